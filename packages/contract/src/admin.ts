@@ -1,0 +1,54 @@
+// What operators say to the control plane: organisations, keys, hosts.
+import { z } from 'zod'
+import { time } from './desktops.ts'
+import { id } from './ids.ts'
+
+const name = z
+  .string()
+  .trim()
+  .min(1)
+  .max(100)
+  .regex(/^[^\p{C}]*$/u, 'must be printable')
+
+export const createOrgBody = z.object({ name })
+export const orgJson = z.object({ id, name: z.string(), created_at: time }).meta({ id: 'Organisation' })
+export type OrgJson = z.infer<typeof orgJson>
+
+export const createKeyBody = z.object({ org_id: id, name: name.nullish() })
+export const keyJson = z
+  .object({
+    id,
+    org_id: id,
+    name: z.string(),
+    created_at: time,
+    last_used_at: time.nullable(),
+    revoked_at: time.nullable(),
+  })
+  .meta({ id: 'ApiKey' })
+export type KeyJson = z.infer<typeof keyJson>
+/** The one answer that shows the key itself. */
+export const createdKeyJson = z.object({ ...keyJson.shape, api_key: z.string() }).meta({ id: 'CreatedApiKey' })
+export type CreatedKeyJson = z.infer<typeof createdKeyJson>
+
+export const createInviteBody = z.object({ name: name.nullish(), valid_secs: z.int().min(60).max(604_800).nullish() })
+export const inviteJson = z.object({ token: z.string(), expires_at: time }).meta({ id: 'HostInvite' })
+export type InviteJson = z.infer<typeof inviteJson>
+
+export const hostJson = z
+  .object({
+    id,
+    name: z.string(),
+    state: z.enum(['active', 'unreachable', 'lost', 'removed']),
+    linked: z.boolean().describe('Whether the replica that answers holds a link to it'),
+    last_heartbeat_at: time.nullable(),
+    driver: z.string().nullable(),
+    kvm: z.boolean().nullable(),
+    versions: z.record(z.string(), z.string()),
+    capacity: z.object({ vcpus: z.int(), memory_mib: z.int(), disk_gib: z.int() }).nullable(),
+    reserved: z.object({ vcpus: z.int(), memory_mib: z.int(), disk_gib: z.int() }),
+    images: z.array(z.string()),
+    desktops: z.int().describe('Desktops that stand on it'),
+    created_at: time,
+  })
+  .meta({ id: 'Host' })
+export type HostJson = z.infer<typeof hostJson>

@@ -1,0 +1,85 @@
+// How a host becomes known and stays known: enrolment, hello and heartbeat over the link.
+import { z } from 'zod'
+import { id } from './ids.ts'
+
+/** Raised when a frame's meaning changes; an agent with another one is told to upgrade. */
+export const linkProtocol = 1
+
+/** Enrolment: a one-time token and a public key against a host id. */
+export const enrolBody = z.object({
+  token: z.string().min(1).max(200),
+  name: z.string().min(1).max(100),
+  public_key: z.object({ kty: z.literal('OKP'), crv: z.literal('Ed25519'), x: z.string().max(100) }),
+})
+export type EnrolBody = z.infer<typeof enrolBody>
+export const enrolledJson = z.object({ host_id: id, installation_id: id })
+export type EnrolledJson = z.infer<typeof enrolledJson>
+
+/** What a host can take in all. */
+export const capacity = z.object({ vcpus: z.int().min(0), memoryMiB: z.int().min(0), diskGiB: z.int().min(0) })
+export type Capacity = z.infer<typeof capacity>
+
+export const hostFacts = z.object({
+  agentVersion: z.string(),
+  driver: z.enum(['libvirt', 'simulated']),
+  /** Whether guests run on the processor itself, or are emulated. */
+  kvm: z.boolean(),
+  versions: z.record(z.string(), z.string()),
+  capacity,
+  freeDiskGiB: z.int().min(0),
+  images: z.array(z.string()),
+  /** Why the host can take no desktop now; null while it can. */
+  ailment: z.string().nullable(),
+})
+export type HostFacts = z.infer<typeof hostFacts>
+
+/** All that a host knows of one desktop. Absence of an item is never a reason to destroy anything. */
+export const observation = z.object({
+  desktopId: id,
+  generation: z.int().min(0),
+  turn: z.int().min(0),
+  operationId: id.nullable(),
+  /** `paused` is a guest stopped by us between restore and resume, or suspended; it answers nobody. */
+  domain: z.enum(['absent', 'running', 'paused', 'stopped']),
+  /** Saved memory: `complete` may be restored once; `partial` and `spent` never. */
+  memory: z.enum(['none', 'partial', 'complete', 'spent', 'damaged']),
+  disk: z.boolean(),
+  /** Why the domain is not running, in the hypervisor's words, where it is known. */
+  reason: z.string().nullable(),
+})
+export type Observation = z.infer<typeof observation>
+
+export const hello = z.object({
+  protocol: z.int(),
+  installationId: id,
+  facts: hostFacts,
+  inventory: z.array(observation),
+  highestEpoch: z.int().min(0),
+})
+export type Hello = z.infer<typeof hello>
+
+export const welcome = z.object({
+  hostId: id,
+  replicaId: id,
+  epoch: z.int().min(0),
+  heartbeatMs: z.int().min(1),
+  leaseMs: z.int().min(1),
+  /** Base URLs of the live replicas; the agent keeps one link to each. */
+  replicas: z.array(z.string()),
+})
+export type Welcome = z.infer<typeof welcome>
+
+export const heartbeat = z.object({
+  facts: hostFacts,
+  /** Proof of life: the desktops whose domain runs now, each with its generation. */
+  running: z.array(z.object({ desktopId: id, generation: z.int() })),
+})
+export type Heartbeat = z.infer<typeof heartbeat>
+export const heartbeatAnswer = z.object({ leaseRenewed: z.boolean(), replicas: z.array(z.string()) })
+export type HeartbeatAnswer = z.infer<typeof heartbeatAnswer>
+
+/** Calls an agent makes to the control plane. */
+export const agentCalls = {
+  'host.hello': { payload: hello, result: welcome },
+  'host.heartbeat': { payload: heartbeat, result: heartbeatAnswer },
+} as const

@@ -1,0 +1,115 @@
+// What the control plane asks of an agent. Every command asks for a result, not an act: twice is the same as once.
+import { z } from 'zod'
+import { observation } from './agents.ts'
+import { execOutputMaxBytes } from './guest.ts'
+import { id } from './ids.ts'
+import { resumedFrom } from './operations.ts'
+
+/** Orders commands: a host refuses a lower epoch, and a lower (generation, turn) of a desktop; an equal one joins or repeats. */
+export const fence = z.object({
+  desktopId: id,
+  epoch: z.int().min(1),
+  generation: z.int().min(0),
+  turn: z.int().min(0),
+  operationId: id,
+  /** Relative, since clocks differ: how long the asker will wait for the result. */
+  deadlineMs: z.int().min(1),
+})
+export type Fence = z.infer<typeof fence>
+
+export const desktopSpec = z.object({
+  vcpus: z.int().min(1),
+  memoryMiB: z.int().min(16),
+  diskGiB: z.int().min(1),
+  imageVersion: z.string(),
+})
+export type DesktopSpec = z.infer<typeof desktopSpec>
+
+/**
+ * What a wake may start from.
+ * `memory: require` fails where no whole saved memory is found; `allow` uses one where there is one; `discard` gives it up.
+ * `disk: require` fails where there is none; `make` makes one from the image.
+ */
+export const wakeSource = z.object({
+  memory: z.enum(['require', 'allow', 'discard']),
+  disk: z.enum(['require', 'make']),
+})
+export type WakeSource = z.infer<typeof wakeSource>
+
+export const execCommand = z.object({
+  desktopId: id,
+  generation: z.int(),
+  command: z.union([z.string(), z.array(z.string())]),
+  cwd: z.string().nullable(),
+  env: z.record(z.string(), z.string()),
+  stdin: z.string().nullable(),
+  timeoutSecs: z.int().min(1),
+})
+export type ExecCommand = z.infer<typeof execCommand>
+
+const output = z.string().max(execOutputMaxBytes)
+export const execResult = z.object({
+  exitCode: z.int().nullable(),
+  signal: z.int().nullable(),
+  stdout: output,
+  stderr: output,
+  stdoutTruncated: z.boolean(),
+  stderrTruncated: z.boolean(),
+  durationMs: z.int().min(0),
+})
+export type ExecResult = z.infer<typeof execResult>
+
+/** What the leader thinks of an item of an inventory; the agent obeys only while its journal still says `seen`. */
+export const rejoinOrder = z.object({
+  desktopId: id,
+  seen: z.object({ generation: z.int(), turn: z.int() }),
+  /**
+   * keep: nothing to do, but tidy up what is spent. stop: another host has a higher generation. remove: a tombstone
+   * names it. suspend: it runs, nobody knows why; an operator decides.
+   */
+  order: z.enum(['keep', 'stop', 'remove', 'suspend']),
+})
+export type RejoinOrder = z.infer<typeof rejoinOrder>
+
+const fenced = z.object({ fence })
+
+export const commands = {
+  /** The overlay on the image is there. */
+  'desktop.ensureDisk': {
+    payload: fenced.extend({ spec: desktopSpec, disk: wakeSource.shape.disk }),
+    result: z.object({ made: z.boolean() }),
+  },
+  /** The desktop runs in this generation, its guest answers, and its clock is right. */
+  'desktop.ensureAwake': {
+    payload: fenced.extend({ spec: desktopSpec, source: wakeSource }),
+    result: z.object({ resumedFrom }),
+  },
+  /** Memory and disk are saved, as they belong together, and nothing runs. */
+  'desktop.ensureHibernated': {
+    payload: fenced,
+    result: z.object({ memoryBytes: z.int().min(0) }),
+  },
+  /**
+   * The undo of a wake: whatever is there sleeps again. An unspent image is kept; a guest that has run is saved anew;
+   * where that cannot be, it is stopped and the answer says so. Answers the state that is then true.
+   */
+  'desktop.ensureAsleep': {
+    payload: fenced,
+    result: z.object({ state: z.enum(['absent', 'stopped', 'hibernated']), memoryLost: z.boolean() }),
+  },
+  /** Nothing of the desktop is left on the host; the journal remembers that it was destroyed. */
+  'desktop.ensureDestroyed': { payload: fenced, result: z.object({}) },
+  /** The wake has settled: the spent image may go. */
+  'desktop.tidy': { payload: fenced, result: z.object({}) },
+  'desktop.observe': { payload: z.object({ desktopId: id }), result: observation },
+  'host.inventory': { payload: z.object({}), result: z.object({ items: z.array(observation) }) },
+  'host.rejoin': {
+    payload: z.object({ epoch: z.int().min(1), orders: z.array(rejoinOrder) }),
+    result: z.object({ items: z.array(observation) }),
+  },
+  'guest.exec': { payload: execCommand, result: execResult },
+} as const
+
+export type CommandName = keyof typeof commands
+export type CommandPayload<N extends CommandName> = z.infer<(typeof commands)[N]['payload']>
+export type CommandResult<N extends CommandName> = z.infer<(typeof commands)[N]['result']>

@@ -1,0 +1,64 @@
+// A desktop as customers see it, and what they may ask when they create one.
+import { z } from 'zod'
+import { id } from './ids.ts'
+
+export const tiers = ['small', 'default', 'large'] as const
+export const tier = z.enum(tiers)
+export type Tier = z.infer<typeof tier>
+
+export const billingModes = ['monthly', 'hourly'] as const
+export const billingMode = z.enum(billingModes)
+export type BillingMode = z.infer<typeof billingMode>
+
+export const desktopStates = [
+  'created',
+  'waking',
+  'awake',
+  'hibernating',
+  'hibernated',
+  'stopped',
+  'destroying',
+  'destroyed',
+  'failed',
+] as const
+export const desktopState = z.enum(desktopStates)
+export type DesktopState = z.infer<typeof desktopState>
+
+/** RFC 3339, UTC, with milliseconds. */
+export const time = z.iso.datetime({ precision: 3 }).describe('RFC 3339, UTC, with milliseconds')
+
+export const desktopJson = z
+  .object({
+    id: id.describe('Desktop identifier'),
+    org_id: id.describe('Owning organisation'),
+    tier,
+    state: desktopState.describe('Lifecycle state'),
+    image_version: z.string().describe('Image version of the desktop'),
+    generation: z.int().min(0).describe('Fencing generation: 0 at create, +1 with every accepted wake'),
+    current_generation_id: id.nullable().describe('Record of the current generation; null before the first wake'),
+    idle_timeout_secs: z.int().min(0).describe('Idle time-out in seconds; 0 = never'),
+    billing_mode: billingMode,
+    host_id: id.nullable().describe('Host the desktop is placed on; null before the first placement'),
+    created_at: time,
+    updated_at: time,
+  })
+  .meta({ id: 'Desktop' })
+export type DesktopJson = z.infer<typeof desktopJson>
+
+export const desktopListJson = z.object({ desktops: z.array(desktopJson) }).meta({ id: 'DesktopList' })
+
+/** Null means omitted: what the caller left out takes the deployment's default. */
+export const createDesktopBody = z
+  .object({
+    tier,
+    billing_mode: z
+      .preprocess((given) => (given === '' ? null : given), billingMode.nullish())
+      .describe('`hourly` when omitted or empty'),
+    image_version: z
+      .string()
+      .regex(/^[\x20-\x7e\u00a0-\ud7ff\ue000-\uffff]{1,128}$/u, 'must be 1 to 128 printable characters')
+      .nullish(),
+    idle_timeout_secs: z.int().min(0).nullish().describe('0 = never'),
+  })
+  .meta({ id: 'CreateDesktopBody' })
+export type CreateDesktopBody = z.infer<typeof createDesktopBody>

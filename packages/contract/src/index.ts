@@ -1,0 +1,10 @@
+// What the processes say to each other. zod only, no I/O; every app imports it and none owns it.
+export * from './admin.ts'
+export * from './agents.ts'
+export * from './commands.ts'
+export * from './desktops.ts'
+export * from './guest.ts'
+export * from './ids.ts'
+export * from './operations.ts'
+export * from './problems.ts'
+export * from './reports.ts'
