@@ -1,0 +1,125 @@
+/**
+ * How every call of this package reaches the daemon: by its lane, in its domain's turn, with a deadline for our waiting.
+ * Knows nothing of what the calls mean.
+ */
+import { type Address, Connection } from './connection.ts'
+import { CallTimeout, ConnectionLost } from './errors.ts'
+import { Lane, type LaneSize, type Ticket } from './lane.ts'
+import type { Args, ProcedureName, Result } from './protocol.ts'
+import { IncomingStream, OutgoingStream } from './stream.ts'
+import { Turns } from './turns.ts'
+
+/**
+ * The lanes of a host with a few hundred domains. All ordinary threads of a default daemon are 20: the lanes together
+ * keep below that, but for urgent calls.
+ */
+export const laneSizes = {
+  /** Look-ups, states, lists, definitions: short, and mostly answered by the daemon's priority threads. */
+  control: { connections: 1, kept: 1 },
+  /** Whatever changes a domain, pool or network, or takes long; a save or migration holds its slot for its whole time. */
+  operations: { connections: 2, spare: 4 },
+  guest: { connections: 2 },
+  stats: { connections: 1 },
+} as const satisfies Record<string, LaneSize>
+
+export type LaneName = keyof typeof laneSizes
+
+/** How long we wait where the caller does not say; operations end when the daemon says so. */
+const defaultTimeoutMs = { control: 30_000, operations: undefined, guest: 30_000, stats: 30_000 } as const
+
+export interface CallOptions {
+  /** Calls of one turn run one after the other, in the order asked. */
+  turn?: string
+  /** Does not wait for its turn, and gets a connection of its own where the lane is full. */
+  urgent?: boolean
+  timeoutMs?: number
+}
+
+export interface CallsOptions {
+  address: Address
+  uri: string
+  openTimeoutMs: number
+  keepaliveMs: number
+  lanes?: Partial<Record<LaneName, LaneSize>>
+}
+
+export class Calls {
+  readonly #options: CallsOptions
+  readonly #lanes: Record<LaneName, Lane>
+  readonly #turns = new Turns()
+
+  constructor(options: CallsOptions) {
+    this.#options = options
+    const lane = (name: LaneName) =>
+      new Lane((onClose) => Connection.open({ ...options, onClose }), { ...laneSizes[name], ...options.lanes?.[name] })
+    this.#lanes = {
+      control: lane('control'),
+      operations: lane('operations'),
+      guest: lane('guest'),
+      stats: lane('stats'),
+    }
+  }
+
+  /** One call. Rejects with LibvirtError, ConnectionLost or CallTimeout, and is never repeated. */
+  call<N extends ProcedureName>(
+    lane: LaneName,
+    name: N,
+    args: Args<N>,
+    { turn, urgent = false, timeoutMs = defaultTimeoutMs[lane] }: CallOptions = {},
+  ): Promise<Result<N>> {
+    const ticket: Ticket = { urgent, sent: false, abandoned: false }
+    const send = () => this.#lanes[lane].call(name, args, ticket)
+    const work = turn === undefined ? send() : urgent ? this.#turns.ahead(turn, send) : this.#turns.run(turn, send)
+    return timeoutMs === undefined ? work : withDeadline(work, ticket, name, timeoutMs)
+  }
+
+  /** A call that the daemon answers with data, on a connection of its own, which the stream closes. */
+  async download<N extends ProcedureName>(
+    name: N,
+    args: Args<N>,
+  ): Promise<{ result: Result<N>; stream: IncomingStream }> {
+    const stream = new IncomingStream()
+    return { result: await this.#openStream(name, args, stream), stream }
+  }
+
+  /** A call that the daemon follows with taking data, on a connection of its own, which the stream closes. */
+  async upload<N extends ProcedureName>(name: N, args: Args<N>): Promise<OutgoingStream> {
+    const stream = new OutgoingStream()
+    await this.#openStream(name, args, stream)
+    return stream
+  }
+
+  close(): void {
+    for (const lane of Object.values(this.#lanes)) lane.close(new Error('closed by us'))
+  }
+
+  async #openStream<N extends ProcedureName>(
+    name: N,
+    args: Args<N>,
+    stream: IncomingStream | OutgoingStream,
+  ): Promise<Result<N>> {
+    const connection = await Connection.open({ ...this.#options, keepaliveMs: undefined }).catch((cause: Error) => {
+      throw new ConnectionLost(false, name, { cause })
+    })
+    stream.attach(connection)
+    try {
+      return await connection.callStream(name, args, stream)
+    } catch (error) {
+      connection.close()
+      throw error
+    }
+  }
+}
+
+function withDeadline<T>(work: Promise<T>, ticket: Ticket, name: string, timeoutMs: number): Promise<T> {
+  const { promise, resolve, reject } = Promise.withResolvers<T>()
+  const timer = setTimeout(() => {
+    ticket.abandoned = true
+    reject(new CallTimeout(ticket.sent, name))
+    ticket.withdraw?.()
+  }, timeoutMs)
+  const clear = () => clearTimeout(timer)
+  work.then(resolve, reject)
+  work.then(clear, clear)
+  return promise
+}

@@ -1,0 +1,245 @@
+/**
+ * One connection to the daemon: serial numbers to waiting calls, keepalive, the stream it may carry. Never has more
+ * than four calls in flight, since at five the daemon stops reading. When it closes, every waiting call settles. Knows
+ * no lanes and never reconnects.
+ */
+import { connect, type Socket } from 'node:net'
+import { ConnectionLost, LibvirtError } from './errors.ts'
+import { encodeFrame, encodeHead, type Frame, FrameSplitter, messageStatus, messageType } from './frames.ts'
+import {
+  type Args,
+  errorBody,
+  type Procedure,
+  type ProcedureName,
+  procedures,
+  programs,
+  type Result,
+} from './protocol.ts'
+import { type Codec, record, XdrReader } from './xdr.ts'
+
+/** The daemon allows five requests per connection and counts the one it is about to read. */
+export const callsInFlight = 4
+
+export type Address = { socketPath: string } | { host: string; port: number }
+
+export interface ConnectionOptions {
+  address: Address
+  /** Which driver to open. */
+  uri: string
+  /** How long connecting, authenticating and opening may take together. */
+  openTimeoutMs: number
+  /** Silence after which the daemon is asked for a sign of life; after five unanswered the connection is closed. */
+  keepaliveMs?: number
+  onEvent?: (procedure: number, body: XdrReader) => void
+  onClose?: (reason: Error) => void
+}
+
+/** What receives a stream's packets. */
+export interface StreamSink {
+  receive(status: number, body: Buffer): void
+  fail(error: Error): void
+}
+
+interface Waiting {
+  name: ProcedureName
+  settle: (frame: Frame) => void
+  reject: (error: Error) => void
+}
+
+const empty = record({})
+const keepalivesUnanswered = 5
+const noAuthentication = 0
+const polkit = 2
+
+export class Connection {
+  readonly #options: ConnectionOptions
+  readonly #socket: Socket
+  readonly #splitter = new FrameSplitter((frame) => this.#receive(frame))
+  readonly #waiting = new Map<number, Waiting>()
+  #serial = 0
+  #closed: Error | undefined
+  #stream: { serial: number; procedure: Procedure<unknown, unknown>; name: ProcedureName; sink: StreamSink } | undefined
+  #keepalive: NodeJS.Timeout | undefined
+  #heard = true
+  #unanswered = 0
+
+  private constructor(options: ConnectionOptions) {
+    this.#options = options
+    const { address } = options
+    this.#socket = 'socketPath' in address ? connect(address.socketPath) : connect(address)
+    this.#socket.setNoDelay(true)
+    this.#socket.on('data', (chunk) => this.#read(chunk))
+    this.#socket.on('error', (error) => this.close(error))
+    this.#socket.on('close', () => this.close(new Error('the daemon closed the connection')))
+  }
+
+  /** Connects, authenticates and opens the driver; rejects with ConnectionLost or LibvirtError. */
+  static async open(options: ConnectionOptions): Promise<Connection> {
+    const connection = new Connection(options)
+    const deadline = setTimeout(
+      () => connection.close(new Error('the daemon did not answer in time')),
+      options.openTimeoutMs,
+    )
+    try {
+      await connection.#authenticate()
+      await connection.call('connectOpen', { uri: options.uri, flags: 0 })
+      if (options.keepaliveMs) connection.#keepAlive(options.keepaliveMs)
+      return connection
+    } catch (error) {
+      connection.close(error as Error)
+      throw error
+    } finally {
+      clearTimeout(deadline)
+    }
+  }
+
+  get inFlight(): number {
+    return this.#waiting.size
+  }
+
+  get closed(): boolean {
+    return this.#closed !== undefined
+  }
+
+  /** Sends one call and waits for its reply as long as the connection lives. */
+  async call<N extends ProcedureName>(name: N, args: Args<N>): Promise<Result<N>> {
+    return this.#send(name, args)
+  }
+
+  /** Sends a call behind whose reply a stream opens; the sink gets the packets, the first perhaps before this resolves. */
+  async callStream<N extends ProcedureName>(name: N, args: Args<N>, sink: StreamSink): Promise<Result<N>> {
+    const procedure = procedures[name] as Procedure<unknown, unknown>
+    this.#stream = { serial: this.#serial + 1, procedure, name, sink }
+    return this.#send(name, args)
+  }
+
+  /** Sends a packet of the stream. `sent` runs when the socket has taken it. */
+  sendStream(status: number, body: Buffer, sent?: () => void): void {
+    if (!this.#stream || this.#closed) return
+    const { procedure, serial } = this.#stream
+    const header = { program: procedure.program, procedure: procedure.number, type: messageType.stream, serial, status }
+    this.#socket.cork()
+    this.#socket.write(encodeHead(header, body.length))
+    if (body.length > 0) this.#socket.write(body)
+    this.#socket.uncork()
+    if (!sent) return
+    if (this.#socket.writableNeedDrain) this.#socket.once('drain', sent)
+    else sent()
+  }
+
+  pause(): void {
+    this.#socket.pause()
+  }
+
+  resume(): void {
+    this.#socket.resume()
+  }
+
+  /** Closes at once; calls that wait settle as sent, with the reason as their cause. */
+  close(reason: Error = new Error('closed by us')): void {
+    if (this.#closed) return
+    this.#closed = reason
+    clearInterval(this.#keepalive)
+    this.#socket.destroy()
+    const waiting = [...this.#waiting.values()]
+    this.#waiting.clear()
+    for (const { name, reject } of waiting) reject(new ConnectionLost(true, name, { cause: reason }))
+    const unopened = waiting.length > 0
+    if (this.#stream && !unopened)
+      this.#stream.sink.fail(new ConnectionLost(true, this.#stream.name, { cause: reason }))
+    this.#options.onClose?.(reason)
+  }
+
+  async #authenticate(): Promise<void> {
+    const { types } = await this.call('authList', {})
+    if (types.includes(noAuthentication)) return
+    if (!types.includes(polkit)) throw new Error(`the daemon asks for authentication we do not have (${types.join()})`)
+    await this.call('authPolkit', {})
+  }
+
+  #send<N extends ProcedureName>(name: N, args: Args<N>): Promise<Result<N>> {
+    const { program, number, args: codec, result } = procedures[name] as unknown as Procedure<Args<N>, Result<N>>
+    const { promise, resolve, reject } = Promise.withResolvers<Result<N>>()
+    if (this.#closed) throw new ConnectionLost(false, name, { cause: this.#closed })
+    if (this.#waiting.size >= callsInFlight) throw new Error('a fifth call in flight would stall the connection')
+    const serial = this.#serial + 1
+    const header = { program, procedure: number, type: messageType.call, serial, status: messageStatus.ok }
+    const bytes = encodeFrame(header, codec, args)
+    this.#serial = serial
+    const settle = (frame: Frame) => {
+      if (frame.status === messageStatus.error) reject(refusal(name, frame.body))
+      else resolve(decode(result, frame.body))
+    }
+    this.#waiting.set(serial, { name, settle, reject })
+    this.#socket.write(bytes)
+    return promise
+  }
+
+  /** Anything that does not decode closes the connection: what follows it cannot be trusted. */
+  #read(chunk: Buffer): void {
+    this.#heard = true
+    try {
+      this.#splitter.push(chunk)
+    } catch (error) {
+      this.close(error as Error)
+    }
+  }
+
+  #receive(frame: Frame): void {
+    if (this.#closed) return
+    if (frame.program === programs.keepalive) {
+      this.#onKeepalive(frame)
+    } else if (frame.type === messageType.message) {
+      this.#options.onEvent?.(frame.procedure, new XdrReader(frame.body))
+    } else if (frame.type === messageType.reply) {
+      this.#onReply(frame)
+    } else if (frame.type === messageType.stream) {
+      this.#onStream(frame)
+    }
+  }
+
+  #onReply(frame: Frame): void {
+    const waiting = this.#waiting.get(frame.serial)
+    if (!waiting) throw new Error(`a reply to ${frame.serial}, which nobody asked`)
+    waiting.settle(frame)
+    this.#waiting.delete(frame.serial)
+  }
+
+  #onStream({ serial, status, body }: Frame): void {
+    if (serial !== this.#stream?.serial) return
+    const { name, sink } = this.#stream
+    if (status === messageStatus.error) sink.fail(refusal(name, body))
+    else sink.receive(status, body)
+  }
+
+  #keepAlive(intervalMs: number): void {
+    this.#keepalive = setInterval(() => {
+      this.#unanswered = this.#heard ? 0 : this.#unanswered + 1
+      this.#heard = false
+      if (this.#unanswered >= keepalivesUnanswered) this.close(new Error('the daemon is silent'))
+      else this.#sendKeepalive(keepaliveProcedure.ping)
+    }, intervalMs)
+  }
+
+  #sendKeepalive(procedure: number): void {
+    const header = { program: programs.keepalive, procedure, type: messageType.message, serial: 0, status: 0 }
+    this.#socket.write(encodeFrame(header, empty, {}))
+  }
+
+  #onKeepalive({ procedure }: Frame): void {
+    if (procedure === keepaliveProcedure.ping) this.#sendKeepalive(keepaliveProcedure.pong)
+  }
+}
+
+const keepaliveProcedure = { ping: 1, pong: 2 } as const
+
+function decode<T>(codec: Codec<T>, body: Buffer): T {
+  const reader = new XdrReader(body)
+  const value = codec.read(reader)
+  reader.end()
+  return value
+}
+
+function refusal(procedure: string, body: Buffer): LibvirtError {
+  return new LibvirtError({ ...decode(errorBody, body), procedure })
+}

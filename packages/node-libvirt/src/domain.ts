@@ -1,0 +1,232 @@
+/**
+ * What can be asked of one domain. Mutating calls run one at a time in the order asked; destroy, abortJob and jobInfo do
+ * not wait for those.
+ */
+import type { Readable } from 'node:stream'
+import type { CallOptions, Calls } from './calls.ts'
+import {
+  affect,
+  createFlag,
+  destroyFlag,
+  domainState,
+  jobStatsFlag,
+  jobType,
+  metadataType,
+  pausedReason,
+  runningReason,
+  saveFlag,
+  setTimeFlag,
+  shutdownFlag,
+  shutoffReason,
+} from './constants.ts'
+import { isLibvirtError } from './errors.ts'
+import { type Migration, migrationParams } from './migration.ts'
+import type { Args, DomainRef, ProcedureName, Result } from './protocol.ts'
+import { flagsOf, nameOf, textParams, type Values, valuesOf } from './values.ts'
+
+export type DomainStateName = keyof typeof domainState | 'unknown'
+
+export interface SaveOptions {
+  /** The domain XML to keep in the image instead of the present one: only what the host sees may differ. */
+  xml?: string
+  /** Whether a restore leaves the guest paused or lets it run; by default as it was. */
+  paused?: boolean
+  running?: boolean
+  bypassCache?: boolean
+}
+
+export interface JobInfo {
+  type: keyof typeof jobType | 'unknown'
+  elapsedMs: number
+  remainingMs: number
+  dataTotalBytes: number
+  dataProcessedBytes: number
+  dataRemainingBytes: number
+  memTotalBytes: number
+  memProcessedBytes: number
+  memRemainingBytes: number
+  fileTotalBytes: number
+  fileProcessedBytes: number
+  fileRemainingBytes: number
+}
+
+/** The names of the reasons that belong to a state; the states without an entry have none worth a name. */
+const reasons: Partial<Record<DomainStateName, Record<string, number>>> = {
+  running: runningReason,
+  paused: pausedReason,
+  shutoff: shutoffReason,
+}
+
+/** `saveParams` with an image format came with libvirt 11.2. */
+const imageFormatSince = 11_002_000
+
+/** One domain, by its UUID. A handle: making one asks nothing, and it may name a domain that is gone. */
+export class Domain {
+  readonly #calls: Calls
+  readonly uuid: string
+  readonly name: string
+
+  constructor(calls: Calls, { uuid, name }: { uuid: string; name: string }) {
+    this.#calls = calls
+    this.uuid = uuid
+    this.name = name
+  }
+
+  /** As the wire names it. The daemon finds a domain by its UUID; the id is for its own tales. */
+  get ref(): DomainRef {
+    return { name: this.name, uuid: this.uuid, id: -1 }
+  }
+
+  /** What the daemon believes; answers even when every ordinary thread of the daemon is stuck. */
+  async state(): Promise<{ state: DomainStateName; reason: string }> {
+    const answer = await this.#calls.call('control', 'domainGetState', { domain: this.ref, flags: 0 })
+    const state = nameOf(domainState, answer.state)
+    return { state, reason: nameOf(reasons[state] ?? {}, answer.reason) }
+  }
+
+  /** The domain's XML; `flags` of `xmlFlag`. */
+  async xml(flags = 0): Promise<string> {
+    return (await this.#calls.call('control', 'domainGetXMLDesc', { domain: this.ref, flags })).xml
+  }
+
+  /** Starts a defined domain. */
+  async create(options: { paused?: boolean; bypassCache?: boolean; forceBoot?: boolean } = {}): Promise<void> {
+    await this.#change('domainCreateWithFlags', { domain: this.ref, flags: flagsOf(createFlag, options) })
+  }
+
+  async suspend(): Promise<void> {
+    await this.#change('domainSuspend', { domain: this.ref })
+  }
+
+  async resume(): Promise<void> {
+    await this.#change('domainResume', { domain: this.ref })
+  }
+
+  /** Asks the guest to power off; answers when it was asked, not when it is off. */
+  async shutdown({ mode = 'acpi' }: { mode?: 'acpi' | 'agent' } = {}): Promise<void> {
+    const flags = mode === 'acpi' ? shutdownFlag.acpiPowerBtn : shutdownFlag.guestAgent
+    await this.#change('domainShutdownFlags', { domain: this.ref, flags })
+  }
+
+  /** Asks the guest to reboot. */
+  async reboot(): Promise<void> {
+    await this.#change('domainReboot', { domain: this.ref, flags: 0 })
+  }
+
+  /** Ends the process at once; `graceful` never by force: then it fails where QEMU does not obey. Jumps the queue. */
+  async destroy(options: { graceful?: boolean } = {}): Promise<void> {
+    const flags = flagsOf(destroyFlag, options)
+    await this.#change('domainDestroyFlags', { domain: this.ref, flags }, { urgent: true })
+  }
+
+  /** Forgets the definition; `flags` of `undefineFlag`. */
+  async undefine(flags = 0): Promise<void> {
+    await this.#change('domainUndefineFlags', { domain: this.ref, flags })
+  }
+
+  /** Saves the memory to a path on the host and ends the process. `imageFormat` needs libvirt 11.2. */
+  async save(
+    path: string,
+    { imageFormat, xml, ...options }: SaveOptions & { imageFormat?: string } = {},
+  ): Promise<void> {
+    const flags = flagsOf(saveFlag, options)
+    if (imageFormat === undefined) {
+      await this.#change('domainSaveFlags', { domain: this.ref, path, xml, flags })
+      return
+    }
+    const { version } = await this.#calls.call('control', 'connectGetLibVersion', {})
+    if (version < imageFormatSince) throw new Error('choosing the format of a save image needs libvirt 11.2 or newer')
+    const params = textParams({ file: path, dxml: xml, image_format: imageFormat })
+    await this.#change('domainSaveParams', { domain: this.ref, params, flags })
+  }
+
+  /** The job under way (a save, a migration), or type `none`. */
+  async jobInfo(): Promise<JobInfo> {
+    const urgent = { urgent: true, timeoutMs: 30_000 }
+    const job = await this.#calls.call('operations', 'domainGetJobInfo', { domain: this.ref }, urgent)
+    return {
+      type: nameOf(jobType, job.type),
+      elapsedMs: Number(job.timeElapsed),
+      remainingMs: Number(job.timeRemaining),
+      dataTotalBytes: Number(job.dataTotal),
+      dataProcessedBytes: Number(job.dataProcessed),
+      dataRemainingBytes: Number(job.dataRemaining),
+      memTotalBytes: Number(job.memTotal),
+      memProcessedBytes: Number(job.memProcessed),
+      memRemainingBytes: Number(job.memRemaining),
+      fileTotalBytes: Number(job.fileTotal),
+      fileProcessedBytes: Number(job.fileProcessed),
+      fileRemainingBytes: Number(job.fileRemaining),
+    }
+  }
+
+  /** Statistics of the job under way, or of the last completed one. */
+  async jobStats(
+    options: { completed?: boolean; keepCompleted?: boolean } = {},
+  ): Promise<{ type: JobInfo['type']; stats: Values }> {
+    const args = { domain: this.ref, flags: flagsOf(jobStatsFlag, options) }
+    const urgent = { urgent: true, timeoutMs: 30_000 }
+    const { type, params } = await this.#calls.call('operations', 'domainGetJobStats', args, urgent)
+    return { type: nameOf(jobType, type), stats: valuesOf(params) }
+  }
+
+  /** Ends the job under way; the call that runs it then fails with `operationAborted`. Jumps the queue. */
+  async abortJob(): Promise<void> {
+    await this.#change('domainAbortJob', { domain: this.ref }, { urgent: true })
+  }
+
+  /** The metadata element of that namespace, or undefined. */
+  async metadata(uri: string, options: { live?: boolean; config?: boolean } = {}): Promise<string | undefined> {
+    const args = { domain: this.ref, type: metadataType.element, uri, flags: flagsOf(affect, options) }
+    try {
+      return (await this.#calls.call('control', 'domainGetMetadata', args)).metadata
+    } catch (error) {
+      if (isLibvirtError(error, 'noDomainMetadata')) return undefined
+      throw error
+    }
+  }
+
+  /** Sets the metadata element of that namespace, or removes it; in the running domain, the definition, or both. */
+  async setMetadata(wish: {
+    uri: string
+    key: string
+    xml: string | undefined
+    live?: boolean
+    config?: boolean
+  }): Promise<void> {
+    const { uri, key, xml: metadata } = wish
+    const flags = flagsOf(affect, { live: wish.live, config: wish.config })
+    const args = { domain: this.ref, type: metadataType.element, metadata, key, uri, flags }
+    await this.#change('domainSetMetadata', args)
+  }
+
+  /** Sets the guest's clock through its agent; with `sync` from the guest's own RTC, whatever the time given. */
+  async setTime(time: { seconds?: number | bigint; nanoseconds?: number; sync?: boolean }): Promise<void> {
+    const { seconds = 0, nanoseconds = 0, sync } = time
+    const args = { domain: this.ref, seconds: BigInt(seconds), nanoseconds, flags: flagsOf(setTimeFlag, { sync }) }
+    await this.#calls.call('guest', 'domainSetTime', args, { turn: agentTurn(this.uuid) })
+  }
+
+  /** A picture of the screen, in the format that `mime` names. Destroying the stream ends the transfer. */
+  async screenshot(screen = 0): Promise<{ mime: string; stream: Readable }> {
+    const args = { domain: this.ref, screen, flags: 0 }
+    const { result, stream } = await this.#calls.download('domainScreenshot', args)
+    return { mime: result.mime ?? 'application/octet-stream', stream }
+  }
+
+  /** Moves the running domain to another daemon, peer to peer: the source's daemon drives, our connection only waits. */
+  async migrateTo(destination: string, migration: Migration): Promise<void> {
+    const { params, flags } = migrationParams(migration)
+    const args = { domain: this.ref, destination, params, cookie: new Uint8Array(), flags }
+    await this.#change('domainMigratePerform3Params', args)
+  }
+
+  #change<N extends ProcedureName>(name: N, args: Args<N>, options: CallOptions = {}): Promise<Result<N>> {
+    return this.#calls.call('operations', name, args, { turn: this.uuid, ...options })
+  }
+}
+
+/** The turn in which calls of one domain's guest agent are made. */
+export function agentTurn(uuid: string): string {
+  return `agent:${uuid}`
+}

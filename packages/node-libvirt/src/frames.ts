@@ -1,0 +1,104 @@
+/**
+ * Messages of the RPC protocol: a length word, a header of six words, a body. Bytes to frames and back; knows neither
+ * sockets nor what the bodies mean.
+ */
+import { type Codec, XdrWriter } from './xdr.ts'
+
+export const messageType = { call: 0, reply: 1, message: 2, stream: 3, streamHole: 6 } as const
+export const messageStatus = { ok: 0, error: 1, continue: 2 } as const
+
+const headerBytes = 28
+const maxFrameBytes = 32 * 1024 * 1024 + 4
+
+/** The peer does not speak the protocol; nothing after this can be trusted, the connection must be closed. */
+export class FramingError extends Error {
+  override name = 'FramingError'
+}
+
+export interface Header {
+  program: number
+  procedure: number
+  type: number
+  serial: number
+  status: number
+}
+
+export interface Frame extends Header {
+  body: Buffer
+}
+
+function encode(header: Header, body: (to: XdrWriter) => void, bodyBytes: number): Buffer {
+  const to = new XdrWriter()
+  to.u32(0)
+  to.u32(header.program)
+  to.u32(1)
+  to.i32(header.procedure)
+  to.i32(header.type)
+  to.u32(header.serial)
+  to.i32(header.status)
+  body(to)
+  const bytes = to.finish()
+  const length = bytes.length + bodyBytes
+  if (length > maxFrameBytes) throw new FramingError(`a message of ${length} bytes is longer than the protocol allows`)
+  bytes.writeUInt32BE(length, 0)
+  return bytes
+}
+
+/** One whole message. */
+export function encodeFrame<T>(header: Header, codec: Codec<T>, value: T): Buffer {
+  return encode(header, (to) => codec.write(to, value), 0)
+}
+
+/** The part of a message before a body of that many bytes, which the caller sends behind it. */
+export function encodeHead(header: Header, bodyBytes: number): Buffer {
+  return encode(header, () => {}, bodyBytes)
+}
+
+function decode(bytes: Buffer): Frame {
+  const version = bytes.readUInt32BE(8)
+  const type = bytes.readInt32BE(16)
+  const status = bytes.readInt32BE(24)
+  if (version !== 1) throw new FramingError(`protocol version ${version}`)
+  if (type < 0 || type > 6) throw new FramingError(`message type ${type}`)
+  if (status < 0 || status > 2) throw new FramingError(`message status ${status}`)
+  return {
+    program: bytes.readUInt32BE(4),
+    procedure: bytes.readInt32BE(12),
+    type,
+    serial: bytes.readUInt32BE(20),
+    status,
+    body: bytes.subarray(headerBytes),
+  }
+}
+
+/** Cuts a byte stream into frames, wherever its chunks begin and end. A length is checked before it is waited for. */
+export class FrameSplitter {
+  readonly #onFrame: (frame: Frame) => void
+  #parts: Buffer[] = []
+  #held = 0
+  #wanted = 4
+
+  constructor(onFrame: (frame: Frame) => void) {
+    this.#onFrame = onFrame
+  }
+
+  /** Takes the next bytes and hands on every frame that is now whole. Throws FramingError. */
+  push(chunk: Buffer): void {
+    this.#parts.push(chunk)
+    this.#held += chunk.length
+    if (this.#held < this.#wanted) return
+    let rest = this.#parts.length === 1 ? chunk : Buffer.concat(this.#parts)
+    this.#wanted = 4
+    while (rest.length >= this.#wanted) {
+      const length = rest.readUInt32BE(0)
+      if (length < headerBytes || length > maxFrameBytes) throw new FramingError(`a message of ${length} bytes`)
+      this.#wanted = length
+      if (rest.length < length) break
+      this.#onFrame(decode(rest.subarray(0, length)))
+      rest = rest.subarray(length)
+      this.#wanted = 4
+    }
+    this.#parts = rest.length > 0 ? [rest] : []
+    this.#held = rest.length
+  }
+}

@@ -1,0 +1,190 @@
+/**
+ * One daemon as a caller sees it: its node, domains, storage and networks, and its events. Keeps the events coming over
+ * a connection of their own, which it renews for ever; every other call opens its lane when it needs it.
+ */
+import { EventEmitter } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Calls, type LaneName } from './calls.ts'
+import { type Address, Connection } from './connection.ts'
+import type { Domain } from './domain.ts'
+import { Domains } from './domains.ts'
+import { GuestAgent } from './guest-agent.ts'
+import { type HostEvent, readEvent } from './host-event.ts'
+import type { LaneSize } from './lane.ts'
+import { Networks } from './network.ts'
+import { events, type Result } from './protocol.ts'
+import { Storage } from './storage.ts'
+import type { XdrReader } from './xdr.ts'
+
+export interface Log {
+  info(facts: object, message: string): void
+  warn(facts: object, message: string): void
+}
+
+export type HostOptions = Address & {
+  /** Which driver; default `qemu:///system`. */
+  uri?: string
+  log?: Log
+  /** Sizes of lanes that shall differ from `laneSizes`. */
+  lanes?: Partial<Record<LaneName, LaneSize>>
+  /** How often a silent daemon is asked for a sign of life; it is given up after five. Default 5 s. */
+  keepaliveMs?: number
+  /** How long opening one connection may take. Default 10 s. */
+  openTimeoutMs?: number
+}
+
+export interface NodeInfo {
+  model: string
+  memoryKiB: number
+  cpus: number
+  mhz: number
+  nodes: number
+  sockets: number
+  cores: number
+  threads: number
+}
+
+const firstRetryMs = 100
+const lastRetryMs = 2_000
+
+export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down: [Error] }> {
+  readonly domains: Domains
+  readonly storage: Storage
+  readonly networks: Networks
+  /** Any procedure of the table, for what has no method here. */
+  readonly calls: Calls
+  readonly #options: HostOptions
+  readonly #closing = new AbortController()
+  #events: Connection | undefined
+
+  private constructor(options: HostOptions) {
+    super()
+    this.#options = options
+    this.calls = new Calls({ ...this.#connectionOptions(), lanes: options.lanes })
+    this.domains = new Domains(this.calls)
+    this.storage = new Storage(this.calls)
+    this.networks = new Networks(this.calls)
+  }
+
+  /** Connects and subscribes. Rejects where that fails; once open, a lost daemon is waited for without end. */
+  static async open(options: HostOptions): Promise<LibvirtHost> {
+    const host = new LibvirtHost(options)
+    await host.#subscribe()
+    return host
+  }
+
+  /** Whether events come in. Calls may be tried at any time: where the daemon is away they fail as unsent. */
+  get isUp(): boolean {
+    return this.#events !== undefined
+  }
+
+  /** The guest agent of one domain. */
+  guestAgent(domain: Domain): GuestAgent {
+    return new GuestAgent(this.calls, domain)
+  }
+
+  /** The hypervisor's version, as 1,000,000 × major + 1,000 × minor + release. */
+  async version(): Promise<number> {
+    return Number((await this.calls.call('control', 'connectGetVersion', {})).version)
+  }
+
+  /** The daemon's own version, counted alike. */
+  async libraryVersion(): Promise<number> {
+    return Number((await this.calls.call('control', 'connectGetLibVersion', {})).version)
+  }
+
+  async hostname(): Promise<string> {
+    return (await this.calls.call('control', 'connectGetHostname', {})).hostname
+  }
+
+  async nodeInfo(): Promise<NodeInfo> {
+    const info: Result<'nodeGetInfo'> = await this.calls.call('control', 'nodeGetInfo', {})
+    return { ...info, memoryKiB: Number(info.memoryKiB) }
+  }
+
+  async freeMemoryBytes(): Promise<bigint> {
+    return (await this.calls.call('control', 'nodeGetFreeMemory', {})).bytes
+  }
+
+  /** The XML that says what the host can; the first answer after an upgrade may take seconds. */
+  async capabilities(): Promise<string> {
+    return (await this.calls.call('operations', 'connectGetCapabilities', {})).xml
+  }
+
+  /** The XML that says what a domain of that kind can have here. */
+  async domainCapabilities(
+    kind: { emulator?: string; arch?: string; machine?: string; virtType?: string } = {},
+  ): Promise<string> {
+    const { emulator, arch, machine, virtType } = kind
+    const args = { emulator, arch, machine, virtType, flags: 0 }
+    return (await this.calls.call('operations', 'connectGetDomainCapabilities', args)).xml
+  }
+
+  /** Closes every connection. Calls that wait settle as lost; the daemon goes on with what it was asked. */
+  close(): void {
+    this.#closing.abort()
+    this.#events?.close()
+    this.calls.close()
+  }
+
+  [Symbol.dispose](): void {
+    this.close()
+  }
+
+  #connectionOptions() {
+    const { uri = 'qemu:///system', keepaliveMs = 5_000, openTimeoutMs = 10_000 } = this.#options
+    return { address: this.#options, uri, keepaliveMs, openTimeoutMs }
+  }
+
+  async #subscribe(): Promise<void> {
+    let usable = false
+    const connection = await Connection.open({
+      ...this.#connectionOptions(),
+      onEvent: (procedure, body) => this.#onEvent(procedure, body),
+      onClose: (reason) => usable && this.#onDown(reason),
+    })
+    try {
+      const register = ({ event }: { event: number }) =>
+        connection.call('connectDomainEventCallbackRegisterAny', { event, domain: undefined })
+      await Promise.all(Object.values(events).map(register))
+      if (this.#closing.signal.aborted) throw new Error('closed by us')
+    } catch (error) {
+      connection.close()
+      throw error
+    }
+    usable = true
+    this.#events = connection
+  }
+
+  /** Listeners run on their own: what one of them throws is no reason to give the connection up. */
+  #onEvent(procedure: number, body: XdrReader): void {
+    const event = readEvent(procedure, body)
+    if (event) queueMicrotask(() => this.emit('event', event))
+  }
+
+  #onDown(reason: Error): void {
+    this.#events = undefined
+    if (this.#closing.signal.aborted) return
+    this.#options.log?.warn({ reason: reason.message }, 'libvirt connection lost')
+    queueMicrotask(() => this.emit('down', reason))
+    void this.#renew()
+  }
+
+  async #renew(): Promise<void> {
+    const { signal } = this.#closing
+    for (let waitMs = firstRetryMs; !signal.aborted; waitMs = Math.min(waitMs * 2, lastRetryMs)) {
+      try {
+        await this.#subscribe()
+        break
+      } catch (error) {
+        if (signal.aborted) return
+        this.#options.log?.info({ reason: (error as Error).message, waitMs }, 'libvirt is not back yet')
+        await sleep(waitMs, undefined, { signal }).catch(() => {})
+      }
+    }
+    if (signal.aborted) return
+    this.#options.log?.info({}, 'libvirt connection renewed')
+    this.emit('up')
+    this.emit('event', { type: 'gap' })
+  }
+}

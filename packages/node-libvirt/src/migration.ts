@@ -1,0 +1,34 @@
+/** The words of a peer-to-peer migration, and how libvirt spells them. */
+import { migrateFlag } from './constants.ts'
+import type { TypedParam } from './protocol.ts'
+import { textParams } from './values.ts'
+
+export interface Migration {
+  /** Of `migrateFlag`; `peer2peer` is added. */
+  flags: number
+  /** Where the destination's QEMU listens, as `tcp://<address>`; give an address, or a name look-up may stall it. */
+  migrateUri?: string
+  /** The domain XML at the destination: only what the host sees may differ. */
+  xml?: string
+  name?: string
+  bandwidthMiBps?: number
+  /** Targets of the disks to copy, for `nonSharedDisk` and `nonSharedInc`; by default all that are not shared. */
+  disks?: string[]
+  listenAddress?: string
+}
+
+/** The parameters and flags of `domainMigratePerform3Params`. */
+export function migrationParams(migration: Migration): { params: TypedParam[]; flags: number } {
+  const { bandwidthMiBps, disks = [] } = migration
+  const params = textParams({
+    migrate_uri: migration.migrateUri,
+    destination_xml: migration.xml,
+    destination_name: migration.name,
+    listen_address: migration.listenAddress,
+  })
+  for (const disk of disks) params.push({ name: 'migrate_disks', value: { type: 'text', value: disk } })
+  if (bandwidthMiBps !== undefined) {
+    params.push({ name: 'bandwidth', value: { type: 'u64', value: BigInt(bandwidthMiBps) } })
+  }
+  return { params, flags: (migration.flags | migrateFlag.peer2peer) >>> 0 }
+}

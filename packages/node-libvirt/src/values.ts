@@ -1,0 +1,34 @@
+/** Between the wire's numbers and typed parameters and what callers see: names and plain values. */
+import type { TypedParam } from './protocol.ts'
+
+/** A value of libvirt's; 64-bit ones are bigint. */
+export type Value = number | bigint | boolean | string
+export type Values = Record<string, Value>
+
+/** The name of a number in a group of constants; `unknown` for one this package does not know yet. */
+export function nameOf<G extends Record<string, number>>(group: G, number: number): (keyof G & string) | 'unknown' {
+  for (const name in group) if (group[name] === number) return name
+  return 'unknown'
+}
+
+/** Typed parameters as a plain object; a name that comes more than once keeps its last value. */
+export function valuesOf(params: TypedParam[]): Values {
+  return Object.fromEntries(params.map(({ name, value }) => [name, value.value]))
+}
+
+/** Text parameters, leaving out what is undefined. */
+export function textParams(values: Record<string, string | undefined>): TypedParam[] {
+  return Object.entries(values).flatMap(([name, value]) =>
+    value === undefined ? [] : [{ name, value: { type: 'text' as const, value } }],
+  )
+}
+
+/** The flags whose condition holds, or-ed. */
+export function flagsOf<G extends Record<string, number>>(
+  group: G,
+  chosen: { [K in keyof G]?: boolean | undefined },
+): number {
+  let flags = 0
+  for (const name in group) if (chosen[name]) flags |= group[name] as number
+  return flags >>> 0
+}
