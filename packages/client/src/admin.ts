@@ -1,0 +1,39 @@
+// One typed call per route of /admin/v1, for operators: their keys open no customer's route, and the other way round.
+import type { CreatedKeyJson, HostJson, InviteJson, KeyJson, OrgJson } from '@dormouse/contract'
+import { sendJson } from './bodies.ts'
+import { type CallOptions, Http, type HttpOptions } from './http.ts'
+import { path } from './path.ts'
+
+export interface AdminClientOptions extends HttpOptions {
+  /** `svc_op_…` */
+  operatorKey: string
+}
+
+/** The typed client of /admin/v1. What creates is sent once: these routes take no idempotency key. */
+export function createAdminClient(options: AdminClientOptions) {
+  const http = new Http(options, options.operatorKey)
+  const get = <T>(call: CallOptions, route: string, query?: Record<string, string>) =>
+    http.json<T>({ ...call, method: 'GET', path: route, query })
+  const post = <T>(call: CallOptions, route: string, body: object) =>
+    http.json<T>({ ...call, method: 'POST', path: route, ...sendJson(body) })
+
+  return {
+    createOrg: (body: { name: string }, call: CallOptions = {}) => post<OrgJson>(call, '/admin/v1/orgs', body),
+    listOrgs: (call: CallOptions = {}) => get<{ orgs: OrgJson[] }>(call, '/admin/v1/orgs'),
+    /** The one answer that shows the key itself. */
+    createKey: (body: { org_id: string; name?: string | null }, call: CallOptions = {}) =>
+      post<CreatedKeyJson>(call, '/admin/v1/keys', body),
+    listKeys: (orgId: string, call: CallOptions = {}) =>
+      get<{ keys: KeyJson[] }>(call, '/admin/v1/keys', { org_id: orgId }),
+    /** The key stops working at once. */
+    revokeKey: async (id: string, call: CallOptions = {}): Promise<void> => {
+      await http.json<void>({ ...call, method: 'DELETE', path: path`/admin/v1/keys/${id}` })
+    },
+    /** A one-time token with which a host enrols. */
+    inviteHost: (body: { name?: string | null; valid_secs?: number | null } = {}, call: CallOptions = {}) =>
+      post<InviteJson>(call, '/admin/v1/hosts/invites', body),
+    listHosts: (call: CallOptions = {}) => get<{ hosts: HostJson[] }>(call, '/admin/v1/hosts'),
+  }
+}
+
+export type AdminClient = ReturnType<typeof createAdminClient>

@@ -1,0 +1,174 @@
+import { expect, onTestFinished, test } from 'vitest'
+import { createAdminClient } from './admin.ts'
+import { createClient, nextCursor } from './client.ts'
+import { OperationFailedError, TimeoutError } from './errors.ts'
+import { desktop, desktopId, operation, operationId, succeeded } from './testing/samples.ts'
+import { problem, type Script, serve } from './testing/scripted-server.ts'
+
+async function start(script: Script) {
+  const server = await serve(script)
+  onTestFinished(() => server[Symbol.asyncDispose]())
+  const slept: number[] = []
+  const clock = { now: () => Date.now(), random: () => 0.5, sleep: async (ms: number) => void slept.push(ms) }
+  const at = { baseUrl: server.baseUrl, clock }
+  const client = createClient({ ...at, apiKey: 'svc_sk_test' })
+  const admin = createAdminClient({ ...at, operatorKey: 'svc_op_test' })
+  return { client, admin, slept, seen: server.seen }
+}
+
+test('each call of a customer has its route, method, query and body', async () => {
+  const { client, seen } = await start(() => ({ body: {} }))
+  await client.getOpenapi()
+  await client.listDesktops({ state: 'awake', limit: 5, cursor: 'c&d' })
+  await client.createDesktop({ tier: 'small', billing_mode: null })
+  await client.getDesktop(desktopId)
+  await client.wakeDesktop(desktopId, { discard_memory: true }, { wait: true })
+  await client.hibernateDesktop(desktopId, { expected_generation: 3 })
+  await client.destroyDesktop(desktopId, {}, { wait: false })
+  await client.getOperation(operationId)
+  await client.listOperations(desktopId)
+  await client.exec(desktopId, { command: ['ls', '-l'], timeout_secs: 5 })
+  await client.writeFile(desktopId, '/tmp/a b/ü.json', '{}', { mode: '0600' })
+  await client.readFile(desktopId, 'etc/hosts')
+  await client.openStream(desktopId, { claim: 'control', takeover: true })
+  await client.getUsage({ start: 0, end: 1.5 })
+  const at = `/v1/desktops/${desktopId}`
+  expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
+    'GET /v1/openapi.json? ',
+    'GET /v1/desktops?state=awake&limit=5&cursor=c%26d ',
+    'POST /v1/desktops? {"tier":"small","billing_mode":null}',
+    `GET ${at}? `,
+    `POST ${at}/wake?wait=true {"discard_memory":true}`,
+    `POST ${at}/hibernate? {"expected_generation":3}`,
+    `POST ${at}/destroy?wait=false {}`,
+    `GET /v1/operations/${operationId}? `,
+    `GET ${at}/operations? `,
+    `POST ${at}/exec? {"command":["ls","-l"],"timeout_secs":5}`,
+    `PUT ${at}/files/tmp/a%20b/%C3%BC.json?mode=0600 {}`,
+    `GET ${at}/files/etc/hosts? `,
+    `POST ${at}/stream? {"claim":"control","takeover":true}`,
+    'GET /v1/usage?start=0&end=1.5 ',
+  ])
+})
+
+test('each call of an operator has its route, method and body, and the operator’s key', async () => {
+  const { admin, seen } = await start(({ method }) => (method === 'DELETE' ? { status: 204 } : { body: {} }))
+  await admin.createOrg({ name: 'acme' })
+  await admin.listOrgs()
+  await admin.createKey({ org_id: desktopId, name: 'ci' })
+  await admin.listKeys(desktopId)
+  expect(await admin.revokeKey(operationId)).toBeUndefined()
+  await admin.inviteHost({ valid_secs: 600 })
+  await admin.listHosts()
+  expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
+    'POST /admin/v1/orgs? {"name":"acme"}',
+    'GET /admin/v1/orgs? ',
+    `POST /admin/v1/keys? {"org_id":"${desktopId}","name":"ci"}`,
+    `GET /admin/v1/keys?org_id=${desktopId} `,
+    `DELETE /admin/v1/keys/${operationId}? `,
+    'POST /admin/v1/hosts/invites? {"valid_secs":600}',
+    'GET /admin/v1/hosts? ',
+  ])
+  expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_test']))
+})
+
+test.each(['', '.', '..'])('an id of "%s" is refused before it becomes another route', async (id) => {
+  const { client, seen } = await start(() => ({ body: {} }))
+  await expect(client.getDesktop(id)).rejects.toThrow('not an identifier')
+  expect(seen).toHaveLength(0)
+})
+
+test('an id with slashes stays one segment', async () => {
+  const { client, seen } = await start(() => ({ body: {} }))
+  await client.getDesktop('../operations/x?y#z')
+  expect(seen[0]?.path).toBe('/v1/desktops/..%2Foperations%2Fx%3Fy%23z')
+})
+
+test.each(['', '/', 'a/../b', '..', 'a/', 'a/.'])('the guest path "%s" is refused', async (file) => {
+  const { client } = await start(() => ({ body: {} }))
+  await expect(client.readFile(desktopId, file)).rejects.toThrow('not the path of a file')
+})
+
+test.each([
+  ['</v1/desktops?limit=2&cursor=abc>; rel="next"', 'abc'],
+  ['<https://evil.example/x?cursor=abc>; rel=next', 'abc'],
+  ['</v1/desktops?cursor=first>; rel="first", </v1/desktops?cursor=second>; rel="next"', 'second'],
+  ['</v1/desktops?cursor=abc>; rel="prev"', undefined],
+  [null, undefined],
+])('the next page of Link %s', (link, expected) => {
+  expect(nextCursor(link)).toBe(expected)
+})
+
+test('a file is read in the format asked for, and as a stream before it is whole', async () => {
+  const bytes = Uint8Array.of(0, 255, 10, 13)
+  const { client } = await start(() => ({ body: bytes }))
+  expect(await client.readFile(desktopId, 'a')).toEqual(bytes)
+  expect(await client.readFile(desktopId, 'a', { format: 'text' })).toHaveLength(4)
+  expect((await client.readFile(desktopId, 'a', { format: 'blob' })).size).toBe(4)
+  const chunks = await Array.fromAsync(await client.readFile(desktopId, 'a', { format: 'stream' }))
+  expect(Buffer.concat(chunks)).toEqual(Buffer.from(bytes))
+})
+
+test('settling asks once for the handle, then waits with the same key and body until it has settled', async () => {
+  const { client, seen, slept } = await start((_request, turn) => {
+    if (turn === 0) return { status: 202, body: operation() }
+    return { body: turn < 3 ? operation({ state: 'running' }) : succeeded() }
+  })
+  const states: string[] = []
+  const done = await client.settle('wake', desktopId, {}, { onProgress: ({ state }) => states.push(state) })
+  expect(done).toEqual(succeeded())
+  expect(states).toEqual(['pending', 'running', 'running', 'succeeded'])
+  expect(seen.map(({ query }) => query.get('wait'))).toEqual([null, 'true', 'true', 'true'])
+  expect(new Set(seen.map(({ headers, body }) => `${headers['idempotency-key']} ${body}`)).size).toBe(1)
+  expect(slept).toEqual([250, 250])
+})
+
+test('an operation that has settled already is not asked for again', async () => {
+  const { client, seen } = await start(() => ({ status: 200, body: succeeded() }))
+  expect(await client.settle('wake', desktopId)).toEqual(succeeded())
+  expect(seen).toHaveLength(1)
+})
+
+test('a failed operation is an error that says why, whether it is seen at once or while waiting', async () => {
+  const failed = operation({ state: 'failed', error: 'no host has room', settled_at: '2026-01-02T03:04:05.678Z' })
+  const { client } = await start(() => ({ body: failed }))
+  const atOnce = await client.settle('wake', desktopId).catch((error: unknown) => error)
+  expect(atOnce).toBeInstanceOf(OperationFailedError)
+  expect(atOnce).toMatchObject({ message: 'no host has room', operation: failed, operationId })
+  const { client: other } = await start(({ query }) =>
+    query.has('wait')
+      ? problem(409, 'operation_failed', 'no host has room', { operation_id: operationId })
+      : { status: 202, body: operation() },
+  )
+  const waiting = await other.settle('wake', desktopId).catch((error: unknown) => error)
+  expect(waiting).toBeInstanceOf(OperationFailedError)
+  expect(waiting).toMatchObject({ message: 'no host has room', operationId })
+})
+
+test('a wait outlives a restart of the service', async () => {
+  const { client, seen } = await start((_request, turn) => {
+    if (turn === 0) return { status: 202, body: operation() }
+    return turn < 7 ? 'reset' : { body: succeeded() }
+  })
+  expect(await client.settle('wake', desktopId)).toEqual(succeeded())
+  expect(seen).toHaveLength(8)
+})
+
+test('a wait that takes too long names the operation, which goes on', async () => {
+  const { client } = await start(({ query }) => (query.has('wait') ? 'hang' : { status: 202, body: operation() }))
+  const failure = await client.settle('wake', desktopId, {}, { timeoutMs: 1000 }).catch((error: unknown) => error)
+  expect(failure).toBeInstanceOf(TimeoutError)
+  expect(failure).toMatchObject({ operationId })
+})
+
+test('an operation known by its id alone is looked at after growing pauses', async () => {
+  const { client, slept } = await start((_request, turn) => ({ body: turn < 6 ? operation() : succeeded() }))
+  expect(await client.waitForOperation(operationId)).toEqual(succeeded())
+  expect(slept).toEqual([250, 500, 1000, 2000, 2000, 2000])
+})
+
+test('a page names the one after it', async () => {
+  const link = '</v1/desktops?limit=1&cursor=x>; rel="next"'
+  const { client } = await start(() => ({ headers: { link }, body: { desktops: [desktop()] } }))
+  expect(await client.listDesktops({ limit: 1 })).toEqual({ desktops: [desktop()], next: 'x' })
+})

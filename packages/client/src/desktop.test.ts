@@ -1,0 +1,148 @@
+import { expect, onTestFinished, test } from 'vitest'
+import { Desktop } from './desktop.ts'
+import { StaleGenerationError } from './errors.ts'
+import { desktop, desktopId, operation, succeeded } from './testing/samples.ts'
+import { problem, type Script, serve } from './testing/scripted-server.ts'
+
+async function start(script: Script) {
+  const server = await serve(script)
+  onTestFinished(() => server[Symbol.asyncDispose]())
+  return { at: { baseUrl: server.baseUrl, apiKey: 'svc_sk_test' }, seen: server.seen }
+}
+
+/** A service with one desktop, which does all it is asked. */
+const house: Script = ({ method, path, query }) => {
+  const verb = path.split('/')[4]
+  if (method === 'POST' && !verb) return { status: 201, body: desktop() }
+  if (method === 'GET') return { body: desktop({ state: 'awake' }) }
+  const kind = verb as 'wake' | 'hibernate' | 'destroy'
+  const state = { wake: 'awake', hibernate: 'hibernated', destroy: 'destroyed' }[kind] as 'awake'
+  if (!query.has('wait')) return { status: 202, body: operation({ kind }) }
+  const { result } = succeeded()
+  return { body: succeeded({ kind, result: { ...result!, desktop_state: state } }) }
+}
+
+test('create says in snake_case what was given in camelCase, and shows what came of it', async () => {
+  const { at, seen } = await start(house)
+  const made = await Desktop.create({ ...at, tier: 'small', billingMode: 'monthly', idleTimeoutSecs: 60 })
+  expect(JSON.parse(String(seen[0]?.body))).toEqual({ tier: 'small', billing_mode: 'monthly', idle_timeout_secs: 60 })
+  expect(seen[0]?.headers['idempotency-key']).toBeDefined()
+  expect(made).toMatchObject({ id: desktopId, state: 'created', imageVersion: 'mini-1', generation: 0, hostId: null })
+  expect(made.createdAt).toEqual(new Date('2026-01-02T03:04:05.678Z'))
+  expect(JSON.parse(JSON.stringify(made))).toMatchObject({ orgId: made.orgId, currentGenerationId: null })
+})
+
+test('connect only looks', async () => {
+  const { at, seen } = await start(house)
+  const found = await Desktop.connect(desktopId, at)
+  expect(found.state).toBe('awake')
+  expect(seen.map(({ method }) => method)).toEqual(['GET'])
+})
+
+test.each([
+  ['wake', 'resume', 'awake'],
+  ['hibernate', 'pause', 'hibernated'],
+  ['destroy', 'kill', 'destroyed'],
+] as const)('%s, also called %s, ends with what the desktop has become', async (verb, alias, state) => {
+  const { at, seen } = await start(house)
+  const made = await Desktop.create({ ...at, tier: 'small' })
+  const operations: string[] = []
+  const done = await made[verb]({ expectedGeneration: 0, onProgress: ({ kind }) => operations.push(kind) })
+  expect(done.result).toMatchObject({ desktopState: state, durationMs: 1234 })
+  expect(made).toMatchObject({ state, generation: 1, hostId: done.result?.hostId })
+  expect(operations).toEqual([verb, verb])
+  expect(JSON.parse(String(seen[1]?.body))).toEqual({ expected_generation: 0 })
+  await made[alias]()
+  expect(seen.at(-1)?.path).toBe(`/v1/desktops/${desktopId}/${verb}`)
+})
+
+test('memory is given up only when the caller says so', async () => {
+  const { at, seen } = await start(house)
+  const made = await Desktop.create({ ...at, tier: 'small' })
+  await made.wake()
+  expect(String(seen[1]?.body)).toBe('{}')
+  await made.wake({ discardMemory: true })
+  expect(String(seen[3]?.body)).toBe('{"discard_memory":true}')
+})
+
+test('a stale generation is an error of its own and leaves what was seen', async () => {
+  const { at } = await start(({ method }) =>
+    method === 'GET' ? { body: desktop({ generation: 2 }) } : problem(409, 'stale_generation', 'it is on 3'),
+  )
+  const found = await Desktop.connect(desktopId, at)
+  await expect(found.hibernate({ expectedGeneration: 2 })).rejects.toThrow(StaleGenerationError)
+  expect(found.generation).toBe(2)
+})
+
+test('list reads page after page, and no further than it is asked', async () => {
+  const { at, seen } = await start(({ query }) => {
+    const page = Number(query.get('cursor') ?? 0)
+    const headers: Record<string, string> =
+      page < 2 ? { link: `</v1/desktops?limit=2&cursor=${page + 1}>; rel="next"` } : {}
+    const desktops = [desktop({ generation: page * 2 }), desktop({ generation: page * 2 + 1 })]
+    return { headers, body: { desktops } }
+  })
+  const all = await Array.fromAsync(Desktop.list({ ...at, state: 'awake', pageSize: 2 }))
+  expect(all.map(({ generation }) => generation)).toEqual([0, 1, 2, 3, 4, 5])
+  expect(seen.map(({ query }) => query.toString())).toEqual([
+    'state=awake&limit=2',
+    'state=awake&limit=2&cursor=1',
+    'state=awake&limit=2&cursor=2',
+  ])
+  for await (const first of Desktop.list(at)) {
+    expect(first.generation).toBe(0)
+    break
+  }
+  expect(seen).toHaveLength(4)
+})
+
+test('a command’s result is a result whatever its exit code, and its time is given in whole seconds', async () => {
+  const result = { exit_code: 3, signal: null, stdout: 'out', stderr: '', stdout_truncated: true, duration_ms: 5 }
+  const { at, seen } = await start(({ method }) => ({ body: method === 'GET' ? desktop() : result }))
+  const found = await Desktop.connect(desktopId, at)
+  const ran = await found.commands.run('exit 3', { cwd: '/tmp', envs: { A_B: '1' }, stdin: 'x', timeoutMs: 1500 })
+  expect(ran).toMatchObject({ exitCode: 3, stdout: 'out', stdoutTruncated: true, durationMs: 5 })
+  expect(JSON.parse(String(seen[1]?.body))).toEqual({
+    command: 'exit 3',
+    cwd: '/tmp',
+    env: { A_B: '1' },
+    stdin: 'x',
+    timeout_secs: 2,
+  })
+})
+
+test('files are written from text or bytes and read as text by default', async () => {
+  const { at, seen } = await start(({ method, path }) => {
+    if (method === 'PUT') return { body: { path: '/tmp/a', size: 3 } }
+    return path.includes('/files/') ? { body: 'süß' } : { body: desktop() }
+  })
+  const found = await Desktop.connect(desktopId, at)
+  expect(await found.files.write('/tmp/a', Uint8Array.of(1, 2, 3))).toEqual({ path: '/tmp/a', size: 3 })
+  expect(seen[1]?.body).toEqual(Buffer.from([1, 2, 3]))
+  expect(await found.files.read('/tmp/a')).toBe('süß')
+  expect(await found.files.read('/tmp/a', { format: 'bytes' })).toHaveLength(5)
+})
+
+test('the picture’s URL comes with its claim, a look by default', async () => {
+  const answer = {
+    url: 'http://x/#t',
+    websocket_url: 'ws://x/t',
+    expires_at: '2026-01-02T03:04:05.678Z',
+    claim: 'view',
+  }
+  const { at, seen } = await start(({ method }) => ({ body: method === 'GET' ? desktop() : answer }))
+  const found = await Desktop.connect(desktopId, at)
+  expect(await found.stream.getUrl()).toMatchObject({ url: 'http://x/#t', websocketUrl: 'ws://x/t' })
+  expect(JSON.parse(String(seen[1]?.body))).toEqual({ claim: 'view' })
+})
+
+test('the environment stands in for what is left out, read at the call', async () => {
+  const { at } = await start(house)
+  process.env.DORMOUSE_URL = at.baseUrl
+  process.env.DORMOUSE_API_KEY = at.apiKey
+  onTestFinished(() => {
+    delete process.env.DORMOUSE_URL
+    delete process.env.DORMOUSE_API_KEY
+  })
+  expect((await Desktop.connect(desktopId)).id).toBe(desktopId)
+})

@@ -1,0 +1,185 @@
+// A desktop as an object: what was last seen of it, and what may be asked of it, in camelCase.
+import type { CreateDesktopBody, DesktopJson, DesktopState, OperationJson, OperationKind } from '@dormouse/contract'
+import { type Camel, camel } from './camel.ts'
+import { type Client, type ClientOptions, createClient, type KeyedOptions } from './client.ts'
+import { Commands, Files, Stream } from './guest.ts'
+import type { CallOptions } from './http.ts'
+import type { SettleOptions } from './operations.ts'
+
+/** A client made before, or what makes one; DORMOUSE_URL and DORMOUSE_API_KEY stand in for what is left out. */
+export type Connection = { client?: Client } & Partial<ClientOptions>
+
+export type Operation = Camel<OperationJson>
+
+export type CreateOptions = Connection & KeyedOptions & Camel<CreateDesktopBody>
+
+export interface TransitionOptions extends Omit<SettleOptions, 'onProgress'> {
+  /** Refused with StaleGenerationError when the desktop is on another one. */
+  expectedGeneration?: number
+  onProgress?: (operation: Operation) => void
+}
+
+export interface WakeOptions extends TransitionOptions {
+  /** Give the saved memory up and boot from disk. Never done unless asked for. */
+  discardMemory?: boolean
+}
+
+export class Desktop {
+  readonly commands: Commands
+  readonly files: Files
+  readonly stream: Stream
+  readonly #client: Client
+  #seen: DesktopJson
+
+  private constructor(client: Client, seen: DesktopJson) {
+    this.#client = client
+    this.#seen = seen
+    this.commands = new Commands(client, seen.id)
+    this.files = new Files(client, seen.id)
+    this.stream = new Stream(client, seen.id)
+  }
+
+  /** Makes a desktop; it sleeps until its first `wake()`. */
+  static async create(options: CreateOptions): Promise<Desktop> {
+    const client = clientOf(options)
+    const { tier, billingMode, imageVersion, idleTimeoutSecs, idempotencyKey, ...call } = options
+    const body = {
+      tier,
+      billing_mode: billingMode,
+      image_version: imageVersion,
+      idle_timeout_secs: idleTimeoutSecs,
+    }
+    return new Desktop(client, await client.createDesktop(body, { idempotencyKey, ...callOptions(call) }))
+  }
+
+  /** Takes hold of a desktop that exists. Never wakes it, never changes its settings. */
+  static async connect(id: string, options: Connection & CallOptions = {}): Promise<Desktop> {
+    const client = clientOf(options)
+    return new Desktop(client, await client.getDesktop(id, callOptions(options)))
+  }
+
+  /** All desktops, newest first, read page by page. */
+  static async *list(
+    options: Connection & CallOptions & { state?: DesktopState; pageSize?: number } = {},
+  ): AsyncGenerator<Desktop, void, undefined> {
+    const client = clientOf(options)
+    let cursor: string | undefined
+    do {
+      const query = { state: options.state, limit: options.pageSize ?? 100, cursor }
+      const page = await client.listDesktops(query, callOptions(options))
+      for (const seen of page.desktops) yield new Desktop(client, seen)
+      cursor = page.next
+    } while (cursor !== undefined)
+  }
+
+  get id() {
+    return this.#seen.id
+  }
+  get orgId() {
+    return this.#seen.org_id
+  }
+  get tier() {
+    return this.#seen.tier
+  }
+  /** As last seen: `refresh()` looks again. */
+  get state() {
+    return this.#seen.state
+  }
+  get imageVersion() {
+    return this.#seen.image_version
+  }
+  get generation() {
+    return this.#seen.generation
+  }
+  get currentGenerationId() {
+    return this.#seen.current_generation_id
+  }
+  get idleTimeoutSecs() {
+    return this.#seen.idle_timeout_secs
+  }
+  get billingMode() {
+    return this.#seen.billing_mode
+  }
+  get hostId() {
+    return this.#seen.host_id
+  }
+  get createdAt() {
+    return new Date(this.#seen.created_at)
+  }
+  get updatedAt() {
+    return new Date(this.#seen.updated_at)
+  }
+
+  toJSON(): Camel<DesktopJson> {
+    return camel(this.#seen)
+  }
+
+  /** Looks again. */
+  async refresh(options?: CallOptions): Promise<this> {
+    this.#seen = await this.#client.getDesktop(this.id, options)
+    return this
+  }
+
+  /** Wakes it and waits until its guest answers; `result.resumedFrom` says what came back. */
+  wake(options: WakeOptions = {}): Promise<Operation> {
+    return this.#settle('wake', options, { discard_memory: options.discardMemory })
+  }
+  resume(options?: WakeOptions): Promise<Operation> {
+    return this.wake(options)
+  }
+
+  /** Saves memory and disk, and waits until nothing runs any more. */
+  hibernate(options: TransitionOptions = {}): Promise<Operation> {
+    return this.#settle('hibernate', options)
+  }
+  pause(options?: TransitionOptions): Promise<Operation> {
+    return this.hibernate(options)
+  }
+
+  /** Removes it with all it holds, for good. */
+  destroy(options: TransitionOptions = {}): Promise<Operation> {
+    return this.#settle('destroy', options)
+  }
+  kill(options?: TransitionOptions): Promise<Operation> {
+    return this.destroy(options)
+  }
+
+  async #settle(kind: OperationKind, options: TransitionOptions, body: { discard_memory?: boolean } = {}) {
+    const { expectedGeneration, onProgress, ...rest } = options
+    const operation = await this.#client.settle(
+      kind,
+      this.id,
+      { expected_generation: expectedGeneration, ...body },
+      { ...rest, onProgress: (seen) => onProgress?.(camel(seen)) },
+    )
+    this.#take(operation)
+    return camel(operation)
+  }
+
+  /** The result says what the desktop has become, so that nothing need be asked again. */
+  #take({ result, settled_at }: OperationJson): void {
+    if (!result) return
+    this.#seen = {
+      ...this.#seen,
+      state: result.desktop_state,
+      generation: result.generation,
+      current_generation_id: result.generation_id,
+      host_id: result.host_id,
+      updated_at: settled_at ?? this.#seen.updated_at,
+    }
+  }
+}
+
+function clientOf({ client, ...options }: Connection): Client {
+  if (client) return client
+  const { env = {} } = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process ?? {}
+  return createClient({
+    ...options,
+    baseUrl: options.baseUrl ?? env.DORMOUSE_URL ?? '',
+    apiKey: options.apiKey ?? env.DORMOUSE_API_KEY ?? '',
+  })
+}
+
+function callOptions({ signal, timeoutMs, retries, onResponse }: CallOptions): CallOptions {
+  return { signal, timeoutMs, retries, onResponse }
+}

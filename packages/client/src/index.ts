@@ -1,0 +1,45 @@
+// The SDK's public face.
+export type {
+  CreateDesktopBody,
+  CreatedKeyJson,
+  DesktopJson,
+  DesktopState,
+  ExecBody,
+  ExecJson,
+  HostJson,
+  InviteJson,
+  KeyJson,
+  OperationJson,
+  OperationKind,
+  OrgJson,
+  ProblemJson,
+  WakeBody,
+} from '@dormouse/contract'
+export { type AdminClient, type AdminClientOptions, createAdminClient } from './admin.ts'
+export type { FileData, ReadFormat } from './bodies.ts'
+export {
+  type Client,
+  type ClientOptions,
+  createClient,
+  type DesktopPage,
+  type DesktopQuery,
+  type KeyedOptions,
+  type MutationOptions,
+  newIdempotencyKey,
+  type StreamClaim,
+  type StreamJson,
+  type UsageJson,
+} from './client.ts'
+export {
+  type Connection,
+  type CreateOptions,
+  Desktop,
+  type Operation,
+  type TransitionOptions,
+  type WakeOptions,
+} from './desktop.ts'
+export * from './errors.ts'
+export type { CommandResult, RunOptions } from './guest.ts'
+export type { CallOptions, HttpOptions } from './http.ts'
+export type { SettleOptions, WaitOptions } from './operations.ts'
+export type { Clock } from './retry.ts'

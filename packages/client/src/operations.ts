@@ -1,0 +1,76 @@
+// Waiting for an operation to settle, under one limit over all the requests that takes. Knows no route.
+import type { OperationJson } from '@dormouse/contract'
+import { startDeadline } from './deadline.ts'
+import { OperationFailedError, TimeoutError } from './errors.ts'
+import type { CallOptions, Http } from './http.ts'
+
+/** The server holds a waiting request for at most 120 s. */
+export const waitCallTimeoutMs = 150_000
+const settleTimeoutDefaultMs = 600_000
+/** A wait outlives a restart of the service: these add up to about half a minute. */
+const waitRetries = 7
+const pauseStartMs = 250
+const pauseMaxMs = 2000
+
+export interface WaitOptions {
+  signal?: AbortSignal
+  /** Limit of the whole wait; 10 minutes by default. The operation goes on beyond it. */
+  timeoutMs?: number
+  /** Sees the operation each time the service answers. */
+  onProgress?: (operation: OperationJson) => void
+  onResponse?: CallOptions['onResponse']
+}
+
+export interface SettleOptions extends WaitOptions {
+  idempotencyKey?: string
+}
+
+type Ask = (call: CallOptions & { wait?: boolean; idempotencyKey?: string }) => Promise<OperationJson>
+
+/**
+ * Asks once to get the handle, then again with the same key and `?wait=true` until the operation has settled: the
+ * server answers such a repeat the moment that happens.
+ */
+export function settle(http: Http, ask: Ask, idempotencyKey: string, options: WaitOptions): Promise<OperationJson> {
+  const keyed = { idempotencyKey, onResponse: options.onResponse }
+  const waiting = { ...keyed, wait: true, timeoutMs: waitCallTimeoutMs, retries: http.retries ?? waitRetries }
+  // The pause is for a server that does not hold a waiting request: it must not be asked in a tight loop.
+  const pauseBefore = (turn: number) => (turn > 1 ? pauseStartMs : 0)
+  return untilSettled(http, options, pauseBefore, (turn, signal) => ask({ ...(turn ? waiting : keyed), signal }))
+}
+
+/** Looks at the operation until it has settled: at once, then after growing pauses of 2 s at most. */
+export function pollOperation(http: Http, look: Ask, options: WaitOptions): Promise<OperationJson> {
+  const call = { onResponse: options.onResponse, retries: http.retries ?? waitRetries }
+  const pauseBefore = (turn: number) => (turn ? Math.min(pauseStartMs * 2 ** (turn - 1), pauseMaxMs) : 0)
+  return untilSettled(http, options, pauseBefore, (_turn, signal) => look({ ...call, signal }))
+}
+
+async function untilSettled(
+  { clock }: Http,
+  { timeoutMs = settleTimeoutDefaultMs, signal, onProgress }: WaitOptions,
+  pauseBefore: (turn: number) => number,
+  ask: (turn: number, signal: AbortSignal) => Promise<OperationJson>,
+): Promise<OperationJson> {
+  let seen: OperationJson | undefined
+  using deadline = startDeadline(timeoutMs, signal, () => notSettled(timeoutMs, seen))
+  for (let turn = 0; !isSettled(seen); turn++) {
+    if (pauseBefore(turn)) await clock.sleep(pauseBefore(turn), deadline.signal)
+    seen = await ask(turn, deadline.signal)
+    onProgress?.(seen)
+  }
+  if (seen.state === 'failed')
+    throw new OperationFailedError(seen.error ?? `the ${seen.kind} failed`, { operation: seen })
+  return seen
+}
+
+function isSettled(operation: OperationJson | undefined): operation is OperationJson {
+  return operation?.settled_at != null || operation?.state === 'succeeded' || operation?.state === 'failed'
+}
+
+function notSettled(timeoutMs: number, seen: OperationJson | undefined): TimeoutError {
+  const after = `within ${timeoutMs} ms`
+  return seen
+    ? new TimeoutError(`the ${seen.kind} did not settle ${after}; it goes on`, { operation: seen })
+    : new TimeoutError(`the service did not answer ${after}; ask again with the same idempotency key`)
+}

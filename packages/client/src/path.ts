@@ -1,0 +1,21 @@
+// Builds request paths that mean what was given: URL parsing would quietly resolve `.` and `..` into other routes.
+import { InvalidRequestError } from './errors.ts'
+
+/** A path of literal pieces and encoded values: path`/v1/desktops/${id}/wake`. */
+export function path(pieces: TemplateStringsArray, ...values: string[]): string {
+  return String.raw({ raw: pieces }, ...values.map(segment))
+}
+
+function segment(value: string): string {
+  if (value === '' || value === '.' || value === '..')
+    throw new InvalidRequestError(`${JSON.stringify(value)} is not an identifier`)
+  return encodeURIComponent(value)
+}
+
+/** A guest's path as the files route takes it: encoded, without the leading slash. */
+export function guestPath(file: string): string {
+  const segments = file.replace(/^\/+/, '').split('/')
+  if (segments.includes('..') || ['', '.'].includes(segments.at(-1)!))
+    throw new InvalidRequestError(`${JSON.stringify(file)} is not the path of a file: it needs a name and no "..".`)
+  return segments.map(encodeURIComponent).join('/')
+}

@@ -1,0 +1,58 @@
+// Bodies as the service answers them, for tests.
+import type { DesktopJson, OperationJson } from '@dormouse/contract'
+
+export const desktopId = '019a9f00-0000-7000-8000-000000000001'
+export const operationId = '019a9f00-0000-7000-8000-0000000000aa'
+const time = '2026-01-02T03:04:05.678Z'
+
+/** A desktop that was never booted, unless said otherwise. */
+export function desktop(changes: Partial<DesktopJson> = {}): DesktopJson {
+  return {
+    id: desktopId,
+    org_id: '019a9f00-0000-7000-8000-0000000000ff',
+    tier: 'small',
+    state: 'created',
+    image_version: 'mini-1',
+    generation: 0,
+    current_generation_id: null,
+    idle_timeout_secs: 0,
+    billing_mode: 'hourly',
+    host_id: null,
+    created_at: time,
+    updated_at: time,
+    ...changes,
+  }
+}
+
+/** A wake just accepted, unless said otherwise. */
+export function operation(changes: Partial<OperationJson> = {}): OperationJson {
+  return {
+    id: operationId,
+    desktop_id: desktopId,
+    kind: 'wake',
+    state: 'pending',
+    result: null,
+    error: null,
+    created_at: time,
+    updated_at: time,
+    settled_at: null,
+    ...changes,
+  }
+}
+
+/** The same wake, done. */
+export function succeeded(changes: Partial<OperationJson> = {}): OperationJson {
+  return operation({
+    state: 'succeeded',
+    settled_at: time,
+    result: {
+      desktop_state: 'awake',
+      generation: 1,
+      generation_id: '019a9f00-0000-7000-8000-0000000000bb',
+      host_id: '019a9f00-0000-7000-8000-0000000000cc',
+      duration_ms: 1234,
+      resumed_from: 'memory',
+    },
+    ...changes,
+  })
+}
