@@ -1,0 +1,160 @@
+// What a byte channel promises: the bytes as they were, an end that is an end, and no more in memory than the window.
+import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { buffer, text } from 'node:stream/consumers'
+import { pipeline } from 'node:stream/promises'
+import { expect, test } from 'vitest'
+import { Channel, type ChannelOptions } from './channel.ts'
+import { CallRefused, ChannelLost } from './errors.ts'
+import { joined } from './testing/pair.ts'
+
+const channels = (left: ChannelOptions = {}, right: ChannelOptions = {}) =>
+  joined(
+    (socket) => new Channel(socket, left),
+    (socket) => new Channel(socket, right),
+  )
+
+const hash = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex')
+
+test('bytes of any size arrive whole and in order, both ways at once', async () => {
+  await using joint = await channels({ windowBytes: 100_000 })
+  const up = randomBytes(5_000_003)
+  const down = randomBytes(3_000_001)
+  joint.left.end(up)
+  joint.right.end(down)
+  const [gotUp, gotDown] = await Promise.all([buffer(joint.right), buffer(joint.left)])
+  expect([hash(gotUp), hash(gotDown)]).toEqual([hash(up), hash(down)])
+})
+
+test('one direction ends while the other goes on', async () => {
+  await using joint = await channels()
+  joint.left.end('question')
+  expect(await text(joint.right)).toBe('question')
+  joint.right.end('answer')
+  expect(await text(joint.left)).toBe('answer')
+})
+
+test('a channel that ended both ways closes its socket', async () => {
+  await using joint = await channels()
+  const closed = Promise.all([once(joint.left, 'close'), once(joint.right, 'close')])
+  joint.left.end()
+  joint.right.end()
+  joint.left.resume()
+  joint.right.resume()
+  await closed
+  expect([joint.left.errored, joint.right.errored]).toEqual([null, null])
+})
+
+test('a reader that stands still stops the writer at the window', async () => {
+  const windowBytes = 100_000
+  await using joint = await channels({}, { windowBytes })
+  const all = randomBytes(1_000_000)
+  let taken = 0
+  const wrote = pipeline(async function* () {
+    for (let at = 0; at < all.length; at += 10_000) {
+      yield all.subarray(at, at + 10_000)
+      taken = at
+    }
+  }, joint.left)
+  // The window is full: the reader holds all of it, and then only the two high-water marks are left to fill.
+  while (joint.right.readableLength < windowBytes) await once(joint.right, 'readable').then(() => undefined)
+  const stuckAt = taken
+  expect(stuckAt).toBeLessThanOrEqual(windowBytes + joint.left.writableHighWaterMark + 20_000)
+  joint.right.end()
+  expect(hash(await buffer(joint.right))).toBe(hash(all))
+  joint.left.resume()
+  await wrote
+})
+
+test('a reader that stands still is not taken for dead', async () => {
+  const beat = { pingIntervalMs: 5, pingTimeoutMs: 500 }
+  let pings = 0
+  await using joint = await joined(
+    (socket) => new Channel(socket, beat),
+    (socket) => {
+      socket.on('ping', () => pings++)
+      return new Channel(socket, { windowBytes: 50_000 })
+    },
+  )
+  const all = randomBytes(500_000)
+  joint.left.end(all)
+  await expect.poll(() => pings).toBeGreaterThan(10)
+  expect(joint.left.destroyed).toBe(false)
+  expect(hash(await buffer(joint.right))).toBe(hash(all))
+})
+
+test.each(['cut', 'cutMidFrame'] as const)('a %s is an error to the reader, never an end', async (fault) => {
+  await using joint = await channels()
+  joint.left.on('error', () => {})
+  joint.left.write('the first half')
+  await once(joint.right, 'readable')
+  const read = text(joint.right)
+  if (fault === 'cut') joint.proxy.cut()
+  else {
+    joint.proxy.cutMidFrame('toTarget')
+    joint.left.write('the second half')
+  }
+  await expect(read).rejects.toBeInstanceOf(ChannelLost)
+})
+
+test('a channel that hears nothing more notices it', async () => {
+  const beat = { pingIntervalMs: 10, pingTimeoutMs: 20 }
+  await using joint = await channels(beat, beat)
+  const noticed = Promise.all([once(joint.left, 'error'), once(joint.right, 'error')])
+  joint.proxy.halfOpen()
+  const lost = expect.objectContaining({ reason: 'no sign of life within 20 ms' })
+  expect(await noticed).toEqual([[lost], [lost]])
+})
+
+test('a refusal crosses with code and detail', async () => {
+  await using joint = await channels()
+  joint.right.on('error', () => {})
+  const refused = once(joint.left, 'error')
+  joint.right.destroy(new CallRefused('no_space', 'the disk is full'))
+  const [error] = await refused
+  expect(error).toBeInstanceOf(CallRefused)
+  expect(error).toMatchObject({ code: 'no_space', detail: 'the disk is full' })
+})
+
+test('a bug crosses as a loss, without its text', async () => {
+  await using joint = await channels()
+  joint.right.on('error', () => {})
+  const lost = once(joint.left, 'error')
+  joint.right.destroy(new Error('secret'))
+  const [error] = await lost
+  expect(error).toBeInstanceOf(ChannelLost)
+  expect(String(error)).not.toContain('secret')
+})
+
+test('giving up before the end is a loss to the other side', async () => {
+  await using joint = await channels()
+  const lost = once(joint.left, 'error')
+  joint.right.destroy()
+  expect(await lost).toMatchObject([{ name: 'ChannelLost' }])
+})
+
+test.each([
+  ['more than was granted', (send: Send) => send(Buffer.alloc(2_000)), 'more bytes than granted'],
+  ['a note that is not JSON', (send: Send) => send('nonsense'), 'a note must be JSON'],
+  ['a note of no known kind', (send: Send) => send('{"credit":-1}'), 'an unknown note'],
+  [
+    'bytes after the end',
+    (send: Send) => {
+      send('{"end":true}')
+      send(Buffer.alloc(1))
+    },
+    'bytes after the end',
+  ],
+])('a stranger who sends %s is shown out with the reason', async (_what, act, reason) => {
+  await using joint = await joined(
+    (socket) => socket,
+    (socket) => new Channel(socket, { windowBytes: 1_000 }),
+  )
+  joint.right.on('error', () => {})
+  const gone = once(joint.left, 'close')
+  act((words) => joint.left.send(words))
+  const [code, said] = await gone
+  expect({ code, said: String(said) }).toEqual({ code: 1002, said: reason })
+})
+
+type Send = (words: string | Buffer) => void

@@ -1,0 +1,177 @@
+// A WebSocket of its own as a stream of bytes, for what would hold up the calls of a link: files, screens.
+// The reader grants the writer a window, so a slow reader stops a fast writer while pings still get through.
+// Knows nothing of what the bytes are.
+import { Duplex } from 'node:stream'
+import type { RawData, WebSocket } from 'ws'
+import { asRefusal, CallRefused, ChannelLost } from './errors.ts'
+import { type Heartbeat, heartbeatOf, watchHeartbeat } from './heartbeat.ts'
+import { closeSocket, type DialTarget, defaultMaxFrameBytes, fitCloseReason, openSocket } from './sockets.ts'
+
+export interface ChannelOptions extends Partial<Heartbeat> {
+  /** Bytes that the other side may send ahead of the reader. */
+  windowBytes?: number
+}
+
+/** What travels beside the bytes, as text. */
+type Note = { credit: number } | { end: true } | { refused: { code: string; detail: string } }
+
+interface StuckWrite {
+  chunk: Buffer
+  done: () => void
+}
+
+const defaultWindowBytes = 1024 * 1024
+const maxPieceBytes = 256 * 1024
+
+/** Opens a channel. Rejects with DialRefused, or with the signal's reason. */
+export function dialChannel(options: DialTarget & ChannelOptions): Promise<Channel> {
+  return openSocket(options, defaultMaxFrameBytes, (socket) => new Channel(socket, options))
+}
+
+/**
+ * `end()` crosses as a clean end, and each direction ends by itself. A cut is never a clean end: it destroys the stream
+ * with ChannelLost. `destroy(refusal)` crosses as CallRefused, `destroy(other)` as ChannelLost without its text.
+ */
+export class Channel extends Duplex {
+  readonly #socket: WebSocket
+  readonly #windowBytes: number
+  /** What we may still send. */
+  #credit = 0
+  /** What the other side may still send. */
+  #granted = 0
+  #stuck: StuckWrite | undefined
+  #ended = { here: false, there: false }
+
+  constructor(socket: WebSocket, options: ChannelOptions = {}) {
+    super()
+    if (socket.readyState !== socket.OPEN) throw new TypeError('a Channel needs an open WebSocket')
+    this.#socket = socket
+    this.#windowBytes = options.windowBytes ?? defaultWindowBytes
+    socket.on('message', (data, isBinary) => this.#hear(data, isBinary))
+    socket.on('error', (error) => this.destroy(new ChannelLost(1006, error.message)))
+    socket.on('close', (code, reason) => this.#lose(code, reason.toString()))
+    const beat = heartbeatOf(options)
+    watchHeartbeat(socket, beat, () => {
+      this.destroy(new ChannelLost(1006, `no sign of life within ${beat.pingTimeoutMs} ms`))
+      socket.terminate()
+    })
+    this.#grant()
+  }
+
+  override _read(): void {
+    this.#grant()
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.#stuck = { chunk, done }
+    this.#sendWhatFits()
+  }
+
+  override _final(done: () => void): void {
+    this.#ended.here = true
+    this.#note({ end: true })
+    done()
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#stuck = undefined
+    this.#hangUp(error)
+    done(error)
+  }
+
+  #hangUp(error: Error | null): void {
+    // Both sides have said their end: what is still in the buffers is let out at the socket's own pace.
+    if (!error && this.#ended.here && this.#ended.there) {
+      this.#socket.close(1000)
+      return
+    }
+    const refusal = asRefusal(error)
+    if (refusal) this.#note({ refused: refusal })
+    const [code, reason] = error instanceof ProtocolBreach ? [1002, error.reason] : [error ? 1011 : 1000, 'given up']
+    void closeSocket(this.#socket, code, fitCloseReason(reason))
+  }
+
+  #note(note: Note): void {
+    this.#socket.send(JSON.stringify(note))
+  }
+
+  #sendWhatFits(): void {
+    while (this.#stuck && this.#credit > 0) {
+      const { chunk, done } = this.#stuck
+      const piece = chunk.subarray(0, Math.min(this.#credit, maxPieceBytes))
+      this.#credit -= piece.length
+      this.#socket.send(piece)
+      this.#stuck = piece.length < chunk.length ? { chunk: chunk.subarray(piece.length), done } : undefined
+      if (!this.#stuck) done()
+    }
+  }
+
+  /** Lets the other side fill the window again, once half of it is used up: fewer notes, and it never stands still. */
+  #grant(): void {
+    const due = this.#windowBytes - this.#granted
+    if (due < this.#windowBytes / 2 || this.#ended.there) return
+    this.#granted += due
+    this.#note({ credit: due })
+  }
+
+  #hear(data: RawData, isBinary: boolean): void {
+    if (this.destroyed) return
+    try {
+      const bytes = data as Buffer
+      if (isBinary) this.#take(bytes)
+      else this.#obey(readNote(bytes.toString()))
+    } catch (error) {
+      if (!(error instanceof ProtocolBreach)) throw error
+      this.destroy(error)
+    }
+  }
+
+  #take(bytes: Buffer): void {
+    if (this.#ended.there) throw new ProtocolBreach('bytes after the end')
+    this.#granted -= bytes.length
+    if (this.#granted < 0) throw new ProtocolBreach('more bytes than granted')
+    if (this.push(bytes)) this.#grant()
+  }
+
+  #obey(note: Note): void {
+    if ('credit' in note) {
+      this.#credit += note.credit
+      this.#sendWhatFits()
+    } else if ('end' in note) {
+      this.#ended.there = true
+      this.push(null)
+    } else {
+      this.destroy(new CallRefused(note.refused.code, note.refused.detail))
+    }
+  }
+
+  #lose(code: number, reason: string): void {
+    if (this.#ended.here && this.#ended.there) return
+    this.destroy(new ChannelLost(code, reason || `the socket closed with ${code}`))
+  }
+}
+
+class ProtocolBreach extends ChannelLost {
+  constructor(reason: string) {
+    super(1002, reason)
+  }
+}
+
+function readNote(text: string): Note {
+  const note = parse(text)
+  if (typeof note !== 'object' || note === null) throw new ProtocolBreach('a note must be an object')
+  const { credit, end, refused } = note as Record<string, unknown>
+  if (Number.isSafeInteger(credit) && (credit as number) > 0) return { credit: credit as number }
+  if (end === true) return { end }
+  const refusal = asRefusal({ ...(refused as object), refusal: true })
+  if (refusal) return { refused: refusal }
+  throw new ProtocolBreach('an unknown note')
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new ProtocolBreach('a note must be JSON')
+  }
+}

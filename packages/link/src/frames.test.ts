@@ -1,0 +1,61 @@
+// What a frame may be, and that nothing else passes.
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { FrameError } from './errors.ts'
+import { decodeFrame, encodeFrame, type Frame } from './frames.ts'
+
+const name = fc.string({ minLength: 1 })
+const id = fc.integer({ min: 1 })
+const payload = fc.jsonValue()
+const frames = fc.oneof(
+  fc.record({ n: id, type: fc.constant('call' as const), name, payload, requestId: fc.string() }),
+  fc.record({ n: id, type: fc.constant('reply' as const), to: id, payload }),
+  fc.record({ n: id, type: fc.constant('refused' as const), to: id, code: name, detail: fc.string() }),
+  fc.record({ n: id, type: fc.constant('failed' as const), to: id, incident: fc.string() }),
+  fc.record({ n: id, type: fc.constant('cancel' as const), to: id }),
+  fc.record({ n: id, type: fc.constant('event' as const), name, payload }),
+)
+
+test('every frame comes back from its text as it was', () => {
+  fc.assert(
+    fc.property(frames, (frame) => {
+      // JSON itself knows no negative zero.
+      expect(decodeFrame(encodeFrame(frame))).toEqual(JSON.parse(JSON.stringify(frame)))
+    }),
+  )
+})
+
+test('any text is a frame or a FrameError, never another failure', () => {
+  const attempt = (text: string): Frame | undefined => {
+    try {
+      return decodeFrame(text)
+    } catch (error) {
+      expect(error).toBeInstanceOf(FrameError)
+      return undefined
+    }
+  }
+  fc.assert(fc.property(fc.oneof(fc.string(), fc.json()), (text) => void attempt(text)))
+})
+
+test.each([
+  ['not JSON', '{'],
+  ['null', 'null'],
+  ['a list', '[]'],
+  ['no number', '{"type":"event","name":"a"}'],
+  ['number zero', '{"n":0,"type":"event","name":"a"}'],
+  ['a fraction as number', '{"n":1.5,"type":"event","name":"a"}'],
+  ['no type', '{"n":1}'],
+  ['an unknown type', '{"n":1,"type":"shout"}'],
+  ["an object's inherited name as type", '{"n":1,"type":"constructor"}'],
+  ['a call without a name', '{"n":1,"type":"call"}'],
+  ['a call with an empty name', '{"n":1,"type":"call","name":""}'],
+  ['a call whose request id is no text', '{"n":1,"type":"call","name":"a","requestId":7}'],
+  ['a reply to nothing', '{"n":1,"type":"reply"}'],
+  ['a refusal without a code', '{"n":1,"type":"refused","to":1,"detail":""}'],
+])('refuses %s', (_what, text) => {
+  expect(() => decodeFrame(text)).toThrow(FrameError)
+})
+
+test('leaves fields it does not know alone, so that a newer side may add some', () => {
+  expect(decodeFrame('{"n":1,"type":"cancel","to":1,"why":"later"}')).toMatchObject({ type: 'cancel', to: 1 })
+})

@@ -1,0 +1,25 @@
+// The front door of the link: calls, events and byte channels over WebSockets. Knows nothing of desktops.
+
+export { Channel, type ChannelOptions, dialChannel } from './channel.ts'
+export { type Backoff, type DialOptions, dial, type Line, type LineEvents } from './dial.ts'
+export {
+  asRefusal,
+  CallFailed,
+  CallRefused,
+  CallTimeout,
+  ChannelLost,
+  DialRefused,
+  FrameTooLarge,
+  LinkLost,
+} from './errors.ts'
+export {
+  type CallOptions,
+  type Handler,
+  type HandlerContext,
+  type LinkLog,
+  Peer,
+  type PeerEvents,
+  type PeerOptions,
+} from './peer.ts'
+export type { DialTarget } from './sockets.ts'
+export { acceptUpgrades, type Door, type UpgradeOptions, UpgradeRefusal, type Upgrades } from './upgrades.ts'

@@ -1,0 +1,104 @@
+// Opening and closing one WebSocket: what peers, lines and channels have in common.
+// Knows nothing of frames and never tries twice.
+import type { IncomingMessage } from 'node:http'
+import type { SecureContextOptions } from 'node:tls'
+import { WebSocket } from 'ws'
+import { DialRefused } from './errors.ts'
+
+export interface DialTarget {
+  /** ws:// or wss:// address. */
+  url: string
+  /** Asked anew for each attempt, so that a short-lived credential is fresh. */
+  headers?: () => Promise<Record<string, string>> | Record<string, string>
+  tls?: Pick<SecureContextOptions, 'ca' | 'cert' | 'key'>
+  handshakeTimeoutMs?: number
+  signal?: AbortSignal
+}
+
+export const defaultMaxFrameBytes = 4 * 1024 * 1024
+
+const closeGraceMs = 1_000
+const maxProblemBytes = 64 * 1024
+
+/**
+ * Opens a WebSocket and hands it to `wrap` in the very tick it opens, so that not even the first message is missed.
+ * Rejects with DialRefused, or with the signal's reason.
+ */
+export async function openSocket<T>(
+  target: DialTarget,
+  maxPayload: number,
+  wrap: (socket: WebSocket) => T,
+): Promise<T> {
+  const headers = await target.headers?.()
+  target.signal?.throwIfAborted()
+  const { promise, resolve, reject } = Promise.withResolvers<T>()
+  const socket = new WebSocket(target.url, {
+    ...target.tls,
+    headers,
+    maxPayload,
+    perMessageDeflate: false,
+    handshakeTimeout: target.handshakeTimeoutMs ?? 10_000,
+  })
+  const abandon = () => {
+    reject(target.signal?.reason)
+    socket.terminate()
+  }
+  target.signal?.addEventListener('abort', abandon, { once: true })
+  socket.on('error', (cause) => reject(new DialRefused(cause.message || 'no connection', { cause })))
+  socket.on('unexpected-response', (_request, response) => {
+    void refusalOf(response)
+      .then(reject)
+      .finally(() => socket.terminate())
+  })
+  socket.on('open', () => {
+    try {
+      resolve(wrap(socket))
+    } catch (error) {
+      reject(error)
+      socket.terminate()
+    }
+  })
+  return promise.finally(() => target.signal?.removeEventListener('abort', abandon))
+}
+
+/** Says goodbye with code and reason, and hangs up where the other side does not answer within a second. */
+export async function closeSocket(socket: WebSocket, code: number, reason: string): Promise<void> {
+  if (socket.readyState === socket.CLOSED) return
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const hangUp = setTimeout(() => socket.terminate(), closeGraceMs)
+  socket.once('close', () => {
+    clearTimeout(hangUp)
+    resolve()
+  })
+  socket.close(code, fitCloseReason(reason))
+  return promise
+}
+
+/** A close frame holds at most 123 bytes of reason. */
+export function fitCloseReason(reason: string): string {
+  return Buffer.from(reason)
+    .subarray(0, 123)
+    .toString()
+    .replace(/\uFFFD$/, '')
+}
+
+async function refusalOf(response: IncomingMessage): Promise<DialRefused> {
+  const status = response.statusCode ?? 0
+  const detail = await problemDetail(response)
+  return new DialRefused(`answered ${status}${detail ? `: ${detail}` : ''}`, { status, detail })
+}
+
+async function problemDetail(response: IncomingMessage): Promise<string | undefined> {
+  try {
+    let text = ''
+    for await (const chunk of response.setEncoding('utf8')) {
+      text += chunk
+      if (text.length > maxProblemBytes) return undefined
+    }
+    const { detail } = JSON.parse(text) as { detail?: unknown }
+    return typeof detail === 'string' ? detail : undefined
+  } catch {
+    // The status alone already says that the door is shut; a body that is no problem document adds nothing.
+    return undefined
+  }
+}

@@ -1,0 +1,123 @@
+// Who is let in through a server's upgrade door, and what the others are told.
+import { once } from 'node:events'
+import { createServer, request } from 'node:http'
+import { json } from 'node:stream/consumers'
+import { expect, test } from 'vitest'
+import { Channel, dialChannel } from './channel.ts'
+import { DialRefused } from './errors.ts'
+import type { LinkLog } from './peer.ts'
+import { listenOnLoopback } from './testing/pair.ts'
+import { acceptUpgrades, type Door, UpgradeRefusal } from './upgrades.ts'
+
+const open: Door<undefined> = {
+  path: (pathname) => pathname === '/open',
+  authenticate: () => undefined,
+  onSocket: (socket) => new Channel(socket).end('hello'),
+}
+
+async function house(door: Partial<Door<unknown>> = {}, log?: LinkLog) {
+  const server = createServer((_request, response) => response.end('plain'))
+  const upgrades = acceptUpgrades(server, { log })
+  upgrades.add({ ...open, path: (pathname) => pathname === '/other' })
+  upgrades.add({ ...open, ...door } as Door<unknown>)
+  const port = await listenOnLoopback(server)
+  const close = async () => {
+    await upgrades.close()
+    server.close()
+  }
+  return { port, upgrades, url: `ws://127.0.0.1:${port}/open`, [Symbol.asyncDispose]: close }
+}
+
+const refusalAt = async (url: string) => {
+  const error = await dialChannel({ url }).catch((thrown: unknown) => thrown)
+  expect(error).toBeInstanceOf(DialRefused)
+  return error as DialRefused
+}
+
+test('the context that authenticate made arrives with the socket', async () => {
+  const arrived = Promise.withResolvers<unknown>()
+  await using there = await house({
+    authenticate: async ({ headers }) => ({ host: headers['x-host'] }),
+    onSocket: (socket, context) => {
+      arrived.resolve(context)
+      socket.close()
+    },
+  })
+  const channel = await dialChannel({ url: there.url, headers: () => ({ 'x-host': 'h-1' }) })
+  channel.on('error', () => {})
+  expect(await arrived.promise).toEqual({ host: 'h-1' })
+})
+
+test('plain HTTP on the same server goes on', async () => {
+  await using there = await house()
+  expect(await (await fetch(`http://127.0.0.1:${there.port}/open`)).text()).toBe('plain')
+})
+
+test('a refusal is a whole HTTP answer with problem body and headers, before any upgrade', async () => {
+  await using there = await house({
+    authenticate: () => new UpgradeRefusal(401, 'the token is stale', { 'www-authenticate': 'Bearer' }),
+  })
+  const asked = request({
+    port: there.port,
+    path: '/open',
+    headers: { connection: 'upgrade', upgrade: 'websocket', 'sec-websocket-version': 13, 'sec-websocket-key': 'x' },
+  })
+  asked.end()
+  const [response] = await once(asked, 'response')
+  expect(response.statusCode).toBe(401)
+  expect(response.headers).toMatchObject({ 'www-authenticate': 'Bearer', 'content-type': 'application/problem+json' })
+  expect(await json(response)).toEqual({
+    type: 'about:blank',
+    title: 'Unauthorized',
+    status: 401,
+    detail: 'the token is stale',
+  })
+})
+
+test('a path that no door knows is 404', async () => {
+  await using there = await house()
+  expect(await refusalAt(`ws://127.0.0.1:${there.port}/elsewhere`)).toMatchObject({ status: 404 })
+})
+
+test('a bug in a door is a bare 500, and its text stays in the log', async () => {
+  const logged: object[] = []
+  const note = (fields: object) => void logged.push(fields)
+  const broken = () => {
+    throw new Error('secret')
+  }
+  await using there = await house({ authenticate: broken }, { debug: note, warn: note, error: note })
+  const refusal = await refusalAt(there.url)
+  expect(refusal).toMatchObject({ status: 500 })
+  expect(refusal.message).not.toContain('secret')
+  expect(logged).toEqual([{ err: expect.objectContaining({ message: 'secret' }) }])
+})
+
+test('a closing server ends what is open and turns the next one away with 503', async () => {
+  await using there = await house({ onSocket: (socket) => void new Channel(socket).on('error', () => {}) })
+  const channel = await dialChannel({ url: there.url })
+  const broken = once(channel, 'error')
+  await there.upgrades.close(1001, 'going away')
+  expect(await broken).toMatchObject([{ closeCode: 1001, reason: 'going away' }])
+  expect(await refusalAt(there.url)).toMatchObject({ status: 503 })
+})
+
+test('one who hangs up while his credential is checked is forgotten', async () => {
+  const asked = Promise.withResolvers<void>()
+  const checked = Promise.withResolvers<undefined>()
+  let entered = 0
+  await using there = await house({
+    authenticate: () => {
+      asked.resolve()
+      return checked.promise
+    },
+    onSocket: () => void entered++,
+  })
+  const mind = new AbortController()
+  const attempt = dialChannel({ url: there.url, signal: mind.signal })
+  await asked.promise
+  mind.abort(new Error('enough'))
+  await expect(attempt).rejects.toThrow('enough')
+  checked.resolve(undefined)
+  expect(await (await fetch(`http://127.0.0.1:${there.port}/`)).text()).toBe('plain')
+  expect(entered).toBe(0)
+})

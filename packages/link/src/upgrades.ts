@@ -1,0 +1,112 @@
+// The door for WebSockets on an HTTP server that serves other things too: whoever may not come in
+// gets a proper HTTP answer before any upgrade. Knows nothing of credentials; each door brings its own check.
+import type { IncomingMessage, Server } from 'node:http'
+import { STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { type WebSocket, WebSocketServer } from 'ws'
+import type { LinkLog } from './peer.ts'
+import { closeSocket, defaultMaxFrameBytes } from './sockets.ts'
+
+/** What `authenticate` answers to one who may not come in. The detail is shown to him. */
+export class UpgradeRefusal {
+  readonly status: number
+  readonly detail: string
+  readonly headers: Record<string, string>
+
+  constructor(status: number, detail: string, headers: Record<string, string> = {}) {
+    this.status = status
+    this.detail = detail
+    this.headers = headers
+  }
+}
+
+export interface Door<Context> {
+  path: (pathname: string) => boolean
+  authenticate: (request: IncomingMessage) => Promise<Context | UpgradeRefusal> | Context | UpgradeRefusal
+  /** Wrap the socket in the same tick (`new Peer`, `new Channel`), so that no message is missed. */
+  onSocket: (socket: WebSocket, context: Context, request: IncomingMessage) => void
+}
+
+export interface UpgradeOptions {
+  log?: LinkLog
+  maxFrameBytes?: number
+}
+
+/** Takes over the server's upgrade requests; add doors to it. */
+export function acceptUpgrades(server: Server, options: UpgradeOptions = {}): Upgrades {
+  return new Upgrades(server, options)
+}
+
+export class Upgrades {
+  readonly #webSockets: WebSocketServer
+  readonly #doors: Door<unknown>[] = []
+  readonly #log: LinkLog | undefined
+  #closing = false
+
+  constructor(server: Server, { log, maxFrameBytes = defaultMaxFrameBytes }: UpgradeOptions) {
+    this.#log = log
+    this.#webSockets = new WebSocketServer({ noServer: true, maxPayload: maxFrameBytes, perMessageDeflate: false })
+    // Asked for by path first and then by credential; a request that is no WebSocket handshake is answered by ws itself.
+    server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      socket.on('error', (err) => this.#log?.debug({ err }, 'a socket failed before its upgrade'))
+      void this.#enter(request, socket, head)
+    })
+  }
+
+  add<Context>(door: Door<Context>): void {
+    this.#doors.push(door as Door<unknown>)
+  }
+
+  /** Turns newcomers away with 503 and ends every socket that came in. */
+  async close(code = 1001, reason = 'going away'): Promise<void> {
+    this.#closing = true
+    await Promise.all([...this.#webSockets.clients].map((socket) => closeSocket(socket, code, reason)))
+  }
+
+  async #enter(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    try {
+      const door = this.#doorFor(request)
+      const context = door instanceof UpgradeRefusal ? door : await door.authenticate(request)
+      if (context instanceof UpgradeRefusal) answer(socket, context)
+      else if (this.#closing) answer(socket, goingAway)
+      else if (!(door instanceof UpgradeRefusal)) this.#upgrade(door, context, request, socket, head)
+    } catch (err) {
+      this.#log?.error({ err }, 'an upgrade failed')
+      answer(socket, new UpgradeRefusal(500, 'the request could not be served'))
+    }
+  }
+
+  #doorFor(request: IncomingMessage): Door<unknown> | UpgradeRefusal {
+    if (this.#closing) return goingAway
+    const pathname = (request.url ?? '/').split('?', 1)[0] ?? '/'
+    return this.#doors.find((door) => door.path(pathname)) ?? new UpgradeRefusal(404, 'nothing answers here')
+  }
+
+  #upgrade(door: Door<unknown>, context: unknown, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    if (socket.destroyed) return
+    this.#webSockets.handleUpgrade(request, socket, head, (webSocket) => {
+      try {
+        door.onSocket(webSocket, context, request)
+      } catch (err) {
+        this.#log?.error({ err }, 'a socket could not be taken in')
+        webSocket.terminate()
+      }
+    })
+  }
+}
+
+const goingAway = new UpgradeRefusal(503, 'this process is closing; another one will answer', { 'retry-after': '1' })
+
+/** Writes a problem body by hand: an upgrade request has no response object. */
+function answer(socket: Duplex, { status, detail, headers }: UpgradeRefusal): void {
+  if (socket.destroyed) return
+  const title = STATUS_CODES[status] ?? 'Refused'
+  const body = JSON.stringify({ type: 'about:blank', title, status, detail })
+  const lines = Object.entries({
+    ...headers,
+    'content-type': 'application/problem+json',
+    'content-length': String(Buffer.byteLength(body)),
+    connection: 'close',
+  }).map(([name, value]) => `${name}: ${value}\r\n`)
+  socket.end(`HTTP/1.1 ${status} ${title}\r\n${lines.join('')}\r\n${body}`, () => socket.destroy())
+}
