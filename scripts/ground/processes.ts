@@ -41,15 +41,14 @@ export function finish(command: string, args: readonly string[], { input, timeou
 
 /** The process behind a pid, or undefined where none runs (a zombie counts as gone). */
 export function identify(pid: number): Identity | undefined {
-  try {
-    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  const fields = readLive(() =>
+    readFileSync(`/proc/${pid}/stat`, 'utf8')
       .replace(/^.*\) /s, '')
-      .split(' ')
-    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
-    return fields[0] === 'Z' || fields[0] === 'X' ? undefined : { pid, started: `${boot}/${fields[19]}` }
-  } catch (error) {
-    return gone(error)
-  }
+      .split(' '),
+  )
+  if (!fields || fields[0] === 'Z' || fields[0] === 'X') return undefined
+  const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
+  return { pid, started: `${boot}/${fields[19]}` }
 }
 
 /** Whether the very process that was identified still runs. */
@@ -59,34 +58,33 @@ export function alive({ pid, started }: Identity): boolean {
 
 /** Sends a signal to the very process that was identified; a process that is gone is no error. */
 export function signal(identity: Identity, name: NodeJS.Signals): void {
-  if (!alive(identity)) return
-  try {
-    process.kill(identity.pid, name)
-  } catch (error) {
-    gone(error)
-  }
+  if (alive(identity)) readLive(() => process.kill(identity.pid, name))
 }
 
 /** Every process whose working directory is this very folder, under whatever name and in whatever mount namespace. */
 export function processesIn(folder: string): Identity[] {
   const { dev, ino } = statSync(folder)
   return pids().flatMap((pid) => {
-    const cwd = folderOf(pid)
+    const cwd = readLive(() => statSync(`/proc/${pid}/cwd`))
     return cwd?.dev === dev && cwd.ino === ino ? (identify(pid) ?? []) : []
   })
 }
 
-function pids(): number[] {
+/** All pids of the machine, as far as our /proc shows them. */
+export function pids(): number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map(Number)
 }
 
-function folderOf(pid: number) {
+/** What is read of a process that may go away meanwhile, or be another user's: then undefined. */
+export function readLive<T>(read: () => T): T | undefined {
   try {
-    return statSync(`/proc/${pid}/cwd`)
+    return read()
   } catch (error) {
-    return gone(error)
+    const code = (error as NodeJS.ErrnoException).code ?? ''
+    if (['ENOENT', 'ESRCH', 'EACCES', 'EPERM'].includes(code)) return undefined
+    throw error
   }
 }
 
@@ -103,11 +101,4 @@ export async function waitFor<T>(check: () => T | undefined | false, timeoutMs: 
 /** Waits until all of these are gone; says whether they are. */
 export async function waitGone(identities: Identity[], timeoutMs: number): Promise<boolean> {
   return (await waitFor(() => !identities.some(alive), timeoutMs)) ?? false
-}
-
-/** ENOENT, ESRCH and EACCES of a process that went away or is another user's: undefined. Anything else is thrown. */
-function gone(error: unknown): undefined {
-  const code = (error as NodeJS.ErrnoException).code
-  if (code === 'ENOENT' || code === 'ESRCH' || code === 'EACCES' || code === 'EPERM') return undefined
-  throw error
 }

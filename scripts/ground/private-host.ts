@@ -1,0 +1,141 @@
+// A machine within the machine: own mounts, network, processes and host name, and a first process that reaps at once.
+// Knows nothing of libvirt. It outlives a starter that was killed; the next one finds it again by the record it left.
+//
+// Only /run and what the caller names is different inside: every other path is the same file inside and outside.
+
+import { spawn } from 'node:child_process'
+import { closeSync, existsSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import { coverRun, quote, unshareCommand } from './namespaces.ts'
+import { alive, type Identity, identify, pids, readLive, run, signal, waitGone } from './processes.ts'
+
+export type PrivateHostOptions = {
+  name: string
+  /** Names below /run, each with the folder to mount there. */
+  run: Record<string, string>
+  /** Mounted over the same path of the machine: path → what is seen there instead. */
+  over: Record<string, string>
+  /** Where the record of the running host is kept. */
+  record: string
+  logFile: string
+}
+
+export type PrivateHost = {
+  /** Its first process, as the machine outside sees it. */
+  init: Identity
+  /** It was still there from an earlier run. */
+  adopted: boolean
+  /** Runs a program inside to its end. */
+  exec(command: string, ...args: string[]): Promise<string>
+  /** The process that has this pid inside, as the machine outside sees it. */
+  find(pidInside: number): Identity | undefined
+  /** Power loss: everything inside is gone at once. */
+  powerOff(): Promise<void>
+}
+
+/** Boots a private host, or finds the one that an earlier run left running under the same record. */
+export async function openPrivateHost(options: PrivateHostOptions): Promise<PrivateHost> {
+  const left = leftHost(options.record)
+  const init = left ?? (await boot(options))
+  return {
+    init,
+    adopted: left !== undefined,
+    exec: (command, ...args) => run(...enter(init, command, args)),
+    find: (pidInside) => findInside(init, pidInside),
+    powerOff: async () => {
+      await kill(init)
+      rmSync(options.record, { force: true })
+    },
+  }
+}
+
+/** The host of this record, if it still runs. */
+export function leftHost(record: string): Identity | undefined {
+  if (!existsSync(record)) return undefined
+  const [pid, started] = readFileSync(record, 'utf8').trim().split(' ')
+  const identity = { pid: Number(pid), started: started ?? '' }
+  return alive(identity) ? identity : undefined
+}
+
+async function boot(options: PrivateHostOptions): Promise<Identity> {
+  const [command, ...args] = unshareCommand() ?? noNamespaces()
+  const log = openSync(options.logFile, 'a', 0o600)
+  const child = spawn(command!, [...args, '-m', '-n', '-p', '-u', '-f', '/bin/sh', '-c', initScript(options)], {
+    detached: true,
+    stdio: ['ignore', 'pipe', log],
+    env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' },
+    cwd: '/',
+  })
+  closeSync(log)
+  child.unref()
+  const pid = await firstLine(child.stdout!)
+  const init = identify(Number(pid))
+  if (!init)
+    throw new Error(`The private host did not start: ${readFileSync(options.logFile, 'utf8').trim().slice(-800)}`)
+  writeFileSync(options.record, `${init.pid} ${init.started}\n`)
+  return init
+}
+
+/** Answers the pid that the outside knows, for it is read before the new /proc covers the old one. */
+function initScript({ name, run, over }: PrivateHostOptions): string {
+  return `set -eu
+read -r pid rest < /proc/self/stat
+${coverRun(run)}
+mount -t proc proc /proc
+hostname ${quote(name)}
+busybox ip link set lo up
+${Object.entries(over).map(mountOver).join('\n')}
+trap 'exit 0' TERM
+echo "$pid"
+exec > /dev/null 2>&1
+sleep infinity &
+while :; do wait; done`
+}
+
+/** Where the path leads nowhere there is nothing to cover: a resolv.conf that pointed below /run, for one. */
+function mountOver([path, source]: [string, string]): string {
+  return `if [ -e ${quote(path)} ]; then mount --bind ${quote(source)} ${quote(path)}; fi`
+}
+
+async function firstLine(stream: Readable): Promise<string | undefined> {
+  const lines = createInterface({ input: stream })
+  for await (const line of lines) return line
+  return undefined
+}
+
+function noNamespaces(): never {
+  throw new Error(
+    'This machine does not let root make namespaces (a container without CAP_SYS_ADMIN?): no private libvirtd here.',
+  )
+}
+
+function enter(
+  { pid }: Identity,
+  command: string,
+  args: string[],
+): [string, string[], { env: NodeJS.ProcessEnv; cwd: string }] {
+  const into = ['nsenter', '-t', String(pid), '-m', '-n', '-p', '-u', '--', command, ...args]
+  return ['busybox', into, { env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' }, cwd: '/' }]
+}
+
+function findInside(init: Identity, pidInside: number): Identity | undefined {
+  const space = pidSpace(init.pid)
+  const pid = pids().find((each) => innermostPid(each) === pidInside && pidSpace(each) === space)
+  return pid ? identify(pid) : undefined
+}
+
+function pidSpace(pid: number): string | undefined {
+  return readLive(() => readlinkSync(`/proc/${pid}/ns/pid`))
+}
+
+function innermostPid(pid: number): number {
+  const status = readLive(() => readFileSync(`/proc/${pid}/status`, 'utf8'))
+  return Number(/^NSpid:.*\s(\d+)$/m.exec(status ?? '')?.[1])
+}
+
+/** When the first process of a pid namespace dies, the kernel kills all others in it before that death is seen. */
+async function kill(init: Identity): Promise<void> {
+  signal(init, 'SIGKILL')
+  if (!(await waitGone([init], 10_000))) throw new Error(`The private host (pid ${init.pid}) does not go away`)
+}
