@@ -58,6 +58,17 @@ export class Channel extends Duplex {
     this.#grant()
   }
 
+  /** Node's own iterator destroys a stream that was read to its end, and with it the answer still to be written. */
+  override async *[Symbol.asyncIterator](): AsyncGenerator<Buffer> {
+    let whole = false
+    try {
+      yield* this.iterator({ destroyOnReturn: false })
+      whole = true
+    } finally {
+      if (!whole) this.destroy()
+    }
+  }
+
   override _read(): void {
     this.#grant()
   }
