@@ -3,7 +3,7 @@
  * Knows nothing of what the calls mean.
  */
 import { type Address, Connection } from './connection.ts'
-import { CallTimeout, ConnectionLost } from './errors.ts'
+import { CallTimeout } from './errors.ts'
 import { Lane, type LaneSize, type Ticket } from './lane.ts'
 import type { Args, ProcedureName, Result } from './protocol.ts'
 import { IncomingStream, OutgoingStream } from './stream.ts'
@@ -98,9 +98,7 @@ export class Calls {
     args: Args<N>,
     stream: IncomingStream | OutgoingStream,
   ): Promise<Result<N>> {
-    const connection = await Connection.open({ ...this.#options, keepaliveMs: undefined }).catch((cause: Error) => {
-      throw new ConnectionLost(false, name, { cause })
-    })
+    const connection = await Connection.open({ ...this.#options, keepaliveMs: undefined })
     stream.attach(connection)
     try {
       return await connection.callStream(name, args, stream)

@@ -86,8 +86,9 @@ export class Connection {
       if (options.keepaliveMs) connection.#keepAlive(options.keepaliveMs)
       return connection
     } catch (error) {
-      connection.close(error as Error)
-      throw error
+      const reason = connection.#closed ?? (error as Error)
+      connection.close(reason)
+      throw reason instanceof LibvirtError ? reason : new ConnectionLost(false, undefined, reason)
     } finally {
       clearTimeout(deadline)
     }
@@ -143,10 +144,9 @@ export class Connection {
     this.#socket.destroy()
     const waiting = [...this.#waiting.values()]
     this.#waiting.clear()
-    for (const { name, reject } of waiting) reject(new ConnectionLost(true, name, { cause: reason }))
+    for (const { name, reject } of waiting) reject(new ConnectionLost(true, name, reason))
     const unopened = waiting.length > 0
-    if (this.#stream && !unopened)
-      this.#stream.sink.fail(new ConnectionLost(true, this.#stream.name, { cause: reason }))
+    if (this.#stream && !unopened) this.#stream.sink.fail(new ConnectionLost(true, this.#stream.name, reason))
     this.#options.onClose?.(reason)
   }
 
@@ -160,7 +160,7 @@ export class Connection {
   #send<N extends ProcedureName>(name: N, args: Args<N>): Promise<Result<N>> {
     const { program, number, args: codec, result } = procedures[name] as unknown as Procedure<Args<N>, Result<N>>
     const { promise, resolve, reject } = Promise.withResolvers<Result<N>>()
-    if (this.#closed) throw new ConnectionLost(false, name, { cause: this.#closed })
+    if (this.#closed) throw new ConnectionLost(false, name, this.#closed)
     if (this.#waiting.size >= callsInFlight) throw new Error('a fifth call in flight would stall the connection')
     const serial = this.#serial + 1
     const header = { program, procedure: number, type: messageType.call, serial, status: messageStatus.ok }

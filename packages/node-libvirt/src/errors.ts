@@ -27,9 +27,9 @@ export class ConnectionLost extends Error {
   readonly sent: boolean
   readonly procedure: string | undefined
 
-  constructor(sent: boolean, procedure?: string, options?: ErrorOptions) {
-    const what = procedure ? `${procedure} ${sent ? 'was sent, its outcome is unknown' : 'was not sent'}` : 'closed'
-    super(`libvirt connection lost: ${what}`, options)
+  constructor(sent: boolean, procedure: string | undefined, cause: Error) {
+    const outcome = sent ? 'was sent, its outcome is unknown' : 'was not sent'
+    super(`no connection to libvirt (${cause.message})${procedure ? `: ${procedure} ${outcome}` : ''}`, { cause })
     this.sent = sent
     this.procedure = procedure
   }

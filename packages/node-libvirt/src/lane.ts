@@ -129,9 +129,10 @@ export class Lane {
     else if (this.#connections.length === 0) this.#refuse(error)
   }
 
-  #refuse(cause: Error): void {
+  #refuse(error: Error): void {
+    const cause = error instanceof ConnectionLost ? (error.cause as Error) : error
     const queue = this.#queue
     this.#queue = []
-    for (const { name, reject } of queue) reject(new ConnectionLost(false, name, { cause }))
+    for (const { name, reject } of queue) reject(new ConnectionLost(false, name, cause))
   }
 }

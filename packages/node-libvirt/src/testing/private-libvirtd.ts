@@ -1,0 +1,74 @@
+/**
+ * For tests: a libvirtd of our own in namespaces of its own (mounts, network, processes), which sees nothing of the
+ * machine's and leaves nothing behind. Needs root. A daemon that is killed comes back by itself.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { until } from './fake-daemon.ts'
+
+const daemonConfig = `unix_sock_group = "root"
+unix_sock_rw_perms = "0700"
+auth_unix_rw = "none"
+`
+const qemuConfig = `user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+namespaces = []
+cgroup_controllers = []
+stdio_handler = "file"
+`
+/** What libvirtd writes to, each bound over by a folder of ours. */
+const folders = ['/run', '/etc/libvirt', '/var/lib/libvirt', '/var/cache/libvirt', '/var/log/libvirt']
+
+/** PID 1 of the namespace: bash reaps what QEMUs leave at once, on which the speed of a destroy depends. */
+const init = (folder: string) => `mount --make-rprivate /
+ip link set lo up
+${folders.map((it) => `mkdir -p ${it}; mount --bind ${folder}${it} ${it}`).join('\n')}
+while :; do libvirtd -p ${folder}/pid >>${folder}/log 2>&1; sleep 0.05; done`
+
+export class PrivateLibvirtd implements AsyncDisposable {
+  readonly folder: string
+  readonly socketPath: string
+  readonly #init: ChildProcess
+
+  private constructor() {
+    this.folder = mkdtempSync(join(tmpdir(), 'libvirtd-'))
+    this.socketPath = `${this.folder}/run/libvirt/libvirt-sock`
+    for (const it of folders) mkdirSync(this.folder + it, { recursive: true })
+    writeFileSync(`${this.folder}/etc/libvirt/libvirtd.conf`, daemonConfig)
+    writeFileSync(`${this.folder}/etc/libvirt/qemu.conf`, qemuConfig)
+    const namespaces = ['-m', '-n', '-p', '-u', '--fork', '--kill-child', '--mount-proc']
+    this.#init = spawn('unshare', [...namespaces, 'bash', '-c', init(this.folder)], { stdio: 'ignore' })
+  }
+
+  /** Resolves when the daemon listens. */
+  static async start(): Promise<PrivateLibvirtd> {
+    const libvirtd = new PrivateLibvirtd()
+    await until(() => existsSync(libvirtd.socketPath), 'a listening libvirtd')
+    return libvirtd
+  }
+
+  /** Sends the daemon itself a signal; its QEMUs live on. */
+  signal(signal: NodeJS.Signals): void {
+    const [bash] = children(this.#init.pid)
+    const [libvirtd] = children(bash)
+    if (libvirtd) process.kill(libvirtd, signal)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const exited = once(this.#init, 'exit')
+    this.#init.kill('SIGKILL')
+    await exited
+    rmSync(this.folder, { recursive: true, force: true })
+  }
+}
+
+function children(pid: number | undefined): number[] {
+  if (pid === undefined) return []
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number)
+}
