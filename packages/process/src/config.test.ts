@@ -1,0 +1,76 @@
+// What a configuration promises to the one who sets it.
+import { expect, test } from 'vitest'
+import { z } from 'zod'
+import { ConfigError, describeConfig, readConfig, setting } from './config.ts'
+
+const schema = z.object({
+  port: setting('PORT', 'TCP port of the API', z.coerce.number().int().max(65_535).default(8080)),
+  databaseUrl: setting('DATABASE_URL', 'address of Postgres', z.url(), { secret: true }),
+  tiers: setting(
+    'DORMOUSE_TIERS',
+    'sizes',
+    z
+      .string()
+      .transform((text) => JSON.parse(text))
+      .default({ small: { vcpus: 1 } }),
+  ),
+  issuer: setting('OIDC_ISSUER', 'identity provider', z.url().optional()),
+})
+
+const good = { DATABASE_URL: 'postgres://u:p@localhost/d', SHELL: '/bin/sh' }
+
+const problemsWith = (env: Record<string, string | undefined>) => {
+  try {
+    readConfig(schema, env)
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError)
+    return (error as ConfigError).problems
+  }
+  return []
+}
+
+test('takes its own variables and defaults, and nothing else', () => {
+  expect(readConfig(schema, { ...good, PORT: '9000' })).toEqual({
+    port: 9000,
+    databaseUrl: good.DATABASE_URL,
+    tiers: { small: { vcpus: 1 } },
+  })
+})
+
+test('an empty variable is an unset one', () => {
+  expect(readConfig(schema, { ...good, PORT: '' }).port).toBe(8080)
+})
+
+test('cannot be changed afterwards, at any depth', () => {
+  const config = readConfig(schema, good)
+  expect(() => Object.assign(config, { port: 1 })).toThrow(TypeError)
+  expect(() => Object.assign(config.tiers.small, { vcpus: 64 })).toThrow(TypeError)
+})
+
+test('names every wrong variable at once, with what was expected and what to do', () => {
+  expect(problemsWith({ PORT: '99999', OIDC_ISSUER: 'nowhere' })).toEqual([
+    'PORT is "99999": Too big: expected number to be <=65535. Correct it, or unset it for the default (8080): TCP port of the API.',
+    'DATABASE_URL is not set. Set it: address of Postgres.',
+    'OIDC_ISSUER is "nowhere": Invalid URL. Correct it, or unset it for the default (none): identity provider.',
+  ])
+})
+
+test('never shows the value of a secret', () => {
+  expect(problemsWith({ DATABASE_URL: 'hunter2' }).join()).not.toContain('hunter2')
+  expect(problemsWith({ DATABASE_URL: 'hunter2' })).toEqual([
+    'DATABASE_URL has a value that does not fit: Invalid URL. Correct it: address of Postgres.',
+  ])
+})
+
+test('describes itself: one row per variable', () => {
+  expect(describeConfig(schema)).toEqual([
+    { name: 'PORT', default: '8080', description: 'TCP port of the API', secret: false },
+    { name: 'DATABASE_URL', default: 'required', description: 'address of Postgres', secret: true },
+    { name: 'DORMOUSE_TIERS', default: '{"small":{"vcpus":1}}', description: 'sizes', secret: false },
+    { name: 'OIDC_ISSUER', default: 'none', description: 'identity provider', secret: false },
+  ])
+})
+
+test('a field without a variable is a mistake of ours, and says which', () => {
+  expect(() => describeConfig(z.object({ port: z.number() }))).toThrow('the field "port" names no variable')
+})

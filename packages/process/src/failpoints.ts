@@ -1,0 +1,120 @@
+// Named places at which a test may kill, freeze, delay or fail a process, to prove what survives it.
+// Knows no name by itself; where nothing is armed, a hit does nothing.
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** What a room is given: it says where it is, and goes on unless a test wants otherwise. */
+export interface Failpoints {
+  hit(name: string): Promise<void>
+}
+
+export class FailpointError extends Error {
+  readonly failpoint: string
+
+  constructor(failpoint: string) {
+    super(`failpoint ${failpoint}`)
+    this.name = 'FailpointError'
+    this.failpoint = failpoint
+  }
+}
+
+type Act = (name: string) => Promise<void> | void
+
+interface Rule {
+  act: Act
+  /** The hit, counted from 1, at which it acts; every one where there is none. */
+  at: number | undefined
+}
+
+const anyName = '*'
+const entryForm = /^(?<name>[\w.-]+|\*)=(?<wish>.+)$/
+const wishForm = /^(?<action>[a-z]+)(?::(?<arg>\d+))?(?:@(?<at>[1-9]\d*))?$/
+
+const actions: Record<string, (arg: number | undefined) => Act> = {
+  kill: () => async () => {
+    process.kill(process.pid, 'SIGKILL')
+    await new Promise(() => {})
+  },
+  freeze: () => () => void process.kill(process.pid, 'SIGSTOP'),
+  throw: () => (name) => {
+    throw new FailpointError(name)
+  },
+  delay:
+    (delayMs = 0) =>
+    () =>
+      sleep(delayMs),
+  exit:
+    (code = 1) =>
+    () =>
+      process.exit(code),
+  /** Nothing but being noted: to learn which names there are. */
+  pass: () => () => {},
+}
+
+/** Where nothing is armed. */
+export const noFailpoints: Failpoints = { hit: () => Promise.resolve() }
+
+/**
+ * Failpoints as a variable says them, separated by commas: `name=action[:arg][@n]`, action one of kill, freeze, throw,
+ * `delay:ms`, `exit:code`, pass; `@n` only at the nth hit; the name `*` is any. Throws a TypeError that names what is wrong.
+ */
+export function failpointsFrom(text: string): Failpoints {
+  const entries = text
+    .split(',')
+    .map((entry) => entry.trim())
+    .filter(Boolean)
+  if (entries.length === 0) return noFailpoints
+  const armed = new ArmedFailpoints()
+  for (const entry of entries) {
+    const { name, wish } = entryForm.exec(entry)?.groups ?? {}
+    if (!name || !wish) throw new TypeError(`"${entry}" is no failpoint: write name=action[:arg][@n]`)
+    armed.set(name, wish)
+  }
+  return armed
+}
+
+export class ArmedFailpoints implements Failpoints {
+  readonly #rules = new Map<string, Rule>()
+  readonly #hits: string[] = []
+  readonly #counts = new Map<string, number>()
+  readonly #listeners: ((name: string) => void)[] = []
+
+  /** Every hit so far, in order. */
+  get hits(): readonly string[] {
+    return this.#hits
+  }
+
+  /** Each name that was hit, once. */
+  get names(): string[] {
+    return [...new Set(this.#hits)]
+  }
+
+  /** What happens at that name from now on: `action[:arg][@n]`, or a function; undefined disarms it. */
+  set(name: string, wish: string | Act | undefined): void {
+    if (wish === undefined) this.#rules.delete(name)
+    else this.#rules.set(name, typeof wish === 'string' ? parseWish(wish) : { act: wish, at: undefined })
+  }
+
+  /** Is told of every hit, before anything happens there. */
+  onHit(listener: (name: string) => void): void {
+    this.#listeners.push(listener)
+  }
+
+  async hit(name: string): Promise<void> {
+    const nth = (this.#counts.get(name) ?? 0) + 1
+    this.#counts.set(name, nth)
+    this.#hits.push(name)
+    for (const listener of this.#listeners) listener(name)
+    const rule = this.#rules.get(name) ?? this.#rules.get(anyName)
+    if (!rule) return
+    const count = this.#rules.has(name) ? nth : this.#hits.length
+    if (rule.at === undefined || rule.at === count) await rule.act(name)
+  }
+}
+
+function parseWish(wish: string): Rule {
+  const { action = '', arg, at } = wishForm.exec(wish)?.groups ?? {}
+  const make = Object.hasOwn(actions, action) ? actions[action] : undefined
+  if (!make)
+    throw new TypeError(`"${wish}" is no failpoint action: one of ${Object.keys(actions).join(', ')}, then [:arg][@n]`)
+  return { act: make(arg === undefined ? undefined : Number(arg)), at: at === undefined ? undefined : Number(at) }
+}

@@ -1,0 +1,144 @@
+// How a process ends: in order, within its deadline, with an exit code that tells the truth.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { expect, test } from 'vitest'
+import { Lifetime } from './lifetime.ts'
+import { createLog } from './log.ts'
+
+const longMs = 60_000
+
+function recordedLifetime() {
+  const lines: Record<string, unknown>[] = []
+  const log = createLog({ name: 'test', destination: { write: (line) => void lines.push(JSON.parse(line)) } })
+  return { lifetime: new Lifetime(log), lines }
+}
+
+/** A real process whose start is the given text; collects what it logs and how it ends. */
+function running(start: string, deadlineMs = longMs) {
+  const script = `
+    import { ConfigError, runProcess } from '${import.meta.resolve('./index.ts')}'
+    await runProcess({ name: 'test', deadlineMs: ${deadlineMs}, start: async (lifetime) => {
+      const alive = setInterval(() => {}, ${longMs})
+      lifetime.onClose('timer', () => clearInterval(alive))
+      ${start}
+      lifetime.log.info('serving')
+    } })`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const lines: Record<string, unknown>[] = []
+  const waiting = new Map<string, () => void>()
+  createInterface({ input: child.stdout }).on('line', (line) => {
+    const said = JSON.parse(line)
+    lines.push(said)
+    waiting.get(said.msg)?.()
+  })
+  let complaint = ''
+  child.stderr.setEncoding('utf8').on('data', (text) => {
+    complaint += text
+  })
+  const said = (message: string) => new Promise<void>((resolve) => waiting.set(message, resolve))
+  const ended = once(child, 'close').then(([code, signal]) => ({ code, signal, complaint, lines }))
+  return { child, said, ended }
+}
+
+test('parts close in reverse order, one after another', async () => {
+  const { lifetime } = recordedLifetime()
+  const order: string[] = []
+  for (const name of ['pool', 'leadership', 'server']) {
+    lifetime.onClose(name, async () => {
+      order.push(`${name} closing`)
+      await Promise.resolve()
+      order.push(`${name} closed`)
+    })
+  }
+  expect(await lifetime.close(longMs)).toBe(true)
+  expect(order).toEqual(['server', 'leadership', 'pool'].flatMap((name) => [`${name} closing`, `${name} closed`]))
+})
+
+test('a part that fails to close is named, and the others still close', async () => {
+  const { lifetime, lines } = recordedLifetime()
+  let closed = false
+  lifetime.onClose('pool', () => {
+    closed = true
+  })
+  lifetime.onClose('server', () => Promise.reject(new Error('stuck')))
+  expect(await lifetime.close(longMs)).toBe(false)
+  expect(closed).toBe(true)
+  expect(lines).toMatchObject([{ msg: 'a part failed to close', part: 'server' }])
+})
+
+test('a part that hangs past the deadline is named, with those that did not get their turn', async () => {
+  const { lifetime, lines } = recordedLifetime()
+  lifetime.onClose('pool', () => {})
+  lifetime.onClose('agents', () => {})
+  lifetime.onClose('server', () => new Promise(() => {}))
+  expect(await lifetime.close(10)).toBe(false)
+  expect(lines).toMatchObject([{ msg: 'closing hung', hung: 'server', left: ['agents', 'pool'] }])
+})
+
+test.each(['SIGTERM', 'SIGINT'] as const)('%s closes the process well', async (signal) => {
+  const run = running('')
+  await run.said('serving')
+  run.child.kill(signal)
+  expect(await run.ended).toMatchObject({ code: 0, lines: [{}, { msg: 'closing', reason: signal }, { msg: 'closed' }] })
+})
+
+test('a second signal exits at once', async () => {
+  const run = running(
+    `lifetime.onClose('stuck', () => { lifetime.log.info('closing the stuck'); return new Promise(() => {}) })`,
+  )
+  await run.said('serving')
+  run.child.kill('SIGTERM')
+  await run.said('closing the stuck')
+  run.child.kill('SIGTERM')
+  expect(await run.ended).toMatchObject({ code: 143 })
+})
+
+test('a process that cannot close in time says what hung and exits with 1', async () => {
+  const run = running(`lifetime.onClose('stuck', () => new Promise(() => {}))`, 20)
+  await run.said('serving')
+  run.child.kill('SIGTERM')
+  const { code, lines } = await run.ended
+  expect(code).toBe(1)
+  expect(lines).toContainEqual(expect.objectContaining({ msg: 'closing hung', hung: 'stuck', left: ['timer'] }))
+})
+
+test('a start that is interrupted closes what it had begun', async () => {
+  const run = running(`
+    lifetime.log.info('half way')
+    await new Promise((resolve) => lifetime.closing.addEventListener('abort', resolve))
+    lifetime.onClose('late', () => lifetime.log.info('late one closed'))`)
+  await run.said('half way')
+  run.child.kill('SIGTERM')
+  const { code, lines } = await run.ended
+  expect(code).toBe(0)
+  expect(lines.map(({ msg }) => msg)).toContain('late one closed')
+})
+
+test('a failed start closes what it had begun and exits with 1', async () => {
+  const run = running(
+    `lifetime.onClose('half', () => lifetime.log.info('half closed')); throw new Error('no database')`,
+  )
+  const { code, lines } = await run.ended
+  expect(code).toBe(1)
+  expect(lines.map(({ msg }) => msg)).toEqual(['could not start', 'closing', 'half closed', 'closed'])
+})
+
+test('a wrong configuration is told in plain words', async () => {
+  const run = running(`throw new ConfigError(['PORT is "x": not a number.'])`)
+  expect(await run.ended).toMatchObject({
+    code: 1,
+    complaint: 'The configuration cannot be used:\n  - PORT is "x": not a number.\n',
+  })
+})
+
+test.each([
+  ['unhandledRejection', `void Promise.reject(new Error('nobody cared'))`],
+  ['uncaughtException', `setImmediate(() => { throw new Error('nobody cared') })`],
+])('an error that nobody caught (%s) is logged whole and ends the process', async (kind, start) => {
+  const { code, lines } = await running(start).ended
+  expect(code).toBe(1)
+  expect(lines).toContainEqual(
+    expect.objectContaining({ kind, err: expect.objectContaining({ message: 'nobody cared' }) }),
+  )
+})

@@ -1,0 +1,136 @@
+// Start, wait, close: how a process comes up, what it waits for, and how it goes down within a deadline.
+// Knows nothing of what is started.
+import { ConfigError } from './config.ts'
+import { createLog, type Log } from './log.ts'
+
+export interface ProcessOptions {
+  name: string
+  /** Brings everything up and registers how each part closes; it resolves when the process serves. */
+  start: (lifetime: Lifetime) => Promise<void>
+  /** For all closing together; 10 s by default. */
+  deadlineMs?: number
+}
+
+interface Closer {
+  name: string
+  close: () => Promise<void> | void
+}
+
+export class Lifetime {
+  /** What the process's own start and end are logged to; the start may put the configured log here. */
+  log: Log
+  readonly #closers: Closer[] = []
+  readonly #closing = new AbortController()
+  readonly #ended = Promise.withResolvers<string>()
+
+  constructor(log: Log) {
+    this.log = log
+  }
+
+  /** Aborts when the process begins to close. */
+  get closing(): AbortSignal {
+    return this.#closing.signal
+  }
+
+  /** Resolves with the reason when the process was asked to end. */
+  get ended(): Promise<string> {
+    return this.#ended.promise
+  }
+
+  /** Closers run one after another, the last registered first: what was built on others goes before them. */
+  onClose(name: string, close: () => Promise<void> | void): void {
+    this.#closers.push({ name, close })
+  }
+
+  /** Asks the process to end. Only the first reason counts. */
+  end(reason: string): void {
+    this.#closing.abort(new Error(`the process is ending: ${reason}`))
+    this.#ended.resolve(reason)
+  }
+
+  /** Closes all parts. Answers whether every one closed well and within the deadline; the log says which did not. */
+  async close(deadlineMs: number): Promise<boolean> {
+    const late = Promise.withResolvers<'late'>()
+    const timer = setTimeout(() => late.resolve('late'), deadlineMs)
+    let clean = true
+    for (let closer = this.#closers.pop(); closer; closer = this.#closers.pop()) {
+      const outcome = await Promise.race([this.#closeOne(closer), late.promise])
+      if (outcome === 'late') {
+        const left = this.#closers.map(({ name }) => name).reverse()
+        this.log.error({ hung: closer.name, left, deadlineMs }, 'closing hung')
+        return false
+      }
+      clean &&= outcome
+    }
+    clearTimeout(timer)
+    return clean
+  }
+
+  async #closeOne({ name, close }: Closer): Promise<boolean> {
+    try {
+      await close()
+      return true
+    } catch (err) {
+      this.log.error({ err, part: name }, 'a part failed to close')
+      return false
+    }
+  }
+}
+
+/**
+ * Runs a process from start to exit: 0 after a clean end by SIGTERM, SIGINT or `lifetime.end`; 1 after a failed start,
+ * a failed or late close, or an error that nobody caught. A second signal exits at once.
+ */
+export async function runProcess({ name, start, deadlineMs = 10_000 }: ProcessOptions): Promise<never> {
+  const lifetime = new Lifetime(createLog({ name }))
+  endOnSignals(lifetime)
+  exitOnUncaught(lifetime)
+  const started = begin(lifetime, start)
+  const reason = await lifetime.ended
+  lifetime.log.info({ reason }, 'closing')
+  const dueAt = performance.now() + deadlineMs
+  // A start that is interrupted may still be registering what must be closed.
+  const well = await Promise.race([started, after(deadlineMs)])
+  const clean = await lifetime.close(dueAt - performance.now())
+  lifetime.log.info({ clean }, 'closed')
+  process.exit(well && clean ? 0 : 1)
+}
+
+async function begin(lifetime: Lifetime, start: ProcessOptions['start']): Promise<boolean> {
+  try {
+    await start(lifetime)
+    return true
+  } catch (err) {
+    if (lifetime.closing.aborted) return true
+    if (err instanceof ConfigError) process.stderr.write(`${err.message}\n`)
+    else lifetime.log.fatal({ err }, 'could not start')
+    lifetime.end('failed start')
+    return false
+  }
+}
+
+function after(delayMs: number): Promise<false> {
+  return new Promise((resolve) => setTimeout(resolve, delayMs, false))
+}
+
+function endOnSignals(lifetime: Lifetime): void {
+  for (const [signal, number] of [
+    ['SIGTERM', 15],
+    ['SIGINT', 2],
+  ] as const) {
+    process.on(signal, () => {
+      if (lifetime.closing.aborted) process.exit(128 + number)
+      lifetime.end(signal)
+    })
+  }
+}
+
+/** After an error that nobody caught nothing is known to be true any more: say it and go; what is on disk stays true. */
+function exitOnUncaught(lifetime: Lifetime): void {
+  for (const kind of ['uncaughtException', 'unhandledRejection'] as const) {
+    process.on(kind, (err: unknown) => {
+      lifetime.log.fatal({ err, kind }, 'an error that nobody caught')
+      process.exit(1)
+    })
+  }
+}

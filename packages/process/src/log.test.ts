@@ -1,0 +1,66 @@
+// What a log line holds, and what it never holds.
+import { expect, test } from 'vitest'
+import { createLog } from './log.ts'
+
+function recorded(level?: string) {
+  const lines: string[] = []
+  const log = createLog({ name: 'api', level, destination: { write: (line) => void lines.push(line) } })
+  return { log, lines }
+}
+
+const jwt = 'eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJob3N0In0.c2lnbmF0dXJl'
+
+test('a line is JSON with time, level, process, room and the facts as fields', () => {
+  const { log, lines } = recorded()
+  log.child({ room: 'desktops' }).info({ desktopId: 'd-1' }, 'wake accepted')
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject({
+    level: 30,
+    name: 'api',
+    room: 'desktops',
+    desktopId: 'd-1',
+    msg: 'wake accepted',
+    time: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
+  })
+})
+
+test('the level holds', () => {
+  const { log, lines } = recorded('warn')
+  log.info('not this')
+  log.warn('but this')
+  expect(lines).toHaveLength(1)
+})
+
+test.each([
+  ['a header', { request: { headers: { authorization: 'Bearer s3cret' } } }],
+  ['an API key in a field', { apiKey: 's3cret' }],
+  ['a key in snake case, deep', { a: { b: { c: [{ api_key: 's3cret' }] } } }],
+  ['a password with quotes in it', { dbPassword: 's3"cret' }],
+  ['a token', { enrolToken: 's3cret' }],
+  ['a key of ours in a sentence', { detail: 'the key svc_sk_s3cretXYZ was refused' }],
+  ["an operator's key in an error", { err: new Error('bad key svc_op_s3cret') }],
+  ['a bearer in raw headers', { rawHeaders: ['Authorization', 'Bearer s3cret'] }],
+  ['the password of an address', { url: 'postgres://dormouse:s3cret@localhost/db' }],
+])('hides %s, and the line stays JSON', (_what, fields) => {
+  const { log, lines } = recorded()
+  log.info({ ...fields, after: 'still here' }, 'something happened')
+  expect(lines[0]).not.toMatch(/s3"?\\?"?cret/)
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject({ after: 'still here', msg: 'something happened' })
+})
+
+test('hides a web token wherever it stands', () => {
+  const { log, lines } = recorded()
+  log.info({ note: `got ${jwt}` }, `shown ${jwt}`)
+  expect(lines[0]).not.toContain('c2lnbmF0dXJl')
+})
+
+test('leaves ordinary facts alone', () => {
+  const { log, lines } = recorded()
+  const facts = {
+    desktopId: '0198f1c2-7c1e-7000-8000-000000000000',
+    tokens: 12,
+    path: '/v1/desktops/:id',
+    url: 'http://a:80/b@c',
+  }
+  log.info(facts, 'a fact')
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject(facts)
+})

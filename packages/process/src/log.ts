@@ -1,0 +1,38 @@
+// The one kind of log that every process writes: JSON lines, ISO times, no secret in any of them.
+// Knows nothing of what is logged; a room takes `log.child({ room })`.
+import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pino'
+
+export type Log = Logger
+
+export interface LogOptions {
+  /** The process: api, agent, … */
+  name: string
+  level?: string
+  /** Standard output by default, written synchronously, so that a killed process has said what it knew. */
+  destination?: DestinationStream
+}
+
+const hidden = '[hidden]'
+const secretField =
+  /"([^"]*(?:authorization|cookie|password|passphrase|secret|token|api[-_]?key|private[-_]?key)[^"]*)":"(?:[^"\\]|\\.)*"/gi
+const secretText = [
+  // Keys of ours, whoever put them into a sentence.
+  /\bsvc_(?:sk|op)_\w+/g,
+  /\bBearer\s+[\w.~+/=-]+/gi,
+  // JSON Web Tokens.
+  /\beyJ[\w-]+\.[\w-]+\.[\w-]*/g,
+  // A password in an address.
+  /(?<=\/\/[^\s:@/"]*:)[^\s@/"]+(?=@)/g,
+]
+
+/** A logger whose every line is scrubbed of credentials, at any depth and in any text. */
+export function createLog({ name, level = 'info', destination }: LogOptions): Log {
+  const options = { name, level, timestamp: stdTimeFunctions.isoTime, hooks: { streamWrite: scrub } }
+  return destination ? pino(options, destination) : pino(options)
+}
+
+/** The line without credentials. */
+export function scrub(line: string): string {
+  const fields = line.replace(secretField, `"$1":"${hidden}"`)
+  return secretText.reduce((text, secret) => text.replace(secret, hidden), fields)
+}
