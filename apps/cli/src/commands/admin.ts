@@ -1,0 +1,96 @@
+// admin: organisations, keys and hosts, for operators.
+import type { HostJson } from '@dormouse/client'
+import type { Command } from 'commander'
+import type { Context } from '../context.ts'
+import { integerFrom, type JsonOption, withJson } from '../options.ts'
+import { fields, table } from '../terminal.ts'
+
+const org = '019a9f00-0000-7000-8000-0000000000ff'
+
+/** Adds the operators' commands. */
+export function addAdmin(program: Command, context: Context): void {
+  const admin = program.command('admin').description('organisations, keys and hosts (needs an operator key)')
+  addOrgs(admin.command('org').description('organisations'), context)
+  addKeys(admin.command('key').description('API keys of an organisation'), context)
+  addHosts(admin.command('host').description('hosts that run desktops'), context)
+}
+
+function addOrgs(command: Command, { operator, show, terminal: { signal } }: Context): void {
+  withJson(command.command('create'), 'dormouse admin org create acme --json')
+    .description('make an organisation')
+    .argument('<name>', 'its name')
+    .action(async (name: string, options: JsonOption) => {
+      const made = await operator().createOrg({ name }, { signal })
+      show(options, made, () => fields({ id: made.id, name: made.name, created: made.created_at }))
+    })
+  withJson(command.command('list'), 'dormouse admin org list')
+    .description('list organisations')
+    .action(async (options: JsonOption) => {
+      const { orgs } = await operator().listOrgs({ signal })
+      const rows = orgs.map(({ id, name, created_at }) => [id, name, created_at])
+      show(options, { orgs }, () => table(['ID', 'NAME', 'CREATED'], rows))
+    })
+}
+
+function addKeys(command: Command, { operator, show, terminal }: Context): void {
+  const { signal } = terminal
+  withJson(command.command('create'), `dormouse admin key create --org ${org} --name ci --json`)
+    .description('make an API key; it is shown this once')
+    .requiredOption('--org <id>', 'organisation')
+    .option('--name <name>', 'to know it by')
+    .action(async (options: JsonOption & { org: string; name?: string }) => {
+      const made = await operator().createKey({ org_id: options.org, name: options.name }, { signal })
+      show(options, made, () => fields({ id: made.id, name: made.name, 'api key': made.api_key }))
+      if (!options.json) terminal.note('Keep the key now: it is not shown again.')
+    })
+  withJson(command.command('list'), `dormouse admin key list --org ${org}`)
+    .description('list an organisation’s keys')
+    .requiredOption('--org <id>', 'organisation')
+    .action(async (options: JsonOption & { org: string }) => {
+      const { keys } = await operator().listKeys(options.org, { signal })
+      const rows = keys.map((key) => [key.id, key.name, key.created_at, key.last_used_at, key.revoked_at])
+      show(options, { keys }, () => table(['ID', 'NAME', 'CREATED', 'LAST USED', 'REVOKED'], rows))
+    })
+  withJson(command.command('revoke'), 'dormouse admin key revoke 019a9f00-0000-7000-8000-0000000000dd')
+    .description('make a key stop working')
+    .argument('<id>', 'key')
+    .action(async (id: string, options: JsonOption) => {
+      await operator().revokeKey(id, { signal })
+      show(options, { id, revoked: true }, () => `key ${id} is revoked\n`)
+    })
+}
+
+function addHosts(command: Command, { operator, show, terminal }: Context): void {
+  const { signal } = terminal
+  withJson(command.command('invite'), 'dormouse admin host invite --valid-secs 600 --json')
+    .description('make a one-time token with which a host enrols')
+    .option('--name <name>', 'to know the host by')
+    .option('--valid-secs <n>', 'how long it may be used', integerFrom(60))
+    .action(async (options: JsonOption & { name?: string; validSecs?: number }) => {
+      const made = await operator().inviteHost({ name: options.name, valid_secs: options.validSecs }, { signal })
+      show(options, made, () => fields({ token: made.token, expires: made.expires_at }))
+    })
+  withJson(command.command('list'), 'dormouse admin host list')
+    .description('list hosts')
+    .action(async (options: JsonOption) => {
+      const { hosts } = await operator().listHosts({ signal })
+      show(options, { hosts }, () => table(hostColumns, hosts.map(hostRow)))
+    })
+}
+
+const hostColumns = ['ID', 'NAME', 'STATE', 'DRIVER', 'KVM', 'DESKTOPS', 'VCPUS', 'MEMORY MIB', 'LAST HEARTBEAT']
+
+function hostRow(host: HostJson): (string | number | null)[] {
+  const { capacity, reserved } = host
+  return [
+    host.id,
+    host.name,
+    host.state,
+    host.driver,
+    host.kvm === null ? null : host.kvm ? 'yes' : 'no',
+    host.desktops,
+    capacity && `${reserved.vcpus}/${capacity.vcpus}`,
+    capacity && `${reserved.memory_mib}/${capacity.memory_mib}`,
+    host.last_heartbeat_at,
+  ]
+}

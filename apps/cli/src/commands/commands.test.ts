@@ -1,0 +1,142 @@
+import { desktop, desktopId, operation, operationId, succeeded } from '@dormouse/client/testing/samples'
+import { problem, type Script } from '@dormouse/client/testing/scripted-server'
+import { expect, test } from 'vitest'
+import { start } from '../testing/process.ts'
+
+/** A service with one desktop, which does all it is asked. */
+const house: Script = ({ method, path, query }) => {
+  const verb = path.split('/')[4]
+  if (method === 'POST' && !verb) return { status: 201, body: desktop() }
+  if (path === '/v1/desktops') return { body: { desktops: [desktop(), desktop({ state: 'awake', generation: 7 })] } }
+  if (verb === 'operations') return { body: { operations: [succeeded(), operation({ kind: 'destroy' })] } }
+  if (path.startsWith('/v1/operations')) return { body: succeeded() }
+  if (method === 'GET') return { body: desktop({ state: 'awake', generation: 1 }) }
+  const kind = verb as 'wake'
+  return query.has('wait') ? { body: succeeded({ kind }) } : { status: 202, body: operation({ kind }) }
+}
+
+const asked = (seen: { method: string; path: string; query: URLSearchParams; body: Buffer }[]) =>
+  seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)
+
+test.each<[string, string[], object]>([
+  ['create', ['create'], desktop()],
+  ['create --wake', ['create', '--wake'], desktop({ state: 'awake', generation: 1 })],
+  ['list', ['list'], { desktops: [desktop(), desktop({ state: 'awake', generation: 7 })] }],
+  ['get', ['get', desktopId], desktop({ state: 'awake', generation: 1 })],
+  ['wake', ['wake', desktopId], succeeded()],
+  ['hibernate', ['hibernate', desktopId], succeeded({ kind: 'hibernate' })],
+  ['destroy', ['destroy', desktopId], succeeded({ kind: 'destroy' })],
+  ['wake --no-wait', ['wake', desktopId, '--no-wait'], operation()],
+  ['operations', ['operations', desktopId], { operations: [succeeded(), operation({ kind: 'destroy' })] }],
+  ['operation', ['operation', operationId], succeeded()],
+  ['operation --wait', ['operation', operationId, '--wait'], succeeded()],
+])(
+  '%s --json puts the one document, in the wire’s words, on stdout and nothing on stderr',
+  async (_, args, document) => {
+    const { dormouse } = await start(house)
+    const { code, stdout, stderr } = await dormouse([...args, '--json'])
+    expect({ code, stderr, document: JSON.parse(stdout) }).toEqual({ code: 0, stderr: '', document })
+  },
+)
+
+test('create sends what was given and leaves the rest to the service', async () => {
+  const { dormouse, seen } = await start(house)
+  await dormouse(['create'])
+  const given = ['--tier', 'large', '--billing-mode', 'monthly', '--image', 'x-2', '--idle-timeout-secs', '0']
+  await dormouse(['create', ...given, '--idempotency-key', 'k 1', '--wake'])
+  const body = '{"tier":"large","billing_mode":"monthly","image_version":"x-2","idle_timeout_secs":0}'
+  expect(asked(seen)).toEqual([
+    'POST /v1/desktops? {"tier":"default"}',
+    `POST /v1/desktops? ${body}`,
+    `POST /v1/desktops/${desktopId}/wake? {}`,
+    `POST /v1/desktops/${desktopId}/wake?wait=true {}`,
+    `GET /v1/desktops/${desktopId}? `,
+  ])
+  expect(seen.slice(1, 4).map(({ headers }) => headers['idempotency-key'])).toEqual(['k 1', 'k 1', 'k 1'])
+})
+
+test('a desktop whose first wake failed is shown all the same', async () => {
+  const { dormouse } = await start(({ path }) =>
+    path.endsWith('wake')
+      ? problem(409, 'operation_failed', 'no host has room', { operation_id: 'op' })
+      : { body: desktop() },
+  )
+  const { code, stdout, stderr } = await dormouse(['create', '--wake', '--json'])
+  expect(code).toBe(5)
+  expect(JSON.parse(stdout)).toEqual(desktop())
+  expect(stderr).toBe(
+    `dormouse: no host has room\nNext step: \`dormouse operations ${desktopId}\` shows what was tried.\n`,
+  )
+})
+
+test.each([
+  ['wake', ['--discard-memory'], '{"discard_memory":true}'],
+  ['hibernate', ['--expected-generation', '0'], '{"expected_generation":0}'],
+  ['destroy', [], '{}'],
+])('%s sends its options, and its key on every repeat', async (verb, options, body) => {
+  const { dormouse, seen } = await start(house)
+  const { code } = await dormouse([verb, desktopId, '--idempotency-key', 'k', ...options])
+  expect(code).toBe(0)
+  expect(asked(seen)).toEqual([
+    `POST /v1/desktops/${desktopId}/${verb}? ${body}`,
+    `POST /v1/desktops/${desktopId}/${verb}?wait=true ${body}`,
+  ])
+  expect(seen.map(({ headers }) => headers['idempotency-key'])).toEqual(['k', 'k'])
+})
+
+test('a key used before is said so, also when it was for something else', async () => {
+  const replaying = (value: string) => start(() => ({ headers: { 'idempotency-replayed': value }, body: succeeded() }))
+  const { dormouse } = await replaying('true')
+  expect((await dormouse(['wake', desktopId, '--idempotency-key', 'k'])).stderr).toContain('used before')
+  const { dormouse: other } = await replaying('mismatch')
+  expect((await other(['wake', desktopId, '--idempotency-key', 'k'])).stderr).toContain('different request')
+})
+
+test('people read tables and sentences', async () => {
+  const { dormouse } = await start(house)
+  const listing = await dormouse(['list'])
+  expect(listing.stdout.split('\n')[0]).toMatch(/^ID +STATE +TIER +IMAGE +GENERATION +CREATED$/)
+  expect(listing.stdout.split('\n')[2]).toContain('awake')
+  expect((await dormouse(['get', desktopId])).stdout).toMatch(/state +awake/)
+  expect((await dormouse(['wake', desktopId])).stdout).toBe(
+    `${desktopId} is awake after 1.2 s; its memory came back (generation 1)\n`,
+  )
+  expect((await dormouse(['operations', desktopId])).stdout).toMatch(/wake +succeeded .* 1\.2 s +memory/)
+})
+
+test('an empty list says the next step, and nothing on stdout', async () => {
+  const { dormouse } = await start(() => ({ body: { desktops: [] } }))
+  expect(await dormouse(['list'])).toMatchObject({ code: 0, stdout: '', stderr: expect.stringContaining('create') })
+  expect((await dormouse(['list', '--json'])).stdout).toBe('{\n  "desktops": []\n}\n')
+})
+
+test('what others wrote cannot steer the terminal', async () => {
+  const { dormouse } = await start(() => ({ body: desktop({ image_version: 'a\u001b[31m\u009bb' }) }))
+  expect((await dormouse(['get', desktopId])).stdout).toContain('a\ufffd[31m\ufffdb')
+})
+
+test('operators make organisations, keys and invitations with their own key', async () => {
+  const time = '2026-01-02T03:04:05.678Z'
+  const org = { id: desktopId, name: 'acme', created_at: time }
+  const key = { id: operationId, org_id: desktopId, name: '', created_at: time, last_used_at: null, revoked_at: null }
+  const invite = { token: 'one-time', expires_at: time }
+  const { dormouse, seen } = await start(({ method, path }) => {
+    if (method === 'DELETE') return { status: 204 }
+    if (path.endsWith('orgs')) return { body: method === 'GET' ? { orgs: [org] } : org }
+    if (path.endsWith('keys')) return { body: method === 'GET' ? { keys: [key] } : { ...key, api_key: 'svc_sk_new' } }
+    return { body: path.endsWith('invites') ? invite : { hosts: [] } }
+  })
+  const document = async (...args: string[]) => JSON.parse((await dormouse(['admin', ...args, '--json'])).stdout)
+  expect(await document('org', 'create', 'acme')).toEqual(org)
+  expect(await document('org', 'list')).toEqual({ orgs: [org] })
+  expect(await document('key', 'create', '--org', desktopId, '--name', 'ci')).toEqual({ ...key, api_key: 'svc_sk_new' })
+  expect(await document('key', 'list', '--org', desktopId)).toEqual({ keys: [key] })
+  expect(await document('key', 'revoke', operationId)).toEqual({ id: operationId, revoked: true })
+  expect(await document('host', 'invite', '--valid-secs', '600')).toEqual(invite)
+  expect(await document('host', 'list')).toEqual({ hosts: [] })
+  expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_secret']))
+  expect(String(seen[2]?.body)).toBe(`{"org_id":"${desktopId}","name":"ci"}`)
+  const shown = await dormouse(['admin', 'key', 'create', '--org', desktopId])
+  expect(shown.stdout).toContain('svc_sk_new')
+  expect(shown.stderr).toContain('not shown again')
+})

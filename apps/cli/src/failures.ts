@@ -1,0 +1,108 @@
+// What went wrong, for people: one sentence, the next step, and an exit code for scripts.
+import {
+  AuthenticationError,
+  ConflictError,
+  ConnectionError,
+  DormouseError,
+  InvalidRequestError,
+  NotFoundError,
+  OperationFailedError,
+  PermissionDeniedError,
+  RateLimitError,
+  TimeoutError,
+  UnavailableError,
+} from '@dormouse/client'
+
+/** Documented in README.md and in `dormouse --help`; a test holds them equal. */
+export const exitCodes = {
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  conflict: 4,
+  operationFailed: 5,
+  unavailable: 6,
+  denied: 7,
+  timedOut: 8,
+  /** Of `exec` alone, for every failure that is not the guest's own exit code. */
+  exec: 125,
+  interrupted: 130,
+  terminated: 143,
+} as const
+
+/** A failure that the command line itself finds. */
+export class CliError extends Error {
+  override name = 'CliError'
+  readonly next: string
+  readonly exitCode: number
+
+  constructor(message: string, next: string, exitCode: number = exitCodes.failed) {
+    super(message)
+    this.next = next
+    this.exitCode = exitCode
+  }
+}
+
+export interface Explanation {
+  message: string
+  next?: string
+  exitCode: number
+}
+
+/** What to tell about a failure; `id` is the desktop it was about. */
+export function explain(error: unknown, id?: string): Explanation {
+  if (error instanceof CliError) return error
+  if (error instanceof DormouseError)
+    return { message: error.message, next: nextStep(error, id), exitCode: codeOf(error) }
+  // A bug of ours: told whole, so that it can be reported.
+  return {
+    message: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    exitCode: exitCodes.failed,
+  }
+}
+
+const codes: [new (...given: never[]) => DormouseError, number][] = [
+  [OperationFailedError, exitCodes.operationFailed],
+  [ConflictError, exitCodes.conflict],
+  [NotFoundError, exitCodes.notFound],
+  [InvalidRequestError, exitCodes.usage],
+  [AuthenticationError, exitCodes.denied],
+  [PermissionDeniedError, exitCodes.denied],
+  [TimeoutError, exitCodes.timedOut],
+  [ConnectionError, exitCodes.unavailable],
+  [UnavailableError, exitCodes.unavailable],
+  [RateLimitError, exitCodes.unavailable],
+]
+
+function codeOf(error: DormouseError): number {
+  return codes.find(([kind]) => error instanceof kind)?.[1] ?? exitCodes.failed
+}
+
+function nextStep(error: DormouseError, id = '<id>'): string | undefined {
+  return byCode[error.code ?? '']?.(id) ?? byKind(error, id)
+}
+
+const look = (id: string) => `\`dormouse get ${id}\` shows its state and generation.`
+
+const byCode: Record<string, (id: string) => string> = {
+  wrong_state: look,
+  stale_generation: look,
+  not_awake: (id) => `wake it first: dormouse wake ${id}`,
+  guest_deadline: () => 'give it longer with --timeout-secs (300 at most), or start it in the background.',
+}
+
+function byKind(error: DormouseError, id: string): string | undefined {
+  if (error instanceof OperationFailedError) return `\`dormouse operations ${id}\` shows what was tried.`
+  if (error instanceof NotFoundError)
+    return '`dormouse list` (`dormouse admin … list` for operators) shows what is there.'
+  if (error instanceof AuthenticationError)
+    return 'check DORMOUSE_API_KEY (DORMOUSE_OPERATOR_KEY for admin); `dormouse admin key create` makes a key.'
+  if (error instanceof PermissionDeniedError) return 'admin commands need an operator key, in DORMOUSE_OPERATOR_KEY.'
+  if (error instanceof TimeoutError && error.operationId)
+    return `go on waiting with: dormouse operation ${error.operationId} --wait`
+  if (error instanceof ConnectionError)
+    return 'is it running? `npm start` in the clone starts it; DORMOUSE_URL names another.'
+  if (error instanceof UnavailableError || error instanceof RateLimitError)
+    return 'this may pass: try again in a moment.'
+  if (error instanceof InvalidRequestError) return '`dormouse help` shows the commands, `--help` after one its options.'
+  return error.requestId && `request id ${error.requestId} finds it in the service’s log.`
+}

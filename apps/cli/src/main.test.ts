@@ -1,0 +1,206 @@
+import { chmodSync, chownSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { desktop, desktopId, operation, operationId } from '@dormouse/client/testing/samples'
+import { expect, test } from 'vitest'
+import { exitCodes } from './failures.ts'
+import { cloneRoot, door, folder, pinnedNode, refusing, run, start } from './testing/process.ts'
+
+const nowhere = { DORMOUSE_URL: undefined, DORMOUSE_API_KEY: undefined, DORMOUSE_OPERATOR_KEY: undefined }
+
+test.each([
+  [400, 'invalid_request', exitCodes.usage],
+  [401, 'unauthenticated', exitCodes.denied],
+  [403, 'forbidden', exitCodes.denied],
+  [404, 'not_found', exitCodes.notFound],
+  [409, 'wrong_state', exitCodes.conflict],
+  [409, 'stale_generation', exitCodes.conflict],
+  [409, 'operation_failed', exitCodes.operationFailed],
+  [500, 'internal', exitCodes.failed],
+])(
+  '%i %s ends with its own exit code, the service’s sentence and a next step, stdout empty',
+  async (status, code, exit) => {
+    const extra = code === 'operation_failed' ? { operation_id: operationId } : {}
+    const { dormouse } = await refusing(status, code, 'what happened', extra)
+    const ended = await dormouse(['hibernate', desktopId, '--json'])
+    expect(ended).toMatchObject({ code: exit, stdout: '' })
+    expect(ended.stderr).toMatch(
+      status === 500 ? /^dormouse: what happened\n$/ : /^dormouse: what happened\nNext step: .+\n$/,
+    )
+  },
+)
+
+test('a service that is not there is said so, with the next step', async () => {
+  const { dormouse } = await start(() => 'reset')
+  const ended = await dormouse(['list'])
+  expect(ended.code).toBe(exitCodes.unavailable)
+  expect(ended.stderr).toMatch(/no answer from http:.*\nNext step: is it running\?/)
+})
+
+test('a wait that is out of time says how to go on', async () => {
+  const { dormouse } = await start(({ query }) => (query.has('wait') ? 'hang' : { body: operation() }))
+  const ended = await dormouse(['wake', desktopId, '--timeout-secs', '1'])
+  expect(ended.code).toBe(exitCodes.timedOut)
+  expect(ended.stderr).toContain(`dormouse operation ${operationId} --wait`)
+})
+
+test.each([[['nope']], [['list', '--state', 'x']], [['wake']], [['create', '--idle-timeout-secs', '-1']], [[]]])(
+  'wrong usage %j is 2, with help on stderr and nothing on stdout',
+  async (args) => {
+    const { dormouse } = await start(() => ({ body: {} }))
+    const ended = await dormouse(args)
+    expect(ended).toMatchObject({ code: exitCodes.usage, stdout: '' })
+    expect(ended.stderr).toContain('--help')
+  },
+)
+
+const commands = ['create', 'list', 'get', 'wake', 'hibernate', 'destroy', 'exec', 'operations', 'operation'].concat(
+  ...['org create', 'org list', 'key create', 'key list', 'key revoke', 'host invite', 'host list'].map(
+    (c) => `admin ${c}`,
+  ),
+)
+
+test.each(commands)('%s has --json and an example in its help, and needs no service for it', async (command) => {
+  const { code, stdout } = await run(pinnedNode, [door, ...command.split(' '), '--help'])
+  expect(code).toBe(0)
+  expect(stdout).toContain('--json')
+  expect(stdout).toContain(`Example:\n  dormouse ${command}`)
+})
+
+test('every exit code stands in the help and in the README', async () => {
+  const { stdout } = await run(pinnedNode, [door, '--help'])
+  const readme = readFileSync(join(import.meta.dirname, '../README.md'), 'utf8')
+  for (const code of Object.values(exitCodes)) {
+    expect(stdout).toMatch(new RegExp(`^.*\\b${code}  \\S`, 'm'))
+    expect(readme).toMatch(new RegExp(`^\\| ${code} +\\|`, 'm'))
+  }
+})
+
+test('no output shows a key that was not just made', async () => {
+  const { dormouse } = await refusing(401, 'unauthenticated', 'no such key')
+  const outputs = [
+    await dormouse(['list']),
+    await dormouse(['admin', 'org', 'list']),
+    await dormouse(['list'], { env: { DORMOUSE_API_KEY: 'svc_sk_secret\u00fc' } }),
+    await dormouse(['list'], { env: { DORMOUSE_URL: 'http://127.0.0.1:1' } }),
+  ]
+  expect(JSON.stringify(outputs)).not.toContain('secret')
+})
+
+test('the local service is found from below its folder, from DORMOUSE_DATA, and nearest first', async () => {
+  const { dormouse, baseUrl, seen } = await start(() => ({ body: { desktops: [] } }))
+  const root = folder()
+  const below = join(root, 'a/b')
+  mkdirSync(below, { recursive: true })
+  writeLocal(join(root, '.dormouse'), { base_url: baseUrl, api_key: 'svc_sk_outer', operator_key: 'svc_op_x' })
+  expect((await dormouse(['list'], { env: nowhere, cwd: below })).code).toBe(0)
+  writeLocal(join(root, 'a/.dormouse'), { base_url: baseUrl, api_key: 'svc_sk_inner', operator_key: 'svc_op_x' })
+  await dormouse(['list'], { env: nowhere, cwd: below })
+  writeLocal(join(root, 'data'), { base_url: baseUrl, api_key: 'svc_sk_data', operator_key: 'svc_op_x' })
+  await dormouse(['list'], { env: { ...nowhere, DORMOUSE_DATA: join(root, 'data') }, cwd: below })
+  const keys = seen.map(({ headers }) => headers.authorization)
+  expect(keys).toEqual(['Bearer svc_sk_outer', 'Bearer svc_sk_inner', 'Bearer svc_sk_data'])
+})
+
+test('a local key is never sent to another address, and the environment’s key wins', async () => {
+  const { dormouse, baseUrl, seen } = await start(() => ({ body: { desktops: [] } }))
+  const root = folder()
+  writeLocal(join(root, '.dormouse'), { base_url: 'http://127.0.0.1:1', api_key: 'svc_sk_local' })
+  const env = { ...nowhere, DORMOUSE_URL: baseUrl }
+  const ended = await dormouse(['list'], { env, cwd: root })
+  expect(ended).toMatchObject({ code: exitCodes.denied, stderr: expect.stringContaining('DORMOUSE_API_KEY') })
+  writeLocal(join(root, '.dormouse'), { base_url: baseUrl, api_key: 'svc_sk_local' })
+  await dormouse(['list'], { env: { ...nowhere, DORMOUSE_API_KEY: 'svc_sk_env' }, cwd: root })
+  expect(seen.map(({ headers }) => headers.authorization)).toEqual(['Bearer svc_sk_env'])
+})
+
+test('a folder without a service, and a damaged file, say the next step', async () => {
+  const data = folder()
+  const env = { DORMOUSE_DATA: data }
+  expect(await run(pinnedNode, [door, 'list'], { env })).toMatchObject({
+    code: exitCodes.unavailable,
+    stderr: expect.stringContaining('npm start'),
+  })
+  writeFileSync(join(data, 'local.json'), '{"base_url":')
+  expect(await run(pinnedNode, [door, 'list'], { env })).toMatchObject({ code: exitCodes.failed })
+})
+
+// Only root can give files away; root itself trusts all of them, so the command line runs as another user.
+test.runIf(process.getuid?.() === 0)('a file of another user decides nothing', async () => {
+  const root = folder()
+  chmodSync(root, 0o755)
+  writeLocal(join(root, '.dormouse'), { base_url: 'http://127.0.0.1:1', api_key: 'svc_sk_x' })
+  chownSync(join(root, '.dormouse/local.json'), 12345, 12345)
+  const script = `process.setuid(54321); import(${JSON.stringify(join(import.meta.dirname, 'service.ts'))}).then(
+    (service) => service.findService({}, [${JSON.stringify(root)}])).catch((error) => console.log(error.message))`
+  expect((await run(pinnedNode, ['-e', script])).stdout).toContain('belongs to another user')
+})
+
+test('Ctrl-C stops the wait, not the operation, and says where to look', async () => {
+  let interrupt = () => {}
+  const { dormouse } = await start(({ query }) => {
+    if (!query.has('wait')) return { status: 202, body: operation() }
+    interrupt()
+    return 'hang'
+  })
+  const ended = await dormouse(['wake', desktopId], {
+    whileRunning: (child) => {
+      interrupt = () => child.kill('SIGINT')
+    },
+  })
+  expect(ended).toMatchObject({ code: exitCodes.interrupted, stdout: '' })
+  expect(ended.stderr).toContain(`dormouse operations ${desktopId}`)
+})
+
+test('a reader that goes away ends it without a word', async () => {
+  const desktops = Array.from({ length: 5000 }, () => desktop())
+  const { env } = await start(() => ({ body: { desktops } }))
+  const line = `"${pinnedNode}" "${door}" list | head -n 1; echo "\${PIPESTATUS[0]}"`
+  const ended = await run('bash', ['--norc', '-c', line], { env })
+  expect(ended.stderr).toBe('')
+  expect(ended.stdout).toMatch(/^ID .*\n(141|0)\n$/)
+})
+
+test('the elapsed time runs on a terminal’s stderr, and is gone when it is over', async () => {
+  const released = Promise.withResolvers<void>()
+  const { env } = await start(async ({ query }) => {
+    if (query.has('wait')) await released.promise
+    return query.has('wait') ? { body: { ...operation(), state: 'succeeded' } } : { status: 202, body: operation() }
+  })
+  const line = `"${pinnedNode}" "${door}" wake ${desktopId} --json`
+  let shown = ''
+  const ended = await run('script', ['-qec', line, '/dev/null'], {
+    env: { ...env, TERM: 'xterm' },
+    whileRunning: (child) =>
+      child.stdout?.on('data', (chunk) => {
+        shown += chunk
+        if (/waking \S+ 0\.[2-9] s/.test(shown)) released.resolve()
+      }),
+  })
+  expect(ended.code).toBe(0)
+  expect(ended.stdout).toContain('\r\x1b[K{')
+})
+
+test('an older Node is told so', async () => {
+  const old = `Object.defineProperty(process, 'versions', { value: { node: '20.1.0' } }); process.argv.splice(1, 1)
+    import(${JSON.stringify(door)})`
+  const ended = await run(pinnedNode, ['-e', old, 'x', 'list'])
+  expect(ended.code).toBe(exitCodes.failed)
+  expect(ended.stderr).toContain('needs Node 24 or later, and this is 20.1.0')
+  expect(ended.stderr).toContain('npx dormouse')
+})
+
+test('npx runs it inside the clone, from any folder', { timeout: 30_000 }, async () => {
+  const { env } = await start(() => ({ body: { desktops: [] } }))
+  for (const cwd of [cloneRoot, join(cloneRoot, 'docs'), join(cloneRoot, 'packages/client/src')]) {
+    const ended = await run('npx', ['--no-install', 'dormouse', 'list', '--json'], {
+      env: { ...env, HOME: folder() },
+      cwd,
+    })
+    expect(ended).toMatchObject({ code: 0, stdout: '{\n  "desktops": []\n}\n' })
+  }
+})
+
+function writeLocal(data: string, content: object): void {
+  mkdirSync(data, { recursive: true })
+  writeFileSync(join(data, 'local.json'), JSON.stringify(content), { mode: 0o600 })
+}

@@ -1,0 +1,107 @@
+// Finds the service to speak to and the keys for it: the environment, else what `npm start` wrote. Sends nothing.
+import { readFileSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { CliError, exitCodes } from './failures.ts'
+
+export interface Service {
+  baseUrl: string
+  apiKey?: string
+  operatorKey?: string
+}
+
+interface LocalService {
+  base_url: string
+  api_key?: string
+  operator_key?: string
+}
+
+type Env = Record<string, string | undefined>
+
+/** The service that the environment names, else the local one whose `local.json` is nearest to `folders`. */
+export function findService(env: Env, folders: string[]): Service {
+  const local = readLocal(env, folders)
+  const baseUrl = env.DORMOUSE_URL || local?.base_url
+  if (!baseUrl) throw noService()
+  // A local key is never shown to an address that the environment names, unless it is the same.
+  const trusted = local?.base_url === baseUrl ? local : undefined
+  return {
+    baseUrl,
+    apiKey: env.DORMOUSE_API_KEY || trusted?.api_key,
+    operatorKey: env.DORMOUSE_OPERATOR_KEY || trusted?.operator_key,
+  }
+}
+
+function readLocal(env: Env, folders: string[]): LocalService | undefined {
+  if (env.DORMOUSE_DATA) {
+    const found = readFile(join(env.DORMOUSE_DATA, 'local.json'))
+    if (!found && !env.DORMOUSE_URL) throw noService(`DORMOUSE_DATA (${env.DORMOUSE_DATA}) holds no local.json.`)
+    return found
+  }
+  for (const folder of folders.flatMap(upwards)) {
+    const found = readFile(join(folder, '.dormouse', 'local.json'))
+    if (found) return found
+  }
+  return undefined
+}
+
+/** The folder and all above it, nearest first. */
+function upwards(folder: string): string[] {
+  const parent = dirname(folder)
+  return parent === folder ? [folder] : [folder, ...upwards(parent)]
+}
+
+function readFile(file: string): LocalService | undefined {
+  try {
+    checkOwner(file)
+    return parse(file, readFileSync(file, 'utf8'))
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : undefined
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+    if (code === 'EACCES')
+      throw new CliError(
+        `${file} may be read only by the user who started the service.`,
+        'run dormouse as that user, or set DORMOUSE_URL and DORMOUSE_API_KEY.',
+      )
+    throw error
+  }
+}
+
+/** A file that another user left in a shared folder must not decide where commands and their input go. */
+function checkOwner(file: string): void {
+  const { uid } = statSync(file)
+  const me = process.getuid?.()
+  if (me === undefined || me === 0 || uid === me || uid === 0) return
+  throw new CliError(
+    `${file} belongs to another user (uid ${uid}) and is not trusted.`,
+    'set DORMOUSE_URL and DORMOUSE_API_KEY to say which service is meant.',
+  )
+}
+
+function parse(file: string, text: string): LocalService {
+  const { base_url, api_key, operator_key } = parseJson(text)
+  if (typeof base_url === 'string' && isKey(api_key) && isKey(operator_key)) return { base_url, api_key, operator_key }
+  throw new CliError(`${file} is not what \`npm start\` writes.`, 'start the service anew, or set DORMOUSE_URL.')
+}
+
+function parseJson(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text)
+    return Object(value) as Record<string, unknown>
+  } catch {
+    return {}
+  }
+}
+
+function isKey(value: unknown): value is string | undefined {
+  return value === undefined || typeof value === 'string'
+}
+
+function noService(
+  what = 'no service was found: DORMOUSE_URL is not set and no .dormouse/local.json is near.',
+): CliError {
+  return new CliError(
+    what,
+    'start one with `npm start` in the clone, or set DORMOUSE_URL and DORMOUSE_API_KEY.',
+    exitCodes.unavailable,
+  )
+}

@@ -1,0 +1,83 @@
+// The ways out: one JSON document or text for people on stdout, everything else on stderr. Knows no command.
+
+export interface Terminal {
+  /** Aborted by the first Ctrl-C. */
+  readonly signal: AbortSignal
+  /** Raw text to stdout. */
+  write(text: string): void
+  /** A sentence on stderr. */
+  note(text: string): void
+  /** Runs long work, with its elapsed time shown on stderr where that is a terminal. */
+  during<T>(label: string, work: () => Promise<T>): Promise<T>
+}
+
+const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
+const frameMs = 100
+
+/** The process's own terminal. */
+export function openTerminal(signal: AbortSignal): Terminal {
+  const { stdout, stderr } = process
+  return {
+    signal,
+    write: (text) => void stdout.write(text),
+    note: (text) => void stderr.write(`${printable(text)}\n`),
+    during: async (label, work) => {
+      const stop = stderr.isTTY && process.env.TERM !== 'dumb' ? spin(label) : () => {}
+      try {
+        return await work()
+      } finally {
+        stop()
+      }
+    },
+  }
+}
+
+function spin(label: string): () => void {
+  const start = performance.now()
+  const draw = () => {
+    const elapsedMs = performance.now() - start
+    const frame = frames[Math.floor(elapsedMs / frameMs) % frames.length]
+    process.stderr.write(`\r\x1b[K${frame} ${label} ${seconds(elapsedMs)}`)
+  }
+  draw()
+  const timer = setInterval(draw, frameMs)
+  return () => {
+    clearInterval(timer)
+    process.stderr.write('\r\x1b[K')
+  }
+}
+
+/** One document, for programs. */
+export function json(value: object): string {
+  return `${JSON.stringify(value, null, 2)}\n`
+}
+
+/** Columns under their names, for people. */
+export function table(names: string[], rows: (string | number | null | undefined)[][]): string {
+  const cells = [names, ...rows.map((row) => row.map(cell))]
+  const widths = names.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)))
+  const line = (row: string[]) => row.map((text, column) => text.padEnd(widths[column] ?? 0)).join('  ')
+  return cells.map((row) => `${line(row).trimEnd()}\n`).join('')
+}
+
+/** One name and value a line, for people. */
+export function fields(values: Record<string, string | number | null | undefined>): string {
+  const width = Math.max(...Object.keys(values).map((name) => name.length))
+  return Object.entries(values)
+    .map(([name, value]) => `${name.padEnd(width)}  ${cell(value)}\n`)
+    .join('')
+}
+
+/** Elapsed time with its unit. */
+export function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`
+}
+
+function cell(value: string | number | null | undefined): string {
+  return value === null || value === undefined || value === '' ? '-' : printable(String(value))
+}
+
+/** What others wrote must not steer the terminal. */
+function printable(text: string): string {
+  return text.replace(/[^\P{Cc}\n\t]/gu, '\ufffd')
+}
