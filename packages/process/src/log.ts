@@ -28,7 +28,8 @@ const secretText = [
 /** A logger whose every line is scrubbed of credentials, at any depth and in any text. */
 export function createLog({ name, level = 'info', destination }: LogOptions): Log {
   const options = { name, level, timestamp: stdTimeFunctions.isoTime, hooks: { streamWrite: scrub } }
-  return destination ? pino(options, destination) : pino(options)
+  // pino's own default writes in the background: lines swap places at exit and are lost with a kill.
+  return pino(options, destination ?? pino.destination({ fd: 1, sync: true }))
 }
 
 /** The line without credentials. */
