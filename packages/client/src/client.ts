@@ -58,7 +58,7 @@ export interface UsageJson {
   totals: UsageSums[]
 }
 
-export interface UsageSums {
+interface UsageSums {
   tier: DesktopJson['tier']
   billing_mode: DesktopJson['billing_mode']
   awake_seconds: number

@@ -6,7 +6,7 @@ import { startDeadline } from './deadline.ts'
 import { ConnectionError, DormouseError, errorOf, InvalidRequestError, TimeoutError } from './errors.ts'
 import { type Clock, delayMs, isRepeatable, mayPass, parseRetryAfter, retriesDefault, systemClock } from './retry.ts'
 
-export const callTimeoutDefaultMs = 60_000
+const callTimeoutDefaultMs = 60_000
 
 /** Where the service is, and how to speak to it. */
 export interface HttpOptions {
