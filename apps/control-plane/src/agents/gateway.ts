@@ -1,0 +1,77 @@
+// The door for agents: checks who dials, says welcome, passes reports and heartbeats up to those who were handed in.
+import type { Server } from 'node:http'
+import type { Heartbeat, HeartbeatAnswer, Hello } from '@dormouse/contract'
+import {
+  agentCalls,
+  linkProtocol,
+  Refusal,
+  type Report,
+  type ReportName,
+  refuse,
+  reports,
+  type Welcome,
+} from '@dormouse/contract'
+import { acceptUpgrades, Peer, UpgradeRefusal } from '@dormouse/link'
+import type { Log } from '@dormouse/process'
+import type { Links } from './links.ts'
+
+export const linkPath = '/agent/v1/link'
+
+/** What the roof hands in: the gateway itself knows neither hosts nor desktops. */
+export interface GatewayHooks {
+  /** Answers the host whose token this is; throws a refusal otherwise. */
+  authenticate(token: string): Promise<{ hostId: string; name: string }>
+  /** The host's first word; what it answers is the welcome. */
+  hello(hostId: string, hello: Hello): Promise<Welcome>
+  /** After the link is listed: the inventory may now be answered. */
+  joined(hostId: string, hello: Hello): void
+  heartbeat(hostId: string, heartbeat: Heartbeat): Promise<HeartbeatAnswer>
+  report<N extends ReportName>(hostId: string, name: N, report: Report<N>): void
+}
+
+/** Accepts agents' links on the HTTP server. A link counts only after a hello that was understood. */
+export function openGateway(server: Server, links: Links, hooks: GatewayHooks, log: Log) {
+  const upgrades = acceptUpgrades(server, { log })
+  upgrades.add({
+    path: (pathname) => pathname === linkPath,
+    authenticate: async (request) => {
+      const token = /^Bearer (\S+)$/i.exec(request.headers.authorization ?? '')?.[1]
+      if (!token) return new UpgradeRefusal(401, 'a host token is needed')
+      try {
+        return await hooks.authenticate(token)
+      } catch (error) {
+        if (error instanceof Refusal) return new UpgradeRefusal(error.status, error.detail)
+        throw error
+      }
+    },
+    onSocket: (socket, host) => {
+      const hostLog = log.child({ host: host.hostId, hostName: host.name })
+      const peer: Peer = new Peer(socket, {
+        log: hostLog,
+        handlers: {
+          'host.hello': async (payload) => {
+            const parsed = agentCalls['host.hello'].payload.parse(payload)
+            if (parsed.protocol !== linkProtocol) {
+              refuse('conflict', `this control plane speaks link protocol ${linkProtocol}; upgrade the agent`)
+            }
+            const welcome = await hooks.hello(host.hostId, parsed)
+            links.add(host.hostId, peer)
+            hostLog.info({ desktops: parsed.inventory.length }, 'host linked')
+            hooks.joined(host.hostId, parsed)
+            return welcome
+          },
+          'host.heartbeat': async (payload) =>
+            hooks.heartbeat(host.hostId, agentCalls['host.heartbeat'].payload.parse(payload)),
+        },
+      })
+      peer.on('event', (name, payload) => {
+        const schema = reports[name as ReportName]
+        const parsed = schema?.safeParse(payload)
+        if (parsed?.success) hooks.report(host.hostId, name as ReportName, parsed.data)
+        else hostLog.warn({ report: name }, 'a report was not understood')
+      })
+      peer.on('close', (reason) => hostLog.info({ reason }, 'host link closed'))
+    },
+  })
+  return upgrades
+}

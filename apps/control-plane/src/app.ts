@@ -1,0 +1,99 @@
+// The HTTP application: every scope with its door and its routes. Sees all, decides nothing.
+import { Refusal } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import { Counter, Registry } from 'prom-client'
+import type { Pool } from './db/pool.ts'
+import { desktopRoutes } from './desktops/routes.ts'
+import type { Desktops } from './desktops/service.ts'
+import { guestRoutes } from './guest/routes.ts'
+import type { Guests } from './guest/service.ts'
+import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
+import type { Hosts } from './hosts/service.ts'
+import { publishOpenApi } from './http/openapi.ts'
+import { sendProblem } from './http/problems.ts'
+import { type App, createServer } from './http/server.ts'
+import type { Leadership } from './leadership/leadership.ts'
+import type { Waiters } from './operations/waiters.ts'
+import { customersOnly, operatorsOnly } from './principals/door.ts'
+import { principalRoutes } from './principals/routes.ts'
+import type { Principals } from './principals/service.ts'
+
+export interface AppParts {
+  pool: Pool
+  log: Log
+  leadership: Leadership
+  desktops: Desktops
+  guests: Guests
+  hosts: Hosts
+  principals: Principals
+  waiters: Waiters
+}
+
+export async function createApp(parts: AppParts): Promise<App> {
+  const { pool, log, leadership, desktops, guests, hosts, principals, waiters } = parts
+  const app = createServer(log)
+  const registry = new Registry()
+  const mismatches = new Counter({
+    name: 'dormouse_idempotency_mismatches_total',
+    help: 'Requests that repeated an Idempotency-Key with another body',
+    registers: [registry],
+  })
+  await publishOpenApi(app)
+
+  await app.register(
+    async (scope) => {
+      const v1 = scope as unknown as App
+      v1.addHook('onRequest', customersOnly(principals))
+      notFoundBehindTheDoor(v1)
+      desktopRoutes(v1, { pool, leadership, desktops, waiters, onMismatch: () => mismatches.inc() })
+      guestRoutes(v1, { guests })
+    },
+    { prefix: '/v1' },
+  )
+  await app.register(
+    async (scope) => {
+      const admin = scope as unknown as App
+      admin.addHook('onRequest', operatorsOnly(principals))
+      notFoundBehindTheDoor(admin)
+      principalRoutes(admin, { principals })
+      hostAdminRoutes(admin, { hosts })
+    },
+    { prefix: '/admin/v1' },
+  )
+  await app.register(async (scope) => enrolRoutes(scope as unknown as App, { hosts }), { prefix: '/agent/v1' })
+  healthRoutes(app, { pool, leadership, registry })
+  return app
+}
+
+/** An unknown path asks for a credential like any other: it tells a stranger nothing. */
+function notFoundBehindTheDoor(scope: App): void {
+  scope.setNotFoundHandler(
+    (_request, reply) => void sendProblem(reply, new Refusal('not_found', 'there is nothing at this path')),
+  )
+}
+
+function healthRoutes(
+  app: App,
+  { pool, leadership, registry }: { pool: Pool; leadership: Leadership; registry: Registry },
+): void {
+  app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
+
+  app.get('/readyz', { schema: { hide: true } }, async (_request, reply) => {
+    const database = await pool.query('select 1').then(
+      () => true,
+      () => false,
+    )
+    const leader = leadership.leaderKnown
+    const ready = database && leader
+    return reply
+      .code(ready ? 200 : 503)
+      .send({ status: ready ? 'ready' : 'not ready', database, leader, leads: leadership.term !== undefined })
+  })
+
+  app.get('/metrics', { schema: { hide: true } }, async (_request, reply) =>
+    reply
+      .type(registry.contentType)
+      .serializer(String)
+      .send(await registry.metrics()),
+  )
+}

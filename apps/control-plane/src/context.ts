@@ -1,0 +1,155 @@
+// The roof: makes each long-lived thing once and hands every room only what it uses.
+import { newId } from '@dormouse/contract'
+import type { Failpoints, Log } from '@dormouse/process'
+import { openGateway } from './agents/gateway.ts'
+import { Links } from './agents/links.ts'
+import { createApp } from './app.ts'
+import type { Config } from './config.ts'
+import { migrate } from './db/migrate.ts'
+import { openPool, type Pool } from './db/pool.ts'
+import { Desktops } from './desktops/service.ts'
+import { Guests } from './guest/service.ts'
+import { Hosts } from './hosts/service.ts'
+import { Leadership } from './leadership/leadership.ts'
+import { liveReplicas } from './leadership/store.ts'
+import { operationKinds } from './operation-kinds.ts'
+import { Engine } from './operations/engine.ts'
+import { Waiters } from './operations/waiters.ts'
+import { Principals } from './principals/service.ts'
+import { reconcile } from './reconcile/reconcilers.ts'
+import { reconcilers } from './reconcilers.ts'
+import { Recovery } from './recovery/service.ts'
+import { reportHandlers } from './report-handlers.ts'
+
+export interface ControlPlane {
+  replicaId: string
+  /** Where it really listens, also when the port was left to the system. */
+  url: string
+  pool: Pool
+  leadership: Leadership
+  engine: Engine
+  links: Links
+  recovery: Recovery
+  principals: Principals
+  hosts: Hosts
+  /** Gives leadership up first, then drains requests, then lets go of links and database. */
+  close(): Promise<void>
+}
+
+/** Starts a control plane: schema, rooms, HTTP server, links, contention for leadership. */
+export async function startControlPlane(config: Config, log: Log, failpoints: Failpoints): Promise<ControlPlane> {
+  const room = (name: string) => log.child({ room: name })
+  const pool = openPool(config.databaseUrl, config.databasePool, (error) =>
+    room('db').warn({ err: error }, 'an idle connection was lost'),
+  )
+  const applied = await migrate(pool)
+  if (applied.length > 0) room('db').info({ applied }, 'schema brought up to date')
+  const installation = await pool.query<{ id: string }>('select id from installation')
+  const installationId = installation.rows[0]!.id
+
+  const replicaId = newId()
+  const links = new Links()
+  const waiters = new Waiters()
+  const principals = new Principals(pool, room('principals'))
+  const leaseMs = config.hostLeaseMs
+  const hosts = new Hosts({ pool, links, installationId, leaseMs })
+
+  const leadershipOptions = {
+    pool,
+    databaseUrl: config.databaseUrl,
+    replicaId,
+    url: config.publicUrl ?? '',
+    leaseMs: config.leadershipLeaseMs,
+    log: room('leadership'),
+    failpoints,
+  }
+  const leadership = new Leadership(leadershipOptions)
+  const graceMs = config.destroyGraceMs
+  const definitions = operationKinds({ leadership, hosts, links, graceMs })
+  const engine = new Engine({
+    pool,
+    leadership,
+    waiters,
+    definitions,
+    failpoints,
+    log: room('operations'),
+    progressGraceMs: 30_000,
+  })
+  const desktops = new Desktops({
+    pool,
+    leadership,
+    engine,
+    failpoints,
+    tiers: {
+      small: config.tierSmall,
+      default: config.tierDefault,
+      large: config.tierLarge,
+    },
+    defaultImage: config.defaultImage,
+    defaultIdleTimeoutSecs: config.defaultIdleTimeoutSecs,
+    deadlineMs: {
+      wake: config.wakeDeadlineMs,
+      hibernate: config.hibernateDeadlineMs,
+      destroy: config.destroyDeadlineMs,
+    },
+  })
+  const guests = new Guests(desktops, links)
+  const recovery = new Recovery({ pool, leadership, links, hosts, log: room('recovery') })
+  reconcile(leadership, reconcilers({ recovery }), room('reconcile'))
+
+  const app = await createApp({ pool, log: room('http'), leadership, desktops, guests, hosts, principals, waiters })
+  const handlers = reportHandlers({ engine, recovery })
+  const gateway = openGateway(
+    app.server,
+    links,
+    {
+      authenticate: (token) => hosts.authenticate(token),
+      hello: async (hostId, { facts }) => {
+        await hosts.heard(hostId, facts)
+        const { epoch } = (await pool.query<{ epoch: number }>('select epoch from leadership')).rows[0]!
+        return {
+          hostId,
+          replicaId,
+          epoch,
+          heartbeatMs: config.heartbeatMs,
+          leaseMs,
+          replicas: await liveReplicas(pool),
+        }
+      },
+      joined: (hostId, hello) => recovery.joined(hostId, hello),
+      heartbeat: async (hostId, { facts }) => ({
+        leaseRenewed: await hosts.heard(hostId, facts),
+        replicas: await liveReplicas(pool),
+      }),
+      report: (hostId, name, report) => handlers[name](hostId, report as never),
+    },
+    room('agents'),
+  )
+
+  await app.listen({ host: config.host, port: config.port })
+  const address = app.server.address()
+  const port = typeof address === 'object' && address ? address.port : config.port
+  const url = config.publicUrl?.replace(/\/$/, '') ?? `http://${config.host}:${port}`
+  leadershipOptions.url = url
+  leadership.start()
+  room('http').info({ url }, 'listening')
+
+  return {
+    replicaId,
+    url,
+    pool,
+    leadership,
+    engine,
+    links,
+    recovery,
+    principals,
+    hosts,
+    close: async () => {
+      await leadership.stop()
+      await gateway.close(1001, 'the control plane stops')
+      await app.close()
+      await engine.idle()
+      await pool.end()
+    },
+  }
+}

@@ -1,0 +1,72 @@
+// Destroy: always converges. A host out of reach removes the remains the moment it is back.
+import { Refusal } from '@dormouse/contract'
+import type { Links } from '../../agents/links.ts'
+import type { Hosts } from '../../hosts/service.ts'
+import { type Findings, type OperationDefinition, step } from '../../operations/definition.ts'
+import { defer } from '../deferred.ts'
+import * as store from '../store.ts'
+import { fenceOf, inputOf } from './input.ts'
+
+export interface DestroyContext {
+  hosts: Hosts
+  links: Links
+  /** How long a host out of reach is waited for. */
+  graceMs: number
+}
+
+interface Found extends Findings {
+  cleanup?: 'done' | 'deferred'
+}
+
+/** What cannot be answered by waiting any longer here: the host is away, or its hypervisor is. */
+const deferrable = new Set(['host_unreachable', 'hypervisor_failed', 'guest_unavailable'])
+
+export const destroy = ({ hosts, links, graceMs }: DestroyContext): OperationDefinition => ({
+  kind: 'destroy',
+  steps: [
+    step({
+      name: 'remove',
+      run: async (context) => {
+        const { operation, signal } = context
+        const { hostId } = inputOf(context)
+        if (hostId === null) return { cleanup: 'done' }
+        try {
+          const timeoutMs = Math.ceil(context.remainingMs)
+          const requestId = operation.requestId ?? undefined
+          await links.command(
+            hostId,
+            'desktop.ensureDestroyed',
+            { fence: fenceOf(context) },
+            { signal, timeoutMs, requestId },
+          )
+          return { cleanup: 'done' }
+        } catch (error) {
+          if (!(error instanceof Refusal) || !deferrable.has(error.code)) throw error
+          if (Date.now() - operation.createdAt.getTime() < graceMs) throw new Refusal('host_unreachable', error.detail)
+          return { cleanup: 'deferred' }
+        }
+      },
+      noUndo: 'a destroy is never taken back',
+    }),
+  ],
+
+  async succeeded(tx, { operation, findings }) {
+    const { desktopId, generation, generationId, turn, id } = operation
+    const { hostId } = inputOf({ operation })
+    const cleanup = (findings as Found).cleanup ?? 'deferred'
+    await store.settle(tx, desktopId, 'destroyed')
+    if (generationId) await store.endGeneration(tx, generationId, 'destroyed')
+    if (cleanup === 'deferred' && hostId) {
+      await defer(tx, { desktopId, hostId, command: 'desktop.ensureDestroyed', generation, turn, operationId: id })
+    } else {
+      await hosts.releaseAll(tx, desktopId)
+    }
+    return { desktop_state: 'destroyed', generation, generation_id: generationId, host_id: hostId, cleanup }
+  },
+
+  /** A host that refuses to remove leaves a failed destroy and a desktop that may be destroyed again. */
+  async failed(tx, { operation }) {
+    const { from } = inputOf({ operation })
+    await store.settle(tx, operation.desktopId, from === 'awake' ? 'stopped' : from)
+  },
+})

@@ -1,0 +1,72 @@
+// Hibernate: save. Where it fails, the host is asked what is true, and that becomes the state.
+import { type DesktopState, type Observation, Refusal } from '@dormouse/contract'
+import type { Links } from '../../agents/links.ts'
+import type { Hosts } from '../../hosts/service.ts'
+import { type Findings, type OperationDefinition, step } from '../../operations/definition.ts'
+import * as store from '../store.ts'
+import { asking, fenceOf, inputOf } from './input.ts'
+
+export interface HibernateContext {
+  hosts: Hosts
+  links: Links
+}
+
+interface Found extends Findings {
+  memoryBytes?: number
+  seen?: Observation | 'out of reach'
+}
+
+export const hibernate = ({ hosts, links }: HibernateContext): OperationDefinition => ({
+  kind: 'hibernate',
+  steps: [
+    step({
+      name: 'save',
+      run: async (context) => {
+        const { hostId } = inputOf(context)
+        const { memoryBytes } = await links.command(
+          hostId!,
+          'desktop.ensureHibernated',
+          { fence: fenceOf(context) },
+          asking(context),
+        )
+        return { memoryBytes }
+      },
+      /** A save is not taken back; the host says what came of it. */
+      undo: async (context) => {
+        const { hostId } = inputOf(context)
+        const seen = await links
+          .command(hostId!, 'desktop.observe', { desktopId: context.operation.desktopId }, asking(context))
+          .catch((error: unknown): Found['seen'] => {
+            if (error instanceof Refusal && error.code === 'host_unreachable') return 'out of reach'
+            throw error
+          })
+        return { seen }
+      },
+    }),
+  ],
+
+  async succeeded(tx, { operation }) {
+    const { desktopId, generation, generationId } = operation
+    await store.settle(tx, desktopId, 'hibernated')
+    await store.endGeneration(tx, generationId!, 'hibernated')
+    await hosts.releaseMemory(tx, desktopId)
+    const { hostId } = inputOf({ operation })
+    return { desktop_state: 'hibernated', generation, generation_id: generationId, host_id: hostId }
+  },
+
+  async failed(tx, { operation, findings }) {
+    const { desktopId, generationId } = operation
+    const state = stateAsSeen((findings as Found).seen)
+    await store.settle(tx, desktopId, state)
+    if (state === 'awake') return
+    await store.endGeneration(tx, generationId!, state)
+    await hosts.releaseMemory(tx, desktopId)
+  },
+})
+
+/** What is true after a save that failed. Out of reach it counts as awake until the host is back and says otherwise. */
+export function stateAsSeen(seen: Found['seen']): DesktopState {
+  if (seen === undefined || seen === 'out of reach') return 'awake'
+  if (seen.domain === 'running' || seen.domain === 'paused') return 'awake'
+  return seen.memory === 'complete' ? 'hibernated' : 'stopped'
+}

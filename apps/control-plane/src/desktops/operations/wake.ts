@@ -1,0 +1,152 @@
+// Wake: place, disk, run. Wherever it fails, it holds no memory of a host, and the saved work is still there.
+import {
+  type CommandResult,
+  type DesktopState,
+  Refusal,
+  type ResumedFrom,
+  refuse,
+  type WakeSource,
+} from '@dormouse/contract'
+import type { Links } from '../../agents/links.ts'
+import type { Hosts } from '../../hosts/service.ts'
+import type { Leadership } from '../../leadership/leadership.ts'
+import { type Findings, type OperationDefinition, type StepContext, step } from '../../operations/definition.ts'
+import { lockLive } from '../../operations/store.ts'
+import { defer } from '../deferred.ts'
+import * as store from '../store.ts'
+import { asking, fenceOf, type Input, inputOf } from './input.ts'
+
+export interface WakeContext {
+  leadership: Leadership
+  hosts: Hosts
+  links: Links
+}
+
+type Asleep = CommandResult<'desktop.ensureAsleep'> | 'deferred'
+
+interface Found extends Findings {
+  hostId?: string
+  resumedFrom?: ResumedFrom
+  asleep?: Asleep
+}
+
+/** What a wake may start from, by where it came from. A saved memory is given up only when the caller says so. */
+function sourceOf({ from, discardMemory }: Input): WakeSource {
+  const disk = from === 'created' ? 'make' : 'require'
+  if (discardMemory) return { memory: 'discard', disk }
+  return { memory: from === 'hibernated' ? 'require' : 'allow', disk }
+}
+
+const hostOf = ({ findings }: Pick<StepContext, 'findings'>): string =>
+  (findings as Found).hostId ?? refuse('no_host', 'The desktop has no host.')
+
+export function wake({ leadership, hosts, links }: WakeContext): OperationDefinition {
+  async function sleepAgain(context: StepContext): Promise<Found> {
+    if ((context.findings as Found).asleep) return {}
+    try {
+      return {
+        asleep: await links.command(
+          hostOf(context),
+          'desktop.ensureAsleep',
+          { fence: fenceOf(context) },
+          asking(context),
+        ),
+      }
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'host_unreachable') return { asleep: 'deferred' }
+      throw error
+    }
+  }
+
+  return {
+    kind: 'wake',
+    steps: [
+      step({
+        name: 'place',
+        run: ({ operation }) => {
+          const { hostId: boundTo, spec } = inputOf({ operation })
+          const { desktopId } = operation
+          return leadership.transaction(async (tx) => {
+            // A destroy may have settled this operation while it waited here: it then holds nothing any more.
+            if (!(await lockLive(tx, operation.id))) refuse('superseded', 'Superseded by a later request.')
+            const hostId = await hosts.place(tx, boundTo, { desktopId, ...spec, image: spec.imageVersion })
+            await store.bind(tx, desktopId, hostId)
+            return { hostId }
+          })
+        },
+        noUndo: 'what the desktop holds of a host is written down with its state, when the operation settles',
+      }),
+      step({
+        name: 'disk',
+        run: async (context) => {
+          const { from, spec } = inputOf(context)
+          if (from !== 'created') return undefined
+          const wish = { fence: fenceOf(context), spec, disk: 'make' as const }
+          await links.command(hostOf(context), 'desktop.ensureDisk', wish, asking(context))
+          return undefined
+        },
+        /** A disk holds its owner’s work, only destroy removes one: this only learns what is there. */
+        undo: (context) => sleepAgain(context),
+      }),
+      step({
+        name: 'run',
+        run: async (context) => {
+          const input = inputOf(context)
+          const { resumedFrom } = await links.command(
+            hostOf(context),
+            'desktop.ensureAwake',
+            { fence: fenceOf(context), spec: input.spec, source: sourceOf(input) },
+            asking(context),
+          )
+          return { resumedFrom: input.from === 'created' && resumedFrom === 'disk' ? 'image' : resumedFrom }
+        },
+        /** Back asleep: the unspent memory is kept, a guest that has run is saved anew. Out of reach: when it is back. */
+        undo: (context) => sleepAgain(context),
+      }),
+    ],
+
+    async succeeded(tx, { operation, findings }) {
+      const { desktopId, generation, generationId } = operation
+      const { hostId, resumedFrom } = findings as Required<Pick<Found, 'hostId' | 'resumedFrom'>>
+      await store.settle(tx, desktopId, 'awake', hostId)
+      await store.startGeneration(tx, generationId!, hostId)
+      return {
+        desktop_state: 'awake',
+        generation,
+        generation_id: generationId,
+        host_id: hostId,
+        resumed_from: resumedFrom,
+      }
+    },
+
+    async failed(tx, { operation, findings }) {
+      const { desktopId, generation, generationId, turn, id } = operation
+      const { hostId, asleep } = findings as Found
+      const input = inputOf({ operation })
+      await store.settle(tx, desktopId, stateAfterFailure(input.from, asleep))
+      await store.endGeneration(tx, generationId!, 'wake failed')
+      if (asleep === 'deferred') {
+        await defer(tx, {
+          desktopId,
+          hostId: hostId!,
+          command: 'desktop.ensureAsleep',
+          generation,
+          turn,
+          operationId: id,
+        })
+      }
+      // A desktop that left nothing on the host is bound to none: the next wake may choose another.
+      const leftNothing = input.hostId === null && (!asleep || (asleep !== 'deferred' && asleep.state === 'absent'))
+      if (leftNothing) await store.bind(tx, desktopId, null)
+      await (leftNothing ? hosts.releaseAll : hosts.releaseMemory)(tx, desktopId)
+    },
+  }
+}
+
+/** What is true after a wake that failed. A memory that was kept is kept in the state, too: nothing is downgraded in silence. */
+export function stateAfterFailure(from: DesktopState, asleep: Asleep | undefined): DesktopState {
+  if (asleep === undefined || asleep === 'deferred') return from
+  if (asleep.memoryLost) return 'stopped'
+  if (asleep.state === 'hibernated') return 'hibernated'
+  return from === 'created' && asleep.state === 'stopped' ? 'stopped' : from
+}

@@ -1,0 +1,144 @@
+// Customers' routes for desktops and their operations. HTTP and nothing else.
+import {
+  createDesktopBody,
+  desktopJson,
+  desktopListJson,
+  desktopState,
+  id,
+  mutationBody,
+  type OperationKind,
+  operationJson,
+  operationKinds,
+  refuse,
+  wakeBody,
+} from '@dormouse/contract'
+import type { FastifyReply } from 'fastify'
+import { z } from 'zod'
+import type { Pool } from '../db/pool.ts'
+import { callerGone, fingerprint, idempotencyKey, waitQuery } from '../http/requests.ts'
+import type { App } from '../http/server.ts'
+import type { Leadership } from '../leadership/leadership.ts'
+import * as operations from '../operations/store.ts'
+import { isSettled, operationToJson } from '../operations/store.ts'
+import type { Waiters } from '../operations/waiters.ts'
+import { customer } from '../principals/door.ts'
+import type { Desktops, Replay } from './service.ts'
+import { desktopToJson } from './store.ts'
+
+export interface DesktopRoutesOptions {
+  pool: Pool
+  leadership: Leadership
+  desktops: Desktops
+  waiters: Waiters
+  /** Counts replays whose body differs from the first: a bug of the caller that a silent 200 would hide. */
+  onMismatch(): void
+}
+
+const params = z.object({ id })
+const listQuery = z.object({
+  state: desktopState.optional().describe('Lifecycle-state filter; destroyed ones are listed only with `destroyed`'),
+  limit: z.coerce.number().int().min(1).max(1_000).optional().describe('Page size; without it, the whole list'),
+  cursor: id.optional().describe('From the `next` link of the page before'),
+})
+
+/** Says in a header that the answer is an earlier one. */
+function sayReplay(reply: FastifyReply, replay: Replay, onMismatch: () => void): void {
+  if (replay !== 'no') reply.header('idempotency-replayed', replay === 'same' ? 'true' : 'mismatch')
+  if (replay === 'mismatch') onMismatch()
+}
+
+export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
+  const { desktops, leadership, onMismatch } = options
+
+  app.post(
+    '/desktops',
+    { schema: { body: createDesktopBody, response: { 200: desktopJson, 201: desktopJson } } },
+    async (request, reply) => {
+      const key = idempotencyKey(request)
+      leadership.require()
+      const { desktop, replay } = await desktops.create(customer(request), request.body, key, fingerprint(request.body))
+      sayReplay(reply, replay, onMismatch)
+      return reply.code(replay === 'no' ? 201 : 200).send(desktopToJson(desktop))
+    },
+  )
+
+  app.get(
+    '/desktops',
+    { schema: { querystring: listQuery, response: { 200: desktopListJson } } },
+    async (request, reply) => {
+      const { state = null, limit = null, cursor = null } = request.query
+      const rows = await desktops.list(customer(request), { state, before: cursor, limit: limit && limit + 1 })
+      if (limit !== null && rows.length > limit) {
+        rows.length = limit
+        const next = new URLSearchParams({ ...(state && { state }), limit: String(limit), cursor: rows[limit - 1]!.id })
+        reply.header('link', `</v1/desktops?${next}>; rel="next"`)
+      }
+      return { desktops: rows.map(desktopToJson) }
+    },
+  )
+
+  app.get('/desktops/:id', { schema: { params, response: { 200: desktopJson } } }, async (request) =>
+    desktopToJson(await desktops.get(customer(request), request.params.id)),
+  )
+
+  for (const kind of operationKinds) mutationRoute(app, kind, options)
+  operationRoutes(app, options)
+
+  app.post('/desktops/:id/fork', { schema: { params: z.object({ id: z.string() }) } }, () =>
+    refuse('not_implemented', 'forking a desktop is not a working feature'),
+  )
+}
+
+function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOptions): void {
+  const { pool, desktops, leadership, waiters, onMismatch } = options
+  const body = kind === 'wake' ? wakeBody : mutationBody
+  app.post(
+    `/desktops/:id/${kind}`,
+    {
+      schema: { params, querystring: waitQuery, body, response: { 200: operationJson, 202: operationJson } },
+      preValidation: async (request) => {
+        request.body ??= {}
+      },
+    },
+    async (request, reply) => {
+      const key = idempotencyKey(request)
+      leadership.require()
+      const { expected_generation = null, ...rest } = request.body as z.infer<typeof wakeBody>
+      const discardMemory = rest.discard_memory ?? false
+      const { operation, replay } = await desktops.request(customer(request), request.params.id, kind, {
+        key,
+        fingerprint: fingerprint({ kind, expected_generation, discardMemory }),
+        requestId: request.id,
+        expectedGeneration: expected_generation,
+        discardMemory,
+      })
+      sayReplay(reply, replay, onMismatch)
+      if (request.query.wait !== 'true') {
+        return reply.code(isSettled(operation) ? 200 : 202).send(operationToJson(operation))
+      }
+      const settled = await waiters.wait(pool, operation, callerGone(request, reply))
+      if (settled.state === 'failed') {
+        refuse('operation_failed', settled.error ?? 'the operation failed', { operation_id: settled.id })
+      }
+      return reply.code(200).send(operationToJson(settled))
+    },
+  )
+}
+
+function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): void {
+  app.get('/operations/:id', { schema: { params, response: { 200: operationJson } } }, async (request) => {
+    const found = await operations.find(pool, customer(request).orgId, request.params.id)
+    return operationToJson(found ?? refuse('not_found', 'operation not found'))
+  })
+
+  app.get(
+    '/desktops/:id/operations',
+    { schema: { params, response: { 200: z.object({ operations: z.array(operationJson) }) } } },
+    async (request) => {
+      const caller = customer(request)
+      const desktop = await desktops.get(caller, request.params.id)
+      const rows = await operations.listOfDesktop(pool, caller.orgId, desktop.id, 100)
+      return { operations: rows.map(operationToJson) }
+    },
+  )
+}

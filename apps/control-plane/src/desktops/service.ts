@@ -1,0 +1,215 @@
+// The business of desktops: create, list, read, and ask for a transition. Knows no HTTP and no host.
+import {
+  type CreateDesktopBody,
+  type DesktopState,
+  newId,
+  type OperationKind,
+  Refusal,
+  refuse,
+  type Tier,
+} from '@dormouse/contract'
+import type { Failpoints } from '@dormouse/process'
+import { CommitUnknown, isDatabaseAway, type Pool } from '../db/pool.ts'
+import type { Leadership, Term } from '../leadership/leadership.ts'
+import type { Engine } from '../operations/engine.ts'
+import type { OperationRow } from '../operations/store.ts'
+import * as operations from '../operations/store.ts'
+import type { Customer } from '../principals/service.ts'
+import { forbids, permits } from './states.ts'
+import type { DesktopRow } from './store.ts'
+import * as store from './store.ts'
+
+export interface TierSize {
+  vcpus: number
+  memoryMiB: number
+  diskGiB: number
+}
+
+export interface DesktopsOptions {
+  pool: Pool
+  leadership: Leadership
+  engine: Engine
+  failpoints: Failpoints
+  tiers: Record<Tier, TierSize>
+  defaultImage: string
+  defaultIdleTimeoutSecs: number
+  deadlineMs: Record<OperationKind, number>
+}
+
+/** How a record came to be the answer: made now, or found by its key, with the same body or with another. */
+export type Replay = 'no' | 'same' | 'mismatch'
+
+export interface Wish {
+  key: string | null
+  fingerprint: Buffer
+  requestId: string
+  expectedGeneration: number | null
+  discardMemory: boolean
+}
+
+export class Desktops {
+  readonly #options: DesktopsOptions
+
+  constructor(options: DesktopsOptions) {
+    this.#options = options
+  }
+
+  /** Makes a desktop, or answers the one that the organisation made with this key before. */
+  async create(
+    caller: Customer,
+    body: CreateDesktopBody,
+    key: string | null,
+    fingerprint: Buffer,
+  ): Promise<{ desktop: DesktopRow; replay: Replay }> {
+    const { leadership, tiers, defaultImage, defaultIdleTimeoutSecs } = this.#options
+    const id = newId()
+    return this.#readBack(
+      key,
+      () =>
+        store.find(this.#options.pool, caller.orgId, id).then((row) => row && { desktop: row, replay: 'no' as const }),
+      () =>
+        leadership.transaction(async (tx) => {
+          const made = await store.insert(tx, {
+            id,
+            orgId: caller.orgId,
+            tier: body.tier,
+            ...tiers[body.tier],
+            imageVersion: body.image_version ?? defaultImage,
+            idleTimeoutSecs: body.idle_timeout_secs ?? defaultIdleTimeoutSecs,
+            billingMode: body.billing_mode ?? 'hourly',
+            key,
+            fingerprint: key === null ? null : fingerprint,
+          })
+          if (made) return { desktop: made, replay: 'no' }
+          const earlier = (await store.findByKey(tx, caller.orgId, key!))!
+          return { desktop: earlier, replay: compare(earlier.fingerprint, fingerprint) }
+        }),
+    )
+  }
+
+  async get(caller: Customer, id: string): Promise<DesktopRow> {
+    return (await store.find(this.#options.pool, caller.orgId, id)) ?? missing()
+  }
+
+  list(
+    caller: Customer,
+    wish: { state: DesktopState | null; before: string | null; limit: number | null },
+  ): Promise<DesktopRow[]> {
+    return store.list(this.#options.pool, { orgId: caller.orgId, ...wish })
+  }
+
+  /** Moves the state and queues the work in one transaction: neither is ever seen without the other. */
+  async request(
+    caller: Customer,
+    id: string,
+    kind: OperationKind,
+    wish: Wish,
+  ): Promise<{ operation: OperationRow; replay: Replay }> {
+    const { leadership, engine, failpoints, pool } = this.#options
+    const operationId = newId()
+    const readBack = async () => {
+      const operation = await operations.read(pool, operationId)
+      return operation && { operation, replay: 'no' as const, term: leadership.term, overtaken: undefined }
+    }
+    const accepted = await this.#readBack(wish.key, readBack, () =>
+      leadership.transaction((tx, term) => this.#accept(tx, term, caller, id, kind, wish, operationId)),
+    )
+    await failpoints.hit('operation.accepted')
+    if (accepted.overtaken) engine.overtaken(accepted.overtaken)
+    if (accepted.term) engine.accept(accepted.operation, accepted.term)
+    return accepted
+  }
+
+  async #accept(
+    tx: Parameters<typeof operations.insert>[0],
+    term: Term,
+    caller: Customer,
+    id: string,
+    kind: OperationKind,
+    wish: Wish,
+    operationId: string,
+  ) {
+    const desktop = (await store.lock(tx, caller.orgId, id)) ?? missing()
+    const earlier = wish.key === null ? undefined : await operations.findByKey(tx, id, wish.key)
+    if (earlier) {
+      return {
+        operation: earlier,
+        replay: compare(earlier.fingerprint, wish.fingerprint),
+        term: undefined,
+        overtaken: undefined,
+      }
+    }
+    if (wish.expectedGeneration !== null && wish.expectedGeneration !== desktop.generation) {
+      refuse(
+        'stale_generation',
+        `expected_generation is ${wish.expectedGeneration}, the desktop is on generation ${desktop.generation}`,
+      )
+    }
+    if (!permits(kind, desktop.state)) refuse('wrong_state', forbids(kind, desktop.state))
+    const overtaken =
+      kind === 'destroy'
+        ? await operations.supersede(tx, id, { code: 'superseded', detail: 'Superseded by destroy.' })
+        : undefined
+    const generationId = kind === 'wake' ? newId() : null
+    const moved = (await store.begin(tx, id, kind, generationId)) ?? refuse('wrong_state', forbids(kind, desktop.state))
+    const operation = await operations.insert(tx, {
+      id: operationId,
+      desktopId: id,
+      orgId: caller.orgId,
+      kind,
+      generation: moved.generation,
+      generationId: moved.currentGenerationId,
+      turn: moved.turn,
+      input: {
+        from: desktop.state,
+        discardMemory: wish.discardMemory,
+        hostId: desktop.hostId,
+        spec: store.specOf(desktop),
+      },
+      requestId: wish.requestId,
+      key: wish.key,
+      fingerprint: wish.key === null ? null : wish.fingerprint,
+      deadlineMs: this.#options.deadlineMs[kind],
+    })
+    return { operation, replay: 'no' as const, term, overtaken }
+  }
+
+  /**
+   * A commit whose answer was lost is read back by the id that was made before. Where even that is impossible, a
+   * request with a key may be sent again (503); one without a key may have happened, and is answered 500.
+   */
+  async #readBack<T>(key: string | null, find: () => Promise<T | undefined>, act: () => Promise<T>): Promise<T> {
+    try {
+      return await act()
+    } catch (error) {
+      if (error instanceof Refusal) throw error
+      if (!(error instanceof CommitUnknown)) {
+        if (isDatabaseAway(error))
+          refuse('database_unavailable', 'the database does not answer; nothing was changed, send the request again')
+        throw error
+      }
+      const found = await persist(find).catch(() => 'unknown' as const)
+      if (found && found !== 'unknown') return found
+      if (found === undefined || key !== null)
+        refuse('database_unavailable', 'the database went away; send the request again')
+      throw error
+    }
+  }
+}
+
+const missing = () => refuse('not_found', 'desktop not found')
+
+const compare = (earlier: Buffer | null, now: Buffer): Replay => (earlier?.equals(now) ? 'same' : 'mismatch')
+
+/** Tries a read for at most 2 s while the database is away. */
+async function persist<T>(read: () => Promise<T>): Promise<T> {
+  const ends = performance.now() + 2_000
+  for (;;) {
+    try {
+      return await read()
+    } catch (error) {
+      if (!isDatabaseAway(error) || performance.now() > ends) throw error
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
+  }
+}

@@ -1,0 +1,29 @@
+// Guarantee: destroy is legal from every living state; nothing leaves a state of passage but its operation or a destroy.
+import { desktopStates, operationKinds } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { forbids, passing, permits, transitions } from './states.ts'
+
+test('destroy is legal from every state but the two that already are one', () => {
+  const refused = desktopStates.filter((state) => !permits('destroy', state))
+  expect(refused).toEqual(['destroying', 'destroyed'])
+})
+
+test('while an operation is under way only destroy is legal', () => {
+  for (const state of passing) {
+    const legal = operationKinds.filter((kind) => permits(kind, state))
+    expect(legal).toEqual(state === 'destroying' ? [] : ['destroy'])
+  }
+})
+
+test('every transition passes through a state of passage and ends in a state of rest', () => {
+  for (const { via, done } of Object.values(transitions)) {
+    expect(passing).toContain(via)
+    expect(passing).not.toContain(done)
+  }
+})
+
+test('a refusal says from where it would be possible', () => {
+  expect(forbids('wake', 'awake')).toBe(
+    'the desktop is awake; wake is possible when it is created, hibernated or stopped',
+  )
+})

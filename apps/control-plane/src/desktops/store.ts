@@ -1,0 +1,210 @@
+// Desktops and their generations: the tables. The only room that writes them.
+import type { BillingMode, DesktopJson, DesktopSpec, DesktopState, OperationKind, Tier } from '@dormouse/contract'
+import type { Db } from '../db/pool.ts'
+import { transitions } from './states.ts'
+
+export interface DesktopRow {
+  id: string
+  orgId: string
+  tier: Tier
+  state: DesktopState
+  imageVersion: string
+  vcpus: number
+  memoryMiB: number
+  diskGiB: number
+  generation: number
+  turn: number
+  currentGenerationId: string | null
+  idleTimeoutSecs: number
+  billingMode: BillingMode
+  hostId: string | null
+  fingerprint: Buffer | null
+  createdAt: Date
+  updatedAt: Date
+}
+
+const columns = `id, org_id as "orgId", tier, state, image_version as "imageVersion", vcpus, memory_mib as "memoryMiB",
+  disk_gib as "diskGiB", generation, turn, current_generation_id as "currentGenerationId",
+  idle_timeout_secs as "idleTimeoutSecs", billing_mode as "billingMode", host_id as "hostId", fingerprint,
+  created_at as "createdAt", updated_at as "updatedAt"`
+
+export type NewDesktop = Pick<
+  DesktopRow,
+  'id' | 'orgId' | 'tier' | 'imageVersion' | 'vcpus' | 'memoryMiB' | 'diskGiB' | 'idleTimeoutSecs' | 'billingMode'
+> & { key: string | null; fingerprint: Buffer | null }
+
+/** Undefined where the organisation has used the key before. Waits for a concurrent request with the same key. */
+export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | undefined> {
+  const { rows } = await db.query<DesktopRow>({
+    name: 'desktops-insert',
+    text: `insert into desktops (id, org_id, tier, state, image_version, vcpus, memory_mib, disk_gib, idle_timeout_secs,
+             billing_mode, idempotency_key, fingerprint)
+           values ($1, $2, $3, 'created', $4, $5, $6, $7, $8, $9, $10, $11)
+           on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing
+           returning ${columns}`,
+    values: [
+      desktop.id,
+      desktop.orgId,
+      desktop.tier,
+      desktop.imageVersion,
+      desktop.vcpus,
+      desktop.memoryMiB,
+      desktop.diskGiB,
+      desktop.idleTimeoutSecs,
+      desktop.billingMode,
+      desktop.key,
+      desktop.fingerprint,
+    ],
+  })
+  return rows[0]
+}
+
+export async function findByKey(db: Db, orgId: string, key: string): Promise<DesktopRow | undefined> {
+  const { rows } = await db.query<DesktopRow>(
+    `select ${columns} from desktops where org_id = $1 and idempotency_key = $2`,
+    [orgId, key],
+  )
+  return rows[0]
+}
+
+export async function find(db: Db, orgId: string, id: string): Promise<DesktopRow | undefined> {
+  const { rows } = await db.query<DesktopRow>({
+    name: 'desktops-find',
+    text: `select ${columns} from desktops where id = $2 and org_id = $1`,
+    values: [orgId, id],
+  })
+  return rows[0]
+}
+
+/** Like `find`, and holds the row until the transaction ends. */
+export async function lock(db: Db, orgId: string, id: string): Promise<DesktopRow | undefined> {
+  const { rows } = await db.query<DesktopRow>({
+    name: 'desktops-lock',
+    text: `select ${columns} from desktops where id = $2 and org_id = $1 for update`,
+    values: [orgId, id],
+  })
+  return rows[0]
+}
+
+/** For our own care, which knows no organisation. */
+export async function lockAny(db: Db, id: string): Promise<DesktopRow | undefined> {
+  const { rows } = await db.query<DesktopRow>(`select ${columns} from desktops where id = $1 for update`, [id])
+  return rows[0]
+}
+
+export interface ListWish {
+  orgId: string
+  state: DesktopState | null
+  /** Newest first, older than this id. */
+  before: string | null
+  limit: number | null
+}
+
+export async function list(db: Db, wish: ListWish): Promise<DesktopRow[]> {
+  const { rows } = await db.query<DesktopRow>({
+    name: 'desktops-list',
+    text: `select ${columns} from desktops
+           where org_id = $1 and case when $2::text is null then state <> 'destroyed' else state = $2 end
+             and ($3::uuid is null or id < $3) order by id desc limit $4`,
+    values: [wish.orgId, wish.state, wish.before, wish.limit],
+  })
+  return rows
+}
+
+/** What a host is believed to hold: every desktop bound to it that is not destroyed. */
+export async function believedOn(db: Db, hostId: string): Promise<DesktopRow[]> {
+  const { rows } = await db.query<DesktopRow>(
+    `select ${columns} from desktops where host_id = $1 and state <> 'destroyed'`,
+    [hostId],
+  )
+  return rows
+}
+
+export async function findMany(db: Db, ids: string[]): Promise<DesktopRow[]> {
+  const { rows } = await db.query<DesktopRow>(`select ${columns} from desktops where id = any($1)`, [ids])
+  return rows
+}
+
+/**
+ * Moves the desktop into the transition's passing state and takes the next turn; a wake begins a new generation.
+ * Undefined where the state forbids it: this statement is the machine.
+ */
+export async function begin(
+  db: Db,
+  id: string,
+  kind: OperationKind,
+  generationId: string | null,
+): Promise<DesktopRow | undefined> {
+  const { from, via } = transitions[kind]
+  const { rows } = await db.query<DesktopRow>({
+    name: `desktops-begin-${kind}`,
+    text: `with moved as (
+             update desktops set state = $2, turn = turn + 1, updated_at = clock_timestamp(),
+               generation = generation + $4, current_generation_id = coalesce($5, current_generation_id)
+             where id = $1 and state = any($3) returning ${columns}),
+           begun as (
+             insert into generations (id, desktop_id, generation)
+             select $5, id, generation from moved where $5::uuid is not null)
+           select * from moved`,
+    values: [id, via, from, kind === 'wake' ? 1 : 0, generationId],
+  })
+  return rows[0]
+}
+
+/** Settles the desktop in a state, and on a host where one is given. */
+export async function settle(db: Db, id: string, state: DesktopState, hostId?: string | null): Promise<void> {
+  await db.query({
+    name: 'desktops-settle',
+    text: `update desktops set state = $2, host_id = coalesce($3, host_id), updated_at = clock_timestamp() where id = $1`,
+    values: [id, state, hostId ?? null],
+  })
+}
+
+/** Binds the desktop to the host that is about to hold its disk, before anything is made there. */
+export async function bind(db: Db, id: string, hostId: string | null): Promise<void> {
+  await db.query({
+    name: 'desktops-bind',
+    text: 'update desktops set host_id = $2 where id = $1',
+    values: [id, hostId],
+  })
+}
+
+export async function startGeneration(db: Db, id: string, hostId: string): Promise<void> {
+  await db.query({
+    name: 'generations-start',
+    text: 'update generations set host_id = $2, started_at = coalesce(started_at, clock_timestamp()) where id = $1',
+    values: [id, hostId],
+  })
+}
+
+/** Ends a generation once; the first reason stays. */
+export async function endGeneration(db: Db, id: string, reason: string): Promise<void> {
+  await db.query({
+    name: 'generations-end',
+    text: 'update generations set ended_at = clock_timestamp(), end_reason = $2 where id = $1 and ended_at is null',
+    values: [id, reason],
+  })
+}
+
+export const specOf = (row: DesktopRow): DesktopSpec => ({
+  vcpus: row.vcpus,
+  memoryMiB: row.memoryMiB,
+  diskGiB: row.diskGiB,
+  imageVersion: row.imageVersion,
+})
+
+/** The desktop as customers see it. */
+export const desktopToJson = (row: DesktopRow): DesktopJson => ({
+  id: row.id,
+  org_id: row.orgId,
+  tier: row.tier,
+  state: row.state,
+  image_version: row.imageVersion,
+  generation: row.generation,
+  current_generation_id: row.currentGenerationId,
+  idle_timeout_secs: row.idleTimeoutSecs,
+  billing_mode: row.billingMode,
+  host_id: row.hostId,
+  created_at: row.createdAt.toISOString(),
+  updated_at: row.updatedAt.toISOString(),
+})

@@ -1,0 +1,25 @@
+// Operators' routes for hosts, and the one where a host enrols. HTTP and nothing else.
+import { createInviteBody, enrolBody, enrolledJson, hostJson, inviteJson } from '@dormouse/contract'
+import { z } from 'zod'
+import type { App } from '../http/server.ts'
+import type { Hosts } from './service.ts'
+
+export function hostAdminRoutes(app: App, { hosts }: { hosts: Hosts }): void {
+  app.post(
+    '/hosts/invites',
+    { schema: { body: createInviteBody, response: { 201: inviteJson } } },
+    async (request, reply) =>
+      reply.code(201).send(await hosts.invite(request.body.name ?? null, request.body.valid_secs ?? undefined)),
+  )
+
+  app.get('/hosts', { schema: { response: { 200: z.object({ hosts: z.array(hostJson) }) } } }, async () => ({
+    hosts: await hosts.list(),
+  }))
+}
+
+/** Open to whoever holds an invitation. */
+export function enrolRoutes(app: App, { hosts }: { hosts: Hosts }): void {
+  app.post('/enrol', { schema: { body: enrolBody, response: { 201: enrolledJson } } }, async (request, reply) =>
+    reply.code(201).send(await hosts.enrol(request.body)),
+  )
+}

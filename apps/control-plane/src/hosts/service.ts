@@ -1,0 +1,116 @@
+// Hosts: how one is invited, enrols, proves itself, is heard of, and lends its room. Knows no desktop but by id.
+import { createHash, randomBytes } from 'node:crypto'
+import {
+  type EnrolBody,
+  type EnrolledJson,
+  type HostFacts,
+  type HostJson,
+  type InviteJson,
+  newId,
+  refuse,
+} from '@dormouse/contract'
+import { importJWK, jwtVerify } from 'jose'
+import type pg from 'pg'
+import type { Links } from '../agents/links.ts'
+import { type Pool, transaction } from '../db/pool.ts'
+import { choose, insist } from './placement.ts'
+import * as store from './store.ts'
+
+const invitePrefix = 'dormouse_invite_'
+const defaultInviteSecs = 86_400
+
+export interface HostsOptions {
+  pool: Pool
+  links: Links
+  installationId: string
+  leaseMs: number
+}
+
+export class Hosts {
+  readonly #options: HostsOptions
+
+  constructor(options: HostsOptions) {
+    this.#options = options
+  }
+
+  /** A token that enrols one host, once. Shown here and never again. */
+  async invite(name: string | null, validSecs = defaultInviteSecs): Promise<InviteJson> {
+    const token = invitePrefix + randomBytes(32).toString('base64url')
+    const expiresAt = await store.insertInvite(this.#options.pool, {
+      id: newId(),
+      hash: sha256(token),
+      name,
+      validSecs,
+    })
+    return { token, expires_at: expiresAt.toISOString() }
+  }
+
+  /** Spends an invitation on a host. Asked twice with one token and one key, it answers the same host. */
+  async enrol({ token, name, public_key }: EnrolBody): Promise<EnrolledJson> {
+    const { pool, installationId } = this.#options
+    const hash = sha256(token)
+    const hostId = await transaction(pool, async (tx) => {
+      const id = newId()
+      if (!(await store.spendInvite(tx, hash, id))) return store.findEnrolled(tx, hash, public_key)
+      await store.insert(tx, { id, name, publicKey: public_key })
+      return id
+    })
+    if (!hostId)
+      return refuse(
+        'invite_spent',
+        'this invitation is unknown, spent or expired; make a new one with `dormouse admin host invite`',
+      )
+    return { host_id: hostId, installation_id: installationId }
+  }
+
+  /** The host whose short-lived token this is: signed with the key it enrolled with, for this installation. */
+  async authenticate(token: string): Promise<{ hostId: string; name: string }> {
+    const denied = () => refuse('unauthenticated', 'the host token is not valid; enrol the host again')
+    const subject = subjectOf(token) ?? denied()
+    const host = (await store.find(this.#options.pool, subject)) ?? denied()
+    const key = await importJWK(host.publicKey, 'EdDSA')
+    await jwtVerify(token, key, {
+      algorithms: ['EdDSA'],
+      audience: this.#options.installationId,
+      subject,
+      requiredClaims: ['exp', 'iat'],
+      maxTokenAge: '5 minutes',
+      clockTolerance: '3 hours',
+    }).catch(denied)
+    return { hostId: host.id, name: host.name }
+  }
+
+  /** Notes a heartbeat; false where the host counts as lost, whose lease is never renewed. */
+  heard(hostId: string, facts: HostFacts): Promise<boolean> {
+    return store.heard(this.#options.pool, hostId, facts, this.#options.leaseMs)
+  }
+
+  /** Reserves room on the host that holds the desktop's disk, or on the best one where it has none yet. */
+  async place(tx: pg.PoolClient, boundTo: string | null, wish: store.Wish): Promise<string> {
+    const { links } = this.#options
+    const linked = boundTo ? [boundTo].filter((id) => links.has(id)) : links.hostIds()
+    const candidates = await store.candidates(tx, wish.desktopId, linked)
+    const host = boundTo ? insist(candidates[0], wish) : choose(candidates, wish)
+    await store.reserve(tx, host.id, wish)
+    return host.id
+  }
+
+  releaseMemory = store.releaseMemory
+  releaseAll = store.releaseAll
+
+  list(): Promise<HostJson[]> {
+    return store.list(this.#options.pool, (id) => this.#options.links.has(id))
+  }
+}
+
+const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()
+
+/** The unverified subject of a token, only to find the key that verifies it. */
+function subjectOf(token: string): string | undefined {
+  try {
+    const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { sub?: unknown }
+    return typeof claims.sub === 'string' && /^[0-9a-f-]{36}$/.test(claims.sub) ? claims.sub : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,175 @@
+// Hosts, invitations and what desktops hold of hosts: the tables. The only room that writes them.
+import type { Capacity, HostFacts, HostJson } from '@dormouse/contract'
+import type { Db } from '../db/pool.ts'
+
+export interface HostRow {
+  id: string
+  name: string
+  publicKey: { kty: 'OKP'; crv: 'Ed25519'; x: string }
+  facts: HostFacts | null
+  ailment: string | null
+  lastHeartbeatAt: Date | null
+  silent: boolean
+  leaseUntil: Date | null
+  lostAt: Date | null
+  removedAt: Date | null
+  createdAt: Date
+}
+
+/** No heartbeat for this long: unreachable. */
+export const silentAfterMs = 15_000
+
+const columns = `id, name, public_key as "publicKey", facts, ailment, last_heartbeat_at as "lastHeartbeatAt",
+  coalesce(last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent,
+  lease_until as "leaseUntil", lost_at as "lostAt", removed_at as "removedAt", created_at as "createdAt"`
+
+export async function insertInvite(
+  db: Db,
+  invite: { id: string; hash: Buffer; name: string | null; validSecs: number },
+): Promise<Date> {
+  const { rows } = await db.query<{ expiresAt: Date }>(
+    `insert into host_invites (id, hash, name, expires_at) values ($1, $2, $3, now() + $4 * interval '1 second')
+     returning expires_at as "expiresAt"`,
+    [invite.id, invite.hash, invite.name, invite.validSecs],
+  )
+  return rows[0]!.expiresAt
+}
+
+/** Uses an invitation up; false where it is unknown, used or expired. */
+export async function spendInvite(db: Db, hash: Buffer, hostId: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `update host_invites set used_at = now(), host_id = $2
+     where hash = $1 and used_at is null and expires_at > now()`,
+    [hash, hostId],
+  )
+  return rowCount === 1
+}
+
+/** The host that an invitation was spent on with this very key: the answer to an enrolment whose first answer was lost. */
+export async function findEnrolled(db: Db, hash: Buffer, publicKey: object): Promise<string | undefined> {
+  const { rows } = await db.query<{ id: string }>(
+    `select hosts.id from host_invites join hosts on hosts.id = host_invites.host_id
+     where hash = $1 and public_key = $2::jsonb`,
+    [hash, publicKey],
+  )
+  return rows[0]?.id
+}
+
+export async function insert(db: Db, host: { id: string; name: string; publicKey: object }): Promise<void> {
+  await db.query('insert into hosts (id, name, public_key) values ($1, $2, $3)', [host.id, host.name, host.publicKey])
+}
+
+export async function find(db: Db, id: string): Promise<HostRow | undefined> {
+  const { rows } = await db.query<HostRow>({
+    name: 'hosts-find',
+    text: `select ${columns} from hosts where id = $1 and removed_at is null`,
+    values: [id],
+  })
+  return rows[0]
+}
+
+/** Notes what a host says of itself and puts its lease off; false where it is lost or removed. */
+export async function heard(db: Db, id: string, facts: HostFacts, leaseMs: number): Promise<boolean> {
+  const { capacity } = facts
+  const { rowCount } = await db.query({
+    name: 'hosts-heard',
+    text: `update hosts set facts = $2, vcpus = $3, memory_mib = $4, disk_gib = $5, images = $6, ailment = $7,
+             last_heartbeat_at = now(), lease_until = now() + $8 * interval '1 millisecond'
+           where id = $1 and lost_at is null and removed_at is null`,
+    values: [id, facts, capacity.vcpus, capacity.memoryMiB, capacity.diskGiB, facts.images, facts.ailment, leaseMs],
+  })
+  return rowCount === 1
+}
+
+export interface Wish extends Capacity {
+  desktopId: string
+  image: string
+}
+
+/** Processors are shared between desktops; memory and disk are not. */
+const held = `coalesce(sum(r.vcpus), 0)::int as "heldVcpus", coalesce(sum(r.memory_mib), 0)::int as "heldMemoryMiB",
+  coalesce(sum(r.disk_gib), 0)::int as "heldDiskGiB", count(r.desktop_id)::int as desktops`
+
+export interface Candidate {
+  id: string
+  name: string
+  images: string[]
+  ailment: string | null
+  silent: boolean
+  vcpus: number
+  memoryMiB: number
+  diskGiB: number
+  freeDiskGiB: number
+  heldVcpus: number
+  heldMemoryMiB: number
+  heldDiskGiB: number
+}
+
+/** Hosts with what others hold of them, most free memory first. Other placements on them wait until the transaction ends. */
+export async function candidates(db: Db, desktopId: string, hostIds: string[]): Promise<Candidate[]> {
+  await db.query('select 1 from hosts where id = any($1) order by id for update', [hostIds])
+  const { rows } = await db.query<Candidate>(
+    `select h.id, h.name, h.images, h.ailment, h.vcpus, h.memory_mib as "memoryMiB", h.disk_gib as "diskGiB",
+       coalesce((h.facts->>'freeDiskGiB')::int, 0) as "freeDiskGiB",
+       coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held}
+     from hosts h left join reservations r on r.host_id = h.id and r.desktop_id <> $2
+     where h.id = any($1) and h.removed_at is null and h.lost_at is null
+     group by h.id order by h.memory_mib - coalesce(sum(r.memory_mib), 0) desc, h.id`,
+    [hostIds, desktopId],
+  )
+  return rows
+}
+
+/** Writes down what the desktop holds of the host, instead of what it held before. */
+export async function reserve(db: Db, hostId: string, wish: Wish): Promise<void> {
+  await db.query({
+    name: 'reservations-put',
+    text: `insert into reservations (desktop_id, host_id, vcpus, memory_mib, disk_gib) values ($1, $2, $3, $4, $5)
+           on conflict (desktop_id) do update set host_id = excluded.host_id, vcpus = excluded.vcpus,
+             memory_mib = excluded.memory_mib, disk_gib = excluded.disk_gib`,
+    values: [wish.desktopId, hostId, wish.vcpus, wish.memoryMiB, wish.diskGiB],
+  })
+}
+
+/** The desktop sleeps: it holds its disk and nothing else. */
+export async function releaseMemory(db: Db, desktopId: string): Promise<void> {
+  await db.query({
+    name: 'reservations-sleep',
+    text: 'update reservations set vcpus = 0, memory_mib = 0 where desktop_id = $1',
+    values: [desktopId],
+  })
+}
+
+/** The desktop leaves nothing behind. */
+export async function releaseAll(db: Db, desktopId: string): Promise<void> {
+  await db.query({
+    name: 'reservations-drop',
+    text: 'delete from reservations where desktop_id = $1',
+    values: [desktopId],
+  })
+}
+
+export async function list(db: Db, linked: (id: string) => boolean): Promise<HostJson[]> {
+  const { rows } = await db.query<HostRow & Candidate & { desktops: number }>(
+    `select h.*, ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
+     left join reservations r on r.host_id = h.id
+     group by h.id, h.name, h."publicKey", h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
+       h."lostAt", h."removedAt", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
+     order by h.id`,
+  )
+  return rows.map((row) => ({
+    id: row.id,
+    name: row.name,
+    state: row.removedAt ? 'removed' : row.lostAt ? 'lost' : row.silent ? 'unreachable' : 'active',
+    linked: linked(row.id),
+    last_heartbeat_at: row.lastHeartbeatAt?.toISOString() ?? null,
+    driver: row.facts?.driver ?? null,
+    kvm: row.facts?.kvm ?? null,
+    versions: row.facts?.versions ?? {},
+    capacity: row.facts ? { vcpus: row.vcpus, memory_mib: row.memoryMiB, disk_gib: row.diskGiB } : null,
+    reserved: { vcpus: row.heldVcpus, memory_mib: row.heldMemoryMiB, disk_gib: row.heldDiskGiB },
+    images: row.images,
+    desktops: row.desktops,
+    created_at: row.createdAt.toISOString(),
+  }))
+}

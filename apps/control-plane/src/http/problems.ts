@@ -1,0 +1,75 @@
+// Every failure as an RFC 9457 problem. The one place that turns errors into answers.
+import { STATUS_CODES } from 'node:http'
+import { type ProblemJson, Refusal, type RefusalCode, refusals } from '@dormouse/contract'
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { isDatabaseAway } from '../db/pool.ts'
+
+/** Where fastify itself refuses: its code against ours. */
+const ofFastify: Record<string, [RefusalCode, string]> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: ['payload_too_large', 'the body is larger than this route takes'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['invalid_request', 'the body is not as long as Content-Length says'],
+  FST_ERR_BAD_URL: ['invalid_request', 'the path is not a valid URL path'],
+}
+
+/** The refusal that an error stands for; undefined for a bug. */
+export function asRefusal(error: unknown): Refusal | undefined {
+  if (error instanceof Refusal) return error
+  const { code, validation, validationContext } = error as FastifyError
+  if (validation) return invalid(validation[0], validationContext)
+  const known = ofFastify[code]
+  if (known) return new Refusal(known[0], known[1])
+  return undefined
+}
+
+interface Issue {
+  instancePath?: string
+  message?: string
+  params?: unknown
+}
+
+/** A failed validation, by the name of the field as the caller wrote it. */
+function invalid(issue: Issue | undefined, context: string | undefined): Refusal {
+  const path = (issue?.instancePath ?? '').split('/').filter(Boolean)
+  const unknownKeys = (issue?.params as { keys?: string[] } | undefined)?.keys
+  const field = unknownKeys?.[0] ?? path.join('.')
+  const where = field || context || 'request'
+  return new Refusal('invalid_request', `${where}: ${issue?.message ?? 'invalid'}`, { field: where })
+}
+
+export function problemOf(refusal: Refusal): ProblemJson {
+  const { code, detail, extra, status } = refusal
+  const { field, operation_id } = extra
+  return {
+    type: 'about:blank',
+    title: STATUS_CODES[status] ?? 'Error',
+    status,
+    detail,
+    code,
+    ...(field !== undefined && { field }),
+    ...(operation_id !== undefined && { operation_id }),
+  }
+}
+
+/** Sends a problem with the headers that belong to its status. */
+export function sendProblem(reply: FastifyReply, refusal: Refusal): FastifyReply {
+  const row: { status: number; retryAfterSecs?: number } = refusals[refusal.code]
+  const retryAfter = refusal.extra.retryAfterSecs ?? row.retryAfterSecs
+  if (retryAfter !== undefined && refusal.status !== 504) reply.header('retry-after', String(retryAfter))
+  if (refusal.status === 401) reply.header('www-authenticate', 'Bearer')
+  return reply
+    .code(refusal.status)
+    .header('content-type', 'application/problem+json')
+    .serializer(JSON.stringify)
+    .send(problemOf(refusal))
+}
+
+/** The error handler of every scope: refusals are answered, the database's absence is said, bugs are logged and hidden. */
+export function handleError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const refusal = asRefusal(error)
+  if (refusal) return sendProblem(reply, refusal)
+  request.log.error({ err: error }, isDatabaseAway(error) ? 'the database is away' : 'a request failed')
+  return sendProblem(
+    reply,
+    new Refusal('internal', `something failed on our side; request ${request.id} finds it in the log`),
+  )
+}

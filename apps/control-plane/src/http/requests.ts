@@ -1,0 +1,46 @@
+// What routes read from requests beyond path and body: idempotency key, wait, and whether the caller is still there.
+import { createHash } from 'node:crypto'
+import { refuse } from '@dormouse/contract'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+
+/** `?wait=` is exactly `true` or `false`, once. */
+export const waitQuery = z.object({
+  wait: z
+    .enum(['true', 'false'], 'must be `true` or `false`')
+    .optional()
+    .describe('`true`: answer when the operation settles, or after 120 s with the operation in progress'),
+})
+
+/** The one Idempotency-Key of a request, or null. Any ASCII, 1 to 255 characters; anything else is 400. */
+export function idempotencyKey(request: FastifyRequest): string | null {
+  const name = 'Idempotency-Key'
+  const bad = (why: string): never => refuse('invalid_request', `${name} ${why}`, { field: name })
+  // Node joins repeated headers with a comma; only the raw list tells one from two.
+  const values = request.raw.rawHeaders.filter(
+    (_, i, all) => i % 2 === 1 && all[i - 1]!.toLowerCase() === 'idempotency-key',
+  )
+  if (values.length === 0) return null
+  if (values.length > 1) return bad('must be sent once')
+  const key = values[0]!
+  if (/[^\x20-\x7e]/.test(key)) return bad('must be ASCII')
+  if (key.length < 1 || key.length > 255) return bad('must have 1 to 255 characters')
+  return key
+}
+
+/** What a repeated request is compared by: the same wish has the same fingerprint, whatever the order of its fields. */
+export function fingerprint(wish: Record<string, unknown>): Buffer {
+  const sorted = JSON.stringify(wish, Object.keys(wish).sort())
+  return createHash('sha256').update(sorted).digest()
+}
+
+/** Aborted when the client goes away before it was answered. */
+export function callerGone(request: FastifyRequest, reply: FastifyReply): AbortSignal {
+  const gone = new AbortController()
+  const onClose = () => {
+    if (!reply.raw.writableFinished) gone.abort()
+  }
+  reply.raw.once('close', onClose)
+  if (request.raw.destroyed && !request.raw.complete) gone.abort()
+  return gone.signal
+}

@@ -1,0 +1,91 @@
+// The HTTP server: how bodies are read, how requests are checked and how answers are written. No word of desktops.
+
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { Refusal } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import fastify, { type FastifyBaseLogger, type FastifyInstance, type RawServerDefault } from 'fastify'
+import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
+import { handleError, sendProblem } from './problems.ts'
+
+export type App = FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>
+
+export const bodyLimitBytes = 2 * 1024 * 1024
+
+/** A server without routes. Its log lines carry the request id that an operation and its commands carry on. */
+export function createServer(log: Log): App {
+  const app = fastify({
+    loggerInstance: log as FastifyBaseLogger,
+    disableRequestLogging: true,
+    bodyLimit: bodyLimitBytes,
+    requestTimeout: 0,
+    connectionTimeout: 0,
+    keepAliveTimeout: 75_000,
+    forceCloseConnections: true,
+    return503OnClosing: false,
+    genReqId: () => randomUUID(),
+    routerOptions: { maxParamLength: 8_192, ignoreTrailingSlash: false },
+    frameworkErrors: (error, request, reply) => void handleError(error, request, reply as never),
+    clientErrorHandler: answerBrokenRequest,
+  }).withTypeProvider<ZodTypeProvider>()
+  app.setValidatorCompiler(validatorCompiler)
+  // Answers are built by our own code from typed rows; checking each again would cost more than making it.
+  app.setSerializerCompiler(() => JSON.stringify)
+  app.setErrorHandler(handleError)
+  app.setNotFoundHandler(
+    (_request, reply) => void sendProblem(reply, new Refusal('not_found', 'there is nothing at this path')),
+  )
+  app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
+  readBodiesAsJson(app)
+  return app as unknown as App
+}
+
+/** JSON whatever the Content-Type says; nothing at all is `{}`. */
+function readBodiesAsJson(
+  app: FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>,
+): void {
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => {
+    try {
+      done(null, parseJson(body as Buffer))
+    } catch (error) {
+      done(error as Error)
+    }
+  })
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+function parseJson(body: Buffer): unknown {
+  if (body.length === 0) return {}
+  try {
+    return JSON.parse(utf8.decode(body), refusePollution)
+  } catch (error) {
+    if (error instanceof Refusal) throw error
+    throw new Refusal('invalid_request', 'the body is not valid JSON', { field: 'body' })
+  }
+}
+
+/** A `__proto__` in a body is never a field of ours. */
+function refusePollution(this: unknown, key: string, value: unknown): unknown {
+  if (key === '__proto__')
+    throw new Refusal('invalid_request', 'the body has a forbidden field', { field: '__proto__' })
+  return value
+}
+
+/** What is not HTTP at all never becomes a request; it still gets a problem body. */
+function answerBrokenRequest(error: Error & { code?: string }, socket: import('node:net').Socket): void {
+  if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable) return void socket.destroy()
+  const [status, title] =
+    error.code === 'HPE_HEADER_OVERFLOW' ? [431, 'Request Header Fields Too Large'] : [400, 'Bad Request']
+  const body = JSON.stringify({
+    type: 'about:blank',
+    title,
+    status,
+    detail: 'the request is not valid HTTP',
+    code: 'invalid_request',
+  })
+  socket.end(
+    `HTTP/1.1 ${status} ${title}\r\nContent-Type: application/problem+json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  )
+}

@@ -1,0 +1,107 @@
+// The leadership row and the list of replicas. Knows SQL, not when to take over.
+import type pg from 'pg'
+import type { Db } from '../db/pool.ts'
+
+/** Any fixed number that nothing else uses as an advisory lock. */
+const advisoryLock = 7_236_810
+
+export interface LeadershipRow {
+  epoch: number
+  replicaId: string | null
+  expired: boolean
+}
+
+/** Waits until no other session holds the leader's lock. Ends with the session, so a dead leader frees it at once. */
+export async function awaitLock(session: pg.Client): Promise<void> {
+  await session.query('set statement_timeout = 0')
+  await session.query('select pg_advisory_lock($1)', [advisoryLock])
+}
+
+export async function read(db: Db): Promise<LeadershipRow> {
+  const { rows } = await db.query(
+    `select epoch, replica_id as "replicaId", expires_at < clock_timestamp() as expired from leadership`,
+  )
+  return rows[0] as LeadershipRow
+}
+
+/** Raises the epoch in the name of the replica. The row lock waits for every transaction of the old leader. */
+export async function take(session: pg.Client, replicaId: string, leaseMs: number): Promise<number> {
+  await session.query('begin')
+  try {
+    await session.query(`set local lock_timeout = '500ms'`)
+    await session.query('select 1 from leadership for update')
+    const { rows } = await session.query(
+      `update leadership set epoch = epoch + 1, replica_id = $1,
+              expires_at = clock_timestamp() + $2 * interval '1 millisecond' returning epoch`,
+      [replicaId, leaseMs],
+    )
+    await session.query('commit')
+    return (rows[0] as { epoch: number }).epoch
+  } catch (error) {
+    await session.query('rollback')
+    throw error
+  }
+}
+
+/** Ends the sessions that keep the row from being taken: a frozen leader's open transactions and its advisory lock. */
+export async function endBlockers(db: Db): Promise<number> {
+  const { rows } = await db.query(
+    `select pg_terminate_backend(pid) from (
+       select distinct l.pid from pg_locks l
+        where l.pid <> pg_backend_pid() and l.granted
+          and ((l.locktype = 'advisory' and l.classid = 0 and l.objid = $1)
+            or (l.relation = 'leadership'::regclass and l.mode in ('RowShareLock', 'RowExclusiveLock')))
+     ) blockers`,
+    [advisoryLock],
+  )
+  return rows.length
+}
+
+/** Puts the lease off; false where another epoch has begun. Does not conflict with the key share of a transaction. */
+export async function renew(db: Db, epoch: number, replicaId: string, leaseMs: number): Promise<boolean> {
+  const { rowCount } = await db.query({
+    name: 'leadership-renew',
+    text: `update leadership set expires_at = clock_timestamp() + $3 * interval '1 millisecond'
+            where epoch = $1 and replica_id = $2`,
+    values: [epoch, replicaId, leaseMs],
+  })
+  return rowCount === 1
+}
+
+/** Gives the lease up so that nobody has to wait for it. */
+export async function giveUp(db: Db, epoch: number, replicaId: string): Promise<void> {
+  await db.query(`update leadership set expires_at = '-infinity' where epoch = $1 and replica_id = $2`, [
+    epoch,
+    replicaId,
+  ])
+}
+
+/** Raises the epoch above one that a host has seen: the database was restored from an older copy. */
+export async function raiseAbove(db: Db, seen: number): Promise<void> {
+  await db.query('update leadership set epoch = greatest(epoch, $1)', [seen])
+}
+
+/** The statement with which every mutating transaction begins; no row means that this replica no longer leads. */
+export const fenceStatement = (epoch: number, replicaId: string): string =>
+  `begin; select 1 from leadership where epoch = ${epoch} and replica_id = '${replicaId}'
+     and expires_at > clock_timestamp() for key share`
+
+/** Says that the replica lives and where it is reached. */
+export async function announce(db: Db, replicaId: string, url: string): Promise<void> {
+  await db.query(
+    `insert into replicas (id, url) values ($1, $2) on conflict (id) do update set url = excluded.url, seen_at = now()`,
+    [replicaId, url],
+  )
+}
+
+/** Base URLs of the replicas heard of within the last 15 s. */
+export async function liveReplicas(db: Db): Promise<string[]> {
+  const { rows } = await db.query<{ url: string }>(
+    `select url from replicas where seen_at > now() - interval '15 seconds' order by started_at`,
+  )
+  return rows.map((row) => row.url)
+}
+
+export async function withdraw(db: Db, replicaId: string): Promise<void> {
+  await db.query('delete from replicas where id = $1', [replicaId])
+}

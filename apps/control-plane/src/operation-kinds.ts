@@ -1,0 +1,12 @@
+// The list of operations, each with what it needs and nothing else.
+import type { OperationKind } from '@dormouse/contract'
+import { type DestroyContext, destroy } from './desktops/operations/destroy.ts'
+import { hibernate } from './desktops/operations/hibernate.ts'
+import { type WakeContext, wake } from './desktops/operations/wake.ts'
+import type { OperationDefinition } from './operations/definition.ts'
+
+export const operationKinds = (context: WakeContext & DestroyContext): Record<OperationKind, OperationDefinition> => ({
+  wake: wake(context),
+  hibernate: hibernate(context),
+  destroy: destroy(context),
+})

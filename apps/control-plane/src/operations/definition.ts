@@ -1,0 +1,46 @@
+// What an operation is made of: steps, each with an undo or a stated reason for none. No word of desktops.
+import type { Refusal } from '@dormouse/contract'
+import type pg from 'pg'
+import type { OperationRow } from './store.ts'
+
+/** What the steps of an operation have found out so far; kept in the database between them. */
+export type Findings = Record<string, unknown>
+
+export interface StepContext {
+  operation: OperationRow
+  findings: Findings
+  /** Of the present leader; goes into every command. */
+  epoch: number
+  /** Aborted when leadership is lost, the deadline passes, or a later request overtakes the operation. */
+  signal: AbortSignal
+  /** Milliseconds until the operation's deadline. */
+  remainingMs: number
+}
+
+export interface Step {
+  name: string
+  /** May run twice; asks for a result, not an act. What it answers is added to the findings. */
+  run(context: StepContext): Promise<Findings | undefined>
+  /** Takes the step back, wherever in it the failure was. May run twice, too. */
+  undo?(context: StepContext): Promise<Findings | undefined>
+  /** Why there is nothing to take back. */
+  noUndo?: string
+}
+
+export interface OperationDefinition {
+  kind: string
+  steps: Step[]
+  /** The last step, in the one transaction that settles the operation: makes the new state true. */
+  succeeded(tx: pg.PoolClient, context: Omit<StepContext, 'signal' | 'remainingMs'>): Promise<Record<string, unknown>>
+  /** Instead of it, after the undos: puts what the operation acted on back into a true state. */
+  failed(tx: pg.PoolClient, context: Omit<StepContext, 'signal' | 'remainingMs'>, failure: Failure): Promise<void>
+}
+
+export interface Failure {
+  code: Refusal['code']
+  /** One English sentence: the cause and, where there is one, the remedy. */
+  detail: string
+}
+
+/** Names a step that has an undo, or says why it has none: the type makes forgetting impossible. */
+export const step = (given: Step & ({ undo: NonNullable<Step['undo']> } | { noUndo: string })): Step => given

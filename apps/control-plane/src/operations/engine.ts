@@ -1,0 +1,262 @@
+// Carries operations through their steps: writes down before each, goes on after a crash, takes back on failure.
+// Knows nothing of what the steps do, and nothing of HTTP.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Refusal } from '@dormouse/contract'
+import type { Failpoints, Log } from '@dormouse/process'
+import { isDatabaseAway, type Pool } from '../db/pool.ts'
+import type { Leadership, Term } from '../leadership/leadership.ts'
+import type { Failure, Findings, OperationDefinition, Step, StepContext } from './definition.ts'
+import type { OperationRow } from './store.ts'
+import * as store from './store.ts'
+import type { Waiters } from './waiters.ts'
+
+export interface EngineOptions {
+  pool: Pool
+  leadership: Leadership
+  waiters: Waiters
+  definitions: Record<string, OperationDefinition>
+  failpoints: Failpoints
+  log: Log
+  /** A long save or restore that advances is not timed out until this long after its last word. */
+  progressGraceMs: number
+}
+
+/** These may pass by themselves; every other refusal is an answer. */
+const passing = new Set(['host_unreachable', 'guest_unavailable', 'database_unavailable'])
+const bugLimit = 5
+
+/** The work is no longer ours: leadership ended or a later request overtook it. Nothing is written. */
+class Abandoned extends Error {}
+
+interface Running {
+  row: OperationRow
+  term: Term
+  abort: AbortController
+  signal: AbortSignal
+  deadline: number
+  done: Promise<void>
+}
+
+export class Engine {
+  readonly #options: EngineOptions
+  readonly #running = new Map<string, Running>()
+
+  constructor(options: EngineOptions) {
+    this.#options = options
+    options.leadership.on('led', (term) => void this.#adopt(term))
+  }
+
+  /** Starts an operation that has just been committed. One that the crash of this process loses is found by `#adopt`. */
+  accept(row: OperationRow, term: Term): void {
+    if (!term.signal.aborted) this.#start(row, term)
+  }
+
+  /** Stops carrying an operation that a later request has settled. */
+  overtaken(row: OperationRow): void {
+    this.#running.get(row.id)?.abort.abort(new Abandoned('superseded'))
+    this.#options.waiters.settled(row)
+  }
+
+  /** The host says that a long step advances: its deadline moves. */
+  progress(operationId: string): void {
+    const running = this.#running.get(operationId)
+    if (running) running.deadline = Math.max(running.deadline, Date.now() + this.#options.progressGraceMs)
+  }
+
+  /** Resolves when nothing is being carried: for an orderly stop, and for tests. */
+  async idle(): Promise<void> {
+    while (this.#running.size > 0) await Promise.all([...this.#running.values()].map((running) => running.done))
+  }
+
+  get runningCount(): number {
+    return this.#running.size
+  }
+
+  /** A new leader goes on with everything that has not settled. */
+  async #adopt(term: Term): Promise<void> {
+    const { pool, log } = this.#options
+    while (!term.signal.aborted) {
+      try {
+        const rows = await store.live(pool)
+        if (rows.length > 0) log.info({ count: rows.length, epoch: term.epoch }, 'going on with operations')
+        for (const row of rows) await this.#startAfterPrevious(row, term)
+        return
+      } catch (error) {
+        log.warn({ err: error }, 'operations could not be read')
+        await sleep(200, undefined, { ref: false })
+      }
+    }
+  }
+
+  async #startAfterPrevious(row: OperationRow, term: Term): Promise<void> {
+    const previous = this.#running.get(row.id)
+    if (previous?.term === term) return
+    await previous?.done
+    if (!term.signal.aborted) this.#start(row, term)
+  }
+
+  #start(row: OperationRow, term: Term): void {
+    if (this.#running.has(row.id)) return
+    const abort = new AbortController()
+    const signal = AbortSignal.any([term.signal, abort.signal])
+    const running: Running = { row, term, abort, signal, deadline: row.deadlineAt.getTime(), done: Promise.resolve() }
+    this.#running.set(row.id, running)
+    running.done = this.#carry(running)
+      .catch((error) =>
+        this.#options.log.error({ err: error, operation: row.id }, 'an operation could not be carried on'),
+      )
+      .finally(() => this.#running.delete(row.id))
+  }
+
+  async #carry(running: Running): Promise<void> {
+    const { row } = running
+    const { log, waiters } = this.#options
+    try {
+      const failure = row.undoing ? row.failure : await this.#forward(running)
+      const settled = failure ? await this.#back(running, failure) : await this.#succeed(running)
+      waiters.settled(settled)
+      const { kind, desktopId: desktop, requestId: request, state, error } = settled
+      log.info({ operation: row.id, desktop, kind, request, state, error: error ?? undefined }, 'operation settled')
+    } catch (error) {
+      if (!(error instanceof Abandoned)) throw error
+      log.info({ operation: row.id, why: error.message }, 'operation left to its successor')
+    }
+  }
+
+  /** Runs the steps from where the operation stands; answers why it failed, or undefined. */
+  async #forward(running: Running): Promise<Failure | undefined> {
+    const { row } = running
+    const definition = this.#definition(row)
+    for (let at = Math.max(row.step, 0); at < definition.steps.length; at++) {
+      row.step = at
+      await this.#mark(running)
+      const step = definition.steps[at]!
+      try {
+        await this.#options.failpoints.hit(`${row.kind}.${step.name}.before`)
+        await this.#attempt(running, step, 'run')
+        await this.#options.failpoints.hit(`${row.kind}.${step.name}.after`)
+      } catch (error) {
+        return this.#asFailure(error, row)
+      }
+    }
+    return undefined
+  }
+
+  /** Takes the steps back, the one that failed first: it may have done part of its work. */
+  async #back(running: Running, failure: Failure): Promise<OperationRow> {
+    const { row } = running
+    const definition = this.#definition(row)
+    Object.assign(row, { undoing: true, failure })
+    for (; row.step >= 0; row.step--) {
+      await this.#mark(running)
+      const step = definition.steps[row.step]!
+      await this.#options.failpoints.hit(`${row.kind}.${step.name}.undo`)
+      if (step.undo) await this.#attempt(running, step, 'undo')
+    }
+    return this.#settle(running, async (tx, context) => {
+      await definition.failed(tx, context, failure)
+      return store.settleFailed(tx, row.id, failure)
+    })
+  }
+
+  async #succeed(running: Running): Promise<OperationRow> {
+    const definition = this.#definition(running.row)
+    return this.#settle(running, async (tx, context) =>
+      store.settleSucceeded(tx, running.row.id, await definition.succeeded(tx, context)),
+    )
+  }
+
+  /** Settles in one transaction with the state it is about, and only while the operation is live. */
+  async #settle(
+    running: Running,
+    write: (
+      tx: Parameters<OperationDefinition['succeeded']>[0],
+      context: Omit<StepContext, 'signal' | 'remainingMs'>,
+    ) => Promise<OperationRow>,
+  ): Promise<OperationRow> {
+    const { row } = running
+    await this.#options.failpoints.hit(`${row.kind}.settle.before`)
+    const settled = await this.#persist(running, () =>
+      this.#options.leadership.transaction(async (tx, term) => {
+        if (!(await store.lockLive(tx, row.id))) throw new Abandoned('it settled meanwhile')
+        return write(tx, { operation: row, findings: row.findings, epoch: term.epoch })
+      }),
+    )
+    await this.#options.failpoints.hit(`${row.kind}.settle.after`)
+    return settled
+  }
+
+  async #mark(running: Running): Promise<void> {
+    const live = await this.#persist(running, () =>
+      this.#options.leadership.transaction((tx) => store.mark(tx, running.row)),
+    )
+    if (!live) throw new Abandoned('it settled meanwhile')
+  }
+
+  /** Writes until it is written: a database that is away for a while delays an operation and ends none. */
+  async #persist<T>(running: Running, write: () => Promise<T>): Promise<T> {
+    for (let attempt = 0; ; attempt++) {
+      this.#requireOurs(running)
+      try {
+        return await write()
+      } catch (error) {
+        if (error instanceof Abandoned) throw error
+        if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
+        this.#options.log.warn({ err: error, operation: running.row.id }, 'an operation could not be written down')
+        await this.#backoff(running, attempt)
+      }
+    }
+  }
+
+  /** Runs a step or its undo until it answers: what may pass is tried again until the deadline, a bug a few times. */
+  async #attempt(running: Running, step: Step, way: 'run' | 'undo'): Promise<void> {
+    const { row } = running
+    for (let attempt = 0; ; attempt++) {
+      this.#requireOurs(running)
+      try {
+        const found: Findings | undefined = await step[way]?.(this.#context(running, way))
+        Object.assign(row.findings, found)
+        return
+      } catch (error) {
+        this.#requireOurs(running)
+        if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
+        const mayPass =
+          (error instanceof Refusal ? passing.has(error.code) : isDatabaseAway(error)) && Date.now() < running.deadline
+        const isBug = !(error instanceof Refusal) && !isDatabaseAway(error)
+        if (isBug) this.#options.log.error({ err: error, operation: row.id, step: step.name, way }, 'a step failed')
+        if (way === 'run' && !mayPass && !(isBug && attempt < bugLimit)) throw error
+        await this.#backoff(running, attempt)
+      }
+    }
+  }
+
+  #context(running: Running, way: 'run' | 'undo'): StepContext {
+    const { row, term, signal } = running
+    const remainingMs = way === 'undo' ? 30_000 : Math.max(1, running.deadline - Date.now())
+    return { operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs }
+  }
+
+  #asFailure(error: unknown, row: OperationRow): Failure {
+    if (error instanceof Abandoned) throw error
+    if (error instanceof Refusal) return { code: error.code, detail: error.detail }
+    return {
+      code: 'internal',
+      detail: `The control plane failed at ${row.kind}; operation ${row.id} finds it in its log.`,
+    }
+  }
+
+  #requireOurs(running: Running): void {
+    if (running.signal.aborted) throw new Abandoned('leadership ended, or a later request overtook it')
+  }
+
+  async #backoff(running: Running, attempt: number): Promise<void> {
+    const ms = Math.min(2_000, 50 * 2 ** attempt) * (0.5 + Math.random() / 2)
+    await sleep(ms, undefined, { signal: running.signal }).catch(() => this.#requireOurs(running))
+  }
+
+  #definition(row: OperationRow): OperationDefinition {
+    const definition = this.#options.definitions[row.kind]
+    if (!definition) throw new Error(`no definition of operation kind ${row.kind}`)
+    return definition
+  }
+}

@@ -1,0 +1,198 @@
+// The operations table. The only room that writes it.
+import type { OperationJson, OperationKind, OperationResult, OperationState, RefusalCode } from '@dormouse/contract'
+import type { Db } from '../db/pool.ts'
+import type { Failure, Findings } from './definition.ts'
+
+export interface OperationRow {
+  id: string
+  desktopId: string
+  orgId: string
+  kind: OperationKind
+  state: OperationState
+  generation: number
+  generationId: string | null
+  turn: number
+  /** What the caller wished, and what the operation needs to know of the moment it was accepted. */
+  input: Record<string, unknown>
+  step: number
+  findings: Findings
+  undoing: boolean
+  failure: Failure | null
+  result: OperationResult | null
+  error: string | null
+  errorCode: RefusalCode | null
+  requestId: string | null
+  fingerprint: Buffer | null
+  deadlineAt: Date
+  createdAt: Date
+  updatedAt: Date
+  settledAt: Date | null
+}
+
+const columns = `id, desktop_id as "desktopId", org_id as "orgId", kind, state, generation,
+  generation_id as "generationId", turn, input, step, findings, undoing, failure, result, error,
+  error_code as "errorCode", request_id as "requestId", fingerprint, deadline_at as "deadlineAt",
+  created_at as "createdAt", updated_at as "updatedAt", settled_at as "settledAt"`
+
+export interface NewOperation {
+  id: string
+  desktopId: string
+  orgId: string
+  kind: OperationKind
+  generation: number
+  generationId: string | null
+  turn: number
+  input: Record<string, unknown>
+  requestId: string
+  key: string | null
+  fingerprint: Buffer | null
+  deadlineMs: number
+}
+
+/** Queues an operation; the caller's transaction moves the state of what it acts on. */
+export async function insert(db: Db, op: NewOperation): Promise<OperationRow> {
+  const { rows } = await db.query<OperationRow>({
+    name: 'operations-insert',
+    text: `insert into operations (id, desktop_id, org_id, kind, generation, generation_id, turn, input, request_id,
+             idempotency_key, fingerprint, deadline_at)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp() + $12 * interval '1 millisecond')
+           returning ${columns}`,
+    values: [
+      op.id,
+      op.desktopId,
+      op.orgId,
+      op.kind,
+      op.generation,
+      op.generationId,
+      op.turn,
+      op.input,
+      op.requestId,
+      op.key,
+      op.fingerprint,
+      op.deadlineMs,
+    ],
+  })
+  return rows[0]!
+}
+
+export async function find(db: Db, orgId: string, id: string): Promise<OperationRow | undefined> {
+  const { rows } = await db.query<OperationRow>({
+    name: 'operations-find',
+    text: `select ${columns} from operations where org_id = $1 and id = $2`,
+    values: [orgId, id],
+  })
+  return rows[0]
+}
+
+export async function read(db: Db, id: string): Promise<OperationRow | undefined> {
+  const { rows } = await db.query<OperationRow>(`select ${columns} from operations where id = $1`, [id])
+  return rows[0]
+}
+
+export async function findByKey(db: Db, desktopId: string, key: string): Promise<OperationRow | undefined> {
+  const { rows } = await db.query<OperationRow>({
+    name: 'operations-by-key',
+    text: `select ${columns} from operations where desktop_id = $1 and idempotency_key = $2`,
+    values: [desktopId, key],
+  })
+  return rows[0]
+}
+
+export async function listOfDesktop(db: Db, orgId: string, desktopId: string, limit: number): Promise<OperationRow[]> {
+  const { rows } = await db.query<OperationRow>(
+    `select ${columns} from operations where org_id = $1 and desktop_id = $2 order by id desc limit $3`,
+    [orgId, desktopId, limit],
+  )
+  return rows
+}
+
+/** All that have not settled, oldest first: what a new leader goes on with. */
+export async function live(db: Db): Promise<OperationRow[]> {
+  const { rows } = await db.query<OperationRow>(
+    `select ${columns} from operations where state in ('pending', 'running') order by id`,
+  )
+  return rows
+}
+
+/** Whether the desktop has an operation under way: then nobody else moves its state. */
+export async function hasLive(db: Db, desktopId: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `select 1 from operations where desktop_id = $1 and state in ('pending', 'running')`,
+    [desktopId],
+  )
+  return rowCount !== 0
+}
+
+/** Writes down where the engine stands; false where the operation has settled meanwhile (it was superseded). */
+export async function mark(
+  db: Db,
+  op: { id: string; step: number; findings: Findings; undoing: boolean; failure: Failure | null },
+): Promise<boolean> {
+  const { rowCount } = await db.query({
+    name: 'operations-mark',
+    text: `update operations set state = 'running', step = $2, findings = $3, undoing = $4, failure = $5,
+             updated_at = clock_timestamp()
+           where id = $1 and state in ('pending', 'running')`,
+    values: [op.id, op.step, op.findings, op.undoing, op.failure],
+  })
+  return rowCount === 1
+}
+
+/** Locks a live operation's row in the transaction that settles it; false where it has settled already. */
+export async function lockLive(db: Db, id: string): Promise<boolean> {
+  const { rowCount } = await db.query({
+    name: 'operations-lock',
+    text: `select 1 from operations where id = $1 and state in ('pending', 'running') for update`,
+    values: [id],
+  })
+  return rowCount === 1
+}
+
+export async function settleSucceeded(db: Db, id: string, result: object): Promise<OperationRow> {
+  const { rows } = await db.query<OperationRow>({
+    name: 'operations-succeeded',
+    text: `update operations set state = 'succeeded', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
+             result = $2::jsonb || jsonb_build_object('duration_ms',
+               floor(extract(epoch from clock_timestamp() - created_at) * 1000)::bigint)
+           where id = $1 and state in ('pending', 'running') returning ${columns}`,
+    values: [id, result],
+  })
+  return rows[0]!
+}
+
+export async function settleFailed(db: Db, id: string, failure: Failure): Promise<OperationRow> {
+  const { rows } = await db.query<OperationRow>({
+    name: 'operations-failed',
+    text: `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
+             error = $2, error_code = $3
+           where id = $1 and state in ('pending', 'running') returning ${columns}`,
+    values: [id, failure.detail, failure.code],
+  })
+  return rows[0]!
+}
+
+/** Settles the live operation of a desktop as overtaken, if there is one. */
+export async function supersede(db: Db, desktopId: string, failure: Failure): Promise<OperationRow | undefined> {
+  const { rows } = await db.query<OperationRow>(
+    `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
+       error = $2, error_code = $3
+     where desktop_id = $1 and state in ('pending', 'running') returning ${columns}`,
+    [desktopId, failure.detail, failure.code],
+  )
+  return rows[0]
+}
+
+/** The record as customers see it. */
+export const operationToJson = (row: OperationRow): OperationJson => ({
+  id: row.id,
+  desktop_id: row.desktopId,
+  kind: row.kind,
+  state: row.state,
+  result: row.result,
+  error: row.error,
+  created_at: row.createdAt.toISOString(),
+  updated_at: row.updatedAt.toISOString(),
+  settled_at: row.settledAt?.toISOString() ?? null,
+})
+
+export const isSettled = (row: OperationRow): boolean => row.state === 'succeeded' || row.state === 'failed'

@@ -1,0 +1,46 @@
+// Those who wait for an operation to settle: told at once where it settles here, else by looking again every 2 s.
+import type { Db } from '../db/pool.ts'
+import { isSettled, type OperationRow, read } from './store.ts'
+
+export const waitCapMs = 120_000
+const pollMs = 2_000
+
+export class Waiters {
+  readonly #waiting = new Map<string, Set<(row: OperationRow) => void>>()
+
+  /** Tells those who wait for this operation that it settled. */
+  settled(row: OperationRow): void {
+    for (const tell of this.#waiting.get(row.id) ?? []) tell(row)
+  }
+
+  /** Answers the settled operation, or the one in progress when the cap is reached or the caller goes away. */
+  async wait(db: Db, row: OperationRow, signal: AbortSignal, capMs = waitCapMs): Promise<OperationRow> {
+    const ends = performance.now() + capMs
+    let latest = row
+    while (!isSettled(latest) && !signal.aborted && performance.now() < ends) {
+      const told = this.#told(row.id, Math.min(pollMs, ends - performance.now()), signal)
+      // It may have settled before we listened, or settle on another replica: only the database knows.
+      const now = await read(db, row.id)
+      latest = now && isSettled(now) ? now : ((await told) ?? now ?? latest)
+    }
+    return latest
+  }
+
+  /** The settled operation if it settles here within the time; undefined otherwise. */
+  async #told(id: string, ms: number, signal: AbortSignal): Promise<OperationRow | undefined> {
+    const { promise, resolve } = Promise.withResolvers<OperationRow | undefined>()
+    const mine = this.#waiting.get(id) ?? new Set()
+    this.#waiting.set(id, mine.add(resolve))
+    const give = () => resolve(undefined)
+    const timer = setTimeout(give, ms)
+    signal.addEventListener('abort', give, { once: true })
+    try {
+      return await promise
+    } finally {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', give)
+      mine.delete(resolve)
+      if (mine.size === 0) this.#waiting.delete(id)
+    }
+  }
+}

@@ -1,0 +1,37 @@
+// API keys: how one is made and recognised. Pure.
+import { createHash, randomBytes } from 'node:crypto'
+import { crc32 } from 'node:zlib'
+
+const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const secretLength = 43
+const checksumLength = 6
+
+export const keyPrefixes = { customer: 'svc_sk_', operator: 'svc_op_' } as const
+export type KeyKind = keyof typeof keyPrefixes
+
+const base62 = (value: bigint, length: number): string => {
+  let text = ''
+  for (let rest = value; text.length < length; rest /= 62n) text = alphabet[Number(rest % 62n)] + text
+  return text
+}
+
+const checksum = (text: string): string => base62(BigInt(crc32(text)), checksumLength)
+
+/** A new key: prefix, 256 random bits in base62, checksum. It is shown once and kept as its hash. */
+export function makeKey(kind: KeyKind): { key: string; hash: Buffer } {
+  const body = keyPrefixes[kind] + base62(BigInt(`0x${randomBytes(32).toString('hex')}`), secretLength)
+  const key = body + checksum(body)
+  return { key, hash: hashOf(key) }
+}
+
+const shape = new RegExp(`^(svc_sk_|svc_op_)[0-9A-Za-z]{${secretLength + checksumLength}}$`)
+
+/** Which kind of key this could be; undefined for garbage, which then costs no look-up. */
+export function kindOf(key: string): KeyKind | undefined {
+  if (!shape.test(key)) return undefined
+  if (checksum(key.slice(0, -checksumLength)) !== key.slice(-checksumLength)) return undefined
+  return key.startsWith(keyPrefixes.customer) ? 'customer' : 'operator'
+}
+
+/** The key as the database knows it. A look-up by hash needs no constant-time comparison: the hash tells nothing of the key. */
+export const hashOf = (key: string): Buffer => createHash('sha256').update(key).digest()

@@ -1,0 +1,107 @@
+// Who is asking: credentials to principals. Knows no HTTP.
+import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, refuse } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import type { Pool } from '../db/pool.ts'
+import { hashOf, kindOf, makeKey } from './keys.ts'
+import * as store from './store.ts'
+
+export interface Customer {
+  kind: 'customer'
+  orgId: string
+  /** Stable name of the credential's holder: claims are held and audited by it. */
+  subject: string
+}
+export interface Operator {
+  kind: 'operator'
+  subject: string
+}
+export type Principal = Customer | Operator
+
+/** A key found good stays good for this long without another look: a revocation takes effect within a second. */
+const trustMs = 900
+const touchEveryMs = 60_000
+const cacheMax = 10_000
+
+interface Known {
+  principal: Principal
+  until: number
+}
+
+export class Principals {
+  readonly #pool: Pool
+  readonly #log: Log
+  readonly #known = new Map<string, Known>()
+  readonly #touched = new Map<string, number>()
+
+  constructor(pool: Pool, log: Log) {
+    this.#pool = pool
+    this.#log = log
+  }
+
+  /** The principal behind an `Authorization` header; refuses with 401 for anything that is not a live credential. */
+  async authenticate(header: string | undefined): Promise<Principal> {
+    const credential = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
+    if (!credential) return refuse('unauthenticated', 'send `Authorization: Bearer <API key or access token>`')
+    if (!kindOf(credential)) return refuse('unauthenticated', 'the credential is not valid')
+    const hash = hashOf(credential)
+    const name = hash.toString('base64')
+    const known = this.#known.get(name)
+    return known && known.until > performance.now() ? known.principal : this.#lookUp(hash, name)
+  }
+
+  async #lookUp(hash: Buffer, name: string): Promise<Principal> {
+    const row = await store.findLiveKey(this.#pool, hash)
+    if (!row) {
+      this.#known.delete(name)
+      return refuse('unauthenticated', 'the credential is not valid')
+    }
+    const subject = `key:${row.id}`
+    const principal: Principal = row.orgId
+      ? { kind: 'customer', orgId: row.orgId, subject }
+      : { kind: 'operator', subject }
+    if (this.#known.size >= cacheMax) this.#known.clear()
+    this.#known.set(name, { principal, until: performance.now() + trustMs })
+    this.#touch(row.id)
+    return principal
+  }
+
+  /** Notes the use of a key, at most once a minute, and never in the way of the request. */
+  #touch(id: string): void {
+    const now = performance.now()
+    if (now - (this.#touched.get(id) ?? -touchEveryMs) < touchEveryMs) return
+    if (this.#touched.size >= cacheMax) this.#touched.clear()
+    this.#touched.set(id, now)
+    store.touchKey(this.#pool, id).catch((error) => this.#log.warn({ err: error }, 'the use of a key was not noted'))
+  }
+
+  createOrg(name: string): Promise<OrgJson> {
+    return store.insertOrg(this.#pool, newId(), name)
+  }
+
+  listOrgs(): Promise<OrgJson[]> {
+    return store.listOrgs(this.#pool)
+  }
+
+  /** Makes a customer's key; the answer is the only place where it is ever shown. */
+  async createKey(orgId: string, name: string): Promise<CreatedKeyJson> {
+    const { key, hash } = makeKey('customer')
+    const row = await store.insertKey(this.#pool, { id: newId(), orgId, name, hash })
+    return { ...store.keyToJson(row ?? refuse('not_found', 'organisation not found')), api_key: key }
+  }
+
+  /** Makes an operator's key. Only from the command line of the control plane itself. */
+  async createOperatorKey(name: string): Promise<string> {
+    const { key, hash } = makeKey('operator')
+    await store.insertKey(this.#pool, { id: newId(), orgId: null, name, hash })
+    return key
+  }
+
+  async listKeys(orgId: string | null): Promise<KeyJson[]> {
+    return (await store.listKeys(this.#pool, orgId)).map(store.keyToJson)
+  }
+
+  async revokeKey(id: string): Promise<void> {
+    if (!(await store.revokeKey(this.#pool, id))) refuse('not_found', 'key not found')
+    this.#known.clear()
+  }
+}

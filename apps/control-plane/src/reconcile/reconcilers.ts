@@ -1,0 +1,24 @@
+// Steady care: functions without input that run again and again while this replica leads. Each is idempotent.
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Log } from '@dormouse/process'
+import type { Leadership, Term } from '../leadership/leadership.ts'
+
+export interface Reconciler {
+  name: string
+  everyMs: number
+  run(): Promise<void>
+}
+
+/** Runs each reconciler at its pace for as long as a term lasts. One that fails is logged, and simply runs again. */
+export function reconcile(leadership: Leadership, reconcilers: Reconciler[], log: Log): void {
+  leadership.on('led', (term) => {
+    for (const reconciler of reconcilers) void keepRunning(term, reconciler, log)
+  })
+}
+
+async function keepRunning(term: Term, { name, everyMs, run }: Reconciler, log: Log): Promise<void> {
+  while (!term.signal.aborted) {
+    await run().catch((error) => log.warn({ err: error, reconciler: name }, 'a reconciler failed; it runs again'))
+    await sleep(everyMs, undefined, { signal: term.signal, ref: false }).catch(() => undefined)
+  }
+}

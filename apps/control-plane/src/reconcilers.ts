@@ -1,0 +1,9 @@
+// The list of what is cared for steadily, and how often.
+
+import type { Reconciler } from './reconcile/reconcilers.ts'
+import type { Recovery } from './recovery/service.ts'
+
+export const reconcilers = ({ recovery }: { recovery: Recovery }): Reconciler[] => [
+  { name: 'rejoin', everyMs: 60_000, run: () => recovery.led() },
+  { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.carryOutDeferred() },
+]

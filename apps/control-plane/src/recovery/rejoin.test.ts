@@ -1,0 +1,71 @@
+// Guarantee: a host that comes back loses nothing that is believed in, and nothing is destroyed but by a tombstone.
+import type { DesktopState, Observation } from '@dormouse/contract'
+import { desktopStates } from '@dormouse/contract'
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import type { DesktopRow } from '../desktops/store.ts'
+import { judge, judgeMissing, massLimit } from './rejoin.ts'
+
+const row = (state: DesktopState, given: Partial<DesktopRow> = {}): DesktopRow =>
+  ({ id: 'd', state, hostId: 'h', generation: 3, turn: 5, ...given }) as DesktopRow
+
+const seen = (given: Partial<Observation> = {}): Observation => ({
+  desktopId: 'd',
+  generation: 3,
+  turn: 5,
+  operationId: null,
+  domain: 'absent',
+  memory: 'none',
+  disk: true,
+  reason: null,
+  ...given,
+})
+
+test('an awake desktop that runs is kept as it is', () => {
+  expect(judge('h', seen({ domain: 'running' }), row('awake'))).toEqual({ order: 'keep' })
+})
+
+test('an awake desktop that does not run is stopped, or hibernated where its whole memory was saved', () => {
+  expect(judge('h', seen(), row('awake'))).toMatchObject({ order: 'keep', become: 'stopped' })
+  expect(judge('h', seen({ memory: 'complete' }), row('awake'))).toMatchObject({ order: 'keep', become: 'hibernated' })
+  expect(judge('h', seen({ memory: 'spent' }), row('awake'))).toMatchObject({ become: 'stopped' })
+})
+
+test('a desktop that runs and is not believed to is suspended and reported, never destroyed by guess', () => {
+  for (const state of ['hibernated', 'stopped', 'created'] as const) {
+    expect(judge('h', seen({ domain: 'running' }), row(state))).toMatchObject({
+      order: 'suspend',
+      alarm: expect.any(String),
+    })
+  }
+  expect(judge('h', seen({ domain: 'running' }), undefined)).toMatchObject({ order: 'suspend' })
+})
+
+test('only a tombstone removes', () => {
+  const domain = fc.constantFrom('absent', 'running', 'paused', 'stopped') as fc.Arbitrary<Observation['domain']>
+  const memory = fc.constantFrom('none', 'partial', 'complete', 'spent', 'damaged') as fc.Arbitrary<
+    Observation['memory']
+  >
+  fc.assert(
+    fc.property(domain, memory, fc.constantFrom(...desktopStates), fc.boolean(), (d, m, state, elsewhere) => {
+      const { order } = judge('h', seen({ domain: d, memory: m }), row(state, { hostId: elsewhere ? 'other' : 'h' }))
+      expect(order === 'remove').toBe(state === 'destroyed')
+    }),
+  )
+})
+
+test('a host that has seen later turns than the database is left alone: the database is the older copy', () => {
+  expect(judge('h', seen({ turn: 6, domain: 'running' }), row('destroyed'))).toMatchObject({
+    order: 'keep',
+    alarm: expect.any(String),
+  })
+})
+
+test('absence makes an awake desktop stopped, and touches nothing else', () => {
+  for (const state of desktopStates) expect(judgeMissing(row(state))).toBe(state === 'awake' ? 'stopped' : undefined)
+})
+
+test('one pass does nothing drastic to more than five items or a twentieth', () => {
+  expect(massLimit(10)).toBe(5)
+  expect(massLimit(1_000)).toBe(50)
+})

@@ -1,0 +1,11 @@
+// The list of what agents report, and who hears it.
+import type { Report, ReportName } from '@dormouse/contract'
+import type { Engine } from './operations/engine.ts'
+import type { Recovery } from './recovery/service.ts'
+
+type Handlers = { [N in ReportName]: (hostId: string, report: Report<N>) => void }
+
+export const reportHandlers = ({ engine, recovery }: { engine: Engine; recovery: Recovery }): Handlers => ({
+  'desktop.observed': (hostId, observation) => void recovery.observed(hostId, observation),
+  'operation.progress': (_hostId, { operationId }) => engine.progress(operationId),
+})

@@ -1,0 +1,52 @@
+// The ground under the tests: one real Postgres for the run, and a migrated template that each house copies.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { migrate } from '@dormouse/control-plane/db/migrate.ts'
+import { openPool } from '@dormouse/control-plane/db/pool.ts'
+import type { TestProject } from 'vitest/node'
+import { startPostgres } from '../scripts/ground/postgres.ts'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    databaseUrl: string
+  }
+}
+
+export const templateName = 'dormouse_template'
+
+export default async function ground(project: TestProject): Promise<() => Promise<void>> {
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-test-'))
+  const postgres = await startPostgres({
+    dataDir: join(folder, 'pg'),
+    runtimeDir: folder,
+    say: () => undefined,
+    durable: false,
+  })
+  await query(postgres.url, `create database ${templateName}`)
+  const pool = openPool(databaseNamed(postgres.url, templateName), 2, () => undefined)
+  await migrate(pool)
+  await pool.end()
+  project.provide('databaseUrl', postgres.url)
+  return async () => {
+    await postgres.stop()
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** The same server, another database. */
+export function databaseNamed(url: string, name: string): string {
+  const named = new URL(url)
+  named.pathname = `/${name}`
+  return named.href
+}
+
+/** One statement in a connection of its own. */
+export async function query(url: string, text: string): Promise<void> {
+  const pool = openPool(url, 1, () => undefined)
+  try {
+    await pool.query(text)
+  } finally {
+    await pool.end()
+  }
+}
