@@ -1,0 +1,52 @@
+// Guarantee: what the doors accept and refuse is what the contract says.
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { createDesktopBody, execBody, id, isId, mutationBody, newId, Refusal, refusals, wakeBody } from './index.ts'
+
+test('ids are UUIDv7 that sort by time; any case is accepted and lower case is the form', () => {
+  expect(newId()).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
+  expect(newId(1_000) < newId(2_000)).toBe(true)
+  expect(id.parse(newId().toUpperCase())).toMatch(/^[0-9a-f-]+$/)
+  fc.assert(fc.property(fc.string(), (text) => !isId(text)))
+})
+
+test('null means omitted for every optional field of create, and an empty billing mode is the default', () => {
+  const nothing = { tier: 'small', billing_mode: null, image_version: null, idle_timeout_secs: null }
+  expect(createDesktopBody.safeParse(nothing).success).toBe(true)
+  expect(createDesktopBody.parse({ tier: 'small', billing_mode: '' }).billing_mode).toBeNull()
+})
+
+test.each([
+  [{ tier: 'huge' }, 'tier'],
+  [{}, 'tier'],
+  [{ tier: 'small', billing_mode: 'daily' }, 'billing_mode'],
+  [{ tier: 'small', idle_timeout_secs: -1 }, 'idle_timeout_secs'],
+  [{ tier: 'small', idle_timeout_secs: 1.5 }, 'idle_timeout_secs'],
+  [{ tier: 'small', idle_timeout_secs: 2 ** 53 }, 'idle_timeout_secs'],
+  [{ tier: 'small', image_version: '' }, 'image_version'],
+  [{ tier: 'small', image_version: 'a\u0007b' }, 'image_version'],
+  [{ tier: 'small', image_version: 'x'.repeat(129) }, 'image_version'],
+])('create refuses %j and names the field', (body, field) => {
+  expect(createDesktopBody.safeParse(body).error?.issues[0]?.path[0]).toBe(field)
+})
+
+test('a misspelt field of a mutation is refused, and discard_memory is known to wake only', () => {
+  expect(mutationBody.safeParse({ expected_generatoin: 1 }).success).toBe(false)
+  expect(mutationBody.safeParse({ discard_memory: true }).success).toBe(false)
+  expect(wakeBody.safeParse({ discard_memory: true, expected_generation: null }).success).toBe(true)
+})
+
+test('exec takes a string or a list of words, and no NUL', () => {
+  expect(execBody.safeParse({ command: 'true' }).success).toBe(true)
+  expect(execBody.safeParse({ command: ['true'] }).success).toBe(true)
+  for (const command of ['', [], 'a\0b', ['a\0']]) expect(execBody.safeParse({ command }).success).toBe(false)
+  expect(execBody.safeParse({ command: 'true', timeout_secs: 0 }).success).toBe(false)
+  expect(execBody.safeParse({ command: 'true', timeout_secs: 100_000 }).success).toBe(true)
+})
+
+test('every 503 and 429 says when to come again', () => {
+  for (const [code, row] of Object.entries(refusals)) {
+    if (row.status === 503 || row.status === 429) expect(row, code).toHaveProperty('retryAfterSecs')
+  }
+  expect(new Refusal('not_leader', 'no').status).toBe(503)
+})
