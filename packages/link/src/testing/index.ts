@@ -1,4 +1,4 @@
 // What tests need of the link: two peers joined over a real loopback WebSocket, and a proxy that spoils it on demand.
 
 export { type Direction, FaultProxy } from './fault-proxy.ts'
-export { type JoinedPair, listenOnLoopback, pair } from './pair.ts'
+export { type JoinedPair, joined, listenOnLoopback, pair } from './pair.ts'
