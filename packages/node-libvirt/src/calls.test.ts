@@ -1,6 +1,7 @@
 /** Lanes, turns and deadlines: no kind of call holds up another, and what was not sent is known not to have run. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Calls, type CallsOptions } from './calls.ts'
+import { Domains } from './domains.ts'
 import type { ProcedureName } from './protocol.ts'
 import { FakeDaemon, forever, until } from './testing/fake-daemon.ts'
 
@@ -93,6 +94,7 @@ describe('a lane', () => {
 describe('a deadline', () => {
   test('leaves a sent call its slot until the late reply, which is dropped', async () => {
     const late = Promise.withResolvers<{ hostname: string }>()
+    await calls.call('stats', 'connectGetHostname', {})
     daemon.answer('connectGetHostname', () => late.promise)
     const four = Array.from({ length: 4 }, () =>
       start(calls.call('stats', 'connectGetHostname', {}, { timeoutMs: 20 })),
@@ -145,6 +147,19 @@ describe('a turn', () => {
     const urgent = { turn: domain.uuid, urgent: true }
     await calls.call('operations', 'domainDestroyFlags', { domain, flags: 0 }, urgent)
     expect(received('domainDestroyFlags')).toBe(1)
+  })
+
+  test('is shared with the definition of the same domain', async () => {
+    const first = Promise.withResolvers<object>()
+    daemon.answer('domainSuspend', () => first.promise)
+    daemon.answer('domainDefineXMLFlags', () => ({ domain }))
+    const suspend = calls.call('operations', 'domainSuspend', { domain }, { turn: domain.uuid })
+    const define = new Domains(calls).define(`<domain><uuid>${domain.uuid}</uuid></domain>`)
+    await calls.call('control', 'connectGetHostname', {})
+    expect(received('domainDefineXMLFlags')).toBe(0)
+    first.resolve({})
+    await Promise.all([suspend, define])
+    expect(received('domainDefineXMLFlags')).toBe(1)
   })
 
   test('goes on after a call that failed', async () => {

@@ -66,7 +66,7 @@ export class Connection {
   private constructor(options: ConnectionOptions) {
     this.#options = options
     const { address } = options
-    this.#socket = 'socketPath' in address ? connect(address.socketPath) : connect(address)
+    this.#socket = 'socketPath' in address ? connect(address.socketPath) : connect(address.port, address.host)
     this.#socket.setNoDelay(true)
     this.#socket.on('data', (chunk) => this.#read(chunk))
     this.#socket.on('error', (error) => this.close(error))

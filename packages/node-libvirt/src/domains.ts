@@ -15,6 +15,11 @@ export interface StatsWish {
   nowait?: boolean
 }
 
+/** The turn of the domain that an XML describes, where it names its UUID. */
+function turnOf(xml: string): string | undefined {
+  return /<uuid>\s*([\da-f-]{36})\s*<\/uuid>/i.exec(xml)?.[1]?.toLowerCase()
+}
+
 /** The domains of one host. */
 export class Domains {
   readonly #calls: Calls
@@ -46,8 +51,8 @@ export class Domains {
 
   /** Defines a domain, or redefines the one of the same name and UUID. */
   async define(xml: string, { validate = false } = {}): Promise<Domain> {
-    const flags = validate ? 1 : 0
-    return this.of((await this.#calls.call('control', 'domainDefineXMLFlags', { xml, flags })).domain)
+    const args = { xml, flags: validate ? 1 : 0 }
+    return this.of((await this.#calls.call('control', 'domainDefineXMLFlags', args, { turn: turnOf(xml) })).domain)
   }
 
   /** Starts a transient domain. */
@@ -56,7 +61,7 @@ export class Domains {
     options: { paused?: boolean; autodestroy?: boolean; validate?: boolean } = {},
   ): Promise<Domain> {
     const args = { xml, flags: flagsOf(createFlag, options) }
-    return this.of((await this.#calls.call('operations', 'domainCreateXML', args)).domain)
+    return this.of((await this.#calls.call('operations', 'domainCreateXML', args, { turn: turnOf(xml) })).domain)
   }
 
   /** Starts a domain from a saved image; it is transient until it is defined. */

@@ -32,3 +32,8 @@ export function flagsOf<G extends Record<string, number>>(
   for (const name in group) if (chosen[name]) flags |= group[name] as number
   return flags >>> 0
 }
+
+/** A version as libvirt counts it, in the usual spelling: 9000000 is 9.0.0. */
+export function versionText(version: number): string {
+  return [Math.floor(version / 1_000_000), Math.floor(version / 1_000) % 1_000, version % 1_000].join('.')
+}
