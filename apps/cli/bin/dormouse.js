@@ -12,7 +12,7 @@ if (Number.parseInt(process.versions.node, 10) >= nodeMin) {
   import('../src/main.ts').then((cli) => cli.main())
 } else {
   console.error(`dormouse needs Node ${nodeMin} or later, and this is ${process.versions.node}.`)
-  console.error('Next step: run it as `npx dormouse …` inside the clone, which brings its own Node.')
+  console.error('Next step: in the clone, `npm install` once, then `npx dormouse …`: it brings its own Node.')
   // As docker does, `exec` keeps 125 for failures of its own: every other code is the guest's.
   process.exitCode = process.argv[2] === 'exec' ? 125 : 1
 }
