@@ -53,6 +53,16 @@ test('hides a web token wherever it stands', () => {
   expect(lines[0]).not.toContain('c2lnbmF0dXJl')
 })
 
+test.each(['token', 'eyJ-', '//a:', 'Bearer ', '":"'])(
+  'a line that repeats %o does not hold the process up',
+  (piece) => {
+    const { log, lines } = recorded()
+    const text = piece.repeat(100_000)
+    log.info({ [text]: text }, 'what a guest wrote')
+    expect(JSON.parse(lines[0] ?? '')).toMatchObject({ msg: 'what a guest wrote' })
+  },
+)
+
 test('leaves ordinary facts alone', () => {
   const { log, lines } = recorded()
   const facts = {
