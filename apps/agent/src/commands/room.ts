@@ -1,0 +1,16 @@
+// What the commands are given.
+import type { CommandName, CommandPayload, CommandResult } from '@dormouse/contract'
+import type { Ground } from '../desktops/ground.ts'
+import type { Turns } from '../desktops/turns.ts'
+
+export interface Room {
+  ground: Ground
+  turns: Turns
+}
+
+/** `signal` aborts when nobody waits for the answer any more; an `ensure…` goes on all the same. */
+export type CommandHandler<N extends CommandName> = (
+  room: Room,
+  payload: CommandPayload<N>,
+  signal: AbortSignal,
+) => Promise<CommandResult<N>>

@@ -1,0 +1,45 @@
+// Every command of the contract has its handler here; one that is missing does not compile.
+import { type CommandName, commands, refuse } from '@dormouse/contract'
+import { ensureAsleep } from './ensure-asleep.ts'
+import { ensureAwake } from './ensure-awake.ts'
+import { ensureDestroyed } from './ensure-destroyed.ts'
+import { ensureDisk } from './ensure-disk.ts'
+import { ensureHibernated } from './ensure-hibernated.ts'
+import { exec } from './exec.ts'
+import { inventory } from './inventory.ts'
+import { observe } from './observe.ts'
+import { rejoin } from './rejoin.ts'
+import type { CommandHandler, Room } from './room.ts'
+import { tidy } from './tidy.ts'
+
+const table: { [N in CommandName]: CommandHandler<N> } = {
+  'desktop.ensureDisk': ensureDisk,
+  'desktop.ensureAwake': ensureAwake,
+  'desktop.ensureHibernated': ensureHibernated,
+  'desktop.ensureAsleep': ensureAsleep,
+  'desktop.ensureDestroyed': ensureDestroyed,
+  'desktop.tidy': tidy,
+  'desktop.observe': observe,
+  'host.inventory': inventory,
+  'host.rejoin': rejoin,
+  'guest.exec': exec,
+}
+
+type LinkHandler = (payload: unknown, ctx: { signal: AbortSignal }) => Promise<unknown>
+
+/** The handlers as the link wants them: parsed at the door, trusted inside. */
+export function linkHandlers(room: Room): Record<CommandName, LinkHandler> {
+  const names = Object.keys(table) as CommandName[]
+  return Object.fromEntries(names.map((name) => [name, handler(room, name)])) as Record<CommandName, LinkHandler>
+}
+
+function handler<N extends CommandName>(room: Room, name: N): LinkHandler {
+  return async (payload, { signal }) => {
+    const parsed = commands[name].payload.safeParse(payload)
+    if (!parsed.success) return refuse('invalid_request', `${name}: ${parsed.error.message}`)
+    const run = table[name] as (room: Room, payload: unknown, signal: AbortSignal) => Promise<unknown>
+    const result = await run(room, parsed.data, signal)
+    await room.ground.failpoints.hit('command.before-reply')
+    return result
+  }
+}

@@ -1,0 +1,115 @@
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { newId } from '@dormouse/contract'
+import { createLog, readConfig } from '@dormouse/process'
+import { expect, test } from 'vitest'
+import { configSchema } from './config.ts'
+import { startAgent } from './context.ts'
+import { SimulatedDriver } from './driver/simulated/simulated.ts'
+import { fenceOf, spec, until } from './testing/bench.ts'
+import { ControlPlane } from './testing/control-plane.ts'
+
+const log = createLog({ name: 'test', level: 'silent' })
+const source = { memory: 'allow', disk: 'make' } as const
+
+async function stage() {
+  const plane = await ControlPlane.start()
+  const stateDir = await mkdtemp(join(tmpdir(), 'dormouse-agent-'))
+  const agent = async (env: Record<string, string> = {}) => {
+    const config = readConfig(configSchema, {
+      DORMOUSE_AGENT_CONTROL_PLANES: plane.url,
+      DORMOUSE_AGENT_STATE_DIR: stateDir,
+      DORMOUSE_AGENT_ENROL_TOKEN: 'good',
+      DORMOUSE_AGENT_NAME: 'host-1',
+      DORMOUSE_AGENT_DRIVER: 'simulated',
+      ...env,
+    })
+    return startAgent({ config, log })
+  }
+  const dispose = async () => {
+    await plane[Symbol.asyncDispose]()
+    await rm(stateDir, { recursive: true, force: true })
+  }
+  return { plane, stateDir, agent, [Symbol.asyncDispose]: dispose }
+}
+
+test('a host enrols once, links with a token of its own key, says hello and beats', async () => {
+  await using on = await stage()
+  const agent = await on.agent()
+  expect(agent.hostId).toBe(on.plane.hostId)
+  await until(() => on.plane.heartbeats.length > 1)
+  expect(on.plane.hellos[0]).toMatchObject({ installationId: on.plane.installationId, inventory: [], highestEpoch: 0 })
+  expect(on.plane.hellos[0]?.facts).toMatchObject({ driver: 'simulated', images: ['mini'], ailment: null })
+  await agent.close()
+  expect((await stat(join(on.stateDir, 'identity.json'))).mode & 0o777).toBe(0o600)
+  const key = await readFile(join(on.stateDir, 'identity.json'), 'utf8')
+  const again = await on.agent({ DORMOUSE_AGENT_ENROL_TOKEN: '' })
+  await until(() => on.plane.linked)
+  expect(await readFile(join(on.stateDir, 'identity.json'), 'utf8')).toBe(key)
+  await again.close()
+})
+
+test('an invitation that was declined stops the agent with the reason', async () => {
+  await using on = await stage()
+  await expect(on.agent({ DORMOUSE_AGENT_ENROL_TOKEN: 'used' })).rejects.toThrow(/409.*used before/)
+  await expect(on.agent({ DORMOUSE_AGENT_ENROL_TOKEN: '' })).rejects.toThrow(/dormouse admin host invite/)
+})
+
+test('commands cross the link, refusals with their code, and a running desktop is in the heartbeats', async () => {
+  await using on = await stage()
+  const agent = await on.agent()
+  await until(() => on.plane.linked && agent.welcomed())
+  const id = newId()
+  expect(await on.plane.ask('desktop.ensureAwake', { fence: fenceOf(id, 1, 1), spec, source })).toEqual({
+    resumedFrom: 'image',
+  })
+  await until(() => on.plane.heartbeats.at(-1)?.running.some(({ desktopId }) => desktopId === id))
+  await expect(on.plane.ask('desktop.ensureHibernated', { fence: fenceOf(id, 0, 9) })).rejects.toMatchObject({
+    code: 'stale_turn',
+  })
+  await agent.close()
+})
+
+test('after a lost link and after a killed agent the next hello tells what is there', async () => {
+  await using on = await stage()
+  const agent = await on.agent()
+  await until(() => on.plane.linked && agent.welcomed())
+  const id = newId()
+  await on.plane.ask('desktop.ensureAwake', { fence: fenceOf(id, 1, 1), spec, source })
+  await on.plane.cut()
+  await until(() => on.plane.hellos.length > 1)
+  expect(on.plane.hellos[1]?.inventory).toMatchObject([{ desktopId: id, domain: 'running', generation: 1, turn: 1 }])
+  expect(on.plane.hellos[1]?.highestEpoch).toBe(1)
+  await agent.kill()
+  const next = await on.agent()
+  await until(() => on.plane.hellos.length > 2)
+  expect(on.plane.hellos[2]?.inventory).toMatchObject([{ desktopId: id, domain: 'running', disk: true }])
+  await next.close()
+})
+
+test('a guest that ends by itself is reported, and a hypervisor that does not answer hides no desktop', async () => {
+  await using on = await stage()
+  const agent = await on.agent()
+  await until(() => on.plane.linked && agent.welcomed())
+  const driver = agent.driver as SimulatedDriver
+  expect(driver).toBeInstanceOf(SimulatedDriver)
+  const [one, two] = [newId(), newId()]
+  for (const id of [one, two]) await on.plane.ask('desktop.ensureAwake', { fence: fenceOf(id, 1, 1), spec, source })
+  await until(() => on.plane.heartbeats.at(-1)?.running.length === 2)
+  driver.die(one, 'crashed')
+  await until(() => on.plane.reports.some(({ name }) => name === 'desktop.observed'))
+  expect(on.plane.reports.find(({ name }) => name === 'desktop.observed')?.payload).toMatchObject({
+    desktopId: one,
+    domain: 'absent',
+    reason: 'crashed',
+  })
+  driver.faults.down = true
+  await on.plane.cut()
+  await until(() => on.plane.hellos.length > 1)
+  expect(on.plane.hellos[1]?.facts.ailment).toContain('does not answer')
+  const stillThere = on.plane.hellos[1]?.inventory.find(({ desktopId }) => desktopId === two)
+  expect(stillThere).toMatchObject({ domain: 'running', reason: expect.stringContaining('journal') })
+  driver.faults.down = false
+  await agent.close()
+})

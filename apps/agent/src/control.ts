@@ -1,0 +1,139 @@
+// The links to the control plane: one per replica, dialled from here. Says hello, beats, carries commands in and
+// reports out. It knows no desktop.
+import { agentCalls, type Heartbeat, type Hello, type Report, type ReportName, type Welcome } from '@dormouse/contract'
+import { dial, type Handler, type Line, LinkLost, type Peer } from '@dormouse/link'
+import type { Log } from '@dormouse/process'
+
+export interface ControlOptions {
+  /** Base URLs to begin with; the replicas' own are learnt from them. */
+  seeds: readonly string[]
+  token: () => Promise<string>
+  handlers: Readonly<Record<string, Handler>>
+  hello: () => Promise<Hello>
+  heartbeat: () => Promise<Heartbeat>
+  log: Log
+}
+
+interface Link {
+  line: Line
+  /** Whose link it is, once it was welcomed. */
+  replicaId: string | undefined
+}
+
+const callTimeoutMs = 15_000
+
+export class Control {
+  readonly #options: ControlOptions
+  readonly #seeds: readonly string[]
+  readonly #links = new Map<string, Link>()
+  #closed = false
+
+  constructor(options: ControlOptions) {
+    this.#options = options
+    this.#seeds = options.seeds.map(trimmed)
+    for (const url of this.#seeds) this.#open(url)
+  }
+
+  /** How many replicas have welcomed this host. */
+  get welcomed(): number {
+    return [...this.#links.values()].filter(({ replicaId }) => replicaId !== undefined).length
+  }
+
+  /** Tells every replica; one that is out of reach learns it from the next hello. */
+  say<N extends ReportName>(name: N, report: Report<N>): void {
+    for (const { line, replicaId } of this.#links.values()) {
+      if (replicaId === undefined || !line.peer) continue
+      try {
+        line.peer.emitEvent(name, report)
+      } catch (error) {
+        if (!(error instanceof LinkLost)) throw error
+        this.#options.log.debug({ report: name }, 'a report found its link gone')
+      }
+    }
+  }
+
+  /** Ends all links. */
+  async close(): Promise<void> {
+    this.#closed = true
+    await Promise.all([...this.#links.keys()].map((url) => this.#drop(url)))
+  }
+
+  #open(url: string): void {
+    if (this.#closed || this.#links.has(url)) return
+    const { log, handlers, token } = this.#options
+    const headers = async () => ({ authorization: `Bearer ${await token()}` })
+    const line = dial({ url: linkUrl(url), headers, handlers, log, backoff: { minMs: 100, maxMs: 3_000 } })
+    const link: Link = { line, replicaId: undefined }
+    this.#links.set(url, link)
+    line.on('peer', (peer) => void this.#greet(url, link, peer))
+    line.on('lost', (reason) => this.#lost(url, link, reason))
+    line.on('refused', ({ message, status }) =>
+      log.warn({ url, status, why: message }, 'the control plane was not reached'),
+    )
+  }
+
+  async #drop(url: string): Promise<void> {
+    const link = this.#links.get(url)
+    this.#links.delete(url)
+    await link?.line.close()
+  }
+
+  #lost(url: string, link: Link, reason: string): void {
+    link.replicaId = undefined
+    if (this.#closed) return
+    this.#options.log.warn({ url, reason }, 'link lost')
+    if (this.welcomed === 0) for (const seed of this.#seeds) this.#open(seed)
+  }
+
+  /** Hello, welcome, then one heartbeat after another until the link is gone. A link that goes wrong is dialled anew. */
+  async #greet(url: string, link: Link, peer: Peer): Promise<void> {
+    const { log } = this.#options
+    try {
+      const answer = await peer.call('host.hello', await this.#options.hello(), { timeoutMs: callTimeoutMs })
+      const welcome = agentCalls['host.hello'].result.parse(answer)
+      link.replicaId = welcome.replicaId
+      log.info({ url, replicaId: welcome.replicaId, epoch: welcome.epoch }, 'linked')
+      this.#learn(welcome.replicas)
+      this.#leaveDoubles(url, welcome)
+      await this.#beat(peer, welcome)
+    } catch (error) {
+      if (this.#closed || peer.closed) return
+      log.error({ err: error, url }, 'the control plane did not welcome this host')
+      await peer.close(1011, 'no welcome')
+    }
+  }
+
+  async #beat(peer: Peer, { heartbeatMs, leaseMs }: Welcome): Promise<void> {
+    const gone = Promise.withResolvers<void>()
+    peer.once('close', () => gone.resolve())
+    while (!peer.closed) {
+      const pause = Promise.withResolvers<void>()
+      const timer = setTimeout(pause.resolve, heartbeatMs)
+      await Promise.race([pause.promise, gone.promise])
+      clearTimeout(timer)
+      if (peer.closed) return
+      const answer = await peer.call('host.heartbeat', await this.#options.heartbeat(), { timeoutMs: leaseMs })
+      this.#learn(agentCalls['host.heartbeat'].result.parse(answer).replicas)
+    }
+  }
+
+  /** One link to each live replica, and none to those that are gone. */
+  #learn(replicas: readonly string[]): void {
+    const live = replicas.map(trimmed)
+    for (const url of live) this.#open(url)
+    for (const url of this.#links.keys()) {
+      if (!live.includes(url) && !this.#seeds.includes(url)) void this.#drop(url)
+    }
+  }
+
+  /** Two addresses may lead to one replica: the one it gives itself is kept. */
+  #leaveDoubles(url: string, { replicaId, replicas }: Welcome): void {
+    const live = replicas.map(trimmed)
+    const doubles = [...this.#links].filter(([other, link]) => other !== url && link.replicaId === replicaId)
+    for (const [other] of doubles) void this.#drop(live.includes(other) ? url : other)
+  }
+}
+
+const trimmed = (url: string) => url.replace(/\/+$/, '')
+
+const linkUrl = (base: string) => `${base.replace(/^http/, 'ws')}/agent/v1/link`

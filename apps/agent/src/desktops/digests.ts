@@ -1,0 +1,44 @@
+// Computes the digest of each saved memory after its hibernation has settled, one at a time, never in anybody's way.
+import type { DesktopId } from '@dormouse/contract'
+import { Slots } from './locks.ts'
+import type { MemoryImages } from './memory-images.ts'
+
+export class Digests {
+  readonly #memory: MemoryImages
+  readonly #failed: (error: unknown) => void
+  readonly #one = new Slots(1)
+  readonly #running = new Map<DesktopId, { stop: AbortController; ended: Promise<void> }>()
+
+  constructor(memory: MemoryImages, failed: (error: unknown) => void) {
+    this.#memory = memory
+    this.#failed = failed
+  }
+
+  /** Begins, and returns at once. */
+  begin(desktopId: DesktopId, file: string): void {
+    const stop = new AbortController()
+    const ended = this.#one
+      .run(stop.signal, () => this.#memory.recordDigest(desktopId, file, stop.signal))
+      .catch((error: unknown) => {
+        if (!stop.signal.aborted) this.#failed(error)
+      })
+    this.#running.set(desktopId, { stop, ended })
+  }
+
+  /** When this returns nothing writes to the desktop's manifests any more. */
+  async stop(desktopId: DesktopId): Promise<void> {
+    const running = this.#running.get(desktopId)
+    this.#running.delete(desktopId)
+    running?.stop.abort()
+    await running?.ended
+  }
+
+  /** Returns when all that was begun has ended. */
+  async settled(): Promise<void> {
+    await Promise.all([...this.#running.values()].map(({ ended }) => ended))
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#running.keys()].map((desktopId) => this.stop(desktopId)))
+  }
+}

@@ -1,0 +1,56 @@
+// Small files that are there whole or not at all, also after a power cut. Knows nothing of what is in them.
+import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
+
+let counter = 0
+
+/** Writes a temporary file beside it, syncs it, renames it into place and syncs the folder. */
+export async function writeDurably(path: string, text: string): Promise<void> {
+  const temporary = `${path}.${process.pid}-${++counter}.tmp`
+  try {
+    const file = await open(temporary, 'w', 0o600)
+    try {
+      await file.writeFile(text)
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await rename(temporary, path)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+  await syncPath(dirname(path))
+}
+
+/** Removes the file, if it is there, and syncs its folder. */
+export async function removeDurably(path: string): Promise<void> {
+  await rm(path, { force: true })
+  await syncPath(dirname(path)).catch(unlessMissing)
+}
+
+/** What was written into a file or folder before is on the disk when this returns. */
+export async function syncPath(path: string): Promise<void> {
+  const handle = await open(path, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+/** The file's text, or undefined where there is none. */
+export async function readIfThere(path: string): Promise<string | undefined> {
+  return readFile(path, 'utf8').catch(unlessMissing)
+}
+
+/** A folder only its owner may enter. */
+export async function privateFolder(path: string): Promise<string> {
+  await mkdir(path, { recursive: true, mode: 0o700 })
+  return path
+}
+
+/** Passes over "no such file"; for `.catch` where absence is an answer. */
+export function unlessMissing(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error
+}

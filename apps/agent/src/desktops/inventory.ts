@@ -1,0 +1,96 @@
+// What this host has of each desktop, as observed, and the obedience to what the leader thinks of it.
+import type { DesktopId, Observation, RejoinOrder } from '@dormouse/contract'
+import { removeAll } from './destroy.ts'
+import type { Ground } from './ground.ts'
+import type { Entry } from './journal.ts'
+import { judge, look, removeSpent } from './situation.ts'
+import type { Turns } from './turns.ts'
+
+/** One desktop as it truly is now; undefined where there is nothing of it and never was. */
+export async function observe(on: Ground, desktopId: DesktopId, why?: string | null): Promise<Observation | undefined> {
+  const { domain, memory, disk } = await look(on, desktopId)
+  const entry = on.journal.read(desktopId)
+  const fence = entry ?? domain?.mark
+  if (!fence && !disk && memory === 'none') return undefined
+  return {
+    desktopId,
+    generation: fence?.generation ?? 0,
+    turn: fence?.turn ?? 0,
+    operationId: fence?.operationId ?? null,
+    domain: domain?.state ?? 'absent',
+    memory,
+    disk,
+    reason: domain?.state === 'running' ? null : (domain?.reason ?? why ?? null),
+  }
+}
+
+/** Every domain, saved memory and disk of this installation; finished tombstones are not things. */
+export async function inventory(on: Ground): Promise<Observation[]> {
+  const found = await Promise.all((await known(on)).map((desktopId) => observe(on, desktopId)))
+  return found.filter((item) => item !== undefined).filter((item) => !isTombstone(on, item))
+}
+
+async function known(on: Ground): Promise<DesktopId[]> {
+  const [domains, disks, memories] = await Promise.all([on.driver.domains(), on.driver.disks(), on.memory.desktops()])
+  const journalled = on.journal.all().map(({ desktopId }) => desktopId)
+  return [...new Set([...journalled, ...domains.map(({ desktopId }) => desktopId), ...disks, ...memories])]
+}
+
+function isTombstone(on: Ground, item: Observation): boolean {
+  const nothing = item.domain === 'absent' && item.memory === 'none' && !item.disk
+  return nothing && Boolean(on.journal.read(item.desktopId)?.destroyedAt)
+}
+
+/** What is believed where the hypervisor cannot be asked: the journal's last word, and said so. */
+export async function believed(on: Ground): Promise<Observation[]> {
+  const entries = on.journal.all().filter(({ destroyedAt }) => !destroyedAt)
+  return Promise.all(entries.map((entry) => asBelieved(on, entry)))
+}
+
+async function asBelieved(on: Ground, entry: Entry): Promise<Observation> {
+  const { desktopId, generation, turn, operationId, running, spec } = entry
+  const { memory } = judge(await on.memory.list(desktopId), undefined, entry)
+  const reason = 'the hypervisor does not answer; this is what the journal says'
+  const domain = running ? 'running' : 'absent'
+  return { desktopId, generation, turn, operationId, domain, memory, disk: spec !== null, reason }
+}
+
+/** Obeys an order only while the journal still says what the leader saw, and nothing else is being done. */
+export async function obeyOrder(on: Ground, turns: Turns, { desktopId, seen, order }: RejoinOrder): Promise<void> {
+  await turns.between(desktopId, seen, async () => {
+    on.log.info({ desktopId, order, ...seen }, 'rejoin order obeyed')
+    await obey(on, desktopId, order)
+  })
+}
+
+async function obey(on: Ground, desktopId: DesktopId, order: RejoinOrder['order']): Promise<void> {
+  switch (order) {
+    case 'keep':
+      return removeSpent(on, desktopId)
+    case 'stop':
+      return on.driver.kill(desktopId)
+    case 'suspend':
+      return on.driver.suspend(desktopId)
+    case 'remove':
+      return remove(on, desktopId)
+  }
+}
+
+async function remove(on: Ground, desktopId: DesktopId): Promise<void> {
+  await on.driver.abortJob(desktopId)
+  await removeAll(on, desktopId)
+  const entry = on.journal.read(desktopId)
+  if (entry)
+    await on.journal.note(entry, { destroyedAt: new Date().toISOString(), running: false, spent: [], spec: null })
+}
+
+/** A lost journal is raised to what domains and manifests still say, so that no older command is obeyed. */
+export async function raiseJournals(on: Ground): Promise<void> {
+  for (const { mark, state, desktopId } of await on.driver.domains()) {
+    await on.journal.raise(desktopId, mark, { running: state === 'running' })
+  }
+  for (const desktopId of await on.memory.desktops()) {
+    const [newest] = await on.memory.list(desktopId)
+    if (newest) await on.journal.raise(desktopId, newest.manifest, {})
+  }
+}

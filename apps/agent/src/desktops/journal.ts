@@ -1,0 +1,186 @@
+// What this host has obeyed, per desktop, on disk before anything is done: so that no late, lost or repeated command
+// of a lower turn changes anything, also after the agent was killed. Knows nothing of hypervisors.
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type DesktopId, desktopSpec, type Fence, id, isId, refuse, resumedFrom } from '@dormouse/contract'
+import { z } from 'zod'
+import { privateFolder, readIfThere, removeDurably, unlessMissing, writeDurably } from './durable-file.ts'
+import { KeyedLock } from './locks.ts'
+
+const entrySchema = z.object({
+  desktopId: id,
+  /** The highest pair obeyed; generation counts first. */
+  generation: z.int().min(0),
+  turn: z.int().min(0),
+  operationId: id.nullable(),
+  /** The last command accepted in this turn, and how it went. */
+  command: z.string().nullable(),
+  state: z.enum(['doing', 'done', 'failed']),
+  failure: z.string().nullable(),
+  spec: desktopSpec.nullable(),
+  /** The disk was made and never booted. */
+  fresh: z.boolean(),
+  /** In this turn: the disk was made; what the guest came from, written before its first vCPU ran; an undo was asked. */
+  diskMade: z.boolean(),
+  wokeFrom: resumedFrom.nullable(),
+  takenBack: z.boolean(),
+  /** In this turn a saved memory was spent, and its guest could not be saved anew. */
+  memoryLost: z.boolean(),
+  /** Whether a domain is believed to run: told only where the hypervisor cannot be asked. */
+  running: z.boolean(),
+  /** Memory images that must never be restored again, by file name. */
+  spent: z.array(z.string()),
+  destroyedAt: z.iso.datetime().nullable(),
+})
+export type Entry = z.infer<typeof entrySchema>
+
+/** The part of an entry that work may change; the fence is changed by accepting a command alone. */
+export type Note = Partial<Omit<Entry, 'desktopId' | 'generation' | 'turn' | 'operationId'>>
+
+type Pair = { generation: number; turn: number }
+/** Below zero where `a` is older than `b`. */
+export const comparePairs = (a: Pair, b: Pair): number => a.generation - b.generation || a.turn - b.turn
+
+const newEntry = (desktopId: DesktopId): Entry => ({
+  desktopId,
+  generation: 0,
+  turn: 0,
+  operationId: null,
+  command: null,
+  state: 'done',
+  failure: null,
+  spec: null,
+  fresh: false,
+  diskMade: false,
+  wokeFrom: null,
+  takenBack: false,
+  memoryLost: false,
+  running: false,
+  spent: [],
+  destroyedAt: null,
+})
+
+const ofThisTurn = { diskMade: false, wokeFrom: null, takenBack: false, memoryLost: false, failure: null } as const
+
+export class Journal {
+  readonly #folder: string
+  readonly #epochFile: string
+  readonly #beforeWrite: () => Promise<void>
+  readonly #entries = new Map<DesktopId, Entry>()
+  readonly #lock = new KeyedLock()
+  #epoch = 0
+
+  private constructor(folder: string, beforeWrite: () => Promise<void>) {
+    this.#folder = join(folder, 'journal')
+    this.#epochFile = join(folder, 'epoch.json')
+    this.#beforeWrite = beforeWrite
+  }
+
+  /** Reads all that was written before; a file that cannot be read stops the agent, since guessing could tear a disk. */
+  static async open(folder: string, beforeWrite: () => Promise<void> = async () => undefined): Promise<Journal> {
+    const journal = new Journal(folder, beforeWrite)
+    await privateFolder(journal.#folder)
+    for (const name of await readdir(journal.#folder)) await journal.#load(name)
+    const epoch = await readIfThere(journal.#epochFile)
+    if (epoch) journal.#epoch = z.object({ epoch: z.int().min(0) }).parse(JSON.parse(epoch)).epoch
+    return journal
+  }
+
+  async #load(name: string): Promise<void> {
+    const desktopId = name.replace(/\.json$/, '')
+    if (!isId(desktopId)) return
+    const text = await readIfThere(join(this.#folder, name))
+    try {
+      this.#entries.set(desktopId, entrySchema.parse(JSON.parse(text ?? '')))
+    } catch (error) {
+      throw new Error(`the journal ${join(this.#folder, name)} cannot be read; restore it, or move it away`, {
+        cause: error,
+      })
+    }
+  }
+
+  get highestEpoch(): number {
+    return this.#epoch
+  }
+
+  all(): Entry[] {
+    return [...this.#entries.values()]
+  }
+
+  read(desktopId: DesktopId): Entry | undefined {
+    return this.#entries.get(desktopId)
+  }
+
+  /** Refuses a lower epoch than any seen; a higher one is on disk when this returns. */
+  async raiseEpoch(epoch: number): Promise<void> {
+    if (epoch < this.#epoch) refuse('stale_epoch', `epoch ${epoch} is over; this host has heard epoch ${this.#epoch}`)
+    if (epoch === this.#epoch) return
+    await this.#lock.run('epoch', async () => {
+      if (epoch <= this.#epoch) return
+      await writeDurably(this.#epochFile, JSON.stringify({ epoch }))
+      this.#epoch = epoch
+    })
+  }
+
+  /** Writes down that this command is being obeyed now. */
+  accept(fence: Fence, command: string, note: Note = {}): Promise<Entry> {
+    return this.#change(fence.desktopId, (entry) => ({
+      ...entry,
+      ...(comparePairs(fence, entry) > 0 ? ofThisTurn : {}),
+      ...note,
+      generation: fence.generation,
+      turn: fence.turn,
+      operationId: fence.operationId,
+      command,
+      state: 'doing',
+    }))
+  }
+
+  /** Notes what has come true in this turn; `superseded` where a later turn was accepted meanwhile. */
+  note(pair: Pair & { desktopId: DesktopId }, note: Note): Promise<Entry> {
+    return this.#change(pair.desktopId, (entry) => {
+      if (comparePairs(pair, entry) < 0) refuse('superseded', 'a later request for this desktop was accepted')
+      return { ...entry, ...note }
+    })
+  }
+
+  /** Raises a lost journal to what the host itself still says of the desktop. */
+  raise(desktopId: DesktopId, known: Pair & { operationId: string | null }, note: Note): Promise<Entry> {
+    return this.#change(desktopId, (entry) =>
+      comparePairs(known, entry) > 0 ? { ...entry, ...known, ...note } : entry,
+    )
+  }
+
+  /** Forgets tombstones older than `beforeMs`. */
+  async prune(beforeMs: number): Promise<void> {
+    for (const { desktopId, destroyedAt } of this.all()) {
+      if (!destroyedAt || Date.parse(destroyedAt) > beforeMs) continue
+      await removeDurably(this.#path(desktopId)).catch(unlessMissing)
+      this.#entries.delete(desktopId)
+    }
+  }
+
+  #path(desktopId: DesktopId): string {
+    return join(this.#folder, `${desktopId}.json`)
+  }
+
+  #change(desktopId: DesktopId, change: (entry: Entry) => Entry): Promise<Entry> {
+    return this.#lock.run(desktopId, async () => {
+      const entry = this.#entries.get(desktopId) ?? newEntry(desktopId)
+      const changed = change(entry)
+      if (changed === entry) return entry
+      await this.#beforeWrite()
+      await writeDurably(this.#path(desktopId), JSON.stringify(changed)).catch(diskFull)
+      this.#entries.set(desktopId, changed)
+      return changed
+    })
+  }
+}
+
+/** A full disk is a refusal; anything else a fault. */
+export function diskFull(error: NodeJS.ErrnoException): never {
+  if (error.code === 'ENOSPC' || error.code === 'EDQUOT') {
+    refuse('host_disk_full', 'the host has no disk space left to write to; nothing was lost')
+  }
+  throw error
+}

@@ -1,0 +1,61 @@
+// Who may go on now: one at a time per key, and so many at once in all. Knows nothing of what they guard.
+
+/** One at a time per key, in the order asked. */
+export class KeyedLock {
+  readonly #tails = new Map<string, Promise<unknown>>()
+
+  async run<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const mine = (this.#tails.get(key) ?? Promise.resolve()).then(work)
+    const tail = mine.catch(() => undefined)
+    this.#tails.set(key, tail)
+    try {
+      return await mine
+    } finally {
+      if (this.#tails.get(key) === tail) this.#tails.delete(key)
+    }
+  }
+}
+
+/** At most `limit` at once; the others wait in line, and leave it when their signal aborts. */
+export class Slots {
+  #free: number
+  readonly #waiting: (() => void)[] = []
+
+  constructor(limit: number) {
+    this.#free = limit
+  }
+
+  async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    await this.#take(signal)
+    try {
+      return await work()
+    } finally {
+      this.#give()
+    }
+  }
+
+  async #take(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted()
+    if (this.#free > 0) {
+      this.#free--
+      return
+    }
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const leave = () => {
+      const place = this.#waiting.indexOf(resolve)
+      if (place < 0) return
+      this.#waiting.splice(place, 1)
+      reject(signal.reason)
+    }
+    this.#waiting.push(resolve)
+    signal.addEventListener('abort', leave, { once: true })
+    await promise
+    signal.removeEventListener('abort', leave)
+  }
+
+  #give(): void {
+    const next = this.#waiting.shift()
+    if (next) next()
+    else this.#free++
+  }
+}

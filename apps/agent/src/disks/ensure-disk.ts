@@ -1,0 +1,22 @@
+// Decides whether a desktop's disk may be made. A disk holds its owner's work: only a destroy removes one.
+import { type CommandPayload, refuse } from '@dormouse/contract'
+import type { Ground } from '../desktops/ground.ts'
+import type { Turn } from '../desktops/turns.ts'
+
+type Wish = Pick<CommandPayload<'desktop.ensureDisk'>, 'spec' | 'disk'>
+
+/** The disk is there. `disk_missing` where it must have been; answers whether it was made in this turn. */
+export async function ensureDisk(on: Ground, turn: Turn, { spec, disk }: Wish): Promise<{ made: boolean }> {
+  const { desktopId, operationId } = turn.fence
+  if (await on.driver.hasDisk(desktopId)) {
+    const { diskMade, spec: noted } = turn.entry()
+    if (!noted) await turn.note({ spec })
+    return { made: diskMade }
+  }
+  if (disk === 'require') refuse('disk_missing', 'the desktop’s disk is not on its host any more')
+  on.say('operation.progress', { desktopId, operationId, phase: 'disk', doneBytes: null, totalBytes: null })
+  await turn.note({ spec, fresh: true, diskMade: true })
+  await on.driver.makeDisk(desktopId, spec)
+  await on.failpoints.hit('disk.after-make')
+  return { made: true }
+}

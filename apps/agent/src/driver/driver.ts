@@ -1,0 +1,84 @@
+// The only door to the hypervisor. Mechanical: each call does one thing and decides nothing. It knows no journals, no
+// turns and no fences beyond the mark it is told to write; what a wake or a hibernation is, is decided above.
+import type { Capacity, DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
+import type { GuestTransport } from '../guest/transport.ts'
+
+/** What stands in a domain's own metadata: whose it is, and the last command that was obeyed for it. */
+export interface Mark {
+  installationId: string
+  desktopId: DesktopId
+  generation: number
+  turn: number
+  operationId: string
+}
+
+export interface Domain {
+  desktopId: DesktopId
+  mark: Mark
+  /** `paused` runs no vCPU but holds its memory; `stopped` is a definition without a process. */
+  state: 'running' | 'paused' | 'stopped'
+  /** In the hypervisor's words. */
+  reason: string | null
+}
+
+export interface DriverFacts {
+  kvm: boolean
+  versions: Record<string, string>
+  capacity: Capacity
+  freeDiskGiB: number
+  images: string[]
+  ailment: string | null
+}
+
+/** What a saved memory can be restored by; kept in its manifest. */
+export interface SavedBy {
+  hypervisor: string
+  emulator: string
+  cpuModel: string
+  machine: string
+}
+
+/** `gap`: events may have been missed, everything must be looked at again. */
+export type DriverEvent = { type: 'domain'; desktopId: DesktopId; reason: string | null } | { type: 'gap' }
+
+export type SaveProgress = (doneBytes: number, totalBytes: number) => void
+
+/**
+ * Every call may be repeated, and throws a `Refusal` where the failure was foreseen: `hypervisor_failed`,
+ * `host_disk_full`, `image_unavailable`, `memory_image_damaged`, or `host_unreachable` where the hypervisor does not
+ * answer now (the outcome is then unknown).
+ */
+export interface Driver {
+  readonly kind: HostFacts['driver']
+  /** Begins for one installation. A hypervisor that is missing is an ailment, not an error. */
+  open(installationId: string): Promise<void>
+  close(): Promise<void>
+  facts(): Promise<DriverFacts>
+  listen(listener: (event: DriverEvent) => void): void
+
+  /** Only domains that carry this installation's mark. */
+  domains(): Promise<Domain[]>
+  domain(desktopId: DesktopId): Promise<Domain | undefined>
+  /** Boots from the disk; the domain runs when it returns. */
+  startCold(spec: DesktopSpec, mark: Mark): Promise<void>
+  /** Writes memory to `path` and ends the domain; on failure the guest goes on and no whole file is left. */
+  save(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void>
+  /** The domain holds the memory of `path`; no vCPU has run. */
+  restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void>
+  savedBy(desktopId: DesktopId): Promise<SavedBy>
+  resume(desktopId: DesktopId): Promise<void>
+  suspend(desktopId: DesktopId): Promise<void>
+  setMark(mark: Mark): Promise<void>
+  /** Ends the process at once and removes the definition; nothing there is as good. */
+  kill(desktopId: DesktopId): Promise<void>
+  /** Ends a save or restore under way; nothing under way is as good. */
+  abortJob(desktopId: DesktopId): Promise<void>
+
+  disks(): Promise<DesktopId[]>
+  hasDisk(desktopId: DesktopId): Promise<boolean>
+  /** An overlay on the image; whole or not at all. */
+  makeDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void>
+  removeDisk(desktopId: DesktopId): Promise<void>
+
+  guest(desktopId: DesktopId): GuestTransport
+}

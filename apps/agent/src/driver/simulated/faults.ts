@@ -1,0 +1,96 @@
+// The failures a simulated hypervisor can be told to have, so that a failing test can be replayed by hand.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type DesktopId, Refusal, type RefusalCode, refusalCode } from '@dormouse/contract'
+
+export const simulatedOperations = [
+  'list',
+  'startCold',
+  'save',
+  'restorePaused',
+  'resume',
+  'suspend',
+  'setMark',
+  'kill',
+  'makeDisk',
+  'removeDisk',
+  'ping',
+  'setTime',
+  'exec',
+] as const
+export type SimulatedOperation = (typeof simulatedOperations)[number]
+
+export interface FaultSettings {
+  /** How long each operation takes. */
+  latencyMs?: Partial<Record<SimulatedOperation, number>>
+  /** `operation:code:times`, as from the environment. */
+  fail?: string[]
+  diskFull?: boolean
+  guestsSilent?: boolean
+}
+
+export class SimulatedFaults {
+  readonly latencyMs: Partial<Record<SimulatedOperation, number>>
+  /** No disk or memory image can be written. */
+  diskFull: boolean
+  guestsSilent: boolean
+  readonly silentGuests = new Set<DesktopId>()
+  /** The whole hypervisor does not answer. */
+  down = false
+  readonly #failing = new Map<SimulatedOperation, { times: number; code: RefusalCode }>()
+  readonly #hanging = new Map<SimulatedOperation, PromiseWithResolvers<void>>()
+
+  constructor(settings: FaultSettings = {}) {
+    this.latencyMs = { ...settings.latencyMs }
+    this.diskFull = settings.diskFull ?? false
+    this.guestsSilent = settings.guestsSilent ?? false
+    for (const text of settings.fail ?? []) this.#plan(text)
+  }
+
+  /** The next `times` calls of the operation fail with this refusal. */
+  failNext(operation: SimulatedOperation, times = 1, code: RefusalCode = 'hypervisor_failed'): void {
+    this.#failing.set(operation, { times, code })
+  }
+
+  /** Calls of the operation hang from now on, until the returned function is called. */
+  hang(operation: SimulatedOperation): () => void {
+    const gate = Promise.withResolvers<void>()
+    this.#hanging.set(operation, gate)
+    return () => {
+      this.#hanging.delete(operation)
+      gate.resolve()
+    }
+  }
+
+  silent(desktopId: DesktopId): boolean {
+    return this.guestsSilent || this.silentGuests.has(desktopId)
+  }
+
+  /** Every operation passes here first. */
+  async enter(operation: SimulatedOperation, signal?: AbortSignal): Promise<void> {
+    if (this.down) throw new Refusal('host_unreachable', 'the simulated hypervisor does not answer')
+    await this.#hang(operation, signal)
+    const latency = this.latencyMs[operation]
+    if (latency) await sleep(latency, undefined, { signal })
+    const failing = this.#failing.get(operation)
+    if (!failing || failing.times === 0) return
+    failing.times--
+    throw new Refusal(failing.code, `simulated failure of ${operation}`)
+  }
+
+  async #hang(operation: SimulatedOperation, signal?: AbortSignal): Promise<void> {
+    const gate = this.#hanging.get(operation)
+    if (!gate) return
+    if (!signal) return gate.promise
+    const { promise, reject } = Promise.withResolvers<void>()
+    const stop = () => reject(signal.reason)
+    signal.addEventListener('abort', stop, { once: true })
+    await Promise.race([gate.promise, promise]).finally(() => signal.removeEventListener('abort', stop))
+  }
+
+  #plan(text: string): void {
+    const [operation, code = 'hypervisor_failed', times = '1'] = text.split(':')
+    const known = simulatedOperations.find((name) => name === operation)
+    if (!known) throw new Error(`no simulated operation is called "${operation}"`)
+    this.failNext(known, Number(times), refusalCode.parse(code))
+  }
+}

@@ -1,0 +1,132 @@
+// A simulated guest: keeps its boot id, a counter of its time awake, its clock and the files under /run and /tmp in
+// memory, every other file on its disk, so that the loss of either shows.
+import {
+  type DesktopId,
+  type ExecCommand,
+  type ExecResult,
+  execOutputMaxBytes,
+  Refusal,
+  refuse,
+} from '@dormouse/contract'
+import type { GuestTransport } from '../../guest/transport.ts'
+import type { SimulatedFaults } from './faults.ts'
+import { runArray, runShell, type ShellWorld } from './shell.ts'
+import type { JsonFolder, SimulatedDisk, SimulatedDomain } from './store.ts'
+
+export interface GuestHouse {
+  domains: JsonFolder<SimulatedDomain>
+  disks: JsonFolder<SimulatedDisk>
+  faults: SimulatedFaults
+  /** Aborted when the domain of this process stops running. */
+  alive(desktopId: DesktopId): AbortSignal
+}
+
+const silenceMs = 50
+/** The counter in memory steps this often while the guest runs. */
+const counterStepMs = 50
+
+export class SimulatedGuest implements GuestTransport {
+  readonly #house: GuestHouse
+  readonly #desktopId: DesktopId
+
+  constructor(house: GuestHouse, desktopId: DesktopId) {
+    this.#house = house
+    this.#desktopId = desktopId
+  }
+
+  async ping(): Promise<void> {
+    await this.#house.faults.enter('ping')
+    this.#running()
+    if (!this.#house.faults.silent(this.#desktopId)) return
+    await new Promise((resolve) => setTimeout(resolve, silenceMs))
+    refuse('guest_unavailable', 'the guest does not answer')
+  }
+
+  async setTime(): Promise<void> {
+    await this.#house.faults.enter('setTime')
+    const domain = this.#running()
+    this.#house.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, clockOffsetMs: 0 } })
+  }
+
+  async exec(command: ExecCommand, signal: AbortSignal): Promise<ExecResult> {
+    await this.ping()
+    await this.#house.faults.enter('exec')
+    const started = performance.now()
+    const deadline = AbortSignal.timeout(command.timeoutSecs * 1000)
+    const ended = AbortSignal.any([deadline, signal, this.#house.alive(this.#desktopId)])
+    const world = this.#world(command, ended, deadline)
+    const { command: words, stdin } = command
+    const result = Array.isArray(words)
+      ? await runArray(world, words, stdin ?? '')
+      : await runShell(world, words, stdin ?? '')
+    return { ...asKept(result), durationMs: Math.round(performance.now() - started) }
+  }
+
+  #running(): SimulatedDomain {
+    const domain = this.#house.domains.read(this.#desktopId)
+    return domain?.state === 'running' ? domain : refuse('guest_unavailable', 'the guest does not run')
+  }
+
+  #world(command: ExecCommand, ended: AbortSignal, deadline: AbortSignal): ShellWorld {
+    return {
+      env: { HOME: '/root', ...command.env },
+      read: (path) => this.#read(path),
+      write: (path, text) => this.#write(path, text),
+      remove: (path) => this.#write(path, undefined),
+      nowMs: () => Date.now() + this.#running().memory.clockOffsetMs,
+      sleep: (ms) => sleepIn(ms, ended, deadline, command.timeoutSecs),
+    }
+  }
+
+  #read(path: string): string | undefined {
+    const { memory, runningSince } = this.#running()
+    if (path === '/proc/sys/kernel/random/boot_id') return `${memory.bootId}\n`
+    const awakeMs = memory.awakeMs + Date.now() - (runningSince ?? Date.now())
+    if (path === '/run/counter') return `${Math.floor(awakeMs / counterStepMs)}\n`
+    return inMemory(path) ? memory.files[path] : this.#house.disks.read(this.#desktopId)?.files[path]
+  }
+
+  #write(path: string, text: string | undefined): void {
+    if (path === '/dev/null') return
+    const domain = this.#running()
+    if (inMemory(path)) {
+      const files = changed(domain.memory.files, path, text)
+      this.#house.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, files } })
+      return
+    }
+    const disk = this.#house.disks.read(this.#desktopId)
+    if (disk) this.#house.disks.write(this.#desktopId, { ...disk, files: changed(disk.files, path, text) })
+  }
+}
+
+const inMemory = (path: string) => path.startsWith('/run/') || path.startsWith('/tmp/')
+
+function changed(files: Record<string, string>, path: string, text: string | undefined): Record<string, string> {
+  const { [path]: _old, ...others } = files
+  return text === undefined ? others : { ...others, [path]: text }
+}
+
+async function sleepIn(ms: number, ended: AbortSignal, deadline: AbortSignal, timeoutSecs: number): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  const late = () => new Refusal('guest_deadline', `the command ran longer than ${timeoutSecs} s and was ended`)
+  const gone = () => new Refusal('guest_unavailable', 'the guest went away while the command ran')
+  const stop = () => reject(deadline.aborted ? late() : gone())
+  if (ended.aborted) stop()
+  ended.addEventListener('abort', stop, { once: true })
+  const timer = setTimeout(resolve, ms)
+  await promise.finally(() => {
+    clearTimeout(timer)
+    ended.removeEventListener('abort', stop)
+  })
+}
+
+function asKept({ exitCode, stdout, stderr }: { exitCode: number; stdout: string; stderr: string }) {
+  return {
+    exitCode,
+    signal: null,
+    stdout: stdout.slice(0, execOutputMaxBytes),
+    stderr: stderr.slice(0, execOutputMaxBytes),
+    stdoutTruncated: stdout.length > execOutputMaxBytes,
+    stderrTruncated: stderr.length > execOutputMaxBytes,
+  }
+}

@@ -1,0 +1,49 @@
+// Saved memory as the simulated hypervisor writes it: libvirt's magic in front, a guest's memory behind.
+import { open, readFile } from 'node:fs/promises'
+import { refuse } from '@dormouse/contract'
+import { z } from 'zod'
+import { partialMagic, wholeMagic } from '../../desktops/memory-images.ts'
+import { type SimulatedDomain, simulatedDomain } from './store.ts'
+
+const headerBytes = 92
+
+function header(magic: string): Buffer {
+  const bytes = Buffer.alloc(headerBytes)
+  bytes.write(magic, 'latin1')
+  return bytes
+}
+
+/** Writes the image as partial, then lets `whole` happen, then puts the whole magic over it. */
+export async function writeSaved(path: string, domain: SimulatedDomain, half: () => Promise<void>): Promise<void> {
+  const file = await open(path, 'w', 0o600)
+  try {
+    await file.write(Buffer.concat([header(partialMagic), Buffer.from(JSON.stringify(domain))]))
+    await half()
+    await file.write(header(wholeMagic), 0, headerBytes, 0)
+  } finally {
+    await file.close()
+  }
+}
+
+/** What was saved, or `memory_image_damaged`. */
+export async function readSaved(path: string): Promise<SimulatedDomain> {
+  const bytes = await readFile(path)
+  if (bytes.toString('latin1', 0, wholeMagic.length) !== wholeMagic) damaged('its header is not that of a whole image')
+  const parsed = z.string().transform(parseJson).pipe(simulatedDomain).safeParse(bytes.toString('utf8', headerBytes))
+  return parsed.success ? parsed.data : damaged('its content cannot be read')
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function damaged(why: string): never {
+  refuse(
+    'memory_image_damaged',
+    `the saved memory cannot be restored: ${why}; it is kept; wake with discard_memory to boot from disk`,
+  )
+}

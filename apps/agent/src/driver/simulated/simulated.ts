@@ -1,0 +1,245 @@
+// A hypervisor of small files, with knobs for every failure: the same decisions stand above it as above libvirt.
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type Capacity, type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
+import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
+import { type FaultSettings, SimulatedFaults } from './faults.ts'
+import { SimulatedGuest } from './guest.ts'
+import { readSaved, writeSaved } from './saved-image.ts'
+import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
+
+export interface SimulatedSettings {
+  /** Where the simulated hypervisor keeps what outlives the agent. */
+  folder: string
+  capacity?: Capacity
+  images?: string[]
+  /** Whether disks can be made of any image, also one not listed. */
+  anyImage?: boolean
+  faults?: FaultSettings
+}
+
+const plenty: Capacity = { vcpus: 256, memoryMiB: 1_048_576, diskGiB: 16_384 }
+
+export class SimulatedDriver implements Driver {
+  readonly kind = 'simulated'
+  readonly faults: SimulatedFaults
+  readonly #settings: SimulatedSettings
+  readonly #domains: JsonFolder<SimulatedDomain>
+  readonly #disks: JsonFolder<SimulatedDisk>
+  readonly #listeners: ((event: DriverEvent) => void)[] = []
+  readonly #jobs = new Map<DesktopId, AbortController>()
+  readonly #lives = new Map<DesktopId, AbortController>()
+  readonly #diedOf = new Map<DesktopId, string>()
+  #installationId = ''
+
+  constructor(settings: SimulatedSettings) {
+    this.#settings = settings
+    this.faults = new SimulatedFaults(settings.faults)
+    this.#domains = new JsonFolder(join(settings.folder, 'domains'), simulatedDomain)
+    this.#disks = new JsonFolder(join(settings.folder, 'disks'), simulatedDisk)
+  }
+
+  async open(installationId: string): Promise<void> {
+    this.#installationId = installationId
+  }
+
+  /** From here on it answers nobody; its desktops stay as they are. */
+  async close(): Promise<void> {
+    this.faults.down = true
+    for (const job of this.#jobs.values()) job.abort(new Error('the simulated hypervisor was closed'))
+  }
+
+  async facts(): Promise<DriverFacts> {
+    const capacity = this.#settings.capacity ?? plenty
+    return {
+      kvm: false,
+      versions: { simulated: '1' },
+      capacity,
+      freeDiskGiB: this.faults.diskFull ? 0 : capacity.diskGiB,
+      images: this.#images(),
+      ailment: this.faults.down ? 'the simulated hypervisor does not answer' : null,
+    }
+  }
+
+  listen(listener: (event: DriverEvent) => void): void {
+    this.#listeners.push(listener)
+  }
+
+  /** A guest's process ends without anybody having asked. */
+  die(desktopId: DesktopId, reason = 'crashed'): void {
+    this.#end(desktopId, reason)
+    this.#tell({ type: 'domain', desktopId, reason })
+  }
+
+  /** The hypervisor comes back after having been out of reach. */
+  gap(): void {
+    this.#tell({ type: 'gap' })
+  }
+
+  async domains(): Promise<Domain[]> {
+    await this.faults.enter('list')
+    return this.#domains
+      .list()
+      .map((desktopId) => this.#domains.read(desktopId))
+      .filter((found) => found?.mark.installationId === this.#installationId)
+      .map((found) => seen(found!))
+  }
+
+  async domain(desktopId: DesktopId): Promise<Domain | undefined> {
+    await this.faults.enter('list')
+    const found = this.#domains.read(desktopId)
+    return found && seen(found)
+  }
+
+  async startCold(spec: DesktopSpec, mark: Mark): Promise<void> {
+    const { desktopId } = mark
+    await this.#job(desktopId, (signal) => this.faults.enter('startCold', signal))
+    if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
+    if (!this.#disks.read(desktopId)) refuse('hypervisor_failed', 'the disk is not there')
+    const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files: {} }
+    this.#domains.write(desktopId, { mark, spec, state: 'running', runningSince: Date.now(), memory })
+    this.#tell({ type: 'domain', desktopId, reason: null })
+  }
+
+  async save(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void> {
+    await this.#job(desktopId, async (signal) => {
+      await this.faults.enter('save', signal)
+      const domain = frozen(this.#must(desktopId))
+      try {
+        await writeSaved(path, domain, async () => {
+          progress(1, 2)
+          if (this.faults.diskFull) refuse('host_disk_full', 'the host’s disk is full')
+          signal.throwIfAborted()
+          this.#must(desktopId)
+        })
+      } catch (error) {
+        await rm(path, { force: true })
+        throw error
+      }
+    })
+    this.#end(desktopId, 'saved')
+    this.#tell({ type: 'domain', desktopId, reason: 'saved' })
+  }
+
+  async restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void> {
+    await this.#job(desktopId, (signal) => this.faults.enter('restorePaused', signal))
+    if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
+    const saved = await readSaved(path)
+    this.#domains.write(desktopId, { ...saved, mark })
+    this.#tell({ type: 'domain', desktopId, reason: null })
+  }
+
+  async savedBy(): Promise<SavedBy> {
+    return { hypervisor: 'simulated 1', emulator: 'simulated 1', cpuModel: 'simulated', machine: 'simulated' }
+  }
+
+  async resume(desktopId: DesktopId): Promise<void> {
+    await this.faults.enter('resume')
+    const domain = this.#must(desktopId)
+    if (domain.state === 'running') return
+    const lag = domain.runningSince === null ? 0 : Date.now() - domain.runningSince
+    const memory = { ...domain.memory, clockOffsetMs: domain.memory.clockOffsetMs - lag }
+    this.#domains.write(desktopId, { ...domain, memory, state: 'running', runningSince: Date.now() })
+  }
+
+  async suspend(desktopId: DesktopId): Promise<void> {
+    await this.faults.enter('suspend')
+    const domain = this.#must(desktopId)
+    if (domain.state === 'running') this.#domains.write(desktopId, frozen(domain))
+    this.#tell({ type: 'domain', desktopId, reason: 'suspended' })
+  }
+
+  async setMark(mark: Mark): Promise<void> {
+    await this.faults.enter('setMark')
+    this.#domains.write(mark.desktopId, { ...this.#must(mark.desktopId), mark })
+  }
+
+  async kill(desktopId: DesktopId): Promise<void> {
+    await this.faults.enter('kill')
+    this.#end(desktopId, 'destroyed')
+  }
+
+  async abortJob(desktopId: DesktopId): Promise<void> {
+    this.#jobs.get(desktopId)?.abort(new Error('the job was aborted'))
+  }
+
+  async disks(): Promise<DesktopId[]> {
+    return this.#disks.list()
+  }
+
+  async hasDisk(desktopId: DesktopId): Promise<boolean> {
+    return this.#disks.read(desktopId) !== undefined
+  }
+
+  async makeDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
+    await this.faults.enter('makeDisk')
+    if (!this.#settings.anyImage && !this.#images().includes(spec.imageVersion)) {
+      refuse('image_unavailable', `this host does not have the image "${spec.imageVersion}"`)
+    }
+    if (this.faults.diskFull) refuse('host_disk_full', 'the host’s disk is full')
+    if (!this.#disks.read(desktopId)) this.#disks.write(desktopId, { spec, files: {} })
+  }
+
+  async removeDisk(desktopId: DesktopId): Promise<void> {
+    await this.faults.enter('removeDisk')
+    this.#disks.remove(desktopId)
+  }
+
+  guest(desktopId: DesktopId): SimulatedGuest {
+    const { faults } = this
+    const alive = (of: DesktopId) => this.#life(of).signal
+    return new SimulatedGuest({ domains: this.#domains, disks: this.#disks, faults, alive }, desktopId)
+  }
+
+  #images(): string[] {
+    return this.#settings.images ?? ['mini']
+  }
+
+  #must(desktopId: DesktopId): SimulatedDomain {
+    return this.#domains.read(desktopId) ?? refuse('hypervisor_failed', `the domain is gone${this.#why(desktopId)}`)
+  }
+
+  #why(desktopId: DesktopId): string {
+    const reason = this.#diedOf.get(desktopId)
+    return reason ? ` (${reason})` : ''
+  }
+
+  #life(desktopId: DesktopId): AbortController {
+    const life = this.#lives.get(desktopId) ?? new AbortController()
+    this.#lives.set(desktopId, life)
+    return life
+  }
+
+  #end(desktopId: DesktopId, reason: string): void {
+    this.#domains.remove(desktopId)
+    this.#diedOf.set(desktopId, reason)
+    this.#lives.get(desktopId)?.abort()
+    this.#lives.delete(desktopId)
+  }
+
+  async #job<T>(desktopId: DesktopId, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const controller = new AbortController()
+    this.#jobs.set(desktopId, controller)
+    try {
+      return await work(controller.signal)
+    } finally {
+      this.#jobs.delete(desktopId)
+    }
+  }
+
+  #tell(event: DriverEvent): void {
+    for (const listener of this.#listeners) listener(event)
+  }
+}
+
+function seen({ mark, state }: SimulatedDomain): Domain {
+  return { desktopId: mark.desktopId, mark, state, reason: state === 'paused' ? 'paused' : null }
+}
+
+/** The vCPUs stop: time awake stands still, and `runningSince` keeps the moment, by which the clock will lag. */
+function frozen(domain: SimulatedDomain): SimulatedDomain {
+  if (domain.state === 'paused') return domain
+  const now = Date.now()
+  const awakeMs = domain.memory.awakeMs + now - (domain.runningSince ?? now)
+  return { ...domain, state: 'paused', runningSince: now, memory: { ...domain.memory, awakeMs } }
+}

@@ -1,0 +1,67 @@
+// Makes this host known to a control plane, once: a one-time token and a public key against a host id.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type EnrolBody, type EnrolledJson, enrolledJson } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import { type Identity, isEnrolled, loadIdentity, publicKeyOf, saveIdentity } from './identity.ts'
+
+interface Enrolment {
+  stateDir: string
+  controlPlanes: readonly string[]
+  token: string | undefined
+  name: string
+  log: Log
+  signal: AbortSignal
+}
+
+const firstPauseMs = 200
+const longestPauseMs = 5_000
+const attemptTimeoutMs = 10_000
+
+/** The host's identity; enrols where there is none yet, and waits for a control plane that is not up. */
+export async function enrolled(enrolment: Enrolment): Promise<Identity> {
+  const stored = await loadIdentity(enrolment.stateDir)
+  if (isEnrolled(stored)) return stored
+  if (!enrolment.token) {
+    throw new Error(
+      'this host is not enrolled: make an invitation with `dormouse admin host invite` and set DORMOUSE_AGENT_ENROL_TOKEN',
+    )
+  }
+  const body = { token: enrolment.token, name: enrolment.name, public_key: publicKeyOf(stored) }
+  const { host_id: hostId, installation_id: installationId } = await ask(enrolment, body)
+  const identity = { ...stored, hostId, installationId }
+  await saveIdentity(enrolment.stateDir, identity)
+  enrolment.log.info({ hostId, installationId }, 'enrolled')
+  return identity
+}
+
+async function ask({ controlPlanes, log, signal }: Enrolment, body: EnrolBody): Promise<EnrolledJson> {
+  for (let attempt = 0; ; attempt++) {
+    const base = controlPlanes[attempt % controlPlanes.length]!
+    try {
+      return await post(base, body, signal)
+    } catch (error) {
+      if (error instanceof Declined) throw error
+      signal.throwIfAborted()
+      log.warn({ err: error, controlPlane: base }, 'enrolment did not get through; trying again')
+    }
+    await sleep(Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(attempt, 10)), undefined, { signal })
+  }
+}
+
+/** The control plane understood and said no: asking again is of no use. */
+class Declined extends Error {
+  override readonly name = 'Declined'
+}
+
+async function post(base: string, body: EnrolBody, signal: AbortSignal): Promise<EnrolledJson> {
+  const response = await fetch(`${base.replace(/\/+$/, '')}/agent/v1/enrol`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    signal: AbortSignal.any([signal, AbortSignal.timeout(attemptTimeoutMs)]),
+  })
+  const text = await response.text()
+  if (response.ok) return enrolledJson.parse(JSON.parse(text))
+  const why = `the control plane answered ${response.status} to the enrolment: ${text.slice(0, 500)}`
+  throw response.status < 500 && response.status !== 429 ? new Declined(why) : new Error(why)
+}

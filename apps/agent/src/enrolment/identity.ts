@@ -1,0 +1,57 @@
+// Who this host is: its key, made here and never sent, and the ids it was given for it. One file only its owner reads.
+import { generateKeyPairSync } from 'node:crypto'
+import { join } from 'node:path'
+import { id } from '@dormouse/contract'
+import { importJWK, type JWK, SignJWT } from 'jose'
+import { z } from 'zod'
+import { privateFolder, readIfThere, writeDurably } from '../desktops/durable-file.ts'
+
+const keySchema = z.object({ kty: z.literal('OKP'), crv: z.literal('Ed25519'), x: z.string(), d: z.string() })
+const identitySchema = z.object({ key: keySchema, hostId: id.nullable(), installationId: id.nullable() })
+type Stored = z.infer<typeof identitySchema>
+
+export interface Identity extends Stored {
+  hostId: string
+  installationId: string
+}
+
+const tokenLifeSecs = 60
+
+/** The stored identity; a host that has none gets a key, stored before anybody hears of it. */
+export async function loadIdentity(stateDir: string): Promise<Stored> {
+  await privateFolder(stateDir)
+  const text = await readIfThere(join(stateDir, 'identity.json'))
+  if (text !== undefined) return identitySchema.parse(JSON.parse(text))
+  const { privateKey } = generateKeyPairSync('ed25519')
+  const fresh: Stored = {
+    key: keySchema.parse(privateKey.export({ format: 'jwk' })),
+    hostId: null,
+    installationId: null,
+  }
+  await saveIdentity(stateDir, fresh)
+  return fresh
+}
+
+export async function saveIdentity(stateDir: string, identity: Stored): Promise<void> {
+  await writeDurably(join(stateDir, 'identity.json'), JSON.stringify(identity))
+}
+
+export const isEnrolled = (stored: Stored): stored is Identity =>
+  stored.hostId !== null && stored.installationId !== null
+
+/** What enrolment sends of the key. */
+export function publicKeyOf({ key: { kty, crv, x } }: Stored) {
+  return { kty, crv, x }
+}
+
+/** A token for one dial, good for a minute. */
+export async function dialToken({ key, hostId, installationId }: Identity): Promise<string> {
+  return new SignJWT()
+    .setProtectedHeader({ alg: 'EdDSA' })
+    .setSubject(hostId)
+    .setAudience(installationId)
+    .setIssuedAt()
+    .setJti(crypto.randomUUID())
+    .setExpirationTime(`${tokenLifeSecs}s`)
+    .sign(await importJWK(key as JWK, 'EdDSA'))
+}

@@ -1,0 +1,50 @@
+// What this host says of itself, kept fresh beside the heartbeats so that a hypervisor that hangs never delays one.
+import type { HostFacts } from '@dormouse/contract'
+import packageJson from '../package.json' with { type: 'json' }
+import type { Driver } from './driver/driver.ts'
+
+const patienceMs = 1_000
+
+export class Facts {
+  readonly #driver: Driver
+  #known: HostFacts
+  #asking: Promise<HostFacts> | undefined
+
+  constructor(driver: Driver) {
+    this.#driver = driver
+    this.#known = {
+      agentVersion: packageJson.version,
+      driver: driver.kind,
+      kvm: false,
+      versions: {},
+      capacity: { vcpus: 0, memoryMiB: 0, diskGiB: 0 },
+      freeDiskGiB: 0,
+      images: [],
+      ailment: 'the hypervisor has not answered yet',
+    }
+  }
+
+  /** The facts now; the last known ones, with an ailment, where the hypervisor does not answer within a second. */
+  async current(): Promise<HostFacts> {
+    this.#asking ??= this.#ask()
+    const late = Promise.withResolvers<void>()
+    const timer = setTimeout(late.resolve, patienceMs)
+    const answer = await Promise.race([this.#asking, late.promise])
+    clearTimeout(timer)
+    return answer ?? { ...this.#known, ailment: this.#known.ailment ?? 'the hypervisor does not answer' }
+  }
+
+  async #ask(): Promise<HostFacts> {
+    try {
+      this.#known = { ...this.#known, ...(await this.#driver.facts()) }
+      return this.#known
+    } catch (error) {
+      return {
+        ...this.#known,
+        ailment: `the hypervisor does not answer: ${error instanceof Error ? error.message : error}`,
+      }
+    } finally {
+      this.#asking = undefined
+    }
+  }
+}

@@ -1,0 +1,179 @@
+// The decisions over the simulated hypervisor, without a control plane: commands as the link would carry them, and a
+// crash after which everything is made anew over the same folders.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import {
+  type CommandName,
+  type CommandPayload,
+  type CommandResult,
+  type DesktopSpec,
+  type Fence,
+  newId,
+  type Report,
+  type ReportName,
+} from '@dormouse/contract'
+import { ArmedFailpoints, createLog } from '@dormouse/process'
+import { linkHandlers } from '../commands/table.ts'
+import { Digests } from '../desktops/digests.ts'
+import type { Ground } from '../desktops/ground.ts'
+import { Journal } from '../desktops/journal.ts'
+import { Slots } from '../desktops/locks.ts'
+import { MemoryImages } from '../desktops/memory-images.ts'
+import { Turns } from '../desktops/turns.ts'
+import { Watch } from '../desktops/watch.ts'
+import { SimulatedDriver } from '../driver/simulated/simulated.ts'
+
+export const spec: DesktopSpec = { vcpus: 1, memoryMiB: 16, diskGiB: 1, imageVersion: 'mini' }
+export const installationId = newId()
+
+/** A fence as the control plane makes it; pairs are what matters. */
+export const fenceOf = (desktopId: string, generation: number, turn: number, more: Partial<Fence> = {}): Fence => ({
+  desktopId,
+  epoch: 1,
+  generation,
+  turn,
+  // One operation per turn of a desktop.
+  operationId: `${desktopId.slice(0, 24)}${String(turn).padStart(12, '0')}`,
+  deadlineMs: 10_000,
+  ...more,
+})
+
+interface House {
+  ground: Ground
+  turns: Turns
+  watch: Watch
+  driver: SimulatedDriver
+  handlers: ReturnType<typeof linkHandlers>
+}
+
+type Said = { [N in ReportName]: { name: N; report: Report<N> } }[ReportName]
+
+export class Bench {
+  readonly failpoints = new ArmedFailpoints()
+  readonly said: Said[] = []
+  readonly folder: string
+  #house: House | undefined
+
+  private constructor(folder: string) {
+    this.folder = folder
+  }
+
+  static async start(): Promise<Bench> {
+    const bench = new Bench(await mkdtemp(join(tmpdir(), 'dormouse-agent-')))
+    await bench.up()
+    return bench
+  }
+
+  get house(): House {
+    if (!this.#house) throw new Error('the bench is down')
+    return this.#house
+  }
+
+  get driver(): SimulatedDriver {
+    return this.house.driver
+  }
+
+  get memoryFolder(): string {
+    return join(this.folder, 'memory')
+  }
+
+  async up(): Promise<void> {
+    const driver = new SimulatedDriver({ folder: join(this.folder, 'simulated') })
+    const failpoints = { hit: (name: string) => this.failpoints.hit(name) }
+    const journal = await Journal.open(this.folder, () => failpoints.hit('journal.before-write'))
+    const memory = new MemoryImages(this.memoryFolder, installationId)
+    const log = createLog({ name: 'bench', level: 'silent' })
+    const ground: Ground = {
+      installationId,
+      driver,
+      journal,
+      memory,
+      digests: new Digests(memory, () => undefined),
+      slots: new Slots(4),
+      failpoints,
+      say: (name, report) => this.said.push({ name, report } as Said),
+      log,
+    }
+    await driver.open(installationId)
+    const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
+    const watch = new Watch(ground, turns)
+    this.#house = { ground, turns, watch, driver, handlers: linkHandlers({ ground, turns }) }
+  }
+
+  /** The agent is gone and comes back; its guests went on meanwhile. What was under way never finishes. */
+  async crash(): Promise<void> {
+    await this.house.ground.digests.close()
+    await this.driver.close()
+    await this.up()
+  }
+
+  /** Begins the work, and lets the agent die where it reaches the failpoint. */
+  async crashAt(name: string, work: () => Promise<unknown>): Promise<void> {
+    const { promise: reached, resolve } = Promise.withResolvers<void>()
+    this.failpoints.set(name, () => {
+      resolve()
+      return new Promise(() => undefined)
+    })
+    const ended = work().then(
+      () => Promise.reject(new Error(`the work ended before ${name}`)),
+      (error: unknown) => Promise.reject(error),
+    )
+    await Promise.race([reached, ended])
+    this.failpoints.set(name, undefined)
+    await this.crash()
+  }
+
+  ask<N extends CommandName>(name: N, payload: CommandPayload<N>, signal = new AbortController().signal) {
+    return this.house.handlers[name](payload, { signal }) as Promise<CommandResult<N>>
+  }
+
+  awake(fence: Fence, memory: 'require' | 'allow' | 'discard' = 'allow', disk: 'require' | 'make' = 'make') {
+    return this.ask('desktop.ensureAwake', { fence, spec, source: { memory, disk } })
+  }
+
+  hibernated(fence: Fence) {
+    return this.ask('desktop.ensureHibernated', { fence })
+  }
+
+  asleep(fence: Fence) {
+    return this.ask('desktop.ensureAsleep', { fence })
+  }
+
+  destroyed(fence: Fence) {
+    return this.ask('desktop.ensureDestroyed', { fence })
+  }
+
+  tidy(fence: Fence) {
+    return this.ask('desktop.tidy', { fence })
+  }
+
+  /** A command in the guest, in the generation the journal has; its stdout without the last newline. */
+  async run(desktopId: string, command: string): Promise<string> {
+    const generation = this.house.ground.journal.read(desktopId)?.generation ?? 0
+    const wish = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs: 5 }
+    return (await this.ask('guest.exec', wish)).stdout.trimEnd()
+  }
+
+  observe(desktopId: string) {
+    return this.ask('desktop.observe', { desktopId })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.house.turns.settled()
+    await this.house.ground.digests.close()
+    await this.driver.close()
+    await rm(this.folder, { recursive: true, force: true })
+  }
+}
+
+/** Awaits a value: the first that is not undefined, false or null, within five seconds. */
+export async function until<T>(what: () => T | Promise<T>, withinMs = 5_000): Promise<NonNullable<T>> {
+  const started = performance.now()
+  for (;;) {
+    const value = await what()
+    if (value) return value as NonNullable<T>
+    if (performance.now() - started > withinMs) throw new Error('it did not come true in time')
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+}

@@ -1,0 +1,106 @@
+// A control plane of one test: enrols hosts, checks their tokens, welcomes their links. It decides nothing.
+import { createServer, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import {
+  agentCalls,
+  type CommandName,
+  type CommandPayload,
+  type CommandResult,
+  enrolBody,
+  type Heartbeat,
+  type Hello,
+  newId,
+} from '@dormouse/contract'
+import { acceptUpgrades, Peer, UpgradeRefusal } from '@dormouse/link'
+import { importJWK, jwtVerify } from 'jose'
+
+export class ControlPlane {
+  readonly hostId = newId()
+  readonly installationId = newId()
+  readonly replicaId = newId()
+  readonly hellos: Hello[] = []
+  readonly heartbeats: Heartbeat[] = []
+  readonly reports: { name: string; payload: unknown }[] = []
+  readonly #server = createServer((request, response) => {
+    void this.#enrol(request).then((answer) => {
+      response.writeHead(answer ? 201 : 409, { 'content-type': 'application/json' })
+      response.end(JSON.stringify(answer ?? { detail: 'the invitation was used before' }))
+    })
+  })
+  readonly #upgrades = acceptUpgrades(this.#server)
+  #key: object | undefined
+  #peer: Peer | undefined
+
+  static async start(): Promise<ControlPlane> {
+    const plane = new ControlPlane()
+    plane.#upgrades.add({
+      path: (pathname) => pathname === '/agent/v1/link',
+      authenticate: (request) => plane.#authenticate(request),
+      onSocket: (socket) => plane.#take(new Peer(socket, { handlers: plane.#handlers() })),
+    })
+    await new Promise<void>((resolve) => plane.#server.listen(0, '127.0.0.1', resolve))
+    return plane
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
+  }
+
+  get linked(): boolean {
+    return this.#peer !== undefined
+  }
+
+  async ask<N extends CommandName>(name: N, payload: CommandPayload<N>): Promise<CommandResult<N>> {
+    if (!this.#peer) throw new Error('no host is linked')
+    return (await this.#peer.call(name, payload)) as CommandResult<N>
+  }
+
+  async cut(): Promise<void> {
+    await this.#peer?.close(1001, 'cut by the test')
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#upgrades.close()
+    this.#server.close()
+  }
+
+  async #enrol(request: IncomingMessage) {
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk as Buffer)
+    const body = enrolBody.parse(JSON.parse(Buffer.concat(chunks).toString()))
+    if (body.token !== 'good') return undefined
+    this.#key = body.public_key
+    return { host_id: this.hostId, installation_id: this.installationId }
+  }
+
+  async #authenticate(request: IncomingMessage) {
+    const token = request.headers.authorization?.replace('Bearer ', '') ?? ''
+    if (!this.#key) return new UpgradeRefusal(401, 'unknown host')
+    const key = await importJWK(this.#key, 'EdDSA')
+    const { payload } = await jwtVerify(token, key, { audience: this.installationId, requiredClaims: ['exp', 'jti'] })
+    return payload.sub === this.hostId ? {} : new UpgradeRefusal(401, 'another host')
+  }
+
+  #handlers() {
+    const leaseMs = 60_000
+    const welcome = { hostId: this.hostId, replicaId: this.replicaId, epoch: 1, heartbeatMs: 20, leaseMs }
+    return {
+      'host.hello': async (payload: unknown) => {
+        this.hellos.push(agentCalls['host.hello'].payload.parse(payload))
+        return { ...welcome, replicas: [this.url] }
+      },
+      'host.heartbeat': async (payload: unknown) => {
+        this.heartbeats.push(agentCalls['host.heartbeat'].payload.parse(payload))
+        return { leaseRenewed: true, replicas: [this.url] }
+      },
+    }
+  }
+
+  #take(peer: Peer): void {
+    this.#peer = peer
+    peer.on('event', (name, payload) => this.reports.push({ name, payload }))
+    peer.on('close', () => {
+      if (this.#peer === peer) this.#peer = undefined
+    })
+  }
+}
