@@ -10,8 +10,8 @@ import { IncomingStream, OutgoingStream } from './stream.ts'
 import { Turns } from './turns.ts'
 
 /**
- * The lanes of a host with a few hundred domains. All ordinary threads of a default daemon are 20: the lanes together
- * keep below that, but for urgent calls.
+ * The lanes of a host with a few hundred domains. A daemon has 20 ordinary threads by default: operations and guest
+ * together may hold 16 of them, the rest is for short calls.
  */
 export const laneSizes = {
   /** Look-ups, states, lists, definitions: short, and mostly answered by the daemon's priority threads. */

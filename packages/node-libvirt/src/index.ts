@@ -1,5 +1,5 @@
 /** libvirt's RPC protocol in TypeScript: what a caller may use. */
-export type { CallOptions, LaneName } from './calls.ts'
+export type { CallOptions, Calls, LaneName } from './calls.ts'
 export { laneSizes } from './calls.ts'
 export type { Address } from './connection.ts'
 export * from './constants.ts'

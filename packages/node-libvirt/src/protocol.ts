@@ -23,11 +23,11 @@ import {
 
 export const programs = { remote: 0x20008086, qemu: 0x20008087, keepalive: 0x6b656570 } as const
 
-export const domainRef = record({ name: text, uuid, id: i32 })
-export const networkRef = record({ name: text, uuid })
-export const poolRef = record({ name: text, uuid })
-export const volumeRef = record({ pool: text, name: text, key: text })
-export const typedParam = record({ name: text, value: typedValue })
+const domainRef = record({ name: text, uuid, id: i32 })
+const networkRef = record({ name: text, uuid })
+const poolRef = record({ name: text, uuid })
+const volumeRef = record({ pool: text, name: text, key: text })
+const typedParam = record({ name: text, value: typedValue })
 
 /** A domain as the wire names it; `id` is −1 while it does not run. */
 export type DomainRef = Of<typeof domainRef>

@@ -115,6 +115,8 @@ describe('a machine', { timeout: 30_000 }, () => {
     libvirtd.signal('SIGKILL')
     await up
     expect(await domain.state()).toMatchObject({ state: 'running' })
+    // A monitor call waits until the new daemon has taken the QEMU over; a destroy does not, and would race with that.
+    await domain.suspend()
     await domain.destroy()
     await domain.undefine()
     expect(await host.domains.list()).toEqual([])

@@ -190,10 +190,10 @@ export function forever(): Promise<never> {
 }
 
 /** Waits, bounded, until the condition holds. */
-export async function until(condition: () => boolean, what = 'the condition'): Promise<void> {
-  const deadline = Date.now() + 5_000
+export async function until(condition: () => boolean, what = 'the condition', limitMs = 5_000): Promise<void> {
+  const deadline = Date.now() + limitMs
   while (!condition()) {
-    if (Date.now() > deadline) throw new Error(`${what} did not come about within 5 s`)
+    if (Date.now() > deadline) throw new Error(`${what} did not come about within ${limitMs} ms`)
     await new Promise((resolve) => setTimeout(resolve, 5))
   }
 }

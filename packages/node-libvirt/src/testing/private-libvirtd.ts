@@ -42,14 +42,16 @@ export class PrivateLibvirtd implements AsyncDisposable {
     for (const it of folders) mkdirSync(this.folder + it, { recursive: true })
     writeFileSync(`${this.folder}/etc/libvirt/libvirtd.conf`, daemonConfig)
     writeFileSync(`${this.folder}/etc/libvirt/qemu.conf`, qemuConfig)
-    const namespaces = ['-m', '-n', '-p', '-u', '--fork', '--kill-child', '--mount-proc']
-    this.#init = spawn('unshare', [...namespaces, 'bash', '-c', init(this.folder)], { stdio: 'ignore' })
+    const dyingWithUs = ['--pdeathsig', 'KILL', 'unshare', '--fork', '--kill-child']
+    const namespaces = ['-m', '-n', '-p', '-u', '--mount-proc']
+    const command = [...dyingWithUs, ...namespaces, 'bash', '-c', init(this.folder)]
+    this.#init = spawn('setpriv', command, { stdio: 'ignore' })
   }
 
   /** Resolves when the daemon listens. */
   static async start(): Promise<PrivateLibvirtd> {
     const libvirtd = new PrivateLibvirtd()
-    await until(() => existsSync(libvirtd.socketPath), 'a listening libvirtd')
+    await until(() => existsSync(libvirtd.socketPath), 'a listening libvirtd', 20_000)
     return libvirtd
   }
 
