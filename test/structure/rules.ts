@@ -6,8 +6,10 @@ export type Rule = (source: Source) => string[]
 
 /** From the ground up. A room opens only rooms on lower floors. */
 const floors: Readonly<Record<string, number>> = {
-  ...onFloor(-1, ['db']),
-  ...onFloor(0, ['operations', 'reconcile', 'leadership', 'agents', 'http']),
+  ...onFloor(-2, ['db']),
+  // Whatever changes anything begins with the leader's fence: leadership is part of the ground.
+  ...onFloor(-1, ['leadership']),
+  ...onFloor(0, ['operations', 'reconcile', 'agents', 'http']),
   ...onFloor(1, ['hosts', 'images', 'principals']),
   ...onFloor(2, ['desktops']),
   ...onFloor(3, ['guest', 'streams']),
@@ -158,7 +160,7 @@ function mayOpen(from: string, to: string): boolean {
 function floorName(room: string): string {
   const floor = floors[room]
   if (floor === roof) return 'the roof'
-  return floor === -1 ? 'the ground' : `floor ${floor}`
+  return floor === -2 ? 'the ground' : `floor ${floor}`
 }
 
 /** The folder right under `parent` that the path is in. */

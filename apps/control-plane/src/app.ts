@@ -3,7 +3,7 @@ import { Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { Counter, Registry } from 'prom-client'
 import type { Pool } from './db/pool.ts'
-import { desktopRoutes } from './desktops/routes.ts'
+import { desktopAdminRoutes, desktopRoutes } from './desktops/routes.ts'
 import type { Desktops } from './desktops/service.ts'
 import { guestRoutes } from './guest/routes.ts'
 import type { Guests } from './guest/service.ts'
@@ -38,6 +38,7 @@ export async function createApp(parts: AppParts): Promise<App> {
     help: 'Requests that repeated an Idempotency-Key with another body',
     registers: [registry],
   })
+  const desktopParts = { pool, leadership, desktops, waiters, onMismatch: () => mismatches.inc() }
   await publishOpenApi(app)
 
   await app.register(
@@ -45,7 +46,7 @@ export async function createApp(parts: AppParts): Promise<App> {
       const v1 = scope as unknown as App
       v1.addHook('onRequest', customersOnly(principals))
       notFoundBehindTheDoor(v1)
-      desktopRoutes(v1, { pool, leadership, desktops, waiters, onMismatch: () => mismatches.inc() })
+      desktopRoutes(v1, desktopParts)
       guestRoutes(v1, { guests })
     },
     { prefix: '/v1' },
@@ -57,6 +58,7 @@ export async function createApp(parts: AppParts): Promise<App> {
       notFoundBehindTheDoor(admin)
       principalRoutes(admin, { principals })
       hostAdminRoutes(admin, { hosts })
+      desktopAdminRoutes(admin, desktopParts)
     },
     { prefix: '/admin/v1' },
   )

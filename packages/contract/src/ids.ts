@@ -1,5 +1,4 @@
 // Identifiers: how they are made and what is accepted at the doors.
-import { randomFillSync } from 'node:crypto'
 import { z } from 'zod'
 
 export type DesktopId = string
@@ -16,14 +15,12 @@ export const id = z.string().regex(pattern, 'must be a UUID').toLowerCase()
 /** Whether the text is a UUID in hex-and-dash form, in any case. */
 export const isId = (text: string): boolean => pattern.test(text)
 
-const bytes = Buffer.alloc(16)
-
 /** A new UUIDv7: sorts by the millisecond it was made in. */
 export function newId(now = Date.now()): string {
-  randomFillSync(bytes)
-  bytes.writeUIntBE(now, 0, 6)
+  const bytes = crypto.getRandomValues(new Uint8Array(16))
+  const stamp = now.toString(16).padStart(12, '0')
   bytes[6] = (bytes[6]! & 0x0f) | 0x70
   bytes[8] = (bytes[8]! & 0x3f) | 0x80
-  const hex = bytes.toString('hex')
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
+  const random = Array.from(bytes.subarray(6), (byte) => byte.toString(16).padStart(2, '0')).join('')
+  return `${stamp.slice(0, 8)}-${stamp.slice(8)}-${random.slice(0, 4)}-${random.slice(4, 8)}-${random.slice(8)}`
 }

@@ -48,6 +48,9 @@ export function openGateway(server: Server, links: Links, hooks: GatewayHooks, l
       const hostLog = log.child({ host: host.hostId, hostName: host.name })
       const peer: Peer = new Peer(socket, {
         log: hostLog,
+        // A host that died in silence is unreachable within 15 s: 5 s to the ping, 5 s for its answer.
+        pingIntervalMs: 5_000,
+        pingTimeoutMs: 5_000,
         handlers: {
           'host.hello': async (payload) => {
             const parsed = agentCalls['host.hello'].payload.parse(payload)

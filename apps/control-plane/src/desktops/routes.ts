@@ -125,6 +125,37 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
   )
 }
 
+/** Operators' routes: what a stop of a host needs to know and to ask, whosever the desktops are. */
+export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waiters }: DesktopRoutesOptions): void {
+  const query = z.object({
+    state: desktopState.optional(),
+    limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
+  })
+  app.get('/desktops', { schema: { querystring: query, response: { 200: desktopListJson } } }, async (request) => {
+    const { state = null, limit } = request.query
+    return { desktops: (await desktops.listAny(state, limit)).map(desktopToJson) }
+  })
+
+  app.post(
+    '/desktops/:id/hibernate',
+    { schema: { params, querystring: waitQuery, response: { 200: operationJson, 202: operationJson } } },
+    async (request, reply) => {
+      leadership.require()
+      const wish = {
+        key: null,
+        fingerprint: fingerprint({}),
+        requestId: request.id,
+        expectedGeneration: null,
+        discardMemory: false,
+      }
+      const { operation } = await desktops.requestAsOperator(request.params.id, 'hibernate', wish)
+      const wait = request.query.wait === 'true'
+      const answer = wait ? await waiters.wait(pool, operation, callerGone(request, reply)) : operation
+      return reply.code(wait ? 200 : 202).send(operationToJson(answer))
+    },
+  )
+}
+
 function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): void {
   app.get('/operations/:id', { schema: { params, response: { 200: operationJson } } }, async (request) => {
     const found = await operations.find(pool, customer(request).orgId, request.params.id)

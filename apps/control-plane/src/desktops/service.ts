@@ -98,9 +98,24 @@ export class Desktops {
     return store.list(this.#options.pool, { orgId: caller.orgId, ...wish })
   }
 
+  /** For operators: the desktops of every organisation. */
+  listAny(state: DesktopState | null, limit: number): Promise<DesktopRow[]> {
+    return store.listAny(this.#options.pool, state, limit)
+  }
+
+  /** For operators: a request in the name of whoever owns the desktop. */
+  async requestAsOperator(
+    id: string,
+    kind: OperationKind,
+    wish: Wish,
+  ): Promise<{ operation: OperationRow; replay: Replay }> {
+    const [row] = await store.findMany(this.#options.pool, [id])
+    return this.request({ orgId: (row ?? missing()).orgId }, id, kind, wish)
+  }
+
   /** Moves the state and queues the work in one transaction: neither is ever seen without the other. */
   async request(
-    caller: Customer,
+    caller: Pick<Customer, 'orgId'>,
     id: string,
     kind: OperationKind,
     wish: Wish,
@@ -123,7 +138,7 @@ export class Desktops {
   async #accept(
     tx: Parameters<typeof operations.insert>[0],
     term: Term,
-    caller: Customer,
+    caller: Pick<Customer, 'orgId'>,
     id: string,
     kind: OperationKind,
     wish: Wish,

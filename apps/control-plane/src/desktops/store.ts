@@ -111,6 +111,16 @@ export async function list(db: Db, wish: ListWish): Promise<DesktopRow[]> {
   return rows
 }
 
+/** For operators: of every organisation, oldest first. */
+export async function listAny(db: Db, state: DesktopState | null, limit: number): Promise<DesktopRow[]> {
+  const { rows } = await db.query<DesktopRow>(
+    `select ${columns} from desktops
+     where case when $1::text is null then state <> 'destroyed' else state = $1 end order by id limit $2`,
+    [state, limit],
+  )
+  return rows
+}
+
 /** What a host is believed to hold: every desktop bound to it that is not destroyed. */
 export async function believedOn(db: Db, hostId: string): Promise<DesktopRow[]> {
   const { rows } = await db.query<DesktopRow>(

@@ -32,6 +32,8 @@ export interface OperationDefinition {
   steps: Step[]
   /** The last step, in the one transaction that settles the operation: makes the new state true. */
   succeeded(tx: pg.PoolClient, context: Omit<StepContext, 'signal' | 'remainingMs'>): Promise<Record<string, unknown>>
+  /** After a success is committed: what may be lost without harm, since steady care does it again. */
+  afterwards?(context: Omit<StepContext, 'signal' | 'remainingMs'>): Promise<void>
   /** Instead of it, after the undos: puts what the operation acted on back into a true state. */
   failed(tx: pg.PoolClient, context: Omit<StepContext, 'signal' | 'remainingMs'>, failure: Failure): Promise<void>
 }

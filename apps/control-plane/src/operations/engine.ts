@@ -160,10 +160,15 @@ export class Engine {
   }
 
   async #succeed(running: Running): Promise<OperationRow> {
-    const definition = this.#definition(running.row)
-    return this.#settle(running, async (tx, context) =>
-      store.settleSucceeded(tx, running.row.id, await definition.succeeded(tx, context)),
+    const { row, term } = running
+    const definition = this.#definition(row)
+    const settled = await this.#settle(running, async (tx, context) =>
+      store.settleSucceeded(tx, row.id, await definition.succeeded(tx, context)),
     )
+    definition.afterwards?.({ operation: row, findings: row.findings, epoch: term.epoch }).catch((error) => {
+      this.#options.log.info({ err: error, operation: row.id }, 'what follows an operation is left to steady care')
+    })
+    return settled
   }
 
   /** Settles in one transaction with the state it is about, and only while the operation is live. */

@@ -16,6 +16,8 @@ import { defer } from '../deferred.ts'
 import * as store from '../store.ts'
 import { asking, fenceOf, type Input, inputOf } from './input.ts'
 
+const tidyMs = 30_000
+
 export interface WakeContext {
   leadership: Leadership
   hosts: Hosts
@@ -117,6 +119,18 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
         host_id: hostId,
         resumed_from: resumedFrom,
       }
+    },
+
+    /** The spent image may go; where this is lost, the next inventory does it. */
+    async afterwards({ operation, findings, epoch }) {
+      const { hostId, resumedFrom } = findings as Found
+      if (resumedFrom !== 'memory' && !inputOf({ operation }).discardMemory) return
+      await links.command(
+        hostId!,
+        'desktop.tidy',
+        { fence: fenceOf({ operation, epoch, remainingMs: tidyMs }) },
+        { timeoutMs: tidyMs },
+      )
     },
 
     async failed(tx, { operation, findings }) {

@@ -1,0 +1,251 @@
+// `npm start`: everything on this machine by one command, and everything stopped again by Ctrl-C. Decides the order; the
+// parts are in start/ and ground/.
+import { randomUUID } from 'node:crypto'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { hostname } from 'node:os'
+import { createAdminClient, createClient } from '@dormouse/client'
+import { ensureMiniImage } from '../infra/guest-image/mini.ts'
+import { findSystemLibvirtd, kvmWorks, startPrivateLibvirtd } from './ground/libvirtd.ts'
+import { ensurePackages } from './ground/packages.ts'
+import { startPostgres } from './ground/postgres.ts'
+import { run } from './ground/processes.ts'
+import { ensureKeys, operators, ready, until, usableHosts } from './start/api.ts'
+import { type Child, keepRunning } from './start/children.ts'
+import { type Instance, openInstance } from './start/instance.ts'
+import { help, readOptions, type StartOptions } from './start/options.ts'
+import { sleepAll } from './start/sleep-all.ts'
+import { tour } from './start/tour.ts'
+
+const began = performance.now()
+const say = (line: string) => console.log(line)
+const lap = (what: string) => say(`[${((performance.now() - began) / 1_000).toFixed(1).padStart(5)} s] ${what}`)
+
+/** What was started, in order; the last goes first when all is stopped. */
+const stops: { name: string; stop: () => Promise<void> }[] = []
+
+async function main(): Promise<void> {
+  const options = readOptions(process.argv.slice(2), process.env, process.cwd())
+  if (options.help) return say(help)
+  const interrupted = interruptions()
+  const instance = openInstance(options.dataDir)
+  stops.push({ name: 'instance', stop: async () => instance.release() })
+  try {
+    await requireFree(options.port)
+    const service = await bringUp(options, instance, interrupted.first)
+    await Promise.race([serve(options, instance, service), interrupted.promise])
+    if (interrupted.first.aborted) await sleepBefore(service, interrupted.second)
+  } finally {
+    await stopAll()
+  }
+}
+
+interface Service {
+  baseUrl: string
+  operatorKey: string
+  apiKey: string
+}
+
+async function bringUp(options: StartOptions, instance: Instance, signal: AbortSignal): Promise<Service> {
+  const { simulated, port } = options
+  const baseUrl = `http://127.0.0.1:${port}`
+  if (!simulated) {
+    await ensurePackages({ say })
+    lap('tools are there')
+  }
+  const image = simulated ? undefined : ensureMiniImage({ imagesDir: instance.path('images'), say })
+  const [databaseUrl, host] = await Promise.all([
+    database(options, instance),
+    simulated ? undefined : hypervisor(instance),
+  ])
+  signal.throwIfAborted()
+  const controlPlane = await keepRunning({
+    name: 'control plane',
+    file: 'apps/control-plane/src/main.ts',
+    env: { PORT: String(port), DATABASE_URL: databaseUrl, ...passedOn('DORMOUSE_') },
+    runDir: instance.path('run'),
+    say,
+  })
+  stops.push({ name: 'control plane', stop: controlPlane.stop })
+  await until(
+    () => ready(baseUrl),
+    30_000,
+    () => `the control plane did not become ready; its log: ${controlPlane.logFile}`,
+  )
+  const keys = await ensureKeys(instance, baseUrl, async () => {
+    const main = new URL('../apps/control-plane/src/main.ts', import.meta.url).pathname
+    const made = await run(process.execPath, [main, 'operator-key', '--name', 'local'], {
+      env: { ...process.env, DATABASE_URL: databaseUrl },
+    })
+    return made.trim()
+  })
+  lap(`control plane is ready at ${baseUrl}`)
+  await image
+  await agents(options, instance, baseUrl, keys.operatorKey, host)
+  lap(simulated ? `${simulated} simulated hosts are linked` : `host is linked, ${host!.describe}`)
+  return { baseUrl, ...keys }
+}
+
+async function database({ databaseUrl }: StartOptions, instance: Instance): Promise<string> {
+  if (databaseUrl) return databaseUrl
+  const postgres = await startPostgres({
+    dataDir: instance.path('postgres'),
+    runtimeDir: instance.path('run'),
+    say,
+    durable: true,
+  })
+  stops.push({ name: 'Postgres', stop: postgres.stop })
+  lap('Postgres is up')
+  return postgres.url
+}
+
+interface Hypervisor {
+  socketPath: string
+  /** The data folder under a name that libvirt and QEMU can use, too. */
+  dir: string
+  describe: string
+}
+
+/** The machine's own libvirt where it is usable, else a private one in namespaces of its own. */
+async function hypervisor(instance: Instance): Promise<Hypervisor> {
+  const how = kvmWorks() ? 'with KVM' : 'guests are emulated, since KVM does not work here'
+  const own = await findSystemLibvirtd({ dir: instance.dir, say })
+  if (own) {
+    stops.push({ name: 'the way to the machine’s libvirt', stop: own.release })
+    return { socketPath: own.socketPath, dir: own.shortDir, describe: `the machine’s own libvirt, ${how}` }
+  }
+  const file = instance.path('host-uuid')
+  if (!existsSync(file)) writeFileSync(file, randomUUID())
+  const libvirtd = await startPrivateLibvirtd({
+    dir: instance.dir,
+    name: hostname(),
+    hostUuid: readFileSync(file, 'utf8').trim(),
+    say,
+  })
+  stops.push({ name: 'libvirt', stop: libvirtd.stop })
+  lap('a private libvirt is up')
+  return { socketPath: libvirtd.socketPath, dir: libvirtd.shortDir, describe: `a private libvirt, ${how}` }
+}
+
+async function agents(
+  options: StartOptions,
+  instance: Instance,
+  baseUrl: string,
+  operatorKey: string,
+  host: Hypervisor | undefined,
+): Promise<void> {
+  const admin = createAdminClient({ baseUrl, operatorKey })
+  const names = host ? ['agent'] : Array.from({ length: options.simulated }, (_, i) => `simulated-${i + 1}`)
+  const started: Child[] = []
+  for (const name of names) {
+    const stateDir = host ? `${host.dir}/${name}` : instance.path(name)
+    const { token } = await admin.inviteHost({ name })
+    const env = host ? libvirtEnv(host) : { DORMOUSE_AGENT_DRIVER: 'simulated' }
+    const agent = await keepRunning({
+      name,
+      file: 'apps/agent/src/main.ts',
+      env: {
+        DORMOUSE_AGENT_CONTROL_PLANES: baseUrl,
+        DORMOUSE_AGENT_ENROL_TOKEN: token,
+        DORMOUSE_AGENT_NAME: host ? hostname() : name,
+        DORMOUSE_AGENT_STATE_DIR: stateDir,
+        ...env,
+        ...passedOn('DORMOUSE_AGENT_'),
+      },
+      runDir: instance.path('run'),
+      say,
+    })
+    stops.push({ name, stop: agent.stop })
+    started.push(agent)
+  }
+  const logs = started.map(({ logFile }) => logFile).join(', ')
+  const enough = async () => (await usableHosts(admin, 'mini')).length >= names.length
+  await until(
+    enough,
+    60_000,
+    () => `the host did not become usable; \`npx dormouse admin host list\` and ${logs} say why`,
+  )
+}
+
+const libvirtEnv = ({ socketPath, dir }: Hypervisor) => ({
+  DORMOUSE_AGENT_LIBVIRT_SOCKET: socketPath,
+  DORMOUSE_AGENT_IMAGES_DIR: `${dir}/images`,
+})
+
+/** Settings of the environment that are meant for what is started; the starter's own win. */
+const passedOn = (prefix: string): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(process.env).filter(([name, value]) => name.startsWith(prefix) && value) as [string, string][],
+  )
+
+async function serve(options: StartOptions, instance: Instance, { baseUrl, apiKey }: Service): Promise<never> {
+  const toured = instance.path('toured')
+  if (options.tour ?? (!options.simulated && !existsSync(toured))) {
+    say('\nThe main job, before your eyes:')
+    await tour(createClient({ baseUrl, apiKey }), say)
+    writeFileSync(toured, '')
+  }
+  instance.announce(baseUrl)
+  say('')
+  lap('ready')
+  say(words(baseUrl, apiKey))
+  return new Promise(() => {})
+}
+
+const words = (baseUrl: string, apiKey: string) => `
+  Base URL  ${baseUrl}
+  API key   ${apiKey}
+
+  curl -s ${baseUrl}/v1/desktops -H 'Authorization: Bearer ${apiKey}'
+  curl -s ${baseUrl}/v1/desktops -H 'Authorization: Bearer ${apiKey}' -d '{"tier":"small"}'
+  curl -s -X POST '${baseUrl}/v1/desktops/<id>/wake?wait=true' -H 'Authorization: Bearer ${apiKey}'
+
+  npx dormouse list
+  npx dormouse create --tier small --wake
+  npx dormouse exec <id> -- uname -a
+
+Ctrl-C hibernates what is awake and stops everything.`
+
+async function sleepBefore({ baseUrl, operatorKey }: Service, skip: AbortSignal): Promise<void> {
+  say('')
+  await sleepAll(operators(baseUrl, operatorKey), say, skip).catch((error: Error) =>
+    say(`Hibernating was given up: ${error.message}`),
+  )
+}
+
+async function stopAll(): Promise<void> {
+  for (const { name, stop } of stops.splice(0).reverse()) {
+    await stop().catch((error: Error) => say(`${name} did not stop well: ${error.message}`))
+  }
+  lap('stopped')
+}
+
+/** The first signal ends the serving, the second what is waited for. */
+function interruptions() {
+  const first = new AbortController()
+  const second = new AbortController()
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const onSignal = () => {
+    if (first.signal.aborted) second.abort(new Error('skipped'))
+    first.abort(new Error('interrupted'))
+    resolve()
+  }
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, onSignal)
+  return { first: first.signal, second: second.signal, promise }
+}
+
+async function requireFree(port: number): Promise<void> {
+  const probe = createServer()
+  await new Promise<void>((resolve, reject) => {
+    probe.once('error', () => reject(new Error(`port ${port} is in use; choose another: PORT=8081 npm start`)))
+    probe.listen(port, '127.0.0.1', () => probe.close(() => resolve()))
+  })
+}
+
+await main().then(
+  () => process.exit(process.exitCode ?? 0),
+  (error: Error) => {
+    console.error(`\n${error.message}`)
+    process.exit(1)
+  },
+)

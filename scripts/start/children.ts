@@ -1,0 +1,90 @@
+// The processes that the starter keeps: each in a session of its own, with a log file, started again when it ends unasked.
+import { spawn } from 'node:child_process'
+import { closeSync, mkdirSync, openSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { alive, type Identity, identify, type Say, signal, waitGone } from '../ground/processes.ts'
+import { readJson } from './instance.ts'
+
+export interface ChildOptions {
+  name: string
+  /** A TypeScript file, from the root of the repository. */
+  file: string
+  env: Record<string, string>
+  /** Where its pid and its log are kept. */
+  runDir: string
+  say: Say
+}
+
+export interface Child {
+  logFile: string
+  readonly pid: number | undefined
+  stop(): Promise<void>
+}
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const restartPauseMs = 500
+const stopTimeoutMs = 15_000
+
+/** Starts the process, after ending one that an earlier starter left behind. */
+export async function keepRunning({ name, file, env, runDir, say }: ChildOptions): Promise<Child> {
+  mkdirSync(runDir, { recursive: true })
+  const pidFile = join(runDir, `${name}.pid`)
+  const logFile = join(runDir, `${name}.log`)
+  await endLeftover(pidFile)
+  let stopping = false
+  let current: Identity | undefined
+
+  const launch = () => {
+    const log = openSync(logFile, 'a', 0o600)
+    const child = spawn(process.execPath, [join(root, file)], {
+      cwd: root,
+      detached: true,
+      stdio: ['ignore', log, log],
+      env: { ...essentials(), ...env },
+    })
+    closeSync(log)
+    current = child.pid ? identify(child.pid) : undefined
+    if (current) writeFileSync(pidFile, JSON.stringify(current))
+    child.on('exit', async (code, how) => {
+      current = undefined
+      if (stopping) return
+      say(`The ${name} ended by itself (${how ?? code}); it is started again. Its log: ${logFile}`)
+      await sleep(restartPauseMs)
+      if (!stopping) launch()
+    })
+  }
+  launch()
+
+  return {
+    logFile,
+    get pid() {
+      return current?.pid
+    },
+    stop: async () => {
+      stopping = true
+      await end(current)
+      rmSync(pidFile, { force: true })
+    },
+  }
+}
+
+/** What a child needs of our environment; nothing else of it is its business. */
+function essentials(): Record<string, string> {
+  const names = ['PATH', 'HOME', 'LANG', 'TZ', 'NODE_EXTRA_CA_CERTS']
+  return Object.fromEntries(names.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])))
+}
+
+async function endLeftover(pidFile: string): Promise<void> {
+  mkdirSync(dirname(pidFile), { recursive: true })
+  await end(readJson<Identity>(pidFile))
+}
+
+async function end(identity: Identity | undefined): Promise<void> {
+  if (!identity || !alive(identity)) return
+  signal(identity, 'SIGTERM')
+  if (await waitGone([identity], stopTimeoutMs)) return
+  signal(identity, 'SIGKILL')
+  await waitGone([identity], stopTimeoutMs)
+}

@@ -1,0 +1,81 @@
+// The main job before your eyes: create, wake, work, hibernate, wake, and the proof that nothing was lost.
+import { type Client, Desktop } from '@dormouse/client'
+import type { Say } from '../ground/processes.ts'
+
+/** What is looked at on both sides of the sleep. */
+const counterStart =
+  'echo 0 > /run/counter; (while :; do echo $(( $(cat /run/counter) + 1 )) > /run/counter.new && mv /run/counter.new /run/counter; sleep 0.1; done) > /dev/null 2>&1 < /dev/null &'
+const look = 'cat /run/counter /proc/sys/kernel/random/boot_id /root/hello.txt'
+
+interface Seen {
+  counter: number
+  bootId: string
+  file: string
+}
+
+/** Shows each step with its time; throws where what woke is not what went to sleep. Leaves the desktop awake. */
+export async function tour(client: Client, say: Say): Promise<Desktop> {
+  const step = async <T>(what: string, work: () => Promise<T>, outcome: (value: T) => string): Promise<T> => {
+    const began = performance.now()
+    const value = await work()
+    say(`  ${what.padEnd(34)} ${((performance.now() - began) / 1_000).toFixed(2).padStart(6)} s   ${outcome(value)}`)
+    return value
+  }
+  const run = async (desktop: Desktop, command: string) => {
+    const { exitCode, stdout, stderr } = await desktop.commands.run(command)
+    if (exitCode !== 0) throw new Error(`in the guest, ${command} ended with ${exitCode}: ${stderr}`)
+    return stdout
+  }
+  const seen = async (desktop: Desktop): Promise<Seen> => {
+    const [counter, bootId, file] = (await run(desktop, look)).trim().split('\n') as [string, string, string]
+    return { counter: Number(counter), bootId, file }
+  }
+
+  const desktop = await step(
+    'create',
+    () => Desktop.create({ client, tier: 'small' }),
+    ({ id }) => id,
+  )
+  await step(
+    'wake',
+    () => desktop.wake(),
+    ({ result }) => `from ${result?.resumedFrom}`,
+  )
+  await step(
+    'start a counter in its memory',
+    () => run(desktop, counterStart),
+    () => '',
+  )
+  await step(
+    'write a file',
+    () => run(desktop, 'echo "kept by dormouse" > /root/hello.txt && sync'),
+    () => '/root/hello.txt',
+  )
+  const before = await step(
+    'look',
+    () => seen(desktop),
+    ({ counter, bootId }) => `counter ${counter}, boot ${bootId.slice(0, 8)}`,
+  )
+  await step(
+    'hibernate',
+    () => desktop.hibernate(),
+    () => 'memory and disk saved, nothing runs',
+  )
+  await step(
+    'wake',
+    () => desktop.wake(),
+    ({ result }) => `from ${result?.resumedFrom}`,
+  )
+  const after = await step(
+    'look again',
+    () => seen(desktop),
+    ({ counter, bootId }) => `counter ${counter}, boot ${bootId.slice(0, 8)}`,
+  )
+
+  if (after.counter < before.counter)
+    throw new Error(`the counter went back from ${before.counter} to ${after.counter}`)
+  if (after.bootId !== before.bootId) throw new Error('the guest has booted anew: its memory was lost')
+  if (after.file !== before.file) throw new Error('the file has changed')
+  say('  The counter went on, the boot is the same, the file is there. Nothing was lost.')
+  return desktop
+}
