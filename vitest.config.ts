@@ -4,9 +4,28 @@ import { defineConfig } from 'vitest/config'
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: 'unit', include: ['packages/*/src/**/*.test.ts', 'apps/*/src/**/*.test.ts', 'scripts/**/*.test.ts', 'test/structure/**/*.test.ts'] } },
+      {
+        test: {
+          name: 'unit',
+          include: [
+            'packages/*/src/**/*.test.ts',
+            'apps/*/src/**/*.test.ts',
+            'scripts/**/*.test.ts',
+            'test/structure/**/*.test.ts',
+          ],
+          exclude: ['**/src/real/**', '**/node_modules/**'],
+        },
+      },
       { test: { name: 'house', include: ['test/house/**/*.test.ts'], testTimeout: 60_000, hookTimeout: 60_000 } },
-      { test: { name: 'real', include: ['test/real/**/*.test.ts'], testTimeout: 600_000, hookTimeout: 300_000, fileParallelism: false } },
+      {
+        test: {
+          name: 'real',
+          include: ['test/real/**/*.test.ts', 'packages/*/src/real/**/*.test.ts'],
+          testTimeout: 600_000,
+          hookTimeout: 300_000,
+          fileParallelism: false,
+        },
+      },
     ],
   },
 })

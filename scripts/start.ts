@@ -30,12 +30,13 @@ async function main(): Promise<void> {
   const interrupted = interruptions()
   const instance = openInstance(options.dataDir)
   stops.push({ name: 'instance', stop: async () => instance.release() })
+  let service: Service | undefined
   try {
     await requireFree(options.port)
-    const service = await bringUp(options, instance, interrupted.first)
+    service = await bringUp(options, instance, interrupted.first)
     await Promise.race([serve(options, instance, service), interrupted.promise])
-    if (interrupted.first.aborted) await sleepBefore(service, interrupted.second)
   } finally {
+    if (service) await sleepBefore(service, interrupted.second)
     await stopAll()
   }
 }
@@ -62,7 +63,7 @@ async function bringUp(options: StartOptions, instance: Instance, signal: AbortS
   const controlPlane = await keepRunning({
     name: 'control plane',
     file: 'apps/control-plane/src/main.ts',
-    env: { PORT: String(port), DATABASE_URL: databaseUrl, ...passedOn('DORMOUSE_') },
+    env: { ...emulatedTiers(host), ...passedOn('DORMOUSE_'), PORT: String(port), DATABASE_URL: databaseUrl },
     runDir: instance.path('run'),
     say,
   })
@@ -101,6 +102,7 @@ async function database({ databaseUrl }: StartOptions, instance: Instance): Prom
 
 interface Hypervisor {
   socketPath: string
+  kvm: boolean
   /** The data folder under a name that libvirt and QEMU can use, too. */
   dir: string
   describe: string
@@ -108,11 +110,12 @@ interface Hypervisor {
 
 /** The machine's own libvirt where it is usable, else a private one in namespaces of its own. */
 async function hypervisor(instance: Instance): Promise<Hypervisor> {
-  const how = kvmWorks() ? 'with KVM' : 'guests are emulated, since KVM does not work here'
+  const kvm = kvmWorks()
+  const how = kvm ? 'with KVM' : 'guests are emulated, since KVM does not work here'
   const own = await findSystemLibvirtd({ dir: instance.dir, say })
   if (own) {
     stops.push({ name: 'the way to the machine’s libvirt', stop: own.release })
-    return { socketPath: own.socketPath, dir: own.shortDir, describe: `the machine’s own libvirt, ${how}` }
+    return { kvm, socketPath: own.socketPath, dir: own.shortDir, describe: `the machine’s own libvirt, ${how}` }
   }
   const file = instance.path('host-uuid')
   if (!existsSync(file)) writeFileSync(file, randomUUID())
@@ -124,7 +127,7 @@ async function hypervisor(instance: Instance): Promise<Hypervisor> {
   })
   stops.push({ name: 'libvirt', stop: libvirtd.stop })
   lap('a private libvirt is up')
-  return { socketPath: libvirtd.socketPath, dir: libvirtd.shortDir, describe: `a private libvirt, ${how}` }
+  return { kvm, socketPath: libvirtd.socketPath, dir: libvirtd.shortDir, describe: `a private libvirt, ${how}` }
 }
 
 async function agents(
@@ -166,6 +169,10 @@ async function agents(
     () => `the host did not become usable; \`npx dormouse admin host list\` and ${logs} say why`,
   )
 }
+
+/** Emulation is slow: the small tier is made for it, unless the environment says otherwise. */
+const emulatedTiers = (host: Hypervisor | undefined): Record<string, string> =>
+  host && !host.kvm ? { DORMOUSE_TIER_SMALL: '1,256,10' } : {}
 
 const libvirtEnv = ({ socketPath, dir }: Hypervisor) => ({
   DORMOUSE_AGENT_LIBVIRT_SOCKET: socketPath,

@@ -37,6 +37,7 @@ export function readOptions(words: string[], env: Record<string, string | undefi
   })
   const port = numberIn('PORT', env.PORT || '8080', 1, 65_535)
   const simulated = values.simulated === undefined ? 0 : numberIn('--simulated', values.simulated, 1, 100)
+  if (simulated && values.tour) throw new Error('--tour needs real guests: leave --simulated out')
   return {
     help: values.help,
     simulated,

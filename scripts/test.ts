@@ -1,0 +1,69 @@
+// `npm test`: the same set-up as `npm start`, then every check and every test. Ends with one plain line of counts.
+import { spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { ensurePackages } from './ground/packages.ts'
+
+const help = `npm test                   checks, unit, house (simulated hosts), real libvirt and QEMU
+npm test -- --project unit   only these tests (unit, house, real); may be given more than once
+npm run test:long          the real tests at full length: ten desktops' worth of sleeps
+npm run test:crash         kill -9 in the middle of accepted operations: 20 trials simulated, 3 on real QEMU
+
+Further words are handed to vitest, such as a part of a file's name.`
+
+const root = fileURLToPath(new URL('../', import.meta.url))
+const began = performance.now()
+const lap = (what: string) => console.log(`[${((performance.now() - began) / 1_000).toFixed(1).padStart(5)} s] ${what}`)
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    help: { type: 'boolean', short: 'h' },
+    long: { type: 'boolean' },
+    crash: { type: 'boolean' },
+    project: { type: 'string', multiple: true },
+  },
+})
+
+if (values.help) console.log(help)
+else process.exitCode = await main()
+
+async function main(): Promise<number> {
+  const projects = values.project ?? (values.long ? ['real'] : ['unit', 'house', 'real'])
+  if (values.crash || projects.includes('real')) await ensurePackages({ say: console.log })
+  lap('tools are there')
+  if (values.crash) return crash()
+  if (!values.project && !values.long && (await node('scripts/check.ts')) !== 0) return 1
+  return vitest(projects)
+}
+
+async function crash(): Promise<number> {
+  const simulated = await node('test/crash/main.ts', '--trials', '20', '--simulated', ...positionals)
+  return simulated || node('test/crash/main.ts', '--trials', '3', '--real', ...positionals)
+}
+
+async function vitest(projects: string[]): Promise<number> {
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-report-'))
+  const report = join(folder, 'report.json')
+  const words = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
+  const chosen = projects.flatMap((project) => ['--project', project])
+  try {
+    const code = await node('node_modules/vitest/vitest.mjs', 'run', ...chosen, ...words, ...positionals)
+    lap('done')
+    const { numPassedTests, numFailedTests } = JSON.parse(readFileSync(report, 'utf8')) as Record<string, number>
+    console.log(`tests: ${numPassedTests} passed, ${numFailedTests} failed`)
+    return code
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** Runs a program of ours with our Node, before the eyes of whoever watches; answers its exit code. */
+function node(file: string, ...words: string[]): Promise<number> {
+  const env = { ...process.env, ...(values.long && { DORMOUSE_TEST_LONG: '1' }) }
+  const child = spawn(process.execPath, [file, ...words], { cwd: root, stdio: 'inherit', env })
+  return new Promise((resolve) => child.on('exit', (code) => resolve(code ?? 1)))
+}

@@ -1,0 +1,139 @@
+// `npm start` as the tests use it: the real thing in a process of its own, on a folder of its own, reached as a user does.
+import { spawn } from 'node:child_process'
+import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { type Client, createClient, Desktop } from '@dormouse/client'
+import { alive, type Identity, identify, signal, waitGone } from '../../scripts/ground/processes.ts'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+
+export interface Local {
+  base_url: string
+  api_key: string
+  operator_key: string
+}
+
+export class Instance {
+  readonly dataDir: string
+  readonly #folder: string
+  readonly #env: Record<string, string>
+  #starter: Identity | undefined
+  #port = 0
+
+  private constructor(folder: string, env: Record<string, string>) {
+    this.#folder = folder
+    this.#env = env
+    // Under a folder that only root may enter, and deep: as a clone in root's home would be.
+    this.dataDir = join(folder, 'closed', 'a-rather-long-name-for-a-folder'.repeat(3), 'data')
+    mkdirSync(join(folder, 'closed'), { mode: 0o700 })
+  }
+
+  /** Starts an instance on a new folder. Images are shared between runs: building one is a test of its own. */
+  static async start(env: Record<string, string> = {}, words: string[] = ['--no-tour']): Promise<Instance> {
+    const instance = new Instance(mkdtempSync(join(tmpdir(), 'dormouse-real-')), env)
+    try {
+      await instance.up(words)
+    } catch (error) {
+      await instance[Symbol.asyncDispose]()
+      throw error
+    }
+    return instance
+  }
+
+  get log(): string {
+    const file = join(this.#folder, 'start.log')
+    return existsSync(file) ? readFileSync(file, 'utf8') : ''
+  }
+
+  get local(): Local {
+    return JSON.parse(readFileSync(join(this.dataDir, 'local.json'), 'utf8')) as Local
+  }
+
+  get client(): Client {
+    return createClient({ baseUrl: this.local.base_url, apiKey: this.local.api_key })
+  }
+
+  create(options: Partial<Parameters<typeof Desktop.create>[0]> = {}): Promise<Desktop> {
+    return Desktop.create({ client: this.client, tier: 'small', ...options })
+  }
+
+  /** Types `npm start`, and waits until it says that it is ready. */
+  async up(words: string[] = ['--no-tour']): Promise<void> {
+    this.#port ||= await freePort()
+    const log = openSync(join(this.#folder, 'start.log'), 'a')
+    const child = spawn('sh', [join(root, 'scripts/with-node.sh'), 'scripts/start.ts', ...words], {
+      cwd: root,
+      detached: true,
+      stdio: ['ignore', log, log],
+      env: { ...process.env, ...this.#env, PORT: String(this.#port), DORMOUSE_DATA: this.dataDir },
+    })
+    closeSync(log)
+    this.#starter = identify(child.pid!)
+    const ended = new Promise<void>((resolve) => child.on('exit', () => resolve()))
+    let over = false
+    void ended.then(() => {
+      over = true
+    })
+    await until(() => {
+      if (over) throw new Error(`npm start ended by itself:\n${this.log}`)
+      return existsSync(join(this.dataDir, 'local.json'))
+    }, 180_000)
+  }
+
+  /** Types Ctrl-C and waits until everything has stopped. */
+  async down(): Promise<void> {
+    if (!this.#starter) return
+    signal(this.#starter, 'SIGINT')
+    if (!(await waitGone([this.#starter], 120_000))) throw new Error(`npm start did not stop:\n${this.log}`)
+    this.#starter = undefined
+  }
+
+  /** The process of that name (`control plane`, `agent`) that the starter keeps running now. */
+  process(name: string): Identity | undefined {
+    const file = join(this.dataDir, 'run', `${name}.pid`)
+    if (!existsSync(file)) return undefined
+    const identity = JSON.parse(readFileSync(file, 'utf8')) as Identity
+    return alive(identity) ? identity : undefined
+  }
+
+  /** Kills it, and waits until the starter has put another in its place. */
+  async kill(name: string): Promise<void> {
+    const victim = await until(() => this.process(name), 10_000)
+    signal(victim, 'SIGKILL')
+    await until(() => {
+      const now = this.process(name)
+      return now && now.started !== victim.started
+    }, 20_000)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.down()
+    rmSync(this.#folder, { recursive: true, force: true })
+  }
+}
+
+/** Waits for a value, for a while. */
+export async function until<T>(
+  check: () => T | undefined | false | Promise<T | undefined | false>,
+  timeoutMs: number,
+): Promise<T> {
+  const ends = performance.now() + timeoutMs
+  for (;;) {
+    const value = await check()
+    if (value) return value
+    if (performance.now() > ends) throw new Error(`nothing came within ${timeoutMs} ms: ${check}`)
+    await sleep(50)
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const address = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  return typeof address === 'object' && address ? address.port : 0
+}

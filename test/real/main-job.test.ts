@@ -1,0 +1,105 @@
+// Guarantee: the main job, by `npm start` and the SDK, on real QEMU: desktops that sleep and wake, and lose nothing.
+import { execFile, execFileSync } from 'node:child_process'
+import { existsSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { Desktop } from '@dormouse/client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Instance } from './instance.ts'
+import { clockError, expectKept, guest, leaveWitness, lookAt } from './witness.ts'
+
+const long = process.env.DORMOUSE_TEST_LONG === '1'
+const cycles = long ? 10 : 2
+const count = 5
+
+let instance: Instance
+beforeAll(async () => {
+  instance = await Instance.start()
+})
+afterAll(async () => {
+  await instance?.[Symbol.asyncDispose]()
+})
+
+test('local.json says where everything is, to its owner only', () => {
+  expect(statSync(join(instance.dataDir, 'local.json')).mode & 0o777).toBe(0o600)
+  expect(instance.local).toMatchObject({
+    base_url: expect.stringMatching(/^http:/),
+    api_key: expect.stringMatching(/^svc_sk_/),
+  })
+})
+
+test(`one desktop keeps counter, boot, 64 MiB of memory and its files over ${cycles} sleeps, and its clock is right`, async () => {
+  const desktop = await instance.create()
+  expect((await desktop.wake()).result?.resumedFrom).toBe('image')
+  let seen = await leaveWitness(desktop)
+  for (let cycle = 0; cycle < cycles; cycle++) {
+    expect((await desktop.hibernate()).result?.desktopState).toBe('hibernated')
+    expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
+    expect(await clockError(desktop)).toBeLessThan(1)
+    seen = await expectKept(desktop, seen)
+  }
+  await desktop.destroy()
+})
+
+test(`${count} desktops at once keep theirs over ${cycles} sleeps`, async () => {
+  const desktops = await Promise.all(Array.from({ length: count }, () => instance.create()))
+  await Promise.all(desktops.map((desktop) => desktop.wake()))
+  let seen = await Promise.all(desktops.map(leaveWitness))
+  for (let cycle = 0; cycle < cycles; cycle++) {
+    await Promise.all(desktops.map((desktop) => desktop.hibernate()))
+    const woken = await Promise.all(desktops.map((desktop) => desktop.wake()))
+    expect(woken.map(({ result }) => result?.resumedFrom)).toEqual(desktops.map(() => 'memory'))
+    seen = await Promise.all(desktops.map((desktop, i) => expectKept(desktop, seen[i]!)))
+  }
+  await Promise.all(desktops.map((desktop) => desktop.destroy()))
+})
+
+test('a guest that powers itself off is stopped, keeps its disk, and boots from it', async () => {
+  const desktop = await instance.create()
+  await desktop.wake()
+  await guest(desktop, 'echo kept > /root/kept; sync; (sleep 0.3; poweroff -f) > /dev/null 2>&1 < /dev/null &')
+  await expect.poll(async () => (await desktop.refresh()).state, { timeout: 20_000 }).toBe('stopped')
+  expect((await desktop.wake()).result?.resumedFrom).toBe('disk')
+  expect(await guest(desktop, 'cat /root/kept')).toBe('kept\n')
+  await desktop.destroy()
+})
+
+test('the command line finds the service by itself and does the main job', async () => {
+  const cli = async (...words: string[]) => {
+    const bin = fileURLToPath(new URL('../../node_modules/.bin/dormouse', import.meta.url))
+    const env = { ...process.env, DORMOUSE_DATA: instance.dataDir }
+    return (await promisify(execFile)(bin, words, { env })).stdout
+  }
+  const { id } = JSON.parse(await cli('create', '--tier', 'small', '--json')) as { id: string }
+  await cli('wake', id, '--json')
+  expect(await cli('exec', id, '--', 'echo', 'hello from the guest')).toBe('hello from the guest\n')
+  expect(await cli('list')).toContain(id)
+  await cli('hibernate', id, '--json')
+  const settled = JSON.parse(await cli('destroy', id, '--json')) as { state: string }
+  expect(settled.state).toBe('succeeded')
+})
+
+test('Ctrl-C hibernates what is awake and leaves nothing running; the next start goes on with the same desktops', async () => {
+  const desktop = await instance.create()
+  await desktop.wake()
+  const before = await leaveWitness(desktop)
+  await instance.down()
+  expect(instance.log).toContain('Hibernating 1 desktop')
+  expect(existsSync(join(instance.dataDir, 'local.json'))).toBe(false)
+  expect(processesNaming(instance.dataDir)).toEqual([])
+  await instance.up()
+  const again = await Desktop.connect(desktop.id, { client: instance.client })
+  expect(again.state).toBe('hibernated')
+  expect((await again.wake()).result?.resumedFrom).toBe('memory')
+  await expectKept(again, before)
+  await again.destroy()
+  expect(await lookAt(again).catch((error: Error) => error.name)).toMatch(/Conflict/)
+})
+
+/** Command lines of processes that were started for the folder. */
+function processesNaming(folder: string): string[] {
+  return execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' })
+    .split('\n')
+    .filter((line) => line.includes(folder) && !line.startsWith('ps '))
+}
