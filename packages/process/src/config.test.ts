@@ -71,6 +71,15 @@ test('describes itself: one row per variable', () => {
   ])
 })
 
+test('a default is described as it would be written, not as it is used', () => {
+  const seconds = z.coerce
+    .number()
+    .default(3)
+    .transform((secs) => secs * 1_000)
+  const lease = setting('LEASE_SECS', 'lease, in seconds', seconds)
+  expect(describeConfig(z.object({ lease }))).toMatchObject([{ default: '3' }])
+})
+
 test('a field without a variable is a mistake of ours, and says which', () => {
   expect(() => describeConfig(z.object({ port: z.number() }))).toThrow('the field "port" names no variable')
 })

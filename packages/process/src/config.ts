@@ -1,6 +1,6 @@
 // From environment variables to one frozen configuration, and from the same schema to its page of documentation.
 // Knows no variable by itself, and reads no environment: the caller hands it in.
-import type { z } from 'zod'
+import { z } from 'zod'
 
 export interface SettingFacts {
   /** The environment variable. */
@@ -59,11 +59,13 @@ function factsOf(field: string, type: z.core.$ZodType): SettingFacts {
   throw new TypeError(`the field "${field}" names no variable: wrap it whole in setting('NAME', 'what it is', …)`)
 }
 
+/** The default as it would be written into the variable, before any transformation; a default behind one as it is used. */
 function defaultOf(type: z.core.$ZodType): string {
-  const { success, data } = (type as z.ZodType).safeParse(undefined)
-  if (!success) return 'required'
-  if (data === undefined || data === '') return 'none'
-  return typeof data === 'object' ? JSON.stringify(data) : String(data)
+  const used = (type as z.ZodType).safeParse(undefined)
+  if (!used.success) return 'required'
+  const written = z.toJSONSchema(type, { io: 'input', unrepresentable: 'any' }).default ?? used.data
+  if (written === undefined || written === '') return 'none'
+  return typeof written === 'object' ? JSON.stringify(written) : String(written)
 }
 
 function problemOf(schema: z.ZodObject, env: Record<string, string | undefined>, issue: z.core.$ZodIssue): string {

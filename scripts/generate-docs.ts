@@ -1,0 +1,53 @@
+// `npm run docs`: writes the pages of docs/ that are made from the code, or says which of them are out of date.
+import { readFileSync, writeFileSync } from 'node:fs'
+import { parseArgs } from 'node:util'
+import { configurationPage } from './docs/configuration.ts'
+import { refusalsPage } from './docs/refusals.ts'
+import { statesPage } from './docs/states.ts'
+
+const help = `npm run docs               write docs/refusals.md, docs/states.md and docs/configuration.md
+npm run docs -- --check    write nothing; fail where one is not what the code says`
+
+/** Each page, by its file. */
+export const pages: Record<string, () => string> = {
+  'docs/refusals.md': refusalsPage,
+  'docs/states.md': statesPage,
+  'docs/configuration.md': configurationPage,
+}
+
+const fileOf = (page: string) => new URL(`../${page}`, import.meta.url)
+
+/** The pages whose file is not what the code says. */
+export const stalePages = (): string[] =>
+  Object.entries(pages).flatMap(([page, make]) => (textOf(page) === make() ? [] : [page]))
+
+function textOf(page: string): string | undefined {
+  try {
+    return readFileSync(fileOf(page), 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+function main(): void {
+  const { values } = parseArgs({ options: { help: { type: 'boolean', short: 'h' }, check: { type: 'boolean' } } })
+  if (values.help) console.log(help)
+  else if (values.check) compare()
+  else write()
+}
+
+function write(): void {
+  for (const page of stalePages()) {
+    writeFileSync(fileOf(page), pages[page]!())
+    console.log(`wrote ${page}`)
+  }
+}
+
+function compare(): void {
+  const stale = stalePages()
+  for (const page of stale) console.log(`${page} is not what the code says`)
+  if (stale.length > 0) process.exitCode = 1
+}
+
+if (import.meta.main) main()
