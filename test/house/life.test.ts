@@ -1,0 +1,119 @@
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { inShort } from './host.ts'
+
+test('a desktop is created, wakes from its image, hibernates, wakes from memory and is destroyed, and says so at each step', async () => {
+  await using house = await House.start()
+  const created = await house.desktop('created')
+  expect(created).toMatchObject({ state: 'created', generation: 0, current_generation_id: null, host_id: null })
+  expect(created).toMatchObject({ org_id: house.org.id, tier: 'small', billing_mode: 'hourly', image_version: 'mini' })
+
+  const first = await house.ask(created.id, 'wake')
+  expect(first).toMatchObject({ kind: 'wake', state: 'succeeded', error: null, desktop_id: created.id })
+  expect(first.result).toMatchObject({
+    desktop_state: 'awake',
+    generation: 1,
+    host_id: house.host.id,
+    resumed_from: 'image',
+  })
+  const awake = await house.see(created.id)
+  expect(awake).toMatchObject({ state: 'awake', generation: 1, host_id: house.host.id })
+  expect(awake.current_generation_id).toBe(first.result?.generation_id)
+  await house.remember(created.id, 'dormouse')
+
+  const slept = await house.ask(created.id, 'hibernate')
+  expect(slept.result).toMatchObject({ desktop_state: 'hibernated', generation: 1 })
+  expect(slept.result?.duration_ms).toBeGreaterThanOrEqual(0)
+  expect(await house.see(created.id)).toMatchObject({ state: 'hibernated', generation: 1, host_id: house.host.id })
+  expect(await house.held(created.id)).toBe(0)
+  expect(inShort(await house.observed(created.id))).toBe('saved')
+
+  const second = await house.ask(created.id, 'wake')
+  expect(second.result).toMatchObject({ generation: 2, resumed_from: 'memory' })
+  expect(second.result?.generation_id).not.toBe(first.result?.generation_id)
+  expect(await house.recall(created.id)).toEqual({ memory: 'dormouse', disk: 'dormouse' })
+
+  const gone = await house.ask(created.id, 'destroy')
+  expect(gone.result).toMatchObject({ desktop_state: 'destroyed', generation: 2, cleanup: 'done' })
+  expect(await house.see(created.id)).toMatchObject({ state: 'destroyed', generation: 2 })
+  expect(await house.inventory()).toEqual([])
+  expect(await house.held(created.id)).toBeUndefined()
+})
+
+test('ten cycles of sleep keep memory, boot and disk, and leave one image at most', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'ten')
+  const boot = (await house.exec(id, 'cat /proc/sys/kernel/random/boot_id')).json.stdout
+  for (let cycle = 0; cycle < 10; cycle++) {
+    await house.ask(id, 'hibernate')
+    expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+  }
+  expect(await house.recall(id)).toEqual({ memory: 'ten', disk: 'ten' })
+  expect((await house.exec(id, 'cat /proc/sys/kernel/random/boot_id')).json.stdout).toBe(boot)
+  expect(await house.see(id)).toMatchObject({ generation: 11 })
+})
+
+test('a mutation is answered 202 while pending, 200 once settled, and at once with the result where it waits', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop()
+  const release = house.host.driver.faults.hang('startCold')
+  const accepted = await house.api('POST', `/v1/desktops/${id}/wake`, { headers: { 'idempotency-key': 'w' } })
+  expect(accepted.status).toBe(202)
+  expect(accepted.json).toMatchObject({ state: 'pending', kind: 'wake', result: null, error: null, settled_at: null })
+  const replay = await house.api('POST', `/v1/desktops/${id}/wake`, { headers: { 'idempotency-key': 'w' } })
+  expect(replay.status).toBe(202)
+  release()
+  expect(await house.settled(accepted.json.id)).toMatchObject({ state: 'succeeded' })
+  for (const query of ['', '?wait=false', '?wait=true']) {
+    const again = await house.api('POST', `/v1/desktops/${id}/wake${query}`, { headers: { 'idempotency-key': 'w' } })
+    expect([again.status, again.json.id, again.json.state]).toEqual([200, accepted.json.id, 'succeeded'])
+  }
+})
+
+test('a failed operation is 409 with its id to one who waits, and 200 to one who does not', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('created', { image_version: 'none-such' })
+  const wish = { headers: { 'idempotency-key': 'w' } }
+  const failed = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, wish)
+  expect(failed.status).toBe(409)
+  expect(failed.headers['content-type']).toBe('application/problem+json')
+  expect(failed.json).toMatchObject({ type: 'about:blank', title: 'Conflict', status: 409, code: 'operation_failed' })
+  const operation = await house.operation(failed.json.operation_id)
+  expect(operation).toMatchObject({ state: 'failed', result: null, error: failed.json.detail })
+  const replay = await house.api('POST', `/v1/desktops/${id}/wake`, wish)
+  expect([replay.status, replay.json.state]).toEqual([200, 'failed'])
+  const waited = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, wish)
+  expect([waited.status, waited.json.operation_id]).toEqual([409, operation.id])
+})
+
+test('a desktop that never woke is destroyed without any host', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { id } = await house.desktop()
+  expect((await house.ask(id, 'destroy')).result).toMatchObject({
+    desktop_state: 'destroyed',
+    cleanup: 'done',
+    host_id: null,
+  })
+})
+
+test('lists show the newest first, hide what is destroyed unless asked for, and page without loss', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const ids: string[] = []
+  for (let i = 0; i < 5; i++) ids.unshift((await house.desktop()).id)
+  await house.ask(ids[2]!, 'destroy')
+  const living = ids.filter((id) => id !== ids[2])
+  const list = async (query: string) =>
+    (await house.api('GET', `/v1/desktops${query}`)).json.desktops.map((d: { id: string }) => d.id)
+  expect(await list('')).toEqual(living)
+  expect(await list('?state=created')).toEqual(living)
+  expect(await list('?state=destroyed')).toEqual([ids[2]])
+  expect(await list('?state=awake')).toEqual([])
+  const paged: string[] = []
+  for (let cursor: string | undefined, first = true; first || cursor; first = false) {
+    const page = await house.client.listDesktops({ limit: 2, cursor })
+    paged.push(...page.desktops.map(({ id }) => id))
+    cursor = page.next
+  }
+  expect(paged).toEqual(living)
+})

@@ -1,0 +1,64 @@
+// One control plane of a house, in this process, with its failpoints; can be stopped and started again at its address.
+import { type Config, configSchema } from '@dormouse/control-plane/config.ts'
+import { type ControlPlane, startControlPlane } from '@dormouse/control-plane/context.ts'
+import { ArmedFailpoints, type Log, readConfig } from '@dormouse/process'
+import { until } from './until.ts'
+
+/** Short times, so that a test of what happens after them is short. */
+const quick = {
+  heartbeatMs: 200,
+  leadershipLeaseMs: 1_000,
+  destroyGraceMs: 300,
+  wakeDeadlineMs: 8_000,
+  hibernateDeadlineMs: 8_000,
+  destroyDeadlineMs: 8_000,
+  databasePool: 8,
+  port: 0,
+} satisfies Partial<Config>
+
+export class Replica {
+  readonly failpoints: ArmedFailpoints
+  readonly #config: Config
+  readonly #log: Log
+  #parts: ControlPlane | undefined
+  #port = 0
+
+  constructor(databaseUrl: string, log: Log, wish: Partial<Config> = {}, failpoints = new ArmedFailpoints()) {
+    this.#config = { ...readConfig(configSchema, { DATABASE_URL: databaseUrl }), ...quick, ...wish }
+    this.#log = log
+    this.failpoints = failpoints
+  }
+
+  get parts(): ControlPlane {
+    if (!this.#parts) throw new Error('this control plane is stopped')
+    return this.#parts
+  }
+
+  get up(): boolean {
+    return this.#parts !== undefined
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#port}`
+  }
+
+  get leads(): boolean {
+    return this.#parts?.leadership.term !== undefined
+  }
+
+  async start(): Promise<void> {
+    const port = this.#port || this.#config.port
+    this.#parts = await startControlPlane({ ...this.#config, port }, this.#log, this.failpoints)
+    this.#port = Number(new URL(this.#parts.url).port)
+  }
+
+  async leading(): Promise<void> {
+    await until('leadership', () => this.leads)
+  }
+
+  async stop(): Promise<void> {
+    const parts = this.#parts
+    this.#parts = undefined
+    await parts?.close()
+  }
+}
