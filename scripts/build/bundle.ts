@@ -1,0 +1,31 @@
+// Bundles the app in whose folder it runs into one file that a plain Node 24 runs. Knows no app but by what it needs.
+import { cpSync, existsSync, rmSync } from 'node:fs'
+import { build } from 'esbuild'
+
+/** Put in by hand: CommonJS parts of the bundle ask for Node's own modules by `require`. */
+const banner = `import { createRequire as requireFrom } from 'node:module'\nconst require = requireFrom(import.meta.url)`
+
+/** Files that are read at run time from beside the program. */
+const beside = [['src/db/migrations', 'dist/migrations']] as const
+
+rmSync('dist', { recursive: true, force: true })
+await build({
+  stdin: { contents: entry(), resolveDir: process.cwd(), sourcefile: 'entry.ts', loader: 'ts' },
+  outfile: 'dist/main.js',
+  bundle: true,
+  platform: 'node',
+  target: 'node24',
+  format: 'esm',
+  sourcemap: true,
+  sourcesContent: false,
+  banner: { js: banner },
+  // Optional native parts, which their packages do without.
+  external: ['pg-native', 'bufferutil', 'utf-8-validate'],
+  logLevel: 'warning',
+})
+for (const [from, to] of beside) if (existsSync(from)) cpSync(from, to, { recursive: true })
+
+/** A program with a door of its own (bin/) is started there; its bundle starts itself. */
+function entry(): string {
+  return existsSync('bin') ? `import { main } from './src/main.ts'\nawait main()` : `import './src/main.ts'`
+}
