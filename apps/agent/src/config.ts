@@ -47,6 +47,11 @@ export const configSchema = z.object({
     'folder with one folder per image, which QEMU’s user must be able to enter',
     z.string().default('/var/lib/dormouse-images'),
   ),
+  socketsDir: setting(
+    'DORMOUSE_AGENT_SOCKETS_DIR',
+    'folder of the screens’ sockets, short and writable for QEMU’s user; libvirt chooses by default',
+    z.string().optional(),
+  ),
   driver: setting(
     'DORMOUSE_AGENT_DRIVER',
     'libvirt, or simulated: desktops that are files',
@@ -72,7 +77,7 @@ export const configSchema = z.object({
     'nat gives guests outbound network; none gives them none',
     z.enum(['nat', 'none']).default('nat'),
   ),
-  networkCidr: setting(
+  networkPrefix: setting(
     'DORMOUSE_AGENT_NETWORK_PREFIX',
     'first three numbers of the guests’ network; by default one that is free on the host',
     z

@@ -56,7 +56,7 @@ export async function startAgent({ config, log, failpoints = noFailpoints, ...gi
     log: log.child({ room: 'enrolment' }),
     signal: life.signal,
   })
-  const driver = given.driver ?? makeDriver(config)
+  const driver = given.driver ?? makeDriver(config, log.child({ room: 'driver' }))
   const mortal = failpointsOf(failpoints, life.signal)
   const { ground, turns, watch, link } = await rooms({ config, identity, driver, failpoints: mortal, log })
   const facts = new Facts(driver)

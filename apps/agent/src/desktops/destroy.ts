@@ -1,6 +1,7 @@
 // Decides how everything of a desktop goes. It waits for nobody: what is under way is ended, and says `superseded`.
 import type { DesktopId } from '@dormouse/contract'
 import type { Ground } from './ground.ts'
+import type { Note } from './journal.ts'
 import type { Turn } from './turns.ts'
 
 /** How long earlier work may take to notice that it was ended, before its remains are removed under it. */
@@ -19,7 +20,7 @@ export async function destroy(on: Ground, turn: Turn): Promise<Record<string, ne
   return {}
 }
 
-const nothing = { running: false, spent: [], fresh: false, spec: null }
+const nothing: Note = { running: false, spent: [], disk: 'none', spec: null }
 
 /** Process first, then disk and memory; what earlier work started last is ended too. */
 export async function removeAll(on: Ground, desktopId: DesktopId): Promise<void> {

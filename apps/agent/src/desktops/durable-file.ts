@@ -44,9 +44,9 @@ export async function readIfThere(path: string): Promise<string | undefined> {
   return readFile(path, 'utf8').catch(unlessMissing)
 }
 
-/** A folder only its owner may enter. */
-export async function privateFolder(path: string): Promise<string> {
-  await mkdir(path, { recursive: true, mode: 0o700 })
+/** A folder only its owner may enter; with 0711 others may pass through to what they know the name of. */
+export async function privateFolder(path: string, mode = 0o700): Promise<string> {
+  await mkdir(path, { recursive: true, mode })
   return path
 }
 

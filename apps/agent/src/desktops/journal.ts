@@ -18,8 +18,8 @@ const entrySchema = z.object({
   state: z.enum(['doing', 'done', 'failed']),
   failure: z.string().nullable(),
   spec: desktopSpec.nullable(),
-  /** The disk was made and never booted. */
-  fresh: z.boolean(),
+  /** `making` may be half a disk, `fresh` was never booted; both hold nobody's work. */
+  disk: z.enum(['none', 'making', 'fresh', 'used']),
   /** In this turn: the disk was made; what the guest came from, written before its first vCPU ran; an undo was asked. */
   diskMade: z.boolean(),
   wokeFrom: resumedFrom.nullable(),
@@ -50,7 +50,7 @@ const newEntry = (desktopId: DesktopId): Entry => ({
   state: 'done',
   failure: null,
   spec: null,
-  fresh: false,
+  disk: 'none',
   diskMade: false,
   wokeFrom: null,
   takenBack: false,

@@ -28,7 +28,7 @@ export async function wake(on: Ground, turn: Turn, wish: Wish): Promise<CommandR
 /** It ran before, by an earlier command or turn: nothing it holds is thrown away. */
 async function adopt(on: Ground, turn: Turn, { domain }: Situation): Promise<ResumedFrom> {
   const wokeFrom = turn.entry().wokeFrom ?? 'memory'
-  await spendAll(on, turn, { wokeFrom, running: true, fresh: false })
+  await spendAll(on, turn, { wokeFrom, running: true, disk: 'used' })
   await on.driver.setMark(markOf(on, turn.fence))
   if (domain?.state === 'paused') await on.driver.resume(turn.fence.desktopId)
   return wokeFrom
@@ -95,14 +95,14 @@ async function restoreAndCompare(on: Ground, turn: Turn, image: MemoryImage): Pr
 
 async function boot(on: Ground, turn: Turn, { spec }: Wish): Promise<ResumedFrom> {
   progress(on, turn, 'booting')
-  const wokeFrom = turn.entry().fresh ? 'image' : 'disk'
+  const wokeFrom = turn.entry().disk === 'fresh' ? 'image' : 'disk'
   await on.failpoints.hit('wake.before-mark')
   turn.signal.throwIfAborted()
   await spendAll(on, turn, { wokeFrom, running: true })
   await on.failpoints.hit('wake.after-mark')
   turn.signal.throwIfAborted()
   await on.driver.startCold(spec, markOf(on, turn.fence))
-  await turn.note({ fresh: false })
+  await turn.note({ disk: 'used' })
   await on.failpoints.hit('wake.after-resume')
   return wokeFrom
 }

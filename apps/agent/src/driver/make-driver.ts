@@ -1,12 +1,35 @@
 // Which hypervisor, from the configuration.
 import { join } from 'node:path'
+import type { Log } from '@dormouse/process'
 import { type AgentConfig, foldersOf } from '../config.ts'
 import type { Driver } from './driver.ts'
+import { LibvirtDriver } from './libvirt/libvirt.ts'
 import type { FaultSettings } from './simulated/faults.ts'
 import { SimulatedDriver } from './simulated/simulated.ts'
 
-export function makeDriver(config: AgentConfig): Driver {
-  return simulatedFrom(config)
+export function makeDriver(config: AgentConfig, log: Log): Driver {
+  return config.driver === 'libvirt' ? libvirtFrom(config, log) : simulatedFrom(config)
+}
+
+function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
+  const folders = foldersOf(config)
+  const { libvirtSocket: socketPath, socketsDir, kvm, cpuModel, network, networkPrefix } = config
+  const { vcpus, memoryMiB, diskGiB } = config
+  return new LibvirtDriver(
+    {
+      socketPath,
+      socketsDir,
+      kvm,
+      cpuModel,
+      network,
+      networkPrefix,
+      disksDir: folders.disks,
+      consolesDir: folders.consoles,
+      imagesDir: folders.images,
+      capacity: { vcpus, memoryMiB, diskGiB },
+    },
+    log,
+  )
 }
 
 /** The simulated driver as the configuration describes it. */

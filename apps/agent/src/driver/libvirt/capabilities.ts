@@ -1,0 +1,37 @@
+// What libvirt says that the host can do, as far as we need it; and whether its processor really virtualises.
+import { open, readFile } from 'node:fs/promises'
+
+export interface Capabilities {
+  emulator: string
+  /** From a family (`pc`, `q35`) to its newest versioned type, which stays the same over upgrades of QEMU. */
+  machines: Map<string, string>
+  kvm: boolean
+}
+
+/** Undefined where there is no QEMU for x86_64. */
+export function readCapabilities(xml: string): Capabilities | undefined {
+  const guests = xml.split(/<guest>/).slice(1)
+  const guest = guests.find((part) => part.includes('<os_type>hvm</os_type>') && part.includes("<arch name='x86_64'>"))
+  const emulator = guest && /<emulator>([^<]+)<\/emulator>/.exec(guest)?.[1]
+  if (!guest || !emulator) return undefined
+  const machines = [...guest.matchAll(/<machine[^>]*?canonical='([^']+)'[^>]*>([^<]+)<\/machine>/g)]
+  return {
+    emulator,
+    machines: new Map(machines.map(([, canonical, family]) => [family!, canonical!])),
+    kvm: guest.includes("<domain type='kvm'"),
+  }
+}
+
+/** Whether the processor has the flags and the device opens: a device file alone proves nothing. */
+export async function kvmOpens(): Promise<boolean> {
+  const cpu = await readFile('/proc/cpuinfo', 'utf8')
+  if (!/^flags\s*:.*\b(vmx|svm)\b/m.test(cpu)) return false
+  try {
+    const device = await open('/dev/kvm', 'r+')
+    await device.close()
+    return true
+  } catch {
+    // Missing, or not ours to open: either way it cannot be used.
+    return false
+  }
+}

@@ -1,0 +1,70 @@
+// The desktops' disks: overlays on images, in this installation's storage pool. Their files can be looked at without
+// libvirt, which makes and deletes them.
+import { readdir, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type DesktopId, type DesktopSpec, isId, refuse } from '@dormouse/contract'
+import type { Pool } from '@dormouse/node-libvirt'
+import { syncPath, unlessMissing } from '../../desktops/durable-file.ts'
+import { findImage, type Image, imageOfDisk } from '../../images/images.ts'
+import { backingFileOf, overlayXml } from './domain-xml.ts'
+import { saying } from './failures.ts'
+
+const gib = 1024 ** 3
+const suffix = '.qcow2'
+
+export class LibvirtDisks {
+  readonly #folder: string
+  readonly #imagesDir: string
+  readonly #pool: () => Promise<Pool>
+
+  constructor(folder: string, imagesDir: string, pool: () => Promise<Pool>) {
+    this.#folder = folder
+    this.#imagesDir = imagesDir
+    this.#pool = pool
+  }
+
+  path(desktopId: DesktopId): string {
+    return join(this.#folder, `${desktopId}${suffix}`)
+  }
+
+  async list(): Promise<DesktopId[]> {
+    const names = (await readdir(this.#folder).catch(unlessMissing)) ?? []
+    return names
+      .filter((name) => name.endsWith(suffix))
+      .map((name) => name.slice(0, -suffix.length))
+      .filter(isId)
+  }
+
+  async has(desktopId: DesktopId): Promise<boolean> {
+    return Boolean(await stat(this.path(desktopId)).catch(unlessMissing))
+  }
+
+  async make(desktopId: DesktopId, { imageVersion, diskGiB }: DesktopSpec): Promise<void> {
+    const image = await findImage(this.#imagesDir, imageVersion)
+    if (!image) return refuse('image_unavailable', `the desktop’s host does not have the image "${imageVersion}"`)
+    const bytes = Math.max(diskGiB * gib, image.virtualBytes)
+    const pool = await this.#pool()
+    const xml = overlayXml(`${desktopId}${suffix}`, bytes, image.disk)
+    await saying('the disk could not be made', pool.volumes.create(xml))
+    await syncPath(this.path(desktopId))
+    await syncPath(this.#folder)
+  }
+
+  async remove(desktopId: DesktopId): Promise<void> {
+    const volume = await (await this.#pool()).volumes.lookup(`${desktopId}${suffix}`)
+    if (volume) await saying('the disk could not be removed', volume.delete())
+    // A file that the pool does not know of goes too.
+    await rm(this.path(desktopId), { force: true })
+  }
+
+  /** The image a disk was made of, also where its name leads to a newer one by now. */
+  async imageOf(desktopId: DesktopId): Promise<Image> {
+    const pool = await this.#pool()
+    const volume = await pool.volumes.lookup(`${desktopId}${suffix}`)
+    const backing = volume && backingFileOf(await saying('the disk could not be read', volume.xml()))
+    const image = backing ? await imageOfDisk(backing) : undefined
+    return (
+      image ?? refuse('image_unavailable', 'the image that the desktop’s disk was made of is not on its host any more')
+    )
+  }
+}

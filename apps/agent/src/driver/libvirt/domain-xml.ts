@@ -1,0 +1,149 @@
+// The XML of a domain, its mark, its volume and its network: pure text in, text out.
+import type { DesktopId, DesktopSpec } from '@dormouse/contract'
+import type { Mark } from '../driver.ts'
+
+export const markNamespace = 'https://dormouse.dev/xmlns/desktop/1'
+export const markKey = 'dormouse'
+
+export interface DomainPlan {
+  spec: DesktopSpec
+  mark: Mark
+  type: 'kvm' | 'qemu'
+  emulator: string
+  machine: string
+  cpuModel: string
+  kernel: string
+  initrd: string
+  cmdline: string
+  disk: string
+  console: string
+  /** Null gives the guest no network. */
+  network: string | null
+  /** Null leaves the place of the screen's socket to libvirt. */
+  vncSocket: string | null
+}
+
+export const domainName = ({ installationId, desktopId }: Pick<Mark, 'installationId' | 'desktopId'>): string =>
+  `${namePrefix(installationId)}${desktopId}`
+
+/** Stands before the names of all that belongs to an installation. */
+export const namePrefix = (installationId: string): string => `dormouse-${installationId.slice(-12)}-`
+
+export function domainXml(plan: DomainPlan): string {
+  const { spec, mark, type, emulator, machine, cpuModel, kernel, initrd, cmdline } = plan
+  return `<domain type='${type}'>
+  <name>${domainName(mark)}</name>
+  <uuid>${mark.desktopId}</uuid>
+  <metadata>${markXml(mark, `${markKey}:`)}</metadata>
+  <memory unit='MiB'>${spec.memoryMiB}</memory>
+  <vcpu>${spec.vcpus}</vcpu>
+  <os>
+    <type arch='x86_64' machine='${text(machine)}'>hvm</type>
+    <kernel>${text(kernel)}</kernel>
+    <initrd>${text(initrd)}</initrd>
+    <cmdline>${text(cmdline)}</cmdline>
+  </os>
+  <features><acpi/></features>
+  <cpu mode='custom' match='exact' check='none'><model fallback='forbid'>${text(cpuModel)}</model></cpu>
+  <clock offset='utc'/>
+  <on_poweroff>destroy</on_poweroff><on_reboot>restart</on_reboot><on_crash>destroy</on_crash>
+  <devices>
+    <emulator>${text(emulator)}</emulator>
+${devices(plan)}
+  </devices>
+</domain>
+`
+}
+
+function devices({ mark, disk, console, network, vncSocket }: DomainPlan): string {
+  const nic = network
+    ? `<interface type='network'><mac address='${macOf(mark.desktopId)}'/><source network='${text(network)}'/><model type='virtio'/></interface>`
+    : ''
+  const listen = vncSocket ? `<listen type='socket' socket='${text(vncSocket)}'/>` : `<listen type='socket'/>`
+  return `    <disk type='file' device='disk'>
+      <driver name='qemu' type='qcow2' discard='unmap'/>
+      <source file='${text(disk)}'/>
+      <target dev='vda' bus='virtio'/>
+    </disk>
+    <controller type='usb' model='none'/>
+    <controller type='virtio-serial' index='0'/>
+    <serial type='file'><source path='${text(console)}' append='on'/><target port='0'/></serial>
+    <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+    ${nic}
+    <input type='tablet' bus='virtio'/>
+    <graphics type='vnc'>${listen}</graphics>
+    <video><model type='vga'/></video>
+    <memballoon model='none'/>
+    <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>`
+}
+
+/** The mark as an element; `prefix` where it stands in a whole document. */
+export function markXml({ installationId, desktopId, generation, turn, operationId }: Mark, prefix = ''): string {
+  const xmlns = prefix ? `xmlns:${prefix.slice(0, -1)}` : 'xmlns'
+  return (
+    `<${prefix}desktop ${xmlns}='${markNamespace}' installation='${installationId}' id='${desktopId}'` +
+    ` generation='${generation}' turn='${turn}' operation='${operationId}'/>`
+  )
+}
+
+/** The mark in an element or a whole document; undefined where there is none of ours. */
+export function readMark(xml: string): Mark | undefined {
+  const element = /<(?:\w+:)?desktop\b[^>]*>/.exec(xml)?.[0]
+  if (!element) return undefined
+  const of = (name: string) => new RegExp(`\\b${name}=["']([^"']*)["']`).exec(element)?.[1]
+  const [installationId, desktopId, operationId] = [of('installation'), of('id'), of('operation')]
+  if (!installationId || !desktopId || !operationId) return undefined
+  return { installationId, desktopId, generation: Number(of('generation')), turn: Number(of('turn')), operationId }
+}
+
+/** A saved domain's XML with another mark and its disk where it lies now; what the guest sees stays as it was. */
+export function withMarkAndDisk(xml: string, mark: Mark, disk: string): string {
+  const marked = xml.replace(/<(?:\w+:)?desktop\b[^>]*?(?:\/>|>\s*<\/(?:\w+:)?desktop>)/, () =>
+    markXml(mark, `${markKey}:`),
+  )
+  return marked.replace(
+    /(<disk type=['"]file['"] device=['"]disk['"][\s\S]*?<source file=)(['"])[^'"]*\2/,
+    (_, before) => {
+      return `${before}'${text(disk)}'`
+    },
+  )
+}
+
+/** A qcow2 overlay, as large as the tier says and at least as large as its image. */
+export function overlayXml(name: string, bytes: number, backingFile: string): string {
+  return `<volume>
+  <name>${text(name)}</name>
+  <capacity unit='bytes'>${bytes}</capacity>
+  <target><format type='qcow2'/></target>
+  <backingStore><path>${text(backingFile)}</path><format type='qcow2'/></backingStore>
+</volume>
+`
+}
+
+export const backingFileOf = (volumeXml: string): string | undefined =>
+  untext(/<backingStore>[\s\S]*?<path>([^<]*)<\/path>/.exec(volumeXml)?.[1])
+
+export const poolXml = (name: string, folder: string): string =>
+  `<pool type='dir'><name>${text(name)}</name><target><path>${text(folder)}</path></target></pool>`
+
+export const poolFolderOf = (xml: string): string | undefined => untext(/<path>([^<]*)<\/path>/.exec(xml)?.[1])
+
+/** `prefix` is the first three numbers of the network. No STP: a guest would be out of reach after each wake. */
+export const networkXml = (name: string, bridge: string, prefix: string): string =>
+  `<network><name>${text(name)}</name><forward mode='nat'/><bridge name='${bridge}' stp='off' delay='0'/>` +
+  `<ip address='${prefix}.1' netmask='255.255.255.0'>` +
+  `<dhcp><range start='${prefix}.2' end='${prefix}.254'/></dhcp></ip></network>`
+
+/** A unicast address of our own making, always the same for a desktop: the random end of its id. */
+function macOf(desktopId: DesktopId): string {
+  const random = desktopId.replaceAll('-', '').slice(-10)
+  return ['52', ...(random.match(/../g) ?? [])].join(':')
+}
+
+const text = (value: string): string => value.replace(/[&<>'"]/g, (char) => `&#${char.charCodeAt(0)};`)
+
+const untext = (value: string | undefined): string | undefined =>
+  value
+    ?.replace(/&#(\d+);/g, (_, code) => String.fromCharCode(Number(code)))
+    .replace(/&(lt|gt|apos|quot|amp);/g, (_, name: keyof typeof named) => named[name])
+const named = { lt: '<', gt: '>', apos: "'", quot: '"', amp: '&' }

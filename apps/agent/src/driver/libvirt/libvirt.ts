@@ -1,0 +1,330 @@
+// Desktops as libvirt domains. Each is transient: it lives as long as its process, and what is known of it beyond that
+// stands in the journal and in files, so that no second truth can disagree.
+import { open, readdir, rm, stat, statfs, truncate } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type DesktopId, type DesktopSpec, isId, refuse } from '@dormouse/contract'
+import { type Domain as Handle, type HostEvent, isLibvirtError, type Pool, versionText } from '@dormouse/node-libvirt'
+import type { Log } from '@dormouse/process'
+import { privateFolder, unlessMissing } from '../../desktops/durable-file.ts'
+import { QgaTransport } from '../../guest/qga.ts'
+import type { GuestTransport } from '../../guest/transport.ts'
+import { listImages } from '../../images/images.ts'
+import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
+import { agentCall } from './agent-call.ts'
+import { type Capabilities, kvmOpens, readCapabilities } from './capabilities.ts'
+import { LibvirtDisks } from './disks.ts'
+import { domainName, domainXml, markKey, markNamespace, markXml, readMark, withMarkAndDisk } from './domain-xml.ts'
+import { damaged, saying, unlessGone } from './failures.ts'
+import { ensureNetwork, ensurePool, type GuestNetwork } from './furnish.ts'
+import { Session } from './session.ts'
+
+export interface LibvirtSettings {
+  socketPath: string
+  disksDir: string
+  consolesDir: string
+  imagesDir: string
+  /** Where screens listen; libvirt chooses where it is not given. */
+  socketsDir: string | undefined
+  kvm: 'auto' | 'on' | 'off'
+  cpuModel: string
+  network: 'nat' | 'none'
+  networkPrefix: string | undefined
+  capacity: { vcpus: number | undefined; memoryMiB: number | undefined; diskGiB: number | undefined }
+}
+
+interface Ready {
+  capabilities: Capabilities
+  kvm: boolean
+  pool: Pool
+  network: GuestNetwork
+  versions: Record<string, string>
+}
+
+const gib = 1024 ** 3
+const emulatedCpu = 'qemu64'
+const consoleMaxBytes = 1024 * 1024
+const progressEveryMs = 500
+/** What libvirt says of an image it cannot read, or QEMU of a memory it cannot load. */
+const imageAtFault =
+  /save(d)? image|image (magic|format|header)|load of migration|migration stream|failed to read qemu header/i
+
+export class LibvirtDriver implements Driver {
+  readonly kind = 'libvirt'
+  readonly #settings: LibvirtSettings
+  readonly #log: Log
+  readonly #session: Session
+  readonly #disks: LibvirtDisks
+  readonly #listeners: ((event: DriverEvent) => void)[] = []
+  #installationId = ''
+  #ready: Promise<Ready> | undefined
+
+  constructor(settings: LibvirtSettings, log: Log) {
+    this.#settings = settings
+    this.#log = log
+    this.#session = new Session(settings.socketPath, log, (event) => this.#heard(event))
+    this.#disks = new LibvirtDisks(settings.disksDir, settings.imagesDir, async () => (await this.#furnished()).pool)
+  }
+
+  async open(installationId: string): Promise<void> {
+    this.#installationId = installationId
+    await this.#session.begin()
+  }
+
+  async close(): Promise<void> {
+    this.#session.close()
+  }
+
+  listen(listener: (event: DriverEvent) => void): void {
+    this.#listeners.push(listener)
+  }
+
+  async facts(): Promise<DriverFacts> {
+    const images = await listImages(this.#settings.imagesDir)
+    const none = { vcpus: 0, memoryMiB: 0, diskGiB: 0 }
+    const unusable = (ailment: string): DriverFacts => {
+      return { kvm: false, versions: {}, capacity: none, freeDiskGiB: 0, images, ailment }
+    }
+    if (this.#session.ailment) return unusable(this.#session.ailment)
+    try {
+      const { kvm, versions } = await this.#furnished()
+      await this.#boundConsoles()
+      return { kvm, versions, ...(await this.#room()), images, ailment: null }
+    } catch (error) {
+      return unusable(error instanceof Error ? error.message : String(error))
+    }
+  }
+
+  async domains(): Promise<Domain[]> {
+    const found = await saying('the domains could not be listed', this.#session.host.domains.list())
+    const seen = await Promise.all(found.filter(({ uuid }) => isId(uuid)).map((handle) => this.#see(handle)))
+    return seen.filter((domain) => domain !== undefined)
+  }
+
+  domain(desktopId: DesktopId): Promise<Domain | undefined> {
+    return this.#see(this.#handle(desktopId))
+  }
+
+  async startCold(spec: DesktopSpec, mark: Mark): Promise<void> {
+    const { desktopId } = mark
+    const { capabilities, kvm, network } = await this.#furnished()
+    const image = await this.#disks.imageOf(desktopId)
+    const { socketsDir, cpuModel } = this.#settings
+    const xml = domainXml({
+      spec,
+      mark,
+      type: kvm ? 'kvm' : 'qemu',
+      emulator: capabilities.emulator,
+      machine: capabilities.machines.get(image.machine) ?? image.machine,
+      cpuModel: kvm ? cpuModel : emulatedCpu,
+      kernel: image.kernel,
+      initrd: image.initrd,
+      cmdline: image.cmdline,
+      disk: this.#disks.path(desktopId),
+      console: await this.#console(desktopId),
+      network: network.name,
+      vncSocket: socketsDir ? join(socketsDir, `${desktopId}.vnc`) : null,
+    })
+    await saying('the desktop could not be started', this.#session.host.domains.createXml(xml))
+    await this.#hasten(desktopId)
+  }
+
+  async save(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void> {
+    const handle = this.#handle(desktopId)
+    const saving = handle.save(path)
+    const watch = setInterval(() => {
+      handle.jobInfo().then(
+        ({ type, dataProcessedBytes, dataTotalBytes }) => {
+          if (type === 'bounded' || type === 'unbounded') progress(dataProcessedBytes, dataTotalBytes)
+        },
+        (error: unknown) => this.#log.debug({ err: error }, 'the progress of a save was not told'),
+      )
+    }, progressEveryMs)
+    await saying('the memory could not be saved', saving).finally(() => clearInterval(watch))
+  }
+
+  async restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void> {
+    await this.#furnished()
+    const { domains } = this.#session.host
+    try {
+      const xml = withMarkAndDisk(await domains.saveImageXml(path), mark, this.#disks.path(desktopId))
+      await this.#console(desktopId)
+      await domains.restore(path, { xml, paused: true })
+    } catch (error) {
+      if (isLibvirtError(error) && imageAtFault.test(error.message)) damaged(error.message)
+      await saying('the memory could not be restored; it is kept', Promise.reject(error))
+    }
+    await this.#hasten(desktopId)
+  }
+
+  async savedBy(desktopId: DesktopId): Promise<SavedBy> {
+    const { versions } = await this.#furnished()
+    const xml = await saying('the domain could not be read', this.#handle(desktopId).xml())
+    const of = (form: RegExp) => form.exec(xml)?.[1] ?? 'unknown'
+    return {
+      hypervisor: `libvirt ${versions.libvirt}`,
+      emulator: `QEMU ${versions.qemu}`,
+      cpuModel: of(/<cpu[\s\S]*?<model[^>]*>([^<]+)</),
+      machine: of(/<type[^>]*machine='([^']+)'/),
+    }
+  }
+
+  async resume(desktopId: DesktopId): Promise<void> {
+    await saying('the desktop could not be resumed', this.#handle(desktopId).resume())
+  }
+
+  async suspend(desktopId: DesktopId): Promise<void> {
+    await saying('the desktop could not be suspended', this.#handle(desktopId).suspend())
+  }
+
+  async setMark(mark: Mark): Promise<void> {
+    const metadata = { uri: markNamespace, key: markKey, xml: markXml(mark) }
+    await saying('the desktop could not be marked', this.#handle(mark.desktopId).setMetadata(metadata))
+  }
+
+  async kill(desktopId: DesktopId): Promise<void> {
+    const found = await this.domain(desktopId)
+    if (!found) return
+    const handle = this.#handle(desktopId)
+    await saying('the desktop could not be ended', handle.destroy().catch(unlessGone))
+    await saying('the desktop could not be forgotten', handle.undefine().catch(unlessGone))
+  }
+
+  async abortJob(desktopId: DesktopId): Promise<void> {
+    if (!(await this.domain(desktopId))) return
+    await saying('the job could not be aborted', this.#handle(desktopId).abortJob().catch(unlessGone))
+  }
+
+  disks(): Promise<DesktopId[]> {
+    return this.#disks.list()
+  }
+
+  hasDisk(desktopId: DesktopId): Promise<boolean> {
+    return this.#disks.has(desktopId)
+  }
+
+  makeDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
+    return this.#disks.make(desktopId, spec)
+  }
+
+  async removeDisk(desktopId: DesktopId): Promise<void> {
+    await this.#disks.remove(desktopId)
+    await rm(this.#consolePath(desktopId), { force: true })
+  }
+
+  guest(desktopId: DesktopId): GuestTransport {
+    return new QgaTransport(agentCall(() => this.#session.host.guestAgent(this.#handle(desktopId))))
+  }
+
+  /** libvirt finds a domain by its UUID, which is the desktop's id. */
+  #handle(desktopId: DesktopId): Handle {
+    const name = domainName({ installationId: this.#installationId, desktopId })
+    return this.#session.host.domains.of({ uuid: desktopId, name })
+  }
+
+  async #see(handle: Handle): Promise<Domain | undefined> {
+    try {
+      const [{ state, reason }, metadata] = await Promise.all([handle.state(), handle.metadata(markNamespace)])
+      const mark = metadata && readMark(metadata)
+      if (!mark || mark.installationId !== this.#installationId) return undefined
+      return { desktopId: handle.uuid, mark, state: stateOf(state), reason: state === 'running' ? null : reason }
+    } catch (error) {
+      if (isLibvirtError(error, 'noDomain')) return undefined
+      return saying('the domain could not be seen', Promise.reject(error))
+    }
+  }
+
+  /** A mute guest agent then costs a second, not five. The desktop runs just as well without it. */
+  async #hasten(desktopId: DesktopId): Promise<void> {
+    try {
+      await this.#session.host.guestAgent(this.#handle(desktopId)).setResponseTimeout(1)
+    } catch (error) {
+      this.#log.warn({ err: error, desktopId }, 'the guest agent’s response time could not be set')
+    }
+  }
+
+  #furnished(): Promise<Ready> {
+    this.#ready ??= this.#furnish().catch((error: unknown) => {
+      this.#ready = undefined
+      throw error
+    })
+    return this.#ready
+  }
+
+  async #furnish(): Promise<Ready> {
+    const { host } = this.#session
+    const { disksDir, network, networkPrefix: prefix } = this.#settings
+    const capabilities = readCapabilities(await saying('libvirt’s capabilities could not be read', host.capabilities()))
+    if (!capabilities) {
+      return refuse('hypervisor_failed', 'QEMU for x86_64 is not installed (Debian: apt-get install qemu-system-x86)')
+    }
+    const kvm = await this.#chooseKvm(capabilities)
+    const pool = await ensurePool(host, this.#installationId, disksDir)
+    const guests = await ensureNetwork(host, this.#installationId, { network, prefix }, this.#log)
+    const [libvirt, qemu] = await Promise.all([host.libraryVersion(), host.version()])
+    const versions = { libvirt: versionText(libvirt), qemu: versionText(qemu), network: guests.said }
+    return { capabilities, kvm, pool, network: guests, versions }
+  }
+
+  async #chooseKvm({ kvm }: Capabilities): Promise<boolean> {
+    if (this.#settings.kvm === 'off') return false
+    const usable = kvm && (await kvmOpens())
+    if (usable || this.#settings.kvm === 'auto') return usable
+    return refuse('hypervisor_failed', 'KVM is insisted on and cannot be used here: set DORMOUSE_AGENT_KVM to auto')
+  }
+
+  async #room(): Promise<Pick<DriverFacts, 'capacity' | 'freeDiskGiB'>> {
+    const { capacity, disksDir } = this.#settings
+    const { cpus, memoryKiB } = await this.#session.host.nodeInfo()
+    const { blocks, bavail, bsize } = await statfs(disksDir)
+    return {
+      capacity: {
+        vcpus: capacity.vcpus ?? cpus * 4,
+        memoryMiB: capacity.memoryMiB ?? Math.floor((memoryKiB / 1024) * 0.8),
+        // Overlays are thin: far less is written than is offered.
+        diskGiB: capacity.diskGiB ?? Math.floor((blocks * bsize * 4) / gib),
+      },
+      freeDiskGiB: Math.floor((bavail * bsize) / gib),
+    }
+  }
+
+  #consolePath(desktopId: DesktopId): string {
+    return join(this.#settings.consolesDir, `${desktopId}.log`)
+  }
+
+  /** The file that takes what a guest's kernel says; it must be there before QEMU's user writes to it. */
+  async #console(desktopId: DesktopId): Promise<string> {
+    await privateFolder(this.#settings.consolesDir, 0o711)
+    const path = this.#consolePath(desktopId)
+    await (await open(path, 'a', 0o600)).close()
+    return path
+  }
+
+  /** QEMU appends to them, so that one cut short goes on from its beginning. */
+  async #boundConsoles(): Promise<void> {
+    const folder = this.#settings.consolesDir
+    for (const name of (await readdir(folder).catch(unlessMissing)) ?? []) {
+      const path = join(folder, name)
+      const size = (await stat(path).catch(unlessMissing))?.size ?? 0
+      if (size > consoleMaxBytes) await truncate(path, 0)
+    }
+  }
+
+  #heard(event: HostEvent): void {
+    if (event.type === 'gap') {
+      this.#ready = undefined
+      this.#tell({ type: 'gap' })
+    }
+    if (event.type !== 'lifecycle' || !event.domain.name.startsWith('dormouse-')) return
+    this.#tell({ type: 'domain', desktopId: event.domain.uuid, reason: `${event.event} ${event.detail}` })
+  }
+
+  #tell(event: DriverEvent): void {
+    for (const listener of this.#listeners) listener(event)
+  }
+}
+
+/** A guest that powers off still has its process, and its memory, until it is shut off. */
+function stateOf(state: string): Domain['state'] {
+  if (state === 'paused' || state === 'pmsuspended') return 'paused'
+  return ['shutoff', 'crashed', 'nostate'].includes(state) ? 'stopped' : 'running'
+}

@@ -1,0 +1,74 @@
+// The connection to libvirt's daemon: tries until there is one, and says meanwhile what is wrong and what to do.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Refusal } from '@dormouse/contract'
+import { type HostEvent, LibvirtHost } from '@dormouse/node-libvirt'
+import type { Log } from '@dormouse/process'
+
+const retryMs = 1_000
+const remedy =
+  'install and start it (Debian: apt-get install libvirt-daemon-system qemu-system-x86), or set DORMOUSE_AGENT_LIBVIRT_SOCKET'
+
+export class Session {
+  readonly #socketPath: string
+  readonly #log: Log
+  readonly #closing = new AbortController()
+  readonly #onEvent: (event: HostEvent) => void
+  #host: LibvirtHost | undefined
+  #why = 'it was not reached yet'
+
+  constructor(socketPath: string, log: Log, onEvent: (event: HostEvent) => void) {
+    this.#socketPath = socketPath
+    this.#log = log
+    this.#onEvent = onEvent
+  }
+
+  /** Tries once, and goes on trying behind the scenes where that failed. */
+  async begin(): Promise<void> {
+    if (await this.#try()) return
+    void this.#goOn()
+  }
+
+  /** The connection; `host_unreachable` while there is none. */
+  get host(): LibvirtHost {
+    if (this.#host?.isUp) return this.#host
+    throw new Refusal('host_unreachable', 'libvirt on the desktop’s host does not answer')
+  }
+
+  /** Null while the daemon answers. */
+  get ailment(): string | null {
+    if (this.#host?.isUp) return null
+    return `libvirt does not answer at ${this.#socketPath} (${this.#why}); ${remedy}`
+  }
+
+  close(): void {
+    this.#closing.abort()
+    this.#host?.close()
+  }
+
+  async #goOn(): Promise<void> {
+    const { signal } = this.#closing
+    while (!signal.aborted && !(await this.#try())) {
+      await sleep(retryMs, undefined, { signal }).catch(() => undefined)
+    }
+    if (!signal.aborted) this.#onEvent({ type: 'gap' })
+  }
+
+  async #try(): Promise<boolean> {
+    try {
+      const log = { info: this.#log.info.bind(this.#log), warn: this.#log.warn.bind(this.#log) }
+      const host = await LibvirtHost.open({ socketPath: this.#socketPath, log })
+      if (this.#closing.signal.aborted) host.close()
+      this.#host = host
+      host.on('event', (event) => this.#onEvent(event))
+      host.on('down', (why) => {
+        this.#why = why.message
+      })
+      return true
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error)
+      if (why !== this.#why) this.#log.warn({ err: error }, 'libvirt does not answer')
+      this.#why = why
+      return false
+    }
+  }
+}

@@ -1,0 +1,75 @@
+// The shell script that runs a command inside a guest: pure text. It becomes the command itself, so that the guest agent
+// sees the command's own end; beside it a collector keeps a bounded part of the output and hands it over at that end.
+import { type ExecCommand, execOutputMaxBytes } from '@dormouse/contract'
+
+/** Exit code and first word of a command that was never begun. */
+export const notRunCode = 97
+export const notRunWord = (nonce: string): string => `dormouse-${nonce} not-run `
+/** Last line of the collector: which of the two streams it had to cut. */
+export const trailerWord = (nonce: string): string => `\ndormouse-${nonce} kept `
+
+const blockBytes = 512
+/** One block more than is kept, so that a longer output shows. */
+const keptBlocks = execOutputMaxBytes / blockBytes + 1
+const stepSecs = 0.25
+/** After its deadline the guest ends the command by itself, where nobody has asked any more. */
+const graceSecs = 30
+
+/**
+ * The script, for any POSIX shell with the usual small tools.
+ *
+ * The two streams go through named pipes into files of bounded size; what exceeds them is read and dropped, so that the
+ * command never blocks and never fills the guest's memory. The collector waits for the pipes' ends, but when the command
+ * itself is over a child of it may still hold them: then a watcher tells the collector to wait no longer, and the
+ * readers stay as long as that child.
+ */
+export function execScript(command: ExecCommand, nonce: string, inputFile: string | undefined): string {
+  const { command: words, cwd, env, timeoutSecs } = command
+  const argv = Array.isArray(words) ? words : ['/bin/sh', '-c', words]
+  const settings = Object.entries(env).map(([name, value]) => quote(`${name}=${value}`))
+  const run = settings.length > 0 ? `setsid env ${settings.join(' ')} "$@"` : 'setsid "$@"'
+  const check = Array.isArray(words) ? `${mustBeProgram}\n` : ''
+  return `export PATH="\${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}" HOME="\${HOME:-/root}"
+d=/run/.dormouse-${nonce} m=$$
+no() { rm -rf "$d"; printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
+mkdir -m 700 "$d" 2>/dev/null || { d=/tmp/.dormouse-${nonce}; mkdir -m 700 "$d" 2>/dev/null || no space; }
+${inputFile ? `exec <${inputFile} || no input\nrm -f ${inputFile}\n` : ''}cd -- "$HOME" 2>/dev/null || cd /
+${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argv.map(quote).join(' ')}
+${check}mkfifo -m 600 "$d/1" "$d/2" || no space
+exec 3<&0
+keep() { exec <"$d/$1" >/dev/null 2>&1; (ulimit -f ${keptBlocks}; exec cat >"$d/$2") || { cat; exit 1; }; }
+(
+  exec 3<&- </dev/null
+  late= cut=
+  trap late=1 USR1
+  keep 1 o & a=$!
+  keep 2 e & b=$!
+  wait $a || [ "$late" ] || cut=o
+  [ "$late" ] || wait $b || [ "$late" ] || cut=\${cut}e
+  [ -s "$d/o" ] && head -c ${execOutputMaxBytes + 1} "$d/o"
+  [ -s "$d/e" ] && head -c ${execOutputMaxBytes + 1} "$d/e" >&2
+  rm -rf "$d"
+  printf '${trailerWord(nonce).replace('\n', '\\n')}%s' "$cut" >&2
+) & c=$!
+(
+  exec 3<&- </dev/null >/dev/null 2>&1
+  n=0
+  while kill -0 $m && kill -0 $c; do
+    sleep ${stepSecs}
+    n=$((n + 1))
+    [ $n -gt ${Math.ceil((timeoutSecs + graceSecs) / stepSecs)} ] && kill -KILL -- -$m
+  done
+  sleep ${stepSecs}
+  while kill -USR1 $c; do sleep ${stepSecs}; done
+) &
+exec ${run} <&3 3<&- >"$d/1" 2>"$d/2"
+`
+}
+
+/** Shells differ in what they call a command: a path must be a file that may be run. */
+const mustBeProgram = `case $1 in
+  */*) [ -f "$1" ] && [ -x "$1" ] || no program;;
+  *) command -v -- "$1" >/dev/null 2>&1 || no program;;
+esac`
+
+const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`

@@ -1,0 +1,130 @@
+import { existsSync, readdirSync } from 'node:fs'
+import { type ExecCommand, newId } from '@dormouse/contract'
+import { describe, expect, test } from 'vitest'
+import { until } from '../testing/bench.ts'
+import { LocalAgent } from '../testing/local-agent.ts'
+import { QgaTransport } from './qga.ts'
+
+const shells = ['/bin/dash', '/bin/bash'].filter((shell) => existsSync(shell))
+
+const wish = (command: string | string[], more: Partial<ExecCommand> = {}): ExecCommand => ({
+  desktopId: newId(),
+  generation: 1,
+  command,
+  cwd: null,
+  env: {},
+  stdin: null,
+  timeoutSecs: 10,
+  ...more,
+})
+
+const litter = () =>
+  ['/run', '/tmp'].flatMap((path) => readdirSync(path).filter((name) => name.startsWith('.dormouse-')))
+
+describe.each(shells)('under %s', (shell) => {
+  const guest = () => {
+    const agent = new LocalAgent(shell)
+    const transport = new QgaTransport(agent.call)
+    return {
+      agent,
+      exec: (command: string | string[], more?: Partial<ExecCommand>) => transport.exec(wish(command, more)),
+    }
+  }
+
+  test('a string runs in a shell, an array as it is, each with its own exit code and streams', async () => {
+    const { exec, agent } = guest()
+    expect(await exec('echo out; echo err >&2; exit 3')).toMatchObject({
+      exitCode: 3,
+      signal: null,
+      stdout: 'out\n',
+      stderr: 'err\n',
+      stdoutTruncated: false,
+      stderrTruncated: false,
+    })
+    expect(await exec(['printf', '%s|', "it's", '$HOME', 'a b'])).toMatchObject({
+      stdout: "it's|$HOME|a b|",
+      exitCode: 0,
+    })
+    expect(agent.calls.filter((name) => name === 'guest-exec')).toHaveLength(2)
+    expect(litter()).toEqual([])
+  })
+
+  test('input, folder and variables reach the command, whatever is in them', async () => {
+    const { exec } = guest()
+    expect(await exec('cat', { stdin: 'line\n  ünï ' })).toMatchObject({ stdout: 'line\n  ünï ' })
+    expect(await exec('pwd', { cwd: '/usr/bin' })).toMatchObject({ stdout: '/usr/bin\n' })
+    const env = { QUOTED: `it's "so" $HOME\n`, 'odd.name': '1' }
+    expect(await exec('printf %s "$QUOTED"', { env })).toMatchObject({ stdout: env.QUOTED })
+    expect((await exec(['env'], { env })).stdout).toContain('odd.name=1\n')
+    expect(await exec('cat')).toMatchObject({ stdout: '' })
+  })
+
+  test('a signal that ended the command is a signal, and the same number as an exit code is not', async () => {
+    const { exec } = guest()
+    expect(await exec('kill -9 $$')).toMatchObject({ exitCode: null, signal: 9 })
+    expect(await exec('exit 137')).toMatchObject({ exitCode: 137, signal: null })
+    expect(await exec('no-such-program-at-all')).toMatchObject({ exitCode: 127 })
+  })
+
+  test('a program or a folder that is not there is said by name', async () => {
+    const { exec } = guest()
+    await expect(exec(['no-such-program-at-all'])).rejects.toMatchObject({ code: 'command_not_run' })
+    await expect(exec(['/etc/passwd'])).rejects.toMatchObject({ code: 'command_not_run' })
+    await expect(exec('true', { cwd: '/no/such/folder' })).rejects.toMatchObject({ code: 'command_not_run' })
+    expect(litter()).toEqual([])
+  })
+
+  test('output beyond what is kept is dropped and said, and the command runs to its end', async () => {
+    const { exec } = guest()
+    const result = await exec('head -c 3000000 /dev/zero | tr "\\0" x; echo done >&2')
+    expect(result).toMatchObject({ exitCode: 0, stderr: 'done\n', stdoutTruncated: true, stderrTruncated: false })
+    expect(result.stdout).toHaveLength(1024 * 1024)
+    const whole = await exec('head -c 1048576 /dev/zero | tr "\\0" x')
+    expect(whole).toMatchObject({ stdoutTruncated: false })
+    expect(whole.stdout).toHaveLength(1024 * 1024)
+  })
+
+  test('bytes that grow when they are escaped are cut to what a frame of the link can carry', async () => {
+    const { exec } = guest()
+    const result = await exec('head -c 1000000 /dev/zero; head -c 1000000 /dev/urandom >&2')
+    expect(Buffer.byteLength(JSON.stringify(result))).toBeLessThan(4 * 1024 * 1024)
+    expect(result).toMatchObject({ exitCode: 0, stdoutTruncated: true })
+  })
+
+  test('a child that holds the output neither delays the answer nor is ended', async () => {
+    const { exec } = guest()
+    const started = performance.now()
+    const result = await exec('(sleep 3; echo late) & echo $!')
+    expect(performance.now() - started).toBeLessThan(2_000)
+    expect(result).toMatchObject({ exitCode: 0, stdoutTruncated: false })
+    process.kill(Number(result.stdout), 0)
+  })
+
+  test('at the deadline the whole group is killed, also what ignores the gentle signals', async () => {
+    const { exec } = guest()
+    const mark = `dormouse-test-${newId()}`
+    const stubborn = `trap '' TERM INT HUP; (exec -a ${mark} sleep 60 2>/dev/null || sleep 60) & echo $! > /tmp/${mark}; wait; sleep 60`
+    await expect(exec(stubborn, { timeoutSecs: 1 })).rejects.toMatchObject({ code: 'guest_deadline' })
+    const child = Number((await exec(`cat /tmp/${mark}; rm /tmp/${mark}`)).stdout)
+    await until(() => !alive(child))
+    expect(litter()).toEqual([])
+  })
+
+  test('large scripts, variables and inputs are carried in pieces that the channel can bear', async () => {
+    const { exec, agent } = guest()
+    const big = 'x'.repeat(90_000)
+    expect(await exec(['sh', '-c', 'printf %s "$1" | wc -c', 'sh', big])).toMatchObject({ stdout: '90000\n' })
+    expect(await exec('wc -c', { stdin: big.repeat(10) })).toMatchObject({ stdout: '900000\n' })
+    expect(agent.largest).toBeLessThan(64 * 1024)
+    expect(litter()).toEqual([])
+  })
+})
+
+function alive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}

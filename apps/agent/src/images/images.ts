@@ -1,0 +1,77 @@
+// The images that lie on this host: one folder each, whole once its manifest is there. A folder is never changed in
+// place, since disks are overlays on it; a name may lead to the newest version by a link.
+import { readdir, readFile, readlink } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { z } from 'zod'
+import { unlessMissing } from '../desktops/durable-file.ts'
+
+const fileSchema = z.object({ file: z.string().regex(/^[^/]+$/) })
+const manifestSchema = z.object({
+  name: z.string(),
+  version: z.string(),
+  machine: z.string(),
+  kernel: fileSchema,
+  initrd: fileSchema,
+  disk: fileSchema.extend({ virtual_size_bytes: z.int() }),
+  cmdline: z.string(),
+})
+
+/** What a guest of this image is started with; paths are as QEMU is to see them. */
+export interface Image {
+  kernel: string
+  initrd: string
+  disk: string
+  virtualBytes: number
+  cmdline: string
+  /** A machine type's family, such as `pc` or `q35`. */
+  machine: string
+}
+
+/** The versions that a desktop may be made of. */
+export async function listImages(imagesDir: string): Promise<string[]> {
+  const names = (await readdir(imagesDir).catch(unlessMissing)) ?? []
+  const found = await Promise.all(
+    names.map(async (name) => ((await readImage(join(imagesDir, name))) ? name : undefined)),
+  )
+  return found.filter((name) => name !== undefined)
+}
+
+/** The image of that version, its link followed; the version never becomes a path unless a folder has that very name. */
+export async function findImage(imagesDir: string, version: string): Promise<Image | undefined> {
+  const names = (await readdir(imagesDir).catch(unlessMissing)) ?? []
+  if (!names.includes(version)) return undefined
+  const target = await readlink(join(imagesDir, version)).catch(() => version)
+  return readImage(join(imagesDir, basename(target)))
+}
+
+/** The image that a disk lies on, by the path of its backing file. */
+export function imageOfDisk(backingFile: string): Promise<Image | undefined> {
+  return readImage(dirname(backingFile))
+}
+
+async function readImage(folder: string): Promise<Image | undefined> {
+  const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(unlessNoFolder)
+  const parsed = text === undefined ? undefined : manifestSchema.safeParse(parseJson(text))
+  if (!parsed?.success) return undefined
+  const { kernel, initrd, disk, cmdline, machine } = parsed.data
+  return {
+    kernel: join(folder, kernel.file),
+    initrd: join(folder, initrd.file),
+    disk: join(folder, disk.file),
+    virtualBytes: disk.virtual_size_bytes,
+    cmdline,
+    machine,
+  }
+}
+
+function unlessNoFolder(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOTDIR') unlessMissing(error)
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

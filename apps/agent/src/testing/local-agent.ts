@@ -1,0 +1,84 @@
+// A guest agent whose guest is this machine: starts programs and writes files as qemu-ga does, so that what the
+// transport sends runs under a real shell. Like qemu-ga it says `exited` only when the output has ended too.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { appendFileSync, writeFileSync } from 'node:fs'
+import { type AgentCall, AgentRefused } from '../guest/qga.ts'
+
+interface Started {
+  child: ChildProcess
+  out: Buffer[]
+  err: Buffer[]
+  closed: { code: number | null; signal: NodeJS.Signals | null } | undefined
+}
+
+const signals: Partial<Record<NodeJS.Signals, number>> = {
+  SIGKILL: 9,
+  SIGTERM: 15,
+  SIGSEGV: 11,
+  SIGPIPE: 13,
+  SIGINT: 2,
+}
+
+export class LocalAgent {
+  readonly calls: string[] = []
+  /** The largest call so far, in bytes. */
+  largest = 0
+  readonly #started = new Map<number, Started>()
+  readonly #files: string[] = []
+  readonly #shell: string
+
+  /** `shell` stands in for the guest's /bin/sh. */
+  constructor(shell = '/bin/sh') {
+    this.#shell = shell
+  }
+
+  readonly call: AgentCall = async (execute, args = {}) => {
+    this.calls.push(execute)
+    this.largest = Math.max(this.largest, Buffer.byteLength(JSON.stringify({ execute, arguments: args })))
+    switch (execute) {
+      case 'guest-ping':
+        return {}
+      case 'guest-exec':
+        return this.#exec(args as unknown as { path: string; arg: string[]; 'input-data'?: string })
+      case 'guest-exec-status':
+        return this.#status(args.pid as number)
+      case 'guest-file-open':
+        writeFileSync(args.path as string, '')
+        return this.#files.push(args.path as string) - 1
+      case 'guest-file-write':
+        appendFileSync(this.#files[args.handle as number]!, Buffer.from(args['buf-b64'] as string, 'base64'))
+        return {}
+      default:
+        return {}
+    }
+  }
+
+  #exec({ path, arg, 'input-data': input }: { path: string; arg: string[]; 'input-data'?: string }) {
+    const child = spawn(path === '/bin/sh' ? this.#shell : path, arg, { stdio: ['pipe', 'pipe', 'pipe'] })
+    if (!child.pid) throw new AgentRefused('could not be started')
+    const started: Started = { child, out: [], err: [], closed: undefined }
+    child.stdout.on('data', (data: Buffer) => started.out.push(data))
+    child.stderr.on('data', (data: Buffer) => started.err.push(data))
+    child.on('close', (code, signal) => {
+      started.closed = { code, signal }
+    })
+    child.stdin.on('error', () => undefined)
+    child.stdin.end(input === undefined ? undefined : Buffer.from(input, 'base64'))
+    this.#started.set(child.pid, started)
+    return { pid: child.pid }
+  }
+
+  #status(pid: number) {
+    const started = this.#started.get(pid)
+    if (!started) throw new AgentRefused('PID does not exist')
+    if (!started.closed) return { exited: false }
+    const { code, signal } = started.closed
+    this.#started.delete(pid)
+    return {
+      exited: true,
+      ...(signal ? { signal: signals[signal] ?? 0 } : { exitcode: code }),
+      'out-data': Buffer.concat(started.out).toString('base64'),
+      'err-data': Buffer.concat(started.err).toString('base64'),
+    }
+  }
+}
