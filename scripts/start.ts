@@ -9,13 +9,14 @@ import { ensureMiniImage } from '../infra/guest-image/mini.ts'
 import { findSystemLibvirtd, kvmWorks, startPrivateLibvirtd } from './ground/libvirtd.ts'
 import { ensurePackages } from './ground/packages.ts'
 import { startPostgres } from './ground/postgres.ts'
-import { run } from './ground/processes.ts'
+import { identify, run } from './ground/processes.ts'
 import { ensureKeys, operators, ready, until, usableHosts } from './start/api.ts'
 import { type Child, keepRunning } from './start/children.ts'
 import { type Instance, openInstance } from './start/instance.ts'
 import { help, readOptions, type StartOptions } from './start/options.ts'
 import { sleepAll } from './start/sleep-all.ts'
 import { tour } from './start/tour.ts'
+import { watchOver } from './start/watch.ts'
 
 const began = performance.now()
 const say = (line: string) => console.log(line)
@@ -95,7 +96,8 @@ async function database({ databaseUrl }: StartOptions, instance: Instance): Prom
     say,
     durable: true,
   })
-  stops.push({ name: 'Postgres', stop: postgres.stop })
+  const unwatch = watchOver('Postgres', () => identify(postgres.pid) !== undefined, postgres.restart, say)
+  stops.push({ name: 'Postgres', stop: () => unwatch().then(postgres.stop) })
   lap('Postgres is up')
   return postgres.url
 }
@@ -125,7 +127,8 @@ async function hypervisor(instance: Instance): Promise<Hypervisor> {
     hostUuid: readFileSync(file, 'utf8').trim(),
     say,
   })
-  stops.push({ name: 'libvirt', stop: libvirtd.stop })
+  const unwatch = watchOver('libvirtd', libvirtd.daemonRuns, libvirtd.restartDaemon, say)
+  stops.push({ name: 'libvirt', stop: () => unwatch().then(libvirtd.stop) })
   lap('a private libvirt is up')
   return { kvm, socketPath: libvirtd.socketPath, dir: libvirtd.shortDir, describe: `a private libvirt, ${how}` }
 }
