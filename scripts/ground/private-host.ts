@@ -5,7 +5,6 @@
 
 import { spawn } from 'node:child_process'
 import { closeSync, existsSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
-import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { coverRun, quote, unshareCommand } from './namespaces.ts'
 import { alive, type Identity, identify, pids, readLive, run, signal, waitGone } from './processes.ts'
@@ -98,10 +97,14 @@ function mountOver([path, source]: [string, string]): string {
   return `if [ -e ${quote(path)} ]; then mount --bind ${quote(source)} ${quote(path)}; fi`
 }
 
+/** Leaving the loop also closes our end of the pipe. */
 async function firstLine(stream: Readable): Promise<string | undefined> {
-  const lines = createInterface({ input: stream })
-  for await (const line of lines) return line
-  return undefined
+  let text = ''
+  for await (const chunk of stream) {
+    text += chunk
+    if (text.includes('\n')) break
+  }
+  return text.split('\n')[0]
 }
 
 function noNamespaces(): never {

@@ -1,0 +1,98 @@
+// The distribution's packages as raw material: which ones, in which version, fetched and unpacked into a folder, never
+// installed. Knows nothing of what is made of them.
+
+import { mkdirSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { isRoot, quote } from '../../scripts/ground/namespaces.ts'
+import { finish, run, type Say } from '../../scripts/ground/processes.ts'
+
+/** A fetched package file with its name and version. */
+export type Deb = { name: string; version: string; file: string }
+
+/** The kernel package of each distribution that is made for virtual machines. */
+const kernels: Record<string, string> = { debian: 'linux-image-cloud-amd64', ubuntu: 'linux-image-virtual' }
+
+/** Fetches these packages, the distribution's kernel for virtual machines, and every library they need. */
+export async function fetchDebs(distribution: string, roots: string[], folder: string, say: Say): Promise<Deb[]> {
+  const kernel = kernels[distribution]
+  if (!kernel)
+    throw new Error(`The guest image is built from the packages of Debian or Ubuntu, and this is ${distribution}`)
+  if (!(await known(kernel))) await update(say)
+  const names = needed([kernel, ...roots], await dependencies([kernel, ...roots])).filter((name) => name !== kernel)
+  if ((await download(names, folder)).code !== 0) {
+    await update(say) // an old list names versions that are no longer there
+    const { code, stderr } = await download(names, folder)
+    if (code !== 0) throw new Error(`The packages for the guest image could not be fetched: ${stderr.trim()}`)
+  }
+  return Promise.all(
+    readdirSync(folder)
+      .sort()
+      .map((file) => describe(join(folder, file))),
+  )
+}
+
+/** Unpacks a package into a tree whose /bin, /lib and /sbin are links into /usr, whatever the package itself thinks. */
+export async function unpack(deb: Deb, tree: string): Promise<void> {
+  mkdirSync(tree, { recursive: true })
+  const script = `dpkg-deb --fsys-tarfile ${quote(deb.file)} | tar -x --keep-directory-symlink --no-same-owner -C ${quote(tree)}`
+  await run('/bin/sh', ['-c', script])
+}
+
+/** Which of these a package tool's dependency listing leads to: the roots, their kernel and the libraries, no programs. */
+export function needed(roots: string[], listing: string): string[] {
+  const edges = parse(listing)
+  const found = new Set(roots)
+  for (const name of found) for (const next of edges.get(name) ?? []) if (isMaterial(next)) found.add(next)
+  return [...found]
+}
+
+function isMaterial(name: string): boolean {
+  return /^(lib|zlib|gcc-\d+-base$)/.test(name) ? !name.startsWith('libpam-') : /^linux-(image|modules)-\d/.test(name)
+}
+
+/** Package → what it depends on; of alternatives only the first. */
+function parse(listing: string): Map<string, string[]> {
+  const edges = new Map<string, string[]>()
+  let current: string[] = []
+  let alternative = false
+  for (const line of listing.split('\n')) {
+    const dependency = /^ ( |\|)(?:Pre)?Depends: (\S+)/.exec(line)
+    if (/^\S/.test(line)) {
+      current = []
+      edges.set(line.trim(), current)
+    }
+    if (!dependency) continue
+    if (!alternative) current.push(dependency[2]!)
+    alternative = dependency[1] === '|'
+  }
+  return edges
+}
+
+function dependencies(roots: string[]): Promise<string> {
+  const without = ['recommends', 'suggests', 'conflicts', 'breaks', 'replaces', 'enhances'].map(
+    (kind) => `--no-${kind}`,
+  )
+  return run('apt-cache', ['depends', '--recurse', ...without, ...roots])
+}
+
+async function known(name: string): Promise<boolean> {
+  return (await run('apt-cache', ['show', '--no-all-versions', '--quiet=2', name]).catch(() => '')) !== ''
+}
+
+/** As another user than root the lists cannot be renewed; then what apt knows already has to do. */
+async function update(say: Say): Promise<void> {
+  if (!isRoot()) throw new Error('apt does not know the packages for the guest image. As root: apt-get update')
+  say('Renewing the package lists')
+  await run('apt-get', ['--quiet=2', '-o', 'DPkg::Lock::Timeout=120', 'update'])
+}
+
+function download(names: string[], folder: string) {
+  mkdirSync(folder, { recursive: true })
+  return finish('apt-get', ['--quiet=2', '-o', 'APT::Sandbox::User=root', 'download', ...names], { cwd: folder })
+}
+
+async function describe(file: string): Promise<Deb> {
+  const fields = await run('dpkg-deb', ['--field', file, 'Package', 'Version'])
+  const field = (name: string) => new RegExp(`^${name}: (.*)$`, 'm').exec(fields)?.[1] ?? ''
+  return { name: field('Package'), version: field('Version'), file }
+}

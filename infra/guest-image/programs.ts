@@ -1,0 +1,36 @@
+// Programs and the libraries they are linked with: copies both from an unpacked tree into another, and nothing else.
+// Knows nothing of packages. The tree's own loader says what it would load, so that no list of libraries has to be kept.
+
+import { chmodSync, copyFileSync, mkdirSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { run } from '../../scripts/ground/processes.ts'
+
+const libraries = 'usr/lib/x86_64-linux-gnu'
+const loader = 'ld-linux-x86-64.so.2'
+
+/** Copies programs with all they load. Paths are relative to both trees. */
+export async function copyPrograms(from: string, to: string, programs: string[]): Promise<void> {
+  const loaded = await Promise.all(programs.map((program) => loadedBy(from, program)))
+  for (const program of programs) copy(join(from, program), join(to, program))
+  for (const library of new Set(loaded.flat())) copy(library, join(to, libraries, basename(library)))
+  copy(join(from, libraries, loader), join(to, 'usr/lib64', loader))
+}
+
+async function loadedBy(tree: string, program: string): Promise<string[]> {
+  const paths = [libraries, `${libraries}/systemd`].map((path) => join(tree, path)).join(':')
+  const listing = await run(join(tree, libraries, loader), ['--library-path', paths, '--list', join(tree, program)])
+  return librariesOf(listing)
+}
+
+/** The files in a loader's listing; one that is not found stops the build rather than the guest. */
+export function librariesOf(listing: string): string[] {
+  const missing = /^\s*(\S+) => not found/m.exec(listing)
+  if (missing) throw new Error(`${missing[1]} is in none of the packages`)
+  return [...listing.matchAll(/=> (\/\S+) \(0x/g)].map(([, file]) => file!).filter((file) => basename(file) !== loader)
+}
+
+function copy(from: string, to: string): void {
+  mkdirSync(dirname(to), { recursive: true })
+  copyFileSync(from, to)
+  chmodSync(to, 0o755)
+}
