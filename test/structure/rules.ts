@@ -10,7 +10,7 @@ const floors: Readonly<Record<string, number>> = {
   // Whatever changes anything begins with the leader's fence: leadership is part of the ground.
   ...onFloor(-1, ['leadership']),
   ...onFloor(0, ['operations', 'reconcile', 'agents', 'http']),
-  ...onFloor(1, ['hosts', 'images', 'principals']),
+  ...onFloor(1, ['hosts', 'images', 'ledger', 'principals']),
   ...onFloor(2, ['desktops']),
   ...onFloor(3, ['guest', 'streams']),
   ...onFloor(4, ['drains', 'recovery', 'idle', 'usage']),

@@ -17,6 +17,8 @@ import type { Waiters } from './operations/waiters.ts'
 import { customersOnly, operatorsOnly } from './principals/door.ts'
 import { principalRoutes } from './principals/routes.ts'
 import type { Principals } from './principals/service.ts'
+import { usageRoutes } from './usage/routes.ts'
+import type { Usage } from './usage/service.ts'
 
 export interface AppParts {
   pool: Pool
@@ -27,10 +29,11 @@ export interface AppParts {
   hosts: Hosts
   principals: Principals
   waiters: Waiters
+  usage: Usage
 }
 
 export async function createApp(parts: AppParts): Promise<App> {
-  const { pool, log, leadership, desktops, guests, hosts, principals, waiters } = parts
+  const { pool, log, leadership, desktops, guests, hosts, principals, waiters, usage } = parts
   const app = createServer(log)
   const registry = new Registry()
   const mismatches = new Counter({
@@ -48,6 +51,7 @@ export async function createApp(parts: AppParts): Promise<App> {
       notFoundBehindTheDoor(v1)
       desktopRoutes(v1, desktopParts)
       guestRoutes(v1, { guests })
+      usageRoutes(v1, { usage })
     },
     { prefix: '/v1' },
   )

@@ -20,6 +20,7 @@ import { reconcile } from './reconcile/reconcilers.ts'
 import { reconcilers } from './reconcilers.ts'
 import { Recovery } from './recovery/service.ts'
 import { reportHandlers } from './report-handlers.ts'
+import { Usage } from './usage/service.ts'
 
 export interface ControlPlane {
   replicaId: string
@@ -95,9 +96,20 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   })
   const guests = new Guests(desktops, links)
   const recovery = new Recovery({ pool, leadership, links, hosts, log: room('recovery') })
-  reconcile(leadership, reconcilers({ recovery }), room('reconcile'))
+  const usage = new Usage({ pool, leadership, links, log: room('usage') })
+  reconcile(leadership, reconcilers({ recovery, usage }), room('reconcile'))
 
-  const app = await createApp({ pool, log: room('http'), leadership, desktops, guests, hosts, principals, waiters })
+  const app = await createApp({
+    pool,
+    log: room('http'),
+    leadership,
+    desktops,
+    guests,
+    hosts,
+    principals,
+    waiters,
+    usage,
+  })
   const handlers = reportHandlers({ engine, recovery })
   const gateway = openGateway(
     app.server,
@@ -117,10 +129,10 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
         }
       },
       joined: (hostId, hello) => recovery.joined(hostId, hello),
-      heartbeat: async (hostId, { facts }) => ({
-        leaseRenewed: await hosts.heard(hostId, facts),
-        replicas: await liveReplicas(pool),
-      }),
+      heartbeat: async (hostId, heartbeat) => {
+        await usage.heard(hostId, heartbeat)
+        return { leaseRenewed: await hosts.heard(hostId, heartbeat.facts), replicas: await liveReplicas(pool) }
+      },
       report: (hostId, name, report) => handlers[name](hostId, report as never),
     },
     room('agents'),

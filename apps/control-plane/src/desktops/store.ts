@@ -1,7 +1,8 @@
 // Desktops and their generations: the tables. The only room that writes them.
 import type { BillingMode, DesktopJson, DesktopSpec, DesktopState, OperationKind, Tier } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
-import { transitions } from './states.ts'
+import * as ledger from '../ledger/store.ts'
+import { passing, transitions } from './states.ts'
 
 export interface DesktopRow {
   id: string
@@ -135,6 +136,15 @@ export async function findMany(db: Db, ids: string[]): Promise<DesktopRow[]> {
   return rows
 }
 
+/** Which of these are on their way from one state to another. */
+export async function inTransition(db: Db, ids: string[]): Promise<Set<string>> {
+  const { rows } = await db.query<{ id: string }>('select id from desktops where id = any($1) and state = any($2)', [
+    ids,
+    passing,
+  ])
+  return new Set(rows.map(({ id }) => id))
+}
+
 /**
  * Moves the desktop into the transition's passing state and takes the next turn; a wake begins a new generation.
  * Undefined where the state forbids it: this statement is the machine.
@@ -161,13 +171,25 @@ export async function begin(
   return rows[0]
 }
 
-/** Settles the desktop in a state, and on a host where one is given. */
-export async function settle(db: Db, id: string, state: DesktopState, hostId?: string | null): Promise<void> {
-  await db.query({
+export interface Settling {
+  /** The operation that settles; null where a host told the change by itself. */
+  operationId: string | null
+  /** The host's success is a proof that the guest lived until now. Otherwise its last proof of life counts. */
+  livedUntilNow?: boolean
+  /** Where the desktop is from now on; by default where it was. */
+  hostId?: string
+}
+
+/** Settles the desktop in a state, and the ledger with it: what is billed is never another state than what is shown. */
+export async function settle(db: Db, id: string, state: DesktopState, settling: Settling): Promise<void> {
+  const { operationId, livedUntilNow = false, hostId = null } = settling
+  const { rows } = await db.query<DesktopRow>({
     name: 'desktops-settle',
-    text: `update desktops set state = $2, host_id = coalesce($3, host_id), updated_at = clock_timestamp() where id = $1`,
-    values: [id, state, hostId ?? null],
+    text: `update desktops set state = $2, host_id = coalesce($3, host_id), updated_at = clock_timestamp()
+           where id = $1 returning ${columns}`,
+    values: [id, state, hostId],
   })
+  if (rows[0]) await ledger.follow(db, rows[0], { operationId, livedUntilNow })
 }
 
 /** Binds the desktop to the host that is about to hold its disk, before anything is made there. */

@@ -154,7 +154,7 @@ export class Recovery {
       { desktop: row.id, was: row.state, is: state, reason },
       'a desktop was found in another state',
     )
-    await desktops.settle(tx, row.id, state)
+    await desktops.settle(tx, row.id, state, { operationId: null })
     if (row.currentGenerationId) await desktops.endGeneration(tx, row.currentGenerationId, reason ?? 'found stopped')
     await this.#options.hosts.releaseMemory(tx, row.id)
   }

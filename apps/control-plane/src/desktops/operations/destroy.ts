@@ -50,11 +50,13 @@ export const destroy = ({ hosts, links, graceMs }: DestroyContext): OperationDef
     }),
   ],
 
+  lock: (tx, { desktopId }) => store.lockAny(tx, desktopId),
+
   async succeeded(tx, { operation, findings }) {
     const { desktopId, generation, generationId, turn, id } = operation
     const { hostId } = inputOf({ operation })
     const cleanup = (findings as Found).cleanup ?? 'deferred'
-    await store.settle(tx, desktopId, 'destroyed')
+    await store.settle(tx, desktopId, 'destroyed', { operationId: id })
     if (generationId) await store.endGeneration(tx, generationId, 'destroyed')
     if (cleanup === 'deferred' && hostId) {
       await defer(tx, { desktopId, hostId, command: 'desktop.ensureDestroyed', generation, turn, operationId: id })
@@ -67,6 +69,6 @@ export const destroy = ({ hosts, links, graceMs }: DestroyContext): OperationDef
   /** A host that refuses to remove leaves a failed destroy and a desktop that may be destroyed again. */
   async failed(tx, { operation }) {
     const { from } = inputOf({ operation })
-    await store.settle(tx, operation.desktopId, from === 'awake' ? 'stopped' : from)
+    await store.settle(tx, operation.desktopId, from === 'awake' ? 'stopped' : from, { operationId: operation.id })
   },
 })

@@ -45,9 +45,11 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
     }),
   ],
 
+  lock: (tx, { desktopId }) => store.lockAny(tx, desktopId),
+
   async succeeded(tx, { operation }) {
     const { desktopId, generation, generationId } = operation
-    await store.settle(tx, desktopId, 'hibernated')
+    await store.settle(tx, desktopId, 'hibernated', { operationId: operation.id, livedUntilNow: true })
     await store.endGeneration(tx, generationId!, 'hibernated')
     await hosts.releaseMemory(tx, desktopId)
     const { hostId } = inputOf({ operation })
@@ -57,7 +59,7 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
   async failed(tx, { operation, findings }) {
     const { desktopId, generationId } = operation
     const state = stateAsSeen((findings as Found).seen)
-    await store.settle(tx, desktopId, state)
+    await store.settle(tx, desktopId, state, { operationId: operation.id })
     if (state === 'awake') return
     await store.endGeneration(tx, generationId!, state)
     await hosts.releaseMemory(tx, desktopId)

@@ -69,6 +69,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
           const { hostId: boundTo, spec } = inputOf({ operation })
           const { desktopId } = operation
           return leadership.transaction(async (tx) => {
+            await store.lockAny(tx, desktopId)
             // A destroy may have settled this operation while it waited here: it then holds nothing any more.
             if (!(await lockLive(tx, operation.id))) refuse('superseded', 'Superseded by a later request.')
             const hostId = await hosts.place(tx, boundTo, { desktopId, ...spec, image: spec.imageVersion })
@@ -107,10 +108,12 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       }),
     ],
 
+    lock: (tx, { desktopId }) => store.lockAny(tx, desktopId),
+
     async succeeded(tx, { operation, findings }) {
       const { desktopId, generation, generationId } = operation
       const { hostId, resumedFrom } = findings as Required<Pick<Found, 'hostId' | 'resumedFrom'>>
-      await store.settle(tx, desktopId, 'awake', hostId)
+      await store.settle(tx, desktopId, 'awake', { operationId: operation.id, hostId })
       await store.startGeneration(tx, generationId!, hostId)
       return {
         desktop_state: 'awake',
@@ -137,7 +140,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       const { desktopId, generation, generationId, turn, id } = operation
       const { hostId, asleep } = findings as Found
       const input = inputOf({ operation })
-      await store.settle(tx, desktopId, stateAfterFailure(input.from, asleep))
+      await store.settle(tx, desktopId, stateAfterFailure(input.from, asleep), { operationId: id })
       await store.endGeneration(tx, generationId!, 'wake failed')
       if (asleep === 'deferred') {
         await defer(tx, {

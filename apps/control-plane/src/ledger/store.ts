@@ -1,0 +1,126 @@
+// The ledger: when each desktop was awake or hibernated, as far as its host has proved it. The only room that writes it.
+// Knows a desktop by what is billed of it, and neither operations nor reports.
+import type { BillingMode, DesktopState, Tier } from '@dormouse/contract'
+import type { Db } from '../db/pool.ts'
+
+export type UsageKind = 'awake' | 'hibernated'
+
+/** What the ledger writes down of a desktop. */
+export interface Billed {
+  id: string
+  orgId: string
+  tier: Tier
+  billingMode: BillingMode
+  state: DesktopState
+  generation: number
+  hostId: string | null
+}
+
+export interface Cause {
+  /** The operation that settles; null where a host told the change by itself. */
+  operationId: string | null
+  /** The host's own success says that the guest lived until now, as that of a save does. */
+  livedUntilNow: boolean
+}
+
+const kindOf = (state: DesktopState): UsageKind | null => (state === 'awake' || state === 'hibernated' ? state : null)
+
+/**
+ * Follows a desktop into the state it settles in: closes what no longer holds and opens what now does, in the
+ * transaction that moves the state. What was awake ends at its last proof of life, unless the cause is a proof itself.
+ */
+export async function follow(db: Db, desktop: Billed, cause: Cause): Promise<void> {
+  const kind = kindOf(desktop.state)
+  await close(db, desktop, kind, cause)
+  if (kind) await open(db, desktop, kind, cause)
+}
+
+/** A failed wake raises the generation of what sleeps on: only an awake interval belongs to one generation. */
+async function close(db: Db, desktop: Billed, kind: UsageKind | null, cause: Cause): Promise<void> {
+  await db.query({
+    name: 'ledger-close',
+    text: `update usage_intervals set closed_by = $4, period = tstzrange(lower(period), greatest(lower(period),
+             case when kind = 'awake' and not $5 then alive_until else clock_timestamp() end))
+           where desktop_id = $1 and upper_inf(period)
+             and not coalesce(kind = $2 and (kind = 'hibernated' or generation = $3), false)`,
+    values: [desktop.id, kind, desktop.generation, cause.operationId, cause.livedUntilNow],
+  })
+}
+
+/** Begins after the interval before, also where the database's clock was set back meanwhile. */
+async function open(db: Db, desktop: Billed, kind: UsageKind, cause: Cause): Promise<void> {
+  await db.query({
+    name: 'ledger-open',
+    text: `insert into usage_intervals
+             (desktop_id, org_id, tier, billing_mode, kind, generation, host_id, opened_by, period, alive_until)
+           select $1, $2, $3, $4, $5, $6, $7, $8, tstzrange(at, null), at
+           from (select greatest(clock_timestamp(), max(upper(period))) as at, coalesce(bool_or(upper_inf(period)), false) as runs
+                 from usage_intervals where desktop_id = $1) latest
+           where not runs`,
+    values: [
+      desktop.id,
+      desktop.orgId,
+      desktop.tier,
+      desktop.billingMode,
+      kind,
+      desktop.generation,
+      desktop.hostId,
+      cause.operationId,
+    ],
+  })
+}
+
+export interface Living {
+  desktopId: string
+  generation: number
+}
+
+/** Notes a host's proof of life: one statement for all it runs. A generation that is not the billed one proves nothing. */
+export async function prove(db: Db, hostId: string, running: Living[]): Promise<void> {
+  await db.query({
+    name: 'ledger-prove',
+    text: `update usage_intervals u set alive_until = greatest(alive_until, clock_timestamp())
+           from unnest($2::uuid[], $3::bigint[]) as alive (desktop_id, generation)
+           where u.host_id = $1 and u.kind = 'awake' and upper_inf(u.period)
+             and u.desktop_id = alive.desktop_id and u.generation = alive.generation`,
+    values: [hostId, running.map(({ desktopId }) => desktopId), running.map(({ generation }) => generation)],
+  })
+}
+
+/** What is open as awake on these hosts. */
+export async function awakeOn(db: Db, hostIds: string[]): Promise<(Living & { hostId: string })[]> {
+  const { rows } = await db.query<Living & { hostId: string }>(
+    `select desktop_id as "desktopId", generation, host_id as "hostId" from usage_intervals
+     where host_id = any($1) and kind = 'awake' and upper_inf(period)`,
+    [hostIds],
+  )
+  return rows
+}
+
+export interface UsedMs {
+  desktopId: string
+  tier: Tier
+  billingMode: BillingMode
+  awakeMs: number
+  hibernatedMs: number
+}
+
+const countedMs = (kind: UsageKind) =>
+  `coalesce(round(sum(extract(epoch from ends - begins) * 1000) filter (where kind = '${kind}' and ends > begins)), 0)::bigint`
+
+/** What an organisation's desktops used between two times in Unix seconds, destroyed ones included. */
+export async function used(db: Db, orgId: string, start: number, end: number): Promise<UsedMs[]> {
+  const { rows } = await db.query<UsedMs>({
+    name: 'ledger-used',
+    text: `select desktop_id as "desktopId", tier, billing_mode as "billingMode",
+             ${countedMs('awake')} as "awakeMs", ${countedMs('hibernated')} as "hibernatedMs"
+           from (select desktop_id, tier, billing_mode, kind, greatest(lower(period), to_timestamp($2)) as begins,
+                   least(to_timestamp($3), case when not upper_inf(period) then upper(period)
+                     when kind = 'awake' then alive_until else now() end) as ends
+                 from usage_intervals
+                 where org_id = $1 and period && tstzrange(to_timestamp($2), to_timestamp($3))) counted
+           group by desktop_id, tier, billing_mode order by desktop_id`,
+    values: [orgId, start, end],
+  })
+  return rows
+}

@@ -1,0 +1,31 @@
+// Where the ledger and the hosts disagree on what runs. Pure: decides nothing, mends nothing.
+import type { Living } from '../ledger/store.ts'
+
+export interface Difference extends Living {
+  hostId: string
+  /** unbooked: the host runs it and nobody counts. unproved: the ledger holds it awake and the host does not run it. */
+  what: 'unbooked' | 'unproved'
+}
+
+/** Compares what hosts say they run with what the ledger holds awake on these hosts. */
+export function differences(
+  said: ReadonlyMap<string, readonly Living[]>,
+  booked: readonly (Living & { hostId: string })[],
+): Difference[] {
+  const running = [...said].flatMap(([hostId, living]) => living.map((one) => ({ ...one, hostId })))
+  return [
+    ...missingFrom(booked, running).map((one) => ({ ...one, what: 'unbooked' as const })),
+    ...missingFrom(running, booked).map((one) => ({ ...one, what: 'unproved' as const })),
+  ]
+}
+
+function missingFrom(present: readonly Place[], wanted: readonly Place[]): Place[] {
+  const names = new Set(present.map(placeName))
+  return wanted.filter((one) => !names.has(placeName(one)))
+}
+
+type Place = Living & { hostId: string }
+
+const placeName = ({ hostId, desktopId, generation }: Place): string => `${hostId} ${desktopId} ${generation}`
+
+export const nameOf = (difference: Difference): string => `${difference.what} ${placeName(difference)}`

@@ -1,0 +1,40 @@
+// What an organisation has used between two times: the question and the answer.
+import { z } from 'zod'
+import { billingMode, tier } from './desktops.ts'
+import { id } from './ids.ts'
+
+/** The last second of the year 9999. */
+export const lastUnixSecs = 253_402_300_799
+
+/** Digits and at most one point: a notation that programs read differently is none. */
+const decimal = (given: unknown): unknown =>
+  typeof given === 'string' && /^\d{1,32}(\.\d{1,32})?$/.test(given) ? Number(given) : Number.NaN
+
+const unixSecs = z.preprocess(
+  decimal,
+  z.number('must be Unix seconds, such as 1767225600 or 1767225600.5').min(0).max(lastUnixSecs),
+)
+
+export const usageQuery = z.object({
+  start: unixSecs.optional().describe('Unix seconds, whole or decimal; by default the start of the current UTC month'),
+  end: unixSecs.optional().describe('Unix seconds, whole or decimal; by default now'),
+})
+
+const seconds = z.number().min(0)
+
+const used = {
+  tier,
+  billing_mode: billingMode,
+  awake_seconds: seconds.describe('As far as the host has proved it: no second of a dead desktop'),
+  hibernated_seconds: seconds,
+}
+
+export const usageJson = z
+  .object({
+    start: seconds.describe('Unix seconds'),
+    end: seconds.describe('Unix seconds'),
+    desktops: z.array(z.object({ desktop_id: id, ...used })).describe('Destroyed ones included'),
+    totals: z.array(z.object(used)).describe('The exact sums of the rows above'),
+  })
+  .meta({ id: 'Usage' })
+export type UsageJson = z.infer<typeof usageJson>
