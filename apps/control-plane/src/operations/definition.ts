@@ -30,6 +30,11 @@ export interface Step {
 export interface OperationDefinition {
   kind: string
   steps: Step[]
+  /**
+   * Locks what the operation acts on. Always before the operation's own row: a request that overtakes it comes from that
+   * side, and two orders would be a deadlock.
+   */
+  lock(tx: pg.PoolClient, operation: OperationRow): Promise<unknown>
   /** The last step, in the one transaction that settles the operation: makes the new state true. */
   succeeded(tx: pg.PoolClient, context: Omit<StepContext, 'signal' | 'remainingMs'>): Promise<Record<string, unknown>>
   /** After a success is committed: what may be lost without harm, since steady care does it again. */

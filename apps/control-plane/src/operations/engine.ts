@@ -183,6 +183,7 @@ export class Engine {
     await this.#options.failpoints.hit(`${row.kind}.settle.before`)
     const settled = await this.#persist(running, () =>
       this.#options.leadership.transaction(async (tx, term) => {
+        await this.#definition(row).lock(tx, row)
         if (!(await store.lockLive(tx, row.id))) throw new Abandoned('it settled meanwhile')
         return write(tx, { operation: row, findings: row.findings, epoch: term.epoch })
       }),
