@@ -45,6 +45,8 @@ function readBodiesAsJson(
   app: FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>,
 ): void {
   app.removeAllContentTypeParsers()
+  // One that is not even well-formed would be refused before any parser is asked.
+  app.addHook('onRequest', async ({ raw }) => void delete raw.headers['content-type'])
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => {
     try {
       done(null, parseJson(body as Buffer))
