@@ -303,6 +303,8 @@ export class House {
     await until('no operation to be carried', () => this.#carried() === 0, 5_000).catch(() =>
       left.push(`${this.#carried()} operations are still carried`),
     )
+    // What is logged from here on is the closing itself: an answer that finds its link gone is no surprise.
+    for (const line of this.chronicle.surprises) left.push(`logged as an error: ${JSON.stringify(line)}`)
     for (const host of this.hosts) await host.close()
     for (const replica of this.replicas.filter(({ up }) => up)) {
       const { links } = replica.parts
@@ -313,7 +315,6 @@ export class House {
     }
     const sessions = await this.database.drop()
     if (sessions > 0) left.push(`${sessions} sessions of the database are still open`)
-    for (const line of this.chronicle.surprises) left.push(`logged as an error: ${JSON.stringify(line)}`)
     return left
   }
 }

@@ -93,7 +93,7 @@ export class Host {
     const agent = this.#agent
     this.#agent = undefined
     await agent?.close()
-    rmSync(this.folder, { recursive: true, force: true })
+    rmSync(this.folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 })
   }
 
   async #begin(): Promise<void> {

@@ -1,0 +1,251 @@
+import { randomUUID } from 'node:crypto'
+import { connect } from 'node:net'
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import type { ApiAnswer, ApiWish } from './api.ts'
+
+/** Every customer route that names a thing, with a body it would take. */
+const named: [method: string, path: (id: string) => string, wish: ApiWish][] = [
+  ['GET', (id) => `/v1/desktops/${id}`, {}],
+  ['GET', (id) => `/v1/desktops/${id}/operations`, {}],
+  ['POST', (id) => `/v1/desktops/${id}/wake`, {}],
+  ['POST', (id) => `/v1/desktops/${id}/hibernate`, {}],
+  ['POST', (id) => `/v1/desktops/${id}/destroy`, {}],
+  ['POST', (id) => `/v1/desktops/${id}/wake?wait=true`, { body: { expected_generation: 99 } }],
+  ['POST', (id) => `/v1/desktops/${id}/destroy`, { headers: { 'idempotency-key': 'used' } }],
+  ['POST', (id) => `/v1/desktops/${id}/exec`, { body: { command: 'true' } }],
+]
+const routes: typeof named = [
+  ...named,
+  ['GET', () => '/v1/desktops', {}],
+  ['POST', () => '/v1/desktops', { body: { tier: 'small' } }],
+  ['GET', (id) => `/v1/operations/${id}`, {}],
+  ['POST', (id) => `/v1/desktops/${id}/fork`, {}],
+  ['GET', () => '/v1/nothing/here', {}],
+]
+
+/** An answer without what may differ between any two. */
+function sameness({ status, headers, text }: ApiAnswer) {
+  const { date: _date, 'x-request-id': _id, ...rest } = headers
+  return { status, headers: rest, text }
+}
+
+test('a desktop of another organisation is byte for byte a missing one, on every route', async () => {
+  await using house = await House.start()
+  const other = await house.otherOrg
+  const { id } = await house.desktop('awake')
+  await house.api('POST', `/v1/desktops/${id}/wake`, { headers: { 'idempotency-key': 'used' } })
+  for (const [method, path, wish] of named) {
+    const foreign = await house.api(method, path(id), { ...wish, key: other.key })
+    const missing = await house.api(method, path(newId()), { ...wish, key: other.key })
+    expect(foreign.status, path(id)).toBe(404)
+    expect(sameness(foreign), path(id)).toEqual(sameness(missing))
+  }
+  const operation = await house.begin(id, 'hibernate')
+  await house.settled(operation.id)
+  const foreign = await house.api('GET', `/v1/operations/${operation.id}`, { key: other.key })
+  expect(sameness(foreign)).toEqual(sameness(await house.api('GET', `/v1/operations/${newId()}`, { key: other.key })))
+  expect((await house.api('GET', '/v1/desktops', { key: other.key })).json.desktops).toEqual([])
+})
+
+test('without a live credential every route is 401 before anything else, also an unknown one with a broken body', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { principals } = house.replica.parts
+  const operator = await principals.createOperatorKey('ops')
+  const revoked = await principals.createKey(house.org.id, 'revoked')
+  await principals.revokeKey(revoked.id)
+  const broken = house.org.key.slice(0, -1) + (house.org.key.endsWith('a') ? 'b' : 'a')
+  const credentials: Record<string, string | undefined> = {
+    none: undefined,
+    basic: 'Basic dXNlcjpwYXNz',
+    bare: house.org.key,
+    garbage: 'Bearer garbage',
+    empty: 'Bearer ',
+    broken: `Bearer ${broken}`,
+    operator: `Bearer ${operator}`,
+    revoked: `Bearer ${revoked.api_key}`,
+    token: 'Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.',
+  }
+  for (const [what, authorization] of Object.entries(credentials)) {
+    for (const [method, path] of routes) {
+      const headers = { ...(authorization && { authorization }), 'idempotency-key': 'é' }
+      const answer = await house.api(method, `${path('not-an-id')}?wait=maybe`, { key: null, headers, body: '{broken' })
+      expect([what, method, path('x'), answer.status]).toEqual([what, method, path('x'), 401])
+      expect(answer.headers['www-authenticate']).toBe('Bearer')
+      expect(answer.json).toMatchObject({ type: 'about:blank', status: 401, code: 'unauthenticated' })
+    }
+  }
+})
+
+test('fork is 501 whatever the id', async () => {
+  await using house = await House.start({ hosts: 0 })
+  for (const id of [newId(), 'nonsense']) {
+    const answer = await house.api('POST', `/v1/desktops/${id}/fork`)
+    expect([answer.status, answer.json.code]).toEqual([501, 'not_implemented'])
+  }
+})
+
+test('what is malformed is 400 with the name of the field, before existence is looked at', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const id = newId()
+  const create = (body: unknown): [string, string, ApiWish] => ['POST', '/v1/desktops', { body }]
+  const wake = (query: string, wish: ApiWish = {}): [string, string, ApiWish] => [
+    'POST',
+    `/v1/desktops/${id}/wake${query}`,
+    wish,
+  ]
+  const exec = (body: unknown): [string, string, ApiWish] => ['POST', `/v1/desktops/${id}/exec`, { body }]
+  const key = (value: string | string[]): ApiWish => ({ headers: { 'idempotency-key': value } })
+  const cases: [field: string, request: [string, string, ApiWish]][] = [
+    ['tier', create({})],
+    ['tier', create({ tier: 'huge' })],
+    ['tier', create({ tier: null })],
+    ['billing_mode', create({ tier: 'small', billing_mode: 'yearly' })],
+    ['idle_timeout_secs', create({ tier: 'small', idle_timeout_secs: -1 })],
+    ['idle_timeout_secs', create({ tier: 'small', idle_timeout_secs: 1.5 })],
+    ['idle_timeout_secs', create({ tier: 'small', idle_timeout_secs: '5' })],
+    ['idle_timeout_secs', create('{"tier":"small","idle_timeout_secs":9007199254740993}')],
+    ['image_version', create({ tier: 'small', image_version: '' })],
+    ['image_version', create({ tier: 'small', image_version: 'x'.repeat(129) })],
+    ['image_version', create({ tier: 'small', image_version: 'a\u0007b' })],
+    ['body', create('{"tier":')],
+    ['body', create('[]')],
+    ['body', create('null')],
+    ['body', create(Buffer.from([0x22, 0xff, 0x22]))],
+    ['Idempotency-Key', ['POST', '/v1/desktops', { body: { tier: 'small' }, ...key('schlüssel') }]],
+    ['Idempotency-Key', ['POST', '/v1/desktops', { body: { tier: 'small' }, ...key('') }]],
+    ['Idempotency-Key', ['POST', '/v1/desktops', { body: { tier: 'small' }, ...key('x'.repeat(256)) }]],
+    ['Idempotency-Key', ['POST', '/v1/desktops', { body: { tier: 'small' }, ...key(['a', 'b']) }]],
+    ['Idempotency-Key', wake('', key('schlüssel'))],
+    ['wait', wake('?wait=yes')],
+    ['wait', wake('?wait=')],
+    ['wait', wake('?wait=TRUE')],
+    ['wait', wake('?wait=true&wait=true')],
+    ['expected_generation', wake('', { body: { expected_generation: '1' } })],
+    ['expected_generation', wake('', { body: { expected_generation: 1.5 } })],
+    ['expected_generation', wake('', { body: { expected_generation: -1 } })],
+    ['expected_generation', wake('', { body: '{"expected_generation":9007199254740993}' })],
+    ['expected_generatoin', wake('', { body: { expected_generatoin: 1 } })],
+    ['discard_memory', wake('', { body: { discard_memory: 'yes' } })],
+    ['discard_memory', ['POST', `/v1/desktops/${id}/hibernate`, { body: { discard_memory: true } }]],
+    ['discard_memory', ['POST', `/v1/desktops/${id}/destroy`, { body: { discard_memory: true } }]],
+    ['body', wake('', { body: '"text"' })],
+    ['id', ['GET', '/v1/desktops/nonsense', {}]],
+    ['id', ['GET', `/v1/desktops/${id}0`, {}]],
+    ['id', ['POST', '/v1/desktops/nonsense/destroy', {}]],
+    ['id', ['POST', '/v1/desktops/nonsense/exec', { body: { command: 'true' } }]],
+    ['id', ['GET', '/v1/operations/nonsense', {}]],
+    ['state', ['GET', '/v1/desktops?state=asleep', {}]],
+    ['state', ['GET', '/v1/desktops?state=', {}]],
+    ['state', ['GET', '/v1/desktops?state=awake&state=awake', {}]],
+    ['limit', ['GET', '/v1/desktops?limit=0', {}]],
+    ['cursor', ['GET', '/v1/desktops?cursor=x', {}]],
+    ['command', exec({})],
+    ['command', exec({ command: '' })],
+    ['command', exec({ command: [] })],
+    ['timeout_secs', exec({ command: 'true', timeout_secs: 0 })],
+    ['timeout_secs', exec({ command: 'true', timeout_secs: -1 })],
+    ['timeout_secs', exec({ command: 'true', timeout_secs: 1.5 })],
+    ['timeout_secs', exec({ command: 'true', timeout_secs: '5' })],
+  ]
+  for (const [field, [method, path, wish]] of cases) {
+    const answer = await house.api(method, path, wish)
+    const where = `${method} ${path} ${JSON.stringify(wish)}`
+    expect([where, answer.status, answer.json.code]).toEqual([where, 400, 'invalid_request'])
+    expect(answer.headers['content-type'], where).toBe('application/problem+json')
+    expect([where, answer.json.field]).toEqual([where, field])
+  }
+  expect((await house.api('GET', '/v1/desktops')).json.desktops).toEqual([])
+})
+
+test('a body over 2 MiB is 413, whether its length is told, not told, or a lie', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const body = JSON.stringify({ tier: 'small', note: 'x'.repeat(2 * 1024 * 1024) })
+  const told = await house.api('POST', '/v1/desktops', { body })
+  expect([told.status, told.json.code]).toEqual([413, 'payload_too_large'])
+  const fits = JSON.stringify({ tier: 'small', note: 'x'.repeat(2 * 1024 * 1024 - 32) })
+  expect((await house.api('POST', '/v1/desktops', { body: fits })).status).toBe(201)
+  const chunked = await fetch(`${house.url}/v1/desktops`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${house.org.key}` },
+    body: new Blob([body]).stream(),
+    duplex: 'half',
+  } as RequestInit)
+  expect(chunked.status).toBe(413)
+  await chunked.text()
+})
+
+test('a body is JSON whatever its Content-Type says, and no body is an empty one where it is optional', async () => {
+  await using house = await House.start()
+  for (const type of [
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'application/octet-stream',
+    'nonsense',
+    'application/json; charset=utf-8',
+  ]) {
+    const made = await house.api('POST', '/v1/desktops', {
+      body: '{"tier":"small"}',
+      headers: { 'content-type': type },
+    })
+    expect([type, made.status]).toEqual([type, 201])
+  }
+  const { id } = await house.desktop()
+  expect((await house.api('POST', `/v1/desktops/${id}/wake?wait=true`)).status).toBe(200)
+  const typed = { headers: { 'content-type': 'application/json' } }
+  expect((await house.api('POST', `/v1/desktops/${id}/hibernate?wait=true`, typed)).status).toBe(200)
+  expect((await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, { body: '{}' })).status).toBe(200)
+})
+
+test('create takes null and empty as omitted, and ignores what it does not know', async () => {
+  await using house = await House.start({
+    hosts: 0,
+    controlPlane: { defaultImage: 'house-image', defaultIdleTimeoutSecs: 77 },
+  })
+  const body = { tier: 'large', billing_mode: '', image_version: null, idle_timeout_secs: null, colour: 'red' }
+  const made = await house.api('POST', '/v1/desktops', { body })
+  expect(made.json).toMatchObject({
+    tier: 'large',
+    billing_mode: 'hourly',
+    image_version: 'house-image',
+    idle_timeout_secs: 77,
+  })
+  const exact = { tier: 'default', billing_mode: 'monthly', image_version: 'ünïcode 1', idle_timeout_secs: 0 }
+  expect((await house.api('POST', '/v1/desktops', { body: exact })).json).toMatchObject(exact)
+})
+
+test('an id is taken in either case and answered in lower case', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { id } = await house.desktop()
+  expect((await house.api('GET', `/v1/desktops/${id.toUpperCase()}`)).json.id).toBe(id)
+})
+
+test('the OpenAPI document is served without a credential and names no server', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { status, json } = await house.api('GET', '/v1/openapi.json', { key: null })
+  expect(status).toBe(200)
+  expect(json.openapi).toMatch(/^3\.1/)
+  expect(json.servers).toBeUndefined()
+  expect(Object.keys(json.paths)).toContain('/v1/desktops/{id}/wake')
+})
+
+test('what is not HTTP is answered with a problem and a closed connection', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const socket = connect(Number(new URL(house.url).port), '127.0.0.1')
+  const chunks: Buffer[] = []
+  socket.on('data', (chunk) => chunks.push(chunk))
+  const closed = Promise.withResolvers<void>()
+  socket.on('close', () => closed.resolve())
+  socket.write(`NONSENSE ${randomUUID()}\r\n\r\n`)
+  await closed.promise
+  expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1\.1 400 .*application\/problem\+json/s)
+})
+
+test('a customer is 403 at an operator’s door, and an operator gets in', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const operator = await house.replica.parts.principals.createOperatorKey('ops')
+  expect((await house.api('GET', '/admin/v1/hosts')).status).toBe(403)
+  expect((await house.api('GET', '/admin/v1/hosts', { key: null })).status).toBe(401)
+  expect((await house.api('GET', '/admin/v1/hosts', { key: operator })).status).toBe(200)
+})

@@ -1,0 +1,105 @@
+import { randomUUID } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+
+const keyed = (key: string, body: object = { tier: 'small' }) => ({ headers: { 'idempotency-key': key }, body })
+
+test('twenty creates at once with one key make one desktop: one is 201, the others are 200 and say that they replay', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, () => house.api('POST', '/v1/desktops', keyed('one key'))),
+  )
+  expect(new Set(answers.map(({ json }) => json.id)).size).toBe(1)
+  expect(answers.map(({ status }) => status).sort()).toEqual([...Array(19).fill(200), 201])
+  for (const { status, headers } of answers)
+    expect(headers['idempotency-replayed']).toBe(status === 200 ? 'true' : undefined)
+  expect((await house.api('GET', '/v1/desktops')).json.desktops).toHaveLength(1)
+})
+
+test('a create key belongs to its organisation, and lives as long as the record, tombstone included', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const other = await house.otherOrg
+  const mine = await house.api('POST', '/v1/desktops', keyed('same'))
+  const theirs = await house.api('POST', '/v1/desktops', { ...keyed('same'), key: other.key })
+  expect([mine.status, theirs.status]).toEqual([201, 201])
+  expect(theirs.json.id).not.toBe(mine.json.id)
+  await house.ask(mine.json.id, 'destroy')
+  const again = await house.api('POST', '/v1/desktops', keyed('same'))
+  expect([again.status, again.json.id, again.json.state]).toEqual([200, mine.json.id, 'destroyed'])
+})
+
+test('the same create key with another body answers the existing desktop, says mismatch, and is counted', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const first = await house.api('POST', '/v1/desktops', keyed('k', { tier: 'small', idle_timeout_secs: 5 }))
+  const reordered = await house.api('POST', '/v1/desktops', keyed('k', { idle_timeout_secs: 5, tier: 'small' }))
+  const second = await house.api('POST', '/v1/desktops', keyed('k', { tier: 'large' }))
+  expect([reordered.status, reordered.headers['idempotency-replayed']]).toEqual([200, 'true'])
+  expect([second.status, second.json.id, second.json.tier]).toEqual([200, first.json.id, 'small'])
+  expect(second.headers['idempotency-replayed']).toBe('mismatch')
+  expect((await house.api('GET', '/metrics')).text).toMatch(/^dormouse_idempotency_mismatches_total 1$/m)
+})
+
+test('a mutation key is one per desktop whatever the verb, and independent on two desktops', async () => {
+  await using house = await House.start()
+  const [a, b] = [await house.desktop(), await house.desktop()]
+  const wish = { headers: { 'idempotency-key': 'once' } }
+  const woken = await house.api('POST', `/v1/desktops/${a.id}/wake?wait=true`, wish)
+  const asHibernate = await house.api('POST', `/v1/desktops/${a.id}/hibernate`, wish)
+  expect([asHibernate.status, asHibernate.json.id, asHibernate.json.kind]).toEqual([200, woken.json.id, 'wake'])
+  expect(asHibernate.headers['idempotency-replayed']).toBe('mismatch')
+  expect((await house.see(a.id)).state).toBe('awake')
+  const other = await house.api('POST', `/v1/desktops/${b.id}/wake?wait=true`, wish)
+  expect([other.status, other.headers['idempotency-replayed']]).toEqual([200, undefined])
+  expect(other.json.id).not.toBe(woken.json.id)
+})
+
+test('twenty wakes at once with one key are one operation; twenty without a key are one operation and nineteen 409', async () => {
+  await using house = await House.start()
+  const [a, b] = [await house.desktop(), await house.desktop()]
+  const wish = { headers: { 'idempotency-key': 'w' } }
+  const same = await Promise.all(Array.from({ length: 20 }, () => house.api('POST', `/v1/desktops/${a.id}/wake`, wish)))
+  expect(new Set(same.map(({ json }) => json.id)).size).toBe(1)
+  expect(same.every(({ status }) => status === 202 || status === 200)).toBe(true)
+  const free = await Promise.all(Array.from({ length: 20 }, () => house.api('POST', `/v1/desktops/${b.id}/wake`)))
+  expect(free.filter(({ status }) => status === 202)).toHaveLength(1)
+  expect(free.filter(({ status, json }) => status === 409 && json.code === 'wrong_state')).toHaveLength(19)
+  await house.settle()
+  expect((await house.see(a.id)).generation).toBe(1)
+  expect((await house.see(b.id)).generation).toBe(1)
+})
+
+test('a replay comes before generation and state: a key used once answers its operation whatever happened since', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop()
+  const wish = { headers: { 'idempotency-key': 'w' }, body: { expected_generation: 0 } }
+  const first = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, wish)
+  const again = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, wish)
+  expect([again.status, again.json.id, again.headers['idempotency-replayed']]).toEqual([200, first.json.id, 'true'])
+})
+
+test('a stale expected_generation is 409 in every verb, before the state is looked at, and changes nothing', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  for (const verb of ['wake', 'hibernate', 'destroy']) {
+    for (const expected_generation of [0, 2, Number.MAX_SAFE_INTEGER]) {
+      const answer = await house.api('POST', `/v1/desktops/${id}/${verb}`, { body: { expected_generation } })
+      expect([verb, answer.status, answer.json.code]).toEqual([verb, 409, 'stale_generation'])
+    }
+  }
+  expect(await house.see(id)).toMatchObject({ state: 'awake', generation: 1 })
+  const right = await house.api('POST', `/v1/desktops/${id}/hibernate?wait=true`, { body: { expected_generation: 1 } })
+  expect(right.status).toBe(200)
+  const omitted = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, { body: { expected_generation: null } })
+  expect(omitted.status).toBe(200)
+})
+
+test('of two wakes that expect the same generation, one is accepted', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop()
+  const both = await Promise.all(
+    [randomUUID(), randomUUID()].map((key) =>
+      house.api('POST', `/v1/desktops/${id}/wake?wait=true`, { ...keyed(key, { expected_generation: 0 }) }),
+    ),
+  )
+  expect(both.map(({ status }) => status).sort()).toEqual([200, 409])
+})
