@@ -15,29 +15,31 @@ const stepSecs = 0.25
 /** After its deadline the guest ends the command by itself, where nobody has asked any more. */
 const graceSecs = 30
 
+/** Where the pieces of one command lie in the guest; gone with its end. */
+const pieces = (nonce: string): string => `[ -w /run ] && p=/run/.dormouse-${nonce} || p=/tmp/.dormouse-${nonce}`
+
 /**
- * The script, for any POSIX shell with the usual small tools.
+ * The script, for any POSIX shell with the usual small tools; every process it starts is time, so there are few.
  *
  * The two streams go through named pipes into files of bounded size; what exceeds them is read and dropped, so that the
- * command never blocks and never fills the guest's memory. The collector waits for the pipes' ends, but when the command
- * itself is over a child of it may still hold them: then a watcher tells the collector to wait no longer, and the
+ * command never blocks and never fills the guest's memory. The collector waits for the pipes' ends. When the command is
+ * over, a child of it may still hold them: then a watcher (`watchScript`) tells the collector to wait no longer, and the
  * readers stay as long as that child.
  */
 export function execScript(command: ExecCommand, nonce: string, inputFile: string | undefined): string {
-  const { command: words, cwd, env, timeoutSecs } = command
+  const { command: words, cwd, env } = command
   const argv = Array.isArray(words) ? words : ['/bin/sh', '-c', words]
   const settings = Object.entries(env).map(([name, value]) => quote(`${name}=${value}`))
   const run = settings.length > 0 ? `setsid env ${settings.join(' ')} "$@"` : 'setsid "$@"'
   const check = Array.isArray(words) ? `${mustBeProgram}\n` : ''
   return `export PATH="\${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}" HOME="\${HOME:-/root}"
-d=/run/.dormouse-${nonce} m=$$
-no() { rm -rf "$d"; printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
-mkdir -m 700 "$d" 2>/dev/null || { d=/tmp/.dormouse-${nonce}; mkdir -m 700 "$d" 2>/dev/null || no space; }
+${pieces(nonce)}
+no() { printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
 ${inputFile ? `exec <${inputFile} || no input\nrm -f ${inputFile}\n` : ''}cd -- "$HOME" 2>/dev/null || cd /
 ${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argv.map(quote).join(' ')}
-${check}mkfifo -m 600 "$d/1" "$d/2" || no space
+${check}mkfifo -m 600 $p.1 $p.2 || no space
 exec 3<&0
-keep() { exec <"$d/$1" >/dev/null 2>&1; (ulimit -f ${keptBlocks}; exec cat >"$d/$2") || { cat; exit 1; }; }
+keep() { umask 077; exec <$p.$1 >/dev/null 2>&1; (ulimit -f ${keptBlocks}; exec cat >$p.$2) || { cat; exit 1; }; }
 (
   exec 3<&- </dev/null
   late= cut=
@@ -46,25 +48,37 @@ keep() { exec <"$d/$1" >/dev/null 2>&1; (ulimit -f ${keptBlocks}; exec cat >"$d/
   keep 2 e & b=$!
   wait $a || [ "$late" ] || cut=o
   [ "$late" ] || wait $b || [ "$late" ] || cut=\${cut}e
-  [ -s "$d/o" ] && head -c ${execOutputMaxBytes + 1} "$d/o"
-  [ -s "$d/e" ] && head -c ${execOutputMaxBytes + 1} "$d/e" >&2
-  rm -rf "$d"
+  [ -s $p.o ] && head -c ${execOutputMaxBytes + 1} $p.o
+  [ -s $p.e ] && head -c ${execOutputMaxBytes + 1} $p.e >&2
   printf '${trailerWord(nonce).replace('\n', '\\n')}%s' "$cut" >&2
-) & c=$!
-(
-  exec 3<&- </dev/null >/dev/null 2>&1
-  n=0
-  while kill -0 $m && kill -0 $c; do
-    sleep ${stepSecs}
-    n=$((n + 1))
-    [ $n -gt ${Math.ceil((timeoutSecs + graceSecs) / stepSecs)} ] && kill -KILL -- -$m
-  done
-  sleep ${stepSecs}
-  while kill -USR1 $c; do sleep ${stepSecs}; done
-) &
-exec ${run} <&3 3<&- >"$d/1" 2>"$d/2"
+  exec >/dev/null 2>&1 rm -f $p.1 $p.2 $p.o $p.e $p.c
+) & echo $! >$p.c
+exec ${run} <&3 3<&- >$p.1 2>$p.2
 `
 }
+
+/**
+ * Starts the watcher of a command that is not over at once; `pid` is the command's. It also ends the command after its
+ * time, should nobody be there any more to do so.
+ */
+export function watchScript(pid: number, nonce: string, timeoutSecs: number): string {
+  return `${pieces(nonce)}
+read c <$p.c || exit 0
+(
+  n=0
+  while kill -0 ${pid} && kill -0 $c; do
+    sleep ${stepSecs}
+    n=$((n + 1))
+    [ $n -gt ${Math.ceil((timeoutSecs + graceSecs) / stepSecs)} ] && kill -KILL -- -${pid}
+  done
+  sleep ${stepSecs}
+  while [ -e $p.c ] && kill -USR1 $c; do sleep ${stepSecs}; done
+) </dev/null >/dev/null 2>&1 &
+`
+}
+
+/** Ends the command's whole group and session, also what ignores gentler signals. */
+export const killScript = (pid: number): string => `kill -KILL -- -${pid}; pkill -KILL -s ${pid}; :`
 
 /** Shells differ in what they call a command: a path must be a file that may be run. */
 const mustBeProgram = `case $1 in

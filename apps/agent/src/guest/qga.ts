@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import { type Ended, resultOf } from './exec-result.ts'
-import { execScript } from './exec-script.ts'
+import { execScript, killScript, watchScript } from './exec-script.ts'
 import type { GuestTransport } from './transport.ts'
 
 /** Throws a `guest_unavailable` refusal where the agent cannot be reached, AgentRefused where it says no. */
@@ -29,6 +29,9 @@ const callMaxBytes = 56 * 1024
 const chunkBytes = 36 * 1024
 /** How long the remains of a killed command may take to be swept up. */
 const sweepMs = 1_500
+/** A command that is over by then needs no watcher. */
+const shortMs = 300
+const firstPauseMs = 3
 
 export class QgaTransport implements GuestTransport {
   readonly #call: AgentCall
@@ -54,7 +57,10 @@ export class QgaTransport implements GuestTransport {
     const started = performance.now()
     const nonce = randomBytes(12).toString('hex')
     const pid = await this.#start(command, nonce)
-    const ended = await this.#untilEnded(pid, started + command.timeoutSecs * 1_000)
+    const deadline = started + command.timeoutSecs * 1_000
+    const ended =
+      (await this.#untilEnded(pid, Math.min(deadline, started + shortMs))) ??
+      (await this.#long(pid, nonce, command, deadline))
     if (!ended) {
       await this.#end(pid)
       refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
@@ -76,6 +82,18 @@ export class QgaTransport implements GuestTransport {
     return this.#run({ ...inline, arg: [file] })
   }
 
+  /** Not over at once: from here on the guest itself watches for its end. */
+  async #long(pid: number, nonce: string, { timeoutSecs }: ExecCommand, deadline: number) {
+    await this.#aside(watchScript(pid, nonce, timeoutSecs))
+    return this.#untilEnded(pid, deadline)
+  }
+
+  /** A script of ours that ends at once; the agent is made to forget it. */
+  async #aside(script: string): Promise<void> {
+    const pid = await this.#run({ path: '/bin/sh', arg: ['-c', script] })
+    await this.#untilEnded(pid, performance.now() + sweepMs)
+  }
+
   async #run(args: Record<string, unknown>): Promise<number> {
     try {
       return pidAnswer.parse(await this.#call('guest-exec', args)).pid
@@ -95,7 +113,7 @@ export class QgaTransport implements GuestTransport {
 
   /** Asks until the command has ended, ever less often; undefined at the deadline. */
   async #untilEnded(pid: number, deadline: number): Promise<Ended | undefined> {
-    for (let pauseMs = 2; ; pauseMs = nextPause(pauseMs)) {
+    for (let pauseMs = firstPauseMs; ; pauseMs = nextPause(pauseMs)) {
       const ended = await this.#status(pid)
       if (ended) return ended
       const leftMs = deadline - performance.now()
@@ -119,8 +137,7 @@ export class QgaTransport implements GuestTransport {
   /** Kills the command's whole group, also what ignores gentler signals, and lets the agent forget it. */
   async #end(pid: number): Promise<void> {
     try {
-      const kill = `kill -KILL -- -${pid}; pkill -KILL -s ${pid}; :`
-      await this.#run({ path: '/bin/sh', arg: ['-c', kill] })
+      await this.#aside(killScript(pid))
       await this.#untilEnded(pid, performance.now() + sweepMs)
     } catch (error) {
       // The deadline is the answer; a guest that is gone by now has ended the command too.
@@ -135,7 +152,7 @@ export class QgaTransport implements GuestTransport {
 }
 
 function nextPause(pauseMs: number): number {
-  if (pauseMs < 16) return pauseMs * 2
+  if (pauseMs < 12) return pauseMs * 2
   return Math.min(pauseMs * 1.1, 100)
 }
 

@@ -2,7 +2,7 @@
 // stands in the journal and in files, so that no second truth can disagree.
 import { open, readdir, rm, stat, statfs, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type DesktopId, type DesktopSpec, isId, refuse } from '@dormouse/contract'
+import { type DesktopId, type DesktopSpec, isId, Refusal, refuse } from '@dormouse/contract'
 import { type Domain as Handle, type HostEvent, isLibvirtError, type Pool, versionText } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import { privateFolder, unlessMissing } from '../../desktops/durable-file.ts'
@@ -14,7 +14,7 @@ import { agentCall } from './agent-call.ts'
 import { type Capabilities, kvmOpens, readCapabilities } from './capabilities.ts'
 import { LibvirtDisks } from './disks.ts'
 import { domainName, domainXml, markKey, markNamespace, markXml, readMark, withMarkAndDisk } from './domain-xml.ts'
-import { damaged, saying, unlessGone } from './failures.ts'
+import { asRefusal, damaged, saying, unlessGone } from './failures.ts'
 import { ensureNetwork, ensurePool, type GuestNetwork } from './furnish.ts'
 import { Session } from './session.ts'
 
@@ -90,7 +90,7 @@ export class LibvirtDriver implements Driver {
       await this.#boundConsoles()
       return { kvm, versions, ...(await this.#room()), images, ailment: null }
     } catch (error) {
-      return unusable(error instanceof Error ? error.message : String(error))
+      return unusable(error instanceof Refusal ? error.detail : String(error))
     }
   }
 
@@ -245,7 +245,7 @@ export class LibvirtDriver implements Driver {
   #furnished(): Promise<Ready> {
     this.#ready ??= this.#furnish().catch((error: unknown) => {
       this.#ready = undefined
-      throw error
+      throw asRefusal('the host is not ready for desktops', error)
     })
     return this.#ready
   }
