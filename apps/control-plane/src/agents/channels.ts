@@ -1,0 +1,61 @@
+// Byte channels that an agent dials back for one transfer or one screen. Knows nothing of what the bytes are.
+import { randomBytes } from 'node:crypto'
+import { Refusal } from '@dormouse/contract'
+import { Channel, UpgradeRefusal, type Upgrades } from '@dormouse/link'
+
+const channelPath = '/agent/v1/channels/'
+/** How long an agent may take to dial back. */
+const dialTimeoutMs = 10_000
+
+interface Expected {
+  hostId: string
+  resolve: (channel: Channel) => void
+}
+
+/** A channel that one host has been asked for. */
+export interface Awaited {
+  /** What the host names when it dials back: random, good once. */
+  token: string
+  channel: Promise<Channel>
+  /** Nobody waits for it any more. */
+  cancel(): void
+}
+
+export class Channels {
+  readonly #expected = new Map<string, Expected>()
+
+  /** Lets expected channels in at the agents' door. */
+  attach(upgrades: Upgrades, authenticate: (token: string) => Promise<{ hostId: string }>): void {
+    upgrades.add({
+      path: (pathname) => pathname.startsWith(channelPath),
+      authenticate: async (request) => {
+        const bearer = /^Bearer (\S+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? ''
+        const host = await authenticate(bearer).catch(() => undefined)
+        if (!host) return new UpgradeRefusal(401, 'a host token is needed')
+        const token = (request.url ?? '').slice(channelPath.length)
+        const expected = this.#expected.get(token)
+        if (expected?.hostId !== host.hostId) return new UpgradeRefusal(404, 'no such channel is expected')
+        this.#expected.delete(token)
+        return expected
+      },
+      onSocket: (socket, expected) => expected.resolve(new Channel(socket)),
+    })
+  }
+
+  /** Expects a channel from one host; refuses after 10 s with `host_unreachable`. */
+  expect(hostId: string): Awaited {
+    const token = randomBytes(24).toString('base64url')
+    const { promise, resolve, reject } = Promise.withResolvers<Channel>()
+    const give = (act: () => void) => {
+      this.#expected.delete(token)
+      act()
+    }
+    const late = () =>
+      reject(new Refusal('host_unreachable', 'The desktop’s host did not open the transfer; try again.'))
+    const timer = setTimeout(() => give(late), dialTimeoutMs)
+    // Whoever cancels no longer looks; a rejection must not end the process.
+    promise.catch(() => undefined).finally(() => clearTimeout(timer))
+    this.#expected.set(token, { hostId, resolve })
+    return { token, channel: promise, cancel: () => give(late) }
+  }
+}
