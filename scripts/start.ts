@@ -55,7 +55,9 @@ async function bringUp(options: StartOptions, instance: Instance, signal: AbortS
     await ensurePackages({ say })
     lap('tools are there')
   }
-  const image = simulated ? undefined : ensureMiniImage({ imagesDir: instance.path('images'), say })
+  const image = simulated
+    ? undefined
+    : ensureMiniImage({ imagesDir: options.imagesDir ?? instance.path('images'), say })
   const [databaseUrl, host] = await Promise.all([
     database(options, instance),
     simulated ? undefined : hypervisor(instance),
@@ -146,7 +148,7 @@ async function agents(
   for (const name of names) {
     const stateDir = host ? `${host.dir}/${name}` : instance.path(name)
     const { token } = await admin.inviteHost({ name })
-    const env = host ? libvirtEnv(host) : { DORMOUSE_AGENT_DRIVER: 'simulated' }
+    const env = host ? libvirtEnv(host, options.imagesDir) : { DORMOUSE_AGENT_DRIVER: 'simulated' }
     const agent = await keepRunning({
       name,
       file: 'apps/agent/src/main.ts',
@@ -177,9 +179,9 @@ async function agents(
 const emulatedTiers = (host: Hypervisor | undefined): Record<string, string> =>
   host && !host.kvm ? { DORMOUSE_TIER_SMALL: '1,256,10' } : {}
 
-const libvirtEnv = ({ socketPath, dir }: Hypervisor) => ({
+const libvirtEnv = ({ socketPath, dir }: Hypervisor, imagesDir = `${dir}/images`) => ({
   DORMOUSE_AGENT_LIBVIRT_SOCKET: socketPath,
-  DORMOUSE_AGENT_IMAGES_DIR: `${dir}/images`,
+  DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
 })
 
 /** Settings of the environment that are meant for what is started; the starter's own win. */

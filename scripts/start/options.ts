@@ -11,6 +11,7 @@ Environment
   PORT            port of the API (default 8080)
   DORMOUSE_DATA   folder that holds everything it writes (default .dormouse)
   DATABASE_URL    a Postgres to use instead of its own
+  DORMOUSE_IMAGES_DIR  folder of guest images, to share them between instances (default images in DORMOUSE_DATA)
 
 It serves until Ctrl-C, which hibernates what is awake and stops all it started; a second Ctrl-C skips that.`
 
@@ -22,6 +23,7 @@ export interface StartOptions {
   port: number
   dataDir: string
   databaseUrl: string | undefined
+  imagesDir: string | undefined
 }
 
 /** Reads words and environment; throws an error that says what was wrong and what to write instead. */
@@ -45,6 +47,7 @@ export function readOptions(words: string[], env: Record<string, string | undefi
     port,
     dataDir: resolve(cwd, env.DORMOUSE_DATA || '.dormouse'),
     databaseUrl: env.DATABASE_URL || undefined,
+    imagesDir: env.DORMOUSE_IMAGES_DIR ? resolve(cwd, env.DORMOUSE_IMAGES_DIR) : undefined,
   }
 }
 

@@ -32,7 +32,7 @@ export class Instance {
     mkdirSync(join(folder, 'closed'), { mode: 0o700 })
   }
 
-  /** Starts an instance on a new folder. Images are shared between runs: building one is a test of its own. */
+  /** Starts an instance on a new folder. Its image is shared between runs: building one is a test of its own. */
   static async start(env: Record<string, string> = {}, words: string[] = ['--no-tour']): Promise<Instance> {
     const instance = new Instance(mkdtempSync(join(tmpdir(), 'dormouse-real-')), env)
     try {
@@ -69,7 +69,13 @@ export class Instance {
       cwd: root,
       detached: true,
       stdio: ['ignore', log, log],
-      env: { ...process.env, ...this.#env, PORT: String(this.#port), DORMOUSE_DATA: this.dataDir },
+      env: {
+        ...process.env,
+        DORMOUSE_IMAGES_DIR: join(root, '.dormouse-test/images'),
+        ...this.#env,
+        PORT: String(this.#port),
+        DORMOUSE_DATA: this.dataDir,
+      },
     })
     closeSync(log)
     this.#starter = identify(child.pid!)
