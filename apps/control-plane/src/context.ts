@@ -15,7 +15,10 @@ import { liveReplicas } from './leadership/store.ts'
 import { operationKinds } from './operation-kinds.ts'
 import { Engine } from './operations/engine.ts'
 import { Waiters } from './operations/waiters.ts'
+import { AccessTokens } from './principals/access-tokens.ts'
+import { fetchKeySet } from './principals/issuer.ts'
 import { Principals } from './principals/service.ts'
+import { SigningKeys } from './principals/signing-keys.ts'
 import { reconcile } from './reconcile/reconcilers.ts'
 import { reconcilers } from './reconcilers.ts'
 import { Recovery } from './recovery/service.ts'
@@ -33,6 +36,7 @@ export interface ControlPlane {
   recovery: Recovery
   principals: Principals
   hosts: Hosts
+  usage: Usage
   /** Gives leadership up first, then drains requests, then lets go of links and database. */
   close(): Promise<void>
 }
@@ -51,7 +55,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const replicaId = newId()
   const links = new Links()
   const waiters = new Waiters()
-  const principals = new Principals(pool, room('principals'))
+  const principals = new Principals(pool, room('principals'), accessTokens(config, room('principals')))
   const leaseMs = config.hostLeaseMs
   const hosts = new Hosts({ pool, links, installationId, leaseMs })
 
@@ -156,6 +160,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     recovery,
     principals,
     hosts,
+    usage,
     close: async () => {
       await leadership.stop()
       await gateway.close(1001, 'the control plane stops')
@@ -164,4 +169,12 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
       await pool.end()
     },
   }
+}
+
+/** The access tokens of the configured issuer; undefined where there is none. */
+function accessTokens(config: Config, log: Log): AccessTokens | undefined {
+  const { oidcIssuer: issuer, oidcAudience: audience, oidcJwksUrl = null, oidcOrgClaim: orgClaim } = config
+  if (!issuer || !audience) return undefined
+  const keys = new SigningKeys({ fetch: () => fetchKeySet({ issuer, jwksUrl: oidcJwksUrl }), log })
+  return new AccessTokens({ issuer, audience, orgClaim, keys, log })
 }
