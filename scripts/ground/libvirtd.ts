@@ -5,9 +5,11 @@
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { openPrivateHost, type PrivateHost } from './private-host.ts'
 import { type Identity, readLive, type Say, signal, waitGone } from './processes.ts'
 import { dropShortName, giveShortName } from './short-name.ts'
+import { answer } from './system-libvirtd.ts'
 
 export type PrivateLibvirtdOptions = {
   /** Everything that QEMU shall reach by a short path lies in here; libvirt's own things in `libvirt/`. */
@@ -40,6 +42,7 @@ export type PrivateLibvirtd = {
   stop(): Promise<void>
 }
 
+const startTimeoutMs = 20_000
 const stopTimeoutMs = 10_000
 
 /** Starts a private libvirtd on a folder, or takes over the one that a killed run left there. */
@@ -59,7 +62,7 @@ export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Pro
   const killDaemon = (name: NodeJS.Signals = 'SIGKILL') => end(daemon(), name)
   const restartDaemon = async () => {
     await killDaemon('SIGTERM')
-    await host.exec('/usr/sbin/libvirtd', '--daemon')
+    await startDaemon(host, home)
   }
   if (!daemon()) await restartDaemon()
   const stop = async () => {
@@ -69,7 +72,7 @@ export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Pro
   }
   const { exec, powerOff, adopted } = host
   return {
-    socketPath: join(home, 'run/libvirt-sock'),
+    socketPath: socketIn(home),
     shortDir,
     pid: host.init.pid,
     adopted,
@@ -81,6 +84,32 @@ export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Pro
   }
 }
 
+/** The daemon says that it is up before it knows whether its drivers are, so it counts as up when it serves QEMU. */
+async function startDaemon(host: PrivateHost, home: string): Promise<void> {
+  const end = performance.now() + startTimeoutMs
+  await host.exec('/usr/sbin/libvirtd', '--daemon')
+  for (;;) {
+    try {
+      return await answer(socketIn(home))
+    } catch (error) {
+      if (findDaemon(host) && performance.now() < end) await sleep(20)
+      else throw new Error(`libvirtd does not serve QEMU: ${(error as Error).message}\n${lastErrors(home)}`)
+    }
+  }
+}
+
+function socketIn(home: string): string {
+  return join(home, 'run/libvirt-sock')
+}
+
+function lastErrors(home: string): string {
+  const lines = readFileSync(join(home, 'log/libvirtd.log'), 'utf8').split('\n')
+  return lines
+    .filter((line) => line.includes(': error :'))
+    .slice(-5)
+    .join('\n')
+}
+
 /** The machine's paths that are the private host's own, each with the folder of ours that is seen there. */
 function rooms(home: string, cacheDir = join(home, 'cache')): Record<string, string> {
   return {
@@ -89,6 +118,8 @@ function rooms(home: string, cacheDir = join(home, 'cache')): Record<string, str
     '/var/log/libvirt': join(home, 'log'),
     '/var/cache/libvirt': cacheDir,
     '/etc/hosts': join(home, 'hosts'),
+    '/etc/passwd': join(home, 'passwd'),
+    '/etc/group': join(home, 'group'),
     '/etc/resolv.conf': join(home, 'resolv.conf'),
   }
 }
@@ -98,12 +129,21 @@ function furnish(home: string, { name, hostUuid, cacheDir }: PrivateLibvirtdOpti
     mkdirSync(join(home, room), { recursive: true, mode: 0o700 })
   if (cacheDir) mkdirSync(cacheDir, { recursive: true, mode: 0o700 })
   writeFileSync(join(home, 'hosts'), `127.0.0.1 localhost ${name}\n`)
+  writeFileSync(join(home, 'passwd'), withEntries('/etc/passwd', ['libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin']))
+  writeFileSync(join(home, 'group'), withEntries('/etc/group', ['libvirt-qemu:x:64055:', 'kvm:x:64054:']))
   writeFileSync(join(home, 'resolv.conf'), '') // a resolver that is asked and never answers makes migrations wait a minute
   writeFileSync(
     join(home, 'etc/libvirtd.conf'),
     daemonSettings(hostUuid, join(home, 'run'), join(home, 'log/libvirtd.log')),
   )
   writeFileSync(join(home, 'etc/qemu.conf'), qemuSettings)
+}
+
+/** libvirtd looks up names that only a package with a daemon for the machine makes, though no process runs under them here. */
+function withEntries(file: string, entries: string[]): string {
+  const text = readFileSync(file, 'utf8')
+  const missing = entries.filter((entry) => !new RegExp(`^${entry.split(':')[0]}:`, 'm').test(text))
+  return [text.trimEnd(), ...missing, ''].join('\n')
 }
 
 /** libvirtd.conf: nothing but a socket that only root reaches. */

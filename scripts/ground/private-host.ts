@@ -92,9 +92,10 @@ sleep infinity &
 while :; do wait; done`
 }
 
-/** Where the path leads nowhere there is nothing to cover: a resolv.conf that pointed below /run, for one. */
+/** A folder that the machine lacks is made, to mount over; a file that leads nowhere (below /run, for one) is left alone. */
 function mountOver([path, source]: [string, string]): string {
-  return `if [ -e ${quote(path)} ]; then mount --bind ${quote(source)} ${quote(path)}; fi`
+  const [from, to] = [quote(source), quote(path)]
+  return `if [ -d ${from} ]; then mkdir -p ${to}; fi; if [ -e ${to} ]; then mount --bind ${from} ${to}; fi`
 }
 
 /** Leaving the loop also closes our end of the pipe. */
