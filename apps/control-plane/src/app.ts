@@ -9,12 +9,14 @@ import { guestRoutes } from './guest/routes.ts'
 import type { Guests } from './guest/service.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { Hosts } from './hosts/service.ts'
+import { notePaths, refuseOtherMethods } from './http/methods.ts'
 import { publishOpenApi } from './http/openapi.ts'
 import { sendProblem } from './http/problems.ts'
+import { prepareRateLimits, rateLimitOf } from './http/rate-limit.ts'
 import { type App, createServer } from './http/server.ts'
 import type { Leadership } from './leadership/leadership.ts'
 import type { Waiters } from './operations/waiters.ts'
-import { customersOnly, operatorsOnly } from './principals/door.ts'
+import { callerOf, customersOnly, operatorsOnly } from './principals/door.ts'
 import { principalRoutes } from './principals/routes.ts'
 import type { Principals } from './principals/service.ts'
 import { usageRoutes } from './usage/routes.ts'
@@ -30,11 +32,24 @@ export interface AppParts {
   principals: Principals
   waiters: Waiters
   usage: Usage
+  /** Requests a second: of one credential, and of one address without a good one. */
+  rateLimits: { callers: number; strangers: number }
 }
 
 export async function createApp(parts: AppParts): Promise<App> {
-  const { pool, log, leadership, desktops, guests, hosts, principals, waiters, usage } = parts
-  const app = createServer(log)
+  const { pool, log, leadership, desktops, guests, hosts, principals, waiters, usage, rateLimits } = parts
+  const app = createServer(log, async (request, reply) => {
+    if (request.url.startsWith('/v1/')) await customers.call(app, request, reply)
+    if (request.url.startsWith('/admin/v1/')) await operators.call(app, request, reply)
+  })
+  await prepareRateLimits(app)
+  const doors = {
+    principals,
+    callers: rateLimitOf(app, rateLimits.callers, callerOf),
+    strangers: rateLimitOf(app, rateLimits.strangers, ({ ip }) => ip),
+  }
+  const [customers, operators] = [customersOnly(doors), operatorsOnly(doors)]
+  const paths = notePaths(app)
   const registry = new Registry()
   const mismatches = new Counter({
     name: 'dormouse_idempotency_mismatches_total',
@@ -47,8 +62,9 @@ export async function createApp(parts: AppParts): Promise<App> {
   await app.register(
     async (scope) => {
       const v1 = scope as unknown as App
-      v1.addHook('onRequest', customersOnly(principals))
+      v1.addHook('onRequest', customers)
       notFoundBehindTheDoor(v1)
+      refuseOtherMethods(v1, paths)
       desktopRoutes(v1, desktopParts)
       guestRoutes(v1, { guests })
       usageRoutes(v1, { usage })
@@ -58,8 +74,9 @@ export async function createApp(parts: AppParts): Promise<App> {
   await app.register(
     async (scope) => {
       const admin = scope as unknown as App
-      admin.addHook('onRequest', operatorsOnly(principals))
+      admin.addHook('onRequest', operators)
       notFoundBehindTheDoor(admin)
+      refuseOtherMethods(admin, paths)
       principalRoutes(admin, { principals })
       hostAdminRoutes(admin, { hosts })
       desktopAdminRoutes(admin, desktopParts)

@@ -1,6 +1,7 @@
 // What an operator may set, each with a default that works where one can. Read once, at the door.
 import { setting } from '@dormouse/process'
 import { z } from 'zod'
+import { isFetchable } from './principals/issuer.ts'
 
 const ms = (env: string, fallbackSecs: number, what: string) =>
   setting(
@@ -30,7 +31,14 @@ const tier = (name: string, fallback: string) =>
       }),
   )
 
-export const configSchema = z.object({
+const issuerUrl = (env: string, what: string) =>
+  setting(
+    env,
+    `${what}; https, or http on this machine alone`,
+    z.string().refine(isFetchable, 'must be such a URL').optional(),
+  )
+
+const settings = z.object({
   databaseUrl: setting(
     'DATABASE_URL',
     'Postgres, such as postgres://user:password@host:5432/dormouse',
@@ -83,7 +91,32 @@ export const configSchema = z.object({
     60,
     'how long a host may be silent before what it runs on shared storage must stop',
   ),
+  rateLimitPerSecond: whole(
+    'DORMOUSE_RATE_LIMIT_PER_SECOND',
+    1_000,
+    'requests a second of one credential, per replica',
+  ),
+  rateLimitStrangersPerSecond: whole(
+    'DORMOUSE_RATE_LIMIT_STRANGERS_PER_SECOND',
+    500,
+    'requests a second of one address without a good credential, per replica; beyond, 429 instead of 401',
+  ),
+  oidcIssuer: issuerUrl('OIDC_ISSUER', 'issuer of access tokens, exactly as in their `iss`; without it no JWT is good'),
+  oidcJwksUrl: issuerUrl('OIDC_JWKS_URL', 'where the issuer’s keys are; by default its discovery document is asked'),
+  oidcAudience: setting('OIDC_AUDIENCE', 'what access tokens must name in their `aud`', z.string().min(1).optional()),
+  oidcOrgClaim: setting(
+    'OIDC_ORG_CLAIM',
+    'claim of an access token that holds the id of its organisation',
+    z.string().min(1).default('org_id'),
+  ),
   failpoints: setting('DORMOUSE_FAILPOINTS', 'for tests: failpoints to arm', z.string().default('')),
+})
+
+/** An issuer without an audience would let in every token it ever makes, for whomever. */
+export const configSchema = settings.superRefine(({ oidcIssuer, oidcAudience, oidcJwksUrl }, { addIssue }) => {
+  const missing = (path: string) => addIssue({ code: 'custom', path: [path], message: 'is needed too' })
+  if (oidcIssuer && !oidcAudience) missing('oidcAudience')
+  if (!oidcIssuer && (oidcAudience || oidcJwksUrl)) missing('oidcIssuer')
 })
 
 export type Config = z.output<typeof configSchema>

@@ -113,6 +113,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     principals,
     waiters,
     usage,
+    rateLimits: { callers: config.rateLimitPerSecond, strangers: config.rateLimitStrangersPerSecond },
   })
   const handlers = reportHandlers({ engine, recovery })
   const gateway = openGateway(

@@ -8,6 +8,7 @@ import { isDatabaseAway } from '../db/pool.ts'
 const ofFastify: Record<string, [RefusalCode, string]> = {
   FST_ERR_CTP_BODY_TOO_LARGE: ['payload_too_large', 'the body is larger than this route takes'],
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['invalid_request', 'the body is not as long as Content-Length says'],
+  FST_ERR_MAX_PARAM_LENGTH: ['invalid_request', 'a part of the path is too long'],
   FST_ERR_BAD_URL: ['invalid_request', 'the path is not a valid URL path'],
 }
 

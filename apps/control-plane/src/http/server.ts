@@ -4,16 +4,30 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import fastify, { type FastifyBaseLogger, type FastifyInstance, type RawServerDefault } from 'fastify'
+import fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type RawServerDefault,
+} from 'fastify'
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
+import { askForBodiesLate } from './expectations.ts'
 import { handleError, sendProblem } from './problems.ts'
 
 export type App = FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>
 
 export const bodyLimitBytes = 2 * 1024 * 1024
 
+/** Asked for a path that is no path, which no scope can take: throws where its caller may not even know that. */
+export type UnroutableDoor = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
+
 /** A server without routes. Its log lines carry the request id that an operation and its commands carry on. */
-export function createServer(log: Log): App {
+export function createServer(log: Log, unroutable: UnroutableDoor): App {
+  const answerUnroutable = async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    const refusal = await unroutable(request, reply).catch((denied: unknown) => denied)
+    handleError(refusal ?? error, request, reply)
+  }
   const app = fastify({
     loggerInstance: log as FastifyBaseLogger,
     disableRequestLogging: true,
@@ -25,7 +39,11 @@ export function createServer(log: Log): App {
     return503OnClosing: false,
     genReqId: () => randomUUID(),
     routerOptions: { maxParamLength: 8_192, ignoreTrailingSlash: false },
-    frameworkErrors: (error, request, reply) => void handleError(error, request, reply as never),
+    frameworkErrors: (error, request, reply) => void answerUnroutable(error, request, reply as never),
+    // Below /v1 every request is one that shows a credential; no upgrade passes it by.
+    http: {
+      shouldUpgradeCallback: ({ url, headers }) => isWebSocket(headers.upgrade) && !/^\/v1(\/|$)/.test(url ?? ''),
+    },
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<ZodTypeProvider>()
   app.setValidatorCompiler(validatorCompiler)
@@ -37,8 +55,11 @@ export function createServer(log: Log): App {
   )
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
   readBodiesAsJson(app)
+  askForBodiesLate(app as unknown as App)
   return app as unknown as App
 }
+
+const isWebSocket = (upgrade = ''): boolean => upgrade.toLowerCase() === 'websocket'
 
 /** JSON whatever the Content-Type says; nothing at all is `{}`. */
 function readBodiesAsJson(

@@ -1,6 +1,7 @@
-// The door of every authenticated scope: nobody passes without a principal of the right kind.
-import { refuse } from '@dormouse/contract'
-import type { FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+// The door of every authenticated scope: nobody passes without a principal of the right kind, nor too often.
+import { Refusal, refuse } from '@dormouse/contract'
+import type { FastifyReply, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import type { RateLimit } from '../http/rate-limit.ts'
 import type { Customer, Operator, Principal, Principals } from './service.ts'
 
 declare module 'fastify' {
@@ -9,23 +10,47 @@ declare module 'fastify' {
   }
 }
 
+export interface DoorOptions {
+  principals: Principals
+  /** For those who showed a good credential. */
+  callers: RateLimit
+  /** For those who did not. */
+  strangers: RateLimit
+}
+
 /** Lets customers in. An operator's key is no customer's: 401. */
 export const customersOnly =
-  (principals: Principals): onRequestAsyncHookHandler =>
-  async (request) => {
-    const principal = await principals.authenticate(request.headers.authorization)
+  (options: DoorOptions): onRequestAsyncHookHandler =>
+  async (request, reply) => {
+    const principal = await identify(request, reply, options)
     if (principal.kind !== 'customer') refuse('unauthenticated', 'the credential is not valid')
-    request.principal = principal
   }
 
 /** Lets operators in. A customer is known, and forbidden: 403. */
 export const operatorsOnly =
-  (principals: Principals): onRequestAsyncHookHandler =>
-  async (request) => {
-    const principal = await principals.authenticate(request.headers.authorization)
+  (options: DoorOptions): onRequestAsyncHookHandler =>
+  async (request, reply) => {
+    const principal = await identify(request, reply, options)
     if (principal.kind !== 'operator') refuse('forbidden', 'this needs an operator’s key')
-    request.principal = principal
   }
+
+/** A good credential passes whatever others did from its address: many callers may share one. */
+async function identify(request: FastifyRequest, reply: FastifyReply, options: DoorOptions): Promise<Principal> {
+  try {
+    request.principal = await options.principals.authenticate(request.headers.authorization)
+  } catch (error) {
+    if (error instanceof Refusal && error.code === 'unauthenticated') await options.strangers(request, reply)
+    throw error
+  }
+  await options.callers(request, reply)
+  return request.principal
+}
+
+/** By what the requests of one credential are counted together. */
+export function callerOf({ principal }: FastifyRequest): string {
+  if (principal?.kind === 'customer') return principal.subject ?? `jwt-of:${principal.orgId}`
+  return principal?.subject ?? ''
+}
 
 /** The caller of a customer's route. */
 export function customer(request: FastifyRequest): Customer {

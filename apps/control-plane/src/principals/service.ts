@@ -1,15 +1,17 @@
 // Who is asking: credentials to principals. Knows no HTTP.
+import { hash as digest } from 'node:crypto'
 import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Pool } from '../db/pool.ts'
+import type { AccessTokens } from './access-tokens.ts'
 import { hashOf, kindOf, makeKey } from './keys.ts'
 import * as store from './store.ts'
 
 export interface Customer {
   kind: 'customer'
   orgId: string
-  /** Stable name of the credential's holder: claims are held and audited by it. */
-  subject: string
+  /** Stable name of the credential's holder: claims are held and audited by it. Null for a token without `sub`. */
+  subject: string | null
 }
 export interface Operator {
   kind: 'operator'
@@ -18,7 +20,9 @@ export interface Operator {
 export type Principal = Customer | Operator
 
 /** A key found good stays good for this long without another look: a revocation takes effect within a second. */
-const trustMs = 900
+const keyTrustMs = 900
+/** A token found good stays good until it expires, but no longer than this: its issuer may withdraw the key behind it. */
+const tokenTrustMs = 300_000
 const touchEveryMs = 60_000
 const cacheMax = 10_000
 
@@ -30,38 +34,61 @@ interface Known {
 export class Principals {
   readonly #pool: Pool
   readonly #log: Log
+  readonly #tokens: AccessTokens | undefined
   readonly #known = new Map<string, Known>()
   readonly #touched = new Map<string, number>()
 
-  constructor(pool: Pool, log: Log) {
+  /** Without an issuer's tokens, every JWT is refused. */
+  constructor(pool: Pool, log: Log, tokens?: AccessTokens) {
     this.#pool = pool
     this.#log = log
+    this.#tokens = tokens
   }
 
-  /** The principal behind an `Authorization` header; refuses with 401 for anything that is not a live credential. */
+  /**
+   * The principal behind an `Authorization` header; refuses with 401 for anything that is not a live credential, and with
+   * 503 where the identity provider would have to be asked and does not answer.
+   */
   async authenticate(header: string | undefined): Promise<Principal> {
     const credential = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
     if (!credential) return refuse('unauthenticated', 'send `Authorization: Bearer <API key or access token>`')
-    if (!kindOf(credential)) return refuse('unauthenticated', 'the credential is not valid')
-    const hash = hashOf(credential)
-    const name = hash.toString('base64')
+    // Kept by their hashes: the memory of a process holds no credential for longer than a request.
+    const name = digest('sha256', credential, 'base64')
     const known = this.#known.get(name)
-    return known && known.until > performance.now() ? known.principal : this.#lookUp(hash, name)
+    if (known && known.until > performance.now()) return known.principal
+    return kindOf(credential) ? this.#lookUp(credential, name) : this.#verify(credential, name)
   }
 
-  async #lookUp(hash: Buffer, name: string): Promise<Principal> {
-    const row = await store.findLiveKey(this.#pool, hash)
+  async #verify(token: string, name: string): Promise<Principal> {
+    const caller = (await this.#tokens?.verify(token)) ?? notValid()
+    const { orgId, subject, validMs } = caller
+    if (!(await store.orgExists(this.#pool, orgId))) notValid()
+    return this.#remember(
+      name,
+      { kind: 'customer', orgId, subject },
+      performance.now() + Math.min(validMs, tokenTrustMs),
+    )
+  }
+
+  async #lookUp(key: string, name: string): Promise<Principal> {
+    // Trusted from before the look: what is revoked while the answer is on its way is not trusted longer for that.
+    const until = performance.now() + keyTrustMs
+    const row = await store.findLiveKey(this.#pool, hashOf(key))
     if (!row) {
       this.#known.delete(name)
-      return refuse('unauthenticated', 'the credential is not valid')
+      return notValid()
     }
     const subject = `key:${row.id}`
     const principal: Principal = row.orgId
       ? { kind: 'customer', orgId: row.orgId, subject }
       : { kind: 'operator', subject }
-    if (this.#known.size >= cacheMax) this.#known.clear()
-    this.#known.set(name, { principal, until: performance.now() + trustMs })
     this.#touch(row.id)
+    return this.#remember(name, principal, until)
+  }
+
+  #remember(name: string, principal: Principal, until: number): Principal {
+    if (this.#known.size >= cacheMax) this.#known.clear()
+    this.#known.set(name, { principal, until })
     return principal
   }
 
@@ -105,3 +132,5 @@ export class Principals {
     this.#known.clear()
   }
 }
+
+const notValid = (): never => refuse('unauthenticated', 'the credential is not valid')

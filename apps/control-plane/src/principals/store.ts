@@ -29,6 +29,15 @@ export async function listOrgs(db: Db): Promise<OrgJson[]> {
   return rows.map((row) => ({ id: row.id, name: row.name, created_at: row.createdAt.toISOString() }))
 }
 
+export async function orgExists(db: Db, id: string): Promise<boolean> {
+  const { rowCount } = await db.query({
+    name: 'orgs-exists',
+    text: 'select 1 from organisations where id = $1',
+    values: [id],
+  })
+  return rowCount === 1
+}
+
 /** Undefined where there is no such organisation. `orgId` null makes an operator's key. */
 export async function insertKey(
   db: Db,

@@ -1,0 +1,89 @@
+// Access tokens: from a JWT to what its issuer says of the caller. Knows no HTTP and no organisation.
+import { isId, Refusal, refuse } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import { decodeJwt, decodeProtectedHeader, errors, type JWTPayload, jwtVerify } from 'jose'
+import type { SigningKeys } from './signing-keys.ts'
+
+export interface AccessTokensOptions {
+  issuer: string
+  audience: string
+  /** The claim that names the organisation. */
+  orgClaim: string
+  keys: SigningKeys
+  log: Log
+}
+
+export interface Caller {
+  orgId: string
+  /** Null where the token names nobody. */
+  subject: string | null
+  /** How long the token is still good, leeway included. */
+  validMs: number
+}
+
+/** Asymmetric ones only: what the issuer publishes must never be enough to sign with. */
+const algorithms = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519'.split(' ')
+const leewaySecs = 30
+const maxLength = 8_192
+const form = /^[\w-]+\.[\w-]+\.[\w-]+$/
+
+export class AccessTokens {
+  readonly #options: AccessTokensOptions
+
+  constructor(options: AccessTokensOptions) {
+    this.#options = options
+  }
+
+  /** Who holds the token; refuses with `unauthenticated`, or with `idp_unreachable` where that cannot be known now. */
+  async verify(token: string): Promise<Caller> {
+    const { issuer, audience, keys } = this.#options
+    if (!isWorthAKey(token, issuer)) return invalid()
+    try {
+      const { payload } = await jwtVerify(token, (header, jws) => keys.find(header, jws), {
+        issuer,
+        audience,
+        algorithms,
+        requiredClaims: ['exp'],
+        clockTolerance: leewaySecs,
+      })
+      return this.#caller(payload)
+    } catch (error) {
+      throw this.#refusal(error)
+    }
+  }
+
+  #caller(payload: JWTPayload): Caller {
+    const { issuer, orgClaim } = this.#options
+    const org = Object.hasOwn(payload, orgClaim) ? payload[orgClaim] : undefined
+    if (typeof org !== 'string' || !isId(org))
+      return refuse('unauthenticated', 'the access token names no organisation')
+    const subject = typeof payload.sub === 'string' && payload.sub !== '' ? `jwt:${issuer}:${payload.sub}` : null
+    return { orgId: org.toLowerCase(), subject, validMs: (payload.exp! + leewaySecs) * 1_000 - Date.now() }
+  }
+
+  #refusal(error: unknown): Refusal {
+    const { log } = this.#options
+    if (error instanceof Refusal) return error
+    if (error instanceof errors.JWTExpired) return new Refusal('unauthenticated', 'the access token has expired')
+    if (error instanceof errors.JOSEError) {
+      log.debug({ code: error.code, why: error.message }, 'an access token was refused')
+      return new Refusal('unauthenticated', notValid)
+    }
+    // The token is well formed, so it is the issuer's key that cannot be used.
+    log.warn({ err: error }, 'a key of the identity provider cannot be used')
+    return new Refusal('idp_unreachable', 'the identity provider’s keys cannot be used')
+  }
+}
+
+const notValid = 'the credential is not valid'
+const invalid = (): never => refuse('unauthenticated', notValid)
+
+/** Form, algorithm and issuer, before any key is looked for: garbage costs the issuer nothing. */
+function isWorthAKey(token: string, issuer: string): boolean {
+  if (token.length > maxLength || !form.test(token)) return false
+  try {
+    return algorithms.includes(decodeProtectedHeader(token).alg ?? '') && decodeJwt(token).iss === issuer
+  } catch {
+    return false
+  }
+}
