@@ -12,6 +12,7 @@ import {
   newId,
   type Report,
   type ReportName,
+  type WakeSource,
 } from '@dormouse/contract'
 import { ArmedFailpoints, createLog } from '@dormouse/process'
 import { linkHandlers } from '../commands/table.ts'
@@ -22,10 +23,10 @@ import { Slots } from '../desktops/locks.ts'
 import { MemoryImages } from '../desktops/memory-images.ts'
 import { Turns } from '../desktops/turns.ts'
 import { Watch } from '../desktops/watch.ts'
+import type { Driver } from '../driver/driver.ts'
 import { SimulatedDriver } from '../driver/simulated/simulated.ts'
 
 export const spec: DesktopSpec = { vcpus: 1, memoryMiB: 16, diskGiB: 1, imageVersion: 'mini' }
-export const installationId = newId()
 
 /** A fence as the control plane makes it; pairs are what matters. */
 export const fenceOf = (desktopId: string, generation: number, turn: number, more: Partial<Fence> = {}): Fence => ({
@@ -39,48 +40,75 @@ export const fenceOf = (desktopId: string, generation: number, turn: number, mor
   ...more,
 })
 
-interface House {
+interface House<D extends Driver> {
   ground: Ground
   turns: Turns
   watch: Watch
-  driver: SimulatedDriver
+  driver: D
   handlers: ReturnType<typeof linkHandlers>
 }
 
 type Said = { [N in ReportName]: { name: N; report: Report<N> } }[ReportName]
 
-export class Bench {
+export interface BenchOptions<D extends Driver> {
+  /** Called anew after each crash. */
+  makeDriver: (folder: string) => D
+  folder: string
+  memoryFolder?: string
+  installationId?: string
+}
+
+export class Bench<D extends Driver = SimulatedDriver> {
   readonly failpoints = new ArmedFailpoints()
   readonly said: Said[] = []
   readonly folder: string
-  #house: House | undefined
+  readonly memoryFolder: string
+  readonly installationId: string
+  readonly #makeDriver: (folder: string) => D
+  #house: House<D> | undefined
+  #life = new AbortController()
 
-  private constructor(folder: string) {
+  private constructor({ makeDriver, folder, memoryFolder, installationId = newId() }: BenchOptions<D>) {
     this.folder = folder
+    this.memoryFolder = memoryFolder ?? join(folder, 'memory')
+    this.installationId = installationId
+    this.#makeDriver = makeDriver
   }
 
   static async start(): Promise<Bench> {
-    const bench = new Bench(await mkdtemp(join(tmpdir(), 'dormouse-agent-')))
+    const folder = await mkdtemp(join(tmpdir(), 'dormouse-agent-'))
+    const makeDriver = () => new SimulatedDriver({ folder: join(folder, 'simulated') })
+    return Bench.over({ folder, makeDriver })
+  }
+
+  /** Over another hypervisor. */
+  static async over<D extends Driver>(options: BenchOptions<D>): Promise<Bench<D>> {
+    const bench = new Bench(options)
     await bench.up()
     return bench
   }
 
-  get house(): House {
+  get house(): House<D> {
     if (!this.#house) throw new Error('the bench is down')
     return this.#house
   }
 
-  get driver(): SimulatedDriver {
+  get driver(): D {
     return this.house.driver
   }
 
-  get memoryFolder(): string {
-    return join(this.folder, 'memory')
-  }
-
   async up(): Promise<void> {
-    const driver = new SimulatedDriver({ folder: join(this.folder, 'simulated') })
-    const failpoints = { hit: (name: string) => this.failpoints.hit(name) }
+    const { installationId } = this
+    const driver = this.#makeDriver(this.folder)
+    const life = new AbortController()
+    this.#life = life
+    const failpoints = {
+      hit: async (name: string) => {
+        life.signal.throwIfAborted()
+        await this.failpoints.hit(name)
+        life.signal.throwIfAborted()
+      },
+    }
     const journal = await Journal.open(this.folder, () => failpoints.hit('journal.before-write'))
     const memory = new MemoryImages(this.memoryFolder, installationId)
     const log = createLog({ name: 'bench', level: 'silent' })
@@ -103,8 +131,9 @@ export class Bench {
 
   /** The agent is gone and comes back; its guests went on meanwhile. What was under way never finishes. */
   async crash(): Promise<void> {
-    await this.house.ground.digests.close()
+    this.#life.abort(new Error('the agent died'))
     await this.driver.close()
+    await this.house.ground.digests.close()
     await this.up()
   }
 
@@ -115,10 +144,7 @@ export class Bench {
       resolve()
       return new Promise(() => undefined)
     })
-    const ended = work().then(
-      () => Promise.reject(new Error(`the work ended before ${name}`)),
-      (error: unknown) => Promise.reject(error),
-    )
+    const ended = work().then(() => Promise.reject(new Error(`the work ended before ${name}`)))
     await Promise.race([reached, ended])
     this.failpoints.set(name, undefined)
     await this.crash()
@@ -128,8 +154,8 @@ export class Bench {
     return this.house.handlers[name](payload, { signal }) as Promise<CommandResult<N>>
   }
 
-  awake(fence: Fence, memory: 'require' | 'allow' | 'discard' = 'allow', disk: 'require' | 'make' = 'make') {
-    return this.ask('desktop.ensureAwake', { fence, spec, source: { memory, disk } })
+  awake(fence: Fence, memory: WakeSource['memory'] = 'allow', disk: WakeSource['disk'] = 'make', of = spec) {
+    return this.ask('desktop.ensureAwake', { fence, spec: of, source: { memory, disk } })
   }
 
   hibernated(fence: Fence) {
@@ -149,9 +175,9 @@ export class Bench {
   }
 
   /** A command in the guest, in the generation the journal has; its stdout without the last newline. */
-  async run(desktopId: string, command: string): Promise<string> {
+  async run(desktopId: string, command: string, timeoutSecs = 5): Promise<string> {
     const generation = this.house.ground.journal.read(desktopId)?.generation ?? 0
-    const wish = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs: 5 }
+    const wish = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs }
     return (await this.ask('guest.exec', wish)).stdout.trimEnd()
   }
 

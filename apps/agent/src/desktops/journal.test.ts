@@ -1,0 +1,81 @@
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { fenceOf } from '../testing/bench.ts'
+import { Journal } from './journal.ts'
+
+async function folder() {
+  const path = await mkdtemp(join(tmpdir(), 'dormouse-journal-'))
+  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) }
+}
+
+test('what was accepted and noted is read back by the next process', async () => {
+  await using at = await folder()
+  const id = newId()
+  const journal = await Journal.open(at.path)
+  await journal.raiseEpoch(7)
+  await journal.accept(fenceOf(id, 2, 3), 'desktop.ensureAwake')
+  await journal.note(fenceOf(id, 2, 3), { wokeFrom: 'memory', spent: ['a.save'] })
+  const next = await Journal.open(at.path)
+  expect(next.highestEpoch).toBe(7)
+  expect(next.read(id)).toMatchObject({ generation: 2, turn: 3, wokeFrom: 'memory', spent: ['a.save'], state: 'doing' })
+  await expect(next.raiseEpoch(6)).rejects.toMatchObject({ code: 'stale_epoch' })
+})
+
+test('a write that was cut off leaves the entry as it was, and no litter counts as one', async () => {
+  await using at = await folder()
+  const id = newId()
+  let cut = false
+  const journal = await Journal.open(at.path, async () => {
+    if (cut) throw new Error('cut off')
+  })
+  await journal.accept(fenceOf(id, 1, 1), 'desktop.ensureAwake')
+  cut = true
+  await expect(journal.note(fenceOf(id, 1, 1), { wokeFrom: 'memory' })).rejects.toThrow('cut off')
+  expect(journal.read(id)?.wokeFrom).toBeNull()
+  await writeFile(join(at.path, 'journal', `${id}.json.77-1.tmp`), '{"half":')
+  const next = await Journal.open(at.path)
+  expect(next.all()).toHaveLength(1)
+  expect(next.read(id)?.wokeFrom).toBeNull()
+})
+
+test('a journal that cannot be read stops the agent, and names the file', async () => {
+  await using at = await folder()
+  const id = newId()
+  await (await Journal.open(at.path)).accept(fenceOf(id, 1, 1), 'desktop.ensureAwake')
+  await writeFile(join(at.path, 'journal', `${id}.json`), '{}')
+  await expect(Journal.open(at.path)).rejects.toThrow(`${id}.json`)
+})
+
+test('a note of an overtaken turn is refused and changes nothing', async () => {
+  await using at = await folder()
+  const id = newId()
+  const journal = await Journal.open(at.path)
+  await journal.accept(fenceOf(id, 1, 1), 'desktop.ensureAwake')
+  await journal.accept(fenceOf(id, 1, 2), 'desktop.ensureDestroyed')
+  await expect(journal.note(fenceOf(id, 1, 1), { running: true })).rejects.toMatchObject({ code: 'superseded' })
+  expect(journal.read(id)?.running).toBe(false)
+})
+
+test('tombstones are forgotten after their time, and nothing else is', async () => {
+  await using at = await folder()
+  const [old, young, alive] = [newId(), newId(), newId()]
+  const journal = await Journal.open(at.path)
+  for (const id of [old, young, alive]) await journal.accept(fenceOf(id, 1, 1), 'desktop.ensureDestroyed')
+  await journal.note(fenceOf(old, 1, 1), { destroyedAt: '2020-01-01T00:00:00.000Z' })
+  await journal.note(fenceOf(young, 1, 1), { destroyedAt: '2024-01-01T00:00:00.000Z' })
+  await journal.prune(Date.parse('2023-01-01T00:00:00.000Z'))
+  expect(journal.all().map(({ desktopId }) => desktopId)).toEqual([young, alive])
+  expect(await readdir(join(at.path, 'journal'))).toHaveLength(2)
+})
+
+test('a lost journal is raised to what domains and images say, never lowered', async () => {
+  await using at = await folder()
+  const id = newId()
+  const journal = await Journal.open(at.path)
+  await journal.raise(id, { generation: 4, turn: 9, operationId: newId() }, { running: true })
+  await journal.raise(id, { generation: 3, turn: 99, operationId: newId() }, { running: false })
+  expect(journal.read(id)).toMatchObject({ generation: 4, turn: 9, running: true })
+})
