@@ -39,8 +39,15 @@ export interface OperationDefinition {
   succeeded(tx: pg.PoolClient, context: Omit<StepContext, 'signal' | 'remainingMs'>): Promise<Record<string, unknown>>
   /** After a success is committed: what may be lost without harm, since steady care does it again. */
   afterwards?(context: Omit<StepContext, 'signal' | 'remainingMs'>): Promise<void>
-  /** Instead of it, after the undos: puts what the operation acted on back into a true state. */
-  failed(tx: pg.PoolClient, context: Omit<StepContext, 'signal' | 'remainingMs'>, failure: Failure): Promise<void>
+  /**
+   * Instead of it, after the undos: puts what the operation acted on back into a true state. May answer a failure that
+   * says more, where taking it back has cost something.
+   */
+  failed(
+    tx: pg.PoolClient,
+    context: Omit<StepContext, 'signal' | 'remainingMs'>,
+    failure: Failure,
+  ): Promise<Failure | undefined>
 }
 
 export interface Failure {

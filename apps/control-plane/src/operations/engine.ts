@@ -103,24 +103,32 @@ export class Engine {
     this.#running.set(row.id, running)
     running.done = this.#carry(running)
       .catch((error) =>
-        this.#options.log.error({ err: error, operation: row.id }, 'an operation could not be carried on'),
+        this.#options.log.info({ operation: row.id, why: error.message }, 'operation left to its successor'),
       )
       .finally(() => this.#running.delete(row.id))
   }
 
+  /** Goes on until it has settled, whatever fails on the way: an operation is never left half-way. Rejects when it is no longer ours. */
   async #carry(running: Running): Promise<void> {
-    const { row } = running
-    const { log, waiters } = this.#options
-    try {
-      const failure = row.undoing ? row.failure : await this.#forward(running)
-      const settled = failure ? await this.#back(running, failure) : await this.#succeed(running)
-      waiters.settled(settled)
-      const { kind, desktopId: desktop, requestId: request, state, error } = settled
-      log.info({ operation: row.id, desktop, kind, request, state, error: error ?? undefined }, 'operation settled')
-    } catch (error) {
-      if (!(error instanceof Abandoned)) throw error
-      log.info({ operation: row.id, why: error.message }, 'operation left to its successor')
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return await this.#carryOnce(running)
+      } catch (error) {
+        if (error instanceof Abandoned) throw error
+        this.#options.log.error({ err: error, operation: running.row.id }, 'an operation stumbled; it is carried on')
+        await this.#backoff(running, attempt)
+      }
     }
+  }
+
+  async #carryOnce(running: Running): Promise<void> {
+    const { row } = running
+    const failure = row.undoing ? row.failure : await this.#forward(running)
+    const settled = failure ? await this.#back(running, failure) : await this.#succeed(running)
+    this.#options.waiters.settled(settled)
+    const { kind, desktopId: desktop, requestId: request, state, error } = settled
+    const facts = { operation: row.id, desktop, kind, request, state, error: error ?? undefined }
+    this.#options.log.info(facts, 'operation settled')
   }
 
   /** Runs the steps from where the operation stands; answers why it failed, or undefined. */
@@ -154,8 +162,8 @@ export class Engine {
       if (step.undo) await this.#attempt(running, step, 'undo')
     }
     return this.#settle(running, async (tx, context) => {
-      await definition.failed(tx, context, failure)
-      return store.settleFailed(tx, row.id, failure)
+      const said = await definition.failed(tx, context, failure)
+      return store.settleFailed(tx, row.id, said ?? failure)
     })
   }
 
@@ -232,6 +240,8 @@ export class Engine {
         if (isBug) this.#options.log.error({ err: error, operation: row.id, step: step.name, way }, 'a step failed')
         if (way === 'run' && !mayPass && !(isBug && attempt < bugLimit)) throw error
         await this.#backoff(running, attempt)
+        // Too late to ask again: what was answered last is the cause, not that nobody can answer in no time.
+        if (way === 'run' && mayPass && Date.now() >= running.deadline) throw error
       }
     }
   }

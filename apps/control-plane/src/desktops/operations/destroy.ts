@@ -4,6 +4,7 @@ import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import { type Findings, type OperationDefinition, step } from '../../operations/definition.ts'
 import { defer } from '../deferred.ts'
+import { passing } from '../states.ts'
 import * as store from '../store.ts'
 import { fenceOf, inputOf } from './input.ts'
 
@@ -66,9 +67,14 @@ export const destroy = ({ hosts, links, graceMs }: DestroyContext): OperationDef
     return { desktop_state: 'destroyed', generation, generation_id: generationId, host_id: hostId, cleanup }
   },
 
-  /** A host that refuses to remove leaves a failed destroy and a desktop that may be destroyed again. */
+  /**
+   * A host that refuses to remove leaves a failed destroy and a desktop that may be destroyed again. Whatever it was
+   * doing has been superseded for good: it counts as stopped until its host says otherwise.
+   */
   async failed(tx, { operation }) {
     const { from } = inputOf({ operation })
-    await store.settle(tx, operation.desktopId, from === 'awake' ? 'stopped' : from, { operationId: operation.id })
+    const state = from === 'awake' || passing.includes(from) ? 'stopped' : from
+    await store.settle(tx, operation.desktopId, state, { operationId: operation.id })
+    return undefined
   },
 })

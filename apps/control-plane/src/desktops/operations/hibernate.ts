@@ -13,7 +13,7 @@ export interface HibernateContext {
 
 interface Found extends Findings {
   memoryBytes?: number
-  seen?: Observation | 'out of reach'
+  seen?: Observation | 'out of reach' | 'nothing'
 }
 
 export const hibernate = ({ hosts, links }: HibernateContext): OperationDefinition => ({
@@ -37,7 +37,9 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
         const seen = await links
           .command(hostId!, 'desktop.observe', { desktopId: context.operation.desktopId }, asking(context))
           .catch((error: unknown): Found['seen'] => {
-            if (error instanceof Refusal && error.code === 'host_unreachable') return 'out of reach'
+            if (!(error instanceof Refusal)) throw error
+            if (error.code === 'host_unreachable') return 'out of reach'
+            if (error.code === 'unknown_desktop') return 'nothing'
             throw error
           })
         return { seen }
@@ -60,15 +62,17 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
     const { desktopId, generationId } = operation
     const state = stateAsSeen((findings as Found).seen)
     await store.settle(tx, desktopId, state, { operationId: operation.id })
-    if (state === 'awake') return
+    if (state === 'awake') return undefined
     await store.endGeneration(tx, generationId!, state)
     await hosts.releaseMemory(tx, desktopId)
+    return undefined
   },
 })
 
 /** What is true after a save that failed. Out of reach it counts as awake until the host is back and says otherwise. */
 export function stateAsSeen(seen: Found['seen']): DesktopState {
   if (seen === undefined || seen === 'out of reach') return 'awake'
+  if (seen === 'nothing') return 'stopped'
   if (seen.domain === 'running' || seen.domain === 'paused') return 'awake'
   return seen.memory === 'complete' ? 'hibernated' : 'stopped'
 }

@@ -136,7 +136,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       )
     },
 
-    async failed(tx, { operation, findings }) {
+    async failed(tx, { operation, findings }, failure) {
       const { desktopId, generation, generationId, turn, id } = operation
       const { hostId, asleep } = findings as Found
       const input = inputOf({ operation })
@@ -156,6 +156,10 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       const leftNothing = input.hostId === null && (!asleep || (asleep !== 'deferred' && asleep.state === 'absent'))
       if (leftNothing) await store.bind(tx, desktopId, null)
       await (leftNothing ? hosts.releaseAll : hosts.releaseMemory)(tx, desktopId)
+      const lost = asleep !== undefined && asleep !== 'deferred' && asleep.memoryLost
+      if (!lost || failure.code === 'memory_lost') return undefined
+      const cost = 'The guest had run by then and could not be saved anew: its memory is lost, its disk is kept.'
+      return { code: failure.code, detail: `${failure.detail} ${cost}` }
     },
   }
 }
