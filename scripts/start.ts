@@ -6,10 +6,13 @@ import { createServer } from 'node:net'
 import { hostname } from 'node:os'
 import { createAdminClient, createClient } from '@dormouse/client'
 import { ensureMiniImage } from '../infra/guest-image/mini.ts'
-import { findSystemLibvirtd, kvmWorks, startPrivateLibvirtd } from './ground/libvirtd.ts'
+import { kvmWorks } from './ground/kvm.ts'
+import { startPrivateLibvirtd } from './ground/libvirtd.ts'
 import { ensurePackages } from './ground/packages.ts'
 import { startPostgres } from './ground/postgres.ts'
 import { identify, run } from './ground/processes.ts'
+import { dropShortName, giveShortName } from './ground/short-name.ts'
+import { findSystemLibvirtd } from './ground/system-libvirtd.ts'
 import { ensureKeys, operators, ready, until, usableHosts } from './start/api.ts'
 import { type Child, keepRunning } from './start/children.ts'
 import { type Instance, openInstance } from './start/instance.ts'
@@ -116,10 +119,11 @@ interface Hypervisor {
 async function hypervisor(instance: Instance): Promise<Hypervisor> {
   const kvm = kvmWorks()
   const how = kvm ? 'with KVM' : 'guests are emulated, since KVM does not work here'
-  const own = await findSystemLibvirtd({ dir: instance.dir, say })
-  if (own) {
-    stops.push({ name: 'the way to the machine’s libvirt', stop: own.release })
-    return { kvm, socketPath: own.socketPath, dir: own.shortDir, describe: `the machine’s own libvirt, ${how}` }
+  const own = await findSystemLibvirtd(instance.dir)
+  if (own.socketPath) {
+    const dir = giveShortName(instance.dir)
+    stops.push({ name: 'the short name', stop: async () => dropShortName(dir) })
+    return { kvm, socketPath: own.socketPath, dir, describe: `the machine’s own libvirt, ${how}` }
   }
   const file = instance.path('host-uuid')
   if (!existsSync(file)) writeFileSync(file, randomUUID())

@@ -32,6 +32,8 @@ export type PrivateLibvirtd = {
   adopted: boolean
   /** Runs a program inside to its end, answers its stdout. */
   exec(command: string, ...args: string[]): Promise<string>
+  /** Whether the daemon is there now. */
+  daemonRuns(): boolean
   /** Ends the daemon alone; QEMU lives on. */
   killDaemon(name?: NodeJS.Signals): Promise<void>
   /** Starts the daemon, after ending it where it runs. */
@@ -77,6 +79,7 @@ export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Pro
     pid: host.init.pid,
     adopted,
     exec,
+    daemonRuns: () => daemon() !== undefined,
     killDaemon,
     restartDaemon,
     powerOff,

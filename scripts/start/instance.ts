@@ -22,7 +22,8 @@ export interface Instance {
 
 /** Takes the folder for this process; throws when another starter holds it. */
 export function openInstance(dir: string): Instance {
-  mkdirSync(dir, { recursive: true, mode: 0o700 })
+  // QEMU may be another user, who passes through to its disks; what is secret has a mode of its own.
+  mkdirSync(dir, { recursive: true, mode: 0o711 })
   const path = (...parts: string[]) => join(dir, ...parts)
   takeLock(path('starter.pid'), dir)
   rmSync(path('local.json'), { force: true })
