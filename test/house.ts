@@ -111,7 +111,14 @@ export class House {
     const name = `sim-${this.hosts.length + 1}`
     const { token: invite } = await this.replica.parts.hosts.invite(name)
     const wish = { ...this.#options.agent, ...agent }
-    const host = await Host.start({ name, controlPlane: this.url, invite, log: this.#log, agent: wish })
+    const host = await Host.start({
+      name,
+      controlPlane: this.url,
+      invite,
+      log: this.#log,
+      chronicle: this.chronicle,
+      agent: wish,
+    })
     this.hosts.push(host)
     await this.linked(host)
     return host

@@ -12,6 +12,7 @@ const errorLevel = 50
 export class Chronicle implements DestinationStream {
   readonly lines: Line[] = []
   readonly #foreseen: RegExp[] = []
+  readonly #dead = new Set<unknown>()
 
   write(text: string): void {
     this.lines.push(JSON.parse(text) as Line)
@@ -22,6 +23,11 @@ export class Chronicle implements DestinationStream {
     this.#foreseen.push(...messages)
   }
 
+  /** What a killed process goes on to say is not heard: a real one would say nothing. */
+  bury(life: string): void {
+    this.#dead.add(life)
+  }
+
   find(message: RegExp): Line[] {
     return this.lines.filter((line) => message.test(line.msg))
   }
@@ -29,7 +35,8 @@ export class Chronicle implements DestinationStream {
   /** Errors that nobody foresaw. */
   get surprises(): Line[] {
     return this.lines.filter(
-      (line) => line.level >= errorLevel && !this.#foreseen.some((known) => known.test(line.msg)),
+      (line) =>
+        line.level >= errorLevel && !this.#dead.has(line.life) && !this.#foreseen.some((known) => known.test(line.msg)),
     )
   }
 }

@@ -1,4 +1,5 @@
 // One simulated host of a house: its folder outlives the agent, its agent can be killed and started again.
+import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,11 +11,14 @@ import type { SimulatedDriver } from '@dormouse/agent/driver/simulated/simulated
 import type { Observation } from '@dormouse/contract'
 import { ArmedFailpoints, type Log, readConfig } from '@dormouse/process'
 
+import type { Chronicle } from './chronicle.ts'
+
 export interface HostOptions {
   name: string
   controlPlane: string
   invite: string
   log: Log
+  chronicle: Chronicle
   agent?: Partial<AgentConfig> | undefined
 }
 
@@ -27,9 +31,12 @@ export class Host {
   readonly #log: Log
   #driver: SimulatedDriver
   #agent: Agent | undefined
+  readonly #chronicle: Chronicle
   #id = ''
+  #life = ''
 
-  private constructor({ name, controlPlane, invite, log, agent }: HostOptions) {
+  private constructor({ name, controlPlane, invite, log, chronicle, agent }: HostOptions) {
+    this.#chronicle = chronicle
     this.name = name
     this.folder = mkdtempSync(join(tmpdir(), 'dormouse-host-'))
     const env = {
@@ -67,6 +74,7 @@ export class Host {
   async kill(): Promise<void> {
     const agent = this.#agent
     this.#agent = undefined
+    this.#chronicle.bury(this.#life)
     await agent?.kill()
   }
 
@@ -84,6 +92,12 @@ export class Host {
     return { domain: domain?.state ?? 'absent', disk: await hypervisor.hasDisk(desktopId) }
   }
 
+  /** The last thing that the host was asked to do with a desktop, as its journal has it. */
+  async commandsOf(desktopId: string): Promise<string[]> {
+    const entry = this.#agent?.ground.journal.read(desktopId)
+    return entry?.state === 'doing' && entry.command ? [verbOf(entry.command)] : []
+  }
+
   /** Waits until no command is at work on it. */
   async settled(): Promise<void> {
     await this.#agent?.turns.settled()
@@ -98,10 +112,20 @@ export class Host {
 
   async #begin(): Promise<void> {
     const { failpoints } = this
-    this.#agent = await startAgent({ config: this.#config, log: this.#log, driver: this.#driver, failpoints })
+    this.#life = randomUUID()
+    const log = this.#log.child({ life: this.#life })
+    this.#agent = await startAgent({ config: this.#config, log, driver: this.#driver, failpoints })
     this.#id = this.#agent.hostId
   }
 }
+
+const verbs: Record<string, string> = {
+  'desktop.ensureDisk': 'wake',
+  'desktop.ensureAwake': 'wake',
+  'desktop.ensureHibernated': 'hibernate',
+  'desktop.ensureDestroyed': 'destroy',
+}
+const verbOf = (command: string): string => verbs[command] ?? command
 
 /** What a host has of a desktop, in short: `running`, `saved`, `disk` or `nothing`, or all of it where it is none of these. */
 export function inShort(item: Observation | undefined): string {

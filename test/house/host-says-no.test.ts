@@ -1,0 +1,143 @@
+// Guarantee: what a host cannot do is said in a sentence that names the cause, and the state stays true.
+import { readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { DesktopState } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { House, type HouseOptions } from '../house.ts'
+import { inShort } from './host.ts'
+
+async function refusedWake(house: House, id: string, body: object = {}): Promise<string> {
+  const answer = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, { body })
+  expect([answer.status, answer.json.code]).toEqual([409, 'operation_failed'])
+  return answer.json.detail
+}
+
+test('no host at all, no room for memory, no such image: each is said, and the desktop is still created and bound to none', async () => {
+  const cases: [HouseOptions, object, RegExp][] = [
+    [{ hosts: 0 }, {}, /^No host is linked/],
+    [{ agent: { memoryMiB: 256 } }, {}, /^No host has room: sim-1 has 256 MiB of memory free, 512 are needed/],
+    [{ agent: { diskGiB: 5 } }, {}, /^No host has room: sim-1 has 5 GiB of disk free, 10 are needed/],
+    [{}, { image_version: 'windows' }, /^No host has the image “windows”; hosts have: mini/],
+  ]
+  for (const [options, body, sentence] of cases) {
+    await using house = await House.start(options)
+    const { id } = await house.desktop('created', body)
+    expect(await refusedWake(house, id)).toMatch(sentence)
+    expect(await house.see(id)).toMatchObject({ state: 'created', host_id: null, generation: 1 })
+    expect(await house.held(id)).toBeUndefined()
+  }
+})
+
+test('a host takes what it has room for and not one more, and room that is given back is used again', async () => {
+  await using house = await House.start({ agent: { memoryMiB: 1_024 } })
+  const ids = await Promise.all(Array.from({ length: 3 }, async () => (await house.desktop()).id))
+  const answers = await Promise.all(ids.map((id) => house.api('POST', `/v1/desktops/${id}/wake?wait=true`)))
+  expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 409])
+  const awake = ids[answers.findIndex(({ status }) => status === 200)]!
+  const without = ids[answers.findIndex(({ status }) => status === 409)]!
+  await house.ask(awake, 'hibernate')
+  expect((await house.ask(without, 'wake')).state).toBe('succeeded')
+  expect(await refusedWake(house, awake)).toMatch(/^The host that holds the desktop’s disk has no room/)
+  expect((await house.see(awake)).state).toBe('hibernated')
+})
+
+test('a host whose hypervisor is away says so: a wake bound to it fails, and works when it is back', async () => {
+  await using house = await House.start({ controlPlane: { wakeDeadlineMs: 1_000 } })
+  const { id } = await house.desktop('hibernated')
+  house.host.driver.faults.down = true
+  expect(await refusedWake(house, id)).toMatch(/hypervisor|out of reach|cannot run it/)
+  expect((await house.see(id)).state).toBe('hibernated')
+  house.host.driver.faults.down = false
+  house.host.driver.gap()
+  await house.restartAgent()
+  await house.settle()
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+})
+
+test('a full disk fails a hibernation by name, and the guest runs on as if nothing had been asked', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'on')
+  house.host.driver.faults.diskFull = true
+  const answer = await house.api('POST', `/v1/desktops/${id}/hibernate?wait=true`)
+  expect([answer.status, answer.json.code]).toEqual([409, 'operation_failed'])
+  expect(answer.json.detail).toMatch(/disk is full/)
+  expect(await house.see(id)).toMatchObject({ state: 'awake', generation: 1 })
+  expect(inShort(await house.observed(id))).toBe('running')
+  expect(await house.recall(id)).toEqual({ memory: 'on', disk: 'on' })
+  house.host.driver.faults.diskFull = false
+  expect((await house.ask(id, 'hibernate')).state).toBe('succeeded')
+})
+
+test('a full disk fails a first wake by name and leaves nothing', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop()
+  house.host.driver.faults.diskFull = true
+  expect(await refusedWake(house, id)).toMatch(/disk is full/)
+  expect(await house.see(id)).toMatchObject({ state: 'created', host_id: null })
+  expect(await house.held(id)).toBeUndefined()
+  expect(inShort(await house.observed(id))).toBe('nothing')
+})
+
+/** The file of the one saved memory of a desktop. */
+function savedFile(house: House, id: string): string {
+  const folder = join(house.host.folder, 'memory', id)
+  return join(folder, readdirSync(folder).find((name) => name.endsWith('.save'))!)
+}
+
+const damages: [what: string, damage: (file: string) => void][] = [
+  ['truncated', (file) => truncateSync(file, Math.floor(statSync(file).size / 2))],
+  ['emptied', (file) => truncateSync(file, 0)],
+  [
+    'marked partial',
+    (file) => {
+      const bytes = readFileSync(file)
+      bytes.write('LibvirtQemudPart', 0, 'latin1')
+      writeFileSync(file, bytes)
+    },
+  ],
+]
+
+test.each(damages)(
+  'a saved memory that was %s fails the wake with a sentence, is kept, and is given up only when told to',
+  async (_what, damage) => {
+    await using house = await House.start()
+    const { id } = await house.desktop('awake')
+    await house.remember(id, 'word')
+    await house.ask(id, 'hibernate')
+    const file = savedFile(house, id)
+    damage(file)
+    const bytes = readFileSync(file)
+    for (let attempt = 0; attempt < 2; attempt++) {
+      expect(await refusedWake(house, id)).toMatch(/^the saved memory .*discard_memory/i)
+      expect((await house.see(id)).state).toBe<DesktopState>('hibernated')
+      expect(readFileSync(file).equals(bytes)).toBe(true)
+    }
+    const cold = await house.ask(id, 'wake', { discard_memory: true })
+    expect(cold.result?.resumed_from).toBe('disk')
+    expect(await house.recall(id)).toEqual({ memory: '', disk: 'word' })
+  },
+)
+
+test('a saved memory that is whole is given up only when told to', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'word')
+  await house.ask(id, 'hibernate')
+  expect((await house.ask(id, 'wake', { discard_memory: true })).result?.resumed_from).toBe('disk')
+  expect(await house.recall(id)).toEqual({ memory: '', disk: 'word' })
+})
+
+test('a host that has nothing of a desktop any more fails its hibernation, and the state says so', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const release = house.host.driver.faults.hang('save')
+  const operation = await house.begin(id, 'hibernate')
+  house.host.driver.die(id)
+  release()
+  const failed = await house.settled(operation.id)
+  expect(failed.state).toBe('failed')
+  expect((await house.becomes(id, 'stopped')).generation).toBe(1)
+  expect(await house.held(id)).toBe(0)
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('disk')
+})

@@ -1,0 +1,159 @@
+// Guarantee: whatever of the house goes away while an operation runs, the operation settles, and its state is the truth.
+import type { OperationKind } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { inShort } from './host.ts'
+import { until } from './until.ts'
+
+const slow = { wake: 'restorePaused', hibernate: 'save', destroy: 'removeDisk' } as const
+const kinds = ['wake', 'hibernate', 'destroy'] as const
+
+/** A desktop whose operation of that kind is at work on its host. */
+async function midway(
+  house: House,
+  kind: OperationKind,
+): Promise<{ id: string; operation: string; release: () => void }> {
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'kept')
+  if (kind === 'wake') await house.ask(id, 'hibernate')
+  const release = house.host.driver.faults.hang(slow[kind])
+  const operation = await house.begin(id, kind)
+  await until(`the host to be asked for the ${kind}`, async () => (await house.host.commandsOf(id)).includes(kind))
+  return { id, operation: operation.id, release }
+}
+
+/** The operation has settled well, and the desktop is what it says. */
+async function wentOn(house: House, kind: OperationKind, id: string, operation: string): Promise<void> {
+  expect(await house.settled(operation)).toMatchObject({ state: 'succeeded', kind })
+  await house.settle()
+  const truth = { wake: 'awake', hibernate: 'hibernated', destroy: 'destroyed' }[kind]
+  expect((await house.see(id)).state).toBe(truth)
+  expect(inShort(await house.observed(id))).toBe({ wake: 'running', hibernate: 'saved', destroy: 'nothing' }[kind])
+  if (kind === 'destroy') return
+  if (kind === 'hibernate') expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+}
+
+test.each(kinds)('a control plane that is stopped and started while a %s runs goes on with it', async (kind) => {
+  await using house = await House.start()
+  const { id, operation, release } = await midway(house, kind)
+  const stopping = house.restartControlPlane()
+  release()
+  await stopping
+  await wentOn(house, kind, id, operation)
+})
+
+test.each(kinds)('an agent that is killed while a %s runs, and started again, lets it end well', async (kind) => {
+  await using house = await House.start()
+  const { id, operation } = await midway(house, kind)
+  await house.killAgent()
+  await house.restartAgent()
+  if (kind === 'destroy') {
+    await house.settled(operation)
+    await until('the remains to go', async () => (await house.inventory()).length === 0)
+    return
+  }
+  await wentOn(house, kind, id, operation)
+})
+
+test.each(kinds)(
+  'a link that is cut while a %s runs is dialled again, and the work is joined, not done twice',
+  async (kind) => {
+    await using house = await House.start({ controlPlane: { destroyGraceMs: 5_000 } })
+    const { id, operation, release } = await midway(house, kind)
+    await house.replica.parts.links.cut(house.host.id, 'cut by the test')
+    await house.linked(house.host)
+    release()
+    await wentOn(house, kind, id, operation)
+  },
+)
+
+test.each(['wake', 'hibernate'] as const)(
+  'a host that stays away beyond the deadline of a %s leaves it failed, and its truth is found on rejoin',
+  async (kind) => {
+    await using house = await House.start({ controlPlane: { wakeDeadlineMs: 600, hibernateDeadlineMs: 600 } })
+    const { id, operation } = await midway(house, kind)
+    await house.killAgent()
+    const failed = await house.settled(operation)
+    expect(failed.state).toBe('failed')
+    expect(failed.error).toMatch(/host/)
+    await house.restartAgent()
+    const state = kind === 'wake' ? 'hibernated' : 'awake'
+    await until('the truth', async () => {
+      const seen = inShort(await house.observed(id))
+      return seen === (kind === 'wake' ? 'saved' : 'running')
+    })
+    expect((await house.becomes(id, state)).state).toBe(state)
+    if (kind === 'wake') expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+    expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+  },
+)
+
+test('a wake of a desktop whose host is away fails at once with that text, and works when the host is back', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('hibernated')
+  await house.killAgent()
+  const answer = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`)
+  expect([answer.status, answer.json.code]).toEqual([409, 'operation_failed'])
+  expect(answer.json.detail).toMatch(/^The host that holds the desktop’s disk is out of reach/)
+  expect((await house.see(id)).state).toBe('hibernated')
+  await house.restartAgent()
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+})
+
+test('restarts of agent and control plane leave what is awake awake, with its memory', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'on')
+  await house.restartAgent()
+  await house.restartControlPlane()
+  expect(await house.see(id)).toMatchObject({ state: 'awake', generation: 1 })
+  expect(await house.recall(id)).toEqual({ memory: 'on', disk: 'on' })
+})
+
+test('a desktop that dies by itself is stopped within a moment, holds no memory of its host, and wakes from its disk', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'gone')
+  house.host.driver.die(id)
+  await house.becomes(id, 'stopped')
+  expect(await house.held(id)).toBe(0)
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('disk')
+  expect(await house.recall(id)).toEqual({ memory: '', disk: 'gone' })
+})
+
+test('a desktop that died while its agent was away is stopped when the agent is back', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const lives = (await house.desktop('awake')).id
+  await house.killAgent()
+  house.host.driver.die(id)
+  expect((await house.see(id)).state).toBe('awake')
+  await house.restartAgent()
+  await house.becomes(id, 'stopped')
+  expect((await house.see(lives)).state).toBe('awake')
+})
+
+test('twenty desktops, each asked something at once while agent and leader change, all end as they say', async () => {
+  await using house = await House.start({ hosts: 2 })
+  for (const { driver } of house.hosts) {
+    Object.assign(driver.faults.latencyMs, { save: 30, restorePaused: 30, startCold: 30 })
+  }
+  const from = ['created', 'awake', 'hibernated'] as const
+  const desktops = await Promise.all(Array.from({ length: 20 }, (_, i) => house.desktop(from[i % 3])))
+  const kindOf = { created: 'wake', awake: 'hibernate', hibernated: 'wake' } as const
+  const operations = await Promise.all(
+    desktops.map(({ id, state }) => house.begin(id, kindOf[state as keyof typeof kindOf])),
+  )
+  await house.endTerm()
+  await house.killAgent(1)
+  await house.endTerm()
+  await house.restartAgent(1)
+  for (const operation of operations) expect((await house.settled(operation.id)).state).toBe('succeeded')
+  await house.settle()
+  for (const { id } of desktops) {
+    const { state } = await house.see(id)
+    const seen = inShort(await house.observed(id, await house.hostOf(id)))
+    expect([id, seen]).toEqual([id, state === 'awake' ? 'running' : 'saved'])
+  }
+})
