@@ -78,7 +78,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     definitions,
     failpoints,
     log: room('operations'),
-    progressGraceMs: 30_000,
+    progressGraceMs: Math.min(30_000, config.wakeDeadlineMs),
   })
   const desktops = new Desktops({
     pool,
