@@ -1,6 +1,7 @@
 // The identity provider as seen from here: its key set, fetched. Only what is configured is asked, and what its discovery
 // document names; briefly, without redirects, and never for more than a few kilobytes.
-import type { JSONWebKeySet } from 'jose'
+import { createPublicKey, type JsonWebKey } from 'node:crypto'
+import type { JSONWebKeySet, JWK } from 'jose'
 import { z } from 'zod'
 
 export interface Issuer {
@@ -13,6 +14,7 @@ export interface Issuer {
 /** For discovery and keys together: nobody waits longer for an issuer that hangs. */
 const timeoutMs = 2_500
 const maxBytes = 256 * 1024
+const minRsaBits = 2_048
 
 const keySet = z.object({ keys: z.array(z.looseObject({ kty: z.string() })) })
 const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
@@ -24,10 +26,25 @@ export function isFetchable(url: string): boolean {
   return protocol === 'https:' || (protocol === 'http:' && loopback.test(hostname))
 }
 
-/** The key set of the issuer; throws where it cannot be reached in time or answers anything else. */
+/** The usable keys of the issuer; throws where it cannot be reached in time or answers anything else. */
 export async function fetchKeySet({ issuer, jwksUrl }: Issuer): Promise<JSONWebKeySet> {
   const signal = AbortSignal.timeout(timeoutMs)
-  return keySet.parse(await fetchJson(jwksUrl ?? (await discover(issuer, signal)), signal))
+  const url = jwksUrl ?? (await discover(issuer, signal))
+  const published: { keys: JWK[] } = keySet.parse(await fetchJson(url, signal))
+  const keys = published.keys.filter(isUsable)
+  // None at all is an answer, by which an issuer withdraws every key it had; none that can be used is nonsense.
+  if (keys.length === 0 && published.keys.length > 0) throw new Error(`${url} names no key that can be used`)
+  return { keys }
+}
+
+/** Whether signatures can be checked with it. An issuer may also publish what we do not understand. */
+function isUsable(key: JWK): boolean {
+  try {
+    const { asymmetricKeyDetails } = createPublicKey({ key: key as JsonWebKey, format: 'jwk' })
+    return (asymmetricKeyDetails?.modulusLength ?? minRsaBits) >= minRsaBits
+  } catch {
+    return false
+  }
 }
 
 async function discover(issuer: string, signal: AbortSignal): Promise<string> {
