@@ -43,15 +43,20 @@ export async function take(session: pg.Client, replicaId: string, leaseMs: numbe
   }
 }
 
-/** Ends the sessions that keep the row from being taken: a frozen leader's open transactions and its advisory lock. */
+/**
+ * Ends the sessions that keep the row from being taken: a frozen leader's open transactions and its advisory lock. Only
+ * while the lease has run out, so that a leader that has just begun is left alone, and only in this database: locks are
+ * listed for the whole server, where other installations have the same ones.
+ */
 export async function endBlockers(db: Db): Promise<number> {
   const { rows } = await db.query(
     `select pg_terminate_backend(pid) from (
        select distinct l.pid from pg_locks l
         where l.pid <> pg_backend_pid() and l.granted
+          and l.database = (select oid from pg_database where datname = current_database())
           and ((l.locktype = 'advisory' and l.classid = 0 and l.objid = $1)
             or (l.relation = 'leadership'::regclass and l.mode in ('RowShareLock', 'RowExclusiveLock')))
-     ) blockers`,
+     ) blockers where exists (select 1 from leadership where expires_at < clock_timestamp())`,
     [advisoryLock],
   )
   return rows.length
