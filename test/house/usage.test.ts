@@ -123,6 +123,7 @@ test('a silent host bills nothing more, and where the desktop lived on, the time
 test('a desktop that died with its silent host is not billed for the silence, also where it is destroyed in it', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
+  await until('a proof of life', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
   await house.killAgent()
   const before = await ofDesktop(house, id)
   expect((await house.ask(id, 'destroy')).result).toMatchObject({ cleanup: 'deferred' })
@@ -199,23 +200,23 @@ test('another organisation sees nothing of it', async () => {
   expect(await usage(house, '?start=0', key)).toMatchObject({ start: 0, desktops: [], totals: [] })
 })
 
-test.each([
-  ['start', '?start=x'],
-  ['end', '?end=1e400'],
-  ['end', '?end=Infinity'],
-  ['start', '?start=0x10'],
-  ['start', '?start='],
-  ['end', '?end=-1'],
-  ['end', '?end=253402300800'],
-  ['start', '?start=1&start=2'],
-  ['start', '?start=5&end=4'],
-  ['start', '?start=99999999999'],
-  ['end', '?end=4'],
-])('400 names %s for %s', async (field, query) => {
+test('400 names what is malformed, out of range, repeated or the wrong way round', async () => {
   await using house = await House.start({ hosts: 0 })
-  const answer = await house.api('GET', `/v1/usage${query}`)
-  expect(answer.status).toBe(400)
-  expect(answer.json).toMatchObject({ code: 'invalid_request', field })
+  const wrong = {
+    start: ['start=x', 'start=0x10', 'start=', 'start=1&start=2', 'start=5&end=4', 'start=99999999999'],
+    end: ['end=1e400', 'end=Infinity', 'end=-1', 'end=253402300800', 'end=4'],
+  }
+  for (const [field, queries] of Object.entries(wrong)) {
+    for (const query of queries) {
+      const answer = await house.api('GET', `/v1/usage?${query}`)
+      expect([query, answer.status, answer.json.code, answer.json.field]).toEqual([
+        query,
+        400,
+        'invalid_request',
+        field,
+      ])
+    }
+  }
 })
 
 test('a desktop that runs uncounted, or is counted and does not run, is told to the operator at the second look', async () => {
@@ -236,26 +237,24 @@ test('a desktop that runs uncounted, or is counted and does not run, is told to 
   ])
 })
 
-test('the heartbeat that proves life and the organisation that asks are served by indexes', async () => {
+test('neither a heartbeat nor a question ever reads the whole ledger', async () => {
   await using house = await House.start({ hosts: 0 })
-  const plan = async (text: string) => {
-    const rows = await house.database.rows<{ 'QUERY PLAN': string }>(`explain ${text}`)
-    return rows.map((row) => row['QUERY PLAN']).join('\n')
-  }
   const { id } = await house.desktop()
   await house.database.rows(
     `insert into usage_intervals (desktop_id, org_id, tier, billing_mode, kind, generation, period, alive_until)
      select d.id, d.org_id, d.tier, d.billing_mode, 'awake', n,
        tstzrange(to_timestamp(n * 10), to_timestamp(n * 10 + 5)), to_timestamp(n * 10)
-     from desktops d, generate_series(1, 20000) n where d.id = $1`,
+     from desktops d, generate_series(1, 3000) n where d.id = $1`,
     [id],
   )
   await house.database.rows('analyze usage_intervals')
-  const range = `tstzrange(to_timestamp(100), to_timestamp(200))`
-  expect(await plan(`select * from usage_intervals where org_id = '${house.org.id}' and period && ${range}`)).toMatch(
-    /usage_intervals_by_org/,
-  )
-  expect(
-    await plan(`select * from usage_intervals where host_id = '${id}' and kind = 'awake' and upper_inf(period)`),
-  ).toMatch(/usage_intervals_awake/)
+  const plan = async (where: string) => {
+    const rows = await house.database.rows<{ 'QUERY PLAN': string }>(
+      `explain select * from usage_intervals where ${where}`,
+    )
+    return rows.map((row) => row['QUERY PLAN']).join('\n')
+  }
+  const range = 'tstzrange(to_timestamp(100), to_timestamp(200))'
+  expect(await plan(`org_id = '${house.org.id}' and period && ${range}`)).not.toContain('Seq Scan')
+  expect(await plan(`host_id = '${id}' and kind = 'awake' and upper_inf(period)`)).toContain('usage_intervals_awake')
 })

@@ -47,9 +47,12 @@ export class Recovery {
   /** Asks one host for its inventory and settles the differences. */
   ask(hostId: string): Promise<void> {
     return this.#serially(hostId, async (term) => {
-      const { items } = await this.#options.links.command(hostId, 'host.inventory', {}, { timeoutMs: commandTimeoutMs })
-      await this.#pass(term, hostId, items)
+      await this.#pass(term, hostId, await this.#inventoryOf(hostId))
     })
+  }
+
+  async #inventoryOf(hostId: string): Promise<Observation[]> {
+    return (await this.#options.links.command(hostId, 'host.inventory', {}, { timeoutMs: commandTimeoutMs })).items
   }
 
   /** Something changed on a host that no command asked for. */
@@ -89,9 +92,12 @@ export class Recovery {
     }
   }
 
-  async #pass(term: Term, hostId: string, items: Observation[]): Promise<void> {
+  async #pass(term: Term, hostId: string, said: Observation[]): Promise<void> {
     const { links, pool, log } = this.#options
-    for (const command of await deferred.ofHosts(pool, [hostId])) await this.#carryOut(term, command)
+    const putOff = await deferred.ofHosts(pool, [hostId])
+    for (const command of putOff) await this.#carryOut(term, command)
+    // What was put off was asked for by name: it counts as no mass action, and what the host said before it is old.
+    const items = putOff.length === 0 ? said : await this.#inventoryOf(hostId)
     const orders: RejoinOrder[] = []
     for (const item of items) {
       const order = await this.#settleItem(hostId, item)
