@@ -23,6 +23,10 @@ export interface EngineOptions {
 
 /** These may pass by themselves; every other refusal is an answer. */
 const passing = new Set(['host_unreachable', 'guest_unavailable', 'database_unavailable'])
+/** These may pass, too, while hosts are still coming back to a control plane that has just started. */
+const passingAtFirst = new Set(['no_host', 'no_room', 'image_unavailable'])
+/** An agent dials again within 3 s. */
+const linkGraceMs = 5_000
 const bugLimit = 5
 
 /** The work is no longer ours: leadership ended or a later request overtook it. Nothing is written. */
@@ -34,6 +38,8 @@ interface Running {
   abort: AbortController
   signal: AbortSignal
   deadline: number
+  /** Taken over after a crash or a change of leader: until then a host that is missing may only be late. */
+  hostsDueAt: number
   done: Promise<void>
 }
 
@@ -92,14 +98,16 @@ export class Engine {
     const previous = this.#running.get(row.id)
     if (previous?.term === term) return
     await previous?.done
-    if (!term.signal.aborted) this.#start(row, term)
+    if (!term.signal.aborted) this.#start(row, term, Date.now() + linkGraceMs)
   }
 
-  #start(row: OperationRow, term: Term): void {
+  #start(row: OperationRow, term: Term, hostsDueAt = 0): void {
     if (this.#running.has(row.id)) return
     const abort = new AbortController()
     const signal = AbortSignal.any([term.signal, abort.signal])
-    const running: Running = { row, term, abort, signal, deadline: row.deadlineAt.getTime(), done: Promise.resolve() }
+    // However long nobody led: what was accepted is asked for at least once more, for its host may have done it.
+    const deadline = Math.max(row.deadlineAt.getTime(), hostsDueAt)
+    const running: Running = { row, term, abort, signal, deadline, hostsDueAt, done: Promise.resolve() }
     this.#running.set(row.id, running)
     running.done = this.#carry(running)
       .catch((error) =>
@@ -234,8 +242,7 @@ export class Engine {
       } catch (error) {
         this.#requireOurs(running)
         if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
-        const mayPass =
-          (error instanceof Refusal ? passing.has(error.code) : isDatabaseAway(error)) && Date.now() < running.deadline
+        const mayPass = this.#mayPass(running, error)
         const isBug = !(error instanceof Refusal) && !isDatabaseAway(error)
         if (isBug) this.#options.log.error({ err: error, operation: row.id, step: step.name, way }, 'a step failed')
         if (way === 'run' && !mayPass && !(isBug && attempt < bugLimit)) throw error
@@ -244,6 +251,12 @@ export class Engine {
         if (way === 'run' && mayPass && Date.now() >= running.deadline) throw error
       }
     }
+  }
+
+  #mayPass({ deadline, hostsDueAt }: Running, error: unknown): boolean {
+    if (Date.now() >= deadline) return false
+    if (!(error instanceof Refusal)) return isDatabaseAway(error)
+    return passing.has(error.code) || (passingAtFirst.has(error.code) && Date.now() < hostsDueAt)
   }
 
   #context(running: Running, way: 'run' | 'undo'): StepContext {
