@@ -42,7 +42,25 @@ export const desktopJson = z
     created_at: time,
     updated_at: time,
   })
-  .meta({ id: 'Desktop' })
+  .meta({
+    id: 'Desktop',
+    examples: [
+      {
+        id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80',
+        org_id: '01980f3e-0000-7000-8000-5e6a7b80c1d2',
+        tier: 'small',
+        state: 'awake',
+        image_version: 'mini',
+        generation: 1,
+        current_generation_id: '01980f40-1b2c-7a00-8e11-0a1b2c3d4e5f',
+        idle_timeout_secs: 1_800,
+        billing_mode: 'hourly',
+        host_id: '01980a00-9f8e-7d6c-8b5a-493827160504',
+        created_at: '2026-01-01T12:00:00.000Z',
+        updated_at: '2026-01-01T12:02:07.512Z',
+      },
+    ],
+  })
 export type DesktopJson = z.infer<typeof desktopJson>
 
 export const desktopListJson = z.object({ desktops: z.array(desktopJson) }).meta({ id: 'DesktopList' })
@@ -52,7 +70,9 @@ export const createDesktopBody = z
   .object({
     tier,
     billing_mode: z
-      .preprocess((given) => (given === '' ? null : given), billingMode.nullish())
+      .enum([...billingModes, ''])
+      .transform((given): BillingMode | null => given || null)
+      .nullish()
       .describe('`hourly` when omitted or empty'),
     image_version: z
       .string()
@@ -60,5 +80,5 @@ export const createDesktopBody = z
       .nullish(),
     idle_timeout_secs: z.int().min(0).nullish().describe('0 = never'),
   })
-  .meta({ id: 'CreateDesktopBody' })
+  .meta({ id: 'CreateDesktopBody', examples: [{ tier: 'small' }, { tier: 'large', billing_mode: 'monthly' }] })
 export type CreateDesktopBody = z.infer<typeof createDesktopBody>

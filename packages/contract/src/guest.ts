@@ -19,7 +19,7 @@ export const execBody = z
     stdin: z.string().nullish(),
     timeout_secs: z.int().min(1).nullish().describe('Default 60; more than 300 counts as 300'),
   })
-  .meta({ id: 'ExecBody' })
+  .meta({ id: 'ExecBody', examples: [{ command: 'uname -a' }, { command: ['ls', '-l', '/srv'], timeout_secs: 10 }] })
 export type ExecBody = z.infer<typeof execBody>
 
 export const execJson = z
@@ -32,5 +32,18 @@ export const execJson = z
     stderr_truncated: z.boolean(),
     duration_ms: z.int(),
   })
-  .meta({ id: 'ExecResult' })
+  .meta({
+    id: 'ExecResult',
+    examples: [
+      {
+        exit_code: 0,
+        signal: null,
+        stdout: 'hello\n',
+        stderr: '',
+        stdout_truncated: false,
+        stderr_truncated: false,
+        duration_ms: 12,
+      },
+    ],
+  })
 export type ExecJson = z.infer<typeof execJson>

@@ -7,10 +7,10 @@ export type OrgId = string
 export type HostId = string
 export type GenerationId = string
 
-const pattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+const pattern = /^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$/
 
 /** Any UUID in hex-and-dash form; the canonical form is lower case. */
-export const id = z.string().regex(pattern, 'must be a UUID').toLowerCase()
+export const id = z.string().regex(pattern, 'must be a UUID').toLowerCase().meta({ format: 'uuid' })
 
 /** Whether the text is a UUID in hex-and-dash form, in any case. */
 export const isId = (text: string): boolean => pattern.test(text)

@@ -43,8 +43,32 @@ export const operationJson = z
     updated_at: time,
     settled_at: time.nullable(),
   })
-  .meta({ id: 'Operation' })
+  .meta({
+    id: 'Operation',
+    examples: [
+      {
+        id: '01980f40-1b2b-7f3d-b2c1-9a8b7c6d5e4f',
+        desktop_id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80',
+        kind: 'wake',
+        state: 'succeeded',
+        result: {
+          desktop_state: 'awake',
+          generation: 1,
+          generation_id: '01980f40-1b2c-7a00-8e11-0a1b2c3d4e5f',
+          host_id: '01980a00-9f8e-7d6c-8b5a-493827160504',
+          duration_ms: 7_512,
+          resumed_from: 'image',
+        },
+        error: null,
+        created_at: '2026-01-01T12:02:00.000Z',
+        updated_at: '2026-01-01T12:02:07.512Z',
+        settled_at: '2026-01-01T12:02:07.512Z',
+      },
+    ],
+  })
 export type OperationJson = z.infer<typeof operationJson>
+
+export const operationListJson = z.object({ operations: z.array(operationJson) }).meta({ id: 'OperationList' })
 
 const expectedGeneration = z
   .int()
@@ -53,7 +77,9 @@ const expectedGeneration = z
   .describe('Fencing generation the caller expects the desktop to be on; a stale value gives 409')
 
 /** Unknown fields are refused: a misspelt `expected_generation` must not be a silent no-op. */
-export const mutationBody = z.strictObject({ expected_generation: expectedGeneration }).meta({ id: 'MutationBody' })
+export const mutationBody = z
+  .strictObject({ expected_generation: expectedGeneration })
+  .meta({ id: 'MutationBody', examples: [{}, { expected_generation: 1 }] })
 
 export const wakeBody = z
   .strictObject({
@@ -63,5 +89,5 @@ export const wakeBody = z
       .nullish()
       .describe('Give the saved memory up and boot from disk. Never done unless asked for.'),
   })
-  .meta({ id: 'WakeBody' })
+  .meta({ id: 'WakeBody', examples: [{}, { expected_generation: 1 }, { discard_memory: true }] })
 export type WakeBody = z.infer<typeof wakeBody>

@@ -29,6 +29,8 @@ const used = {
   hibernated_seconds: seconds,
 }
 
+const exampleUse = { tier: 'small', billing_mode: 'hourly', awake_seconds: 3_600.25, hibernated_seconds: 7_200 }
+
 export const usageJson = z
   .object({
     start: seconds.describe('Unix seconds'),
@@ -36,5 +38,15 @@ export const usageJson = z
     desktops: z.array(z.object({ desktop_id: id, ...used })).describe('Destroyed ones included'),
     totals: z.array(z.object(used)).describe('The exact sums of the rows above'),
   })
-  .meta({ id: 'Usage' })
+  .meta({
+    id: 'Usage',
+    examples: [
+      {
+        start: 1_767_225_600,
+        end: 1_767_312_000.5,
+        desktops: [{ desktop_id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80', ...exampleUse }],
+        totals: [exampleUse],
+      },
+    ],
+  })
 export type UsageJson = z.infer<typeof usageJson>

@@ -9,6 +9,7 @@ import {
   type OperationKind,
   operationJson,
   operationKinds,
+  operationListJson,
   refuse,
   wakeBody,
 } from '@dormouse/contract'
@@ -52,7 +53,21 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
 
   app.post(
     '/desktops',
-    { schema: { body: createDesktopBody, response: { 200: desktopJson, 201: desktopJson } } },
+    {
+      schema: {
+        operationId: 'createDesktop',
+        tags: ['Desktops'],
+        summary: 'Create a desktop',
+        description: 'It is not awake yet and holds nothing of any host until its first wake.',
+        body: createDesktopBody,
+        keyed: 'organisation',
+        response: { 200: desktopJson, 201: desktopJson },
+        answers: {
+          200: 'The key was used by this organisation before: the existing desktop',
+          201: 'The desktop that this request created',
+        },
+      },
+    },
     async (request, reply) => {
       const key = idempotencyKey(request)
       leadership.require()
@@ -64,7 +79,16 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
 
   app.get(
     '/desktops',
-    { schema: { querystring: listQuery, response: { 200: desktopListJson } } },
+    {
+      schema: {
+        operationId: 'listDesktops',
+        tags: ['Desktops'],
+        summary: 'List the organisation’s desktops, newest first',
+        querystring: listQuery,
+        response: { 200: desktopListJson },
+        answers: { 200: { what: 'The desktops', headers: { link: 'With `limit`: the next page, as `rel="next"`' } } },
+      },
+    },
     async (request, reply) => {
       const { state = null, limit = null, cursor = null } = request.query
       const rows = await desktops.list(customer(request), { state, before: cursor, limit: limit && limit + 1 })
@@ -77,16 +101,45 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
     },
   )
 
-  app.get('/desktops/:id', { schema: { params, response: { 200: desktopJson } } }, async (request) =>
-    desktopToJson(await desktops.get(customer(request), request.params.id)),
+  app.get(
+    '/desktops/:id',
+    {
+      schema: {
+        operationId: 'getDesktop',
+        tags: ['Desktops'],
+        summary: 'Read a desktop',
+        params,
+        response: { 200: desktopJson },
+        answers: { 200: 'The desktop; a destroyed one stays readable' },
+        problems: [404],
+      },
+    },
+    async (request) => desktopToJson(await desktops.get(customer(request), request.params.id)),
   )
 
   for (const kind of operationKinds) mutationRoute(app, kind, options)
   operationRoutes(app, options)
 
-  app.post('/desktops/:id/fork', { schema: { params: z.object({ id: z.string() }) } }, () =>
-    refuse('not_implemented', 'forking a desktop is not a working feature'),
+  app.post(
+    '/desktops/:id/fork',
+    {
+      schema: {
+        operationId: 'forkDesktop',
+        tags: ['Desktops'],
+        summary: 'Not a working feature',
+        description: 'Always 501, whatever the id.',
+        params: z.object({ id: z.string() }),
+        problems: [501],
+      },
+    },
+    () => refuse('not_implemented', 'forking a desktop is not a working feature'),
   )
+}
+
+const summaries: Record<OperationKind, string> = {
+  wake: 'Wake a desktop: from its saved memory, its disk, or the first time from its image',
+  hibernate: 'Hibernate an awake desktop: memory and disk are saved, and it uses no processor',
+  destroy: 'Destroy a desktop and everything that belongs to it',
 }
 
 function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOptions): void {
@@ -95,7 +148,22 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
   app.post(
     `/desktops/:id/${kind}`,
     {
-      schema: { params, querystring: waitQuery, body, response: { 200: operationJson, 202: operationJson } },
+      schema: {
+        operationId: `${kind}Desktop`,
+        tags: ['Desktops'],
+        summary: summaries[kind],
+        params,
+        querystring: waitQuery,
+        body,
+        bodyOptional: true,
+        keyed: 'desktop',
+        response: { 200: operationJson, 202: operationJson },
+        answers: {
+          200: 'The operation has settled, or 120 s of waiting are over and it is still `pending` or `running`',
+          202: 'The operation is queued',
+        },
+        problems: [404, 409],
+      },
       preValidation: async (request) => {
         request.body ??= {}
       },
@@ -157,14 +225,38 @@ export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waite
 }
 
 function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): void {
-  app.get('/operations/:id', { schema: { params, response: { 200: operationJson } } }, async (request) => {
-    const found = await operations.find(pool, customer(request).orgId, request.params.id)
-    return operationToJson(found ?? refuse('not_found', 'operation not found'))
-  })
+  app.get(
+    '/operations/:id',
+    {
+      schema: {
+        operationId: 'getOperation',
+        tags: ['Operations'],
+        summary: 'Read an operation',
+        params,
+        response: { 200: operationJson },
+        answers: { 200: 'The operation as it stands now' },
+        problems: [404],
+      },
+    },
+    async (request) => {
+      const found = await operations.find(pool, customer(request).orgId, request.params.id)
+      return operationToJson(found ?? refuse('not_found', 'operation not found'))
+    },
+  )
 
   app.get(
     '/desktops/:id/operations',
-    { schema: { params, response: { 200: z.object({ operations: z.array(operationJson) }) } } },
+    {
+      schema: {
+        operationId: 'listOperations',
+        tags: ['Operations'],
+        summary: 'List the latest operations of a desktop, newest first',
+        params,
+        response: { 200: operationListJson },
+        answers: { 200: 'At most 100 operations' },
+        problems: [404],
+      },
+    },
     async (request) => {
       const caller = customer(request)
       const desktop = await desktops.get(caller, request.params.id)

@@ -1,29 +1,209 @@
-// The OpenAPI 3.1 document, made from the very schemas that validate.
+// The OpenAPI 3.1 document, made from the very schemas that validate. Customers' routes only: operators' and agents' are
+// not in it. A route says in its schema what its successes mean and which problems it has beyond everybody's.
 import swagger from '@fastify/swagger'
-import { jsonSchemaTransform, jsonSchemaTransformObject } from 'fastify-type-provider-zod'
+import { createJsonSchemaTransform, createJsonSchemaTransformObject } from 'fastify-type-provider-zod'
+import { z } from 'zod'
+import {
+  type Answers,
+  type DocumentedResponse,
+  documented,
+  type ProblemStatus,
+  problemsOf,
+  sharedHeaders,
+  sharedProblems,
+} from './answers.ts'
+import { componentsInUse } from './openapi-components.ts'
 import type { App } from './server.ts'
+
+declare module 'fastify' {
+  interface FastifySchema {
+    /** What each success means, by its status. */
+    answers?: Answers
+    /** Problems beyond those that every route of its method has. */
+    problems?: readonly ProblemStatus[]
+    /** Takes an Idempotency-Key; how far a key reaches. */
+    keyed?: 'organisation' | 'desktop'
+    /** The body may be left out, which is `{}`. */
+    bodyOptional?: boolean
+    /** Takes bytes as they are, whatever the Content-Type says; what they are. */
+    bytes?: string
+  }
+}
+
+const info = {
+  title: 'Dormouse',
+  version: '1.0.0',
+  description:
+    'Desktops that sleep and wake: virtual machines that belong to an organisation. Times are RFC 3339 in UTC, ids are UUIDs. Every failure is a problem (RFC 9457) with a `code` for programs. 503 and 504 mean that the exact request is safe to send again.',
+  license: { name: 'Apache License 2.0', identifier: 'Apache-2.0' },
+}
+
+const tags = [
+  { name: 'Desktops', description: 'Create, list and read desktops, and ask for transitions' },
+  { name: 'Operations', description: 'The pollable records of transitions' },
+  { name: 'Guest', description: 'What happens inside an awake desktop' },
+  { name: 'Usage', description: 'What was used, as far as hosts have proved it' },
+  { name: 'Contract', description: 'This document' },
+]
+
+const securitySchemes = {
+  bearer: {
+    type: 'http',
+    scheme: 'bearer',
+    description: 'An API key (`svc_sk_…`), or a JWT access token of the identity provider',
+  },
+} as const
+
+const documentJson = z
+  .looseObject({ openapi: z.string(), paths: z.looseObject({}) })
+  .meta({ id: 'OpenApiDocument', examples: [{ openapi: '3.1.0', paths: {} }] })
 
 /** Serves the document, unauthenticated, and makes it from all routes registered afterwards. */
 export async function publishOpenApi(app: App): Promise<void> {
   await app.register(swagger, {
-    openapi: {
-      openapi: '3.1.0',
-      info: { title: 'Dormouse', version: '1.0.0', description: 'Desktops that sleep and wake.' },
-      components: { securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } } },
-      security: [{ bearer: [] }],
-    },
-    transform: jsonSchemaTransform,
-    transformObject: jsonSchemaTransformObject,
+    openapi: { openapi: '3.1.0', info, tags, components: { securitySchemes }, security: [{ bearer: [] }] },
+    transform: (route) => transform(route as never) as never,
+    transformObject: (made) => complete(fromZod(made as never) as never) as never,
   })
   let document: string | undefined
-  app.get('/v1/openapi.json', { schema: { security: [] } }, async (_request, reply) => {
-    document ??= JSON.stringify(withoutServers(app.swagger() as unknown as Record<string, unknown>))
-    return reply.type('application/json').serializer(String).send(document)
+  const schema = {
+    operationId: 'getOpenApi',
+    tags: ['Contract'],
+    summary: 'Read this document',
+    security: [],
+    response: { 200: documentJson },
+    answers: { 200: 'The OpenAPI 3.1 document of the service' },
+  }
+  app.get('/v1/openapi.json', { schema }, async (_request, reply) => {
+    // A text already: made once, and the same for everybody.
+    document ??= JSON.stringify(app.swagger())
+    return reply
+      .type('application/json')
+      .serializer(String)
+      .send(document as never)
   })
 }
 
-/** No address is fixed: the document is true wherever it is served. */
-function withoutServers(document: Record<string, unknown>): Record<string, unknown> {
-  const { servers: _, ...rest } = document
-  return rest
+interface ZodJson {
+  zodSchema: { _zod: { def: { type: string; catchall?: unknown } } }
+  jsonSchema: Record<string, unknown>
 }
+
+/** Answers may grow new fields, and no integer needs to be told that it is one that JSON can carry. */
+const zodToJsonConfig = {
+  override: ({ zodSchema, jsonSchema }: ZodJson) => {
+    const { type, catchall } = zodSchema._zod.def
+    if (type === 'object' && !catchall) delete jsonSchema.additionalProperties
+    if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum
+    if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum
+  },
+}
+const routeFromZod = createJsonSchemaTransform({ zodToJsonConfig: zodToJsonConfig as never })
+const fromZod = createJsonSchemaTransformObject({ zodToJsonConfig: zodToJsonConfig as never })
+
+interface Schema extends Record<string, unknown> {
+  hide?: boolean
+  params?: { properties?: Record<string, unknown>; required?: string[] }
+}
+
+const notes = ['answers', 'problems', 'keyed', 'bodyOptional', 'bytes'] as const
+
+/** Carries what a route says of itself through the generator, which keeps only what begins with `x-`. */
+function transform(route: Parameters<typeof routeFromZod>[0]): { schema: Schema; url: string } {
+  if (!route.url.startsWith('/v1/')) return { schema: { hide: true }, url: route.url }
+  const { schema, url } = routeFromZod(route) as { schema?: Schema; url: string }
+  if (!schema || schema.hide) return { schema: { hide: true }, url }
+  for (const note of notes) {
+    schema[`x-${note}`] = schema[note]
+    delete schema[note]
+  }
+  return { schema, url: nameRest(schema, url) }
+}
+
+/** The rest of a path has no name in the router; in the document it is `path`. */
+function nameRest(schema: Schema, url: string): string {
+  if (!url.endsWith('/*')) return url
+  const { properties = {}, required = [] } = schema.params ?? {}
+  const { '*': rest, ...others } = properties
+  schema.params = {
+    ...schema.params,
+    properties: { ...others, path: rest },
+    required: [...required.filter((name) => name !== '*'), 'path'],
+  }
+  return `${url.slice(0, -1)}:path`
+}
+
+interface Operation {
+  parameters?: object[]
+  requestBody?: object
+  responses: Record<string, DocumentedResponse | { $ref: string }>
+  security?: object[]
+  'x-answers'?: Answers
+  'x-problems'?: ProblemStatus[]
+  'x-keyed'?: 'organisation' | 'desktop'
+  'x-bodyOptional'?: boolean
+  'x-bytes'?: string
+}
+
+export interface OpenApiDocument {
+  openapi: string
+  paths: Record<string, Record<string, Operation>>
+  components: Record<string, Record<string, object>>
+  [more: string]: unknown
+}
+
+function complete(made: OpenApiDocument): OpenApiDocument {
+  for (const [path, methods] of Object.entries(made.paths)) {
+    made.paths[path] = Object.fromEntries(Object.entries(methods).map(([name, one]) => [name, finish(name, one)]))
+  }
+  const operations = Object.values(made.paths).flatMap((methods) => Object.values(methods))
+  const statuses = new Set(operations.flatMap(({ responses }) => Object.keys(responses).map(Number)))
+  const components = { ...made.components, headers: sharedHeaders, responses: sharedProblems(statuses) }
+  return componentsInUse({ ...made, components })
+}
+
+function finish(method: string, operation: Operation): Operation {
+  const {
+    'x-answers': answers = {},
+    'x-problems': problems = [],
+    'x-keyed': keyed,
+    'x-bodyOptional': bodyOptional = false,
+    'x-bytes': bytes,
+    ...rest
+  } = operation
+  const successes = Object.entries(answers).map(([status, answer]) => {
+    const made = rest.responses[status]
+    return [status, documented(made && 'description' in made ? made : undefined, answer, keyed !== undefined)]
+  })
+  return {
+    ...rest,
+    ...(keyed && { parameters: [...(rest.parameters ?? []), idempotencyKey(keyed)] }),
+    ...(bodyOptional && { requestBody: { ...rest.requestBody, required: false } }),
+    ...(bytes && { requestBody: bytesBody(bytes) }),
+    responses: {
+      ...Object.fromEntries(successes),
+      ...problemsOf([...everybodysProblems(method, rest), ...problems]),
+    },
+  }
+}
+
+/** What any route may answer: the document itself asks for no credential and is read from memory. */
+function everybodysProblems(method: string, { security }: Operation): ProblemStatus[] {
+  if (security?.length === 0) return [400, 500]
+  const withBody: ProblemStatus[] = method === 'get' ? [] : [413]
+  return [400, 401, 429, 500, 503, ...withBody]
+}
+
+const idempotencyKey = (scope: 'organisation' | 'desktop') => ({
+  name: 'Idempotency-Key',
+  in: 'header',
+  required: false,
+  description: `ASCII, 1 to 255 characters. A repeat with the same key by the same ${scope === 'desktop' ? 'caller on the same desktop' : 'organisation'} answers the existing record instead of making another`,
+  schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[ -~]+$' },
+})
+
+const bytesBody = (description: string) => ({
+  description,
+  required: true,
+  content: { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } },
+})

@@ -5,7 +5,18 @@ import { customer } from '../principals/door.ts'
 import type { Usage } from './service.ts'
 
 export function usageRoutes(app: App, { usage }: { usage: Usage }): void {
-  app.get('/usage', { schema: { querystring: usageQuery, response: { 200: usageJson } } }, (request) =>
-    usage.query(customer(request), request.query),
+  app.get(
+    '/usage',
+    {
+      schema: {
+        operationId: 'getUsage',
+        tags: ['Usage'],
+        summary: 'Sum up what the organisation’s desktops used between two times',
+        querystring: usageQuery,
+        response: { 200: usageJson },
+        answers: { 200: 'The seconds of each desktop, and their sums' },
+      },
+    },
+    (request) => usage.query(customer(request), request.query),
   )
 }

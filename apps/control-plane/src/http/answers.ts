@@ -1,0 +1,163 @@
+// What the document says of answers beyond their bodies: meanings, headers, problems. Pure; knows no route.
+import { STATUS_CODES } from 'node:http'
+import type { ProblemJson, RefusalCode } from '@dormouse/contract'
+
+export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 413 | 429 | 500 | 501 | 503 | 504
+
+/** What one success means. */
+export interface Answer {
+  what: string
+  /** Headers of its own, by name, each with what it says. */
+  headers?: Record<string, string>
+  /** The media type, where the body is bytes and not JSON. */
+  bytes?: string
+}
+
+export type Answers = Readonly<Record<number, string | Answer>>
+
+interface Header {
+  description: string
+  schema: { type: 'string' | 'integer' }
+}
+
+export interface DocumentedResponse {
+  description: string
+  headers?: Record<string, Header | { $ref: string }>
+  content?: Record<string, { schema: object; example?: unknown }>
+}
+
+const header = (description: string, type: 'string' | 'integer' = 'string'): Header => ({
+  description,
+  schema: { type },
+})
+
+export const sharedHeaders = {
+  RequestId: header('Finds the request in the service’s log'),
+  RetryAfter: header('Seconds after which the exact request may be sent again', 'integer'),
+  Challenge: header('The kind of credential that is needed: `Bearer`'),
+  Replayed: header(
+    '`true`: the Idempotency-Key was used before, and this is the earlier record. `mismatch`: so it was, with another body',
+  ),
+  RateLimit: header('Requests a second that one caller may send', 'integer'),
+  RateLimitRemaining: header('How many of them are left', 'integer'),
+  RateLimitReset: header('Seconds until they are all there again', 'integer'),
+}
+
+const headerRef = (name: keyof typeof sharedHeaders) => ({ $ref: `#/components/headers/${name}` })
+const requestId = { 'x-request-id': headerRef('RequestId') }
+const retryAfter = { 'retry-after': headerRef('RetryAfter') }
+
+interface ProblemText {
+  what: string
+  code: RefusalCode
+  detail: string
+  field?: string
+  headers?: Record<string, { $ref: string }>
+}
+
+const problemTexts: Record<ProblemStatus, ProblemText> = {
+  400: {
+    what: 'Something in the request is malformed; `field` names it',
+    code: 'invalid_request',
+    detail: 'tier: Invalid option: expected one of "small"|"default"|"large"',
+    field: 'tier',
+  },
+  401: {
+    what: 'Missing or invalid credentials',
+    code: 'unauthenticated',
+    detail: 'the credential is not valid',
+    headers: { 'www-authenticate': headerRef('Challenge') },
+  },
+  403: { what: 'The credential is genuine and may not do this', code: 'forbidden', detail: 'this needs a subject' },
+  404: {
+    what: 'It does not exist or belongs to another organisation; the two cannot be told apart',
+    code: 'not_found',
+    detail: 'desktop not found',
+  },
+  409: {
+    what: 'The state of things does not permit it; `code` says what is in the way',
+    code: 'wrong_state',
+    detail: 'the desktop is awake; wake is possible when it is created, hibernated or stopped',
+  },
+  413: {
+    what: 'The body is larger than this route takes',
+    code: 'payload_too_large',
+    detail: 'the body is larger than this route takes',
+  },
+  429: {
+    what: 'Too many requests with this credential',
+    code: 'rate_limited',
+    detail: 'more than 100 requests in a second',
+    headers: {
+      ...retryAfter,
+      'x-ratelimit-limit': headerRef('RateLimit'),
+      'x-ratelimit-remaining': headerRef('RateLimitRemaining'),
+      'x-ratelimit-reset': headerRef('RateLimitReset'),
+    },
+  },
+  500: {
+    what: 'A fault on the service’s side; the request id finds it in the log',
+    code: 'internal',
+    detail: 'something failed on our side; request 0b6f1c3e-4d0f-4a35-9d54-1c2f5e6a7b80 finds it in the log',
+  },
+  501: { what: 'Not a working feature', code: 'not_implemented', detail: 'forking a desktop is not a working feature' },
+  503: {
+    what: 'It cannot be done now, and the exact request is safe to send again: this replica does not lead, the host or the identity provider is out of reach, or the database is',
+    code: 'not_leader',
+    detail: 'this replica does not lead; send the request again',
+    headers: retryAfter,
+  },
+  504: {
+    what: 'It ran past its own deadline in the guest',
+    code: 'guest_deadline',
+    detail: 'the command ran longer than its 60 s and was ended',
+  },
+}
+
+const problemName = (status: ProblemStatus): string => `Problem${status}`
+
+/** Each problem that some route has, once, to be referred to. */
+export function sharedProblems(statuses: ReadonlySet<number>): Record<string, DocumentedResponse> {
+  const known = Object.keys(problemTexts).map(Number) as ProblemStatus[]
+  const used = known.filter((status) => statuses.has(status))
+  return Object.fromEntries(used.map((status) => [problemName(status), problemResponse(status)]))
+}
+
+function problemResponse(status: ProblemStatus): DocumentedResponse {
+  const { what, code, detail, field, headers } = problemTexts[status]
+  const title = STATUS_CODES[status]!
+  const example: ProblemJson = { type: 'about:blank', title, status, detail, code, ...(field && { field }) }
+  return {
+    description: what,
+    headers: { ...requestId, ...headers },
+    content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' }, example } },
+  }
+}
+
+/** The problems of a route, as references. */
+export function problemsOf(statuses: Iterable<ProblemStatus>): Record<string, { $ref: string }> {
+  const sorted = [...new Set(statuses)].sort((a, b) => a - b)
+  return Object.fromEntries(
+    sorted.map((status) => [String(status), { $ref: `#/components/responses/${problemName(status)}` }]),
+  )
+}
+
+/** A success as made from its schema, with what it means and its headers. */
+export function documented(
+  made: DocumentedResponse | undefined,
+  answer: string | Answer,
+  keyed: boolean,
+): DocumentedResponse {
+  const { what, headers = {}, bytes }: Answer = typeof answer === 'string' ? { what: answer } : answer
+  const own = Object.entries(headers).map(([name, says]) => [name, header(says)])
+  const content = bytes ? { [bytes]: { schema: { type: 'string', format: 'binary' } } } : made?.content
+  return {
+    description: what,
+    headers: {
+      ...requestId,
+      ...(keyed && { 'idempotency-replayed': headerRef('Replayed') }),
+      ...Object.fromEntries(own),
+    },
+    ...(content && { content }),
+  }
+}
