@@ -13,7 +13,7 @@ import { notePaths, refuseOtherMethods } from './http/methods.ts'
 import { publishOpenApi } from './http/openapi.ts'
 import { sendProblem } from './http/problems.ts'
 import { prepareRateLimits, rateLimitOf } from './http/rate-limit.ts'
-import { type App, createServer } from './http/server.ts'
+import { type App, createServer, pathOf } from './http/server.ts'
 import type { Leadership } from './leadership/leadership.ts'
 import type { Waiters } from './operations/waiters.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/door.ts'
@@ -39,8 +39,9 @@ export interface AppParts {
 export async function createApp(parts: AppParts): Promise<App> {
   const { pool, log, leadership, desktops, guests, hosts, principals, waiters, usage, rateLimits } = parts
   const app = createServer(log, async (request, reply) => {
-    if (request.url.startsWith('/v1/')) await customers.call(app, request, reply)
-    if (request.url.startsWith('/admin/v1/')) await operators.call(app, request, reply)
+    const path = pathOf(request.url)
+    if (path.startsWith('/v1/')) await customers.call(app, request, reply)
+    if (path.startsWith('/admin/v1/')) await operators.call(app, request, reply)
   })
   await prepareRateLimits(app)
   const doors = {

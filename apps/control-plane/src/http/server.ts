@@ -26,6 +26,8 @@ export type UnroutableDoor = (request: FastifyRequest, reply: FastifyReply) => P
 export function createServer(log: Log, unroutable: UnroutableDoor): App {
   const answerUnroutable = async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const refusal = await unroutable(request, reply).catch((denied: unknown) => denied)
+    // No hook runs for it, and its body is not read.
+    reply.headers({ 'x-request-id': request.id, connection: 'close' })
     handleError(refusal ?? error, request, reply)
   }
   const app = fastify({
@@ -42,7 +44,7 @@ export function createServer(log: Log, unroutable: UnroutableDoor): App {
     frameworkErrors: (error, request, reply) => void answerUnroutable(error, request, reply as never),
     // Below /v1 every request is one that shows a credential; no upgrade passes it by.
     http: {
-      shouldUpgradeCallback: ({ url, headers }) => isWebSocket(headers.upgrade) && !/^\/v1(\/|$)/.test(url ?? ''),
+      shouldUpgradeCallback: ({ url, headers }) => isWebSocket(headers.upgrade) && !/^\/v1(\/|$)/.test(pathOf(url)),
     },
     clientErrorHandler: answerBrokenRequest,
   }).withTypeProvider<ZodTypeProvider>()
@@ -58,6 +60,9 @@ export function createServer(log: Log, unroutable: UnroutableDoor): App {
   askForBodiesLate(app as unknown as App)
   return app as unknown as App
 }
+
+/** The path of a request, also where its line names the whole URL, as for a proxy. */
+export const pathOf = (url = ''): string => url.replace(/^https?:\/\/[^/]*/i, '')
 
 const isWebSocket = (upgrade = ''): boolean => upgrade.toLowerCase() === 'websocket'
 

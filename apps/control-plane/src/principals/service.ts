@@ -20,7 +20,7 @@ export interface Operator {
 export type Principal = Customer | Operator
 
 /** A key found good stays good for this long without another look: a revocation takes effect within a second. */
-const keyTrustMs = 900
+const keyTrustMs = 500
 /** A token found good stays good until it expires, but no longer than this: its issuer may withdraw the key behind it. */
 const tokenTrustMs = 300_000
 const touchEveryMs = 60_000
