@@ -1,0 +1,99 @@
+import { readdirSync, truncateSync } from 'node:fs'
+import { join } from 'node:path'
+import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
+import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
+import { newId } from '@dormouse/contract'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { clockOff, guestSpec, leaveWitness, lookAt, Stage } from './agent-stage.ts'
+
+let stage: Stage
+let bench: Bench<LibvirtDriver>
+
+beforeAll(async () => {
+  stage = await Stage.start()
+  bench = await stage.bench('memory')
+})
+afterAll(async () => {
+  await bench?.driver.close()
+  await stage?.[Symbol.asyncDispose]()
+})
+
+const awake = (id: string, generation: number, turn: number, memory: 'require' | 'discard' = 'require') =>
+  bench.awake(fenceOf(id, generation, turn, { deadlineMs: 120_000 }), memory, 'require', guestSpec)
+
+const firstWake = (id: string) => bench.awake(fenceOf(id, 1, 1, { deadlineMs: 120_000 }), 'allow', 'make', guestSpec)
+
+const images = (id: string) => readdirSync(join(bench.memoryFolder, id)).filter((name) => name.endsWith('.save'))
+
+test('memory, boot id and counter survive two hibernations, and the clock is right after each wake', async () => {
+  const id = newId()
+  expect(await firstWake(id)).toEqual({ resumedFrom: 'image' })
+  const before = await leaveWitness(bench, id)
+  for (const cycle of [1, 2]) {
+    const { memoryBytes } = await bench.hibernated(fenceOf(id, cycle, cycle * 2))
+    expect(memoryBytes).toBeGreaterThan(64 * 1024 * 1024)
+    expect(await bench.observe(id)).toMatchObject({ domain: 'absent', memory: 'complete', disk: true })
+    expect(await awake(id, cycle + 1, cycle * 2 + 1)).toEqual({ resumedFrom: 'memory' })
+    expect(await clockOff(bench, id)).toBeLessThan(1.01)
+    const after = await lookAt(bench, id)
+    expect(after).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
+    expect(after.counter).toBeGreaterThan(before.counter)
+    await bench.tidy(fenceOf(id, cycle + 1, cycle * 2 + 1))
+    expect(images(id)).toEqual([])
+  }
+  await bench.destroyed(fenceOf(id, 3, 6))
+  expect(await stage.domains()).toEqual([])
+  expect(await bench.ask('host.inventory', {})).toEqual({ items: [] })
+})
+
+test('a truncated image fails the wake with a sentence, nothing is deleted, and the disk can be booted on request', async () => {
+  const id = newId()
+  await firstWake(id)
+  await leaveWitness(bench, id)
+  await bench.hibernated(fenceOf(id, 1, 2))
+  const [image] = images(id)
+  truncateSync(join(bench.memoryFolder, id, image!), 20_000_000)
+  await expect(awake(id, 2, 3)).rejects.toMatchObject({
+    code: 'memory_image_damaged',
+    detail: expect.stringContaining('discard_memory'),
+  })
+  expect(await bench.asleep(fenceOf(id, 2, 3))).toEqual({ state: 'hibernated', memoryLost: false })
+  expect(images(id)).toEqual([image])
+  expect(await stage.domains()).toEqual([])
+  expect(await awake(id, 3, 4, 'discard')).toEqual({ resumedFrom: 'disk' })
+  expect(await bench.run(id, 'cat /root/note')).toBe('kept')
+  await bench.destroyed(fenceOf(id, 3, 5))
+})
+
+const points = ['wake.before-mark', 'wake.after-mark', 'wake.after-resume']
+
+// Guarantee: on either side of the mark memory and disk stay as they belong together; the old image never meets a newer disk.
+for (const how of ['fails', 'dies'] as const) {
+  test.each(points)(`a wake whose agent ${how} at %s keeps memory and disk whole`, async (name) => {
+    const id = newId()
+    await firstWake(id)
+    const before = await leaveWitness(bench, id)
+    await bench.hibernated(fenceOf(id, 1, 2))
+    if (how === 'dies') await bench.crashAt(name, () => awake(id, 2, 3))
+    else {
+      bench.failpoints.set(name, 'throw')
+      await expect(awake(id, 2, 3)).rejects.toThrow()
+      bench.failpoints.set(name, undefined)
+    }
+    expect(await bench.asleep(fenceOf(id, 2, 3, { deadlineMs: 60_000 }))).toEqual({
+      state: 'hibernated',
+      memoryLost: false,
+    })
+    expect(await stage.domains()).toEqual([])
+    expect(images(id)).toHaveLength(1)
+    expect(await awake(id, 3, 4)).toEqual({ resumedFrom: 'memory' })
+    expect(await lookAt(bench, id)).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
+    await bench.run(id, 'sync')
+    await bench.ask('host.rejoin', {
+      epoch: 1,
+      orders: [{ desktopId: id, seen: { generation: 3, turn: 4 }, order: 'stop' }],
+    })
+    await stage.checkDisk(bench, id)
+    await bench.destroyed(fenceOf(id, 3, 5))
+  })
+}

@@ -1,0 +1,111 @@
+// An agent's decisions over a real libvirt and QEMU, without a control plane: one private libvirtd for a file of tests,
+// and benches on it, each an installation of its own.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { LibvirtDriver, type LibvirtSettings } from '@dormouse/agent/driver/libvirt/libvirt.ts'
+import { Bench } from '@dormouse/agent/testing/bench.ts'
+import type { DesktopSpec } from '@dormouse/contract'
+import { createLog } from '@dormouse/process'
+import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
+import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
+import { run } from '../../scripts/ground/processes.ts'
+
+export const guestSpec: DesktopSpec = { vcpus: 1, memoryMiB: 256, diskGiB: 1, imageVersion: 'mini' }
+const log = createLog({ name: 'stage', level: process.env.DORMOUSE_TEST_LOG ?? 'silent' })
+const imagesDir = process.env.DORMOUSE_TEST_IMAGES ?? join(tmpdir(), 'dormouse-test-images')
+
+export class Stage {
+  readonly libvirtd: PrivateLibvirtd
+  readonly #folder: string
+
+  private constructor(folder: string, libvirtd: PrivateLibvirtd) {
+    this.#folder = folder
+    this.libvirtd = libvirtd
+  }
+
+  static async start(): Promise<Stage> {
+    const folder = mkdtempSync(join(tmpdir(), 'dormouse-stage-'))
+    const say = () => undefined
+    await ensureMiniImage({ imagesDir, say })
+    const named = { name: 'stage', hostUuid: crypto.randomUUID() }
+    return new Stage(folder, await startPrivateLibvirtd({ dir: folder, ...named, say }))
+  }
+
+  /** An agent of a new installation. */
+  bench(name: string, settings: Partial<LibvirtSettings> = {}, memoryFolder?: string): Promise<Bench<LibvirtDriver>> {
+    const folder = join(this.libvirtd.shortDir, name)
+    const capacity = { vcpus: undefined, memoryMiB: undefined, diskGiB: undefined }
+    const makeDriver = () =>
+      new LibvirtDriver(
+        {
+          socketPath: this.libvirtd.socketPath,
+          disksDir: join(folder, 'disks'),
+          consolesDir: join(folder, 'consoles'),
+          imagesDir,
+          socketsDir: undefined,
+          kvm: 'off',
+          cpuModel: 'qemu64',
+          network: 'none',
+          networkPrefix: undefined,
+          capacity,
+          ...settings,
+        },
+        log,
+      )
+    return Bench.over({ folder, makeDriver, ...(memoryFolder ? { memoryFolder } : {}) })
+  }
+
+  /** The guest's file system, as it lies on its disk now, is without a fault. */
+  async checkDisk(bench: Bench<LibvirtDriver>, desktopId: string): Promise<void> {
+    const raw = join(this.#folder, 'check.raw')
+    const disk = join(bench.folder, 'disks', `${desktopId}.qcow2`)
+    await run('qemu-img', ['convert', '-O', 'raw', disk, raw])
+    // What the journal holds belongs to the disk; after that nothing may be left to repair.
+    await run('e2fsck', ['-y', '-E', 'journal_only', raw])
+    await run('e2fsck', ['-f', '-n', raw])
+    rmSync(raw)
+  }
+
+  /** The names of all domains that run on this libvirtd. */
+  async domains(): Promise<string[]> {
+    const uri = `qemu+unix:///system?socket=${this.libvirtd.socketPath}`
+    const listed = await run('virsh', ['-q', '-c', uri, 'list', '--all', '--name'])
+    return listed.split('\n').filter(Boolean)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.libvirtd.stop()
+    rmSync(this.#folder, { recursive: true, force: true })
+  }
+}
+
+export interface Witness {
+  bootId: string
+  memoryHash: string
+  counter: number
+}
+
+const leave = `dd if=/dev/urandom of=/run/memory bs=1M count=64 2>/dev/null
+echo kept > /root/note; sync
+echo 0 > /run/counter
+(while :; do n=$(cat /run/counter); echo $((n + 1)) > /run/next; mv /run/next /run/counter; echo $n >> /root/log; sleep 0.1; done) > /dev/null 2>&1 < /dev/null &`
+
+/** A counter that runs and writes to the disk too, 64 MiB of random memory, a file. */
+export async function leaveWitness(bench: Bench<LibvirtDriver>, desktopId: string): Promise<Witness> {
+  await bench.run(desktopId, leave, 30)
+  return lookAt(bench, desktopId)
+}
+
+export async function lookAt(bench: Bench<LibvirtDriver>, desktopId: string): Promise<Witness> {
+  const look = 'cat /proc/sys/kernel/random/boot_id; sha256sum < /run/memory; cat /run/counter'
+  const [bootId = '', memoryHash = '', counter] = (await bench.run(desktopId, look, 30)).split('\n')
+  return { bootId, memoryHash, counter: Number(counter) }
+}
+
+/** How far the guest's clock is from ours, in seconds. */
+export async function clockOff(bench: Bench<LibvirtDriver>, desktopId: string): Promise<number> {
+  const before = Date.now() / 1000
+  const guest = Number(await bench.run(desktopId, 'date +%s', 10))
+  return Math.min(Math.abs(guest - before), Math.abs(guest - Date.now() / 1000))
+}
