@@ -4,9 +4,14 @@
 set -eu
 cd "$(dirname "$0")/.."
 stamp=node_modules/.dormouse-lock
-if [ ! -x node_modules/.bin/node ] || ! cmp -s package-lock.json "$stamp"; then
+if [ ! -x node_modules/.bin/node ]; then
   echo "Installing npm packages…" >&2
   npm ci --no-audit --no-fund --loglevel=error >&2
+  cp package-lock.json "$stamp"
+elif ! cmp -s package-lock.json "$stamp"; then
+  # Only what has changed: whatever runs from this folder now goes on running.
+  echo "Bringing npm packages up to date…" >&2
+  npm install --no-save --no-audit --no-fund --loglevel=error >&2
   cp package-lock.json "$stamp"
 fi
 PATH="$PWD/node_modules/.bin:$PATH"
