@@ -63,7 +63,7 @@ export async function startAgent({ config, log, failpoints = noFailpoints, ...gi
   const control = new Control({
     seeds: config.controlPlanes,
     token: () => dialToken(identity),
-    handlers: linkHandlers({ ground, turns }),
+    handlers: (dialBack) => linkHandlers({ ground, turns }, dialBack),
     hello: () => sayHello(ground, identity, facts),
     heartbeat: () => sayHeartbeat(ground, watch, facts),
     log: log.child({ room: 'control' }),

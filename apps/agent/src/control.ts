@@ -1,14 +1,18 @@
 // The links to the control plane: one per replica, dialled from here. Says hello, beats, carries commands in and
 // reports out. It knows no desktop.
 import { agentCalls, type Heartbeat, type Hello, type Report, type ReportName, type Welcome } from '@dormouse/contract'
-import { dial, type Handler, type Line, LinkLost, type Peer } from '@dormouse/link'
+import { type Channel, dial, dialChannel, type Handler, type Line, LinkLost, type Peer } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
+
+/** Opens the channel that the asking replica expects under this token. */
+export type DialBack = (token: string, signal?: AbortSignal) => Promise<Channel>
 
 export interface ControlOptions {
   /** Base URLs to begin with; the replicas' own are learnt from them. */
   seeds: readonly string[]
   token: () => Promise<string>
-  handlers: Readonly<Record<string, Handler>>
+  /** The handlers of one link's commands; what they dial back goes to the replica that asked. */
+  handlers: (dialBack: DialBack) => Readonly<Record<string, Handler>>
   hello: () => Promise<Hello>
   heartbeat: () => Promise<Heartbeat>
   log: Log
@@ -62,7 +66,9 @@ export class Control {
     if (this.#closed || this.#links.has(url)) return
     const { log, handlers, token } = this.#options
     const headers = async () => ({ authorization: `Bearer ${await token()}` })
-    const line = dial({ url: linkUrl(url), headers, handlers, log, backoff: { minMs: 100, maxMs: 3_000 } })
+    const dialBack: DialBack = (channel, signal) => dialChannel({ url: channelUrl(url, channel), headers, signal })
+    const backoff = { minMs: 100, maxMs: 3_000 }
+    const line = dial({ url: linkUrl(url), headers, handlers: handlers(dialBack), log, backoff })
     const link: Link = { line, replicaId: undefined }
     this.#links.set(url, link)
     line.on('peer', (peer) => void this.#greet(url, link, peer))
@@ -137,3 +143,5 @@ export class Control {
 const trimmed = (url: string) => url.replace(/\/+$/, '')
 
 const linkUrl = (base: string) => `${base.replace(/^http/, 'ws')}/agent/v1/link`
+
+const channelUrl = (base: string, token: string) => `${base.replace(/^http/, 'ws')}/agent/v1/channels/${token}`

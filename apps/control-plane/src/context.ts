@@ -1,6 +1,7 @@
 // The roof: makes each long-lived thing once and hands every room only what it uses.
 import { newId } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
+import { Channels } from './agents/channels.ts'
 import { openGateway } from './agents/gateway.ts'
 import { Links } from './agents/links.ts'
 import { createApp } from './app.ts'
@@ -54,6 +55,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
 
   const replicaId = newId()
   const links = new Links()
+  const channels = new Channels()
   const waiters = new Waiters()
   const principals = new Principals(pool, room('principals'), accessTokens(config, room('principals')))
   const leaseMs = config.hostLeaseMs
@@ -142,6 +144,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     },
     room('agents'),
   )
+
+  channels.attach(gateway, (token) => hosts.authenticate(token))
 
   await app.listen({ host: config.host, port: config.port })
   const address = app.server.address()

@@ -1,5 +1,6 @@
 // Every command of the contract has its handler here; one that is missing does not compile.
 import { type CommandName, commands, refuse } from '@dormouse/contract'
+import type { DialBack } from '../control.ts'
 import { ensureAsleep } from './ensure-asleep.ts'
 import { ensureAwake } from './ensure-awake.ts'
 import { ensureDestroyed } from './ensure-destroyed.ts'
@@ -25,20 +26,24 @@ const table: { [N in CommandName]: CommandHandler<N> } = {
   'guest.exec': exec,
 }
 
+type Handle = (room: Room, payload: unknown, signal: AbortSignal, dialBack: DialBack) => Promise<unknown>
 type LinkHandler = (payload: unknown, ctx: { signal: AbortSignal }) => Promise<unknown>
 
-/** The handlers as the link wants them: parsed at the door, trusted inside. */
-export function linkHandlers(room: Room): Record<CommandName, LinkHandler> {
+/** The handlers as one link wants them: parsed at the door, trusted inside. */
+export function linkHandlers(room: Room, dialBack: DialBack): Record<CommandName, LinkHandler> {
   const names = Object.keys(table) as CommandName[]
-  return Object.fromEntries(names.map((name) => [name, handler(room, name)])) as Record<CommandName, LinkHandler>
+  return Object.fromEntries(names.map((name) => [name, handler(room, name, dialBack)])) as Record<
+    CommandName,
+    LinkHandler
+  >
 }
 
-function handler<N extends CommandName>(room: Room, name: N): LinkHandler {
+function handler<N extends CommandName>(room: Room, name: N, dialBack: DialBack): LinkHandler {
   return async (payload, { signal }) => {
     const parsed = commands[name].payload.safeParse(payload)
     if (!parsed.success) return refuse('invalid_request', `${name}: ${parsed.error.message}`)
-    const run = table[name] as (room: Room, payload: unknown, signal: AbortSignal) => Promise<unknown>
-    const result = await run(room, parsed.data, signal)
+    const run = table[name] as Handle
+    const result = await run(room, parsed.data, signal, dialBack)
     await room.ground.failpoints.hit('command.before-reply')
     return result
   }

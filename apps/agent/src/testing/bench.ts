@@ -40,6 +40,8 @@ export const fenceOf = (desktopId: string, generation: number, turn: number, mor
   ...more,
 })
 
+const nobodyToDial = () => Promise.reject(new Error('there is no control plane to dial back'))
+
 interface House<D extends Driver> {
   ground: Ground
   turns: Turns
@@ -126,7 +128,7 @@ export class Bench<D extends Driver = SimulatedDriver> {
     await driver.open(installationId)
     const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
     const watch = new Watch(ground, turns)
-    this.#house = { ground, turns, watch, driver, handlers: linkHandlers({ ground, turns }) }
+    this.#house = { ground, turns, watch, driver, handlers: linkHandlers({ ground, turns }, nobodyToDial) }
   }
 
   /** The agent is gone and comes back; its guests went on meanwhile. What was under way never finishes. */
