@@ -5,8 +5,18 @@ import { build } from 'esbuild'
 /** Put in by hand: CommonJS parts of the bundle ask for Node's own modules by `require`. */
 const banner = `import { createRequire as requireFrom } from 'node:module'\nconst require = requireFrom(import.meta.url)`
 
-/** Files that are read at run time from beside the program. */
-const beside = [['src/db/migrations', 'dist/migrations']] as const
+/** Files that are read at run time from beside the program, where the app has what reads them. */
+const beside = [
+  ['src/db/migrations', 'src/db/migrations', 'dist/migrations'],
+  ...['swagger-ui.css', 'swagger-ui-bundle.js'].map(
+    (name) =>
+      [
+        'src/http/reading-page.ts',
+        `../../node_modules/@fastify/swagger-ui/static/${name}`,
+        `dist/docs/${name}`,
+      ] as const,
+  ),
+] as const
 
 rmSync('dist', { recursive: true, force: true })
 await build({
@@ -23,7 +33,7 @@ await build({
   external: ['pg-native', 'bufferutil', 'utf-8-validate'],
   logLevel: 'warning',
 })
-for (const [from, to] of beside) if (existsSync(from)) cpSync(from, to, { recursive: true })
+for (const [reader, from, to] of beside) if (existsSync(reader)) cpSync(from, to, { recursive: true })
 
 /** A program with a door of its own (bin/) is started there; its bundle starts itself. */
 function entry(): string {

@@ -13,6 +13,7 @@ import { notePaths, refuseOtherMethods } from './http/methods.ts'
 import { publishOpenApi } from './http/openapi.ts'
 import { sendProblem } from './http/problems.ts'
 import { prepareRateLimits, rateLimitOf } from './http/rate-limit.ts'
+import { serveReadingPage } from './http/reading-page.ts'
 import { type App, createServer, pathOf } from './http/server.ts'
 import type { Leadership } from './leadership/leadership.ts'
 import type { Waiters } from './operations/waiters.ts'
@@ -59,6 +60,7 @@ export async function createApp(parts: AppParts): Promise<App> {
   })
   const desktopParts = { pool, leadership, desktops, waiters, onMismatch: () => mismatches.inc() }
   await publishOpenApi(app)
+  serveReadingPage(app)
 
   await app.register(
     async (scope) => {

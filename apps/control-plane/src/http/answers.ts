@@ -17,6 +17,7 @@ export type Answers = Readonly<Record<number, string | Answer>>
 
 interface Header {
   description: string
+  required?: boolean
   schema: { type: 'string' | 'integer' }
 }
 
@@ -32,9 +33,9 @@ const header = (description: string, type: 'string' | 'integer' = 'string'): Hea
 })
 
 export const sharedHeaders = {
-  RequestId: header('Finds the request in the service’s log'),
-  RetryAfter: header('Seconds after which the exact request may be sent again', 'integer'),
-  Challenge: header('The kind of credential that is needed: `Bearer`'),
+  RequestId: { ...header('Finds the request in the service’s log'), required: true },
+  RetryAfter: { ...header('Seconds after which the exact request may be sent again', 'integer'), required: true },
+  Challenge: { ...header('The kind of credential that is needed: `Bearer`'), required: true },
   Replayed: header(
     '`true`: the Idempotency-Key was used before, and this is the earlier record. `mismatch`: so it was, with another body',
   ),

@@ -1,0 +1,165 @@
+// Whether an answer is what the published OpenAPI document says: status, media type, headers, body. Nothing that the
+// document does not name may come back, so that the document cannot lie. Knows the document, and no route by itself.
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+import addFormats from 'ajv-formats'
+
+export interface Exchange {
+  method: string
+  /** As sent, with its query. */
+  path: string
+  status: number
+  headers: Record<string, string | string[] | undefined>
+  text: string
+}
+
+interface Ref {
+  $ref: string
+}
+interface Header {
+  required?: boolean
+  schema: object
+}
+interface Response {
+  headers?: Record<string, Header | Ref>
+  content?: Record<string, { schema: object }>
+}
+type Operation = { responses: Record<string, Response | Ref> }
+
+export interface OpenApi {
+  paths: Record<string, Record<string, Operation>>
+  components: Record<string, Record<string, object>>
+}
+
+/** Headers of HTTP itself and of its transport, which no document lists. */
+const transport = new Set(
+  'connection content-length content-type date keep-alive transfer-encoding vary allow'.split(' '),
+)
+
+export class AnswerChecker {
+  readonly #document: OpenApi
+  readonly #ajv = new Ajv2020({ strict: false, allErrors: true })
+  readonly #validators = new Map<string, ValidateFunction>()
+  readonly #routes: { pattern: RegExp; weight: number; methods: Record<string, Operation> }[]
+
+  constructor(document: OpenApi) {
+    this.#document = closed(document) as OpenApi
+    addFormats.default(this.#ajv, ['date-time', 'uuid'])
+    this.#ajv.addFormat('binary', true)
+    this.#ajv.addSchema({ $id: 'api', ...this.#document })
+    this.#routes = Object.entries(this.#document.paths)
+      .map(([path, methods]) => ({ pattern: patternOf(path), weight: path.split('{').length, methods }))
+      .sort((a, b) => a.weight - b.weight)
+  }
+
+  /** What is wrong with the answer, in sentences; none where it is as documented. Paths outside of /v1 are nobody's. */
+  complaints(exchange: Exchange): string[] {
+    const path = exchange.path.split('?')[0]!
+    if (!/^\/v1(\/|$)/.test(path)) return []
+    const where = `${exchange.method} ${path} → ${exchange.status}`
+    const operation = this.#operation(exchange.method, path)
+    if (!operation) return this.#unknownPath(where, exchange)
+    const documented = operation.responses[String(exchange.status)]
+    if (!documented) return [`${where}: the document does not name this status`]
+    return this.#compare(where, this.#resolve<Response>(documented), exchange)
+  }
+
+  #operation(method: string, path: string): Operation | undefined {
+    const name = method.toLowerCase() === 'head' ? 'get' : method.toLowerCase()
+    return this.#routes.find(({ pattern, methods }) => pattern.test(path) && methods[name])?.methods[name]
+  }
+
+  /** A path or method that is not there is refused with a problem like every other. */
+  #unknownPath(where: string, exchange: Exchange): string[] {
+    if (![400, 401, 404, 405, 429, 500, 503].includes(exchange.status))
+      return [`${where}: the document has no such path and method`]
+    const problem = { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } }
+    return this.#body(where, { content: problem }, exchange)
+  }
+
+  #compare(where: string, response: Response, exchange: Exchange): string[] {
+    return [...this.#headers(where, response, exchange), ...this.#body(where, response, exchange)]
+  }
+
+  #headers(where: string, { headers = {} }: Response, exchange: Exchange): string[] {
+    const found: string[] = []
+    for (const [name, given] of Object.entries(headers)) {
+      const { required = false } = this.#resolve<Header>(given)
+      if (required && exchange.headers[name] === undefined) found.push(`${where}: the header ${name} is missing`)
+    }
+    for (const name of Object.keys(exchange.headers)) {
+      if (!transport.has(name) && !(name in headers)) found.push(`${where}: the header ${name} is not documented`)
+    }
+    return found
+  }
+
+  #body(where: string, { content }: Response, { headers, text, method }: Exchange): string[] {
+    if (!content) return text === '' ? [] : [`${where}: a body came where none is documented`]
+    const type = String(headers['content-type'] ?? '').split(';')[0]!
+    const media = content[type]
+    if (!media) return [`${where}: Content-Type ${type || 'none'} is not documented`]
+    if (!/json$/.test(type) || method.toUpperCase() === 'HEAD') return []
+    const validate = this.#validator(media.schema)
+    const body = parsed(text)
+    if (body === undefined) return [`${where}: the body is not JSON`]
+    return validate(body) ? [] : (validate.errors ?? []).map((one) => `${where}: ${one.instancePath} ${one.message}`)
+  }
+
+  #validator(schema: object): ValidateFunction {
+    const name = JSON.stringify(schema)
+    const known = this.#validators.get(name)
+    if (known) return known
+    const made = this.#ajv.compile(JSON.parse(name.replaceAll('"#/components', '"api#/components')) as object)
+    this.#validators.set(name, made)
+    return made
+  }
+
+  #resolve<T extends object>(given: T | Ref): T {
+    if (!('$ref' in given)) return given
+    const [, , group = '', name = ''] = given.$ref.split('/')
+    return this.#document.components[group]![name] as T
+  }
+}
+
+const checkers = new Map<string, Promise<AnswerChecker>>()
+
+/** Hands the exchange on where it is as the service's own document says; throws with every difference otherwise. */
+export async function checked<E extends Exchange>(baseUrl: string, exchange: E): Promise<E> {
+  let checker = checkers.get(baseUrl)
+  if (!checker) {
+    checker = documentOf(baseUrl).then((document) => new AnswerChecker(document))
+    checkers.set(baseUrl, checker)
+    checker.catch(() => checkers.delete(baseUrl))
+  }
+  const complaints = (await checker).complaints(exchange)
+  if (complaints.length > 0) throw new Error(`not as documented:\n${complaints.join('\n')}\n${exchange.text}`)
+  return exchange
+}
+
+async function documentOf(baseUrl: string): Promise<OpenApi> {
+  const response = await fetch(`${baseUrl}/v1/openapi.json`)
+  if (!response.ok) throw new Error(`no OpenAPI document at ${baseUrl}: ${response.status}`)
+  return (await response.json()) as OpenApi
+}
+
+/** The last parameter of a path takes slashes where it is `path`: the rest of it. */
+function patternOf(path: string): RegExp {
+  const source = path.replace(/[.*+?^$()|[\]\\]/g, '\\$&').replaceAll('{path}', '.+')
+  return new RegExp(`^${source.replace(/\{[^}]+\}/g, '[^/]+')}$`)
+}
+
+/** The document lets answers grow; the service of today sends what it says today and nothing else. */
+function closed(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(closed)
+  if (typeof value !== 'object' || value === null) return value
+  const copy = Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, closed(inner)]))
+  const isShape = copy.type === 'object' && copy.properties !== undefined && copy.additionalProperties === undefined
+  return isShape ? { ...copy, additionalProperties: false } : copy
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
