@@ -131,6 +131,12 @@ export async function believedOn(db: Db, hostId: string): Promise<DesktopRow[]> 
   return rows
 }
 
+/** The time by which `updated_at` is written. */
+export async function clock(db: Db): Promise<Date> {
+  const { rows } = await db.query<{ now: Date }>('select clock_timestamp() as now')
+  return rows[0]!.now
+}
+
 export async function findMany(db: Db, ids: string[]): Promise<DesktopRow[]> {
   const { rows } = await db.query<DesktopRow>(`select ${columns} from desktops where id = any($1)`, [ids])
   return rows

@@ -12,6 +12,7 @@ import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
+import { raiseAbove } from '../leadership/store.ts'
 import * as operations from '../operations/store.ts'
 import { isDrastic, judge, judgeMissing, massLimit, type Verdict } from './rejoin.ts'
 
@@ -23,20 +24,31 @@ export interface RecoveryOptions {
   log: Log
 }
 
+/** What is looked at, on which host, and since when the picture is true, by the database's clock. */
+interface Sight {
+  hostId: string
+  id: string
+  asOf: Date
+}
+
 const commandTimeoutMs = 60_000
+const believableEpochs = 1_000_000
 
 export class Recovery {
   readonly #options: RecoveryOptions
   /** One pass per host at a time; a second wish during it makes one more. */
   readonly #passes = new Map<string, Promise<void>>()
+  /** The highest that each host had obeyed when it linked. */
+  readonly #epochs = new Map<string, number>()
 
   constructor(options: RecoveryOptions) {
     this.#options = options
   }
 
-  /** A host has linked with its inventory. Only the leader answers; when a replica becomes leader it asks anew. */
-  joined(hostId: string, hello: Hello): void {
-    void this.#serially(hostId, (term) => this.#pass(term, hostId, hello.inventory))
+  /** A host has linked. Only the leader looks; when a replica becomes leader it looks at every host. */
+  joined(hostId: string, { highestEpoch }: Hello): void {
+    this.#epochs.set(hostId, highestEpoch)
+    void this.ask(hostId)
   }
 
   /** A new leader asks every linked host what it has. */
@@ -47,19 +59,33 @@ export class Recovery {
   /** Asks one host for its inventory and settles the differences. */
   ask(hostId: string): Promise<void> {
     return this.#serially(hostId, async (term) => {
-      await this.#pass(term, hostId, await this.#inventoryOf(hostId))
+      const seen = this.#epochs.get(hostId) ?? 0
+      if (seen > term.epoch) await this.#raiseEpoch(term, hostId, seen)
+      else await this.#pass(term, hostId)
     })
   }
 
-  async #inventoryOf(hostId: string): Promise<Observation[]> {
-    return (await this.#options.links.command(hostId, 'host.inventory', {}, { timeoutMs: commandTimeoutMs })).items
+  /** Something changed on a host that no command asked for. The report is a hint: by now it may be old. */
+  async observed(hostId: string, { desktopId, reason }: Observation): Promise<void> {
+    const { leadership, links, pool } = this.#options
+    if (!leadership.term) return
+    await this.#guarded(async () => {
+      const asOf = await desktops.clock(pool)
+      const item = await links.command(hostId, 'desktop.observe', { desktopId }, { timeoutMs: commandTimeoutMs })
+      const told = { ...item, reason: item.reason ?? reason }
+      await leadership.transaction((tx) => this.#correct(tx, { hostId, id: desktopId, asOf }, told))
+    })
   }
 
-  /** Something changed on a host that no command asked for. */
-  async observed(hostId: string, item: Observation): Promise<void> {
-    await this.#guarded(() =>
-      this.#options.leadership.transaction((tx) => this.#correct(tx, hostId, item.desktopId, item)),
+  /** The host has obeyed a later leader than any the database knows: it was restored from an older copy. */
+  async #raiseEpoch(term: Term, hostId: string, seen: number): Promise<void> {
+    const { pool, log } = this.#options
+    log.error(
+      { host: hostId, epoch: term.epoch, seen, alarm: true },
+      'a host has seen a later epoch than the database: was it restored from an older copy?',
     )
+    // The word of one host must not use all numbers up.
+    if (seen - term.epoch <= believableEpochs) await raiseAbove(pool, seen)
   }
 
   /** Carries out what was put off, on every host that is linked now. */
@@ -92,19 +118,19 @@ export class Recovery {
     }
   }
 
-  async #pass(term: Term, hostId: string, said: Observation[]): Promise<void> {
+  async #pass(term: Term, hostId: string): Promise<void> {
     const { links, pool, log } = this.#options
-    const putOff = await deferred.ofHosts(pool, [hostId])
-    for (const command of putOff) await this.#carryOut(term, command)
-    // What was put off was asked for by name: it counts as no mass action, and what the host said before it is old.
-    const items = putOff.length === 0 ? said : await this.#inventoryOf(hostId)
+    // What was put off was asked for by name: it counts as no mass action, and is done before the picture is taken.
+    for (const command of await deferred.ofHosts(pool, [hostId])) await this.#carryOut(term, command)
+    const asOf = await desktops.clock(pool)
+    const { items } = await links.command(hostId, 'host.inventory', {}, { timeoutMs: commandTimeoutMs })
     const orders: RejoinOrder[] = []
     for (const item of items) {
-      const order = await this.#settleItem(hostId, item)
+      const order = await this.#settle({ hostId, id: item.desktopId, asOf }, item)
       if (order)
         orders.push({ desktopId: item.desktopId, seen: { generation: item.generation, turn: item.turn }, order })
     }
-    await this.#settleMissing(hostId, new Set(items.map((item) => item.desktopId)))
+    await this.#settleMissing(hostId, asOf, new Set(items.map((item) => item.desktopId)))
     const drastic = orders.filter(({ order }) => isDrastic(order)).length
     if (drastic > massLimit(items.length)) {
       log.error(
@@ -117,28 +143,27 @@ export class Recovery {
       await links.command(hostId, 'host.rejoin', { epoch: term.epoch, orders }, { timeoutMs: commandTimeoutMs })
   }
 
-  async #settleItem(hostId: string, item: Observation): Promise<RejoinOrder['order'] | undefined> {
-    return this.#options.leadership.transaction((tx) => this.#correct(tx, hostId, item.desktopId, item))
+  #settle(where: Sight, item: Observation | undefined): Promise<RejoinOrder['order'] | undefined> {
+    return this.#options.leadership.transaction((tx) => this.#correct(tx, where, item))
   }
 
-  async #settleMissing(hostId: string, present: Set<string>): Promise<void> {
-    const { leadership, pool } = this.#options
-    for (const row of await desktops.believedOn(pool, hostId)) {
-      if (!present.has(row.id) && judgeMissing(row)) {
-        await leadership.transaction((tx) => this.#correct(tx, hostId, row.id, undefined))
-      }
+  async #settleMissing(hostId: string, asOf: Date, present: Set<string>): Promise<void> {
+    for (const row of await desktops.believedOn(this.#options.pool, hostId)) {
+      if (!present.has(row.id) && judgeMissing(row)) await this.#settle({ hostId, id: row.id, asOf }, undefined)
     }
   }
 
-  /** Under the desktop's lock, and only while no operation is under way: makes the state true; answers the order. */
+  /**
+   * Under the desktop's lock, only while no operation is under way, and only where none has settled since the picture was
+   * taken: makes the state true; answers the order.
+   */
   async #correct(
     tx: pg.PoolClient,
-    hostId: string,
-    id: string,
+    { hostId, id, asOf }: Sight,
     item: Observation | undefined,
   ): Promise<RejoinOrder['order'] | undefined> {
     const row = await desktops.lockAny(tx, id)
-    if (row && (await operations.hasLive(tx, id))) return undefined
+    if (row && (row.updatedAt >= asOf || (await operations.hasLive(tx, id)))) return undefined
     if (!item) {
       if (row && row.hostId === hostId) await this.#become(tx, row, judgeMissing(row))
       return undefined
