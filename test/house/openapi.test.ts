@@ -1,8 +1,203 @@
-import { writeFileSync } from 'node:fs'
-import { test } from 'vitest'
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-test('x', async () => {
+import { AnswerChecker, checked, type Exchange, type OpenApi } from '../openapi.ts'
+import type { ApiWish } from './api.ts'
+
+interface Described extends OpenApi {
+  openapi: string
+  servers?: unknown
+  security: unknown
+  paths: Record<string, Record<string, DescribedOperation>>
+}
+interface DescribedOperation {
+  operationId?: string
+  summary?: string
+  tags?: string[]
+  security?: unknown[]
+  parameters?: { name: string; in: string }[]
+  requestBody?: { required?: boolean }
+  responses: Record<string, { headers?: object; description?: string } & { $ref: string }>
+}
+
+const documentOf = async (house: House): Promise<Described> =>
+  (await house.api('GET', '/v1/openapi.json', { key: null })).json as Described
+
+const operationsOf = (document: Described) =>
+  Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({
+      name: `${method.toUpperCase()} ${path}`,
+      path,
+      operation,
+    })),
+  )
+
+/** The spec's tables: what each route must be documented to answer. */
+const tables: Record<string, number[]> = {
+  'GET /v1/openapi.json': [200],
+  'GET /v1/desktops': [200, 400, 401],
+  'POST /v1/desktops': [200, 201, 400, 401],
+  'GET /v1/desktops/{id}': [200, 400, 401, 404],
+  'POST /v1/desktops/{id}/wake': [200, 202, 400, 401, 404, 409, 503],
+  'POST /v1/desktops/{id}/hibernate': [200, 202, 400, 401, 404, 409, 503],
+  'POST /v1/desktops/{id}/destroy': [200, 202, 400, 401, 404, 409, 503],
+  'GET /v1/operations/{id}': [200, 400, 401, 404],
+  'POST /v1/desktops/{id}/fork': [401, 501],
+  'POST /v1/desktops/{id}/exec': [200, 400, 401, 404, 409, 413, 503, 504],
+  'GET /v1/usage': [200, 400, 401],
+}
+
+test('the document is OpenAPI 3.1, served without a credential, fixes no server, and lists itself and customers only', async () => {
   await using house = await House.start({ hosts: 0 })
-  const a = await house.api('GET', '/v1/openapi.json', { key: null })
-  writeFileSync('/tmp/oa/doc.json', JSON.stringify(a.json ?? a.text, null, 1))
+  const document = await documentOf(house)
+  expect(document.openapi).toMatch(/^3\.1\./)
+  expect(document).not.toHaveProperty('servers')
+  const names = operationsOf(document).map(({ name }) => name)
+  expect(names).toEqual(expect.arrayContaining(Object.keys(tables)))
+  expect(names.filter((name) => !name.includes(' /v1/'))).toEqual([])
+})
+
+test('every route names its operation, tag, summary, credential and statuses, those of the contract among them', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const document = await documentOf(house)
+  const seen = new Set<string>()
+  for (const { name, operation } of operationsOf(document)) {
+    const { operationId = '', summary, tags, responses, security } = operation
+    expect(seen.has(operationId), `${name}: ${operationId}`).toBe(false)
+    seen.add(operationId)
+    expect([name, operationId !== '', Boolean(summary), tags?.length]).toEqual([name, true, true, 1])
+    const statuses = Object.keys(responses).map(Number)
+    expect([name, ...(tables[name] ?? []).filter((status) => !statuses.includes(status))]).toEqual([name])
+    expect([name, statuses.some((status) => status < 300)]).toEqual([name, !name.endsWith('/fork')])
+    const isOpen = name === 'GET /v1/openapi.json'
+    expect([name, security, statuses.includes(401)]).toEqual([name, isOpen ? [] : undefined, !isOpen])
+  }
+  expect(document.security).toEqual([{ bearer: [] }])
+})
+
+test('keyed routes take an Idempotency-Key and say when they replay; their bodies are optional but for create', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const keyed = operationsOf(await documentOf(house)).filter(({ operation }) =>
+    operation.parameters?.some(({ name }) => name === 'Idempotency-Key'),
+  )
+  expect(keyed.map(({ name }) => name).sort()).toEqual([
+    'POST /v1/desktops',
+    'POST /v1/desktops/{id}/destroy',
+    'POST /v1/desktops/{id}/hibernate',
+    'POST /v1/desktops/{id}/wake',
+  ])
+  for (const { path, operation } of keyed) {
+    expect([path, operation.requestBody?.required]).toEqual([path, path === '/v1/desktops'])
+    expect(operation.responses['200']?.headers).toHaveProperty('idempotency-replayed')
+  }
+})
+
+test('every schema has its own name: none is there twice for requests and answers', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { schemas } = (await documentOf(house)).components
+  expect(Object.keys(schemas!).filter((name) => name.endsWith('Input'))).toEqual([])
+  expect(Object.keys(schemas!)).toEqual(
+    expect.arrayContaining(['CreateDesktopBody', 'Desktop', 'Operation', 'Problem']),
+  )
+})
+
+test('Redocly’s linter has nothing to say about it', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-openapi-'))
+  try {
+    const file = join(folder, 'openapi.json')
+    writeFileSync(file, JSON.stringify(await documentOf(house)))
+    const config = join(import.meta.dirname, 'redocly.yaml')
+    const redocly = join(import.meta.dirname, '../../node_modules/@redocly/cli/bin/cli.js')
+    const env = { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' }
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      [redocly, 'lint', file, '--config', config, '--format', 'json'],
+      { env },
+    )
+    expect(JSON.parse(stdout)).toMatchObject({ totals: { errors: 0, warnings: 0, ignored: 0 } })
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
+test('what routes really answer is what the document says', async () => {
+  await using house = await House.start()
+  const ask = async (method: string, path: string, wish: ApiWish = {}) =>
+    (await checked(house.url, { method, path, ...(await house.api(method, path, wish)) })).status
+  const { id } = await house.desktop()
+  const keyed = { body: { tier: 'small' }, headers: { 'idempotency-key': 'k' } }
+  const statuses = [
+    await ask('GET', '/v1/openapi.json', { key: null }),
+    await ask('POST', '/v1/desktops', keyed),
+    await ask('POST', '/v1/desktops', keyed),
+    await ask('POST', '/v1/desktops', { ...keyed, body: { tier: 'large' } }),
+    await ask('POST', '/v1/desktops', { body: { tier: 'huge' } }),
+    await ask('POST', '/v1/desktops', { body: '{broken' }),
+    await ask('POST', '/v1/desktops', { body: ' '.repeat(2 * 1024 * 1024 + 1) }),
+    await ask('GET', '/v1/desktops?limit=1'),
+    await ask('GET', '/v1/desktops?state=none', {}),
+    await ask('GET', '/v1/desktops', { key: null }),
+    await ask('GET', `/v1/desktops/${id.toUpperCase()}`),
+    await ask('HEAD', `/v1/desktops/${id}`),
+    await ask('GET', `/v1/desktops/${newId()}`),
+    await ask('POST', `/v1/desktops/${id}/exec`, { body: { command: 'true' } }),
+    await ask('POST', `/v1/desktops/${id}/wake`),
+    await ask('POST', `/v1/desktops/${id}/hibernate`, { body: { expected_generation: 99 } }),
+    await ask('GET', `/v1/desktops/${id}/operations`),
+    await ask('POST', `/v1/desktops/${id}/fork`),
+    await ask('GET', '/v1/usage'),
+    await ask('GET', '/v1/usage?start=x'),
+    await ask('GET', '/v1/nothing/here'),
+  ]
+  expect(statuses).toEqual([
+    200, 201, 200, 200, 400, 400, 413, 200, 400, 401, 200, 200, 404, 409, 202, 409, 200, 501, 200, 400, 404,
+  ])
+  await house.becomes(id, 'awake')
+  expect(await ask('POST', `/v1/desktops/${id}/exec`, { body: { command: 'echo hello' } })).toBe(200)
+  expect(await ask('POST', `/v1/desktops/${id}/hibernate?wait=true`)).toBe(200)
+  expect(await ask('POST', `/v1/desktops/${id}/destroy?wait=true`)).toBe(200)
+})
+
+test('an answer with another status, header, media type or field than documented is found', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const checker = new AnswerChecker(await documentOf(house))
+  const { id } = await house.desktop()
+  const path = `/v1/desktops/${id}`
+  const good: Exchange = { method: 'GET', path, ...(await house.api('GET', path)) }
+  const json = JSON.parse(good.text) as object
+  expect(checker.complaints(good)).toEqual([])
+  const bad: [Partial<Exchange>, RegExp][] = [
+    [{ status: 409 }, /does not name this status/],
+    [{ status: 404 }, /Content-Type application\/json is not documented/],
+    [{ headers: { ...good.headers, 'x-powered-by': 'mice' } }, /x-powered-by is not documented/],
+    [{ headers: { ...good.headers, 'x-request-id': undefined } }, /x-request-id is missing/],
+    [{ text: JSON.stringify({ ...json, secret: 1 }) }, /additional properties/],
+    [{ text: JSON.stringify({ ...json, state: 'dreaming' }) }, /allowed values/],
+    [{ text: JSON.stringify({ ...json, created_at: 'today' }) }, /created_at/],
+    [{ text: 'no' }, /not JSON/],
+    [{ path: '/v1/nothing', status: 200 }, /no such path/],
+  ]
+  for (const [change, complaint] of bad) {
+    expect(checker.complaints({ ...good, ...change }).join()).toMatch(complaint)
+  }
+})
+
+test('the page to read it at comes from here alone, and its policy forbids everything else', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const page = await house.api('GET', '/docs', { key: null })
+  expect([page.status, page.headers['content-type']]).toEqual([200, 'text/html; charset=utf-8'])
+  const sources = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, source]) => source!)
+  expect(sources.filter((source) => source.startsWith('/'))).toHaveLength(3)
+  expect(sources.filter((source) => !source.startsWith('/docs/') && source !== 'data:,')).toEqual([])
+  for (const source of sources.filter((one) => one.startsWith('/'))) {
+    const part = await house.api('GET', source, { key: null })
+    expect([source, part.status, part.text.length > 100]).toEqual([source, 200, true])
+    expect(part.headers['content-security-policy']).toContain(`default-src 'none'`)
+  }
 })
