@@ -89,16 +89,31 @@ test.each(['wake', 'hibernate'] as const)(
   },
 )
 
-test('a wake of a desktop whose host is away fails at once with that text, and works when the host is back', async () => {
+test('a wake of a desktop whose host is out of reach fails at once with that text, and works when the host is back', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('hibernated')
   await house.killAgent()
+  await house.database.rows(`update hosts set last_heartbeat_at = now() - interval '1 minute'`)
   const answer = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`)
   expect([answer.status, answer.json.code]).toEqual([409, 'operation_failed'])
   expect(answer.json.detail).toMatch(/^The host that holds the desktop’s disk is out of reach/)
   expect((await house.see(id)).state).toBe('hibernated')
   await house.restartAgent()
   expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+})
+
+test('a wake waits for a host that was there a moment ago, also where the desktop is bound to none yet', async () => {
+  await using house = await House.start()
+  const saved = (await house.desktop('hibernated')).id
+  const fresh = (await house.desktop('created')).id
+  await house.killAgent()
+  const wakes = [await house.begin(saved, 'wake'), await house.begin(fresh, 'wake')]
+  await until(
+    'both to be tried in vain',
+    () => house.failpoints.hits.filter((hit) => hit === 'wake.place.before').length >= 2,
+  )
+  await house.restartAgent()
+  for (const wake of wakes) expect((await house.settled(wake.id)).state).toBe('succeeded')
 })
 
 test('restarts of agent and control plane leave what is awake awake, with its memory', async () => {

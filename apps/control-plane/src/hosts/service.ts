@@ -90,6 +90,9 @@ export class Hosts {
     const { links } = this.#options
     const linked = boundTo ? [boundTo].filter((id) => links.has(id)) : links.hostIds()
     const candidates = await store.candidates(tx, wish.desktopId, linked)
+    // An agent or a control plane that has just been restarted: in a moment the link is there again.
+    if (candidates.length === 0 && (await store.heardLately(tx, boundTo)))
+      refuse('host_unreachable', 'The host is not linked at the moment; try again when it is back.')
     const host = boundTo ? insist(candidates[0], wish) : choose(candidates, wish)
     await store.reserve(tx, host.id, wish)
     return host.id

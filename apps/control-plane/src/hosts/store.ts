@@ -81,6 +81,16 @@ export async function heard(db: Db, id: string, facts: HostFacts, leaseMs: numbe
   return rowCount === 1
 }
 
+/** Whether the host, or where none is named any host, was heard of so lately that it does not count as out of reach yet. */
+export async function heardLately(db: Db, hostId: string | null): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `select 1 from hosts where ($1::uuid is null or id = $1) and lost_at is null and removed_at is null
+       and last_heartbeat_at > now() - interval '${silentAfterMs} milliseconds' limit 1`,
+    [hostId],
+  )
+  return rowCount !== 0
+}
+
 export interface Wish extends Capacity {
   desktopId: string
   image: string
