@@ -1,0 +1,31 @@
+// What a crash trial needs of a host: the agent's environment, and how slow its desktops are. Knows no control plane.
+
+export interface HostGround {
+  name: 'simulated' | 'real'
+  /** What the agent is told besides name, token, control plane and failpoints; its state folder is among it. */
+  agentEnv: Record<string, string>
+  /** The longest that a moment of killing lies after the requests: about as long as the operations take. */
+  spanMs: number
+  /** How long everything may take to settle after a restart. */
+  patienceMs: number
+  /** Desktop image that the host has. */
+  image: string
+  close(): Promise<void>
+}
+
+/** Desktops that are files, slowed down so that there is something to interrupt. */
+export function simulatedGround(folder: string): HostGround {
+  return {
+    name: 'simulated',
+    agentEnv: {
+      DORMOUSE_AGENT_DRIVER: 'simulated',
+      DORMOUSE_AGENT_STATE_DIR: folder,
+      DORMOUSE_AGENT_SIMULATED_LATENCY_MS:
+        'makeDisk=20,startCold=60,restorePaused=60,resume=10,save=80,kill=20,removeDisk=40,ping=5',
+    },
+    spanMs: 400,
+    patienceMs: 30_000,
+    image: 'mini',
+    close: async () => undefined,
+  }
+}

@@ -1,0 +1,67 @@
+// `npm run test:crash`: kill -9 in the middle of accepted operations, and what must hold afterwards. Prints a table.
+import { parseArgs } from 'node:util'
+import { simulatedGround } from './grounds.ts'
+import { runTrials } from './run.ts'
+import type { Outcome } from './trial.ts'
+
+const help = `node test/crash/main.ts [--simulated | --real] [--trials N] [--seed N] [--json]
+
+Eight requests at once on eight desktops, then kill -9 of the control plane (or, every other time, of the agent), at a
+named failpoint or at a random moment; restart; every accepted operation must be known, must have ended well, and
+nothing may be half-made. The seed that is printed repeats a run.`
+
+const { values } = parseArgs({
+  options: {
+    help: { type: 'boolean', short: 'h' },
+    simulated: { type: 'boolean' },
+    real: { type: 'boolean' },
+    trials: { type: 'string', default: '20' },
+    seed: { type: 'string', default: String(Date.now() % 1_000_000) },
+    json: { type: 'boolean' },
+  },
+})
+
+if (values.help) console.log(help)
+else process.exitCode = await main()
+
+async function main(): Promise<number> {
+  const [trials, seed] = [Number(values.trials), Number(values.seed)]
+  const ground = simulatedGround
+  const say = values.json ? console.error : console.log
+  say(`${trials} crash trials, ${values.real ? 'real QEMU' : 'simulated'}, seed ${seed}`)
+  say(row('trial', 'killed', 'at', ['accepted', 'known', 'finished well', 'half-made', 'gone'], 'time'))
+  const outcomes = await runTrials({
+    trials,
+    seed,
+    ground,
+    tell: (outcome) => say(lineOf(outcome)),
+    keep: (folder) => say(`logs: ${folder}`),
+  })
+  const sum = (of: (outcome: Outcome) => number) => outcomes.reduce((total, outcome) => total + of(outcome), 0)
+  const totals = [
+    sum(({ accepted }) => accepted),
+    sum(({ known }) => known),
+    sum(({ finishedWell }) => finishedWell),
+    sum(({ halfMade }) => halfMade),
+    sum(({ gone }) => gone),
+  ]
+  say(row('all', '', '', totals.map(String), `${(sum(({ tookMs }) => tookMs) / 1_000).toFixed(1)} s`))
+  if (values.json) console.log(JSON.stringify({ seed, ground: values.real ? 'real' : 'simulated', outcomes }))
+  return outcomes.every(({ faults }) => faults.length === 0) ? 0 : 1
+}
+
+function lineOf({ plan, reached, tookMs, faults, ...counts }: Outcome): string {
+  const at = plan.failpoint
+    ? `${plan.failpoint.replace('=kill', ' ')}${reached ? '' : ' (not reached)'}`
+    : `${plan.momentMs} ms`
+  const { accepted, known, finishedWell, halfMade, gone } = counts
+  const numbers = [accepted, known, finishedWell, halfMade, gone].map(String)
+  const line = row(String(plan.trial + 1), plan.victim, at, numbers, `${(tookMs / 1_000).toFixed(1)} s`)
+  return [line, ...faults.map((fault) => `        ! ${fault}`)].join('\n')
+}
+
+function row(trial: string, victim: string, at: string, counts: string[], time: string): string {
+  const widths = [9, 6, 14, 10, 5]
+  const columns = counts.map((count, i) => count.padStart(widths[i] ?? 8))
+  return [trial.padStart(5), victim.padEnd(14), at.padEnd(34), ...columns, time.padStart(8)].join(' ')
+}

@@ -1,0 +1,57 @@
+// Which process is killed when: by turns at a named failpoint and at a random moment. The seed decides everything.
+import type { Victim } from './stage.ts'
+
+export interface Plan {
+  trial: number
+  victim: Victim
+  /** `name=kill@n`; undefined where a moment decides. */
+  failpoint: string | undefined
+  /** After the requests were sent. */
+  momentMs: number
+}
+
+const steps = { wake: ['place', 'disk', 'run', 'settle'], hibernate: ['save', 'settle'], destroy: ['remove', 'settle'] }
+const failpoints: Record<Victim, string[]> = {
+  'control-plane': [
+    'operation.accepted',
+    ...Object.entries(steps).flatMap(([kind, names]) =>
+      names.flatMap((name) => [`${kind}.${name}.before`, `${kind}.${name}.after`]),
+    ),
+  ],
+  agent: [
+    'wake.before-mark',
+    'wake.after-mark',
+    'wake.after-resume',
+    'hibernate.before-save',
+    'hibernate.after-save',
+    'hibernate.before-complete',
+    'journal.before-write',
+    'destroy.after-kill',
+    'disk.after-make',
+    'command.before-reply',
+  ],
+}
+
+/** The plan of each trial: even ones kill the control plane, odd ones the agent. */
+export function plansOf(trials: number, seed: number, spanMs: number): Plan[] {
+  const random = randomOf(seed)
+  return Array.from({ length: trials }, (_, trial) => {
+    const victim: Victim = trial % 2 === 0 ? 'control-plane' : 'agent'
+    const names = failpoints[victim]
+    const name = names[Math.floor(random() * names.length)]!
+    const hit = 1 + Math.floor(random() * 2)
+    const momentMs = Math.round(random() * spanMs)
+    return { trial, victim, failpoint: trial % 4 < 2 ? `${name}=kill@${hit}` : undefined, momentMs }
+  })
+}
+
+/** Mulberry32: small, and the same everywhere. */
+function randomOf(seed: number): () => number {
+  let state = seed >>> 0
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}

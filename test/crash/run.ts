@@ -1,0 +1,62 @@
+// A run of crash trials on one ground: Postgres, stage, trials one after another. Says each outcome as it comes.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { startPostgres } from '../../scripts/ground/postgres.ts'
+import { databaseNamed, query } from '../ground.ts'
+import type { HostGround } from './grounds.ts'
+import { plansOf } from './plan.ts'
+import { Stage } from './stage.ts'
+import { type Outcome, runTrial, type Sabotage } from './trial.ts'
+
+export interface RunOptions {
+  trials: number
+  seed: number
+  /** Makes the host's ground below the folder of the run. */
+  ground: (folder: string) => HostGround | Promise<HostGround>
+  /** A Postgres that is there; by default one of the run's own. */
+  databaseServer?: string
+  tell?: (outcome: Outcome) => void
+  sabotage?: Sabotage
+  /** Where the logs are left; by default they go with the run where it found no fault. */
+  keep?: (folder: string) => void
+}
+
+export async function runTrials({
+  trials,
+  seed,
+  ground,
+  databaseServer,
+  tell,
+  sabotage,
+  keep,
+}: RunOptions): Promise<Outcome[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-crash-'))
+  const own = databaseServer
+    ? undefined
+    : await startPostgres({ dataDir: join(folder, 'pg'), runtimeDir: folder, say: () => undefined, durable: false })
+  const server = databaseServer ?? own!.url
+  const name = `crash_${seed}_${process.pid}`
+  await query(server, `create database ${name}`)
+  const outcomes: Outcome[] = []
+  try {
+    const host = await ground(join(folder, 'host'))
+    const stage = await Stage.start(host, databaseNamed(server, name), folder)
+    try {
+      for (const plan of plansOf(trials, seed, host.spanMs)) {
+        const outcome = await runTrial(stage, plan, sabotage)
+        outcomes.push(outcome)
+        tell?.(outcome)
+      }
+    } finally {
+      await stage.close()
+    }
+    return outcomes
+  } finally {
+    await query(server, `drop database ${name} with (force)`)
+    await own?.stop()
+    const clean = outcomes.length === trials && outcomes.every(({ faults }) => faults.length === 0)
+    if (clean || !keep) rmSync(folder, { recursive: true, force: true })
+    else keep(folder)
+  }
+}

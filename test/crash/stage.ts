@@ -1,0 +1,212 @@
+// One control plane and one agent as real processes on a database of their own, and what a trial asks of them.
+import { mkdirSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { configSchema, foldersOf } from '@dormouse/agent/config.ts'
+import type { Ground } from '@dormouse/agent/desktops/ground.ts'
+import { inventory } from '@dormouse/agent/desktops/inventory.ts'
+import { Journal } from '@dormouse/agent/desktops/journal.ts'
+import { MemoryImages } from '@dormouse/agent/desktops/memory-images.ts'
+import { makeDriver } from '@dormouse/agent/driver/make-driver.ts'
+import type { DesktopJson, HostJson, Observation, OperationJson } from '@dormouse/contract'
+import { Links } from '@dormouse/control-plane/agents/links.ts'
+import { migrate } from '@dormouse/control-plane/db/migrate.ts'
+import { openPool, type Pool } from '@dormouse/control-plane/db/pool.ts'
+import { Hosts } from '@dormouse/control-plane/hosts/service.ts'
+import { Principals } from '@dormouse/control-plane/principals/service.ts'
+import { createLog, readConfig } from '@dormouse/process'
+import { type ApiAnswer, type ApiWish, send } from '../house/api.ts'
+import { until } from '../house/until.ts'
+import { Child } from './child.ts'
+import type { HostGround } from './grounds.ts'
+
+export type Victim = 'control-plane' | 'agent'
+
+const failpointVariable = { 'control-plane': 'DORMOUSE_FAILPOINTS', agent: 'DORMOUSE_AGENT_FAILPOINTS' } as const
+
+export class Stage {
+  readonly ground: HostGround
+  readonly pool: Pool
+  readonly #children: Record<Victim, Child>
+  readonly #url: string
+  readonly #keys: { customer: string; operator: string }
+  readonly #installationId: string
+
+  private constructor(given: {
+    ground: HostGround
+    pool: Pool
+    children: Record<Victim, Child>
+    url: string
+    keys: { customer: string; operator: string }
+    installationId: string
+  }) {
+    this.ground = given.ground
+    this.pool = given.pool
+    this.#children = given.children
+    this.#url = given.url
+    this.#keys = given.keys
+    this.#installationId = given.installationId
+  }
+
+  /** Both processes up, the host linked. `databaseUrl` is an empty database. */
+  static async start(ground: HostGround, databaseUrl: string, folder: string): Promise<Stage> {
+    mkdirSync(folder, { recursive: true })
+    const pool = openPool(databaseUrl, 2, () => undefined)
+    await migrate(pool)
+    const log = createLog({ name: 'crash', level: 'silent' })
+    const principals = new Principals(pool, log)
+    const org = await principals.createOrg('crash')
+    const keys = {
+      customer: (await principals.createKey(org.id, 'crash')).api_key,
+      operator: await principals.createOperatorKey('crash'),
+    }
+    const { rows } = await pool.query<{ id: string }>('select id from installation')
+    const installationId = rows[0]!.id
+    const { token } = await new Hosts({ pool, links: new Links(), installationId, leaseMs: 60_000 }).invite('host')
+    const port = await freePort()
+    const url = `http://127.0.0.1:${port}`
+    const quick = { DORMOUSE_HEARTBEAT_SECS: '0.5', DORMOUSE_LEASE_SECS: '1', DORMOUSE_DATABASE_POOL: '8' }
+    const children = {
+      'control-plane': new Child({
+        file: 'apps/control-plane/src/main.ts',
+        env: { DATABASE_URL: databaseUrl, PORT: String(port), DORMOUSE_LOG_LEVEL: 'info', ...quick },
+        logFile: join(folder, 'control-plane.log'),
+      }),
+      agent: new Child({
+        file: 'apps/agent/src/main.ts',
+        env: {
+          DORMOUSE_AGENT_CONTROL_PLANES: url,
+          DORMOUSE_AGENT_ENROL_TOKEN: token,
+          DORMOUSE_AGENT_NAME: 'host',
+          ...ground.agentEnv,
+        },
+        logFile: join(folder, 'agent.log'),
+      }),
+    }
+    const stage = new Stage({ ground, pool, children, url, keys, installationId })
+    for (const child of Object.values(children)) child.start()
+    await stage.ready()
+    return stage
+  }
+
+  /** Waits until the control plane leads and its host is linked and heard of. */
+  async ready(): Promise<void> {
+    const { patienceMs } = this.ground
+    await until(
+      'the control plane to lead',
+      async () => (await this.#quietly('GET', '/readyz'))?.json?.leads === true,
+      patienceMs,
+    )
+    await until(
+      'the host to link',
+      async () => {
+        const answer = await this.#quietly('GET', '/admin/v1/hosts', { key: this.#keys.operator })
+        return (answer?.json?.hosts as HostJson[] | undefined)?.some(
+          ({ linked, state }) => linked && state === 'active',
+        )
+      },
+      patienceMs,
+    )
+  }
+
+  api(method: string, path: string, wish: ApiWish = {}): Promise<ApiAnswer> {
+    return send(this.#url + path, method, { key: this.#keys.customer, ...wish })
+  }
+
+  /** The answer, or undefined where nobody answers. */
+  async #quietly(method: string, path: string, wish: ApiWish = {}): Promise<ApiAnswer | undefined> {
+    return this.api(method, path, wish).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ECONNREFUSED' || error.code === 'ECONNRESET') return undefined
+      throw error
+    })
+  }
+
+  async see(id: string): Promise<DesktopJson> {
+    return (await this.api('GET', `/v1/desktops/${id}`)).json as DesktopJson
+  }
+
+  async operation(id: string): Promise<OperationJson | undefined> {
+    const { status, json } = await this.api('GET', `/v1/operations/${id}`)
+    return status === 200 ? (json as OperationJson) : undefined
+  }
+
+  async ask(id: string, kind: string): Promise<OperationJson> {
+    const answer = await this.api('POST', `/v1/desktops/${id}/${kind}?wait=true`)
+    if (answer.status !== 200) throw new Error(`${kind}: ${answer.status} ${answer.text}`)
+    return answer.json as OperationJson
+  }
+
+  /** What a command in the guest prints; undefined where it cannot be run. */
+  async print(id: string, command: string): Promise<string | undefined> {
+    const answer = await this.api('POST', `/v1/desktops/${id}/exec`, { body: { command } })
+    return answer.status === 200 ? (answer.json.stdout as string).trim() : undefined
+  }
+
+  /** By desktop: the operation that stands in the database under one of these keys. */
+  async writtenDown(keys: string[]): Promise<Map<string, string>> {
+    const { rows } = await this.pool.query<{ id: string; desktop: string }>(
+      'select id, desktop_id as desktop from operations where idempotency_key = any($1)',
+      [keys],
+    )
+    return new Map(rows.map(({ id, desktop }) => [desktop, id]))
+  }
+
+  /** MiB of memory that each desktop holds of a host. */
+  async held(): Promise<Map<string, number>> {
+    const { rows } = await this.pool.query<{ id: string; memory: number }>(
+      'select desktop_id as id, memory_mib as memory from reservations',
+    )
+    return new Map(rows.map(({ id, memory }) => [id, memory]))
+  }
+
+  /** What the host truly has, seen by a second pair of eyes over the same folders and hypervisor. */
+  async inventory(): Promise<Observation[]> {
+    const env = { ...this.ground.agentEnv, DORMOUSE_AGENT_CONTROL_PLANES: this.#url }
+    const config = { ...readConfig(configSchema, env), simulatedLatencyMs: [] }
+    const folders = foldersOf(config)
+    const driver = makeDriver(config, createLog({ name: 'judge', level: 'silent' }))
+    await driver.open(this.#installationId)
+    try {
+      const journal = await Journal.open(folders.state, async () => undefined)
+      const memory = new MemoryImages(folders.memory, this.#installationId)
+      return await inventory({ installationId: this.#installationId, driver, journal, memory } as Ground)
+    } finally {
+      await driver.close()
+    }
+  }
+
+  alive(victim: Victim): boolean {
+    return this.#children[victim].alive
+  }
+
+  kill(victim: Victim): Promise<void> {
+    return this.#children[victim].kill()
+  }
+
+  async start(victim: Victim): Promise<void> {
+    this.#children[victim].start()
+    await this.ready()
+  }
+
+  /** Stops it in order and starts it with a failpoint armed. */
+  async arm(victim: Victim, failpoint: string): Promise<void> {
+    await this.#children[victim].kill('SIGTERM')
+    this.#children[victim].start({ [failpointVariable[victim]]: failpoint })
+    await this.ready()
+  }
+
+  async close(): Promise<void> {
+    for (const victim of ['agent', 'control-plane'] as const) await this.#children[victim].kill('SIGTERM')
+    await this.pool.end()
+    await this.ground.close()
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
