@@ -2,7 +2,7 @@
 import { Refusal, refuse } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import type { RateLimit } from '../http/rate-limit.ts'
-import type { Customer, Operator, Principal, Principals } from './service.ts'
+import type { Customer, Principal, Principals } from './service.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -56,10 +56,4 @@ export function callerOf({ principal }: FastifyRequest): string {
 export function customer(request: FastifyRequest): Customer {
   const { principal } = request
   return principal?.kind === 'customer' ? principal : refuse('unauthenticated', 'the credential is not valid')
-}
-
-/** The caller of an operator's route. */
-export function operator(request: FastifyRequest): Operator {
-  const { principal } = request
-  return principal?.kind === 'operator' ? principal : refuse('forbidden', 'this needs an operator’s key')
 }
