@@ -13,6 +13,8 @@ const quick = {
   hibernateDeadlineMs: 8_000,
   destroyDeadlineMs: 8_000,
   databasePool: 8,
+  rateLimitPerSecond: 100_000,
+  rateLimitStrangersPerSecond: 100_000,
   port: 0,
 } satisfies Partial<Config>
 
