@@ -30,6 +30,7 @@ export class Control {
   readonly #options: ControlOptions
   readonly #seeds: readonly string[]
   readonly #links = new Map<string, Link>()
+  readonly #channels = new Set<Channel>()
   #closed = false
 
   constructor(options: ControlOptions) {
@@ -56,9 +57,10 @@ export class Control {
     }
   }
 
-  /** Ends all links. */
+  /** Ends all links, and what was dialled back. */
   async close(): Promise<void> {
     this.#closed = true
+    for (const channel of this.#channels) channel.destroy()
     await Promise.all([...this.#links.keys()].map((url) => this.#drop(url)))
   }
 
@@ -66,7 +68,8 @@ export class Control {
     if (this.#closed || this.#links.has(url)) return
     const { log, handlers, token } = this.#options
     const headers = async () => ({ authorization: `Bearer ${await token()}` })
-    const dialBack: DialBack = (channel, signal) => dialChannel({ url: channelUrl(url, channel), headers, signal })
+    const dialBack: DialBack = async (name, signal) =>
+      this.#hold(await dialChannel({ url: channelUrl(url, name), headers, signal }))
     const backoff = { minMs: 100, maxMs: 3_000 }
     const line = dial({ url: linkUrl(url), headers, handlers: handlers(dialBack), log, backoff })
     const link: Link = { line, replicaId: undefined }
@@ -76,6 +79,13 @@ export class Control {
     line.on('refused', ({ message, status }) =>
       log.warn({ url, status, why: message }, 'the control plane was not reached'),
     )
+  }
+
+  #hold(channel: Channel): Channel {
+    this.#channels.add(channel)
+    channel.once('close', () => this.#channels.delete(channel))
+    if (this.#closed) channel.destroy()
+    return channel
   }
 
   async #drop(url: string): Promise<void> {

@@ -73,6 +73,10 @@ export type RejoinOrder = z.infer<typeof rejoinOrder>
 
 const fenced = z.object({ fence })
 
+/** What the agent is to dial back: a channel that the asking replica expects. */
+const channel = z.string().regex(/^[\w-]{16,64}$/)
+const screen = z.object({ desktopId: id, generation: z.int(), channel })
+
 export const commands = {
   /** The overlay on the image is there. */
   'desktop.ensureDisk': {
@@ -107,6 +111,10 @@ export const commands = {
     payload: z.object({ epoch: z.int().min(1), orders: z.array(rejoinOrder) }),
     result: z.object({ items: z.array(observation) }),
   },
+  /** The desktop's screen, as RFB, runs over the channel until one side ends it. */
+  'stream.open': { payload: screen, result: z.object({}) },
+  /** The screen as it is now, as PNG, comes over the channel. */
+  'stream.picture': { payload: screen, result: z.object({}) },
   'guest.exec': { payload: execCommand, result: execResult },
 } as const
 

@@ -9,8 +9,10 @@ import { ensureHibernated } from './ensure-hibernated.ts'
 import { exec } from './exec.ts'
 import { inventory } from './inventory.ts'
 import { observe } from './observe.ts'
+import { openStream } from './open-stream.ts'
 import { rejoin } from './rejoin.ts'
 import type { CommandHandler, Room } from './room.ts'
+import { takePicture } from './take-picture.ts'
 import { tidy } from './tidy.ts'
 
 const table: { [N in CommandName]: CommandHandler<N> } = {
@@ -24,6 +26,8 @@ const table: { [N in CommandName]: CommandHandler<N> } = {
   'host.inventory': inventory,
   'host.rejoin': rejoin,
   'guest.exec': exec,
+  'stream.open': openStream,
+  'stream.picture': takePicture,
 }
 
 type Handle = (room: Room, payload: unknown, signal: AbortSignal, dialBack: DialBack) => Promise<unknown>

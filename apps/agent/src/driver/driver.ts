@@ -1,5 +1,6 @@
 // The only door to the hypervisor. Mechanical: each call does one thing and decides nothing. It knows no journals, no
 // turns and no fences beyond the mark it is told to write; what a wake or a hibernation is, is decided above.
+import type { Duplex } from 'node:stream'
 import type { Capacity, DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
 import type { GuestTransport } from '../guest/transport.ts'
 
@@ -71,6 +72,8 @@ export interface Driver {
   setMark(mark: Mark): Promise<void>
   /** Ends the process at once and removes the definition; nothing there is as good. */
   kill(desktopId: DesktopId): Promise<void>
+  /** Returns when no save is under way any more, also one that an agent before this one had begun. */
+  jobEnded(desktopId: DesktopId): Promise<void>
   /** Ends a save or restore under way; nothing under way is as good. */
   abortJob(desktopId: DesktopId): Promise<void>
 
@@ -81,4 +84,8 @@ export interface Driver {
   removeDisk(desktopId: DesktopId): Promise<void>
 
   guest(desktopId: DesktopId): GuestTransport
+  /** A connection to the screen of a running desktop, which speaks RFB and greets first. */
+  screen(desktopId: DesktopId): Promise<Duplex>
+  /** The screen as it is now, as PNG. */
+  picture(desktopId: DesktopId): Promise<Buffer>
 }

@@ -120,6 +120,10 @@ export function overlayXml(name: string, bytes: number, backingFile: string): st
 `
 }
 
+/** Where a running domain's VNC listens. */
+export const vncSocketOf = (xml: string): string | undefined =>
+  untext(/<graphics type=['"]vnc['"][\s\S]*?<listen type=['"]socket['"] socket=['"]([^'"]+)['"]/.exec(xml)?.[1])
+
 export const backingFileOf = (volumeXml: string): string | undefined =>
   untext(/<backingStore>[\s\S]*?<path>([^<]*)<\/path>/.exec(volumeXml)?.[1])
 

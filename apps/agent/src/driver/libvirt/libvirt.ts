@@ -2,6 +2,8 @@
 // stands in the journal and in files, so that no second truth can disagree.
 import { open, readdir, rm, stat, statfs, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, type DesktopSpec, isId, Refusal, refuse } from '@dormouse/contract'
 import { type Domain as Handle, type HostEvent, isLibvirtError, type Pool, versionText } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
@@ -16,6 +18,7 @@ import { LibvirtDisks } from './disks.ts'
 import { domainName, domainXml, markKey, markNamespace, markXml, readMark, withMarkAndDisk } from './domain-xml.ts'
 import { asRefusal, damaged, saying, unlessGone } from './failures.ts'
 import { ensureNetwork, ensurePool, type GuestNetwork } from './furnish.ts'
+import { openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
 
 export interface LibvirtSettings {
@@ -44,6 +47,7 @@ const gib = 1024 ** 3
 const emulatedCpu = 'qemu64'
 const consoleMaxBytes = 1024 * 1024
 const progressEveryMs = 500
+const jobPollMs = 50
 /** What libvirt says of an image it cannot read, or QEMU of a memory it cannot load. */
 const imageAtFault =
   /save(d)? image|image (magic|format|header)|load of migration|migration stream|failed to read qemu header/i
@@ -189,6 +193,11 @@ export class LibvirtDriver implements Driver {
     await saying('the desktop could not be forgotten', handle.undefine().catch(unlessGone))
   }
 
+  async jobEnded(desktopId: DesktopId): Promise<void> {
+    const handle = this.#handle(desktopId)
+    while (await this.#hasJob(handle)) await sleep(jobPollMs)
+  }
+
   async abortJob(desktopId: DesktopId): Promise<void> {
     if (!(await this.domain(desktopId))) return
     await saying('the job could not be aborted', this.#handle(desktopId).abortJob().catch(unlessGone))
@@ -211,6 +220,14 @@ export class LibvirtDriver implements Driver {
     await rm(this.#consolePath(desktopId), { force: true })
   }
 
+  screen(desktopId: DesktopId): Promise<Duplex> {
+    return openScreen(this.#handle(desktopId))
+  }
+
+  picture(desktopId: DesktopId): Promise<Buffer> {
+    return takePicture(this.#handle(desktopId))
+  }
+
   guest(desktopId: DesktopId): GuestTransport {
     return new QgaTransport(agentCall(() => this.#session.host.guestAgent(this.#handle(desktopId))))
   }
@@ -230,6 +247,16 @@ export class LibvirtDriver implements Driver {
     } catch (error) {
       if (isLibvirtError(error, 'noDomain')) return undefined
       return saying('the domain could not be seen', Promise.reject(error))
+    }
+  }
+
+  async #hasJob(handle: Handle): Promise<boolean> {
+    try {
+      const { type } = await handle.jobInfo()
+      return type === 'bounded' || type === 'unbounded'
+    } catch (error) {
+      if (isLibvirtError(error, 'noDomain', 'operationInvalid')) return false
+      return saying('the desktop’s job could not be seen', Promise.reject(error))
     }
   }
 

@@ -16,6 +16,8 @@ export const simulatedOperations = [
   'ping',
   'setTime',
   'exec',
+  'screen',
+  'picture',
 ] as const
 export type SimulatedOperation = (typeof simulatedOperations)[number]
 

@@ -1,11 +1,14 @@
 // A hypervisor of small files, with knobs for every failure: the same decisions stand above it as above libvirt.
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { type Duplex, duplexPair } from 'node:stream'
 import { type Capacity, type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
+import { toPng } from '../../streams/picture.ts'
 import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
 import { SimulatedGuest } from './guest.ts'
 import { readSaved, writeSaved } from './saved-image.ts'
+import { SimulatedScreen } from './screen.ts'
 import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
 
 export interface SimulatedSettings {
@@ -30,6 +33,7 @@ export class SimulatedDriver implements Driver {
   readonly #jobs = new Map<DesktopId, AbortController>()
   readonly #lives = new Map<DesktopId, AbortController>()
   readonly #diedOf = new Map<DesktopId, string>()
+  readonly #screens = new Map<DesktopId, SimulatedScreen>()
   #installationId = ''
 
   constructor(settings: SimulatedSettings) {
@@ -47,6 +51,7 @@ export class SimulatedDriver implements Driver {
   async close(): Promise<void> {
     this.faults.down = true
     for (const job of this.#jobs.values()) job.abort(new Error('the simulated hypervisor was closed'))
+    for (const life of this.#lives.values()) life.abort()
   }
 
   async facts(): Promise<DriverFacts> {
@@ -159,6 +164,9 @@ export class SimulatedDriver implements Driver {
     this.#end(desktopId, 'destroyed')
   }
 
+  /** A simulated save ends with the agent that began it. */
+  async jobEnded(): Promise<void> {}
+
   async abortJob(desktopId: DesktopId): Promise<void> {
     this.#jobs.get(desktopId)?.abort(new Error('the job was aborted'))
   }
@@ -189,6 +197,26 @@ export class SimulatedDriver implements Driver {
     const { faults } = this
     const alive = (of: DesktopId) => this.#life(of).signal
     return new SimulatedGuest({ domains: this.#domains, disks: this.#disks, faults, alive }, desktopId)
+  }
+
+  async screen(desktopId: DesktopId): Promise<Duplex> {
+    await this.faults.enter('screen')
+    this.#must(desktopId)
+    const [guest, host] = duplexPair()
+    void this.#screen(desktopId).serve(guest, this.#life(desktopId).signal)
+    return host
+  }
+
+  async picture(desktopId: DesktopId): Promise<Buffer> {
+    await this.faults.enter('picture')
+    this.#must(desktopId)
+    return toPng(this.#screen(desktopId).pixels())
+  }
+
+  #screen(desktopId: DesktopId): SimulatedScreen {
+    const screen = this.#screens.get(desktopId) ?? new SimulatedScreen()
+    this.#screens.set(desktopId, screen)
+    return screen
   }
 
   #images(): string[] {

@@ -1,0 +1,13 @@
+// Sends the screen of an awake desktop as one picture.
+import { pipeline } from 'node:stream/promises'
+import { requireAwake } from '../streams/require-awake.ts'
+import type { CommandHandler } from './room.ts'
+
+export const takePicture: CommandHandler<'stream.picture'> = async ({ ground }, wish, signal, dialBack) => {
+  requireAwake(ground.journal, wish)
+  const picture = await ground.driver.picture(wish.desktopId)
+  const channel = await dialBack(wish.channel, signal)
+  channel.resume()
+  await pipeline([picture], channel)
+  return {}
+}

@@ -1,0 +1,44 @@
+// The screens of libvirt's domains: QEMU's VNC on a unix socket that only the agent may open, and pictures of it.
+import { once } from 'node:events'
+import { connect } from 'node:net'
+import type { Duplex, Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+import { Refusal, refuse } from '@dormouse/contract'
+import type { Domain } from '@dormouse/node-libvirt'
+import { readPpm, toPng } from '../../streams/picture.ts'
+import { vncSocketOf } from './domain-xml.ts'
+import { saying } from './failures.ts'
+
+const maxPictureBytes = 256 * 1024 * 1024
+
+/** Connects to the domain's VNC; QEMU greets first. */
+export async function openScreen(domain: Domain): Promise<Duplex> {
+  const path = vncSocketOf(await saying('the desktop’s screen could not be found', domain.xml()))
+  if (!path) return refuse('hypervisor_failed', 'the desktop has no screen that can be opened')
+  const socket = connect(path)
+  try {
+    await once(socket, 'connect')
+    return socket
+  } catch (cause) {
+    const refusal = new Refusal('hypervisor_failed', 'the desktop’s screen does not answer')
+    refusal.cause = cause
+    throw refusal
+  }
+}
+
+/** The domain's screen now, as PNG whatever QEMU makes. */
+export async function takePicture(domain: Domain): Promise<Buffer> {
+  const { mime, stream } = await saying('no picture of the screen could be taken', domain.screenshot())
+  const bytes = await saying('the picture of the screen broke off', buffer(bounded(stream)))
+  return mime === 'image/png' ? bytes : toPng(readPpm(bytes))
+}
+
+/** A host's answer is not trusted to end. */
+async function* bounded(stream: Readable): AsyncGenerator<Buffer> {
+  let bytes = 0
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes > maxPictureBytes) refuse('hypervisor_failed', 'the picture of the screen does not end')
+    yield chunk
+  }
+}

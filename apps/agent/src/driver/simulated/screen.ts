@@ -1,0 +1,141 @@
+// The screen of a simulated desktop: a test picture over RFB 3.8 that keys and pointer change, so that input can be seen.
+import { EventEmitter, once } from 'node:events'
+import type { Duplex } from 'node:stream'
+import type { Pixels } from '../../streams/picture.ts'
+import { ByteReader } from './byte-reader.ts'
+
+const width = 320
+const height = 200
+const name = 'simulated desktop'
+/** Keys paint squares of this side, one after the other. */
+const square = 10
+
+/** The order of colours that a client asked for: by how many bits each is shifted in a 32-bit pixel. */
+interface Shifts {
+  red: number
+  green: number
+  blue: number
+}
+
+export class SimulatedScreen {
+  readonly #rgb = testPicture()
+  readonly #changes = new EventEmitter<{ change: [] }>().setMaxListeners(0)
+  #typed = 0
+  #version = 0
+
+  pixels(): Pixels {
+    return { width, height, rgb: Buffer.from(this.#rgb) }
+  }
+
+  /** Serves one client until it goes, or the desktop ends. */
+  async serve(client: Duplex, life: AbortSignal): Promise<void> {
+    const end = () => client.destroy()
+    life.addEventListener('abort', end, { once: true })
+    client.on('error', end)
+    const gone = new AbortController()
+    client.on('close', () => gone.abort())
+    try {
+      const reader = new ByteReader(client)
+      await this.#greet(reader, client)
+      await this.#obey(reader, client, gone.signal)
+    } catch (error) {
+      client.destroy(gone.signal.aborted ? undefined : (error as Error))
+    } finally {
+      life.removeEventListener('abort', end)
+    }
+  }
+
+  async #greet(reader: ByteReader, client: Duplex): Promise<void> {
+    client.write('RFB 003.008\n')
+    await reader.take(12)
+    client.write(Buffer.from([1, 1]))
+    await reader.take(1)
+    client.write(Buffer.alloc(4))
+    await reader.take(1)
+    client.write(serverInit())
+  }
+
+  async #obey(reader: ByteReader, client: Duplex, gone: AbortSignal): Promise<void> {
+    let shifts: Shifts = { red: 16, green: 8, blue: 0 }
+    let shown = -1
+    for (;;) {
+      const type = (await reader.take(1))[0]
+      if (type === 0) shifts = shiftsOf(await reader.take(19))
+      else if (type === 2) await reader.take(4 * (await reader.take(3)).readUInt16BE(1))
+      else if (type === 3) {
+        const wish = await reader.take(9)
+        if (wish[0] === 0) shown = -1
+        const version = shown
+        shown = this.#version
+        void this.#send(client, shifts, version, gone)
+      } else if (type === 4) this.#type(await reader.take(7))
+      else if (type === 5) this.#point(await reader.take(5))
+      else if (type === 6) await reader.take((await reader.take(7)).readUInt32BE(3))
+      else throw new Error(`a message of type ${type} is unknown`)
+    }
+  }
+
+  /** Sends the whole picture, once it is another than the client has. */
+  async #send(client: Duplex, shifts: Shifts, version: number, signal: AbortSignal): Promise<void> {
+    if (this.#version === version) await once(this.#changes, 'change', { signal }).catch(() => undefined)
+    if (!signal.aborted) client.write(rawUpdate(this.#rgb, shifts))
+  }
+
+  #type(message: Buffer): void {
+    if (message[0] === 0) return
+    const keysym = message.readUInt32BE(3)
+    const perRow = width / square
+    const at = this.#typed++ % (perRow * 4)
+    this.#paint((at % perRow) * square, Math.floor(at / perRow) * square, square, [keysym & 255, 255, 255])
+  }
+
+  #point(message: Buffer): void {
+    const pressed = message[0] !== 0
+    if (pressed) this.#paint(message.readUInt16BE(1), message.readUInt16BE(3), 4, [255, 0, 0])
+  }
+
+  #paint(left: number, top: number, side: number, colour: number[]): void {
+    for (let y = top; y < Math.min(top + side, height); y++) {
+      for (let x = left; x < Math.min(left + side, width); x++) this.#rgb.set(colour, (y * width + x) * 3)
+    }
+    this.#version++
+    this.#changes.emit('change')
+  }
+}
+
+/** Stripes of the lower half are the test's, the upper half is for keys. */
+function testPicture(): Buffer {
+  const rgb = Buffer.alloc(width * height * 3)
+  for (let y = height / 2; y < height; y++) {
+    for (let x = 0; x < width; x++) rgb.set([Math.floor(x / 40) * 32, y, 128], (y * width + x) * 3)
+  }
+  return rgb
+}
+
+function serverInit(): Buffer {
+  const init = Buffer.alloc(24)
+  init.writeUInt16BE(width, 0)
+  init.writeUInt16BE(height, 2)
+  // 32 bits a pixel, depth 24, little-endian, true colour.
+  init.set([32, 24, 0, 1, 0, 255, 0, 255, 0, 255, 16, 8, 0], 4)
+  init.writeUInt32BE(name.length, 20)
+  return Buffer.concat([init, Buffer.from(name)])
+}
+
+function shiftsOf(message: Buffer): Shifts {
+  const [bits, , bigEndian, trueColour] = message.subarray(3)
+  if (bits !== 32 || bigEndian || !trueColour) throw new Error('only 32-bit little-endian true colour is shown')
+  return { red: message[13]!, green: message[14]!, blue: message[15]! }
+}
+
+function rawUpdate(rgb: Buffer, { red, green, blue }: Shifts): Buffer {
+  const update = Buffer.alloc(16 + width * height * 4)
+  update.writeUInt16BE(1, 2)
+  update.writeUInt16BE(width, 8)
+  update.writeUInt16BE(height, 10)
+  for (let i = 0; i < width * height; i++) {
+    const pixel = (rgb[i * 3]! << red) | (rgb[i * 3 + 1]! << green) | (rgb[i * 3 + 2]! << blue)
+    update.writeUInt32LE(pixel >>> 0, 16 + i * 4)
+  }
+  return update
+}

@@ -1,0 +1,24 @@
+// How a desktop's screen is reached: what the page and the relay say to each other. No schema here, for the page is small.
+
+/** Why a screen's socket was closed by us. The reason beside the code is one sentence for people. */
+export const screenCloses = {
+  /** Another client took the claim, or its holder opened it again elsewhere. */
+  takenOver: 4001,
+  asleep: 4002,
+  destroyed: 4003,
+  /** The key behind it was revoked, or the token was used, has expired, or is not for this screen. */
+  revoked: 4004,
+  /** The way to the desktop's screen broke; opening it again may find it. */
+  hostLost: 4005,
+} as const
+
+/**
+ * The page offers this WebSocket subprotocol: it is then told by text frames, as JSON, the ticket by which it may come
+ * back within the grace. Programs that do not offer it see binary frames only, which are RFB as it is.
+ */
+export const screenProtocol = 'dormouse.screen.v1'
+
+export interface ScreenNote {
+  /** Good once, in the place of the token, as long as the claim is held. */
+  ticket: string
+}

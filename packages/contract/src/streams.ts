@@ -1,0 +1,23 @@
+// The claim on a desktop's screen, and the URLs that show it.
+import { z } from 'zod'
+
+export const streamClaim = z.enum(['view', 'control'])
+export type StreamClaim = z.infer<typeof streamClaim>
+
+export const streamBody = z
+  .object({
+    claim: streamClaim.describe('`view` sees; `control` also types and points'),
+    takeover: z.boolean().nullish().describe('Take the claim from whoever holds it, and end their socket'),
+  })
+  .meta({ id: 'StreamBody' })
+export type StreamBody = z.infer<typeof streamBody>
+
+export const streamJson = z
+  .object({
+    url: z.string().describe('A page that shows the desktop in any browser; good once, until `expires_at`'),
+    websocket_url: z.string().describe('The same screen for programs: RFB over a WebSocket, in binary frames'),
+    expires_at: z.string().describe('Until when the URL can be opened'),
+    claim: streamClaim,
+  })
+  .meta({ id: 'Stream' })
+export type StreamJson = z.infer<typeof streamJson>
