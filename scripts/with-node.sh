@@ -1,19 +1,32 @@
 #!/bin/sh
 # Runs a TypeScript file with the project's own Node, after installing npm packages where they are missing or old.
+# `--runtime` installs what running needs and leaves out what only checks and tests need.
 # Plain sh, because the Node that happens to be on the machine may be any version.
 set -eu
 cd "$(dirname "$0")/.."
-stamp=node_modules/.dormouse-lock
+want=full
+if [ "$1" = --runtime ]; then
+  want=runtime
+  shift
+fi
+lock=node_modules/.dormouse-lock
+have=$(cat node_modules/.dormouse-have 2>/dev/null || true)
+omit=
+quiet='--prefer-offline --no-audit --no-fund --loglevel=error'
 if [ ! -x node_modules/.bin/node ]; then
   echo "Installing npm packages…" >&2
-  npm ci --no-audit --no-fund --loglevel=error >&2
-  cp package-lock.json "$stamp"
-elif ! cmp -s package-lock.json "$stamp"; then
-  # Only what has changed: whatever runs from this folder now goes on running.
+  if [ $want = runtime ]; then omit=--omit=dev; fi
+  npm ci $omit $quiet >&2
+elif ! cmp -s package-lock.json $lock || [ "$have" = runtime ] && [ $want = full ]; then
+  # Only what is missing or has changed: whatever runs from this folder now goes on running.
   echo "Bringing npm packages up to date…" >&2
-  npm install --no-save --no-audit --no-fund --loglevel=error >&2
-  cp package-lock.json "$stamp"
+  if [ "$have" = runtime ] && [ $want = runtime ]; then omit=--omit=dev; else want=full; fi
+  npm install --no-save $omit $quiet >&2
+else
+  want=$have
 fi
+cp package-lock.json $lock
+echo $want > node_modules/.dormouse-have
 PATH="$PWD/node_modules/.bin:$PATH"
 export PATH
 exec node "$@"
