@@ -1,4 +1,5 @@
 // The ground: connections to Postgres, and transactions. Knows no table.
+import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 
 /** Anything a query can be sent to: the pool, or the connection of a transaction. */
@@ -80,6 +81,21 @@ export async function transaction<T>(
   }
 }
 
+const patienceMs = 2_000
+
+/** Tries a read again while the database is away, for at most 2 s. Never for what writes: it may have been done. */
+export async function patiently<T>(read: () => Promise<T>): Promise<T> {
+  const ends = performance.now() + patienceMs
+  for (;;) {
+    try {
+      return await read()
+    } catch (error) {
+      if (!isDatabaseAway(error) || performance.now() > ends) throw error
+      await sleep(100)
+    }
+  }
+}
+
 /** Postgres’ code of an error, e.g. `23505` for a unique violation; undefined where it has none. */
 export function sqlState(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
@@ -88,7 +104,7 @@ export function sqlState(error: unknown): string | undefined {
 /** Whether the database itself is away (starting, stopping, unreachable), as opposed to having refused a statement. */
 export function isDatabaseAway(error: unknown): boolean {
   const code = sqlState(error)
-  if (code) return /^(08|57P|53300|ECONN|EPIPE|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|ENOENT)/.test(code)
+  if (code) return /^(08|57P|25P03|53300|ECONN|EPIPE|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|ENOENT)/.test(code)
   return (
     error instanceof Error &&
     /connection terminated|timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error/i.test(

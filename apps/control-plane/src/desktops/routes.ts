@@ -15,7 +15,7 @@ import {
 } from '@dormouse/contract'
 import type { FastifyReply } from 'fastify'
 import { z } from 'zod'
-import type { Pool } from '../db/pool.ts'
+import { type Pool, patiently } from '../db/pool.ts'
 import { callerGone, fingerprint, idempotencyKey, waitQuery } from '../http/requests.ts'
 import type { App } from '../http/server.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -131,10 +131,14 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         params: z.object({ id: z.string() }),
         problems: [501],
       },
+      // Right behind the credential: no body is looked at.
+      onRequest: async () => noFork(),
     },
-    () => refuse('not_implemented', 'forking a desktop is not a working feature'),
+    noFork,
   )
 }
+
+const noFork = () => refuse('not_implemented', 'forking a desktop is not a working feature')
 
 const summaries: Record<OperationKind, string> = {
   wake: 'Wake a desktop: from its saved memory, its disk, or the first time from its image',
@@ -239,7 +243,7 @@ function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): vo
       },
     },
     async (request) => {
-      const found = await operations.find(pool, customer(request).orgId, request.params.id)
+      const found = await patiently(() => operations.find(pool, customer(request).orgId, request.params.id))
       return operationToJson(found ?? refuse('not_found', 'operation not found'))
     },
   )
@@ -260,7 +264,7 @@ function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): vo
     async (request) => {
       const caller = customer(request)
       const desktop = await desktops.get(caller, request.params.id)
-      const rows = await operations.listOfDesktop(pool, caller.orgId, desktop.id, 100)
+      const rows = await patiently(() => operations.listOfDesktop(pool, caller.orgId, desktop.id, 100))
       return { operations: rows.map(operationToJson) }
     },
   )

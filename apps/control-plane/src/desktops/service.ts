@@ -9,7 +9,7 @@ import {
   type Tier,
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
-import { CommitUnknown, isDatabaseAway, type Pool } from '../db/pool.ts'
+import { CommitUnknown, isDatabaseAway, type Pool, patiently } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
 import type { OperationRow } from '../operations/store.ts'
@@ -88,14 +88,14 @@ export class Desktops {
   }
 
   async get(caller: Customer, id: string): Promise<DesktopRow> {
-    return (await store.find(this.#options.pool, caller.orgId, id)) ?? missing()
+    return (await patiently(() => store.find(this.#options.pool, caller.orgId, id))) ?? missing()
   }
 
   list(
     caller: Customer,
     wish: { state: DesktopState | null; before: string | null; limit: number | null },
   ): Promise<DesktopRow[]> {
-    return store.list(this.#options.pool, { orgId: caller.orgId, ...wish })
+    return patiently(() => store.list(this.#options.pool, { orgId: caller.orgId, ...wish }))
   }
 
   /** For operators: the desktops of every organisation. */
@@ -203,7 +203,7 @@ export class Desktops {
           refuse('database_unavailable', 'the database does not answer; nothing was changed, send the request again')
         throw error
       }
-      const found = await persist(find).catch(() => 'unknown' as const)
+      const found = await patiently(find).catch(() => 'unknown' as const)
       if (found && found !== 'unknown') return found
       if (found === undefined || key !== null)
         refuse('database_unavailable', 'the database went away; send the request again')
@@ -215,16 +215,3 @@ export class Desktops {
 const missing = () => refuse('not_found', 'desktop not found')
 
 const compare = (earlier: Buffer | null, now: Buffer): Replay => (earlier?.equals(now) ? 'same' : 'mismatch')
-
-/** Tries a read for at most 2 s while the database is away. */
-async function persist<T>(read: () => Promise<T>): Promise<T> {
-  const ends = performance.now() + 2_000
-  for (;;) {
-    try {
-      return await read()
-    } catch (error) {
-      if (!isDatabaseAway(error) || performance.now() > ends) throw error
-      await new Promise((resolve) => setTimeout(resolve, 100))
-    }
-  }
-}

@@ -64,9 +64,18 @@ export function sendProblem(reply: FastifyReply, refusal: Refusal): FastifyReply
     .send(problemOf(refusal))
 }
 
+/** A mutation whose caller or leader could not even be looked up has changed nothing: it is safe to send again. */
+function beforeMutation(error: unknown, { routeOptions }: FastifyRequest): Refusal | undefined {
+  if (!isDatabaseAway(error) || !routeOptions?.schema?.keyed) return undefined
+  return new Refusal(
+    'database_unavailable',
+    'the database does not answer; nothing was changed, send the request again',
+  )
+}
+
 /** The error handler of every scope: refusals are answered, the database's absence is said, bugs are logged and hidden. */
 export function handleError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const refusal = asRefusal(error)
+  const refusal = asRefusal(error) ?? beforeMutation(error, request)
   if (refusal) return sendProblem(reply, refusal)
   request.log.error({ err: error }, isDatabaseAway(error) ? 'the database is away' : 'a request failed')
   return sendProblem(

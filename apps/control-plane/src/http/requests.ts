@@ -23,15 +23,15 @@ export function idempotencyKey(request: FastifyRequest): string | null {
   if (values.length === 0) return null
   if (values.length > 1) return bad('must be sent once')
   const key = values[0]!
-  if (/[^\x20-\x7e]/.test(key)) return bad('must be ASCII')
+  if (/[^\t\x20-\x7e]/.test(key)) return bad('must be ASCII')
   if (key.length < 1 || key.length > 255) return bad('must have 1 to 255 characters')
   return key
 }
 
-/** What a repeated request is compared by: the same wish has the same fingerprint, whatever the order of its fields. */
+/** What a repeated request is compared by: whatever the order of its fields, and null is the same as left out. */
 export function fingerprint(wish: Record<string, unknown>): Buffer {
-  const sorted = JSON.stringify(wish, Object.keys(wish).sort())
-  return createHash('sha256').update(sorted).digest()
+  const said = Object.entries(wish).filter(([, value]) => value !== null && value !== undefined)
+  return createHash('sha256').update(JSON.stringify(said.sort())).digest()
 }
 
 /** Aborted when the client goes away before it was answered. */
@@ -41,6 +41,7 @@ export function callerGone(request: FastifyRequest, reply: FastifyReply): AbortS
     if (!reply.raw.writableFinished) gone.abort()
   }
   reply.raw.once('close', onClose)
-  if (request.raw.destroyed && !request.raw.complete) gone.abort()
+  // Gone while its mutation was being accepted: nobody will say so any more.
+  if (reply.raw.destroyed || (request.raw.destroyed && !request.raw.complete)) gone.abort()
   return gone.signal
 }

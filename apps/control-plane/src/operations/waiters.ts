@@ -1,5 +1,5 @@
 // Those who wait for an operation to settle: told at once where it settles here, else by looking again every 2 s.
-import type { Db } from '../db/pool.ts'
+import { type Db, isDatabaseAway } from '../db/pool.ts'
 import { isSettled, type OperationRow, read } from './store.ts'
 
 export const waitCapMs = 120_000
@@ -20,7 +20,7 @@ export class Waiters {
     while (!isSettled(latest) && !signal.aborted && performance.now() < ends) {
       const told = this.#told(row.id, Math.min(pollMs, ends - performance.now()), signal)
       // It may have settled before we listened, or settle on another replica: only the database knows.
-      const now = await read(db, row.id)
+      const now = await read(db, row.id).catch(unlessAway)
       latest = now && isSettled(now) ? now : ((await told) ?? now ?? latest)
     }
     return latest
@@ -43,4 +43,9 @@ export class Waiters {
       if (mine.size === 0) this.#waiting.delete(id)
     }
   }
+}
+
+/** What was accepted stays accepted: a database that is away for a moment only delays the answer. */
+function unlessAway(error: unknown): undefined {
+  if (!isDatabaseAway(error)) throw error
 }

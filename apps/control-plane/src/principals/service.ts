@@ -2,7 +2,7 @@
 import { hash as digest } from 'node:crypto'
 import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import type { Pool } from '../db/pool.ts'
+import { type Pool, patiently } from '../db/pool.ts'
 import type { AccessTokens } from './access-tokens.ts'
 import { hashOf, kindOf, makeKey } from './keys.ts'
 import * as store from './store.ts'
@@ -62,7 +62,7 @@ export class Principals {
   async #verify(token: string, name: string): Promise<Principal> {
     const caller = (await this.#tokens?.verify(token)) ?? notValid()
     const { orgId, subject, validMs } = caller
-    if (!(await store.orgExists(this.#pool, orgId))) notValid()
+    if (!(await patiently(() => store.orgExists(this.#pool, orgId)))) notValid()
     return this.#remember(
       name,
       { kind: 'customer', orgId, subject },
@@ -73,7 +73,7 @@ export class Principals {
   async #lookUp(key: string, name: string): Promise<Principal> {
     // Trusted from before the look: what is revoked while the answer is on its way is not trusted longer for that.
     const until = performance.now() + keyTrustMs
-    const row = await store.findLiveKey(this.#pool, hashOf(key))
+    const row = await patiently(() => store.findLiveKey(this.#pool, hashOf(key)))
     if (!row) {
       this.#known.delete(name)
       return notValid()

@@ -3,7 +3,7 @@ import type { Heartbeat, UsageJson } from '@dormouse/contract'
 import { refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
-import type { Pool } from '../db/pool.ts'
+import { type Pool, patiently } from '../db/pool.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import * as ledger from '../ledger/store.ts'
@@ -42,7 +42,7 @@ export class Usage {
       const field = wish.start === undefined ? 'end' : 'start'
       refuse('invalid_request', `${field}: start (${start}) is later than end (${end})`, { field })
     }
-    const rows = await ledger.used(this.#options.pool, caller.orgId, start, end)
+    const rows = await patiently(() => ledger.used(this.#options.pool, caller.orgId, start, end))
     return {
       start,
       end,
