@@ -12,6 +12,7 @@ import { Database } from './house/database.ts'
 import { Host } from './house/host.ts'
 import { Replica } from './house/replica.ts'
 import { until } from './house/until.ts'
+import { checked } from './openapi.ts'
 
 export interface HouseOptions {
   hosts?: number
@@ -163,9 +164,14 @@ export class House {
     await until('a later term', () => (leadership.term?.epoch ?? 0) > before)
   }
 
-  /** Raw HTTP to the first replica, as the first organisation unless `key` says otherwise. */
-  api(method: string, path: string, wish: ApiWish = {}): Promise<ApiAnswer> {
-    return send(this.url + path, method, { key: this.org.key, ...wish })
+  /**
+   * Raw HTTP to the first replica, as the first organisation unless `key` says otherwise. Every answer is held to the
+   * OpenAPI document.
+   */
+  async api(method: string, path: string, wish: ApiWish = {}): Promise<ApiAnswer> {
+    const answer = await send(this.url + path, method, { key: this.org.key, ...wish })
+    await checked(this.url, { method, path, ...answer })
+    return answer
   }
 
   /** Waits until nothing is under way: no operation that is live, none that is carried, no command at work on a host. */

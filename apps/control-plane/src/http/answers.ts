@@ -79,6 +79,8 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     what: 'The state of things does not permit it; `code` says what is in the way',
     code: 'wrong_state',
     detail: 'the desktop is awake; wake is possible when it is created, hibernated or stopped',
+    // A replay that waited may find that the earlier operation failed.
+    headers: { 'idempotency-replayed': headerRef('Replayed') },
   },
   413: {
     what: 'The body is larger than this route takes',
