@@ -1,0 +1,73 @@
+// What the control plane must not believe: an old picture of a host, a server that is not its own, a database from before.
+import { endBlockers } from '@dormouse/control-plane/leadership/store.ts'
+import pg from 'pg'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { until } from './until.ts'
+
+/** Holds a desktop's row, so that whoever settles it waits; answers how to let it go. */
+async function heldBack(house: House, id: string): Promise<() => Promise<void>> {
+  const client = new pg.Client({ connectionString: house.database.url })
+  await client.connect()
+  await client.query('begin')
+  await client.query('select 1 from desktops where id = $1 for update', [id])
+  return async () => {
+    await client.query('rollback')
+    await client.end()
+  }
+}
+
+const waits = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+const somebodyWaits = (house: House) =>
+  until('somebody to wait for the row', async () => (await house.database.rows(waits)).length > 0)
+
+test('a desktop that woke for the first time while a host was compared is not called stopped', async () => {
+  await using house = await House.start()
+  const first = await house.desktop('awake')
+  const release = await heldBack(house, first.id)
+  const pass = house.replica.parts.recovery.ask(house.host.id)
+  await somebodyWaits(house)
+  const second = await house.desktop('awake')
+  await release()
+  await pass
+  expect((await house.see(second.id)).state).toBe('awake')
+})
+
+test('a desktop that was asleep in the picture of its host and woke since is not called hibernated', async () => {
+  await using house = await House.start()
+  for (let i = 0; i < 2; i++) await house.desktop('hibernated')
+  const [first, second] = (await house.inventory()).map((item) => item.desktopId)
+  const release = await heldBack(house, first!)
+  const pass = house.replica.parts.recovery.ask(house.host.id)
+  await somebodyWaits(house)
+  await house.ask(second!, 'wake')
+  await release()
+  await pass
+  expect((await house.see(second!)).state).toBe('awake')
+})
+
+test('with a database restored from an older copy, the leader begins above every epoch that a host has obeyed', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/a host has seen a later epoch/)
+  for (let i = 0; i < 3; i++) await house.endTerm()
+  const { id } = await house.desktop('awake')
+  await house.replica.stop()
+  await house.database.rows('update leadership set epoch = 1')
+  await house.replica.start()
+  await until('a later epoch', () => (house.replica.parts.leadership.term?.epoch ?? 0) > 4)
+  await house.linked(house.host)
+  expect(await house.ask(id, 'hibernate')).toMatchObject({ state: 'succeeded' })
+})
+
+test('a take-over by force ends no session of another installation on the same server, and none of a leader in good standing', async () => {
+  await using house = await House.start({ hosts: 0 })
+  await using other = await House.start({ hosts: 0 })
+  const { pool, leadership } = house.replica.parts
+  const { signal } = other.replica.parts.leadership.term!
+  expect(await endBlockers(pool)).toBe(0)
+  const mine = leadership.term!.signal
+  await house.database.rows(`update leadership set expires_at = '-infinity'`)
+  await endBlockers(pool)
+  await until('our own term to end', () => mine.aborted)
+  expect(signal.aborted).toBe(false)
+})
