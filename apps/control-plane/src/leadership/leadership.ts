@@ -107,7 +107,10 @@ export class Leadership extends EventEmitter<Events> {
       } catch (error) {
         if (!this.#stopping.signal.aborted) log.warn({ err: error }, 'contending for leadership was interrupted')
       } finally {
-        await session?.end().catch(() => log.debug('the leadership session had ended already'))
+        if (session)
+          await store
+            .leave(this.#options.pool, session)
+            .catch(() => log.debug('the leadership session had ended already'))
       }
       await this.#pause(200)
     }

@@ -17,6 +17,13 @@ export async function awaitLock(session: pg.Client): Promise<void> {
   await session.query('select pg_advisory_lock($1)', [advisoryLock])
 }
 
+/** Ends a session, also while it waits for the lock: Postgres hears no goodbye before that statement is over. */
+export async function leave(db: Db, session: pg.Client): Promise<void> {
+  const { processID } = session as pg.Client & { processID: number | null }
+  if (processID !== null) await db.query('select pg_cancel_backend($1)', [processID])
+  await session.end()
+}
+
 export async function read(db: Db): Promise<LeadershipRow> {
   const { rows } = await db.query(
     `select epoch, replica_id as "replicaId", expires_at < clock_timestamp() as expired from leadership`,
