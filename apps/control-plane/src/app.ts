@@ -5,7 +5,7 @@ import { Counter, Registry } from 'prom-client'
 import type { Pool } from './db/pool.ts'
 import { desktopAdminRoutes, desktopRoutes } from './desktops/routes.ts'
 import type { Desktops } from './desktops/service.ts'
-import { guestRoutes } from './guest/routes.ts'
+import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import type { Guests } from './guest/service.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { Hosts } from './hosts/service.ts'
@@ -20,6 +20,8 @@ import type { Waiters } from './operations/waiters.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/door.ts'
 import { principalRoutes } from './principals/routes.ts'
 import type { Principals } from './principals/service.ts'
+import { streamRoutes } from './streams/routes.ts'
+import type { Streams } from './streams/service.ts'
 import { usageRoutes } from './usage/routes.ts'
 import type { Usage } from './usage/service.ts'
 
@@ -29,16 +31,20 @@ export interface AppParts {
   leadership: Leadership
   desktops: Desktops
   guests: Guests
+  streams: Streams
   hosts: Hosts
   principals: Principals
   waiters: Waiters
   usage: Usage
+  /** Where browsers find this service. */
+  origin: string | undefined
   /** Requests a second: of one credential, and of one address without a good one. */
   rateLimits: { callers: number; strangers: number }
 }
 
 export async function createApp(parts: AppParts): Promise<App> {
-  const { pool, log, leadership, desktops, guests, hosts, principals, waiters, usage, rateLimits } = parts
+  const { pool, log, leadership, desktops, guests, streams, origin, hosts, principals, waiters, usage, rateLimits } =
+    parts
   const app = createServer(log, async (request, reply) => {
     const path = pathOf(request.url)
     if (path.startsWith('/v1/')) await customers.call(app, request, reply)
@@ -70,6 +76,8 @@ export async function createApp(parts: AppParts): Promise<App> {
       refuseOtherMethods(v1, paths)
       desktopRoutes(v1, desktopParts)
       guestRoutes(v1, { guests })
+      v1.register(async (files) => fileRoutes(files as unknown as App, { guests }))
+      streamRoutes(v1, { streams, origin })
       usageRoutes(v1, { usage })
     },
     { prefix: '/v1' },

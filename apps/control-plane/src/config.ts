@@ -52,6 +52,14 @@ const settings = z.object({
     'base URL at which agents and other replicas reach this one; by default where it listens',
     z.url().optional(),
   ),
+  pageUrl: setting(
+    'DORMOUSE_PAGE_URL',
+    'base URL at which browsers reach the pages of this service; by default the one that the caller used',
+    z
+      .url()
+      .transform((url) => new URL(url).origin)
+      .optional(),
+  ),
   logLevel: setting(
     'DORMOUSE_LOG_LEVEL',
     'least important line to log: trace, debug, info, warn, error or silent',

@@ -24,6 +24,8 @@ import { reconcile } from './reconcile/reconcilers.ts'
 import { reconcilers } from './reconcilers.ts'
 import { Recovery } from './recovery/service.ts'
 import { reportHandlers } from './report-handlers.ts'
+import { Screens } from './streams/screens.ts'
+import { Streams } from './streams/service.ts'
 import { Usage } from './usage/service.ts'
 
 export interface ControlPlane {
@@ -100,10 +102,13 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
       destroy: config.destroyDeadlineMs,
     },
   })
-  const guests = new Guests(desktops, links)
+  const origin = config.pageUrl
+  const screens = new Screens({ pool, principals, links, channels, origin, log: room('streams') })
+  const streams = new Streams({ pool, desktops, links, channels, onHandedOver: () => void screens.look() })
+  const guests = new Guests(desktops, links, channels)
   const recovery = new Recovery({ pool, leadership, links, hosts, log: room('recovery') })
   const usage = new Usage({ pool, leadership, links, log: room('usage') })
-  reconcile(leadership, reconcilers({ recovery, usage }), room('reconcile'))
+  reconcile(leadership, reconcilers({ recovery, usage, streams }), room('reconcile'))
 
   const app = await createApp({
     pool,
@@ -111,6 +116,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     leadership,
     desktops,
     guests,
+    streams,
+    origin,
     hosts,
     principals,
     waiters,
@@ -146,6 +153,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   )
 
   channels.attach(gateway, (token) => hosts.authenticate(token))
+  screens.attach(gateway)
 
   await app.listen({ host: config.host, port: config.port })
   const address = app.server.address()
@@ -169,6 +177,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     close: async () => {
       await leadership.stop()
       await gateway.close(1001, 'the control plane stops')
+      await screens.close()
       await app.close()
       await engine.idle()
       await pool.end()

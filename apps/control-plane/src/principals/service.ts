@@ -101,6 +101,13 @@ export class Principals {
     store.touchKey(this.#pool, id).catch((error) => this.#log.warn({ err: error }, 'the use of a key was not noted'))
   }
 
+  /** Those of these subjects whose keys were revoked. A token's holder is never known to be. */
+  async withdrawn(subjects: string[]): Promise<Set<string>> {
+    const ids = subjects.filter((subject) => subject.startsWith('key:')).map((subject) => subject.slice('key:'.length))
+    if (ids.length === 0) return new Set()
+    return new Set((await store.revokedAmong(this.#pool, ids)).map((id) => `key:${id}`))
+  }
+
   createOrg(name: string): Promise<OrgJson> {
     return store.insertOrg(this.#pool, newId(), name)
   }

@@ -78,6 +78,15 @@ export async function findLiveKey(db: Db, hash: Buffer): Promise<KeyRow | undefi
   return rows[0]
 }
 
+export async function revokedAmong(db: Db, ids: string[]): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>({
+    name: 'keys-revoked-among',
+    text: 'select id from keys where id = any($1) and revoked_at is not null',
+    values: [ids],
+  })
+  return rows.map(({ id }) => id)
+}
+
 export async function touchKey(db: Db, id: string): Promise<void> {
   await db.query('update keys set last_used_at = now() where id = $1', [id])
 }

@@ -1,0 +1,68 @@
+// The bytes between a viewer's WebSocket and a desktop's screen. Each reader sets the pace of its writer: a viewer that
+// reads slowly gets fewer frames, and holds at most a window of them.
+import type { Channel } from '@dormouse/link'
+import type { RawData, WebSocket } from 'ws'
+import type { RfbFilter } from './rfb-filter.ts'
+
+const pingEveryMs = 15_000
+/** So many pings without a sign of life, and the viewer is gone. */
+const patience = 2
+const closeGraceMs = 5_000
+
+/** Carries both ways until the screen ends, cleanly or not; rejects where the client says what cannot be read. */
+export async function relay(socket: WebSocket, screen: Channel, filter: RfbFilter): Promise<void> {
+  const broken = Promise.withResolvers<void>()
+  socket.on('close', () => broken.resolve())
+  socket.on('message', (data: RawData, isBinary) => {
+    if (!isBinary) return
+    try {
+      const passed = filter.pass(data as Buffer)
+      if (passed.length === 0 || screen.destroyed || screen.write(passed)) return
+      socket.pause()
+      screen.once('drain', () => socket.resume())
+    } catch (error) {
+      broken.reject(error)
+    }
+  })
+  socket.resume()
+  try {
+    await Promise.race([broken.promise, show(screen, socket)])
+  } finally {
+    screen.destroy()
+  }
+}
+
+async function show(screen: Channel, socket: WebSocket): Promise<void> {
+  for await (const chunk of screen) await sent(socket, chunk)
+}
+
+/** Resolves when the bytes have left for the network. */
+function sent(socket: WebSocket, chunk: Buffer): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  socket.send(chunk, { binary: true }, (error) => (error ? reject(error) : resolve()))
+  return promise
+}
+
+/** Ends a socket whose other side has not been heard of for too long. */
+export function watchPulse(socket: WebSocket): void {
+  let silent = 0
+  const alive = () => {
+    silent = 0
+  }
+  socket.on('pong', alive)
+  socket.on('message', alive)
+  const beat = setInterval(() => {
+    if (silent++ >= patience) socket.terminate()
+    else if (socket.readyState === socket.OPEN) socket.ping()
+  }, pingEveryMs)
+  socket.once('close', () => clearInterval(beat))
+}
+
+/** Says why, and hangs up where the other side does not answer. */
+export function endSocket(socket: WebSocket, { code, reason }: { code: number; reason: string }): void {
+  if (socket.readyState === socket.CLOSED) return
+  socket.resume()
+  socket.close(code, reason)
+  const hangUp = setTimeout(() => socket.terminate(), closeGraceMs)
+  socket.once('close', () => clearTimeout(hangUp))
+}

@@ -1,0 +1,67 @@
+// Customers' routes to a desktop's screen. HTTP and nothing else.
+import { id, type StreamJson, streamBody, streamJson } from '@dormouse/contract'
+import type { FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { App } from '../http/server.ts'
+import { customer } from '../principals/door.ts'
+import type { Streams } from './service.ts'
+
+const params = z.object({ id })
+
+export interface StreamRoutesOptions {
+  streams: Streams
+  /** Where browsers find this service; by default where the caller found it. */
+  origin: string | undefined
+}
+
+export function streamRoutes(app: App, { streams, origin }: StreamRoutesOptions): void {
+  app.post(
+    '/desktops/:id/stream',
+    {
+      schema: {
+        operationId: 'openStream',
+        tags: ['Guest'],
+        summary: 'Claim a desktop’s screen, and get a URL that shows it',
+        description:
+          'Each claim has one holder: the API key, or the subject of the access token. It is held until the URL expires unopened, then as long as it is open, and 30 s after. The URL opens once, within 60 s; the holder may ask for another.',
+        params,
+        body: streamBody,
+        response: { 200: streamJson },
+        answers: { 200: 'The caller holds the claim' },
+        problems: [403, 404, 409],
+      },
+    },
+    async (request): Promise<StreamJson> => {
+      const { claim } = request.body
+      const { token, expiresAt } = await streams.open(customer(request), request.params.id, request.body)
+      const screen = `${origin ?? originOf(request)}/screens/${request.params.id}/${claim}`
+      return {
+        url: `${screen}#${token}`,
+        websocket_url: `${screen.replace(/^http/, 'ws')}/${token}`,
+        expires_at: expiresAt.toISOString(),
+        claim,
+      }
+    },
+  )
+
+  app.get(
+    '/desktops/:id/screenshot',
+    {
+      schema: {
+        operationId: 'takeScreenshot',
+        tags: ['Guest'],
+        summary: 'Take a picture of a desktop’s screen',
+        description: 'Needs no claim.',
+        params,
+        answers: { 200: { what: 'The screen as it is now', bytes: 'image/png' } },
+        problems: [404, 409, 504],
+      },
+    },
+    async (request, reply) => {
+      const picture = await streams.picture(customer(request), request.params.id, request.id)
+      return reply.type('image/png').header('cache-control', 'no-store').send(picture)
+    },
+  )
+}
+
+const originOf = ({ protocol, host }: FastifyRequest): string => `${protocol}://${host}`

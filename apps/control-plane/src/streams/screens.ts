@@ -1,0 +1,196 @@
+// The screens that are open on this replica: a door for their sockets, and a watch that ends those which may not stay.
+// The watch has no input but the database, so that whatever another replica or a host did is noticed here too.
+import type { IncomingMessage } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { isId, type ScreenNote, screenProtocol } from '@dormouse/contract'
+import { UpgradeRefusal, type Upgrades } from '@dormouse/link'
+
+import type { Log } from '@dormouse/process'
+import type { WebSocket } from 'ws'
+import type { Channels } from '../agents/channels.ts'
+import type { Links } from '../agents/links.ts'
+import type { Pool } from '../db/pool.ts'
+import type { Principals } from '../principals/service.ts'
+import { type Admission, admit } from './admission.ts'
+import { type Ending, endingOf, endings } from './endings.ts'
+import { openChannel } from './host-channel.ts'
+import { endSocket, relay, watchPulse } from './relay.ts'
+import { RfbBreach, RfbFilter } from './rfb-filter.ts'
+import type { Screen } from './store.ts'
+import * as store from './store.ts'
+import { tokenForm } from './tokens.ts'
+
+export interface ScreensOptions {
+  pool: Pool
+  principals: Principals
+  links: Links
+  channels: Channels
+  /** Where browsers find the pages of this service, beside the address they asked. */
+  origin: string | undefined
+  log: Log
+}
+
+interface Session {
+  admission: Admission
+  socket: WebSocket
+  /** Why it was told to end. */
+  ending: Ending | undefined
+}
+
+const lookEveryMs = 500
+const renewEveryMs = 5_000
+const openTimeoutMs = 10_000
+
+export class Screens {
+  readonly #options: ScreensOptions
+  readonly #sessions = new Map<string, Session>()
+  readonly #running = new Set<Promise<void>>()
+  readonly #watching: NodeJS.Timeout
+  #looking: Promise<void> | undefined
+  #renewedAt = 0
+
+  constructor(options: ScreensOptions) {
+    this.#options = options
+    this.#watching = setInterval(() => this.#looking ?? void this.look(), lookEveryMs).unref()
+  }
+
+  /** Lets viewers in who bring a token. Why one may not stay is said by close codes: a browser shows no other answer. */
+  attach(upgrades: Upgrades): void {
+    upgrades.add({
+      path: (pathname) => screenOf(pathname) !== undefined,
+      authenticate: async (request) => {
+        if (!this.#isOurs(request)) return new UpgradeRefusal(403, 'screens are shown by the pages of this service')
+        const { token, ...screen } = screenOf(request.url ?? '')!
+        return admit(this.#options.pool, this.#options.principals, screen, token)
+      },
+      onSocket: (socket, entrance) => {
+        socket.on('error', (err) => this.#options.log.debug({ err }, 'a viewer’s socket failed'))
+        if ('code' in entrance) return endSocket(socket, entrance)
+        const run = this.#run(socket, entrance).finally(() => this.#running.delete(run))
+        this.#running.add(run)
+      },
+    })
+  }
+
+  /** How many are open here. */
+  get size(): number {
+    return this.#sessions.size
+  }
+
+  /** Ends every session that may not stay. One look at a time; a wish during one is answered by the next. */
+  async look(): Promise<void> {
+    await this.#looking
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = undefined
+    })
+    await this.#looking
+  }
+
+  /** Waits until the sockets, which were told to end, have left their claims. */
+  async close(): Promise<void> {
+    for (const { socket } of this.#sessions.values()) socket.terminate()
+    await Promise.all(this.#running)
+    clearInterval(this.#watching)
+  }
+
+  /** Programs have no origin; a browser says whose page opened the socket. */
+  #isOurs({ headers }: IncomingMessage): boolean {
+    if (headers.origin === undefined || headers.origin === this.#options.origin) return true
+    return URL.canParse(headers.origin) && new URL(headers.origin).host === headers.host
+  }
+
+  async #run(socket: WebSocket, admission: Admission): Promise<void> {
+    const { sessionId, desktopId, claim } = admission
+    const log = this.#options.log.child({ session: sessionId, desktop: desktopId, claim })
+    const session: Session = { admission, socket, ending: undefined }
+    // What the viewer says waits in the network until there is a screen to say it to.
+    socket.pause()
+    watchPulse(socket)
+    this.#sessions.set(sessionId, session)
+    log.info('a screen was opened')
+    try {
+      await this.#show(session)
+    } catch (error) {
+      if (error instanceof RfbBreach) this.#end(session, endings.unreadable)
+      log.debug({ err: error }, 'a screen broke off')
+    }
+    if (socket.readyState === socket.OPEN) this.#end(session, await this.#whyOver(session))
+    this.#sessions.delete(sessionId)
+    await this.#leave(session, log)
+    log.info({ code: session.ending?.code }, 'a screen was closed')
+  }
+
+  /** Returns when it is over, whoever ended it. */
+  async #show({ admission, socket }: Session): Promise<void> {
+    const { desktopId, generation, hostId, claim, ticket, sessionId } = admission
+    const gone = new AbortController()
+    socket.once('close', () => gone.abort())
+    const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(openTimeoutMs)])
+    const wish = { hostId, name: 'stream.open', desktopId, generation, requestId: sessionId } as const
+    const channel = await openChannel(this.#options, wish, signal)
+    if (socket.readyState !== socket.OPEN) return void channel.destroy()
+    if (socket.protocol === screenProtocol) socket.send(JSON.stringify({ ticket } satisfies ScreenNote))
+    await relay(socket, channel, new RfbFilter(claim))
+  }
+
+  /** The screen ended first: by what the desktop did, which may be known in a moment, or the way to it broke. */
+  async #whyOver({ admission: { sessionId, generation } }: Session): Promise<Ending> {
+    for (const waitMs of [0, 1_000]) {
+      await sleep(waitMs)
+      const known = await store.watched(this.#options.pool, [sessionId]).catch(() => undefined)
+      const ending = known?.[0] && endingOf(known[0], generation)
+      if (ending) return ending
+      if (known?.length === 0) return endings.takenOver
+    }
+    return endings.hostLost
+  }
+
+  #end(session: Session, ending: Ending): void {
+    if (session.ending) return
+    session.ending = ending
+    endSocket(session.socket, ending)
+  }
+
+  async #leave({ admission: { sessionId }, ending }: Session, log: Log): Promise<void> {
+    const letGo = ending === endings.asleep ? store.release : store.leave
+    await letGo(this.#options.pool, sessionId).catch((err) => log.warn({ err }, 'a claim was left to run out'))
+  }
+
+  async #look(): Promise<void> {
+    const sessions = [...this.#sessions.values()]
+    const ids = sessions.map(({ admission }) => admission.sessionId)
+    if (ids.length === 0) return
+    const { pool, principals, log } = this.#options
+    try {
+      const known = new Map((await store.watched(pool, ids)).map((one) => [one.sessionId, one]))
+      const withdrawn = await principals.withdrawn([...known.values()].map(({ holder }) => holder))
+      for (const session of sessions) {
+        const now = known.get(session.admission.sessionId)
+        const ending = whyNoMore(now, withdrawn, session.admission.generation)
+        if (ending) this.#end(session, ending)
+      }
+      await this.#renew(ids)
+    } catch (err) {
+      log.warn({ err }, 'open screens could not be looked after')
+    }
+  }
+
+  async #renew(ids: string[]): Promise<void> {
+    if (performance.now() - this.#renewedAt < renewEveryMs) return
+    this.#renewedAt = performance.now()
+    await store.renew(this.#options.pool, ids)
+  }
+}
+
+function whyNoMore(now: store.Watched | undefined, withdrawn: Set<string>, generation: number): Ending | undefined {
+  if (!now) return endings.takenOver
+  return withdrawn.has(now.holder) ? endings.revoked : endingOf(now, generation)
+}
+
+/** The screen and the token that a path names: `/screens/<desktop>/<claim>/<token>`. */
+function screenOf(url: string): (Screen & { token: string }) | undefined {
+  const [desktopId, claim, token, more] = (url.split('?', 1)[0] ?? '').split('/').slice(2)
+  const known = url.startsWith('/screens/') && (claim === 'view' || claim === 'control') && more === undefined
+  if (!known || !desktopId || !isId(desktopId) || !token || !tokenForm.test(token)) return undefined
+  return { desktopId: desktopId.toLowerCase(), claim, token }
+}

@@ -1,0 +1,117 @@
+// Who may see or control a desktop's screen, and pictures of it. Knows no socket.
+import { newId, Refusal, refuse, type StreamBody } from '@dormouse/contract'
+import type { Channels } from '../agents/channels.ts'
+import type { Links } from '../agents/links.ts'
+import * as audit from '../audit/store.ts'
+import { type Db, type Pool, transaction } from '../db/pool.ts'
+import type { Desktops } from '../desktops/service.ts'
+import type { DesktopRow } from '../desktops/store.ts'
+import type { Customer } from '../principals/service.ts'
+import { openChannel } from './host-channel.ts'
+import type { Screen } from './store.ts'
+import * as store from './store.ts'
+import { makeToken } from './tokens.ts'
+
+export interface StreamsOptions {
+  pool: Pool
+  desktops: Desktops
+  links: Links
+  channels: Channels
+  /** Somebody else's socket may have to end: look at once, not at the next turn. */
+  onHandedOver(): void
+}
+
+export interface Grant {
+  token: string
+  expiresAt: Date
+}
+
+const pictureTimeoutMs = 10_000
+const pictureMaxBytes = 64 * 1024 * 1024
+
+export class Streams {
+  readonly #options: StreamsOptions
+
+  constructor(options: StreamsOptions) {
+    this.#options = options
+  }
+
+  /** Gives the claim to the caller, or refuses with `claim_held`, naming until when another holds it. */
+  async open(caller: Customer, desktopId: string, { claim, takeover }: StreamBody): Promise<Grant> {
+    const { pool, desktops, onHandedOver } = this.#options
+    const holder =
+      caller.subject ?? refuse('forbidden', 'an access token without `sub` names nobody who could hold a claim')
+    const { generation } = awake(await desktops.get(caller, desktopId))
+    const screen = { desktopId, claim }
+    const { token, hash } = makeToken()
+    const granted = await transaction(pool, async (tx) => {
+      const { holdId, lost } = await hold(tx, screen, { holder, generation, takeover: takeover ?? false })
+      return { lost, expiresAt: await store.insertToken(tx, screen, { hash, holdId, generation }) }
+    })
+    if (granted.lost) onHandedOver()
+    return { token, expiresAt: granted.expiresAt }
+  }
+
+  /** The screen now, as PNG. */
+  async picture(caller: Customer, desktopId: string, requestId: string): Promise<Buffer> {
+    const { hostId, generation } = awake(await this.#options.desktops.get(caller, desktopId))
+    const signal = AbortSignal.timeout(pictureTimeoutMs)
+    try {
+      const wish = { hostId, name: 'stream.picture', desktopId, generation, requestId } as const
+      const channel = await openChannel(this.#options, wish, signal)
+      channel.end()
+      const whole: Buffer[] = []
+      let bytes = 0
+      for await (const chunk of channel) {
+        bytes += whole.push(chunk) && chunk.length
+        if (bytes > pictureMaxBytes) refuse('guest_unavailable', 'the picture of the screen does not end')
+      }
+      return Buffer.concat(whole)
+    } catch (error) {
+      throw asGuestRefusal(error, signal)
+    }
+  }
+
+  /** Forgets what opens nothing any more. */
+  async prune(): Promise<void> {
+    await store.prune(this.#options.pool)
+  }
+}
+
+/** Makes the caller the holder; `lost` where somebody else was. */
+async function hold(
+  tx: Db,
+  screen: Screen,
+  wish: { holder: string; generation: number; takeover: boolean },
+): Promise<{ holdId: string; lost: boolean }> {
+  const now = await store.lock(tx, screen)
+  if (now.holder === wish.holder) {
+    await store.prolong(tx, screen, wish.generation)
+    return { holdId: now.holdId, lost: false }
+  }
+  const lost = now.isHeld && now.generation === wish.generation
+  if (lost && !wish.takeover) {
+    const until = now.heldUntil.toISOString()
+    refuse('claim_held', `another client holds the claim "${screen.claim}", at least until ${until}`)
+  }
+  if (lost) {
+    const details = { claim: screen.claim, from: now.holder }
+    await audit.record(tx, { actor: wish.holder, action: 'stream.takeover', subject: screen.desktopId, details })
+  }
+  const holdId = newId()
+  await store.hand(tx, screen, { ...wish, holdId })
+  return { holdId, lost }
+}
+
+function awake({ state, hostId, generation }: DesktopRow): { hostId: string; generation: number } {
+  if (state !== 'awake' || hostId === null) return refuse('not_awake', `the desktop is ${state}; wake it first`)
+  return { hostId, generation }
+}
+
+function asGuestRefusal(error: unknown, deadline: AbortSignal): unknown {
+  if (deadline.aborted) return new Refusal('guest_deadline', 'no picture of the screen came in time')
+  if (!(error instanceof Refusal))
+    return new Refusal('host_unreachable', 'the picture of the screen broke off; try again')
+  if (error.code === 'hypervisor_failed') return new Refusal('guest_unavailable', error.detail)
+  return error
+}
