@@ -21,6 +21,8 @@ export class Links extends EventEmitter<Events> {
 
   /** Takes a host's link; a newer one replaces the older, which is closed. */
   add(hostId: string, peer: Peer): void {
+    // Gone while its hello was answered: it must not take the place of the link that came after it.
+    if (peer.closed) return
     const older = this.#peers.get(hostId)
     this.#peers.set(hostId, peer)
     void older?.close(4000, 'replaced by a newer link')
@@ -69,10 +71,17 @@ export class Links extends EventEmitter<Events> {
 function asRefusal(error: unknown): unknown {
   if (error instanceof CallRefused) {
     const code = refusalCode.safeParse(error.code)
-    return code.success ? new Refusal(code.data, error.detail) : error
+    return code.success ? new Refusal(code.data, sentence(error.detail)) : error
   }
   if (error instanceof LinkLost || error instanceof CallTimeout) {
     return new Refusal('host_unreachable', 'The link to the desktop’s host was lost; try again when it is back.')
   }
   return error
 }
+
+/** A host's words go into the database and to customers: of a length, and of characters that both can take. */
+const sentence = (words: string): string =>
+  words
+    .toWellFormed()
+    .replaceAll(/\p{Cc}+/gu, ' ')
+    .slice(0, 1_000)
