@@ -43,6 +43,7 @@ export interface Agent {
 
 const tombstoneDays = 30
 const closePatienceMs = 8_000
+const lookPatienceMs = 2_000
 const dayMs = 86_400_000
 
 /** Enrols where needed, opens the hypervisor, dials the control plane. */
@@ -151,9 +152,17 @@ async function items(ground: Ground, { ailment }: HostFacts) {
   }
 }
 
+/** What runs is billed: it is said from a look of this moment, and where the hypervisor does not answer, not at all. */
 async function sayHeartbeat(ground: Ground, watch: Watch, facts: Facts) {
-  watch.lookAround().catch((err: unknown) => ground.log.warn({ err }, 'the domains could not be listed'))
-  return { facts: await facts.current(), running: watch.running() }
+  const look = watch.lookAround().then(
+    () => true,
+    (err: unknown) => {
+      ground.log.warn({ err }, 'the domains could not be listed')
+      return false
+    },
+  )
+  const looked = await Promise.race([look, pause(lookPatienceMs).then(() => false)])
+  return { facts: await facts.current(), running: looked ? watch.running() : [] }
 }
 
 /** A killed agent does nothing more, wherever it stands. */

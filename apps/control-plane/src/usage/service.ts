@@ -52,9 +52,11 @@ export class Usage {
   }
 
   /** A heartbeat proves life. Only the leader writes it down: the same word goes to every replica. */
-  async heard(hostId: string, { running }: Heartbeat): Promise<void> {
+  async heard(hostId: string, { running, facts }: Heartbeat): Promise<void> {
     if (!this.#options.leadership.term) return
-    this.#running.set(hostId, running)
+    // A host that ails cannot see what it runs: that is no difference.
+    if (facts.ailment === null) this.#running.set(hostId, running)
+    else this.#running.delete(hostId)
     await ledger
       .prove(this.#options.pool, hostId, running)
       .catch((error) => this.#options.log.warn({ err: error, host: hostId }, 'a proof of life was not noted'))
