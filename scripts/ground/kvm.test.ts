@@ -1,0 +1,25 @@
+// KVM counts only when processor and device agree.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, expect, test } from 'vitest'
+import { kvmWorks } from './kvm.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'dormouse-kvm-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+const cpuWith = (flags: string) => {
+  const file = join(folder, `cpuinfo-${flags.replaceAll(' ', '-')}`)
+  writeFileSync(file, `processor\t: 0\nmodel name\t: vmx in name only\nflags\t\t: ${flags}\n`)
+  return file
+}
+
+test('a device without the processor’s support, or the other way round, is not enough', () => {
+  const device = join(folder, 'kvm')
+  writeFileSync(device, '')
+  expect(kvmWorks({ cpuInfo: cpuWith('fpu vmx sse'), device })).toBe(true)
+  expect(kvmWorks({ cpuInfo: cpuWith('fpu svm'), device })).toBe(true)
+  expect(kvmWorks({ cpuInfo: cpuWith('fpu sse'), device })).toBe(false)
+  expect(kvmWorks({ cpuInfo: cpuWith('fpu vmxish'), device })).toBe(false)
+  expect(kvmWorks({ cpuInfo: cpuWith('fpu vmx'), device: join(folder, 'none') })).toBe(false)
+})
