@@ -28,7 +28,7 @@ const images = (id: string) => readdirSync(join(bench.memoryFolder, id)).filter(
 test('memory, boot id and counter survive two hibernations, and the clock is right after each wake', async () => {
   const id = newId()
   expect(await firstWake(id)).toEqual({ resumedFrom: 'image' })
-  const before = await leaveWitness(bench, id)
+  const before = await leaveWitness(bench, id, 64)
   for (const cycle of [1, 2]) {
     const { memoryBytes } = await bench.hibernated(fenceOf(id, cycle, cycle * 2))
     expect(memoryBytes).toBeGreaterThan(64 * 1024 * 1024)
@@ -42,7 +42,7 @@ test('memory, boot id and counter survive two hibernations, and the clock is rig
     expect(images(id)).toEqual([])
   }
   await bench.destroyed(fenceOf(id, 3, 6))
-  expect(await stage.domains()).toEqual([])
+  expect(await stage.domains(bench)).toEqual([])
   expect(await bench.ask('host.inventory', {})).toEqual({ items: [] })
 })
 
@@ -59,7 +59,7 @@ test('a truncated image fails the wake with a sentence, nothing is deleted, and 
   })
   expect(await bench.asleep(fenceOf(id, 2, 3))).toEqual({ state: 'hibernated', memoryLost: false })
   expect(images(id)).toEqual([image])
-  expect(await stage.domains()).toEqual([])
+  expect(await stage.domains(bench)).toEqual([])
   expect(await awake(id, 3, 4, 'discard')).toEqual({ resumedFrom: 'disk' })
   expect(await bench.run(id, 'cat /root/note')).toBe('kept')
   await bench.destroyed(fenceOf(id, 3, 5))
@@ -84,7 +84,7 @@ for (const how of ['fails', 'dies'] as const) {
       state: 'hibernated',
       memoryLost: false,
     })
-    expect(await stage.domains()).toEqual([])
+    expect(await stage.domains(bench)).toEqual([])
     expect(images(id)).toHaveLength(1)
     expect(await awake(id, 3, 4)).toEqual({ resumedFrom: 'memory' })
     expect(await lookAt(bench, id)).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })

@@ -1,8 +1,9 @@
 // An agent's decisions over a real libvirt and QEMU, without a control plane: one private libvirtd for a file of tests,
 // and benches on it, each an installation of its own.
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { namePrefix } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import { LibvirtDriver, type LibvirtSettings } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { Bench } from '@dormouse/agent/testing/bench.ts'
 import type { DesktopSpec } from '@dormouse/contract'
@@ -12,6 +13,8 @@ import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../scripts/ground
 import { run } from '../../scripts/ground/processes.ts'
 
 export const guestSpec: DesktopSpec = { vcpus: 1, memoryMiB: 256, diskGiB: 1, imageVersion: 'mini' }
+/** Enough for one saved guest, and not for much beside it. */
+export const smallMiB = 300
 const log = createLog({ name: 'stage', level: process.env.DORMOUSE_TEST_LOG ?? 'silent' })
 const imagesDir = process.env.DORMOUSE_TEST_IMAGES ?? join(tmpdir(), 'dormouse-test-images')
 
@@ -28,6 +31,9 @@ export class Stage {
     const folder = mkdtempSync(join(tmpdir(), 'dormouse-stage-'))
     const say = () => undefined
     await ensureMiniImage({ imagesDir, say })
+    // Before libvirt's namespaces are made, so that both see it.
+    mkdirSync(join(folder, 'tight'))
+    await run('mount', ['-t', 'tmpfs', '-o', `size=${smallMiB}m`, 'tmpfs', join(folder, 'tight')])
     const named = { name: 'stage', hostUuid: crypto.randomUUID() }
     return new Stage(folder, await startPrivateLibvirtd({ dir: folder, ...named, say }))
   }
@@ -67,15 +73,21 @@ export class Stage {
     rmSync(raw)
   }
 
-  /** The names of all domains that run on this libvirtd. */
-  async domains(): Promise<string[]> {
+  /** A folder with so little room that it fills up; the same for us and for libvirt. */
+  get smallFolder(): string {
+    return join(this.#folder, 'tight')
+  }
+
+  /** The names of all domains of an installation. */
+  async domains({ installationId }: Bench<LibvirtDriver>): Promise<string[]> {
     const uri = `qemu+unix:///system?socket=${this.libvirtd.socketPath}`
     const listed = await run('virsh', ['-q', '-c', uri, 'list', '--all', '--name'])
-    return listed.split('\n').filter(Boolean)
+    return listed.split('\n').filter((name) => name.startsWith(namePrefix(installationId)))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.libvirtd.stop()
+    await run('umount', ['-l', this.smallFolder])
     rmSync(this.#folder, { recursive: true, force: true })
   }
 }
@@ -86,20 +98,20 @@ export interface Witness {
   counter: number
 }
 
-const leave = `dd if=/dev/urandom of=/run/memory bs=1M count=64 2>/dev/null
+const leave = (memoryMiB: number) => `dd if=/dev/urandom of=/run/memory bs=1M count=${memoryMiB} 2>/dev/null
 echo kept > /root/note; sync
 echo 0 > /run/counter
 (while :; do n=$(cat /run/counter); echo $((n + 1)) > /run/next; mv /run/next /run/counter; echo $n >> /root/log; sleep 0.1; done) > /dev/null 2>&1 < /dev/null &`
 
-/** A counter that runs and writes to the disk too, 64 MiB of random memory, a file. */
-export async function leaveWitness(bench: Bench<LibvirtDriver>, desktopId: string): Promise<Witness> {
-  await bench.run(desktopId, leave, 30)
+/** A counter that runs and writes to the disk too, so much random memory, a file. */
+export async function leaveWitness(bench: Bench<LibvirtDriver>, desktopId: string, memoryMiB = 8): Promise<Witness> {
+  await bench.run(desktopId, leave(memoryMiB), 60)
   return lookAt(bench, desktopId)
 }
 
 export async function lookAt(bench: Bench<LibvirtDriver>, desktopId: string): Promise<Witness> {
   const look = 'cat /proc/sys/kernel/random/boot_id; sha256sum < /run/memory; cat /run/counter'
-  const [bootId = '', memoryHash = '', counter] = (await bench.run(desktopId, look, 30)).split('\n')
+  const [bootId = '', memoryHash = '', counter] = (await bench.run(desktopId, look, 60)).split('\n')
   return { bootId, memoryHash, counter: Number(counter) }
 }
 

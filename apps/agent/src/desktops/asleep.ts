@@ -3,7 +3,7 @@
 import { type CommandResult, Refusal } from '@dormouse/contract'
 import type { Ground } from './ground.ts'
 import { alreadySaved, save } from './hibernate.ts'
-import { holdsMemory, look, neverRan, type Situation } from './situation.ts'
+import { holdsMemory, lookAtRest, neverRan, type Situation } from './situation.ts'
 import type { Turn } from './turns.ts'
 
 type Answer = CommandResult<'desktop.ensureAsleep'>
@@ -11,7 +11,7 @@ type Answer = CommandResult<'desktop.ensureAsleep'>
 /** Nothing runs; answers the state that is then true. */
 export async function asleep(on: Ground, turn: Turn): Promise<Answer> {
   await on.digests.stop(turn.fence.desktopId)
-  const now = await look(on, turn.fence.desktopId)
+  const now = await lookAtRest(on, turn.fence.desktopId)
   const answer = holdsMemory(now) && !neverRan(now) ? await putToSleep(on, turn) : await leave(on, turn, now)
   await turn.note({ running: false })
   return answer

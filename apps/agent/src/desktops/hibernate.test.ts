@@ -12,7 +12,8 @@ async function awakeDesktop(bench: Bench) {
   return { id, bootId: await counter(bench, id) }
 }
 
-const files = async (bench: Bench, id: string) => (await readdir(join(bench.memoryFolder, id)).catch(() => [])).sort()
+const files = async (bench: Bench, id: string) =>
+  (await readdir(join(bench.memoryFolder, id)).catch(() => [])).filter((name) => !name.endsWith('.tmp')).sort()
 
 test('a hibernation that is repeated answers the same', async () => {
   await using bench = await Bench.start()

@@ -3,7 +3,17 @@
 import { type CommandResult, Refusal, refuse } from '@dormouse/contract'
 import type { Ground } from './ground.ts'
 import type { MemoryImage } from './memory-images.ts'
-import { finished, holdsMemory, look, markOf, neverRan, removeOlder, type Situation } from './situation.ts'
+import {
+  finished,
+  holdsMemory,
+  look,
+  lookAtRest,
+  markOf,
+  neverRan,
+  removeOlder,
+  removeVoid,
+  type Situation,
+} from './situation.ts'
 import type { Turn } from './turns.ts'
 
 const progressEveryMs = 500
@@ -11,7 +21,7 @@ const progressEveryMs = 500
 /** Memory and disk are saved as they belong together, and nothing runs. */
 export async function hibernate(on: Ground, turn: Turn): Promise<CommandResult<'desktop.ensureHibernated'>> {
   await on.digests.stop(turn.fence.desktopId)
-  const now = await look(on, turn.fence.desktopId)
+  const now = await lookAtRest(on, turn.fence.desktopId)
   const image = holdsMemory(now) && !neverRan(now) ? await save(on, turn) : await alreadySaved(on, turn, now)
   return { memoryBytes: image.bytes ?? 0 }
 }
@@ -26,6 +36,7 @@ export async function alreadySaved(on: Ground, turn: Turn, now: Situation): Prom
 /** Saves what the domain holds; where that fails the guest goes on, and nothing half-written is left. */
 export async function save(on: Ground, turn: Turn): Promise<MemoryImage> {
   const { fence } = turn
+  await removeVoid(on, fence.desktopId)
   await on.driver.setMark(markOf(on, fence))
   const { spec } = turn.entry()
   return on.slots.run(turn.signal, () =>
@@ -35,8 +46,7 @@ export async function save(on: Ground, turn: Turn): Promise<MemoryImage> {
       turn.signal.throwIfAborted()
       await write(on, turn, image)
       await on.failpoints.hit('hibernate.after-save')
-      const whole = await on.memory.complete(image)
-      return settle(on, turn, whole)
+      return settle(on, turn, await complete(on, image))
     }),
   )
 }
@@ -53,6 +63,17 @@ async function write(on: Ground, turn: Turn, image: MemoryImage): Promise<void> 
   } catch (error) {
     await goOn(on, turn, image)
     throw error instanceof Refusal ? error : new Error('the memory could not be saved', { cause: error })
+  }
+}
+
+/** The file is whole and nothing runs: a disk too full for the manifest's last word changes nothing of that. */
+async function complete(on: Ground, image: MemoryImage): Promise<MemoryImage> {
+  try {
+    return await on.memory.complete(image)
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    on.log.warn({ err: error, image: image.file }, 'a manifest could not be completed; the image is whole')
+    return image
   }
 }
 

@@ -26,6 +26,12 @@ export async function look(on: Ground, desktopId: DesktopId): Promise<Situation>
   return { domain, disk, images, ...judge(images, domain, on.journal.read(desktopId)) }
 }
 
+/** Looks when nothing is being saved any more: what an agent before this one had begun, the hypervisor finishes. */
+export async function lookAtRest(on: Ground, desktopId: DesktopId): Promise<Situation> {
+  await on.driver.jobEnded(desktopId)
+  return look(on, desktopId)
+}
+
 /** Which image may be restored, if the domain is the one given; the newest alone counts, since each older one was used or overtaken. */
 export function judge(images: MemoryImage[], domain: Domain | undefined, entry: Entry | undefined) {
   const [newest] = images
@@ -62,14 +68,19 @@ export async function spendAll(on: Ground, turn: Turn, note: Parameters<Turn['no
   for (const image of images) if (image.manifest.state !== 'spent') await on.memory.spend(image)
 }
 
-/** Removes the images that must never be restored again, and what an interrupted save left under a guest that went on. */
+/** Removes the images that must never be restored again. Only when nothing is being saved. */
 export async function removeSpent(on: Ground, desktopId: DesktopId): Promise<void> {
-  const { images, domain } = await look(on, desktopId)
+  const { images, domain } = await lookAtRest(on, desktopId)
   const entry = on.journal.read(desktopId)
-  for (const image of images) {
-    const state = stateOf(image, domain, entry)
-    if (state === 'spent' || (state === 'partial' && domain)) await on.memory.remove(image)
-  }
+  for (const image of images) if (stateOf(image, domain, entry) === 'spent') await on.memory.remove(image)
+  await removeVoid(on, desktopId)
+}
+
+/** What an interrupted save left under a guest that went on: whole or not, the disk has moved on from it. */
+export async function removeVoid(on: Ground, desktopId: DesktopId): Promise<void> {
+  const { images, domain } = await lookAtRest(on, desktopId)
+  if (!domain) return
+  for (const image of images) if (image.manifest.state === 'intended') await on.memory.remove(image)
 }
 
 /** Removes all that is older than the one image that counts. */

@@ -5,7 +5,7 @@ import { ensureDisk } from '../disks/ensure-disk.ts'
 import { untilReady } from '../guest/ready.ts'
 import type { Ground } from './ground.ts'
 import type { MemoryImage } from './memory-images.ts'
-import { finished, holdsMemory, look, markOf, neverRan, type Situation, spendAll } from './situation.ts'
+import { finished, holdsMemory, lookAtRest, markOf, neverRan, type Situation, spendAll } from './situation.ts'
 import type { Turn } from './turns.ts'
 
 type Wish = Omit<CommandPayload<'desktop.ensureAwake'>, 'fence'>
@@ -18,7 +18,7 @@ export async function wake(on: Ground, turn: Turn, wish: Wish): Promise<CommandR
   const { desktopId, deadlineMs } = turn.fence
   const until = performance.now() + deadlineMs * shareOfDeadline
   await on.digests.stop(desktopId)
-  const now = await look(on, desktopId)
+  const now = await lookAtRest(on, desktopId)
   const resumedFrom = holdsMemory(now) && !neverRan(now) ? await adopt(on, turn, now) : await begin(on, turn, wish, now)
   progress(on, turn, 'waiting-for-guest')
   await untilReady(on.driver, desktopId, until - performance.now(), turn.signal)

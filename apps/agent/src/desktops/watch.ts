@@ -1,11 +1,13 @@
 // Notices what happens to desktops without a command: a guest powered off, a process died, the hypervisor was away.
-// It reports; it never mends, but for one thing: what stands up again after its destruction is ended.
+// It reports; it mends two things alone: what stands up again after its
+// destruction is ended, and a guest whose save was cut off goes on.
 import type { DesktopId, Observation } from '@dormouse/contract'
 import type { DriverEvent } from '../driver/driver.ts'
 import { removeAll } from './destroy.ts'
 import type { Ground } from './ground.ts'
 import { observe } from './inventory.ts'
 import { KeyedLock } from './locks.ts'
+import { removeVoid } from './situation.ts'
 import type { Turns } from './turns.ts'
 
 export class Watch {
@@ -45,6 +47,13 @@ export class Watch {
     await Promise.all([...changed, ...gone].map((id) => this.#look(id, null)))
   }
 
+  /** After a gap also what seems unchanged is looked at: a save may have been cut off under it. */
+  async #lookAtAll(): Promise<void> {
+    await this.lookAround()
+    const believed = this.#on.journal.all().filter(({ running }) => running)
+    await Promise.all(believed.map(({ desktopId }) => this.#look(desktopId, null)))
+  }
+
   /** All work of a desktop has ended: what was heard meanwhile is looked at, what it left is remembered. */
   idle(desktopId: DesktopId): void {
     const reason = this.#waiting.get(desktopId) ?? null
@@ -54,7 +63,7 @@ export class Watch {
 
   #heard(event: DriverEvent): void {
     if (event.type === 'gap') {
-      this.lookAround().catch((error: unknown) => this.#missed(error))
+      this.#lookAtAll().catch((error: unknown) => this.#missed(error))
       return
     }
     if (this.#turns.busy(event.desktopId)) this.#waiting.set(event.desktopId, event.reason)
@@ -74,7 +83,20 @@ export class Watch {
       const seen = await observe(this.#on, desktopId, reason)
       if (this.#turns.busy(desktopId)) return
       this.#remember(desktopId, seen)
-      if (seen && !this.#asExpected(seen)) await this.#tell(seen)
+      if (!seen) return
+      if (!this.#asExpected(seen)) await this.#tell(seen)
+      if (seen.domain !== 'absent' && seen.memory === 'partial') await this.#goOn(desktopId)
+    })
+  }
+
+  /** Its save was cut off: the guest goes on, and that image must never be taken for its memory. */
+  async #goOn(desktopId: DesktopId): Promise<void> {
+    const { driver, journal } = this.#on
+    const entry = journal.read(desktopId)
+    if (!entry) return
+    await this.#turns.between(desktopId, entry, async () => {
+      await removeVoid(this.#on, desktopId)
+      if ((await driver.domain(desktopId))?.state === 'paused') await driver.resume(desktopId)
     })
   }
 

@@ -1,0 +1,200 @@
+import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
+import { type Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
+import { newId, Refusal } from '@dormouse/contract'
+import { LibvirtHost } from '@dormouse/node-libvirt'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { guestSpec, leaveWitness, lookAt, Stage, smallMiB } from './agent-stage.ts'
+
+type LibvirtBench = Bench<LibvirtDriver>
+
+let stage: Stage
+let bench: LibvirtBench
+
+beforeAll(async () => {
+  stage = await Stage.start()
+})
+// An installation for each test: what one leaves behind is no other's trouble.
+beforeEach(async ({ task }) => {
+  bench = await stage.bench(task.id)
+})
+afterEach(async () => {
+  await bench.driver.close()
+})
+afterAll(async () => {
+  await stage?.[Symbol.asyncDispose]()
+})
+
+const deadlineMs = 120_000
+
+const firstWake = (id: string, on = bench) => on.awake(fenceOf(id, 1, 1, { deadlineMs }), 'allow', 'make', guestSpec)
+
+const awake = (id: string, generation: number, turn: number) =>
+  bench.awake(fenceOf(id, generation, turn, { deadlineMs }), 'require', 'require', guestSpec)
+
+/** Asks again while the answer is that it may pass, as the control plane does. */
+async function insist<T>(ask: () => Promise<T>): Promise<T> {
+  for (let left = 200; ; left--) {
+    try {
+      return await ask()
+    } catch (error) {
+      const final = error instanceof Refusal && !['host_unreachable', 'guest_unavailable'].includes(error.code)
+      if (final || left === 0) throw error
+    }
+    await sleep(100)
+  }
+}
+
+const saveFile = (on: LibvirtBench, id: string) => {
+  const folder = join(on.memoryFolder, id)
+  const name = existsSync(folder) && readdirSync(folder).find((each) => each.endsWith('.save'))
+  return name ? join(folder, name) : undefined
+}
+
+/** A save is under way: its file has begun to grow. */
+const saving = (on: LibvirtBench, id: string) =>
+  until(() => {
+    const file = saveFile(on, id)
+    return file && (statSync(file, { throwIfNoEntry: false })?.size ?? 0) > 1_000_000
+  }, 30_000)
+
+async function expectWhole(id: string, before: { bootId: string; memoryHash: string }, turn: number) {
+  const after = await insist(() => lookAt(bench, id))
+  expect(after).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
+  await bench.destroyed(fenceOf(id, 9, turn))
+  expect(await stage.domains(bench)).toEqual([])
+}
+
+test('an agent that dies while memory is being saved finds the image, and loses nothing', async () => {
+  const id = newId()
+  await firstWake(id)
+  const before = await leaveWitness(bench, id, 64)
+  bench.hibernated(fenceOf(id, 1, 2)).catch(() => undefined)
+  await saving(bench, id)
+  await bench.crash()
+  await insist(() => bench.hibernated(fenceOf(id, 1, 2, { deadlineMs })))
+  expect(await bench.observe(id)).toMatchObject({ domain: 'absent', memory: 'complete' })
+  expect(await awake(id, 2, 3)).toEqual({ resumedFrom: 'memory' })
+  await expectWhole(id, before, 4)
+})
+
+test('an agent that dies while memory is being restored starts over, from the same image', async () => {
+  const id = newId()
+  await firstWake(id)
+  const before = await leaveWitness(bench, id, 64)
+  await bench.hibernated(fenceOf(id, 1, 2))
+  awake(id, 2, 3).catch(() => undefined)
+  await until(async () => (await stage.domains(bench)).length > 0, 30_000)
+  await bench.crash()
+  expect(await insist(() => awake(id, 2, 3))).toEqual({ resumedFrom: 'memory' })
+  await expectWhole(id, before, 4)
+})
+
+test('a libvirtd that is killed while memory is being saved leaves a desktop that runs or is saved, never half', async () => {
+  const id = newId()
+  await firstWake(id)
+  const before = await leaveWitness(bench, id, 64)
+  const hibernating = bench.hibernated(fenceOf(id, 1, 2, { deadlineMs })).catch((error: unknown) => error)
+  await saving(bench, id)
+  await stage.libvirtd.killDaemon('SIGKILL')
+  await stage.libvirtd.restartDaemon()
+  await hibernating
+  const { domain, memory } = await insist(() => bench.observe(id))
+  expect(['running/partial', 'paused/partial', 'running/none', 'absent/complete']).toContain(`${domain}/${memory}`)
+  await insist(() => bench.hibernated(fenceOf(id, 1, 2, { deadlineMs })))
+  expect(await awake(id, 2, 3)).toEqual({ resumedFrom: 'memory' })
+  await expectWhole(id, before, 4)
+})
+
+test('a libvirtd that is killed and comes back leaves every desktop running, with nothing to report', async () => {
+  const id = newId()
+  await firstWake(id)
+  const before = await leaveWitness(bench, id)
+  await until(() => bench.house.watch.running().length === 1)
+  bench.said.length = 0
+  await stage.libvirtd.killDaemon('SIGKILL')
+  await stage.libvirtd.restartDaemon()
+  await insist(() => bench.observe(id))
+  await insist(() => bench.house.watch.lookAround())
+  expect(bench.said).toEqual([])
+  await expectWhole(id, before, 2)
+})
+
+test('a QEMU that dies, and a guest that powers off, are reported with the reason; the disk can be booted again', async () => {
+  const id = newId()
+  await firstWake(id)
+  await until(() => bench.house.watch.running().length === 1)
+  bench.said.length = 0
+  await bench.run(id, 'echo kept > /root/note; sync; poweroff', 10).catch(() => undefined)
+  await until(() => bench.said.some(({ name }) => name === 'desktop.observed'), 60_000)
+  expect(bench.said.find(({ name }) => name === 'desktop.observed')?.report).toMatchObject({
+    desktopId: id,
+    domain: 'absent',
+    disk: true,
+    reason: expect.stringContaining('shutdown'),
+  })
+  expect(await bench.awake(fenceOf(id, 2, 2, { deadlineMs }), 'allow', 'require', guestSpec)).toEqual({
+    resumedFrom: 'disk',
+  })
+  expect(await bench.run(id, 'cat /root/note', 10)).toBe('kept')
+  await bench.destroyed(fenceOf(id, 2, 3))
+})
+
+test('a destroy overtakes a save, and nothing of the desktop is left', async () => {
+  const id = newId()
+  await firstWake(id)
+  await leaveWitness(bench, id, 64)
+  const superseded = expect(bench.hibernated(fenceOf(id, 1, 2))).rejects.toMatchObject({ code: 'superseded' })
+  await saving(bench, id)
+  await bench.destroyed(fenceOf(id, 1, 3))
+  await superseded
+  expect(await stage.domains(bench)).toEqual([])
+  expect(existsSync(join(bench.memoryFolder, id))).toBe(false)
+  expect(existsSync(join(bench.folder, 'disks', `${id}.qcow2`))).toBe(false)
+})
+
+test('a full disk refuses a hibernation before it begins, or ends it; the guest goes on either way', async () => {
+  const small = await stage.bench('small', {}, join(stage.smallFolder, 'memory'))
+  const id = newId()
+  await firstWake(id, small)
+  const before = await leaveWitness(small, id, 64)
+  const filler = join(stage.smallFolder, 'filler')
+  const refused = { code: 'host_disk_full' }
+  writeFileSync(filler, Buffer.alloc((smallMiB - 100) * 2 ** 20))
+  await expect(small.hibernated(fenceOf(id, 1, 2))).rejects.toMatchObject(refused)
+  // Believed to be small, it is begun, and meets the end of the disk half-way.
+  await small.house.ground.journal.note(fenceOf(id, 1, 2), { spec: { ...guestSpec, memoryMiB: 64 } })
+  await expect(small.hibernated(fenceOf(id, 1, 3))).rejects.toMatchObject(refused)
+  expect(saveFile(small, id)).toBeUndefined()
+  expect(await lookAt(small, id)).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
+  rmSync(filler)
+  expect(await small.hibernated(fenceOf(id, 1, 4))).toMatchObject({ memoryBytes: expect.any(Number) })
+  await small.destroyed(fenceOf(id, 1, 5))
+  await small.driver.close()
+})
+
+test('two installations on one libvirtd do not see each other, whatever they are told', async () => {
+  const other = await stage.bench('other', { network: 'nat' })
+  const [mine, theirs] = [newId(), newId()]
+  await Promise.all([firstWake(mine), firstWake(theirs, other)])
+  const [here, there] = await Promise.all([bench.ask('host.inventory', {}), other.ask('host.inventory', {})])
+  expect(here.items.map(({ desktopId }) => desktopId)).toEqual([mine])
+  expect(there.items.map(({ desktopId }) => desktopId)).toEqual([theirs])
+  await expect(bench.observe(theirs)).rejects.toMatchObject({ code: 'unknown_desktop' })
+  await bench.destroyed(fenceOf(theirs, 5, 5))
+  expect(await other.observe(theirs)).toMatchObject({ domain: 'running', disk: true })
+  const host = await LibvirtHost.open({ socketPath: stage.libvirtd.socketPath })
+  const [pools, networks] = await Promise.all([host.storage.pools.list(), host.networks.list()])
+  for (const { installationId } of [bench, other]) {
+    expect(pools.filter(({ name }) => name.includes(installationId))).toHaveLength(1)
+  }
+  expect(networks.map(({ name }) => name)).toEqual([`dormouse-${other.installationId}`])
+  host.close()
+  await bench.destroyed(fenceOf(mine, 1, 2))
+  expect(await other.observe(theirs)).toMatchObject({ domain: 'running' })
+  await other.destroyed(fenceOf(theirs, 1, 2))
+  expect(await stage.domains(bench)).toEqual([])
+  await other.driver.close()
+})
