@@ -125,6 +125,7 @@ export class Leadership extends EventEmitter<Events> {
     session.on('end', () => lost.reject(new Error('the leadership session ended')))
     this.#stopping.signal.addEventListener('abort', () => lost.reject(new Error('stopping')), { once: true })
 
+    this.#stopping.signal.throwIfAborted()
     const locked = store.awaitLock(session).then(() => 'locked' as const)
     locked.catch(() => log.debug('the leader lock was not had'))
     const watching = new AbortController()
@@ -135,6 +136,8 @@ export class Leadership extends EventEmitter<Events> {
     } finally {
       watching.abort()
     }
+    // One who stops has no business with the lead, least of all to take it from the one who has it.
+    this.#stopping.signal.throwIfAborted()
     const epoch = await this.#take(session)
     await Promise.race([this.#lead(epoch), lost.promise]).finally(() => this.#endTerm('the session was lost'))
   }

@@ -20,7 +20,7 @@ export async function awaitLock(session: pg.Client): Promise<void> {
 /** Ends a session, also while it waits for the lock: Postgres hears no goodbye before that statement is over. */
 export async function leave(db: Db, session: pg.Client): Promise<void> {
   const { processID } = session as pg.Client & { processID: number | null }
-  if (processID !== null) await db.query('select pg_cancel_backend($1)', [processID])
+  if (processID !== null) await db.query('select pg_terminate_backend($1)', [processID])
   await session.end()
 }
 
