@@ -1,0 +1,65 @@
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import {
+  backingFileOf,
+  domainXml,
+  markXml,
+  overlayXml,
+  poolFolderOf,
+  poolXml,
+  readMark,
+  withMarkAndDisk,
+} from './domain-xml.ts'
+
+const mark = { installationId: newId(), desktopId: newId(), generation: 3, turn: 7, operationId: newId() }
+const plan = {
+  spec: { vcpus: 2, memoryMiB: 512, diskGiB: 10, imageVersion: 'mini' },
+  mark,
+  type: 'qemu',
+  emulator: '/usr/bin/qemu-system-x86_64',
+  machine: 'pc-i440fx-7.2',
+  cpuModel: 'qemu64',
+  kernel: '/images/mini/vmlinuz',
+  initrd: '/images/mini/initrd',
+  cmdline: `quiet name='a&b'`,
+  disk: '/disks/one.qcow2',
+  console: '/consoles/one.log',
+  network: null,
+  vncSocket: null,
+} as const
+
+test('a mark is read back from an element, from a domain, and as libvirt writes it', () => {
+  expect(readMark(markXml(mark))).toEqual(mark)
+  expect(readMark(domainXml(plan))).toEqual(mark)
+  expect(readMark(domainXml(plan).replaceAll("'", '"'))).toEqual(mark)
+  expect(readMark('<domain><metadata/></domain>')).toBeUndefined()
+})
+
+test('the domain’s id is the desktop’s, and its name carries the installation', () => {
+  const xml = domainXml(plan)
+  expect(xml).toContain(`<uuid>${mark.desktopId}</uuid>`)
+  expect(xml).toContain(`<name>dormouse-${mark.installationId.slice(-12)}-${mark.desktopId}</name>`)
+})
+
+test('what would be markup in a value stays text', () => {
+  expect(domainXml(plan)).toContain('<cmdline>quiet name=&#39;a&#38;b&#39;</cmdline>')
+  const odd = `/pool/it's <here> & "there"`
+  expect(poolFolderOf(poolXml('p', odd))).toBe(odd)
+  expect(backingFileOf(overlayXml('v', 1, odd))).toBe(odd)
+})
+
+test('a saved domain gets another mark and its disk where it lies now, and nothing else changes', () => {
+  const saved = domainXml(plan)
+  const later = { ...mark, generation: 4, turn: 9, operationId: newId() }
+  const changed = withMarkAndDisk(saved, later, '/elsewhere/one.qcow2')
+  expect(readMark(changed)).toEqual(later)
+  expect(changed).toContain(`<source file='/elsewhere/one.qcow2'/>`)
+  const back = withMarkAndDisk(changed, mark, plan.disk)
+  expect(back).toBe(saved)
+})
+
+test('a guest has no network unless one is given', () => {
+  expect(domainXml(plan)).not.toContain('<interface')
+  const xml = domainXml({ ...plan, network: 'dormouse-net' })
+  expect(xml).toMatch(/<mac address='52(:[0-9a-f]{2}){5}'\/><source network='dormouse-net'\/>/)
+})
