@@ -1,4 +1,5 @@
 // A run of crash trials on one ground: Postgres, stage, trials one after another. Says each outcome as it comes.
+import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -36,7 +37,7 @@ export async function runTrials({
     ? undefined
     : await startPostgres({ dataDir: join(folder, 'pg'), runtimeDir: folder, say: () => undefined, durable: false })
   const server = databaseServer ?? own!.url
-  const name = `crash_${seed}_${process.pid}`
+  const name = `crash_${seed}_${randomBytes(4).toString('hex')}`
   await query(server, `create database ${name}`)
   const outcomes: Outcome[] = []
   try {

@@ -153,5 +153,6 @@ async function usable(stage: Stage, asked: Asked[]): Promise<string[]> {
 
 /** Leaves nothing for the next trial; a stray of this one has been told. */
 async function clear(stage: Stage, asked: Asked[]): Promise<void> {
-  for (const { desktopId: id } of asked) if ((await stage.see(id)).state !== 'destroyed') await stage.ask(id, 'destroy')
+  for (const { desktopId: id } of asked)
+    if ((await stage.see(id)).state !== 'destroyed') await stage.api('POST', `/v1/desktops/${id}/destroy?wait=true`)
 }

@@ -7,7 +7,7 @@ import { until } from './until.ts'
 /** Short times, so that a test of what happens after them is short. */
 const quick = {
   heartbeatMs: 200,
-  leadershipLeaseMs: 1_000,
+  leadershipLeaseMs: 3_000,
   destroyGraceMs: 300,
   wakeDeadlineMs: 8_000,
   hibernateDeadlineMs: 8_000,

@@ -1,0 +1,38 @@
+// Guarantee: a command's answer is the command's, and where there can be none, the status says why.
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+
+test('exit code, both streams and input are the command’s; a non-zero exit is a 200', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const plain = await house.exec(id, 'echo out; echo err >&2; exit 7')
+  expect(plain.status).toBe(200)
+  expect(plain.json).toMatchObject({ exit_code: 7, signal: null, stdout: 'out\n', stderr: 'err\n' })
+  expect(plain.json).toMatchObject({ stdout_truncated: false, stderr_truncated: false })
+  expect((await house.exec(id, ['echo', 'a b', '$HOME'])).json.stdout).toBe('a b $HOME\n')
+  expect((await house.exec(id, 'cat', { stdin: 'given' })).json.stdout).toBe('given')
+  expect((await house.exec(id, 'echo $WORD', { env: { WORD: 'said' } })).json.stdout).toBe('said\n')
+  expect((await house.exec(id, 'true', { timeout_secs: 100_000 })).status).toBe(200)
+})
+
+test('a command that passes its deadline is 504, and the desktop is still of use', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const late = await house.exec(id, 'sleep 60', { timeout_secs: 1 })
+  expect([late.status, late.json.code]).toEqual([504, 'guest_deadline'])
+  expect((await house.exec(id, 'echo on')).json.stdout).toBe('on\n')
+})
+
+test('a host that is away is 503 with Retry-After, and at once when it goes in the middle of a command', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const running = house.exec(id, 'sleep 30', { timeout_secs: 60 })
+  await house.replica.parts.links.cut(house.host.id, 'cut by the test')
+  const cut = await running
+  expect([cut.status, cut.json.code]).toEqual([503, 'host_unreachable'])
+  await house.linked(house.host)
+  await house.killAgent()
+  const away = await house.exec(id, 'true')
+  expect([away.status, away.json.code]).toEqual([503, 'host_unreachable'])
+  expect(Number(away.headers['retry-after'])).toBeGreaterThan(0)
+})

@@ -1,0 +1,95 @@
+// Guarantee: when a host is back, it and the database come to one truth, and nothing is destroyed on a guess.
+import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { until } from './until.ts'
+
+/** Copies everything the simulated host has of a desktop under another name: a desktop that nobody knows. */
+function double(house: House, id: string): string {
+  const stranger = newId()
+  for (const folder of ['simulated/domains', 'simulated/disks', 'journal']) {
+    const from = join(house.host.folder, folder, `${id}.json`)
+    writeFileSync(from.replace(id, stranger), readFileSync(from, 'utf8').replaceAll(id, stranger))
+  }
+  return stranger
+}
+
+test('a desktop that runs and that nobody knows is suspended and told to the operator, never destroyed', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/does not know/)
+  const { id } = await house.desktop('awake')
+  await house.killAgent()
+  const stranger = double(house, id)
+  await house.restartAgent()
+  await until('the stranger to be suspended', async () => (await house.observed(stranger))?.domain === 'paused')
+  expect(house.chronicle.find(/runs that the database does not know/)).not.toEqual([])
+  expect(await house.host.holds(stranger)).toEqual({ domain: 'paused', disk: true })
+  expect((await house.observed(id))?.domain).toBe('running')
+  expect((await house.see(id)).state).toBe('awake')
+})
+
+test('a tombstone removes what stands up again, and only that', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const keeps = (await house.desktop('awake')).id
+  await house.killAgent()
+  // A host restored from its own copy: the database has gone on.
+  const copy = join(house.host.folder, '..', `copy-${id}`)
+  cpSync(house.host.folder, copy, { recursive: true })
+  await house.restartAgent()
+  await house.ask(id, 'destroy')
+  await house.killAgent()
+  for (const name of readdirSync(copy))
+    cpSync(join(copy, name), join(house.host.folder, name), { recursive: true, force: true })
+  await house.restartAgent()
+  await until('the tombstone to be honoured', async () => (await house.observed(id)) === undefined)
+  expect(await house.host.holds(id)).toEqual({ domain: 'absent', disk: false })
+  expect((await house.see(keeps)).state).toBe('awake')
+  expect(await house.host.holds(keeps)).toEqual({ domain: 'running', disk: true })
+})
+
+test('where one pass would remove more than a few, it removes nothing and alarms', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/too much would be/)
+  const ids = await Promise.all(Array.from({ length: 7 }, async () => (await house.desktop('awake')).id))
+  await house.killAgent()
+  await house.database.rows(`update desktops set state = 'destroyed', turn = turn + 1`)
+  await house.restartAgent()
+  await until('the alarm', () => house.chronicle.find(/too much would be/).length > 0)
+  for (const id of ids) expect(await house.host.holds(id)).toEqual({ domain: 'running', disk: true })
+  await house.database.rows(`update desktops set state = 'destroyed', turn = turn + 1`)
+})
+
+test('a host that comes back without anything destroys nothing in the database: what was awake is stopped, what slept stays', async () => {
+  await using house = await House.start()
+  const awake = (await house.desktop('awake')).id
+  const saved = (await house.desktop('hibernated')).id
+  await house.killAgent()
+  house.host.driver.die(awake)
+  await house.restartAgent()
+  await house.becomes(awake, 'stopped')
+  expect((await house.see(saved)).state).toBe('hibernated')
+})
+
+test('a database that is behind its host changes nothing there, and tells the operator', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/restored from an older copy/)
+  const { id } = await house.desktop('awake')
+  await house.database.rows(`update desktops set state = 'stopped', turn = 0, generation = 0 where id = $1`, [id])
+  await house.replica.parts.recovery.ask(house.host.id)
+  expect(house.chronicle.find(/restored from an older copy/)).not.toEqual([])
+  expect(await house.host.holds(id)).toEqual({ domain: 'running', disk: true })
+})
+
+test('an agent refuses the commands of a leader of an older epoch', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.endTerm()
+  await house.ask(id, 'hibernate')
+  const fence = { desktopId: id, epoch: 1, generation: 9, turn: 99, operationId: newId(), deadlineMs: 5_000 }
+  const late = house.replica.parts.links.command(house.host.id, 'desktop.ensureDestroyed', { fence })
+  await expect(late).rejects.toMatchObject({ code: 'stale_epoch' })
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+})
