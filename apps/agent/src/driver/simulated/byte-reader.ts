@@ -1,12 +1,14 @@
 // Exact numbers of bytes from a stream. Knows nothing of what they say.
-import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 
 export class ByteReader {
   readonly #source: Readable
+  /** Whoever waits for more bytes, or for the end. */
+  #awake: (() => void) | undefined
 
   constructor(source: Readable) {
     this.#source = source
+    for (const event of ['readable', 'end', 'close'] as const) source.on(event, () => this.#awake?.())
   }
 
   /** The next `length` bytes; throws where the stream ends before. */
@@ -16,7 +18,9 @@ export class ByteReader {
       const bytes = this.#source.read(length) as Buffer | null
       if (bytes?.length === length) return bytes
       if (this.#source.readableEnded || this.#source.destroyed || bytes) throw new Error('the stream ended')
-      await Promise.race([once(this.#source, 'readable'), once(this.#source, 'end'), once(this.#source, 'close')])
+      await new Promise<void>((resolve) => {
+        this.#awake = resolve
+      })
     }
   }
 }

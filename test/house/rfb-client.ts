@@ -1,0 +1,107 @@
+// A program that looks at a desktop's screen: RFB over a WebSocket, by hand, so that a test can also say what no real
+// client would. Knows nothing of claims.
+import { type ScreenNote, screenProtocol } from '@dormouse/contract'
+import { WebSocket } from 'ws'
+import { until } from './until.ts'
+
+export interface RfbOptions {
+  /** Opens it as the page does: tickets are told. */
+  page?: boolean
+  origin?: string
+}
+
+export class RfbClient {
+  readonly socket: WebSocket
+  readonly notes: ScreenNote[] = []
+  /** How it was closed. */
+  readonly closed: Promise<{ code: number; reason: string }>
+  #received = Buffer.alloc(0)
+  width = 0
+  height = 0
+
+  private constructor(url: string, { page = false, origin }: RfbOptions) {
+    this.socket = new WebSocket(url, page ? [screenProtocol] : [], { ...(origin && { origin }) })
+    this.socket.on('message', (data, isBinary) => {
+      if (isBinary) this.#received = Buffer.concat([this.#received, data as Buffer])
+      else this.notes.push(JSON.parse((data as Buffer).toString()) as ScreenNote)
+    })
+    const { promise, resolve } = Promise.withResolvers<{ code: number; reason: string }>()
+    this.closed = promise
+    this.socket.on('error', (error) => resolve({ code: 0, reason: error.message }))
+    this.socket.on('close', (code, reason) => resolve({ code, reason: reason.toString() }))
+  }
+
+  /** Opens the socket and says nothing; whether it may stay is seen by `closed`. */
+  static dial(url: string, options: RfbOptions = {}): RfbClient {
+    return new RfbClient(url, options)
+  }
+
+  /** Opens the socket and introduces itself, up to where frames can be asked for. */
+  static async connect(url: string, options: RfbOptions = {}): Promise<RfbClient> {
+    const client = new RfbClient(url, options)
+    await client.#greet()
+    return client
+  }
+
+  send(...bytes: number[]): void {
+    this.socket.send(Buffer.from(bytes))
+  }
+
+  /** A key goes down and up. */
+  type(keysym: number): void {
+    const sym = [keysym >>> 24, (keysym >>> 16) & 255, (keysym >>> 8) & 255, keysym & 255]
+    this.send(4, 1, 0, 0, ...sym)
+    this.send(4, 0, 0, 0, ...sym)
+  }
+
+  point(x: number, y: number, buttons: number): void {
+    this.send(5, buttons, x >> 8, x & 255, y >> 8, y & 255)
+  }
+
+  /** The whole picture as raw 32-bit pixels. */
+  async frame(incremental = false): Promise<Buffer> {
+    this.send(
+      3,
+      incremental ? 1 : 0,
+      0,
+      0,
+      0,
+      0,
+      this.width >> 8,
+      this.width & 255,
+      this.height >> 8,
+      this.height & 255,
+    )
+    const head = await this.#take(16)
+    if (head.readUInt16BE(2) !== 1 || head.readInt32BE(12) !== 0) throw new Error('the update is not one raw picture')
+    return this.#take(head.readUInt16BE(8) * head.readUInt16BE(10) * 4)
+  }
+
+  close(): void {
+    this.socket.close(1000)
+  }
+
+  async #greet(): Promise<void> {
+    await this.#take(12)
+    this.socket.send(Buffer.from('RFB 003.008\n'))
+    await this.#take(2)
+    this.send(1)
+    await this.#take(4)
+    this.send(0)
+    const init = await this.#take(24)
+    this.width = init.readUInt16BE(0)
+    this.height = init.readUInt16BE(2)
+    await this.#take(init.readUInt32BE(20))
+  }
+
+  async #take(length: number): Promise<Buffer> {
+    const over = this.closed.then(({ code, reason }) => {
+      throw new Error(`the socket was closed: ${code} ${reason}`)
+    })
+    over.catch(() => undefined)
+    await Promise.race([until(`${length} bytes of the screen`, () => this.#received.length >= length), over])
+    const taken = this.#received.subarray(0, length)
+    this.#received = this.#received.subarray(length)
+    return taken
+  }
+}
