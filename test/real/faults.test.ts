@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import type { Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
+import { pids, readLive } from '../../scripts/ground/processes.ts'
 import { Instance, until } from './instance.ts'
 import { expectKept, guest, leaveWitness } from './witness.ts'
 
@@ -56,6 +57,10 @@ async function leftovers(): Promise<string[]> {
   return found.split('\n').filter(Boolean)
 }
 
+/** QEMU's command line names the desktop; its process is seen from outside, too. */
+const qemusOf = ({ id }: Desktop) =>
+  pids().filter((pid) => readLive(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8'))?.match(`qemu.*uuid\0${id}`))
+
 const awakeAgain = (desktop: Desktop) =>
   until(async () => {
     const { exitCode } = await desktop.commands.run('true').catch(() => ({ exitCode: 1 }))
@@ -67,7 +72,7 @@ test.each(Object.keys(parts))(
   async (part) => {
     const desktop = await instance.create()
     await desktop.wake()
-    const before = await leaveWitness(desktop)
+    const before = await leaveWitness(desktop, 8)
     await parts[part]!()
     await awakeAgain(desktop)
     expect((await desktop.refresh()).state).toBe('awake')
@@ -84,7 +89,7 @@ test.each(Object.keys(parts))(
   async (part) => {
     const [sleepy, waking] = await Promise.all([instance.create(), instance.create()])
     await Promise.all([sleepy.wake(), waking.wake()])
-    const before = await Promise.all([leaveWitness(sleepy), leaveWitness(waking)])
+    const before = await Promise.all([leaveWitness(sleepy, 8), leaveWitness(waking, 8)])
     await waking.hibernate()
     const outcomes = Promise.allSettled([sleepy.hibernate(), waking.wake()])
     await parts[part]!()
@@ -106,7 +111,7 @@ test('a desktop whose QEMU is killed is stopped, and boots from its disk', async
   const desktop = await instance.create()
   await desktop.wake()
   await guest(desktop, 'echo kept > /root/kept; sync')
-  await (await libvirt()).exec('/bin/sh', '-c', `kill -9 $(busybox pgrep -f 'uuid ${desktop.id}')`)
+  for (const pid of qemusOf(desktop)) process.kill(pid, 'SIGKILL')
   await until(async () => (await desktop.refresh()).state === 'stopped', 20_000)
   expect((await desktop.wake()).result?.resumedFrom).toBe('disk')
   expect(await guest(desktop, 'cat /root/kept')).toBe('kept\n')

@@ -45,7 +45,7 @@ test(`one desktop keeps counter, boot, 64 MiB of memory and its files over ${cyc
 test(`${count} desktops at once keep theirs over ${cycles} sleeps`, async () => {
   const desktops = await Promise.all(Array.from({ length: count }, () => instance.create()))
   await Promise.all(desktops.map((desktop) => desktop.wake()))
-  let seen = await Promise.all(desktops.map(leaveWitness))
+  let seen = await Promise.all(desktops.map((desktop) => leaveWitness(desktop)))
   for (let cycle = 0; cycle < cycles; cycle++) {
     await Promise.all(desktops.map((desktop) => desktop.hibernate()))
     const woken = await Promise.all(desktops.map((desktop) => desktop.wake()))
