@@ -25,6 +25,11 @@ if (values.help) console.log(help)
 else process.exitCode = await main()
 
 async function main(): Promise<number> {
+  // A run that says real and is not would be worse than none.
+  if (values.real) {
+    console.error('There is no real ground for the crash test yet; run it with --simulated.')
+    return 2
+  }
   const [trials, seed] = [Number(values.trials), Number(values.seed)]
   const ground = simulatedGround
   const say = values.json ? console.error : console.log
