@@ -113,6 +113,8 @@ interface Hypervisor {
   /** The data folder under a name that libvirt and QEMU can use, too. */
   dir: string
   describe: string
+  /** Where screens listen; a private libvirt’s own place is not to be seen from outside. */
+  socketsDir?: string
 }
 
 /** The machine's own libvirt where it is usable, else a private one in namespaces of its own. */
@@ -136,7 +138,8 @@ async function hypervisor(instance: Instance): Promise<Hypervisor> {
   const unwatch = watchOver('libvirtd', libvirtd.daemonRuns, libvirtd.restartDaemon, say)
   stops.push({ name: 'libvirt', stop: () => unwatch().then(libvirtd.stop) })
   lap('a private libvirt is up')
-  return { kvm, socketPath: libvirtd.socketPath, dir: libvirtd.shortDir, describe: `a private libvirt, ${how}` }
+  const { socketPath, shortDir: dir } = libvirtd
+  return { kvm, socketPath, dir, socketsDir: `${dir}/screens`, describe: `a private libvirt, ${how}` }
 }
 
 async function agents(
@@ -183,9 +186,10 @@ async function agents(
 const emulatedTiers = (host: Hypervisor | undefined): Record<string, string> =>
   host && !host.kvm ? { DORMOUSE_TIER_SMALL: '1,256,10' } : {}
 
-const libvirtEnv = ({ socketPath, dir }: Hypervisor, imagesDir = `${dir}/images`) => ({
+const libvirtEnv = ({ socketPath, dir, socketsDir }: Hypervisor, imagesDir = `${dir}/images`) => ({
   DORMOUSE_AGENT_LIBVIRT_SOCKET: socketPath,
   DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
+  ...(socketsDir && { DORMOUSE_AGENT_SOCKETS_DIR: socketsDir }),
 })
 
 /** Settings of the environment that are meant for what is started; the starter's own win. */

@@ -112,7 +112,7 @@ export class LibvirtDriver implements Driver {
     const { desktopId } = mark
     const { capabilities, kvm, network } = await this.#furnished()
     const image = await this.#disks.imageOf(desktopId)
-    const { socketsDir, cpuModel } = this.#settings
+    const { cpuModel } = this.#settings
     const xml = domainXml({
       spec,
       mark,
@@ -126,7 +126,7 @@ export class LibvirtDriver implements Driver {
       disk: this.#disks.path(desktopId),
       console: await this.#console(desktopId),
       network: network.name,
-      vncSocket: socketsDir ? join(socketsDir, `${desktopId}.vnc`) : null,
+      vncSocket: await this.#vncSocket(desktopId),
     })
     await saying('the desktop could not be started', this.#session.host.domains.createXml(xml))
     await this.#hasten(desktopId)
@@ -152,6 +152,7 @@ export class LibvirtDriver implements Driver {
     try {
       const xml = withMarkAndDisk(await domains.saveImageXml(path), mark, this.#disks.path(desktopId))
       await this.#console(desktopId)
+      await this.#vncSocket(desktopId)
       await domains.restore(path, { xml, paused: true })
     } catch (error) {
       if (isLibvirtError(error) && imageAtFault.test(error.message)) damaged(error.message)
@@ -218,6 +219,8 @@ export class LibvirtDriver implements Driver {
   async removeDisk(desktopId: DesktopId): Promise<void> {
     await this.#disks.remove(desktopId)
     await rm(this.#consolePath(desktopId), { force: true })
+    const screen = await this.#vncSocket(desktopId)
+    if (screen) await rm(screen, { force: true })
   }
 
   screen(desktopId: DesktopId): Promise<Duplex> {
@@ -316,6 +319,14 @@ export class LibvirtDriver implements Driver {
 
   #consolePath(desktopId: DesktopId): string {
     return join(this.#settings.consolesDir, `${desktopId}.log`)
+  }
+
+  /** Where the screen listens, in a folder that is there; null where libvirt chooses. */
+  async #vncSocket(desktopId: DesktopId): Promise<string | null> {
+    const { socketsDir } = this.#settings
+    if (!socketsDir) return null
+    await privateFolder(socketsDir, 0o711)
+    return join(socketsDir, `${desktopId}.vnc`)
   }
 
   /** The file that takes what a guest's kernel says; it must be there before QEMU's user writes to it. */
