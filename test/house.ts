@@ -174,6 +174,11 @@ export class House {
     return answer
   }
 
+  /** Channels that agents have dialled back to the first replica and that are open now. */
+  get channels(): number {
+    return this.replica.parts.channels.open
+  }
+
   /** Waits until nothing is under way: no operation that is live, none that is carried, no command at work on a host. */
   async settle(): Promise<void> {
     await until('everything to settle', () => this.#isSettled(), settleMs)

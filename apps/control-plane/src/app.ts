@@ -73,10 +73,10 @@ export async function createApp(parts: AppParts): Promise<App> {
       const v1 = scope as unknown as App
       v1.addHook('onRequest', customers)
       notFoundBehindTheDoor(v1)
+      v1.register(async (files) => fileRoutes(files as unknown as App, { guests }))
       refuseOtherMethods(v1, paths)
       desktopRoutes(v1, desktopParts)
       guestRoutes(v1, { guests })
-      v1.register(async (files) => fileRoutes(files as unknown as App, { guests }))
       streamRoutes(v1, { streams, origin })
       usageRoutes(v1, { usage })
     },

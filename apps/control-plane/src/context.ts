@@ -36,6 +36,7 @@ export interface ControlPlane {
   leadership: Leadership
   engine: Engine
   links: Links
+  channels: Channels
   recovery: Recovery
   principals: Principals
   hosts: Hosts
@@ -170,6 +171,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     leadership,
     engine,
     links,
+    channels,
     recovery,
     principals,
     hosts,

@@ -59,6 +59,22 @@ export const execResult = z.object({
 })
 export type ExecResult = z.infer<typeof execResult>
 
+/** Where the bytes go: a channel that the agent dials back, and for how long the guest may stand still on the way. */
+const transfer = z.object({
+  desktopId: id,
+  generation: z.int(),
+  /** Absolute, in the guest. */
+  path: z.string(),
+  channel: z.string(),
+  stepTimeoutSecs: z.int().min(1),
+})
+export const writeFileCommand = transfer.extend({
+  /** Null: as the file had, 0644 where it is new. */
+  mode: z.int().min(0).max(0o7777).nullable(),
+})
+export type WriteFileCommand = z.infer<typeof writeFileCommand>
+export type ReadFileCommand = z.infer<typeof transfer>
+
 /** What the leader thinks of an item of an inventory; the agent obeys only while its journal still says `seen`. */
 export const rejoinOrder = z.object({
   desktopId: id,
@@ -116,6 +132,10 @@ export const commands = {
   /** The screen as it is now, as PNG, comes over the channel. */
   'stream.picture': { payload: screen, result: z.object({}) },
   'guest.exec': { payload: execCommand, result: execResult },
+  /** The file is there, whole; until then the old one is. Ends when the channel's bytes have ended. */
+  'guest.writeFile': { payload: writeFileCommand, result: z.object({ size: z.int().min(0) }) },
+  /** The file's bytes went over the channel. It is dialled only once the file is open. */
+  'guest.readFile': { payload: transfer, result: z.object({ size: z.int().min(0) }) },
 } as const
 
 export type CommandName = keyof typeof commands

@@ -6,6 +6,11 @@ export const execTimeoutMaxSecs = 300
 /** Kept of each output stream; what goes beyond is counted and said. */
 export const execOutputMaxBytes = 1024 * 1024
 
+/** A file is written by one request of at most so much. */
+export const fileWriteMaxBytes = 8 * 1024 * 1024
+/** How long the guest may take for one step of a file's way: to open it, to take or give a piece, to put it in place. */
+export const fileStepTimeoutSecs = 30
+
 const noNul = (text: string) => !text.includes('\0')
 const text = z.string().refine(noNul, 'must not contain NUL')
 
@@ -47,3 +52,16 @@ export const execJson = z
     ],
   })
 export type ExecJson = z.infer<typeof execJson>
+
+export const fileQuery = z.object({
+  mode: z
+    .string()
+    .regex(/^[0-7]{3,4}$/, 'must be an octal mode such as 0644')
+    .optional()
+    .describe('Octal mode, such as `0644`; left out, an existing file keeps its own and a new one gets 0644'),
+})
+
+export const fileJson = z
+  .object({ path: z.string().describe('As the guest knows it'), size: z.int().describe('Bytes') })
+  .meta({ id: 'WrittenFile', examples: [{ path: '/srv/report.txt', size: 11 }] })
+export type FileJson = z.infer<typeof fileJson>

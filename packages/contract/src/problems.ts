@@ -23,6 +23,7 @@ export const refusals = {
   claim_held: { status: 409, what: 'Another client holds the claim; ask with `takeover`, or later.' },
   conflict: { status: 409, what: 'It exists already, or is in use.' },
   invite_spent: { status: 409, what: 'The invitation was used before, or has expired: make a new one.' },
+  not_directory: { status: 409, what: 'A part of the path names no directory in the guest.' },
   is_directory: { status: 409, what: 'The path names a directory in the guest.' },
   not_regular: { status: 409, what: 'The path names no regular file in the guest.' },
   symlink_loop: { status: 409, what: 'The path runs through a loop of symbolic links.' },

@@ -10,10 +10,12 @@ import { exec } from './exec.ts'
 import { inventory } from './inventory.ts'
 import { observe } from './observe.ts'
 import { openStream } from './open-stream.ts'
+import { readFile } from './read-file.ts'
 import { rejoin } from './rejoin.ts'
 import type { CommandHandler, Room } from './room.ts'
 import { takePicture } from './take-picture.ts'
 import { tidy } from './tidy.ts'
+import { writeFile } from './write-file.ts'
 
 const table: { [N in CommandName]: CommandHandler<N> } = {
   'desktop.ensureDisk': ensureDisk,
@@ -26,6 +28,8 @@ const table: { [N in CommandName]: CommandHandler<N> } = {
   'host.inventory': inventory,
   'host.rejoin': rejoin,
   'guest.exec': exec,
+  'guest.writeFile': writeFile,
+  'guest.readFile': readFile,
   'stream.open': openStream,
   'stream.picture': takePicture,
 }

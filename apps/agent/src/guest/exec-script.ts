@@ -86,4 +86,4 @@ const mustBeProgram = `case $1 in
   *) command -v -- "$1" >/dev/null 2>&1 || no program;;
 esac`
 
-const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`
+export const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`

@@ -23,6 +23,12 @@ export interface Awaited {
 
 export class Channels {
   readonly #expected = new Map<string, Expected>()
+  #open = 0
+
+  /** Channels that are open now. */
+  get open(): number {
+    return this.#open
+  }
 
   /** Lets expected channels in at the agents' door. */
   attach(upgrades: Upgrades, authenticate: (token: string) => Promise<{ hostId: string }>): void {
@@ -38,7 +44,13 @@ export class Channels {
         this.#expected.delete(token)
         return expected
       },
-      onSocket: (socket, expected) => expected.resolve(new Channel(socket)),
+      onSocket: (socket, expected) => {
+        this.#open++
+        // Whoever uses it meets its failure there; one that fails when nobody does is no failure.
+        const channel = new Channel(socket).on('error', () => undefined)
+        channel.once('close', () => this.#open--)
+        expected.resolve(channel)
+      },
     })
   }
 

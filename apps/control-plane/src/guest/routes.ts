@@ -1,11 +1,21 @@
 // Customers' routes into the guest. HTTP and nothing else.
-import { execBody, execJson, id } from '@dormouse/contract'
+import { execBody, execJson, fileJson, fileQuery, fileWriteMaxBytes, id } from '@dormouse/contract'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
+import { callerGone } from '../http/requests.ts'
 import type { App } from '../http/server.ts'
 import { customer } from '../principals/door.ts'
+import { BoundedBody } from './bounded-body.ts'
+import { guestPath } from './paths.ts'
 import type { Guests } from './service.ts'
 
 const params = z.object({ id })
+const fileParams = z.object({
+  id,
+  '*': z.string().describe('Path in the guest without its leading slash; no `..`, no NUL, percent-encoded'),
+})
+/** A caller who neither sends nor takes a byte for so long is given up. */
+const stallMs = 60_000
 
 export function guestRoutes(app: App, { guests }: { guests: Guests }): void {
   app.post(
@@ -25,4 +35,66 @@ export function guestRoutes(app: App, { guests }: { guests: Guests }): void {
     },
     (request) => guests.exec(customer(request), request.params.id, request.body, request.id),
   )
+}
+
+/** A scope of its own: bodies are bytes here, whatever they say they are. */
+export function fileRoutes(app: App, { guests }: { guests: Guests }): void {
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null))
+
+  app.put(
+    '/desktops/:id/files/*',
+    {
+      // Before the body is asked for: what is known to be too large is never sent.
+      onRequest: async ({ raw }) => void new BoundedBody(raw, fileWriteMaxBytes),
+      schema: {
+        operationId: 'writeFile',
+        tags: ['Guest'],
+        summary: 'Write a file in an awake desktop',
+        description:
+          'Whole or not at all: nobody sees half a file, and where an upload breaks off the old file stays. Folders on the way are made.',
+        params: fileParams,
+        querystring: fileQuery,
+        bytes: 'The file as it is, up to 8 MiB, whatever the Content-Type says',
+        response: { 200: fileJson },
+        answers: { 200: 'The file is there' },
+        problems: [404, 409, 413, 504],
+      },
+    },
+    async (request, reply) => {
+      const path = guestPath(request.params['*'])
+      const body = new BoundedBody(request.raw, fileWriteMaxBytes)
+      const { mode } = request.query
+      const wish = { ...fileWish(request, reply, path), mode: mode === undefined ? null : Number.parseInt(mode, 8) }
+      const size = await guests.writeFile(customer(request), wish, body)
+      return { path, size }
+    },
+  )
+
+  app.get(
+    '/desktops/:id/files/*',
+    {
+      exposeHeadRoute: false,
+      schema: {
+        operationId: 'readFile',
+        tags: ['Guest'],
+        summary: 'Read a file in an awake desktop',
+        description: 'Of any size. An answer that ends before its end was broken off.',
+        params: fileParams,
+        answers: { 200: { what: 'The file as it is', bytes: 'application/octet-stream' } },
+        problems: [404, 409, 504],
+      },
+    },
+    async (request, reply) => {
+      const path = guestPath(request.params['*'])
+      const bytes = await guests.readFile(customer(request), fileWish(request, reply, path))
+      return reply.type('application/octet-stream').send(bytes)
+    },
+  )
+}
+
+function fileWish(request: FastifyRequest, reply: FastifyReply, path: string) {
+  request.raw.socket.setTimeout(stallMs)
+  const { id } = request.params as z.infer<typeof fileParams>
+  return { id, path, signal: callerGone(request, reply), requestId: request.id }
 }

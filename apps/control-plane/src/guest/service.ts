@@ -1,9 +1,24 @@
 // What is asked of the guest of an awake desktop. Any replica that holds a link to the host may ask.
-import { type ExecBody, type ExecJson, execTimeoutDefaultSecs, execTimeoutMaxSecs, refuse } from '@dormouse/contract'
+import { addAbortSignal, Readable } from 'node:stream'
+import {
+  type CommandPayload,
+  type CommandResult,
+  type ExecBody,
+  type ExecJson,
+  execTimeoutDefaultSecs,
+  execTimeoutMaxSecs,
+  fileStepTimeoutSecs,
+  type ReadFileCommand,
+  Refusal,
+  refuse,
+} from '@dormouse/contract'
+import { CallRefused, type Channel, ChannelLost } from '@dormouse/link'
+import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import type { Customer } from '../principals/service.ts'
+import type { BoundedBody } from './bounded-body.ts'
 
 /** Beyond the guest's own deadline: the time the host may take to kill the command and answer. */
 const marginMs = 10_000
@@ -11,10 +26,12 @@ const marginMs = 10_000
 export class Guests {
   readonly #desktops: Desktops
   readonly #links: Links
+  readonly #channels: Channels
 
-  constructor(desktops: Desktops, links: Links) {
+  constructor(desktops: Desktops, links: Links, channels: Channels) {
     this.#desktops = desktops
     this.#links = links
+    this.#channels = channels
   }
 
   /** Runs a command. Only its own deadline ends it (504), also when the caller goes away; the host's loss is 503. */
@@ -45,6 +62,78 @@ export class Guests {
       duration_ms: result.durationMs,
     }
   }
+
+  /** Puts the body into a file, whole or not at all; answers its size. */
+  async writeFile(caller: Customer, wish: FileWish & { mode: number | null }, body: BoundedBody): Promise<number> {
+    const { channel, done } = await this.#transfer(caller, wish, 'guest.writeFile', { mode: wish.mode }).catch(
+      async (error: unknown) => {
+        await body.measure()
+        throw error
+      },
+    )
+    const sent = body.into(channel).catch((error: unknown) => whyBroken(error, done))
+    try {
+      return (await Promise.race([sent.then(() => done), done])).size
+    } finally {
+      channel.destroy()
+    }
+  }
+
+  /** The bytes of a file, once it is open. The stream breaks off where the transfer does. */
+  async readFile(caller: Customer, wish: FileWish): Promise<Readable> {
+    const { channel, done } = await this.#transfer(caller, wish, 'guest.readFile', {})
+    channel.end()
+    done.catch(() => channel.destroy(new ChannelLost(1000, 'the host refused')))
+    return Readable.from(bytesOf(addAbortSignal(wish.signal, channel), done), { objectMode: false })
+  }
+
+  /** Asks for a transfer and waits for its channel, or for the reason why there is none. */
+  async #transfer<N extends 'guest.writeFile' | 'guest.readFile'>(
+    caller: Customer,
+    { id, path, signal, requestId }: FileWish,
+    name: N,
+    more: Omit<CommandPayload<N>, keyof ReadFileCommand>,
+  ): Promise<{ channel: Channel; done: Promise<CommandResult<N>> }> {
+    const { hostId, generation } = awake(await this.#desktops.get(caller, id))
+    const awaited = this.#channels.expect(hostId)
+    const transfer = { desktopId: id, generation, path, channel: awaited.token, stepTimeoutSecs: fileStepTimeoutSecs }
+    const payload = { ...transfer, ...more } as CommandPayload<N>
+    // Both ends watch over its pace: as a whole it takes as long as it takes.
+    const asked = this.#links.command(hostId, name, payload, { signal, timeoutMs: Infinity, requestId })
+    const done = asked.catch((error: unknown) => {
+      throw signal.aborted ? new Refusal('invalid_request', 'the caller went away') : error
+    })
+    try {
+      return { channel: await Promise.race([awaited.channel, done.then(() => awaited.channel)]), done }
+    } catch (error) {
+      awaited.cancel()
+      throw error
+    }
+  }
+}
+
+interface FileWish {
+  id: string
+  /** Absolute, in the guest. */
+  path: string
+  /** Aborted when the caller goes away. */
+  signal: AbortSignal
+  requestId: string
+}
+
+async function* bytesOf(channel: Channel, done: Promise<unknown>): AsyncGenerator<Buffer> {
+  try {
+    yield* channel
+  } catch (error) {
+    await whyBroken(error, done)
+  }
+}
+
+/** Where the channel was cut, the host's answer says why. */
+async function whyBroken(error: unknown, done: Promise<unknown>): Promise<never> {
+  if (!(error instanceof ChannelLost || error instanceof CallRefused)) throw error
+  await done
+  return refuse('host_unreachable', 'The transfer broke off; try again.')
 }
 
 /** The desktop's host and generation, where it is awake. */

@@ -1,7 +1,7 @@
 // One call of a guest's agent, its failures in our words.
 import { Refusal } from '@dormouse/contract'
 import { CallTimeout, ConnectionLost, type GuestAgent, GuestAgentError } from '@dormouse/node-libvirt'
-import { type AgentCall, AgentRefused } from '../../guest/qga.ts'
+import { type AgentCall, AgentRefused } from '../../guest/qga-programs.ts'
 
 const timeoutSecs = 5
 

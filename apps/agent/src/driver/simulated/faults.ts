@@ -16,6 +16,8 @@ export const simulatedOperations = [
   'ping',
   'setTime',
   'exec',
+  'writeFile',
+  'readFile',
   'screen',
   'picture',
 ] as const
@@ -36,6 +38,8 @@ export class SimulatedFaults {
   diskFull: boolean
   guestsSilent: boolean
   readonly silentGuests = new Set<DesktopId>()
+  /** How often each operation was begun. */
+  readonly counts: Partial<Record<SimulatedOperation, number>> = {}
   /** The whole hypervisor does not answer. */
   down = false
   readonly #failing = new Map<SimulatedOperation, { times: number; code: RefusalCode }>()
@@ -69,6 +73,7 @@ export class SimulatedFaults {
 
   /** Every operation passes here first. */
   async enter(operation: SimulatedOperation, signal?: AbortSignal): Promise<void> {
+    this.counts[operation] = (this.counts[operation] ?? 0) + 1
     if (this.down) throw new Refusal('host_unreachable', 'the simulated hypervisor does not answer')
     await this.#hang(operation, signal)
     const latency = this.latencyMs[operation]

@@ -8,8 +8,9 @@ import {
   Refusal,
   refuse,
 } from '@dormouse/contract'
-import type { GuestTransport } from '../../guest/transport.ts'
+import type { FileDownload, FileUpload, GuestTransport } from '../../guest/transport.ts'
 import type { SimulatedFaults } from './faults.ts'
+import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'
 import type { JsonFolder, SimulatedDisk, SimulatedDomain } from './store.ts'
 
@@ -60,6 +61,56 @@ export class SimulatedGuest implements GuestTransport {
       ? await runArray(world, words, stdin ?? '')
       : await runShell(world, words, stdin ?? '')
     return { ...asKept(result), durationMs: Math.round(performance.now() - started) }
+  }
+
+  /** In its own memory until it is whole; modes are forgotten. */
+  async createFile(path: string): Promise<FileUpload> {
+    await this.ping()
+    refuseUnwritable(this.#files(), path)
+    const life = this.#house.alive(this.#desktopId)
+    const parts: Buffer[] = []
+    return {
+      write: async (bytes) => {
+        await this.#step('writeFile', life)
+        parts.push(bytes)
+      },
+      commit: async () => {
+        await this.#step('writeFile', life)
+        const whole = Buffer.concat(parts)
+        this.#write(path, asText(whole))
+        return whole.length
+      },
+      abandon: async () => void parts.splice(0),
+    }
+  }
+
+  async openFile(path: string): Promise<FileDownload> {
+    await this.ping()
+    const text = this.#read(path) ?? refuseUnread(this.#files(), path)
+    const pieces = piecesOf(asBytes(text))
+    const life = this.#house.alive(this.#desktopId)
+    return {
+      read: async () => {
+        await this.#step('readFile', life)
+        return pieces.next().value
+      },
+      close: async () => undefined,
+    }
+  }
+
+  /** One step of a transfer, in the life of the guest that began it. */
+  async #step(operation: 'writeFile' | 'readFile', life: AbortSignal): Promise<void> {
+    const gone = () => refuse('guest_unavailable', 'the guest went away during the transfer')
+    await this.#house.faults.enter(operation, life).catch((error) => {
+      throw life.aborted ? gone() : error
+    })
+    if (life.aborted) gone()
+    await this.ping()
+  }
+
+  #files(): string[] {
+    const { memory } = this.#running()
+    return [...Object.keys(memory.files), ...Object.keys(this.#house.disks.read(this.#desktopId)?.files ?? {})]
   }
 
   #running(): SimulatedDomain {

@@ -1,0 +1,40 @@
+// Files of a simulated guest: which paths could be one, and bytes in a store that keeps text. A folder is there as long as
+// a file is below it.
+import { refuse } from '@dormouse/contract'
+
+const pieceBytes = 64 * 1024
+/** Before bytes that are no text. */
+const mark = '\0base64:'
+
+export function asText(bytes: Buffer): string {
+  const text = bytes.toString('utf8')
+  return Buffer.from(text, 'utf8').equals(bytes) ? text : mark + bytes.toString('base64')
+}
+
+export function asBytes(text: string): Buffer {
+  return text.startsWith(mark) ? Buffer.from(text.slice(mark.length), 'base64') : Buffer.from(text, 'utf8')
+}
+
+export function* piecesOf(bytes: Buffer): Generator<Buffer, undefined> {
+  for (let at = 0; at < bytes.length; at += pieceBytes) yield bytes.subarray(at, at + pieceBytes)
+}
+
+export function refuseUnwritable(files: readonly string[], path: string): void {
+  if (isFolder(files, path)) refuse('is_directory', 'the path names a directory in the guest')
+  if (path.startsWith('/dev/')) refuse('not_regular', 'the path names no regular file in the guest')
+  if (path.startsWith('/proc/')) refuse('permission_denied', 'the guest’s file system refuses access')
+  if (files.some((file) => path.startsWith(`${file}/`))) {
+    refuse('not_directory', 'a part of the path is no directory in the guest')
+  }
+}
+
+export function refuseUnread(files: readonly string[], path: string): never {
+  if (isFolder(files, path)) refuse('is_directory', 'the path names a directory in the guest')
+  if (path.startsWith('/dev/')) refuse('not_regular', 'the path names no regular file in the guest')
+  return refuse('file_not_found', 'there is no such file in the guest')
+}
+
+const always = ['/', '/dev', '/etc', '/proc', '/root', '/run', '/srv', '/tmp', '/usr']
+
+const isFolder = (files: readonly string[], path: string): boolean =>
+  always.includes(path) || files.some((file) => file.startsWith(`${path}/`))

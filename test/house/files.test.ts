@@ -1,0 +1,280 @@
+// Guarantee: a file goes into a guest and out of it byte for byte, whole or not at all, whatever its callers do on the way.
+import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http'
+import { connect } from 'node:net'
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { type ApiWish, send } from './api.ts'
+import { until } from './until.ts'
+
+const mib = 1024 * 1024
+const limit = 8 * mib
+const fileOf = (id: string, path: string) => `/v1/desktops/${id}/files/${path}`
+const hash = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
+
+/** The bytes of a file, and what came with them. */
+async function read(house: House, id: string, path: string) {
+  const answer = await fetch(house.url + fileOf(id, path), { headers: { authorization: `Bearer ${house.org.key}` } })
+  return { status: answer.status, headers: answer.headers, bytes: new Uint8Array(await answer.arrayBuffer()) }
+}
+
+/** A request whose body the test sends as it likes. */
+function open(house: House, method: string, path: string, headers: Record<string, string> = {}): ClientRequest {
+  const { hostname, port } = new URL(house.url)
+  return httpRequest({
+    host: hostname,
+    port,
+    method,
+    path,
+    agent: false,
+    headers: { authorization: `Bearer ${house.org.key}`, ...headers },
+  })
+}
+
+async function answerOf(sent: ClientRequest) {
+  const [response] = (await once(sent, 'response')) as [IncomingMessage]
+  const text = Buffer.concat(await response.toArray()).toString()
+  return { status: response.statusCode, json: JSON.parse(text) }
+}
+
+const bytesOf: [what: string, bytes: Buffer][] = [
+  ['nothing', Buffer.alloc(0)],
+  ['JSON that is none', Buffer.from('{"broken')],
+  ['all byte values', Buffer.from(Array.from({ length: 256 }, (_, i) => i))],
+  ['3 MiB', randomBytes(3 * mib)],
+  ['exactly 8 MiB', randomBytes(limit)],
+]
+test.each(bytesOf)('%s comes out as it went in', async (_what, bytes) => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  for (const type of ['application/json', 'text/plain; charset=nonsense', 'no type at all', undefined]) {
+    const headers: Record<string, string> = type ? { 'content-type': type } : {}
+    const put = await house.api('PUT', fileOf(id, 'srv/a/b.json'), { body: bytes, headers })
+    expect([put.status, put.json]).toEqual([200, { path: '/srv/a/b.json', size: bytes.length }])
+    if (bytes.length > mib) break
+  }
+  const got = await read(house, id, 'srv/a/b.json')
+  expect([got.status, got.headers.get('content-type')]).toEqual([200, 'application/octet-stream'])
+  expect(hash(got.bytes)).toBe(hash(bytes))
+})
+
+test('what exec leaves can be read, and what is written can be run by exec', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.exec(id, 'echo said > /srv/word')
+  expect(Buffer.from((await read(house, id, 'srv/word')).bytes).toString()).toBe('said\n')
+  await house.api('PUT', fileOf(id, 'run/n%C3%A4me%20%22x%22%0Ay'), { body: 'wörd', headers: {} })
+  expect((await house.exec(id, ['cat', '/run/näme "x"\ny'])).json.stdout).toBe('wörd')
+})
+
+test('what names no file is 400 before anything is looked up, and a mode must be one', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const id = newId()
+  const cases: [field: string, method: string, path: string][] = [
+    ['id', 'PUT', '/v1/desktops/nonsense/files/a'],
+    ['id', 'GET', '/v1/desktops/nonsense/files/a'],
+    ['path', 'PUT', fileOf(id, '')],
+    ['path', 'GET', fileOf(id, '')],
+    ['path', 'GET', fileOf(id, 'a/')],
+    ...['../a', 'a/../b', 'a/..', '%2e%2e/a', 'a%2f..%2fb', 'a%5c..%5cb', '..%5ca', '%252e%252e/a', 'a%00b'].flatMap(
+      (path): [string, string, string][] => [
+        ['path', 'PUT', fileOf(id, path)],
+        ['path', 'GET', fileOf(id, path)],
+      ],
+    ),
+    ...['', '9', '0888', 'rw', '-644', '00644', '0o644'].map((mode): [string, string, string] => [
+      'mode',
+      'PUT',
+      `${fileOf(id, 'a')}?mode=${mode}`,
+    ]),
+    ['mode', 'PUT', `${fileOf(id, 'a')}?mode=644&mode=644`],
+  ]
+  for (const [field, method, path] of cases) {
+    const answer = await house.api(method, path, method === 'PUT' ? { body: 'x' } : {})
+    expect([method, path, answer.status, answer.json.field]).toEqual([method, path, 400, field])
+  }
+  for (const path of ['%zz', 'a%ff', '%']) {
+    expect([path, (await house.api('GET', fileOf(id, path))).status]).toEqual([path, 400])
+  }
+  for (const mode of ['644', '0644', '4755']) {
+    expect((await house.api('PUT', `${fileOf(id, 'a')}?mode=${mode}`, { body: 'x' })).status).toBe(404)
+  }
+})
+
+test('a missing desktop and a foreign one are the same 404, a missing file another', async () => {
+  await using house = await House.start()
+  const { key } = await house.otherOrg
+  const { id } = await house.desktop('awake')
+  for (const [method, wish] of [
+    ['PUT', { body: 'x' }],
+    ['GET', {}],
+  ] as [string, ApiWish][]) {
+    const foreign = await house.api(method, fileOf(id, 'etc/x'), { ...wish, key })
+    const missing = await house.api(method, fileOf(newId(), 'etc/x'), { ...wish, key })
+    expect([foreign.status, foreign.json.code, foreign.text]).toEqual([404, 'not_found', missing.text])
+  }
+  const file = await house.api('GET', fileOf(id, 'etc/x'))
+  expect([file.status, file.json.code]).toEqual([404, 'file_not_found'])
+  expect(file.json.detail).not.toBe((await house.api('GET', fileOf(newId(), 'x'))).json.detail)
+})
+
+test('a desktop that is not awake is 409, a host that is away 503', async () => {
+  await using house = await House.start()
+  for (const state of ['created', 'hibernated', 'stopped', 'destroyed'] as const) {
+    const { id } = await house.desktop(state)
+    for (const method of ['PUT', 'GET']) {
+      const answer = await house.api(method, fileOf(id, 'srv/x'), method === 'PUT' ? { body: 'x' } : {})
+      expect([state, method, answer.status, answer.json.code]).toEqual([state, method, 409, 'not_awake'])
+    }
+  }
+  const { id } = await house.desktop('awake')
+  await house.killAgent()
+  for (const method of ['PUT', 'GET']) {
+    const answer = await house.api(method, fileOf(id, 'srv/x'), method === 'PUT' ? { body: 'x' } : {})
+    expect([method, answer.status, answer.json.code]).toEqual([method, 503, 'host_unreachable'])
+    expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0)
+  }
+})
+
+test('what the guest’s file system refuses is 409 with its name', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.exec(id, 'echo x > /srv/file')
+  const put = async (path: string) => (await house.api('PUT', fileOf(id, path), { body: 'x' })).json.code
+  expect(await put('srv')).toBe('is_directory')
+  expect(await put('srv/file/below')).toBe('not_directory')
+  expect(await put('dev/null')).toBe('not_regular')
+  const get = await house.api('GET', fileOf(id, 'srv'))
+  expect([get.status, get.json.code]).toEqual([409, 'is_directory'])
+  for (const code of ['no_space', 'read_only', 'permission_denied', 'symlink_loop'] as const) {
+    house.host.driver.faults.failNext('writeFile', 1, code)
+    const answer = await house.api('PUT', fileOf(id, 'srv/file'), { body: 'new' })
+    expect([answer.status, answer.json.code]).toEqual([409, code])
+  }
+  expect(Buffer.from((await read(house, id, 'srv/file')).bytes).toString()).toBe('x\n')
+})
+
+test('a guest that stands still is 504, one that goes away in the middle 503, and neither leaves half a file', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  house.host.driver.faults.failNext('writeFile', 1, 'guest_deadline')
+  const late = await house.api('PUT', fileOf(id, 'srv/x'), { body: 'x' })
+  expect([late.status, late.json.code, late.headers['retry-after']]).toEqual([504, 'guest_deadline', undefined])
+  house.host.driver.faults.failNext('readFile', 1, 'guest_deadline')
+  await house.exec(id, 'echo y > /srv/y')
+  expect((await house.api('GET', fileOf(id, 'srv/y'))).status).toBe(504)
+  house.host.driver.faults.hang('writeFile')
+  const stuck = house.api('PUT', fileOf(id, 'srv/x'), { body: 'x' })
+  await until('the transfer to hang', () => house.channels > 0)
+  await house.ask(id, 'hibernate')
+  expect([(await stuck).status]).toEqual([503])
+  await house.ask(id, 'wake')
+  expect((await house.api('GET', fileOf(id, 'srv/x'))).json.code).toBe('file_not_found')
+})
+
+test('8 MiB and a byte are 413, told, not told, or to nobody; the old file stays and the desktop is of use', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.exec(id, 'echo old > /srv/x')
+  const big = Buffer.alloc(limit + 1, 'x')
+  for (const target of [id, newId(), (await house.desktop()).id]) {
+    const told = await house.api('PUT', fileOf(target, 'srv/x'), { body: big })
+    expect([told.status, told.json.code]).toEqual([413, 'payload_too_large'])
+    const chunked = open(house, 'PUT', fileOf(target, 'srv/x'), { 'transfer-encoding': 'chunked' })
+    chunked.end(big)
+    expect((await answerOf(chunked)).status).toBe(413)
+  }
+  const fits = open(house, 'PUT', fileOf(newId(), 'srv/x'), { 'transfer-encoding': 'chunked' })
+  fits.end(Buffer.alloc(limit))
+  expect((await answerOf(fits)).status).toBe(404)
+  expect((await house.exec(id, 'cat /srv/x')).json.stdout).toBe('old\n')
+})
+
+test('a withheld body is not asked for where it is known to be too large, and asked for where it is not', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const asked = async (length: number) => {
+    const sent = open(house, 'PUT', fileOf(id, 'srv/x'), { 'content-length': String(length), expect: '100-continue' })
+    let continued = false
+    sent.on('continue', () => {
+      continued = true
+      sent.end(Buffer.alloc(length))
+    })
+    sent.flushHeaders()
+    const { status } = await answerOf(sent)
+    return { status, continued }
+  }
+  expect(await asked(limit + 1)).toEqual({ status: 413, continued: false })
+  expect(await asked(5)).toEqual({ status: 200, continued: true })
+})
+
+test('a caller who goes away in the middle of an upload leaves the old file, and no channel', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.exec(id, 'echo old > /srv/x')
+  const socket = connect(Number(new URL(house.url).port), '127.0.0.1')
+  const head = `PUT ${fileOf(id, 'srv/x')} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${house.org.key}\r\n`
+  socket.write(`${head}Content-Length: ${4 * mib}\r\n\r\n`)
+  socket.write(Buffer.alloc(2 * mib))
+  await until('the transfer to begin', () => house.channels > 0)
+  socket.destroy()
+  await until('the channel to go', () => house.channels === 0)
+  expect((await house.exec(id, 'cat /srv/x')).json.stdout).toBe('old\n')
+})
+
+test('a slow reader holds the guest back, and a reader who goes away ends the transfer', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const all = limit / (64 * 1024)
+  await house.api('PUT', fileOf(id, 'srv/x'), { body: Buffer.alloc(limit, 'x') })
+  const { counts } = house.host.driver.faults
+  const sent = open(house, 'GET', fileOf(id, 'srv/x'))
+  sent.end()
+  const [response] = (await once(sent, 'response')) as [IncomingMessage]
+  response.pause()
+  let before: number | undefined = -1
+  await until('the guest to be held back', async () => {
+    const still = counts.readFile === before
+    before = counts.readFile
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    return still && before
+  })
+  expect(before).toBeLessThan(all)
+  response.destroy()
+  await until('the channel to go', () => house.channels === 0)
+  expect((await house.exec(id, 'echo on')).json.stdout).toBe('on\n')
+})
+
+test('a transfer that breaks off in the middle of a read never looks like the end of the file', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.api('PUT', fileOf(id, 'srv/x'), { body: Buffer.alloc(limit, 'x') })
+  const sent = open(house, 'GET', fileOf(id, 'srv/x'))
+  sent.end()
+  const [response] = (await once(sent, 'response')) as [IncomingMessage]
+  response.pause()
+  house.host.driver.die(id)
+  await expect(response.toArray()).rejects.toThrow(/aborted/)
+  await house.becomes(id, 'stopped')
+})
+
+test('HEAD and the other methods run no transfer', async () => {
+  await using house = await House.start({ hosts: 0 })
+  for (const method of ['HEAD', 'POST', 'DELETE', 'PATCH']) {
+    const answer = await send(house.url + fileOf(newId(), 'a'), method, { key: house.org.key })
+    expect([method, answer.status, answer.headers.allow]).toEqual([method, 405, 'GET, PUT'])
+  }
+  expect((await send(house.url + fileOf(newId(), 'a'), 'HEAD', {})).status).toBe(401)
+})
+
+test('twenty transfers at once, both ways, keep to themselves', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const files = Array.from({ length: 20 }, (_, i) => ({ path: `run/f${i}`, bytes: randomBytes(100_000 + i) }))
+  const puts = files.map(({ path, bytes }) => house.api('PUT', fileOf(id, path), { body: bytes }))
+  expect((await Promise.all(puts)).map(({ status }) => status)).toEqual(files.map(() => 200))
+  const gets = await Promise.all(files.map(({ path }) => read(house, id, path)))
+  expect(gets.map(({ bytes }) => hash(bytes))).toEqual(files.map(({ bytes }) => hash(bytes)))
+})
