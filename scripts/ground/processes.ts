@@ -27,7 +27,12 @@ export function finish(command: string, args: readonly string[], { input, timeou
     stdout: string
     stderr: string
   }>()
-  const child = spawn(command, args, { ...options, timeout: timeoutMs, killSignal: 'SIGKILL' })
+  const child = spawn(command, args, {
+    env: withSystemPrograms(),
+    ...options,
+    timeout: timeoutMs,
+    killSignal: 'SIGKILL',
+  })
   let stdout = ''
   let stderr = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text))
@@ -37,6 +42,11 @@ export function finish(command: string, args: readonly string[], { input, timeou
   child.stdin.on('error', () => {}) // a program may end without reading all of its input; its exit code tells
   child.stdin.end(input)
   return promise
+}
+
+/** Some of what we run lies in folders that only root has in its PATH. */
+function withSystemPrograms(): NodeJS.ProcessEnv {
+  return { ...process.env, PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin` }
 }
 
 /** The process behind a pid, or undefined where none runs (a zombie counts as gone). */
