@@ -1,7 +1,7 @@
 // A guest agent whose guest is this machine: starts programs and writes files as qemu-ga does, so that what the
 // transport sends runs under a real shell. Like qemu-ga it says `exited` only when the output has ended too.
 import { type ChildProcess, spawn } from 'node:child_process'
-import { appendFileSync, writeFileSync } from 'node:fs'
+import { closeSync, openSync, readSync, writeSync } from 'node:fs'
 import { type AgentCall, AgentRefused } from '../guest/qga-programs.ts'
 
 interface Started {
@@ -24,12 +24,17 @@ export class LocalAgent {
   /** The largest call so far, in bytes. */
   largest = 0
   readonly #started = new Map<number, Started>()
-  readonly #files: string[] = []
+  readonly #open = new Set<number>()
   readonly #shell: string
 
   /** `shell` stands in for the guest's /bin/sh. */
   constructor(shell = '/bin/sh') {
     this.#shell = shell
+  }
+
+  /** Handles that nobody has closed. */
+  get openFiles(): number {
+    return this.#open.size
   }
 
   readonly call: AgentCall = async (execute, args = {}) => {
@@ -43,14 +48,31 @@ export class LocalAgent {
       case 'guest-exec-status':
         return this.#status(args.pid as number)
       case 'guest-file-open':
-        writeFileSync(args.path as string, '')
-        return this.#files.push(args.path as string) - 1
+        return this.#openFile(args as unknown as { path: string; mode: string })
       case 'guest-file-write':
-        appendFileSync(this.#files[args.handle as number]!, Buffer.from(args['buf-b64'] as string, 'base64'))
+        writeSync(args.handle as number, Buffer.from(args['buf-b64'] as string, 'base64'))
+        return {}
+      case 'guest-file-read':
+        return this.#readFile(args as unknown as { handle: number; count: number })
+      case 'guest-file-close':
+        this.#open.delete(args.handle as number)
+        closeSync(args.handle as number)
         return {}
       default:
         return {}
     }
+  }
+
+  #openFile({ path, mode }: { path: string; mode: string }) {
+    const handle = openSync(path, mode)
+    this.#open.add(handle)
+    return handle
+  }
+
+  #readFile({ handle, count }: { handle: number; count: number }) {
+    const bytes = Buffer.alloc(count)
+    const read = readSync(handle, bytes)
+    return { count: read, 'buf-b64': bytes.toString('base64', 0, read), eof: read === 0 }
   }
 
   #exec({ path, arg, 'input-data': input }: { path: string; arg: string[]; 'input-data'?: string }) {
