@@ -6,6 +6,7 @@ import { createServer } from 'node:net'
 import { hostname } from 'node:os'
 import { createAdminClient, createClient } from '@dormouse/client'
 import { ensureMiniImage } from '../infra/guest-image/mini.ts'
+import { ensureViewer } from './build/viewer.ts'
 import { kvmWorks } from './ground/kvm.ts'
 import { startPrivateLibvirtd } from './ground/libvirtd.ts'
 import { ensurePackages } from './ground/packages.ts'
@@ -64,6 +65,7 @@ async function bringUp(options: StartOptions, instance: Instance, signal: AbortS
   const [databaseUrl, host] = await Promise.all([
     database(options, instance),
     simulated ? undefined : hypervisor(instance),
+    ensureViewer({ say }),
   ])
   signal.throwIfAborted()
   const controlPlane = await keepRunning({

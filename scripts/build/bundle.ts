@@ -1,6 +1,7 @@
 // Bundles the app in whose folder it runs into one file that a plain Node 24 runs. Knows no app but by what it needs.
 import { cpSync, existsSync, rmSync } from 'node:fs'
 import { build } from 'esbuild'
+import { ensureViewer } from './viewer.ts'
 
 /** Put in by hand: CommonJS parts of the bundle ask for Node's own modules by `require`. */
 const banner = `import { createRequire as requireFrom } from 'node:module'\nconst require = requireFrom(import.meta.url)`
@@ -8,6 +9,7 @@ const banner = `import { createRequire as requireFrom } from 'node:module'\ncons
 /** Files that are read at run time from beside the program, where the app has what reads them. */
 const beside = [
   ['src/db/migrations', 'src/db/migrations', 'dist/migrations'],
+  ['src/streams/page.ts', '../viewer/dist', 'dist/viewer'],
   ...['swagger-ui.css', 'swagger-ui-bundle.js'].map(
     (name) =>
       [
@@ -18,6 +20,7 @@ const beside = [
   ),
 ] as const
 
+if (existsSync('src/streams/page.ts')) await ensureViewer({ say: console.log })
 rmSync('dist', { recursive: true, force: true })
 await build({
   stdin: { contents: entry(), resolveDir: process.cwd(), sourcefile: 'entry.ts', loader: 'ts' },

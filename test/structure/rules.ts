@@ -125,7 +125,7 @@ export const namesSaySomething: Rule = ({ path }) => {
     ...empty.map(
       (part) => `${path}: "${part}" says nothing. Put the code where it is born, under a name of what it does.`,
     ),
-    ...(/^[a-z0-9]+(?:-[a-z0-9]+)*(?:\.test)?(?:\.d)?\.ts$/.test(file)
+    ...(/^[a-z0-9]+(?:-[a-z0-9]+)*(?:\.test|\.config|\.d)?\.ts$/.test(file)
       ? []
       : [`${path}: file names are kebab-case. Rename it.`]),
   ]

@@ -20,6 +20,7 @@ import type { Waiters } from './operations/waiters.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/door.ts'
 import { principalRoutes } from './principals/routes.ts'
 import type { Principals } from './principals/service.ts'
+import { serveScreenPage } from './streams/page.ts'
 import { streamRoutes } from './streams/routes.ts'
 import type { Streams } from './streams/service.ts'
 import { usageRoutes } from './usage/routes.ts'
@@ -95,6 +96,7 @@ export async function createApp(parts: AppParts): Promise<App> {
     { prefix: '/admin/v1' },
   )
   await app.register(async (scope) => enrolRoutes(scope as unknown as App, { hosts }), { prefix: '/agent/v1' })
+  serveScreenPage(app)
   healthRoutes(app, { pool, leadership, registry })
   return app
 }

@@ -123,13 +123,14 @@ export class Screens {
   /** Returns when it is over, whoever ended it. */
   async #show({ admission, socket }: Session): Promise<void> {
     const { desktopId, generation, hostId, claim, ticket, sessionId } = admission
+    // First of all: its token is spent, and whatever fails from here on, the page can come back.
+    if (socket.protocol === screenProtocol) socket.send(JSON.stringify({ ticket } satisfies ScreenNote))
     const gone = new AbortController()
     socket.once('close', () => gone.abort())
     const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(openTimeoutMs)])
     const wish = { hostId, name: 'stream.open', desktopId, generation, requestId: sessionId } as const
     const channel = await openChannel(this.#options, wish, signal)
     if (socket.readyState !== socket.OPEN) return void channel.destroy()
-    if (socket.protocol === screenProtocol) socket.send(JSON.stringify({ ticket } satisfies ScreenNote))
     await relay(socket, channel, new RfbFilter(claim))
   }
 

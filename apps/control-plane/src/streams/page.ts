@@ -1,0 +1,74 @@
+// The page that shows a screen, as it was built, to anybody: it is the token in the link that opens anything.
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { extname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { id, refuse, streamClaim } from '@dormouse/contract'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { App } from '../http/server.ts'
+
+const params = z.object({ id, claim: streamClaim })
+
+/** Beside the bundle, or where the sources' build leaves it. */
+const folders = ['./viewer', '../../../viewer/dist'].map((path) => fileURLToPath(new URL(path, import.meta.url)))
+
+const types: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+}
+
+/** Nothing from elsewhere, nothing framed, nothing inline. Pictures of the screen come as data. */
+const policy = (host: string): string =>
+  [
+    `default-src 'none'`,
+    `script-src 'self'`,
+    `style-src 'self'`,
+    `img-src 'self' data:`,
+    // Not every browser takes 'self' for a WebSocket.
+    `connect-src 'self' ws://${host} wss://${host}`,
+    `base-uri 'none'`,
+    `form-action 'none'`,
+    `frame-ancestors 'none'`,
+  ].join('; ')
+
+/** Serves the page and the files that it names, at any address where a screen may be. */
+export function serveScreenPage(app: App): void {
+  const page = (request: FastifyRequest, reply: FastifyReply) =>
+    send(reply, 'index.html')
+      .header('content-security-policy', policy(hostOf(request)))
+      .header('cross-origin-opener-policy', 'same-origin')
+      .header('cache-control', 'no-store')
+  app.get('/screens/:id/:claim', { schema: { hide: true, params } }, page)
+  app.get('/screens/icon.svg', { schema: { hide: true } }, (_request, reply) => send(reply, 'icon.svg'))
+  app.get(
+    '/screens/assets/:name',
+    { schema: { hide: true, params: z.object({ name: z.string() }) } },
+    (request, reply) => {
+      const { name } = request.params
+      if (!assets().includes(name)) refuse('not_found', 'there is nothing at this path')
+      // Their names change with what is in them.
+      return send(reply, join('assets', name)).header('cache-control', 'public, max-age=31536000, immutable')
+    },
+  )
+}
+
+function send(reply: FastifyReply, path: string): FastifyReply {
+  const bytes = readFileSync(join(folder(), path))
+  return reply
+    .type(types[extname(path)] ?? 'application/octet-stream')
+    .header('referrer-policy', 'no-referrer')
+    .header('x-content-type-options', 'nosniff')
+    .send(bytes)
+}
+
+const assets = (): string[] => readdirSync(join(folder(), 'assets'))
+
+function folder(): string {
+  const found = folders.find((path) => existsSync(join(path, 'index.html')))
+  return found ?? refuse('not_found', 'the page was not built; `npm run build` does')
+}
+
+/** What a browser asked for; anything that is no host stays out of the policy. */
+const hostOf = ({ host }: FastifyRequest): string => (/^[\w.:[\]-]+$/.test(host) ? host : 'invalid')

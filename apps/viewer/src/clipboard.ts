@@ -1,0 +1,52 @@
+// The clipboard of whoever controls: what the desktop copies comes out, what is written here goes in. Browsers give a
+// page the real clipboard only where they trust it; the panel works everywhere.
+export interface ClipboardParts {
+  button: HTMLButtonElement
+  panel: HTMLElement
+  text: HTMLTextAreaElement
+  /** To the desktop. */
+  paste(text: string): void
+}
+
+export class Clipboard {
+  readonly #parts: ClipboardParts
+  #last = ''
+
+  constructor(parts: ClipboardParts) {
+    this.#parts = parts
+    const { button, panel, text } = parts
+    button.hidden = false
+    button.addEventListener('click', () => {
+      panel.hidden = !panel.hidden
+      button.setAttribute('aria-expanded', String(!panel.hidden))
+      if (!panel.hidden) text.focus()
+    })
+    text.addEventListener('input', () => this.#send(text.value))
+    addEventListener('focus', () => void this.#readOwn())
+  }
+
+  /** The desktop copied something. */
+  receive(text: string): void {
+    this.#last = text
+    this.#parts.text.value = text
+    // Only a page that is looked at and trusted may write; the panel shows it all the same.
+    navigator.clipboard?.writeText(text).catch(() => undefined)
+  }
+
+  /** What was copied elsewhere can be pasted in the desktop, where the browser has been told to trust this page. */
+  async #readOwn(): Promise<void> {
+    const { state } = await navigator.permissions
+      .query({ name: 'clipboard-read' as PermissionName })
+      .catch(() => ({ state: 'denied' }))
+    if (state !== 'granted') return
+    const text = await navigator.clipboard.readText().catch(() => '')
+    if (text !== '') this.#send(text)
+  }
+
+  #send(text: string): void {
+    if (text === this.#last) return
+    this.#last = text
+    this.#parts.text.value = text
+    this.#parts.paste(text)
+  }
+}
