@@ -33,7 +33,7 @@ else process.exitCode = await main()
 
 async function main(): Promise<number> {
   const projects = values.project ?? (values.long ? ['real'] : ['unit', 'house', 'real'])
-  if (values.crash || projects.includes('real')) await ensurePackages({ say: console.log })
+  if (values.crash || projects.includes('real')) await ensurePackages({ say: console.log, tests: true })
   lap('tools are there')
   if (values.crash) return crash()
   if (!values.project && !values.long && (await node('scripts/check.ts')) !== 0) return 1

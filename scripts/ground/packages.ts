@@ -27,17 +27,25 @@ const needs: Need[] = [
   { files: program('debugfs'), packages: ['e2fsprogs'], why: "makes the guest's file system" },
 ]
 
+/** For the tests alone. */
+const browser: Need = {
+  files: ['chromium', 'google-chrome'].flatMap(program),
+  packages: ['chromium'],
+  why: 'opens desktops in a browser, for the tests',
+}
+
 const policy = '/usr/sbin/policy-rc.d'
 const policyText = '#!/bin/sh\n# Made by Dormouse while it installs packages: no daemon is started by that.\nexit 101\n'
 
 /** Whether something of the ground is not installed. */
-export function missingNeeds(exists: (file: string) => boolean = existsSync): Need[] {
-  return needs.filter(({ files }) => !files.some(exists))
+export function missingNeeds(exists: (file: string) => boolean = existsSync, wanted = needs): Need[] {
+  return wanted.filter(({ files }) => !files.some(exists))
 }
 
 /** Installs what is missing, or throws with the command that does. */
-export async function ensurePackages({ say }: { say: Say }): Promise<void> {
-  const missing = missingNeeds()
+export async function ensurePackages({ say, tests = false }: { say: Say; tests?: boolean }): Promise<void> {
+  const wanted = tests ? [...needs, browser] : needs
+  const missing = missingNeeds(existsSync, wanted)
   if (missing.length === 0) return
   const names = missing.flatMap(({ packages }) => packages)
   if (!hasApt())
@@ -46,8 +54,8 @@ export async function ensurePackages({ say }: { say: Say }): Promise<void> {
     )
   if (!isRoot()) throw new Error(`Packages are missing. As root:\n\n  ${byHand(names)}\n`)
   say(`Installing ${missing.map(({ packages, why }) => `${packages.join(' ')} (${why})`).join(', ')}`)
-  await withoutDaemons(() => install(names, say))
-  const still = missingNeeds()
+  await withoutDaemons(() => install(names, wanted, say))
+  const still = missingNeeds(existsSync, wanted)
   if (still.length > 0)
     throw new Error(`After the installation these are still missing: ${still.map(({ files }) => files[0]).join(', ')}`)
 }
@@ -65,9 +73,10 @@ function hasApt(): boolean {
 }
 
 /** What apt knows already may be enough; the lists are only fetched where it is not, since that takes longest. */
-async function install(names: string[], say: Say): Promise<void> {
+async function install(names: string[], wanted: Need[], say: Say): Promise<void> {
   const before = await known(names)
-  if (before.length > 0 && (await aptInstall(before)).code === 0 && missingNeeds().length === 0) return
+  if (before.length > 0 && (await aptInstall(before)).code === 0 && missingNeeds(existsSync, wanted).length === 0)
+    return
   say('Fetching the package lists')
   const updated = await apt(['update'])
   const { code, stderr, stdout } = await aptInstall(await known(names))

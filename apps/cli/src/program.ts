@@ -4,6 +4,7 @@ import { addAdmin } from './commands/admin.ts'
 import { addDesktops } from './commands/desktops.ts'
 import { addExec } from './commands/exec.ts'
 import { addOperations } from './commands/operations.ts'
+import { addScreens } from './commands/screens.ts'
 import { addTransitions } from './commands/transitions.ts'
 import type { Context } from './context.ts'
 
@@ -33,6 +34,7 @@ export function createProgram(context: Context): Command {
   addDesktops(program, context)
   addTransitions(program, context)
   addExec(program, context)
+  addScreens(program, context)
   addOperations(program, context)
   addAdmin(program, context)
   return program

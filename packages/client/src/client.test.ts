@@ -31,6 +31,7 @@ test('each call of a customer has its route, method, query and body', async () =
   await client.writeFile(desktopId, '/tmp/a b/ü.json', '{}', { mode: '0600' })
   await client.readFile(desktopId, 'etc/hosts')
   await client.openStream(desktopId, { claim: 'control', takeover: true })
+  await client.screenshot(desktopId)
   await client.getUsage({ start: 0, end: 1.5 })
   const at = `/v1/desktops/${desktopId}`
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
@@ -47,6 +48,7 @@ test('each call of a customer has its route, method, query and body', async () =
     `PUT ${at}/files/tmp/a%20b/%C3%BC.json?mode=0600 {}`,
     `GET ${at}/files/etc/hosts? `,
     `POST ${at}/stream? {"claim":"control","takeover":true}`,
+    `GET ${at}/screenshot? `,
     'GET /v1/usage?start=0&end=1.5 ',
   ])
 })

@@ -7,6 +7,8 @@ import type {
   ExecJson,
   OperationJson,
   OperationKind,
+  StreamClaim,
+  StreamJson,
   WakeBody,
 } from '@dormouse/contract'
 import { type FileData, type ReadFormat, type ReadResults, readers, readJson, sendJson } from './bodies.ts'
@@ -40,15 +42,6 @@ export interface DesktopQuery {
 export interface DesktopPage {
   desktops: DesktopJson[]
   next?: string
-}
-
-export type StreamClaim = 'view' | 'control'
-
-export interface StreamJson {
-  url: string
-  websocket_url: string
-  expires_at: string
-  claim: StreamClaim
 }
 
 export interface UsageJson {
@@ -178,6 +171,10 @@ export function createClient(options: ClientOptions) {
     /** Claims the picture; a claim that another client holds is refused unless `takeover` says otherwise. */
     openStream: async (id: string, body: { claim: StreamClaim; takeover?: boolean }, call: CallOptions = {}) =>
       http.json<StreamJson>({ ...call, method: 'POST', path: path`/v1/desktops/${id}/stream`, ...sendJson(body) }),
+
+    /** The screen as it is now, as PNG. */
+    screenshot: async (id: string, call: CallOptions = {}): Promise<Uint8Array<ArrayBuffer>> =>
+      http.run({ ...call, method: 'GET', path: path`/v1/desktops/${id}/screenshot` }, readers.bytes),
 
     /** What was used between two times in Unix seconds; by default from the start of this UTC month until now. */
     getUsage: async (query: { start?: number; end?: number } = {}, call: CallOptions = {}) =>

@@ -144,6 +144,11 @@ export class Desktop {
     return this.destroy(options)
   }
 
+  /** The screen as it is now, as PNG; the desktop must be awake. */
+  screenshot(options?: CallOptions): Promise<Uint8Array<ArrayBuffer>> {
+    return this.#client.screenshot(this.id, options)
+  }
+
   async #settle(kind: OperationKind, options: TransitionOptions, body: { discard_memory?: boolean } = {}) {
     const { expectedGeneration, onProgress, ...rest } = options
     const operation = await this.#client.settle(

@@ -1,8 +1,8 @@
 // What may be asked of an awake desktop's guest: commands, files, its picture.
-import type { ExecJson } from '@dormouse/contract'
+import type { ExecJson, StreamClaim, StreamJson } from '@dormouse/contract'
 import type { FileData, ReadFormat, ReadResults } from './bodies.ts'
 import { type Camel, camel } from './camel.ts'
-import type { Client, StreamClaim, StreamJson } from './client.ts'
+import type { Client } from './client.ts'
 import type { CallOptions } from './http.ts'
 
 export type CommandResult = Camel<ExecJson>

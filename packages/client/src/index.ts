@@ -13,6 +13,8 @@ export type {
   OperationKind,
   OrgJson,
   ProblemJson,
+  StreamClaim,
+  StreamJson,
   WakeBody,
 } from '@dormouse/contract'
 export { type AdminClient, type AdminClientOptions, createAdminClient } from './admin.ts'
@@ -26,8 +28,6 @@ export {
   type KeyedOptions,
   type MutationOptions,
   newIdempotencyKey,
-  type StreamClaim,
-  type StreamJson,
   type UsageJson,
 } from './client.ts'
 export {
