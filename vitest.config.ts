@@ -11,6 +11,7 @@ export default defineConfig({
             'packages/*/src/**/*.test.ts',
             'apps/*/src/**/*.test.ts',
             'scripts/**/*.test.ts',
+            'infra/**/*.test.ts',
             'test/structure/**/*.test.ts',
           ],
           exclude: ['**/src/real/**', '**/node_modules/**'],

@@ -9,6 +9,7 @@ import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import type { Guests } from './guest/service.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { Hosts } from './hosts/service.ts'
+import type { InFlight } from './http/in-flight.ts'
 import { notePaths, refuseOtherMethods } from './http/methods.ts'
 import { publishOpenApi } from './http/openapi.ts'
 import { sendProblem } from './http/problems.ts'
@@ -27,6 +28,7 @@ import { usageRoutes } from './usage/routes.ts'
 import type { Usage } from './usage/service.ts'
 
 export interface AppParts {
+  inFlight: InFlight
   pool: Pool
   log: Log
   leadership: Leadership
@@ -44,13 +46,27 @@ export interface AppParts {
 }
 
 export async function createApp(parts: AppParts): Promise<App> {
-  const { pool, log, leadership, desktops, guests, streams, origin, hosts, principals, waiters, usage, rateLimits } =
-    parts
+  const {
+    pool,
+    log,
+    leadership,
+    desktops,
+    guests,
+    streams,
+    origin,
+    hosts,
+    principals,
+    waiters,
+    usage,
+    rateLimits,
+    inFlight,
+  } = parts
   const app = createServer(log, async (request, reply) => {
     const path = pathOf(request.url)
     if (path.startsWith('/v1/')) await customers.call(app, request, reply)
     if (path.startsWith('/admin/v1/')) await operators.call(app, request, reply)
   })
+  inFlight.watch(app)
   await prepareRateLimits(app)
   const doors = {
     principals,

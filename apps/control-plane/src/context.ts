@@ -11,6 +11,7 @@ import { openPool, type Pool } from './db/pool.ts'
 import { Desktops } from './desktops/service.ts'
 import { Guests } from './guest/service.ts'
 import { Hosts } from './hosts/service.ts'
+import { InFlight } from './http/in-flight.ts'
 import { Leadership } from './leadership/leadership.ts'
 import { liveReplicas } from './leadership/store.ts'
 import { operationKinds } from './operation-kinds.ts'
@@ -27,6 +28,9 @@ import { reportHandlers } from './report-handlers.ts'
 import { Screens } from './streams/screens.ts'
 import { Streams } from './streams/service.ts'
 import { Usage } from './usage/service.ts'
+
+/** How long a stop waits for requests under way; an exec may last longer, and is then cut. */
+const drainMs = 3_000
 
 export interface ControlPlane {
   replicaId: string
@@ -109,9 +113,11 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const guests = new Guests(desktops, links, channels)
   const recovery = new Recovery({ pool, leadership, links, hosts, log: room('recovery') })
   const usage = new Usage({ pool, leadership, links, log: room('usage') })
-  reconcile(leadership, reconcilers({ recovery, usage, streams }), room('reconcile'))
+  reconcile(leadership, reconcilers({ engine, recovery, usage, streams }), room('reconcile'))
 
+  const inFlight = new InFlight()
   const app = await createApp({
+    inFlight,
     pool,
     log: room('http'),
     leadership,
@@ -178,6 +184,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     usage,
     close: async () => {
       await leadership.stop()
+      waiters.release()
+      await inFlight.drained(drainMs)
       await gateway.close(1001, 'the control plane stops')
       await screens.close()
       await app.close()

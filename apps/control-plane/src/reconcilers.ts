@@ -1,17 +1,20 @@
 // The list of what is cared for steadily, and how often.
 
+import type { Engine } from './operations/engine.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
 import type { Recovery } from './recovery/service.ts'
 import type { Streams } from './streams/service.ts'
 import type { Usage } from './usage/service.ts'
 
 interface Rooms {
+  engine: Engine
   recovery: Recovery
   usage: Usage
   streams: Streams
 }
 
-export const reconcilers = ({ recovery, usage, streams }: Rooms): Reconciler[] => [
+export const reconcilers = ({ engine, recovery, usage, streams }: Rooms): Reconciler[] => [
+  { name: 'operations', everyMs: 5_000, run: () => engine.adoptStray() },
   { name: 'rejoin', everyMs: 60_000, run: () => recovery.led() },
   { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.carryOutDeferred() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },

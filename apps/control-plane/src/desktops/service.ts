@@ -205,8 +205,7 @@ export class Desktops {
       }
       const found = await patiently(find).catch(() => 'unknown' as const)
       if (found && found !== 'unknown') return found
-      if (found === undefined || key !== null)
-        refuse('database_unavailable', 'the database went away; send the request again')
+      if (key !== null) refuse('database_unavailable', 'the database went away; send the request again')
       throw error
     }
   }

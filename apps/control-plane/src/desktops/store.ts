@@ -101,23 +101,24 @@ export interface ListWish {
   limit: number | null
 }
 
-export async function list(db: Db, wish: ListWish): Promise<DesktopRow[]> {
+export async function list(db: Db, { orgId, state, before, limit }: ListWish): Promise<DesktopRow[]> {
+  // Two statements, so that each finds its own index: a list reads no tombstones.
+  const which = state === null ? `state <> 'destroyed'` : 'state = $4'
   const { rows } = await db.query<DesktopRow>({
-    name: 'desktops-list',
-    text: `select ${columns} from desktops
-           where org_id = $1 and case when $2::text is null then state <> 'destroyed' else state = $2 end
-             and ($3::uuid is null or id < $3) order by id desc limit $4`,
-    values: [wish.orgId, wish.state, wish.before, wish.limit],
+    name: state === null ? 'desktops-list' : 'desktops-list-state',
+    text: `select ${columns} from desktops where org_id = $1 and ($2::uuid is null or id < $2) and ${which}
+           order by id desc limit $3`,
+    values: state === null ? [orgId, before, limit] : [orgId, before, limit, state],
   })
   return rows
 }
 
 /** For operators: of every organisation, oldest first. */
 export async function listAny(db: Db, state: DesktopState | null, limit: number): Promise<DesktopRow[]> {
+  const which = state === null ? `state <> 'destroyed'` : 'state = $2'
   const { rows } = await db.query<DesktopRow>(
-    `select ${columns} from desktops
-     where case when $1::text is null then state <> 'destroyed' else state = $1 end order by id limit $2`,
-    [state, limit],
+    `select ${columns} from desktops where ${which} order by id limit $1`,
+    state === null ? [limit] : [limit, state],
   )
   return rows
 }

@@ -5,6 +5,9 @@ import type { Candidate, Wish } from './store.ts'
 /** How many virtual processors a host lends out per processor of its own. */
 export const vcpusPerProcessor = 8
 
+/** Disks grow as they are written: below this a host takes nothing more. */
+const leastFreeDiskGiB = 1
+
 /** The first candidate that can take the desktop; refuses with the reason that is nearest to a remedy. */
 export function choose(candidates: Candidate[], wish: Wish): Candidate {
   if (candidates.length === 0)
@@ -37,6 +40,7 @@ function lack(host: Candidate, wish: Wish): string | undefined {
     return `${host.name} has ${Math.max(0, memory)} MiB of memory free, ${wish.memoryMiB} are needed`
   const vcpus = host.vcpus * vcpusPerProcessor - host.heldVcpus
   if (vcpus < wish.vcpus) return `${host.name} has ${Math.max(0, vcpus)} virtual CPUs free, ${wish.vcpus} are needed`
+  if (host.freeDiskGiB < leastFreeDiskGiB) return `${host.name} has only ${host.freeDiskGiB} GiB of its disk left`
   const disk = host.diskGiB - host.heldDiskGiB
   if (disk < wish.diskGiB) return `${host.name} has ${Math.max(0, disk)} GiB of disk free, ${wish.diskGiB} are needed`
   return undefined

@@ -13,9 +13,16 @@ export interface StepContext {
   epoch: number
   /** Aborted when leadership is lost, the deadline passes, or a later request overtakes the operation. */
   signal: AbortSignal
-  /** Milliseconds until the operation's deadline. */
+  /** Milliseconds until the operation's deadline; for an undo, what one attempt may take. */
   remainingMs: number
+  /** Milliseconds since the operation was accepted. */
+  ageMs: number
+  /** The deadline has passed: an undo that cannot be done now is to be put off. */
+  overdue: boolean
 }
+
+/** What a settling transaction knows. */
+export type SettleContext = Pick<StepContext, 'operation' | 'findings' | 'epoch'>
 
 export interface Step {
   name: string
@@ -36,18 +43,14 @@ export interface OperationDefinition {
    */
   lock(tx: pg.PoolClient, operation: OperationRow): Promise<unknown>
   /** The last step, in the one transaction that settles the operation: makes the new state true. */
-  succeeded(tx: pg.PoolClient, context: Omit<StepContext, 'signal' | 'remainingMs'>): Promise<Record<string, unknown>>
+  succeeded(tx: pg.PoolClient, context: SettleContext): Promise<Record<string, unknown>>
   /** After a success is committed: what may be lost without harm, since steady care does it again. */
-  afterwards?(context: Omit<StepContext, 'signal' | 'remainingMs'>): Promise<void>
+  afterwards?(context: SettleContext): Promise<void>
   /**
    * Instead of it, after the undos: puts what the operation acted on back into a true state. May answer a failure that
    * says more, where taking it back has cost something.
    */
-  failed(
-    tx: pg.PoolClient,
-    context: Omit<StepContext, 'signal' | 'remainingMs'>,
-    failure: Failure,
-  ): Promise<Failure | undefined>
+  failed(tx: pg.PoolClient, context: SettleContext, failure: Failure): Promise<Failure | undefined>
 }
 
 export interface Failure {

@@ -3,9 +3,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
-import { isDatabaseAway, type Pool } from '../db/pool.ts'
+import { isDatabaseAway, type Pool, sqlState } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
-import type { Failure, Findings, OperationDefinition, Step, StepContext } from './definition.ts'
+import type { Failure, Findings, OperationDefinition, SettleContext, Step, StepContext } from './definition.ts'
 import type { OperationRow } from './store.ts'
 import * as store from './store.ts'
 import type { Waiters } from './waiters.ts'
@@ -34,6 +34,8 @@ class Abandoned extends Error {}
 
 interface Running {
   row: OperationRow
+  /** By this process's monotonic clock, as are the other times here. */
+  acceptedAt: number
   term: Term
   abort: AbortController
   signal: AbortSignal
@@ -64,9 +66,12 @@ export class Engine {
   }
 
   /** The host says that a long step advances: its deadline moves. */
-  progress(operationId: string): void {
+  progress(hostId: string, operationId: string): void {
     const running = this.#running.get(operationId)
-    if (running) running.deadline = Math.max(running.deadline, Date.now() + this.#options.progressGraceMs)
+    const { findings, input } = running?.row ?? {}
+    // Another host's word is none.
+    if (running && (findings?.hostId ?? input?.hostId) === hostId)
+      running.deadline = Math.max(running.deadline, performance.now() + this.#options.progressGraceMs)
   }
 
   /** Resolves when nothing is being carried: for an orderly stop, and for tests. */
@@ -78,14 +83,21 @@ export class Engine {
     return this.#running.size
   }
 
+  /** Carries what was accepted and is carried by nobody: its commit was lost sight of. */
+  async adoptStray(): Promise<void> {
+    const term = this.#options.leadership.term
+    if (term) await this.#adopt(term)
+  }
+
   /** A new leader goes on with everything that has not settled. */
   async #adopt(term: Term): Promise<void> {
     const { pool, log } = this.#options
     while (!term.signal.aborted) {
       try {
         const rows = await store.live(pool)
-        if (rows.length > 0) log.info({ count: rows.length, epoch: term.epoch }, 'going on with operations')
-        for (const row of rows) await this.#startAfterPrevious(row, term)
+        const left = rows.filter((row) => this.#running.get(row.id)?.term !== term)
+        if (left.length > 0) log.info({ count: left.length, epoch: term.epoch }, 'going on with operations')
+        for (const row of left) await this.#startAfterPrevious(row, term)
         return
       } catch (error) {
         log.warn({ err: error }, 'operations could not be read')
@@ -95,10 +107,8 @@ export class Engine {
   }
 
   async #startAfterPrevious(row: OperationRow, term: Term): Promise<void> {
-    const previous = this.#running.get(row.id)
-    if (previous?.term === term) return
-    await previous?.done
-    if (!term.signal.aborted) this.#start(row, term, Date.now() + linkGraceMs)
+    await this.#running.get(row.id)?.done
+    if (!term.signal.aborted) this.#start(row, term, performance.now() + linkGraceMs)
   }
 
   #start(row: OperationRow, term: Term, hostsDueAt = 0): void {
@@ -106,8 +116,10 @@ export class Engine {
     const abort = new AbortController()
     const signal = AbortSignal.any([term.signal, abort.signal])
     // However long nobody led: what was accepted is asked for at least once more, for its host may have done it.
-    const deadline = Math.max(row.deadlineAt.getTime(), hostsDueAt)
-    const running: Running = { row, term, abort, signal, deadline, hostsDueAt, done: Promise.resolve() }
+    const now = performance.now()
+    const deadline = Math.max(now + row.leftMs, hostsDueAt)
+    const acceptedAt = now - row.ageMs
+    const running: Running = { row, term, abort, signal, acceptedAt, deadline, hostsDueAt, done: Promise.resolve() }
     this.#running.set(row.id, running)
     running.done = this.#carry(running)
       .catch((error) =>
@@ -132,7 +144,7 @@ export class Engine {
   async #carryOnce(running: Running): Promise<void> {
     const { row } = running
     const failure = row.undoing ? row.failure : await this.#forward(running)
-    const settled = failure ? await this.#back(running, failure) : await this.#succeed(running)
+    const settled = failure ? await this.#back(running, failure) : await this.#succeedOrBack(running)
     this.#options.waiters.settled(settled)
     const { kind, desktopId: desktop, requestId: request, state, error } = settled
     const facts = { operation: row.id, desktop, kind, request, state, error: error ?? undefined }
@@ -175,6 +187,19 @@ export class Engine {
     })
   }
 
+  /** A success that the database refuses to write down is a failure like any other, and is taken back. */
+  async #succeedOrBack(running: Running): Promise<OperationRow> {
+    try {
+      return await this.#succeed(running)
+    } catch (error) {
+      if (sqlState(error) === undefined || isDatabaseAway(error)) throw error
+      const failure = this.#asFailure(error, running.row)
+      this.#options.log.error({ err: error, operation: running.row.id }, 'a success could not be written down')
+      running.row.step = this.#definition(running.row).steps.length - 1
+      return this.#back(running, failure)
+    }
+  }
+
   async #succeed(running: Running): Promise<OperationRow> {
     const { row, term } = running
     const definition = this.#definition(row)
@@ -190,10 +215,7 @@ export class Engine {
   /** Settles in one transaction with the state it is about, and only while the operation is live. */
   async #settle(
     running: Running,
-    write: (
-      tx: Parameters<OperationDefinition['succeeded']>[0],
-      context: Omit<StepContext, 'signal' | 'remainingMs'>,
-    ) => Promise<OperationRow>,
+    write: (tx: Parameters<OperationDefinition['succeeded']>[0], context: SettleContext) => Promise<OperationRow>,
   ): Promise<OperationRow> {
     const { row } = running
     await this.#options.failpoints.hit(`${row.kind}.settle.before`)
@@ -225,6 +247,7 @@ export class Engine {
         if (error instanceof Abandoned) throw error
         if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
         this.#options.log.warn({ err: error, operation: running.row.id }, 'an operation could not be written down')
+        if (!isDatabaseAway(error) && attempt >= bugLimit) throw error
         await this.#backoff(running, attempt)
       }
     }
@@ -248,21 +271,23 @@ export class Engine {
         if (way === 'run' && !mayPass && !(isBug && attempt < bugLimit)) throw error
         await this.#backoff(running, attempt)
         // Too late to ask again: what was answered last is the cause, not that nobody can answer in no time.
-        if (way === 'run' && mayPass && Date.now() >= running.deadline) throw error
+        if (way === 'run' && mayPass && performance.now() >= running.deadline) throw error
       }
     }
   }
 
   #mayPass({ deadline, hostsDueAt }: Running, error: unknown): boolean {
-    if (Date.now() >= deadline) return false
+    if (performance.now() >= deadline) return false
     if (!(error instanceof Refusal)) return isDatabaseAway(error)
-    return passing.has(error.code) || (passingAtFirst.has(error.code) && Date.now() < hostsDueAt)
+    return passing.has(error.code) || (passingAtFirst.has(error.code) && performance.now() < hostsDueAt)
   }
 
   #context(running: Running, way: 'run' | 'undo'): StepContext {
     const { row, term, signal } = running
-    const remainingMs = way === 'undo' ? 30_000 : Math.max(1, running.deadline - Date.now())
-    return { operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs }
+    const remainingMs = way === 'undo' ? 30_000 : Math.max(1, running.deadline - performance.now())
+    const ageMs = performance.now() - running.acceptedAt
+    const overdue = performance.now() >= running.deadline
+    return { operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs, ageMs, overdue }
   }
 
   #asFailure(error: unknown, row: OperationRow): Failure {

@@ -23,7 +23,9 @@ export interface OperationRow {
   errorCode: RefusalCode | null
   requestId: string | null
   fingerprint: Buffer | null
-  deadlineAt: Date
+  /** Until its deadline, and since it was accepted, when it was read: by the database's clock, which all replicas share. */
+  leftMs: number
+  ageMs: number
   createdAt: Date
   updatedAt: Date
   settledAt: Date | null
@@ -31,7 +33,9 @@ export interface OperationRow {
 
 const columns = `id, desktop_id as "desktopId", org_id as "orgId", kind, state, generation,
   generation_id as "generationId", turn, input, step, findings, undoing, failure, result, error,
-  error_code as "errorCode", request_id as "requestId", fingerprint, deadline_at as "deadlineAt",
+  error_code as "errorCode", request_id as "requestId", fingerprint,
+  (extract(epoch from deadline_at - clock_timestamp()) * 1000)::float8 as "leftMs",
+  (extract(epoch from clock_timestamp() - created_at) * 1000)::float8 as "ageMs",
   created_at as "createdAt", updated_at as "updatedAt", settled_at as "settledAt"`
 
 export interface NewOperation {

@@ -8,13 +8,21 @@ const pollMs = 2_000
 export class Waiters {
   readonly #waiting = new Map<string, Set<(row: OperationRow) => void>>()
 
+  readonly #closing = new AbortController()
+
+  /** The process stops: everybody is answered with what is known now. */
+  release(): void {
+    this.#closing.abort()
+  }
+
   /** Tells those who wait for this operation that it settled. */
   settled(row: OperationRow): void {
     for (const tell of this.#waiting.get(row.id) ?? []) tell(row)
   }
 
   /** Answers the settled operation, or the one in progress when the cap is reached or the caller goes away. */
-  async wait(db: Db, row: OperationRow, signal: AbortSignal, capMs = waitCapMs): Promise<OperationRow> {
+  async wait(db: Db, row: OperationRow, gone: AbortSignal, capMs = waitCapMs): Promise<OperationRow> {
+    const signal = AbortSignal.any([gone, this.#closing.signal])
     const ends = performance.now() + capMs
     let latest = row
     while (!isSettled(latest) && !signal.aborted && performance.now() < ends) {

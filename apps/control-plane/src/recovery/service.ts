@@ -126,9 +126,12 @@ export class Recovery {
     const { items } = await links.command(hostId, 'host.inventory', {}, { timeoutMs: commandTimeoutMs })
     const orders: RejoinOrder[] = []
     for (const item of items) {
-      const order = await this.#settle({ hostId, id: item.desktopId, asOf }, item)
-      if (order)
+      // One item that cannot be settled keeps no other from it.
+      await this.#guarded(async () => {
+        const order = await this.#settle({ hostId, id: item.desktopId, asOf }, item)
+        if (!order) return
         orders.push({ desktopId: item.desktopId, seen: { generation: item.generation, turn: item.turn }, order })
+      })
     }
     await this.#settleMissing(hostId, asOf, new Set(items.map((item) => item.desktopId)))
     const drastic = orders.filter(({ order }) => isDrastic(order)).length

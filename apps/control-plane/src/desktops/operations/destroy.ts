@@ -19,9 +19,6 @@ interface Found extends Findings {
   cleanup?: 'done' | 'deferred'
 }
 
-/** What cannot be answered by waiting any longer here: the host is away, or its hypervisor is. */
-const deferrable = new Set(['host_unreachable', 'hypervisor_failed', 'guest_unavailable'])
-
 export const destroy = ({ hosts, links, graceMs }: DestroyContext): OperationDefinition => ({
   kind: 'destroy',
   steps: [
@@ -42,8 +39,9 @@ export const destroy = ({ hosts, links, graceMs }: DestroyContext): OperationDef
           )
           return { cleanup: 'done' }
         } catch (error) {
-          if (!(error instanceof Refusal) || !deferrable.has(error.code)) throw error
-          if (Date.now() - operation.createdAt.getTime() < graceMs) throw new Refusal('host_unreachable', error.detail)
+          // Another leader has taken over: it goes on with this.
+          if (signal.aborted || (error instanceof Refusal && error.code === 'stale_epoch')) throw error
+          if (context.ageMs < graceMs) throw new Refusal('host_unreachable', 'The host has not removed it yet.')
           return { cleanup: 'deferred' }
         }
       },

@@ -38,7 +38,7 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
           .command(hostId!, 'desktop.observe', { desktopId: context.operation.desktopId }, asking(context))
           .catch((error: unknown): Found['seen'] => {
             if (!(error instanceof Refusal)) throw error
-            if (error.code === 'host_unreachable') return 'out of reach'
+            if (error.code === 'host_unreachable' || context.overdue) return 'out of reach'
             if (error.code === 'unknown_desktop') return 'nothing'
             throw error
           })

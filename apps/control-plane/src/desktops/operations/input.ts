@@ -18,9 +18,12 @@ export function fenceOf({
   return { desktopId, epoch, generation, turn, operationId, deadlineMs: Math.ceil(remainingMs) }
 }
 
+/** The host keeps the deadline itself, and knows the cause better: it gets the time to say it. */
+const answerMarginMs = 2_000
+
 /** How a step asks the host: as long as the operation may take, and no longer than it is ours. */
 export const asking = ({ operation, signal, remainingMs }: StepContext) => ({
   signal,
-  timeoutMs: Math.ceil(remainingMs),
+  timeoutMs: Math.ceil(remainingMs) + answerMarginMs,
   requestId: operation.requestId ?? undefined,
 })

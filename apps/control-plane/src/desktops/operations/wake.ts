@@ -55,7 +55,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
         ),
       }
     } catch (error) {
-      if (error instanceof Refusal && error.code === 'host_unreachable') return { asleep: 'deferred' }
+      if (cannotBeDoneNow(error, context.overdue)) return { asleep: 'deferred' }
       throw error
     }
   }
@@ -162,6 +162,12 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       return { code: failure.code, detail: `${failure.detail} ${cost}` }
     },
   }
+}
+
+/** An undo is put off where the host is away, where it has obeyed a later turn, and where time is up. */
+function cannotBeDoneNow(error: unknown, overdue: boolean): boolean {
+  if (!(error instanceof Refusal)) return false
+  return overdue || error.code === 'host_unreachable' || error.code === 'stale_turn' || error.code === 'superseded'
 }
 
 /** What is true after a wake that failed. A memory that was kept is kept in the state, too: nothing is downgraded in silence. */
