@@ -126,7 +126,7 @@ async function make(work: string, dir: string, { debs, version, recipe, say }: P
     initrd: await describeFile(out, 'initrd'),
     disk: { ...(await describeFile(out, 'disk.qcow2')), format: 'qcow2', virtual_size_bytes: diskMiB * 2 ** 20 },
     cmdline,
-    transports: ['qga'],
+    transports: ['ssh', 'qga'],
     kernel_version: kernelVersion,
     built_from: Object.fromEntries(debs.map((deb) => [deb.name, deb.version])),
     distribution: `${id} ${release}`,
@@ -148,12 +148,26 @@ async function writeInitrd(root: string, tree: string, modules: Module[], file: 
 /** The guest's file system as a folder: our own files over BusyBox's names and the programs with their libraries. */
 async function rootTree(root: string, tree: string, modules: Module[]): Promise<string> {
   systemTree(root)
-  for (const each of ['dev', 'proc', 'sys', 'run', 'tmp', 'mnt', 'root', 'home/user', 'var/log', 'usr/lib/modules']) {
+  for (const each of [
+    'dev',
+    'proc',
+    'sys',
+    'run',
+    'tmp',
+    'mnt',
+    'root',
+    'home/user',
+    'var/log',
+    'usr/lib/modules',
+    'etc/dormouse',
+  ]) {
     mkdirSync(join(root, each), { recursive: true })
   }
   await copyPrograms(tree, root, programs)
   copyFileSync(join(tree, 'usr/bin/busybox'), join(root, 'usr/bin/busybox'))
   cpSync(join(here, 'mini/rootfs'), root, { recursive: true })
+  copyFileSync(join(here, 'ssh-port/dormouse-ssh-port'), join(root, 'usr/lib/dormouse/dormouse-ssh-port'))
+  copyFileSync(join(here, 'ssh-port/sshd_config'), join(root, 'etc/dormouse/sshd_config'))
   const applets = (await run(join(tree, 'usr/bin/busybox'), ['--list'])).trim().split('\n')
   const missing = applets.filter(
     (applet) => !existsSync(join(root, 'usr/bin', applet)) && !existsSync(join(root, 'usr/sbin', applet)),

@@ -49,7 +49,7 @@ export const configSchema = z.object({
   ),
   socketsDir: setting(
     'DORMOUSE_AGENT_SOCKETS_DIR',
-    'folder of the screens’ sockets, short and writable for QEMU’s user; libvirt chooses by default',
+    'folder of the sockets of screens and of guests’ ports, short and writable for QEMU’s user; libvirt chooses by default',
     z.string().optional(),
   ),
   driver: setting(
@@ -135,5 +135,6 @@ export function foldersOf({ stateDir, memoryDir, disksDir, imagesDir }: AgentCon
     disks: disksDir ?? join(stateDir, 'disks'),
     consoles: join(disksDir ?? join(stateDir, 'disks'), 'consoles'),
     images: imagesDir,
+    guestKeys: join(stateDir, 'guest-keys'),
   }
 }

@@ -25,6 +25,7 @@ function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
       networkPrefix,
       disksDir: folders.disks,
       consolesDir: folders.consoles,
+      guestKeysDir: folders.guestKeys,
       imagesDir: folders.images,
       capacity: { vcpus, memoryMiB, diskGiB },
     },

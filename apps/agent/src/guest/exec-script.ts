@@ -58,6 +58,23 @@ exec ${run} <&3 3<&- >$p.1 2>$p.2
 }
 
 /**
+ * The script where both streams are carried away as they come: says its process in its first line, then becomes the
+ * command, in the session that it was given.
+ */
+export function plainScript({ command: words, cwd, env }: ExecCommand, nonce: string): string {
+  const argv = Array.isArray(words) ? words : ['/bin/sh', '-c', words]
+  const settings = Object.entries(env)
+  const named = settings.filter(([name]) => /^[A-Za-z_]\w*$/.test(name))
+  const odd = settings.filter((setting) => !named.includes(setting)).map((setting) => quote(setting.join('=')))
+  const run = odd.length > 0 ? `env ${odd.join(' ')} "$@"` : '"$@"'
+  return `echo $$
+no() { printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
+${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argv.map(quote).join(' ')}
+${Array.isArray(words) ? `${mustBeProgram}\n` : ''}${named.map(([name, value]) => `export ${name}=${quote(value)}\n`).join('')}exec ${run}
+`
+}
+
+/**
  * Starts the watcher of a command that is not over at once; `pid` is the command's. It also ends the command after its
  * time, should nobody be there any more to do so.
  */

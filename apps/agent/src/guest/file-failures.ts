@@ -1,5 +1,5 @@
 // What a guest's file system says when it refuses, in our words. Pure.
-import { Refusal, type RefusalCode } from '@dormouse/contract'
+import { Refusal, type RefusalCode, refuse } from '@dormouse/contract'
 
 type Row = [code: RefusalCode, says: string]
 
@@ -34,4 +34,19 @@ function refusalOf(words: string): Refusal {
   }
   const [code, says] = known[words] ?? ['guest_unavailable', 'the guest could not do it']
   return new Refusal(code, says)
+}
+
+/** To a reader, a file below something that is no directory is just not there. */
+export function asReading(error: unknown): never {
+  if (!(error instanceof Refusal) || error.code !== 'not_directory') throw error
+  return refuse('file_not_found', 'there is no such file in the guest')
+}
+
+/** A guest that is gone sweeps up by itself. */
+export async function unlessGone(work: Promise<unknown>): Promise<void> {
+  try {
+    await work
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+  }
 }

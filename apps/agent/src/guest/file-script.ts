@@ -32,9 +32,9 @@ const watchSecs = 120
 /**
  * Makes an empty file in the folder of the one that shall be written, and that folder where it is not there; prints the
  * three words of a place. A link keeps being one: what it leads to is replaced. The watcher takes the file away when
- * nobody goes on with it.
+ * nobody goes on with it. `next` goes on in the same shell, where `$t` is the file.
  */
-export function createScript(path: string, nonce: string): string {
+export function createScript(path: string, nonce: string, next = ''): string {
   return `${begin}p=${quote(path)}
 ${followLinks}[ -d "$p" ] && no 'Is a directory'
 [ -e "$p" ] && [ ! -f "$p" ] && no 'Not a regular file'
@@ -50,8 +50,8 @@ e=$(touch "$t" 2>&1 && chmod 600 "$t" 2>&1) || no "\${e##*: }"
 setsid sh -c 's=; while sleep ${watchSecs} && [ -e "$0" ]; do
   n=$(wc -c <"$0"); [ "$n" = "$s" ] && rm -f "$0"; s=$n
 done' "$t" </dev/null >/dev/null 2>&1 &
-printf '%s\\0%s\\0%s' "$p" "$t" $!
-`
+printf '%s\\0%s\\0%s\\0' "$p" "$t" $!
+${next}`
 }
 
 /** Puts the file in place in one step, with the given mode, or the mode and owner of the one it replaces. */
@@ -72,20 +72,20 @@ e=$(chmod ${own} "$t" 2>&1 && mv -f "$t" "$p" 2>&1) || no "\${e##*: }"
 export const abandonScript = ({ temporary, watcher }: Place): string =>
   `kill -KILL -- -${watcher} 2>/dev/null; rm -f ${quote(temporary)}\n`
 
-/** Succeeds where the path leads to a regular file: opening anything else could hang. */
-export function checkScript(path: string): string {
+/** Succeeds where the path leads to a regular file: opening anything else could hang. `next` goes on, where it is `$p`. */
+export function checkScript(path: string, next = ''): string {
   return `${begin}p=${quote(path)}
 [ -d "$p" ] && no 'Is a directory'
 [ -f "$p" ] || {
   e=$(ls -dL "$p" 2>&1 >/dev/null) && no 'Not a regular file'
   no "\${e##*: }"
 }
-`
+${next}`
 }
 
-/** The words of a place; undefined where they are not three. */
-export function readPlace(printed: string): Place | undefined {
-  const [target, temporary, watcher, ...more] = printed.split('\0')
-  if (!target || !temporary || !watcher || more.length > 0 || !/^\d+$/.test(watcher)) return undefined
+/** The words of a place, each with a NUL behind it; undefined while they are not three. */
+export function readPlace(printed: Buffer): Place | undefined {
+  const [target, temporary, watcher, ...more] = printed.toString('utf8').split('\0')
+  if (!target || !temporary || !watcher || more.length !== 1 || !/^\d+$/.test(watcher)) return undefined
   return { target, temporary, watcher }
 }

@@ -1,8 +1,8 @@
 // Files through QEMU's guest agent, in pieces that its channel can bear.
 import { randomBytes } from 'node:crypto'
-import { Refusal, refuse } from '@dormouse/contract'
+import { refuse } from '@dormouse/contract'
 import { z } from 'zod'
-import { fileRefusal } from './file-failures.ts'
+import { asReading, fileRefusal, unlessGone } from './file-failures.ts'
 import { abandonScript, checkScript, commitScript, createScript, type Place, readPlace } from './file-script.ts'
 import { type AgentCall, AgentRefused, runAside, startProgram, untilEnded } from './qga-programs.ts'
 import type { FileDownload, FileUpload } from './transport.ts'
@@ -26,7 +26,7 @@ export async function writeBytes(call: AgentCall, handle: number, bytes: Buffer)
 
 export async function uploadThroughAgent(call: AgentCall, path: string, mode: number | null): Promise<FileUpload> {
   const printed = await script(call, createScript(path, randomBytes(12).toString('hex')))
-  const place = readPlace(printed.toString('utf8')) ?? refuse('guest_unavailable', 'the guest answered nonsense')
+  const place = readPlace(printed) ?? refuse('guest_unavailable', 'the guest answered nonsense')
   try {
     const handle = await told(call('guest-file-open', { path: place.temporary, mode: 'w' }))
     return new AgentUpload(call, place, handleAnswer.parse(handle), mode)
@@ -116,20 +116,4 @@ async function told<T>(calling: Promise<T>): Promise<T> {
   } catch (error) {
     throw error instanceof AgentRefused ? fileRefusal(error.message, error) : error
   }
-}
-
-/** A guest that is gone sweeps up by itself. */
-async function unlessGone(work: Promise<unknown>): Promise<void> {
-  try {
-    await work
-  } catch (error) {
-    if (!(error instanceof Refusal)) throw error
-  }
-}
-
-/** To a reader, a file below something that is no directory is just not there. */
-export function asReading(error: unknown): never {
-  if (error instanceof Refusal && error.code === 'not_directory')
-    refuse('file_not_found', 'there is no such file in the guest')
-  throw error
 }

@@ -14,6 +14,7 @@ const manifestSchema = z.object({
   initrd: fileSchema,
   disk: fileSchema.extend({ virtual_size_bytes: z.int() }),
   cmdline: z.string(),
+  transports: z.array(z.string()).default(['qga']),
 })
 
 /** What a guest of this image is started with; paths are as QEMU is to see them. */
@@ -25,6 +26,8 @@ export interface Image {
   cmdline: string
   /** A machine type's family, such as `pc` or `q35`. */
   machine: string
+  /** Whether its guests have an SSH server on a port that leads to the host. */
+  ssh: boolean
 }
 
 /** The versions that a desktop may be made of. */
@@ -53,7 +56,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
   const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(unlessNoFolder)
   const parsed = text === undefined ? undefined : manifestSchema.safeParse(parseJson(text))
   if (!parsed?.success) return undefined
-  const { kernel, initrd, disk, cmdline, machine } = parsed.data
+  const { kernel, initrd, disk, cmdline, machine, transports } = parsed.data
   return {
     kernel: join(folder, kernel.file),
     initrd: join(folder, initrd.file),
@@ -61,6 +64,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
     virtualBytes: disk.virtual_size_bytes,
     cmdline,
     machine,
+    ssh: transports.includes('ssh'),
   }
 }
 

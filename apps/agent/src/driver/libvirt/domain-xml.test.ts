@@ -8,6 +8,7 @@ import {
   poolFolderOf,
   poolXml,
   readMark,
+  sshSocketOf,
   withMarkAndDisk,
 } from './domain-xml.ts'
 
@@ -62,4 +63,14 @@ test('a guest has no network unless one is given', () => {
   expect(domainXml(plan)).not.toContain('<interface')
   const xml = domainXml({ ...plan, network: 'dormouse-net' })
   expect(xml).toMatch(/<mac address='52(:[0-9a-f]{2}){5}'\/><source network='dormouse-net'\/>/)
+})
+
+test('the port for SSH is there where the image has a use for it, and its socket is found again', () => {
+  expect(domainXml(plan)).not.toContain('org.dormouse.ssh.0')
+  const bound = domainXml({ ...plan, sshSocket: `/run/it's/one.ssh` })
+  expect(sshSocketOf(bound)).toBe(`/run/it's/one.ssh`)
+  expect(sshSocketOf(bound.replaceAll("'", '"'))).toBe(`/run/it's/one.ssh`)
+  const chosen = domainXml({ ...plan, sshSocket: null })
+  expect(chosen).toContain('org.dormouse.ssh.0')
+  expect(sshSocketOf(chosen)).toBeUndefined()
 })

@@ -21,7 +21,11 @@ export interface DomainPlan {
   network: string | null
   /** Null leaves the place of the screen's socket to libvirt. */
   vncSocket: string | null
+  /** The port for SSH: where its socket lies, `null` where libvirt chooses, undefined where the image has no use for it. */
+  sshSocket?: string | null | undefined
 }
+
+const sshPort = 'org.dormouse.ssh.0'
 
 export const domainName = ({ installationId, desktopId }: Pick<Mark, 'installationId' | 'desktopId'>): string =>
   `${namePrefix(installationId)}${desktopId}`
@@ -55,11 +59,14 @@ ${devices(plan)}
 `
 }
 
-function devices({ mark, disk, console, network, vncSocket }: DomainPlan): string {
+function devices({ mark, disk, console, network, vncSocket, sshSocket }: DomainPlan): string {
   const nic = network
     ? `<interface type='network'><mac address='${macOf(mark.desktopId)}'/><source network='${text(network)}'/><model type='virtio'/></interface>`
     : ''
   const listen = vncSocket ? `<listen type='socket' socket='${text(vncSocket)}'/>` : `<listen type='socket'/>`
+  const bound = sshSocket ? `<source mode='bind' path='${text(sshSocket)}'/>` : ''
+  const ssh =
+    sshSocket === undefined ? '' : `<channel type='unix'>${bound}<target type='virtio' name='${sshPort}'/></channel>`
   return `    <disk type='file' device='disk'>
       <driver name='qemu' type='qcow2' discard='unmap'/>
       <source file='${text(disk)}'/>
@@ -69,6 +76,7 @@ function devices({ mark, disk, console, network, vncSocket }: DomainPlan): strin
     <controller type='virtio-serial' index='0'/>
     <serial type='file'><source path='${text(console)}' append='on'/><target port='0'/></serial>
     <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+    ${ssh}
     ${nic}
     <input type='tablet' bus='virtio'/>
     <graphics type='vnc'>${listen}</graphics>
@@ -94,6 +102,13 @@ export function readMark(xml: string): Mark | undefined {
   const [installationId, desktopId, operationId] = [of('installation'), of('id'), of('operation')]
   if (!installationId || !desktopId || !operationId) return undefined
   return { installationId, desktopId, generation: Number(of('generation')), turn: Number(of('turn')), operationId }
+}
+
+/** Where the socket of a running domain's port for SSH lies. */
+export function sshSocketOf(xml: string): string | undefined {
+  const channels = xml.match(/<channel type=['"]unix['"]>[\s\S]*?<\/channel>/g) ?? []
+  const channel = channels.find((each) => each.includes(sshPort))
+  return untext(/<source[^>]*\bpath=['"]([^'"]*)['"]/.exec(channel ?? '')?.[1])
 }
 
 /** A saved domain's XML with another mark and its disk where it lies now; what the guest sees stays as it was. */

@@ -18,6 +18,7 @@ import { LibvirtDisks } from './disks.ts'
 import { domainName, domainXml, markKey, markNamespace, markXml, readMark, withMarkAndDisk } from './domain-xml.ts'
 import { asRefusal, damaged, saying, unlessGone } from './failures.ts'
 import { ensureNetwork, ensurePool, type GuestNetwork } from './furnish.ts'
+import { GuestLines } from './guest-lines.ts'
 import { openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
 
@@ -28,6 +29,8 @@ export interface LibvirtSettings {
   imagesDir: string
   /** Where screens listen; libvirt chooses where it is not given. */
   socketsDir: string | undefined
+  /** Our halves of the key pairs by which guests know us. */
+  guestKeysDir: string
   kvm: 'auto' | 'on' | 'off'
   cpuModel: string
   network: 'nat' | 'none'
@@ -58,6 +61,7 @@ export class LibvirtDriver implements Driver {
   readonly #log: Log
   readonly #session: Session
   readonly #disks: LibvirtDisks
+  readonly #lines: GuestLines
   readonly #listeners: ((event: DriverEvent) => void)[] = []
   #installationId = ''
   #ready: Promise<Ready> | undefined
@@ -66,6 +70,7 @@ export class LibvirtDriver implements Driver {
     this.#settings = settings
     this.#log = log
     this.#session = new Session(settings.socketPath, log, (event) => this.#heard(event))
+    this.#lines = new GuestLines(settings.guestKeysDir, log)
     this.#disks = new LibvirtDisks(settings.disksDir, settings.imagesDir, async () => (await this.#furnished()).pool)
   }
 
@@ -75,6 +80,7 @@ export class LibvirtDriver implements Driver {
   }
 
   async close(): Promise<void> {
+    this.#lines.close()
     this.#session.close()
   }
 
@@ -126,7 +132,8 @@ export class LibvirtDriver implements Driver {
       disk: this.#disks.path(desktopId),
       console: await this.#console(desktopId),
       network: network.name,
-      vncSocket: await this.#vncSocket(desktopId),
+      vncSocket: await this.#socket(desktopId, 'vnc'),
+      sshSocket: image.ssh ? await this.#socket(desktopId, 'ssh') : undefined,
     })
     await saying('the desktop could not be started', this.#session.host.domains.createXml(xml))
     await this.#hasten(desktopId)
@@ -152,7 +159,7 @@ export class LibvirtDriver implements Driver {
     try {
       const xml = withMarkAndDisk(await domains.saveImageXml(path), mark, this.#disks.path(desktopId))
       await this.#console(desktopId)
-      await this.#vncSocket(desktopId)
+      await this.#socket(desktopId, 'vnc')
       await domains.restore(path, { xml, paused: true })
     } catch (error) {
       if (isLibvirtError(error) && imageAtFault.test(error.message)) damaged(error.message)
@@ -187,6 +194,7 @@ export class LibvirtDriver implements Driver {
   }
 
   async kill(desktopId: DesktopId): Promise<void> {
+    this.#lines.drop(desktopId)
     const found = await this.domain(desktopId)
     if (!found) return
     const handle = this.#handle(desktopId)
@@ -219,8 +227,10 @@ export class LibvirtDriver implements Driver {
   async removeDisk(desktopId: DesktopId): Promise<void> {
     await this.#disks.remove(desktopId)
     await rm(this.#consolePath(desktopId), { force: true })
-    const screen = await this.#vncSocket(desktopId)
-    if (screen) await rm(screen, { force: true })
+    await this.#lines.forget(desktopId)
+    for (const socket of [await this.#socket(desktopId, 'vnc'), await this.#socket(desktopId, 'ssh')]) {
+      if (socket) await rm(socket, { force: true })
+    }
   }
 
   screen(desktopId: DesktopId): Promise<Duplex> {
@@ -232,7 +242,8 @@ export class LibvirtDriver implements Driver {
   }
 
   guest(desktopId: DesktopId): GuestTransport {
-    return new QgaTransport(agentCall(() => this.#session.host.guestAgent(this.#handle(desktopId))))
+    const agent = new QgaTransport(agentCall(() => this.#session.host.guestAgent(this.#handle(desktopId))))
+    return this.#lines.guest(desktopId, agent, () => this.#handle(desktopId).xml())
   }
 
   /** libvirt finds a domain by its UUID, which is the desktop's id. */
@@ -321,12 +332,12 @@ export class LibvirtDriver implements Driver {
     return join(this.#settings.consolesDir, `${desktopId}.log`)
   }
 
-  /** Where the screen listens, in a folder that is there; null where libvirt chooses. */
-  async #vncSocket(desktopId: DesktopId): Promise<string | null> {
+  /** Where a screen or a port listens, in a folder that is there; null where libvirt chooses. */
+  async #socket(desktopId: DesktopId, kind: 'vnc' | 'ssh'): Promise<string | null> {
     const { socketsDir } = this.#settings
     if (!socketsDir) return null
     await privateFolder(socketsDir, 0o711)
-    return join(socketsDir, `${desktopId}.vnc`)
+    return join(socketsDir, `${desktopId}.${kind}`)
   }
 
   /** The file that takes what a guest's kernel says; it must be there before QEMU's user writes to it. */
@@ -352,6 +363,8 @@ export class LibvirtDriver implements Driver {
       this.#ready = undefined
       this.#tell({ type: 'gap' })
     }
+    if (event.type === 'reboot') this.#lines.rebooted(event.domain.uuid)
+    if (event.type === 'agent' && event.state === 'disconnected') this.#lines.doubt(event.domain.uuid)
     if (event.type !== 'lifecycle' || !event.domain.name.startsWith('dormouse-')) return
     this.#tell({ type: 'domain', desktopId: event.domain.uuid, reason: `${event.event} ${event.detail}` })
   }

@@ -1,0 +1,58 @@
+// The SSH connections to the guests of this host, one per desktop, kept for as long as both ends like.
+import type { DesktopId } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import { SshTransport } from '../../guest/ssh.ts'
+import { SshKeys } from '../../guest/ssh-keys.ts'
+import { SshLine } from '../../guest/ssh-line.ts'
+import type { GuestTransport } from '../../guest/transport.ts'
+import { sshSocketOf } from './domain-xml.ts'
+
+export class GuestLines {
+  readonly #keys: SshKeys
+  readonly #log: Log
+  readonly #lines = new Map<DesktopId, SshLine>()
+
+  constructor(keysDir: string, log: Log) {
+    this.#keys = new SshKeys(keysDir)
+    this.#log = log
+  }
+
+  /** The guest over SSH where its domain, as `xml` tells it, has a port for that; else over its agent. */
+  guest(desktopId: DesktopId, agent: GuestTransport, xml: () => Promise<string>): GuestTransport {
+    const line = this.#lines.get(desktopId) ?? this.#make(desktopId, agent, xml)
+    return new SshTransport(line, agent)
+  }
+
+  /** The guest has begun anew: whatever was under way in it is over. */
+  rebooted(desktopId: DesktopId): void {
+    this.#lines.get(desktopId)?.close()
+  }
+
+  /** The guest may be in trouble: its connection is looked at. */
+  doubt(desktopId: DesktopId): void {
+    void this.#lines.get(desktopId)?.probe()
+  }
+
+  /** The desktop's process is gone. */
+  drop(desktopId: DesktopId): void {
+    this.rebooted(desktopId)
+    this.#lines.delete(desktopId)
+  }
+
+  /** The desktop is gone for good. */
+  async forget(desktopId: DesktopId): Promise<void> {
+    this.drop(desktopId)
+    await this.#keys.forget(desktopId)
+  }
+
+  close(): void {
+    for (const line of this.#lines.values()) line.close()
+  }
+
+  #make(desktopId: DesktopId, agent: GuestTransport, xml: () => Promise<string>): SshLine {
+    const socketPath = async () => sshSocketOf(await xml())
+    const line = new SshLine({ desktopId, socketPath, agent, keys: this.#keys, log: this.#log })
+    this.#lines.set(desktopId, line)
+    return line
+  }
+}

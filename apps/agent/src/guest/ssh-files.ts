@@ -1,0 +1,147 @@
+// Files over a guest's SSH connection: the same scripts as through the agent make, place and take them away; the bytes run
+// through a channel of their own, as fast as the other end takes them. Not SFTP: it has no words for a full disk.
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { Refusal, refuse } from '@dormouse/contract'
+import type { ClientChannel } from 'ssh2'
+import { asReading, fileRefusal, unlessGone } from './file-failures.ts'
+import { abandonScript, checkScript, commitScript, createScript, type Place, readPlace } from './file-script.ts'
+import { runOverSsh } from './ssh-exec.ts'
+import type { SshLine } from './ssh-line.ts'
+import type { FileDownload, FileUpload } from './transport.ts'
+
+/** A script that makes folders or moves a file waits for nothing but the guest's disk. */
+const scriptMs = 30_000
+
+export async function uploadOverSsh(line: SshLine, path: string, mode: number | null): Promise<FileUpload> {
+  const script = createScript(path, randomBytes(12).toString('hex'), 'exec cat >"$t"')
+  const errand = await line.open(script, (channel) => new Errand(channel))
+  let printed = Buffer.alloc(0)
+  for (;;) {
+    const bytes = await errand.next()
+    if (!bytes) return refuse('guest_unavailable', 'the guest answered nonsense')
+    printed = Buffer.concat([printed, bytes])
+    const place = readPlace(printed)
+    if (place) return new SshUpload(line, errand, place, mode)
+  }
+}
+
+class SshUpload implements FileUpload {
+  readonly #line: SshLine
+  readonly #errand: Errand
+  readonly #place: Place
+  readonly #mode: number | null
+  #size = 0
+
+  constructor(line: SshLine, errand: Errand, place: Place, mode: number | null) {
+    this.#line = line
+    this.#errand = errand
+    this.#place = place
+    this.#mode = mode
+  }
+
+  async write(bytes: Buffer): Promise<void> {
+    await this.#errand.write(bytes)
+    this.#size += bytes.length
+  }
+
+  async commit(): Promise<number> {
+    await this.#errand.end()
+    const ended = await runOverSsh(this.#line, commitScript(this.#place, this.#size, this.#mode), scriptMs)
+    if (ended.exitCode !== 0) throw fileRefusal(ended.stderr.toString('utf8'))
+    return this.#size
+  }
+
+  async abandon(): Promise<void> {
+    this.#errand.close()
+    await unlessGone(runOverSsh(this.#line, abandonScript(this.#place), scriptMs))
+  }
+}
+
+export async function openOverSsh(line: SshLine, path: string): Promise<FileDownload> {
+  // One byte says that it is open.
+  const script = checkScript(path, 'echo\nexec cat "$p"')
+  const errand = await line.open(script, (channel) => new Errand(channel))
+  errand.noMore()
+  let first = await errand.next().catch(asReading)
+  first = first?.subarray(1)
+  return {
+    read: async () => {
+      const given = first
+      first = undefined
+      return given?.length ? given : errand.next()
+    },
+    close: async () => errand.close(),
+  }
+}
+
+/** A script that takes or gives bytes, until its end says whether it went well. */
+class Errand {
+  readonly #channel: ClientChannel
+  readonly #ended = Promise.withResolvers<void>()
+  /** What was given and not yet taken; the channel rests meanwhile. */
+  #given: Buffer | undefined
+  #wanted: ((bytes: Buffer) => void) | undefined
+  #said = ''
+
+  constructor(channel: ClientChannel) {
+    this.#channel = channel
+    this.#ended.promise.catch(() => undefined)
+    let code: number | null | undefined
+    channel.on('data', (bytes: Buffer) => this.#give(bytes))
+    channel.pause()
+    channel.stderr.on('data', (bytes: Buffer) => {
+      this.#said = (this.#said + bytes.toString('utf8')).slice(-4_096)
+    })
+    channel.on('exit', (status: number | null) => {
+      code = status
+    })
+    channel.on('error', () => undefined)
+    channel.on('close', () => {
+      if (code === undefined) this.#ended.reject(new Refusal('guest_unavailable', 'the guest went away on the way'))
+      else if (code !== 0) this.#ended.reject(fileRefusal(this.#said))
+      else this.#ended.resolve()
+    })
+  }
+
+  /** The next bytes; undefined at an end that went well. */
+  async next(): Promise<Buffer | undefined> {
+    const { promise, resolve } = Promise.withResolvers<Buffer>()
+    this.#wanted = resolve
+    if (this.#given) this.#give(this.#given)
+    else this.#channel.resume()
+    return Promise.race([promise, this.#ended.promise.then(() => undefined)])
+  }
+
+  async write(bytes: Buffer): Promise<void> {
+    if (this.#channel.write(bytes)) return
+    const cut = this.#ended.promise.then(() => refuse('guest_unavailable', 'the guest stopped on the way'))
+    await Promise.race([once(this.#channel, 'drain'), cut])
+  }
+
+  noMore(): void {
+    this.#channel.end()
+  }
+
+  /** All was given; waits until it was taken. */
+  async end(): Promise<void> {
+    this.noMore()
+    while (await this.next());
+  }
+
+  /** Whatever still comes is dropped. */
+  close(): void {
+    this.#wanted = () => undefined
+    this.#channel.removeAllListeners('data')
+    this.#channel.resume()
+    this.#channel.close()
+  }
+
+  #give(bytes: Buffer): void {
+    const wanted = this.#wanted
+    this.#wanted = undefined
+    this.#given = wanted ? undefined : bytes
+    this.#channel.pause()
+    wanted?.(bytes)
+  }
+}

@@ -1,0 +1,80 @@
+// What a desktop's guest and its host know each other by: one key pair per desktop, its public half and the guest's host
+// key exchanged through the guest agent, which only this host can reach. Nothing is trusted on first use.
+import { join } from 'node:path'
+import { type DesktopId, refuse } from '@dormouse/contract'
+import ssh2 from 'ssh2'
+import { z } from 'zod'
+import { privateFolder, readIfThere, removeDurably, writeDurably } from '../desktops/durable-file.ts'
+import { quote } from './exec-script.ts'
+import type { GuestTransport } from './transport.ts'
+
+const pairSchema = z.object({ privateKey: z.string(), hostKey: z.base64() })
+/** Our private key, and the guest's public one. */
+export type GuestKeys = z.infer<typeof pairSchema>
+
+const exchangeSecs = 20
+
+export class SshKeys {
+  readonly #folder: string
+
+  constructor(folder: string) {
+    this.#folder = folder
+  }
+
+  /** The keys exchanged before; undefined where there was no exchange. */
+  async read(desktopId: DesktopId): Promise<GuestKeys | undefined> {
+    const text = await readIfThere(this.#path(desktopId))
+    const parsed = text === undefined ? undefined : pairSchema.safeParse(parseJson(text))
+    return parsed?.data
+  }
+
+  /** Makes a pair, puts its public half into the guest and brings the guest's key back. */
+  async exchange(desktopId: DesktopId, agent: GuestTransport): Promise<GuestKeys> {
+    const pair = ssh2.utils.generateKeyPairSync('ed25519', { comment: 'dormouse' })
+    const result = await agent.exec(
+      {
+        desktopId,
+        generation: 0,
+        command: exchangeScript(pair.public),
+        cwd: null,
+        env: {},
+        stdin: null,
+        timeoutSecs: exchangeSecs,
+      },
+      AbortSignal.timeout(2 * exchangeSecs * 1_000),
+    )
+    const [type, hostKey] = result.stdout.trim().split(' ')
+    if (result.exitCode !== 0 || type !== 'ssh-ed25519' || !hostKey) {
+      return refuse('guest_unavailable', 'the guest could not take a key')
+    }
+    const keys = { privateKey: pair.private, hostKey }
+    await privateFolder(this.#folder)
+    await writeDurably(this.#path(desktopId), JSON.stringify(keys))
+    return keys
+  }
+
+  async forget(desktopId: DesktopId): Promise<void> {
+    await removeDurably(this.#path(desktopId))
+  }
+
+  #path(desktopId: DesktopId): string {
+    return join(this.#folder, `${desktopId}.json`)
+  }
+}
+
+/** Where the disk cannot be written, the memory takes the key, until the next boot. */
+const exchangeScript = (publicKey: string): string => `umask 077
+put() { mkdir -p "$1" && printf '%s\\n' ${quote(publicKey.trim())} >"$1/authorized_keys.new" && mv -f "$1/authorized_keys.new" "$1/authorized_keys"; }
+put /etc/dormouse 2>/dev/null || put /run/dormouse || exit 1
+n=0
+until [ -s /etc/ssh/ssh_host_ed25519_key.pub ]; do n=$((n + 1)); [ $n -le 80 ] || exit 1; sleep 0.1; done
+cat /etc/ssh/ssh_host_ed25519_key.pub
+`
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,221 @@
+// One kept SSH connection to the guest of a desktop: dialled when it is needed, dialled again when it was lost, shared by
+// all commands and files at once. Knows how to get there, not what it is used for.
+import { connect, type Socket } from 'node:net'
+import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import ssh2, { type Client, type ClientChannel } from 'ssh2'
+import { shakeHands } from './ssh-handshake.ts'
+import type { GuestKeys, SshKeys } from './ssh-keys.ts'
+import type { GuestTransport } from './transport.ts'
+
+export interface SshLineOptions {
+  desktopId: DesktopId
+  /** The socket of the guest's port; undefined where its domain has none. */
+  socketPath: () => Promise<string | undefined>
+  /** Through which keys are exchanged. */
+  agent: GuestTransport
+  keys: SshKeys
+  log: Log
+}
+
+const dialMs = 2_000
+const handshakeMs = 8_000
+const loginMs = 10_000
+/** A guest that says nothing for three of these is gone. */
+const keepaliveMs = 4_000
+/** How long a command may take to be begun. */
+const openMs = 5_000
+/** Before the port is taken again, so that the guest can notice that it was let go. */
+const restMs = 300
+const hopelessMs = 15_000
+const probeMs = 1_000
+/** The server takes 100; some are left for what ends others. */
+const maxChannels = 90
+
+export class SshLine {
+  readonly #options: SshLineOptions
+  #dialling: Promise<Client> | undefined
+  #client: Client | undefined
+  #lostAt = 0
+  #failedAt = 0
+  #channels = 0
+
+  constructor(options: SshLineOptions) {
+    this.#options = options
+  }
+
+  /** Whether the last attempt failed so lately that another is not worth waiting for. */
+  get hopeless(): boolean {
+    return this.#failedAt > 0 && performance.now() - this.#failedAt < hopelessMs
+  }
+
+  /** Whether one more command can be begun at once. */
+  get ready(): boolean {
+    return this.#client !== undefined && this.#channels < maxChannels
+  }
+
+  /** Dials where there is no connection; `guest_unavailable` where none can be had. */
+  async connect(): Promise<void> {
+    if (this.#client) return
+    this.#dialling ??= this.#dial()
+      .catch((error: unknown) => this.#failed(error))
+      .finally(() => {
+        this.#dialling = undefined
+      })
+    await this.#dialling
+  }
+
+  /**
+   * Begins a command, as the guest's shell reads it, and hands its channel to `wrap` in the very tick it opens, so that not
+   * even its end is missed.
+   */
+  async open<T>(script: string, wrap: (channel: ClientChannel) => T): Promise<T> {
+    const client = this.#client ?? refuse('guest_unavailable', 'the guest’s SSH server is not connected')
+    const opened = Promise.withResolvers<T>()
+    const late = () => {
+      opened.reject(new Refusal('guest_unavailable', 'the guest’s SSH server does not answer'))
+      client.destroy()
+    }
+    const timer = setTimeout(late, openMs)
+    const lost = () => opened.reject(new Refusal('guest_unavailable', 'the connection to the guest was lost'))
+    client.once('close', lost)
+    this.#channels++
+    client.exec(script, (error, channel) => {
+      if (error) return opened.reject(asRefusal(error))
+      this.#channels++
+      channel.once('close', () => this.#channels--)
+      opened.resolve(wrap(channel))
+    })
+    try {
+      return await opened.promise
+    } finally {
+      this.#channels--
+      clearTimeout(timer)
+      client.off('close', lost)
+    }
+  }
+
+  /** Ends a connection whose other end does not answer. */
+  async probe(): Promise<void> {
+    const client = this.#client
+    if (!client) return
+    const timer = setTimeout(() => client.destroy(), probeMs)
+    try {
+      await this.open('exit', (channel) => void channel.resume())
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  /** Lets go of the connection; the guest goes on. */
+  close(): void {
+    this.#client?.destroy()
+  }
+
+  #failed(error: unknown): never {
+    const { desktopId, log } = this.#options
+    this.#failedAt = performance.now()
+    if (error instanceof Refusal) log.debug({ err: error, desktopId }, 'the guest is not reached over SSH')
+    else log.error({ err: error, desktopId }, 'the connection to a guest failed')
+    return refuse('guest_unavailable', 'the guest is not reached over SSH')
+  }
+
+  async #dial(): Promise<Client> {
+    const { desktopId, keys, agent, log } = this.#options
+    const known = await keys.read(desktopId)
+    try {
+      if (known) return await this.#login(known)
+    } catch (error) {
+      if (!(error instanceof NotKnown)) throw error
+      log.info({ desktopId }, 'the guest does not know its host any more; keys are exchanged anew')
+    }
+    return this.#login(await keys.exchange(desktopId, agent))
+  }
+
+  async #login(keys: GuestKeys): Promise<Client> {
+    const socket = await this.#socket()
+    try {
+      await shakeHands(socket, handshakeMs)
+      return await this.#begin(socket, keys)
+    } catch (error) {
+      socket.destroy()
+      this.#lostAt = performance.now()
+      throw error
+    }
+  }
+
+  async #socket(): Promise<Socket> {
+    const restLeftMs = this.#lostAt + restMs - performance.now()
+    if (this.#lostAt > 0 && restLeftMs > 0) await new Promise((resolve) => setTimeout(resolve, restLeftMs))
+    const path = (await this.#options.socketPath()) ?? refuse('guest_unavailable', 'the guest has no port for SSH')
+    const opened = Promise.withResolvers<Socket>()
+    const socket = connect(path)
+    const fail = () => opened.reject(new Refusal('guest_unavailable', 'the guest’s port for SSH cannot be opened'))
+    const timer = setTimeout(fail, dialMs)
+    socket.once('error', fail).once('connect', () => opened.resolve(socket))
+    try {
+      return await opened.promise
+    } catch (error) {
+      socket.destroy()
+      throw error
+    } finally {
+      clearTimeout(timer)
+      // Whoever uses it sees it close.
+      socket.off('error', fail).on('error', () => undefined)
+    }
+  }
+
+  async #begin(socket: Socket, { privateKey, hostKey }: GuestKeys): Promise<Client> {
+    const client = new ssh2.Client()
+    // Everything that is being begun waits for its end.
+    client.setMaxListeners(0)
+    const begun = Promise.withResolvers<void>()
+    let stranger = false
+    client
+      .once('ready', () => begun.resolve())
+      .on('error', (error) => begun.reject(stranger ? new NotKnown() : asRefusal(error)))
+      .once('close', () => {
+        begun.reject(new Refusal('guest_unavailable', 'the guest’s SSH server went away'))
+        socket.destroy()
+        this.#lost(client)
+      })
+    client.connect({
+      sock: socket,
+      username: 'root',
+      privateKey,
+      hostVerifier: (key: Buffer) => {
+        stranger = key.toString('base64') !== hostKey
+        return !stranger
+      },
+      readyTimeout: loginMs,
+      keepaliveInterval: keepaliveMs,
+      keepaliveCountMax: 3,
+      algorithms: { cipher: ['chacha20-poly1305@openssh.com', 'aes128-gcm@openssh.com', 'aes128-ctr'] },
+    })
+    await begun.promise
+    this.#client = client
+    return client
+  }
+
+  #lost(client: Client): void {
+    if (this.#client !== client) return
+    this.#client = undefined
+    this.#lostAt = performance.now()
+  }
+}
+
+/** One of the two does not have the other's key any more. */
+class NotKnown extends Refusal {
+  constructor() {
+    super('guest_unavailable', 'guest and host do not know each other')
+  }
+}
+
+function asRefusal(error: Error & { level?: string }): Error {
+  if (error.level === 'client-authentication') return new NotKnown()
+  const refusal = new Refusal('guest_unavailable', 'the guest’s SSH server cannot be used')
+  refusal.cause = error
+  return refusal
+}
