@@ -33,7 +33,7 @@ await build({
   sourcesContent: false,
   banner: { js: banner },
   // Optional native parts, which their packages do without.
-  external: ['pg-native', 'bufferutil', 'utf-8-validate'],
+  external: ['pg-native', 'bufferutil', 'utf-8-validate', 'cpu-features', '*.node'],
   logLevel: 'warning',
 })
 for (const [reader, from, to] of beside) if (existsSync(reader)) cpSync(from, to, { recursive: true })
