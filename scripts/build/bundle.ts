@@ -32,6 +32,7 @@ await build({
   sourcemap: true,
   sourcesContent: false,
   banner: { js: banner },
+  define: { __dirname: 'import.meta.dirname' },
   // Optional native parts, which their packages do without.
   external: ['pg-native', 'bufferutil', 'utf-8-validate', 'cpu-features', '*.node'],
   logLevel: 'warning',
