@@ -1,5 +1,4 @@
 // What every process of a house has logged. An error or an alarm that no test foresaw fails the test that caused it.
-import type { DestinationStream } from 'pino'
 
 export interface Line {
   level: number
@@ -9,7 +8,7 @@ export interface Line {
 
 const errorLevel = 50
 
-export class Chronicle implements DestinationStream {
+export class Chronicle {
   readonly lines: Line[] = []
   readonly #foreseen: RegExp[] = []
   readonly #dead = new Set<unknown>()
