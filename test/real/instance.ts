@@ -102,7 +102,10 @@ export class Instance {
   process(name: string): Identity | undefined {
     const file = join(this.dataDir, 'run', `${name}.pid`)
     if (!existsSync(file)) return undefined
-    const identity = JSON.parse(readFileSync(file, 'utf8')) as Identity
+    const text = readFileSync(file, 'utf8')
+    // Opened and not written yet: the process is being started.
+    if (text === '') return undefined
+    const identity = JSON.parse(text) as Identity
     return alive(identity) ? identity : undefined
   }
 

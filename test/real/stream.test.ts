@@ -1,0 +1,183 @@
+// Guarantee: a desktop on real QEMU is seen and used from a real browser, by whoever holds the claim, and by nobody else.
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { type AdminClient, type Client, createAdminClient, createClient, type Desktop } from '@dormouse/client'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser, history, says } from './browser.ts'
+import { Cable } from './cable.ts'
+import { Instance, until } from './instance.ts'
+import { guest } from './witness.ts'
+
+let instance: Instance
+let browser: Browser
+let desktop: Desktop
+beforeAll(async () => {
+  instance = await Instance.start()
+  browser = await Browser.start()
+  desktop = await instance.create()
+  await desktop.wake()
+})
+afterAll(async () => {
+  await browser?.[Symbol.asyncDispose]()
+  await instance?.[Symbol.asyncDispose]()
+})
+
+const kept = join(import.meta.dirname, '../../.dormouse-test/pictures')
+const keep = async (page: Page, name: string): Promise<void> => {
+  mkdirSync(kept, { recursive: true })
+  await page.screenshot({ path: join(kept, `${name}.png`) })
+}
+
+async function open(claim: 'view' | 'control', more: { takeover?: boolean } = {}): Promise<Page> {
+  const page = await browser.open((await desktop.stream.getUrl({ claim, ...more })).url)
+  await says(page, 'live')
+  return page
+}
+
+/** Types a command on the screen, with keys that need no shift, which the driver of the browser would not press. */
+async function type(page: Page, word: string): Promise<void> {
+  await page.keyboard.type(`echo ${word}; touch /run/${word}\n`, { delay: 15 })
+}
+const isTyped = (word: string): Promise<true> =>
+  until(async () => (await desktop.commands.run(['test', '-e', `/run/${word}`])).exitCode === 0, 15_000)
+
+/** The text of the guest's console, as the guest itself has it. */
+const onScreen = (): Promise<string> => guest(desktop, 'fold -w 80 /dev/vcs1')
+
+const picture = async (): Promise<string> => Buffer.from(await desktop.screenshot()).toString('base64')
+
+/** Another client of the same organisation. */
+async function anotherClient(name: string): Promise<Client & { keyId: string }> {
+  const { api_key, id } = await admin().createKey({ org_id: desktop.orgId, name })
+  return { ...createClient({ baseUrl: instance.local.base_url, apiKey: api_key }), keyId: id }
+}
+const admin = (): AdminClient =>
+  createAdminClient({ baseUrl: instance.local.base_url, operatorKey: instance.local.operator_key })
+
+test('the page shows the guest’s console, and what is typed there is done and seen', async () => {
+  const page = await open('control')
+  expect(await page.textContent('#badge')).toBe('Control')
+  const before = await picture()
+  await type(page, 'one')
+  await isTyped('one')
+  expect(await onScreen()).toMatch(/^one /m)
+  await until(async () => (await picture()) !== before, 10_000)
+  await keep(page, 'control')
+  expect(page.url()).not.toContain('#')
+  await page.close()
+})
+
+test('a viewer’s page sees, and changes nothing, also when it is made to send keys', async () => {
+  const page = await open('view')
+  expect(await page.textContent('#badge')).toBe('View only')
+  await type(page, 'two')
+  // The page is made to send what its own code would not: keys, over its very socket, before all else it says.
+  await page.evaluate(() => {
+    const send = WebSocket.prototype.send
+    const told = globalThis as unknown as { sent: number }
+    told.sent = 0
+    WebSocket.prototype.send = function (data) {
+      for (const sym of [0x72, 0x65, 0x62, 0x6f, 0x6f, 0x74, 0xff0d]) {
+        for (const down of [1, 0]) send.call(this, Uint8Array.of(4, down, 0, 0, 0, 0, sym >> 8, sym & 255))
+      }
+      told.sent++
+      send.call(this, data)
+    }
+  })
+  await until(() => page.evaluate(() => (globalThis as unknown as { sent: number }).sent > 5), 10_000)
+  const control = await open('control')
+  await type(control, 'three')
+  await isTyped('three')
+  // Whatever came before would stand on the screen, and on the line that the controller typed.
+  expect(await onScreen()).not.toMatch(/two|reboot/)
+  expect(await page.getAttribute('body', 'data-state')).toBe('live')
+  await keep(page, 'view')
+  await page.close()
+  await control.close()
+})
+
+test('another client is refused until it takes over; then the first page says so, and the operator can read it', async () => {
+  const first = await open('control')
+  const client = await anotherClient('other')
+  await expect(client.openStream(desktop.id, { claim: 'control' })).rejects.toMatchObject({
+    status: 409,
+    problem: { code: 'claim_held', detail: expect.stringMatching(/until \d{4}-/) },
+  })
+  const began = performance.now()
+  const { url } = await client.openStream(desktop.id, { claim: 'control', takeover: true })
+  await says(first, 'taken-over')
+  console.log(`taken over: the first page said so after ${Math.round(performance.now() - began)} ms`)
+  await keep(first, 'taken-over')
+  const second = await browser.open(url)
+  await says(second, 'live')
+  await admin().revokeKey(client.keyId)
+  await says(second, 'ended')
+  await first.close()
+  await second.close()
+})
+
+test('a reload and a cut of 20 s keep the claim', async () => {
+  await using cable = await Cable.to(Number(new URL(instance.local.base_url).port))
+  const { url } = await desktop.stream.getUrl({ claim: 'control', takeover: true })
+  const page = await browser.open(url.replace(/:\d+\//, `:${cable.port}/`))
+  await says(page, 'live')
+  await page.reload()
+  await says(page, 'live')
+  const other = await anotherClient('second')
+  cable.cut()
+  const cutAt = performance.now()
+  await says(page, 'reconnecting')
+  await keep(page, 'reconnecting')
+  await until(() => performance.now() - cutAt > 20_000, 25_000)
+  await expect(other.openStream(desktop.id, { claim: 'control' })).rejects.toMatchObject({ status: 409 })
+  cable.mend()
+  await says(page, 'live')
+  await type(page, 'four')
+  await isTyped('four')
+  await page.close()
+})
+
+test('a desktop that sleeps under the page is said to, and comes back by itself when it wakes', async () => {
+  const page = await open('control')
+  await type(page, 'five')
+  await isTyped('five')
+  await desktop.hibernate()
+  await says(page, 'asleep')
+  await keep(page, 'asleep')
+  await desktop.wake()
+  await says(page, 'live')
+  await type(page, 'six')
+  await isTyped('six')
+  await page.close()
+})
+
+test('the agent and the control plane are killed, and the page is back each time', async () => {
+  const page = await open('control')
+  for (const [name, word] of [
+    ['agent', 'seven'],
+    ['control plane', 'eight'],
+  ] as const) {
+    const before = (await history(page)).length
+    await instance.kill(name)
+    const since = async () => (await history(page)).slice(before)
+    await until(async () => (await since()).includes('reconnecting'), 15_000)
+    await says(page, 'live', 30_000)
+    await type(page, word)
+    await isTyped(word)
+  }
+  await page.close()
+})
+
+test('the page asks nobody but the service, and no browser finds fault with it', async () => {
+  const origins = new Set(browser.asked.map((url) => new URL(url).host))
+  expect([...origins].filter((host) => !host.startsWith('127.0.0.1:'))).toEqual([])
+  expect(browser.complaints).toEqual([])
+})
+
+test('a destroyed desktop’s page says so', async () => {
+  const page = await open('view')
+  await desktop.destroy()
+  await says(page, 'destroyed')
+  await page.close()
+})
