@@ -1,6 +1,7 @@
 // The command line's table of contents. Decides nothing.
 import { Command } from 'commander'
 import { addAdmin } from './commands/admin.ts'
+import { addCp } from './commands/cp.ts'
 import { addDesktops } from './commands/desktops.ts'
 import { addExec } from './commands/exec.ts'
 import { addOperations } from './commands/operations.ts'
@@ -12,6 +13,7 @@ const help = `
 Example:
   dormouse create --tier small --wake
   dormouse exec <id> -- uname -a
+  dormouse cp notes.txt <id>:/srv/notes.txt
   dormouse hibernate <id>
 
 The service: DORMOUSE_URL, DORMOUSE_API_KEY and (for admin) DORMOUSE_OPERATOR_KEY; else local.json in DORMOUSE_DATA,
@@ -34,6 +36,7 @@ export function createProgram(context: Context): Command {
   addDesktops(program, context)
   addTransitions(program, context)
   addExec(program, context)
+  addCp(program, context)
   addScreens(program, context)
   addOperations(program, context)
   addAdmin(program, context)

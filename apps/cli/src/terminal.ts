@@ -1,4 +1,5 @@
 // The ways out: one JSON document or text for people on stdout, everything else on stderr. Knows no command.
+import { type Progress, startProgress } from './progress.ts'
 
 export interface Terminal {
   /** Aborted by the first Ctrl-C. */
@@ -9,6 +10,8 @@ export interface Terminal {
   note(text: string): void
   /** Runs long work, with its elapsed time shown on stderr where that is a terminal. */
   during<T>(label: string, work: () => Promise<T>): Promise<T>
+  /** Shows how many bytes of `total` have gone by, on stderr where that is a terminal. */
+  progress(label: string, total?: number): Progress
 }
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
@@ -29,6 +32,7 @@ export function openTerminal(signal: AbortSignal): Terminal {
         stop()
       }
     },
+    progress: (label, total) => startProgress(printable(label), total),
   }
 }
 

@@ -2,7 +2,7 @@
 import { DormouseError } from './errors.ts'
 
 /** What a file may be written from. */
-export type FileData = string | Uint8Array<ArrayBuffer> | ArrayBuffer | Blob
+export type FileData = string | Uint8Array<ArrayBuffer> | ArrayBuffer | Blob | ReadableStream<Uint8Array>
 
 export type ReadFormat = 'text' | 'bytes' | 'blob' | 'stream'
 

@@ -104,7 +104,9 @@ export class Http {
     const { url, ...init } = request
     const send = this.#options.fetch ?? fetch
     // A redirect is refused: it would turn a POST into a GET, or carry the credential elsewhere.
-    const response = await send(url, { ...init, signal, redirect: 'manual' }).catch((cause: unknown) => {
+    // What is sent as a stream must say so, or fetch refuses it.
+    const half = init.body instanceof ReadableStream && { duplex: 'half' as const }
+    const response = await send(url, { ...init, ...half, signal, redirect: 'manual' }).catch((cause: unknown) => {
       throw new ConnectionError(`no answer from ${url.origin}: ${reasonOf(cause)}`, { cause })
     })
     onResponse?.({ status: response.status, headers: response.headers })

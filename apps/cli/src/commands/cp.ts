@@ -1,0 +1,140 @@
+// cp: a file into an awake desktop, or out of it. What arrives is whole or not there at all.
+import { once } from 'node:events'
+import { createReadStream, createWriteStream } from 'node:fs'
+import { rename, rm, stat } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { Readable } from 'node:stream'
+import { type Command, InvalidArgumentError } from 'commander'
+import type { Context } from '../context.ts'
+import { CliError, exitCodes } from '../failures.ts'
+import { type JsonOption, withJson } from '../options.ts'
+import { seconds } from '../terminal.ts'
+
+interface CpOptions extends JsonOption {
+  mode?: string
+}
+
+interface Place {
+  id: string
+  path: string
+}
+
+const example = `dormouse cp report.txt 019a9f00-0000-7000-8000-000000000001:/srv/report.txt
+dormouse cp 019a9f00-0000-7000-8000-000000000001:/var/log/app.log .`
+
+const mib = 1024 * 1024
+const uploadMaxBytes = 8 * mib
+
+/** Adds the command that copies. */
+export function addCp(program: Command, context: Context): void {
+  withJson(program.command('cp'), example)
+    .description('copy a file into an awake desktop (8 MiB at most), or out of it (any size)')
+    .argument('<from>', 'a file here, or <id>:<path>')
+    .argument('<to>', 'a file or folder here, or <id>:<path>')
+    .option('--mode <mode>', 'octal mode in the desktop; that of the file here by default', octal)
+    .action((from: string, to: string, options: CpOptions) => cp(context, from, to, options))
+}
+
+async function cp(context: Context, from: string, to: string, options: CpOptions): Promise<void> {
+  const [source, target] = [placeOf(from), placeOf(to)]
+  if (source && !target) return download(context, source, to, options)
+  if (target && !source) return upload(context, from, target, options)
+  throw new CliError(
+    'one of the two must be a file in a desktop.',
+    'write it as <id>:<path>; `dormouse cp --help` shows how.',
+    exitCodes.usage,
+  )
+}
+
+/** A desktop's id, a colon, and a path that may have no slash in front. */
+function placeOf(text: string): Place | undefined {
+  const [, id, path] = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(.+)$/is.exec(text) ?? []
+  return id && path ? { id, path } : undefined
+}
+
+async function upload(context: Context, from: string, { id, path }: Place, options: CpOptions): Promise<void> {
+  context.about.id = id
+  const { size, mode, isFile } = await look(from)
+  if (!isFile) throw new CliError(`${from} is not a file.`, 'copy one file at a time.', exitCodes.usage)
+  if (size > uploadMaxBytes) {
+    const next = 'split it, or let the desktop fetch it: dormouse exec <id> -- wget …'
+    throw new CliError(`${from} has ${amount(size)}; a desktop takes 8 MiB at a time.`, next, exitCodes.usage)
+  }
+  const file = path.endsWith('/') ? path + basename(from) : path
+  const progress = context.terminal.progress(basename(from), size)
+  const bytes = Readable.toWeb(createReadStream(from).on('data', (chunk) => progress.add(chunk.length)))
+  const call = { mode: options.mode ?? `0${(mode & 0o777).toString(8)}`, signal: context.terminal.signal }
+  const written = await context
+    .customer()
+    .writeFile(id, file, bytes as ReadableStream<Uint8Array>, call)
+    .finally(() => progress.end())
+  context.show(options, { ...written, duration_ms: progress.elapsedMs() }, () => told(written, progress.elapsedMs()))
+}
+
+async function download(context: Context, { id, path }: Place, to: string, options: CpOptions): Promise<void> {
+  context.about.id = id
+  const folder = await stat(to).catch(() => undefined)
+  const file = folder?.isDirectory() ? join(to, basename(path)) : to
+  const { signal } = context.terminal
+  const stream = await context.customer().readFile(id, path, { format: 'stream', signal })
+  const progress = context.terminal.progress(basename(path))
+  const part = `${file}.${process.pid}.part`
+  try {
+    const size = await save(stream, part, (bytes) => progress.add(bytes))
+    await rename(part, file)
+    progress.end()
+    const came = { path: file, size }
+    context.show(options, { ...came, duration_ms: progress.elapsedMs() }, () => told(came, progress.elapsedMs()))
+  } catch (error) {
+    progress.end()
+    await rm(part, { force: true })
+    signal.throwIfAborted()
+    throw asCliError(error)
+  }
+}
+
+async function save(stream: ReadableStream<Uint8Array>, part: string, add: (bytes: number) => void): Promise<number> {
+  const out = createWriteStream(part, { flags: 'wx' })
+  await once(out, 'open')
+  let size = 0
+  try {
+    for await (const bytes of stream) {
+      size += bytes.length
+      add(bytes.length)
+      if (!out.write(bytes)) await once(out, 'drain')
+    }
+  } finally {
+    out.end()
+    await once(out, 'close')
+  }
+  return size
+}
+
+/** The platform's words for what broke off, or for our own disk. */
+function asCliError(error: unknown): unknown {
+  const { code, message } = error as NodeJS.ErrnoException
+  if (error instanceof TypeError)
+    return new CliError('the transfer broke off; nothing was kept.', 'try again.', exitCodes.unavailable)
+  return code ? new CliError(message, 'nothing was kept.') : error
+}
+
+async function look(file: string): Promise<{ size: number; mode: number; isFile: boolean }> {
+  const found = await stat(file).catch((error: NodeJS.ErrnoException) => {
+    throw new CliError(`${file} cannot be read (${error.code}).`, 'check its name.', exitCodes.usage)
+  })
+  return { size: found.size, mode: found.mode, isFile: found.isFile() }
+}
+
+const told = ({ path, size }: { path: string; size: number }, ms: number) =>
+  `${path}  ${amount(size)} in ${seconds(ms)}, ${rate(size, ms)}\n`
+
+/** Bytes as people read them. */
+export const amount = (bytes: number): string =>
+  bytes < 1024 ? `${bytes} B` : bytes < mib ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / mib).toFixed(1)} MiB`
+
+const rate = (bytes: number, ms: number) => `${(bytes / mib / (Math.max(ms, 1) / 1_000)).toFixed(1)} MiB/s`
+
+function octal(text: string): string {
+  if (/^[0-7]{3,4}$/.test(text)) return text
+  throw new InvalidArgumentError('It must be an octal mode such as 0644.')
+}
