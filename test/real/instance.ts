@@ -53,6 +53,13 @@ export class Instance {
     return JSON.parse(readFileSync(join(this.dataDir, 'local.json'), 'utf8')) as Local
   }
 
+  /** Of the instance's own Postgres. */
+  get databaseUrl(): string {
+    const [, , , port] = readFileSync(join(this.dataDir, 'postgres/postmaster.pid'), 'utf8').split('\n')
+    const password = readFileSync(join(this.dataDir, 'postgres/dormouse.password'), 'utf8').trim()
+    return `postgres://dormouse:${password}@127.0.0.1:${port}/dormouse`
+  }
+
   get client(): Client {
     return createClient({ baseUrl: this.local.base_url, apiKey: this.local.api_key })
   }

@@ -44,6 +44,7 @@ export class SimulatedGuest implements GuestTransport {
   }
 
   async setTime(): Promise<void> {
+    await this.ping()
     await this.#house.faults.enter('setTime')
     const domain = this.#running()
     this.#house.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, clockOffsetMs: 0 } })
