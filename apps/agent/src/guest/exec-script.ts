@@ -97,6 +97,27 @@ read c <$p.c || exit 0
 /** Ends the command's whole group and session, also what ignores gentler signals. */
 export const killScript = (pid: number): string => `kill -KILL -- -${pid}; pkill -KILL -s ${pid}; :`
 
+/**
+ * Reads on what the session's left processes hold open, so that they outlive the channel it goes to; says how many pipes.
+ */
+export const holdScript = (pid: number): string => `n=0 seen=
+for d in /proc/[0-9]*; do
+  read -r s 2>/dev/null <$d/stat || continue
+  set -- \${s##*) }
+  [ "$4" = ${pid} ] || continue
+  for f in 1 2; do
+    l=$(readlink $d/fd/$f) || continue
+    case $l in pipe:*) ;; *) continue;; esac
+    case "$seen" in *"$l"*) continue;; esac
+    exec 5<$d/fd/$f || continue
+    seen="$seen $l" n=$((n + 1))
+    setsid cat <&5 >/dev/null 2>&1 &
+    exec 5<&-
+  done
+done
+echo $n
+`
+
 /** Shells differ in what they call a command: a path must be a file that may be run. */
 const mustBeProgram = `case $1 in
   */*) [ -f "$1" ] && [ -x "$1" ] || no program;;

@@ -5,14 +5,14 @@ import { constants } from 'node:os'
 import { type ExecCommand, type ExecResult, execOutputMaxBytes, Refusal, refuse } from '@dormouse/contract'
 import type { ClientChannel } from 'ssh2'
 import { type Ended, resultOf } from './exec-result.ts'
-import { killScript, plainScript } from './exec-script.ts'
+import { holdScript, killScript, plainScript } from './exec-script.ts'
 import type { SshLine } from './ssh-line.ts'
 
 /** The guest's shell takes a command of so much in one piece; a longer one goes through a file. */
 const scriptMaxBytes = 100_000
 /** After a command's end: how long its last output may take, and how long silence means that there is no more. */
-const drainMs = 700
-const quietMs = 120
+const drainMs = 800
+const quietMs = 250
 const killMs = 1_500
 
 export async function execOverSsh(line: SshLine, command: ExecCommand): Promise<ExecResult> {
@@ -26,6 +26,7 @@ export async function execOverSsh(line: SshLine, command: ExecCommand): Promise<
     run.close()
     refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
   }
+  if (!run.closed) void letGo(line, run)
   return resultOf(ended, nonce, Math.round(performance.now() - started))
 }
 
@@ -45,6 +46,18 @@ async function carried(line: SshLine, script: string, nonce: string): Promise<st
   const ended = await run.ended(performance.now() + 10_000)
   if (ended?.exitCode !== 0) refuse('command_not_run', 'the guest has no room for the command')
   return `exec /bin/sh ${file}`
+}
+
+/** What the command left behind still holds its output: something in the guest reads on, and the channel is free again. */
+async function letGo(line: SshLine, run: Run): Promise<void> {
+  if (run.pid === undefined) return
+  try {
+    const { stdout } = await runOverSsh(line, holdScript(run.pid), killMs)
+    if (Number(stdout.toString()) > 0) run.close()
+  } catch (error) {
+    // Then the channel stays, and we read on ourselves.
+    if (!(error instanceof Refusal)) throw error
+  }
 }
 
 async function kill(line: SshLine, pid: number | undefined): Promise<void> {
@@ -68,6 +81,7 @@ class Run {
   #exit: Pick<Ended, 'exitCode' | 'signal'> | undefined
   #heardAt = 0
   pid: number | undefined
+  closed = false
 
   /** `named`: the first line of its output is its process. */
   constructor(channel: ClientChannel, input: string | null, named = true) {
@@ -82,6 +96,7 @@ class Run {
     })
     channel.on('error', () => undefined)
     channel.on('close', () => {
+      this.closed = true
       if (this.#exit) this.#done.resolve()
       else this.#lost.reject(new Refusal('guest_unavailable', 'the guest went away while the command ran'))
     })
