@@ -1,4 +1,8 @@
 // What a crash trial needs of a host: the agent's environment, and how slow its desktops are. Knows no control plane.
+import { randomUUID } from 'node:crypto'
+import { fileURLToPath } from 'node:url'
+import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
+import { startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
 
 export interface HostGround {
   name: 'simulated' | 'real'
@@ -27,5 +31,25 @@ export function simulatedGround(folder: string): HostGround {
     patienceMs: 30_000,
     image: 'mini',
     close: async () => undefined,
+  }
+}
+
+/** Real QEMU under a libvirtd of the run's own. The image is shared between runs. */
+export async function realGround(folder: string): Promise<HostGround> {
+  const imagesDir = fileURLToPath(new URL('../../.dormouse-test/images', import.meta.url))
+  const say = () => undefined
+  await ensureMiniImage({ imagesDir, say })
+  const libvirtd = await startPrivateLibvirtd({ dir: folder, name: 'crash', hostUuid: randomUUID(), say })
+  return {
+    name: 'real',
+    agentEnv: {
+      DORMOUSE_AGENT_STATE_DIR: `${libvirtd.shortDir}/agent`,
+      DORMOUSE_AGENT_LIBVIRT_SOCKET: libvirtd.socketPath,
+      DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
+    },
+    spanMs: 4_000,
+    patienceMs: 180_000,
+    image: 'mini',
+    close: () => libvirtd.stop(),
   }
 }

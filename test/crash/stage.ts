@@ -66,7 +66,12 @@ export class Stage {
     const { token } = await new Hosts({ pool, links: new Links(), installationId, leaseMs: 60_000 }).invite('host')
     const port = await freePort()
     const url = `http://127.0.0.1:${port}`
-    const quick = { DORMOUSE_HEARTBEAT_SECS: '0.5', DORMOUSE_LEASE_SECS: '3', DORMOUSE_DATABASE_POOL: '8' }
+    const quick = {
+      DORMOUSE_HEARTBEAT_SECS: '0.5',
+      DORMOUSE_LEASE_SECS: '3',
+      DORMOUSE_DATABASE_POOL: '8',
+      DORMOUSE_TIER_SMALL: '1,256,10',
+    }
     const children = {
       'control-plane': new Child({
         file: 'apps/control-plane/src/main.ts',

@@ -28,7 +28,7 @@ const mix: [from: 'created' | 'awake' | 'hibernated', kind: OperationKind][] = [
   ['awake', 'destroy'],
   ['hibernated', 'destroy'],
 ]
-const failpointMs = 8_000
+const failpointMs = 20_000
 const agreeMs = 8_000
 
 export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): Promise<Outcome> {

@@ -4,11 +4,14 @@ import packageJson from '../package.json' with { type: 'json' }
 import type { Driver } from './driver/driver.ts'
 
 const patienceMs = 1_000
+/** A hypervisor that has just been met is asked what QEMU can do, which takes it a while. */
+const firstPatienceMs = 10_000
 
 export class Facts {
   readonly #driver: Driver
   #known: HostFacts
   #asking: Promise<HostFacts> | undefined
+  #met = false
 
   constructor(driver: Driver) {
     this.#driver = driver
@@ -24,13 +27,14 @@ export class Facts {
     }
   }
 
-  /** The facts now; the last known ones, with an ailment, where the hypervisor does not answer within a second. */
+  /** The facts now; the last known ones, with an ailment, where the hypervisor does not answer within a second (at first: ten). */
   async current(): Promise<HostFacts> {
     this.#asking ??= this.#ask()
     const late = Promise.withResolvers<void>()
-    const timer = setTimeout(late.resolve, patienceMs)
+    const timer = setTimeout(late.resolve, this.#met ? patienceMs : firstPatienceMs)
     const answer = await Promise.race([this.#asking, late.promise])
     clearTimeout(timer)
+    this.#met = true
     return answer ?? { ...this.#known, ailment: this.#known.ailment ?? 'the hypervisor does not answer' }
   }
 

@@ -14,7 +14,6 @@ export const guestMemory = z.object({
   clockOffsetMs: z.number(),
   files: z.record(z.string(), z.string()),
 })
-type GuestMemory = z.infer<typeof guestMemory>
 
 const mark = z.object({ installationId: id, desktopId: id, generation: z.int(), turn: z.int(), operationId: id })
 export const simulatedDomain = z.object({
