@@ -58,8 +58,7 @@ export class RfbClient {
     this.send(5, buttons, x >> 8, x & 255, y >> 8, y & 255)
   }
 
-  /** The whole picture as raw 32-bit pixels. */
-  async frame(incremental = false): Promise<Buffer> {
+  ask(incremental = false): void {
     this.send(
       3,
       incremental ? 1 : 0,
@@ -72,6 +71,11 @@ export class RfbClient {
       this.height >> 8,
       this.height & 255,
     )
+  }
+
+  /** The whole picture as raw 32-bit pixels. */
+  async frame(incremental = false): Promise<Buffer> {
+    this.ask(incremental)
     const head = await this.#take(16)
     if (head.readUInt16BE(2) !== 1 || head.readInt32BE(12) !== 0) throw new Error('the update is not one raw picture')
     return this.#take(head.readUInt16BE(8) * head.readUInt16BE(10) * 4)

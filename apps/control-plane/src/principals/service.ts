@@ -2,7 +2,7 @@
 import { hash as digest } from 'node:crypto'
 import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import { type Pool, patiently } from '../db/pool.ts'
+import { type Db, type Pool, patiently } from '../db/pool.ts'
 import type { AccessTokens } from './access-tokens.ts'
 import { hashOf, kindOf, makeKey } from './keys.ts'
 import * as store from './store.ts'
@@ -102,10 +102,10 @@ export class Principals {
   }
 
   /** Those of these subjects whose keys were revoked. A token's holder is never known to be. */
-  async withdrawn(subjects: string[]): Promise<Set<string>> {
+  async withdrawn(subjects: string[], db: Db = this.#pool): Promise<Set<string>> {
     const ids = subjects.filter((subject) => subject.startsWith('key:')).map((subject) => subject.slice('key:'.length))
     if (ids.length === 0) return new Set()
-    return new Set((await store.revokedAmong(this.#pool, ids)).map((id) => `key:${id}`))
+    return new Set((await store.revokedAmong(db, ids)).map((id) => `key:${id}`))
   }
 
   createOrg(name: string): Promise<OrgJson> {

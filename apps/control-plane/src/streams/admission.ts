@@ -25,7 +25,7 @@ export function admit(pool: Pool, principals: Principals, screen: Screen, token:
     if (!standing) return endings.spent
     const no = await whyNot(tx, standing, screen, hashOf(token))
     if (no) return no
-    if ((await principals.withdrawn([standing.holder])).size > 0) return endings.revoked
+    if ((await principals.withdrawn([standing.holder], tx)).size > 0) return endings.revoked
     const { generation, hostId } = standing.desktop
     const { token: ticket, hash: ticketHash } = makeToken()
     const sessionId = newId()

@@ -9,7 +9,7 @@ import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
-import type { Pool } from '../db/pool.ts'
+import { isDatabaseAway, type Pool } from '../db/pool.ts'
 import type { Principals } from '../principals/service.ts'
 import { type Admission, admit } from './admission.ts'
 import { type Ending, endingOf, endings } from './endings.ts'
@@ -61,7 +61,7 @@ export class Screens {
       authenticate: async (request) => {
         if (!this.#isOurs(request)) return new UpgradeRefusal(403, 'screens are shown by the pages of this service')
         const { token, ...screen } = screenOf(request.url ?? '')!
-        return admit(this.#options.pool, this.#options.principals, screen, token)
+        return admit(this.#options.pool, this.#options.principals, screen, token).catch(databaseAway)
       },
       onSocket: (socket, entrance) => {
         socket.on('error', (err) => this.#options.log.debug({ err }, 'a viewer’s socket failed'))
@@ -181,6 +181,12 @@ export class Screens {
     this.#renewedAt = performance.now()
     await store.renew(this.#options.pool, ids)
   }
+}
+
+/** Nothing was spent: the same token may be shown again. */
+function databaseAway(error: unknown): UpgradeRefusal {
+  if (!isDatabaseAway(error)) throw error
+  return new UpgradeRefusal(503, 'the database does not answer; try again', { 'retry-after': '2' })
 }
 
 function whyNoMore(now: store.Watched | undefined, withdrawn: Set<string>, generation: number): Ending | undefined {

@@ -20,6 +20,7 @@ interface Shifts {
 export class SimulatedScreen {
   readonly #rgb = testPicture()
   readonly #changes = new EventEmitter<{ change: [] }>().setMaxListeners(0)
+  readonly #clients = new Set<Duplex>()
   #typed = 0
   #version = 0
 
@@ -37,10 +38,12 @@ export class SimulatedScreen {
     try {
       const reader = new ByteReader(client)
       await this.#greet(reader, client)
+      this.#clients.add(client)
       await this.#obey(reader, client, gone.signal)
     } catch (error) {
       client.destroy(gone.signal.aborted ? undefined : (error as Error))
     } finally {
+      this.#clients.delete(client)
       life.removeEventListener('abort', end)
     }
   }
@@ -59,6 +62,8 @@ export class SimulatedScreen {
     let shifts: Shifts = { red: 16, green: 8, blue: 0 }
     let shown = -1
     for (;;) {
+      // As QEMU does: who does not read is sent nothing more, and not heard either.
+      if (client.writableNeedDrain) await once(client, 'drain', { signal: gone })
       const type = (await reader.take(1))[0]
       if (type === 0) shifts = shiftsOf(await reader.take(19))
       else if (type === 2) await reader.take(4 * (await reader.take(3)).readUInt16BE(1))
@@ -70,7 +75,7 @@ export class SimulatedScreen {
         void this.#send(client, shifts, version, gone)
       } else if (type === 4) this.#type(await reader.take(7))
       else if (type === 5) this.#point(await reader.take(5))
-      else if (type === 6) await reader.take((await reader.take(7)).readUInt32BE(3))
+      else if (type === 6) this.#cut(await reader.take((await reader.take(7)).readUInt32BE(3)))
       else throw new Error(`a message of type ${type} is unknown`)
     }
   }
@@ -92,6 +97,14 @@ export class SimulatedScreen {
   #point(message: Buffer): void {
     const pressed = message[0] !== 0
     if (pressed) this.#paint(message.readUInt16BE(1), message.readUInt16BE(3), 4, [255, 0, 0])
+  }
+
+  /** What a client cuts is copied in capitals, for all clients: so both ways can be seen. */
+  #cut(text: Buffer): void {
+    const copied = Buffer.from(text.toString('latin1').toUpperCase(), 'latin1')
+    const head = Buffer.from([3, 0, 0, 0, 0, 0, 0, 0])
+    head.writeUInt32BE(copied.length, 4)
+    for (const client of this.#clients) client.write(Buffer.concat([head, copied]))
   }
 
   #paint(left: number, top: number, side: number, colour: number[]): void {
