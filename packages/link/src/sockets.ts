@@ -38,6 +38,8 @@ export async function openSocket<T>(
     maxPayload,
     perMessageDeflate: false,
     handshakeTimeout: target.handshakeTimeoutMs ?? 10_000,
+    // A mask keeps scripts in browsers from steering proxies. No browser dials here, and a mask of zeros costs nothing.
+    generateMask: (mask) => void mask.fill(0),
   })
   const abandon = () => {
     reject(target.signal?.reason)
