@@ -15,6 +15,8 @@ const named: [method: string, path: (id: string) => string, wish: ApiWish][] = [
   ['POST', (id) => `/v1/desktops/${id}/wake?wait=true`, { body: { expected_generation: 99 } }],
   ['POST', (id) => `/v1/desktops/${id}/destroy`, { headers: { 'idempotency-key': 'used' } }],
   ['POST', (id) => `/v1/desktops/${id}/exec`, { body: { command: 'true' } }],
+  ['POST', (id) => `/v1/desktops/${id}/stream`, { body: { claim: 'view' } }],
+  ['GET', (id) => `/v1/desktops/${id}/screenshot`, {}],
 ]
 const routes: typeof named = [
   ...named,
