@@ -1,7 +1,15 @@
 // Builds the page into files that the control plane serves as they are.
 import { defineConfig } from 'vite'
 
+const notice = '/*! Contains noVNC, under the MPL 2.0: https://github.com/novnc/noVNC */'
+
 export default defineConfig({
   base: '/screens/',
-  build: { target: 'es2023', assetsInlineLimit: 0, modulePreload: false, chunkSizeWarningLimit: 1_000 },
+  build: {
+    target: 'es2023',
+    assetsInlineLimit: 0,
+    modulePreload: false,
+    chunkSizeWarningLimit: 1_000,
+    rolldownOptions: { output: { postBanner: notice } },
+  },
 })

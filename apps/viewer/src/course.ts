@@ -65,8 +65,8 @@ export const words: Record<PageState, Words> = {
   asleep: {
     short: 'Asleep',
     title: 'The desktop is not awake',
-    text: 'Whoever hibernated it kept everything in its memory.',
-    todo: 'Wake it, and this page comes back by itself.',
+    text: 'It hibernates, or it was switched off. What it holds is kept.',
+    todo: 'Wake it, and this page comes back by itself: dormouse wake {id}',
   },
   destroyed: { short: 'Destroyed', title: 'The desktop was destroyed', text: 'There is nothing left to show.' },
   ended: {

@@ -75,5 +75,5 @@ function show(state: PageState): void {
   find('notice').hidden = title === ''
   find('notice-title').textContent = title
   find('notice-text').textContent = text
-  find('notice-todo').textContent = todo
+  find('notice-todo').textContent = todo.replace('{id}', location.pathname.split('/')[2] ?? '')
 }
