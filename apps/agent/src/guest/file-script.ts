@@ -27,7 +27,8 @@ while [ -L "$p" ]; do
 done
 `
 
-const watchSecs = 120
+/** Longer than a caller may stand still. */
+const watchSecs = 65
 
 /**
  * Makes an empty file in the folder of the one that shall be written, and that folder where it is not there; prints the

@@ -10,9 +10,13 @@ import type { SshLine } from './ssh-line.ts'
 
 /** The guest's shell takes a command of so much in one piece; a longer one goes through a file. */
 const scriptMaxBytes = 100_000
-/** After a command's end: how long its last output may take, and how long silence means that there is no more. */
-const drainMs = 800
+/** After a command's end: how long to wait for the end of its output, and how long silence means that there is no more. */
+const drainMs = 500
 const quietMs = 250
+const settleMs = 300
+const settleQuietMs = 80
+/** A guest that is busy tells late what holds the output. */
+const holdMs = 5_000
 const killMs = 1_500
 
 export async function execOverSsh(line: SshLine, command: ExecCommand): Promise<ExecResult> {
@@ -20,22 +24,24 @@ export async function execOverSsh(line: SshLine, command: ExecCommand): Promise<
   const nonce = randomBytes(12).toString('hex')
   const script = await carried(line, plainScript(command, nonce), nonce)
   const run = await line.open(script, (channel) => new Run(channel, command.stdin))
-  const ended = await run.ended(started + command.timeoutSecs * 1_000)
-  if (!ended) {
+  if (!(await run.over(started + command.timeoutSecs * 1_000))) {
     await kill(line, run.pid)
     run.close()
     refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
   }
-  if (!run.closed) void letGo(line, run)
-  return resultOf(ended, nonce, Math.round(performance.now() - started))
+  if (!(await run.drained(drainMs, quietMs))) await letGo(line, run)
+  return resultOf(run.take(), nonce, Math.round(performance.now() - started))
 }
 
 /** What a script prints; a refusal of its own where it does not end well. */
 export async function runOverSsh(line: SshLine, script: string, timeoutMs: number): Promise<Ended> {
   const run = await line.open(script, (channel) => new Run(channel, null, false))
-  const ended = await run.ended(performance.now() + timeoutMs)
-  if (!ended) run.close()
-  return ended ?? refuse('guest_deadline', 'the guest did not answer in time')
+  if (await run.over(performance.now() + timeoutMs)) {
+    await run.drained(timeoutMs, timeoutMs)
+    return run.take()
+  }
+  run.close()
+  return refuse('guest_deadline', 'the guest did not answer in time')
 }
 
 async function carried(line: SshLine, script: string, nonce: string): Promise<string> {
@@ -43,20 +49,28 @@ async function carried(line: SshLine, script: string, nonce: string): Promise<st
   const file = `/run/.dormouse-${nonce}.sh`
   const text = `rm -f ${file}\n${script}`
   const run = await line.open(`umask 077; cat >${file}`, (channel) => new Run(channel, text, false))
-  const ended = await run.ended(performance.now() + 10_000)
-  if (ended?.exitCode !== 0) refuse('command_not_run', 'the guest has no room for the command')
+  const taken = await run.over(performance.now() + 10_000)
+  if (!taken || run.take().exitCode !== 0) refuse('command_not_run', 'the guest has no room for the command')
   return `exec /bin/sh ${file}`
 }
 
-/** What the command left behind still holds its output: something in the guest reads on, and the channel is free again. */
+/**
+ * The command is over and its output is not: what it left behind holds it, or the guest is slow. Something in the guest
+ * takes over what is held, so that its writers live on when the channel goes; and by the time that it says so, all that
+ * was written before is here.
+ */
 async function letGo(line: SshLine, run: Run): Promise<void> {
-  if (run.pid === undefined) return
+  // Where not even its first line is here, the guest is so slow that the rest is on its way.
+  const pid = await run.named(holdMs)
+  if (pid === undefined || (await run.drained(0, 0))) return
   try {
-    const { stdout } = await runOverSsh(line, holdScript(run.pid), killMs)
+    const { stdout } = await runOverSsh(line, holdScript(pid), holdMs)
+    await run.drained(settleMs, settleQuietMs)
+    // A process that has left the session is not found: then the channel stays, and we read on ourselves.
     if (Number(stdout.toString()) > 0) run.close()
   } catch (error) {
-    // Then the channel stays, and we read on ourselves.
     if (!(error instanceof Refusal)) throw error
+    await run.drained(holdMs, holdMs)
   }
 }
 
@@ -75,43 +89,58 @@ class Run {
   readonly #channel: ClientChannel
   readonly #out = new Kept()
   readonly #err = new Kept()
-  readonly #done = Promise.withResolvers<void>()
-  readonly #lost = Promise.withResolvers<never>()
+  readonly #exited = Promise.withResolvers<true>()
+  readonly #closed = Promise.withResolvers<true>()
+  readonly #named = Promise.withResolvers<true>()
   #head: Buffer | undefined
   #exit: Pick<Ended, 'exitCode' | 'signal'> | undefined
   #heardAt = 0
   pid: number | undefined
-  closed = false
 
   /** `named`: the first line of its output is its process. */
   constructor(channel: ClientChannel, input: string | null, named = true) {
     this.#channel = channel
     this.#head = named ? Buffer.alloc(0) : undefined
-    this.#lost.promise.catch(() => undefined)
+    this.#exited.promise.catch(() => undefined)
     channel.on('data', (bytes: Buffer) => this.#hear(this.#out, this.#behead(bytes)))
     channel.stderr.on('data', (bytes: Buffer) => this.#hear(this.#err, bytes))
     channel.on('exit', (code: number | null, name?: string) => {
       this.#exit = { exitCode: code ?? undefined, signal: code === null ? signalOf(name) : undefined }
-      void this.#drain()
+      this.#heardAt = performance.now()
+      this.#exited.resolve(true)
     })
     channel.on('error', () => undefined)
     channel.on('close', () => {
-      this.closed = true
-      if (this.#exit) this.#done.resolve()
-      else this.#lost.reject(new Refusal('guest_unavailable', 'the guest went away while the command ran'))
+      this.#exited.reject(new Refusal('guest_unavailable', 'the guest went away while the command ran'))
+      this.#closed.resolve(true)
+      this.#named.resolve(true)
     })
     channel.end(input ?? undefined)
   }
 
-  /** Undefined at the deadline. */
-  async ended(deadline: number): Promise<Ended | undefined> {
-    const late = Promise.withResolvers<'late'>()
-    const timer = setTimeout(() => late.resolve('late'), Math.max(0, deadline - performance.now()))
-    const first = await Promise.race([this.#done.promise, late.promise, this.#lost.promise]).finally(() =>
-      clearTimeout(timer),
-    )
-    if (first === 'late' && !this.#exit) return undefined
-    await this.#done.promise
+  /** Waits for the command's own end; false at the deadline. */
+  over(deadline: number): Promise<boolean> {
+    return within(this.#exited.promise, deadline - performance.now())
+  }
+
+  /** Its process, once its first line has come. */
+  async named(mostMs: number): Promise<number | undefined> {
+    await within(this.#named.promise, mostMs)
+    return this.pid
+  }
+
+  /** Waits for the end of its output: for so long at most, and only until nothing has come for `quiet`. */
+  async drained(mostMs: number, quiet: number): Promise<boolean> {
+    const ends = performance.now() + mostMs
+    for (;;) {
+      const leftMs = Math.min(ends, this.#heardAt + quiet) - performance.now()
+      if (await within(this.#closed.promise, leftMs)) return true
+      if (performance.now() >= Math.min(ends, this.#heardAt + quiet)) return false
+    }
+  }
+
+  /** How it ended and what it said; what still comes is dropped. */
+  take(): Ended {
     const [stdout, stderr] = [this.#out.take(), this.#err.take()]
     return { exitCode: this.#exit?.exitCode, signal: this.#exit?.signal, stdout, stderr }
   }
@@ -132,18 +161,16 @@ class Run {
     this.#head = end < 0 ? head : undefined
     if (end < 0) return Buffer.alloc(0)
     this.pid = Number(head.toString('latin1', 0, end)) || undefined
+    this.#named.resolve(true)
     return head.subarray(end + 1)
   }
+}
 
-  /** The command is over; a child of it may hold its output open, and then nobody waits for that. */
-  async #drain(): Promise<void> {
-    const ends = performance.now() + drainMs
-    this.#heardAt = performance.now()
-    while (performance.now() < ends && performance.now() - this.#heardAt < quietMs) {
-      await new Promise((resolve) => setTimeout(resolve, 20))
-    }
-    this.#done.resolve()
-  }
+/** False where it is not there in time. */
+async function within(promise: Promise<true>, ms: number): Promise<boolean> {
+  const late = Promise.withResolvers<false>()
+  const timer = setTimeout(() => late.resolve(false), Math.max(0, ms))
+  return Promise.race([promise, late.promise]).finally(() => clearTimeout(timer))
 }
 
 /** The first part of a stream, one byte more than is told, so that a longer one shows; the rest is dropped. */

@@ -22,7 +22,9 @@ export async function uploadOverSsh(line: SshLine, path: string, mode: number | 
     if (!bytes) return refuse('guest_unavailable', 'the guest answered nonsense')
     printed = Buffer.concat([printed, bytes])
     const place = readPlace(printed)
-    if (place) return new SshUpload(line, errand, place, mode)
+    if (!place) continue
+    errand.ignoreRest()
+    return new SshUpload(line, errand, place, mode)
   }
 }
 
@@ -126,14 +128,17 @@ class Errand {
   /** All was given; waits until it was taken. */
   async end(): Promise<void> {
     this.noMore()
-    while (await this.next());
+    await this.#ended.promise
   }
 
-  /** Whatever still comes is dropped. */
-  close(): void {
-    this.#wanted = () => undefined
+  /** Whatever still comes is dropped. A channel that rests would not notice its end. */
+  ignoreRest(): void {
     this.#channel.removeAllListeners('data')
     this.#channel.resume()
+  }
+
+  close(): void {
+    this.ignoreRest()
     this.#channel.close()
   }
 

@@ -74,20 +74,23 @@ export class SshLine {
     const opened = Promise.withResolvers<T>()
     const late = () => {
       opened.reject(new Refusal('guest_unavailable', 'the guest’s SSH server does not answer'))
-      client.destroy()
+      if (this.#client === client) this.close()
     }
     const timer = setTimeout(late, openMs)
     const lost = () => opened.reject(new Refusal('guest_unavailable', 'the connection to the guest was lost'))
     client.once('close', lost)
     this.#channels++
-    client.exec(script, (error, channel) => {
-      if (error) return opened.reject(asRefusal(error))
-      this.#channels++
-      channel.once('close', () => this.#channels--)
-      opened.resolve(wrap(channel))
-    })
     try {
+      client.exec(script, (error, channel) => {
+        if (error) return opened.reject(asRefusal(error))
+        this.#channels++
+        channel.once('close', () => this.#channels--)
+        opened.resolve(wrap(channel))
+      })
       return await opened.promise
+    } catch (error) {
+      // A client that lost its connection this very moment throws.
+      throw error instanceof Refusal ? error : asRefusal(error as Error)
     } finally {
       this.#channels--
       clearTimeout(timer)
@@ -99,7 +102,7 @@ export class SshLine {
   async probe(): Promise<void> {
     const client = this.#client
     if (!client) return
-    const timer = setTimeout(() => client.destroy(), probeMs)
+    const timer = setTimeout(() => this.close(), probeMs)
     try {
       await this.open('exit', (channel) => void channel.resume())
     } catch (error) {
@@ -111,7 +114,11 @@ export class SshLine {
 
   /** Lets go of the connection; the guest goes on. */
   close(): void {
-    this.#client?.destroy()
+    const client = this.#client
+    if (!client) return
+    // Whoever dials from now on gets another.
+    this.#lost(client)
+    client.destroy()
   }
 
   #failed(error: unknown): never {

@@ -3,13 +3,16 @@ import { Refusal } from '@dormouse/contract'
 import { CallTimeout, ConnectionLost, type GuestAgent, GuestAgentError } from '@dormouse/node-libvirt'
 import { type AgentCall, AgentRefused } from '../../guest/qga-programs.ts'
 
-const timeoutSecs = 5
+/** A mute agent is found out soon; the guest's disk may take its time. */
+const timeoutSecs = 2
+const fileTimeoutSecs = 10
 
 /** Every failure to reach the agent is `guest_unavailable`; what the agent itself refuses is AgentRefused. */
 export function agentCall(agent: () => GuestAgent): AgentCall {
   return async (execute, args) => {
     try {
-      return await agent().command(args ? { execute, arguments: args } : { execute }, { timeoutSecs })
+      const patience = execute.startsWith('guest-file-') ? fileTimeoutSecs : timeoutSecs
+      return await agent().command(args ? { execute, arguments: args } : { execute }, { timeoutSecs: patience })
     } catch (error) {
       throw translated(error)
     }
