@@ -72,11 +72,6 @@ export class Screens {
     })
   }
 
-  /** How many are open here. */
-  get size(): number {
-    return this.#sessions.size
-  }
-
   /** Ends every session that may not stay. One look at a time; a wish during one is answered by the next. */
   async look(): Promise<void> {
     await this.#looking
