@@ -25,12 +25,16 @@ export async function desktopOver(instance: Instance, transport: Transport): Pro
   const imageVersion = transport === 'ssh' ? 'mini' : agentOnlyName()
   const desktop = await instance.create({ imageVersion })
   await desktop.wake()
-  const over = async () => {
+  await reachedOver(desktop, transport)
+  return desktop
+}
+
+/** Waits until commands go this way. */
+export async function reachedOver(desktop: Desktop, transport: Transport): Promise<void> {
+  await until(async () => {
     const { stdout } = await desktop.commands.run('tr "\\0" " " </proc/$PPID/cmdline')
     return (stdout.includes('sshd') ? 'ssh' : 'qga') === transport
-  }
-  await until(over, 20_000)
-  return desktop
+  }, 30_000)
 }
 
 const agentOnlyName = () => readlinkSync(join(imagesDir, 'mini')).replace('mini@', 'mini-qga@')

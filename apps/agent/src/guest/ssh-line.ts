@@ -19,7 +19,8 @@ export interface SshLineOptions {
 }
 
 const dialMs = 2_000
-const handshakeMs = 8_000
+/** A guest may be booting. */
+const handshakeMs = 30_000
 const loginMs = 10_000
 /** A guest that says nothing for three of these is gone. */
 const keepaliveMs = 4_000
@@ -28,6 +29,8 @@ const openMs = 5_000
 /** Before the port is taken again, so that the guest can notice that it was let go. */
 const restMs = 300
 const hopelessMs = 15_000
+/** How long a connection is worth waiting for. */
+export const patienceMs = 2_500
 const probeMs = 1_000
 /** The server takes 100; some are left for what ends others. */
 const maxChannels = 90
@@ -38,15 +41,18 @@ export class SshLine {
   #client: Client | undefined
   #lostAt = 0
   #failedAt = 0
+  #dialledAt = 0
   #channels = 0
 
   constructor(options: SshLineOptions) {
     this.#options = options
   }
 
-  /** Whether the last attempt failed so lately that another is not worth waiting for. */
+  /** Whether the attempt under way takes long, or the last one failed lately: it is not worth waiting for. */
   get hopeless(): boolean {
-    return this.#failedAt > 0 && performance.now() - this.#failedAt < hopelessMs
+    const now = performance.now()
+    if (this.#failedAt > 0 && now - this.#failedAt < hopelessMs) return true
+    return this.#dialling !== undefined && now - this.#dialledAt > patienceMs
   }
 
   /** Whether one more command can be begun at once. */
@@ -57,6 +63,7 @@ export class SshLine {
   /** Dials where there is no connection; `guest_unavailable` where none can be had. */
   async connect(): Promise<void> {
     if (this.#client) return
+    if (!this.#dialling) this.#dialledAt = performance.now()
     this.#dialling ??= this.#dial()
       .catch((error: unknown) => this.#failed(error))
       .finally(() => {

@@ -3,11 +3,8 @@
 import type { ExecCommand, ExecResult } from '@dormouse/contract'
 import { execOverSsh } from './ssh-exec.ts'
 import { openOverSsh, uploadOverSsh } from './ssh-files.ts'
-import type { SshLine } from './ssh-line.ts'
+import { patienceMs, type SshLine } from './ssh-line.ts'
 import type { FileDownload, FileUpload, GuestTransport } from './transport.ts'
-
-/** How long to wait for a connection before the agent does it. */
-const patienceMs = 2_500
 
 export class SshTransport implements GuestTransport {
   readonly #line: SshLine

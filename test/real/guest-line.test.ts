@@ -1,0 +1,124 @@
+// Guarantee: however abruptly a connection to a guest's port ends, the next one comes up, and is whole.
+import { createHash, randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
+import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
+import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
+import { QgaTransport } from '@dormouse/agent/guest/qga.ts'
+import { execOverSsh } from '@dormouse/agent/guest/ssh-exec.ts'
+import { openOverSsh, uploadOverSsh } from '@dormouse/agent/guest/ssh-files.ts'
+import { SshKeys } from '@dormouse/agent/guest/ssh-keys.ts'
+import { SshLine } from '@dormouse/agent/guest/ssh-line.ts'
+import { type Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
+import { newId } from '@dormouse/contract'
+import { LibvirtHost } from '@dormouse/node-libvirt'
+import { createLog } from '@dormouse/process'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { guestSpec, Stage } from './agent-stage.ts'
+
+const long = process.env.DORMOUSE_TEST_LONG === '1'
+const closes = long ? 1_000 : 30
+
+let stage: Stage
+let bench: Bench<LibvirtDriver>
+let host: LibvirtHost
+beforeAll(async () => {
+  stage = await Stage.start()
+  bench = await stage.bench('line', { socketsDir: join(stage.libvirtd.shortDir, 'line-sockets') })
+  host = await LibvirtHost.open({ socketPath: stage.libvirtd.socketPath })
+})
+afterAll(async () => {
+  host?.close()
+  await bench?.driver.close()
+  await stage?.[Symbol.asyncDispose]()
+})
+
+const wish = (desktopId: string, command: string) => {
+  return { desktopId, generation: 1, command, cwd: null, env: {}, stdin: null, timeoutSecs: 20 }
+}
+
+const domain = (id: string) =>
+  host.domains.of({ uuid: id, name: domainName({ installationId: bench.installationId, desktopId: id }) })
+
+/** A desktop that is awake and has our key, and whose port nobody holds. */
+async function freeLine(): Promise<{ id: string; line: SshLine }> {
+  const id = newId()
+  await bench.awake(fenceOf(id, 1, 1, { deadlineMs: 120_000 }), 'allow', 'make', guestSpec)
+  await until(async () => (await bench.run(id, 'tr "\\0" " " </proc/$PPID/cmdline')).includes('sshd'), 20_000)
+  // Its successor dials only when it is asked for something.
+  await bench.crash()
+  const line = new SshLine({
+    desktopId: id,
+    socketPath: async () => join(stage.libvirtd.shortDir, 'line-sockets', `${id}.ssh`),
+    agent: new QgaTransport(agentCall(() => host.guestAgent(domain(id)))),
+    keys: new SshKeys(join(bench.folder, 'guest-keys')),
+    log: createLog({ name: 'line', level: 'silent' }),
+  })
+  return { id, line }
+}
+
+test(`${closes} abrupt ends in the middle of transfers, and each time the next connection is whole`, async () => {
+  const { id, line } = await freeLine()
+  const bytes = randomBytes(256 * 1024)
+  const hash = createHash('sha256').update(bytes).digest('hex')
+  const under: (() => Promise<unknown>)[] = [
+    () => execOverSsh(line, wish(id, 'yes')),
+    () => execOverSsh(line, wish(id, 'cat >/dev/null; sleep 5')),
+    async () => {
+      const upload = await uploadOverSsh(line, '/srv/cut', null)
+      for (;;) await upload.write(bytes)
+    },
+    async () => {
+      const file = await openOverSsh(line, '/srv/whole')
+      while (await file.read());
+    },
+  ]
+  await line.connect()
+  const whole = await uploadOverSsh(line, '/srv/whole', null)
+  for (let i = 0; i < 16; i++) await whole.write(bytes)
+  await whole.commit()
+  const cameBackMs: number[] = []
+  for (let i = 0; i < closes; i++) {
+    const work = under.map((begin) => begin().catch(() => undefined))
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * 150))
+    line.close()
+    await Promise.all(work)
+    const started = performance.now()
+    await until(
+      () =>
+        line.connect().then(
+          () => true,
+          () => false,
+        ),
+      30_000,
+    )
+    cameBackMs.push(performance.now() - started)
+    const result = await execOverSsh(line, wish(id, 'head -c 262144 /srv/whole | sha256sum'))
+    expect(result.stdout.slice(0, 64)).toBe(hash)
+  }
+  const sorted = cameBackMs.sort((a, b) => a - b)
+  const of = (part: number) => Math.round(sorted[Math.floor(sorted.length * part)]!)
+  console.info(
+    `${closes} closes; back after p50 ${of(0.5)} ms, p99 ${of(0.99)} ms, longest ${Math.round(sorted.at(-1)!)} ms`,
+  )
+  // What was cut off sweeps up after itself, in its own time.
+  const left = async () => (await execOverSsh(line, wish(id, 'ls -A /srv'))).stdout.trim()
+  if (long) await until(async () => (await left()) === 'whole', 240_000)
+  line.close()
+})
+
+test('a guest that lost our key, or has another of its own, is given ours anew through its agent', async () => {
+  const { id, line } = await freeLine()
+  await line.connect()
+  await execOverSsh(line, wish(id, 'rm -f /etc/dormouse/authorized_keys'))
+  line.close()
+  await line.connect()
+  await execOverSsh(
+    line,
+    wish(id, 'cd /etc/ssh; rm -f ssh_host_ed25519_key*; ssh-keygen -q -t ed25519 -N "" -f ssh_host_ed25519_key'),
+  )
+  line.close()
+  await line.connect()
+  expect((await execOverSsh(line, wish(id, 'echo known'))).stdout).toBe('known\n')
+  line.close()
+})
