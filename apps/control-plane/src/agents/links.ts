@@ -70,6 +70,10 @@ export class Links extends EventEmitter<Events> {
 
 function asRefusal(error: unknown): unknown {
   if (error instanceof CallRefused) {
+    // The link's own word, said before anything was begun.
+    if (error.code === 'too_many_calls') {
+      return new Refusal('host_unreachable', 'The desktop’s host has too much to do; try again.')
+    }
     const code = refusalCode.safeParse(error.code)
     return code.success ? new Refusal(code.data, sentence(error.detail)) : error
   }
