@@ -11,7 +11,6 @@ import { Instance } from '../real/instance.ts'
 
 const rounds = Number(process.argv[2] ?? 40)
 const framesPerRound = 30
-const ticksPerSec = 100
 
 /** A client that asks for raw frames and types. */
 class Viewer {
@@ -112,10 +111,11 @@ function direct(instance: Instance): Promise<Viewer> {
   return Viewer.over(connect(socket!))
 }
 
-/** Processor time of a process, in ms. */
+/** Processor time of a process and all its threads, in ms, as the scheduler counts it. */
 function cpuMs(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]!.split(' ')
-  return ((Number(fields[11]) + Number(fields[12])) * 1_000) / ticksPerSec
+  const tasks = readdirSync(`/proc/${pid}/task`)
+  const ns = tasks.map((task) => Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0]))
+  return ns.reduce((sum, one) => sum + one, 0) / 1e6
 }
 
 async function measureKeys(viewers: Record<string, Viewer>): Promise<void> {
@@ -139,7 +139,7 @@ async function measureFrames(viewers: Record<string, Viewer>, pids: Record<strin
       const secs = (performance.now() - began) / 1_000
       rates[name]!.push(bytes / secs / 1e6)
       const used = Object.entries(pids).map(
-        ([of, pid], i) => `${of} ${((cpuMs(pid) - before[i]!) / framesPerRound) * 1_000} ms`,
+        ([of, pid], i) => `${of} ${Math.round(((cpuMs(pid) - before[i]!) / framesPerRound) * 1_000)} ms`,
       )
       console.log(`  ${name}: ${(bytes / secs / 1e6).toFixed(1)} MB/s; CPU per 1,000 frames: ${used.join(', ')}`)
     }

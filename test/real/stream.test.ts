@@ -97,7 +97,7 @@ test('a viewer’s page sees, and changes nothing, also when it is made to send 
   await control.close()
 })
 
-test('another client is refused until it takes over; then the first page says so, and the operator can read it', async () => {
+test('another client is refused until it takes over; then the first page says so, and a revoked key ends its own', async () => {
   const first = await open('control')
   const client = await anotherClient('other')
   await expect(client.openStream(desktop.id, { claim: 'control' })).rejects.toMatchObject({
