@@ -225,6 +225,7 @@ const words = (baseUrl: string, apiKey: string) => `
   npx dormouse list
   npx dormouse create --tier small --wake
   npx dormouse exec <id> -- uname -a
+  npx dormouse open <id>
 
 Ctrl-C hibernates what is awake and stops everything.`
 
