@@ -22,8 +22,9 @@ const dialMs = 2_000
 /** A guest may be booting. */
 const handshakeMs = 30_000
 const loginMs = 10_000
-/** A guest that says nothing for three of these is gone. */
-const keepaliveMs = 4_000
+/** A guest that says nothing for twelve of these is gone; and a port that once in a while stands still goes on with each. */
+const keepaliveMs = 1_000
+const keepalives = 12
 /** How long a command may take to be begun. */
 const openMs = 5_000
 /** Before the port is taken again, so that the guest can notice that it was let go. */
@@ -205,7 +206,7 @@ export class SshLine {
       },
       readyTimeout: loginMs,
       keepaliveInterval: keepaliveMs,
-      keepaliveCountMax: 3,
+      keepaliveCountMax: keepalives,
       algorithms: { cipher: ['chacha20-poly1305@openssh.com', 'aes128-gcm@openssh.com', 'aes128-ctr'] },
     })
     await begun.promise
