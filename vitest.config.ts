@@ -1,4 +1,7 @@
-import { defineConfig } from 'vitest/config'
+import { configDefaults, defineConfig } from 'vitest/config'
+
+/** The hostile cases of the guest take minutes on an emulated one: they have their turn in `npm run test:long`. */
+const notAtLength = process.env.DORMOUSE_TEST_LONG === '1' ? [] : ['test/real/guest-*.test.ts']
 
 /** Three grounds: nothing at all (unit), Postgres with simulated hosts (house), real libvirt and QEMU (real). */
 export default defineConfig({
@@ -30,6 +33,7 @@ export default defineConfig({
         test: {
           name: 'real',
           include: ['test/real/**/*.test.ts', 'packages/*/src/real/**/*.test.ts'],
+          exclude: [...configDefaults.exclude, ...notAtLength],
           testTimeout: 600_000,
           hookTimeout: 300_000,
           fileParallelism: false,

@@ -9,7 +9,7 @@ import { ensurePackages } from './ground/packages.ts'
 
 const help = `npm test                   checks, unit, house (simulated hosts), real libvirt and QEMU
 npm test -- --project unit   only these tests (unit, house, real); may be given more than once
-npm run test:long          the real tests at full length: ten desktops' worth of sleeps
+npm run test:long          the real tests at full length: ten sleeps each, and the hostile guests
 npm run test:crash         kill -9 in the middle of accepted operations: 20 trials simulated, 3 on real QEMU
 
 Further words are handed to vitest, such as a part of a file's name.`
