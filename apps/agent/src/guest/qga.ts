@@ -1,6 +1,7 @@
 // A guest through QEMU's guest agent, for images that have nothing else. The agent takes one call at a time and breaks
 // on large answers: a command's output goes through files in the guest, and a bounded part comes back in one reply.
 import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import { resultOf } from './exec-result.ts'
@@ -22,6 +23,9 @@ const callMaxBytes = 56 * 1024
 const inputMaxBytes = 18 * 1024
 /** A command that is over by then needs no watcher. */
 const shortMs = 300
+/** How long to try to end a command that passed its deadline. */
+const killMs = 6_000
+const killPauseMs = 100
 
 export class QgaTransport implements GuestTransport {
   readonly #call: AgentCall
@@ -94,12 +98,18 @@ export class QgaTransport implements GuestTransport {
 
   /** Kills the command's whole group, also what ignores gentler signals, and lets the agent forget it. */
   async #end(pid: number): Promise<void> {
+    const ends = performance.now() + killMs
+    while (!(await this.#killed(pid)) && performance.now() < ends) await sleep(killPauseMs)
+  }
+
+  /** A guest that a command has filled up may have no room for the one that ends it; a guest that is gone needs none. */
+  async #killed(pid: number): Promise<boolean> {
     try {
       await runAside(this.#call, killScript(pid))
-      await untilEnded(this.#call, pid, performance.now() + sweepMs)
+      return (await untilEnded(this.#call, pid, performance.now() + sweepMs)) !== undefined
     } catch (error) {
-      // The deadline is the answer; a guest that is gone by now has ended the command too.
       if (!(error instanceof Refusal)) throw error
+      return !(error.cause instanceof AgentRefused)
     }
   }
 
