@@ -1,0 +1,100 @@
+// Guarantee: every sentence of the contract that can be seen over HTTP is true of this house, and each of the others names
+// a test that is there.
+import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { read } from '@dormouse/control-plane/operations/store.ts'
+import { Waiters } from '@dormouse/control-plane/operations/waiters.ts'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Context } from '../contract/context.ts'
+import type { Checked, Unseen } from '../contract/row.ts'
+import { chapters } from '../contract/table.ts'
+import { House } from '../house.ts'
+
+const root = join(import.meta.dirname, '../..')
+const rows = chapters.flatMap((chapter) => chapter.rows)
+const checked = rows.filter((row): row is Checked => 'check' in row)
+const unseen = rows.filter((row): row is Unseen => 'needs' in row)
+
+let house: House
+let context: Context
+let beside: Context
+const began = new Map<string, Promise<unknown>>()
+
+beforeAll(async () => {
+  house = await House.start()
+  const place = { url: house.url, key: house.org.key, otherKey: (await house.otherOrg).key }
+  context = new Context(place)
+  beside = new Context(place)
+  for (const row of checked)
+    if (row.slow)
+      began.set(
+        row.id,
+        row.check(beside).catch((error) => error),
+      )
+})
+
+afterAll(async () => {
+  const left = [...(await context.close()), ...(await beside.close())]
+  await house[Symbol.asyncDispose]()
+  expect(left).toEqual([])
+})
+
+test.each(checked)(
+  '$id: $sentence',
+  async (row) => {
+    const outcome = row.slow ? await began.get(row.id) : await row.check(context)
+    expect(outcome).toBeUndefined()
+  },
+  90_000,
+)
+
+test.each(unseen)('$id is proved by a test that is there', ({ provedBy: [file, name] }) => {
+  expect(readFileSync(join(root, file), 'utf8')).toContain(name)
+})
+
+test('no two rows have one id', () => {
+  expect(rows.map(({ id }) => id).toSorted()).toEqual([...new Set(rows.map(({ id }) => id))].sort())
+})
+
+test('a wait that reaches its cap answers the operation as it is', async () => {
+  const { id } = await house.desktop('awake')
+  const release = house.host.driver.faults.hang('save')
+  const operation = await house.begin(id, 'hibernate')
+  const pool = new pg.Pool({ connectionString: house.database.url, max: 1 })
+  const row = (await read(pool, operation.id))!
+  const came = await new Waiters().wait(pool, row, new AbortController().signal, 50)
+  await pool.end()
+  release()
+  expect(['pending', 'running']).toContain(came.state)
+  await house.settled(operation.id)
+  await house.ask(id, 'destroy')
+})
+
+test('the command prints a line per row and a summary, and fails where one row does', async () => {
+  const { key } = await house.otherOrg
+  const main = (...more: string[]) => conformance('--url', house.url, '--key', house.org.key, ...more)
+  const good = await main('--other-key', key, '--only', 'get.404', '--only', 'service.leader')
+  expect(good.stdout).toContain('✓ get.404')
+  expect(good.stdout).toContain('1 passed, 0 failed, 1 not checked here')
+  expect(good.code).toBe(0)
+  const bad = await main('--other-key', house.org.key, '--only', 'get.404', '--json')
+  expect(JSON.parse(bad.stdout)).toMatchObject({ passed: 0, failed: 1, left: [], rows: [{ id: 'get.404' }] })
+  expect(bad.code).toBe(1)
+  const seen = await house.api('GET', '/v1/desktops', { key })
+  const mine = await house.api('GET', '/v1/desktops')
+  // What the command made is gone; what the rows of this file made is still there.
+  expect(good.stdout + bad.stdout).not.toContain(' is left')
+  expect([seen.status, mine.status]).toEqual([200, 200])
+  expect((await conformance('--url', house.url)).code).toBe(2)
+})
+
+async function conformance(...args: string[]): Promise<{ code: number; stdout: string }> {
+  try {
+    return { code: 0, ...(await promisify(execFile)(process.execPath, [join(root, 'test/contract/main.ts'), ...args])) }
+  } catch (error) {
+    return error as { code: number; stdout: string }
+  }
+}
