@@ -43,8 +43,8 @@ const files: Chapter['rows'] = [
     sentence: 'A body over 8 MiB gives 413.',
     async check(context) {
       const path = `/v1/desktops/${await context.awake()}/files/tmp/conformance-large`
-      status('8 MiB', await context.ask('PUT', path, { body: Buffer.alloc(8 * mib) }), 200)
-      problem('a byte more', await context.ask('PUT', path, { body: Buffer.alloc(8 * mib + 1) }), 413)
+      status('8 MiB', await context.ask('PUT', path, { body: Buffer.alloc(8 * mib, 'x') }), 200)
+      problem('a byte more', await context.ask('PUT', path, { body: Buffer.alloc(8 * mib + 1, 'x') }), 413)
     },
   },
   {

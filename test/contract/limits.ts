@@ -21,8 +21,8 @@ export const limits: Chapter = {
       sentence: 'File write body | 8 MiB; 413 beyond',
       async check(context) {
         const path = `/v1/desktops/${await context.awake()}/files/tmp/conformance-limit`
-        status('8 MiB', await context.ask('PUT', path, { body: Buffer.alloc(8 * mib) }), 200)
-        problem('a byte more', await context.ask('PUT', path, { body: Buffer.alloc(8 * mib + 1) }), 413)
+        status('8 MiB', await context.ask('PUT', path, { body: Buffer.alloc(8 * mib, 'x') }), 200)
+        problem('a byte more', await context.ask('PUT', path, { body: Buffer.alloc(8 * mib + 1, 'x') }), 413)
       },
     },
     {
