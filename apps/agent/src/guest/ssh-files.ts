@@ -43,6 +43,7 @@ class SshUpload implements FileUpload {
   }
 
   async write(bytes: Buffer): Promise<void> {
+    await this.#line.room()
     await this.#errand.write(bytes)
     this.#size += bytes.length
   }

@@ -1,6 +1,7 @@
 // One kept SSH connection to the guest of a desktop: dialled when it is needed, dialled again when it was lost, shared by
 // all commands and files at once. Knows how to get there, not what it is used for.
 import { connect, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import ssh2, { type Client, type ClientChannel } from 'ssh2'
@@ -22,17 +23,19 @@ const dialMs = 2_000
 /** A guest may be booting. */
 const handshakeMs = 30_000
 const loginMs = 10_000
-/** A guest that says nothing for twelve of these is gone; and a port that once in a while stands still goes on with each. */
+/** A guest that says nothing for thirty of these is gone, one that is only busy is not; and a port that once in a while stands still goes on with each. */
 const keepaliveMs = 1_000
-const keepalives = 12
-/** How long a command may take to be begun. */
-const openMs = 5_000
+const keepalives = 30
+/** How long a command may take to be begun in a busy guest; one that is gone is found out by the keepalives. */
+const openMs = 20_000
 /** Before the port is taken again, so that the guest can notice that it was let go. */
 const restMs = 300
 const hopelessMs = 15_000
 /** How long a connection is worth waiting for. */
 export const patienceMs = 2_500
 const probeMs = 1_000
+const queueMaxBytes = 512 * 1024
+const queuePauseMs = 5
 /** The server takes 100; some are left for what ends others. */
 const maxChannels = 90
 
@@ -40,6 +43,7 @@ export class SshLine {
   readonly #options: SshLineOptions
   #dialling: Promise<Client> | undefined
   #client: Client | undefined
+  #socket: Socket | undefined
   #lostAt = 0
   #failedAt = 0
   #dialledAt = 0
@@ -80,9 +84,10 @@ export class SshLine {
   async open<T>(script: string, wrap: (channel: ClientChannel) => T): Promise<T> {
     const client = this.#client ?? refuse('guest_unavailable', 'the guest’s SSH server is not connected')
     const opened = Promise.withResolvers<T>()
+    let gaveUp = false
     const late = () => {
-      opened.reject(new Refusal('guest_unavailable', 'the guest’s SSH server does not answer'))
-      if (this.#client === client) this.close()
+      gaveUp = true
+      opened.reject(new Refusal('guest_unavailable', 'the guest is too busy to begin it'))
     }
     const timer = setTimeout(late, openMs)
     const lost = () => opened.reject(new Refusal('guest_unavailable', 'the connection to the guest was lost'))
@@ -93,7 +98,8 @@ export class SshLine {
         if (error) return opened.reject(asRefusal(error))
         this.#channels++
         channel.once('close', () => this.#channels--)
-        opened.resolve(wrap(channel))
+        if (gaveUp) channel.on('error', () => undefined).close()
+        else opened.resolve(wrap(channel))
       })
       return await opened.promise
     } catch (error) {
@@ -104,6 +110,11 @@ export class SshLine {
       clearTimeout(timer)
       client.off('close', lost)
     }
+  }
+
+  /** Waits until little is on its way: what many transfers have queued would hold up all else on the connection. */
+  async room(): Promise<void> {
+    while (this.#client && this.#socket && this.#socket.writableLength > queueMaxBytes) await sleep(queuePauseMs)
   }
 
   /** Ends a connection whose other end does not answer. */
@@ -150,7 +161,7 @@ export class SshLine {
   }
 
   async #login(keys: GuestKeys): Promise<Client> {
-    const socket = await this.#socket()
+    const socket = await this.#open()
     try {
       await shakeHands(socket, handshakeMs)
       return await this.#begin(socket, keys)
@@ -161,9 +172,9 @@ export class SshLine {
     }
   }
 
-  async #socket(): Promise<Socket> {
+  async #open(): Promise<Socket> {
     const restLeftMs = this.#lostAt + restMs - performance.now()
-    if (this.#lostAt > 0 && restLeftMs > 0) await new Promise((resolve) => setTimeout(resolve, restLeftMs))
+    if (this.#lostAt > 0 && restLeftMs > 0) await sleep(restLeftMs)
     const path = (await this.#options.socketPath()) ?? refuse('guest_unavailable', 'the guest has no port for SSH')
     const opened = Promise.withResolvers<Socket>()
     const socket = connect(path)
@@ -211,6 +222,7 @@ export class SshLine {
     })
     await begun.promise
     this.#client = client
+    this.#socket = socket
     return client
   }
 
