@@ -44,6 +44,7 @@ test.each([
   ['no_host', [host({ ailment: 'libvirt is not installed' })], 'libvirt is not installed'],
   ['image_unavailable', [host({ images: ['desktop'] })], 'hosts have: desktop'],
   ['no_room', [host({ heldMemoryMiB: 3_500 })], 'alpha has 596 MiB of memory free, 1024 are needed'],
+  ['no_room', [host({ freeDiskGiB: 0 })], 'alpha’s disk is full'],
   ['no_room', [host({ heldDiskGiB: 95 })], 'alpha has 5 GiB of disk free, 10 are needed'],
 ] as const)('refuses with %s and says why', (code, hosts, words) => {
   const refusal = refusalOf(() => choose([...hosts], wish))
@@ -52,7 +53,7 @@ test.each([
 })
 
 test('a desktop bound to its host by its disk needs no new disk there, and goes nowhere else', () => {
-  expect(insist(host({ heldDiskGiB: 100 }), wish).id).toBe('h1')
+  expect(insist(host({ heldDiskGiB: 100, freeDiskGiB: 0 }), wish).id).toBe('h1')
   expect(refusalOf(() => insist(undefined, wish)).code).toBe('no_host')
   expect(refusalOf(() => insist(host({ heldMemoryMiB: 4_000 }), wish)).code).toBe('no_room')
 })

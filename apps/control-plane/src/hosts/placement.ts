@@ -40,7 +40,10 @@ function lack(host: Candidate, wish: Wish): string | undefined {
     return `${host.name} has ${Math.max(0, memory)} MiB of memory free, ${wish.memoryMiB} are needed`
   const vcpus = host.vcpus * vcpusPerProcessor - host.heldVcpus
   if (vcpus < wish.vcpus) return `${host.name} has ${Math.max(0, vcpus)} virtual CPUs free, ${wish.vcpus} are needed`
-  if (host.freeDiskGiB < leastFreeDiskGiB) return `${host.name} has only ${host.freeDiskGiB} GiB of its disk left`
+  // A desktop whose disk is there already is not kept from it: its wake may free the room of its memory.
+  if (wish.diskGiB > 0 && host.freeDiskGiB < leastFreeDiskGiB) {
+    return `${host.name}’s disk is full, ${host.freeDiskGiB} GiB are left`
+  }
   const disk = host.diskGiB - host.heldDiskGiB
   if (disk < wish.diskGiB) return `${host.name} has ${Math.max(0, disk)} GiB of disk free, ${wish.diskGiB} are needed`
   return undefined
