@@ -3,6 +3,9 @@ import { configDefaults, defineConfig } from 'vitest/config'
 /** The hostile cases of the guest take minutes on an emulated one: they have their turn in `npm run test:long`. */
 const notAtLength = process.env.DORMOUSE_TEST_LONG === '1' ? [] : ['test/real/guest-*.test.ts']
 
+/** Noisy machines stop a process for seconds at the wrong moment. A test that needed its second try is marked in the report. */
+const retry = process.env.CI ? 1 : 0
+
 /** Three grounds: nothing at all (unit), Postgres with simulated hosts (house), real libvirt and QEMU (real). */
 export default defineConfig({
   test: {
@@ -25,6 +28,7 @@ export default defineConfig({
           name: 'house',
           include: ['test/house/**/*.test.ts'],
           globalSetup: 'test/ground.ts',
+          retry,
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },
@@ -34,6 +38,7 @@ export default defineConfig({
           name: 'real',
           include: ['test/real/**/*.test.ts', 'packages/*/src/real/**/*.test.ts'],
           exclude: [...configDefaults.exclude, ...notAtLength],
+          retry,
           testTimeout: 600_000,
           hookTimeout: 300_000,
           fileParallelism: false,
