@@ -14,10 +14,12 @@ import { startPostgres } from './ground/postgres.ts'
 import { identify, run } from './ground/processes.ts'
 import { dropShortName, giveShortName } from './ground/short-name.ts'
 import { findSystemLibvirtd } from './ground/system-libvirtd.ts'
-import { ensureKeys, operators, ready, until, usableHosts } from './start/api.ts'
-import { type Child, keepRunning } from './start/children.ts'
+import { ensureKeys, operators, until, usableHosts } from './start/api.ts'
+import { type Child, endLeftovers, keepRunning } from './start/children.ts'
 import { type Instance, openInstance } from './start/instance.ts'
+import { followLead, leaderOf } from './start/lead.ts'
 import { help, readOptions, type StartOptions } from './start/options.ts'
+import { type Replica, startReplicas } from './start/replicas.ts'
 import { sleepAll } from './start/sleep-all.ts'
 import { tour } from './start/tour.ts'
 import { watchOver } from './start/watch.ts'
@@ -37,7 +39,8 @@ async function main(): Promise<void> {
   stops.push({ name: 'instance', stop: async () => instance.release() })
   let service: Service | undefined
   try {
-    await requireFree(options.port)
+    await endLeftovers(instance.path('run'))
+    for (let replica = 0; replica < options.replicas; replica++) await requireFree(options.port + replica)
     service = await bringUp(options, instance, interrupted.first)
     await Promise.race([serve(options, instance, service), interrupted.promise])
   } finally {
@@ -47,14 +50,13 @@ async function main(): Promise<void> {
 }
 
 interface Service {
-  baseUrl: string
+  replicas: Replica[]
   operatorKey: string
   apiKey: string
 }
 
 async function bringUp(options: StartOptions, instance: Instance, signal: AbortSignal): Promise<Service> {
-  const { simulated, port } = options
-  const baseUrl = `http://127.0.0.1:${port}`
+  const { simulated } = options
   if (!simulated) {
     await ensurePackages({ say })
     lap('tools are there')
@@ -68,18 +70,19 @@ async function bringUp(options: StartOptions, instance: Instance, signal: AbortS
     ensureViewer({ say }),
   ])
   signal.throwIfAborted()
-  const controlPlane = await keepRunning({
-    name: 'control plane',
-    file: 'apps/control-plane/src/main.ts',
-    env: { ...emulatedTiers(host), ...passedOn('DORMOUSE_'), PORT: String(port), DATABASE_URL: databaseUrl },
+  const replicas = await startReplicas({
+    count: options.replicas,
+    port: options.port,
+    env: { ...emulatedTiers(host), ...passedOn('DORMOUSE_'), DATABASE_URL: databaseUrl },
     runDir: instance.path('run'),
     say,
+    started: ({ stop }) => stops.push({ name: 'control plane', stop }),
   })
-  stops.push({ name: 'control plane', stop: controlPlane.stop })
-  await until(
-    () => ready(baseUrl),
+  const urls = replicas.map(({ url }) => url)
+  const baseUrl = await until(
+    () => leaderOf(urls),
     30_000,
-    () => `the control plane did not become ready; its log: ${controlPlane.logFile}`,
+    () => `no control plane came to lead; its log: ${replicas[0]!.process.logFile}`,
   )
   const keys = await ensureKeys(instance, baseUrl, async () => {
     const main = new URL('../apps/control-plane/src/main.ts', import.meta.url).pathname
@@ -88,11 +91,11 @@ async function bringUp(options: StartOptions, instance: Instance, signal: AbortS
     })
     return made.trim()
   })
-  lap(`control plane is ready at ${baseUrl}`)
+  lap(urls.length === 1 ? `control plane is ready at ${baseUrl}` : `${urls.length} control planes are ready`)
   await image
-  await agents(options, instance, baseUrl, keys.operatorKey, host)
+  await agents(options, instance, urls, keys.operatorKey, host)
   lap(simulated ? `${simulated} simulated hosts are linked` : `host is linked, ${host!.describe}`)
-  return { baseUrl, ...keys }
+  return { replicas, ...keys }
 }
 
 async function database({ databaseUrl }: StartOptions, instance: Instance): Promise<string> {
@@ -147,11 +150,11 @@ async function hypervisor(instance: Instance): Promise<Hypervisor> {
 async function agents(
   options: StartOptions,
   instance: Instance,
-  baseUrl: string,
+  urls: string[],
   operatorKey: string,
   host: Hypervisor | undefined,
 ): Promise<void> {
-  const admin = createAdminClient({ baseUrl, operatorKey })
+  const admin = createAdminClient({ baseUrl: urls[0]!, operatorKey })
   const names = host ? ['agent'] : Array.from({ length: options.simulated }, (_, i) => `simulated-${i + 1}`)
   const started: Child[] = []
   for (const name of names) {
@@ -162,7 +165,7 @@ async function agents(
       name,
       file: 'apps/agent/src/main.ts',
       env: {
-        DORMOUSE_AGENT_CONTROL_PLANES: baseUrl,
+        DORMOUSE_AGENT_CONTROL_PLANES: urls.join(','),
         DORMOUSE_AGENT_ENROL_TOKEN: token,
         DORMOUSE_AGENT_NAME: host ? hostname() : name,
         DORMOUSE_AGENT_STATE_DIR: stateDir,
@@ -200,8 +203,10 @@ const passedOn = (prefix: string): Record<string, string> =>
     Object.entries(process.env).filter(([name, value]) => name.startsWith(prefix) && value) as [string, string][],
   )
 
-async function serve(options: StartOptions, instance: Instance, { baseUrl, apiKey }: Service): Promise<never> {
+async function serve(options: StartOptions, instance: Instance, { replicas, apiKey }: Service): Promise<never> {
   const toured = instance.path('toured')
+  const urls = replicas.map(({ url }) => url)
+  const baseUrl = (await leaderOf(urls)) ?? urls[0]!
   if (options.tour ?? (!options.simulated && !existsSync(toured))) {
     say('\nThe main job, before your eyes:')
     await tour(createClient({ baseUrl, apiKey }), say)
@@ -211,7 +216,24 @@ async function serve(options: StartOptions, instance: Instance, { baseUrl, apiKe
   say('')
   lap('ready')
   say(words(baseUrl, apiKey))
+  if (replicas.length > 1) followLeader(replicas, baseUrl, instance)
   return new Promise(() => {})
+}
+
+/** `local.json` names the one that leads, so that `npx dormouse` finds it. */
+function followLeader(replicas: Replica[], first: string, instance: Instance): void {
+  const urls = replicas.map(({ url }) => url)
+  const tell = (url: string, how: string) => {
+    const at = urls.indexOf(url)
+    say(`Replica ${at + 1} (${url}) ${how}; \`kill -9 ${replicas[at]!.process.pid}\` ends it, and another takes over.`)
+  }
+  say(`\n${urls.length} control planes, ${urls.join(' and ')}: each serves reads and guests, one makes changes.`)
+  tell(first, 'leads')
+  const stop = followLead(urls, first, (url) => {
+    instance.announce(url)
+    tell(url, 'leads now')
+  })
+  stops.push({ name: 'following the lead', stop })
 }
 
 const words = (baseUrl: string, apiKey: string) => `
@@ -229,8 +251,9 @@ const words = (baseUrl: string, apiKey: string) => `
 
 Ctrl-C hibernates what is awake and stops everything.`
 
-async function sleepBefore({ baseUrl, operatorKey }: Service, skip: AbortSignal): Promise<void> {
+async function sleepBefore({ replicas, operatorKey }: Service, skip: AbortSignal): Promise<void> {
   say('')
+  const baseUrl = (await leaderOf(replicas.map(({ url }) => url))) ?? replicas[0]!.url
   await sleepAll(operators(baseUrl, operatorKey), say, skip).catch((error: Error) =>
     say(`Hibernating was given up: ${error.message}`),
   )

@@ -1,7 +1,7 @@
 // The processes that the starter keeps: each in a session of its own, with a log file, started again when it ends unasked.
 import { spawn } from 'node:child_process'
-import { closeSync, mkdirSync, openSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { closeSync, mkdirSync, openSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { alive, type Identity, identify, type Say, signal, waitGone } from '../ground/processes.ts'
@@ -27,12 +27,10 @@ const root = fileURLToPath(new URL('../../', import.meta.url))
 const restartPauseMs = 500
 const stopTimeoutMs = 15_000
 
-/** Starts the process, after ending one that an earlier starter left behind. */
+/** Starts the process, and another in its place whenever it ends unasked. */
 export async function keepRunning({ name, file, env, runDir, say }: ChildOptions): Promise<Child> {
-  mkdirSync(runDir, { recursive: true })
   const pidFile = join(runDir, `${name}.pid`)
   const logFile = join(runDir, `${name}.log`)
-  await endLeftover(pidFile)
   let stopping = false
   let current: Identity | undefined
 
@@ -77,9 +75,14 @@ function essentials(): Record<string, string> {
   return Object.fromEntries(names.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])))
 }
 
-async function endLeftover(pidFile: string): Promise<void> {
-  mkdirSync(dirname(pidFile), { recursive: true })
-  await end(readJson<Identity>(pidFile))
+/** Ends what an earlier starter, that was killed, has left running in that folder, also what this one does not start. */
+export async function endLeftovers(runDir: string): Promise<void> {
+  mkdirSync(runDir, { recursive: true })
+  const files = readdirSync(runDir).filter((name) => name.endsWith('.pid'))
+  for (const file of files) {
+    await end(readJson<Identity>(join(runDir, file)))
+    rmSync(join(runDir, file))
+  }
 }
 
 async function end(identity: Identity | undefined): Promise<void> {

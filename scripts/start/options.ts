@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util'
 
 export const help = `npm start                     desktops on this machine's libvirt and QEMU (root, Debian or Ubuntu)
 npm start -- --simulated 3    three simulated hosts instead: no root, no libvirt, up in seconds
+npm start -- --replicas 2     two control planes on PORT and PORT + 1: one leads, the other takes over when it ends
 npm start -- --tour           show the main job again (it is shown by itself the first time)
 npm start -- --no-tour        do not show it
 
@@ -19,6 +20,8 @@ export interface StartOptions {
   help: boolean
   /** How many simulated hosts; 0 is the real thing. */
   simulated: number
+  /** How many control planes: the first on the port, each other on the next one. */
+  replicas: number
   tour: boolean | undefined
   port: number
   dataDir: string
@@ -33,16 +36,19 @@ export function readOptions(words: string[], env: Record<string, string | undefi
     options: {
       help: { type: 'boolean', short: 'h', default: false },
       simulated: { type: 'string' },
+      replicas: { type: 'string', default: '1' },
       tour: { type: 'boolean' },
       'no-tour': { type: 'boolean' },
     },
   })
-  const port = numberIn('PORT', env.PORT || '8080', 1, 65_535)
+  const replicas = numberIn('--replicas', values.replicas, 1, 4)
+  const port = numberIn('PORT', env.PORT || '8080', 1, 65_536 - replicas)
   const simulated = values.simulated === undefined ? 0 : numberIn('--simulated', values.simulated, 1, 100)
   if (simulated && values.tour) throw new Error('--tour needs real guests: leave --simulated out')
   return {
     help: values.help,
     simulated,
+    replicas,
     tour: values['no-tour'] ? false : values.tour,
     port,
     dataDir: resolve(cwd, env.DORMOUSE_DATA || '.dormouse'),

@@ -53,6 +53,11 @@ export class Instance {
     return JSON.parse(readFileSync(join(this.dataDir, 'local.json'), 'utf8')) as Local
   }
 
+  /** Base URLs of the replicas, where there are two. */
+  get urls(): [string, string] {
+    return [`http://127.0.0.1:${this.#port}`, `http://127.0.0.1:${this.#port + 1}`]
+  }
+
   /** Of the instance's own Postgres. */
   get databaseUrl(): string {
     const [, , , port] = readFileSync(join(this.dataDir, 'postgres/postmaster.pid'), 'utf8').split('\n')
@@ -146,10 +151,21 @@ export async function until<T>(
   }
 }
 
+/** A port that is free, with the one after it, for a second replica. */
 async function freePort(): Promise<number> {
+  for (;;) {
+    const port = await listenOnce(0)
+    if (port && (await listenOnce(port + 1))) return port
+  }
+}
+
+/** The port on which one can listen; undefined where that one is taken. */
+async function listenOnce(port: number): Promise<number | undefined> {
   const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { promise, resolve } = Promise.withResolvers<boolean>()
+  server.on('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
+  if (!(await promise)) return undefined
   const address = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  return typeof address === 'object' && address ? address.port : 0
+  await new Promise((closed) => server.close(closed))
+  return typeof address === 'object' && address ? address.port : undefined
 }

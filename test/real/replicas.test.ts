@@ -1,0 +1,70 @@
+// Guarantee: `npm start -- --replicas 2` gives two control planes on one database; the one that does not lead says so and
+// serves the rest, and when the process that leads is killed the other leads and goes on with what was accepted.
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import type { OperationJson } from '@dormouse/client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type ApiAnswer, type ApiWish, send } from '../house/api.ts'
+import { Instance, until } from './instance.ts'
+
+let instance: Instance
+beforeAll(async () => {
+  const slow = { DORMOUSE_AGENT_SIMULATED_LATENCY_MS: 'startCold=1500' }
+  instance = await Instance.start(slow, ['--no-tour', '--simulated', '1', '--replicas', '2'])
+})
+afterAll(async () => {
+  await instance?.[Symbol.asyncDispose]()
+})
+
+const bin = fileURLToPath(new URL('../../node_modules/.bin/dormouse', import.meta.url))
+
+const ask = (url: string, method: string, path: string, wish: ApiWish = {}): Promise<ApiAnswer> =>
+  send(url + path, method, { key: instance.local.api_key, ...wish })
+
+/** Where the one that leads is, and the other. */
+function addresses(): [leader: string, other: string] {
+  const leader = instance.local.base_url
+  return [leader, instance.urls.find((url) => url !== leader)!]
+}
+
+/** Of the name under which the starter keeps it. */
+const processAt = (url: string) => `control plane ${instance.urls.indexOf(url) + 1}`
+
+test('a mutation at the replica that does not lead is 503 with Retry-After; both serve reads and guests', async () => {
+  const [leader, other] = addresses()
+  const body = { tier: 'small' }
+  const refused = await ask(other, 'POST', '/v1/desktops', { body })
+  expect([refused.status, refused.json.code]).toEqual([503, 'not_leader'])
+  expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
+  const { id } = (await ask(leader, 'POST', '/v1/desktops', { body })).json
+  expect((await ask(leader, 'POST', `/v1/desktops/${id}/wake?wait=true`)).status).toBe(200)
+  const seen = await Promise.all([leader, other].map((url) => ask(url, 'GET', `/v1/desktops/${id}`)))
+  expect(seen.map(({ json }) => json.state)).toEqual(['awake', 'awake'])
+  expect(seen[1]!.text).toBe(seen[0]!.text)
+  const echo = { body: { command: 'echo here' } }
+  await until(async () => (await ask(other, 'POST', `/v1/desktops/${id}/exec`, echo)).json.stdout === 'here\n', 10_000)
+})
+
+test('kill -9 of the process that leads: the other leads, ends what was accepted, and the command line finds it', async () => {
+  const [leader, other] = addresses()
+  const { id } = (await ask(leader, 'POST', '/v1/desktops', { body: { tier: 'small' } })).json
+  const wish = { headers: { 'idempotency-key': 'across the kill' } }
+  const accepted = await ask(leader, 'POST', `/v1/desktops/${id}/wake`, wish)
+  expect(accepted.status).toBe(202)
+  await instance.kill(processAt(leader))
+  const again = await until(async () => {
+    const answer = await ask(other, 'POST', `/v1/desktops/${id}/wake?wait=true`, wish)
+    return answer.status !== 503 && answer
+  }, 20_000)
+  expect(again.json).toMatchObject({ id: accepted.json.id, state: 'succeeded', result: { generation: 1 } })
+  await until(() => instance.local.base_url === other, 10_000)
+  expect(instance.log).toContain(`(${other}) leads now`)
+  const env = { ...process.env, DORMOUSE_DATA: instance.dataDir }
+  const { stdout } = await promisify(execFile)(bin, ['hibernate', id, '--json'], { env })
+  expect((JSON.parse(stdout) as OperationJson).state).toBe('succeeded')
+  // The one that was killed is back, and stands by.
+  const standsBy = () => ask(leader, 'GET', '/readyz').catch(() => undefined)
+  await until(async () => (await standsBy())?.status === 200, 20_000)
+  expect((await ask(leader, 'POST', '/v1/desktops', { body: { tier: 'small' } })).status).toBe(503)
+})
