@@ -1,12 +1,12 @@
 // A program that looks at a desktop's screen: RFB over a WebSocket, by hand, so that a test can also say what no real
 // client would. Knows nothing of claims.
-import { type ScreenNote, screenProtocol } from '@dormouse/contract'
+import { type ScreenNote, screenProtocol, ticketKept } from '@dormouse/contract'
 import { WebSocket } from 'ws'
 import { until } from './until.ts'
 
 export interface RfbOptions {
-  /** Opens it as the page does: tickets are told. */
-  page?: boolean
+  /** Opens it as the page does: tickets are told, and it says when it has them. One that is `deaf` never says so. */
+  page?: boolean | 'deaf'
   origin?: string
 }
 
@@ -23,7 +23,10 @@ export class RfbClient {
     this.socket = new WebSocket(url, page ? [screenProtocol] : [], { ...(origin && { origin }) })
     this.socket.on('message', (data, isBinary) => {
       if (isBinary) this.#received = Buffer.concat([this.#received, data as Buffer])
-      else this.notes.push(JSON.parse((data as Buffer).toString()) as ScreenNote)
+      else {
+        this.notes.push(JSON.parse((data as Buffer).toString()) as ScreenNote)
+        if (page === true) this.socket.send(ticketKept)
+      }
     })
     const { promise, resolve } = Promise.withResolvers<{ code: number; reason: string }>()
     this.closed = promise

@@ -217,6 +217,12 @@ test('a claim is held while its socket is open and 30 s after; the page comes ba
   const back = await RfbClient.connect(again(ticket), { page: true })
   await back.frame()
   const next = await until('another ticket', () => back.notes[0])
+  await until('the page to have it', async () => {
+    const [row] = await house.database.rows<{ before: Buffer | null }>(
+      'select previous_hash as before from stream_claims',
+    )
+    return row?.before === null
+  })
   expect((await RfbClient.dial(again(ticket)).closed).code).toBe(4004)
   back.close()
   await back.closed

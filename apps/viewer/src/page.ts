@@ -1,5 +1,5 @@
 // The page that shows a desktop: opens its screen, says where it stands, and comes back by itself where it may.
-import { type ScreenNote, screenProtocol } from '@dormouse/contract/screens'
+import { type ScreenNote, screenProtocol, ticketKept } from '@dormouse/contract/screens'
 import RFB from '@novnc/novnc'
 import { Clipboard } from './clipboard.ts'
 import { courseAfter, type PageState, words } from './course.ts'
@@ -36,7 +36,9 @@ function open(): void {
   if (key === undefined) return void show('ended')
   const socket = new WebSocket(`${location.origin.replace(/^http/, 'ws')}${location.pathname}/${key}`, [screenProtocol])
   socket.addEventListener('message', ({ data }) => {
-    if (typeof data === 'string') keyring.keep((JSON.parse(data) as ScreenNote).ticket)
+    if (typeof data !== 'string') return
+    keyring.keep((JSON.parse(data) as ScreenNote).ticket)
+    socket.send(ticketKept)
   })
   socket.addEventListener('close', ({ code }) => closed(code))
   const opened = new RFB(find('screen'), socket, { shared: true })

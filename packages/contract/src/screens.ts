@@ -14,9 +14,13 @@ export const screenCloses = {
 
 /**
  * The page offers this WebSocket subprotocol: it is then told by text frames, as JSON, the ticket by which it may come
- * back within the grace. Programs that do not offer it see binary frames only, which are RFB as it is.
+ * back within the grace, and says `ticketKept` once it has it. Programs that do not offer it see binary frames only,
+ * which are RFB as it is.
  */
 export const screenProtocol = 'dormouse.screen.v1'
+
+/** Until this is said, what the socket was opened with opens it again: the answer to an opening may have been lost. */
+export const ticketKept = 'kept'
 
 export interface ScreenNote {
   /** Good once, in the place of the token, as long as the claim is held. */

@@ -18,26 +18,40 @@ export interface Admission {
   ticket: string
 }
 
+export interface Entrance {
+  screen: Screen
+  token: string
+  /** It takes tickets, and says when it has them. */
+  isPage: boolean
+}
+
 /** Spends the token and enters the claim; answers the ending that the socket is closed with where that may not be. */
-export function admit(pool: Pool, principals: Principals, screen: Screen, token: string): Promise<Admission | Ending> {
+export function admit(
+  pool: Pool,
+  principals: Principals,
+  { screen, token, isPage }: Entrance,
+): Promise<Admission | Ending> {
   return transaction(pool, async (tx) => {
     const standing = await store.lockStanding(tx, screen)
     if (!standing) return endings.spent
-    const no = await whyNot(tx, standing, screen, hashOf(token))
+    const hash = hashOf(token)
+    const no = await whyNot(tx, standing, screen, hash)
     if (no) return no
     if ((await principals.withdrawn([standing.holder], tx)).size > 0) return endings.revoked
     const { generation, hostId } = standing.desktop
     const { token: ticket, hash: ticketHash } = makeToken()
     const sessionId = newId()
-    await store.enter(tx, screen, { id: sessionId, generation, ticketHash })
+    await store.enter(tx, screen, { id: sessionId, generation, ticketHash, previousHash: isPage ? hash : null })
     return { ...screen, sessionId, generation, hostId: hostId!, ticket }
   })
 }
 
 async function whyNot(tx: Db, now: Standing, screen: Screen, hash: Buffer): Promise<Ending | undefined> {
   const asleep = endingOf(now.desktop, now.desktop.generation)
-  // A ticket is not spent on a desktop that sleeps: its page waits for the wake.
-  if (now.ticketHash?.equals(hash)) return now.isHeld || now.waits ? asleep : endings.graceOver
+  // A ticket is not spent on a desktop that sleeps: its page waits for the wake. Nor is what opened the last socket
+  // before its page had the next ticket: the answer may not have reached it.
+  const returns = now.ticketHash?.equals(hash) || now.previousHash?.equals(hash)
+  if (returns) return now.isHeld || now.waits ? asleep : endings.graceOver
   const token = await store.spendToken(tx, screen, hash)
   if (!token) return endings.spent
   if (token.holdId !== now.holdId) return endings.takenOver

@@ -2,11 +2,11 @@
 // The watch has no input but the database, so that whatever another replica or a host did is noticed here too.
 import type { IncomingMessage } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isId, type ScreenNote, screenProtocol } from '@dormouse/contract'
+import { isId, type ScreenNote, screenProtocol, ticketKept } from '@dormouse/contract'
 import { UpgradeRefusal, type Upgrades } from '@dormouse/link'
 
 import type { Log } from '@dormouse/process'
-import type { WebSocket } from 'ws'
+import type { RawData, WebSocket } from 'ws'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import { isDatabaseAway, type Pool } from '../db/pool.ts'
@@ -61,7 +61,8 @@ export class Screens {
       authenticate: async (request) => {
         if (!this.#isOurs(request)) return new UpgradeRefusal(403, 'screens are shown by the pages of this service')
         const { token, ...screen } = screenOf(request.url ?? '')!
-        return admit(this.#options.pool, this.#options.principals, screen, token).catch(databaseAway)
+        const entrance = { screen, token, isPage: offersTickets(request) }
+        return admit(this.#options.pool, this.#options.principals, entrance).catch(databaseAway)
       },
       onSocket: (socket, entrance) => {
         socket.on('error', (err) => this.#options.log.debug({ err }, 'a viewer’s socket failed'))
@@ -118,8 +119,7 @@ export class Screens {
   /** Returns when it is over, whoever ended it. */
   async #show({ admission, socket }: Session): Promise<void> {
     const { desktopId, generation, hostId, claim, ticket, sessionId } = admission
-    // First of all: its token is spent, and whatever fails from here on, the page can come back.
-    if (socket.protocol === screenProtocol) socket.send(JSON.stringify({ ticket } satisfies ScreenNote))
+    if (socket.protocol === screenProtocol) this.#giveTicket(socket, sessionId, ticket)
     const gone = new AbortController()
     socket.once('close', () => gone.abort())
     const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(openTimeoutMs)])
@@ -127,6 +127,18 @@ export class Screens {
     const channel = await openChannel(this.#options, wish, signal)
     if (socket.readyState !== socket.OPEN) return void channel.destroy()
     await relay(socket, channel, new RfbFilter(claim))
+  }
+
+  /** First of all: whatever fails from here on, the page can come back. */
+  #giveTicket(socket: WebSocket, sessionId: string, ticket: string): void {
+    const { pool, log } = this.#options
+    socket.send(JSON.stringify({ ticket } satisfies ScreenNote))
+    const hear = (data: RawData, isBinary: boolean) => {
+      if (isBinary || data.toString() !== ticketKept) return
+      socket.off('message', hear)
+      store.confirm(pool, sessionId).catch((err) => log.warn({ err }, 'a ticket stays good beside the next one'))
+    }
+    socket.on('message', hear)
   }
 
   /** The screen ended first: by what the desktop did, which may be known in a moment, or the way to it broke. */
@@ -188,6 +200,10 @@ function whyNoMore(now: store.Watched | undefined, withdrawn: Set<string>, gener
   if (!now) return endings.takenOver
   return withdrawn.has(now.holder) ? endings.revoked : endingOf(now, generation)
 }
+
+/** Which of several protocols is spoken is the first one's that is offered. */
+const offersTickets = ({ headers }: IncomingMessage): boolean =>
+  headers['sec-websocket-protocol']?.split(',', 1)[0]?.trim() === screenProtocol
 
 /** The screen and the token that a path names: `/screens/<desktop>/<claim>/<token>`. */
 function screenOf(url: string): (Screen & { token: string }) | undefined {

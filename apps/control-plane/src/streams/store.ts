@@ -58,7 +58,7 @@ export async function hand(
 ): Promise<void> {
   await db.query(
     `update stream_claims set hold_id = $3, holder = $4, generation = $5, held_until = ${soon(tokenSecs)},
-       session_id = null, ticket_hash = null, waits_until = null
+       session_id = null, ticket_hash = null, previous_hash = null, waits_until = null
      where desktop_id = $1 and claim = $2`,
     [desktopId, claim, to.holdId, to.holder, to.generation],
   )
@@ -80,6 +80,8 @@ export async function insertToken(
 
 export interface Standing extends Hold {
   ticketHash: Buffer | null
+  /** What the last socket was opened with, until its page has its ticket. */
+  previousHash: Buffer | null
   /** A page that fell asleep with its desktop may still come back. */
   waits: boolean
   desktop: { state: DesktopState; generation: number; hostId: string | null }
@@ -90,7 +92,7 @@ export async function lockStanding(db: Db, { desktopId, claim }: Screen): Promis
   const { rows } = await db.query<Standing>(
     `select c.hold_id as "holdId", c.holder, c.generation, c.held_until as "heldUntil",
        c.held_until > clock_timestamp() as "isHeld", c.ticket_hash as "ticketHash",
-       coalesce(c.waits_until > clock_timestamp(), false) as waits,
+       c.previous_hash as "previousHash", coalesce(c.waits_until > clock_timestamp(), false) as waits,
        json_build_object('state', d.state, 'generation', d.generation, 'hostId', d.host_id) as desktop
      from stream_claims c join desktops d on d.id = c.desktop_id
      where c.desktop_id = $1 and c.claim = $2 for update of c`,
@@ -117,14 +119,19 @@ export async function spendToken(
 export async function enter(
   db: Db,
   { desktopId, claim }: Screen,
-  session: { id: string; generation: number; ticketHash: Buffer },
+  session: { id: string; generation: number; ticketHash: Buffer; previousHash: Buffer | null },
 ): Promise<void> {
   await db.query(
-    `update stream_claims set session_id = $3, generation = $4, ticket_hash = $5, waits_until = null,
+    `update stream_claims set session_id = $3, generation = $4, ticket_hash = $5, previous_hash = $6, waits_until = null,
        held_until = ${soon(graceSecs)}
      where desktop_id = $1 and claim = $2`,
-    [desktopId, claim, session.id, session.generation, session.ticketHash],
+    [desktopId, claim, session.id, session.generation, session.ticketHash, session.previousHash],
   )
+}
+
+/** The page has its ticket: what it was opened with is good for nothing any more. */
+export async function confirm(db: Db, sessionId: string): Promise<void> {
+  await db.query('update stream_claims set previous_hash = null where session_id = $1', [sessionId])
 }
 
 /** Open sockets hold their claims. */
