@@ -5,13 +5,15 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import type { OperationJson } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { alive, signal } from '../../scripts/ground/processes.ts'
 import { type ApiAnswer, type ApiWish, send } from '../house/api.ts'
 import { Instance, until } from './instance.ts'
 
 let instance: Instance
 beforeAll(async () => {
-  const slow = { DORMOUSE_AGENT_SIMULATED_LATENCY_MS: 'startCold=1500' }
-  instance = await Instance.start(slow, ['--no-tour', '--simulated', '1', '--replicas', '2'])
+  // The lease is longer than the wait for a successor of one that was killed.
+  const env = { DORMOUSE_AGENT_SIMULATED_LATENCY_MS: 'startCold=1500', DORMOUSE_LEASE_SECS: '6' }
+  instance = await Instance.start(env, ['--no-tour', '--simulated', '1', '--replicas', '2'])
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
@@ -56,7 +58,7 @@ test('kill -9 of the process that leads: the other leads, ends what was accepted
   const again = await until(async () => {
     const answer = await ask(other, 'POST', `/v1/desktops/${id}/wake?wait=true`, wish)
     return answer.status !== 503 && answer
-  }, 20_000)
+  }, 5_000)
   expect(again.json).toMatchObject({ id: accepted.json.id, state: 'succeeded', result: { generation: 1 } })
   await until(() => instance.local.base_url === other, 10_000)
   expect(instance.log).toContain(`(${other}) leads now`)
@@ -67,4 +69,19 @@ test('kill -9 of the process that leads: the other leads, ends what was accepted
   const standsBy = () => ask(leader, 'GET', '/readyz').catch(() => undefined)
   await until(async () => (await standsBy())?.status === 200, 20_000)
   expect((await ask(leader, 'POST', '/v1/desktops', { body: { tier: 'small' } })).status).toBe(503)
+})
+
+test('a leader that is frozen is followed when its lease has run out, and changes nothing when it thaws', async () => {
+  const [leader, other] = addresses()
+  const frozen = instance.process(processAt(leader))!
+  const create = (url: string) => ask(url, 'POST', '/v1/desktops', { body: { tier: 'small' } })
+  signal(frozen, 'SIGSTOP')
+  const late = create(leader)
+  try {
+    await until(async () => (await create(other)).status === 201, 20_000)
+  } finally {
+    signal(frozen, 'SIGCONT')
+  }
+  expect([(await late).status, (await create(leader)).status]).toEqual([503, 503])
+  expect(alive(frozen)).toBe(true)
 })

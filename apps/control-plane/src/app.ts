@@ -137,9 +137,11 @@ function healthRoutes(
     )
     const leader = leadership.leaderKnown
     const ready = database && leader
+    const leads = leadership.term !== undefined
+    const mayTakeOver = await leadership.mayTakeOver().catch(() => false)
     return reply
       .code(ready ? 200 : 503)
-      .send({ status: ready ? 'ready' : 'not ready', database, leader, leads: leadership.term !== undefined })
+      .send({ status: ready ? 'ready' : 'not ready', database, leader, leads, may_take_over: mayTakeOver })
   })
 
   app.get('/metrics', { schema: { hide: true } }, async (_request, reply) =>

@@ -25,6 +25,11 @@ export interface Term {
   signal: AbortSignal
 }
 
+interface Taken {
+  epoch: number
+  leaseEnds: number
+}
+
 interface Events {
   led: [term: Term]
   ended: [term: Term]
@@ -50,6 +55,11 @@ export class Leadership extends EventEmitter<Events> {
   /** Whether some replica is known to lead, for `/readyz`. */
   get leaderKnown(): boolean {
     return this.#term !== undefined || this.#leaderKnown
+  }
+
+  /** Whether this replica could end the sessions of one that is frozen, for `/readyz`. */
+  mayTakeOver(): Promise<boolean> {
+    return store.mayEndSessions(this.#options.pool)
   }
 
   /** Begins to contend; returns at once. */
@@ -138,21 +148,27 @@ export class Leadership extends EventEmitter<Events> {
     }
     // One who stops has no business with the lead, least of all to take it from the one who has it.
     this.#stopping.signal.throwIfAborted()
-    const epoch = await this.#take(session)
-    await Promise.race([this.#lead(epoch), lost.promise]).finally(() => this.#endTerm('the session was lost'))
+    const taken = await this.#take(session)
+    await Promise.race([this.#lead(taken), lost.promise]).finally(() => this.#endTerm('the session was lost'))
   }
 
   /** Answers `expired` once the leader's lease has run out, however long that takes. */
   async #watchLease(signal: AbortSignal): Promise<'expired' | 'abandoned'> {
-    const { pool, leaseMs, replicaId, url } = this.#options
+    // The first look only tells: right after the start the lock may well be had without force.
+    await this.#look()
     for (;;) {
-      await this.#pause(leaseMs / 4, signal)
+      await this.#pause(this.#options.leaseMs / 4, signal)
       if (signal.aborted || this.#stopping.signal.aborted) return 'abandoned'
-      await store.announce(pool, replicaId, url)
-      const row = await store.read(pool)
-      this.#leaderKnown = !row.expired
-      if (row.expired) return 'expired'
+      if ((await this.#look()).expired) return 'expired'
     }
+  }
+
+  async #look(): Promise<store.LeadershipRow> {
+    const { pool, replicaId, url } = this.#options
+    await store.announce(pool, replicaId, url)
+    const row = await store.read(pool)
+    this.#leaderKnown = !row.expired
+    return row
   }
 
   /** The leader is silent but its session still holds the lock: it is frozen, or cut off. Its sessions are ended. */
@@ -161,11 +177,12 @@ export class Leadership extends EventEmitter<Events> {
     this.#options.log.warn({ ended }, 'the lease ran out; the sessions that held leadership were ended')
   }
 
-  async #take(session: pg.Client): Promise<number> {
+  async #take(session: pg.Client): Promise<Taken> {
     const { replicaId, leaseMs, pool, log } = this.#options
     for (;;) {
+      const sent = performance.now()
       try {
-        return await store.take(session, replicaId, leaseMs)
+        return { epoch: await store.take(session, replicaId, leaseMs), leaseEnds: sent + leaseMs }
       } catch (error) {
         if (sqlState(error) !== '55P03') throw error
         log.warn('an open transaction of the old leader is in the way')
@@ -174,11 +191,11 @@ export class Leadership extends EventEmitter<Events> {
     }
   }
 
-  /** Leads until the lease cannot be renewed; counts by the monotonic clock from when a renewal was sent. */
-  async #lead(epoch: number): Promise<void> {
+  /** Leads until the lease cannot be renewed; counts by the monotonic clock from when it or a renewal was asked for. */
+  async #lead({ epoch, leaseEnds }: Taken): Promise<void> {
     const { pool, replicaId, leaseMs, url, log, failpoints } = this.#options
     const ended = new AbortController()
-    const term = { epoch, signal: ended.signal, end: () => ended.abort(), leaseEnds: performance.now() + leaseMs }
+    const term = { epoch, signal: ended.signal, end: () => ended.abort(), leaseEnds }
     this.#term = term
     log.info({ epoch }, 'leading')
     const guard = setInterval(

@@ -69,6 +69,16 @@ export async function endBlockers(db: Db): Promise<number> {
   return rows.length
 }
 
+/** Whether the sessions of all replicas are ours to end: those of another role are not, without pg_signal_backend. */
+export async function mayEndSessions(db: Db): Promise<boolean> {
+  const { rows } = await db.query<{ may: boolean }>(
+    `select coalesce(bool_and(pg_has_role(usesysid, 'usage') or pg_has_role('pg_signal_backend', 'usage')), true) as may
+       from pg_stat_activity
+      where datname = current_database() and application_name in ('dormouse', 'dormouse-leadership')`,
+  )
+  return rows[0]!.may
+}
+
 /** Puts the lease off; false where another epoch has begun. Does not conflict with the key share of a transaction. */
 export async function renew(db: Db, epoch: number, replicaId: string, leaseMs: number): Promise<boolean> {
   const { rowCount } = await db.query({
@@ -95,7 +105,7 @@ export async function raiseAbove(db: Db, seen: number): Promise<void> {
 
 /** The statement with which every mutating transaction begins; no row means that this replica no longer leads. */
 export const fenceStatement = (epoch: number, replicaId: string): string =>
-  `begin; select 1 from leadership where epoch = ${epoch} and replica_id = '${replicaId}'
+  `begin isolation level read committed; select 1 from leadership where epoch = ${epoch} and replica_id = '${replicaId}'
      and expires_at > clock_timestamp() for key share`
 
 /** Says that the replica lives and where it is reached. */

@@ -1,0 +1,149 @@
+// Guarantee: leadership changes hands when it must and never otherwise: what is open under the old epoch ends before the
+// new one begins, what is frozen is ended, and a leader that cannot renew stops by itself.
+import pg from 'pg'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { send } from './api.ts'
+import type { Replica } from './replica.ts'
+import { until } from './until.ts'
+
+const leaderLock = 'select pg_advisory_lock(7236810)'
+const fence = 'select 1 from leadership for key share'
+
+const leaseOf = async (house: House): Promise<{ epoch: number; ends: Date }> =>
+  (await house.database.rows<{ epoch: number; ends: Date }>('select epoch, expires_at as ends from leadership'))[0]!
+
+/** A session of the test's own; that it is ended from outside is no fault. */
+async function stranger(url: string): Promise<pg.Client & AsyncDisposable & { ended: Promise<void> }> {
+  const client = new pg.Client({ connectionString: url, application_name: 'stranger' })
+  await client.connect()
+  const ended = new Promise<void>((resolve) => client.on('error', () => resolve()))
+  return Object.assign(client, { ended, [Symbol.asyncDispose]: () => client.end() })
+}
+
+const isEnded = async (house: House) =>
+  (
+    await house.database.rows(`select 1 from pg_stat_activity where application_name = 'stranger'
+     and datname = current_database()`)
+  ).length === 0
+
+test('a lease is renewed while a transaction of the leader is open: the two locks do not conflict', async () => {
+  await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 1_500 } })
+  const { leadership } = house.replica.parts
+  await leadership.transaction(async () => {
+    const before = await leaseOf(house)
+    await until('a renewal', async () => (await leaseOf(house)).ends > before.ends, 1_900)
+  })
+})
+
+test('a take-over waits for the open transactions of the old leader, and begins its epoch after their commit', async () => {
+  await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 30_000 } })
+  const { leadership } = house.replica.parts
+  const { epoch } = leadership.term!
+  await leadership.transaction(async (tx) => {
+    await house.database.endSessions('dormouse-leadership')
+    await until('a taker to find it in the way', () => house.chronicle.find(/transaction of the old leader/).length > 0)
+    expect((await leaseOf(house)).epoch).toBe(epoch)
+    const { rows } = await tx.query('update leadership set expires_at = expires_at returning epoch')
+    expect(rows).toEqual([{ epoch }])
+  })
+  await until('the next term', () => leadership.term?.epoch === epoch + 1)
+})
+
+test('a lock that nobody gives back, as of a frozen leader or a pooler, is taken once the lease has run out', async () => {
+  await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 600 } })
+  const { epoch } = house.replica.parts.leadership.term!
+  await house.replica.stop()
+  await using frozen = await stranger(house.database.url)
+  await frozen.query(leaderLock)
+  await house.replica.start()
+  await house.replica.leading()
+  await frozen.ended
+  expect((await leaseOf(house)).epoch).toBe(epoch + 1)
+})
+
+test('a transaction that a frozen leader left open is ended once the lease has run out, and what it wrote is gone', async () => {
+  await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 600 } })
+  const { epoch } = house.replica.parts.leadership.term!
+  await using frozen = await stranger(house.database.url)
+  await frozen.query(`begin; ${fence}; insert into organisations (id, name) values (gen_random_uuid(), 'never')`)
+  await house.replica.stop()
+  await house.replica.start()
+  await house.replica.leading()
+  await until('its end', () => isEnded(house))
+  expect((await leaseOf(house)).epoch).toBe(epoch + 1)
+  expect(await house.database.rows(`select 1 from organisations where name = 'never'`)).toEqual([])
+})
+
+test('sessions end what stands still in them: 2 s idle in a transaction, 10 s in a statement', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { pool } = house.replica.parts
+  const show = async (name: string) => Object.values((await pool.query(`show ${name}`)).rows[0] as object)[0]
+  expect(await show('idle_in_transaction_session_timeout')).toBe('2s')
+  expect(await show('statement_timeout')).toBe('10s')
+})
+
+test('a leader that cannot renew stops by itself when its lease has run out, though nobody tells it', async () => {
+  await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 1_500 } })
+  const { leadership } = house.replica.parts
+  const gate = Promise.withResolvers<void>()
+  const ended = new Promise<void>((resolve) => leadership.once('ended', () => resolve()))
+  house.failpoints.set('leadership.before-renew', () => gate.promise)
+  await ended
+  expect(house.chronicle.find(/no longer leading/)).toMatchObject([{ why: 'the lease ran out' }])
+  const refused = await house.api('POST', '/v1/desktops', { body: { tier: 'small' } })
+  expect([refused.status, refused.json.code]).toEqual([503, 'not_leader'])
+  house.failpoints.set('leadership.before-renew', undefined)
+  gate.resolve()
+  await house.replica.leading()
+})
+
+test('one that is told to stop gives leadership up first, and then lets the requests under way end', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const second = await house.addReplica()
+  const release = house.host.driver.faults.hang('exec')
+  const running = house.exec(id, 'echo done')
+  await until('the command', () => house.host.driver.faults.counts.exec === 1)
+  const stopping = house.replica.stop()
+  await until('the other to lead', () => second.leads, 3_000)
+  release()
+  expect((await running).json).toMatchObject({ exit_code: 0, stdout: 'done\n' })
+  await stopping
+  await house.replica.start()
+})
+
+test('an agent that knows one address learns the others’, keeps one link to each replica, and lets go of one that left', async () => {
+  await using house = await House.start({ replicas: 2 })
+  const second = house.replicas[1]!
+  await house.linked(house.host)
+  const linked = () => house.chronicle.find(/^linked$/).map(({ replicaId }) => replicaId)
+  const ids = house.replicas.map(({ parts }) => parts.replicaId)
+  expect(linked().toSorted()).toEqual(ids.toSorted())
+  await second.stop()
+  await second.start()
+  await house.linked(house.host)
+  expect(linked()).toHaveLength(3)
+})
+
+test('/readyz says whether the sessions of the other replicas are this one’s to end', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const mayTakeOver = async (replica: Replica) =>
+    (await send(`${replica.url}/readyz`, 'GET', {})).json.may_take_over as boolean
+  expect(await mayTakeOver(house.replica)).toBe(true)
+  const role = `other_${process.pid}`
+  const url = new URL(house.database.url)
+  Object.assign(url, { username: role, password: 'its-own' })
+  await house.database.rows(`create role ${role} login password 'its-own'`)
+  try {
+    await house.database.rows(`grant all on schema public to ${role}`)
+    await house.database.rows(`grant all on all tables in schema public to ${role}`)
+    const other = await house.addReplica(undefined, { databaseUrl: url.href })
+    expect(await mayTakeOver(other)).toBe(false)
+    await house.database.rows(`grant pg_signal_backend to ${role}`)
+    expect(await mayTakeOver(other)).toBe(true)
+    await other.stop()
+  } finally {
+    await house.database.rows(`drop owned by ${role}; drop role ${role}`)
+  }
+})
