@@ -45,6 +45,17 @@ async function crash(): Promise<number> {
   return simulated || node('test/crash/main.ts', '--trials', '3', '--real', ...positionals)
 }
 
+interface Report {
+  numPassedTests: number
+  numFailedTests: number
+  testResults: { status: string; assertionResults: { status: string }[] }[]
+}
+
+/** A file whose set-up failed: none of its tests did, since none began. */
+function fellAlone({ status, assertionResults }: Report['testResults'][number]): boolean {
+  return status === 'failed' && assertionResults.every((test) => test.status !== 'failed')
+}
+
 async function vitest(projects: string[]): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-report-'))
   const report = join(folder, 'report.json')
@@ -53,8 +64,8 @@ async function vitest(projects: string[]): Promise<number> {
   try {
     const code = await node('node_modules/vitest/vitest.mjs', 'run', ...chosen, ...words, ...positionals)
     lap('done')
-    const { numPassedTests, numFailedTests } = JSON.parse(readFileSync(report, 'utf8')) as Record<string, number>
-    console.log(`tests: ${numPassedTests} passed, ${numFailedTests} failed`)
+    const { numPassedTests, numFailedTests, testResults } = JSON.parse(readFileSync(report, 'utf8')) as Report
+    console.log(`tests: ${numPassedTests} passed, ${numFailedTests + testResults.filter(fellAlone).length} failed`)
     return code
   } finally {
     rmSync(folder, { recursive: true, force: true })

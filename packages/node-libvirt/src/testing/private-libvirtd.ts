@@ -22,6 +22,12 @@ namespaces = []
 cgroup_controllers = []
 stdio_handler = "file"
 `
+/** Names that libvirtd looks up and only a package with a daemon for the machine makes; nothing runs under them here. */
+const accounts = {
+  '/etc/passwd': 'libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin',
+  '/etc/group': 'libvirt-qemu:x:64055:',
+}
+
 /** What libvirtd writes to, each bound over by a folder of ours. */
 const folders = ['/run', '/etc/libvirt', '/var/lib/libvirt', '/var/cache/libvirt', '/var/log/libvirt']
 
@@ -29,6 +35,9 @@ const folders = ['/run', '/etc/libvirt', '/var/lib/libvirt', '/var/cache/libvirt
 const init = (folder: string) => `mount --make-rprivate /
 ip link set lo up
 ${folders.map((it) => `mkdir -p ${it}; mount --bind ${folder}${it} ${it}`).join('\n')}
+${Object.keys(accounts)
+  .map((it) => `mount --bind ${folder}${it} ${it}`)
+  .join('\n')}
 while :; do libvirtd -p ${folder}/pid >>${folder}/log 2>&1; sleep 0.05; done`
 
 export class PrivateLibvirtd implements AsyncDisposable {
@@ -42,6 +51,8 @@ export class PrivateLibvirtd implements AsyncDisposable {
     for (const it of folders) mkdirSync(this.folder + it, { recursive: true })
     writeFileSync(`${this.folder}/etc/libvirt/libvirtd.conf`, daemonConfig)
     writeFileSync(`${this.folder}/etc/libvirt/qemu.conf`, qemuConfig)
+    for (const [file, entry] of Object.entries(accounts))
+      writeFileSync(this.folder + file, `${readFileSync(file, 'utf8').trimEnd()}\n${entry}\n`)
     const dyingWithUs = ['--pdeathsig', 'KILL', 'unshare', '--fork', '--kill-child']
     const namespaces = ['-m', '-n', '-p', '-u', '--mount-proc']
     const command = [...dyingWithUs, ...namespaces, 'bash', '-c', init(this.folder)]
