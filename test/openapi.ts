@@ -57,7 +57,7 @@ export class AnswerChecker {
     if (!/^\/v1(\/|$)/.test(path)) return []
     const where = `${exchange.method} ${path} → ${exchange.status}`
     const operation = this.#operation(exchange.method, path)
-    if (!operation) return this.#unknownPath(where, exchange)
+    if (!operation || beforeAnyRoute(exchange)) return this.#unknownPath(where, exchange)
     const documented = operation.responses[String(exchange.status)]
     if (!documented) return [`${where}: the document does not name this status`]
     return this.#compare(where, this.#resolve<Response>(documented), exchange)
@@ -70,7 +70,7 @@ export class AnswerChecker {
 
   /** A path or method that is not there is refused with a problem like every other. */
   #unknownPath(where: string, exchange: Exchange): string[] {
-    if (![400, 401, 404, 405, 429, 500, 503].includes(exchange.status))
+    if (![400, 401, 404, 405, 429, 431, 500, 503].includes(exchange.status))
       return [`${where}: the document has no such path and method`]
     const problem = { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } }
     return this.#body(where, { content: problem }, exchange)
@@ -119,6 +119,10 @@ export class AnswerChecker {
     return this.#document.components[group]![name] as T
   }
 }
+
+/** Headers too large for HTTP itself, and a HEAD where only GET is documented. */
+const beforeAnyRoute = ({ method, status }: Exchange): boolean =>
+  status === 431 || (status === 405 && method.toUpperCase() === 'HEAD')
 
 const checkers = new Map<string, Promise<AnswerChecker>>()
 

@@ -51,6 +51,21 @@ test('a desktop of another organisation is byte for byte a missing one, on every
   expect((await house.api('GET', '/v1/desktops', { key: other.key })).json.desktops).toEqual([])
 })
 
+test('there is one 404: missing desktops, operations and paths are told in the same bytes', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const asked = [...named.map(([method, path, wish]) => [method, path(newId()), wish] as const)]
+  const others = [`/v1/operations/${newId()}`, '/v1/nothing', '/v1/desktops/a/b/c', '/nothing'].map(
+    (path) => ['GET', path, {}] as const,
+  )
+  const texts = new Set<string>()
+  for (const [method, path, wish] of [...asked, ...others]) {
+    const { status, text } = await house.api(method, path, wish)
+    expect([path, status]).toEqual([path, 404])
+    texts.add(text)
+  }
+  expect(texts.size).toBe(1)
+})
+
 test('without a live credential every route is 401 before anything else, also an unknown one with a broken body', async () => {
   await using house = await House.start({ hosts: 0 })
   const { principals } = house.replica.parts

@@ -1,5 +1,5 @@
 // The HTTP application: every scope with its door and its routes. Sees all, decides nothing.
-import { Refusal } from '@dormouse/contract'
+import { theOne404 } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { Counter, Registry } from 'prom-client'
 import type { Pool } from './db/pool.ts'
@@ -119,9 +119,7 @@ export async function createApp(parts: AppParts): Promise<App> {
 
 /** An unknown path asks for a credential like any other: it tells a stranger nothing. */
 function notFoundBehindTheDoor(scope: App): void {
-  scope.setNotFoundHandler(
-    (_request, reply) => void sendProblem(reply, new Refusal('not_found', 'there is nothing at this path')),
-  )
+  scope.setNotFoundHandler((_request, reply) => void sendProblem(reply, theOne404()))
 }
 
 function healthRoutes(

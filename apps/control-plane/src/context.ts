@@ -12,6 +12,7 @@ import { Desktops } from './desktops/service.ts'
 import { Guests } from './guest/service.ts'
 import { Hosts } from './hosts/service.ts'
 import { InFlight } from './http/in-flight.ts'
+import { answerRaw } from './http/raw-answers.ts'
 import { Leadership } from './leadership/leadership.ts'
 import { liveReplicas } from './leadership/store.ts'
 import { operationKinds } from './operation-kinds.ts'
@@ -41,6 +42,8 @@ export interface ControlPlane {
   engine: Engine
   links: Links
   channels: Channels
+  /** Requests that were not answered yet. */
+  inFlight: InFlight
   recovery: Recovery
   principals: Principals
   hosts: Hosts
@@ -154,6 +157,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
         await usage.heard(hostId, heartbeat)
         return { leaseRenewed: await hosts.heard(hostId, heartbeat.facts), replicas: await liveReplicas(pool) }
       },
+      refuse: (socket, refusal) => answerRaw(socket, refusal, room('http')),
       report: (hostId, name, report) => handlers[name](hostId, report as never),
     },
     room('agents'),
@@ -178,6 +182,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     engine,
     links,
     channels,
+    inFlight,
     recovery,
     principals,
     hosts,

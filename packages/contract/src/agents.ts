@@ -8,8 +8,16 @@ export const linkProtocol = 1
 /** Enrolment: a one-time token and a public key against a host id. */
 export const enrolBody = z.object({
   token: z.string().min(1).max(200),
-  name: z.string().min(1).max(100),
-  public_key: z.object({ kty: z.literal('OKP'), crv: z.literal('Ed25519'), x: z.string().max(100) }),
+  name: z
+    .string()
+    .min(1)
+    .max(100)
+    .regex(/^[^\p{C}]*$/u, 'must be printable'),
+  public_key: z.object({
+    kty: z.literal('OKP'),
+    crv: z.literal('Ed25519'),
+    x: z.string().regex(/^[\w-]{43}$/, 'must be 32 bytes in base64url'),
+  }),
 })
 export type EnrolBody = z.infer<typeof enrolBody>
 export const enrolledJson = z.object({ host_id: id, installation_id: id })

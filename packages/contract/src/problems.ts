@@ -40,6 +40,7 @@ export const refusals = {
   idp_unreachable: { status: 503, retryAfterSecs: 5, what: 'The identity provider does not answer.' },
   host_unreachable: { status: 503, retryAfterSecs: 5, what: 'The desktop’s host is out of reach.' },
   guest_unavailable: { status: 503, retryAfterSecs: 2, what: 'The guest’s agent does not answer or went away.' },
+  stopping: { status: 503, retryAfterSecs: 1, what: 'This process is stopping; another one will answer.' },
   guest_deadline: { status: 504, retryAfterSecs: 1, what: 'It ran past its own deadline in the guest and was ended.' },
   // Why an operation fails. Never a direct answer: they stand in an operation's `error`, behind `operation_failed`.
   no_room: { status: 409, what: 'No host has room for the desktop’s tier.' },
@@ -89,6 +90,12 @@ export class Refusal extends Error {
 export function refuse(code: RefusalCode, detail: string, extra?: Refusal['extra']): never {
   throw new Refusal(code, detail, extra)
 }
+
+/**
+ * The 404 of every path: what is missing, what is somebody else's and what was never there are told in the same words.
+ * Only a file of the caller's own desktop has another one.
+ */
+export const theOne404 = (): Refusal => new Refusal('not_found', 'there is no such thing, or it is not yours')
 
 export const problemJson = z
   .object({

@@ -12,11 +12,14 @@ export class UpgradeRefusal {
   readonly status: number
   readonly detail: string
   readonly headers: Record<string, string>
+  /** For programs, where the status does not say enough. */
+  readonly code: string | undefined
 
-  constructor(status: number, detail: string, headers: Record<string, string> = {}) {
+  constructor(status: number, detail: string, headers: Record<string, string> = {}, code?: string) {
     this.status = status
     this.detail = detail
     this.headers = headers
+    this.code = code
   }
 }
 
@@ -30,6 +33,8 @@ export interface Door<Context> {
 export interface UpgradeOptions {
   log?: LinkLog
   maxFrameBytes?: number
+  /** Tells one who may not come in, and hangs up; by default in a bare problem. */
+  answer?: (socket: Duplex, refusal: UpgradeRefusal) => void
 }
 
 /** Takes over the server's upgrade requests; add doors to it. */
@@ -41,12 +46,17 @@ export class Upgrades {
   readonly #webSockets: WebSocketServer
   readonly #doors: Door<unknown>[] = []
   readonly #log: LinkLog | undefined
+  readonly #answer: (socket: Duplex, refusal: UpgradeRefusal) => void
   #closing = false
 
-  constructor(server: Server, { log, maxFrameBytes = defaultMaxFrameBytes }: UpgradeOptions) {
+  constructor(server: Server, { log, maxFrameBytes = defaultMaxFrameBytes, answer = inBrief }: UpgradeOptions) {
     this.#log = log
+    this.#answer = answer
     this.#webSockets = new WebSocketServer({ noServer: true, maxPayload: maxFrameBytes, perMessageDeflate: false })
-    // Asked for by path first and then by credential; a request that is no WebSocket handshake is answered by ws itself.
+    this.#webSockets.on('wsClientError', (error, socket) =>
+      this.#answer(socket, new UpgradeRefusal(400, error.message, { 'sec-websocket-version': '13' })),
+    )
+    // Asked for by path first and then by credential, and only then whether it is a WebSocket handshake at all.
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       socket.on('error', (err) => this.#log?.debug({ err }, 'a socket failed before its upgrade'))
       void this.#enter(request, socket, head)
@@ -67,12 +77,12 @@ export class Upgrades {
     try {
       const door = this.#doorFor(request)
       const context = door instanceof UpgradeRefusal ? door : await door.authenticate(request)
-      if (context instanceof UpgradeRefusal) answer(socket, context)
-      else if (this.#closing) answer(socket, goingAway)
+      if (context instanceof UpgradeRefusal) this.#answer(socket, context)
+      else if (this.#closing) this.#answer(socket, goingAway)
       else if (!(door instanceof UpgradeRefusal)) this.#upgrade(door, context, request, socket, head)
     } catch (err) {
       this.#log?.error({ err }, 'an upgrade failed')
-      answer(socket, new UpgradeRefusal(500, 'the request could not be served'))
+      this.#answer(socket, new UpgradeRefusal(500, 'the request could not be served'))
     }
   }
 
@@ -98,7 +108,7 @@ export class Upgrades {
 const goingAway = new UpgradeRefusal(503, 'this process is closing; another one will answer', { 'retry-after': '1' })
 
 /** Writes a problem body by hand: an upgrade request has no response object. */
-function answer(socket: Duplex, { status, detail, headers }: UpgradeRefusal): void {
+function inBrief(socket: Duplex, { status, detail, headers }: UpgradeRefusal): void {
   if (socket.destroyed) return
   const title = STATUS_CODES[status] ?? 'Refused'
   const body = JSON.stringify({ type: 'about:blank', title, status, detail })

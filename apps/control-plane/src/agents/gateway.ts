@@ -1,5 +1,6 @@
 // The door for agents: checks who dials, says welcome, passes reports and heartbeats up to those who were handed in.
 import type { Server } from 'node:http'
+import type { Duplex } from 'node:stream'
 import type { Heartbeat, HeartbeatAnswer, Hello } from '@dormouse/contract'
 import {
   agentCalls,
@@ -26,12 +27,14 @@ export interface GatewayHooks {
   /** After the link is listed: the inventory may now be answered. */
   joined(hostId: string, hello: Hello): void
   heartbeat(hostId: string, heartbeat: Heartbeat): Promise<HeartbeatAnswer>
+  /** Tells one who may not come in why, and hangs up. */
+  refuse(socket: Duplex, refusal: UpgradeRefusal): void
   report<N extends ReportName>(hostId: string, name: N, report: Report<N>): void
 }
 
 /** Accepts agents' links on the HTTP server. A link counts only after a hello that was understood. */
 export function openGateway(server: Server, links: Links, hooks: GatewayHooks, log: Log) {
-  const upgrades = acceptUpgrades(server, { log })
+  const upgrades = acceptUpgrades(server, { log, answer: hooks.refuse })
   upgrades.add({
     path: (pathname) => pathname === linkPath,
     authenticate: async (request) => {
@@ -40,7 +43,7 @@ export function openGateway(server: Server, links: Links, hooks: GatewayHooks, l
       try {
         return await hooks.authenticate(token)
       } catch (error) {
-        if (error instanceof Refusal) return new UpgradeRefusal(error.status, error.detail)
+        if (error instanceof Refusal) return new UpgradeRefusal(error.status, error.detail, {}, error.code)
         throw error
       }
     },

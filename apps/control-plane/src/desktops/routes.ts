@@ -11,6 +11,7 @@ import {
   operationKinds,
   operationListJson,
   refuse,
+  theOne404,
   wakeBody,
 } from '@dormouse/contract'
 import type { FastifyReply } from 'fastify'
@@ -244,7 +245,8 @@ function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): vo
     },
     async (request) => {
       const found = await patiently(() => operations.find(pool, customer(request).orgId, request.params.id))
-      return operationToJson(found ?? refuse('not_found', 'operation not found'))
+      if (!found) throw theOne404()
+      return operationToJson(found)
     },
   )
 

@@ -7,6 +7,7 @@ import {
   Refusal,
   refuse,
   type Tier,
+  theOne404,
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
 import { CommitUnknown, isDatabaseAway, type Pool, patiently } from '../db/pool.ts'
@@ -211,6 +212,8 @@ export class Desktops {
   }
 }
 
-const missing = () => refuse('not_found', 'desktop not found')
+const missing = (): never => {
+  throw theOne404()
+}
 
 const compare = (earlier: Buffer | null, now: Buffer): Replay => (earlier?.equals(now) ? 'same' : 'mismatch')

@@ -37,10 +37,14 @@ export function fingerprint(wish: Record<string, unknown>): Buffer {
 /** Aborted when the client goes away before it was answered. */
 export function callerGone(request: FastifyRequest, reply: FastifyReply): AbortSignal {
   const gone = new AbortController()
+  const { socket } = request.raw
   const onClose = () => {
+    socket.off('close', onClose)
     if (!reply.raw.writableFinished) gone.abort()
   }
   reply.raw.once('close', onClose)
+  // An answer that waits behind others on its connection is told nothing.
+  socket.once('close', onClose)
   // Gone while its mutation was being accepted: nobody will say so any more.
   if (reply.raw.destroyed || (request.raw.destroyed && !request.raw.complete)) gone.abort()
   return gone.signal

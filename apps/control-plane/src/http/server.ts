@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { Refusal } from '@dormouse/contract'
+import { Refusal, refuse, theOne404 } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import fastify, {
   type FastifyBaseLogger,
@@ -15,6 +15,7 @@ import fastify, {
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
 import { askForBodiesLate } from './expectations.ts'
 import { handleError, sendProblem } from './problems.ts'
+import { answerBrokenRequest } from './raw-answers.ts'
 
 export type App = FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>
 
@@ -43,19 +44,19 @@ export function createServer(log: Log, unroutable: UnroutableDoor): App {
     genReqId: () => randomUUID(),
     routerOptions: { maxParamLength: 8_192, ignoreTrailingSlash: false },
     frameworkErrors: (error, request, reply) => void answerUnroutable(error, request, reply as never),
-    // Below /v1 every request is one that shows a credential; no upgrade passes it by.
     http: {
+      // Left alone, node refuses a request without a Host by itself, and says nothing.
+      requireHostHeader: false,
+      // Below /v1 every request is one that shows a credential; no upgrade passes it by.
       shouldUpgradeCallback: ({ url, headers }) => isWebSocket(headers.upgrade) && !/^\/v1(\/|$)/.test(pathOf(url)),
     },
-    clientErrorHandler: answerBrokenRequest,
+    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, log),
   }).withTypeProvider<ZodTypeProvider>()
   app.setValidatorCompiler(validatorCompiler)
   // Answers are built by our own code from typed rows; checking each again would cost more than making it.
   app.setSerializerCompiler(() => JSON.stringify)
   app.setErrorHandler(handleError)
-  app.setNotFoundHandler(
-    (_request, reply) => void sendProblem(reply, new Refusal('not_found', 'there is nothing at this path')),
-  )
+  app.setNotFoundHandler((_request, reply) => void sendProblem(reply, theOne404()))
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
   readBodiesAsJson(app)
   askForBodiesLate(app as unknown as App)
@@ -73,7 +74,11 @@ function readBodiesAsJson(
 ): void {
   app.removeAllContentTypeParsers()
   // One that is not even well-formed would be refused before any parser is asked.
-  app.addHook('onRequest', async ({ raw }) => void delete raw.headers['content-type'])
+  app.addHook('onRequest', async ({ raw }) => {
+    delete raw.headers['content-type']
+    if (raw.headers.host === undefined && raw.httpVersion !== '1.0')
+      refuse('invalid_request', 'a request names its Host', { field: 'Host' })
+  })
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => {
     try {
       done(null, parseJson(body as Buffer))
@@ -100,21 +105,4 @@ function refusePollution(this: unknown, key: string, value: unknown): unknown {
   if (key === '__proto__')
     throw new Refusal('invalid_request', 'the body has a forbidden field', { field: '__proto__' })
   return value
-}
-
-/** What is not HTTP at all never becomes a request; it still gets a problem body. */
-function answerBrokenRequest(error: Error & { code?: string }, socket: import('node:net').Socket): void {
-  if (error.code === 'ECONNRESET' || socket.destroyed || !socket.writable) return void socket.destroy()
-  const [status, title] =
-    error.code === 'HPE_HEADER_OVERFLOW' ? [431, 'Request Header Fields Too Large'] : [400, 'Bad Request']
-  const body = JSON.stringify({
-    type: 'about:blank',
-    title,
-    status,
-    detail: 'the request is not valid HTTP',
-    code: 'invalid_request',
-  })
-  socket.end(
-    `HTTP/1.1 ${status} ${title}\r\nContent-Type: application/problem+json\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
-  )
 }

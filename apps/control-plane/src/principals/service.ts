@@ -1,6 +1,6 @@
 // Who is asking: credentials to principals. Knows no HTTP.
 import { hash as digest } from 'node:crypto'
-import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, refuse } from '@dormouse/contract'
+import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, refuse, theOne404 } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type Db, type Pool, patiently } from '../db/pool.ts'
 import type { AccessTokens } from './access-tokens.ts'
@@ -120,7 +120,7 @@ export class Principals {
   async createKey(orgId: string, name: string): Promise<CreatedKeyJson> {
     const { key, hash } = makeKey('customer')
     const row = await store.insertKey(this.#pool, { id: newId(), orgId, name, hash })
-    return { ...store.keyToJson(row ?? refuse('not_found', 'organisation not found')), api_key: key }
+    return { ...store.keyToJson(row ?? missing()), api_key: key }
   }
 
   /** Makes an operator's key. Only from the command line of the control plane itself. */
@@ -135,9 +135,12 @@ export class Principals {
   }
 
   async revokeKey(id: string): Promise<void> {
-    if (!(await store.revokeKey(this.#pool, id))) refuse('not_found', 'key not found')
+    if (!(await store.revokeKey(this.#pool, id))) missing()
     this.#known.clear()
   }
 }
 
+const missing = (): never => {
+  throw theOne404()
+}
 const notValid = (): never => refuse('unauthenticated', 'the credential is not valid')

@@ -193,7 +193,12 @@ export class Screens {
 /** Nothing was spent: the same token may be shown again. */
 function databaseAway(error: unknown): UpgradeRefusal {
   if (!isDatabaseAway(error)) throw error
-  return new UpgradeRefusal(503, 'the database does not answer; try again', { 'retry-after': '2' })
+  return new UpgradeRefusal(
+    503,
+    'the database does not answer; try again',
+    { 'retry-after': '2' },
+    'database_unavailable',
+  )
 }
 
 function whyNoMore(now: store.Watched | undefined, withdrawn: Set<string>, generation: number): Ending | undefined {

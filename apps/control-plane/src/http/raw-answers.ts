@@ -1,0 +1,59 @@
+// Problems for those who have no response object: what is not HTTP, and upgrades that are refused. Written to the socket by
+// hand, and as whole as any other answer. Knows no route.
+import { randomUUID } from 'node:crypto'
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { type RefusalCode, refusals } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+
+export interface RawProblem {
+  status: number
+  detail: string
+  /** By default the one that its status stands for here. */
+  code?: string
+  headers?: Record<string, string>
+}
+
+const codes: Readonly<Record<number, RefusalCode>> = {
+  400: 'invalid_request',
+  401: 'unauthenticated',
+  403: 'forbidden',
+  404: 'not_found',
+  409: 'conflict',
+  431: 'invalid_request',
+  503: 'stopping',
+}
+
+/** Answers with a problem and ends the connection. */
+export function answerRaw(socket: Duplex, problem: RawProblem, log: Log): void {
+  if (socket.destroyed) return
+  const { status, detail, headers, code = codes[status] ?? 'internal' } = problem
+  const [title, id] = [STATUS_CODES[status] ?? 'Error', randomUUID()]
+  const row: { status: number; retryAfterSecs?: number } | undefined = refusals[code as RefusalCode]
+  const body = JSON.stringify({ type: 'about:blank', title, status, detail, code })
+  const lines = Object.entries({
+    ...(row?.retryAfterSecs && { 'retry-after': String(row.retryAfterSecs) }),
+    ...(status === 401 && { 'www-authenticate': 'Bearer' }),
+    ...headers,
+    'x-request-id': id,
+    'content-type': 'application/problem+json',
+    'content-length': String(Buffer.byteLength(body)),
+    connection: 'close',
+  }).map(([name, value]) => `${name}: ${value}\r\n`)
+  log.debug({ requestId: id, status, detail }, 'refused before it was a request')
+  socket.end(`HTTP/1.1 ${status} ${title}\r\n${lines.join('')}\r\n${body}`, () => socket.destroy())
+}
+
+/** Answers what is not HTTP at all and so never becomes a request. */
+export function answerBrokenRequest(error: Error & { code?: string }, socket: Socket, log: Log): void {
+  if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) return void socket.destroy()
+  const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : 400
+  answerRaw(socket, { status, detail: 'the request is not valid HTTP' }, log)
+}
+
+/** A whole request came before the broken one: what is said now would be taken for its answer, or stand in the midst of it. */
+function isAnswering(socket: Socket & { _httpMessage?: ServerResponse<IncomingMessage> }): boolean {
+  const response = socket._httpMessage
+  return response !== undefined && response !== null && (response.headersSent || response.req.complete)
+}

@@ -1,0 +1,137 @@
+// Guarantee: whatever comes over the wire, nothing fails, nothing is left behind, and every answer is a problem that can be
+// found in the log. `npm run fuzz` goes on for as long as one likes.
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { newId } from '@dormouse/contract'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { Dice } from '../fuzz/dice.ts'
+import { inputOf } from '../fuzz/inputs.ts'
+import { Fuzz } from '../fuzz/run.ts'
+import { exchange } from '../fuzz/wire.ts'
+import { House } from '../house.ts'
+import { until } from './until.ts'
+
+const mib = 1024 * 1024
+/** Connections that the SDK and the pool keep for later, both ends of them in this process. */
+const keptAlive = 40
+
+/** What a run may leave behind: connections, requests, sessions of the database, channels. */
+function open(house: House): Record<string, number> {
+  const { pool, inFlight, channels } = house.replica.parts
+  const sockets = process.getActiveResourcesInfo().filter((name) => name === 'TCPSocketWrap')
+  const sessions = pool.totalCount - pool.idleCount + pool.waitingCount
+  return {
+    sockets: sockets.length,
+    requests: inFlight.count,
+    sessions,
+    channels: channels.open,
+  }
+}
+
+function heapBytes(): number {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  collect()
+  return process.memoryUsage().heapUsed
+}
+
+test('six hundred malformed inputs bring about no 500, leave nothing open and no heap behind, and all goes on', async () => {
+  await using house = await House.start()
+  const operatorKey = await house.replica.parts.principals.createOperatorKey('fuzz')
+  const target = { url: house.url, key: house.org.key, operatorKey }
+  const fuzz = await Fuzz.begin(target, 1)
+  await fuzz.run(200)
+  const before = open(house)
+  const heap = heapBytes()
+  await fuzz.run(400)
+  expect(await fuzz.alive()).toEqual([])
+  expect(await fuzz.end()).toEqual([])
+  expect(fuzz.tally.faults).toEqual([])
+  expect(fuzz.tally.inputs).toBe(600)
+  await house.settle()
+  await until('everything to be as before', () =>
+    Object.entries(before).every(([what, count]) => open(house)[what]! <= count + (what === 'sockets' ? keptAlive : 0)),
+  )
+  expect(heapBytes() - heap).toBeLessThan(16 * mib)
+})
+
+test('the same seed makes the same inputs', () => {
+  const body = { properties: { tier: { enum: ['small'] } } }
+  const stock = { routes: [{ method: 'POST', path: '/a/{id}', body }], key: 'k', operatorKey: undefined, ids: ['i'] }
+  const inputs = (seed: number) =>
+    Array.from({ length: 100 }, (_, at) => inputOf(stock, new Dice(seed, at)).bytes.toString('base64'))
+  expect(inputs(7)).toEqual(inputs(7))
+  expect(inputs(8)).not.toEqual(inputs(7))
+})
+
+describe('what was found once', () => {
+  let house: House
+  beforeAll(async () => {
+    house = await House.start({ hosts: 0 })
+  })
+  afterAll(() => house[Symbol.asyncDispose]())
+
+  const crlf = (...lines: string[]): string => lines.map((line) => `${line}\r\n`).join('')
+  const upgrade = ['Connection: upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Key: x', 'Sec-WebSocket-Version: 9']
+
+  /** What was found once, and what must come now. */
+  const kept: [what: string, bytes: string, status: number, code: string][] = [
+    ['what is not HTTP', crlf(`NONSENSE ${newId()}`, ''), 400, 'invalid_request'],
+    ['headers without end', crlf('GET / HTTP/1.1', `X: ${'y'.repeat(20_000)}`, ''), 431, 'invalid_request'],
+    ['a request that names no Host', crlf('GET /healthz HTTP/1.1', ''), 400, 'invalid_request'],
+    ['a method that nothing takes', crlf('QUERY /healthz HTTP/1.1', 'Host: x', ''), 404, 'not_found'],
+    ['an upgrade to nowhere', crlf('GET /nowhere HTTP/1.1', 'Host: x', ...upgrade, ''), 404, 'not_found'],
+    [
+      'an upgrade without a token',
+      crlf('GET /agent/v1/link HTTP/1.1', 'Host: x', ...upgrade, ''),
+      401,
+      'unauthenticated',
+    ],
+    [
+      'an upgrade that is no WebSocket handshake',
+      crlf(`GET /screens/${newId()}/view/${'x'.repeat(43)} HTTP/1.1`, 'Host: x', ...upgrade, ''),
+      400,
+      'invalid_request',
+    ],
+  ]
+
+  test.each(kept)('%s is a whole problem with a request id', async (_what, bytes, status, code) => {
+    const { answers, stuck } = await over(house, bytes)
+    expect(stuck).toBe(false)
+    expect(answers).toMatchObject([{ status, headers: { 'content-type': 'application/problem+json' } }])
+    expect(JSON.parse(answers[0]!.text)).toMatchObject({ type: 'about:blank', status, code })
+    expect(answers[0]!.headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/)
+  })
+
+  test('what is broken behind a whole request is never its answer', async () => {
+    const body = '{"tier":"small"}'
+    const create = crlf(
+      'POST /v1/desktops HTTP/1.1',
+      'Host: x',
+      `Authorization: Bearer ${house.org.key}`,
+      `Content-Length: ${body.length}`,
+      '',
+    )
+    const { answers } = await over(house, `${create}${body}\0\0\0\r\n\r\n`)
+    expect(answers.filter(({ status }) => status !== 201)).toEqual([])
+  })
+
+  test('a host that enrols with characters that no database keeps is 400', async () => {
+    const key = { kty: 'OKP', crv: 'Ed25519', x: 'x'.repeat(43) }
+    const enrol = (more: object) =>
+      house.api('POST', '/agent/v1/enrol', { key: null, body: { token: 'x', name: 'x', public_key: key, ...more } })
+    for (const [field, more] of [
+      ['name', { name: 'a\0b' }],
+      ['public_key.x', { public_key: { ...key, x: '\0'.repeat(43) } }],
+    ] as const) {
+      const { status, json } = await enrol(more)
+      expect([status, json.field]).toEqual([400, field])
+    }
+    expect((await enrol({})).json.code).toBe('invite_spent')
+  })
+})
+
+function over(house: House, bytes: string) {
+  const { hostname: host, port } = new URL(house.url)
+  return exchange({ host, port: Number(port) }, { kind: 'kept', bytes: Buffer.from(bytes, 'latin1'), after: 'await' })
+}
