@@ -28,6 +28,7 @@ export default defineConfig({
           name: 'house',
           include: ['test/house/**/*.test.ts'],
           globalSetup: 'test/ground.ts',
+          setupFiles: 'test/every-answer.ts',
           retry,
           testTimeout: 60_000,
           hookTimeout: 60_000,
@@ -37,6 +38,7 @@ export default defineConfig({
         test: {
           name: 'real',
           include: ['test/real/**/*.test.ts', 'packages/*/src/real/**/*.test.ts'],
+          setupFiles: 'test/every-answer.ts',
           exclude: [...configDefaults.exclude, ...notAtLength],
           retry,
           testTimeout: 600_000,

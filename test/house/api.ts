@@ -1,6 +1,7 @@
 // A request as any program may send it, and its answer whole. Knows no route, and is not the SDK: a test of the contract
 // must be able to send what the SDK never would.
 import { request as httpRequest } from 'node:http'
+import { checked } from '../openapi.ts'
 
 export interface ApiWish {
   /** An API key; null sends no credential. */
@@ -20,8 +21,14 @@ export interface ApiAnswer {
   json: any
 }
 
-/** Sends one request over a connection of its own. */
-export function send(url: string, method: string, wish: ApiWish): Promise<ApiAnswer> {
+/** Sends one request over a connection of its own. The answer is held to the service's own OpenAPI document. */
+export async function send(url: string, method: string, wish: ApiWish): Promise<ApiAnswer> {
+  const answer = await sendOnce(url, method, wish)
+  const { origin } = new URL(url)
+  return checked(origin, { method, path: url.slice(origin.length), ...answer })
+}
+
+function sendOnce(url: string, method: string, wish: ApiWish): Promise<ApiAnswer> {
   const { promise, resolve, reject } = Promise.withResolvers<ApiAnswer>()
   const raw = typeof wish.body === 'string' || wish.body instanceof Uint8Array
   const body =

@@ -2,7 +2,9 @@
 // nobody sends more than his share.
 import { connect } from 'node:net'
 import { expect, test } from 'vitest'
+import { answersIn } from '../fuzz/wire.ts'
 import { House } from '../house.ts'
+import { checked } from '../openapi.ts'
 import { until } from './until.ts'
 
 /** Sends the bytes as they are; answers all that comes back until the server is silent or hangs up. */
@@ -17,6 +19,8 @@ async function raw(url: string, text: string, over: RegExp): Promise<string> {
   socket.write(text)
   await until(`an answer to ${text.slice(0, 40)}`, () => over.test(heard) || socket.closed)
   socket.destroy()
+  const [, method = '', path = ''] = /^(\w+) (\S+) HTTP/.exec(text) ?? []
+  for (const answer of answersIn(Buffer.from(heard)).answers) await checked(url, { method, path, ...answer })
   return heard
 }
 

@@ -6,6 +6,7 @@ import { connect } from 'node:net'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
+import { checked } from '../openapi.ts'
 import { type ApiWish, send } from './api.ts'
 import { until } from './until.ts'
 
@@ -33,10 +34,12 @@ function open(house: House, method: string, path: string, headers: Record<string
   })
 }
 
-async function answerOf(sent: ClientRequest) {
+async function answerOf(house: House, sent: ClientRequest) {
   const [response] = (await once(sent, 'response')) as [IncomingMessage]
   const text = Buffer.concat(await response.toArray()).toString()
-  return { status: response.statusCode, json: JSON.parse(text) }
+  const { statusCode: status = 0, headers } = response
+  await checked(house.url, { method: sent.method, path: sent.path, status, headers, text })
+  return { status, json: JSON.parse(text) }
 }
 
 const bytesOf: [what: string, bytes: Buffer][] = [
@@ -184,11 +187,11 @@ test('8 MiB and a byte are 413, told, not told, or to nobody; the old file stays
     expect([told.status, told.json.code]).toEqual([413, 'payload_too_large'])
     const chunked = open(house, 'PUT', fileOf(target, 'srv/x'), { 'transfer-encoding': 'chunked' })
     chunked.end(big)
-    expect((await answerOf(chunked)).status).toBe(413)
+    expect((await answerOf(house, chunked)).status).toBe(413)
   }
   const fits = open(house, 'PUT', fileOf(newId(), 'srv/x'), { 'transfer-encoding': 'chunked' })
   fits.end(Buffer.alloc(limit))
-  expect((await answerOf(fits)).status).toBe(404)
+  expect((await answerOf(house, fits)).status).toBe(404)
   expect((await house.exec(id, 'cat /srv/x')).json.stdout).toBe('old\n')
 })
 
@@ -203,7 +206,7 @@ test('a withheld body is not asked for where it is known to be too large, and as
       sent.end(Buffer.alloc(length))
     })
     sent.flushHeaders()
-    const { status } = await answerOf(sent)
+    const { status } = await answerOf(house, sent)
     return { status, continued }
   }
   expect(await asked(limit + 1)).toEqual({ status: 413, continued: false })

@@ -53,7 +53,13 @@ export function streamRoutes(app: App, { streams, origin }: StreamRoutesOptions)
         summary: 'Take a picture of a desktop’s screen',
         description: 'Needs no claim.',
         params,
-        answers: { 200: { what: 'The screen as it is now', bytes: 'image/png' } },
+        answers: {
+          200: {
+            what: 'The screen as it is now',
+            headers: { 'cache-control': '`no-store`: the next one differs' },
+            bytes: 'image/png',
+          },
+        },
         problems: [404, 409, 504],
       },
     },
