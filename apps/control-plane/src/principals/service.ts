@@ -12,6 +12,8 @@ export interface Customer {
   orgId: string
   /** Stable name of the credential's holder: claims are held and audited by it. Null for a token without `sub`. */
   subject: string | null
+  /** Until when its access token is good, in ms since 1970; null for an API key. */
+  goodUntil: number | null
 }
 export interface Operator {
   kind: 'operator'
@@ -65,7 +67,7 @@ export class Principals {
     if (!(await patiently(() => store.orgExists(this.#pool, orgId)))) notValid()
     return this.#remember(
       name,
-      { kind: 'customer', orgId, subject },
+      { kind: 'customer', orgId, subject, goodUntil: Date.now() + validMs },
       performance.now() + Math.min(validMs, tokenTrustMs),
     )
   }
@@ -80,7 +82,7 @@ export class Principals {
     }
     const subject = `key:${row.id}`
     const principal: Principal = row.orgId
-      ? { kind: 'customer', orgId: row.orgId, subject }
+      ? { kind: 'customer', orgId: row.orgId, subject, goodUntil: null }
       : { kind: 'operator', subject }
     this.#touch(row.id)
     return this.#remember(name, principal, until)

@@ -47,6 +47,7 @@ export function admit(
 }
 
 async function whyNot(tx: Db, now: Standing, screen: Screen, hash: Buffer): Promise<Ending | undefined> {
+  if (now.expired) return endings.expired
   const asleep = endingOf(now.desktop, now.desktop.generation)
   // A ticket is not spent on a desktop that sleeps: its page waits for the wake. Nor is what opened the last socket
   // before its page had the next ticket: the answer may not have reached it.

@@ -15,6 +15,7 @@ export const endings = {
   restarted: ending('hostLost', 'the desktop was started anew; open it again'),
   destroyed: ending('destroyed', 'the desktop was destroyed'),
   revoked: ending('revoked', 'the credential behind this screen was revoked'),
+  expired: ending('revoked', 'the access token behind this screen has expired; ask for a new URL with another'),
   spent: ending('revoked', 'this token was used, has expired, or is not for this screen; ask for a new URL'),
   graceOver: ending('revoked', 'the claim was let go meanwhile; ask for a new URL'),
   hostLost: ending('hostLost', 'the way to the desktop’s screen broke; open it again'),

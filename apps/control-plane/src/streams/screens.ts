@@ -203,6 +203,7 @@ function databaseAway(error: unknown): UpgradeRefusal {
 
 function whyNoMore(now: store.Watched | undefined, withdrawn: Set<string>, generation: number): Ending | undefined {
   if (!now) return endings.takenOver
+  if (now.expired) return endings.expired
   return withdrawn.has(now.holder) ? endings.revoked : endingOf(now, generation)
 }
 

@@ -42,10 +42,11 @@ export class Streams {
     const holder =
       caller.subject ?? refuse('forbidden', 'an access token without `sub` names nobody who could hold a claim')
     const { generation } = awake(await desktops.get(caller, desktopId))
+    const goodForMs = caller.goodUntil === null ? null : Math.round(caller.goodUntil - Date.now())
     const screen = { desktopId, claim }
     const { token, hash } = makeToken()
     const granted = await transaction(pool, async (tx) => {
-      const { holdId, lost } = await hold(tx, screen, { holder, generation, takeover: takeover ?? false })
+      const { holdId, lost } = await hold(tx, screen, { holder, goodForMs, generation, takeover: takeover ?? false })
       return { lost, expiresAt: await store.insertToken(tx, screen, { hash, holdId, generation }) }
     })
     if (granted.lost) onHandedOver()
@@ -82,11 +83,11 @@ export class Streams {
 async function hold(
   tx: Db,
   screen: Screen,
-  wish: { holder: string; generation: number; takeover: boolean },
+  wish: store.Holder & { takeover: boolean },
 ): Promise<{ holdId: string; lost: boolean }> {
   const now = await store.lock(tx, screen)
   if (now.holder === wish.holder) {
-    await store.prolong(tx, screen, wish.generation)
+    await store.prolong(tx, screen, wish)
     return { holdId: now.holdId, lost: false }
   }
   const lost = now.isHeld && now.generation === wish.generation

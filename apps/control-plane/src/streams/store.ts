@@ -41,26 +41,31 @@ export async function lock(db: Db, { desktopId, claim }: Screen): Promise<Hold> 
   return rows[0]!
 }
 
-/** Goes on holding it, for a new URL. */
-export async function prolong(db: Db, { desktopId, claim }: Screen, generation: number): Promise<void> {
+/** Who takes a claim, and for how many ms the credential is good; null for good until revoked. */
+export interface Holder {
+  holder: string
+  goodForMs: number | null
+  generation: number
+}
+
+/** Goes on holding it, for a new URL: as long as the best of the holder's credentials is good. */
+export async function prolong(db: Db, { desktopId, claim }: Screen, by: Holder): Promise<void> {
   await db.query(
-    `update stream_claims set generation = $3, held_until = greatest(held_until, ${soon(tokenSecs)})
+    `update stream_claims set generation = $3, held_until = greatest(held_until, ${soon(tokenSecs)}),
+       good_until = greatest(good_until, clock_timestamp() + $4 * interval '1 millisecond')
      where desktop_id = $1 and claim = $2`,
-    [desktopId, claim, generation],
+    [desktopId, claim, by.generation, by.goodForMs],
   )
 }
 
 /** Gives it to a new holder: sockets and tokens of the old one are good for nothing. */
-export async function hand(
-  db: Db,
-  { desktopId, claim }: Screen,
-  to: { holdId: string; holder: string; generation: number },
-): Promise<void> {
+export async function hand(db: Db, { desktopId, claim }: Screen, to: Holder & { holdId: string }): Promise<void> {
   await db.query(
     `update stream_claims set hold_id = $3, holder = $4, generation = $5, held_until = ${soon(tokenSecs)},
-       session_id = null, ticket_hash = null, previous_hash = null, waits_until = null
+       session_id = null, ticket_hash = null, previous_hash = null, waits_until = null,
+       good_until = clock_timestamp() + $6 * interval '1 millisecond'
      where desktop_id = $1 and claim = $2`,
-    [desktopId, claim, to.holdId, to.holder, to.generation],
+    [desktopId, claim, to.holdId, to.holder, to.generation, to.goodForMs],
   )
 }
 
@@ -84,6 +89,8 @@ export interface Standing extends Hold {
   previousHash: Buffer | null
   /** A page that fell asleep with its desktop may still come back. */
   waits: boolean
+  /** The holder's access token is good no more. */
+  expired: boolean
   desktop: { state: DesktopState; generation: number; hostId: string | null }
 }
 
@@ -93,6 +100,7 @@ export async function lockStanding(db: Db, { desktopId, claim }: Screen): Promis
     `select c.hold_id as "holdId", c.holder, c.generation, c.held_until as "heldUntil",
        c.held_until > clock_timestamp() as "isHeld", c.ticket_hash as "ticketHash",
        c.previous_hash as "previousHash", coalesce(c.waits_until > clock_timestamp(), false) as waits,
+       coalesce(c.good_until <= clock_timestamp(), false) as expired,
        json_build_object('state', d.state, 'generation', d.generation, 'hostId', d.host_id) as desktop
      from stream_claims c join desktops d on d.id = c.desktop_id
      where c.desktop_id = $1 and c.claim = $2 for update of c`,
@@ -163,6 +171,8 @@ export async function release(db: Db, sessionId: string): Promise<void> {
 export interface Watched {
   sessionId: string
   holder: string
+  /** The holder's access token is good no more. */
+  expired: boolean
   state: DesktopState
   generation: number
 }
@@ -171,7 +181,8 @@ export interface Watched {
 export async function watched(db: Db, sessionIds: string[]): Promise<Watched[]> {
   const { rows } = await db.query<Watched>({
     name: 'streams-watched',
-    text: `select c.session_id as "sessionId", c.holder, d.state, d.generation
+    text: `select c.session_id as "sessionId", c.holder, d.state, d.generation,
+             coalesce(c.good_until <= clock_timestamp(), false) as expired
            from stream_claims c join desktops d on d.id = c.desktop_id where c.session_id = any($1)`,
     values: [sessionIds],
   })
