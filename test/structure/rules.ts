@@ -9,8 +9,8 @@ const floors: Readonly<Record<string, number>> = {
   ...onFloor(-2, ['db']),
   // Whatever changes anything begins with the leader's fence: leadership is part of the ground.
   ...onFloor(-1, ['leadership']),
-  ...onFloor(0, ['operations', 'reconcile', 'agents', 'audit', 'http']),
-  ...onFloor(1, ['hosts', 'images', 'ledger', 'principals']),
+  ...onFloor(0, ['operations', 'reconcile', 'agents', 'http']),
+  ...onFloor(1, ['hosts', 'images', 'ledger', 'principals', 'audit']),
   ...onFloor(2, ['desktops']),
   ...onFloor(3, ['guest', 'streams']),
   ...onFloor(4, ['drains', 'recovery', 'idle', 'usage']),

@@ -2,6 +2,7 @@
 import { theOne404 } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { Counter, Registry } from 'prom-client'
+import { auditRoutes } from './audit/routes.ts'
 import type { Pool } from './db/pool.ts'
 import { desktopAdminRoutes, desktopRoutes } from './desktops/routes.ts'
 import type { Desktops } from './desktops/service.ts'
@@ -107,6 +108,7 @@ export async function createApp(parts: AppParts): Promise<App> {
       refuseOtherMethods(admin, paths)
       principalRoutes(admin, { principals })
       hostAdminRoutes(admin, { hosts })
+      auditRoutes(admin, { pool })
       desktopAdminRoutes(admin, desktopParts)
     },
     { prefix: '/admin/v1' },

@@ -1,12 +1,25 @@
 // One typed call per route of /admin/v1, for operators: their keys open no customer's route, and the other way round.
-import type { CreatedKeyJson, HostJson, InviteJson, KeyJson, OrgJson } from '@dormouse/contract'
-import { sendJson } from './bodies.ts'
+import type { AuditEntryJson, CreatedKeyJson, HostJson, InviteJson, KeyJson, OrgJson } from '@dormouse/contract'
+import { readJson, sendJson } from './bodies.ts'
+import { nextCursor } from './client.ts'
 import { type CallOptions, Http, type HttpOptions } from './http.ts'
 import { path } from './path.ts'
 
 export interface AdminClientOptions extends HttpOptions {
   /** `svc_op_…` */
   operatorKey: string
+}
+
+export interface AuditQuery {
+  /** What the entries tell of: the id of a desktop. */
+  subject?: string
+  limit?: number
+  cursor?: string
+}
+
+export interface AuditPage {
+  entries: AuditEntryJson[]
+  next?: string
 }
 
 /** The typed client of /admin/v1. What creates is sent once: these routes take no idempotency key. */
@@ -32,6 +45,12 @@ export function createAdminClient(options: AdminClientOptions) {
     /** A one-time token with which a host enrols. */
     inviteHost: (body: { name?: string | null; valid_secs?: number | null } = {}, call: CallOptions = {}) =>
       post<InviteJson>(call, '/admin/v1/hosts/invites', body),
+    /** What was done to somebody else's things and by whom, newest first: a page; `next` is the cursor of the one after it. */
+    listAudit: async (query: AuditQuery = {}, call: CallOptions = {}): Promise<AuditPage> =>
+      http.run({ ...call, method: 'GET', path: '/admin/v1/audit', query: { ...query } }, async (response) => ({
+        entries: (await readJson<{ entries: AuditEntryJson[] }>(response)).entries,
+        next: nextCursor(response.headers.get('link')),
+      })),
     listHosts: (call: CallOptions = {}) => get<{ hosts: HostJson[] }>(call, '/admin/v1/hosts'),
   }
 }

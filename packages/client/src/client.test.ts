@@ -62,6 +62,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
   expect(await admin.revokeKey(operationId)).toBeUndefined()
   await admin.inviteHost({ valid_secs: 600 })
   await admin.listHosts()
+  await admin.listAudit({ subject: desktopId, limit: 5, cursor: '9' })
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
     'POST /admin/v1/orgs? {"name":"acme"}',
     'GET /admin/v1/orgs? ',
@@ -70,6 +71,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
     `DELETE /admin/v1/keys/${operationId}? `,
     'POST /admin/v1/hosts/invites? {"valid_secs":600}',
     'GET /admin/v1/hosts? ',
+    `GET /admin/v1/audit?subject=${desktopId}&limit=5&cursor=9 `,
   ])
   expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_test']))
 })

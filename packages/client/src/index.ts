@@ -1,5 +1,6 @@
 // The SDK's public face.
 export type {
+  AuditEntryJson,
   CreateDesktopBody,
   CreatedKeyJson,
   DesktopJson,
@@ -17,7 +18,13 @@ export type {
   StreamJson,
   WakeBody,
 } from '@dormouse/contract'
-export { type AdminClient, type AdminClientOptions, createAdminClient } from './admin.ts'
+export {
+  type AdminClient,
+  type AdminClientOptions,
+  type AuditPage,
+  type AuditQuery,
+  createAdminClient,
+} from './admin.ts'
 export type { FileData, ReadFormat } from './bodies.ts'
 export {
   type Client,

@@ -1,4 +1,4 @@
-// What operators say to the control plane: organisations, keys, hosts.
+// What operators say to the control plane: organisations, keys, hosts, the audit log.
 import { z } from 'zod'
 import { time } from './desktops.ts'
 import { id } from './ids.ts'
@@ -52,3 +52,17 @@ export const hostJson = z
   })
   .meta({ id: 'Host' })
 export type HostJson = z.infer<typeof hostJson>
+
+const auditEntryJson = z
+  .object({
+    id: z.int(),
+    at: time,
+    actor: z.string().describe('`key:<id>`, or `jwt:<issuer>:<subject>`'),
+    action: z.string().describe('Such as `stream.takeover`'),
+    subject: z.string().describe('The id of what it was done to'),
+    details: z.record(z.string(), z.unknown()),
+  })
+  .meta({ id: 'AuditEntry' })
+export type AuditEntryJson = z.infer<typeof auditEntryJson>
+/** Newest first. */
+export const auditJson = z.object({ entries: z.array(auditEntryJson) })

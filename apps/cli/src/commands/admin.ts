@@ -1,11 +1,12 @@
-// admin: organisations, keys and hosts, for operators.
-import type { HostJson } from '@dormouse/client'
+// admin: organisations, keys, hosts and the audit log, for operators.
+import type { AuditQuery, HostJson } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
 
 const org = '019a9f00-0000-7000-8000-0000000000ff'
+const desktop = '019a9f00-0000-7000-8000-000000000001'
 
 /** Adds the operators' commands. */
 export function addAdmin(program: Command, context: Context): void {
@@ -13,6 +14,7 @@ export function addAdmin(program: Command, context: Context): void {
   addOrgs(admin.command('org').description('organisations'), context)
   addKeys(admin.command('key').description('API keys of an organisation'), context)
   addHosts(admin.command('host').description('hosts that run desktops'), context)
+  addAudit(admin.command('audit'), context)
 }
 
 function addOrgs(command: Command, { operator, show, terminal: { signal } }: Context): void {
@@ -75,6 +77,21 @@ function addHosts(command: Command, { operator, show, terminal }: Context): void
     .action(async (options: JsonOption) => {
       const { hosts } = await operator().listHosts({ signal })
       show(options, { hosts }, () => table(hostColumns, hosts.map(hostRow)))
+    })
+}
+
+function addAudit(command: Command, { operator, show, terminal }: Context): void {
+  withJson(command, `dormouse admin audit --subject ${desktop} --limit 20`)
+    .description('who took what from whom, newest first')
+    .option('--subject <id>', 'of one desktop')
+    .option('--limit <n>', 'so many', integerFrom(1))
+    .option('--cursor <cursor>', 'older than what was listed before')
+    .action(async (options: JsonOption & AuditQuery) => {
+      const { subject, limit, cursor } = options
+      const { entries, next } = await operator().listAudit({ subject, limit, cursor }, { signal: terminal.signal })
+      const rows = entries.map((one) => [one.at, one.actor, one.action, one.subject, JSON.stringify(one.details)])
+      show(options, { entries, next }, () => table(['AT', 'ACTOR', 'ACTION', 'SUBJECT', 'DETAILS'], rows))
+      if (next && !options.json) terminal.note(`There is more: --cursor ${next}`)
     })
 }
 

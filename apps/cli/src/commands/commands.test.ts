@@ -124,6 +124,7 @@ test('operators make organisations, keys and invitations with their own key', as
     if (method === 'DELETE') return { status: 204 }
     if (path.endsWith('orgs')) return { body: method === 'GET' ? { orgs: [org] } : org }
     if (path.endsWith('keys')) return { body: method === 'GET' ? { keys: [key] } : { ...key, api_key: 'svc_sk_new' } }
+    if (path.endsWith('audit')) return { body: { entries: [] } }
     return { body: path.endsWith('invites') ? invite : { hosts: [] } }
   })
   const document = async (...args: string[]) => JSON.parse((await dormouse(['admin', ...args, '--json'])).stdout)
@@ -134,6 +135,7 @@ test('operators make organisations, keys and invitations with their own key', as
   expect(await document('key', 'revoke', operationId)).toEqual({ id: operationId, revoked: true })
   expect(await document('host', 'invite', '--valid-secs', '600')).toEqual(invite)
   expect(await document('host', 'list')).toEqual({ hosts: [] })
+  expect(await document('audit', '--limit', '5')).toEqual({ entries: [] })
   expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_secret']))
   expect(String(seen[2]?.body)).toBe(`{"org_id":"${desktopId}","name":"ci"}`)
   const shown = await dormouse(['admin', 'key', 'create', '--org', desktopId])

@@ -1,4 +1,5 @@
 // The audit log: what was done to somebody else's, and by whom. Knows no room that writes to it; lines are never changed.
+import type { AuditEntryJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
 export interface AuditLine {
@@ -17,3 +18,27 @@ export async function record(db: Db, { actor, action, subject, details }: AuditL
     details,
   ])
 }
+
+export interface AuditRow extends AuditLine {
+  id: number
+  at: Date
+}
+
+export interface AuditWish {
+  /** Newest first, older than this one. */
+  before: number | null
+  /** What the lines tell of; null for everything. */
+  subject: string | null
+  limit: number
+}
+
+export async function list(db: Db, { before, subject, limit }: AuditWish): Promise<AuditRow[]> {
+  const { rows } = await db.query<AuditRow>(
+    `select id, at, actor, action, subject, details from audit_log
+     where ($1::bigint is null or id < $1) and ($2::text is null or subject = $2) order by id desc limit $3`,
+    [before, subject, limit],
+  )
+  return rows
+}
+
+export const auditToJson = ({ at, ...row }: AuditRow): AuditEntryJson => ({ ...row, at: at.toISOString() })

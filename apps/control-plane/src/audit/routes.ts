@@ -1,0 +1,29 @@
+// Operators' view of the audit log. HTTP and nothing else.
+import { auditJson } from '@dormouse/contract'
+import { z } from 'zod'
+import { type Pool, patiently } from '../db/pool.ts'
+import type { App } from '../http/server.ts'
+import { auditToJson, list } from './store.ts'
+
+const query = z.object({
+  limit: z.coerce.number().int().min(1).max(1_000).default(100),
+  cursor: z
+    .string()
+    .regex(/^\d{1,15}$/, 'must come from the `next` link of the page before')
+    .transform(Number)
+    .optional(),
+  subject: z.string().min(1).max(200).optional(),
+})
+
+export function auditRoutes(app: App, { pool }: { pool: Pool }): void {
+  app.get('/audit', { schema: { querystring: query, response: { 200: auditJson } } }, async (request, reply) => {
+    const { limit, cursor = null, subject = null } = request.query
+    const rows = await patiently(() => list(pool, { before: cursor, subject, limit: limit + 1 }))
+    if (rows.length > limit) {
+      rows.length = limit
+      const next = new URLSearchParams({ ...(subject && { subject }), limit: `${limit}`, cursor: `${rows.at(-1)!.id}` })
+      reply.header('link', `</admin/v1/audit?${next}>; rel="next"`)
+    }
+    return { entries: rows.map(auditToJson) }
+  })
+}
