@@ -4,9 +4,6 @@ import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { read } from '@dormouse/control-plane/operations/store.ts'
-import { Waiters } from '@dormouse/control-plane/operations/waiters.ts'
-import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Context } from '../contract/context.ts'
 import type { Checked, Unseen } from '../contract/row.ts'
@@ -62,17 +59,14 @@ test('no two rows have one id', () => {
 })
 
 test('a wait that reaches its cap answers the operation as it is', async () => {
-  const { id } = await house.desktop('awake')
-  const release = house.host.driver.faults.hang('save')
-  const operation = await house.begin(id, 'hibernate')
-  const pool = new pg.Pool({ connectionString: house.database.url, max: 1 })
-  const row = (await read(pool, operation.id))!
-  const came = await new Waiters().wait(pool, row, new AbortController().signal, 50)
-  await pool.end()
+  await using hasty = await House.start({ controlPlane: { waitCapMs: 300 } })
+  const { id } = await hasty.desktop('awake')
+  const release = hasty.host.driver.faults.hang('save')
+  const answer = await hasty.api('POST', `/v1/desktops/${id}/hibernate?wait=true`)
+  expect([answer.status, answer.json.kind]).toEqual([200, 'hibernate'])
+  expect(['pending', 'running']).toContain(answer.json.state)
   release()
-  expect(['pending', 'running']).toContain(came.state)
-  await house.settled(operation.id)
-  await house.ask(id, 'destroy')
+  expect((await hasty.settled(answer.json.id)).state).toBe('succeeded')
 })
 
 test('the command prints a line per row and a summary, and fails where one row does', async () => {

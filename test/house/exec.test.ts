@@ -1,4 +1,5 @@
 // Guarantee: a command's answer is the command's, and where there can be none, the status says why.
+import { isInner, refusalCode } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 
@@ -35,4 +36,35 @@ test('a host that is away is 503 with Retry-After, and at once when it goes in t
   const away = await house.exec(id, 'true')
   expect([away.status, away.json.code]).toEqual([503, 'host_unreachable'])
   expect(Number(away.headers['retry-after'])).toBeGreaterThan(0)
+})
+
+test('more than 300 s is 300 to the guest, nothing is 60, and neither is refused', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  for (const [asked, reaches] of [
+    [undefined, 60],
+    [null, 60],
+    [1, 1],
+    [300, 300],
+    [301, 300],
+    [Number.MAX_SAFE_INTEGER, 300],
+  ]) {
+    expect((await house.exec(id, 'true', { timeout_secs: asked })).status).toBe(200)
+    expect([asked, house.host.driver.faults.lastExec?.timeoutSecs]).toEqual([asked, reaches])
+  }
+})
+
+const inner = refusalCode.options.filter(isInner)
+
+test('what a host says to us alone is never told to a caller, nor a fault: 503, and the next try is as good', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  expect(inner).toEqual(expect.arrayContaining(['stale_turn', 'unknown_desktop', 'hypervisor_failed', 'guest_silent']))
+  for (const code of inner) {
+    house.host.driver.faults.failNext('exec', 1, code)
+    const answer = await house.exec(id, 'true')
+    expect([code, answer.status, answer.json.code]).toEqual([code, 503, 'guest_unavailable'])
+    expect(answer.headers['retry-after']).toBe('2')
+    expect((await house.exec(id, 'true')).status).toBe(200)
+  }
 })

@@ -285,26 +285,6 @@ test('a revoked key’s socket ends with 4004, a dead desktop’s with 4002, a l
   again.close()
 })
 
-test('an access token that expires ends its socket with 4004; one that is renewed in time goes on', async () => {
-  const provider = await IdentityProvider.start({})
-  await using house = await House.start({ controlPlane: { oidcIssuer: provider.issuer, oidcAudience: audience } })
-  const { id } = await house.desktop('awake')
-  const nowSecs = Math.floor(Date.now() / 1_000)
-  // A token is taken for 30 s longer than it says.
-  const token = (sub: string, leftSecs: number) =>
-    provider.forge({ org_id: house.org.id, sub, exp: nowSecs - 30 + leftSecs })
-  const [ends, goesOn] = [await token('ends', 6), await token('goes on', 6)]
-  const first = await RfbClient.connect((await claim(house, id, 'view', {}, ends)).websocket_url)
-  const second = await RfbClient.connect((await claim(house, id, 'control', {}, goesOn)).websocket_url)
-  const spare = await claim(house, id, 'control', {}, await token('goes on', 600))
-  expect(await first.closed).toMatchObject({ code: 4004, reason: expect.stringContaining('expired') })
-  await second.frame()
-  second.close()
-  const again = await RfbClient.connect(spare.websocket_url)
-  again.close()
-  await provider[Symbol.asyncDispose]()
-})
-
 test('a control plane that stops says 1001, and the page is back after its restart by its ticket', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')

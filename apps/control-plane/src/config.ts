@@ -49,7 +49,7 @@ const settings = z.object({
   port: whole('PORT', 8080, 'port to listen on; 0 is any free one', 0),
   publicUrl: setting(
     'DORMOUSE_PUBLIC_URL',
-    'base URL at which agents and other replicas reach this one; by default where it listens',
+    'base URL at which agents and other replicas reach this one; by default where it listens, if that is one address',
     z.url().optional(),
   ),
   pageUrl: setting(
@@ -92,6 +92,16 @@ const settings = z.object({
     5,
     'how long a destroy waits for a host out of reach before its cleanup is deferred',
   ),
+  waitCapMs: setting(
+    'DORMOUSE_WAIT_CAP_SECS',
+    'how long `?wait=true` may hold an answer, in seconds; the contract’s 120 at most',
+    z.coerce
+      .number()
+      .positive()
+      .max(120)
+      .default(120)
+      .transform((secs) => Math.round(secs * 1_000)),
+  ),
   leadershipLeaseMs: ms('DORMOUSE_LEASE_SECS', 3, 'leadership lease of a replica'),
   heartbeatMs: ms('DORMOUSE_HEARTBEAT_SECS', 5, 'how often an agent says that it lives'),
   hostLeaseMs: ms(
@@ -120,9 +130,16 @@ const settings = z.object({
   failpoints: setting('DORMOUSE_FAILPOINTS', 'for tests: failpoints to arm', z.string().default('')),
 })
 
-/** An issuer without an audience would let in every token it ever makes, for whomever. */
-export const configSchema = settings.superRefine(({ oidcIssuer, oidcAudience, oidcJwksUrl }, { addIssue }) => {
+const everyAddress = new Set(['', '*', '0.0.0.0', '::', '[::]'])
+
+/**
+ * An issuer without an audience would let in every token it ever makes, for whomever. And who listens on every address
+ * would tell agents to dial 0.0.0.0, which is each of them itself.
+ */
+export const configSchema = settings.superRefine((given, { addIssue }) => {
+  const { oidcIssuer, oidcAudience, oidcJwksUrl, host, publicUrl } = given
   const missing = (path: string) => addIssue({ code: 'custom', path: [path], message: 'is needed too' })
+  if (everyAddress.has(host) && !publicUrl) missing('publicUrl')
   if (oidcIssuer && !oidcAudience) missing('oidcAudience')
   if (!oidcIssuer && (oidcAudience || oidcJwksUrl)) missing('oidcIssuer')
 })

@@ -1,4 +1,5 @@
 // The roof: makes each long-lived thing once and hands every room only what it uses.
+import { isIPv6 } from 'node:net'
 import { newId } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import { Channels } from './agents/channels.ts'
@@ -42,6 +43,7 @@ export interface ControlPlane {
   engine: Engine
   links: Links
   channels: Channels
+  waiters: Waiters
   /** Requests that were not answered yet. */
   inFlight: InFlight
   recovery: Recovery
@@ -66,7 +68,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const replicaId = newId()
   const links = new Links()
   const channels = new Channels()
-  const waiters = new Waiters()
+  const waiters = new Waiters(config.waitCapMs)
   const principals = new Principals(pool, room('principals'), accessTokens(config, room('principals')))
   const leaseMs = config.hostLeaseMs
   const hosts = new Hosts({ pool, links, installationId, leaseMs })
@@ -169,7 +171,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   await app.listen({ host: config.host, port: config.port })
   const address = app.server.address()
   const port = typeof address === 'object' && address ? address.port : config.port
-  const url = config.publicUrl?.replace(/\/$/, '') ?? `http://${config.host}:${port}`
+  const url =
+    config.publicUrl?.replace(/\/$/, '') ?? `http://${isIPv6(config.host) ? `[${config.host}]` : config.host}:${port}`
   leadershipOptions.url = url
   leadership.start()
   room('http').info({ url }, 'listening')
@@ -183,6 +186,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     links,
     channels,
     inFlight,
+    waiters,
     recovery,
     principals,
     hosts,

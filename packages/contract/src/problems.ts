@@ -6,6 +6,8 @@ interface Row {
   /** Sent as Retry-After, in seconds, on what is safe to send again. */
   retryAfterSecs?: number
   what: string
+  /** Said between our own processes, never to a caller by itself. */
+  inner?: true
 }
 
 /** `detail` is written where the refusal happens; code, status and retry advice stand here. */
@@ -43,25 +45,28 @@ export const refusals = {
   stopping: { status: 503, retryAfterSecs: 1, what: 'This process is stopping; another one will answer.' },
   guest_deadline: { status: 504, retryAfterSecs: 1, what: 'It ran past its own deadline in the guest and was ended.' },
   // Why an operation fails. Never a direct answer: they stand in an operation's `error`, behind `operation_failed`.
-  no_room: { status: 409, what: 'No host has room for the desktop’s tier.' },
-  no_host: { status: 409, what: 'No host is linked that could take the desktop.' },
-  image_unavailable: { status: 409, what: 'No host has the desktop’s image.' },
-  memory_image_damaged: { status: 409, what: 'The saved memory cannot be restored; it is kept.' },
-  memory_image_missing: { status: 409, what: 'The saved memory is not where it was left.' },
-  memory_lost: { status: 409, what: 'The guest’s memory is gone; its disk is kept.' },
-  disk_missing: { status: 409, what: 'The desktop’s disk is not where it was left.' },
-  host_disk_full: { status: 409, what: 'The host’s disk is full; nothing was lost.' },
-  guest_silent: { status: 409, what: 'The guest did not answer in time.' },
-  hypervisor_failed: { status: 409, what: 'The hypervisor refused or failed.' },
-  superseded: { status: 409, what: 'A later request overtook this one.' },
-  deadline_exceeded: { status: 409, what: 'The operation did not settle before its deadline.' },
+  no_room: { status: 409, inner: true, what: 'No host has room for the desktop’s tier.' },
+  no_host: { status: 409, inner: true, what: 'No host is linked that could take the desktop.' },
+  image_unavailable: { status: 409, inner: true, what: 'No host has the desktop’s image.' },
+  memory_image_damaged: { status: 409, inner: true, what: 'The saved memory cannot be restored; it is kept.' },
+  memory_image_missing: { status: 409, inner: true, what: 'The saved memory is not where it was left.' },
+  memory_lost: { status: 409, inner: true, what: 'The guest’s memory is gone; its disk is kept.' },
+  disk_missing: { status: 409, inner: true, what: 'The desktop’s disk is not where it was left.' },
+  host_disk_full: { status: 409, inner: true, what: 'The host’s disk is full; nothing was lost.' },
+  guest_silent: { status: 409, inner: true, what: 'The guest did not answer in time.' },
+  hypervisor_failed: { status: 409, inner: true, what: 'The hypervisor refused or failed.' },
+  superseded: { status: 409, inner: true, what: 'A later request overtook this one.' },
+  deadline_exceeded: { status: 409, inner: true, what: 'The operation did not settle before its deadline.' },
   // What an agent answers to a command that is out of date. Never seen by customers.
-  stale_epoch: { status: 409, what: 'The command comes from a leader that no longer leads.' },
-  stale_turn: { status: 409, what: 'A later command for this desktop was obeyed before.' },
-  unknown_desktop: { status: 409, what: 'This host has nothing of that desktop.' },
+  stale_epoch: { status: 409, inner: true, what: 'The command comes from a leader that no longer leads.' },
+  stale_turn: { status: 409, inner: true, what: 'A later command for this desktop was obeyed before.' },
+  unknown_desktop: { status: 409, inner: true, what: 'This host has nothing of that desktop.' },
 } as const satisfies Record<string, Row>
 
 export type RefusalCode = keyof typeof refusals
+
+/** Whether the code is for our own processes: a caller is never answered with it. */
+export const isInner = (code: RefusalCode): boolean => 'inner' in refusals[code]
 
 export const refusalCode = z.enum(Object.keys(refusals) as [RefusalCode, ...RefusalCode[]])
 

@@ -1,6 +1,6 @@
 // Every failure as an RFC 9457 problem. The one place that turns errors into answers.
 import { STATUS_CODES } from 'node:http'
-import { type ProblemJson, Refusal, type RefusalCode, refusals, theOne404 } from '@dormouse/contract'
+import { isInner, type ProblemJson, Refusal, type RefusalCode, refusals, theOne404 } from '@dormouse/contract'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { isDatabaseAway } from '../db/pool.ts'
 
@@ -16,13 +16,17 @@ const ofFastify: Record<string, [RefusalCode, string]> = {
 
 /** The refusal that an error stands for; undefined for a bug. */
 export function asRefusal(error: unknown): Refusal | undefined {
-  if (error instanceof Refusal) return error
+  if (error instanceof Refusal) return isInner(error.code) ? outwards(error) : error
   const { code, validation, validationContext } = error as FastifyError
   if (validation) return invalid(validation[0], validationContext)
   const known = ofFastify[code]
   if (known) return new Refusal(known[0], known[1])
   return undefined
 }
+
+/** A host's word that is meant for us: nothing of it was begun, and what is true is known in a moment. */
+const outwards = ({ code }: Refusal): Refusal =>
+  new Refusal('guest_unavailable', `the host cannot do this now (${code}); try again`)
 
 interface Issue {
   instancePath?: string

@@ -2,13 +2,23 @@
 import { type Db, isDatabaseAway } from '../db/pool.ts'
 import { isSettled, type OperationRow, read } from './store.ts'
 
-export const waitCapMs = 120_000
 const pollMs = 2_000
 
 export class Waiters {
   readonly #waiting = new Map<string, Set<(row: OperationRow) => void>>()
 
   readonly #closing = new AbortController()
+  readonly #capMs: number
+
+  /** Nobody waits longer than this. */
+  constructor(capMs: number) {
+    this.#capMs = capMs
+  }
+
+  /** How many operations are waited for. */
+  get count(): number {
+    return this.#waiting.size
+  }
 
   /** The process stops: everybody is answered with what is known now. */
   release(): void {
@@ -21,9 +31,9 @@ export class Waiters {
   }
 
   /** Answers the settled operation, or the one in progress when the cap is reached or the caller goes away. */
-  async wait(db: Db, row: OperationRow, gone: AbortSignal, capMs = waitCapMs): Promise<OperationRow> {
+  async wait(db: Db, row: OperationRow, gone: AbortSignal): Promise<OperationRow> {
     const signal = AbortSignal.any([gone, this.#closing.signal])
-    const ends = performance.now() + capMs
+    const ends = performance.now() + this.#capMs
     let latest = row
     while (!isSettled(latest) && !signal.aborted && performance.now() < ends) {
       const told = this.#told(row.id, Math.min(pollMs, ends - performance.now()), signal)

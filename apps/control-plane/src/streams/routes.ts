@@ -1,5 +1,5 @@
 // Customers' routes to a desktop's screen. HTTP and nothing else.
-import { id, type StreamJson, streamBody, streamJson } from '@dormouse/contract'
+import { id, refuse, type StreamJson, streamBody, streamJson } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/server.ts'
@@ -70,4 +70,8 @@ export function streamRoutes(app: App, { streams, origin }: StreamRoutesOptions)
   )
 }
 
-const originOf = ({ protocol, host }: FastifyRequest): string => `${protocol}://${host}`
+function originOf({ protocol, host }: FastifyRequest): string {
+  if (!/^[\w.-]+(:\d+)?$|^\[[\da-f:.]+\](:\d+)?$/i.test(host))
+    refuse('invalid_request', 'Host is no name that a URL could hold', { field: 'Host' })
+  return `${protocol}://${host}`
+}

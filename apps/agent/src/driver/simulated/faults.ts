@@ -1,6 +1,6 @@
 // The failures a simulated hypervisor can be told to have, so that a failing test can be replayed by hand.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type DesktopId, Refusal, type RefusalCode, refusalCode } from '@dormouse/contract'
+import { type DesktopId, type ExecCommand, Refusal, type RefusalCode, refusalCode } from '@dormouse/contract'
 
 export const simulatedOperations = [
   'list',
@@ -40,6 +40,8 @@ export class SimulatedFaults {
   readonly silentGuests = new Set<DesktopId>()
   /** How often each operation was begun. */
   readonly counts: Partial<Record<SimulatedOperation, number>> = {}
+  /** The last command that came as far as a guest. */
+  lastExec: ExecCommand | undefined
   /** The whole hypervisor does not answer. */
   down = false
   readonly #failing = new Map<SimulatedOperation, { times: number; code: RefusalCode }>()

@@ -52,6 +52,7 @@ export class SimulatedGuest implements GuestTransport {
 
   async exec(command: ExecCommand, signal: AbortSignal): Promise<ExecResult> {
     await this.ping()
+    this.#house.faults.lastExec = command
     await this.#house.faults.enter('exec')
     const started = performance.now()
     const deadline = AbortSignal.timeout(command.timeoutSecs * 1000)

@@ -1,0 +1,56 @@
+// Guarantee: a screen's URLs lead to this service, and what they opened lasts no longer than the credential that asked.
+import type { StreamClaim, StreamJson } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { send } from './api.ts'
+import { audience, IdentityProvider } from './identity-provider.ts'
+import { RfbClient } from './rfb-client.ts'
+import { until } from './until.ts'
+
+async function claim(house: House, id: string, wish: StreamClaim, key: string): Promise<StreamJson> {
+  const { status, text, json } = await house.api('POST', `/v1/desktops/${id}/stream`, { body: { claim: wish }, key })
+  if (status !== 200) throw new Error(`stream: ${status} ${text}`)
+  return json as StreamJson
+}
+
+test('the URLs lead where the caller found the service, or where browsers do, and nowhere else', async () => {
+  await using house = await House.start()
+  const pages = await house.addReplica(undefined, { pageUrl: 'https://desks.example' })
+  const { id } = await house.desktop('awake')
+  const at = async (url: string, host: string) => {
+    const wish = { key: house.org.key, body: { claim: 'view' }, headers: { host } }
+    return (await send(`${url}/v1/desktops/${id}/stream`, 'POST', wish)).json
+  }
+  for (const host of ['dormouse.local:8080', '10.0.0.7', '[::1]:80']) {
+    const { url, websocket_url } = await at(house.url, host)
+    expect(url.startsWith(`http://${host}/screens/${id}/view#`)).toBe(true)
+    expect(websocket_url.startsWith(`ws://${host}/screens/${id}/view/`)).toBe(true)
+  }
+  await until('the host to be linked there, too', async () => (await at(pages.url, 'x')).url)
+  expect((await at(pages.url, 'x')).url).toMatch(/^https:\/\/desks\.example\/screens\//)
+  expect((await at(pages.url, 'x')).websocket_url).toMatch(/^wss:\/\/desks\.example\/screens\//)
+  for (const host of ['a/b', 'a@b', 'a b', 'a#']) {
+    const { status, field } = await at(house.url, host)
+    expect([host, status, field]).toEqual([host, 400, 'Host'])
+  }
+})
+
+test('an access token that expires ends its socket with 4004; one that is renewed in time goes on', async () => {
+  const provider = await IdentityProvider.start({})
+  await using house = await House.start({ controlPlane: { oidcIssuer: provider.issuer, oidcAudience: audience } })
+  const { id } = await house.desktop('awake')
+  const nowSecs = Math.floor(Date.now() / 1_000)
+  // A token is taken for 30 s longer than it says.
+  const token = (sub: string, leftSecs: number) =>
+    provider.forge({ org_id: house.org.id, sub, exp: nowSecs - 30 + leftSecs })
+  const [ends, goesOn] = [await token('ends', 6), await token('goes on', 6)]
+  const first = await RfbClient.connect((await claim(house, id, 'view', ends)).websocket_url)
+  const second = await RfbClient.connect((await claim(house, id, 'control', goesOn)).websocket_url)
+  const spare = await claim(house, id, 'control', await token('goes on', 600))
+  expect(await first.closed).toMatchObject({ code: 4004, reason: expect.stringContaining('expired') })
+  await second.frame()
+  second.close()
+  const again = await RfbClient.connect(spare.websocket_url)
+  again.close()
+  await provider[Symbol.asyncDispose]()
+})
