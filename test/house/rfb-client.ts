@@ -84,6 +84,13 @@ export class RfbClient {
     return this.#take(head.readUInt16BE(8) * head.readUInt16BE(10) * 4)
   }
 
+  /** What the desktop copied, where that is what it says next. */
+  async copied(): Promise<string> {
+    const head = await this.#take(8)
+    if (head[0] !== 3) throw new Error('the desktop says something else')
+    return (await this.#take(head.readUInt32BE(4))).toString('latin1')
+  }
+
   close(): void {
     this.socket.close(1000)
   }

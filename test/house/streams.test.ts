@@ -99,6 +99,21 @@ test('control reaches the desktop; what a viewer says changes nothing, and both 
   driver.close()
 })
 
+test('what the desktop copies reaches whoever controls, and no viewer', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const viewer = await RfbClient.connect((await claim(house, id, 'view')).websocket_url)
+  const driver = await RfbClient.connect((await claim(house, id, 'control')).websocket_url)
+  await viewer.frame()
+  driver.send(6, 0, 0, 0, 0, 0, 0, 2, 0x61, 0x62)
+  expect(await driver.copied()).toBe('AB')
+  driver.type(0x61)
+  // A picture is the next thing that it is told.
+  await viewer.frame(true)
+  viewer.close()
+  driver.close()
+})
+
 test('a viewer that says what no screen understands is closed with 1008', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')

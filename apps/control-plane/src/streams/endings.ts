@@ -19,6 +19,7 @@ export const endings = {
   spent: ending('revoked', 'this token was used, has expired, or is not for this screen; ask for a new URL'),
   graceOver: ending('revoked', 'the claim was let go meanwhile; ask for a new URL'),
   hostLost: ending('hostLost', 'the way to the desktop’s screen broke; open it again'),
+  unfollowed: { code: 1011, reason: 'the screen said what a viewer cannot be shown' },
   unreadable: { code: 1008, reason: 'the client said what no screen understands' },
 } as const satisfies Record<string, Ending>
 

@@ -3,20 +3,27 @@
 import type { Channel } from '@dormouse/link'
 import type { RawData, WebSocket } from 'ws'
 import type { RfbFilter } from './rfb-filter.ts'
+import type { ScriptedFilter } from './rfb-script.ts'
 
 const pingEveryMs = 15_000
 /** So many pings without a sign of life, and the viewer is gone. */
 const patience = 2
 const closeGraceMs = 5_000
 
-/** Carries both ways until the screen ends, cleanly or not; rejects where the client says what cannot be read. */
-export async function relay(socket: WebSocket, screen: Channel, filter: RfbFilter): Promise<void> {
+/** What passes each way; what the screen says to whoever controls passes as it is. */
+export interface Filters {
+  said: RfbFilter
+  answered: ScriptedFilter | undefined
+}
+
+/** Carries both ways until the screen ends, cleanly or not; rejects where one side says what cannot be read. */
+export async function relay(socket: WebSocket, screen: Channel, { said, answered }: Filters): Promise<void> {
   const broken = Promise.withResolvers<void>()
   socket.on('close', () => broken.resolve())
   socket.on('message', (data: RawData, isBinary) => {
     if (!isBinary) return
     try {
-      const passed = filter.pass(data as Buffer)
+      const passed = said.pass(data as Buffer)
       if (passed.length === 0 || screen.destroyed || screen.write(passed)) return
       socket.pause()
       screen.once('drain', () => socket.resume())
@@ -26,14 +33,17 @@ export async function relay(socket: WebSocket, screen: Channel, filter: RfbFilte
   })
   socket.resume()
   try {
-    await Promise.race([broken.promise, show(screen, socket)])
+    await Promise.race([broken.promise, show(screen, socket, answered)])
   } finally {
     screen.destroy()
   }
 }
 
-async function show(screen: Channel, socket: WebSocket): Promise<void> {
-  for await (const chunk of screen) await sent(socket, chunk)
+async function show(screen: Channel, socket: WebSocket, answered: ScriptedFilter | undefined): Promise<void> {
+  for await (const chunk of screen) {
+    const passed = answered ? answered.pass(chunk) : chunk
+    if (passed.length > 0) await sent(socket, passed)
+  }
 }
 
 /** Resolves when the bytes have left for the network. */

@@ -1,14 +1,17 @@
 // Guarantee: whatever a viewer says, and wherever it is cut, nothing but negotiation and wishes for frames passes.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { RfbBreach, RfbFilter } from './rfb-filter.ts'
+import { RfbFilter } from './rfb-filter.ts'
+import { RfbBreach } from './rfb-terms.ts'
 
 const bytes = (...all: (number | string | Buffer)[]): Buffer =>
   Buffer.concat(all.map((one) => (typeof one === 'number' ? Buffer.from([one]) : Buffer.from(one as string, 'latin1'))))
 
 const greeting = bytes('RFB 003.008\n', 1, 0)
 const greeted = bytes('RFB 003.008\n', 1, 1)
-const pixelFormat = bytes(0, 0, 0, 0, Buffer.alloc(16, 7))
+const pixels = (bits: number, depth: number, isTrueColour: number, max: number): Buffer =>
+  bytes(0, 0, 0, 0, bits, depth, 0, isTrueColour, 0, max, 0, max, 0, max, 16, 8, 0, 0, 0, 0)
+const pixelFormat = pixels(32, 24, 1, 255)
 const encodings = (...list: number[]): Buffer => {
   const message = Buffer.alloc(4 + 4 * list.length)
   message.set([2, 0, 0, list.length])
@@ -29,8 +32,8 @@ const qemuKey = bytes(255, 0, 0, 1, Buffer.alloc(8, 1))
 const audioFormat = bytes(255, 1, 0, 2, Buffer.alloc(6))
 const audioOn = bytes(255, 1, 0, 0)
 
-const harmless = [pixelFormat, encodings(0, 7, -223), wish, continuous, fence]
-const dropped = [key, pointer, cutText, extendedCutText, xvp, resize, qemuKey, audioFormat, audioOn]
+const harmless = [pixelFormat, encodings(0, 7, -223), wish]
+const dropped = [continuous, fence, key, pointer, cutText, extendedCutText, xvp, resize, qemuKey, audioFormat, audioOn]
 
 /** What passes of the parts, given one after the other. */
 function passed(claim: 'view' | 'control', parts: Buffer[]): Buffer {
@@ -53,9 +56,21 @@ describe('a viewer', () => {
     expect(passed('view', [greeting, message, wish])).toEqual(bytes(greeted, wish))
   })
 
-  test('is never given the encodings after which other forms of input would be understood', () => {
-    const asked = encodings(7, 0xc0a1e5ce | 0, -316, -308)
-    expect(passed('view', [greeting, asked])).toEqual(bytes(greeted, encodings(7, -308)))
+  test('is given those encodings only whose answers can be followed, and none that opens another way in', () => {
+    const followed = [7, -260, 16, 6, 1, 0, -26, -250, -223, -224, -239]
+    // Hextile, RRE, JPEG, H.264; extended clipboard, buttons and keys, sizes, audio, fences, a cursor of VMware's.
+    const others = [5, 2, 21, 50, 0xc0a1e5ce | 0, -316, -258, -308, -259, -312, -313, -309, -261, 0x574d5664]
+    const asked = encodings(...others, ...followed)
+    expect(passed('view', [greeting, asked])).toEqual(bytes(greeted, encodings(...followed)))
+  })
+
+  test('may choose its pixels, also smaller ones, before pictures may come, and not among them', () => {
+    const small = pixels(16, 16, 1, 31)
+    expect(passed('view', [greeting, small, pixelFormat, wish])).toEqual(bytes(greeted, small, pixelFormat, wish))
+    for (const first of [wish, encodings(7)]) {
+      expect(passed('view', [greeting, small, first, small])).toEqual(bytes(greeted, small, first, small))
+      expect(() => passed('view', [greeting, small, first, pixelFormat])).toThrow(RfbBreach)
+    }
   })
 
   test('is a shared client, whatever it wishes; so is whoever controls', () => {
@@ -72,6 +87,9 @@ describe('a viewer', () => {
     ['a password', bytes('RFB 003.008\n', 2)],
     ['an unknown message', bytes(greeting, 99)],
     ['an unknown message of QEMU’s', bytes(greeting, 255, 7, 0, 0)],
+    ['pixels of a colour map', bytes(greeting, pixels(8, 8, 0, 255))],
+    ['pixels whose fourth byte has a meaning', bytes(greeting, pixels(32, 32, 1, 255))],
+    ['32-bit pixels of fewer colours', bytes(greeting, pixels(32, 24, 1, 127))],
     ['endless encodings', bytes(greeting, 2, 0, 255, 255)],
   ])('that says %s is a breach', (_, said) => {
     expect(() => passed('view', [said])).toThrow(RfbBreach)
@@ -81,8 +99,8 @@ describe('a viewer', () => {
     const all = fc.array(fc.constantFrom(...harmless, ...dropped), { maxLength: 12 })
     fc.assert(
       fc.property(all, fc.array(fc.nat(), { maxLength: 20 }), (messages, places) => {
-        const whole = bytes(greeting, ...messages)
-        const expected = bytes(greeted, ...messages.filter((one) => harmless.includes(one)))
+        const whole = bytes(greeting, pixelFormat, ...messages)
+        const expected = bytes(greeted, pixelFormat, ...messages.filter((one) => harmless.includes(one)))
         expect(passed('view', cut(whole, places))).toEqual(expected)
         const single = Array.from(whole, (byte) => Buffer.from([byte]))
         expect(passed('view', single)).toEqual(expected)
@@ -119,8 +137,6 @@ function expectHarmless(through: Buffer): void {
     0: () => 20,
     2: (at) => 4 + 4 * through.readUInt16BE(at + 2),
     3: () => 10,
-    150: () => 10,
-    248: (at) => 9 + through[at + 8]!,
   }
   let at = 0
   while (at < through.length) {

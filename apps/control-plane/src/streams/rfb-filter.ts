@@ -2,31 +2,27 @@
 // clipboard, size and all else end here. Pure: bytes in, bytes out, wherever they are cut.
 // RFC 6143, and the extensions that QEMU and noVNC know (github.com/rfbproto/rfbproto).
 import type { StreamClaim } from '@dormouse/contract'
-
-/** The client said what has no known length: nothing after it can be told apart. */
-export class RfbBreach extends Error {
-  override readonly name = 'RfbBreach'
-}
+import { isFollowed } from './rfb-encodings.ts'
+import { RfbBreach, RfbTerms, type RfbVersion } from './rfb-terms.ts'
 
 interface Message {
   /** So many bytes tell how long it is. */
   head: number
   length: (head: Buffer) => number
   /** What a viewer's becomes; absent where it is dropped. */
-  pass?: (message: Buffer) => Buffer
+  pass?: (message: Buffer, terms: RfbTerms) => Buffer
 }
 
-const same = (message: Buffer): Buffer => message
 const fixed = (bytes: number): Pick<Message, 'head' | 'length'> => ({ head: 1, length: () => bytes })
 
 /** What may be said once both sides have introduced themselves, by its first byte. */
 const messages: Readonly<Record<number, Message>> = {
   /** SetPixelFormat */
-  0: { ...fixed(20), pass: same },
+  0: { ...fixed(20), pass: withPixels },
   /** SetEncodings */
-  2: { head: 4, length: (head) => 4 + 4 * head.readUInt16BE(2), pass: withoutInputEncodings },
+  2: { head: 4, length: (head) => 4 + 4 * head.readUInt16BE(2), pass: withFollowedEncodings },
   /** FramebufferUpdateRequest */
-  3: { ...fixed(10), pass: same },
+  3: { ...fixed(10), pass: withPictures },
   /** KeyEvent */
   4: fixed(8),
   /** PointerEvent: never of 7 bytes, since the encoding that makes it so is not let through. */
@@ -34,9 +30,9 @@ const messages: Readonly<Record<number, Message>> = {
   /** ClientCutText; an extended one counts its bytes below zero. */
   6: { head: 8, length: (head) => 8 + Math.abs(head.readInt32BE(4)) },
   /** EnableContinuousUpdates */
-  150: { ...fixed(10), pass: same },
+  150: fixed(10),
   /** ClientFence */
-  248: { head: 9, length: (head) => 9 + head[8]!, pass: same },
+  248: { head: 9, length: (head) => 9 + head[8]! },
   /** xvp: shutdown, reboot, reset */
   250: fixed(4),
   /** SetDesktopSize */
@@ -45,15 +41,24 @@ const messages: Readonly<Record<number, Message>> = {
   255: { head: 4, length: qemuLength },
 }
 
-/** Pseudo-encodings after which a server would listen for other forms of input: the extended clipboard, more buttons. */
-const inputEncodings: readonly number[] = [0xc0a1e5ce | 0, -316]
-
 /** More encodings than anybody has; a bound on what is kept. */
 const maxPassedBytes = 4 + 4 * 1_024
 
-function withoutInputEncodings(message: Buffer): Buffer {
+function withPixels(message: Buffer, terms: RfbTerms): Buffer {
+  terms.wish(message.subarray(4))
+  return message
+}
+
+function withPictures(message: Buffer, terms: RfbTerms): Buffer {
+  terms.settle()
+  return message
+}
+
+/** Without those after which a screen would listen for other forms of input, or say what nobody here can follow. */
+function withFollowedEncodings(message: Buffer, terms: RfbTerms): Buffer {
+  terms.settle()
   const all = Array.from({ length: (message.length - 4) / 4 }, (_, i) => message.readInt32BE(4 + 4 * i))
-  const kept = all.filter((encoding) => !inputEncodings.includes(encoding))
+  const kept = all.filter(isFollowed)
   const passed = Buffer.alloc(4 + 4 * kept.length)
   passed[0] = 2
   passed.writeUInt16BE(kept.length, 2)
@@ -71,6 +76,8 @@ function qemuLength(head: Buffer): number {
 type Phase = 'version' | 'security' | 'init' | 'messages'
 
 export class RfbFilter {
+  /** What was agreed on, for whoever follows what the screen answers. */
+  readonly terms = new RfbTerms()
   readonly #claim: StreamClaim
   #phase: Phase = 'version'
   /** The beginning of what is not complete. */
@@ -105,6 +112,7 @@ export class RfbFilter {
     if (!version) return undefined
     const minor = /^RFB 003\.00([378])\n$/.exec(version.toString('latin1'))?.[1]
     if (!minor) throw new RfbBreach('not a version of RFB')
+    this.terms.version = minor as RfbVersion
     // Before 3.7 the server alone chooses, and nothing is said about it.
     this.#phase = minor === '3' ? 'init' : 'security'
     return version
@@ -138,7 +146,7 @@ export class RfbFilter {
     }
     if (length > maxPassedBytes) throw new RfbBreach('a message that is too long')
     const whole = this.#take(length)
-    return whole && message.pass(whole)
+    return whole && message.pass(whole, this.terms)
   }
 
   #drop(): Buffer | undefined {

@@ -15,7 +15,9 @@ import { type Admission, admit } from './admission.ts'
 import { type Ending, endingOf, endings } from './endings.ts'
 import { openChannel } from './host-channel.ts'
 import { endSocket, relay, watchPulse } from './relay.ts'
-import { RfbBreach, RfbFilter } from './rfb-filter.ts'
+import { answersToViewer } from './rfb-answers.ts'
+import { RfbFilter } from './rfb-filter.ts'
+import { RfbBreach } from './rfb-terms.ts'
 import type { Screen } from './store.ts'
 import * as store from './store.ts'
 import { tokenForm } from './tokens.ts'
@@ -107,8 +109,8 @@ export class Screens {
     try {
       await this.#show(session)
     } catch (error) {
-      if (error instanceof RfbBreach) this.#end(session, endings.unreadable)
-      log.debug({ err: error }, 'a screen broke off')
+      if (error instanceof RfbBreach) this.#endUnread(session, error, log)
+      else log.debug({ err: error }, 'a screen broke off')
     }
     if (socket.readyState === socket.OPEN) this.#end(session, await this.#whyOver(session))
     this.#sessions.delete(sessionId)
@@ -126,7 +128,9 @@ export class Screens {
     const wish = { hostId, name: 'stream.open', desktopId, generation, requestId: sessionId } as const
     const channel = await openChannel(this.#options, wish, signal)
     if (socket.readyState !== socket.OPEN) return void channel.destroy()
-    await relay(socket, channel, new RfbFilter(claim))
+    const said = new RfbFilter(claim)
+    const answered = claim === 'view' ? answersToViewer(said.terms) : undefined
+    await relay(socket, channel, { said, answered })
   }
 
   /** First of all: whatever fails from here on, the page can come back. */
@@ -151,6 +155,12 @@ export class Screens {
       if (known?.length === 0) return endings.takenOver
     }
     return endings.hostLost
+  }
+
+  #endUnread(session: Session, breach: RfbBreach, log: Log): void {
+    const isOurs = breach.by === 'screen'
+    log[isOurs ? 'warn' : 'debug']({ err: breach }, 'a screen was ended for what was said')
+    this.#end(session, isOurs ? endings.unfollowed : endings.unreadable)
   }
 
   #end(session: Session, ending: Ending): void {
