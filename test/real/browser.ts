@@ -1,5 +1,5 @@
 // A real browser that looks at pages, without a window. Knows nothing of what they show.
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type BrowserContext, chromium, type Page } from 'playwright-core'
@@ -30,6 +30,8 @@ const args = [
 export class Browser {
   /** Addresses that pages asked for, the one of the page included. */
   readonly asked: string[] = []
+  /** Where requests said that they came from. */
+  readonly referrers: string[] = []
   /** What pages complained of. */
   readonly complaints: string[] = []
   readonly #folder: string
@@ -54,11 +56,15 @@ export class Browser {
     return new Browser(folder, context)
   }
 
-  /** Opens an address in a tab of its own. */
-  async open(url: string): Promise<Page> {
+  /** Opens an address in a tab of its own, which may be prepared before. */
+  async open(url: string, prepare?: (page: Page) => unknown): Promise<Page> {
     const page = await this.#context.newPage()
     await page.addInitScript(rememberStates)
-    page.on('request', (request) => this.asked.push(request.url()))
+    page.on('request', (request) => {
+      this.asked.push(request.url())
+      const { referer } = request.headers()
+      if (referer) this.referrers.push(referer)
+    })
     page.on('websocket', (socket) => this.asked.push(socket.url()))
     page.on('pageerror', (error) => this.complaints.push(error.message))
     page.on('console', (message) => {
@@ -66,6 +72,7 @@ export class Browser {
       if (message.type() === 'error' && !/WebSocket|Connection closed/.test(message.text()))
         this.complaints.push(message.text())
     })
+    await prepare?.(page)
     await page.goto(url)
     return page
   }
@@ -79,6 +86,14 @@ export class Browser {
 /** Waits until the page says so. */
 export async function says(page: Page, state: PageState, timeout = 15_000): Promise<void> {
   await page.waitForSelector(`body[data-state=${state}]`, { timeout })
+}
+
+const kept = join(import.meta.dirname, '../../.dormouse-test/pictures')
+
+/** Keeps a picture of the page, to be looked at. */
+export async function keep(page: Page, name: string): Promise<void> {
+  mkdirSync(kept, { recursive: true })
+  await page.screenshot({ path: join(kept, `${name}.png`) })
 }
 
 /** Every state that the page has been in since it was loaded, also one that passed quickly. */

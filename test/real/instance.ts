@@ -1,6 +1,6 @@
 // `npm start` as the tests use it: the real thing in a process of its own, on a folder of its own, reached as a user does.
 import { spawn } from 'node:child_process'
-import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -47,6 +47,13 @@ export class Instance {
   get log(): string {
     const file = join(this.#folder, 'start.log')
     return existsSync(file) ? readFileSync(file, 'utf8') : ''
+  }
+
+  /** All that its processes have logged. */
+  get logs(): string {
+    const folder = join(this.dataDir, 'run')
+    const files = readdirSync(folder).filter((name) => name.endsWith('.log'))
+    return files.map((name) => readFileSync(join(folder, name), 'utf8')).join('\n')
   }
 
   get local(): Local {

@@ -1,8 +1,11 @@
 // Guarantee: the page's own parts do what they say, on a simulated screen that answers what it is sent.
 import type { Desktop } from '@dormouse/client'
+import { screenCloses } from '@dormouse/contract/screens'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Browser, says } from './browser.ts'
+import { Browser, keep, says } from './browser.ts'
+import { Front } from './front.ts'
 import { Instance, until } from './instance.ts'
+import { french, german, press } from './keyboards.ts'
 
 let instance: Instance
 let browser: Browser
@@ -32,6 +35,29 @@ test('whoever controls has a clipboard, both ways; a viewer has none', async () 
   await page.close()
 })
 
+test('where a screen knows no places of keys, the characters of the user’s own layout pass', async () => {
+  const { url } = await desktop.stream.getUrl({ claim: 'control', takeover: true })
+  const sent: Buffer[] = []
+  const page = await browser.open(url, (opening) =>
+    opening.on('websocket', (socket) =>
+      socket.on('framesent', ({ payload }) => typeof payload !== 'string' && sent.push(payload)),
+    ),
+  )
+  await says(page, 'live')
+  await press(page, [german.ü, german.ß, german.z, french.a, french.é, french.ù])
+  await press(page, [german.at, german.euro], true)
+  // What waits for the next key says nothing by itself; what comes of both does.
+  await press(page, [german.acute, { key: 'é', code: 'KeyE' }, french.circumflex, { key: 'ô', code: 'KeyO' }])
+  // A screen's keyboard, or a list of such signs: no place on a keyboard at all.
+  await press(page, [{ key: '中', code: '' }])
+  const typed = () => keysDown(sent).filter((keysym) => keysym !== altGr)
+  await until(() => typed().length >= 11, 10_000)
+  const letters = typed().map((keysym) => String.fromCodePoint(keysym > unicode ? keysym - unicode : keysym))
+  // A euro has a number of its own, which is its Unicode's.
+  expect(letters.join('')).toBe('üßzaéù@€éô中')
+  await page.close()
+})
+
 test('the desktop fits the window, whatever its size, and fills the screen when asked', async () => {
   const page = await browser.open((await desktop.stream.getUrl({ claim: 'view', takeover: true })).url)
   await says(page, 'live')
@@ -48,6 +74,75 @@ test('the desktop fits the window, whatever its size, and fills the screen when 
   }
   await page.click('#full-screen')
   await until(() => page.evaluate('document.fullscreenElement !== null') as Promise<boolean>, 5_000)
+  await page.close()
+})
+
+test.each([
+  ['connecting', undefined, 'Connecting…'],
+  ['reconnecting', { code: 1001 }, 'Nothing is lost there'],
+  ['taken-over', { code: screenCloses.takenOver }, '--takeover --view'],
+  ['asleep', { code: screenCloses.asleep }, 'dormouse wake'],
+  ['destroyed', { code: screenCloses.destroyed }, 'nothing left'],
+  ['ended', { code: screenCloses.revoked, reason: 'the credential was revoked' }, 'The credential was revoked.'],
+  ['lost', { code: screenCloses.hostLost }, 'cannot be reached'],
+] as const)(
+  '%s: the page says what happened and what to do, in its title too, by day and night, wide and narrow',
+  async (state, close, words) => {
+    await using front = await Front.before(instance.local.base_url, close)
+    const address = `${front.url}/screens/${desktop.id}/view#${'a'.repeat(43)}`
+    const page = await browser.open(address, (opening) => opening.clock.install())
+    if (state === 'lost') {
+      await says(page, 'reconnecting')
+      await page.clock.fastForward(301_000)
+    }
+    await says(page, state)
+    expect(await page.textContent('#notice')).toContain(words)
+    const short = await page.textContent('#state')
+    expect(await page.title()).toBe(`${short} · desktop ${desktop.id}`)
+    for (const width of [1_000, 360]) {
+      await page.setViewportSize({ width, height: 640 })
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width)
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme })
+        await keep(page, `page-${state}-${width}-${colorScheme}`)
+      }
+    }
+    await page.close()
+  },
+)
+
+test('the keyboard gets out of the desktop and back, and everything that can be pressed has a name', async () => {
+  const page = await browser.open((await desktop.stream.getUrl({ claim: 'control', takeover: true })).url)
+  await says(page, 'live')
+  const focused = () => page.evaluate(`document.activeElement.id || document.activeElement.localName`)
+  expect(await focused()).toBe('canvas')
+  await page.keyboard.press('Tab')
+  expect(await focused()).toBe('canvas')
+  const leave = async () => {
+    await page.keyboard.press('Control+Alt+Shift')
+    expect(await focused()).toBe('clipboard')
+  }
+  await leave()
+  await page.keyboard.press('Tab')
+  expect(await focused()).toBe('full-screen')
+  await page.keyboard.press('Escape')
+  expect(await focused()).toBe('canvas')
+  await leave()
+  await page.keyboard.press('Enter')
+  expect(await focused()).toBe('clipboard-text')
+  await keep(page, 'page-clipboard')
+  await page.keyboard.press('Escape')
+  expect(await focused()).toBe('canvas')
+  expect(await page.isHidden('#clipboard-panel')).toBe(true)
+  for (const [role, name] of [
+    ['button', 'Clipboard'],
+    ['button', 'Full screen'],
+    ['main', 'Screen of the desktop'],
+    ['status', ''],
+  ] as const) {
+    expect(await page.getByRole(role, name ? { name, exact: true } : {}).count(), `${role} ${name}`).toBe(1)
+  }
+  expect(await page.getByRole('button').count()).toBe(2)
   await page.close()
 })
 
@@ -68,3 +163,12 @@ test('the page lets nothing of others in: a policy that names this service alone
   expect(answer.headers.get('referrer-policy')).toBe('no-referrer')
   expect(browser.complaints).toEqual([])
 })
+
+const altGr = 0xfe03
+const unicode = 0x100_0000
+
+/** The keys that went down, of what was sent to a screen. */
+function keysDown(sent: Buffer[]): number[] {
+  const isKeyDown = (said: Buffer) => said.length === 8 && said[0] === 4 && said[1] === 1
+  return sent.filter(isKeyDown).map((said) => said.readUInt32BE(4))
+}

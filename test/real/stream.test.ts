@@ -1,12 +1,11 @@
 // Guarantee: a desktop on real QEMU is seen and used from a real browser, by whoever holds the claim, and by nobody else.
-import { mkdirSync } from 'node:fs'
-import { join } from 'node:path'
 import { type AdminClient, type Client, createAdminClient, createClient, type Desktop } from '@dormouse/client'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Browser, history, says } from './browser.ts'
+import { Browser, history, keep, says } from './browser.ts'
 import { Cable } from './cable.ts'
 import { Instance, until } from './instance.ts'
+import { german, loadGermanKeys, press } from './keyboards.ts'
 import { guest } from './witness.ts'
 
 let instance: Instance
@@ -22,12 +21,6 @@ afterAll(async () => {
   await browser?.[Symbol.asyncDispose]()
   await instance?.[Symbol.asyncDispose]()
 })
-
-const kept = join(import.meta.dirname, '../../.dormouse-test/pictures')
-const keep = async (page: Page, name: string): Promise<void> => {
-  mkdirSync(kept, { recursive: true })
-  await page.screenshot({ path: join(kept, `${name}.png`) })
-}
 
 async function open(claim: 'view' | 'control', more: { takeover?: boolean } = {}): Promise<Page> {
   const page = await browser.open((await desktop.stream.getUrl({ claim, ...more })).url)
@@ -65,6 +58,22 @@ test('the page shows the guest’s console, and what is typed there is done and 
   await until(async () => (await picture()) !== before, 10_000)
   await keep(page, 'control')
   expect(page.url()).not.toContain('#')
+  await page.close()
+})
+
+test('keys of another layout pass as they lie, and the guest’s own layout makes ü, ß, @, € and é of them', async () => {
+  const page = await open('control')
+  await page.keyboard.type('tee /run/letters\n', { delay: 15 })
+  await until(async () => (await desktop.commands.run(['test', '-e', '/run/letters'])).exitCode === 0, 15_000)
+  const asBefore = await loadGermanKeys(desktop)
+  await press(page, [german.ü, german.ß, german.z])
+  await press(page, [german.at, german.euro], true)
+  await press(page, [german.acute, { key: 'é', code: 'KeyE' }, german.enter])
+  const letters = await until(() => guest(desktop, 'cat /run/letters'), 15_000)
+  await asBefore()
+  expect(letters).toBe('üßz@€é\n')
+  await keep(page, 'letters')
+  await page.keyboard.press('Control+d')
   await page.close()
 })
 
@@ -172,7 +181,16 @@ test('the agent and the control plane are killed, and the page is back each time
 test('the page asks nobody but the service, and no browser finds fault with it', async () => {
   const origins = new Set(browser.asked.map((url) => new URL(url).host))
   expect([...origins].filter((host) => !host.startsWith('127.0.0.1:'))).toEqual([])
+  expect(browser.referrers).toEqual([])
   expect(browser.complaints).toEqual([])
+})
+
+test('no token that opened a screen is in any log', () => {
+  const tokens = browser.asked.filter((url) => url.startsWith('ws:')).map((url) => url.slice(-43))
+  expect(tokens.length).toBeGreaterThan(10)
+  const logs = instance.logs
+  expect(logs).toContain('a screen was opened')
+  expect(tokens.filter((token) => logs.includes(token))).toEqual([])
 })
 
 test('a destroyed desktop’s page says so', async () => {

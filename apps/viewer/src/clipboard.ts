@@ -6,6 +6,8 @@ export interface ClipboardParts {
   text: HTMLTextAreaElement
   /** To the desktop. */
   paste(text: string): void
+  /** The panel was closed by its key. */
+  closed(): void
 }
 
 export class Clipboard {
@@ -16,13 +18,27 @@ export class Clipboard {
     this.#parts = parts
     const { button, panel, text } = parts
     button.hidden = false
-    button.addEventListener('click', () => {
-      panel.hidden = !panel.hidden
-      button.setAttribute('aria-expanded', String(!panel.hidden))
-      if (!panel.hidden) text.focus()
-    })
+    button.addEventListener('click', () => this.#show(panel.hidden === true))
     text.addEventListener('input', () => this.#send(text.value))
+    panel.addEventListener('keydown', ({ key }) => {
+      if (key !== 'Escape') return
+      this.#show(false)
+      parts.closed()
+    })
     addEventListener('focus', () => void this.#readOwn())
+  }
+
+  /** Nothing can be pasted where there is no desktop. */
+  enable(isLive: boolean): void {
+    this.#parts.button.disabled = !isLive
+    if (!isLive) this.#show(false)
+  }
+
+  #show(isShown: boolean): void {
+    const { button, panel, text } = this.#parts
+    panel.hidden = !isShown
+    button.setAttribute('aria-expanded', String(isShown))
+    if (isShown) text.focus()
   }
 
   /** The desktop copied something. */

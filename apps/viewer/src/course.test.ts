@@ -1,7 +1,7 @@
 // Guarantee: the page comes back by itself where it may, and never fights for a claim that another took.
 import { screenCloses } from '@dormouse/contract/screens'
 import { expect, test } from 'vitest'
-import { courseAfter, words } from './course.ts'
+import { courseAfter, type PageState, wordsOf } from './course.ts'
 
 const closed = (code: number, more: object = {}) =>
   courseAfter({ code, darkForMs: 0, attempts: 0, hasTicket: true, ...more })
@@ -31,8 +31,23 @@ test('without a ticket there is no way back', () => {
   expect(closed(1006, { hasTicket: false })).toEqual({ state: 'ended' })
 })
 
-test('every state in which nothing is to be seen says so', () => {
-  for (const [state, { title }] of Object.entries(words)) {
-    expect(title !== undefined, state).toBe(state !== 'connecting' && state !== 'live')
-  }
+const states: PageState[] = ['connecting', 'live', 'reconnecting', 'taken-over', 'asleep', 'destroyed', 'ended', 'lost']
+const occasion = { desktopId: 'abc', claim: 'view', reason: '' } as const
+
+test.each(states)('%s is said in the bar, and over the screen where nothing is to be seen', (state) => {
+  const { short, title } = wordsOf(state, occasion)
+  expect(short).not.toBe('')
+  expect(title === '').toBe(state === 'live')
+})
+
+test('what is to be done is a command for this desktop and this claim', () => {
+  expect(wordsOf('asleep', occasion).command).toBe('dormouse wake abc')
+  expect(wordsOf('taken-over', occasion).command).toBe('dormouse open abc --takeover --view')
+  expect(wordsOf('ended', { ...occasion, claim: 'control' }).command).toBe('dormouse open abc')
+})
+
+test('why a link ended is said as the service said it, without its advice', () => {
+  const reason = 'the claim was let go meanwhile; ask for a new URL'
+  expect(wordsOf('ended', { ...occasion, reason }).text).toBe('The claim was let go meanwhile.')
+  expect(wordsOf('ended', occasion).text).toContain('revoked')
 })

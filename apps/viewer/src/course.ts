@@ -40,16 +40,18 @@ export function courseAfter({ code, darkForMs, attempts, hasTicket }: Closed): C
   return { state: 'reconnecting', againInMs: Math.min(250 * 2 ** attempts, 4_000) }
 }
 
+/** What the page says of a state. */
 export interface Words {
   short: string
-  title?: string
-  text?: string
-  todo?: string
+  title: string
+  text: string
+  todo: string
+  /** To be typed in a terminal. */
+  command: string
 }
 
-/** What the page says in each state. */
-export const words: Record<PageState, Words> = {
-  connecting: { short: 'Connecting…' },
+const words: Record<PageState, Partial<Words> & { short: string }> = {
+  connecting: { short: 'Connecting…', title: 'Connecting…' },
   live: { short: 'Live' },
   reconnecting: {
     short: 'Reconnecting…',
@@ -60,25 +62,54 @@ export const words: Record<PageState, Words> = {
     short: 'Taken over',
     title: 'Taken over',
     text: 'Another client holds this claim now, or you opened the screen elsewhere.',
-    todo: 'To have it back, ask for a new link with takeover.',
+    todo: 'To have it back, take it over in turn:',
+    command: 'dormouse open {id} --takeover{view}',
   },
   asleep: {
     short: 'Asleep',
     title: 'The desktop is not awake',
     text: 'It hibernates, or it was switched off. What it holds is kept.',
-    todo: 'Wake it, and this page comes back by itself: dormouse wake {id}',
+    todo: 'Wake it, and this page comes back by itself:',
+    command: 'dormouse wake {id}',
   },
   destroyed: { short: 'Destroyed', title: 'The desktop was destroyed', text: 'There is nothing left to show.' },
   ended: {
     short: 'Ended',
     title: 'This link opens nothing any more',
     text: 'It was used, its time is over, or its credential was revoked.',
-    todo: 'Ask for a new link.',
+    todo: 'Ask for a new link:',
+    command: 'dormouse open {id}{view}',
   },
   lost: {
     short: 'Lost',
     title: 'The desktop cannot be reached',
     text: 'Its host or the service did not answer for minutes.',
-    todo: 'Ask for a new link later.',
+    todo: 'Look how it is, and ask for a new link then:',
+    command: 'dormouse get {id}',
   },
+}
+
+export interface Occasion {
+  desktopId: string
+  claim: 'view' | 'control'
+  /** What the service said when it closed the socket, if anything. */
+  reason: string
+}
+
+/** What the page says in each state. Why a link ended, the service knows best. */
+export function wordsOf(state: PageState, { desktopId, claim, reason }: Occasion): Words {
+  const { short, title = '', text = '', todo = '', command = '' } = words[state]
+  return {
+    short,
+    title,
+    text: state === 'ended' && reason !== '' ? asSentence(reason) : text,
+    todo,
+    command: command.replace('{id}', desktopId).replace('{view}', claim === 'view' ? ' --view' : ''),
+  }
+}
+
+/** The services' reasons end with what is to be done, which the page says in its own words. */
+const asSentence = (reason: string): string => {
+  const [why = ''] = reason.split('; ')
+  return `${why.charAt(0).toUpperCase()}${why.slice(1)}.`
 }

@@ -4,7 +4,6 @@ declare module '@novnc/novnc' {
     connect: CustomEvent
     disconnect: CustomEvent<{ clean: boolean }>
     clipboard: CustomEvent<{ text: string }>
-    desktopname: CustomEvent<{ name: string }>
   }
   export default class RFB extends EventTarget {
     constructor(target: HTMLElement, channel: WebSocket, options?: { shared?: boolean })

@@ -2,12 +2,14 @@
 import { type ScreenNote, screenProtocol, ticketKept } from '@dormouse/contract/screens'
 import RFB from '@novnc/novnc'
 import { Clipboard } from './clipboard.ts'
-import { courseAfter, type PageState, words } from './course.ts'
+import { courseAfter, type PageState, wordsOf } from './course.ts'
 import { Keyring } from './keyring.ts'
+import { openWayOut } from './way-out.ts'
 
 const find = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T
 
 const claim = location.pathname.endsWith('/control') ? 'control' : 'view'
+const desktopId = location.pathname.split('/')[2] ?? ''
 const keyring = new Keyring(location, history, sessionStorage)
 let rfb: RFB | undefined
 let darkSince = performance.now()
@@ -15,6 +17,7 @@ let attempts = 0
 
 document.body.dataset.claim = claim
 find('badge').textContent = claim === 'control' ? 'Control' : 'View only'
+const toDesktop = () => rfb?.focus()
 const clipboard =
   claim === 'control'
     ? new Clipboard({
@@ -22,60 +25,72 @@ const clipboard =
         panel: find('clipboard-panel'),
         text: find('clipboard-text'),
         paste: (text) => rfb?.clipboardPasteFrom(text),
+        closed: toDesktop,
       })
     : undefined
 
 find('full-screen').addEventListener('click', () => {
   const change = document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen()
-  change.catch(() => undefined)
+  change.catch(() => undefined).finally(toDesktop)
 })
+openWayOut({ bar: find('bar'), back: toDesktop })
 open()
 
 function open(): void {
   const key = keyring.key
-  if (key === undefined) return void show('ended')
+  if (key === undefined) {
+    show('ended')
+    return
+  }
+  if (document.body.dataset.state === 'connecting') show('connecting')
   const socket = new WebSocket(`${location.origin.replace(/^http/, 'ws')}${location.pathname}/${key}`, [screenProtocol])
   socket.addEventListener('message', ({ data }) => {
     if (typeof data !== 'string') return
     keyring.keep((JSON.parse(data) as ScreenNote).ticket)
     socket.send(ticketKept)
   })
-  socket.addEventListener('close', ({ code }) => closed(code))
-  const opened = new RFB(find('screen'), socket, { shared: true })
-  opened.viewOnly = claim === 'view'
-  opened.scaleViewport = true
-  opened.focusOnClick = true
-  opened.showDotCursor = claim === 'control'
-  opened.background = '#000'
-  opened.addEventListener('connect', () => {
-    attempts = 0
-    show('live')
-    opened.focus()
-  })
-  opened.addEventListener('clipboard', ({ detail }) => clipboard?.receive(detail.text))
-  opened.addEventListener('desktopname', ({ detail }) => {
-    document.title = detail.name
-  })
-  rfb = opened
+  socket.addEventListener('close', closed)
+  rfb = screenOver(socket)
 }
 
-function closed(code: number): void {
+function screenOver(socket: WebSocket): RFB {
+  const screen = new RFB(find('screen'), socket, { shared: true })
+  screen.viewOnly = claim === 'view'
+  screen.scaleViewport = true
+  screen.focusOnClick = true
+  screen.showDotCursor = claim === 'control'
+  screen.background = 'transparent'
+  screen.addEventListener('connect', () => {
+    attempts = 0
+    show('live')
+    screen.focus()
+  })
+  screen.addEventListener('clipboard', ({ detail }) => clipboard?.receive(detail.text))
+  return screen
+}
+
+function closed({ code, reason }: CloseEvent): void {
   rfb = undefined
   if (document.body.dataset.state === 'live') darkSince = performance.now()
   const darkForMs = performance.now() - darkSince
   const { state, againInMs } = courseAfter({ code, darkForMs, attempts, hasTicket: keyring.key !== undefined })
   attempts++
-  show(state)
+  show(state, reason)
   if (againInMs !== undefined) setTimeout(open, againInMs)
   else keyring.drop()
 }
 
-function show(state: PageState): void {
-  const { short, title = '', text = '', todo = '' } = words[state]
+/** Says where the page stands, in the bar, over the screen and in the window's title. */
+function show(state: PageState, reason = ''): void {
+  const { short, title, text, todo, command } = wordsOf(state, { desktopId, claim, reason })
   document.body.dataset.state = state
+  document.title = `${short} · desktop ${desktopId}`
   find('state').textContent = short
   find('notice').hidden = title === ''
-  find('notice-title').textContent = title
-  find('notice-text').textContent = text
-  find('notice-todo').textContent = todo.replace('{id}', location.pathname.split('/')[2] ?? '')
+  clipboard?.enable(state === 'live')
+  for (const [part, words] of Object.entries({ title, text, todo, command })) {
+    const line = find(`notice-${part}`)
+    line.textContent = words
+    line.hidden = words === ''
+  }
 }
