@@ -141,7 +141,8 @@ async function measureFrames(viewers: Record<string, Viewer>, pids: Record<strin
       const used = Object.entries(pids).map(
         ([of, pid], i) => `${of} ${Math.round(((cpuMs(pid) - before[i]!) / framesPerRound) * 1_000)} ms`,
       )
-      console.log(`  ${name}: ${(bytes / secs / 1e6).toFixed(1)} MB/s; CPU per 1,000 frames: ${used.join(', ')}`)
+      const frame = `frames of ${(bytes / framesPerRound / 1e6).toFixed(2)} MB`
+      console.log(`  ${name}: ${(bytes / secs / 1e6).toFixed(1)} MB/s, ${frame}; CPU per 1,000: ${used.join(', ')}`)
     }
   }
   for (const [name, list] of Object.entries(rates))
