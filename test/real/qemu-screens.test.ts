@@ -27,7 +27,7 @@ beforeAll(async () => {
   await until(async () => (await shown()) > 100_000, 60_000)
 })
 afterAll(async () => {
-  if (qemu.kill()) await once(qemu, 'exit')
+  if (qemu.kill('SIGKILL')) await once(qemu, 'exit')
   rmSync(folder, { recursive: true, force: true })
 })
 
