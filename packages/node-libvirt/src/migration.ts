@@ -7,7 +7,10 @@ export interface Migration {
   /** Of `migrateFlag`; `peer2peer` is added. */
   flags: number
   /** Where the destination's QEMU listens, as `tcp://<address>`; give an address, or a name look-up may stall it. */
+  /** Or a unix socket that both hosts see, as `unix://<path>`. */
   migrateUri?: string
+  /** Where the destination takes the disks, such as `unix://<path>`; by default a port beside that of `migrateUri`. */
+  disksUri?: string
   /** The domain XML at the destination: only what the host sees may differ. */
   xml?: string
   name?: string
@@ -22,6 +25,7 @@ export function migrationParams(migration: Migration): { params: TypedParam[]; f
   const { bandwidthMiBps, disks = [] } = migration
   const params = textParams({
     migrate_uri: migration.migrateUri,
+    disks_uri: migration.disksUri,
     destination_xml: migration.xml,
     destination_name: migration.name,
     listen_address: migration.listenAddress,

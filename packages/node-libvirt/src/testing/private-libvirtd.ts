@@ -9,7 +9,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { until } from './fake-daemon.ts'
 
-const daemonConfig = `unix_sock_group = "root"
+/** Hosts of one id would refuse to send each other a machine. */
+const daemonConfig = () => `host_uuid = "${crypto.randomUUID()}"
+unix_sock_group = "root"
 unix_sock_rw_perms = "0700"
 auth_unix_rw = "none"
 `
@@ -49,7 +51,7 @@ export class PrivateLibvirtd implements AsyncDisposable {
     this.folder = mkdtempSync(join(tmpdir(), 'libvirtd-'))
     this.socketPath = `${this.folder}/run/libvirt/libvirt-sock`
     for (const it of folders) mkdirSync(this.folder + it, { recursive: true })
-    writeFileSync(`${this.folder}/etc/libvirt/libvirtd.conf`, daemonConfig)
+    writeFileSync(`${this.folder}/etc/libvirt/libvirtd.conf`, daemonConfig())
     writeFileSync(`${this.folder}/etc/libvirt/qemu.conf`, qemuConfig)
     for (const [file, entry] of Object.entries(accounts))
       writeFileSync(this.folder + file, `${readFileSync(file, 'utf8').trimEnd()}\n${entry}\n`)
