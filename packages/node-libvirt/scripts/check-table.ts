@@ -49,6 +49,9 @@ const prefixes: Record<keyof typeof constants, string> = {
   statsGroup: 'VIR_DOMAIN_STATS_',
   statsFlag: 'VIR_CONNECT_GET_ALL_DOMAINS_STATS_',
   migrateFlag: 'VIR_MIGRATE_',
+  networkUpdateCommand: 'VIR_NETWORK_UPDATE_COMMAND_',
+  networkSection: 'VIR_NETWORK_SECTION_',
+  networkAffect: 'VIR_NETWORK_UPDATE_AFFECT_',
   poolState: 'VIR_STORAGE_POOL_',
   volumeType: 'VIR_STORAGE_VOL_',
   volumeCreateFlag: 'VIR_STORAGE_VOL_CREATE_',
@@ -83,6 +86,7 @@ function checkProcedures(files: Map<number, RpcFile>, functions: Set<string>): v
       api.replace(/Flags$/, ''),
       api.replace('EventCallback', 'Event'),
       api.replace('Agent', 'QemuAgent'),
+      api.replace('Nwfilter', 'NWFilter'),
     ]
     if (!/^auth|SupportsFeature|Perform3/.test(name))
       same(

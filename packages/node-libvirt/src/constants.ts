@@ -6,6 +6,7 @@
 /** `LibvirtError.code`: the ones worth telling apart. */
 export const errorCode = {
   internalError: 1,
+  noSupport: 3,
   invalidArg: 8,
   operationFailed: 9,
   xmlError: 27,
@@ -20,6 +21,7 @@ export const errorCode = {
   operationTimeout: 68,
   argumentUnsupported: 74,
   operationAborted: 78,
+  noNwfilter: 62,
   noDomainMetadata: 80,
   migrateUnsafe: 81,
   operationUnsupported: 84,
@@ -189,6 +191,10 @@ export const migrateFlag = {
   abortOnError: 4096,
   autoConverge: 8192,
 } as const
+
+export const networkUpdateCommand = { modify: 1, delete: 2, addLast: 3, addFirst: 4 } as const
+export const networkSection = { ipDhcpHost: 4, ipDhcpRange: 5, dnsHost: 10 } as const
+export const networkAffect = { current: 0, live: 1, config: 2 } as const
 
 export const poolState = { inactive: 0, building: 1, running: 2, degraded: 3, inaccessible: 4 } as const
 export const volumeType = { file: 0, block: 1, dir: 2, network: 3, netdir: 4, ploop: 5 } as const

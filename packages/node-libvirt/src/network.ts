@@ -1,7 +1,17 @@
-/** Virtual networks. */
+/** Virtual networks, and the filters that keep what is said on them honest. */
 import type { Calls } from './calls.ts'
+import { networkAffect, networkSection, networkUpdateCommand } from './constants.ts'
 import { isLibvirtError } from './errors.ts'
 import type { NetworkRef } from './protocol.ts'
+
+/** Which address a machine is given by DHCP. */
+export interface DhcpHost {
+  mac: string
+  ip: string
+}
+
+/** Older daemons read two words of an update in the other order. */
+const updateSince = 7_002_000
 
 /** A network, by its UUID. */
 export class Network {
@@ -37,6 +47,16 @@ export class Network {
     await this.#calls.call('operations', 'networkSetAutostart', { network: this.ref, autostart }, { turn: this.uuid })
   }
 
+  /** Keeps an address for a machine, now and after a restart. Needs libvirt 7.2, and that the network runs. */
+  async addDhcpHost(host: DhcpHost): Promise<void> {
+    await this.#update(networkUpdateCommand.addLast, host)
+  }
+
+  /** Lets go of the address that was kept for that machine. */
+  async removeDhcpHost(host: DhcpHost): Promise<void> {
+    await this.#update(networkUpdateCommand.delete, host)
+  }
+
   async xml(): Promise<string> {
     return (await this.#calls.call('control', 'networkGetXMLDesc', { network: this.ref, flags: 0 })).xml
   }
@@ -44,6 +64,20 @@ export class Network {
   /** The name of its bridge device on the host. */
   async bridgeName(): Promise<string> {
     return (await this.#calls.call('control', 'networkGetBridgeName', { network: this.ref })).bridge
+  }
+
+  async #update(command: number, { mac, ip }: DhcpHost): Promise<void> {
+    const { version } = await this.#calls.call('control', 'connectGetLibVersion', {})
+    if (version < updateSince) throw new Error('changing a network that runs needs libvirt 7.2 or newer')
+    const args = {
+      network: this.ref,
+      command,
+      section: networkSection.ipDhcpHost,
+      parentIndex: -1,
+      xml: `<host mac='${mac}' ip='${ip}'/>`,
+      flags: networkAffect.live | networkAffect.config,
+    }
+    await this.#calls.call('operations', 'networkUpdate', args, { turn: this.uuid })
   }
 }
 
@@ -68,6 +102,17 @@ export class Networks {
   /** The network of that UUID, or undefined where there is none. */
   lookupByUuid(uuid: string): Promise<Network | undefined> {
     return this.#found(this.#calls.call('control', 'networkLookupByUUID', { uuid }))
+  }
+
+  /** Whether the daemon can filter, and knows a filter of that name. */
+  async hasFilter(name: string): Promise<boolean> {
+    try {
+      await this.#calls.call('control', 'nwfilterLookupByName', { name })
+      return true
+    } catch (error) {
+      if (isLibvirtError(error, 'noNwfilter', 'noSupport')) return false
+      throw error
+    }
   }
 
   async define(xml: string): Promise<Network> {

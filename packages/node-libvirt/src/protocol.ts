@@ -27,6 +27,7 @@ const domainRef = record({ name: text, uuid, id: i32 })
 const networkRef = record({ name: text, uuid })
 const poolRef = record({ name: text, uuid })
 const volumeRef = record({ pool: text, name: text, key: text })
+const filterRef = record({ name: text, uuid })
 const typedParam = record({ name: text, value: typedValue })
 
 /** A domain as the wire names it; `id` is −1 while it does not run. */
@@ -221,6 +222,9 @@ export const procedures = {
   networkLookupByUUID: procedure(47, { uuid }, { network }, high),
   networkSetAutostart: procedure(48, { network, autostart: flag }, {}, high),
   networkUndefine: procedure(49, { network }, {}, high),
+  networkUpdate: procedure(291, { network, command: u32, section: u32, parentIndex: i32, xml, flags }, {}, high),
+
+  nwfilterLookupByName: procedure(175, { name: text }, { filter: filterRef }, high),
 
   domainAgentCommand: procedure(
     3,

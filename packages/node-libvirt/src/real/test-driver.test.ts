@@ -125,9 +125,17 @@ describe('pools and networks', () => {
   })
 
   test('are started, stopped and forgotten', async () => {
-    const network = await host.networks.define(`<network><name>n</name><bridge name='vbr9'/></network>`)
+    const network = await host.networks.define(
+      `<network><name>n</name><bridge name='vbr9'/><ip address='10.9.0.1' netmask='255.255.255.0'><dhcp/></ip></network>`,
+    )
     await network.create()
     expect(await network.bridgeName()).toBe('vbr9')
+    const kept = { mac: '52:00:00:00:00:01', ip: '10.9.0.7' }
+    await network.addDhcpHost(kept)
+    expect(await network.xml()).toContain(`<host mac='${kept.mac}' ip='${kept.ip}'/>`)
+    await network.removeDhcpHost(kept)
+    expect(await network.xml()).not.toContain(kept.mac)
+    expect(await host.networks.hasFilter('clean-traffic')).toBe(false)
     expect((await host.networks.list()).map(({ name }) => name).sort()).toEqual(['default', 'n'])
     await network.setAutostart(true)
     await network.destroy()
