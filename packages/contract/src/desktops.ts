@@ -76,7 +76,7 @@ export const createDesktopBody = z
       .describe('`hourly` when omitted or empty'),
     image_version: z
       .string()
-      .regex(/^[\x20-\x7e\u00a0-\ud7ff\ue000-\uffff]{1,128}$/u, 'must be 1 to 128 printable characters')
+      .regex(/^[\x20-\x7e\u00a0-\ud7ff\ue000-\u{10ffff}]{1,128}$/u, 'must be 1 to 128 printable characters')
       .nullish(),
     idle_timeout_secs: z.int().min(0).nullish().describe('0 = never'),
   })

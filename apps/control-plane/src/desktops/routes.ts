@@ -170,7 +170,8 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
         problems: [404, 409],
       },
       preValidation: async (request) => {
-        request.body ??= {}
+        // No body at all; `null` is one, and none that the document knows.
+        if (request.body === undefined) request.body = {}
       },
     },
     async (request, reply) => {
