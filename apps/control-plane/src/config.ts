@@ -109,6 +109,12 @@ const settings = z.object({
     60,
     'how long a host may be silent before what it runs on shared storage must stop',
   ),
+  keepRecordsDays: whole(
+    'DORMOUSE_KEEP_RECORDS_DAYS',
+    90,
+    'days for which settled operations and ended generations are kept whole; what was promised is kept for good',
+  ),
+  keepAuditDays: whole('DORMOUSE_KEEP_AUDIT_DAYS', 400, 'days for which the audit log is kept'),
   rateLimitPerSecond: whole(
     'DORMOUSE_RATE_LIMIT_PER_SECOND',
     1_000,

@@ -27,6 +27,7 @@ import { reconcile } from './reconcile/reconcilers.ts'
 import { reconcilers } from './reconcilers.ts'
 import { Recovery } from './recovery/service.ts'
 import { reportHandlers } from './report-handlers.ts'
+import { Retention } from './retention/service.ts'
 import { Screens } from './streams/screens.ts'
 import { Streams } from './streams/service.ts'
 import { Usage } from './usage/service.ts'
@@ -50,6 +51,7 @@ export interface ControlPlane {
   principals: Principals
   hosts: Hosts
   usage: Usage
+  retention: Retention
   /** Gives leadership up first, then drains requests, then lets go of links and database. */
   close(): Promise<void>
 }
@@ -118,7 +120,9 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const guests = new Guests(desktops, links, channels)
   const recovery = new Recovery({ pool, leadership, links, hosts, log: room('recovery') })
   const usage = new Usage({ pool, leadership, links, log: room('usage') })
-  reconcile(leadership, reconcilers({ engine, recovery, usage, streams }), room('reconcile'))
+  const { keepRecordsDays: recordsDays, keepAuditDays: auditDays } = config
+  const retention = new Retention({ db: pool, log: room('retention'), recordsDays, auditDays })
+  reconcile(leadership, reconcilers({ engine, recovery, usage, streams, retention }), room('reconcile'))
 
   const inFlight = new InFlight()
   const app = await createApp({
@@ -191,6 +195,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     principals,
     hosts,
     usage,
+    retention,
     close: async () => {
       await leadership.stop()
       waiters.release()

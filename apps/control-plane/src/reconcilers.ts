@@ -3,6 +3,7 @@
 import type { Engine } from './operations/engine.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
 import type { Recovery } from './recovery/service.ts'
+import type { Retention } from './retention/service.ts'
 import type { Streams } from './streams/service.ts'
 import type { Usage } from './usage/service.ts'
 
@@ -11,12 +12,14 @@ interface Rooms {
   recovery: Recovery
   usage: Usage
   streams: Streams
+  retention: Retention
 }
 
-export const reconcilers = ({ engine, recovery, usage, streams }: Rooms): Reconciler[] => [
+export const reconcilers = ({ engine, recovery, usage, streams, retention }: Rooms): Reconciler[] => [
   { name: 'operations', everyMs: 5_000, run: () => engine.adoptStray() },
   { name: 'rejoin', everyMs: 60_000, run: () => recovery.led() },
   { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.carryOutDeferred() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },
+  { name: 'retention', everyMs: 600_000, run: () => retention.prune() },
 ]

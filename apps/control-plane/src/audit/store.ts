@@ -1,4 +1,5 @@
-// The audit log: what was done to somebody else's, and by whom. Knows no room that writes to it; lines are never changed.
+// The audit log: what was done to somebody else's, and by whom. Knows no room that writes to it; lines are never
+// changed, and kept as long as an operator wishes.
 import type { AuditEntryJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
@@ -42,3 +43,13 @@ export async function list(db: Db, { before, subject, limit }: AuditWish): Promi
 }
 
 export const auditToJson = ({ at, ...row }: AuditRow): AuditEntryJson => ({ ...row, at: at.toISOString() })
+
+/** Forgets the oldest lines; answers how many. */
+export async function prune(db: Db, days: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from audit_log where id in (
+       select id from audit_log where at < now() - $1 * interval '1 day' order by id limit 5000)`,
+    [days],
+  )
+  return rowCount ?? 0
+}

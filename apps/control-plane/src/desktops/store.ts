@@ -225,6 +225,18 @@ export async function endGeneration(db: Db, id: string, reason: string): Promise
   })
 }
 
+/** Forgets generations that ended long ago, but never a desktop's latest; answers how many. */
+export async function pruneGenerations(db: Db, days: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from generations where id in (
+       select g.id from generations g join desktops d on d.id = g.desktop_id
+       where g.ended_at < now() - $1 * interval '1 day' and g.id is distinct from d.current_generation_id
+       order by g.ended_at limit 5000)`,
+    [days],
+  )
+  return rowCount ?? 0
+}
+
 export const specOf = (row: DesktopRow): DesktopSpec => ({
   vcpus: row.vcpus,
   memoryMiB: row.memoryMiB,

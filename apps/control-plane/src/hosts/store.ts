@@ -45,6 +45,14 @@ export async function spendInvite(db: Db, hash: Buffer, hostId: string): Promise
   return rowCount === 1
 }
 
+/** Forgets invitations that enrol nobody any more; a week is enough for a host whose first answer was lost. */
+export async function pruneInvites(db: Db): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from host_invites where coalesce(used_at, expires_at) < now() - interval '7 days'`,
+  )
+  return rowCount ?? 0
+}
+
 /** The host that an invitation was spent on with this very key: the answer to an enrolment whose first answer was lost. */
 export async function findEnrolled(db: Db, hash: Buffer, publicKey: object): Promise<string | undefined> {
   const { rows } = await db.query<{ id: string }>(

@@ -127,3 +127,9 @@ export async function liveReplicas(db: Db): Promise<string[]> {
 export async function withdraw(db: Db, replicaId: string): Promise<void> {
   await db.query('delete from replicas where id = $1', [replicaId])
 }
+
+/** Forgets replicas that ended without a word; answers how many. */
+export async function pruneReplicas(db: Db): Promise<number> {
+  const { rowCount } = await db.query(`delete from replicas where seen_at < now() - interval '1 day'`)
+  return rowCount ?? 0
+}

@@ -1,0 +1,25 @@
+// What is forgotten of operations that settled long ago.
+import type { Db } from '../db/pool.ts'
+
+const pieceRows = 5_000
+
+/**
+ * Deletes those that nobody can name any more: without a key, and with no interval of the ledger that they opened or
+ * closed. Of the others stay id, key, fingerprint and outcome. Answers how many it looked at; each is looked at once.
+ */
+export async function prune(db: Db, days: number): Promise<number> {
+  const { rows } = await db.query<{ count: number }>(
+    `with old as (
+       select o.id, o.idempotency_key is null and not exists (
+         select 1 from usage_intervals u
+         where u.desktop_id = o.desktop_id and (u.opened_by = o.id or u.closed_by = o.id)) as nameless
+       from operations o where o.settled_at < now() - $1 * interval '1 day' and o.input <> '{}'
+       order by o.settled_at limit ${pieceRows}),
+     gone as (delete from operations o using old where o.id = old.id and old.nameless),
+     kept as (update operations o set input = '{}', findings = '{}', failure = null, request_id = null
+              from old where o.id = old.id and not old.nameless)
+     select count(*)::int as count from old`,
+    [days],
+  )
+  return rows[0]!.count
+}

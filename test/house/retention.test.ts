@@ -1,0 +1,100 @@
+// Guarantee: what is old is forgotten, piece by piece, and nothing of it that a caller was promised.
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import type { ApiWish } from './api.ts'
+
+/** Everything that happened so far happened so long ago. */
+async function age(house: House, days: number): Promise<void> {
+  for (const [table, columns] of [
+    ['operations', ['created_at', 'settled_at']],
+    ['generations', ['started_at', 'ended_at']],
+    ['host_invites', ['created_at', 'expires_at', 'used_at']],
+    ['audit_log', ['at']],
+  ] as const)
+    await house.database.rows(
+      `update ${table} set ${columns.map((column) => `${column} = ${column} - interval '${days} days'`).join(', ')}`,
+    )
+}
+
+const count = async (house: House, table: string): Promise<number> =>
+  (await house.database.rows<{ n: number }>(`select count(*)::int as n from ${table}`))[0]!.n
+
+/** The operations that the ledger names. */
+const openings = async (house: House) =>
+  (await house.database.rows<{ by: string }>('select opened_by as by from usage_intervals')).map(({ by }) => by)
+
+/** A wake that fails, for want of an image that any host has. */
+async function failedWake(house: House, id: string, key?: string): Promise<string> {
+  const wish: ApiWish = key ? { headers: { 'idempotency-key': key } } : {}
+  const { json } = await house.api('POST', `/v1/desktops/${id}/wake`, wish)
+  return (await house.settled(json.id)).id
+}
+
+test('old attempts without a key go; a key, its first answer and what was billed stay, and the desktop goes on', async () => {
+  await using house = await House.start()
+  const { retention } = house.replica.parts
+  const hopeless = await house.desktop('created', { image_version: 'none' })
+  const [nameless, keyed] = [await failedWake(house, hopeless.id), await failedWake(house, hopeless.id, 'kept')]
+  const { id } = await house.desktop('hibernated')
+  await house.remember((await house.ask(id, 'wake')).desktop_id, 'on')
+  const billed = (await house.api('GET', `/v1/desktops/${id}/operations`)).json
+  const opened = await openings(house)
+  const before = await house.operation(keyed)
+  await retention.prune()
+  expect((await house.api('GET', `/v1/operations/${nameless}`)).status).toBe(200)
+  await age(house, 91)
+  await house.begin(id, 'hibernate')
+  await house.settle()
+  await retention.prune()
+  await retention.prune()
+  expect((await house.api('GET', `/v1/operations/${nameless}`)).status).toBe(404)
+  const { settled_at, created_at, ...outcome } = before
+  expect(await house.operation(keyed)).toMatchObject(outcome)
+  expect([Date.parse(settled_at!) > Date.parse(created_at), outcome.state]).toEqual([true, 'failed'])
+  for (const [body, says] of [
+    [{}, 'true'],
+    [{ discard_memory: true }, 'mismatch'],
+  ]) {
+    const headers = { 'idempotency-key': 'kept' }
+    const again = await house.api('POST', `/v1/desktops/${hopeless.id}/wake`, { headers, body })
+    expect([again.status, again.json.id, again.headers['idempotency-replayed']]).toEqual([200, keyed, says])
+  }
+  const now = (await house.api('GET', `/v1/desktops/${id}/operations`)).json.operations
+  expect(now.slice(1).map((one: { id: string }) => one.id)).toEqual(
+    billed.operations.map((one: { id: string }) => one.id),
+  )
+  expect(await openings(house)).toEqual(expect.arrayContaining(opened))
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+  expect(await house.recall(id)).toEqual({ memory: 'on', disk: 'on' })
+})
+
+test('of generations only the latest stays, of invitations none that is spent, of replicas none that is dead', async () => {
+  await using house = await House.start()
+  const { retention, hosts } = house.replica.parts
+  const { id } = await house.desktop('hibernated')
+  await house.ask(id, 'wake')
+  await house.ask(id, 'hibernate')
+  const { current_generation_id } = await house.see(id)
+  expect([await count(house, 'generations'), await count(house, 'host_invites')]).toEqual([2, 1])
+  await house.database.rows(
+    `insert into replicas (id, url, seen_at) values (gen_random_uuid(), 'x', now() - interval '2 days')`,
+  )
+  await age(house, 91)
+  await hosts.invite('young')
+  await retention.prune()
+  const generations = await house.database.rows<{ id: string }>('select id from generations')
+  expect(generations.map((row) => row.id)).toEqual([current_generation_id])
+  expect([await count(house, 'host_invites'), await count(house, 'replicas')]).toEqual([1, 1])
+})
+
+test('the audit log is kept for longer, and then goes too', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { retention } = house.replica.parts
+  await house.database.rows(`insert into audit_log (actor, action, subject) values ('key:x', 'stream.takeover', 'y')`)
+  await age(house, 399)
+  await retention.prune()
+  expect(await count(house, 'audit_log')).toBe(1)
+  await age(house, 2)
+  await retention.prune()
+  expect(await count(house, 'audit_log')).toBe(0)
+})
