@@ -63,7 +63,7 @@ for (const [failure, script] of passing) {
     expect(new Set(seen.map(({ body }) => body.toString())).size).toBe(1)
   })
 
-  test.each(unrepeatable)(`${failure}: %s is sent once`, async (_name, call) => {
+  test.each(unrepeatable)(`%s is sent once (${failure})`, async (_name, call) => {
     const { client, seen, slept } = await start(script)
     await expect(call(client)).rejects.toThrow(errors.DormouseError)
     expect([seen.length, slept]).toEqual([1, []])

@@ -1,0 +1,61 @@
+// Guarantee: the SDK's package is whole: a project that has nothing but the packed file installs it, type-checks and runs.
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, test } from 'vitest'
+import { buildClient } from './client.ts'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+
+const example = `
+import { createClient, Desktop, OperationFailedError, type DesktopJson } from '@dormouse/client'
+
+export async function morning(baseUrl: string, apiKey: string): Promise<DesktopJson['state']> {
+  const client = createClient({ baseUrl, apiKey })
+  const desktop = await Desktop.create({ client, tier: 'small' })
+  const { result } = await desktop.wake().catch((error: unknown) => {
+    if (error instanceof OperationFailedError && error.code === 'operation_failed') throw error.operation?.error
+    throw error
+  })
+  const from: 'memory' | 'disk' | 'image' | undefined = result?.resumedFrom
+  console.log(from, (await desktop.commands.run('uname -a')).stdout)
+  // @ts-expect-error: there is no such tier
+  await Desktop.create({ client, tier: 'huge' })
+  return (await client.getDesktop(desktop.id)).state
+}
+`
+
+test('a project outside of the workspace installs the packed SDK, and the compiler and Node take it', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-package-'))
+  const run = (command: string, ...words: string[]) =>
+    execFileSync(command, words, { cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+  try {
+    buildClient(join(folder, 'built'))
+    const [packed] = JSON.parse(run('npm', 'pack', './built', '--json')) as [
+      { filename: string; files: { path: string }[] },
+    ]
+    writeFileSync(join(folder, 'package.json'), JSON.stringify({ name: 'elsewhere', private: true, type: 'module' }))
+    run('npm', 'install', '--offline', '--no-audit', '--no-fund', packed.filename)
+    const installed = join(folder, 'node_modules/@dormouse/client')
+    expect(JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8'))).not.toHaveProperty('dependencies')
+    expect(packed.files.map(({ path }) => path)).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'index.d.ts']))
+    writeFileSync(join(folder, 'example.ts'), example)
+    const strict = ['--strict', '--noEmit', '--target', 'es2024', '--lib', 'es2024,dom', '--types', '']
+    const tsc = join(root, 'node_modules/typescript/bin/tsc')
+    for (const [module, resolution] of [
+      ['nodenext', 'nodenext'],
+      ['esnext', 'bundler'],
+    ] as const)
+      run(process.execPath, tsc, ...strict, '--module', module, '--moduleResolution', resolution, 'example.ts')
+    const said = run(
+      process.execPath,
+      '-e',
+      `import('@dormouse/client').then((sdk) => console.log(typeof sdk.Desktop.create))`,
+    )
+    expect(said).toBe('function\n')
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}, 60_000)

@@ -1,0 +1,81 @@
+// Makes the SDK's package: JavaScript, and types that stand by themselves. The contract that they come from is ours alone
+// and made with zod; whoever installs the SDK gets its types written out, and needs neither.
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const source = join(root, 'packages/client')
+const fromContract = /(?:import|export) type \{([^}]+)\} from '@dormouse\/contract'/g
+
+/** Builds the package into the folder: what stands there can be packed and published as it is. */
+export function buildClient(folder: string): void {
+  rmSync(folder, { recursive: true, force: true })
+  tsc('-p', join(source, 'tsconfig.build.json'), '--outDir', folder)
+  const declarations = readdirSync(folder).filter((name) => name.endsWith('.d.ts'))
+  const texts = new Map(declarations.map((name) => [name, readFileSync(join(folder, name), 'utf8')]))
+  for (const [name, text] of texts) writeFileSync(join(folder, name), standingAlone(text))
+  writeFileSync(join(folder, 'wire.d.ts'), writtenOut(namesIn([...texts.values()])))
+  writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest(), null, 2)}\n`)
+  cpSync(join(source, 'README.md'), join(folder, 'README.md'))
+  cpSync(join(root, 'LICENSE'), join(folder, 'LICENSE'))
+}
+
+const standingAlone = (text: string): string =>
+  text.replaceAll(`'@dormouse/contract'`, `'./wire.js'`).replaceAll(/(from '\.\/[^']+)\.ts'/g, `$1.js'`)
+
+/** The types that the declarations take from the contract. */
+function namesIn(texts: string[]): string[] {
+  const lists = texts.flatMap((text) => [...text.matchAll(fromContract)].map(([, list]) => list!))
+  return [...new Set(lists.flatMap((list) => list.split(',').map((name) => name.trim())))].filter(Boolean).sort()
+}
+
+/** The same types without a name of the contract or of zod: the compiler writes out what it infers. */
+function writtenOut(names: string[]): string {
+  // Below the workspace, so that the contract is found.
+  mkdirSync(join(root, 'node_modules/.cache'), { recursive: true })
+  const folder = mkdtempSync(join(root, 'node_modules/.cache/wire-'))
+  try {
+    writeFileSync(join(folder, 'wire.ts'), inferred(names))
+    const compilerOptions = {
+      noEmit: false,
+      declaration: true,
+      emitDeclarationOnly: true,
+      outDir: 'out',
+      rootDir: root,
+    }
+    const config = { extends: join(root, 'tsconfig.base.json'), compilerOptions, files: ['wire.ts'] }
+    writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config))
+    tsc('-p', folder)
+    const [made] = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) =>
+      file.endsWith('/wire.d.ts'),
+    )
+    const text = readFileSync(join(folder, made!), 'utf8')
+    return `// What the service says, as it stands on the wire.\n${text.replaceAll(/export declare const (\w+): /g, 'export type $1 = ')}`
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+const inferred = (names: string[]): string =>
+  [
+    `import type * as contract from '@dormouse/contract'`,
+    'type Plain<T> = T extends infer O ? (O extends object ? { [K in keyof O]: Plain<O[K]> } : O) : never',
+    'declare function plain<T>(): Plain<T>',
+    ...names.map((name) => `export const ${name} = plain<contract.${name}>()`),
+  ].join('\n')
+
+function manifest(): object {
+  const { name, version, description, license, type, sideEffects } = JSON.parse(
+    readFileSync(join(source, 'package.json'), 'utf8'),
+  ) as Record<string, unknown>
+  const exports = { '.': { types: './index.d.ts', default: './index.js' } }
+  return { name, version, description, license, type, sideEffects, exports, engines: { node: '>=20.3' } }
+}
+
+function tsc(...words: string[]): void {
+  execFileSync(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), ...words], { stdio: 'inherit' })
+}
+
+if (import.meta.main) buildClient(join(source, 'dist'))
