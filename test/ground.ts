@@ -6,6 +6,7 @@ import { migrate } from '@dormouse/control-plane/db/migrate.ts'
 import { openPool } from '@dormouse/control-plane/db/pool.ts'
 import type { TestProject } from 'vitest/node'
 import { startPostgres } from '../scripts/ground/postgres.ts'
+import { Secrets } from './secrets.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -23,6 +24,8 @@ export default async function ground(project: TestProject): Promise<() => Promis
     say: () => undefined,
     durable: false,
   })
+  const secrets = new Secrets()
+  secrets.learn('the database’s password', new URL(postgres.url).password)
   await query(postgres.url, `create database ${templateName}`)
   const pool = openPool(databaseNamed(postgres.url, templateName), 2, () => undefined)
   await migrate(pool)
@@ -30,6 +33,8 @@ export default async function ground(project: TestProject): Promise<() => Promis
   project.provide('databaseUrl', postgres.url)
   return async () => {
     await postgres.stop()
+    const told = secrets.inLogFiles(folder)
+    if (told.length > 0) throw new Error(`Postgres’ log was kept, for it is not clean: ${told.join('; ')}`)
     rmSync(folder, { recursive: true, force: true })
   }
 }

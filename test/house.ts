@@ -6,12 +6,14 @@ import type { DesktopJson, DesktopState, Observation, OperationJson, OperationKi
 import type { Config } from '@dormouse/control-plane/config.ts'
 import { type ArmedFailpoints, createLog, type Log } from '@dormouse/process'
 import { inject } from 'vitest'
+import { answersFrom } from './answers.ts'
 import { type ApiAnswer, type ApiWish, send } from './house/api.ts'
 import { Chronicle } from './house/chronicle.ts'
 import { Database } from './house/database.ts'
 import { Host } from './house/host.ts'
 import { Replica } from './house/replica.ts'
 import { until } from './house/until.ts'
+import { Secrets } from './secrets.ts'
 
 export interface HouseOptions {
   hosts?: number
@@ -32,6 +34,8 @@ const settleMs = 20_000
 
 export class House {
   readonly chronicle = new Chronicle()
+  /** What must be in no log line and in no answer. */
+  readonly secrets = new Secrets()
   readonly replicas: Replica[] = []
   readonly hosts: Host[] = []
   readonly database: Database
@@ -43,7 +47,8 @@ export class House {
   private constructor(database: Database, options: HouseOptions) {
     this.database = database
     this.#options = options
-    this.#log = createLog({ name: 'house', level: 'debug', destination: this.chronicle })
+    this.#log = createLog({ name: 'house', level: 'trace', destination: this.chronicle })
+    this.secrets.learn('the database’s password', new URL(database.url).password)
   }
 
   /** A house whose first replica leads and whose hosts are linked. */
@@ -95,7 +100,9 @@ export class House {
   async newOrg(name: string): Promise<Org> {
     const { principals } = this.replica.parts
     const { id } = await principals.createOrg(name)
-    return { id, key: (await principals.createKey(id, 'test')).api_key }
+    const key = (await principals.createKey(id, 'test')).api_key
+    this.secrets.learn(`the key of ${name}`, key)
+    return { id, key }
   }
 
   /** Another control plane on the same database. The first one leads when this returns. */
@@ -110,6 +117,7 @@ export class House {
   async addHost(agent: Partial<AgentConfig> = {}): Promise<Host> {
     const name = `sim-${this.hosts.length + 1}`
     const { token: invite } = await this.replica.parts.hosts.invite(name)
+    this.secrets.learn(`the invitation of ${name}`, invite)
     const wish = { ...this.#options.agent, ...agent }
     const host = await Host.start({
       name,
@@ -320,6 +328,7 @@ export class House {
     )
     // What is logged from here on is the closing itself: an answer that finds its link gone is no surprise.
     for (const line of this.chronicle.surprises) left.push(`logged as an error: ${JSON.stringify(line)}`)
+    for (const host of this.hosts) this.secrets.learn(`the key of ${host.name}`, host.privateKey)
     for (const host of this.hosts) await host.close()
     for (const replica of this.replicas.filter(({ up }) => up)) {
       const { links } = replica.parts
@@ -328,8 +337,20 @@ export class House {
       )
       await replica.stop()
     }
+    left.push(...this.#leaks())
     const sessions = await this.database.drop()
     if (sessions > 0) left.push(`${sessions} sessions of the database are still open`)
     return left
+  }
+
+  /** Everything that was logged and answered is searched for secrets. */
+  #leaks(): string[] {
+    const answers = this.replicas.flatMap(({ url }) => answersFrom(url))
+    for (const answer of answers) this.secrets.learnFrom(answer)
+    const found = [
+      ...this.chronicle.lines.flatMap((line) => this.secrets.inText(`the line “${line.msg}”`, JSON.stringify(line))),
+      ...answers.flatMap((answer) => this.secrets.inAnswer(answer)),
+    ]
+    return [...new Set(found)]
   }
 }

@@ -2,6 +2,7 @@
 // document does not name may come back, so that the document cannot lie. Knows the document, and no route by itself.
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
+import { keepAnswer } from './answers.ts'
 
 export interface Exchange {
   method: string
@@ -131,6 +132,7 @@ const checkers = new Map<string, Promise<AnswerChecker>>()
 
 /** Hands the exchange on where it is as the service's own document says; throws with every difference otherwise. */
 export async function checked<E extends Exchange>(baseUrl: string, exchange: E): Promise<E> {
+  keepAnswer(baseUrl, exchange)
   let checker = checkers.get(baseUrl)
   if (!checker) {
     checker = documentOf(baseUrl).then((document) => new AnswerChecker(document))

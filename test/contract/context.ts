@@ -2,7 +2,8 @@
 // desktop that it has not made, and destroys those it has.
 import { randomUUID } from 'node:crypto'
 import type { ApiAnswer, ApiWish } from '../house/api.ts'
-import { AnswerChecker, type OpenApi } from '../openapi.ts'
+import { AnswerChecker, type Exchange, type OpenApi } from '../openapi.ts'
+import type { Answered } from '../secrets.ts'
 import { ask } from './ask.ts'
 import { status } from './row.ts'
 
@@ -28,7 +29,7 @@ export class Context {
   readonly #signal: AbortSignal
   /** Desktops of this run, and the key that made each. */
   readonly #made = new Map<string, string>()
-  readonly #exchanges: Parameters<AnswerChecker['complaints']>[0][] = []
+  readonly #exchanges: (Answered & Exchange)[] = []
   #shared: string | undefined
   #idle: string | undefined
   #foreign: string | undefined
@@ -107,6 +108,11 @@ export class Context {
     const answer = status(`${kind} with wait`, await this.post(`/v1/desktops/${id}/${kind}?wait=true`), 200)
     if (answer.json.state !== 'succeeded') throw new Error(`${kind} did not settle in time: ${answer.text}`)
     return answer
+  }
+
+  /** Every answer that has come. */
+  get answers(): readonly Answered[] {
+    return this.#exchanges
   }
 
   /** Where the answers of this run are not what the document says. A proxy may add headers of its own. */

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startPostgres } from '../../scripts/ground/postgres.ts'
 import { databaseNamed, query } from '../ground.ts'
+import { Secrets } from '../secrets.ts'
 import type { HostGround } from './grounds.ts'
 import { plansOf } from './plan.ts'
 import { Stage } from './stage.ts'
@@ -40,12 +41,15 @@ export async function runTrials({
   const name = `crash_${seed}_${randomBytes(4).toString('hex')}`
   await query(server, `create database ${name}`)
   const outcomes: Outcome[] = []
+  const secrets = new Secrets()
+  secrets.learn('the database’s password', new URL(server).password)
   try {
     const host = await ground(join(folder, 'host'))
     const stage = await Stage.start(host, databaseNamed(server, name), folder)
     try {
       for (const plan of plansOf(trials, seed, host.spanMs)) {
         const outcome = await runTrial(stage, plan, sabotage)
+        outcome.faults.push(...secrets.inLogFiles(folder))
         outcomes.push(outcome)
         tell?.(outcome)
       }

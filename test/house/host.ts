@@ -1,6 +1,6 @@
 // One simulated host of a house: its folder outlives the agent, its agent can be killed and started again.
 import { randomUUID } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type AgentConfig, configSchema } from '@dormouse/agent/config.ts'
@@ -64,6 +64,12 @@ export class Host {
   /** The simulated hypervisor, with its knobs; another object after a restart of the agent. */
   get driver(): SimulatedDriver {
     return this.#driver
+  }
+
+  /** The part of its key that never leaves it. */
+  get privateKey(): string | undefined {
+    const file = join(this.folder, 'identity.json')
+    return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as { key: { d: string } }).key.d : undefined
   }
 
   get up(): boolean {

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { type Client, createClient, Desktop } from '@dormouse/client'
 import { alive, type Identity, identify, signal, waitGone } from '../../scripts/ground/processes.ts'
+import { logFiles, Secrets } from '../secrets.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 
@@ -90,6 +91,9 @@ export class Instance {
       stdio: ['ignore', log, log],
       env: {
         ...process.env,
+        // Everything that could be logged is, and must be clean.
+        DORMOUSE_LOG_LEVEL: 'trace',
+        DORMOUSE_AGENT_LOG_LEVEL: 'trace',
         DORMOUSE_IMAGES_DIR: join(root, '.dormouse-test/images'),
         ...this.#env,
         PORT: String(this.#port),
@@ -115,6 +119,32 @@ export class Instance {
     signal(this.#starter, 'SIGINT')
     if (!(await waitGone([this.#starter], 120_000))) throw new Error(`npm start did not stop:\n${this.log}`)
     this.#starter = undefined
+    const told = this.told()
+    if (told.length > 0) throw new Error(`secrets stand where all may read them: ${told.join('; ')}`)
+  }
+
+  /** Secrets that any log below its folder tells: the processes’, libvirt’s, Postgres’, the starter’s. */
+  told(): string[] {
+    const secrets = new Secrets()
+    for (const [what, value] of Object.entries(this.#secretsOnDisk())) secrets.learn(what, value)
+    const own = join(this.#folder, 'start.log')
+    const logs = logFiles(this.#folder).filter((file) => file !== own)
+    // The starter shows the API key on purpose, and nothing else.
+    const shown = this.log.replaceAll(readKeys(this.dataDir).apiKey ?? '', '')
+    return [...secrets.inText('npm start', shown), ...logs.flatMap((file) => secrets.inText(file, readText(file)))]
+  }
+
+  #secretsOnDisk(): Record<string, string | undefined> {
+    const { apiKey, operatorKey } = readKeys(this.dataDir)
+    const hosts = readdirSync(this.dataDir).filter((name) => existsSync(join(this.dataDir, name, 'identity.json')))
+    const ofHost = (name: string) =>
+      (JSON.parse(readText(join(this.dataDir, name, 'identity.json'))) as { key: { d: string } }).key.d
+    return {
+      'the API key': apiKey,
+      'the operator’s key': operatorKey,
+      'the database’s password': readText(join(this.dataDir, 'postgres/dormouse.password')).trim(),
+      ...Object.fromEntries(hosts.map((name) => [`the key of ${name}`, ofHost(name)])),
+    }
   }
 
   /** The process of that name (`control plane`, `agent`) that the starter keeps running now. */
@@ -142,6 +172,13 @@ export class Instance {
     await this.down()
     rmSync(this.#folder, { recursive: true, force: true })
   }
+}
+
+const readText = (file: string): string => (existsSync(file) ? readFileSync(file, 'utf8') : '')
+
+/** What the starter has made for itself; nothing where it did not come so far. */
+function readKeys(dataDir: string): { apiKey?: string; operatorKey?: string } {
+  return JSON.parse(readText(join(dataDir, 'keys.json')) || '{}') as { apiKey?: string; operatorKey?: string }
 }
 
 /** Waits for a value, for a while. */

@@ -38,6 +38,7 @@ test.each([
   ['a token', { enrolToken: 's3cret' }],
   ['a key of ours in a sentence', { detail: 'the key svc_sk_s3cretXYZ was refused' }],
   ["an operator's key in an error", { err: new Error('bad key svc_op_s3cret') }],
+  ['an invitation of a host in a sentence', { detail: 'dormouse_invite_s3cret-XYZ is spent' }],
   ['a bearer in raw headers', { rawHeaders: ['Authorization', 'Bearer s3cret'] }],
   ['the password of an address', { url: 'postgres://dormouse:s3cret@localhost/db' }],
 ])('hides %s, and the line stays JSON', (_what, fields) => {

@@ -19,6 +19,7 @@ const secretName = /authorization|cookie|password|passphrase|secret|token|api[-_
 const secretText = [
   // Keys of ours, whoever put them into a sentence.
   /\bsvc_(?:sk|op)_\w+/g,
+  /\bdormouse_invite_[\w-]+/g,
   /\bBearer\s+[\w.~+/=-]+/gi,
   // JSON Web Tokens.
   /(?<![\w-])eyJ[\w-]+\.[\w-]+\.[\w-]*/g,
