@@ -36,6 +36,21 @@ const listing: Chapter['rows'] = [
   unauthenticated('list.401', 'GET', () => '/v1/desktops'),
 ]
 
+const bodies: Chapter['rows'] = [
+  {
+    id: 'endpoints.json',
+    sentence: 'Request and response bodies are JSON.',
+    async check(context) {
+      const wish = { body: { tier: 'small' }, headers: { 'content-type': 'text/plain' } }
+      const made = status('create, whatever its Content-Type', await context.ask('POST', '/v1/desktops', wish), 201)
+      const path = `/v1/desktops/${made.json.id}`
+      const others = [await context.get('/v1/desktops'), await context.get(path), await context.post(`${path}/destroy`)]
+      for (const { headers } of [made, ...others])
+        same('media type', String(headers['content-type']).split(';')[0], 'application/json')
+    },
+  },
+]
+
 const creating: Chapter['rows'] = [
   {
     id: 'create.201',
@@ -231,5 +246,5 @@ export function unauthenticated(id: string, method: string, path: (id: string) =
 
 export const endpoints: Chapter = {
   title: 'Endpoints',
-  rows: [...listing, ...creating, ...reading, ...mutating, ...operations],
+  rows: [...bodies, ...listing, ...creating, ...reading, ...mutating, ...operations],
 }

@@ -35,6 +35,16 @@ export const errors: Chapter = {
       },
     },
     {
+      id: 'errors.400',
+      sentence: '400 | Malformed JSON body; invalid … desktop id',
+      async check(context) {
+        for (const verb of ['wake', 'hibernate', 'destroy', 'exec', 'stream']) {
+          problem(`${verb}, body`, await context.post(`/v1/desktops/${newId()}/${verb}`, '{"'), 400)
+          problem(`${verb}, id`, await context.post(`/v1/desktops/nonsense/${verb}`, '{"'), 400)
+        }
+      },
+    },
+    {
       id: 'errors.title',
       sentence: 'title | always | Status phrase',
       async check(context) {
@@ -76,6 +86,15 @@ export const errors: Chapter = {
       sentence: '500 | Any other failure; the body never carries the real error text',
       needs: 'a database that is away',
       provedBy: ['test/house/postgres.test.ts', 'a Postgres that is restarted, then killed, while operations run'],
+    },
+    {
+      id: 'errors.safe',
+      sentence: '503 and 504 mean the exact request is safe to retry.',
+      needs: 'a leader that goes to and fro',
+      provedBy: [
+        'test/house/leadership.test.ts',
+        'requests sent to two replicas while the lead goes to and fro make each thing once',
+      ],
     },
     {
       id: 'errors.retry',

@@ -90,6 +90,12 @@ const exec: Chapter['rows'] = [
     },
   },
   {
+    id: 'exec.clamp',
+    sentence: 'values above 300 are clamped to 300',
+    needs: 'five minutes',
+    provedBy: ['test/house/exec.test.ts', 'more than 300 s is 300 to the guest'],
+  },
+  {
     id: 'exec.409',
     sentence: '409 when the desktop is not awake',
     async check(context) {
@@ -133,6 +139,12 @@ const stream: Chapter['rows'] = [
     sentence: 'A claim already held by another client gives 409.',
     needs: 'a second key of the same organisation',
     provedBy: ['test/house/streams.test.ts', 'each claim has one holder: another gets 409'],
+  },
+  {
+    id: 'stream.takeover',
+    sentence: 'The request carries a claim … and a takeover flag',
+    needs: 'a second key of the same organisation',
+    provedBy: ['test/house/streams.test.ts', 'a takeover ends the old holder’s socket with 4001'],
   },
   unauthenticated('stream.401', 'POST', (id) => `/v1/desktops/${id}/stream`),
 ]
