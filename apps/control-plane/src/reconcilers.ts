@@ -17,7 +17,7 @@ interface Rooms {
 
 export const reconcilers = ({ engine, recovery, usage, streams, retention }: Rooms): Reconciler[] => [
   { name: 'operations', everyMs: 5_000, run: () => engine.adoptStray() },
-  { name: 'rejoin', everyMs: 60_000, run: () => recovery.led() },
+  { name: 'rejoin', everyMs: 60_000, run: async () => recovery.askAll() },
   { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.carryOutDeferred() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },

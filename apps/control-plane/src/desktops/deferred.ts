@@ -23,12 +23,21 @@ export async function defer(db: Db, deferred: DeferredCommand): Promise<void> {
   )
 }
 
-export async function ofHosts(db: Db, hostIds: string[]): Promise<DeferredCommand[]> {
+export async function ofHost(db: Db, hostId: string): Promise<DeferredCommand[]> {
   const { rows } = await db.query<DeferredCommand>(
-    `select ${columns} from deferred_commands where host_id = any($1) order by created_at`,
-    [hostIds],
+    `select ${columns} from deferred_commands where host_id = $1 order by created_at`,
+    [hostId],
   )
   return rows
+}
+
+/** Those of the hosts for which something was put off. */
+export async function hostsAmong(db: Db, hostIds: string[]): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    'select distinct host_id as id from deferred_commands where host_id = any($1)',
+    [hostIds],
+  )
+  return rows.map(({ id }) => id)
 }
 
 export async function done(db: Db, deferred: DeferredCommand): Promise<void> {

@@ -4,7 +4,7 @@ import { newId, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
-import type { Pool } from '../db/pool.ts'
+import { isDatabaseAway, type Pool } from '../db/pool.ts'
 import type { DeferredCommand } from '../desktops/deferred.ts'
 import * as deferred from '../desktops/deferred.ts'
 import { stateAfterFailure } from '../desktops/operations/wake.ts'
@@ -14,6 +14,7 @@ import type { Hosts } from '../hosts/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import { raiseAbove } from '../leadership/store.ts'
 import * as operations from '../operations/store.ts'
+import { PassesByHost } from './passes.ts'
 import { isDrastic, judge, judgeMissing, massLimit, type Verdict } from './rejoin.ts'
 
 export interface RecoveryOptions {
@@ -32,12 +33,13 @@ interface Sight {
 }
 
 const commandTimeoutMs = 60_000
+const deferredAtOnce = 4
 const believableEpochs = 1_000_000
 
 export class Recovery {
   readonly #options: RecoveryOptions
-  /** One pass per host at a time; a second wish during it makes one more. */
-  readonly #passes = new Map<string, Promise<void>>()
+  readonly #comparing = new PassesByHost()
+  readonly #carrying = new PassesByHost()
   /** The highest that each host had obeyed when it linked. */
   readonly #epochs = new Map<string, number>()
 
@@ -51,18 +53,20 @@ export class Recovery {
     void this.ask(hostId)
   }
 
-  /** A new leader asks every linked host what it has. */
-  async led(): Promise<void> {
-    await Promise.all(this.#options.links.hostIds().map((hostId) => this.ask(hostId)))
+  /** Asks every linked host what it has. Waits for none: one may hang. */
+  askAll(): void {
+    for (const hostId of this.#options.links.hostIds()) void this.ask(hostId)
   }
 
   /** Asks one host for its inventory and settles the differences. */
   ask(hostId: string): Promise<void> {
-    return this.#serially(hostId, async (term) => {
-      const seen = this.#epochs.get(hostId) ?? 0
-      if (seen > term.epoch) await this.#raiseEpoch(term, hostId, seen)
-      else await this.#pass(term, hostId)
-    })
+    return this.#comparing.ask(hostId, () =>
+      this.#leading(async (term) => {
+        const seen = this.#epochs.get(hostId) ?? 0
+        if (seen > term.epoch) await this.#raiseEpoch(term, hostId, seen)
+        else await this.#pass(term, hostId)
+      }),
+    )
   }
 
   /** Something changed on a host that no command asked for. The report is a hint: by now it may be old. */
@@ -88,32 +92,40 @@ export class Recovery {
     if (seen - term.epoch <= believableEpochs) await raiseAbove(pool, seen)
   }
 
-  /** Carries out what was put off, on every host that is linked now. */
+  /** Begins to carry out what was put off, on every host that is linked now. Waits for none: one may hang. */
   async carryOutDeferred(): Promise<void> {
     const { leadership, links, pool } = this.#options
-    const term = leadership.term
-    if (!term) return
-    for (const command of await deferred.ofHosts(pool, links.hostIds())) await this.#carryOut(term, command)
+    if (!leadership.term) return
+    for (const hostId of await deferred.hostsAmong(pool, links.hostIds())) void this.#carryOutOn(hostId)
   }
 
-  #serially(hostId: string, work: (term: Term) => Promise<void>): Promise<void> {
-    const previous = this.#passes.get(hostId) ?? Promise.resolve()
-    const mine = previous.then(() =>
-      this.#guarded(async () => {
-        const term = this.#options.leadership.term
-        if (term) await work(term)
+  /** A few at a time: one that hangs until its deadline keeps the others of its host waiting no longer than it must. */
+  #carryOutOn(hostId: string): Promise<void> {
+    return this.#carrying.ask(hostId, () =>
+      this.#leading(async (term) => {
+        const left = await deferred.ofHost(this.#options.pool, hostId)
+        const carry = async () => {
+          for (let next = left.shift(); next; next = left.shift()) await this.#carryOut(term, next)
+        }
+        await Promise.all(Array.from({ length: deferredAtOnce }, carry))
       }),
     )
-    this.#passes.set(hostId, mine)
-    return mine
   }
 
-  /** Care that fails is logged and comes round again; a change of leader or a lost link is no fault. */
+  async #leading(work: (term: Term) => Promise<void>): Promise<void> {
+    await this.#guarded(async () => {
+      const { term } = this.#options.leadership
+      if (term) await work(term)
+    })
+  }
+
+  /** Care that fails is logged and comes round again; a change of leader, a lost link or database is no fault of it. */
   async #guarded(work: () => Promise<unknown>): Promise<void> {
     try {
       await work()
     } catch (error) {
-      const expected = error instanceof Refusal && (error.code === 'not_leader' || error.code === 'host_unreachable')
+      const passing = error instanceof Refusal && (error.code === 'not_leader' || error.code === 'host_unreachable')
+      const expected = passing || isDatabaseAway(error)
       this.#options.log[expected ? 'info' : 'error']({ err: error }, 'recovery was interrupted')
     }
   }
@@ -121,7 +133,7 @@ export class Recovery {
   async #pass(term: Term, hostId: string): Promise<void> {
     const { links, pool, log } = this.#options
     // What was put off was asked for by name: it counts as no mass action, and is done before the picture is taken.
-    for (const command of await deferred.ofHosts(pool, [hostId])) await this.#carryOut(term, command)
+    await this.#carryOutOn(hostId)
     const asOf = await desktops.clock(pool)
     const { items } = await links.command(hostId, 'host.inventory', {}, { timeoutMs: commandTimeoutMs })
     const orders: RejoinOrder[] = []

@@ -1,0 +1,44 @@
+// Guarantee: care for a host is never done twice at once, no wish is lost, and none piles up.
+import { expect, test } from 'vitest'
+import { PassesByHost } from './passes.ts'
+
+function counting() {
+  const passes = new PassesByHost()
+  const gates: PromiseWithResolvers<void>[] = []
+  const work = () => {
+    const gate = Promise.withResolvers<void>()
+    gates.push(gate)
+    return gate.promise
+  }
+  return { gates, ask: (hostId: string) => passes.ask(hostId, work) }
+}
+
+test('wishes during a pass make one more after it, for all of them', async () => {
+  const { gates, ask } = counting()
+  const first = ask('a')
+  const later = [ask('a'), ask('a'), ask('a')]
+  expect(gates).toHaveLength(1)
+  gates[0]!.resolve()
+  await first
+  await Promise.resolve()
+  expect(gates).toHaveLength(2)
+  const last = ask('a')
+  gates[1]!.resolve()
+  await Promise.all(later)
+  await Promise.resolve()
+  expect(gates).toHaveLength(3)
+  gates[2]!.resolve()
+  await last
+  void ask('a')
+  expect(gates).toHaveLength(4)
+})
+
+test('a host that hangs keeps no other waiting', async () => {
+  const { gates, ask } = counting()
+  void ask('hangs')
+  const other = ask('works')
+  gates[1]!.resolve()
+  await other
+  void ask('works')
+  expect(gates).toHaveLength(3)
+})
