@@ -34,6 +34,9 @@ export const limits: Chapter = {
           problem('more', await sized(context, 2 * mib + 1, headers), 413)
         }
         const large = 'x'.repeat(2 * mib + 1)
+        for (const path of ['/v1/desktops', '/v1/usage', '/v1/openapi.json'])
+          for (const headers of [told, untold])
+            problem(`GET ${path}`, await context.get(path, { body: large, headers }), 413)
         for (const rest of ['wake', 'hibernate', 'destroy', 'exec', 'stream'])
           problem(rest, await context.post(`/v1/desktops/${await context.idle()}/${rest}`, large), 413)
       },

@@ -17,8 +17,8 @@ import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { DesktopRow } from '../desktops/store.ts'
+import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Customer } from '../principals/service.ts'
-import type { BoundedBody } from './bounded-body.ts'
 
 /** Beyond the guest's own deadline: the time the host may take to kill the command and answer. */
 const marginMs = 10_000

@@ -154,7 +154,7 @@ export interface OpenApiDocument {
 
 function complete(made: OpenApiDocument): OpenApiDocument {
   for (const [path, methods] of Object.entries(made.paths)) {
-    made.paths[path] = Object.fromEntries(Object.entries(methods).map(([name, one]) => [name, finish(name, one)]))
+    made.paths[path] = Object.fromEntries(Object.entries(methods).map(([name, one]) => [name, finish(one)]))
   }
   const operations = Object.values(made.paths).flatMap((methods) => Object.values(methods))
   const statuses = new Set(operations.flatMap(({ responses }) => Object.keys(responses).map(Number)))
@@ -162,7 +162,7 @@ function complete(made: OpenApiDocument): OpenApiDocument {
   return componentsInUse({ ...made, components })
 }
 
-function finish(method: string, operation: Operation): Operation {
+function finish(operation: Operation): Operation {
   const {
     'x-answers': answers = {},
     'x-problems': problems = [],
@@ -182,16 +182,15 @@ function finish(method: string, operation: Operation): Operation {
     ...(bytes && { requestBody: bytesBody(bytes) }),
     responses: {
       ...Object.fromEntries(successes),
-      ...problemsOf([...everybodysProblems(method, rest), ...problems]),
+      ...problemsOf([...everybodysProblems(rest), ...problems]),
     },
   }
 }
 
 /** What any route may answer: the document itself asks for no credential and is read from memory. */
-function everybodysProblems(method: string, { security }: Operation): ProblemStatus[] {
-  if (security?.length === 0) return [400, 500]
-  const withBody: ProblemStatus[] = method === 'get' ? [] : [413]
-  return [400, 401, 429, 500, 503, ...withBody]
+function everybodysProblems({ security }: Operation): ProblemStatus[] {
+  if (security?.length === 0) return [400, 413, 500]
+  return [400, 401, 413, 429, 500, 503]
 }
 
 const idempotencyKey = (scope: 'organisation' | 'desktop') => ({

@@ -10,9 +10,11 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
   LogController,
+  type preValidationHookHandler,
   type RawServerDefault,
 } from 'fastify'
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
+import { BoundedBody } from './bounded-body.ts'
 import { askForBodiesLate } from './expectations.ts'
 import { handleError, sendProblem } from './problems.ts'
 import { answerBrokenRequest } from './raw-answers.ts'
@@ -59,6 +61,7 @@ export function createServer(log: Log, unroutable: UnroutableDoor): App {
   app.setNotFoundHandler((_request, reply) => void sendProblem(reply, theOne404()))
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
   readBodiesAsJson(app)
+  boundUnreadBodies(app)
   askForBodiesLate(app as unknown as App)
   return app as unknown as App
 }
@@ -87,6 +90,24 @@ function readBodiesAsJson(
     }
   })
 }
+
+/** A body that nobody asked for, as with a GET, is not read by the framework; it is as large as others at the most. */
+function boundUnreadBodies(app: { addHook(name: 'preValidation', hook: preValidationHookHandler): unknown }): void {
+  app.addHook('preValidation', (request, reply, done) => {
+    const { method, raw, headers } = request
+    const carries = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+    if (!carries || (method !== 'GET' && method !== 'HEAD')) return done()
+    measured(raw).then(
+      () => done(),
+      (error: Error) => {
+        reply.header('connection', 'close')
+        done(error)
+      },
+    )
+  })
+}
+
+const measured = async (raw: IncomingMessage): Promise<void> => new BoundedBody(raw, bodyLimitBytes).measure()
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
