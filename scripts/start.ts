@@ -94,7 +94,11 @@ async function bringUp(options: StartOptions, instance: Instance, signal: AbortS
   lap(urls.length === 1 ? `control plane is ready at ${baseUrl}` : `${urls.length} control planes are ready`)
   await image
   await agents(options, instance, urls, keys.operatorKey, host)
-  lap(simulated ? `${simulated} simulated hosts are linked` : `host is linked, ${host!.describe}`)
+  lap(
+    simulated
+      ? `${simulated === 1 ? '1 simulated host is' : `${simulated} simulated hosts are`} linked`
+      : `host is linked, ${host!.describe}`,
+  )
   return { replicas, ...keys }
 }
 

@@ -1,8 +1,11 @@
 // Runs rows one after the other against a place, and counts. Knows neither the rows nor how they are shown.
 import type { Context } from './context.ts'
-import type { Row } from './row.ts'
+import type { Chapter, Row } from './row.ts'
+
+type Judgement = Pick<Outcome, 'verdict' | 'note'>
 
 export interface Outcome {
+  chapter: string
   id: string
   sentence: string
   verdict: 'passed' | 'failed' | 'not checked here'
@@ -10,12 +13,20 @@ export interface Outcome {
   note?: string
 }
 
-/** Judges each row in turn and hands its outcome out at once. */
-export async function* run(rows: Row[], context: Context): AsyncGenerator<Outcome> {
-  for (const row of rows) yield { id: row.id, sentence: row.sentence, ...(await judge(row, context)) }
+/** Judges each row in turn and hands its outcome out at once. Slow ones begin at once, `beside` the others. */
+export async function* run(chapters: Chapter[], context: Context, beside: Context): AsyncGenerator<Outcome> {
+  const begun = new Map<string, Promise<Judgement>>()
+  for (const row of chapters.flatMap(({ rows }) => rows)) if (isSlow(row)) begun.set(row.id, judge(row, beside))
+  for (const { title: chapter, rows } of chapters)
+    for (const row of rows) {
+      const { id, sentence } = row
+      yield { chapter, id, sentence, ...(await (begun.get(id) ?? judge(row, context))) }
+    }
 }
 
-async function judge(row: Row, context: Context): Promise<Pick<Outcome, 'verdict' | 'note'>> {
+const isSlow = (row: Row): boolean => 'slow' in row && row.slow === true
+
+async function judge(row: Row, context: Context): Promise<Judgement> {
   if ('needs' in row) return { verdict: 'not checked here', note: `needs ${row.needs}; ${row.provedBy.join(': ')}` }
   try {
     await row.check(context)
