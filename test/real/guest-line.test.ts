@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
+import { noPulse } from '@dormouse/agent/guest/pulse.ts'
 import { QgaTransport } from '@dormouse/agent/guest/qga.ts'
 import { execOverSsh } from '@dormouse/agent/guest/ssh-exec.ts'
 import { openOverSsh, uploadOverSsh } from '@dormouse/agent/guest/ssh-files.ts'
@@ -55,7 +56,7 @@ const lineTo = (id: string) =>
   new SshLine({
     desktopId: id,
     socketPath: async () => join(stage.libvirtd.shortDir, 'line-sockets', `${id}.ssh`),
-    agent: new QgaTransport(agentCall(() => host.guestAgent(domain(id)))),
+    agent: new QgaTransport(agentCall({ agent: () => host.guestAgent(domain(id)), pulse: noPulse })),
     keys: new SshKeys(join(bench.folder, 'guest-keys')),
     log: createLog({ name: 'line', level: 'silent' }),
   })

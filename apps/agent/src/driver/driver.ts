@@ -84,6 +84,8 @@ export interface Driver {
   removeDisk(desktopId: DesktopId): Promise<void>
 
   guest(desktopId: DesktopId): GuestTransport
+  /** Whether nothing goes on in its guest just now: paused, or its process stopped from outside. Asked often. */
+  frozen(desktopId: DesktopId): boolean
   /** A connection to the screen of a running desktop, which speaks RFB and greets first. */
   screen(desktopId: DesktopId): Promise<Duplex>
   /** The screen as it is now, as PNG. */

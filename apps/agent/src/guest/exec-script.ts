@@ -12,6 +12,8 @@ const blockBytes = 512
 /** One block more than is kept, so that a longer output shows. */
 const keptBlocks = execOutputMaxBytes / blockBytes + 1
 const stepSecs = 0.25
+/** After its command's end a busy guest takes a while to hand over what was said. */
+const lateSecs = 0.5
 /** After its deadline the guest ends the command by itself, where nobody has asked any more. */
 const graceSecs = 30
 
@@ -53,7 +55,7 @@ keep() { umask 077; exec <$p.$1 >/dev/null 2>&1; (ulimit -f ${keptBlocks}; exec 
   printf '${trailerWord(nonce).replace('\n', '\\n')}%s' "$cut" >&2
   exec >/dev/null 2>&1 rm -f $p.1 $p.2 $p.o $p.e $p.c
 ) & echo $! >$p.c
-exec ${run} <&3 3<&- >$p.1 2>$p.2
+${expendable}exec ${run} <&3 3<&- >$p.1 2>$p.2
 `
 }
 
@@ -68,7 +70,7 @@ export function plainScript({ command: words, cwd, env }: ExecCommand, nonce: st
   const odd = settings.filter((setting) => !named.includes(setting)).map((setting) => quote(setting.join('=')))
   const run = odd.length > 0 ? `env ${odd.join(' ')} "$@"` : '"$@"'
   return `echo $$
-no() { printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
+${expendable}no() { printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
 ${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argv.map(quote).join(' ')}
 ${Array.isArray(words) ? `${mustBeProgram}\n` : ''}${named.map(([name, value]) => `export ${name}=${quote(value)}\n`).join('')}exec ${run}
 `
@@ -88,7 +90,7 @@ read c <$p.c || exit 0
     n=$((n + 1))
     [ $n -gt ${Math.ceil((timeoutSecs + graceSecs) / stepSecs)} ] && kill -KILL -- -${pid}
   done
-  sleep ${stepSecs}
+  sleep ${lateSecs}
   while [ -e $p.c ] && kill -USR1 $c; do sleep ${stepSecs}; done
 ) </dev/null >/dev/null 2>&1 &
 `
@@ -123,5 +125,8 @@ const mustBeProgram = `case $1 in
   */*) [ -f "$1" ] && [ -x "$1" ] || no program;;
   *) command -v -- "$1" >/dev/null 2>&1 || no program;;
 esac`
+
+/** A guest that runs out of memory shall lose the command, not what carries it. */
+const expendable = '{ echo 0 >/proc/self/oom_score_adj; } 2>/dev/null\n'
 
 export const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`

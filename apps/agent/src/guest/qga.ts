@@ -1,10 +1,10 @@
 // A guest through QEMU's guest agent, for images that have nothing else. The agent takes one call at a time and breaks
 // on large answers: a command's output goes through files in the guest, and a bounded part comes back in one reply.
 import { randomBytes } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
 import { z } from 'zod'
-import { resultOf } from './exec-result.ts'
+import { before, untilKilled } from './deadlines.ts'
+import { type Ended, resultOf } from './exec-result.ts'
 import { execScript, killScript, watchScript } from './exec-script.ts'
 import { openThroughAgent, uploadThroughAgent, writeBytes } from './qga-files.ts'
 import {
@@ -23,9 +23,8 @@ const callMaxBytes = 56 * 1024
 const inputMaxBytes = 18 * 1024
 /** A command that is over by then needs no watcher. */
 const shortMs = 300
-/** How long to try to end a command that passed its deadline. */
-const killMs = 6_000
-const killPauseMs = 100
+/** How soon a guest that had no room for the watcher is asked again. */
+const fullMs = 1_000
 
 export class QgaTransport implements GuestTransport {
   readonly #call: AgentCall
@@ -50,14 +49,17 @@ export class QgaTransport implements GuestTransport {
   async exec(command: ExecCommand): Promise<ExecResult> {
     const started = performance.now()
     const nonce = randomBytes(12).toString('hex')
-    const pid = await this.#start(command, nonce)
     const deadline = started + command.timeoutSecs * 1_000
-    const ended =
-      (await untilEnded(this.#call, pid, Math.min(deadline, started + shortMs))) ??
-      (await this.#long(pid, nonce, command, deadline))
+    const starting = this.#start(command, nonce)
+    const pid = await before(deadline, starting)
+    if (pid === undefined) {
+      starting.then((late) => this.#end(late)).catch(() => undefined)
+      return refuse('guest_deadline', `the guest was too busy to begin the command within ${command.timeoutSecs} s`)
+    }
+    const ended = await before(deadline, this.#over(pid, nonce, command, started))
     if (!ended) {
       await this.#end(pid)
-      refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
+      return refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
     }
     return resultOf(ended, nonce, Math.round(performance.now() - started))
   }
@@ -84,9 +86,15 @@ export class QgaTransport implements GuestTransport {
     return startProgram(this.#call, { ...inline, arg: [file] })
   }
 
-  /** Not over at once: from here on the guest itself watches for its end. */
-  async #long(pid: number, nonce: string, { timeoutSecs }: ExecCommand, deadline: number) {
-    await runAside(this.#call, watchScript(pid, nonce, timeoutSecs))
+  /** Where it is not over at once, the guest itself watches for its end from then on. */
+  async #over(pid: number, nonce: string, { timeoutSecs }: ExecCommand, started: number): Promise<Ended | undefined> {
+    const deadline = started + timeoutSecs * 1_000
+    const soon = await untilEnded(this.#call, pid, Math.min(deadline, started + shortMs))
+    if (soon) return soon
+    while (!(await this.#aside(watchScript(pid, nonce, timeoutSecs)))) {
+      const ended = await untilEnded(this.#call, pid, Math.min(deadline, performance.now() + fullMs))
+      if (ended || performance.now() > deadline) return ended
+    }
     return untilEnded(this.#call, pid, deadline)
   }
 
@@ -97,19 +105,29 @@ export class QgaTransport implements GuestTransport {
   }
 
   /** Kills the command's whole group, also what ignores gentler signals, and lets the agent forget it. */
-  async #end(pid: number): Promise<void> {
-    const ends = performance.now() + killMs
-    while (!(await this.#killed(pid)) && performance.now() < ends) await sleep(killPauseMs)
+  #end(pid: number): Promise<void> {
+    return untilKilled(() => this.#killed(pid))
   }
 
-  /** A guest that a command has filled up may have no room for the one that ends it; a guest that is gone needs none. */
+  /** A guest that is gone needs no killing. */
   async #killed(pid: number): Promise<boolean> {
     try {
-      await runAside(this.#call, killScript(pid))
+      if (!(await this.#aside(killScript(pid)))) return false
       return (await untilEnded(this.#call, pid, performance.now() + sweepMs)) !== undefined
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
-      return !(error.cause instanceof AgentRefused)
+      return true
+    }
+  }
+
+  /** False where the guest has no room for it: a command may have filled it up. */
+  async #aside(script: string): Promise<boolean> {
+    try {
+      await runAside(this.#call, script)
+      return true
+    } catch (error) {
+      if (!(error instanceof Refusal) || !(error.cause instanceof AgentRefused)) throw error
+      return false
     }
   }
 

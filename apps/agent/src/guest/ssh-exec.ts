@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { constants } from 'node:os'
 import { type ExecCommand, type ExecResult, execOutputMaxBytes, Refusal, refuse } from '@dormouse/contract'
 import type { ClientChannel } from 'ssh2'
+import { before, untilKilled } from './deadlines.ts'
 import { type Ended, resultOf } from './exec-result.ts'
 import { holdScript, killScript, plainScript } from './exec-script.ts'
 import type { SshLine } from './ssh-line.ts'
@@ -17,7 +18,7 @@ const settleMs = 300
 const settleQuietMs = 80
 /** A guest that is busy tells late what holds the output. */
 const holdMs = 5_000
-const killMs = 1_500
+const killMs = 5_000
 
 export async function execOverSsh(line: SshLine, command: ExecCommand): Promise<ExecResult> {
   const started = performance.now()
@@ -25,7 +26,8 @@ export async function execOverSsh(line: SshLine, command: ExecCommand): Promise<
   const script = await carried(line, plainScript(command, nonce), nonce)
   const run = await line.open(script, (channel) => new Run(channel, command.stdin))
   if (!(await run.over(started + command.timeoutSecs * 1_000))) {
-    await kill(line, run.pid)
+    const { pid } = run
+    if (pid !== undefined) await untilKilled(() => killed(line, pid))
     run.close()
     refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
   }
@@ -74,13 +76,13 @@ async function letGo(line: SshLine, run: Run): Promise<void> {
   }
 }
 
-async function kill(line: SshLine, pid: number | undefined): Promise<void> {
-  if (pid === undefined) return
+/** A guest that is gone by now has ended the command too. */
+async function killed(line: SshLine, pid: number): Promise<boolean> {
   try {
-    await runOverSsh(line, killScript(pid), killMs)
+    return (await runOverSsh(line, killScript(pid), killMs)).exitCode === 0
   } catch (error) {
-    // The deadline is the answer; a guest that is gone by now has ended the command too.
     if (!(error instanceof Refusal)) throw error
+    return !line.ready
   }
 }
 
@@ -167,11 +169,8 @@ class Run {
 }
 
 /** False where it is not there in time. */
-async function within(promise: Promise<true>, ms: number): Promise<boolean> {
-  const late = Promise.withResolvers<false>()
-  const timer = setTimeout(() => late.resolve(false), Math.max(0, ms))
-  return Promise.race([promise, late.promise]).finally(() => clearTimeout(timer))
-}
+const within = async (promise: Promise<true>, ms: number): Promise<boolean> =>
+  (await before(performance.now() + ms, promise)) ?? false
 
 /** The first part of a stream, one byte more than is told, so that a longer one shows; the rest is dropped. */
 class Kept {
@@ -195,6 +194,5 @@ class Kept {
 
 const signals: Record<string, number> = constants.signals
 
-/** OpenSSH has no name for some; those are counted as SIGSYS, the one it leaves out most often. */
-const signalOf = (name = ''): number =>
-  signals[name.startsWith('SIG') ? name : `SIG${name}`] ?? constants.signals.SIGSYS
+/** OpenSSH has no name for some of them (SIGBUS, SIGSYS, SIGXCPU, …): which one it was is then not known. */
+const signalOf = (name = ''): number | undefined => signals[name.startsWith('SIG') ? name : `SIG${name}`]

@@ -86,6 +86,7 @@ class Errand {
   #given: Buffer | undefined
   #wanted: ((bytes: Buffer) => void) | undefined
   #said = ''
+  #closed = false
 
   constructor(channel: ClientChannel) {
     this.#channel = channel
@@ -101,6 +102,7 @@ class Errand {
     })
     channel.on('error', () => undefined)
     channel.on('close', () => {
+      this.#closed = true
       if (code === undefined) this.#ended.reject(new Refusal('guest_unavailable', 'the guest went away on the way'))
       else if (code !== 0) this.#ended.reject(fileRefusal(this.#said))
       else this.#ended.resolve()
@@ -117,9 +119,15 @@ class Errand {
   }
 
   async write(bytes: Buffer): Promise<void> {
+    if (this.#closed) return this.#cut()
     if (this.#channel.write(bytes)) return
-    const cut = this.#ended.promise.then(() => refuse('guest_unavailable', 'the guest stopped on the way'))
-    await Promise.race([once(this.#channel, 'drain'), cut])
+    await Promise.race([once(this.#channel, 'drain'), this.#cut()])
+  }
+
+  /** It ended before all was given. */
+  async #cut(): Promise<never> {
+    await this.#ended.promise
+    return refuse('guest_unavailable', 'the guest stopped on the way')
   }
 
   noMore(): void {

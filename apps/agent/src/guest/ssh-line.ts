@@ -5,8 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import ssh2, { type Client, type ClientChannel } from 'ssh2'
+import { noPulse, type Pulse } from './pulse.ts'
 import { shakeHands } from './ssh-handshake.ts'
 import type { GuestKeys, SshKeys } from './ssh-keys.ts'
+import { keepVigil } from './ssh-vigil.ts'
 import type { GuestTransport } from './transport.ts'
 
 export interface SshLineOptions {
@@ -16,6 +18,7 @@ export interface SshLineOptions {
   /** Through which keys are exchanged. */
   agent: GuestTransport
   keys: SshKeys
+  pulse?: Pulse
   log: Log
 }
 
@@ -23,7 +26,7 @@ const dialMs = 2_000
 /** A guest may be booting. */
 const handshakeMs = 30_000
 const loginMs = 10_000
-/** A guest that says nothing for thirty of these is gone, one that is only busy is not; and a port that once in a while stands still goes on with each. */
+/** A guest that is busy and says nothing for thirty of these is gone; and a port that once in a while stands still goes on with each. */
 const keepaliveMs = 1_000
 const keepalives = 30
 /** How long a command may take to be begun in a busy guest; one that is gone is found out by the keepalives. */
@@ -34,6 +37,7 @@ const hopelessMs = 15_000
 /** How long a connection is worth waiting for. */
 export const patienceMs = 2_500
 const probeMs = 1_000
+const pulseMs = 500
 const queueMaxBytes = 512 * 1024
 const queuePauseMs = 5
 /** The server takes 100; some are left for what ends others. */
@@ -117,13 +121,19 @@ export class SshLine {
     while (this.#client && this.#socket && this.#socket.writableLength > queueMaxBytes) await sleep(queuePauseMs)
   }
 
-  /** Ends a connection whose other end does not answer. */
+  /** Ends a connection whose other end does not answer although it is not busy. */
   async probe(): Promise<void> {
     const client = this.#client
     if (!client) return
-    const timer = setTimeout(() => this.close(), probeMs)
+    let answered = false
+    const giveUp = async () => {
+      const busy = await this.#options.pulse?.busy(pulseMs)
+      if (!busy && !answered && this.#client === client) this.close()
+    }
+    const timer = setTimeout(() => void giveUp(), probeMs)
     try {
       await this.open('exit', (channel) => void channel.resume())
+      answered = true
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
     } finally {
@@ -223,6 +233,7 @@ export class SshLine {
     await begun.promise
     this.#client = client
     this.#socket = socket
+    keepVigil(socket, this.#options.pulse ?? noPulse, () => this.close())
     return client
   }
 

@@ -1,30 +1,80 @@
 // One call of a guest's agent, its failures in our words.
 import { Refusal } from '@dormouse/contract'
 import { CallTimeout, ConnectionLost, type GuestAgent, GuestAgentError } from '@dormouse/node-libvirt'
+import { AgentTurns } from '../../guest/agent-turns.ts'
+import type { Pulse } from '../../guest/pulse.ts'
 import { type AgentCall, AgentRefused } from '../../guest/qga-programs.ts'
 
-/** A mute agent is found out soon; the guest's disk may take its time. */
-const timeoutSecs = 2
-const fileTimeoutSecs = 10
+/** How long an agent that listens may take; one that is mute is found out before. The guest's disk may take its time. */
+const probeSecs = 2
+const programSecs = 5
+const fileSecs = 10
+/** How long a guest that is busy may keep its agent from answering. */
+const busyMs = 30_000
+const pulseMs = 300
+/** By these a guest's readiness is found out: whoever asks asks again. */
+const probes = new Set(['guest-ping', 'guest-set-time', 'guest-get-time'])
+
+interface AgentOf {
+  agent: () => GuestAgent
+  pulse: Pulse
+  turns?: AgentTurns
+}
 
 /** Every failure to reach the agent is `guest_unavailable`; what the agent itself refuses is AgentRefused. */
-export function agentCall(agent: () => GuestAgent): AgentCall {
-  return async (execute, args) => {
-    try {
-      const patience = execute.startsWith('guest-file-') ? fileTimeoutSecs : timeoutSecs
-      return await agent().command(args ? { execute, arguments: args } : { execute }, { timeoutSecs: patience })
-    } catch (error) {
-      throw translated(error)
+export function agentCall({ agent, pulse, turns = new AgentTurns() }: AgentOf): AgentCall {
+  const once = (execute: string, args?: Record<string, unknown>) =>
+    agent().command(args ? { execute, arguments: args } : { execute }, { timeoutSecs: patienceSecs(execute) })
+  const patient = async (execute: string, args?: Record<string, unknown>) => {
+    const ends = performance.now() + busyMs
+    for (;;) {
+      const began = performance.now()
+      try {
+        return await once(execute, args)
+      } catch (error) {
+        const again = mayRepeat(execute, error, performance.now() - began) && performance.now() < ends
+        if (!again || !(await pulse.busy(pulseMs))) throw translated(error)
+      }
     }
   }
+  return (execute, args) => turns.run(() => patient(execute, args), isMute)
 }
+
+const isMute = (error: unknown) => error instanceof Refusal
+
+/**
+ * What was not even begun may be begun again; asking how a program fares may be asked twice. libvirt first makes sure that
+ * the agent listens: it has begun nothing where that took the time, and the command's own was not used up.
+ */
+function mayRepeat(execute: string, error: unknown, tookMs: number): boolean {
+  if (!isLate(error) || probes.has(execute)) return false
+  return execute === 'guest-exec-status' || tookMs < patienceSecs(execute) * 1_000
+}
+
+function patienceSecs(execute: string): number {
+  if (probes.has(execute)) return probeSecs
+  return execute.startsWith('guest-file-') ? fileSecs : programSecs
+}
+
+/** In libvirt's words, which are the same for both. */
+const isLate = (error: unknown) => error instanceof GuestAgentError && late.test(error.description)
+const late = /not available for now|respond to/i
 
 function translated(error: unknown): unknown {
   if (error instanceof GuestAgentError && error.reason === 'refused') return new AgentRefused(error.description)
   if (error instanceof GuestAgentError || error instanceof CallTimeout || error instanceof ConnectionLost) {
-    const refusal = new Refusal('guest_unavailable', 'the guest’s agent does not answer')
+    const refusal = new Refusal('guest_unavailable', told(error))
     refusal.cause = error
     return refusal
   }
   return error
+}
+
+function told(error: GuestAgentError | CallTimeout | ConnectionLost): string {
+  if (!(error instanceof GuestAgentError)) return 'the guest’s agent cannot be asked just now; try again'
+  if (error.reason === 'stopped') return 'the desktop’s guest does not run any more'
+  if (isLate(error)) {
+    return 'the guest’s agent is there and does not answer; restart qemu-guest-agent in the guest, by its screen'
+  }
+  return 'the guest’s agent does not run; start qemu-guest-agent in the guest, by its screen, or try again where it boots'
 }

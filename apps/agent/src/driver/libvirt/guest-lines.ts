@@ -1,11 +1,19 @@
 // The SSH connections to the guests of this host, one per desktop, kept for as long as both ends like.
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
+import type { Pulse } from '../../guest/pulse.ts'
 import { SshTransport } from '../../guest/ssh.ts'
 import { SshKeys } from '../../guest/ssh-keys.ts'
 import { SshLine } from '../../guest/ssh-line.ts'
 import type { GuestTransport } from '../../guest/transport.ts'
 import { sshSocketOf } from './domain-xml.ts'
+
+interface GuestWays {
+  agent: GuestTransport
+  pulse: Pulse
+  /** Of its domain. */
+  xml: () => Promise<string>
+}
 
 export class GuestLines {
   readonly #keys: SshKeys
@@ -18,9 +26,9 @@ export class GuestLines {
   }
 
   /** The guest over SSH where its domain, as `xml` tells it, has a port for that; else over its agent. */
-  guest(desktopId: DesktopId, agent: GuestTransport, xml: () => Promise<string>): GuestTransport {
-    const line = this.#lines.get(desktopId) ?? this.#make(desktopId, agent, xml)
-    return new SshTransport(line, agent)
+  guest(desktopId: DesktopId, by: GuestWays): GuestTransport {
+    const line = this.#lines.get(desktopId) ?? this.#make(desktopId, by)
+    return new SshTransport(line, by.agent)
   }
 
   /** The guest has begun anew: whatever was under way in it is over. */
@@ -49,9 +57,9 @@ export class GuestLines {
     for (const line of this.#lines.values()) line.close()
   }
 
-  #make(desktopId: DesktopId, agent: GuestTransport, xml: () => Promise<string>): SshLine {
+  #make(desktopId: DesktopId, { agent, pulse, xml }: GuestWays): SshLine {
     const socketPath = async () => sshSocketOf(await xml())
-    const line = new SshLine({ desktopId, socketPath, agent, keys: this.#keys, log: this.#log })
+    const line = new SshLine({ desktopId, socketPath, agent, pulse, keys: this.#keys, log: this.#log })
     this.#lines.set(desktopId, line)
     return line
   }

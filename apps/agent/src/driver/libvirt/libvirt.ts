@@ -8,6 +8,7 @@ import { type DesktopId, type DesktopSpec, isId, Refusal, refuse } from '@dormou
 import { type Domain as Handle, type HostEvent, isLibvirtError, type Pool, versionText } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import { privateFolder, unlessMissing } from '../../desktops/durable-file.ts'
+import { AgentTurns } from '../../guest/agent-turns.ts'
 import { QgaTransport } from '../../guest/qga.ts'
 import type { GuestTransport } from '../../guest/transport.ts'
 import { listImages } from '../../images/images.ts'
@@ -19,6 +20,7 @@ import { domainName, domainXml, markKey, markNamespace, markXml, readMark, withM
 import { asRefusal, damaged, saying, unlessGone } from './failures.ts'
 import { ensureNetwork, ensurePool, type GuestNetwork } from './furnish.ts'
 import { GuestLines } from './guest-lines.ts'
+import { QemuProcesses } from './qemu-processes.ts'
 import { openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
 
@@ -62,6 +64,9 @@ export class LibvirtDriver implements Driver {
   readonly #session: Session
   readonly #disks: LibvirtDisks
   readonly #lines: GuestLines
+  readonly #processes = new QemuProcesses()
+  readonly #agentTurns = new Map<DesktopId, AgentTurns>()
+  readonly #paused = new Set<DesktopId>()
   readonly #listeners: ((event: DriverEvent) => void)[] = []
   #installationId = ''
   #ready: Promise<Ready> | undefined
@@ -195,6 +200,7 @@ export class LibvirtDriver implements Driver {
 
   async kill(desktopId: DesktopId): Promise<void> {
     this.#lines.drop(desktopId)
+    this.#agentTurns.delete(desktopId)
     const found = await this.domain(desktopId)
     if (!found) return
     const handle = this.#handle(desktopId)
@@ -242,8 +248,16 @@ export class LibvirtDriver implements Driver {
   }
 
   guest(desktopId: DesktopId): GuestTransport {
-    const agent = new QgaTransport(agentCall(() => this.#session.host.guestAgent(this.#handle(desktopId))))
-    return this.#lines.guest(desktopId, agent, () => this.#handle(desktopId).xml())
+    const handle = () => this.#handle(desktopId)
+    const turns = this.#agentTurns.get(desktopId) ?? new AgentTurns()
+    this.#agentTurns.set(desktopId, turns)
+    const pulse = this.#processes.pulse(handle().name)
+    const agent = new QgaTransport(agentCall({ agent: () => this.#session.host.guestAgent(handle()), pulse, turns }))
+    return this.#lines.guest(desktopId, { agent, pulse, xml: () => handle().xml() })
+  }
+
+  frozen(desktopId: DesktopId): boolean {
+    return this.#paused.has(desktopId) || this.#processes.pulse(this.#handle(desktopId).name).frozen()
   }
 
   /** libvirt finds a domain by its UUID, which is the desktop's id. */
@@ -257,6 +271,8 @@ export class LibvirtDriver implements Driver {
       const [{ state, reason }, metadata] = await Promise.all([handle.state(), handle.metadata(markNamespace)])
       const mark = metadata && readMark(metadata)
       if (!mark || mark.installationId !== this.#installationId) return undefined
+      if (stateOf(state) === 'paused') this.#paused.add(handle.uuid)
+      else this.#paused.delete(handle.uuid)
       return { desktopId: handle.uuid, mark, state: stateOf(state), reason: state === 'running' ? null : reason }
     } catch (error) {
       if (isLibvirtError(error, 'noDomain')) return undefined
@@ -361,11 +377,14 @@ export class LibvirtDriver implements Driver {
   #heard(event: HostEvent): void {
     if (event.type === 'gap') {
       this.#ready = undefined
+      this.#paused.clear()
       this.#tell({ type: 'gap' })
     }
     if (event.type === 'reboot') this.#lines.rebooted(event.domain.uuid)
     if (event.type === 'agent' && event.state === 'disconnected') this.#lines.doubt(event.domain.uuid)
     if (event.type !== 'lifecycle' || !event.domain.name.startsWith('dormouse-')) return
+    if (event.event === 'suspended') this.#paused.add(event.domain.uuid)
+    else this.#paused.delete(event.domain.uuid)
     this.#tell({ type: 'domain', desktopId: event.domain.uuid, reason: `${event.event} ${event.detail}` })
   }
 

@@ -193,6 +193,10 @@ export class SimulatedDriver implements Driver {
     this.#disks.remove(desktopId)
   }
 
+  frozen(): boolean {
+    return false
+  }
+
   guest(desktopId: DesktopId): SimulatedGuest {
     const { faults } = this
     const alive = (of: DesktopId) => this.#life(of).signal

@@ -1,0 +1,93 @@
+// The QEMU processes of this host, as its kernel tells of them: for what libvirt cannot say while one stands still. Reads
+// /proc and nothing else; where a process cannot be seen there, nothing is said of it.
+import { readFileSync } from 'node:fs'
+import { readdir, readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Pulse } from '../../guest/pulse.ts'
+
+interface Process {
+  pid: number
+  /** In the kernel's ticks; tells it from a later one of the same number. */
+  began: string
+}
+
+const searchEveryMs = 1_000
+/** Of the time of one of the host's processors: a guest that idles takes a few hundredths. */
+const busyShare = 0.3
+
+export class QemuProcesses {
+  readonly #found = new Map<string, Process>()
+  #search: Promise<void> | undefined
+  #searchedAt = -searchEveryMs
+
+  /** Of the domain with this name, whenever it is asked. */
+  pulse(domainName: string): Pulse {
+    return { frozen: () => this.#frozen(domainName), busy: (overMs) => this.#busy(domainName, overMs) }
+  }
+
+  #frozen(domainName: string): boolean {
+    const found = this.#found.get(domainName)
+    const stat = found && statOf(found.pid)
+    if (stat && stat.began === found.began) return stat.state === 'T' || stat.state === 't'
+    this.#found.delete(domainName)
+    void this.#look()
+    return false
+  }
+
+  async #busy(domainName: string, overMs: number): Promise<boolean> {
+    if (!this.#found.has(domainName)) await this.#look()
+    const found = this.#found.get(domainName)
+    const [before, startedAt] = [found && (await wantedMs(found.pid)), performance.now()]
+    await sleep(overMs)
+    const after = found && (await wantedMs(found.pid))
+    if (before === undefined || after === undefined) return false
+    return (after - before) / (performance.now() - startedAt) > busyShare
+  }
+
+  /** Looks for all of them at once, and not too often. */
+  #look(): Promise<void> {
+    if (performance.now() - this.#searchedAt < searchEveryMs) return this.#search ?? Promise.resolve()
+    this.#searchedAt = performance.now()
+    this.#search = this.#lookAround().finally(() => {
+      this.#search = undefined
+    })
+    return this.#search
+  }
+
+  async #lookAround(): Promise<void> {
+    for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map(Number)) {
+      const words = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
+      const name = /\0-name\0guest=([^,\0]+)/.exec(words)?.[1]
+      const stat = name && statOf(pid)
+      if (stat) this.#found.set(name, { pid, began: stat.began })
+    }
+  }
+}
+
+/** What its virtual processors ran, and waited for one of the host's, since they began; undefined where that is not told. */
+async function wantedMs(pid: number): Promise<number | undefined> {
+  try {
+    const threads = await readdir(`/proc/${pid}/task`)
+    const wanted = await Promise.all(threads.map((thread) => processorMs(`/proc/${pid}/task/${thread}`)))
+    return wanted.reduce((sum, ms) => sum + ms, 0)
+  } catch {
+    return undefined
+  }
+}
+
+/** QEMU names the threads that run a guest; what saves or migrates it has others. */
+async function processorMs(thread: string): Promise<number> {
+  if (!(await readFile(`${thread}/comm`, 'utf8')).startsWith('CPU ')) return 0
+  const [ranNs = 0, waitedNs = 0] = (await readFile(`${thread}/schedstat`, 'utf8')).split(' ').map(Number)
+  return (ranNs + waitedNs) / 1e6
+}
+
+function statOf(pid: number): { state: string; began: string } | undefined {
+  try {
+    // Its name, in brackets, may hold anything.
+    const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)!.split(' ')
+    return { state: fields[0]!, began: fields[19]! }
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,174 @@
+// Guarantee: on real guests, over SSH and over the guest agent, whatever becomes of the guest under a command or a
+// transfer, its caller hears of it soon, with a reason; a guest that is only busy is waited for.
+import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
+import { json } from 'node:stream/consumers'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { codeOf, GuestStage } from './guest-stage.ts'
+import { type Instance, until } from './instance.ts'
+import { transports } from './transports.ts'
+
+const mib = 1024 * 1024
+/** Two seconds are meant; the machine may be slow. The command itself would take a minute. */
+const soonMs = 6_000
+
+let instance: Instance
+beforeAll(async () => {
+  instance = await GuestStage.instance()
+})
+afterAll(async () => {
+  await instance?.[Symbol.asyncDispose]()
+})
+
+describe.each(transports)('over %s', (transport) => {
+  const overAgent = transport === 'qga'
+  let stage: GuestStage
+  beforeAll(async () => {
+    stage = await GuestStage.on(instance, transport)
+    await stage.run('mkdir -p /srv; truncate -s 400M /srv/large')
+  })
+  afterEach(async () => {
+    await stage.works()
+    await stage.run('killall sleep 2>/dev/null; :')
+  })
+
+  /** Begins a command, a write and a read, lets `cause` happen, and answers how each ended. */
+  async function under(cause: () => Promise<unknown> | unknown, of: GuestStage = stage): Promise<string[]> {
+    const began = [command(of), upload(of), download(of)]
+    await Promise.all(began.map(({ under }) => under))
+    await cause()
+    const causedAt = performance.now()
+    const ended = began.map(async ({ ended }) => {
+      const code = await ended
+      return [code, performance.now() - causedAt] as const
+    })
+    const late = new Promise<never>((_, reject) => setTimeout(reject, soonMs, new Error('nobody was told')).unref())
+    const told = await Promise.race([Promise.all(ended), late])
+    console.info(
+      `${transport}: ${expect.getState().currentTestName?.split(' > ').at(-1)}: ${told.map(([code, ms]) => `${code} ${Math.round(ms)} ms`).join(', ')}`,
+    )
+    return told.map(([code]) => code)
+  }
+
+  /** `under` resolves once the guest is at it. */
+  function command(of: GuestStage) {
+    const mark = `/run/mark-${Math.random()}`
+    const ended = codeOf(of.exec(`touch ${mark}; sleep 60`))
+    return { ended, under: until(async () => (await codeOf(of.get(mark))) === 'done', 10_000) }
+  }
+
+  function upload(of: GuestStage) {
+    const sent = of.open('PUT', '/srv/cut', { 'content-length': String(8 * mib) })
+    const slowly = setInterval(() => sent.write(Buffer.alloc(1_000)), 50)
+    const ended = (once(sent, 'response') as Promise<[IncomingMessage]>).then(async ([response]) => {
+      clearInterval(slowly)
+      return ((await json(response)) as { code: string }).code
+    })
+    const begun = async () => (await of.run(`ls -A /srv | grep '^.dormouse-' || :`)) !== ''
+    return { ended, under: until(begun, 10_000) }
+  }
+
+  function download(of: GuestStage) {
+    const asked = of.open('GET', '/srv/large')
+    asked.end()
+    const answered = once(asked, 'response') as Promise<[IncomingMessage]>
+    const ended = answered.then(async ([response]) => {
+      try {
+        for await (const _ of response);
+        return 'done'
+      } catch {
+        return 'broken off'
+      }
+    })
+    return { ended, under: answered }
+  }
+
+  /** Runs in the guest beside everything, whatever becomes of those who started it. */
+  const aside = (script: string, of: GuestStage = stage) =>
+    of.run(`setsid sh -c ${JSON.stringify(script).replaceAll('$', '\\$')} </dev/null >/dev/null 2>&1 & :`)
+
+  const withoutRespawn = `sed -i 's/^::respawn:.*guest-agent/#&/' /etc/inittab; kill -HUP 1; sleep 0.2`
+  const withRespawn = `sed -i 's/^#::respawn/::respawn/' /etc/inittab; kill -HUP 1`
+  const port = '/dev/virtio-ports/org.qemu.guest_agent.0'
+
+  describe.each([
+    ['mute', 'killall -STOP qemu-ga', 'killall -CONT qemu-ga'],
+    ['gone', `${withoutRespawn}; killall -9 qemu-ga`, withRespawn],
+    [
+      'replaced by noise',
+      `${withoutRespawn}; killall -9 qemu-ga; sleep 0.2; (while :; do head -c 300 /dev/urandom; sleep 0.05; done >${port}) & n=$!`,
+      `kill $n; ${withRespawn}`,
+    ],
+  ])('a guest agent that is %s', (_how, cause, remedy) => {
+    test('is an honest 503 for what goes over it, and leaves SSH at work', async () => {
+      await aside(`sleep 3; ${cause}; sleep 9; ${remedy}`)
+      const running = codeOf(stage.exec('sleep 6'))
+      await new Promise((resolve) => setTimeout(resolve, 3_500))
+      const codes = [stage.exec('true'), stage.put('/srv/x', 'x'), stage.get('/etc/inittab')].map(codeOf)
+      const expected = overAgent ? 'guest_unavailable' : 'done'
+      expect(await Promise.all([running, ...codes])).toEqual(Array(4).fill(expected))
+    })
+  })
+
+  test('QEMU itself stopped: what is under way is told, and all goes on when it runs again', async () => {
+    const { qemu } = stage
+    try {
+      const codes = await under(() => process.kill(qemu, 'SIGSTOP'))
+      expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
+      expect(await codeOf(stage.exec('true'))).toBe('guest_unavailable')
+    } finally {
+      process.kill(qemu, 'SIGCONT')
+    }
+  })
+
+  test('a guest that the command reboots', async () => {
+    const codes = await under(() => codeOf(stage.exec('reboot -f')))
+    expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
+  })
+
+  test('a desktop that hibernates', async () => {
+    const codes = await under(() => stage.desktop.hibernate())
+    expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
+    await stage.desktop.wake()
+  })
+
+  test.each(['powered off by the command', 'destroyed'])('a desktop that is %s', async (how) => {
+    const doomed = await GuestStage.on(instance, transport)
+    await doomed.run('mkdir -p /srv; truncate -s 400M /srv/large')
+    const codes = await under(
+      () => (how === 'destroyed' ? doomed.desktop.destroy() : codeOf(doomed.exec('poweroff -f'))),
+      doomed,
+    )
+    expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
+    await until(async () => /not_awake|not_found/.test(await codeOf(doomed.exec('true'))), 10_000)
+    if (how !== 'destroyed') await doomed.desktop.destroy()
+  })
+
+  test.runIf(!overAgent).each([
+    ['the SSH server is killed', 'killall -9 sshd'],
+    ['its loop is killed, and the server too', 'killall -9 dormouse-ssh-port sshd'],
+    ['the SSH server is mute', 'killall -STOP sshd; sleep 8; killall -CONT sshd'],
+  ])('%s: what is under way is told, and the next one works', async (_what, cause) => {
+    const codes = await under(() => aside(`sleep 0.3; ${cause}`))
+    expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
+  })
+
+  test('a guest that is only busy is waited for: what was begun ends well, what begins is begun', async () => {
+    const busy = stage.exec('i=0; while [ $i -lt 12 ]; do i=$((i + 1)); (while :; do :; done) & done; sleep 12', {
+      timeout_secs: 10,
+    })
+    const deadline = codeOf(busy)
+    const beside = Array.from({ length: 3 }, (_, i) => stage.exec(`sleep 4; echo ${i}`))
+    expect((await Promise.all(beside)).map(({ stdout }) => stdout)).toEqual(['0\n', '1\n', '2\n'])
+    await stage.put('/srv/beside', 'busy')
+    expect(Buffer.from(await stage.get('/srv/beside')).toString()).toBe('busy')
+    expect(await deadline).toBe('guest_deadline')
+  })
+
+  test('a fork bomb is ended at its deadline, and the guest works afterwards', async () => {
+    expect(await codeOf(stage.exec('b() { b | b & }; b; sleep 60', { timeout_secs: 4 }))).toBe('guest_deadline')
+    await stage.works(90_000)
+    const few = async () => (await stage.exec('[ $(ps | wc -l) -lt 100 ]').catch(() => undefined))?.exit_code === 0
+    await until(few, 60_000)
+  })
+})
