@@ -18,6 +18,7 @@ import { makeDriver } from './driver/make-driver.ts'
 import { enrolled } from './enrolment/enrol.ts'
 import { dialToken, type Identity } from './enrolment/identity.ts'
 import { Facts } from './facts.ts'
+import { Transfers } from './guest/transfers.ts'
 
 export interface AgentOptions {
   config: AgentConfig
@@ -61,10 +62,11 @@ export async function startAgent({ config, log, failpoints = noFailpoints, ...gi
   const mortal = failpointsOf(failpoints, life.signal)
   const { ground, turns, watch, link } = await rooms({ config, identity, driver, failpoints: mortal, log })
   const facts = new Facts(driver)
+  const transfers = new Transfers()
   const control = new Control({
     seeds: config.controlPlanes,
     token: () => dialToken(identity),
-    handlers: (dialBack) => linkHandlers({ ground, turns }, dialBack),
+    handlers: (dialBack) => linkHandlers({ ground, turns, transfers }, dialBack),
     hello: () => sayHello(ground, identity, facts),
     heartbeat: () => sayHeartbeat(ground, watch, facts),
     log: log.child({ room: 'control' }),

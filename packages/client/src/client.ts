@@ -60,6 +60,8 @@ interface UsageSums {
 
 const execTimeoutDefaultSecs = 60
 const execTimeoutMaxSecs = 300
+/** A file may wait for others of its desktop before it moves. */
+const fileLimitMs = 300_000
 /** What the answer of a command may take beyond the command's own time. */
 const execSlackMs = 30_000
 
@@ -150,6 +152,7 @@ export function createClient(options: ClientOptions) {
     ) =>
       http.json<{ path: string; size: number }>({
         ...call,
+        timeoutMs: call.timeoutMs ?? fileLimitMs,
         method: 'PUT',
         path: path`/v1/desktops/${id}/files/` + guestPath(file),
         query: { mode },
@@ -164,7 +167,12 @@ export function createClient(options: ClientOptions) {
       { format = 'bytes' as F, ...call }: CallOptions & { format?: F } = {},
     ): Promise<ReadResults[F]> =>
       http.run(
-        { ...call, method: 'GET', path: path`/v1/desktops/${id}/files/` + guestPath(file) },
+        {
+          ...call,
+          timeoutMs: call.timeoutMs ?? fileLimitMs,
+          method: 'GET',
+          path: path`/v1/desktops/${id}/files/` + guestPath(file),
+        },
         readers[format] as (response: Response) => Promise<ReadResults[F]>,
       ),
 

@@ -67,6 +67,8 @@ const transfer = z.object({
   path: z.string(),
   channel: z.string(),
   stepTimeoutSecs: z.int().min(1),
+  /** How long it may wait for others before it. */
+  queueTimeoutSecs: z.int().min(1),
 })
 export const writeFileCommand = transfer.extend({
   /** Null: as the file had, 0644 where it is new. */

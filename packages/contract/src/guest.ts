@@ -10,6 +10,8 @@ export const execOutputMaxBytes = 1024 * 1024
 export const fileWriteMaxBytes = 8 * 1024 * 1024
 /** How long the guest may take for one step of a file's way: to open it, to take or give a piece, to put it in place. */
 export const fileStepTimeoutSecs = 30
+/** How long a transfer may wait for its turn: a few at once go as fast as many, and many at once would starve each other. */
+export const fileQueueTimeoutSecs = 240
 
 const noNul = (text: string) => !text.includes('\0')
 const text = z.string().refine(noNul, 'must not contain NUL')
@@ -30,7 +32,10 @@ export type ExecBody = z.infer<typeof execBody>
 export const execJson = z
   .object({
     exit_code: z.int().nullable().describe('Null where a signal ended the command'),
-    signal: z.int().nullable().describe('Number of the signal that ended the command'),
+    signal: z
+      .int()
+      .nullable()
+      .describe('Number of the signal that ended the command; null too where the guest does not say which'),
     stdout: z.string(),
     stderr: z.string(),
     stdout_truncated: z.boolean(),

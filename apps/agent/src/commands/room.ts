@@ -3,10 +3,12 @@ import type { CommandName, CommandPayload, CommandResult } from '@dormouse/contr
 import type { DialBack } from '../control.ts'
 import type { Ground } from '../desktops/ground.ts'
 import type { Turns } from '../desktops/turns.ts'
+import type { Transfers } from '../guest/transfers.ts'
 
 export interface Room {
   ground: Ground
   turns: Turns
+  transfers: Transfers
 }
 
 /**

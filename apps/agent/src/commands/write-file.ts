@@ -1,28 +1,50 @@
 // Puts a file into the guest of an awake desktop; its bytes come over a channel of their own.
 import { addAbortSignal } from 'node:stream'
-import { Refusal } from '@dormouse/contract'
+import { type CommandPayload, Refusal } from '@dormouse/contract'
 import { ChannelLost, DialRefused, LinkLost } from '@dormouse/link'
+import type { DialBack } from '../control.ts'
 import { awakeGuest, inTime, whileAwake } from '../guest/awake.ts'
+import type { FileUpload } from '../guest/transport.ts'
 import type { CommandHandler } from './room.ts'
 
-export const writeFile: CommandHandler<'guest.writeFile'> = async ({ ground }, wish, given, dialBack) => {
+/** A guest that cannot be reached sweeps up by itself. */
+const sweepSecs = 1
+
+type Wish = CommandPayload<'guest.writeFile'>
+
+export const writeFile: CommandHandler<'guest.writeFile'> = async ({ ground, transfers }, wish, given, dialBack) => {
   const { path, mode, stepTimeoutSecs: secs } = wish
-  const upload = await inTime(awakeGuest(ground, wish).createFile(path, mode), secs)
+  const guest = awakeGuest(ground, wish)
   using awake = whileAwake(ground, wish, given)
   const { signal } = awake
-  try {
-    const channel = addAbortSignal(signal, await dialBack(wish.channel, signal))
-    // Its failures are met where it is read; one that comes later is no failure.
-    channel.on('error', () => undefined)
+  const move = async () => {
+    const upload = await inTime(guest.createFile(path, mode), secs, signal, (late) => late.abandon())
     try {
-      for await (const bytes of channel) await inTime(upload.write(bytes), secs)
-      return { size: await inTime(upload.commit(), secs) }
-    } finally {
-      channel.destroy()
+      return await fill(upload, wish, signal, dialBack)
+    } catch (error) {
+      const why = brokenOff(error)
+      const swept = inTime(upload.abandon(), sweepSecs).catch(() => undefined)
+      if (!(why instanceof Refusal) || why.code !== 'guest_unavailable') await swept
+      throw why
     }
+  }
+  try {
+    return await transfers.run(wish.desktopId, wish.queueTimeoutSecs, signal, move)
   } catch (error) {
-    await upload.abandon()
     throw brokenOff(error)
+  }
+}
+
+async function fill(upload: FileUpload, wish: Wish, signal: AbortSignal, dialBack: DialBack) {
+  const secs = wish.stepTimeoutSecs
+  const channel = addAbortSignal(signal, await dialBack(wish.channel, signal))
+  // Its failures are met where it is read; one that comes later is no failure.
+  channel.on('error', () => undefined)
+  try {
+    for await (const bytes of channel) await inTime(upload.write(bytes), secs, signal)
+    return { size: await inTime(upload.commit(), secs, signal) }
+  } finally {
+    channel.destroy()
   }
 }
 

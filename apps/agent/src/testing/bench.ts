@@ -25,6 +25,7 @@ import { Turns } from '../desktops/turns.ts'
 import { Watch } from '../desktops/watch.ts'
 import type { Driver } from '../driver/driver.ts'
 import { SimulatedDriver } from '../driver/simulated/simulated.ts'
+import { Transfers } from '../guest/transfers.ts'
 
 export const spec: DesktopSpec = { vcpus: 1, memoryMiB: 16, diskGiB: 1, imageVersion: 'mini' }
 
@@ -128,7 +129,13 @@ export class Bench<D extends Driver = SimulatedDriver> {
     await driver.open(installationId)
     const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
     const watch = new Watch(ground, turns)
-    this.#house = { ground, turns, watch, driver, handlers: linkHandlers({ ground, turns }, nobodyToDial) }
+    this.#house = {
+      ground,
+      turns,
+      watch,
+      driver,
+      handlers: linkHandlers({ ground, turns, transfers: new Transfers() }, nobodyToDial),
+    }
   }
 
   /** The agent is gone and comes back; its guests went on meanwhile. What was under way never finishes. */

@@ -54,8 +54,8 @@ export class Channels {
     })
   }
 
-  /** Expects a channel from one host; refuses after 10 s with `host_unreachable`. */
-  expect(hostId: string): Awaited {
+  /** Expects a channel from one host; refuses after that time with `host_unreachable`. */
+  expect(hostId: string, withinMs = dialTimeoutMs): Awaited {
     const token = randomBytes(24).toString('base64url')
     const { promise, resolve, reject } = Promise.withResolvers<Channel>()
     const give = (act: () => void) => {
@@ -64,7 +64,7 @@ export class Channels {
     }
     const late = () =>
       reject(new Refusal('host_unreachable', 'The desktop’s host did not open the transfer; try again.'))
-    const timer = setTimeout(() => give(late), dialTimeoutMs)
+    const timer = setTimeout(() => give(late), withinMs)
     // Whoever cancels no longer looks; a rejection must not end the process.
     promise.catch(() => undefined).finally(() => clearTimeout(timer))
     this.#expected.set(token, { hostId, resolve })

@@ -94,7 +94,9 @@ export function fileRoutes(app: App, { guests }: { guests: Guests }): void {
 }
 
 function fileWish(request: FastifyRequest, reply: FastifyReply, path: string) {
-  request.raw.socket.setTimeout(stallMs)
+  const { socket } = request.raw
   const { id } = request.params as z.infer<typeof fileParams>
-  return { id, path, signal: callerGone(request, reply), requestId: request.id }
+  // Whoever waits for his turn does not stand still.
+  const begun = () => void socket.setTimeout(stallMs)
+  return { id, path, begun, signal: callerGone(request, reply), requestId: request.id }
 }

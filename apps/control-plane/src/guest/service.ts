@@ -7,6 +7,7 @@ import {
   type ExecJson,
   execTimeoutDefaultSecs,
   execTimeoutMaxSecs,
+  fileQueueTimeoutSecs,
   fileStepTimeoutSecs,
   type ReadFileCommand,
   Refusal,
@@ -22,6 +23,9 @@ import type { Customer } from '../principals/service.ts'
 
 /** Beyond the guest's own deadline: the time the host may take to kill the command and answer. */
 const marginMs = 10_000
+const limits = { stepTimeoutSecs: fileStepTimeoutSecs, queueTimeoutSecs: fileQueueTimeoutSecs }
+/** Until then the host has its turn and has opened the file, or has said why not. */
+const transferBeginsMs = (fileQueueTimeoutSecs + fileStepTimeoutSecs) * 1_000 + marginMs
 
 export class Guests {
   readonly #desktops: Desktops
@@ -90,21 +94,22 @@ export class Guests {
   /** Asks for a transfer and waits for its channel, or for the reason why there is none. */
   async #transfer<N extends 'guest.writeFile' | 'guest.readFile'>(
     caller: Customer,
-    { id, path, signal, requestId }: FileWish,
+    { id, path, signal, requestId, begun }: FileWish,
     name: N,
     more: Omit<CommandPayload<N>, keyof ReadFileCommand>,
   ): Promise<{ channel: Channel; done: Promise<CommandResult<N>> }> {
     const { hostId, generation } = awake(await this.#desktops.get(caller, id))
-    const awaited = this.#channels.expect(hostId)
-    const transfer = { desktopId: id, generation, path, channel: awaited.token, stepTimeoutSecs: fileStepTimeoutSecs }
-    const payload = { ...transfer, ...more } as CommandPayload<N>
+    const awaited = this.#channels.expect(hostId, transferBeginsMs)
+    const payload = { desktopId: id, generation, path, channel: awaited.token, ...limits, ...more } as CommandPayload<N>
     // Both ends watch over its pace: as a whole it takes as long as it takes.
     const asked = this.#links.command(hostId, name, payload, { signal, timeoutMs: Infinity, requestId })
     const done = asked.catch((error: unknown) => {
       throw signal.aborted ? new Refusal('invalid_request', 'the caller went away') : error
     })
     try {
-      return { channel: await Promise.race([awaited.channel, done.then(() => awaited.channel)]), done }
+      const channel = await Promise.race([awaited.channel, done.then(() => awaited.channel)])
+      begun()
+      return { channel, done }
     } catch (error) {
       awaited.cancel()
       throw error
@@ -118,6 +123,8 @@ interface FileWish {
   path: string
   /** Aborted when the caller goes away. */
   signal: AbortSignal
+  /** Its bytes may go from now on. */
+  begun: () => void
   requestId: string
 }
 

@@ -1,0 +1,68 @@
+// Guarantee: on real guests, over SSH and over the guest agent, many transfers and commands at once on one desktop all
+// succeed, and none of them holds up the others for long.
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { GuestStage, md5 } from './guest-stage.ts'
+import type { Instance } from './instance.ts'
+import { transports } from './transports.ts'
+
+const mib = 1024 * 1024
+const many = 50
+/** The guest agent takes minutes where SSH takes seconds. */
+const sizes = { ssh: 8 * mib, qga: mib }
+
+let instance: Instance
+beforeAll(async () => {
+  instance = await GuestStage.instance()
+})
+afterAll(async () => {
+  await instance?.[Symbol.asyncDispose]()
+})
+
+describe.each(transports)('over %s', (transport) => {
+  let stage: GuestStage
+  beforeAll(async () => {
+    stage = await GuestStage.on(instance, transport)
+  })
+  afterAll(async () => {
+    await stage?.desktop.destroy()
+  })
+
+  test(`${many} transfers at once arrive, in and out, and a command finds room beside them`, async () => {
+    const files = Array.from({ length: many }, (_, i) => ({
+      path: `/run/many/${i % 8}`,
+      bytes: randomBytes(sizes[transport]),
+    }))
+    await stage.run('mkdir -p /run/many && mount -t tmpfs -o size=160m tmpfs /run/many')
+    let done = 0
+    const moving = files.map(async ({ path, bytes }, i) => {
+      expect(await stage.put(`${path}.${i % 2}`, bytes)).toMatchObject({ size: bytes.length })
+      done++
+    })
+    const beside: number[] = []
+    while (done < many / 2) {
+      const began = performance.now()
+      expect(await stage.run('echo beside')).toBe('beside\n')
+      beside.push(performance.now() - began)
+    }
+    await Promise.all(moving)
+    console.info(
+      `${transport}: ${beside.length} commands beside ${done} writes, longest ${Math.round(Math.max(...beside))} ms`,
+    )
+    const kept = (await stage.run('cd /run/many; md5sum *')).trim().split('\n')
+    const written = new Set(files.map(({ bytes }) => md5(bytes)))
+    expect(kept.filter((line) => !written.has(line.slice(0, 32)))).toEqual([])
+    const names = kept.map((line) => line.slice(34))
+    const read = await Promise.all(
+      Array.from({ length: many }, (_, i) => stage.get(`/run/many/${names[i % names.length]}`)),
+    )
+    expect(read.filter((bytes) => !written.has(md5(bytes)))).toEqual([])
+    await stage.run('umount /run/many')
+  })
+
+  test('50 commands at once keep to themselves', async () => {
+    const asked = Array.from({ length: many }, (_, i) => stage.exec(`echo ${i}; echo e${i} >&2; exit ${i}`))
+    const answers = (await Promise.all(asked)).map(({ stdout, stderr, exit_code }) => [stdout, stderr, exit_code])
+    expect(answers).toEqual(Array.from({ length: many }, (_, i) => [`${i}\n`, `e${i}\n`, i]))
+  })
+})
