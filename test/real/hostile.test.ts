@@ -1,0 +1,65 @@
+// Guarantee: the worst that a guest does to commands and transfers, in short; at length and over both ways in:
+// guest-*.test.ts, in `npm run test:long`.
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { codeOf, GuestStage, md5 } from './guest-stage.ts'
+import type { Instance } from './instance.ts'
+
+const mib = 1024 * 1024
+
+let instance: Instance
+let stage: GuestStage
+beforeAll(async () => {
+  instance = await GuestStage.instance()
+  stage = await GuestStage.on(instance, 'ssh')
+})
+afterAll(async () => {
+  await instance?.[Symbol.asyncDispose]()
+})
+
+test('a command that prints for ever and one that ignores every signal are ended at their deadline', async () => {
+  const stubborn = `trap '' TERM INT HUP; (trap '' TERM; while :; do sleep 77; done) & while :; do sleep 77; done`
+  const asked = ['yes', stubborn].map((command) => codeOf(stage.exec(command, { timeout_secs: 1 })))
+  expect(await Promise.all(asked)).toEqual(['guest_deadline', 'guest_deadline'])
+  expect(await stage.run(`ps | grep -c '[y]es$\\|[s]leep 77' || :`)).toBe('0\n')
+})
+
+test('what a command leaves behind lives on, whatever it holds; what ended it is said as it was', async () => {
+  const { stdout } = await stage.exec(`setsid sh -c 'echo $$; exec sleep 300' & sleep 0.3`)
+  expect(await stage.exec(`kill -0 ${Number(stdout)} && kill -9 ${Number(stdout)}`)).toMatchObject({ exit_code: 0 })
+  expect(await stage.exec('kill -9 $$')).toMatchObject({ exit_code: null, signal: 9 })
+  expect(await stage.exec('kill -BUS $$')).toMatchObject({ exit_code: null, signal: null })
+  expect(await stage.exec('exit 137')).toMatchObject({ exit_code: 137, signal: null })
+})
+
+test('transfers and commands, more than a guest can bear at once, all arrive whole', async () => {
+  const files = Array.from({ length: 8 }, (_, i) => ({ path: `/run/many/${i}\n "ü`, bytes: randomBytes(mib / 2) }))
+  const commands = Array.from({ length: 8 }, (_, i) => stage.run(`echo ${i}`))
+  await Promise.all(files.map(({ path, bytes }) => stage.put(path, bytes)))
+  expect(await Promise.all(commands)).toEqual(files.map((_, i) => `${i}\n`))
+  const read = await Promise.all(files.map(({ path }) => stage.get(path)))
+  expect(read.map(md5)).toEqual(files.map(({ bytes }) => md5(bytes)))
+  await stage.run('rm -r /run/many')
+})
+
+test('what the guest’s file system refuses has its name', async () => {
+  await stage.run('mkdir -p /run/odd/dir; cd /run/odd; ln -s loop loop; mkfifo fifo')
+  const refusals = await Promise.all(['dir', 'loop', 'fifo'].map((name) => codeOf(stage.put(`/run/odd/${name}`, 'x'))))
+  expect(refusals).toEqual(['is_directory', 'symlink_loop', 'not_regular'])
+})
+
+test('a guest whose process was stopped on its host is an honest 503, and goes on when it runs again', async () => {
+  const running = codeOf(stage.exec('sleep 60'))
+  await stage.run('until ps | grep -q "[s]leep 60"; do :; done')
+  process.kill(stage.qemu, 'SIGSTOP')
+  expect(await Promise.all([running, codeOf(stage.get('/etc/passwd'))])).toEqual(Array(2).fill('guest_unavailable'))
+  process.kill(stage.qemu, 'SIGCONT')
+  await stage.works()
+})
+
+test('an SSH server that dies under its commands is told at once, and the next one works', async () => {
+  const running = codeOf(stage.exec('sleep 60'))
+  await stage.exec('(until ps | grep -q "[s]leep 60"; do :; done; killall -9 sshd) >/dev/null 2>&1 </dev/null & :')
+  expect(await running).toBe('guest_unavailable')
+  await stage.works()
+})
