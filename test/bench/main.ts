@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { Instance } from '../real/instance.ts'
 import { getRates } from './get-rate.ts'
+import { guestFigures } from './guest.ts'
 import { twinOf } from './raw-guest.ts'
 
 const { values } = parseArgs({
@@ -12,7 +13,7 @@ const { values } = parseArgs({
 })
 if (values.help)
   console.log(
-    'npm run bench -- [--rounds 9] [--json]   wake and hibernate beside bare libvirt, GET beside bare Fastify',
+    'npm run bench -- [--rounds 9] [--json]   wake and hibernate beside bare libvirt, guests beside bare SSH, GET beside bare Fastify',
   )
 else await main(Number(values.rounds))
 
@@ -22,6 +23,8 @@ async function main(rounds: number): Promise<void> {
   await using instance = await Instance.start()
   const desktop = await instance.create()
   await desktop.wake()
+  // Its keys are on the disk before that is copied.
+  await desktop.commands.run('sync')
   const short = `/run/dormouse-${readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()}`
   const twin = await twinOf(`${short}/libvirt/run/libvirt-sock`, desktop.id, short)
   const times: Record<string, number[]> = {
@@ -29,7 +32,6 @@ async function main(rounds: number): Promise<void> {
     'save, libvirt': [],
     'wake, API': [],
     'restore, libvirt': [],
-    'exec true, API': [],
   }
   const timed = async (name: string, work: () => Promise<unknown>) => {
     const began = performance.now()
@@ -42,15 +44,16 @@ async function main(rounds: number): Promise<void> {
     times['save, libvirt']!.push(await twin.save())
     await timed('wake, API', () => desktop.wake())
     times['restore, libvirt']!.push(await twin.restore())
-    for (let i = 0; i < 5; i++) await timed('exec true, API', () => desktop.commands.run('true'))
   }
+  const guest = await guestFigures({ instance, desktop, twin, rounds })
   await twin.end()
   const rates = await getRates(instance, desktop.id)
   const figures = Object.fromEntries(Object.entries(times).map(([name, all]) => [name, spread(all)]))
-  if (values.json) console.log(JSON.stringify({ milliseconds: figures, ...rates }, null, 2))
+  if (values.json) console.log(JSON.stringify({ milliseconds: figures, ...rates, guest }, null, 2))
   else {
     console.table(figures)
     console.table(rates)
+    for (const figure of Object.values(guest)) console.table(figure)
   }
 }
 

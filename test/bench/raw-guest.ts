@@ -1,13 +1,51 @@
 // A twin of a desktop's guest, driven by bare libvirt calls: the floor that wakes and hibernations are measured against.
 import { copyFileSync, rmSync } from 'node:fs'
-import { LibvirtHost } from '@dormouse/node-libvirt'
+import { sshSocketOf } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
+import { SshKeys } from '@dormouse/agent/guest/ssh-keys.ts'
+import { type RawSsh, rawSsh } from '@dormouse/agent/testing/raw-ssh.ts'
+import { type GuestAgent, LibvirtHost } from '@dormouse/node-libvirt'
 
 export interface RawGuest {
   /** Saves it; milliseconds. */
   save(): Promise<number>
   /** Restores it until its guest agent answers and its clock is set; milliseconds. */
   restore(): Promise<number>
+  /** Its SSH server, by the keys of the desktop that it was copied from. */
+  ssh(): Promise<RawSsh>
+  /** Its agent, through libvirt. */
+  agent(): RawAgent
   end(): Promise<void>
+}
+
+export interface RawAgent {
+  exec(program: string): Promise<void>
+  write(path: string, bytes: Buffer): Promise<void>
+  read(path: string): Promise<void>
+}
+
+const writeBytes = 48 * 1024
+const readBytes = 512 * 1024
+
+function rawAgent(agent: GuestAgent): RawAgent {
+  const ask = (execute: string, args: Record<string, unknown>) => agent.command({ execute, arguments: args })
+  return {
+    exec: async (path) => {
+      const { pid } = (await ask('guest-exec', { path })) as { pid: number }
+      while (!((await ask('guest-exec-status', { pid })) as { exited: boolean }).exited);
+    },
+    write: async (path, bytes) => {
+      const handle = await ask('guest-file-open', { path, mode: 'w' })
+      for (let at = 0; at < bytes.length; at += writeBytes) {
+        await ask('guest-file-write', { handle, 'buf-b64': bytes.subarray(at, at + writeBytes).toString('base64') })
+      }
+      await ask('guest-file-close', { handle })
+    },
+    read: async (path) => {
+      const handle = await ask('guest-file-open', { path, mode: 'r' })
+      while (!((await ask('guest-file-read', { handle, count: readBytes })) as { eof: boolean }).eof);
+      await ask('guest-file-close', { handle })
+    },
+  }
 }
 
 /** Boots a domain like the desktop's own, on a copy of its disk, under another name. */
@@ -51,6 +89,13 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
         await answers()
         await host.domains.of({ uuid, name: twin.name }).setTime({ seconds: Math.floor(Date.now() / 1_000) })
       }),
+    ssh: async () => {
+      const keys = await new SshKeys(`${dir}/agent/guest-keys`).read(desktopId)
+      const socketPath = sshSocketOf(await host.domains.of({ uuid, name: twin.name }).xml())
+      if (!keys || !socketPath) throw new Error('the desktop has no SSH keys or no port')
+      return rawSsh(socketPath, keys)
+    },
+    agent: () => rawAgent(host.guestAgent(host.domains.of({ uuid, name: twin.name }))),
     end: async () => {
       await host.domains.of({ uuid, name: twin.name }).destroy()
       host.close()

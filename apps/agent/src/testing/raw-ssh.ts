@@ -1,0 +1,40 @@
+// A guest's SSH server with nothing of ours between: the floor that commands and files are measured against.
+import { connect } from 'node:net'
+import ssh2, { type Client, type SFTPWrapper } from 'ssh2'
+import { shakeHands } from '../guest/ssh-handshake.ts'
+import type { GuestKeys } from '../guest/ssh-keys.ts'
+
+export interface RawSsh {
+  /** Runs a command to its end. */
+  exec(command: string): Promise<void>
+  /** Files of this host, by ssh2's own quickest way. */
+  put(from: string, to: string): Promise<void>
+  get(from: string, to: string): Promise<void>
+  close(): void
+}
+
+export async function rawSsh(socketPath: string, { privateKey }: GuestKeys): Promise<RawSsh> {
+  const socket = connect(socketPath)
+  await shakeHands(socket, 10_000)
+  const client: Client = new ssh2.Client()
+  const ready = new Promise<void>((resolve, reject) => client.once('ready', resolve).once('error', reject))
+  client.connect({ sock: socket, username: 'root', privateKey })
+  await ready
+  const sftp = await new Promise<SFTPWrapper>((resolve, reject) =>
+    client.sftp((error, opened) => (error ? reject(error) : resolve(opened))),
+  )
+  const told = (work: (done: (error?: Error | null) => void) => void) =>
+    new Promise<void>((resolve, reject) => work((error) => (error ? reject(error) : resolve())))
+  return {
+    exec: (command) =>
+      new Promise((resolve, reject) =>
+        client.exec(command, (error, channel) => {
+          if (error) return reject(error)
+          channel.on('close', () => resolve()).resume()
+        }),
+      ),
+    put: (from, to) => told((done) => sftp.fastPut(from, to, done)),
+    get: (from, to) => told((done) => sftp.fastGet(from, to, done)),
+    close: () => void client.destroy(),
+  }
+}
