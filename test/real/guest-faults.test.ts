@@ -36,12 +36,12 @@ describe.each(transports)('over %s', (transport) => {
   async function under(cause: () => Promise<unknown> | unknown, of: GuestStage = stage): Promise<string[]> {
     const began = [command(of), upload(of), download(of)]
     await Promise.all(began.map(({ under }) => under))
-    await cause()
     const causedAt = performance.now()
     const ended = began.map(async ({ ended }) => {
       const code = await ended
       return [code, performance.now() - causedAt] as const
     })
+    await cause()
     const late = new Promise<never>((_, reject) => setTimeout(reject, soonMs, new Error('nobody was told')).unref())
     const told = await Promise.race([Promise.all(ended), late])
     console.info(
