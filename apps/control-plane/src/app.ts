@@ -46,28 +46,15 @@ export interface AppParts {
   rateLimits: { callers: number; strangers: number }
 }
 
+/** The application, ready to listen. A room takes of the parts what its routes name, and sees no other. */
 export async function createApp(parts: AppParts): Promise<App> {
-  const {
-    pool,
-    log,
-    leadership,
-    desktops,
-    guests,
-    streams,
-    origin,
-    hosts,
-    principals,
-    waiters,
-    usage,
-    rateLimits,
-    inFlight,
-  } = parts
+  const { log, principals, rateLimits } = parts
   const app = createServer(log, async (request, reply) => {
     const path = pathOf(request.url)
     if (path.startsWith('/v1/')) await customers.call(app, request, reply)
     if (path.startsWith('/admin/v1/')) await operators.call(app, request, reply)
   })
-  inFlight.watch(app)
+  parts.inFlight.watch(app)
   await prepareRateLimits(app)
   const doors = {
     principals,
@@ -82,7 +69,7 @@ export async function createApp(parts: AppParts): Promise<App> {
     help: 'Requests that repeated an Idempotency-Key with another body',
     registers: [registry],
   })
-  const desktopParts = { pool, leadership, desktops, waiters, onMismatch: () => mismatches.inc() }
+  const desktopParts = { ...parts, onMismatch: () => mismatches.inc() }
   await publishOpenApi(app)
   serveReadingPage(app)
 
@@ -91,12 +78,12 @@ export async function createApp(parts: AppParts): Promise<App> {
       const v1 = scope as unknown as App
       v1.addHook('onRequest', customers)
       notFoundBehindTheDoor(v1)
-      v1.register(async (files) => fileRoutes(files as unknown as App, { guests }))
+      v1.register(async (files) => fileRoutes(files as unknown as App, parts))
       refuseOtherMethods(v1, paths)
       desktopRoutes(v1, desktopParts)
-      guestRoutes(v1, { guests })
-      streamRoutes(v1, { streams, origin })
-      usageRoutes(v1, { usage })
+      guestRoutes(v1, parts)
+      streamRoutes(v1, parts)
+      usageRoutes(v1, parts)
     },
     { prefix: '/v1' },
   )
@@ -106,16 +93,16 @@ export async function createApp(parts: AppParts): Promise<App> {
       admin.addHook('onRequest', operators)
       notFoundBehindTheDoor(admin)
       refuseOtherMethods(admin, paths)
-      principalRoutes(admin, { principals })
-      hostAdminRoutes(admin, { hosts })
-      auditRoutes(admin, { pool })
+      principalRoutes(admin, parts)
+      hostAdminRoutes(admin, parts)
+      auditRoutes(admin, parts)
       desktopAdminRoutes(admin, desktopParts)
     },
     { prefix: '/admin/v1' },
   )
-  await app.register(async (scope) => enrolRoutes(scope as unknown as App, { hosts }), { prefix: '/agent/v1' })
+  await app.register(async (scope) => enrolRoutes(scope as unknown as App, parts), { prefix: '/agent/v1' })
   serveScreenPage(app)
-  healthRoutes(app, { pool, leadership, registry })
+  healthRoutes(app, parts, registry)
   return app
 }
 
@@ -124,10 +111,7 @@ function notFoundBehindTheDoor(scope: App): void {
   scope.setNotFoundHandler((_request, reply) => void sendProblem(reply, theOne404()))
 }
 
-function healthRoutes(
-  app: App,
-  { pool, leadership, registry }: { pool: Pool; leadership: Leadership; registry: Registry },
-): void {
+function healthRoutes(app: App, { pool, leadership }: AppParts, registry: Registry): void {
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
 
   app.get('/readyz', { schema: { hide: true } }, async (_request, reply) => {
