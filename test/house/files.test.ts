@@ -48,6 +48,7 @@ const bytesOf: [what: string, bytes: Buffer][] = [
   ['all byte values', Buffer.from(Array.from({ length: 256 }, (_, i) => i))],
   ['3 MiB', randomBytes(3 * mib)],
   ['exactly 8 MiB', randomBytes(limit)],
+  ['8 MiB of zeros', Buffer.alloc(limit)],
 ]
 test.each(bytesOf)('%s comes out as it went in', async (_what, bytes) => {
   await using house = await House.start()

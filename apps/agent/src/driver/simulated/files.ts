@@ -1,5 +1,6 @@
 // Files of a simulated guest: which paths could be one, and bytes in a store that keeps text. A folder is there as long as
 // a file is below it.
+import { isUtf8 } from 'node:buffer'
 import { refuse } from '@dormouse/contract'
 
 const pieceBytes = 64 * 1024
@@ -7,9 +8,11 @@ const pieceBytes = 64 * 1024
 const mark = '\0base64:'
 
 export function asText(bytes: Buffer): string {
-  const text = bytes.toString('utf8')
-  return Buffer.from(text, 'utf8').equals(bytes) ? text : mark + bytes.toString('base64')
+  return isText(bytes) ? bytes.toString('utf8') : mark + bytes.toString('base64')
 }
+
+/** What JSON would keep as six characters a byte is no text here. */
+const isText = (bytes: Buffer): boolean => isUtf8(bytes) && !bytes.some((byte) => byte < 9)
 
 export function asBytes(text: string): Buffer {
   return text.startsWith(mark) ? Buffer.from(text.slice(mark.length), 'base64') : Buffer.from(text, 'utf8')

@@ -1,6 +1,6 @@
 // The simulated hypervisor's own memory: one small file per domain and per disk, so that an agent that is killed leaves
 // its desktops "running", as QEMU would.
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type DesktopId, desktopSpec, id } from '@dormouse/contract'
 import { z } from 'zod'
@@ -29,10 +29,11 @@ export type SimulatedDomain = z.infer<typeof simulatedDomain>
 export const simulatedDisk = z.object({ spec: desktopSpec, files: z.record(z.string(), z.string()) })
 export type SimulatedDisk = z.infer<typeof simulatedDisk>
 
-/** A folder of small JSON files, each written whole or not at all. */
+/** A folder of JSON files, each written whole or not at all, and read again only when it is another file than before. */
 export class JsonFolder<T> {
   readonly #folder: string
   readonly #schema: z.ZodType<T>
+  readonly #known = new Map<DesktopId, { file: string; value: T }>()
 
   constructor(folder: string, schema: z.ZodType<T>) {
     this.#folder = folder
@@ -47,8 +48,17 @@ export class JsonFolder<T> {
   }
 
   read(desktopId: DesktopId): T | undefined {
+    const path = this.#path(desktopId)
+    const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
+    const file = stat && `${stat.ino} ${stat.mtimeNs} ${stat.size}`
+    const known = this.#known.get(desktopId)
+    if (known?.file === file) return known?.value
+    this.#known.delete(desktopId)
+    if (!file) return undefined
     try {
-      return this.#schema.parse(JSON.parse(readFileSync(this.#path(desktopId), 'utf8')))
+      const value = this.#schema.parse(JSON.parse(readFileSync(path, 'utf8')))
+      this.#known.set(desktopId, { file, value })
+      return value
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
       throw error
