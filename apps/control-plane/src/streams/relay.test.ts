@@ -10,45 +10,51 @@ const pieceBytes = 64 * 1024
 const windowBytes = 1024 * 1024
 /** More than the network's own buffers hold on all the ways together. */
 const pieces = 1_024
+const timeoutMs = 30_000
 
-test('a viewer that never reads holds one piece in its socket and a window in its channel, and gets all once it reads', async () => {
-  await using way = await joined(
-    (socket) => new Channel(socket, { windowBytes }),
-    (socket) => new Channel(socket, { windowBytes }),
-  )
-  await using door = await joined(
-    (socket) => socket,
-    (socket) => socket,
-  )
-  const { left: host, right: screen } = way
-  const { left: viewer, right: socket } = door
-  const most = { socket: 0, channel: 0 }
-  const look = () => {
-    most.socket = Math.max(most.socket, socket.bufferedAmount)
-    most.channel = Math.max(most.channel, screen.readableLength)
-  }
-  viewer.pause()
-  const over = relay(socket, screen, { said: new RfbFilter('control'), answered: undefined })
-  for (let i = 0; i < pieces; i++) host.write(Buffer.alloc(pieceBytes, i))
-  await expect.poll(() => socket.bufferedAmount > 0 && screen.readableLength >= windowBytes / 2).toBe(true)
-  look()
-  expect(host.writableLength).toBeGreaterThan(0)
-
-  let received = 0
-  const all = Promise.withResolvers<void>()
-  viewer.on('message', (data: Buffer) => {
+test(
+  'a viewer that never reads holds one piece in its socket and a window in its channel, and gets all once it reads',
+  async () => {
+    await using way = await joined(
+      (socket) => new Channel(socket, { windowBytes }),
+      (socket) => new Channel(socket, { windowBytes }),
+    )
+    await using door = await joined(
+      (socket) => socket,
+      (socket) => socket,
+    )
+    const { left: host, right: screen } = way
+    const { left: viewer, right: socket } = door
+    const most = { socket: 0, channel: 0 }
+    const look = () => {
+      most.socket = Math.max(most.socket, socket.bufferedAmount)
+      most.channel = Math.max(most.channel, screen.readableLength)
+    }
+    viewer.pause()
+    const over = relay(socket, screen, { said: new RfbFilter('control'), answered: undefined })
+    for (let i = 0; i < pieces; i++) host.write(Buffer.alloc(pieceBytes, i))
+    const stands = () => socket.bufferedAmount > 0 && screen.readableLength >= windowBytes / 2
+    await expect.poll(stands, { timeout: timeoutMs }).toBe(true)
     look()
-    received += data.length
-    if (received === pieces * pieceBytes) all.resolve()
-  })
-  viewer.resume()
-  await all.promise
-  // Each piece has a head of a WebSocket's before it.
-  expect(most.socket).toBeLessThanOrEqual(pieceBytes + 16)
-  expect(most.channel).toBeLessThanOrEqual(windowBytes)
-  // Whoever looked goes, and the host is told.
-  const lost = once(host, 'error')
-  viewer.close()
-  await over
-  await lost
-})
+    expect(host.writableLength).toBeGreaterThan(0)
+
+    let received = 0
+    const all = Promise.withResolvers<void>()
+    viewer.on('message', (data: Buffer) => {
+      look()
+      received += data.length
+      if (received === pieces * pieceBytes) all.resolve()
+    })
+    viewer.resume()
+    await all.promise
+    // Each piece has a head of a WebSocket's before it.
+    expect(most.socket).toBeLessThanOrEqual(pieceBytes + 16)
+    expect(most.channel).toBeLessThanOrEqual(windowBytes)
+    // Whoever looked goes, and the host is told.
+    const lost = once(host, 'error')
+    viewer.close()
+    await over
+    await lost
+  },
+  timeoutMs,
+)
