@@ -1,10 +1,10 @@
-// `npm run image`: builds the guest image here and now, and says where it is. What is in it, mini.ts knows.
+// `npm run image`: builds a guest image here, and says where it is. What is in one, mini.ts and desktop.ts know.
 
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { ensureMiniImage } from './mini.ts'
 
-const usage = `Usage: npm run image -- [--out <folder>] [--json]
+const usage = `Usage: npm run image -- [mini] [--out <folder>] [--json]
 
 Builds the guest image "mini" from the distribution's packages, anew where there are newer ones.
 An image is a folder with manifest.json, disk.qcow2, vmlinuz and initrd.

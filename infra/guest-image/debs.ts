@@ -5,18 +5,27 @@ import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { isRoot, quote } from '../../scripts/ground/namespaces.ts'
 import { finish, run, type Say } from '../../scripts/ground/processes.ts'
+import { distribution } from './recipe.ts'
 
 /** A fetched package file with its name and version. */
 export type Deb = { name: string; version: string; file: string }
 
-/** The kernel package of each distribution that is made for virtual machines. */
-const kernels: Record<string, string> = { debian: 'linux-image-cloud-amd64', ubuntu: 'linux-image-virtual' }
+/** The kernels that a distribution makes for virtual machines, and for those that have a screen with pictures. */
+const kernels: Record<string, { machines: string; screens: string }> = {
+  debian: { machines: 'linux-image-cloud-amd64', screens: 'linux-image-amd64' },
+  ubuntu: { machines: 'linux-image-virtual', screens: 'linux-image-generic' },
+}
 
-/** Fetches these packages, the distribution's kernel for virtual machines, and every library they need. */
-export async function fetchDebs(distribution: string, roots: string[], folder: string, say: Say): Promise<Deb[]> {
-  const kernel = kernels[distribution]
-  if (!kernel)
-    throw new Error(`The guest image is built from the packages of Debian or Ubuntu, and this is ${distribution}`)
+/** The kernel package of this machine's distribution. */
+export function kernelFor(purpose: 'machines' | 'screens'): string {
+  const { id } = distribution()
+  const kernel = kernels[id]?.[purpose]
+  if (!kernel) throw new Error(`Guest images are built from the packages of Debian or Ubuntu, and this is ${id}`)
+  return kernel
+}
+
+/** Fetches these packages, that kernel, and every library they need. */
+export async function fetchDebs(kernel: string, roots: string[], folder: string, say: Say): Promise<Deb[]> {
   if (!(await known(kernel))) await update(say)
   const names = needed([kernel, ...roots], await dependencies([kernel, ...roots])).filter((name) => name !== kernel)
   if ((await download(names, folder)).code !== 0) {

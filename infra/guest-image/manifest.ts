@@ -23,6 +23,8 @@ export type Manifest = {
   cmdline: string
   /** The ways a host may speak with the guest, best first. */
   transports: string[]
+  /** Whether a program in the guest hands its clipboard to the host, and takes the host's. */
+  clipboard: boolean
   kernel_version: string
   /** Package → version. */
   built_from: Record<string, string>
