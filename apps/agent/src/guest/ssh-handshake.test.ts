@@ -4,7 +4,7 @@ import { expect, test } from 'vitest'
 import { shakeHands } from './ssh-handshake.ts'
 
 /** The guest's end, in a few lines: answers questions, and says what came after GO. */
-function guest(line: Duplex, options: { deafTo?: number } = {}) {
+function guest(line: Duplex, options: { deafTo?: number; slowMs?: number } = {}) {
   let [text, nonce, asked] = ['', '', 0]
   const begun = Promise.withResolvers<string>()
   line.on('data', (bytes: Buffer) => {
@@ -13,8 +13,10 @@ function guest(line: Duplex, options: { deafTo?: number } = {}) {
       const [word, said = ''] = text.slice(0, end).split(' ')
       text = text.slice(end + 1)
       if (word === 'RST' && ++asked > (options.deafTo ?? 0)) {
-        nonce = said
-        line.write(`RDY ${nonce}\n`)
+        setTimeout(() => {
+          nonce = said
+          line.write(`RDY ${nonce}\n`)
+        }, options.slowMs ?? 0)
       }
       if (word === 'GO' && said === nonce) begun.resolve(text)
     }
@@ -45,6 +47,13 @@ test('a guest that does not listen yet is asked again, and freed with enough byt
   await shakeHands(host, 5_000)
   await begun
   expect(bytes).toBeGreaterThan(40_960)
+})
+
+test('a guest that answers more slowly than it is asked is asked less often, until it is heard', async () => {
+  const [host, far] = duplexPair()
+  const { begun } = guest(far, { slowMs: 300 })
+  await shakeHands(host, 10_000)
+  expect(await begun).toBe('')
 })
 
 test('a line that is silent or closes is an unavailable guest', async () => {
