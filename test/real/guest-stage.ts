@@ -20,9 +20,9 @@ export class GuestStage {
   }
 
   /** An instance whose host has the images for both ways in. */
-  static async instance(): Promise<Instance> {
+  static async instance(env: Record<string, string> = {}): Promise<Instance> {
     await makeImages()
-    return Instance.start()
+    return Instance.start(env)
   }
 
   static async on(instance: Instance, transport: Transport): Promise<GuestStage> {

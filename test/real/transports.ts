@@ -34,7 +34,7 @@ export async function reachedOver(desktop: Desktop, transport: Transport): Promi
   await until(async () => {
     const { stdout } = await desktop.commands.run('tr "\\0" " " </proc/$PPID/cmdline')
     return (stdout.includes('sshd') ? 'ssh' : 'qga') === transport
-  }, 30_000)
+  }, 120_000)
 }
 
 const agentOnlyName = () => readlinkSync(join(imagesDir, 'mini')).replace('mini@', 'mini-qga@')

@@ -12,7 +12,8 @@ const lookEveryMs = 250
 /** One that stands still at so many looks in a row is not only about to be moved or saved. */
 const stillLooks = 3
 const asleep = 'the desktop went to sleep or went away meanwhile; look at its state'
-const frozen = 'the desktop stands still on its host: its process was stopped there; try again when it runs'
+const frozen =
+  'the desktop stands still on its host: it goes to sleep, or was stopped there; look at its state, or try again'
 
 export function awakeGuest(ground: Ground, wish: Wish): GuestTransport {
   if (!isAwake(ground, wish)) refuse('not_awake', 'the desktop is not awake on its host in this generation')
