@@ -153,6 +153,15 @@ describe.each(transports)('over %s', (transport) => {
     expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
   })
 
+  test.runIf(!overAgent)('a command that lost its connection is ended at its deadline all the same', async () => {
+    const lost = codeOf(stage.exec('exec sleep 4321', { timeout_secs: 4 }))
+    const runs = async () => (await stage.exec('ps | grep -q "[s]leep 4321"').catch(() => undefined))?.exit_code
+    await until(async () => (await runs()) === 0, 3_000)
+    await aside('killall -9 sshd')
+    expect(await lost).toBe('guest_unavailable')
+    await until(async () => (await runs()) === 1, 20_000)
+  })
+
   test('a guest that is only busy is waited for: what was begun ends well, what begins is begun', async () => {
     const busy = stage.exec('i=0; while [ $i -lt 12 ]; do i=$((i + 1)); (while :; do :; done) & done; sleep 12', {
       timeout_secs: 10,

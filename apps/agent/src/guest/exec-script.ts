@@ -99,6 +99,16 @@ read c <$p.c || exit 0
 /** Ends the command's whole group and session, also what ignores gentler signals. */
 export const killScript = (pid: number): string => `kill -KILL -- -${pid}; pkill -KILL -s ${pid}; :`
 
+/** The same, where it is still the one that has run for so long: after a reboot the number may be another's. */
+export const killOldScript = (
+  pid: number,
+  ageSecs: number,
+): string => `read -r s 2>/dev/null </proc/${pid}/stat || exit 0
+read -r up rest </proc/uptime
+set -- \${s##*) }
+[ $((\${up%.*} - \${20} / 100)) -lt ${ageSecs} ] || { ${killScript(pid)}; }
+`
+
 /**
  * Reads on what the session's left processes hold open, so that they outlive the channel it goes to; says how many pipes.
  */

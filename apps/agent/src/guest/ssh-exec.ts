@@ -6,7 +6,8 @@ import { type ExecCommand, type ExecResult, execOutputMaxBytes, Refusal, refuse 
 import type { ClientChannel } from 'ssh2'
 import { before, untilKilled } from './deadlines.ts'
 import { type Ended, resultOf } from './exec-result.ts'
-import { holdScript, killScript, plainScript } from './exec-script.ts'
+import { holdScript, killOldScript, killScript, plainScript } from './exec-script.ts'
+import { unlessGone } from './file-failures.ts'
 import type { SshLine } from './ssh-line.ts'
 
 /** The guest's shell takes a command of so much in one piece; a longer one goes through a file. */
@@ -19,13 +20,20 @@ const settleQuietMs = 80
 /** A guest that is busy tells late what holds the output. */
 const holdMs = 5_000
 const killMs = 5_000
+/** How far a guest's own count of seconds may be behind. */
+const skewSecs = 2
 
 export async function execOverSsh(line: SshLine, command: ExecCommand): Promise<ExecResult> {
   const started = performance.now()
   const nonce = randomBytes(12).toString('hex')
   const script = await carried(line, plainScript(command, nonce), nonce)
   const run = await line.open(script, (channel) => new Run(channel, command.stdin))
-  if (!(await run.over(started + command.timeoutSecs * 1_000))) {
+  const deadline = started + command.timeoutSecs * 1_000
+  const over = run.over(deadline).catch((error: unknown) => {
+    if (run.pid !== undefined) endLater(line, run.pid, command.timeoutSecs, deadline)
+    throw error
+  })
+  if (!(await over)) {
     const { pid } = run
     if (pid !== undefined) await untilKilled(() => killed(line, pid))
     run.close()
@@ -76,13 +84,22 @@ async function letGo(line: SshLine, run: Run): Promise<void> {
   }
 }
 
+/** Its connection is lost and it may go on: at its deadline it is ended over the next one. */
+function endLater(line: SshLine, pid: number, timeoutSecs: number, deadline: number): void {
+  const end = async () => {
+    await line.connect()
+    await runOverSsh(line, killOldScript(pid, timeoutSecs - skewSecs), killMs)
+  }
+  setTimeout(() => void unlessGone(end()), deadline - performance.now()).unref()
+}
+
 /** A guest that is gone by now has ended the command too. */
 async function killed(line: SshLine, pid: number): Promise<boolean> {
   try {
     return (await runOverSsh(line, killScript(pid), killMs)).exitCode === 0
   } catch (error) {
     if (!(error instanceof Refusal)) throw error
-    return !line.ready
+    return !line.connected
   }
 }
 

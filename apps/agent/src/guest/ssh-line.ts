@@ -64,6 +64,10 @@ export class SshLine {
     return this.#dialling !== undefined && now - this.#dialledAt > patienceMs
   }
 
+  get connected(): boolean {
+    return this.#client !== undefined
+  }
+
   /** Whether one more command can be begun at once. */
   get ready(): boolean {
     return this.#client !== undefined && this.#channels < maxChannels

@@ -253,7 +253,11 @@ export class LibvirtDriver implements Driver {
     this.#agentTurns.set(desktopId, turns)
     const pulse = this.#processes.pulse(handle().name)
     const agent = new QgaTransport(agentCall({ agent: () => this.#session.host.guestAgent(handle()), pulse, turns }))
-    return this.#lines.guest(desktopId, { agent, pulse, xml: () => handle().xml() })
+    return this.#lines.guest(desktopId, {
+      agent,
+      pulse,
+      xml: () => saying('the domain could not be read', handle().xml()),
+    })
   }
 
   frozen(desktopId: DesktopId): boolean {
