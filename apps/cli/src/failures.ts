@@ -83,10 +83,22 @@ function nextStep(error: DormouseError, id = '<id>'): string | undefined {
 
 const look = (id: string) => `\`dormouse get ${id}\` shows its state and generation.`
 
+const folder = (id: string) => `see what it is: dormouse exec ${id} -- ls -la <path>`
+
 const byCode: Record<string, (id: string) => string> = {
   wrong_state: look,
   stale_generation: look,
   not_awake: (id) => `wake it first: dormouse wake ${id}`,
+  command_not_run: (id) => `check its name and --cwd; a line for the shell is run by: dormouse exec ${id} -- sh -c '…'`,
+  file_not_found: (id) => `see what is there: dormouse exec ${id} -- ls -la <folder>`,
+  is_directory: () => 'name a file in it; one is copied at a time.',
+  not_directory: folder,
+  not_regular: folder,
+  symlink_loop: folder,
+  permission_denied: folder,
+  read_only: (id) => `choose another folder; \`dormouse exec ${id} -- mount\` shows which can be written.`,
+  no_space: (id) => `make room: dormouse exec ${id} -- df -h`,
+  guest_unavailable: (id) => `try again in a moment; \`dormouse open ${id}\` shows its screen.`,
   guest_deadline: () => 'give it longer with --timeout-secs (300 at most), or start it in the background.',
 }
 
