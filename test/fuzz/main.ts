@@ -48,7 +48,10 @@ async function fuzz(target: Target, pid?: number): Promise<number> {
   say(`seed ${seed}`)
   const before = pid && sizeOf(pid)
   const enough = AbortSignal.timeout(Number(values.seconds) * 1_000)
-  const progress = setInterval(() => say(`${run.tally.inputs} inputs, ${run.tally.faults.length} faults`), 5_000)
+  const progress = setInterval(() => {
+    const { inputs, faults } = run.tally
+    say(`${inputs} inputs, ${faults.length} faults${pid ? `, control plane ${sizeOf(pid).memoryMiB} MiB` : ''}`)
+  }, 5_000)
   await run.run(Infinity, enough)
   clearInterval(progress)
   const left = [...(await run.alive()), ...(await run.end())]
