@@ -6,7 +6,7 @@ import { type Identity, signal } from '../../scripts/ground/processes.ts'
 import { send } from '../house/api.ts'
 import { Instance, until } from '../real/instance.ts'
 
-const { values } = parseArgs({ options: { rounds: { type: 'string', default: '20' } } })
+const { values } = parseArgs({ options: { rounds: { type: 'string', default: '5' } } })
 const rounds = Number(values.rounds)
 const hammers = 4
 
@@ -20,7 +20,8 @@ async function create(name: string): Promise<void> {
   names.add(name)
   const wish = { key, body: { tier: 'small' }, headers: { 'idempotency-key': name } }
   const ask = async (url: string) => {
-    const { status } = await send(`${url}/v1/desktops`, 'POST', wish)
+    // One that is frozen answers nothing.
+    const { status } = await send(`${url}/v1/desktops`, 'POST', { ...wish, signal: AbortSignal.timeout(500) })
     if (status >= 300) throw new Error(`not this one: ${status}`)
   }
   const anyAccepts = () =>
@@ -62,7 +63,10 @@ for (const [name, count] of [
   ['SIGSTOP', Math.ceil(rounds / 4)],
 ] as const) {
   const all: number[] = []
-  for (let round = 0; round < count; round++) all.push(await gap(`${name} ${round}`, (victim) => signal(victim, name)))
+  for (let round = 0; round < count; round++) {
+    all.push(await gap(`${name} ${round}`, (victim) => signal(victim, name)))
+    console.log(`${name} ${round + 1} of ${count}: ${Math.round(all.at(-1)!)} ms`)
+  }
   all.sort((a, b) => a - b)
   const at = (part: number) => Math.round(all[Math.min(all.length - 1, Math.floor(all.length * part))]!)
   figures[`${name} to the next accepted mutation, ms`] = { rounds: count, min: at(0), p50: at(0.5), max: at(1) }

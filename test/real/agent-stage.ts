@@ -1,30 +1,33 @@
 // An agent's decisions over a real libvirt and QEMU, without a control plane: one private libvirtd for a file of tests,
 // and benches on it, each an installation of its own.
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { appendFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { namePrefix } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import { LibvirtDriver, type LibvirtSettings } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { Bench } from '@dormouse/agent/testing/bench.ts'
 import type { DesktopSpec } from '@dormouse/contract'
-import { createLog } from '@dormouse/process'
+import { createLog, type Log } from '@dormouse/process'
 import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
 import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
 import { run } from '../../scripts/ground/processes.ts'
+import { Secrets } from '../secrets.ts'
 
 export const guestSpec: DesktopSpec = { vcpus: 1, memoryMiB: 256, diskGiB: 1, imageVersion: 'mini' }
 /** Enough for one saved guest, and not for much beside it. */
 export const smallMiB = 300
-const log = createLog({ name: 'stage', level: process.env.DORMOUSE_TEST_LOG ?? 'silent' })
 const imagesDir = process.env.DORMOUSE_TEST_IMAGES ?? join(tmpdir(), 'dormouse-test-images')
 
 export class Stage {
   readonly libvirtd: PrivateLibvirtd
   readonly #folder: string
+  readonly #log: Log
 
   private constructor(folder: string, libvirtd: PrivateLibvirtd) {
     this.#folder = folder
     this.libvirtd = libvirtd
+    const write = (line: string) => appendFileSync(join(folder, 'stage.log'), line)
+    this.#log = createLog({ name: 'stage', level: 'trace', destination: { write } })
   }
 
   static async start(): Promise<Stage> {
@@ -58,7 +61,7 @@ export class Stage {
           capacity,
           ...settings,
         },
-        log,
+        this.#log,
       )
     return Bench.over({ folder, makeDriver, ...(memoryFolder ? { memoryFolder } : {}) })
   }
@@ -89,6 +92,8 @@ export class Stage {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.libvirtd.stop()
     await run('umount', ['-l', this.smallFolder])
+    const told = new Secrets().inLogFiles(this.#folder)
+    if (told.length > 0) throw new Error(`the logs of the stage were kept, for they are not clean: ${told.join('; ')}`)
     rmSync(this.#folder, { recursive: true, force: true })
   }
 }

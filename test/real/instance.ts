@@ -91,9 +91,8 @@ export class Instance {
       stdio: ['ignore', log, log],
       env: {
         ...process.env,
-        // Everything that could be logged is, and must be clean.
-        DORMOUSE_LOG_LEVEL: 'trace',
-        DORMOUSE_AGENT_LOG_LEVEL: 'trace',
+        // In a test everything that could be logged is, and must be clean.
+        ...(process.env.VITEST && { DORMOUSE_LOG_LEVEL: 'trace', DORMOUSE_AGENT_LOG_LEVEL: 'trace' }),
         DORMOUSE_IMAGES_DIR: join(root, '.dormouse-test/images'),
         ...this.#env,
         PORT: String(this.#port),
