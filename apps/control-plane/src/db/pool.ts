@@ -25,6 +25,8 @@ const session = {
 export function openPool(url: string, max: number, onIdleError: (error: Error) => void): Pool {
   const pool = new pg.Pool({ connectionString: url, max, application_name: 'dormouse', ...session })
   pool.on('error', onIdleError)
+  // Between the pool's hands and a transaction's nobody listens for a moment: then the next query says what was lost.
+  pool.on('connect', (client) => client.on('error', () => undefined))
   return pool
 }
 
@@ -36,7 +38,13 @@ export async function openSession(url: string): Promise<pg.Client> {
     keepAlive: true,
     connectionTimeoutMillis: 2_000,
   })
+  // It may be ended in the very packet that welcomes it, before anybody else could listen.
+  let ended: Error | undefined
+  client.on('error', (error) => {
+    ended = error
+  })
   await client.connect()
+  if (ended) throw ended
   return client
 }
 
