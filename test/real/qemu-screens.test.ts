@@ -2,7 +2,7 @@
 // nothing that was copied in the desktop comes through with it.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -85,6 +85,11 @@ class Client {
     await until(() => this.passed > before + 1_000, 10_000)
   }
 
+  /** Takes nothing in any more. */
+  deafen(): void {
+    this.#socket.pause()
+  }
+
   end(): void {
     this.#socket.destroy()
   }
@@ -113,6 +118,25 @@ test.each([
   client.end()
   other.end()
 })
+
+test('a screen that nobody takes in is not made: QEMU keeps few of hundreds', async () => {
+  const deaf = await Client.connect(0)
+  await deaf.look()
+  const before = residentBytes()
+  deaf.deafen()
+  const times = 500
+  for (let i = 0; i < times; i++) deaf.say(wholeScreen)
+  const other = await Client.connect(16)
+  for (let i = 0; i < 5; i++) await other.look()
+  // All of them would be 600 MB.
+  expect(times * 640 * 480 * 4).toBeGreaterThan(600e6)
+  expect(residentBytes() - before).toBeLessThan(60e6)
+  deaf.end()
+  other.end()
+})
+
+const residentBytes = (): number =>
+  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${qemu.pid}/status`, 'utf8'))?.[1]) * 1024
 
 /** How many bytes the whole screen has, packed: a black one has few. */
 async function shown(): Promise<number> {
