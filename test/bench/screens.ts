@@ -21,10 +21,13 @@ class Viewer {
   #ready: (() => void) | undefined
   width = 0
   height = 0
+  /** In so many pieces it came: each is handed on by itself. */
+  pieces = 0
 
   constructor(stream: Duplex) {
     this.#stream = stream
     stream.on('data', (chunk: Buffer) => {
+      this.pieces++
       this.#kept.push(chunk)
       this.#have += chunk.length
       if (this.#have >= this.#wanted) this.#ready?.()
@@ -134,6 +137,7 @@ async function measureFrames(viewers: Record<string, Viewer>, pids: Record<strin
     for (const [name, viewer] of Object.entries(viewers)) {
       const before = Object.entries(pids).map(([, pid]) => cpuMs(pid))
       const began = performance.now()
+      const piecesBefore = viewer.pieces
       let bytes = 0
       for (let i = 0; i < framesPerRound; i++) bytes += await viewer.frame(false)
       const secs = (performance.now() - began) / 1_000
@@ -141,7 +145,8 @@ async function measureFrames(viewers: Record<string, Viewer>, pids: Record<strin
       const used = Object.entries(pids).map(
         ([of, pid], i) => `${of} ${Math.round(((cpuMs(pid) - before[i]!) / framesPerRound) * 1_000)} ms`,
       )
-      const frame = `frames of ${(bytes / framesPerRound / 1e6).toFixed(2)} MB`
+      const pieces = Math.round((viewer.pieces - piecesBefore) / framesPerRound)
+      const frame = `frames of ${(bytes / framesPerRound / 1e6).toFixed(2)} MB in ${pieces} pieces`
       console.log(`  ${name}: ${(bytes / secs / 1e6).toFixed(1)} MB/s, ${frame}; CPU per 1,000: ${used.join(', ')}`)
     }
   }

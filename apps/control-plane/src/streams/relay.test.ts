@@ -1,9 +1,9 @@
-// Guarantee: a viewer that does not read stops its screen, and nothing piles up in between.
+// Guarantee: a viewer that does not read stops its screen, nothing piles up in between, and one that is gone is noticed.
 import { once } from 'node:events'
 import { Channel } from '@dormouse/link'
 import { joined } from '@dormouse/link/testing'
-import { expect, test } from 'vitest'
-import { relay } from './relay.ts'
+import { afterEach, expect, test, vi } from 'vitest'
+import { relay, watchPulse } from './relay.ts'
 import { RfbFilter } from './rfb-filter.ts'
 
 const pieceBytes = 64 * 1024
@@ -11,6 +11,16 @@ const windowBytes = 1024 * 1024
 /** More than the network's own buffers hold on all the ways together. */
 const pieces = 1_024
 const timeoutMs = 30_000
+
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+const viewerAndSocket = () =>
+  joined(
+    (socket) => socket,
+    (socket) => socket,
+  )
 
 test(
   'a viewer that never reads holds one piece in its socket and a window in its channel, and gets all once it reads',
@@ -58,3 +68,22 @@ test(
   },
   timeoutMs,
 )
+
+test('a viewer is asked for a sign of life every 15 s, and hung up on after three turns without one', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  await using door = await viewerAndSocket()
+  const { left: viewer, right: socket } = door
+  watchPulse(socket)
+  for (let turn = 0; turn < 4; turn++) {
+    vi.advanceTimersByTime(15_000)
+    await once(socket, 'pong')
+  }
+  // It is there, and answers nothing.
+  viewer.pause()
+  const closed = once(socket, 'close')
+  for (let turn = 0; turn < 3; turn++) {
+    expect(socket.readyState).toBe(socket.OPEN)
+    vi.advanceTimersByTime(15_000)
+  }
+  expect((await closed)[0]).toBe(1006)
+})
