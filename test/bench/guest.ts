@@ -53,9 +53,9 @@ export async function guestFigures(on: On) {
   await moved('write, bare guest agent', () => agent.write('/run/bench/file', bytes))
   await moved('read, bare guest agent', () => agent.read('/run/bench/file'))
   raw.close()
-  const memory = await memoryOfMany(on, bytes)
+  const memoryMiB = await memoryOfMany(on, bytes)
   for (const file of [here, `${here}.back`]) rmSync(file, { force: true })
-  return { execMs: each(execMs, spread), MiBperSecond: each(rates, middle), memory }
+  return { execMs: each(execMs, spread), MiBperSecond: each(rates, middle), memoryMiB }
 }
 
 /** How far the resident memory of each program rises, per transfer, while so many are under way; MiB. */

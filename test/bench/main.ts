@@ -3,18 +3,25 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import type { Desktop } from '@dormouse/client'
 import { Instance } from '../real/instance.ts'
 import { getRates } from './get-rate.ts'
 import { guestFigures } from './guest.ts'
-import { twinOf } from './raw-guest.ts'
+import { type RawGuest, twinOf } from './raw-guest.ts'
 
 const { values } = parseArgs({
-  options: { help: { type: 'boolean' }, json: { type: 'boolean' }, rounds: { type: 'string', default: '9' } },
+  options: {
+    help: { type: 'boolean' },
+    json: { type: 'boolean' },
+    guest: { type: 'boolean' },
+    rounds: { type: 'string', default: '9' },
+  },
 })
 if (values.help)
-  console.log(
-    'npm run bench -- [--rounds 9] [--json]   wake and hibernate beside bare libvirt, guests beside bare SSH, GET beside bare Fastify',
-  )
+  console.log(`npm run bench -- [--rounds 9] [--guest] [--json]
+
+Wake and hibernate beside bare libvirt, commands and files beside bare SSH, GET beside bare Fastify; --guest: commands and
+files alone.`)
 else await main(Number(values.rounds))
 
 async function main(rounds: number): Promise<void> {
@@ -27,6 +34,23 @@ async function main(rounds: number): Promise<void> {
   await desktop.commands.run('sync')
   const short = `/run/dormouse-${readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()}`
   const twin = await twinOf(`${short}/libvirt/run/libvirt-sock`, desktop.id, short)
+  const shown: Record<string, unknown> = {}
+  const show = (figures: Record<string, unknown>) => {
+    Object.assign(shown, figures)
+    if (values.json) return
+    for (const [name, figure] of Object.entries(figures)) {
+      console.log(`\n${name}`)
+      console.table(figure)
+    }
+  }
+  if (!values.guest) show({ milliseconds: await powerFigures(desktop, twin, rounds, say) })
+  show(await guestFigures({ instance, desktop, twin, rounds }))
+  await twin.end()
+  if (!values.guest) show(await getRates(instance, desktop.id))
+  if (values.json) console.log(JSON.stringify(shown, null, 2))
+}
+
+async function powerFigures(desktop: Desktop, twin: RawGuest, rounds: number, say: (line: string) => unknown) {
   const times: Record<string, number[]> = {
     'hibernate, API': [],
     'save, libvirt': [],
@@ -45,16 +69,7 @@ async function main(rounds: number): Promise<void> {
     await timed('wake, API', () => desktop.wake())
     times['restore, libvirt']!.push(await twin.restore())
   }
-  const guest = await guestFigures({ instance, desktop, twin, rounds })
-  await twin.end()
-  const rates = await getRates(instance, desktop.id)
-  const figures = Object.fromEntries(Object.entries(times).map(([name, all]) => [name, spread(all)]))
-  if (values.json) console.log(JSON.stringify({ milliseconds: figures, ...rates, guest }, null, 2))
-  else {
-    console.table(figures)
-    console.table(rates)
-    for (const figure of Object.values(guest)) console.table(figure)
-  }
+  return Object.fromEntries(Object.entries(times).map(([name, all]) => [name, spread(all)]))
 }
 
 function spread(all: number[]) {

@@ -154,10 +154,10 @@ describe.each(transports)('over %s', (transport) => {
   })
 
   test.runIf(!overAgent)('a command that lost its connection is ended at its deadline all the same', async () => {
-    const lost = codeOf(stage.exec('exec sleep 4321', { timeout_secs: 4 }))
+    const lost = codeOf(stage.exec('exec sleep 4321', { timeout_secs: 10 }))
     const runs = async () => (await stage.exec('ps | grep -q "[s]leep 4321"').catch(() => undefined))?.exit_code
-    await until(async () => (await runs()) === 0, 3_000)
-    await aside('killall -9 sshd')
+    await until(async () => (await runs()) === 0, 5_000)
+    await aside('sleep 0.3; killall -9 sshd')
     expect(await lost).toBe('guest_unavailable')
     await until(async () => (await runs()) === 1, 20_000)
   })

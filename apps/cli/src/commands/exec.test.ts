@@ -50,6 +50,13 @@ test('folder, variables, input and limit are sent', async () => {
   })
 })
 
+test('input that is no text is refused, not changed', async () => {
+  const { dormouse, seen } = await start(() => ({ body: done }))
+  const { code, stderr } = await dormouse(['exec', '-i', desktopId, '--', 'cat'], { stdin: Buffer.of(0x66, 0xff) })
+  expect([code, stderr]).toEqual([125, expect.stringContaining('dormouse cp')])
+  expect(seen).toEqual([])
+})
+
 test('output that was cut is said so', async () => {
   const { dormouse } = await start(() => ({ body: { ...done, stdout_truncated: true } }))
   expect((await dormouse(['exec', desktopId, '--', 'x'])).stderr).toContain('the output was cut')

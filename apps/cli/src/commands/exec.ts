@@ -1,10 +1,11 @@
 // exec: runs a command in an awake desktop and ends as that command ended.
+import { isUtf8 } from 'node:buffer'
 import { addAbortSignal } from 'node:stream'
-import { text } from 'node:stream/consumers'
+import { buffer } from 'node:stream/consumers'
 import type { ExecBody, ExecJson } from '@dormouse/client'
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Context } from '../context.ts'
-import { exitCodes } from '../failures.ts'
+import { CliError, exitCodes } from '../failures.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { waiting } from './transitions.ts'
 
@@ -42,13 +43,21 @@ async function exec(context: Context, id: string, command: string[], options: Ex
     command,
     cwd: options.cwd,
     env: options.env,
-    stdin: options.stdin ? await text(addAbortSignal(signal, process.stdin)) : undefined,
+    stdin: options.stdin ? await input(signal) : undefined,
     timeout_secs: options.timeoutSecs,
   }
   const next = 'it ends by itself or at its limit (--timeout-secs).'
   const result = await waiting(context, `running ${command[0]}`, next, () => client.exec(id, body, { signal }))
   show(context, options, result)
   process.exitCode = result.exit_code ?? 128 + (result.signal ?? 0)
+}
+
+/** Bytes that are no text would arrive as others, without a word. */
+async function input(signal: AbortSignal): Promise<string> {
+  const bytes = await buffer(addAbortSignal(signal, process.stdin))
+  if (isUtf8(bytes)) return bytes.toString()
+  const next = 'copy it with `dormouse cp`, and let the command read it from there.'
+  throw new CliError('our standard input is not text (UTF-8).', next, exitCodes.exec)
 }
 
 function show({ terminal, show }: Context, options: ExecOptions, result: ExecJson): void {

@@ -20,7 +20,7 @@ export interface Ended {
 export interface RunOptions {
   env?: Record<string, string | undefined>
   cwd?: string
-  stdin?: string
+  stdin?: string | Buffer
   /** Sees the process while it runs. */
   whileRunning?: (child: ChildProcess) => void
 }
