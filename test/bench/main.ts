@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { Desktop } from '@dormouse/client'
 import { Instance } from '../real/instance.ts'
+import { reachedOver } from '../real/transports.ts'
 import { getRates } from './get-rate.ts'
 import { guestFigures } from './guest.ts'
 import { type RawGuest, twinOf } from './raw-guest.ts'
@@ -31,6 +32,7 @@ async function main(rounds: number): Promise<void> {
   const desktop = await instance.create()
   await desktop.wake()
   // Its keys are on the disk before that is copied.
+  await reachedOver(desktop, 'ssh')
   await desktop.commands.run('sync')
   const short = `/run/dormouse-${readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()}`
   const twin = await twinOf(`${short}/libvirt/run/libvirt-sock`, desktop.id, short)
