@@ -198,7 +198,7 @@ const idempotencyKey = (scope: 'organisation' | 'desktop') => ({
   in: 'header',
   required: false,
   description: `ASCII, 1 to 255 characters. A repeat with the same key by the same ${scope === 'desktop' ? 'caller on the same desktop' : 'organisation'} answers the existing record instead of making another`,
-  schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[ -~]+$' },
+  schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[\\t -~]+$' },
 })
 
 const bytesBody = (description: string) => ({
