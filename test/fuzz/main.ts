@@ -77,7 +77,8 @@ function tell({ tally }: Fuzz, left: string[], controlPlane: object): void {
 
 async function again(run: Fuzz, at: number): Promise<number> {
   const { input, outcome, why } = await run.try(at)
-  console.log(JSON.stringify({ ...input, bytes: input.bytes.toString('latin1'), outcome, why }, null, 2))
+  const bytes = input.bytes.toString('latin1').replaceAll(/svc_(sk|op)_\w{20,}/g, 'svc_$1_…')
+  console.log(JSON.stringify({ ...input, bytes, outcome, why }, null, 2))
   await run.end()
   return why.length === 0 ? 0 : 1
 }
