@@ -195,10 +195,11 @@ async function agents(
 const emulatedTiers = (host: Hypervisor | undefined): Record<string, string> =>
   host && !host.kvm ? { DORMOUSE_TIER_SMALL: '1,256,10' } : {}
 
+/** A private host's network leads nowhere: its guests need none, and start sooner without its filters. */
 const libvirtEnv = ({ socketPath, dir, socketsDir }: Hypervisor, imagesDir = `${dir}/images`) => ({
   DORMOUSE_AGENT_LIBVIRT_SOCKET: socketPath,
   DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
-  ...(socketsDir && { DORMOUSE_AGENT_SOCKETS_DIR: socketsDir }),
+  ...(socketsDir && { DORMOUSE_AGENT_SOCKETS_DIR: socketsDir, DORMOUSE_AGENT_NETWORK: 'none' }),
 })
 
 /** Settings of the environment that are meant for what is started; the starter's own win. */

@@ -3,7 +3,7 @@
 // All it keeps lies under one folder. The folder has a short name that is equal inside and outside, so that the agent,
 // who stays outside, and QEMU, who is inside, mean the same file by the same path.
 
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { openPrivateHost, type PrivateHost } from './private-host.ts'
@@ -44,6 +44,8 @@ export type PrivateLibvirtd = {
   stop(): Promise<void>
 }
 
+/** Where the distribution keeps what libvirt's network filters are made of. */
+const filters = '/usr/share/libvirt/nwfilter'
 const startTimeoutMs = 20_000
 const stopTimeoutMs = 10_000
 
@@ -130,6 +132,8 @@ function rooms(home: string, cacheDir = join(home, 'cache')): Record<string, str
 function furnish(home: string, { name, hostUuid, cacheDir }: PrivateLibvirtdOptions): void {
   for (const room of ['etc', 'lib', 'log', 'cache', 'run'])
     mkdirSync(join(home, room), { recursive: true, mode: 0o700 })
+  // dnsmasq gives root up, and reads there which guest has which address.
+  chmodSync(join(home, 'lib'), 0o711)
   if (cacheDir) mkdirSync(cacheDir, { recursive: true, mode: 0o700 })
   writeFileSync(join(home, 'hosts'), `127.0.0.1 localhost ${name}\n`)
   writeFileSync(join(home, 'passwd'), withEntries('/etc/passwd', ['libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin']))
@@ -140,6 +144,7 @@ function furnish(home: string, { name, hostUuid, cacheDir }: PrivateLibvirtdOpti
     daemonSettings(hostUuid, join(home, 'run'), join(home, 'log/libvirtd.log')),
   )
   writeFileSync(join(home, 'etc/qemu.conf'), qemuSettings)
+  if (existsSync(filters)) cpSync(filters, join(home, 'etc/nwfilter'), { recursive: true })
 }
 
 /** libvirtd looks up names that only a package with a daemon for the machine makes, though no process runs under them here. */

@@ -28,11 +28,20 @@ const needs: Need[] = [
 ]
 
 /** For the tests alone. */
-const browser: Need = {
-  files: ['chromium', 'google-chrome'].flatMap(program),
-  packages: ['chromium'],
-  why: 'opens desktops in a browser, for the tests',
-}
+const testNeeds: Need[] = [
+  {
+    files: ['chromium', 'google-chrome'].flatMap(program),
+    packages: ['chromium'],
+    why: 'opens desktops in a browser, for the tests',
+  },
+  { files: program('dnsmasq'), packages: ['dnsmasq-base'], why: 'gives guests their addresses, for the tests' },
+  { files: program('ebtables'), packages: ['iptables'], why: 'holds guests to their addresses, for the tests' },
+  {
+    files: ['/usr/share/libvirt/nwfilter/clean-traffic.xml'],
+    packages: ['libvirt-daemon-config-nwfilter'],
+    why: 'says by which rules, for the tests',
+  },
+]
 
 const policy = '/usr/sbin/policy-rc.d'
 const policyText = '#!/bin/sh\n# Made by Dormouse while it installs packages: no daemon is started by that.\nexit 101\n'
@@ -44,7 +53,7 @@ export function missingNeeds(exists: (file: string) => boolean = existsSync, wan
 
 /** Installs what is missing, or throws with the command that does. */
 export async function ensurePackages({ say, tests = false }: { say: Say; tests?: boolean }): Promise<void> {
-  const wanted = tests ? [...needs, browser] : needs
+  const wanted = tests ? [...needs, ...testNeeds] : needs
   const missing = missingNeeds(existsSync, wanted)
   if (missing.length === 0) return
   const names = missing.flatMap(({ packages }) => packages)

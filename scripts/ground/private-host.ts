@@ -82,6 +82,7 @@ function initScript({ name, run, over }: PrivateHostOptions): string {
 read -r pid rest < /proc/self/stat
 ${coverRun(run)}
 mount -t proc proc /proc
+mount -t sysfs sys /sys || echo "no sysfs of its own: no guest networks here" >&2
 hostname ${quote(name)}
 busybox ip link set lo up
 ${Object.entries(over).map(mountOver).join('\n')}

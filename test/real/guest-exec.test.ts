@@ -4,19 +4,23 @@ import type { ExecBody } from '@dormouse/client'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { codeOf, GuestStage } from './guest-stage.ts'
 import { type Instance, until } from './instance.ts'
-import { transports } from './transports.ts'
+import { NetworkedHost } from './networked-host.ts'
+import { allTransports, networkedImagesDir } from './transports.ts'
 
 const mib = 1024 * 1024
 
 let instance: Instance
+let networked: NetworkedHost
 beforeAll(async () => {
   instance = await GuestStage.instance()
+  networked = await NetworkedHost.start(instance, networkedImagesDir)
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
+  await networked?.[Symbol.asyncDispose]()
 })
 
-describe.each(transports)('over %s', (transport) => {
+describe.each(allTransports)('over %s', (transport) => {
   let stage: GuestStage
   beforeAll(async () => {
     stage = await GuestStage.on(instance, transport)
@@ -47,7 +51,7 @@ describe.each(transports)('over %s', (transport) => {
     expect(await exec('kill -TERM $$')).toMatchObject({ exit_code: null, signal: 15 })
     expect(await exec('exit 137')).toMatchObject({ exit_code: 137, signal: null })
     // OpenSSH has no name for it.
-    expect(await exec('kill -BUS $$')).toMatchObject({ exit_code: null, signal: transport === 'ssh' ? null : 7 })
+    expect(await exec('kill -BUS $$')).toMatchObject({ exit_code: null, signal: transport === 'qga' ? 7 : null })
     expect((await exec(['printf', '%s|', "it's", '$HOME', 'ü "x"\n'])).stdout).toBe('it\'s|$HOME|ü "x"\n|')
     expect((await exec('pwd', { cwd: '/usr/bin' })).stdout).toBe('/usr/bin\n')
     const env = { QUOTED: `it's "so" $HOME\n`, 'odd.name': '1' }

@@ -6,23 +6,27 @@ import type { IncomingMessage } from 'node:http'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { codeOf, GuestStage, md5 } from './guest-stage.ts'
 import { type Instance, until } from './instance.ts'
-import { transports } from './transports.ts'
+import { NetworkedHost } from './networked-host.ts'
+import { allTransports, networkedImagesDir } from './transports.ts'
 
 const mib = 1024 * 1024
 const long = process.env.DORMOUSE_TEST_LONG === '1'
 /** The guest agent takes seconds where SSH takes a fraction of one. */
-const longRounds = { ssh: 200, qga: 20 }
+const longRounds = { ssh: 200, qga: 20, tcp: 20 }
 const hash = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 let instance: Instance
+let networked: NetworkedHost
 beforeAll(async () => {
   instance = await GuestStage.instance()
+  networked = await NetworkedHost.start(instance, networkedImagesDir)
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
+  await networked?.[Symbol.asyncDispose]()
 })
 
-describe.each(transports)('over %s', (transport) => {
+describe.each(allTransports)('over %s', (transport) => {
   let stage: GuestStage
   beforeAll(async () => {
     stage = await GuestStage.on(instance, transport)

@@ -55,7 +55,7 @@ async function awakeDesktop(): Promise<string> {
 const lineTo = (id: string) =>
   new SshLine({
     desktopId: id,
-    socketPath: async () => join(stage.libvirtd.shortDir, 'line-sockets', `${id}.ssh`),
+    door: async () => ({ path: join(stage.libvirtd.shortDir, 'line-sockets', `${id}.ssh`) }),
     agent: new QgaTransport(agentCall({ agent: () => host.guestAgent(domain(id)), pulse: noPulse })),
     keys: new SshKeys(join(bench.folder, 'guest-keys')),
     log: createLog({ name: 'line', level: 'silent' }),

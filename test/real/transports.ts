@@ -1,4 +1,4 @@
-// The two ways into a guest, each as an image of its own: the mini image as it is, and a copy of it that has the agent only.
+// The ways into a guest, each as an image of its own: the mini image as it is, and copies of it that say they have less.
 import {
   existsSync,
   linkSync,
@@ -9,48 +9,66 @@ import {
   renameSync,
   writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Desktop } from '@dormouse/client'
 import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
 import { type Instance, until } from './instance.ts'
 
 const imagesDir = fileURLToPath(new URL('../../.dormouse-test/images', import.meta.url))
+/** Of the host whose agent stands where the guests' network is: it alone has the image that is reached over one. */
+export const networkedImagesDir = `${imagesDir}-networked`
 
+/** How each is reached: over SSH on a port of its own, through the guest agent alone, over SSH on the guests' network. */
+export const allTransports = ['ssh', 'qga', 'tcp'] as const
+export type Transport = (typeof allTransports)[number]
+/** Those that need no host of their own. */
 export const transports = ['ssh', 'qga'] as const
-export type Transport = (typeof transports)[number]
 
-/** A desktop that is awake, and reached in this way. */
-export async function desktopOver(instance: Instance, transport: Transport): Promise<Desktop> {
-  const imageVersion = transport === 'ssh' ? 'mini' : agentOnlyName()
+const copies: Record<Exclude<Transport, 'ssh'>, { dir: string; says: string[] }> = {
+  qga: { dir: imagesDir, says: ['qga'] },
+  tcp: { dir: networkedImagesDir, says: ['ssh-tcp', 'qga'] },
+}
+
+/** A desktop of the image for that way, awake and reached in it, or in the way that its host leaves it. */
+export async function desktopOver(instance: Instance, transport: Transport, by = transport): Promise<Desktop> {
+  const imageVersion = transport === 'ssh' ? 'mini' : basename(copyFor(transport))
   const desktop = await instance.create({ imageVersion })
   await desktop.wake()
-  await reachedOver(desktop, transport)
+  await reachedOver(desktop, by)
   return desktop
 }
 
 /** Waits until commands go this way. */
 export async function reachedOver(desktop: Desktop, transport: Transport): Promise<void> {
   await until(async () => {
-    const { stdout } = await desktop.commands.run('tr "\\0" " " </proc/$PPID/cmdline')
-    return (stdout.includes('sshd') ? 'ssh' : 'qga') === transport
+    // Our server on the port has an address for its other end that is none.
+    const { stdout } = await desktop.commands.run('tr "\\0" " " </proc/$PPID/cmdline; echo "$SSH_CONNECTION"')
+    const over = !stdout.includes('sshd') ? 'qga' : /\d+(\.\d+){3} \d+ \d+(\.\d+){3} 22$/m.test(stdout) ? 'tcp' : 'ssh'
+    return over === transport
   }, 120_000)
 }
 
-const agentOnlyName = () => readlinkSync(join(imagesDir, 'mini')).replace('mini@', 'mini-qga@')
-
-/** Both images, to be there before a host says what it has. */
+/** All images, to be there before a host says what it has. */
 export async function makeImages(): Promise<void> {
   await ensureMiniImage({ imagesDir, say: () => undefined })
-  const source = readlinkSync(join(imagesDir, 'mini'))
-  const folder = join(imagesDir, agentOnlyName())
+  copyImage('qga')
+  copyImage('tcp')
+}
+
+const copyFor = (transport: keyof typeof copies) =>
+  join(copies[transport].dir, readlinkSync(join(imagesDir, 'mini')).replace('mini@', `mini-${transport}@`))
+
+function copyImage(transport: keyof typeof copies): void {
+  const [folder, source] = [copyFor(transport), join(imagesDir, readlinkSync(join(imagesDir, 'mini')))]
   if (existsSync(folder)) return
   const work = `${folder}.${process.pid}`
+  mkdirSync(dirname(folder), { recursive: true })
   mkdirSync(work)
-  for (const file of readdirSync(join(imagesDir, source))) {
-    if (file !== 'manifest.json') linkSync(join(imagesDir, source, file), join(work, file))
+  for (const file of readdirSync(source)) {
+    if (file !== 'manifest.json') linkSync(join(source, file), join(work, file))
   }
-  const manifest = JSON.parse(readFileSync(join(imagesDir, source, 'manifest.json'), 'utf8'))
-  writeFileSync(join(work, 'manifest.json'), JSON.stringify({ ...manifest, transports: ['qga'] }))
+  const manifest = JSON.parse(readFileSync(join(source, 'manifest.json'), 'utf8'))
+  writeFileSync(join(work, 'manifest.json'), JSON.stringify({ ...manifest, transports: copies[transport].says }))
   renameSync(work, folder)
 }

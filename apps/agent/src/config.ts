@@ -74,15 +74,15 @@ export const configSchema = z.object({
   ),
   network: setting(
     'DORMOUSE_AGENT_NETWORK',
-    'nat gives guests outbound network; none gives them none',
+    'nat gives guests outbound network, each held to its own address and apart from the others; none gives them none',
     z.enum(['nat', 'none']).default('nat'),
   ),
   networkPrefix: setting(
     'DORMOUSE_AGENT_NETWORK_PREFIX',
-    'first three numbers of the guests’ network; by default one that is free on the host',
+    'first two or three numbers of the guests’ network; by default one for four thousand desktops that is free on the host',
     z
       .string()
-      .regex(/^\d{1,3}(\.\d{1,3}){2}$/)
+      .regex(/^\d{1,3}(\.\d{1,3}){1,2}$/)
       .optional(),
   ),
   vcpus: limit('DORMOUSE_AGENT_VCPUS', 'vCPUs to offer; by default four for each of the host’s'),

@@ -14,6 +14,9 @@ export type GuestKeys = z.infer<typeof pairSchema>
 
 const exchangeSecs = 20
 
+/** Which of the guest's SSH servers is to know us: our own on the port, or the one that the image has for its network. */
+export type SshServer = 'port' | 'network'
+
 export class SshKeys {
   readonly #folder: string
 
@@ -29,13 +32,13 @@ export class SshKeys {
   }
 
   /** Makes a pair, puts its public half into the guest and brings the guest's key back. */
-  async exchange(desktopId: DesktopId, agent: GuestTransport): Promise<GuestKeys> {
+  async exchange(desktopId: DesktopId, agent: GuestTransport, server: SshServer): Promise<GuestKeys> {
     const pair = ssh2.utils.generateKeyPairSync('ed25519', { comment: 'dormouse' })
     const result = await agent.exec(
       {
         desktopId,
         generation: 0,
-        command: exchangeScript(pair.public),
+        command: exchangeScript(pair.public, server),
         cwd: null,
         env: {},
         stdin: null,
@@ -63,9 +66,17 @@ export class SshKeys {
 }
 
 /** Where the disk cannot be written, the memory takes the key, until the next boot. */
-const exchangeScript = (publicKey: string): string => `umask 077
-put() { mkdir -p "$1" && printf '%s\\n' ${quote(publicKey.trim())} >"$1/authorized_keys.new" && mv -f "$1/authorized_keys.new" "$1/authorized_keys"; }
-put /etc/dormouse 2>/dev/null || put /run/dormouse || exit 1
+const ours = (
+  key: string,
+) => `put() { mkdir -p "$1" && printf '%s\\n' ${key} >"$1/authorized_keys.new" && mv -f "$1/authorized_keys.new" "$1/authorized_keys"; }
+put /etc/dormouse 2>/dev/null || put /run/dormouse || exit 1`
+
+/** The other keys in it are its owner's, and stay; an earlier one of ours goes. */
+const roots = (key: string) => `d=~root/.ssh; mkdir -p "$d" || exit 1
+{ grep -v ' dormouse$' "$d/authorized_keys" 2>/dev/null; printf '%s\\n' ${key}; } >"$d/authorized_keys.new" && mv -f "$d/authorized_keys.new" "$d/authorized_keys" || exit 1`
+
+const exchangeScript = (publicKey: string, server: SshServer): string => `umask 077
+${(server === 'port' ? ours : roots)(quote(publicKey.trim()))}
 n=0
 until [ -s /etc/ssh/ssh_host_ed25519_key.pub ]; do n=$((n + 1)); [ $n -le 80 ] || exit 1; sleep 0.1; done
 cat /etc/ssh/ssh_host_ed25519_key.pub

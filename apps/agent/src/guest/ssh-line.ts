@@ -1,20 +1,20 @@
 // One kept SSH connection to the guest of a desktop: dialled when it is needed, dialled again when it was lost, shared by
 // all commands and files at once. Knows how to get there, not what it is used for.
-import { connect, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import ssh2, { type Client, type ClientChannel } from 'ssh2'
 import { noPulse, type Pulse } from './pulse.ts'
-import { shakeHands } from './ssh-handshake.ts'
+import { type Door, reach, restMs } from './ssh-door.ts'
 import type { GuestKeys, SshKeys } from './ssh-keys.ts'
 import { keepVigil } from './ssh-vigil.ts'
 import type { GuestTransport } from './transport.ts'
 
 export interface SshLineOptions {
   desktopId: DesktopId
-  /** The socket of the guest's port; undefined where its domain has none. */
-  socketPath: () => Promise<string | undefined>
+  /** The way to the guest's SSH server; undefined where it has none. */
+  door: () => Promise<Door | undefined>
   /** Through which keys are exchanged. */
   agent: GuestTransport
   keys: SshKeys
@@ -22,17 +22,12 @@ export interface SshLineOptions {
   log: Log
 }
 
-const dialMs = 2_000
-/** A guest may be booting. */
-const handshakeMs = 30_000
 const loginMs = 10_000
 /** A guest that is busy and says nothing for thirty of these is gone; and a port that once in a while stands still goes on with each. */
 const keepaliveMs = 1_000
 const keepalives = 30
 /** How long a command may take to be begun in a busy guest; one that is gone is found out by the keepalives. */
 const openMs = 20_000
-/** Before the port is taken again, so that the guest can notice that it was let go. */
-const restMs = 300
 const hopelessMs = 15_000
 /** How long a connection is worth waiting for. */
 export const patienceMs = 2_500
@@ -163,47 +158,26 @@ export class SshLine {
   }
 
   async #dial(): Promise<Client> {
-    const { desktopId, keys, agent, log } = this.#options
+    const { desktopId, door, keys, agent, log } = this.#options
+    const way = (await door()) ?? refuse('guest_unavailable', 'the guest has no way in for SSH')
     const known = await keys.read(desktopId)
     try {
-      if (known) return await this.#login(known)
+      if (known) return await this.#login(way, known)
     } catch (error) {
       if (!(error instanceof NotKnown)) throw error
       log.info({ desktopId }, 'the guest does not know its host any more; keys are exchanged anew')
     }
-    return this.#login(await keys.exchange(desktopId, agent))
+    return this.#login(way, await keys.exchange(desktopId, agent, 'path' in way ? 'port' : 'network'))
   }
 
-  async #login(keys: GuestKeys): Promise<Client> {
-    const socket = await this.#open()
-    try {
-      await shakeHands(socket, handshakeMs)
-      return await this.#begin(socket, keys)
-    } catch (error) {
-      socket.destroy()
-      this.#lostAt = performance.now()
-      throw error
-    }
-  }
-
-  async #open(): Promise<Socket> {
+  async #login(way: Door, keys: GuestKeys): Promise<Client> {
     const restLeftMs = this.#lostAt + restMs - performance.now()
     if (this.#lostAt > 0 && restLeftMs > 0) await sleep(restLeftMs)
-    const path = (await this.#options.socketPath()) ?? refuse('guest_unavailable', 'the guest has no port for SSH')
-    const opened = Promise.withResolvers<Socket>()
-    const socket = connect(path)
-    const fail = () => opened.reject(new Refusal('guest_unavailable', 'the guest’s port for SSH cannot be opened'))
-    const timer = setTimeout(fail, dialMs)
-    socket.once('error', fail).once('connect', () => opened.resolve(socket))
     try {
-      return await opened.promise
+      return await this.#begin(await reach(way), keys)
     } catch (error) {
-      socket.destroy()
+      this.#lostAt = performance.now()
       throw error
-    } finally {
-      clearTimeout(timer)
-      // Whoever uses it sees it close.
-      socket.off('error', fail).on('error', () => undefined)
     }
   }
 
@@ -234,7 +208,10 @@ export class SshLine {
       keepaliveCountMax: keepalives,
       algorithms: { cipher: ['chacha20-poly1305@openssh.com', 'aes128-gcm@openssh.com', 'aes128-ctr'] },
     })
-    await begun.promise
+    await begun.promise.catch((error: unknown) => {
+      socket.destroy()
+      throw error
+    })
     this.#client = client
     this.#socket = socket
     keepVigil(socket, this.#options.pulse ?? noPulse, () => this.close())

@@ -26,8 +26,8 @@ export interface Image {
   cmdline: string
   /** A machine type's family, such as `pc` or `q35`. */
   machine: string
-  /** Whether its guests have an SSH server on a port that leads to the host. */
-  ssh: boolean
+  /** The guests' SSH server: on a port that leads to the host, on their network alone, or none. */
+  ssh: 'port' | 'network' | undefined
 }
 
 /** The versions that a desktop may be made of. */
@@ -64,7 +64,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
     virtualBytes: disk.virtual_size_bytes,
     cmdline,
     machine,
-    ssh: transports.includes('ssh'),
+    ssh: transports.includes('ssh') ? 'port' : transports.includes('ssh-tcp') ? 'network' : undefined,
   }
 }
 

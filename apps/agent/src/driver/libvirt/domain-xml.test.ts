@@ -11,6 +11,7 @@ import {
   sshSocketOf,
   withMarkAndDisk,
 } from './domain-xml.ts'
+import { macOf, readNic } from './network-xml.ts'
 
 const mark = { installationId: newId(), desktopId: newId(), generation: 3, turn: 7, operationId: newId() }
 const plan = {
@@ -25,7 +26,7 @@ const plan = {
   cmdline: `quiet name='a&b'`,
   disk: '/disks/one.qcow2',
   console: '/consoles/one.log',
-  network: null,
+  nic: null,
   vncSocket: null,
 } as const
 
@@ -61,8 +62,8 @@ test('a saved domain gets another mark and its disk where it lies now, and nothi
 
 test('a guest has no network unless one is given', () => {
   expect(domainXml(plan)).not.toContain('<interface')
-  const xml = domainXml({ ...plan, network: 'dormouse-net' })
-  expect(xml).toMatch(/<mac address='52(:[0-9a-f]{2}){5}'\/><source network='dormouse-net'\/>/)
+  const nic = { network: 'dormouse-net', mac: macOf(mark.desktopId), ip: '10.99.7.2' }
+  expect(readNic(domainXml({ ...plan, nic }))).toEqual(nic)
 })
 
 test('the port for SSH is there where the image has a use for it, and its socket is found again', () => {

@@ -1,6 +1,7 @@
-// The XML of a domain, its mark, its volume and its network: pure text in, text out.
-import type { DesktopId, DesktopSpec } from '@dormouse/contract'
+// The XML of a domain, its mark and its volume: pure text in, text out.
+import type { DesktopSpec } from '@dormouse/contract'
 import type { Mark } from '../driver.ts'
+import { type Nic, nicXml } from './network-xml.ts'
 
 export const markNamespace = 'https://dormouse.dev/xmlns/desktop/1'
 export const markKey = 'dormouse'
@@ -18,7 +19,7 @@ export interface DomainPlan {
   disk: string
   console: string
   /** Null gives the guest no network. */
-  network: string | null
+  nic: Nic | null
   /** Null leaves the place of the screen's socket to libvirt. */
   vncSocket: string | null
   /** The port for SSH: where its socket lies, `null` where libvirt chooses, undefined where the image has no use for it. */
@@ -59,10 +60,7 @@ ${devices(plan)}
 `
 }
 
-function devices({ mark, disk, console, network, vncSocket, sshSocket }: DomainPlan): string {
-  const nic = network
-    ? `<interface type='network'><mac address='${macOf(mark.desktopId)}'/><source network='${text(network)}'/><model type='virtio'/></interface>`
-    : ''
+function devices({ disk, console, nic, vncSocket, sshSocket }: DomainPlan): string {
   const listen = vncSocket ? `<listen type='socket' socket='${text(vncSocket)}'/>` : `<listen type='socket'/>`
   const bound = sshSocket ? `<source mode='bind' path='${text(sshSocket)}'/>` : ''
   const ssh =
@@ -77,7 +75,7 @@ function devices({ mark, disk, console, network, vncSocket, sshSocket }: DomainP
     <serial type='file'><source path='${text(console)}' append='on'/><target port='0'/></serial>
     <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
     ${ssh}
-    ${nic}
+    ${nic ? nicXml(nic) : ''}
     <input type='tablet' bus='virtio'/>
     <graphics type='vnc'>${listen}</graphics>
     <video><model type='vga'/></video>
@@ -146,18 +144,6 @@ export const poolXml = (name: string, folder: string): string =>
   `<pool type='dir'><name>${text(name)}</name><target><path>${text(folder)}</path></target></pool>`
 
 export const poolFolderOf = (xml: string): string | undefined => untext(/<path>([^<]*)<\/path>/.exec(xml)?.[1])
-
-/** `prefix` is the first three numbers of the network. No STP: a guest would be out of reach after each wake. */
-export const networkXml = (name: string, bridge: string, prefix: string): string =>
-  `<network><name>${text(name)}</name><forward mode='nat'/><bridge name='${bridge}' stp='off' delay='0'/>` +
-  `<ip address='${prefix}.1' netmask='255.255.255.0'>` +
-  `<dhcp><range start='${prefix}.2' end='${prefix}.254'/></dhcp></ip></network>`
-
-/** A unicast address of our own making, always the same for a desktop: the random end of its id. */
-function macOf(desktopId: DesktopId): string {
-  const random = desktopId.replaceAll('-', '').slice(-10)
-  return ['52', ...(random.match(/../g) ?? [])].join(':')
-}
 
 const text = (value: string): string => value.replace(/[&<>'"]/g, (char) => `&#${char.charCodeAt(0)};`)
 

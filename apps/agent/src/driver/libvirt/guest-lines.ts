@@ -3,16 +3,15 @@ import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Pulse } from '../../guest/pulse.ts'
 import { SshTransport } from '../../guest/ssh.ts'
+import type { Door } from '../../guest/ssh-door.ts'
 import { SshKeys } from '../../guest/ssh-keys.ts'
 import { SshLine } from '../../guest/ssh-line.ts'
 import type { GuestTransport } from '../../guest/transport.ts'
-import { sshSocketOf } from './domain-xml.ts'
 
 interface GuestWays {
   agent: GuestTransport
   pulse: Pulse
-  /** Of its domain. */
-  xml: () => Promise<string>
+  door: () => Promise<Door | undefined>
 }
 
 export class GuestLines {
@@ -25,14 +24,14 @@ export class GuestLines {
     this.#log = log
   }
 
-  /** The guest over SSH where its domain, as `xml` tells it, has a port for that; else over its agent. */
+  /** The guest over SSH where there is a way in for that; else over its agent. */
   guest(desktopId: DesktopId, by: GuestWays): GuestTransport {
     const line = this.#lines.get(desktopId) ?? this.#make(desktopId, by)
     return new SshTransport(line, by.agent)
   }
 
-  /** The guest has begun anew: whatever was under way in it is over. */
-  rebooted(desktopId: DesktopId): void {
+  /** The guest has begun anew, or is not here any more: whatever was under way in it is over. */
+  ended(desktopId: DesktopId): void {
     this.#lines.get(desktopId)?.close()
   }
 
@@ -43,7 +42,7 @@ export class GuestLines {
 
   /** The desktop's process is gone. */
   drop(desktopId: DesktopId): void {
-    this.rebooted(desktopId)
+    this.ended(desktopId)
     this.#lines.delete(desktopId)
   }
 
@@ -57,9 +56,8 @@ export class GuestLines {
     for (const line of this.#lines.values()) line.close()
   }
 
-  #make(desktopId: DesktopId, { agent, pulse, xml }: GuestWays): SshLine {
-    const socketPath = async () => sshSocketOf(await xml())
-    const line = new SshLine({ desktopId, socketPath, agent, pulse, keys: this.#keys, log: this.#log })
+  #make(desktopId: DesktopId, ways: GuestWays): SshLine {
+    const line = new SshLine({ desktopId, ...ways, keys: this.#keys, log: this.#log })
     this.#lines.set(desktopId, line)
     return line
   }

@@ -1,28 +1,39 @@
 // Desktops as libvirt domains. Each is transient: it lives as long as its process, and what is known of it beyond that
 // stands in the journal and in files, so that no second truth can disagree.
-import { open, readdir, rm, stat, statfs, truncate } from 'node:fs/promises'
-import { join } from 'node:path'
+import { statfs } from 'node:fs/promises'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, type DesktopSpec, isId, Refusal, refuse } from '@dormouse/contract'
 import { type Domain as Handle, type HostEvent, isLibvirtError, type Pool, versionText } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
-import { privateFolder, unlessMissing } from '../../desktops/durable-file.ts'
 import { AgentTurns } from '../../guest/agent-turns.ts'
 import { QgaTransport } from '../../guest/qga.ts'
+import type { Door } from '../../guest/ssh-door.ts'
 import type { GuestTransport } from '../../guest/transport.ts'
 import { listImages } from '../../images/images.ts'
 import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
 import { agentCall } from './agent-call.ts'
 import { type Capabilities, kvmOpens, readCapabilities } from './capabilities.ts'
+import { Consoles } from './consoles.ts'
 import { LibvirtDisks } from './disks.ts'
-import { domainName, domainXml, markKey, markNamespace, markXml, readMark, withMarkAndDisk } from './domain-xml.ts'
+import {
+  domainName,
+  domainXml,
+  markKey,
+  markNamespace,
+  markXml,
+  readMark,
+  sshSocketOf,
+  withMarkAndDisk,
+} from './domain-xml.ts'
 import { asRefusal, damaged, saying, unlessGone } from './failures.ts'
-import { ensureNetwork, ensurePool, type GuestNetwork } from './furnish.ts'
+import { ensureNetwork, ensurePool, type Networking } from './furnish.ts'
 import { GuestLines } from './guest-lines.ts'
+import { readNic, withAddress } from './network-xml.ts'
 import { QemuProcesses } from './qemu-processes.ts'
 import { openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
+import { Sockets } from './sockets.ts'
 
 export interface LibvirtSettings {
   socketPath: string
@@ -44,13 +55,12 @@ interface Ready {
   capabilities: Capabilities
   kvm: boolean
   pool: Pool
-  network: GuestNetwork
+  network: Networking['network']
   versions: Record<string, string>
 }
 
 const gib = 1024 ** 3
 const emulatedCpu = 'qemu64'
-const consoleMaxBytes = 1024 * 1024
 const progressEveryMs = 500
 const jobPollMs = 50
 /** What libvirt says of an image it cannot read, or QEMU of a memory it cannot load. */
@@ -64,6 +74,8 @@ export class LibvirtDriver implements Driver {
   readonly #session: Session
   readonly #disks: LibvirtDisks
   readonly #lines: GuestLines
+  readonly #consoles: Consoles
+  readonly #sockets: Sockets
   readonly #processes = new QemuProcesses()
   readonly #agentTurns = new Map<DesktopId, AgentTurns>()
   readonly #paused = new Set<DesktopId>()
@@ -76,6 +88,8 @@ export class LibvirtDriver implements Driver {
     this.#log = log
     this.#session = new Session(settings.socketPath, log, (event) => this.#heard(event))
     this.#lines = new GuestLines(settings.guestKeysDir, log)
+    this.#consoles = new Consoles(settings.consolesDir)
+    this.#sockets = new Sockets(settings.socketsDir)
     this.#disks = new LibvirtDisks(settings.disksDir, settings.imagesDir, async () => (await this.#furnished()).pool)
   }
 
@@ -102,7 +116,7 @@ export class LibvirtDriver implements Driver {
     if (this.#session.ailment) return unusable(this.#session.ailment)
     try {
       const { kvm, versions } = await this.#furnished()
-      await this.#boundConsoles()
+      await this.#consoles.bound()
       return { kvm, versions, ...(await this.#room()), images, ailment: null }
     } catch (error) {
       return unusable(error instanceof Refusal ? error.detail : String(error))
@@ -135,10 +149,10 @@ export class LibvirtDriver implements Driver {
       initrd: image.initrd,
       cmdline: image.cmdline,
       disk: this.#disks.path(desktopId),
-      console: await this.#console(desktopId),
-      network: network.name,
-      vncSocket: await this.#socket(desktopId, 'vnc'),
-      sshSocket: image.ssh ? await this.#socket(desktopId, 'ssh') : undefined,
+      console: await this.#consoles.ready(desktopId),
+      nic: (await network?.place(desktopId)) ?? null,
+      vncSocket: await this.#sockets.ready(desktopId, 'vnc'),
+      sshSocket: image.ssh === 'port' ? await this.#sockets.ready(desktopId, 'ssh') : undefined,
     })
     await saying('the desktop could not be started', this.#session.host.domains.createXml(xml))
     await this.#hasten(desktopId)
@@ -156,15 +170,19 @@ export class LibvirtDriver implements Driver {
       )
     }, progressEveryMs)
     await saying('the memory could not be saved', saving).finally(() => clearInterval(watch))
+    this.#lines.ended(desktopId)
   }
 
   async restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void> {
-    await this.#furnished()
+    const { network } = await this.#furnished()
     const { domains } = this.#session.host
     try {
-      const xml = withMarkAndDisk(await domains.saveImageXml(path), mark, this.#disks.path(desktopId))
-      await this.#console(desktopId)
-      await this.#socket(desktopId, 'vnc')
+      const saved = withMarkAndDisk(await domains.saveImageXml(path), mark, this.#disks.path(desktopId))
+      const nic = readNic(saved)
+      // Where another has its address by now, the guest is held to a new one, and gets it when it asks.
+      const xml = nic && network ? withAddress(saved, (await network.place(desktopId, nic.ip)).ip) : saved
+      await this.#consoles.ready(desktopId)
+      await this.#sockets.ready(desktopId, 'vnc')
       await domains.restore(path, { xml, paused: true })
     } catch (error) {
       if (isLibvirtError(error) && imageAtFault.test(error.message)) damaged(error.message)
@@ -232,11 +250,10 @@ export class LibvirtDriver implements Driver {
 
   async removeDisk(desktopId: DesktopId): Promise<void> {
     await this.#disks.remove(desktopId)
-    await rm(this.#consolePath(desktopId), { force: true })
+    await this.#consoles.remove(desktopId)
     await this.#lines.forget(desktopId)
-    for (const socket of [await this.#socket(desktopId, 'vnc'), await this.#socket(desktopId, 'ssh')]) {
-      if (socket) await rm(socket, { force: true })
-    }
+    await (await this.#furnished()).network?.free(desktopId)
+    await this.#sockets.remove(desktopId)
   }
 
   screen(desktopId: DesktopId): Promise<Duplex> {
@@ -253,15 +270,21 @@ export class LibvirtDriver implements Driver {
     this.#agentTurns.set(desktopId, turns)
     const pulse = this.#processes.pulse(handle().name)
     const agent = new QgaTransport(agentCall({ agent: () => this.#session.host.guestAgent(handle()), pulse, turns }))
-    return this.#lines.guest(desktopId, {
-      agent,
-      pulse,
-      xml: () => saying('the domain could not be read', handle().xml()),
-    })
+    return this.#lines.guest(desktopId, { agent, pulse, door: () => this.#door(desktopId) })
   }
 
   frozen(desktopId: DesktopId): boolean {
     return this.#paused.has(desktopId) || this.#processes.pulse(this.#handle(desktopId).name).frozen()
+  }
+
+  /** The port where the domain has one; else its address, where its image says that SSH is to be had there. */
+  async #door(desktopId: DesktopId): Promise<Door | undefined> {
+    const xml = await saying('the domain could not be read', this.#handle(desktopId).xml())
+    const path = sshSocketOf(xml)
+    if (path) return { path }
+    const { network } = await this.#furnished()
+    if (!network || (await this.#disks.imageOf(desktopId)).ssh !== 'network') return undefined
+    return network.door(desktopId, xml)
   }
 
   /** libvirt finds a domain by its UUID, which is the desktop's id. */
@@ -323,7 +346,7 @@ export class LibvirtDriver implements Driver {
     const guests = await ensureNetwork(host, this.#installationId, { network, prefix }, this.#log)
     const [libvirt, qemu] = await Promise.all([host.libraryVersion(), host.version()])
     const versions = { libvirt: versionText(libvirt), qemu: versionText(qemu), network: guests.said }
-    return { capabilities, kvm, pool, network: guests, versions }
+    return { capabilities, kvm, pool, network: guests.network, versions }
   }
 
   async #chooseKvm({ kvm }: Capabilities): Promise<boolean> {
@@ -348,47 +371,19 @@ export class LibvirtDriver implements Driver {
     }
   }
 
-  #consolePath(desktopId: DesktopId): string {
-    return join(this.#settings.consolesDir, `${desktopId}.log`)
-  }
-
-  /** Where a screen or a port listens, in a folder that is there; null where libvirt chooses. */
-  async #socket(desktopId: DesktopId, kind: 'vnc' | 'ssh'): Promise<string | null> {
-    const { socketsDir } = this.#settings
-    if (!socketsDir) return null
-    await privateFolder(socketsDir, 0o711)
-    return join(socketsDir, `${desktopId}.${kind}`)
-  }
-
-  /** The file that takes what a guest's kernel says; it must be there before QEMU's user writes to it. */
-  async #console(desktopId: DesktopId): Promise<string> {
-    await privateFolder(this.#settings.consolesDir, 0o711)
-    const path = this.#consolePath(desktopId)
-    await (await open(path, 'a', 0o600)).close()
-    return path
-  }
-
-  /** QEMU appends to them, so that one cut short goes on from its beginning. */
-  async #boundConsoles(): Promise<void> {
-    const folder = this.#settings.consolesDir
-    for (const name of (await readdir(folder).catch(unlessMissing)) ?? []) {
-      const path = join(folder, name)
-      const size = (await stat(path).catch(unlessMissing))?.size ?? 0
-      if (size > consoleMaxBytes) await truncate(path, 0)
-    }
-  }
-
   #heard(event: HostEvent): void {
     if (event.type === 'gap') {
       this.#ready = undefined
       this.#paused.clear()
       this.#tell({ type: 'gap' })
     }
-    if (event.type === 'reboot') this.#lines.rebooted(event.domain.uuid)
+    if (event.type === 'reboot') this.#lines.ended(event.domain.uuid)
     if (event.type === 'agent' && event.state === 'disconnected') this.#lines.doubt(event.domain.uuid)
     if (event.type !== 'lifecycle' || !event.domain.name.startsWith('dormouse-')) return
     if (event.event === 'suspended') this.#paused.add(event.domain.uuid)
     else this.#paused.delete(event.domain.uuid)
+    // A port closes with its process; a connection over a network would not notice.
+    if (event.event === 'stopped') this.#lines.ended(event.domain.uuid)
     this.#tell({ type: 'domain', desktopId: event.domain.uuid, reason: `${event.event} ${event.detail}` })
   }
 

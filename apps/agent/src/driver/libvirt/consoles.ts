@@ -1,0 +1,40 @@
+// The files that take what the guests' kernels say, one per desktop, each kept short.
+import { open, readdir, rm, stat, truncate } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { DesktopId } from '@dormouse/contract'
+import { privateFolder, unlessMissing } from '../../desktops/durable-file.ts'
+
+const maxBytes = 1024 * 1024
+
+export class Consoles {
+  readonly #folder: string
+
+  constructor(folder: string) {
+    this.#folder = folder
+  }
+
+  /** The desktop's file, which must be there before QEMU's user writes to it. */
+  async ready(desktopId: DesktopId): Promise<string> {
+    await privateFolder(this.#folder, 0o711)
+    const path = this.#path(desktopId)
+    await (await open(path, 'a', 0o600)).close()
+    return path
+  }
+
+  async remove(desktopId: DesktopId): Promise<void> {
+    await rm(this.#path(desktopId), { force: true })
+  }
+
+  /** QEMU appends to them, so that one cut short goes on from its beginning. */
+  async bound(): Promise<void> {
+    for (const name of (await readdir(this.#folder).catch(unlessMissing)) ?? []) {
+      const path = join(this.#folder, name)
+      const size = (await stat(path).catch(unlessMissing))?.size ?? 0
+      if (size > maxBytes) await truncate(path, 0)
+    }
+  }
+
+  #path(desktopId: DesktopId): string {
+    return join(this.#folder, `${desktopId}.log`)
+  }
+}

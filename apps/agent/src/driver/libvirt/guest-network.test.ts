@@ -1,0 +1,59 @@
+// Guarantee: no two desktops have one address, and none is dialled but by the address that is kept for it and that its
+// filter holds it to.
+import { newId } from '@dormouse/contract'
+import type { DhcpHost } from '@dormouse/node-libvirt'
+import { beforeEach, expect, test } from 'vitest'
+import { GuestNetwork } from './guest-network.ts'
+import { macOf, networkXml, nicXml, subnetOf } from './network-xml.ts'
+
+const name = 'dormouse-net'
+/** libvirt's list, in memory. */
+let hosts: DhcpHost[]
+let network: GuestNetwork
+beforeEach(() => {
+  hosts = []
+  network = new GuestNetwork({
+    name,
+    xml: async () => {
+      const kept = hosts.map(({ mac, ip }) => `<host mac='${mac}' ip='${ip}'/>`).join('')
+      return networkXml(name, 'dm', subnetOf('10.99.7')).replace('</dhcp>', `${kept}</dhcp>`)
+    },
+    addDhcpHost: async (host) => void hosts.push(host),
+    removeDhcpHost: async ({ mac }) => {
+      hosts = hosts.filter((host) => host.mac !== mac)
+    },
+  })
+})
+
+test('desktops that come at once have an address each, and keep it until they are gone', async () => {
+  const ids = Array.from({ length: 253 }, newId)
+  const places = await Promise.all(ids.map((id) => network.place(id)))
+  expect(new Set(places.map(({ ip }) => ip)).size).toBe(253)
+  expect(await network.place(ids[7]!)).toEqual(places[7])
+  await expect(network.place(newId())).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  await network.free(ids[7]!)
+  expect((await network.place(newId())).ip).toBe(places[7]!.ip)
+})
+
+test('a desktop that had an address before has it again, unless another has it by now or it is of another network', async () => {
+  expect(await network.place(newId(), '10.99.7.40')).toMatchObject({ ip: '10.99.7.40' })
+  expect((await network.place(newId(), '10.99.7.40')).ip).not.toBe('10.99.7.40')
+  expect((await network.place(newId(), '10.99.8.41')).ip).toMatch(/^10\.99\.7\./)
+})
+
+test('only the address that is kept for it and that its filter holds it to is dialled, from the host’s own', async () => {
+  const [id, other] = [newId(), newId()]
+  const [nic, theirs] = [await network.place(id), await network.place(other)]
+  expect(await network.door(id, nicXml(nic))).toEqual({ host: nic.ip, port: 22, localAddress: '10.99.7.1' })
+  const odd = [
+    nicXml({ ...nic, ip: theirs.ip }),
+    nicXml({ ...nic, ip: '192.0.2.1' }),
+    nicXml({ ...nic, mac: macOf(other) }),
+    nicXml({ ...nic, network: 'default' }),
+    nicXml(nic).replace('clean-traffic', 'allow-ipv4'),
+    '<domain/>',
+  ]
+  for (const xml of odd) expect(await network.door(id, xml)).toBeUndefined()
+  await network.free(id)
+  expect(await network.door(id, nicXml(nic))).toBeUndefined()
+})

@@ -1,0 +1,81 @@
+// The guests' network on this host: which desktop has which address. libvirt keeps the list (an address for each desktop,
+// until it is destroyed), hands the addresses out by DHCP and holds each guest to its own; a guest is never asked for it.
+import { type DesktopId, refuse } from '@dormouse/contract'
+import type { Network } from '@dormouse/node-libvirt'
+import type { Door } from '../../guest/ssh-door.ts'
+import { saying } from './failures.ts'
+import { gatewayOf, guestAddress, macOf, type Nic, placesOn, readHosts, readNic, readSubnet } from './network-xml.ts'
+
+const sshPortNumber = 22
+
+/** What is asked of libvirt's network. */
+type Kept = Pick<Network, 'name' | 'xml' | 'addDhcpHost' | 'removeDhcpHost'>
+
+export class GuestNetwork {
+  readonly #network: Kept
+  /** Two desktops at once must not be given one address. */
+  #turn: Promise<unknown> = Promise.resolve()
+
+  constructor(network: Kept) {
+    this.#network = network
+  }
+
+  get name(): string {
+    return this.#network.name
+  }
+
+  /** The desktop's place: the one it has, else with the address it wishes for, else with a free one. */
+  place(desktopId: DesktopId, wished?: string): Promise<Nic> {
+    const placing = this.#turn.then(() => this.#place(desktopId, wished))
+    this.#turn = placing.catch(() => undefined)
+    return placing
+  }
+
+  /** The desktop is gone for good, and its address free. */
+  async free(desktopId: DesktopId): Promise<void> {
+    const mac = macOf(desktopId)
+    const ip = readHosts(await this.#xml()).get(mac)
+    if (ip) await saying('the desktop’s address could not be freed', this.#network.removeDhcpHost({ mac, ip }))
+  }
+
+  /** Where to dial that desktop; undefined unless its domain is held to the very address that is kept for it here. */
+  async door(desktopId: DesktopId, domainXml: string): Promise<Door | undefined> {
+    const nic = readNic(domainXml)
+    if (nic?.network !== this.name || nic.mac !== macOf(desktopId)) return undefined
+    const xml = await this.#xml()
+    const subnet = readSubnet(xml)
+    if (!subnet || readHosts(xml).get(nic.mac) !== nic.ip) return undefined
+    // From the host's own address on that network: where it is not this host's, nothing leaves.
+    return { host: nic.ip, port: sshPortNumber, localAddress: gatewayOf(subnet) }
+  }
+
+  async #place(desktopId: DesktopId, wished: string | undefined): Promise<Nic> {
+    const xml = await this.#xml()
+    const [mac, hosts] = [macOf(desktopId), readHosts(xml)]
+    const ip = hosts.get(mac) ?? free(xml, new Set(hosts.values()), desktopId, wished)
+    if (!hosts.has(mac)) {
+      await saying('the desktop was given no address', this.#network.addDhcpHost({ mac, ip }))
+    }
+    return { network: this.name, mac, ip }
+  }
+
+  #xml(): Promise<string> {
+    return saying('the guests’ network could not be read', this.#network.xml())
+  }
+}
+
+/** The wished one where it is free and of this network, else the first free one from a place that follows from the id. */
+function free(xml: string, taken: Set<string>, desktopId: DesktopId, wished: string | undefined): string {
+  const subnet = readSubnet(xml) ?? refuse('hypervisor_failed', 'the guests’ network has no addresses')
+  const places = placesOn(subnet)
+  const first = Number.parseInt(desktopId.slice(-8), 16) % places
+  const candidates = Array.from({ length: places }, (_, n) => guestAddress(subnet, (first + n) % places)!)
+  if (wished && candidates.includes(wished) && !taken.has(wished)) return wished
+  return (
+    candidates.find((ip) => !taken.has(ip)) ??
+    refuse(
+      'hypervisor_failed',
+      'the guests’ network has no address left: give it a shorter DORMOUSE_AGENT_NETWORK_PREFIX',
+    )
+  )
+}

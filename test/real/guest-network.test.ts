@@ -1,0 +1,85 @@
+// Guarantee: an image without a port for SSH is reached over its host's network, by the address that the host gave it and
+// nobody else can take; also after a sleep; and where a host cannot hold guests to their addresses, they have no network.
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { createAdminClient, createClient, type Desktop } from '@dormouse/client'
+import { LibvirtHost } from '@dormouse/node-libvirt'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Instance, until } from './instance.ts'
+import { NetworkedHost } from './networked-host.ts'
+import { desktopOver, makeImages, networkedImagesDir, reachedOver } from './transports.ts'
+import { guest } from './witness.ts'
+
+let instance: Instance
+let networked: NetworkedHost
+let desktop: Desktop
+beforeAll(async () => {
+  await makeImages()
+  instance = await Instance.start({ DORMOUSE_TIER_SMALL: '1,256,10' }, ['--simulated', '1', '--no-tour'])
+  networked = await NetworkedHost.start(instance, networkedImagesDir)
+  desktop = await desktopOver(instance, 'tcp')
+})
+afterAll(async () => {
+  await instance?.[Symbol.asyncDispose]()
+  await networked?.[Symbol.asyncDispose]()
+})
+
+const addressOf = async (of: Desktop) =>
+  (await guest(of, `ip -4 -o addr show eth0 | sed 's/.*inet \\([0-9.]*\\).*/\\1/'`)).trim()
+/** How many of a few pings came back. */
+const pings = async (of: Desktop, words: string) =>
+  Number((await guest(of, `ping -c 2 -W 1 ${words} | sed -n 's/.* \\([0-9]*\\) packets received.*/\\1/p'`)).trim())
+
+test('commands and files go over the network, and the address is the one that libvirt keeps for the desktop', async () => {
+  const bytes = Buffer.alloc(2 * 1024 * 1024, 'all of this comes back')
+  await desktop.files.write('/srv/file', bytes)
+  expect(Buffer.from(await desktop.files.read('/srv/file')).equals(bytes)).toBe(true)
+  const host = await LibvirtHost.open({ socketPath: networked.libvirtd.socketPath })
+  const [network] = await host.networks.list()
+  expect(await network?.xml()).toContain(`ip='${await addressOf(desktop)}'`)
+  host.close()
+})
+
+test('a neighbour neither reaches it nor takes its address', async () => {
+  const other = await desktopOver(instance, 'tcp')
+  const [mine, theirs] = [await addressOf(desktop), await addressOf(other)]
+  const gateway = (await guest(other, `ip route | sed -n 's/default via \\([0-9.]*\\).*/\\1/p'`)).trim()
+  expect(theirs).not.toBe(mine)
+  expect(await pings(other, gateway)).toBe(2)
+  expect(await pings(other, mine)).toBe(0)
+  await guest(other, `ip addr add ${mine}/32 dev eth0; arping -q -U -c 2 -I eth0 ${mine}; :`)
+  expect(await pings(other, `-I ${mine} ${gateway}`)).toBe(0)
+  expect(await pings(desktop, gateway)).toBe(2)
+  await reachedOver(desktop, 'tcp')
+  await other.destroy()
+})
+
+test('what runs when it falls asleep ends at once, and the network is there again when it wakes', async () => {
+  const { base_url: baseUrl, api_key: apiKey } = instance.local
+  const client = createClient({ baseUrl, apiKey, retries: 0 })
+  const running = client.exec(desktop.id, { command: 'sleep 60' }).catch((error) => error.problem?.code)
+  const before = await addressOf(desktop)
+  await desktop.hibernate()
+  expect(await running).toBe('guest_unavailable')
+  await desktop.wake()
+  const woken = performance.now()
+  await reachedOver(desktop, 'tcp')
+  console.info(`over the network ${Math.round(performance.now() - woken)} ms after the wake`)
+  expect(await addressOf(desktop)).toBe(before)
+  await desktop.destroy()
+})
+
+test('a desktop that is gone has left its address; without the filter guests have no network, and the host says why', async () => {
+  const host = await LibvirtHost.open({ socketPath: networked.libvirtd.socketPath })
+  const [network] = await host.networks.list()
+  expect(await network?.xml()).not.toContain('<host ')
+  host.close()
+  rmSync(join(networked.libvirtd.shortDir, 'libvirt/etc/nwfilter'), { recursive: true })
+  await networked.libvirtd.restartDaemon()
+  const admin = createAdminClient({ baseUrl: instance.local.base_url, operatorKey: instance.local.operator_key })
+  const said = async () => JSON.stringify((await admin.listHosts()).hosts.find(({ name }) => name === networked.name))
+  await until(async () => (await said()).includes('no filter'), 30_000)
+  const plain = await desktopOver(instance, 'tcp', 'qga')
+  expect(await guest(plain, 'ls /sys/class/net')).toBe('lo\n')
+  await plain.destroy()
+})

@@ -1,0 +1,108 @@
+// A host whose agent stands where its guests' network is: a private libvirt, and an agent of its own inside that host's
+// network. A test that runs outside reaches guests as any caller does, through the control plane alone.
+import { type ChildProcess, fork, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { createAdminClient } from '@dormouse/client'
+import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
+import { type Instance, until } from './instance.ts'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const doorway = fileURLToPath(new URL('doorway.ts', import.meta.url))
+
+export class NetworkedHost {
+  readonly libvirtd: PrivateLibvirtd
+  readonly name: string
+  readonly #folder: string
+  readonly #children: ChildProcess[] = []
+
+  private constructor(folder: string, name: string, libvirtd: PrivateLibvirtd) {
+    this.#folder = folder
+    this.name = name
+    this.libvirtd = libvirtd
+  }
+
+  /** A host that has these images and no other, linked to the instance's control plane. */
+  static async start(instance: Instance, imagesDir: string): Promise<NetworkedHost> {
+    const folder = mkdtempSync(join(tmpdir(), 'dormouse-networked-'))
+    const name = `networked-${process.pid}`
+    const say = () => undefined
+    const libvirtd = await startPrivateLibvirtd({ dir: folder, name, hostUuid: crypto.randomUUID(), say })
+    const host = new NetworkedHost(folder, name, libvirtd)
+    try {
+      await host.#join(instance, imagesDir)
+    } catch (error) {
+      await host[Symbol.asyncDispose]()
+      throw error
+    }
+    return host
+  }
+
+  get log(): string {
+    return readFileSync(join(this.#folder, 'agent.log'), 'utf8')
+  }
+
+  async #join(instance: Instance, imagesDir: string): Promise<void> {
+    const { base_url: baseUrl, operator_key: operatorKey } = instance.local
+    const admin = createAdminClient({ baseUrl, operatorKey })
+    const { token } = await admin.inviteHost({ name: this.name })
+    await this.#openDoorway(Number(new URL(baseUrl).port))
+    const { shortDir, socketPath } = this.libvirtd
+    this.#startAgent({
+      DORMOUSE_AGENT_CONTROL_PLANES: baseUrl,
+      DORMOUSE_AGENT_ENROL_TOKEN: token,
+      DORMOUSE_AGENT_NAME: this.name,
+      DORMOUSE_AGENT_STATE_DIR: join(shortDir, 'agent'),
+      DORMOUSE_AGENT_LIBVIRT_SOCKET: socketPath,
+      DORMOUSE_AGENT_SOCKETS_DIR: join(shortDir, 'sockets'),
+      DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
+    })
+    const linked = async () =>
+      (await admin.listHosts()).hosts.some(({ name, linked, images }) => name === this.name && linked && images.length)
+    await until(linked, 60_000).catch((error: Error) => {
+      throw new Error(`${error.message}\n${this.log}`)
+    })
+  }
+
+  /** The control plane's port, inside too: each connection to it is handed out, and joined to the real one here. */
+  async #openDoorway(port: number): Promise<void> {
+    const inside = ['nsenter', '-t', String(this.libvirtd.pid), '-n', '--', process.execPath]
+    const child = fork(doorway, [String(port)], { execPath: 'busybox', execArgv: inside, stdio: 'inherit' })
+    this.#children.push(child)
+    const ready = once(child, 'message')
+    child.on('message', (_, handle) => {
+      if (handle) joinUp(handle as Socket, connect(port, '127.0.0.1'))
+    })
+    await ready
+  }
+
+  #startAgent(env: Record<string, string>): void {
+    const log = openSync(join(this.#folder, 'agent.log'), 'a')
+    const inside = ['nsenter', '-t', String(this.libvirtd.pid), '-n', '--', process.execPath]
+    const stdio = ['ignore', log, log] as const
+    const options = { cwd: root, stdio: [...stdio], env: { PATH: process.env.PATH, ...env } }
+    this.#children.push(spawn('busybox', [...inside, join(root, 'apps/agent/src/main.ts')], options))
+    closeSync(log)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const child of this.#children.reverse()) {
+      if (child.exitCode !== null || child.signalCode !== null) continue
+      const ended = once(child, 'exit')
+      child.kill('SIGTERM')
+      await ended
+    }
+    await this.libvirtd.stop()
+    rmSync(this.#folder, { recursive: true, force: true })
+  }
+}
+
+function joinUp(near: Socket, far: Socket): void {
+  near.on('error', () => far.destroy()).on('close', () => far.destroy())
+  far.on('error', () => near.destroy()).on('close', () => near.destroy())
+  near.pipe(far).pipe(near)
+}
