@@ -1,5 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { connect } from 'node:net'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
@@ -191,6 +194,25 @@ test('a body over 2 MiB is 413, whether its length is told, not told, or a lie',
   } as RequestInit)
   expect(chunked.status).toBe(413)
   await chunked.text()
+})
+
+test('who sends all of a body before reading hears the 413, also on a connection that is to be closed', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { id } = await house.desktop()
+  const bytes = 24 * 1024 * 1024
+  for (const line of ['POST /v1/desktops', `PUT /v1/desktops/${id}/files/tmp/x`, 'GET /v1/desktops']) {
+    const { hostname, port } = new URL(house.url)
+    const socket = connect(Number(port), hostname).pause()
+    const head = `${line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${house.org.key}\r\nconnection: close\r\n`
+    const sent = Readable.from([
+      `${head}content-length: ${bytes}\r\n\r\n`,
+      ...Array(24).fill(Buffer.alloc(bytes / 24, 'x')),
+    ])
+    await pipeline(sent, socket, { end: false })
+    const [first] = (await once(socket.resume(), 'data')) as [Buffer]
+    expect([line, first.toString('latin1', 0, 12)]).toEqual([line, 'HTTP/1.1 413'])
+    socket.destroy()
+  }
 })
 
 test('a body is JSON whatever its Content-Type says, and no body is an empty one where it is optional', async () => {

@@ -33,7 +33,7 @@ export class BoundedBody {
       await pipeline(meter, sink)
     } catch (error) {
       raw.unpipe(meter)
-      this.letGo()
+      letGo(raw)
       throw error
     }
   }
@@ -43,19 +43,10 @@ export class BoundedBody {
     for await (const chunk of this.#raw.iterator({ destroyOnReturn: false })) {
       this.#size += (chunk as Buffer).length
       if (this.#size > this.#maxBytes) {
-        this.letGo()
+        letGo(this.#raw)
         throw this.#tooLarge()
       }
     }
-  }
-
-  /** What still comes is dropped, for a while. */
-  letGo(): void {
-    const raw = this.#raw
-    if (raw.complete || raw.destroyed) return
-    const timer = setTimeout(() => raw.destroy(), lingerMs).unref()
-    raw.once('close', () => clearTimeout(timer)).once('end', () => clearTimeout(timer))
-    raw.resume()
   }
 
   #count(chunk: Buffer, done: (error: Error | null, chunk?: Buffer) => void): void {
@@ -67,4 +58,12 @@ export class BoundedBody {
   #tooLarge(): Refusal {
     return new Refusal('payload_too_large', `the body is larger than the ${this.#maxBytes} bytes that this route takes`)
   }
+}
+
+/** What still comes is dropped, for a while: who has been answered may be sending yet, and reads only after that. */
+export function letGo(raw: IncomingMessage): void {
+  if (raw.complete || raw.destroyed) return
+  const timer = setTimeout(() => raw.destroy(), lingerMs).unref()
+  raw.once('close', () => clearTimeout(timer)).once('end', () => clearTimeout(timer))
+  raw.resume()
 }

@@ -14,7 +14,7 @@ import fastify, {
   type RawServerDefault,
 } from 'fastify'
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
-import { BoundedBody } from './bounded-body.ts'
+import { BoundedBody, letGo } from './bounded-body.ts'
 import { askForBodiesLate } from './expectations.ts'
 import { handleError, sendProblem } from './problems.ts'
 import { answerBrokenRequest } from './raw-answers.ts'
@@ -62,6 +62,7 @@ export function createServer(log: Log, unroutable: UnroutableDoor): App {
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
   readBodiesAsJson(app)
   boundUnreadBodies(app)
+  hearSendersOut(app as unknown as App)
   askForBodiesLate(app as unknown as App)
   return app as unknown as App
 }
@@ -93,21 +94,27 @@ function readBodiesAsJson(
 
 /** A body that nobody asked for, as with a GET, is not read by the framework; it is as large as others at the most. */
 function boundUnreadBodies(app: { addHook(name: 'preValidation', hook: preValidationHookHandler): unknown }): void {
-  app.addHook('preValidation', (request, reply, done) => {
+  app.addHook('preValidation', (request, _reply, done) => {
     const { method, raw, headers } = request
     const carries = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
     if (!carries || (method !== 'GET' && method !== 'HEAD')) return done()
-    measured(raw).then(
-      () => done(),
-      (error: Error) => {
-        reply.header('connection', 'close')
-        done(error)
-      },
-    )
+    measured(raw).then(() => done(), done)
   })
 }
 
 const measured = async (raw: IncomingMessage): Promise<void> => new BoundedBody(raw, bodyLimitBytes).measure()
+
+/** Who is told 413 while still sending would lose the answer with the connection: it stays, and what comes is dropped. */
+function hearSendersOut(app: App): void {
+  app.addHook('onSend', (request, reply, _payload, done) => {
+    if (reply.statusCode === 413 && !request.raw.complete) {
+      reply.removeHeader('connection')
+      reply.raw.shouldKeepAlive = true
+      letGo(request.raw)
+    }
+    done()
+  })
+}
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
