@@ -77,6 +77,12 @@ export class Browser {
     return page
   }
 
+  /** Lets pages from there read and write the user's own clipboard, as long as it lasts. */
+  async trust(origin: string): Promise<AsyncDisposable> {
+    await this.#context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin })
+    return { [Symbol.asyncDispose]: () => this.#context.clearPermissions() }
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#context.close()
     rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })

@@ -35,6 +35,17 @@ test('whoever controls has a clipboard, both ways; a viewer has none', async () 
   await page.close()
 })
 
+test('where the browser trusts the page, the user’s own clipboard goes both ways', async () => {
+  await using _ = await browser.trust(instance.local.base_url)
+  const page = await browser.open((await desktop.stream.getUrl({ claim: 'control', takeover: true })).url)
+  await says(page, 'live')
+  const own = () => page.evaluate('navigator.clipboard.readText()')
+  await page.evaluate(`navigator.clipboard.writeText('copied elsewhere')`)
+  await page.evaluate(`dispatchEvent(new Event('focus'))`)
+  await until(async () => (await own()) === 'COPIED ELSEWHERE', 10_000)
+  await page.close()
+})
+
 test('where a screen knows no places of keys, the characters of the user’s own layout pass', async () => {
   const { url } = await desktop.stream.getUrl({ claim: 'control', takeover: true })
   const sent: Buffer[] = []

@@ -28,10 +28,12 @@ export class Clipboard {
     addEventListener('focus', () => void this.#readOwn())
   }
 
-  /** Nothing can be pasted where there is no desktop. */
+  /** Nothing can be pasted where there is no desktop; and once it is back, it has forgotten what it was told. */
   enable(isLive: boolean): void {
     this.#parts.button.disabled = !isLive
-    if (!isLive) this.#show(false)
+    if (isLive) return
+    this.#last = ''
+    this.#show(false)
   }
 
   #show(isShown: boolean): void {
@@ -51,6 +53,7 @@ export class Clipboard {
 
   /** What was copied elsewhere can be pasted in the desktop, where the browser has been told to trust this page. */
   async #readOwn(): Promise<void> {
+    if (this.#parts.button.disabled) return
     const { state } = await navigator.permissions
       .query({ name: 'clipboard-read' as PermissionName })
       .catch(() => ({ state: 'denied' }))
