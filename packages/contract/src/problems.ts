@@ -41,7 +41,11 @@ export const refusals = {
   database_unavailable: { status: 503, retryAfterSecs: 2, what: 'The database does not answer; nothing was changed.' },
   idp_unreachable: { status: 503, retryAfterSecs: 5, what: 'The identity provider does not answer.' },
   host_unreachable: { status: 503, retryAfterSecs: 5, what: 'The desktop’s host is out of reach.' },
-  guest_unavailable: { status: 503, retryAfterSecs: 2, what: 'The guest does not answer, went away or stands still; the detail says which.' },
+  guest_unavailable: {
+    status: 503,
+    retryAfterSecs: 2,
+    what: 'The guest does not answer, went away or stands still; the detail says which.',
+  },
   stopping: { status: 503, retryAfterSecs: 1, what: 'This process is stopping; another one will answer.' },
   guest_deadline: { status: 504, retryAfterSecs: 1, what: 'It ran past its own deadline in the guest and was ended.' },
   // Why an operation fails. Never a direct answer: they stand in an operation's `error`, behind `operation_failed`.
