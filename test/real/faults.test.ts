@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
 import { pids, readLive } from '../../scripts/ground/processes.ts'
 import { Instance, until } from './instance.ts'
-import { expectKept, guest, leaveWitness } from './witness.ts'
+import { expectKept, guest, leaveWitness, type Seen } from './witness.ts'
 
 let instance: Instance
 beforeAll(async () => {
@@ -67,45 +67,70 @@ const awakeAgain = (desktop: Desktop) =>
     return exitCode === 0
   }, 60_000)
 
+interface Kept {
+  desktop: Desktop
+  before: Seen
+}
+
+/** Two desktops that are awake, with what they must keep. They go from test to test, for an emulated boot takes long. */
+let pair: Kept[] | undefined
+
+async function awakePair(): Promise<Kept[]> {
+  const found = pair
+  pair = undefined // a test that fails hands nothing on
+  return found ?? Promise.all([wakeNew(), wakeNew()])
+}
+
+async function wakeNew(): Promise<Kept> {
+  const desktop = await instance.create()
+  await desktop.wake()
+  return { desktop, before: await leaveWitness(desktop, 8) }
+}
+
 test.each(Object.keys(parts))(
   '%s is killed while desktops are awake: they run on, and can be used and put to sleep',
   async (part) => {
-    const desktop = await instance.create()
-    await desktop.wake()
-    const before = await leaveWitness(desktop, 8)
+    const kept = await awakePair()
     await parts[part]!()
-    await awakeAgain(desktop)
-    expect((await desktop.refresh()).state).toBe('awake')
-    await expectKept(desktop, before)
+    for (const { desktop, before } of kept) {
+      await awakeAgain(desktop)
+      expect((await desktop.refresh()).state).toBe('awake')
+      await expectKept(desktop, before)
+    }
+    const [{ desktop, before }] = kept as [Kept]
     await desktop.hibernate()
     await desktop.wake()
     await expectKept(desktop, before)
-    await desktop.destroy()
+    pair = kept
   },
 )
 
 test.each(Object.keys(parts))(
   '%s is killed while one desktop falls asleep and another wakes: both settle, and nothing is lost',
   async (part) => {
-    const [sleepy, waking] = await Promise.all([instance.create(), instance.create()])
-    await Promise.all([sleepy.wake(), waking.wake()])
-    const before = await Promise.all([leaveWitness(sleepy, 8), leaveWitness(waking, 8)])
-    await waking.hibernate()
-    const outcomes = Promise.allSettled([sleepy.hibernate(), waking.wake()])
+    const kept = await awakePair()
+    const [sleepy, waking] = kept as [Kept, Kept]
+    await waking.desktop.hibernate()
+    const outcomes = Promise.allSettled([sleepy.desktop.hibernate(), waking.desktop.wake()])
     await parts[part]!()
     await outcomes
-    for (const [i, desktop] of [sleepy, waking].entries()) {
+    for (const { desktop, before } of kept) {
       const { state } = await desktop.refresh()
       expect(['awake', 'hibernated']).toContain(state)
       if (state === 'hibernated') expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
       await awakeAgain(desktop)
-      await expectKept(desktop, before[i]!)
+      await expectKept(desktop, before)
     }
-    await Promise.all([sleepy.destroy(), waking.destroy()])
-    const names = await leftovers()
-    expect(names.filter((name) => name.includes(sleepy.id) || name.includes(waking.id))).toEqual([])
+    pair = kept
   },
 )
+
+test('after all that, a destroy leaves nothing of them behind', async () => {
+  const desktops = (await awakePair()).map(({ desktop }) => desktop)
+  await Promise.all(desktops.map((desktop) => desktop.destroy()))
+  const names = await leftovers()
+  expect(names.filter((name) => desktops.some(({ id }) => name.includes(id)))).toEqual([])
+})
 
 test('a desktop whose QEMU is killed is stopped, and boots from its disk', async () => {
   const desktop = await instance.create()
