@@ -20,9 +20,9 @@ export class GuestStage {
   }
 
   /** An instance whose host has the images for both ways in. */
-  static async instance(env: Record<string, string> = {}): Promise<Instance> {
+  static async instance(): Promise<Instance> {
     await makeImages()
-    return Instance.start(env)
+    return Instance.start()
   }
 
   static async on(instance: Instance, transport: Transport): Promise<GuestStage> {
