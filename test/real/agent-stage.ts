@@ -20,11 +20,14 @@ const imagesDir = process.env.DORMOUSE_TEST_IMAGES ?? join(tmpdir(), 'dormouse-t
 
 export class Stage {
   readonly libvirtd: PrivateLibvirtd
+  /** Where the image of its guests lies. */
+  readonly miniImage: string
   readonly #folder: string
   readonly #log: Log
 
-  private constructor(folder: string, libvirtd: PrivateLibvirtd) {
+  private constructor(folder: string, miniImage: string, libvirtd: PrivateLibvirtd) {
     this.#folder = folder
+    this.miniImage = miniImage
     this.libvirtd = libvirtd
     const write = (line: string) => appendFileSync(join(folder, 'stage.log'), line)
     this.#log = createLog({ name: 'stage', level: 'trace', destination: { write } })
@@ -33,12 +36,12 @@ export class Stage {
   static async start(): Promise<Stage> {
     const folder = mkdtempSync(join(tmpdir(), 'dormouse-stage-'))
     const say = () => undefined
-    await ensureMiniImage({ imagesDir, say })
+    const { dir: image } = await ensureMiniImage({ imagesDir, say })
     // Before libvirt's namespaces are made, so that both see it.
     mkdirSync(join(folder, 'tight'))
     await run('mount', ['-t', 'tmpfs', '-o', `size=${smallMiB}m`, 'tmpfs', join(folder, 'tight')])
     const named = { name: 'stage', hostUuid: crypto.randomUUID() }
-    return new Stage(folder, await startPrivateLibvirtd({ dir: folder, ...named, say }))
+    return new Stage(folder, image, await startPrivateLibvirtd({ dir: folder, ...named, say }))
   }
 
   /** An agent of a new installation. */

@@ -6,6 +6,11 @@ declare module '@novnc/novnc' {
     clipboard: CustomEvent<{ text: string }>
   }
   export default class RFB extends EventTarget {
+    /** What it says to the screen. */
+    static messages: {
+      extendedClipboardProvide(socket: unknown, formats: number[], texts: string[]): void
+      clientCutText(socket: unknown, data: Uint8Array, extended: boolean): void
+    }
     constructor(target: HTMLElement, channel: WebSocket, options?: { shared?: boolean })
     viewOnly: boolean
     scaleViewport: boolean

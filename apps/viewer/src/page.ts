@@ -4,6 +4,7 @@ import RFB from '@novnc/novnc'
 import { Clipboard } from './clipboard.ts'
 import { courseAfter, type PageState, wordsOf } from './course.ts'
 import { Keyring } from './keyring.ts'
+import { pasteAsWritten } from './paste.ts'
 import { openWayOut } from './way-out.ts'
 
 const find = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T
@@ -34,6 +35,7 @@ find('full-screen').addEventListener('click', () => {
   change.catch(() => undefined).finally(toDesktop)
 })
 openWayOut({ bar: find('bar'), back: toDesktop })
+pasteAsWritten()
 open()
 
 function open(): void {

@@ -200,6 +200,16 @@ export class Domain {
     await this.#change('domainSetMetadata', args)
   }
 
+  /** Gives the running domain one more device, also one that is paused. */
+  async attachDevice(xml: string, options: CallOptions = {}): Promise<void> {
+    await this.#change('domainAttachDeviceFlags', { domain: this.ref, xml, flags: affect.live }, options)
+  }
+
+  /** Takes a device from the running domain. */
+  async detachDevice(xml: string, options: CallOptions = {}): Promise<void> {
+    await this.#change('domainDetachDeviceFlags', { domain: this.ref, xml, flags: affect.live }, options)
+  }
+
   /** Sets the guest's clock through its agent; with `sync` from the guest's own RTC, whatever the time given. */
   async setTime(time: { seconds?: number | bigint; nanoseconds?: number; sync?: boolean }): Promise<void> {
     const { seconds = 0, nanoseconds = 0, sync } = time

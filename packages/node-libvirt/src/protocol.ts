@@ -158,6 +158,8 @@ export const procedures = {
     { domain, type: i32, metadata: optional(text), key: optional(text), uri: optional(text), flags },
     {},
   ),
+  domainAttachDeviceFlags: procedure(160, { domain, xml, flags }, {}),
+  domainDetachDeviceFlags: procedure(161, { domain, xml, flags }, {}),
   domainSetTime: procedure(338, { domain, seconds: i64, nanoseconds: u32, flags }, {}),
   domainScreenshot: procedure(211, { domain, screen: u32, flags }, { mime: optional(text) }, { stream: 'in' }),
   domainGetJobStats: procedure(298, { domain, flags }, { type: i32, params }),

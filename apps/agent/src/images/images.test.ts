@@ -33,6 +33,14 @@ test('a name leads to the version it stands for, so that a disk never changes un
   expect(await imageOfDisk(image!.disk)).toEqual(image)
 })
 
+test('what a manifest does not say its guests bring, they do not bring', async () => {
+  await using at = await folder()
+  expect(await findImage(at.path, 'mini')).toMatchObject({ ssh: undefined, clipboard: false })
+  const brings = { ...manifest, transports: ['ssh', 'qga'], clipboard: true }
+  await writeFile(join(at.path, 'mini@abc', 'manifest.json'), JSON.stringify(brings))
+  expect(await findImage(at.path, 'mini')).toMatchObject({ ssh: 'port', clipboard: true })
+})
+
 test('a version never becomes a path', async () => {
   await using at = await folder()
   for (const version of ['../secret', '.', '..', '', 'mini/', 'mini@abc/../../secret', 'nothing']) {

@@ -15,6 +15,7 @@ const manifestSchema = z.object({
   disk: fileSchema.extend({ virtual_size_bytes: z.int() }),
   cmdline: z.string(),
   transports: z.array(z.string()).default(['qga']),
+  clipboard: z.boolean().default(false),
 })
 
 /** What a guest of this image is started with; paths are as QEMU is to see them. */
@@ -28,6 +29,8 @@ export interface Image {
   machine: string
   /** The guests' SSH server: on a port that leads to the host, on their network alone, or none. */
   ssh: 'port' | 'network' | undefined
+  /** Whether a program in its guests shares their clipboard with the host (spice-vdagent). */
+  clipboard: boolean
 }
 
 /** The versions that a desktop may be made of. */
@@ -56,7 +59,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
   const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(unlessNoFolder)
   const parsed = text === undefined ? undefined : manifestSchema.safeParse(parseJson(text))
   if (!parsed?.success) return undefined
-  const { kernel, initrd, disk, cmdline, machine, transports } = parsed.data
+  const { kernel, initrd, disk, cmdline, machine, transports, clipboard } = parsed.data
   return {
     kernel: join(folder, kernel.file),
     initrd: join(folder, initrd.file),
@@ -64,6 +67,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
     virtualBytes: disk.virtual_size_bytes,
     cmdline,
     machine,
+    clipboard,
     ssh: transports.includes('ssh') ? 'port' : transports.includes('ssh-tcp') ? 'network' : undefined,
   }
 }

@@ -57,14 +57,23 @@ export class LibvirtDisks {
     await rm(this.path(desktopId), { force: true })
   }
 
+  /** Whether guests from this disk share their clipboard; not where the image is gone. */
+  async sharesClipboard(desktopId: DesktopId): Promise<boolean> {
+    return (await this.#imageOf(desktopId))?.clipboard ?? false
+  }
+
   /** The image a disk was made of, also where its name leads to a newer one by now. */
   async imageOf(desktopId: DesktopId): Promise<Image> {
+    return (
+      (await this.#imageOf(desktopId)) ??
+      refuse('image_unavailable', 'the image that the desktop’s disk was made of is not on its host any more')
+    )
+  }
+
+  async #imageOf(desktopId: DesktopId): Promise<Image | undefined> {
     const pool = await this.#pool()
     const volume = await pool.volumes.lookup(`${desktopId}${suffix}`)
     const backing = volume && backingFileOf(await saying('the disk could not be read', volume.xml()))
-    const image = backing ? await imageOfDisk(backing) : undefined
-    return (
-      image ?? refuse('image_unavailable', 'the image that the desktop’s disk was made of is not on its host any more')
-    )
+    return backing ? imageOfDisk(backing) : undefined
   }
 }

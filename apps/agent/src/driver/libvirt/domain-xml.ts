@@ -109,6 +109,17 @@ export function sshSocketOf(xml: string): string | undefined {
   return untext(/<source[^>]*\bpath=['"]([^'"]*)['"]/.exec(channel ?? '')?.[1])
 }
 
+/** The port by which QEMU and a program in the guest share the clipboard. */
+export const clipboardXml = `<channel type='qemu-vdagent'><source><clipboard copypaste='yes'/><mouse mode='server'/></source><target type='virtio' name='com.redhat.spice.0'/></channel>`
+
+export const hasClipboard = (xml: string): boolean => /<channel type=['"]qemu-vdagent['"]>/.test(xml)
+
+/** What a guest sees of its machine, which a saved one must find again. */
+export function madeAs(xml: string): { cpuModel: string; machine: string } {
+  const of = (form: RegExp) => form.exec(xml)?.[1] ?? 'unknown'
+  return { cpuModel: of(/<cpu[\s\S]*?<model[^>]*>([^<]+)</), machine: of(/<type[^>]*machine='([^']+)'/) }
+}
+
 /** A saved domain's XML with another mark and its disk where it lies now; what the guest sees stays as it was. */
 export function withMarkAndDisk(xml: string, mark: Mark, disk: string): string {
   const marked = xml.replace(/<(?:\w+:)?desktop\b[^>]*?(?:\/>|>\s*<\/(?:\w+:)?desktop>)/, () =>

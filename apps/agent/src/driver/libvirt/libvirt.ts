@@ -14,11 +14,13 @@ import { listImages } from '../../images/images.ts'
 import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
 import { agentCall } from './agent-call.ts'
 import { type Capabilities, kvmOpens, readCapabilities } from './capabilities.ts'
+import { offerClipboard, withoutClipboard } from './clipboard.ts'
 import { Consoles } from './consoles.ts'
 import { LibvirtDisks } from './disks.ts'
 import {
   domainName,
   domainXml,
+  madeAs,
   markKey,
   markNamespace,
   markXml,
@@ -155,12 +157,13 @@ export class LibvirtDriver implements Driver {
       sshSocket: image.ssh === 'port' ? await this.#sockets.ready(desktopId, 'ssh') : undefined,
     })
     await saying('the desktop could not be started', this.#session.host.domains.createXml(xml))
+    if (image.clipboard) await offerClipboard(this.#handle(desktopId), this.#log)
     await this.#hasten(desktopId)
   }
 
   async save(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void> {
     const handle = this.#handle(desktopId)
-    const saving = handle.save(path)
+    const saving = withoutClipboard(handle, this.#log, () => handle.save(path))
     const watch = setInterval(() => {
       handle.jobInfo().then(
         ({ type, dataProcessedBytes, dataTotalBytes }) => {
@@ -188,18 +191,16 @@ export class LibvirtDriver implements Driver {
       if (isLibvirtError(error) && imageAtFault.test(error.message)) damaged(error.message)
       await saying('the memory could not be restored; it is kept', Promise.reject(error))
     }
+    if (await this.#disks.sharesClipboard(desktopId)) await offerClipboard(this.#handle(desktopId), this.#log)
     await this.#hasten(desktopId)
   }
 
   async savedBy(desktopId: DesktopId): Promise<SavedBy> {
     const { versions } = await this.#furnished()
-    const xml = await saying('the domain could not be read', this.#handle(desktopId).xml())
-    const of = (form: RegExp) => form.exec(xml)?.[1] ?? 'unknown'
     return {
       hypervisor: `libvirt ${versions.libvirt}`,
       emulator: `QEMU ${versions.qemu}`,
-      cpuModel: of(/<cpu[\s\S]*?<model[^>]*>([^<]+)</),
-      machine: of(/<type[^>]*machine='([^']+)'/),
+      ...madeAs(await saying('the domain could not be read', this.#handle(desktopId).xml())),
     }
   }
 
