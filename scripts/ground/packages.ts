@@ -43,6 +43,13 @@ const testNeeds: Need[] = [
   },
 ]
 
+/** For the desktop image alone. */
+const bootstrap: Need = {
+  files: program('mmdebstrap'),
+  packages: ['mmdebstrap'],
+  why: 'installs packages into a folder, for the desktop image',
+}
+
 const policy = '/usr/sbin/policy-rc.d'
 const policyText = '#!/bin/sh\n# Made by Dormouse while it installs packages: no daemon is started by that.\nexit 101\n'
 
@@ -51,9 +58,11 @@ export function missingNeeds(exists: (file: string) => boolean = existsSync, wan
   return wanted.filter(({ files }) => !files.some(exists))
 }
 
+type Purpose = { say: Say; tests?: boolean; desktop?: boolean }
+
 /** Installs what is missing, or throws with the command that does. */
-export async function ensurePackages({ say, tests = false }: { say: Say; tests?: boolean }): Promise<void> {
-  const wanted = tests ? [...needs, ...testNeeds] : needs
+export async function ensurePackages({ say, tests = false, desktop = false }: Purpose): Promise<void> {
+  const wanted = [...needs, ...(tests ? testNeeds : []), ...(desktop ? [bootstrap] : [])]
   const missing = missingNeeds(existsSync, wanted)
   if (missing.length === 0) return
   const names = missing.flatMap(({ packages }) => packages)

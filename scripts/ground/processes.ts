@@ -11,7 +11,14 @@ export type Say = (line: string) => void
 /** A process that can be told from a later one with the same pid. */
 export type Identity = { pid: number; started: string }
 
-export type RunOptions = { env?: Record<string, string | undefined>; cwd?: string; input?: string; timeoutMs?: number }
+export type RunOptions = {
+  env?: Record<string, string | undefined>
+  cwd?: string
+  input?: string
+  timeoutMs?: number
+  /** Each piece of stderr as it comes, for programs that say there how far they are. */
+  heard?: (text: string) => void
+}
 
 /** Runs a program to its end and answers its stdout; throws with its stderr when it fails. */
 export async function run(command: string, args: readonly string[], options: RunOptions = {}): Promise<string> {
@@ -21,7 +28,11 @@ export async function run(command: string, args: readonly string[], options: Run
 }
 
 /** Runs a program to its end, whatever its end is. */
-export function finish(command: string, args: readonly string[], { input, timeoutMs, ...options }: RunOptions = {}) {
+export function finish(
+  command: string,
+  args: readonly string[],
+  { input, timeoutMs, heard, ...options }: RunOptions = {},
+) {
   const { promise, resolve, reject } = Promise.withResolvers<{
     code: number | string
     stdout: string
@@ -36,7 +47,10 @@ export function finish(command: string, args: readonly string[], { input, timeou
   let stdout = ''
   let stderr = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text))
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text))
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text
+    heard?.(text)
+  })
   child.on('error', reject)
   child.on('close', (code, signal) => resolve({ code: code ?? signal ?? 'lost', stdout, stderr }))
   child.stdin.on('error', () => {}) // a program may end without reading all of its input; its exit code tells

@@ -1,0 +1,174 @@
+// The desktop guest: the distribution's own system with systemd, an X server, a window manager and a terminal, as "user"
+// finds it who is logged in already. Its packages are installed into a folder, and the folder becomes a disk: no mounts
+// on loop devices, but root is needed, since its files belong to more than one user.
+
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { isRoot } from '../../scripts/ground/namespaces.ts'
+import { ensurePackages } from '../../scripts/ground/packages.ts'
+import { run, type Say } from '../../scripts/ground/processes.ts'
+import { type Deb, fetchDebs, kernelFor, unpack } from './debs.ts'
+import { writeInitrd } from './initrd.ts'
+import { loadOrder } from './modules.ts'
+import { distribution } from './recipe.ts'
+import { ensureImage, type Facts, type Image, type Maker, type Wish } from './shelf.ts'
+import { systemTree } from './system-tree.ts'
+
+const here = import.meta.dirname
+const system = ['systemd-sysv', 'systemd-resolved', 'udev', 'dbus', 'dbus-user-session', 'libpam-systemd', 'kmod']
+const tools = ['iproute2', 'procps', 'sudo', 'less', 'nano']
+const hostsSide = ['qemu-guest-agent', 'openssh-server', 'spice-vdagent']
+const screen = ['xserver-xorg-core', 'xserver-xorg-input-libinput', 'xinit', 'x11-xserver-utils', 'xfonts-base']
+const session = ['icewm', 'xterm', 'xclip']
+const packages = [...system, ...tools, ...hostsSide, ...screen, ...session]
+
+const bootModules = ['virtio_pci', 'virtio_blk', 'crc32c_generic', 'ext4', 'virtio_console']
+/** Of the kernel's few thousand modules those that a guest of QEMU has a use for. */
+const modules = [
+  ...bootModules,
+  ...['virtio_net', 'virtio_rng', 'virtio_input', 'virtio_balloon', 'virtio_gpu', 'bochs'],
+  ...['evdev', 'button', 'psmouse', 'uinput', 'af_packet', 'fuse', 'overlay', 'loop', 'tun'],
+]
+/** What would only wake up, look, and find nothing to do. */
+const unused = [
+  ...[
+    'apt-daily.timer',
+    'apt-daily-upgrade.timer',
+    'dpkg-db-backup.timer',
+    'e2scrub_all.timer',
+    'e2scrub_reap.service',
+  ],
+  ...['fstrim.timer', 'systemd-networkd-wait-online.service', 'systemd-timesyncd.service', 'getty@tty1.service'],
+  // The host has a port of its own; the network is for whoever wants to be reached over it to open.
+  ...['ssh.service', 'ssh.socket'],
+]
+const used = ['dormouse-desktop', 'dormouse-host-key', 'dormouse-ssh-port', 'spice-vdagentd.socket', 'systemd-networkd']
+const left = ['doc', 'info', 'locale', 'man']
+const cmdline =
+  'root=/dev/vda rw console=ttyS0 console=tty0 quiet loglevel=3 systemd.show_status=0 mitigations=off nokaslr'
+const diskMiB = 4096
+
+const maker: Maker = {
+  name: 'desktop',
+  gather: async (work, say) => {
+    if (!isRoot()) throw new Error('The desktop image is built as root: its files belong to more than one user')
+    await ensurePackages({ say, desktop: true })
+    const root = join(work, 'root')
+    const debs = await fetchDebs(kernelFor('screens'), ['busybox-static'], join(work, 'debs'), say)
+    await install(root, say)
+    const versions = [...debs.map((deb): [string, string] => [deb.name, deb.version]), ...(await installed(root))]
+    return { packages: Object.fromEntries(versions), make: (out) => make(work, out, debs, say) }
+  },
+}
+
+/** Answers the desktop image below this folder, and builds it where that is needed: in a minute or two. */
+export function ensureDesktopImage(wish: Wish): Promise<Image> {
+  return ensureImage(maker, wish)
+}
+
+/** Every package with what it needs, in a folder, as the distribution's own tool would put it on a new disk. */
+async function install(root: string, say: Say): Promise<void> {
+  const options = [
+    ...['Apt::Install-Recommends "false"', 'APT::Sandbox::User "root"'].map((option) => `--aptopt=${option}`),
+    ...left.map((each) => `--dpkgopt=path-exclude=/usr/share/${each}/*`),
+    '--dpkgopt=force-unsafe-io',
+  ]
+  const words = ['--mode=root', '--variant=minbase', '--format=directory', ...options, `--include=${packages.join()}`]
+  await run('mmdebstrap', [...words, distribution().codename, root, ...sources()], {
+    heard: (text) => {
+      for (const [, line] of text.matchAll(/^I: (?!success)(.+)\n/gm)) say(`  ${line}`)
+    },
+  })
+}
+
+/** Where this machine has its packages from, the guest has them, too; without such a list the tool knows its own. */
+function sources(): string[] {
+  const lists = ['sources.list.d/debian.sources', 'sources.list.d/ubuntu.sources', 'sources.list']
+  const files = lists.map((list) => `/etc/apt/${list}`).filter(existsSync)
+  return files.filter((file) => /^(deb|Types:)/m.test(readFileSync(file, 'utf8'))).slice(0, 1)
+}
+
+async function installed(root: string): Promise<[string, string][]> {
+  const list = await run('dpkg-query', ['--admindir', join(root, 'var/lib/dpkg'), '-Wf', `\${Package} \${Version}\n`])
+  return list
+    .trim()
+    .split('\n')
+    .map((line) => line.split(' ') as [string, string])
+}
+
+async function make(work: string, out: string, debs: Deb[], say: Say): Promise<Facts> {
+  const tree = systemTree(join(work, 'kernel'))
+  await Promise.all(debs.map((deb) => unpack(deb, tree)))
+  const root = join(work, 'root')
+  const version = await placeModules(join(tree, 'usr/lib/modules'), root)
+  copyFileSync(join(tree, 'boot', `vmlinuz-${version}`), join(out, 'vmlinuz'))
+  const boot = loadOrder(join(tree, 'usr/lib/modules', version), bootModules)
+  await writeInitrd(join(work, 'initrd'), join(tree, 'usr/bin/busybox'), boot, join(out, 'initrd'))
+  await configure(root)
+  say('  writing the disk')
+  await writeDisk(root, join(work, 'disk.raw'), join(out, 'disk.qcow2'))
+  return { cmdline, transports: ['ssh', 'qga'], clipboard: true, kernel_version: version, diskMiB }
+}
+
+/** The modules lie side by side, with the index by which the guest finds them. */
+async function placeModules(from: string, root: string): Promise<string> {
+  const [version] = globSync('*', { cwd: from }) as [string]
+  const to = join(root, 'usr/lib/modules', version)
+  mkdirSync(join(to, 'kernel'), { recursive: true })
+  for (const { name, bytes } of loadOrder(join(from, version), modules)) {
+    writeFileSync(join(to, 'kernel', `${name}.ko`), bytes)
+  }
+  for (const index of ['modules.builtin', 'modules.builtin.modinfo', 'modules.order']) {
+    copyFileSync(join(from, version, index), join(to, index))
+  }
+  await run('chroot', [root, 'depmod', version])
+  return version
+}
+
+/** Our own files, the user, what starts and what does not; nothing that two desktops must not share. */
+async function configure(root: string): Promise<void> {
+  cpSync(join(here, 'desktop/rootfs'), root, { recursive: true })
+  const port = join(here, 'ssh-port')
+  copyTo(join(port, 'dormouse-ssh-port'), join(root, 'usr/lib/dormouse'), 0o755)
+  copyTo(join(port, 'sshd_config'), join(root, 'etc/dormouse'), 0o644)
+  copyTo(join(port, 'dormouse-ssh-port.service'), join(root, 'etc/systemd/system'), 0o644)
+  for (const file of globSync('etc/ssh/ssh_host_*', { cwd: root })) rmSync(join(root, file))
+  await run('chroot', [
+    root,
+    'useradd',
+    '--create-home',
+    '--shell',
+    '/bin/bash',
+    '--groups',
+    'sudo,video,input',
+    'user',
+  ])
+  await run('chroot', [root, 'systemctl', '--quiet', 'mask', ...unused])
+  await run('chroot', [root, 'systemctl', '--quiet', 'enable', ...used])
+  writeFileSync(join(root, 'etc/machine-id'), '')
+  for (const folder of left) rmSync(join(root, 'usr/share', folder), { recursive: true, force: true })
+}
+
+function copyTo(file: string, folder: string, mode: number): void {
+  mkdirSync(folder, { recursive: true })
+  const target = join(folder, file.slice(file.lastIndexOf('/') + 1))
+  copyFileSync(file, target)
+  chmodSync(target, mode)
+}
+
+/** An ext4 without a partition table; the guest makes it as large as the desktop's disk at its first boot. */
+async function writeDisk(root: string, raw: string, file: string): Promise<void> {
+  const features = ['-E', 'lazy_itable_init=0', '-O', '^metadata_csum', '-m', '0']
+  await run('mke2fs', ['-q', '-t', 'ext4', '-L', 'desktop', '-d', root, ...features, raw, `${diskMiB}M`])
+  await run('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', raw, file])
+}
