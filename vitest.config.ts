@@ -6,7 +6,7 @@ const notAtLength = process.env.DORMOUSE_TEST_LONG === '1' ? [] : ['test/real/gu
 /** Noisy machines stop a process for seconds at the wrong moment. A test that needed its second try is marked in the report. */
 const retry = process.env.CI ? 1 : 0
 
-/** Three grounds: nothing at all (unit), Postgres with simulated hosts (house), real libvirt and QEMU (real). */
+/** Three grounds: nothing at all (unit), Postgres with simulated hosts (house), real libvirt and QEMU (real, desktop). */
 export default defineConfig({
   test: {
     projects: [
@@ -44,6 +44,14 @@ export default defineConfig({
           testTimeout: 600_000,
           hookTimeout: 300_000,
           fileParallelism: false,
+        },
+      },
+      {
+        test: {
+          name: 'desktop',
+          include: ['test/desktop/**/*.test.ts'],
+          testTimeout: 300_000,
+          hookTimeout: 300_000,
         },
       },
     ],

@@ -46,6 +46,11 @@ export class RfbClient {
     return client
   }
 
+  /** How many bytes have come that nobody asked for yet. */
+  get unread(): number {
+    return this.#received.length
+  }
+
   send(...bytes: number[]): void {
     this.socket.send(Buffer.from(bytes))
   }
