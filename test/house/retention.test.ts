@@ -98,3 +98,14 @@ test('the audit log is kept for longer, and then goes too', async () => {
   await retention.prune()
   expect(await count(house, 'audit_log')).toBe(0)
 })
+
+test('what is forgotten is looked for, among what may refer to it, by an index', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const forgotten = ['operations', 'generations', 'host_invites', 'replicas', 'audit_log']
+  const unindexed = await house.database.rows(
+    `select c.conname from pg_constraint c where c.contype = 'f' and c.confrelid = any($1::regclass[])
+       and not exists (select 1 from pg_index i where i.indrelid = c.conrelid and i.indkey[0] = c.conkey[1])`,
+    [forgotten],
+  )
+  expect(unindexed).toEqual([])
+})
