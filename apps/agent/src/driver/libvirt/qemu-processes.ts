@@ -26,22 +26,28 @@ export class QemuProcesses {
   }
 
   #frozen(domainName: string): boolean {
-    const found = this.#found.get(domainName)
-    const stat = found && statOf(found.pid)
-    if (stat && stat.began === found.began) return stat.state === 'T' || stat.state === 't'
-    this.#found.delete(domainName)
-    void this.#look()
-    return false
+    const state = this.#stateOf(domainName)
+    if (state === undefined) void this.#look()
+    return state === 'T' || state === 't'
   }
 
   async #busy(domainName: string, overMs: number): Promise<boolean> {
-    if (!this.#found.has(domainName)) await this.#look()
+    if (this.#stateOf(domainName) === undefined) await this.#look()
     const found = this.#found.get(domainName)
     const [before, startedAt] = [found && (await wantedMs(found.pid)), performance.now()]
     await sleep(overMs)
     const after = found && (await wantedMs(found.pid))
     if (before === undefined || after === undefined) return false
     return (after - before) / (performance.now() - startedAt) > busyShare
+  }
+
+  /** Undefined where it was not found yet, or has ended: a desktop that sleeps and wakes has another process. */
+  #stateOf(domainName: string): string | undefined {
+    const found = this.#found.get(domainName)
+    const stat = found && statOf(found.pid)
+    if (stat && stat.began === found.began) return stat.state
+    this.#found.delete(domainName)
+    return undefined
   }
 
   /** Looks for all of them at once, and not too often. */
@@ -55,7 +61,8 @@ export class QemuProcesses {
   }
 
   async #lookAround(): Promise<void> {
-    for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map(Number)) {
+    const names = await readdir('/proc').catch((): string[] => [])
+    for (const pid of names.filter((name) => /^\d+$/.test(name)).map(Number)) {
       const words = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
       const name = /\0-name\0guest=([^,\0]+)/.exec(words)?.[1]
       const stat = name && statOf(pid)
