@@ -44,10 +44,19 @@ test('an access token that expires ends its socket with 4004; one that is renewe
   const token = (sub: string, leftSecs: number) =>
     provider.forge({ org_id: house.org.id, sub, exp: nowSecs - 30 + leftSecs })
   const [ends, goesOn] = [await token('ends', 6), await token('goes on', 6)]
-  const first = await RfbClient.connect((await claim(house, id, 'view', ends)).websocket_url)
+  const { websocket_url } = await claim(house, id, 'view', ends)
+  const unused = (await claim(house, id, 'view', ends)).websocket_url
+  const first = await RfbClient.connect(websocket_url)
   const second = await RfbClient.connect((await claim(house, id, 'control', goesOn)).websocket_url)
   const spare = await claim(house, id, 'control', await token('goes on', 600))
   expect(await first.closed).toMatchObject({ code: 4004, reason: expect.stringContaining('expired') })
+  // A guess is told what every guess is told, and nothing of the claim.
+  const guess = `${unused.slice(0, -4)}AAAA`
+  for (const [url, says] of [
+    [unused, 'access token behind'],
+    [guess, 'this token was used'],
+  ] as const)
+    expect((await RfbClient.dial(url).closed).reason).toContain(says)
   await second.frame()
   second.close()
   const again = await RfbClient.connect(spare.websocket_url)

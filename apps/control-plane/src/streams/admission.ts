@@ -47,14 +47,15 @@ export function admit(
 }
 
 async function whyNot(tx: Db, now: Standing, screen: Screen, hash: Buffer): Promise<Ending | undefined> {
-  if (now.expired) return endings.expired
   const asleep = endingOf(now.desktop, now.desktop.generation)
   // A ticket is not spent on a desktop that sleeps: its page waits for the wake. Nor is what opened the last socket
   // before its page had the next ticket: the answer may not have reached it.
   const returns = now.ticketHash?.equals(hash) || now.previousHash?.equals(hash)
-  if (returns) return now.isHeld || now.waits ? asleep : endings.graceOver
-  const token = await store.spendToken(tx, screen, hash)
-  if (!token) return endings.spent
+  const token = returns ? undefined : await store.spendToken(tx, screen, hash)
+  // Whoever shows neither learns nothing else of the claim.
+  if (!returns && !token) return endings.spent
+  if (now.expired) return endings.expired
+  if (!token) return now.isHeld || now.waits ? asleep : endings.graceOver
   if (token.holdId !== now.holdId) return endings.takenOver
   if (asleep) return asleep
   return token.generation === now.desktop.generation ? undefined : endings.spent
