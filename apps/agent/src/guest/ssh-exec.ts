@@ -20,6 +20,8 @@ const settleQuietMs = 80
 /** A guest that is busy tells late what holds the output. */
 const holdMs = 5_000
 const killMs = 5_000
+/** A guest’s word is untrusted: a longer first line names no process. */
+const pidMaxBytes = 20
 /** How far a guest's own count of seconds may be behind. */
 const skewSecs = 2
 
@@ -177,8 +179,10 @@ class Run {
     if (!this.#head) return bytes
     const head = Buffer.concat([this.#head, bytes])
     const end = head.indexOf(10)
-    this.#head = end < 0 ? head : undefined
-    if (end < 0) return Buffer.alloc(0)
+    const isLine = end >= 0 && end <= pidMaxBytes
+    const mayBecomeLine = end < 0 && head.length <= pidMaxBytes
+    this.#head = mayBecomeLine ? head : undefined
+    if (!isLine) return mayBecomeLine ? Buffer.alloc(0) : head
     this.pid = Number(head.toString('latin1', 0, end)) || undefined
     this.#named.resolve(true)
     return head.subarray(end + 1)
