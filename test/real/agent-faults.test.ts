@@ -80,6 +80,18 @@ test('an agent that dies while memory is being saved finds the image, and loses 
   await expectWhole(id, before, 4)
 })
 
+test('a save is not over before its domain is gone: until then its image would pass for one of a guest that went on', async () => {
+  const id = newId()
+  await firstWake(id)
+  await leaveWitness(bench, id, 64)
+  const saved = bench.hibernated(fenceOf(id, 1, 2, { deadlineMs }))
+  await saving(bench, id)
+  await bench.driver.jobEnded(id)
+  expect(await bench.driver.domain(id)).toBeUndefined()
+  await saved
+  await bench.destroyed(fenceOf(id, 9, 3))
+})
+
 test('an agent that dies while memory is being restored starts over, from the same image', async () => {
   const id = newId()
   await firstWake(id)

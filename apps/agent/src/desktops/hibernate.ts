@@ -36,8 +36,9 @@ export async function alreadySaved(on: Ground, turn: Turn, now: Situation): Prom
 /** Saves what the domain holds; where that fails the guest goes on, and nothing half-written is left. */
 export async function save(on: Ground, turn: Turn): Promise<MemoryImage> {
   const { fence } = turn
-  await removeVoid(on, fence.desktopId)
+  // Marked first: what cannot be marked does not live, and then the image may be all there is of it.
   await on.driver.setMark(markOf(on, fence))
+  await removeVoid(on, fence.desktopId)
   const { spec } = turn.entry()
   return on.slots.run(turn.signal, () =>
     on.memory.withRoomFor(spec?.memoryMiB ?? 0, async () => {

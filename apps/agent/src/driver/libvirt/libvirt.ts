@@ -308,10 +308,10 @@ export class LibvirtDriver implements Driver {
     }
   }
 
+  /** A save that is `completed` still ends its process, and its domain is seen until that is done. */
   async #hasJob(handle: Handle): Promise<boolean> {
     try {
-      const { type } = await handle.jobInfo()
-      return type === 'bounded' || type === 'unbounded'
+      return (await handle.jobInfo()).type !== 'none'
     } catch (error) {
       if (isLibvirtError(error, 'noDomain', 'operationInvalid')) return false
       return saying('the desktop’s job could not be seen', Promise.reject(error))
