@@ -20,6 +20,10 @@ test('a network is read back as it was written, whatever its size', () => {
   }
 })
 
+test('a lease ends, so that the address of a desktop that is gone can be another’s', () => {
+  expect(networkXml('n', 'b', subnetOf('10.99.7'))).toMatch(/<lease expiry='[1-9]\d*' unit='hours'\/>/)
+})
+
 test('guests have every address but the network’s own, the host’s and the one for all', () => {
   const subnet = subnetOf('10.99.7')
   expect(gatewayOf(subnet)).toBe('10.99.7.1')

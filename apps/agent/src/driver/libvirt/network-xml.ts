@@ -37,13 +37,16 @@ export function guestAddress(subnet: Subnet, place: number): string | undefined 
 /** How many guests there is room for: the network's own address, the host's and the one for all are taken. */
 export const placesOn = (subnet: Subnet): number => sizeOf(subnet) - 3
 
-/** No STP: a guest would be out of reach after each wake. */
+/**
+ * No STP: a guest would be out of reach after each wake. Leases end: dnsmasq gives a desktop no address that another, which
+ * may be long gone, still has on lease; and those who are there are given theirs again.
+ */
 export function networkXml(name: string, bridge: string, subnet: Subnet): string {
   const [from, to] = [guestAddress(subnet, 0), guestAddress(subnet, placesOn(subnet) - 1)]
   return (
     `<network><name>${name}</name><forward mode='nat'/><bridge name='${bridge}' stp='off' delay='0'/>` +
     `<ip address='${gatewayOf(subnet)}' netmask='${addressOf(2 ** 32 - sizeOf(subnet))}'>` +
-    `<dhcp><range start='${from}' end='${to}'><lease expiry='0'/></range></dhcp></ip></network>`
+    `<dhcp><range start='${from}' end='${to}'><lease expiry='1' unit='hours'/></range></dhcp></ip></network>`
   )
 }
 
