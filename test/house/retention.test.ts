@@ -99,6 +99,16 @@ test('the audit log is kept for longer, and then goes too', async () => {
   expect(await count(house, 'audit_log')).toBe(0)
 })
 
+test('where one kind of record cannot be forgotten, the others still are', async () => {
+  await using house = await House.start({ hosts: 0 })
+  await house.database.rows(`insert into audit_log (actor, action, subject) values ('key:x', 'stream.takeover', 'y')`)
+  await age(house, 401)
+  await house.database.rows('alter table operations rename to operations_away')
+  await house.replica.parts.retention.prune()
+  await house.database.rows('alter table operations_away rename to operations')
+  expect(await count(house, 'audit_log')).toBe(0)
+})
+
 test('what is forgotten is looked for, among what may refer to it, by an index', async () => {
   await using house = await House.start({ hosts: 0 })
   const forgotten = ['operations', 'generations', 'host_invites', 'replicas', 'audit_log']

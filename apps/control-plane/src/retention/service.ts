@@ -21,16 +21,23 @@ export class Retention {
     this.#options = options
   }
 
-  /** Forgets a piece of what is old enough. Twice is the same as once. */
+  /** Forgets a piece of what is old enough; where one room cannot, the others still do. Twice is the same as once. */
   async prune(): Promise<void> {
     const { db, log, recordsDays, auditDays } = this.#options
-    const pruned = {
-      operations: await operations.prune(db, recordsDays),
-      generations: await desktops.pruneGenerations(db, recordsDays),
-      invitations: await hosts.pruneInvites(db),
-      replicas: await leadership.pruneReplicas(db),
-      audit: await audit.prune(db, auditDays),
+    const rooms: Record<string, () => Promise<number>> = {
+      operations: () => operations.prune(db, recordsDays),
+      generations: () => desktops.pruneGenerations(db, recordsDays),
+      invitations: () => hosts.pruneInvites(db),
+      replicas: () => leadership.pruneReplicas(db),
+      audit: () => audit.prune(db, auditDays),
     }
-    if (Object.values(pruned).some((count) => count > 0)) log.info(pruned, 'old records were pruned')
+    for (const [what, forget] of Object.entries(rooms)) {
+      try {
+        const count = await forget()
+        if (count > 0) log.info({ what, count }, 'old records were pruned')
+      } catch (err) {
+        log.warn({ what, err }, 'old records could not be pruned; it is tried again')
+      }
+    }
   }
 }
