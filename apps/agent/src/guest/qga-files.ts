@@ -4,7 +4,7 @@ import { refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import { asReading, fileRefusal, unlessGone } from './file-failures.ts'
 import { abandonScript, checkScript, commitScript, createScript, type Place, readPlace } from './file-script.ts'
-import { type AgentCall, AgentRefused, runAside, startProgram, untilEnded } from './qga-programs.ts'
+import { type AgentCall, AgentRefused, runAside, startProgram, understood, untilEnded } from './qga-programs.ts'
 import type { FileDownload, FileUpload } from './transport.ts'
 
 /** Host to guest, 64 KiB at a time are safe; base64 takes a third more. */
@@ -29,7 +29,7 @@ export async function uploadThroughAgent(call: AgentCall, path: string, mode: nu
   const place = readPlace(printed) ?? refuse('guest_unavailable', 'the guest answered nonsense')
   try {
     const handle = await told(call('guest-file-open', { path: place.temporary, mode: 'w' }))
-    return new AgentUpload(call, place, handleAnswer.parse(handle), mode)
+    return new AgentUpload(call, place, understood(handleAnswer, handle), mode)
   } catch (error) {
     await abandon(call, place)
     throw error
@@ -78,12 +78,12 @@ class AgentUpload implements FileUpload {
 
 export async function openThroughAgent(call: AgentCall, path: string): Promise<FileDownload> {
   await script(call, checkScript(path)).catch(asReading)
-  const handle = handleAnswer.parse(await told(call('guest-file-open', { path, mode: 'r' })).catch(asReading))
+  const handle = understood(handleAnswer, await told(call('guest-file-open', { path, mode: 'r' })).catch(asReading))
   let [open, ended] = [true, false]
   return {
     read: async () => {
       if (ended) return undefined
-      const answer = readAnswer.parse(await told(call('guest-file-read', { handle, count: readBytesAtOnce })))
+      const answer = understood(readAnswer, await told(call('guest-file-read', { handle, count: readBytesAtOnce })))
       const bytes = Buffer.from(answer['buf-b64'], 'base64')
       ended = answer.eof || bytes.length === 0
       return bytes.length > 0 ? bytes : undefined

@@ -1,6 +1,6 @@
 // Programs that a guest's agent runs: started, asked after until they end, and killed.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Refusal } from '@dormouse/contract'
+import { Refusal, refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Ended } from './exec-result.ts'
 
@@ -20,13 +20,19 @@ const statusAnswer = z.object({
   'err-data': z.string().optional(),
 })
 
+/** The answer, where it has the form it should have: a guest's word is untrusted, and nonsense is no fault of ours. */
+export function understood<T>(form: z.ZodType<T>, answer: unknown): T {
+  const parsed = form.safeParse(answer)
+  return parsed.success ? parsed.data : refuse('guest_unavailable', 'the guest’s agent answered nonsense')
+}
+
 const firstPauseMs = 3
 /** How long a script of ours may take that has nothing to wait for. */
 export const sweepMs = 1_500
 
 export async function startProgram(call: AgentCall, args: Record<string, unknown>): Promise<number> {
   try {
-    return pidAnswer.parse(await call('guest-exec', args)).pid
+    return understood(pidAnswer, await call('guest-exec', args)).pid
   } catch (error) {
     throw asUnavailable(error)
   }
@@ -51,7 +57,7 @@ export async function untilEnded(call: AgentCall, pid: number, deadline: number)
 
 async function status(call: AgentCall, pid: number): Promise<Ended | undefined> {
   try {
-    const answer = statusAnswer.parse(await call('guest-exec-status', { pid }))
+    const answer = understood(statusAnswer, await call('guest-exec-status', { pid }))
     if (!answer.exited) return undefined
     const decode = (data = '') => Buffer.from(data, 'base64')
     const { exitcode, signal } = answer

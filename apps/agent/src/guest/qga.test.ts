@@ -120,6 +120,22 @@ describe.each(shells)('under %s', (shell) => {
   })
 })
 
+test.each([
+  ['nothing', undefined],
+  ['a word', 'yes'],
+  ['numbers that are none', { pid: 'one', exited: 1, 'buf-b64': 7 }],
+])('an agent that answers %s is unavailable, whatever is asked', async (_what, nonsense) => {
+  const guest = new QgaTransport(async () => nonsense)
+  const asked = [
+    guest.exec(wish('true')),
+    guest.exec(wish('true', { stdin: 'x'.repeat(90_000) })),
+    guest.createFile('/x', null),
+    guest.openFile('/x'),
+  ]
+  const codes = asked.map((one) => one.then(String, (error) => error.code))
+  expect(await Promise.all(codes)).toEqual(asked.map(() => 'guest_unavailable'))
+})
+
 function alive(pid: number): boolean {
   try {
     process.kill(pid, 0)

@@ -14,6 +14,7 @@ import {
   runAside,
   startProgram,
   sweepMs,
+  understood,
   untilEnded,
 } from './qga-programs.ts'
 import type { FileDownload, FileUpload, GuestTransport } from './transport.ts'
@@ -99,7 +100,7 @@ export class QgaTransport implements GuestTransport {
   }
 
   async #upload(path: string, bytes: Buffer): Promise<void> {
-    const handle = z.int().parse(await this.#call('guest-file-open', { path, mode: 'w' }))
+    const handle = understood(z.int(), await this.#call('guest-file-open', { path, mode: 'w' }))
     await writeBytes(this.#call, handle, bytes)
     await this.#call('guest-file-close', { handle })
   }
@@ -132,7 +133,7 @@ export class QgaTransport implements GuestTransport {
   }
 
   async #clockIsRight(): Promise<boolean> {
-    const guest = z.number().parse(await this.#call('guest-get-time'))
+    const guest = understood(z.number(), await this.#call('guest-get-time'))
     return Math.abs(guest / 1_000_000 - Date.now()) < 1_000
   }
 }
