@@ -81,11 +81,12 @@ describe.each(allTransports)('over %s', (transport) => {
     const [one, two] = ['1', '2'].map((digit) => digit.repeat(2 * mib))
     await put('/srv/whole', one!)
     const watching = stage.run(
-      'i=0; while [ $i -lt 40 ] && [ ! -e /run/enough ]; do i=$((i + 1)); wc -c </srv/whole; cut -c1 /srv/whole | sort -u; done; rm -f /run/enough',
+      'i=0; while [ $i -lt 40 ] && [ ! -e /run/watched ]; do i=$((i + 1)); wc -c </srv/whole; cut -c1 /srv/whole | sort -u; done; rm -f /run/watched',
     )
     for (const bytes of [two!, one!, two!]) await put('/srv/whole', bytes)
-    await stage.run('touch /run/enough')
+    await stage.run('touch /run/watched')
     const lines = new Set((await watching).trim().split('\n'))
+    expect(lines).not.toEqual(new Set(['']))
     expect([...lines].filter((line) => line !== String(2 * mib) && line !== '1' && line !== '2')).toEqual([])
   })
 
