@@ -7,7 +7,7 @@ import type { ApiWish } from './api.ts'
 async function age(house: House, days: number): Promise<void> {
   for (const [table, columns] of [
     ['operations', ['created_at', 'settled_at']],
-    ['generations', ['started_at', 'ended_at']],
+    ['generations', ['started_at', 'ended_at', 'superseded_at']],
     ['host_invites', ['created_at', 'expires_at', 'used_at']],
     ['audit_log', ['at']],
   ] as const)
@@ -85,6 +85,20 @@ test('of generations only the latest stays, of invitations none that is spent, o
   const generations = await house.database.rows<{ id: string }>('select id from generations')
   expect(generations.map((row) => row.id)).toEqual([current_generation_id])
   expect([await count(house, 'host_invites'), await count(house, 'replicas')]).toEqual([1, 1])
+})
+
+test('a generation that never ran is forgotten like any other, and not before its time is up', async () => {
+  await using house = await House.start()
+  const { retention } = house.replica.parts
+  const { id } = await house.desktop('created', { image_version: 'none' })
+  for (let wakes = 0; wakes < 3; wakes++) await failedWake(house, id)
+  await age(house, 89)
+  await retention.prune()
+  expect(await count(house, 'generations')).toBe(3)
+  await age(house, 2)
+  await retention.prune()
+  const generations = await house.database.rows<{ id: string }>('select id from generations')
+  expect(generations.map((row) => row.id)).toEqual([(await house.see(id)).current_generation_id])
 })
 
 test('the audit log is kept for longer, and then goes too', async () => {

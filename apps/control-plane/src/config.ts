@@ -112,7 +112,7 @@ const settings = z.object({
   keepRecordsDays: whole(
     'DORMOUSE_KEEP_RECORDS_DAYS',
     90,
-    'days for which settled operations and ended generations are kept whole; what was promised is kept for good',
+    'days for which settled operations and superseded generations are kept whole; what was promised is kept for good',
   ),
   keepAuditDays: whole('DORMOUSE_KEEP_AUDIT_DAYS', 400, 'days for which the audit log is kept'),
   rateLimitPerSecond: whole(

@@ -153,7 +153,8 @@ export async function inTransition(db: Db, ids: string[]): Promise<Set<string>> 
 }
 
 /**
- * Moves the desktop into the transition's passing state and takes the next turn; a wake begins a new generation.
+ * Moves the desktop into the transition's passing state and takes the next turn; a wake begins a new generation, which
+ * supersedes the one before.
  * Undefined where the state forbids it: this statement is the machine.
  */
 export async function begin(
@@ -171,7 +172,10 @@ export async function begin(
              where id = $1 and state = any($3) returning ${columns}),
            begun as (
              insert into generations (id, desktop_id, generation)
-             select $5, id, generation from moved where $5::uuid is not null)
+             select $5, id, generation from moved where $5::uuid is not null),
+           superseded as (
+             update generations g set superseded_at = clock_timestamp() from moved
+             where $5::uuid is not null and g.desktop_id = moved.id and g.generation = moved.generation - 1)
            select * from moved`,
     values: [id, via, from, kind === 'wake' ? 1 : 0, generationId],
   })
@@ -225,13 +229,12 @@ export async function endGeneration(db: Db, id: string, reason: string): Promise
   })
 }
 
-/** Forgets generations that ended long ago, but never a desktop's latest; answers how many. */
+/** Forgets generations that were superseded long ago, so never a desktop's latest; answers how many. */
 export async function pruneGenerations(db: Db, days: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from generations where id in (
-       select g.id from generations g join desktops d on d.id = g.desktop_id
-       where g.ended_at < now() - $1 * interval '1 day' and g.id is distinct from d.current_generation_id
-       order by g.ended_at limit 5000)`,
+       select id from generations where superseded_at < now() - $1 * interval '1 day'
+       order by superseded_at limit 5000)`,
     [days],
   )
   return rowCount ?? 0
