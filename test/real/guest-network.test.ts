@@ -36,7 +36,9 @@ test('commands and files go over the network, and the address is the one that li
   expect(Buffer.from(await desktop.files.read('/srv/file')).equals(bytes)).toBe(true)
   const host = await LibvirtHost.open({ socketPath: networked.libvirtd.socketPath })
   const [network] = await host.networks.list()
-  expect(await network?.xml()).toContain(`ip='${await addressOf(desktop)}'`)
+  const address = await addressOf(desktop)
+  expect(await network?.xml()).toContain(`ip='${address}'`)
+  expect((await network?.leases())?.map(({ ip }) => ip)).toEqual([address])
   host.close()
 })
 

@@ -10,6 +10,12 @@ export interface DhcpHost {
   ip: string
 }
 
+/** Which machine has which address; one that asked by IPv6 need not have said its own. */
+export interface DhcpLease {
+  mac: string | undefined
+  ip: string
+}
+
 /** Older daemons read two words of an update in the other order. */
 const updateSince = 7_002_000
 
@@ -55,6 +61,13 @@ export class Network {
   /** Lets go of the address that was kept for that machine. */
   async removeDhcpHost(host: DhcpHost): Promise<void> {
     await this.#update(networkUpdateCommand.delete, host)
+  }
+
+  /** The addresses that machines have on lease now, also those of machines that are gone. */
+  async leases(): Promise<DhcpLease[]> {
+    const args = { network: this.ref, mac: undefined, wantResults: 1, flags: 0 }
+    const { leases } = await this.#calls.call('control', 'networkGetDHCPLeases', args)
+    return leases.map(({ mac, ip }) => ({ mac, ip }))
   }
 
   async xml(): Promise<string> {

@@ -27,6 +27,17 @@ const domainRef = record({ name: text, uuid, id: i32 })
 const networkRef = record({ name: text, uuid })
 const poolRef = record({ name: text, uuid })
 const volumeRef = record({ pool: text, name: text, key: text })
+const dhcpLease = record({
+  bridge: text,
+  expiresSecs: i64,
+  type: i32,
+  mac: optional(text),
+  associationId: optional(text),
+  ip: text,
+  prefix: u32,
+  hostName: optional(text),
+  clientId: optional(text),
+})
 const filterRef = record({ name: text, uuid })
 const typedParam = record({ name: text, value: typedValue })
 
@@ -220,6 +231,11 @@ export const procedures = {
   networkDestroy: procedure(42, { network }, {}, high),
   networkGetXMLDesc: procedure(43, { network, flags }, { xml }, high),
   networkGetBridgeName: procedure(45, { network }, { bridge: text }, high),
+  networkGetDHCPLeases: procedure(
+    341,
+    { network, mac: optional(text), wantResults: u32, flags },
+    { leases: list(dhcpLease), count: u32 },
+  ),
   networkLookupByName: procedure(46, { name: text }, { network }, high),
   networkLookupByUUID: procedure(47, { uuid }, { network }, high),
   networkSetAutostart: procedure(48, { network, autostart: flag }, {}, high),

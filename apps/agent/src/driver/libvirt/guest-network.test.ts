@@ -1,23 +1,26 @@
 // Guarantee: no two desktops have one address, and none is dialled but by the address that is kept for it and that its
 // filter holds it to.
 import { newId } from '@dormouse/contract'
-import type { DhcpHost } from '@dormouse/node-libvirt'
+import type { DhcpHost, DhcpLease } from '@dormouse/node-libvirt'
 import { beforeEach, expect, test } from 'vitest'
 import { GuestNetwork } from './guest-network.ts'
 import { macOf, networkXml, nicXml, subnetOf } from './network-xml.ts'
 
 const name = 'dormouse-net'
-/** libvirt's list, in memory. */
+/** libvirt's lists, in memory. */
 let hosts: DhcpHost[]
+let leases: DhcpLease[]
 let network: GuestNetwork
 beforeEach(() => {
   hosts = []
+  leases = []
   network = new GuestNetwork({
     name,
     xml: async () => {
       const kept = hosts.map(({ mac, ip }) => `<host mac='${mac}' ip='${ip}'/>`).join('')
       return networkXml(name, 'dm', subnetOf('10.99.7')).replace('</dhcp>', `${kept}</dhcp>`)
     },
+    leases: async () => leases,
     addDhcpHost: async (host) => void hosts.push(host),
     removeDhcpHost: async ({ mac }) => {
       hosts = hosts.filter((host) => host.mac !== mac)
@@ -39,6 +42,20 @@ test('a desktop that had an address before has it again, unless another has it b
   expect(await network.place(newId(), '10.99.7.40')).toMatchObject({ ip: '10.99.7.40' })
   expect((await network.place(newId(), '10.99.7.40')).ip).not.toBe('10.99.7.40')
   expect((await network.place(newId(), '10.99.8.41')).ip).toMatch(/^10\.99\.7\./)
+})
+
+test('an address that another still has on lease is given only where no other is left', async () => {
+  const [gone, id] = [newId(), newId()]
+  leases = [{ mac: macOf(gone), ip: (await network.place(gone)).ip }]
+  await network.free(gone)
+  for (let n = 0; n < 252; n++) expect((await network.place(newId(), leases[0]!.ip)).ip).not.toBe(leases[0]!.ip)
+  expect((await network.place(id)).ip).toBe(leases[0]!.ip)
+})
+
+test('its own lease keeps a desktop from no address', async () => {
+  const id = newId()
+  leases = [{ mac: macOf(id), ip: '10.99.7.40' }]
+  expect((await network.place(id, '10.99.7.40')).ip).toBe('10.99.7.40')
 })
 
 test('only the address that is kept for it and that its filter holds it to is dialled, from the host’s own', async () => {

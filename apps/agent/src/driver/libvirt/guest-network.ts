@@ -9,7 +9,7 @@ import { gatewayOf, guestAddress, macOf, type Nic, placesOn, readHosts, readNic,
 const sshPortNumber = 22
 
 /** What is asked of libvirt's network. */
-type Kept = Pick<Network, 'name' | 'xml' | 'addDhcpHost' | 'removeDhcpHost'>
+type Kept = Pick<Network, 'name' | 'xml' | 'leases' | 'addDhcpHost' | 'removeDhcpHost'>
 
 export class GuestNetwork {
   readonly #network: Kept
@@ -52,11 +52,18 @@ export class GuestNetwork {
   async #place(desktopId: DesktopId, wished: string | undefined): Promise<Nic> {
     const xml = await this.#xml()
     const [mac, hosts] = [macOf(desktopId), readHosts(xml)]
-    const ip = hosts.get(mac) ?? free(xml, new Set(hosts.values()), desktopId, wished)
-    if (!hosts.has(mac)) {
-      await saying('the desktop was given no address', this.#network.addDhcpHost({ mac, ip }))
-    }
+    const kept = hosts.get(mac)
+    if (kept) return { network: this.name, mac, ip: kept }
+    const [taken, leased] = [new Set(hosts.values()), await this.#leasedToOthers(mac)]
+    const ip = free(candidates(xml, desktopId, wished), taken, leased)
+    await saying('the desktop was given no address', this.#network.addDhcpHost({ mac, ip }))
     return { network: this.name, mac, ip }
+  }
+
+  /** dnsmasq gives these to nobody else until the lease ends, also where the machine that had it is gone. */
+  async #leasedToOthers(mac: string): Promise<Set<string>> {
+    const leases = await saying('the guests’ leases could not be read', this.#network.leases())
+    return new Set(leases.filter((lease) => lease.mac !== mac).map(({ ip }) => ip))
   }
 
   #xml(): Promise<string> {
@@ -64,15 +71,21 @@ export class GuestNetwork {
   }
 }
 
-/** The wished one where it is free and of this network, else the first free one from a place that follows from the id. */
-function free(xml: string, taken: Set<string>, desktopId: DesktopId, wished: string | undefined): string {
+/** The wished one where it is of this network, then all from a place on that follows from the id. */
+function candidates(xml: string, desktopId: DesktopId, wished: string | undefined): string[] {
   const subnet = readSubnet(xml) ?? refuse('hypervisor_failed', 'the guests’ network has no addresses')
   const places = placesOn(subnet)
   const first = Number.parseInt(desktopId.slice(-8), 16) % places
-  const candidates = Array.from({ length: places }, (_, n) => guestAddress(subnet, (first + n) % places)!)
-  if (wished && candidates.includes(wished) && !taken.has(wished)) return wished
+  const all = Array.from({ length: places }, (_, n) => guestAddress(subnet, (first + n) % places)!)
+  return wished && all.includes(wished) ? [wished, ...all] : all
+}
+
+/** One that is on lease only where no other is left: its desktop has no network until the lease ends. */
+function free(candidates: string[], taken: Set<string>, leased: Set<string>): string {
+  const left = candidates.filter((ip) => !taken.has(ip))
   return (
-    candidates.find((ip) => !taken.has(ip)) ??
+    left.find((ip) => !leased.has(ip)) ??
+    left[0] ??
     refuse(
       'hypervisor_failed',
       'the guests’ network has no address left: give it a shorter DORMOUSE_AGENT_NETWORK_PREFIX',
