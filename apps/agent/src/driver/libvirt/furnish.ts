@@ -57,9 +57,9 @@ export async function ensureNetwork(
   const name = furnitureName(installationId)
   const subnets = wish.prefix ? [subnetOf(wish.prefix)] : candidates(installationId)
   let why = filterMissing
-  const held = await host.networks.hasFilter(filterName)
-  for (const subnet of held ? subnets : []) {
+  for (const subnet of subnets) {
     try {
+      if (!(await host.networks.hasFilter(filterName))) break
       const network = await start(host, name, networkXml(name, bridgeOf(installationId), subnet))
       return { network: new GuestNetwork(network), said: 'nat' }
     } catch (error) {
