@@ -58,6 +58,14 @@ test('its own lease keeps a desktop from no address', async () => {
   expect((await network.place(id, '10.99.7.40')).ip).toBe('10.99.7.40')
 })
 
+test('a saved desktop that was held to nothing is held to its own address when it wakes', async () => {
+  const [id, saved] = [newId(), `<interface type='network'><source network='${name}'/></interface>`]
+  const held = await network.held(id, saved)
+  expect(held).toContain(`<parameter name='IP' value='${hosts[0]?.ip}'/>`)
+  expect(await network.held(id, '<domain/>')).toBe('<domain/>')
+  expect(hosts).toHaveLength(1)
+})
+
 test('only the address that is kept for it and that its filter holds it to is dialled, from the host’s own', async () => {
   const [id, other] = [newId(), newId()]
   const [nic, theirs] = [await network.place(id), await network.place(other)]

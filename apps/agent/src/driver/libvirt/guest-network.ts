@@ -4,7 +4,18 @@ import { type DesktopId, refuse } from '@dormouse/contract'
 import type { Network } from '@dormouse/node-libvirt'
 import type { Door } from '../../guest/ssh-door.ts'
 import { saying } from './failures.ts'
-import { gatewayOf, guestAddress, macOf, type Nic, placesOn, readHosts, readNic, readSubnet } from './network-xml.ts'
+import {
+  gatewayOf,
+  guestAddress,
+  hasInterface,
+  heldTo,
+  macOf,
+  type Nic,
+  placesOn,
+  readHosts,
+  readNic,
+  readSubnet,
+} from './network-xml.ts'
 
 const sshPortNumber = 22
 
@@ -29,6 +40,15 @@ export class GuestNetwork {
     const placing = this.#turn.then(() => this.#place(desktopId, wished))
     this.#turn = placing.catch(() => undefined)
     return placing
+  }
+
+  /**
+   * A saved domain, held to the desktop's address: where another has its old one by now, to a new one, which it gets when it
+   * asks.
+   */
+  async held(desktopId: DesktopId, savedXml: string): Promise<string> {
+    if (!hasInterface(savedXml)) return savedXml
+    return heldTo(savedXml, (await this.place(desktopId, readNic(savedXml)?.ip)).ip)
   }
 
   /** The desktop is gone for good, and its address free. */

@@ -31,7 +31,7 @@ import {
 import { asRefusal, damaged, saying, unlessGone } from './failures.ts'
 import { ensureNetwork, ensurePool, type Networking } from './furnish.ts'
 import { GuestLines } from './guest-lines.ts'
-import { readNic, withAddress } from './network-xml.ts'
+import { isUnheld } from './network-xml.ts'
 import { QemuProcesses } from './qemu-processes.ts'
 import { openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
@@ -181,9 +181,9 @@ export class LibvirtDriver implements Driver {
     const { domains } = this.#session.host
     try {
       const saved = withMarkAndDisk(await domains.saveImageXml(path), mark, this.#disks.path(desktopId))
-      const nic = readNic(saved)
-      // Where another has its address by now, the guest is held to a new one, and gets it when it asks.
-      const xml = nic && network ? withAddress(saved, (await network.place(desktopId, nic.ip)).ip) : saved
+      if (!network && isUnheld(saved))
+        refuse('hypervisor_failed', 'this host has no network for the memory; it is kept')
+      const xml = network ? await network.held(desktopId, saved) : saved
       await this.#consoles.ready(desktopId)
       await this.#sockets.ready(desktopId, 'vnc')
       await domains.restore(path, { xml, paused: true })

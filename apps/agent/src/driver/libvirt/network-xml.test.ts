@@ -3,6 +3,8 @@ import { expect, test } from 'vitest'
 import {
   gatewayOf,
   guestAddress,
+  heldTo,
+  isUnheld,
   macOf,
   networkXml,
   nicXml,
@@ -11,7 +13,6 @@ import {
   readNic,
   readSubnet,
   subnetOf,
-  withAddress,
 } from './network-xml.ts'
 
 test('a network is read back as it was written, whatever its size', () => {
@@ -43,7 +44,32 @@ test('a desktop’s place is alone on its port, held to one address, and read ba
     .replace(`'dormouse-net'/>`, `'dormouse-net' portid='x' bridge='dm'/>\n      <target dev='vnet0'/>`)
     .replace('<parameter', '\n        <parameter')
   expect(readNic(written)).toEqual(nic)
-  expect(readNic(withAddress(written, '10.99.7.10'))).toEqual({ ...nic, ip: '10.99.7.10' })
+  expect(readNic(heldTo(written, '10.99.7.10'))).toEqual({ ...nic, ip: '10.99.7.10' })
+})
+
+test('a saved place is held to its address, and keeps its MAC and its slot, however it was held before', () => {
+  const [before, slot] = [
+    "<interface type='network'><mac address='52:54:00:00:00:01'/>",
+    "<address type='pci' slot='0x02'/>",
+  ]
+  const filters = [
+    '',
+    "<filterref filter='other'/>",
+    "<filterref filter='clean-traffic'>\n</filterref><port isolated='no'/>",
+  ]
+  for (const filter of filters) {
+    const held = heldTo(
+      `<domain>${before}<source network='n'/>${filter}${slot}</interface><rng/></domain>`,
+      '10.99.7.9',
+    )
+    expect(readNic(held)).toEqual({ network: 'n', mac: '52:54:00:00:00:01', ip: '10.99.7.9' })
+    expect(held).toMatch(/<port isolated='yes'\/><filterref.*<\/interface><rng\/><\/domain>$/)
+    expect(held.match(/<filterref|<port/g)).toHaveLength(2)
+    expect(held).toContain(slot)
+  }
+  const saved = `${before}<source network='n'/></interface>`
+  expect(['<domain/>', saved, heldTo(saved, '10.99.7.9')].map(isUnheld)).toEqual([false, true, false])
+  expect(heldTo('<domain/>', '10.99.7.9')).toBe('<domain/>')
 })
 
 test('a place without the filter, or with one that does not hold it to an address, is none', () => {

@@ -70,8 +70,8 @@ export function readHosts(xml: string): Map<string, string> {
  */
 export function nicXml({ network, mac, ip }: Nic): string {
   return (
-    `<interface type='network'><mac address='${mac}'/><source network='${network}'/><port isolated='yes'/>` +
-    `<model type='virtio'/><filterref filter='${filterName}'><parameter name='IP' value='${ip}'/></filterref></interface>`
+    `<interface type='network'><mac address='${mac}'/><source network='${network}'/>` +
+    `<model type='virtio'/>${holds(ip)}</interface>`
   )
 }
 
@@ -85,10 +85,25 @@ export function readNic(domainXml: string): Nic | undefined {
   return mac && network && ip ? { network, mac, ip } : undefined
 }
 
-/** A saved domain's XML with another address that its filter lets it use. */
-export function withAddress(domainXml: string, ip: string): string {
-  return domainXml.replace(/(<parameter name=['"]IP['"] value=)(['"])[\d.]+\2/, (_, before) => `${before}'${ip}'`)
+const interfaces = /<interface\b[\s\S]*?<\/interface>/g
+
+export const hasInterface = (domainXml: string): boolean => domainXml.search(interfaces) >= 0
+
+/** Whether it is on a network and held to no address of its own there, so that libvirt would need no filter for it. */
+export const isUnheld = (domainXml: string): boolean => hasInterface(domainXml) && !readNic(domainXml)
+
+/**
+ * A saved domain's XML, held to that address and alone on its port, whatever it was held to before. The rest of its place
+ * stays: its memory knows its MAC and its slot.
+ */
+export function heldTo(domainXml: string, ip: string): string {
+  const before = /<filterref\b[^>]*\/>|<filterref\b[\s\S]*?<\/filterref>|<port\b[^>]*\/>/g
+  const hold = (nic: string) => nic.replace(before, '').replace('</interface>', `${holds(ip)}</interface>`)
+  return domainXml.replace(interfaces, hold)
 }
+
+const holds = (ip: string) =>
+  `<port isolated='yes'/><filterref filter='${filterName}'><parameter name='IP' value='${ip}'/></filterref>`
 
 /** A unicast address of our own making, always the same for a desktop: the random end of its id. */
 export function macOf(desktopId: DesktopId): string {
