@@ -32,6 +32,7 @@ import { asRefusal, damaged, saying, unlessGone } from './failures.ts'
 import { ensureNetwork, ensurePool, type Networking } from './furnish.ts'
 import { GuestLines } from './guest-lines.ts'
 import { isUnheld } from './network-xml.ts'
+import { Pauses } from './pauses.ts'
 import { QemuProcesses } from './qemu-processes.ts'
 import { openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
@@ -80,7 +81,7 @@ export class LibvirtDriver implements Driver {
   readonly #sockets: Sockets
   readonly #processes = new QemuProcesses()
   readonly #agentTurns = new Map<DesktopId, AgentTurns>()
-  readonly #paused = new Set<DesktopId>()
+  readonly #pauses = new Pauses()
   readonly #listeners: ((event: DriverEvent) => void)[] = []
   #installationId = ''
   #ready: Promise<Ready> | undefined
@@ -255,6 +256,7 @@ export class LibvirtDriver implements Driver {
     await this.#lines.forget(desktopId)
     await (await this.#furnished()).network?.free(desktopId)
     await this.#sockets.remove(desktopId)
+    this.#pauses.forget(desktopId)
   }
 
   screen(desktopId: DesktopId): Promise<Duplex> {
@@ -275,7 +277,7 @@ export class LibvirtDriver implements Driver {
   }
 
   frozen(desktopId: DesktopId): boolean {
-    return this.#paused.has(desktopId) || this.#processes.pulse(this.#handle(desktopId).name).frozen()
+    return this.#pauses.has(desktopId) || this.#processes.pulse(this.#handle(desktopId).name).frozen()
   }
 
   /** The port where the domain has one; else its address, where its image says that SSH is to be had there. */
@@ -295,12 +297,12 @@ export class LibvirtDriver implements Driver {
   }
 
   async #see(handle: Handle): Promise<Domain | undefined> {
+    const answered = this.#pauses.ask(handle.uuid)
     try {
       const [{ state, reason }, metadata] = await Promise.all([handle.state(), handle.metadata(markNamespace)])
       const mark = metadata && readMark(metadata)
       if (!mark || mark.installationId !== this.#installationId) return undefined
-      if (stateOf(state) === 'paused') this.#paused.add(handle.uuid)
-      else this.#paused.delete(handle.uuid)
+      answered(stateOf(state) === 'paused')
       return { desktopId: handle.uuid, mark, state: stateOf(state), reason: state === 'running' ? null : reason }
     } catch (error) {
       if (isLibvirtError(error, 'noDomain')) return undefined
@@ -375,14 +377,13 @@ export class LibvirtDriver implements Driver {
   #heard(event: HostEvent): void {
     if (event.type === 'gap') {
       this.#ready = undefined
-      this.#paused.clear()
+      this.#pauses.clear()
       this.#tell({ type: 'gap' })
     }
     if (event.type === 'reboot') this.#lines.ended(event.domain.uuid)
     if (event.type === 'agent' && event.state === 'disconnected') this.#lines.doubt(event.domain.uuid)
     if (event.type !== 'lifecycle' || !event.domain.name.startsWith('dormouse-')) return
-    if (event.event === 'suspended') this.#paused.add(event.domain.uuid)
-    else this.#paused.delete(event.domain.uuid)
+    this.#pauses.heard(event.domain.uuid, event.event === 'suspended')
     // A port closes with its process; a connection over a network would not notice.
     if (event.event === 'stopped') this.#lines.ended(event.domain.uuid)
     this.#tell({ type: 'domain', desktopId: event.domain.uuid, reason: `${event.event} ${event.detail}` })
