@@ -17,16 +17,16 @@ const firstMuteMs = 1_000
 /** Before a port is taken again, so that the guest can notice that it was let go. */
 export const restMs = 300
 
-/** A socket on which SSH begins; `guest_unavailable` where there is none in time. */
-export function reach(door: Door): Promise<Socket> {
-  return 'path' in door ? reachPort(door) : reachAddress(door)
+/** A socket on which SSH begins; `guest_unavailable` where there is none in time, or it is not wanted any more. */
+export function reach(door: Door, wanted: () => boolean = () => true): Promise<Socket> {
+  return 'path' in door ? reachPort(door, wanted) : reachAddress(door, wanted)
 }
 
 /**
  * QEMU holds a port back for good where a guest that was saved or moved had said more than its host had taken, and lets it
  * go when it is closed: one that says nothing is taken anew.
  */
-async function reachPort(door: { path: string }): Promise<Socket> {
+async function reachPort(door: { path: string }, wanted: () => boolean): Promise<Socket> {
   const ends = performance.now() + patienceMs
   for (let muteMs = firstMuteMs; ; muteMs *= 2) {
     const socket = await dial(door)
@@ -40,7 +40,7 @@ async function reachPort(door: { path: string }): Promise<Socket> {
       return socket
     } catch (error) {
       socket.destroy()
-      if (!mute || performance.now() > ends) throw error
+      if (!mute || !wanted() || performance.now() > ends) throw error
       await sleep(restMs)
     } finally {
       clearTimeout(timer)
@@ -48,7 +48,7 @@ async function reachPort(door: { path: string }): Promise<Socket> {
   }
 }
 
-async function reachAddress(door: Exclude<Door, { path: string }>): Promise<Socket> {
+async function reachAddress(door: Exclude<Door, { path: string }>, wanted: () => boolean): Promise<Socket> {
   const ends = performance.now() + patienceMs
   for (;;) {
     try {
@@ -56,7 +56,7 @@ async function reachAddress(door: Exclude<Door, { path: string }>): Promise<Sock
       // A command is a few small packets each way: none waits for the one before.
       return socket.setNoDelay(true)
     } catch (error) {
-      if (isElsewhere(error) || performance.now() > ends) throw error
+      if (isElsewhere(error) || !wanted() || performance.now() > ends) throw error
       await sleep(retryMs)
     }
   }

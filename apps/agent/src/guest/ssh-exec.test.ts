@@ -52,6 +52,17 @@ test('a first line that does not end is output, cut as any other', async () => {
   guest.close()
 })
 
+test('a line that was given up is not dialled again, nor kept where it was being dialled', async () => {
+  const guest = await guestThat((channel) => channel.end())
+  guest.line.close()
+  const dialled = guest.line.connect()
+  guest.line.end()
+  await expect(dialled).rejects.toMatchObject({ code: 'guest_unavailable' })
+  await expect(guest.line.connect()).rejects.toMatchObject({ code: 'guest_unavailable' })
+  expect(guest.line.connected).toBe(false)
+  guest.close()
+})
+
 test('a first line in pieces is told from what follows it', async () => {
   const guest = await guestThat((channel) => {
     for (const piece of ['12', '34\nou', 't']) channel.write(piece)

@@ -47,6 +47,7 @@ export class SshLine {
   #failedAt = 0
   #dialledAt = 0
   #channels = 0
+  #ended = false
 
   constructor(options: SshLineOptions) {
     this.#options = options
@@ -71,6 +72,7 @@ export class SshLine {
   /** Dials where there is no connection; `guest_unavailable` where none can be had. */
   async connect(): Promise<void> {
     if (this.#client) return
+    this.#refuseOnceEnded()
     if (!this.#dialling) this.#dialledAt = performance.now()
     this.#dialling ??= this.#dial()
       .catch((error: unknown) => this.#failed(error))
@@ -149,6 +151,16 @@ export class SshLine {
     client.destroy()
   }
 
+  /** Lets go of the connection for good: nobody dials again, and what is being dialled is let go of. */
+  end(): void {
+    this.#ended = true
+    this.close()
+  }
+
+  #refuseOnceEnded(): void {
+    if (this.#ended) refuse('guest_unavailable', 'the connection to the guest was given up')
+  }
+
   #failed(error: unknown): never {
     const { desktopId, log } = this.#options
     this.#failedAt = performance.now()
@@ -173,8 +185,9 @@ export class SshLine {
   async #login(way: Door, keys: GuestKeys): Promise<Client> {
     const restLeftMs = this.#lostAt + restMs - performance.now()
     if (this.#lostAt > 0 && restLeftMs > 0) await sleep(restLeftMs)
+    this.#refuseOnceEnded()
     try {
-      return await this.#begin(await reach(way), keys)
+      return await this.#begin(await reach(way, () => !this.#ended), keys)
     } catch (error) {
       this.#lostAt = performance.now()
       throw error
@@ -212,6 +225,8 @@ export class SshLine {
       socket.destroy()
       throw error
     })
+    if (this.#ended) client.destroy()
+    this.#refuseOnceEnded()
     this.#client = client
     this.#socket = socket
     keepVigil(socket, this.#options.pulse ?? noPulse, () => this.close())

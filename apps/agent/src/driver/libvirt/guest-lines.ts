@@ -1,6 +1,8 @@
-// The SSH connections to the guests of this host, one per desktop, kept for as long as both ends like.
+// The lines to the guests of this host: an SSH connection per desktop, kept for as long as both ends like, and the turns at
+// its guest agent.
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
+import { AgentTurns } from '../../guest/agent-turns.ts'
 import type { Pulse } from '../../guest/pulse.ts'
 import { SshTransport } from '../../guest/ssh.ts'
 import type { Door } from '../../guest/ssh-door.ts'
@@ -18,6 +20,7 @@ export class GuestLines {
   readonly #keys: SshKeys
   readonly #log: Log
   readonly #lines = new Map<DesktopId, SshLine>()
+  readonly #turns = new Map<DesktopId, AgentTurns>()
 
   constructor(keysDir: string, log: Log) {
     this.#keys = new SshKeys(keysDir)
@@ -30,6 +33,13 @@ export class GuestLines {
     return new SshTransport(line, by.agent)
   }
 
+  /** Whose turn it is at the desktop's guest agent. */
+  turns(desktopId: DesktopId): AgentTurns {
+    const turns = this.#turns.get(desktopId) ?? new AgentTurns()
+    this.#turns.set(desktopId, turns)
+    return turns
+  }
+
   /** The guest has begun anew, or is not here any more: whatever was under way in it is over. */
   ended(desktopId: DesktopId): void {
     this.#lines.get(desktopId)?.close()
@@ -40,10 +50,11 @@ export class GuestLines {
     void this.#lines.get(desktopId)?.probe()
   }
 
-  /** The desktop's process is gone. */
+  /** The desktop's process is gone: what still holds its line must not take the port from the next. */
   drop(desktopId: DesktopId): void {
-    this.ended(desktopId)
+    this.#lines.get(desktopId)?.end()
     this.#lines.delete(desktopId)
+    this.#turns.delete(desktopId)
   }
 
   /** The desktop is gone for good. */
@@ -53,7 +64,7 @@ export class GuestLines {
   }
 
   close(): void {
-    for (const line of this.#lines.values()) line.close()
+    for (const line of this.#lines.values()) line.end()
   }
 
   #make(desktopId: DesktopId, ways: GuestWays): SshLine {

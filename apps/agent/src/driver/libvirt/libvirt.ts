@@ -6,7 +6,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, type DesktopSpec, isId, Refusal, refuse } from '@dormouse/contract'
 import { type Domain as Handle, type HostEvent, isLibvirtError, type Pool, versionText } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
-import { AgentTurns } from '../../guest/agent-turns.ts'
 import { QgaTransport } from '../../guest/qga.ts'
 import type { Door } from '../../guest/ssh-door.ts'
 import type { GuestTransport } from '../../guest/transport.ts'
@@ -80,7 +79,6 @@ export class LibvirtDriver implements Driver {
   readonly #consoles: Consoles
   readonly #sockets: Sockets
   readonly #processes = new QemuProcesses()
-  readonly #agentTurns = new Map<DesktopId, AgentTurns>()
   readonly #pauses = new Pauses()
   readonly #listeners: ((event: DriverEvent) => void)[] = []
   #installationId = ''
@@ -220,7 +218,6 @@ export class LibvirtDriver implements Driver {
 
   async kill(desktopId: DesktopId): Promise<void> {
     this.#lines.drop(desktopId)
-    this.#agentTurns.delete(desktopId)
     const found = await this.domain(desktopId)
     if (!found) return
     const handle = this.#handle(desktopId)
@@ -269,8 +266,7 @@ export class LibvirtDriver implements Driver {
 
   guest(desktopId: DesktopId): GuestTransport {
     const handle = () => this.#handle(desktopId)
-    const turns = this.#agentTurns.get(desktopId) ?? new AgentTurns()
-    this.#agentTurns.set(desktopId, turns)
+    const turns = this.#lines.turns(desktopId)
     const pulse = this.#processes.pulse(handle().name)
     const agent = new QgaTransport(agentCall({ agent: () => this.#session.host.guestAgent(handle()), pulse, turns }))
     return this.#lines.guest(desktopId, { agent, pulse, door: () => this.#door(desktopId) })
