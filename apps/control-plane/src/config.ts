@@ -74,7 +74,7 @@ const settings = z.object({
   defaultIdleTimeoutSecs: whole(
     'DORMOUSE_DEFAULT_IDLE_TIMEOUT_SECS',
     1_800,
-    'idle time-out of a desktop that names none; 0 is never',
+    'idle time-out kept with a desktop that names none, 0 is never; nothing hibernates by itself yet',
     0,
   ),
   tierSmall: tier('small', '1,512,10'),

@@ -94,6 +94,7 @@ export class Desktop {
   get currentGenerationId() {
     return this.#seen.current_generation_id
   }
+  /** Kept with the desktop, 0 = never; nothing hibernates by itself yet. */
   get idleTimeoutSecs() {
     return this.#seen.idle_timeout_secs
   }

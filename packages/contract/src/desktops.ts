@@ -36,7 +36,10 @@ export const desktopJson = z
     image_version: z.string().describe('Image version of the desktop'),
     generation: z.int().min(0).describe('Fencing generation: 0 at create, +1 with every accepted wake'),
     current_generation_id: id.nullable().describe('Record of the current generation; null before the first wake'),
-    idle_timeout_secs: z.int().min(0).describe('Idle time-out in seconds; 0 = never'),
+    idle_timeout_secs: z
+      .int()
+      .min(0)
+      .describe('Idle time-out in seconds, 0 = never; kept with the desktop: nothing hibernates by itself yet'),
     billing_mode: billingMode,
     host_id: id.nullable().describe('Host the desktop is placed on; null before the first placement'),
     created_at: time,
@@ -78,7 +81,11 @@ export const createDesktopBody = z
       .string()
       .regex(/^[\x20-\x7e\u00a0-\ud7ff\ue000-\u{10ffff}]{1,128}$/u, 'must be 1 to 128 printable characters')
       .nullish(),
-    idle_timeout_secs: z.int().min(0).nullish().describe('0 = never'),
+    idle_timeout_secs: z
+      .int()
+      .min(0)
+      .nullish()
+      .describe('0 = never; kept with the desktop: nothing hibernates by itself yet'),
   })
   .meta({ id: 'CreateDesktopBody', examples: [{ tier: 'small' }, { tier: 'large', billing_mode: 'monthly' }] })
 export type CreateDesktopBody = z.infer<typeof createDesktopBody>

@@ -35,7 +35,11 @@ export function addDesktops(program: Command, context: Context): void {
     .addOption(new Option('--tier <tier>', 'its size').choices(tiers).default('default'))
     .addOption(new Option('--billing-mode <mode>', 'how it is billed (service default: hourly)').choices(billingModes))
     .option('--image <version>', 'image version (service default if left out)')
-    .option('--idle-timeout-secs <n>', 'hibernate after so long without use; 0 = never', integerFrom(0))
+    .option(
+      '--idle-timeout-secs <n>',
+      'kept with the desktop, 0 = never; nothing hibernates by itself yet',
+      integerFrom(0),
+    )
     .option('--wake', 'wake it too, and wait until its guest answers')
     .addOption(keyOption())
     .action((options: CreateOptions) => create(context, options))
@@ -100,7 +104,9 @@ function describe(desktop: DesktopJson): string {
     tier: desktop.tier,
     image: desktop.image_version,
     generation: desktop.generation,
-    'idle timeout': desktop.idle_timeout_secs ? `${desktop.idle_timeout_secs} s` : 'never',
+    'idle timeout': desktop.idle_timeout_secs
+      ? `${desktop.idle_timeout_secs} s (nothing hibernates by itself yet)`
+      : 'never',
     billing: desktop.billing_mode,
     host: desktop.host_id,
     created: desktop.created_at,
