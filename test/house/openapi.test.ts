@@ -187,6 +187,12 @@ test('an answer with another status, header, media type or field than documented
   }
 })
 
+test('whoever opens the service’s address in a browser is led to the page to read it at', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const answer = await house.api('GET', '/', { key: null })
+  expect([answer.status, answer.headers.location]).toEqual([302, '/docs'])
+})
+
 test('the page to read it at comes from here alone, and its policy forbids everything else', async () => {
   await using house = await House.start({ hosts: 0 })
   const page = await house.api('GET', '/docs', { key: null })

@@ -107,7 +107,7 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
   503: {
     what: 'It cannot be done now, and the exact request is safe to send again: this replica does not lead, the host or the identity provider is out of reach, or the database is',
     code: 'not_leader',
-    detail: 'this replica does not lead; send the request again',
+    detail: 'this replica does not lead; send the request again, to any replica; the one that leads takes it',
     headers: retryAfter,
   },
   504: {

@@ -104,7 +104,10 @@ export class Leadership extends EventEmitter<Events> {
   }
 
   #refuse(): never {
-    return refuse('not_leader', 'this replica does not lead; send the request again')
+    return refuse(
+      'not_leader',
+      'this replica does not lead; send the request again, to any replica; the one that leads takes it',
+    )
   }
 
   async #contend(): Promise<void> {
