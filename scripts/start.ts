@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { hostname } from 'node:os'
+import { resolve } from 'node:path'
 import { createAdminClient, createClient } from '@dormouse/client'
 import { ensureMiniImage } from '../infra/guest-image/mini.ts'
 import { ensureViewer } from './build/viewer.ts'
@@ -220,7 +221,7 @@ async function serve(options: StartOptions, instance: Instance, { replicas, apiK
   instance.announce(baseUrl)
   say('')
   lap('ready')
-  say(words(baseUrl, apiKey))
+  say(words(options, baseUrl, apiKey))
   if (replicas.length > 1) followLeader(replicas, baseUrl, instance)
   return new Promise(() => {})
 }
@@ -237,21 +238,23 @@ function followLeader(replicas: Replica[], first: string, instance: Instance): v
   const stop = followLead(urls, first, (url) => {
     instance.announce(url)
     tell(url, 'leads now')
+    say(`The base URL is now ${url}`)
   })
   stops.push({ name: 'following the lead', stop })
 }
 
-const words = (baseUrl: string, apiKey: string) => `
+const words = ({ dataDir, simulated }: StartOptions, baseUrl: string, apiKey: string) => `
   Base URL  ${baseUrl}
   API key   ${apiKey}
+  API docs  ${baseUrl}/docs
 
   curl -s ${baseUrl}/v1/desktops -H 'Authorization: Bearer ${apiKey}'
   curl -s ${baseUrl}/v1/desktops -H 'Authorization: Bearer ${apiKey}' -d '{"tier":"small"}'
   curl -s -X POST '${baseUrl}/v1/desktops/<id>/wake?wait=true' -H 'Authorization: Bearer ${apiKey}'
 
-  npx dormouse list
+${dataDir === resolve('.dormouse') ? '' : `  export DORMOUSE_DATA='${dataDir}'\n`}  npx dormouse list
   npx dormouse create --tier small --wake
-  npx dormouse exec <id> -- uname -a
+  npx dormouse exec <id> -- ${simulated ? 'echo hello' : 'uname -a'}
   npx dormouse open <id>
 
 Ctrl-C hibernates what is awake and stops everything.`
@@ -288,7 +291,7 @@ function interruptions() {
 async function requireFree(port: number): Promise<void> {
   const probe = createServer()
   await new Promise<void>((resolve, reject) => {
-    probe.once('error', () => reject(new Error(`port ${port} is in use; choose another: PORT=8081 npm start`)))
+    probe.once('error', () => reject(new Error(`port ${port} is in use; set PORT to another one`)))
     probe.listen(port, '127.0.0.1', () => probe.close(() => resolve()))
   })
 }

@@ -10,7 +10,7 @@ export async function sleepAll(operators: Operators, say: Say, signal: AbortSign
   const awake = await operators.awake()
   if (awake.length === 0) return
   say(
-    `Hibernating ${awake.length} desktop${awake.length === 1 ? '' : 's'} (Ctrl-C again skips this; their memory is then lost)`,
+    `Hibernating ${awake.length} desktop${awake.length === 1 ? '' : 's'} (Ctrl-C again skips this: what is not asleep by then loses its memory)`,
   )
   const left = awake.map((desktop, index) => ({ desktop, index: index + 1 }))
   const worker = async () => {
