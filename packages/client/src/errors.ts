@@ -39,6 +39,12 @@ export class DormouseError extends Error {
   get code(): ProblemJson['code'] | undefined {
     return this.problem?.code
   }
+
+  /** What happened, for logs and for programs that pass errors on: JSON leaves an error's message out by itself. */
+  toJSON() {
+    const { name, code, message, status, operationId } = this
+    return { name, code, message, status, operationId }
+  }
 }
 
 /** No answer came: refused, reset, unreachable. Whether the service acted is unknown. */

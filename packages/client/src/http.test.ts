@@ -234,6 +234,22 @@ test('a credential that could not be sent is refused without being repeated', ()
   expect(() => createClient({ baseUrl: 'localhost:8080', apiKey: 'k' })).toThrow('baseUrl')
 })
 
+test('a missing address or credential is named with the variable that stands in for it', async () => {
+  expect(() => createClient({ baseUrl: '', apiKey: 'svc_sk_x' })).toThrow(/no baseUrl: pass it, or set DORMOUSE_URL/)
+  expect(() => createClient({ baseUrl: 'http://x', apiKey: '' })).toThrow(/set DORMOUSE_API_KEY.*local\.json/)
+})
+
+test('an error as JSON says what happened', async () => {
+  const { client } = await start(() => problem(409, 'wrong_state', 'the desktop is awake'))
+  const error = await client.getDesktop(desktopId).catch((one: unknown) => one)
+  expect(JSON.parse(JSON.stringify(error))).toEqual({
+    name: 'ConflictError',
+    code: 'wrong_state',
+    message: 'the desktop is awake',
+    status: 409,
+  })
+})
+
 test('each answer’s status and headers can be seen, those of retries included', async () => {
   const { client } = await start((_request, turn) =>
     turn === 0

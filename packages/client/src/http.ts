@@ -59,8 +59,9 @@ export class Http {
     this.#options = options
     this.#origin = parseBaseUrl(options.baseUrl)
     this.#credential = credential
+    if (!credential) throw new InvalidRequestError(missing('apiKey (operatorKey for operators)', 'DORMOUSE_API_KEY'))
     if (!/^[\x21-\x7e]+$/.test(credential))
-      throw new InvalidRequestError('the credential is empty, or has characters that no credential has')
+      throw new InvalidRequestError('the credential has characters that no credential has')
   }
 
   /** The answer's JSON body, undefined where it has none. */
@@ -125,7 +126,13 @@ export class Http {
   }
 }
 
+function missing(option: string, variable: string): string {
+  const where = '`npm start` writes address and keys to .dormouse/local.json'
+  return `there is no ${option}: pass it, or set ${variable}, which Desktop reads; ${where}`
+}
+
 function parseBaseUrl(text: string): URL {
+  if (!text) throw new InvalidRequestError(missing('baseUrl', 'DORMOUSE_URL'))
   const url = URL.canParse(text) ? new URL(text) : undefined
   if (url?.protocol === 'http:' || url?.protocol === 'https:') return url
   throw new InvalidRequestError(`baseUrl must be an http or https URL, not ${JSON.stringify(text)}`)
