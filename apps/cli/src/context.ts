@@ -1,13 +1,13 @@
 // What every command gets: the ways out, and the clients for whoever may ask. Made once, in main.ts.
 import { type AdminClient, type Client, createAdminClient, createClient } from '@dormouse/client'
-import { CliError, exitCodes } from './failures.ts'
+import { type About, CliError, exitCodes } from './failures.ts'
 import { findService } from './service.ts'
 import { json, type Terminal } from './terminal.ts'
 
 export interface Context {
   terminal: Terminal
-  /** The desktop that a failure would be about. */
-  about: { id?: string }
+  /** What a failure would be about: the command, its desktop, and whether a program asked. */
+  about: About
   /** Made when first needed: `--help` needs no service. */
   customer(): Client
   operator(): AdminClient

@@ -42,22 +42,35 @@ export class CliError extends Error {
   }
 }
 
+/** What a failure would be about: the command, its desktop, and whether a program asked. */
+export interface About {
+  verb?: string
+  id?: string
+  json?: boolean
+}
+
 export interface Explanation {
   message: string
   next?: string
   exitCode: number
 }
 
-/** What to tell about a failure; `id` is the desktop it was about. */
-export function explain(error: unknown, id?: string): Explanation {
+/** What to tell about a failure of the command that `about` names. */
+export function explain(error: unknown, about: About = {}): Explanation {
   if (error instanceof CliError) return error
   if (error instanceof DormouseError)
-    return { message: error.message, next: nextStep(error, id), exitCode: codeOf(error) }
+    return { message: error.message, next: nextStep(error, about), exitCode: codeOf(error) }
   // A bug of ours: told whole, so that it can be reported.
   return {
     message: error instanceof Error ? (error.stack ?? error.message) : String(error),
     exitCode: exitCodes.failed,
   }
+}
+
+/** What programs act on, where the service said it. */
+export function factsOf(error: unknown): object {
+  if (!(error instanceof DormouseError)) return {}
+  return { code: error.code, status: error.status, operation_id: error.operationId }
 }
 
 const codes: [new (...given: never[]) => DormouseError, number][] = [
@@ -77,18 +90,29 @@ function codeOf(error: DormouseError): number {
   return codes.find(([kind]) => error instanceof kind)?.[1] ?? exitCodes.failed
 }
 
-function nextStep(error: DormouseError, id = '<id>'): string | undefined {
+function nextStep(error: DormouseError, { id = '<id>', verb }: About): string | undefined {
+  if (error.code === 'wrong_state') return fromState(error, id, verb)
   return byCode[error.code ?? '']?.(id) ?? byKind(error, id)
 }
+
+/** The service's sentence begins with the state that it found. */
+function fromState({ message }: DormouseError, id: string, verb: string | undefined): string {
+  const state = /^the desktop is (\w+)/.exec(message)?.[1]
+  if (state?.endsWith('ing')) return `\`dormouse operations ${id}\` shows what is under way.`
+  if (verb === 'wake' && state === 'awake') return 'nothing to do: it is awake already.'
+  if (verb === 'hibernate' && state && asleep.has(state)) return `nothing to do; to wake it: dormouse wake ${id}`
+  return look(id)
+}
+
+const asleep = new Set(['created', 'hibernated', 'stopped'])
 
 const look = (id: string) => `\`dormouse get ${id}\` shows its state and generation.`
 
 const folder = (id: string) => `see what it is: dormouse exec ${id} -- ls -la <path>`
 
 const byCode: Record<string, (id: string) => string> = {
-  wrong_state: look,
   stale_generation: look,
-  not_awake: (id) => `wake it first: dormouse wake ${id}`,
+  not_awake: (id) => `dormouse wake ${id}`,
   command_not_run: (id) => `check its name and --cwd; a line for the shell is run by: dormouse exec ${id} -- sh -c '…'`,
   file_not_found: (id) => `see what is there: dormouse exec ${id} -- ls -la <folder>`,
   is_directory: () => 'name a file in it; one is copied at a time.',
@@ -103,6 +127,8 @@ const byCode: Record<string, (id: string) => string> = {
 }
 
 function byKind(error: DormouseError, id: string): string | undefined {
+  if (error instanceof OperationFailedError && error.message.startsWith('No host has the image'))
+    return `dormouse destroy ${id}, then create one with --image and an image that hosts have.`
   if (error instanceof OperationFailedError) return `\`dormouse operations ${id}\` shows what was tried.`
   if (error instanceof NotFoundError)
     return '`dormouse list` (`dormouse admin … list` for operators) shows what is there.'
@@ -115,6 +141,8 @@ function byKind(error: DormouseError, id: string): string | undefined {
     return 'is it running? `npm start` in the clone starts it; DORMOUSE_URL names another.'
   if (error instanceof UnavailableError || error instanceof RateLimitError)
     return 'this may pass: try again in a moment.'
+  if (error instanceof InvalidRequestError && error.message.includes('must be a UUID'))
+    return '`dormouse list` shows the ids of desktops.'
   if (error instanceof InvalidRequestError) return '`dormouse help` shows the commands, `--help` after one its options.'
   return error.requestId && `request id ${error.requestId} finds it in the service’s log.`
 }

@@ -21,13 +21,43 @@ test.each([
   async (status, code, exit) => {
     const extra = code === 'operation_failed' ? { operation_id: operationId } : {}
     const { dormouse } = await refusing(status, code, 'what happened', extra)
-    const ended = await dormouse(['hibernate', desktopId, '--json'])
+    const ended = await dormouse(['hibernate', desktopId])
     expect(ended).toMatchObject({ code: exit, stdout: '' })
     expect(ended.stderr).toMatch(
       status === 500 ? /^dormouse: what happened\n$/ : /^dormouse: what happened\nNext step: .+\n$/,
     )
   },
 )
+
+test('with --json a failure is one line of JSON on stderr', async () => {
+  const { dormouse } = await refusing(409, 'operation_failed', 'it broke', { operation_id: operationId })
+  const { stdout, stderr } = await dormouse(['hibernate', desktopId, '--json'])
+  expect([stdout, stderr.split('\n').length]).toEqual(['', 2])
+  expect(JSON.parse(stderr)).toEqual({
+    code: 'operation_failed',
+    message: 'it broke',
+    status: 409,
+    operation_id: operationId,
+    next_step: `\`dormouse operations ${desktopId}\` shows what was tried.`,
+  })
+})
+
+test.each([
+  ['wake', 409, 'wrong_state', 'the desktop is awake; wake is …', 'nothing to do'],
+  ['hibernate', 409, 'wrong_state', 'the desktop is hibernated; hibernate is …', `dormouse wake ${desktopId}`],
+  ['hibernate', 409, 'wrong_state', 'the desktop is waking; hibernate is …', `dormouse operations ${desktopId}`],
+  ['wake', 409, 'operation_failed', 'No host has the image “x”; hosts have: mini.', `dormouse destroy ${desktopId}`],
+  ['wake', 400, 'invalid_request', 'id: must be a UUID', 'dormouse list'],
+])('%s refused with %i %s (%s) names the command that helps', async (verb, status, code, detail, next) => {
+  const extra = code === 'operation_failed' ? { operation_id: operationId } : {}
+  const { dormouse } = await refusing(status, code, detail, extra)
+  expect((await dormouse([verb, desktopId])).stderr.split('Next step: ')[1]).toContain(next)
+})
+
+test('--version says the package’s version', async () => {
+  const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8'))
+  expect(await run(pinnedNode, [door, '--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+})
 
 test('a service that is not there is said so, with the next step', async () => {
   const { dormouse } = await start(() => 'reset')

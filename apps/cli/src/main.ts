@@ -1,7 +1,7 @@
 // The process: signals, pipes and exit codes around the program.
 import { CommanderError } from 'commander'
 import { createContext } from './context.ts'
-import { CliError, exitCodes, explain } from './failures.ts'
+import { type About, CliError, type Explanation, exitCodes, explain, factsOf } from './failures.ts'
 import { createProgram } from './program.ts'
 import { openTerminal, type Terminal } from './terminal.ts'
 
@@ -15,7 +15,7 @@ export async function main(): Promise<void> {
   try {
     await createProgram(context).parseAsync()
   } catch (error) {
-    process.exitCode = fail(terminal, error, context.about.id)
+    process.exitCode = fail(terminal, error, context.about)
   }
 }
 
@@ -37,7 +37,7 @@ function interruptible(): AbortSignal {
   return controller.signal
 }
 
-function fail(terminal: Terminal, error: unknown, about: string | undefined): number {
+function fail(terminal: Terminal, error: unknown, about: About): number {
   const isExec = process.argv[2] === 'exec'
   if (error instanceof CommanderError) {
     // Commander has said what is wrong, or shown the help that was asked for.
@@ -45,8 +45,16 @@ function fail(terminal: Terminal, error: unknown, about: string | undefined): nu
     return isExec ? exitCodes.exec : exitCodes.usage
   }
   const { aborted, reason } = terminal.signal
-  const { message, next, exitCode } = explain(aborted && !(error instanceof CliError) ? reason : error, about)
-  terminal.note(`dormouse: ${message}`)
-  if (next) terminal.note(`Next step: ${next}`)
-  return isExec && !aborted ? exitCodes.exec : exitCode
+  const failure: unknown = aborted && !(error instanceof CliError) ? reason : error
+  const explanation = explain(failure, about)
+  tell(terminal, explanation, about.json ? factsOf(failure) : undefined)
+  return isExec && !aborted ? exitCodes.exec : explanation.exitCode
+}
+
+/** In words for people; with `facts`, in one line for programs. */
+function tell(terminal: Terminal, { message, next }: Explanation, facts: object | undefined): void {
+  const lines = facts
+    ? [JSON.stringify({ ...facts, message, next_step: next })]
+    : [`dormouse: ${message}`, ...(next ? [`Next step: ${next}`] : [])]
+  for (const line of lines) terminal.note(line)
 }

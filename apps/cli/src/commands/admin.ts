@@ -90,10 +90,13 @@ function addAudit(command: Command, { operator, show, terminal }: Context): void
       const { subject, limit, cursor } = options
       const { entries, next } = await operator().listAudit({ subject, limit, cursor }, { signal: terminal.signal })
       const rows = entries.map((one) => [one.at, one.actor, one.action, one.subject, JSON.stringify(one.details)])
-      show(options, { entries, next }, () => table(['AT', 'ACTOR', 'ACTION', 'SUBJECT', 'DETAILS'], rows))
+      show(options, { entries, next }, () => (rows.length ? table(auditColumns, rows) : ''))
+      if (!rows.length && !options.json) terminal.note('Nothing recorded yet: takeovers of screens are.')
       if (next && !options.json) terminal.note(`There is more: --cursor ${next}`)
     })
 }
+
+const auditColumns = ['AT', 'ACTOR', 'ACTION', 'SUBJECT', 'DETAILS']
 
 const hostColumns = ['ID', 'NAME', 'STATE', 'DRIVER', 'KVM', 'DESKTOPS', 'VCPUS', 'MEMORY MIB', 'LAST HEARTBEAT']
 

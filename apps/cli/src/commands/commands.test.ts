@@ -64,9 +64,7 @@ test('a desktop whose first wake failed is shown all the same', async () => {
   const { code, stdout, stderr } = await dormouse(['create', '--wake', '--json'])
   expect(code).toBe(5)
   expect(JSON.parse(stdout)).toEqual(desktop())
-  expect(stderr).toBe(
-    `dormouse: no host has room\nNext step: \`dormouse operations ${desktopId}\` shows what was tried.\n`,
-  )
+  expect(JSON.parse(stderr)).toMatchObject({ message: 'no host has room', code: 'operation_failed' })
 })
 
 test.each([

@@ -80,7 +80,10 @@ test.each([
 test('wrong usage is 125 too', async () => {
   const { dormouse } = await start(() => ({ body: done }))
   expect((await dormouse(['exec', desktopId])).code).toBe(125)
-  expect((await dormouse(['exec', desktopId, 'ls', '-l'])).code).toBe(125)
+  expect(await dormouse(['exec', desktopId, 'ls', '-l'])).toMatchObject({
+    code: 125,
+    stderr: expect.stringContaining('put -- before the command'),
+  })
   expect((await dormouse(['exec', '--timeout-secs', '0', desktopId, '--', 'x'])).code).toBe(125)
   expect((await dormouse(['exec', '-e', 'novalue', desktopId, '--', 'x'])).code).toBe(125)
 })

@@ -25,6 +25,9 @@ Exit code: the command's own, 128 + n where signal n ended it, ${exitCodes.exec}
 export function addExec(program: Command, context: Context): void {
   withJson(program.command('exec'), example)
     .description('run a command in an awake desktop; its exit code is passed on')
+    .showHelpAfterError(
+      'Next step: put -- before the command, as in `dormouse exec <id> -- uname -a`; --help shows the options.',
+    )
     .usage('[options] <id> -- <command> [args...]')
     .argument('<id>', 'desktop')
     .argument('<command...>', 'program and arguments, after --')
