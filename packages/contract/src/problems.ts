@@ -37,7 +37,11 @@ export const refusals = {
   rate_limited: { status: 429, retryAfterSecs: 1, what: 'Too many requests with this credential.' },
   internal: { status: 500, what: 'A fault on our side; the request id finds it in the log.' },
   not_implemented: { status: 501, what: 'In the contract, but not a working feature.' },
-  not_leader: { status: 503, retryAfterSecs: 1, what: 'This replica does not lead; send it again, to any.' },
+  not_leader: {
+    status: 503,
+    retryAfterSecs: 1,
+    what: 'This replica does not lead; send the request again, to any replica.',
+  },
   database_unavailable: { status: 503, retryAfterSecs: 2, what: 'The database does not answer; nothing was changed.' },
   idp_unreachable: { status: 503, retryAfterSecs: 5, what: 'The identity provider does not answer.' },
   host_unreachable: { status: 503, retryAfterSecs: 5, what: 'The desktop’s host is out of reach.' },
