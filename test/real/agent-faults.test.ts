@@ -16,9 +16,10 @@ let bench: LibvirtBench
 beforeAll(async () => {
   stage = await Stage.start()
 })
-// An installation for each test: what one leaves behind is no other's trouble.
-beforeEach(async ({ task }) => {
-  bench = await stage.bench(task.id)
+// An installation for each test, and for each second try: what one leaves behind is no other's trouble.
+let benches = 0
+beforeEach(async () => {
+  bench = await stage.bench(`bench-${++benches}`)
 })
 afterEach(async () => {
   await bench.driver.close()
