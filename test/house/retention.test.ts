@@ -113,6 +113,21 @@ test('the audit log is kept for longer, and then goes too', async () => {
   expect(await count(house, 'audit_log')).toBe(0)
 })
 
+test('neither what is old nor the lines of one subject are looked for in the whole audit log', async () => {
+  await using house = await House.start({ hosts: 0 })
+  await house.database.rows(
+    `insert into audit_log (at, actor, action, subject)
+     select now() - n * interval '1 minute', 'key:x', 'stream.takeover', 's' || n % 100 from generate_series(1, 5000) n`,
+  )
+  await house.database.rows('analyze audit_log')
+  const plan = async (rest: string) => {
+    const rows = await house.database.rows<{ 'QUERY PLAN': string }>(`explain select id from audit_log where ${rest}`)
+    return rows.map((row) => row['QUERY PLAN']).join('\n')
+  }
+  expect(await plan(`at < now() - interval '400 days' order by at limit 5000`)).toContain('audit_log_at')
+  expect(await plan(`subject = 's1' order by id desc limit 100`)).toContain('audit_log_subject')
+})
+
 test('where one kind of record cannot be forgotten, the others still are', async () => {
   await using house = await House.start({ hosts: 0 })
   await house.database.rows(`insert into audit_log (actor, action, subject) values ('key:x', 'stream.takeover', 'y')`)

@@ -34,10 +34,12 @@ export interface AuditWish {
 }
 
 export async function list(db: Db, { before, subject, limit }: AuditWish): Promise<AuditRow[]> {
+  // Two statements, so that each finds its own index: a subject with few lines is not looked for among all.
+  const which = subject === null ? 'true' : 'subject = $3'
   const { rows } = await db.query<AuditRow>(
     `select id, at, actor, action, subject, details from audit_log
-     where ($1::bigint is null or id < $1) and ($2::text is null or subject = $2) order by id desc limit $3`,
-    [before, subject, limit],
+     where ($1::bigint is null or id < $1) and ${which} order by id desc limit $2`,
+    subject === null ? [before, limit] : [before, limit, subject],
   )
   return rows
 }
@@ -48,7 +50,7 @@ export const auditToJson = ({ at, ...row }: AuditRow): AuditEntryJson => ({ ...r
 export async function prune(db: Db, days: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from audit_log where id in (
-       select id from audit_log where at < now() - $1 * interval '1 day' order by id limit 5000)`,
+       select id from audit_log where at < now() - $1 * interval '1 day' order by at limit 5000)`,
     [days],
   )
   return rowCount ?? 0
