@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { newId } from '@dormouse/contract'
@@ -213,6 +213,33 @@ test('who sends all of a body before reading hears the 413, also on a connection
     expect([line, first.toString('latin1', 0, 12)]).toEqual([line, 'HTTP/1.1 413'])
     socket.destroy()
   }
+})
+
+test('a body that stands still is given up with a problem, on each way that a body is read, and one that moves is not', async () => {
+  await using house = await House.start({ controlPlane: { bodyStallMs: 1_000 } })
+  const { id } = await house.desktop('awake')
+  const { hostname, port } = new URL(house.url)
+  const opened = (line: string) => {
+    const socket = connect(Number(port), hostname)
+    const head = `${line} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${house.org.key}\r\n`
+    socket.write(`${head}content-length: 30\r\n\r\n{"tier":`)
+    return socket
+  }
+  const answer = async (socket: Socket) => ((await once(socket, 'data')) as [Buffer])[0].toString()
+  const givenUp = async (line: string) => {
+    const socket = opened(line)
+    const said = await answer(socket)
+    socket.destroy()
+    expect([line, said.slice(0, 12)]).toEqual([line, 'HTTP/1.1 400'])
+    expect(said).toContain('"detail":"the body stood still for too long","code":"invalid_request","field":"body"')
+  }
+  await Promise.all(['POST /v1/desktops', 'GET /v1/desktops', `PUT /v1/desktops/${id}/files/tmp/x`].map(givenUp))
+  const slow = opened('POST /v1/desktops')
+  const made = answer(slow)
+  const pieces = [...'"small"}'.padEnd(22)]
+  const sending = setInterval(() => (pieces.length > 0 ? slow.write(pieces.shift()!) : clearInterval(sending)), 100)
+  expect(await made).toMatch(/^HTTP\/1\.1 201 /)
+  slow.destroy()
 })
 
 test('a body is JSON whatever its Content-Type says, and no body is an empty one where it is optional', async () => {

@@ -44,12 +44,14 @@ export interface AppParts {
   origin: string | undefined
   /** Requests a second: of one credential, and of one address without a good one. */
   rateLimits: { callers: number; strangers: number }
+  /** For how long not a byte of a body may move. */
+  stallMs: number
 }
 
 /** The application, ready to listen. A room takes of the parts what its routes name, and sees no other. */
 export async function createApp(parts: AppParts): Promise<App> {
   const { log, principals, rateLimits } = parts
-  const app = createServer(log, async (request, reply) => {
+  const app = createServer(log, parts.stallMs, async (request, reply) => {
     const path = pathOf(request.url)
     if (path.startsWith('/v1/')) await customers.call(app, request, reply)
     if (path.startsWith('/admin/v1/')) await operators.call(app, request, reply)

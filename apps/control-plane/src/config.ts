@@ -115,6 +115,11 @@ const settings = z.object({
     'days for which settled operations and superseded generations are kept whole; what was promised is kept for good',
   ),
   keepAuditDays: whole('DORMOUSE_KEEP_AUDIT_DAYS', 400, 'days for which the audit log is kept'),
+  bodyStallMs: ms(
+    'DORMOUSE_BODY_STALL_SECS',
+    60,
+    'how long not a byte of a request’s body, or of a file on its way to a caller, may move before it is given up',
+  ),
   rateLimitPerSecond: whole(
     'DORMOUSE_RATE_LIMIT_PER_SECOND',
     1_000,

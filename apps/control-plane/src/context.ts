@@ -138,6 +138,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     principals,
     waiters,
     usage,
+    stallMs: config.bodyStallMs,
     rateLimits: { callers: config.rateLimitPerSecond, strangers: config.rateLimitStrangersPerSecond },
   })
   const handlers = reportHandlers({ engine, recovery })

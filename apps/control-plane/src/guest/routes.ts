@@ -14,8 +14,6 @@ const fileParams = z.object({
   id,
   '*': z.string().describe('Path in the guest without its leading slash; no `..`, no NUL, percent-encoded'),
 })
-/** A caller who neither sends nor takes a byte for so long is given up. */
-const stallMs = 60_000
 
 export function guestRoutes(app: App, { guests }: { guests: Guests }): void {
   app.post(
@@ -38,7 +36,8 @@ export function guestRoutes(app: App, { guests }: { guests: Guests }): void {
 }
 
 /** A scope of its own: bodies are bytes here, whatever they say they are. */
-export function fileRoutes(app: App, { guests }: { guests: Guests }): void {
+export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stallMs: number }): void {
+  const bounds = { maxBytes: fileWriteMaxBytes, stallMs }
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (_request, _payload, done) => done(null))
 
@@ -46,7 +45,7 @@ export function fileRoutes(app: App, { guests }: { guests: Guests }): void {
     '/desktops/:id/files/*',
     {
       // Before the body is asked for: what is known to be too large is never sent.
-      onRequest: async ({ raw }) => void new BoundedBody(raw, fileWriteMaxBytes),
+      onRequest: async ({ raw }) => void new BoundedBody(raw, bounds),
       schema: {
         operationId: 'writeFile',
         tags: ['Guest'],
@@ -63,7 +62,7 @@ export function fileRoutes(app: App, { guests }: { guests: Guests }): void {
     },
     async (request, reply) => {
       const path = guestPath(request.params['*'])
-      const body = new BoundedBody(request.raw, fileWriteMaxBytes)
+      const body = new BoundedBody(request.raw, bounds)
       const { mode } = request.query
       const wish = { ...fileWish(request, reply, path), mode: mode === undefined ? null : Number.parseInt(mode, 8) }
       const size = await guests.writeFile(customer(request), wish, body)
@@ -88,15 +87,14 @@ export function fileRoutes(app: App, { guests }: { guests: Guests }): void {
     async (request, reply) => {
       const path = guestPath(request.params['*'])
       const bytes = await guests.readFile(customer(request), fileWish(request, reply, path))
+      // Who takes no byte for so long is given up; whoever waited for his turn did not stand still.
+      request.raw.socket.setTimeout(stallMs)
       return reply.type('application/octet-stream').send(bytes)
     },
   )
 }
 
 function fileWish(request: FastifyRequest, reply: FastifyReply, path: string) {
-  const { socket } = request.raw
   const { id } = request.params as z.infer<typeof fileParams>
-  // Whoever waits for his turn does not stand still.
-  const begun = () => void socket.setTimeout(stallMs)
-  return { id, path, begun, signal: callerGone(request, reply), requestId: request.id }
+  return { id, path, signal: callerGone(request, reply), requestId: request.id }
 }

@@ -94,7 +94,7 @@ export class Guests {
   /** Asks for a transfer and waits for its channel, or for the reason why there is none. */
   async #transfer<N extends 'guest.writeFile' | 'guest.readFile'>(
     caller: Customer,
-    { id, path, signal, requestId, begun }: FileWish,
+    { id, path, signal, requestId }: FileWish,
     name: N,
     more: Omit<CommandPayload<N>, keyof ReadFileCommand>,
   ): Promise<{ channel: Channel; done: Promise<CommandResult<N>> }> {
@@ -108,7 +108,6 @@ export class Guests {
     })
     try {
       const channel = await Promise.race([awaited.channel, done.then(() => awaited.channel)])
-      begun()
       return { channel, done }
     } catch (error) {
       awaited.cancel()
@@ -123,8 +122,6 @@ interface FileWish {
   path: string
   /** Aborted when the caller goes away. */
   signal: AbortSignal
-  /** Its bytes may go from now on. */
-  begun: () => void
   requestId: string
 }
 

@@ -1,62 +1,87 @@
-// The body of a request as raw bytes, passed on as it comes and never more of it than a route takes. It is not destroyed
-// where its way ends early: the caller must still be answered.
+// The body of a request as raw bytes, passed on as it comes, never more of it than a route takes and never waited for
+// longer than a body may stand still. It is not destroyed where its way ends early: the caller must still be answered.
 
 import type { IncomingMessage } from 'node:http'
-import { Transform, type Writable } from 'node:stream'
+import { Transform, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Refusal } from '@dormouse/contract'
 
 /** How long a caller who was answered may go on sending. */
 const lingerMs = 10_000
 
+export interface BodyBounds {
+  maxBytes: number
+  /** For how long not a byte of it may move. */
+  stallMs: number
+}
+
 export class BoundedBody {
   readonly #raw: IncomingMessage
-  readonly #maxBytes: number
+  readonly #bounds: BodyBounds
   #size = 0
 
-  constructor(raw: IncomingMessage, maxBytes: number) {
+  constructor(raw: IncomingMessage, bounds: BodyBounds) {
     this.#raw = raw
-    this.#maxBytes = maxBytes
-    if (Number(raw.headers['content-length'] ?? 0) > maxBytes) throw this.#tooLarge()
+    this.#bounds = bounds
+    if (Number(raw.headers['content-length'] ?? 0) > bounds.maxBytes) throw this.#tooLarge()
   }
 
-  /** Passes all of it on and ends the sink; where it breaks off or is too large, the sink is destroyed. */
+  /** Passes all of it on and ends the sink; where it breaks off, stands still or is too large, the sink is destroyed. */
   async into(sink: Writable): Promise<void> {
     const raw = this.#raw
-    const meter = new Transform({ transform: (chunk: Buffer, _encoding, done) => this.#count(chunk, done) })
+    const meter = new Transform({
+      transform: (chunk: Buffer, _encoding, done) => {
+        stall.refresh()
+        this.#count(chunk, done)
+      },
+    })
+    const fail = (detail: string) => meter.destroy(new Refusal('invalid_request', detail, { field: 'body' }))
+    const stall = setTimeout(() => fail('the body stood still for too long'), this.#bounds.stallMs)
     const broken = () => {
-      if (!raw.readableEnded) meter.destroy(new Refusal('invalid_request', 'the body broke off', { field: 'body' }))
+      if (!raw.readableEnded) fail('the body broke off')
     }
     raw.once('error', broken).once('close', broken)
-    raw.pipe(meter)
+    raw.once('end', () => clearTimeout(stall)).pipe(meter)
+    if (raw.destroyed) broken()
     try {
       await pipeline(meter, sink)
     } catch (error) {
       raw.unpipe(meter)
       letGo(raw)
       throw error
+    } finally {
+      clearTimeout(stall)
     }
   }
 
-  /** Refuses what is too large also where nobody wants it: a body's size is looked at before anything else is. */
+  /** All of it at once. */
+  async bytes(): Promise<Buffer> {
+    const chunks: Buffer[] = []
+    await this.into(
+      new Writable({
+        write: (chunk: Buffer, _encoding, done) => {
+          chunks.push(chunk)
+          done()
+        },
+      }),
+    )
+    return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
+  }
+
+  /** Refuses what is too large or stands still also where nobody wants it: a body is looked at before anything else is. */
   async measure(): Promise<void> {
-    for await (const chunk of this.#raw.iterator({ destroyOnReturn: false })) {
-      this.#size += (chunk as Buffer).length
-      if (this.#size > this.#maxBytes) {
-        letGo(this.#raw)
-        throw this.#tooLarge()
-      }
-    }
+    await this.into(new Writable({ write: (_chunk, _encoding, done) => done() }))
   }
 
   #count(chunk: Buffer, done: (error: Error | null, chunk?: Buffer) => void): void {
     this.#size += chunk.length
-    if (this.#size > this.#maxBytes) done(this.#tooLarge())
+    if (this.#size > this.#bounds.maxBytes) done(this.#tooLarge())
     else done(null, chunk)
   }
 
   #tooLarge(): Refusal {
-    return new Refusal('payload_too_large', `the body is larger than the ${this.#maxBytes} bytes that this route takes`)
+    const { maxBytes } = this.#bounds
+    return new Refusal('payload_too_large', `the body is larger than the ${maxBytes} bytes that this route takes`)
   }
 }
 

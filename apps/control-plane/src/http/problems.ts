@@ -6,8 +6,6 @@ import { isDatabaseAway } from '../db/pool.ts'
 
 /** Where fastify itself refuses: its code against ours. */
 const ofFastify: Record<string, [RefusalCode, string]> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: ['payload_too_large', 'the body is larger than this route takes'],
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['invalid_request', 'the body is not as long as Content-Length says'],
   FST_ERR_MAX_PARAM_LENGTH: ['invalid_request', 'a part of the path is too long'],
   // A method that nothing here takes.
   FST_ERR_ROUTE_MISSING_CONTENT_TYPE: ['not_found', theOne404().detail],
@@ -79,15 +77,9 @@ function beforeMutation(error: unknown, { routeOptions }: FastifyRequest): Refus
   )
 }
 
-/** A caller who goes away in the midst of a body is no fault of ours, nor of the database, whose errors look alike. */
-const brokenOff = (error: unknown, { raw }: FastifyRequest): Refusal | undefined =>
-  raw.destroyed && error === raw.errored
-    ? new Refusal('invalid_request', 'the body broke off', { field: 'body' })
-    : undefined
-
 /** The error handler of every scope: refusals are answered, the database's absence is said, bugs are logged and hidden. */
 export function handleError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  const refusal = asRefusal(error) ?? brokenOff(error, request) ?? beforeMutation(error, request)
+  const refusal = asRefusal(error) ?? beforeMutation(error, request)
   if (refusal) return sendProblem(reply, refusal)
   request.log.error({ err: error }, isDatabaseAway(error) ? 'the database is away' : 'a request failed')
   return sendProblem(

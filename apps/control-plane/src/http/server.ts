@@ -14,7 +14,7 @@ import fastify, {
   type RawServerDefault,
 } from 'fastify'
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
-import { BoundedBody, letGo } from './bounded-body.ts'
+import { type BodyBounds, BoundedBody, letGo } from './bounded-body.ts'
 import { askForBodiesLate } from './expectations.ts'
 import { handleError, sendProblem } from './problems.ts'
 import { answerBrokenRequest } from './raw-answers.ts'
@@ -26,8 +26,8 @@ export const bodyLimitBytes = 2 * 1024 * 1024
 /** Asked for a path that is no path, which no scope can take: throws where its caller may not even know that. */
 export type UnroutableDoor = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 
-/** A server without routes. Its log lines carry the request id that an operation and its commands carry on. */
-export function createServer(log: Log, unroutable: UnroutableDoor): App {
+/** A server without routes, which waits for no body that stands still for so long. Its log lines carry the request id that an operation and its commands carry on. */
+export function createServer(log: Log, stallMs: number, unroutable: UnroutableDoor): App {
   const answerUnroutable = async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const refusal = await unroutable(request, reply).catch((denied: unknown) => denied)
     // No hook runs for it, and its body is not read.
@@ -37,7 +37,7 @@ export function createServer(log: Log, unroutable: UnroutableDoor): App {
   const app = fastify({
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
-    bodyLimit: bodyLimitBytes,
+    // Bodies have no limit as a whole: one that moves may take its time.
     requestTimeout: 0,
     connectionTimeout: 0,
     keepAliveTimeout: 75_000,
@@ -60,8 +60,9 @@ export function createServer(log: Log, unroutable: UnroutableDoor): App {
   app.setErrorHandler(handleError)
   app.setNotFoundHandler((_request, reply) => void sendProblem(reply, theOne404()))
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
-  readBodiesAsJson(app)
-  boundUnreadBodies(app)
+  const bounds = { maxBytes: bodyLimitBytes, stallMs }
+  readBodiesAsJson(app, bounds)
+  boundUnreadBodies(app, bounds)
   hearSendersOut(app as unknown as App)
   askForBodiesLate(app as unknown as App)
   return app as unknown as App
@@ -75,6 +76,7 @@ const isWebSocket = (upgrade = ''): boolean => upgrade.toLowerCase() === 'websoc
 /** JSON whatever the Content-Type says; nothing at all is `{}`. */
 function readBodiesAsJson(
   app: FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>,
+  bounds: BodyBounds,
 ): void {
   app.removeAllContentTypeParsers()
   // One that is not even well-formed would be refused before any parser is asked.
@@ -83,26 +85,26 @@ function readBodiesAsJson(
     if (raw.headers.host === undefined && raw.httpVersion !== '1.0')
       refuse('invalid_request', 'a request names its Host', { field: 'Host' })
   })
-  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => {
-    try {
-      done(null, parseJson(body as Buffer))
-    } catch (error) {
-      done(error as Error)
-    }
-  })
+  app.addContentTypeParser('*', async ({ raw }: FastifyRequest) =>
+    parseJson(await new BoundedBody(raw, bounds).bytes()),
+  )
 }
 
-/** A body that nobody asked for, as with a GET, is not read by the framework; it is as large as others at the most. */
-function boundUnreadBodies(app: { addHook(name: 'preValidation', hook: preValidationHookHandler): unknown }): void {
+/** A body that nobody asked for, as with a GET, is not read by the framework; its bounds are those of others. */
+function boundUnreadBodies(
+  app: { addHook(name: 'preValidation', hook: preValidationHookHandler): unknown },
+  bounds: BodyBounds,
+): void {
   app.addHook('preValidation', (request, _reply, done) => {
     const { method, raw, headers } = request
     const carries = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
     if (!carries || (method !== 'GET' && method !== 'HEAD')) return done()
-    measured(raw).then(() => done(), done)
+    measured(raw, bounds).then(() => done(), done)
   })
 }
 
-const measured = async (raw: IncomingMessage): Promise<void> => new BoundedBody(raw, bodyLimitBytes).measure()
+const measured = async (raw: IncomingMessage, bounds: BodyBounds): Promise<void> =>
+  new BoundedBody(raw, bounds).measure()
 
 /** Who is told 413 while still sending would lose the answer with the connection: it stays, and what comes is dropped. */
 function hearSendersOut(app: App): void {
