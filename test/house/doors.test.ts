@@ -54,7 +54,7 @@ test('a desktop of another organisation is byte for byte a missing one, on every
   expect((await house.api('GET', '/v1/desktops', { key: other.key })).json.desktops).toEqual([])
 })
 
-test('there is one 404: missing desktops, operations and paths are told in the same bytes', async () => {
+test('there is one 404: missing desktops, operations, paths and ways to upgrade are told in the same bytes', async () => {
   await using house = await House.start({ hosts: 0 })
   const asked = [...named.map(([method, path, wish]) => [method, path(newId()), wish] as const)]
   const others = [`/v1/operations/${newId()}`, '/v1/nothing', '/v1/desktops/a/b/c', '/nothing'].map(
@@ -66,6 +66,11 @@ test('there is one 404: missing desktops, operations and paths are told in the s
     expect([path, status]).toEqual([path, 404])
     texts.add(text)
   }
+  const socket = connect(Number(new URL(house.url).port), '127.0.0.1')
+  socket.write('GET /nothing HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n')
+  const upgrade = Buffer.concat(await socket.toArray()).toString()
+  expect(upgrade.slice(0, 12)).toBe('HTTP/1.1 404')
+  texts.add(upgrade.slice(upgrade.indexOf('\r\n\r\n') + 4))
   expect(texts.size).toBe(1)
 })
 

@@ -110,6 +110,11 @@ export function refuse(code: RefusalCode, detail: string, extra?: Refusal['extra
  */
 export const theOne404 = (): Refusal => new Refusal('not_found', 'there is no such thing, or it is not yours')
 
+/** Throws it; stands where an expression is wanted: `row ?? missing()`. */
+export function missing(): never {
+  throw theOne404()
+}
+
 export const problemJson = z
   .object({
     type: z.literal('about:blank'),

@@ -5,9 +5,10 @@ import { expect, test } from 'vitest'
 import { backoffCeilingMs, dial } from './dial.ts'
 import { LinkLost } from './errors.ts'
 import { Peer } from './peer.ts'
+import { openDoors } from './testing/doors.ts'
 import { FaultProxy } from './testing/fault-proxy.ts'
 import { listenOnLoopback } from './testing/pair.ts'
-import { acceptUpgrades, UpgradeRefusal } from './upgrades.ts'
+import { UpgradeRefusal } from './upgrades.ts'
 
 const backoff = { minMs: 1, maxMs: 20 }
 const handlers = { echo: async (value: unknown) => value }
@@ -15,7 +16,7 @@ const handlers = { echo: async (value: unknown) => value }
 /** A server that takes every link whose credential `admit` lets in, behind a fault proxy. */
 async function answeringHouse(admit: (credential: string | undefined) => undefined | UpgradeRefusal = () => undefined) {
   const server = createServer()
-  const upgrades = acceptUpgrades(server)
+  const upgrades = openDoors(server)
   const peers: Peer[] = []
   upgrades.add({
     path: (pathname) => pathname === '/link',
@@ -119,7 +120,7 @@ test('who waits for a link can give up', async () => {
 
 test('an event told in the very moment of welcome is heard', async () => {
   const server = createServer()
-  const upgrades = acceptUpgrades(server)
+  const upgrades = openDoors(server)
   upgrades.add({
     path: () => true,
     authenticate: () => undefined,

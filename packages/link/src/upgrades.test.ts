@@ -6,8 +6,9 @@ import { expect, test } from 'vitest'
 import { Channel, dialChannel } from './channel.ts'
 import { DialRefused } from './errors.ts'
 import type { LinkLog } from './peer.ts'
+import { openDoors } from './testing/doors.ts'
 import { listenOnLoopback } from './testing/pair.ts'
-import { acceptUpgrades, type Door, UpgradeRefusal } from './upgrades.ts'
+import { type Door, UpgradeRefusal } from './upgrades.ts'
 
 const open: Door<undefined> = {
   path: (pathname) => pathname === '/open',
@@ -17,7 +18,7 @@ const open: Door<undefined> = {
 
 async function house(door: Partial<Door<unknown>> = {}, log?: LinkLog) {
   const server = createServer((_request, response) => response.end('plain'))
-  const upgrades = acceptUpgrades(server, { log })
+  const upgrades = openDoors(server, log)
   upgrades.add({ ...open, path: (pathname) => pathname === '/other' })
   upgrades.add({ ...open, ...door } as Door<unknown>)
   const port = await listenOnLoopback(server)

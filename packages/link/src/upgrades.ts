@@ -1,7 +1,6 @@
 // The door for WebSockets on an HTTP server that serves other things too: whoever may not come in
 // gets a proper HTTP answer before any upgrade. Knows nothing of credentials; each door brings its own check.
 import type { IncomingMessage, Server } from 'node:http'
-import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { type WebSocket, WebSocketServer } from 'ws'
 import type { LinkLog } from './peer.ts'
@@ -33,12 +32,14 @@ export interface Door<Context> {
 export interface UpgradeOptions {
   log?: LinkLog
   maxFrameBytes?: number
-  /** Tells one who may not come in, and hangs up; by default in a bare problem. */
-  answer?: (socket: Duplex, refusal: UpgradeRefusal) => void
+  /** Tells one who may not come in, and hangs up. */
+  answer: (socket: Duplex, refusal: UpgradeRefusal) => void
+  /** What one is told whose path no door knows. */
+  nowhere: string
 }
 
 /** Takes over the server's upgrade requests; add doors to it. */
-export function acceptUpgrades(server: Server, options: UpgradeOptions = {}): Upgrades {
+export function acceptUpgrades(server: Server, options: UpgradeOptions): Upgrades {
   return new Upgrades(server, options)
 }
 
@@ -47,11 +48,13 @@ export class Upgrades {
   readonly #doors: Door<unknown>[] = []
   readonly #log: LinkLog | undefined
   readonly #answer: (socket: Duplex, refusal: UpgradeRefusal) => void
+  readonly #nowhere: UpgradeRefusal
   #closing = false
 
-  constructor(server: Server, { log, maxFrameBytes = defaultMaxFrameBytes, answer = inBrief }: UpgradeOptions) {
+  constructor(server: Server, { log, maxFrameBytes = defaultMaxFrameBytes, answer, nowhere }: UpgradeOptions) {
     this.#log = log
     this.#answer = answer
+    this.#nowhere = new UpgradeRefusal(404, nowhere)
     this.#webSockets = new WebSocketServer({ noServer: true, maxPayload: maxFrameBytes, perMessageDeflate: false })
     this.#webSockets.on('wsClientError', (error, socket) =>
       this.#answer(socket, new UpgradeRefusal(400, error.message, { 'sec-websocket-version': '13' })),
@@ -89,7 +92,7 @@ export class Upgrades {
   #doorFor(request: IncomingMessage): Door<unknown> | UpgradeRefusal {
     if (this.#closing) return goingAway
     const pathname = (request.url ?? '/').split('?', 1)[0] ?? '/'
-    return this.#doors.find((door) => door.path(pathname)) ?? new UpgradeRefusal(404, 'nothing answers here')
+    return this.#doors.find((door) => door.path(pathname)) ?? this.#nowhere
   }
 
   #upgrade(door: Door<unknown>, context: unknown, request: IncomingMessage, socket: Duplex, head: Buffer): void {
@@ -106,17 +109,3 @@ export class Upgrades {
 }
 
 const goingAway = new UpgradeRefusal(503, 'this process is closing; another one will answer', { 'retry-after': '1' })
-
-/** Writes a problem body by hand: an upgrade request has no response object. */
-function inBrief(socket: Duplex, { status, detail, headers }: UpgradeRefusal): void {
-  if (socket.destroyed) return
-  const title = STATUS_CODES[status] ?? 'Refused'
-  const body = JSON.stringify({ type: 'about:blank', title, status, detail })
-  const lines = Object.entries({
-    ...headers,
-    'content-type': 'application/problem+json',
-    'content-length': String(Buffer.byteLength(body)),
-    connection: 'close',
-  }).map(([name, value]) => `${name}: ${value}\r\n`)
-  socket.end(`HTTP/1.1 ${status} ${title}\r\n${lines.join('')}\r\n${body}`, () => socket.destroy())
-}

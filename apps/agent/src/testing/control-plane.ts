@@ -11,7 +11,8 @@ import {
   type Hello,
   newId,
 } from '@dormouse/contract'
-import { acceptUpgrades, Peer, UpgradeRefusal } from '@dormouse/link'
+import { Peer, UpgradeRefusal } from '@dormouse/link'
+import { openDoors } from '@dormouse/link/testing'
 import { importJWK, jwtVerify } from 'jose'
 
 export class ControlPlane {
@@ -27,7 +28,7 @@ export class ControlPlane {
       response.end(JSON.stringify(answer ?? { detail: 'the invitation was used before' }))
     })
   })
-  readonly #upgrades = acceptUpgrades(this.#server)
+  readonly #upgrades = openDoors(this.#server)
   #key: object | undefined
   #peer: Peer | undefined
 

@@ -10,6 +10,7 @@ import {
   type ReportName,
   refuse,
   reports,
+  theOne404,
   type Welcome,
 } from '@dormouse/contract'
 import { acceptUpgrades, Peer, UpgradeRefusal } from '@dormouse/link'
@@ -34,7 +35,7 @@ export interface GatewayHooks {
 
 /** Accepts agents' links on the HTTP server. A link counts only after a hello that was understood. */
 export function openGateway(server: Server, links: Links, hooks: GatewayHooks, log: Log) {
-  const upgrades = acceptUpgrades(server, { log, answer: hooks.refuse })
+  const upgrades = acceptUpgrades(server, { log, answer: hooks.refuse, nowhere: theOne404().detail })
   upgrades.add({
     path: (pathname) => pathname === linkPath,
     authenticate: async (request) => {

@@ -5,13 +5,13 @@ import {
   desktopListJson,
   desktopState,
   id,
+  missing,
   mutationBody,
   type OperationKind,
   operationJson,
   operationKinds,
   operationListJson,
   refuse,
-  theOne404,
   wakeBody,
 } from '@dormouse/contract'
 import type { FastifyReply } from 'fastify'
@@ -246,7 +246,7 @@ function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): vo
     },
     async (request) => {
       const found = await patiently(() => operations.find(pool, customer(request).orgId, request.params.id))
-      if (!found) throw theOne404()
+      if (!found) missing()
       return operationToJson(found)
     },
   )

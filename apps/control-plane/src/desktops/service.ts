@@ -2,12 +2,12 @@
 import {
   type CreateDesktopBody,
   type DesktopState,
+  missing,
   newId,
   type OperationKind,
   Refusal,
   refuse,
   type Tier,
-  theOne404,
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
 import { CommitUnknown, isDatabaseAway, type Pool, patiently } from '../db/pool.ts'
@@ -210,10 +210,6 @@ export class Desktops {
       throw error
     }
   }
-}
-
-const missing = (): never => {
-  throw theOne404()
 }
 
 const compare = (earlier: Buffer | null, now: Buffer): Replay => (earlier?.equals(now) ? 'same' : 'mismatch')

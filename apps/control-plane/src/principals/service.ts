@@ -1,6 +1,6 @@
 // Who is asking: credentials to principals. Knows no HTTP.
 import { hash as digest } from 'node:crypto'
-import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, refuse, theOne404 } from '@dormouse/contract'
+import { type CreatedKeyJson, type KeyJson, missing, newId, type OrgJson, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type Db, type Pool, patiently } from '../db/pool.ts'
 import type { AccessTokens } from './access-tokens.ts'
@@ -142,7 +142,4 @@ export class Principals {
   }
 }
 
-const missing = (): never => {
-  throw theOne404()
-}
 const notValid = (): never => refuse('unauthenticated', 'the credential is not valid')

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { id, refuse, streamClaim, theOne404 } from '@dormouse/contract'
+import { id, missing, refuse, streamClaim } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/server.ts'
@@ -47,7 +47,7 @@ export function serveScreenPage(app: App): void {
     { schema: { hide: true, params: z.object({ name: z.string() }) } },
     (request, reply) => {
       const { name } = request.params
-      if (!assets().includes(name)) throw theOne404()
+      if (!assets().includes(name)) missing()
       // Their names change with what is in them.
       return send(reply, join('assets', name)).header('cache-control', 'public, max-age=31536000, immutable')
     },

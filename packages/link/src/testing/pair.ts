@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import type { WebSocket } from 'ws'
 import { Peer, type PeerOptions } from '../peer.ts'
 import { defaultMaxFrameBytes, openSocket } from '../sockets.ts'
-import { acceptUpgrades } from '../upgrades.ts'
+import { openDoors } from './doors.ts'
 import { FaultProxy } from './fault-proxy.ts'
 
 export interface JoinedPair<Left, Right> extends AsyncDisposable {
@@ -31,7 +31,7 @@ export async function joined<Left, Right>(
   wrapRight: (socket: WebSocket) => Right,
 ): Promise<JoinedPair<Left, Right>> {
   const server = createServer()
-  const upgrades = acceptUpgrades(server)
+  const upgrades = openDoors(server)
   const answered = Promise.withResolvers<Right>()
   upgrades.add({
     path: () => true,
