@@ -24,6 +24,7 @@ import { type Replica, startReplicas } from './start/replicas.ts'
 import { sleepAll } from './start/sleep-all.ts'
 import { tour } from './start/tour.ts'
 import { watchOver } from './start/watch.ts'
+import { orExplain } from './words.ts'
 
 const began = performance.now()
 const say = (line: string) => console.log(line)
@@ -33,7 +34,7 @@ const lap = (what: string) => say(`[${((performance.now() - began) / 1_000).toFi
 const stops: { name: string; stop: () => Promise<void> }[] = []
 
 async function main(): Promise<void> {
-  const options = readOptions(process.argv.slice(2), process.env, process.cwd())
+  const options = orExplain(() => readOptions(process.argv.slice(2), process.env, process.cwd()))
   if (options.help) return say(help)
   const interrupted = interruptions()
   const instance = openInstance(options.dataDir)

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { ensurePackages } from './ground/packages.ts'
+import { orExplain } from './words.ts'
 
 const help = `npm test                   checks, unit, house (simulated hosts), real libvirt and QEMU
 npm test -- --project unit   only these tests (unit, house, real); may be given more than once
@@ -19,16 +20,18 @@ const root = fileURLToPath(new URL('../', import.meta.url))
 const began = performance.now()
 const lap = (what: string) => console.log(`[${((performance.now() - began) / 1_000).toFixed(1).padStart(5)} s] ${what}`)
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    help: { type: 'boolean', short: 'h' },
-    long: { type: 'boolean' },
-    crash: { type: 'boolean' },
-    desktop: { type: 'boolean' },
-    project: { type: 'string', multiple: true },
-  },
-})
+const { values, positionals } = orExplain(() =>
+  parseArgs({
+    allowPositionals: true,
+    options: {
+      help: { type: 'boolean', short: 'h' },
+      long: { type: 'boolean' },
+      crash: { type: 'boolean' },
+      desktop: { type: 'boolean' },
+      project: { type: 'string', multiple: true },
+    },
+  }),
+)
 
 if (values.help) console.log(help)
 else process.exitCode = await main()

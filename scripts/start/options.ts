@@ -1,6 +1,7 @@
 // What `npm start` can be told, by words and by environment. Pure.
 import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { WrongWords } from '../words.ts'
 
 export const help = `npm start                     desktops on this machine's libvirt and QEMU (root, Debian or Ubuntu)
 npm start -- --simulated 3    three simulated hosts instead: no root, no libvirt, up in seconds
@@ -44,7 +45,7 @@ export function readOptions(words: string[], env: Record<string, string | undefi
   const replicas = numberIn('--replicas', values.replicas, 1, 4)
   const port = numberIn('PORT', env.PORT || '8080', 1, 65_536 - replicas)
   const simulated = values.simulated === undefined ? 0 : numberIn('--simulated', values.simulated, 1, 100)
-  if (simulated && values.tour) throw new Error('--tour needs real guests: leave --simulated out')
+  if (simulated && values.tour) throw new WrongWords('--tour needs real guests: leave --simulated out')
   return {
     help: values.help,
     simulated,
@@ -60,5 +61,5 @@ export function readOptions(words: string[], env: Record<string, string | undefi
 function numberIn(name: string, text: string, min: number, max: number): number {
   const value = Number(text)
   if (Number.isInteger(value) && value >= min && value <= max) return value
-  throw new Error(`${name} is "${text}"; it must be a whole number from ${min} to ${max}`)
+  throw new WrongWords(`${name} is "${text}"; it must be a whole number from ${min} to ${max}`)
 }

@@ -4,20 +4,23 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { Desktop } from '@dormouse/client'
+import { orExplain } from '../../scripts/words.ts'
 import { Instance } from '../real/instance.ts'
 import { reachedOver } from '../real/transports.ts'
 import { getRates } from './get-rate.ts'
 import { guestFigures } from './guest.ts'
 import { type RawGuest, twinOf } from './raw-guest.ts'
 
-const { values } = parseArgs({
-  options: {
-    help: { type: 'boolean' },
-    json: { type: 'boolean' },
-    guest: { type: 'boolean' },
-    rounds: { type: 'string', default: '9' },
-  },
-})
+const { values } = orExplain(() =>
+  parseArgs({
+    options: {
+      help: { type: 'boolean' },
+      json: { type: 'boolean' },
+      guest: { type: 'boolean' },
+      rounds: { type: 'string', default: '9' },
+    },
+  }),
+)
 if (values.help)
   console.log(`npm run bench -- [--rounds 9] [--guest] [--json]
 

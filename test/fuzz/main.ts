@@ -2,6 +2,7 @@
 // is no problem with a request id, any connection left open is a fault. The seed repeats a run, the number one input.
 import { readdirSync, readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
+import { orExplain } from '../../scripts/words.ts'
 import { Instance } from '../real/instance.ts'
 import { Fuzz, type Target } from './run.ts'
 
@@ -11,18 +12,20 @@ Malformed HTTP and JSON on every route, over raw connections. Without --url a se
 for the run, and its control plane is watched. Its own desktops are made and destroyed; it touches no other.
 --only AT with the same --seed sends that one input again and shows what came.`
 
-const { values } = parseArgs({
-  options: {
-    help: { type: 'boolean', short: 'h' },
-    seconds: { type: 'string', default: '60' },
-    seed: { type: 'string', default: String(Date.now() % 1_000_000) },
-    only: { type: 'string' },
-    json: { type: 'boolean' },
-    url: { type: 'string' },
-    key: { type: 'string' },
-    'operator-key': { type: 'string' },
-  },
-})
+const { values } = orExplain(() =>
+  parseArgs({
+    options: {
+      help: { type: 'boolean', short: 'h' },
+      seconds: { type: 'string', default: '60' },
+      seed: { type: 'string', default: String(Date.now() % 1_000_000) },
+      only: { type: 'string' },
+      json: { type: 'boolean' },
+      url: { type: 'string' },
+      key: { type: 'string' },
+      'operator-key': { type: 'string' },
+    },
+  }),
+)
 const seed = Number(values.seed)
 const say = values.json ? console.error : console.log
 
