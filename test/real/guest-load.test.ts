@@ -8,12 +8,13 @@ import { transports } from './transports.ts'
 
 const mib = 1024 * 1024
 const many = 50
+const desktops = 20
 /** The guest agent takes minutes where SSH takes seconds. */
 const sizes = { ssh: 8 * mib, qga: mib }
 
 let instance: Instance
 beforeAll(async () => {
-  instance = await GuestStage.instance()
+  instance = await GuestStage.instance({ DORMOUSE_AGENT_VCPUS: '64' })
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
@@ -65,4 +66,16 @@ describe.each(transports)('over %s', (transport) => {
     const answers = (await Promise.all(asked)).map(({ stdout, stderr, exit_code }) => [stdout, stderr, exit_code])
     expect(answers).toEqual(Array.from({ length: many }, (_, i) => [`${i}\n`, `e${i}\n`, i]))
   })
+})
+
+test(`${desktops} desktops at once on one host wake, run commands and move files, each its own`, async () => {
+  const stages = await Promise.all(Array.from({ length: desktops }, () => GuestStage.awake(instance)))
+  const moved = stages.map(async (stage) => {
+    const bytes = randomBytes(mib / 4)
+    await stage.put('/srv/own', bytes)
+    const [told, read] = await Promise.all([stage.run('md5sum </srv/own'), stage.get('/srv/own')])
+    expect([told.slice(0, 32), md5(read)]).toEqual([md5(bytes), md5(bytes)])
+  })
+  await Promise.all(moved)
+  await Promise.all(stages.map(({ desktop }) => desktop.destroy()))
 })

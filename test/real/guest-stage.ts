@@ -20,9 +20,16 @@ export class GuestStage {
   }
 
   /** An instance whose host has the images for both ways in. */
-  static async instance(): Promise<Instance> {
+  static async instance(env: Record<string, string> = {}): Promise<Instance> {
     await makeImages()
-    return Instance.start()
+    return Instance.start(env)
+  }
+
+  /** On a desktop that is awake, reached in whatever way its host finds. */
+  static async awake(instance: Instance): Promise<GuestStage> {
+    const desktop = await instance.create({ imageVersion: 'mini' })
+    await desktop.wake()
+    return new GuestStage(instance, desktop)
   }
 
   static async on(instance: Instance, transport: Transport): Promise<GuestStage> {
