@@ -21,7 +21,11 @@ afterAll(async () => {
 /** Each part of the house, and how it is killed; whoever keeps it running puts it back. */
 const parts: Record<string, () => Promise<void>> = {
   'the agent': () => instance.kill('agent'),
-  'the control plane': () => instance.kill('control plane'),
+  'the control plane': async () => {
+    await instance.kill('control plane')
+    // Its next one takes longer to start on a busy machine than a client is patient.
+    await until(() => instance.client.listDesktops().then(Boolean, () => false), 60_000)
+  },
   libvirtd: async () => (await libvirt()).killDaemon('SIGKILL'),
   Postgres: async () => {
     const pid = Number(readFileSync(join(instance.dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')[0])
