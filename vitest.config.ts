@@ -1,7 +1,7 @@
 import { configDefaults, defineConfig } from 'vitest/config'
 
-/** The hostile cases of the guest take minutes on an emulated one: they have their turn in `npm run test:long`. */
 const long = process.env.DORMOUSE_TEST_LONG === '1'
+/** The hostile cases of the guest take minutes on an emulated one: they have their turn in `npm run test:long`. */
 const notAtLength = long ? [] : ['test/real/guest-*.test.ts']
 
 /** Noisy machines stop a process for seconds at the wrong moment. A test that needed its second try is marked in the report. */
@@ -10,6 +10,7 @@ const retry = process.env.CI ? 1 : 0
 /** Three grounds: nothing at all (unit), Postgres with simulated hosts (house), real libvirt and QEMU (real, desktop). */
 export default defineConfig({
   test: {
+    // The default is one less than there are processors; a file of tests waits for the processes it started half its time.
     maxWorkers: 2,
     projects: [
       {
@@ -45,7 +46,7 @@ export default defineConfig({
           retry,
           testTimeout: 600_000,
           hookTimeout: 300_000,
-          // Two at once, for each waits half its time; at full length one, since those fill every processor by themselves.
+          // At full length one by one: those fill every processor by themselves.
           fileParallelism: !long,
         },
       },
