@@ -1,6 +1,6 @@
 // Where a Postgres process sits: as which user, with which names for its binaries and its data. Knows no setting of it.
 
-import { chownSync, statSync } from 'node:fs'
+import { chownSync, rmSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { coverRun, isRoot, quote, unshareCommand } from './namespaces.ts'
@@ -14,10 +14,14 @@ export type Seat = {
   run(dataDir: string, script: string, input: string): Promise<void>
 }
 
-/** The seat for whoever we are: ourselves, or as root the unprivileged user every distribution has. */
-export async function findSeat(): Promise<Seat> {
-  if (isRoot()) await openToOthers(binaries())
-  const command = isRoot() ? rootCommand(await nobody(), unshareCommand()) : ownCommand
+/**
+ * The seat for whoever we are: ourselves, or as root the unprivileged user every distribution has. The binaries get a
+ * second name in `programDir`: a session opens some of them late, and `npm ci` under a running server takes npm's away.
+ */
+export async function findSeat(programDir: string): Promise<Seat> {
+  await linkAll(binaries(), programDir)
+  if (isRoot()) await openToOthers(programDir)
+  const command = isRoot() ? rootCommand(programDir, await nobody(), unshareCommand()) : ownCommand(programDir)
   return {
     command,
     run: async (dataDir, script, input) => {
@@ -28,18 +32,34 @@ export async function findSeat(): Promise<Seat> {
   }
 }
 
-function ownCommand(dataDir: string, script: string, args: string[] = []) {
-  return { command: '/bin/sh', args: ['-c', script, 'sh', ...args], env: environment(`${binaries()}/bin`, dataDir) }
+/** The same files under another name, or copies where that lies on another file system. */
+async function linkAll(from: string, to: string): Promise<void> {
+  rmSync(to, { recursive: true, force: true })
+  if ((await finish('cp', ['-al', from, to])).code === 0) return
+  rmSync(to, { recursive: true, force: true })
+  await run('cp', ['-a', from, to])
 }
 
-function rootCommand({ uid, gid }: { uid: number; gid: number }, unshare: string[] | undefined): Seat['command'] {
+const ownCommand =
+  (programDir: string): Seat['command'] =>
+  (dataDir, script, args = []) => ({
+    command: '/bin/sh',
+    args: ['-c', script, 'sh', ...args],
+    env: environment(`${programDir}/bin`, dataDir),
+  })
+
+function rootCommand(
+  programDir: string,
+  { uid, gid }: { uid: number; gid: number },
+  unshare: string[] | undefined,
+): Seat['command'] {
   const drop = `exec setpriv --reuid ${uid} --regid ${gid} --clear-groups --no-new-privs --inh-caps=-all /bin/sh -c`
   return (dataDir, script, args = []) => {
     chownSync(dataDir, uid, gid)
     const inner = `${drop} ${quote(script)} sh "$@"`
-    if (!unshare) return { ...ownCommand(dataDir, inner, args) }
+    if (!unshare) return ownCommand(programDir)(dataDir, inner, args)
     const [command = '', ...options] = unshare
-    const outer = `set -eu\n${coverRun({ postgres: binaries(), data: dataDir })}\ncd /run/data\n${inner}`
+    const outer = `set -eu\n${coverRun({ postgres: programDir, data: dataDir })}\ncd /run/data\n${inner}`
     const env = environment('/run/postgres/bin', '/run/data')
     return { command, args: [...options, '-m', '/bin/sh', '-c', outer, 'sh', ...args], env }
   }

@@ -15,7 +15,7 @@ import { alive, type Identity, identify, processesIn, type Say, signal, waitFor,
 export type PostgresOptions = {
   /** Holds the database; made when missing. Its parents may be closed to everyone but root. */
   dataDir: string
-  /** Holds the log, `postgres.log`. */
+  /** Holds the log, `postgres.log`, and the program, in `postgres`. */
   runtimeDir: string
   /** A free one by default. */
   port?: number
@@ -46,7 +46,7 @@ const readyTimeoutMs = 30_000
 export async function startPostgres({ dataDir, runtimeDir, port, say, durable }: PostgresOptions): Promise<Postgres> {
   mkdirSync(runtimeDir, { recursive: true })
   mkdirSync(dirname(dataDir), { recursive: true })
-  const seat = await findSeat()
+  const seat = await findSeat(join(runtimeDir, 'postgres'))
   if (!existsSync(join(dataDir, 'PG_VERSION'))) await initialise(seat, dataDir, durable, say)
   const listening = port ?? (await freePort())
   const password = readFileSync(join(dataDir, passwordFile), 'utf8').trim()

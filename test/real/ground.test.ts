@@ -71,6 +71,15 @@ describe('Postgres below a folder that only root may enter', () => {
     await postgres.stop()
   })
 
+  test('runs from a place of its own: `npm ci` under it takes nothing that a session opens late', async () => {
+    const postgres = await start(false)
+    const mounts = readFileSync(`/proc/${postgres.pid}/mountinfo`, 'utf8').split('\n')
+    const source = mounts.map((line) => line.split(' ')).find(([, , , , at]) => at === '/run/postgres')?.[3]
+    expect(source).toContain(join(deep, 'run/postgres'))
+    await query(postgres.url, 'create extension btree_gist')
+    await postgres.stop()
+  })
+
   test('a pid file that names a stranger does not keep it from starting', async () => {
     writeFileSync(join(deep, 'postgres/postmaster.pid'), `${process.pid}\n${join(deep, 'postgres')}\n`)
     const postgres = await start()
