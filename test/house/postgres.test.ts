@@ -6,8 +6,10 @@ import { migrate } from '@dormouse/control-plane/db/migrate.ts'
 import { openPool } from '@dormouse/control-plane/db/pool.ts'
 import { expect, test } from 'vitest'
 import { startPostgres } from '../../scripts/ground/postgres.ts'
+import { processesIn, signal } from '../../scripts/ground/processes.ts'
 import { databaseNamed, query, templateName } from '../ground.ts'
 import { House } from '../house.ts'
+import { send } from './api.ts'
 import { until } from './until.ts'
 
 /** A Postgres of this test's own, with the template on it. */
@@ -25,6 +27,10 @@ async function ownPostgres() {
   await pool.end()
   return {
     postgres,
+    /** Every process of it stands still, or goes on. */
+    still: (how: 'SIGSTOP' | 'SIGCONT') => {
+      for (const each of processesIn(join(folder, 'pg'))) signal(each, how)
+    },
     [Symbol.asyncDispose]: async () => {
       await postgres.stop()
       rmSync(folder, { recursive: true, force: true })
@@ -57,4 +63,21 @@ test('a Postgres that is restarted, then killed, while operations run: each goes
   await until('leadership', () => house.replica.leads, 15_000)
   expect(await house.settled(wake.id)).toMatchObject({ state: 'succeeded', result: { resumed_from: 'memory' } })
   expect(await house.recall(id)).toEqual({ memory: 'durable', disk: 'durable' })
+})
+
+test('a Postgres that is frozen is told as away by /readyz, and what is under way goes on after it', async () => {
+  await using own = await ownPostgres()
+  await using house = await House.start({ databaseServer: own.postgres.url })
+  house.chronicle.foresee(/./)
+  const { id } = await house.desktop('awake')
+  const release = house.host.driver.faults.hang('save')
+  const hibernation = await house.begin(id, 'hibernate')
+  await until('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))
+  own.still('SIGSTOP')
+  release()
+  const looked = await send(`${house.replica.url}/readyz`, 'GET', {})
+  own.still('SIGCONT')
+  expect(looked).toMatchObject({ status: 503, json: { status: 'not ready', database: false } })
+  await until('leadership', () => house.replica.leads, 15_000)
+  expect(await house.settled(hibernation.id)).toMatchObject({ state: 'succeeded' })
 })

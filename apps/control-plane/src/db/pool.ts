@@ -15,6 +15,8 @@ pg.types.setTypeParser(pg.types.builtins.INT8, Number)
 
 const session = {
   statement_timeout: 10_000,
+  // A server that is frozen ends no statement by itself.
+  query_timeout: 12_000,
   // A frozen process must not hold a row that a new leader waits for.
   idle_in_transaction_session_timeout: 2_000,
   keepAlive: true,
@@ -55,7 +57,8 @@ export class CommitUnknown extends Error {
 
 /**
  * Runs `work` in one transaction, READ COMMITTED. `begin` may carry further statements, to save a round trip; `check`
- * sees their results. Whatever is thrown rolls back. A connection whose rollback fails is not given back to the pool.
+ * sees their results. Whatever is thrown rolls back. A connection that was lost, or whose
+ * rollback fails, is not given back to the pool.
  */
 export async function transaction<T>(
   pool: Pool,
@@ -79,9 +82,11 @@ export async function transaction<T>(
     })
     return value
   } catch (error) {
-    await client.query('rollback').catch((failed: Error) => {
-      broken = failed
-    })
+    if (error instanceof CommitUnknown || isDatabaseAway(error)) broken = error as Error
+    else
+      await client.query('rollback').catch((failed: Error) => {
+        broken = failed
+      })
     throw error
   } finally {
     client.off('error', onError)
@@ -115,7 +120,7 @@ export function isDatabaseAway(error: unknown): boolean {
   if (code) return /^(08|57P|25P03|53300|ECONN|EPIPE|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|ENOENT)/.test(code)
   return (
     error instanceof Error &&
-    /connection terminated|timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error/i.test(
+    /connection terminated|query read timeout|timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error/i.test(
       error.message,
     )
   )
