@@ -61,7 +61,8 @@ const lineTo = (id: string) =>
     log: createLog({ name: 'line', level: 'silent' }),
   })
 
-test(`${lines * closes} abrupt ends in the middle of transfers, and each time the next connection is whole`, async () => {
+const name = `${lines * closes} abrupt ends in the middle of transfers, and each time the next connection is whole`
+test(name, { timeout: 1_800_000 }, async () => {
   const free = await Promise.all(Array.from({ length: lines }, awakeDesktop))
   // Its successor dials only when it is asked for something.
   await bench.crash()
@@ -108,6 +109,7 @@ async function closeAbruptly(id: string): Promise<number[]> {
       30_000,
     )
     cameBackMs.push(performance.now() - started)
+    if (cameBackMs.length % 25 === 0) console.info(`${id}: ${cameBackMs.length} of ${closes} closes`)
     const result = await execOverSsh(line, wish(id, 'head -c 262144 /srv/whole | sha256sum'))
     expect(result.stdout.slice(0, 64)).toBe(hash)
   }
