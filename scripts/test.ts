@@ -1,11 +1,13 @@
 // `npm test`: the same set-up as `npm start`, then every check and every test. Ends with one plain line of counts.
-import { spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { endWithUs } from './ground/end-with-us.ts'
 import { ensurePackages } from './ground/packages.ts'
+import { identify } from './ground/processes.ts'
 import { orExplain } from './words.ts'
 
 const help = `npm test                   checks, unit, house (simulated hosts), real libvirt and QEMU
@@ -17,6 +19,8 @@ npm run test:desktop       a desktop of Debian's with a screen, used by mouse; b
 Further words are handed to vitest, such as a part of a file's name.`
 
 const root = fileURLToPath(new URL('../', import.meta.url))
+const parent = process.ppid
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 const began = performance.now()
 const lap = (what: string) => console.log(`[${((performance.now() - began) / 1_000).toFixed(1).padStart(5)} s] ${what}`)
 
@@ -75,6 +79,8 @@ async function vitest(projects: string[]): Promise<number> {
   try {
     const code = await node('node_modules/vitest/vitest.mjs', 'run', ...chosen, ...words, ...positionals)
     lap('done')
+    // Interrupted: there is nothing to count.
+    if (!existsSync(report)) return code || 1
     const { numPassedTests, numFailedTests, testResults } = JSON.parse(readFileSync(report, 'utf8')) as Report
     console.log(`tests: ${numPassedTests} passed, ${numFailedTests + testResults.filter(fellAlone).length} failed`)
     return code
@@ -87,5 +93,26 @@ async function vitest(projects: string[]): Promise<number> {
 function node(file: string, ...words: string[]): Promise<number> {
   const env = { ...process.env, ...(values.long && { DORMOUSE_TEST_LONG: '1' }) }
   const child = spawn(process.execPath, [file, ...words], { cwd: root, stdio: 'inherit', env })
-  return new Promise((resolve) => child.on('exit', (code) => resolve(code ?? 1)))
+  const stop = endsWithUs(child)
+  return new Promise((resolve) =>
+    child.on('exit', (code) => {
+      stop()
+      resolve(code ?? 1)
+    }),
+  )
+}
+
+/** It ends, and with it all that tests have started, when we are told to, when we are killed, or when npm has gone. */
+function endsWithUs(child: ChildProcess): () => void {
+  const end = () => void child.kill('SIGTERM')
+  const identity = identify(child.pid!)
+  const unbind = identity && endWithUs(identity, 'SIGTERM')
+  for (const name of signals) process.on(name, end)
+  // npm hands a signal to its shell, which ends and says nothing to us.
+  const watch = setInterval(() => process.ppid !== parent && end(), 500)
+  return () => {
+    clearInterval(watch)
+    for (const name of signals) process.off(name, end)
+    unbind?.()
+  }
 }

@@ -23,6 +23,7 @@ export default async function ground(project: TestProject): Promise<() => Promis
     runtimeDir: folder,
     say: () => undefined,
     durable: false,
+    endsWithUs: true,
   })
   const secrets = new Secrets()
   secrets.learn('the database’s password', new URL(postgres.url).password)

@@ -20,6 +20,8 @@ export type PrivateLibvirtdOptions = {
   say: Say
   /** What libvirtd found out about QEMU; may be shared by hosts of one machine. In `dir` by default. */
   cacheDir?: string
+  /** It ends with all that is in it when this process does, however that happens. For tests. */
+  endsWithUs?: boolean | undefined
 }
 
 export type PrivateLibvirtd = {
@@ -60,6 +62,7 @@ export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Pro
     over: rooms(home, options.cacheDir),
     record: join(home, 'host'),
     logFile: join(home, 'log/host.log'),
+    endsWithUs: options.endsWithUs,
   })
   if (host.adopted) options.say(`Found the private host ${options.name} still running`)
   const daemon = () => findDaemon(host)

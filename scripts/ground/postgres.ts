@@ -9,6 +9,7 @@ import { randomBytes } from 'node:crypto'
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
+import { endWithUs } from './end-with-us.ts'
 import { findSeat, type Seat } from './postgres-seat.ts'
 import { alive, type Identity, identify, processesIn, type Say, signal, waitFor, waitGone } from './processes.ts'
 
@@ -22,6 +23,8 @@ export type PostgresOptions = {
   say: Say
   /** False: an unclean end of the machine may lose the database. For tests. */
   durable: boolean
+  /** It ends when this process does, however that happens. For tests. */
+  endsWithUs?: boolean
 }
 
 /** A running Postgres. `url` stays the same over restarts. */
@@ -43,7 +46,8 @@ const stopTimeoutMs = 10_000
 const readyTimeoutMs = 30_000
 
 /** Starts Postgres on a data folder, which it makes on the first call. What a killed run left there is cleared first. */
-export async function startPostgres({ dataDir, runtimeDir, port, say, durable }: PostgresOptions): Promise<Postgres> {
+export async function startPostgres(options: PostgresOptions): Promise<Postgres> {
+  const { dataDir, runtimeDir, port, say, durable } = options
   mkdirSync(runtimeDir, { recursive: true })
   mkdirSync(dirname(dataDir), { recursive: true })
   const seat = await findSeat(join(runtimeDir, 'postgres'))
@@ -53,7 +57,7 @@ export async function startPostgres({ dataDir, runtimeDir, port, say, durable }:
   const logFile = join(runtimeDir, 'postgres.log')
   const launch = async () => {
     await clearLeftovers(dataDir, say)
-    return launchServer(seat, dataDir, serverSettings(listening, durable), logFile)
+    return launchServer(seat, options, serverSettings(listening, durable), logFile)
   }
   let server = await launch()
 
@@ -120,7 +124,12 @@ echo 'create database ${user}' | "$PG_BIN/postgres" --single -D "$PG_DATA" postg
 echo "$password" > "$PG_DATA/${passwordFile}"`
 }
 
-async function launchServer(seat: Seat, dataDir: string, settings: string[], logFile: string): Promise<Identity> {
+async function launchServer(
+  seat: Seat,
+  { dataDir, endsWithUs }: PostgresOptions,
+  settings: string[],
+  logFile: string,
+): Promise<Identity> {
   const { command, args, env } = seat.command(dataDir, `exec "$PG_BIN/postgres" -D "$PG_DATA" "$@"`, settings)
   const log = openSync(logFile, 'a', 0o600)
   const child = spawn(command, args, { env, detached: true, stdio: ['ignore', log, log] })
@@ -128,6 +137,7 @@ async function launchServer(seat: Seat, dataDir: string, settings: string[], log
   child.unref()
   await new Promise((resolve, reject) => child.once('spawn', resolve).once('error', reject))
   const server = identify(child.pid!)
+  if (server && endsWithUs) endWithUs(server, 'SIGINT')
   const ready = await waitFor(() => isReady(dataDir, child.pid!) || !server || !alive(server), readyTimeoutMs)
   if (server && ready && alive(server)) return server
   child.kill('SIGKILL')

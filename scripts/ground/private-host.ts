@@ -6,6 +6,7 @@
 import { spawn } from 'node:child_process'
 import { closeSync, existsSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import type { Readable } from 'node:stream'
+import { endWithUs } from './end-with-us.ts'
 import { coverRun, quote, unshareCommand } from './namespaces.ts'
 import { alive, type Identity, identify, pids, readLive, run, signal, waitGone } from './processes.ts'
 
@@ -18,6 +19,8 @@ export type PrivateHostOptions = {
   /** Where the record of the running host is kept. */
   record: string
   logFile: string
+  /** All in it ends when this process does, however that happens. */
+  endsWithUs?: boolean | undefined
 }
 
 export type PrivateHost = {
@@ -72,6 +75,7 @@ async function boot(options: PrivateHostOptions): Promise<Identity> {
   const init = identify(Number(pid))
   if (!init)
     throw new Error(`The private host did not start: ${readFileSync(options.logFile, 'utf8').trim().slice(-800)}`)
+  if (options.endsWithUs) endWithUs(init, 'SIGKILL')
   writeFileSync(options.record, `${init.pid} ${init.started}\n`)
   return init
 }

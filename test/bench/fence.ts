@@ -15,7 +15,7 @@ const turns = 3
 
 const folder = mkdtempSync(join(tmpdir(), 'dormouse-fence-'))
 const place = { dataDir: join(folder, 'pg'), runtimeDir: folder }
-const postgres = await startPostgres({ ...place, say: () => undefined, durable: true })
+const postgres = await startPostgres({ ...place, say: () => undefined, durable: true, endsWithUs: true })
 const pool = openPool(postgres.url, writers + 2, () => undefined)
 await migrate(pool)
 const replica = randomUUID()

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { endWithUs } from '../../scripts/ground/end-with-us.ts'
 import { alive, type Identity, identify, signal, waitGone } from '../../scripts/ground/processes.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
@@ -43,6 +44,7 @@ export class Child {
     if (child.pid === undefined) throw new Error(`${file} could not be started`)
     child.unref()
     this.#identity = identify(child.pid)
+    if (this.#identity) endWithUs(this.#identity, 'SIGKILL')
   }
 
   async kill(name: NodeJS.Signals = 'SIGKILL'): Promise<void> {

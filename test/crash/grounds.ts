@@ -39,7 +39,13 @@ export async function realGround(folder: string): Promise<HostGround> {
   const imagesDir = fileURLToPath(new URL('../../.dormouse-test/images', import.meta.url))
   const say = () => undefined
   await ensureMiniImage({ imagesDir, say })
-  const libvirtd = await startPrivateLibvirtd({ dir: folder, name: 'crash', hostUuid: randomUUID(), say })
+  const libvirtd = await startPrivateLibvirtd({
+    dir: folder,
+    name: 'crash',
+    hostUuid: randomUUID(),
+    say,
+    endsWithUs: true,
+  })
   return {
     name: 'real',
     agentEnv: {

@@ -36,7 +36,13 @@ export async function runTrials({
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-crash-'))
   const own = databaseServer
     ? undefined
-    : await startPostgres({ dataDir: join(folder, 'pg'), runtimeDir: folder, say: () => undefined, durable: false })
+    : await startPostgres({
+        dataDir: join(folder, 'pg'),
+        runtimeDir: folder,
+        say: () => undefined,
+        durable: false,
+        endsWithUs: true,
+      })
   const server = databaseServer ?? own!.url
   const name = `crash_${seed}_${randomBytes(4).toString('hex')}`
   await query(server, `create database ${name}`)

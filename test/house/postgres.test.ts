@@ -20,6 +20,7 @@ async function ownPostgres() {
     runtimeDir: folder,
     say: () => undefined,
     durable: true,
+    endsWithUs: true,
   })
   await query(postgres.url, `create database ${templateName}`)
   const pool = openPool(databaseNamed(postgres.url, templateName), 1, () => undefined)

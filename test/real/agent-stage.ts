@@ -41,7 +41,7 @@ export class Stage {
     mkdirSync(join(folder, 'tight'))
     await run('mount', ['-t', 'tmpfs', '-o', `size=${smallMiB}m`, 'tmpfs', join(folder, 'tight')])
     const named = { name: 'stage', hostUuid: crypto.randomUUID() }
-    return new Stage(folder, image, await startPrivateLibvirtd({ dir: folder, ...named, say }))
+    return new Stage(folder, image, await startPrivateLibvirtd({ dir: folder, ...named, say, endsWithUs: true }))
   }
 
   /** An agent of a new installation. */

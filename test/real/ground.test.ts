@@ -37,7 +37,7 @@ afterAll(() => rmSync(closed, { recursive: true, force: true }))
 
 describe('Postgres below a folder that only root may enter', () => {
   const start = (durable = true) =>
-    startPostgres({ dataDir: join(deep, 'postgres'), runtimeDir: join(deep, 'run'), say, durable })
+    startPostgres({ dataDir: join(deep, 'postgres'), runtimeDir: join(deep, 'run'), say, durable, endsWithUs: true })
 
   test('keeps what was committed over stop, power cut and a starter that was killed', async () => {
     const first = await start()
@@ -99,6 +99,7 @@ describe('two private libvirtd at once', () => {
       hostUuid: `00000000-0000-4000-8000-00000000000${name.length}`,
       say,
       cacheDir: join(root, '.dormouse-test/libvirt-cache'),
+      endsWithUs: true,
     })
 
   beforeAll(async () => {

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { type Client, createClient, Desktop } from '@dormouse/client'
+import { endWithUs } from '../../scripts/ground/end-with-us.ts'
 import { alive, type Identity, identify, signal, waitGone } from '../../scripts/ground/processes.ts'
 import { logFiles, Secrets } from '../secrets.ts'
 
@@ -23,6 +24,8 @@ export class Instance {
   readonly #folder: string
   readonly #env: Record<string, string>
   #starter: Identity | undefined
+  /** Where this process is ended itself, nobody else types Ctrl-C. */
+  #unbind: (() => void) | undefined
   #port = 0
 
   private constructor(folder: string, env: Record<string, string>) {
@@ -100,7 +103,8 @@ export class Instance {
       },
     })
     closeSync(log)
-    this.#starter = identify(child.pid!)
+    this.#starter = identify(child.pid!)!
+    this.#unbind = endWithUs(this.#starter, 'SIGINT', this.#folder)
     const ended = new Promise<void>((resolve) => child.on('exit', () => resolve()))
     let over = false
     void ended.then(() => {
@@ -118,6 +122,7 @@ export class Instance {
     signal(this.#starter, 'SIGINT')
     if (!(await waitGone([this.#starter], 120_000))) throw new Error(`npm start did not stop:\n${this.log}`)
     this.#starter = undefined
+    this.#unbind?.()
     const told = this.told()
     if (told.length > 0) throw new Error(`secrets stand where all may read them: ${told.join('; ')}`)
   }

@@ -8,7 +8,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createAdminClient } from '@dormouse/client'
+import { endWithUs } from '../../scripts/ground/end-with-us.ts'
 import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
+import { identify } from '../../scripts/ground/processes.ts'
 import { type Instance, until } from './instance.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
@@ -31,7 +33,13 @@ export class NetworkedHost {
     const folder = mkdtempSync(join(tmpdir(), 'dormouse-networked-'))
     const name = `networked-${process.pid}`
     const say = () => undefined
-    const libvirtd = await startPrivateLibvirtd({ dir: folder, name, hostUuid: crypto.randomUUID(), say })
+    const libvirtd = await startPrivateLibvirtd({
+      dir: folder,
+      name,
+      hostUuid: crypto.randomUUID(),
+      say,
+      endsWithUs: true,
+    })
     const host = new NetworkedHost(folder, name, libvirtd)
     try {
       await host.#join(instance, imagesDir)
@@ -85,7 +93,9 @@ export class NetworkedHost {
     const inside = ['nsenter', '-t', String(this.libvirtd.pid), '-n', '--', process.execPath]
     const stdio = ['ignore', log, log] as const
     const options = { cwd: root, stdio: [...stdio], env: { PATH: process.env.PATH, ...env } }
-    this.#children.push(spawn('busybox', [...inside, join(root, 'apps/agent/src/main.ts')], options))
+    const agent = spawn('busybox', [...inside, join(root, 'apps/agent/src/main.ts')], options)
+    endWithUs(identify(agent.pid!)!, 'SIGTERM')
+    this.#children.push(agent)
     closeSync(log)
   }
 

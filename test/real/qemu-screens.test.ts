@@ -10,6 +10,8 @@ import { answersToViewer } from '@dormouse/control-plane/streams/rfb-answers.ts'
 import { RfbFilter } from '@dormouse/control-plane/streams/rfb-filter.ts'
 import type { ScriptedFilter } from '@dormouse/control-plane/streams/rfb-script.ts'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { endWithUs } from '../../scripts/ground/end-with-us.ts'
+import { identify } from '../../scripts/ground/processes.ts'
 import { until } from './instance.ts'
 
 const program = '/usr/bin/qemu-system-x86_64'
@@ -24,6 +26,7 @@ beforeAll(async () => {
   const splash = ['-boot', `menu=on,splash=${join(folder, 'splash.bmp')},splash-time=60000`]
   qemu = spawn(program, ['-nodefaults', '-m', '64', ...screen, ...splash], { stdio: 'inherit' })
   await once(qemu, 'spawn')
+  endWithUs(identify(qemu.pid!)!, 'SIGKILL')
   await until(async () => (await shown()) > 100_000, 60_000)
 })
 afterAll(async () => {
