@@ -1,9 +1,13 @@
 // The clipboard of whoever controls: what the desktop copies comes out, what is written here goes in. Browsers give a
 // page the real clipboard only where they trust it; the panel works everywhere.
+import { isTooLong } from './paste.ts'
+
 export interface ClipboardParts {
   button: HTMLButtonElement
   panel: HTMLElement
   text: HTMLTextAreaElement
+  /** Said of a text that no desktop takes. */
+  tooLong: HTMLElement
   /** To the desktop. */
   paste(text: string): void
   /** The panel was closed by its key. */
@@ -47,6 +51,7 @@ export class Clipboard {
   receive(text: string): void {
     this.#last = text
     this.#parts.text.value = text
+    this.#parts.tooLong.hidden = true
     // Only a page that is looked at and trusted may write; the panel shows it all the same.
     navigator.clipboard?.writeText(text).catch(() => undefined)
   }
@@ -65,7 +70,9 @@ export class Clipboard {
   #send(text: string): void {
     if (text === this.#last) return
     this.#last = text
-    this.#parts.text.value = text
-    this.#parts.paste(text)
+    const { text: box, tooLong, paste } = this.#parts
+    box.value = text
+    tooLong.hidden = !isTooLong(text)
+    if (tooLong.hidden) paste(text)
   }
 }

@@ -25,6 +25,7 @@ const clipboard =
         button: find('clipboard'),
         panel: find('clipboard-panel'),
         text: find('clipboard-text'),
+        tooLong: find('clipboard-too-long'),
         paste: (text) => rfb?.clipboardPasteFrom(text),
         closed: toDesktop,
       })
@@ -35,7 +36,7 @@ find('full-screen').addEventListener('click', () => {
   change.catch(() => undefined).finally(toDesktop)
 })
 openWayOut({ bar: find('bar'), back: toDesktop })
-pasteAsWritten()
+pasteAsWritten(RFB.messages)
 open()
 
 function open(): void {
