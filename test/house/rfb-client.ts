@@ -1,6 +1,6 @@
 // A program that looks at a desktop's screen: RFB over a WebSocket, by hand, so that a test can also say what no real
 // client would. Knows nothing of claims.
-import { type ScreenNote, screenProtocol, ticketKept } from '@dormouse/contract'
+import { type ScreenNote, screenProtocol, type TicketNote, ticketKept } from '@dormouse/contract'
 import { WebSocket } from 'ws'
 import { until } from './until.ts'
 
@@ -12,10 +12,11 @@ export interface RfbOptions {
 
 export class RfbClient {
   readonly socket: WebSocket
-  readonly notes: ScreenNote[] = []
+  readonly notes: TicketNote[] = []
   /** How it was closed. */
   readonly closed: Promise<{ code: number; reason: string }>
   #received = Buffer.alloc(0)
+  #picture = Buffer.alloc(0)
   width = 0
   height = 0
 
@@ -23,15 +24,18 @@ export class RfbClient {
     this.socket = new WebSocket(url, page ? [screenProtocol] : [], { ...(origin && { origin }) })
     this.socket.on('message', (data, isBinary) => {
       if (isBinary) this.#received = Buffer.concat([this.#received, data as Buffer])
-      else {
-        this.notes.push(JSON.parse((data as Buffer).toString()) as ScreenNote)
-        if (page === true) this.socket.send(ticketKept)
-      }
+      else this.#note(JSON.parse((data as Buffer).toString()) as ScreenNote, page === true)
     })
     const { promise, resolve } = Promise.withResolvers<{ code: number; reason: string }>()
     this.closed = promise
     this.socket.on('error', (error) => resolve({ code: 0, reason: error.message }))
     this.socket.on('close', (code, reason) => resolve({ code, reason: reason.toString() }))
+  }
+
+  #note(note: ScreenNote, keeps: boolean): void {
+    if (!('ticket' in note)) return
+    this.notes.push(note)
+    if (keeps) this.socket.send(ticketKept)
   }
 
   /** Opens the socket and says nothing; whether it may stay is seen by `closed`. */
@@ -81,12 +85,23 @@ export class RfbClient {
     )
   }
 
-  /** The whole picture as raw 32-bit pixels. */
+  /** The whole picture as raw 32-bit pixels, after what changed of it has come. */
   async frame(incremental = false): Promise<Buffer> {
     this.ask(incremental)
-    const head = await this.#take(16)
-    if (head.readUInt16BE(2) !== 1 || head.readInt32BE(12) !== 0) throw new Error('the update is not one raw picture')
-    return this.#take(head.readUInt16BE(8) * head.readUInt16BE(10) * 4)
+    const head = await this.#take(4)
+    if (head[0] !== 0) throw new Error('the screen says something else')
+    for (let left = head.readUInt16BE(2); left > 0; left--) await this.#takeRectangle()
+    return Buffer.from(this.#picture)
+  }
+
+  async #takeRectangle(): Promise<void> {
+    const head = await this.#take(12)
+    const [x, y, width, height] = [0, 2, 4, 6].map((at) => head.readUInt16BE(at)) as [number, number, number, number]
+    if (head.readInt32BE(8) !== 0) throw new Error('what changed is not raw')
+    const pixels = await this.#take(width * height * 4)
+    for (let row = 0; row < height; row++) {
+      pixels.copy(this.#picture, ((y + row) * this.width + x) * 4, row * width * 4, (row + 1) * width * 4)
+    }
   }
 
   /** What the desktop copied, where that is what it says next. */
@@ -110,6 +125,7 @@ export class RfbClient {
     const init = await this.#take(24)
     this.width = init.readUInt16BE(0)
     this.height = init.readUInt16BE(2)
+    this.#picture = Buffer.alloc(this.width * this.height * 4)
     await this.#take(init.readUInt32BE(20))
   }
 

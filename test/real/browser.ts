@@ -68,8 +68,8 @@ export class Browser {
     page.on('websocket', (socket) => this.asked.push(socket.url()))
     page.on('pageerror', (error) => this.complaints.push(error.message))
     page.on('console', (message) => {
-      // A socket that is refused is part of what a page comes back from; a policy that is broken is not.
-      if (message.type() === 'error' && !/WebSocket|Connection closed/.test(message.text()))
+      // A socket that is refused or falls silent is part of what a page comes back from; a broken policy is not.
+      if (message.type() === 'error' && !/WebSocket|Connection closed|Disconnection timed out/.test(message.text()))
         this.complaints.push(message.text())
     })
     await prepare?.(page)

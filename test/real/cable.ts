@@ -5,10 +5,12 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 export class Cable {
   readonly #sockets = new Set<Socket>()
   readonly #server: Server
+  #leadsTo: number
   #isCut = false
 
   private constructor(port: number) {
-    this.#server = createServer((near) => this.#join(near, port))
+    this.#leadsTo = port
+    this.#server = createServer((near) => this.#join(near))
   }
 
   static async to(port: number): Promise<Cable> {
@@ -31,9 +33,14 @@ export class Cable {
     this.#isCut = false
   }
 
-  #join(near: Socket, port: number): void {
+  /** Whoever connects from now on comes out there. */
+  moveTo(port: number): void {
+    this.#leadsTo = port
+  }
+
+  #join(near: Socket): void {
     if (this.#isCut) return void near.destroy()
-    const far = connect(port, '127.0.0.1')
+    const far = connect(this.#leadsTo, '127.0.0.1')
     for (const [one, other] of [
       [near, far],
       [far, near],

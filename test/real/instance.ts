@@ -69,6 +69,11 @@ export class Instance {
     return [`http://127.0.0.1:${this.#port}`, `http://127.0.0.1:${this.#port + 1}`]
   }
 
+  /** The name under which the starter keeps the replica at this base URL, where there are two. */
+  replicaAt(url: string): string {
+    return `control plane ${this.urls.indexOf(url) + 1}`
+  }
+
   /** Of the instance's own Postgres. */
   get databaseUrl(): string {
     const [, , , port] = readFileSync(join(this.dataDir, 'postgres/postmaster.pid'), 'utf8').split('\n')

@@ -30,9 +30,6 @@ function addresses(): [leader: string, other: string] {
   return [leader, instance.urls.find((url) => url !== leader)!]
 }
 
-/** Of the name under which the starter keeps it. */
-const processAt = (url: string) => `control plane ${instance.urls.indexOf(url) + 1}`
-
 test('a mutation at the replica that does not lead is 503 with Retry-After; both serve reads and guests', async () => {
   const [leader, other] = addresses()
   const body = { tier: 'small' }
@@ -54,7 +51,7 @@ test('kill -9 of the process that leads: the other leads, ends what was accepted
   const wish = { headers: { 'idempotency-key': 'across the kill' } }
   const accepted = await ask(leader, 'POST', `/v1/desktops/${id}/wake`, wish)
   expect(accepted.status).toBe(202)
-  await instance.kill(processAt(leader))
+  await instance.kill(instance.replicaAt(leader))
   const again = await until(async () => {
     const answer = await ask(other, 'POST', `/v1/desktops/${id}/wake?wait=true`, wish)
     return answer.status !== 503 && answer
@@ -73,7 +70,7 @@ test('kill -9 of the process that leads: the other leads, ends what was accepted
 
 test('a leader that is frozen is followed when its lease has run out, and changes nothing when it thaws', async () => {
   const [leader, other] = addresses()
-  const frozen = instance.process(processAt(leader))!
+  const frozen = instance.process(instance.replicaAt(leader))!
   const create = (url: string) => ask(url, 'POST', '/v1/desktops', { body: { tier: 'small' } })
   signal(frozen, 'SIGSTOP')
   const late = create(leader)

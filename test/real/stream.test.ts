@@ -2,6 +2,7 @@
 import { type AdminClient, type Client, createAdminClient, createClient, type Desktop } from '@dormouse/client'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { signal } from '../../scripts/ground/processes.ts'
 import { Browser, history, keep, says } from './browser.ts'
 import { Cable } from './cable.ts'
 import { Instance, until } from './instance.ts'
@@ -11,8 +12,13 @@ import { guest } from './witness.ts'
 let instance: Instance
 let browser: Browser
 let desktop: Desktop
+/** The replica where pages are, and the other one. */
+let home: string
+let other: string
 beforeAll(async () => {
-  instance = await Instance.start()
+  instance = await Instance.start({}, ['--no-tour', '--replicas', '2'])
+  home = instance.local.base_url
+  other = instance.urls.find((url) => url !== home)!
   browser = await Browser.start()
   desktop = await instance.create()
   await desktop.wake()
@@ -133,13 +139,13 @@ test('a reload and a cut of 20 s keep the claim', async () => {
   await says(page, 'live')
   await page.reload()
   await says(page, 'live')
-  const other = await anotherClient('second')
+  const client = await anotherClient('second')
   cable.cut()
   const cutAt = performance.now()
   await says(page, 'reconnecting')
   await keep(page, 'reconnecting')
   await until(() => performance.now() - cutAt > 20_000, 25_000)
-  await expect(other.openStream(desktop.id, { claim: 'control' })).rejects.toMatchObject({ status: 409 })
+  await expect(client.openStream(desktop.id, { claim: 'control' })).rejects.toMatchObject({ status: 409 })
   cable.mend()
   await says(page, 'live')
   await type(page, 'four')
@@ -161,21 +167,88 @@ test('a desktop that sleeps under the page is said to, and comes back by itself 
   await page.close()
 })
 
-test('the agent and the control plane are killed, and the page is back each time', async () => {
+/** The page breaks off at that moment, says so, and is back by itself. */
+async function comesBack(page: Page, after: () => unknown): Promise<void> {
+  const before = (await history(page)).length
+  await after()
+  const since = async () => (await history(page)).slice(before)
+  await until(async () => (await since()).includes('reconnecting'), 15_000)
+  await says(page, 'live', 30_000)
+}
+
+test('the agent is killed, and the page is back', async () => {
   const page = await open('control')
-  for (const [name, word] of [
-    ['agent', 'seven'],
-    ['control plane', 'eight'],
-  ] as const) {
-    const before = (await history(page)).length
-    await instance.kill(name)
-    const since = async () => (await history(page)).slice(before)
-    await until(async () => (await since()).includes('reconnecting'), 15_000)
-    await says(page, 'live', 30_000)
-    await type(page, word)
-    await isTyped(word)
-  }
+  await comesBack(page, () => instance.kill('agent'))
+  await type(page, 'seven')
+  await isTyped('seven')
   await page.close()
+})
+
+const portOf = (url: string): number => Number(new URL(url).port)
+const leads = (url: string): Promise<true> => until(() => instance.local.base_url === url, 20_000)
+
+test('the leader is killed: its own page says so and is back; the page of the one that follows does not notice', async () => {
+  await leads(home)
+  const page = await open('control')
+  expect(page.url()).toContain(home)
+  await comesBack(page, () => instance.kill(instance.replicaAt(home)))
+  await type(page, 'eight')
+  await isTyped('eight')
+  await keep(page, 'leader-killed')
+  await leads(other)
+  const states = await history(page)
+  await instance.kill(instance.replicaAt(other))
+  await leads(home)
+  await type(page, 'nine')
+  await isTyped('nine')
+  expect(await history(page)).toEqual(states)
+  await page.close()
+})
+
+test('the replica of a page ends and its address leads to another: the page is back there; where none is, it says so in the end', async () => {
+  await using cable = await Cable.to(portOf(home))
+  const { url } = await desktop.stream.getUrl({ claim: 'control', takeover: true })
+  const page = await browser.open(url.replace(/:\d+\//, `:${cable.port}/`), (opening) => opening.clock.install())
+  await says(page, 'live')
+  cable.moveTo(portOf(other))
+  await comesBack(page, () => instance.kill(instance.replicaAt(home)))
+  await type(page, 'ten')
+  await isTyped('ten')
+  cable.cut()
+  await says(page, 'reconnecting')
+  await keep(page, 'no-replica')
+  await page.clock.fastForward(301_000)
+  await says(page, 'lost')
+  expect(await page.textContent('#notice')).toContain(`dormouse get ${desktop.id}`)
+  await keep(page, 'no-replica-for-minutes')
+  await page.close()
+  await leads(other)
+  await instance.kill(instance.replicaAt(other))
+  await leads(home)
+})
+
+test('the leader freezes under its page: the page notices, and is back where its address leads now', async () => {
+  await using cable = await Cable.to(portOf(home))
+  const { url } = await desktop.stream.getUrl({ claim: 'control', takeover: true })
+  const page = await browser.open(url.replace(/:\d+\//, `:${cable.port}/`), (opening) => opening.clock.install())
+  await says(page, 'live')
+  const frozen = instance.process(instance.replicaAt(home))!
+  try {
+    await comesBack(page, async () => {
+      signal(frozen, 'SIGSTOP')
+      cable.moveTo(portOf(other))
+      await page.clock.fastForward(16_000)
+    })
+    await leads(other)
+    await type(page, 'eleven')
+  } finally {
+    signal(frozen, 'SIGCONT')
+  }
+  await isTyped('eleven')
+  expect(await page.getAttribute('body', 'data-state')).toBe('live')
+  await page.close()
+  await instance.kill(instance.replicaAt(other))
+  await leads(home)
 })
 
 test('the page asks nobody but the service, and no browser finds fault with it', async () => {

@@ -5,6 +5,7 @@ import { Clipboard } from './clipboard.ts'
 import { courseAfter, type PageState, wordsOf } from './course.ts'
 import { Keyring } from './keyring.ts'
 import { pasteAsWritten } from './paste.ts'
+import { watchSilence } from './silence.ts'
 import { openWayOut } from './way-out.ts'
 
 const find = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T
@@ -12,6 +13,8 @@ const find = <T extends HTMLElement>(id: string): T => document.getElementById(i
 const claim = location.pathname.endsWith('/control') ? 'control' : 'view'
 const desktopId = location.pathname.split('/')[2] ?? ''
 const keyring = new Keyring(location, history, sessionStorage)
+/** What a browser says of a socket whose end nobody told. */
+const brokenOff = 1006
 let rfb: RFB | undefined
 let darkSince = performance.now()
 let attempts = 0
@@ -49,11 +52,20 @@ function open(): void {
   const socket = new WebSocket(`${location.origin.replace(/^http/, 'ws')}${location.pathname}/${key}`, [screenProtocol])
   socket.addEventListener('message', ({ data }) => {
     if (typeof data !== 'string') return
-    keyring.keep((JSON.parse(data) as ScreenNote).ticket)
+    const note = JSON.parse(data) as ScreenNote
+    if (!('ticket' in note)) return
+    keyring.keep(note.ticket)
     socket.send(ticketKept)
   })
   socket.addEventListener('close', closed)
-  rfb = screenOver(socket)
+  const screen = screenOver(socket)
+  rfb = screen
+  watchSilence(socket, () => {
+    // Its end would be told much later, when another may be open.
+    socket.removeEventListener('close', closed)
+    screen.disconnect()
+    closed({ code: brokenOff, reason: '' })
+  })
 }
 
 function screenOver(socket: WebSocket): RFB {
@@ -72,7 +84,7 @@ function screenOver(socket: WebSocket): RFB {
   return screen
 }
 
-function closed({ code, reason }: CloseEvent): void {
+function closed({ code, reason }: Pick<CloseEvent, 'code' | 'reason'>): void {
   rfb = undefined
   if (document.body.dataset.state === 'live') darkSince = performance.now()
   const darkForMs = performance.now() - darkSince

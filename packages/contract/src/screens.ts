@@ -14,7 +14,7 @@ export const screenCloses = {
 
 /**
  * The page offers this WebSocket subprotocol: it is then told by text frames, as JSON, the ticket by which it may come
- * back within the grace, and says `ticketKept` once it has it. Programs that do not offer it see binary frames only,
+ * back within the grace, and says `ticketKept` once it has it; and that the service is there. Programs that do not offer it see binary frames only,
  * which are RFB as it is.
  */
 export const screenProtocol = 'dormouse.screen.v1'
@@ -22,7 +22,16 @@ export const screenProtocol = 'dormouse.screen.v1'
 /** Until this is said, what the socket was opened with opens it again: the answer to an opening may have been lost. */
 export const ticketKept = 'kept'
 
-export interface ScreenNote {
-  /** Good once, in the place of the token, as long as the claim is held. */
+/** Good once, in the place of the token, as long as the claim is held. */
+export interface TicketNote {
   ticket: string
 }
+
+/** Said every so often, whether anything changes on the screen or not: a page that does not hear it has no way here. */
+export interface PulseNote {
+  alive: true
+}
+
+export type ScreenNote = TicketNote | PulseNote
+
+export const pulseEveryMs = 5_000

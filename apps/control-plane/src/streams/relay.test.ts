@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { Channel } from '@dormouse/link'
 import { joined } from '@dormouse/link/testing'
 import { afterEach, expect, test, vi } from 'vitest'
-import { relay, watchPulse } from './relay.ts'
+import { relay, tellPulse, watchPulse } from './relay.ts'
 import { RfbFilter } from './rfb-filter.ts'
 
 const pieceBytes = 64 * 1024
@@ -86,4 +86,16 @@ test('a viewer is asked for a sign of life every 15 s, and hung up on after thre
     vi.advanceTimersByTime(15_000)
   }
   expect((await closed)[0]).toBe(1006)
+})
+
+test('a page is told every five seconds that the way to it is alive', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
+  await using door = await viewerAndSocket()
+  const { left: viewer, right: socket } = door
+  tellPulse(socket)
+  for (let turn = 0; turn < 3; turn++) {
+    vi.advanceTimersByTime(5_000)
+    const [data] = await once(viewer, 'message')
+    expect(JSON.parse(String(data))).toEqual({ alive: true })
+  }
 })

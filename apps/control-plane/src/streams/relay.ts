@@ -1,5 +1,6 @@
 // The bytes between a viewer's WebSocket and a desktop's screen. Each reader sets the pace of its writer: a viewer that
 // reads slowly gets fewer frames, and holds at most a window of them.
+import { pulseEveryMs, type ScreenNote } from '@dormouse/contract'
 import type { Channel } from '@dormouse/link'
 import type { RawData, WebSocket } from 'ws'
 import type { RfbFilter } from './rfb-filter.ts'
@@ -65,6 +66,13 @@ export function watchPulse(socket: WebSocket): void {
     if (silent++ >= patience) socket.terminate()
     else if (socket.readyState === socket.OPEN) socket.ping()
   }, pingEveryMs)
+  socket.once('close', () => clearInterval(beat))
+}
+
+/** Tells a page, which cannot ping, that the way to it is alive. */
+export function tellPulse(socket: WebSocket): void {
+  const pulse = JSON.stringify({ alive: true } satisfies ScreenNote)
+  const beat = setInterval(() => socket.readyState === socket.OPEN && socket.send(pulse), pulseEveryMs)
   socket.once('close', () => clearInterval(beat))
 }
 

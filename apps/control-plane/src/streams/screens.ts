@@ -14,7 +14,7 @@ import type { Principals } from '../principals/service.ts'
 import { type Admission, admit } from './admission.ts'
 import { type Ending, endingOf, endings } from './endings.ts'
 import { openChannel } from './host-channel.ts'
-import { endSocket, relay, watchPulse } from './relay.ts'
+import { endSocket, relay, tellPulse, watchPulse } from './relay.ts'
 import { answersToViewer } from './rfb-answers.ts'
 import { RfbFilter } from './rfb-filter.ts'
 import { RfbBreach } from './rfb-terms.ts'
@@ -137,6 +137,7 @@ export class Screens {
   #giveTicket(socket: WebSocket, sessionId: string, ticket: string): void {
     const { pool, log } = this.#options
     socket.send(JSON.stringify({ ticket } satisfies ScreenNote))
+    tellPulse(socket)
     const hear = (data: RawData, isBinary: boolean) => {
       if (isBinary || data.toString() !== ticketKept) return
       socket.off('message', hear)
