@@ -1,0 +1,132 @@
+// Guarantee: many guests' screens are shown at once on one host, each its own and live; a viewer that never reads holds up
+// nobody, and neither agent nor control plane keeps for it what it does not read.
+import { readdirSync, readFileSync } from 'node:fs'
+import { createAdminClient, type Desktop } from '@dormouse/client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { RfbClient } from '../house/rfb-client.ts'
+import { Instance, until } from './instance.ts'
+import { guest } from './witness.ts'
+
+/** Fifty guests take some 10 GB of memory, and minutes until they are up. */
+const many = process.env.DORMOUSE_TEST_LONG === '1' ? 50 : 3
+/** An emulated guest takes a processor while it boots. */
+const bootsAtOnce = 3
+const mebibyte = 2 ** 20
+
+let instance: Instance
+let desktops: Desktop[]
+let viewers: RfbClient[]
+beforeAll(async () => {
+  instance = await Instance.start({
+    DORMOUSE_TIER_SMALL: '1,128,1',
+    DORMOUSE_AGENT_VCPUS: String(many),
+    DORMOUSE_AGENT_MEMORY_MIB: String(many * 128),
+  })
+  desktops = await Promise.all(Array.from({ length: many }, () => instance.create()))
+  await inTurns(desktops, (desktop) => desktop.wake())
+}, 420_000)
+afterAll(async () => {
+  // Quicker than the sleep that each would be put to.
+  await inTurns(desktops ?? [], (desktop) => desktop.destroy())
+  await instance?.[Symbol.asyncDispose]()
+})
+
+async function inTurns<T>(list: T[], work: (one: T, index: number) => Promise<unknown>): Promise<void> {
+  const left = list.entries()
+  const worker = async () => {
+    for (const [index, one] of left) await work(one, index)
+  }
+  await Promise.all(Array.from({ length: bootsAtOnce }, worker))
+}
+
+const columns = 80
+const bits = 8
+
+/** Has the guest's console show a number, as a row of white and blue fields for its bits. */
+async function show(desktop: Desktop, number: number): Promise<void> {
+  const fields = Array.from(
+    { length: bits },
+    (_, i) => `\\033[4${(number >> i) & 1 ? 7 : 4}m${' '.repeat(columns / bits)}`,
+  )
+  const rows = Array.from({ length: 20 }, (_, row) => `\\033[${row + 3};1H${fields.join('')}`)
+  await guest(desktop, `printf '\\033[?25l\\033[2J${rows.join('')}\\033[0m' > /dev/tty1`)
+}
+
+/** The number that a picture shows. A pixel is blue, green, red and a byte more. */
+function numberIn(picture: Buffer, { width, height }: RfbClient): number {
+  const isWhite = (i: number) =>
+    picture[(Math.floor(height / 2) * width + Math.floor(((i + 0.5) * width) / bits)) * 4 + 2]! > 80
+  return Array.from({ length: bits }, (_, i) => Number(isWhite(i)) << i).reduce((sum, one) => sum + one, 0)
+}
+
+const seen = async (viewer: RfbClient): Promise<number> => numberIn(await viewer.frame(), viewer)
+const shows = (viewer: RfbClient, number: number): Promise<true> =>
+  until(async () => (await seen(viewer)) === number, 30_000)
+
+const processes = ['agent', 'control plane'] as const
+type Of<T> = Record<(typeof processes)[number], T>
+const ofEach = <T>(look: (pid: number) => T): Of<T> =>
+  Object.fromEntries(processes.map((name) => [name, look(instance.process(name)!.pid)])) as Of<T>
+
+const residentMiB = (pid: number): number =>
+  (Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024) / mebibyte
+
+const cpuMs = (pid: number): number =>
+  readdirSync(`/proc/${pid}/task`)
+    .map((task) => Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ')[0]) / 1e6)
+    .reduce((sum, one) => sum + one, 0)
+
+/** What the work has cost each of them; memory is what they held at the end, above what they held before. */
+async function costs(what: string, work: () => Promise<unknown>): Promise<Of<number>> {
+  const [memory, cpu] = [ofEach(residentMiB), ofEach(cpuMs)]
+  await work()
+  const grown = ofEach((pid) => residentMiB(pid))
+  const used = ofEach(cpuMs)
+  for (const name of processes) {
+    console.info(
+      `${what}, ${name}: ${Math.round(memory[name])} → ${Math.round(grown[name])} MiB, ${Math.round(used[name] - cpu[name])} ms of processor`,
+    )
+  }
+  return { agent: grown.agent - memory.agent, 'control plane': grown['control plane'] - memory['control plane'] }
+}
+
+test(`${many} viewers of ${many} desktops on one host each see their own, and what changes on it`, async () => {
+  await inTurns(desktops, show)
+  const grown = await costs(`${many} viewers, a picture each`, async () => {
+    const streams = await Promise.all(desktops.map((desktop) => desktop.stream.getUrl({ claim: 'control' })))
+    viewers = await Promise.all(streams.map(({ websocketUrl }) => RfbClient.connect(websocketUrl)))
+    expect(await Promise.all(viewers.map(seen))).toEqual(viewers.map((_, i) => i))
+  })
+  await inTurns(desktops, (desktop, i) => show(desktop, 255 - i))
+  await Promise.all(viewers.map((viewer, i) => shows(viewer, 255 - i)))
+  // Beside what any burst leaves behind in them.
+  for (const name of processes) expect(grown[name]).toBeLessThan(100 + 2 * many)
+})
+
+test('one of them never reads: nothing is kept for it, and all others see, work and live on', async () => {
+  const [deaf, ...others] = viewers as [RfbClient, ...RfbClient[]]
+  const admin = createAdminClient({ baseUrl: instance.local.base_url, operatorKey: instance.local.operator_key })
+  const beat = async () => (await admin.listHosts()).hosts[0]!
+  const first = await beat()
+  const wishes = 1_000
+  const grown = await costs(`one of ${many} never reads`, async () => {
+    deaf.socket.pause()
+    for (let i = 0; i < wishes; i++) deaf.ask()
+    for (let round = 0; round < 5; round++) await Promise.all(others.map(seen))
+    const echoes = await Promise.all(desktops.map((desktop, i) => guest(desktop, `echo ${i}`)))
+    expect(echoes).toEqual(desktops.map((_, i) => `${i}\n`))
+    await until(
+      async () => Date.parse((await beat()).last_heartbeat_at!) > Date.parse(first.last_heartbeat_at!),
+      15_000,
+    )
+  })
+  expect(await beat()).toMatchObject({ linked: true, state: 'active' })
+  // All of them would be more than a gigabyte.
+  expect((wishes * deaf.width * deaf.height * 4) / mebibyte).toBeGreaterThan(1_000)
+  for (const name of processes) expect(grown[name]).toBeLessThan(100)
+  await show(desktops[0]!, 77)
+  deaf.socket.resume()
+  await shows(deaf, 77)
+  for (const viewer of viewers) viewer.close()
+  await Promise.all(viewers.map(({ closed }) => closed))
+})
