@@ -170,8 +170,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     room('agents'),
   )
 
-  channels.attach(gateway, (token) => hosts.authenticate(token))
-  screens.attach(gateway)
+  channels.attach(gateway.upgrades, (token) => hosts.authenticate(token))
+  screens.attach(gateway.upgrades)
 
   await app.listen({ host: config.host, port: config.port })
   const address = app.server.address()
@@ -201,7 +201,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
       await leadership.stop()
       waiters.release()
       await inFlight.drained(drainMs)
-      await gateway.close(1001, 'the control plane stops')
+      await gateway.upgrades.close(1001, 'the control plane stops')
+      await gateway.answered()
       await screens.close()
       await app.close()
       await engine.idle()

@@ -33,8 +33,18 @@ export interface GatewayHooks {
   report<N extends ReportName>(hostId: string, name: N, report: Report<N>): void
 }
 
-/** Accepts agents' links on the HTTP server. A link counts only after a hello that was understood. */
+/**
+ * Accepts agents' links on the HTTP server. A link counts only after a hello that was understood. `answered` waits for what
+ * agents have asked, whether or not they still hear it.
+ */
 export function openGateway(server: Server, links: Links, hooks: GatewayHooks, log: Log) {
+  const asked = new Set<Promise<unknown>>()
+  const noting = <T>(answer: Promise<T>): Promise<T> => {
+    const over = () => asked.delete(answer)
+    asked.add(answer)
+    answer.then(over, over)
+    return answer
+  }
   const upgrades = acceptUpgrades(server, { log, answer: hooks.refuse, nowhere: theOne404().detail })
   upgrades.add({
     path: (pathname) => pathname === linkPath,
@@ -61,14 +71,14 @@ export function openGateway(server: Server, links: Links, hooks: GatewayHooks, l
             if (parsed.protocol !== linkProtocol) {
               refuse('conflict', `this control plane speaks link protocol ${linkProtocol}; upgrade the agent`)
             }
-            const welcome = await hooks.hello(host.hostId, parsed)
+            const welcome = await noting(hooks.hello(host.hostId, parsed))
             links.add(host.hostId, peer)
             hostLog.info({ desktops: parsed.inventory.length }, 'host linked')
             hooks.joined(host.hostId, parsed)
             return welcome
           },
           'host.heartbeat': async (payload) =>
-            hooks.heartbeat(host.hostId, agentCalls['host.heartbeat'].payload.parse(payload)),
+            noting(hooks.heartbeat(host.hostId, agentCalls['host.heartbeat'].payload.parse(payload))),
         },
       })
       peer.on('event', (name, payload) => {
@@ -80,5 +90,5 @@ export function openGateway(server: Server, links: Links, hooks: GatewayHooks, l
       peer.on('close', (reason) => hostLog.info({ reason }, 'host link closed'))
     },
   })
-  return upgrades
+  return { upgrades, answered: () => Promise.allSettled(asked) }
 }
