@@ -116,6 +116,22 @@ test('a wake waits for a host that was there a moment ago, also where the deskto
   for (const wake of wakes) expect((await house.settled(wake.id)).state).toBe('succeeded')
 })
 
+test('a wake waits for a hypervisor that was there a moment ago, also where the desktop is bound to none yet', async () => {
+  await using house = await House.start()
+  const saved = (await house.desktop('hibernated')).id
+  const fresh = (await house.desktop('created')).id
+  house.host.driver.faults.down = true
+  await house.restartAgent()
+  const wakes = [await house.begin(saved, 'wake'), await house.begin(fresh, 'wake')]
+  await until(
+    'both to be tried in vain',
+    () => house.failpoints.hits.filter((hit) => hit === 'wake.place.before').length >= 2,
+  )
+  house.host.driver.faults.down = false
+  await house.restartAgent()
+  for (const wake of wakes) expect((await house.settled(wake.id)).state).toBe('succeeded')
+})
+
 test('restarts of agent and control plane leave what is awake awake, with its memory', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')

@@ -9,6 +9,7 @@ const host = (given: Partial<Candidate> = {}): Candidate => ({
   name: 'alpha',
   images: ['mini'],
   ailment: null,
+  ailsLately: false,
   silent: false,
   vcpus: 4,
   memoryMiB: 4_096,
@@ -42,6 +43,7 @@ test('the first host with room is taken, hosts that are full, ill, silent or wit
 test.each([
   ['no_host', [], 'No host is linked'],
   ['no_host', [host({ ailment: 'libvirt is not installed' })], 'libvirt is not installed'],
+  ['host_unreachable', [host({ ailment: 'libvirt restarts', ailsLately: true })], 'libvirt restarts'],
   ['image_unavailable', [host({ images: ['desktop'] })], 'hosts have: desktop'],
   ['no_room', [host({ heldMemoryMiB: 3_500 })], 'alpha has 596 MiB of memory free, 1024 are needed'],
   ['no_room', [host({ freeDiskGiB: 0 })], 'alpha’s disk is full'],
@@ -55,5 +57,7 @@ test.each([
 test('a desktop bound to its host by its disk needs no new disk there, and goes nowhere else', () => {
   expect(insist(host({ heldDiskGiB: 100, freeDiskGiB: 0 }), wish).id).toBe('h1')
   expect(refusalOf(() => insist(undefined, wish)).code).toBe('no_host')
+  expect(refusalOf(() => insist(host({ ailment: 'no QEMU' }), wish)).code).toBe('no_host')
+  expect(refusalOf(() => insist(host({ ailment: 'no QEMU', ailsLately: true }), wish)).code).toBe('host_unreachable')
   expect(refusalOf(() => insist(host({ heldMemoryMiB: 4_000 }), wish)).code).toBe('no_room')
 })

@@ -13,7 +13,7 @@ export function choose(candidates: Candidate[], wish: Wish): Candidate {
   if (candidates.length === 0)
     return refuse('no_host', 'No host is linked; install an agent or wait until one is back.')
   const well = candidates.filter((host) => host.ailment === null && !host.silent)
-  if (well.length === 0) return refuse('no_host', `No host can take desktops: ${ailments(candidates)}`)
+  if (well.length === 0) return refuse(codeOf(candidates), `No host can take desktops: ${ailments(candidates)}`)
   const withImage = well.filter((host) => host.images.includes(wish.image))
   if (withImage.length === 0) {
     return refuse('image_unavailable', `No host has the image “${wish.image}”; hosts have: ${imagesOf(well)}.`)
@@ -28,10 +28,13 @@ export function insist(host: Candidate | undefined, wish: Wish): Candidate {
   if (!host || host.silent)
     return refuse('no_host', 'The host that holds the desktop’s disk is out of reach; try again when it is back.')
   if (host.ailment !== null)
-    return refuse('no_host', `The host that holds the desktop’s disk cannot run it: ${host.ailment}`)
+    return refuse(codeOf([host]), `The host that holds the desktop’s disk cannot run it: ${host.ailment}`)
   const reason = lack(host, { ...wish, diskGiB: 0 })
   return reason ? refuse('no_room', `The host that holds the desktop’s disk has no room: ${reason}.`) : host
 }
+
+/** What has only begun to ail may be well in a moment: a hypervisor is started again. */
+const codeOf = (ailing: Candidate[]) => (ailing.some((host) => host.ailsLately) ? 'host_unreachable' : 'no_host')
 
 /** What the host lacks for the wish, in words; undefined where it has room. */
 function lack(host: Candidate, wish: Wish): string | undefined {

@@ -82,6 +82,7 @@ export async function heard(db: Db, id: string, facts: HostFacts, leaseMs: numbe
   const { rowCount } = await db.query({
     name: 'hosts-heard',
     text: `update hosts set facts = $2, vcpus = $3, memory_mib = $4, disk_gib = $5, images = $6, ailment = $7,
+             ailing_since = case when $7::text is not null then coalesce(ailing_since, now()) end,
              last_heartbeat_at = now(), lease_until = now() + $8 * interval '1 millisecond'
            where id = $1 and lost_at is null and removed_at is null`,
     values: [id, facts, capacity.vcpus, capacity.memoryMiB, capacity.diskGiB, facts.images, facts.ailment, leaseMs],
@@ -113,6 +114,8 @@ export interface Candidate {
   name: string
   images: string[]
   ailment: string | null
+  /** Its ailment began a moment ago: its hypervisor may just be starting again. */
+  ailsLately: boolean
   silent: boolean
   vcpus: number
   memoryMiB: number
@@ -129,7 +132,8 @@ export async function candidates(db: Db, desktopId: string, hostIds: string[]): 
   const { rows } = await db.query<Candidate>(
     `select h.id, h.name, h.images, h.ailment, h.vcpus, h.memory_mib as "memoryMiB", h.disk_gib as "diskGiB",
        coalesce((h.facts->>'freeDiskGiB')::int, 0) as "freeDiskGiB",
-       coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held}
+       coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held},
+       h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
      from hosts h left join reservations r on r.host_id = h.id and r.desktop_id <> $2
      where h.id = any($1) and h.removed_at is null and h.lost_at is null
      group by h.id order by h.memory_mib - coalesce(sum(r.memory_mib), 0) desc, h.id`,
