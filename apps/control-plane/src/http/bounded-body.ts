@@ -2,7 +2,7 @@
 // longer than a body may stand still. It is not destroyed where its way ends early: the caller must still be answered.
 
 import type { IncomingMessage } from 'node:http'
-import { Transform, Writable } from 'node:stream'
+import { Transform, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Refusal } from '@dormouse/contract'
 
@@ -35,10 +35,9 @@ export class BoundedBody {
         this.#count(chunk, done)
       },
     })
-    const fail = (detail: string) => meter.destroy(new Refusal('invalid_request', detail, { field: 'body' }))
-    const stall = setTimeout(() => fail('the body stood still for too long'), this.#bounds.stallMs)
+    const stall = setTimeout(() => meter.destroy(stalled()), this.#bounds.stallMs)
     const broken = () => {
-      if (!raw.readableEnded) fail('the body broke off')
+      if (!raw.readableEnded) meter.destroy(brokenOff())
     }
     raw.once('error', broken).once('close', broken)
     raw.once('end', () => clearTimeout(stall)).pipe(meter)
@@ -57,20 +56,39 @@ export class BoundedBody {
   /** All of it at once. */
   async bytes(): Promise<Buffer> {
     const chunks: Buffer[] = []
-    await this.into(
-      new Writable({
-        write: (chunk: Buffer, _encoding, done) => {
-          chunks.push(chunk)
-          done()
-        },
-      }),
-    )
+    await this.#flow((chunk) => chunks.push(chunk))
     return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
   }
 
   /** Refuses what is too large or stands still also where nobody wants it: a body is looked at before anything else is. */
   async measure(): Promise<void> {
-    await this.into(new Writable({ write: (_chunk, _encoding, done) => done() }))
+    await this.#flow(() => undefined)
+  }
+
+  /** Hands over each piece as it comes, without the streams that a sink with a pace of its own needs. */
+  async #flow(take: (chunk: Buffer) => void): Promise<void> {
+    const raw = this.#raw
+    const over = Promise.withResolvers<void>()
+    const fail = (error: Error) => over.reject(error)
+    const stall = setTimeout(() => fail(stalled()), this.#bounds.stallMs)
+    const hear = (chunk: Buffer) => {
+      stall.refresh()
+      this.#count(chunk, (error) => (error ? fail(error) : take(chunk)))
+    }
+    const ended = () => over.resolve()
+    const broken = () => fail(brokenOff())
+    raw.on('data', hear).once('end', ended).once('error', broken).once('close', broken)
+    if (raw.readableEnded) ended()
+    else if (raw.destroyed) broken()
+    try {
+      await over.promise
+    } catch (error) {
+      letGo(raw)
+      throw error
+    } finally {
+      clearTimeout(stall)
+      raw.off('data', hear).off('end', ended).off('error', broken).off('close', broken)
+    }
   }
 
   #count(chunk: Buffer, done: (error: Error | null, chunk?: Buffer) => void): void {
@@ -84,6 +102,9 @@ export class BoundedBody {
     return new Refusal('payload_too_large', `the body is larger than the ${maxBytes} bytes that this route takes`)
   }
 }
+
+const stalled = () => new Refusal('invalid_request', 'the body stood still for too long', { field: 'body' })
+const brokenOff = () => new Refusal('invalid_request', 'the body broke off', { field: 'body' })
 
 /** What still comes is dropped, for a while: who has been answered may be sending yet, and reads only after that. */
 export function letGo(raw: IncomingMessage): void {
