@@ -1,4 +1,4 @@
-import { newId, type StreamClaim, type StreamJson } from '@dormouse/contract'
+import { newId, type StreamClaim, type StreamJson, wakingReason } from '@dormouse/contract'
 import { PNG } from 'pngjs'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
@@ -257,7 +257,14 @@ test('hibernation closes with 4002 and frees the claim; the page waits with its 
   expect((await page.closed).code).toBe(4002)
   const waiting = websocket_url.replace(/[^/]+$/, ticket)
   expect((await RfbClient.dial(waiting).closed).code).toBe(4002)
-  await house.ask(id, 'wake')
+  const release = house.host.driver.faults.hang('restorePaused')
+  const waking = house.ask(id, 'wake')
+  await until('the way up', async () => {
+    const { reason } = await RfbClient.dial(waiting).closed
+    return reason === wakingReason
+  })
+  release()
+  await waking
   expect((await RfbClient.dial(spare.websocket_url).closed).code).toBe(4004)
   const back = await RfbClient.connect(waiting, { page: true })
   await back.frame()

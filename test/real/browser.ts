@@ -11,6 +11,7 @@ export type PageState =
   | 'reconnecting'
   | 'taken-over'
   | 'asleep'
+  | 'waking'
   | 'destroyed'
   | 'ended'
   | 'lost'

@@ -1,6 +1,6 @@
 // Guarantee: the page's own parts do what they say, on a simulated screen that answers what it is sent.
 import type { Desktop } from '@dormouse/client'
-import { screenCloses } from '@dormouse/contract/screens'
+import { screenCloses, wakingReason } from '@dormouse/contract/screens'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser, keep, says } from './browser.ts'
 import { Front } from './front.ts'
@@ -99,6 +99,7 @@ test.each([
   ['reconnecting', { code: 1001 }, 'Nothing is lost there'],
   ['taken-over', { code: screenCloses.takenOver }, '--takeover --view'],
   ['asleep', { code: screenCloses.asleep }, 'dormouse wake'],
+  ['waking', { code: screenCloses.asleep, reason: wakingReason }, 'as soon as it is there'],
   ['destroyed', { code: screenCloses.destroyed }, 'nothing left'],
   ['ended', { code: screenCloses.revoked, reason: 'the credential was revoked' }, 'The credential was revoked.'],
   ['lost', { code: screenCloses.hostLost }, 'cannot be reached'],

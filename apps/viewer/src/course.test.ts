@@ -1,10 +1,11 @@
 // Guarantee: the page comes back by itself where it may, and never fights for a claim that another took.
-import { screenCloses } from '@dormouse/contract/screens'
+import { screenCloses, wakingReason } from '@dormouse/contract/screens'
 import { expect, test } from 'vitest'
 import { courseAfter, type PageState, wordsOf } from './course.ts'
 
+const occasion = { desktopId: 'abc', claim: 'view', reason: '' } as const
 const closed = (code: number, more: object = {}) =>
-  courseAfter({ code, darkForMs: 0, attempts: 0, hasTicket: true, ...more })
+  courseAfter({ code, reason: '', darkForMs: 0, attempts: 0, hasTicket: true, ...more })
 
 test.each([
   [screenCloses.takenOver, 'taken-over'],
@@ -21,6 +22,11 @@ test('a page whose desktop sleeps looks again, however long it takes', () => {
   })
 })
 
+test('one whose desktop is on its way looks often, and asks nobody to wake it', () => {
+  expect(closed(screenCloses.asleep, { reason: wakingReason })).toEqual({ state: 'waking', againInMs: 500 })
+  expect(wordsOf('waking', { ...occasion, reason: wakingReason })).toMatchObject({ todo: '', command: '' })
+})
+
 test.each([1001, 1006, 1011, screenCloses.hostLost])('%i is tried again, less and less often, for minutes', (code) => {
   const waits = [0, 1, 2, 3, 9].map((attempts) => closed(code, { attempts }).againInMs)
   expect(waits).toEqual([250, 500, 1_000, 2_000, 4_000])
@@ -31,8 +37,10 @@ test('without a ticket there is no way back', () => {
   expect(closed(1006, { hasTicket: false })).toEqual({ state: 'ended' })
 })
 
-const states: PageState[] = ['connecting', 'live', 'reconnecting', 'taken-over', 'asleep', 'destroyed', 'ended', 'lost']
-const occasion = { desktopId: 'abc', claim: 'view', reason: '' } as const
+const states: PageState[] = [
+  ...(['connecting', 'live', 'reconnecting', 'taken-over', 'asleep', 'waking'] as const),
+  ...(['destroyed', 'ended', 'lost'] as const),
+]
 
 test.each(states)('%s is said in the bar, and over the screen where nothing is to be seen', (state) => {
   const { short, title } = wordsOf(state, occasion)

@@ -1,5 +1,5 @@
 // Where the page stands after its socket closed: what it says, and whether it comes back by itself. Pure.
-import { screenCloses } from '@dormouse/contract/screens'
+import { screenCloses, wakingReason } from '@dormouse/contract/screens'
 
 export type PageState =
   | 'connecting'
@@ -7,6 +7,7 @@ export type PageState =
   | 'reconnecting'
   | 'taken-over'
   | 'asleep'
+  | 'waking'
   | 'destroyed'
   | 'ended'
   | 'lost'
@@ -19,6 +20,7 @@ export interface Course {
 
 export interface Closed {
   code: number
+  reason: string
   /** How long the page has had no picture. */
   darkForMs: number
   /** How many times in a row it has been opened in vain. */
@@ -30,11 +32,13 @@ export interface Closed {
 /** Nobody waits longer for a way that broke. */
 const patienceMs = 5 * 60_000
 const lookAgainMs = 2_000
+const lookForItMs = 500
 
-export function courseAfter({ code, darkForMs, attempts, hasTicket }: Closed): Course {
+export function courseAfter({ code, reason, darkForMs, attempts, hasTicket }: Closed): Course {
   if (code === screenCloses.takenOver) return { state: 'taken-over' }
   if (code === screenCloses.destroyed) return { state: 'destroyed' }
   if (code === screenCloses.revoked || !hasTicket) return { state: 'ended' }
+  if (code === screenCloses.asleep && reason === wakingReason) return { state: 'waking', againInMs: lookForItMs }
   if (code === screenCloses.asleep) return { state: 'asleep', againInMs: lookAgainMs }
   if (darkForMs > patienceMs) return { state: 'lost' }
   return { state: 'reconnecting', againInMs: Math.min(250 * 2 ** attempts, 4_000) }
@@ -71,6 +75,11 @@ const words: Record<PageState, Partial<Words> & { short: string }> = {
     text: 'It hibernates, or it was switched off. What it holds is kept.',
     todo: 'Wake it, and this page comes back by itself:',
     command: 'dormouse wake {id}',
+  },
+  waking: {
+    short: 'Waking…',
+    title: 'The desktop is waking',
+    text: 'It is shown here as soon as it is there.',
   },
   destroyed: { short: 'Destroyed', title: 'The desktop was destroyed', text: 'There is nothing left to show.' },
   ended: {

@@ -88,7 +88,7 @@ function closed({ code, reason }: Pick<CloseEvent, 'code' | 'reason'>): void {
   rfb = undefined
   if (document.body.dataset.state === 'live') darkSince = performance.now()
   const darkForMs = performance.now() - darkSince
-  const { state, againInMs } = courseAfter({ code, darkForMs, attempts, hasTicket: keyring.key !== undefined })
+  const { state, againInMs } = courseAfter({ code, reason, darkForMs, attempts, hasTicket: keyring.key !== undefined })
   attempts++
   show(state, reason)
   if (againInMs !== undefined) setTimeout(open, againInMs)

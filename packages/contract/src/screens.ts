@@ -12,6 +12,9 @@ export const screenCloses = {
   hostLost: 4005,
 } as const
 
+/** Said with `asleep` while the desktop is on its way up: nobody has to wake it. */
+export const wakingReason = 'the desktop is waking; open it again in a moment'
+
 /**
  * The page offers this WebSocket subprotocol: it is then told by text frames, as JSON, the ticket by which it may come
  * back within the grace, and says `ticketKept` once it has it; and that the service is there. Programs that do not offer it see binary frames only,

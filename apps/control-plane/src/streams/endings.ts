@@ -1,6 +1,6 @@
 // Why a screen's socket is closed, and what it says then: a code for programs, one sentence for people. Pure.
 import type { DesktopState } from '@dormouse/contract'
-import { screenCloses } from '@dormouse/contract'
+import { screenCloses, wakingReason } from '@dormouse/contract'
 
 export interface Ending {
   code: number
@@ -12,6 +12,7 @@ const ending = (name: keyof typeof screenCloses, reason: string): Ending => ({ c
 export const endings = {
   takenOver: ending('takenOver', 'another client took the claim, or its holder opened it elsewhere'),
   asleep: ending('asleep', 'the desktop is not awake; wake it'),
+  waking: ending('asleep', wakingReason),
   restarted: ending('hostLost', 'the desktop was started anew; open it again'),
   destroyed: ending('destroyed', 'the desktop was destroyed'),
   revoked: ending('revoked', 'the credential behind this screen was revoked'),
@@ -26,6 +27,7 @@ export const endings = {
 /** Why nobody may look at a desktop in this state and generation; undefined where it may be looked at. */
 export function endingOf(now: { state: DesktopState; generation: number }, generation: number): Ending | undefined {
   if (now.state === 'destroying' || now.state === 'destroyed') return endings.destroyed
+  if (now.state === 'waking') return endings.waking
   if (now.state !== 'awake') return endings.asleep
   return now.generation === generation ? undefined : endings.restarted
 }

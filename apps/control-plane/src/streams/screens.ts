@@ -2,7 +2,7 @@
 // The watch has no input but the database, so that whatever another replica or a host did is noticed here too.
 import type { IncomingMessage } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isId, type ScreenNote, screenProtocol, ticketKept } from '@dormouse/contract'
+import { isId, type ScreenNote, screenCloses, screenProtocol, ticketKept } from '@dormouse/contract'
 import { UpgradeRefusal, type Upgrades } from '@dormouse/link'
 
 import type { Log } from '@dormouse/process'
@@ -171,7 +171,7 @@ export class Screens {
   }
 
   async #leave({ admission: { sessionId }, ending }: Session, log: Log): Promise<void> {
-    const letGo = ending === endings.asleep ? store.release : store.leave
+    const letGo = ending?.code === screenCloses.asleep ? store.release : store.leave
     await letGo(this.#options.pool, sessionId).catch((err) => log.warn({ err }, 'a claim was left to run out'))
   }
 
