@@ -1,6 +1,17 @@
 // Guarantee: a desktop on real QEMU is seen and used from a real browser, by whoever holds the claim, and by nobody else.
-import { type AdminClient, type Client, createAdminClient, createClient, type Desktop } from '@dormouse/client'
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import {
+  type AdminClient,
+  type Client,
+  createAdminClient,
+  createClient,
+  type Desktop,
+  UnavailableError,
+} from '@dormouse/client'
 import type { Page } from 'playwright-core'
+import { PNG } from 'pngjs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { signal } from '../../scripts/ground/processes.ts'
 import { Browser, history, keep, says } from './browser.ts'
@@ -8,6 +19,8 @@ import { Cable } from './cable.ts'
 import { Instance, until } from './instance.ts'
 import { german, loadGermanKeys, press } from './keyboards.ts'
 import { guest } from './witness.ts'
+
+const bin = fileURLToPath(new URL('../../node_modules/.bin/dormouse', import.meta.url))
 
 let instance: Instance
 let browser: Browser
@@ -39,7 +52,15 @@ async function type(page: Page, word: string): Promise<void> {
   await page.keyboard.type(`echo ${word}; touch /run/${word}\n`, { delay: 15 })
 }
 const isTyped = (word: string): Promise<true> =>
-  until(async () => (await desktop.commands.run(['test', '-e', `/run/${word}`])).exitCode === 0, 15_000)
+  until(async () => {
+    // A replica that was just started has no way to the host yet.
+    const looked = await desktop.commands.run(['test', '-e', `/run/${word}`]).catch(unlessUnavailable)
+    return looked?.exitCode === 0
+  }, 15_000)
+
+function unlessUnavailable(error: unknown): undefined {
+  if (!(error instanceof UnavailableError)) throw error
+}
 
 /** The text of the guest's console, as the guest itself has it. */
 const onScreen = (): Promise<string> => guest(desktop, 'fold -w 80 /dev/vcs1')
@@ -124,12 +145,48 @@ test('another client is refused until it takes over; then the first page says so
   await says(first, 'taken-over')
   console.log(`taken over: the first page said so after ${Math.round(performance.now() - began)} ms`)
   await keep(first, 'taken-over')
+  const [entry] = (await admin().listAudit()).entries
+  expect(entry).toMatchObject({ actor: `key:${client.keyId}`, action: 'stream.takeover', subject: desktop.id })
   const second = await browser.open(url)
   await says(second, 'live')
   await admin().revokeKey(client.keyId)
   await says(second, 'ended')
   await first.close()
   await second.close()
+})
+
+test('a link that was used or forged, or leads to another desktop or claim than it was made for, opens nothing and says so', async () => {
+  const fresh = async () => (await desktop.stream.getUrl({ claim: 'view' })).url
+  const used = await fresh()
+  const first = await browser.open(used)
+  await says(first, 'live')
+  const asleep = await instance.create()
+  const links = [
+    used,
+    (await fresh()).replace(/#.*/, `#${'a'.repeat(43)}`),
+    (await fresh()).replace(desktop.id, asleep.id),
+    (await fresh()).replace('/view#', '/control#'),
+  ]
+  for (const link of links) {
+    const page = await browser.open(link)
+    await says(page, 'ended')
+    await page.close()
+  }
+  expect(await first.getAttribute('body', 'data-state')).toBe('live')
+  await first.close()
+  await asleep.destroy()
+})
+
+test('the command line opens the screen, and takes a picture of it', async () => {
+  const dormouse = async (...words: string[]) => {
+    const env = { ...process.env, DORMOUSE_DATA: instance.dataDir }
+    return (await promisify(execFile)(bin, words, { env, encoding: 'buffer' })).stdout
+  }
+  const page = await browser.open((await dormouse('open', desktop.id, '--view')).toString().trim())
+  await says(page, 'live')
+  const { width, height } = PNG.sync.read(await dormouse('screenshot', desktop.id, '-'))
+  expect({ width, height }).toEqual({ width: 720, height: 400 })
+  await page.close()
 })
 
 test('a reload and a cut of 20 s keep the claim', async () => {
