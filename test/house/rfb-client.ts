@@ -16,7 +16,7 @@ export class RfbClient {
   /** How it was closed. */
   readonly closed: Promise<{ code: number; reason: string }>
   #received = Buffer.alloc(0)
-  #picture = Buffer.alloc(0)
+  #picture: Buffer = Buffer.alloc(0)
   width = 0
   height = 0
 
@@ -91,7 +91,7 @@ export class RfbClient {
     const head = await this.#take(4)
     if (head[0] !== 0) throw new Error('the screen says something else')
     for (let left = head.readUInt16BE(2); left > 0; left--) await this.#takeRectangle()
-    return Buffer.from(this.#picture)
+    return this.#picture
   }
 
   async #takeRectangle(): Promise<void> {
@@ -99,6 +99,12 @@ export class RfbClient {
     const [x, y, width, height] = [0, 2, 4, 6].map((at) => head.readUInt16BE(at)) as [number, number, number, number]
     if (head.readInt32BE(8) !== 0) throw new Error('what changed is not raw')
     const pixels = await this.#take(width * height * 4)
+    if (pixels.length === this.#picture.length) {
+      this.#picture = pixels
+      return
+    }
+    // The one before may be in somebody's hands.
+    this.#picture = Buffer.from(this.#picture)
     for (let row = 0; row < height; row++) {
       pixels.copy(this.#picture, ((y + row) * this.width + x) * 4, row * width * 4, (row + 1) * width * 4)
     }
