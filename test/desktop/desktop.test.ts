@@ -185,6 +185,16 @@ describe('its screen', () => {
       keep('clipboard', await page.screenshot())
     })
 
+    test('reaches a guest that listens late: what was pasted before is there', async () => {
+      await page.reload()
+      await says(page, 'live')
+      await page.evaluate("document.querySelector('#clipboard-panel').hidden = false")
+      await guest(desktop, 'systemctl stop spice-vdagentd.socket spice-vdagentd.service')
+      await page.fill('#clipboard-text', 'pasted before')
+      await guest(desktop, 'systemctl start spice-vdagentd.socket spice-vdagentd.service')
+      await timed('pasted', () => until(async () => (await paste()) === 'pasted before', 30_000))
+    })
+
     test('is not a viewer’s: what is copied does not reach it, and what it sends reaches nobody', async () => {
       const viewer = await RfbClient.connect((await desktop.stream.getUrl({ claim: 'view' })).websocketUrl)
       const [raw, extendedClipboard] = [

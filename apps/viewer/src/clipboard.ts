@@ -1,5 +1,6 @@
 // The clipboard of whoever controls: what the desktop copies comes out, what is written here goes in. Browsers give a
 // page the real clipboard only where they trust it; the panel works everywhere.
+import { Offer } from './offer.ts'
 import { isTooLong } from './paste.ts'
 
 export interface ClipboardParts {
@@ -16,10 +17,12 @@ export interface ClipboardParts {
 
 export class Clipboard {
   readonly #parts: ClipboardParts
+  readonly #offer: Offer
   #last = ''
 
   constructor(parts: ClipboardParts) {
     this.#parts = parts
+    this.#offer = new Offer(parts.paste)
     const { button, panel, text } = parts
     button.hidden = false
     button.addEventListener('click', () => this.#show(panel.hidden === true))
@@ -35,6 +38,7 @@ export class Clipboard {
   /** Nothing can be pasted where there is no desktop; and once it is back, it has forgotten what it was told. */
   enable(isLive: boolean): void {
     this.#parts.button.disabled = !isLive
+    this.#offer.enable(isLive)
     if (isLive) return
     this.#last = ''
     this.#show(false)
@@ -49,11 +53,17 @@ export class Clipboard {
 
   /** The desktop copied something. */
   receive(text: string): void {
+    this.settle()
     this.#last = text
     this.#parts.text.value = text
     this.#parts.tooLong.hidden = true
     // Only a page that is looked at and trusted may write; the panel shows it all the same.
     navigator.clipboard?.writeText(text).catch(() => undefined)
+  }
+
+  /** The desktop asked for what was pasted, or copied something itself. */
+  settle(): void {
+    this.#offer.settle()
   }
 
   /** What was copied elsewhere can be pasted in the desktop, where the browser has been told to trust this page. */
@@ -70,9 +80,9 @@ export class Clipboard {
   #send(text: string): void {
     if (text === this.#last) return
     this.#last = text
-    const { text: box, tooLong, paste } = this.#parts
+    const { text: box, tooLong } = this.#parts
     box.value = text
     tooLong.hidden = !isTooLong(text)
-    if (tooLong.hidden) paste(text)
+    if (tooLong.hidden) this.#offer.make(text)
   }
 }

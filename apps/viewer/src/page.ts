@@ -4,7 +4,7 @@ import RFB from '@novnc/novnc'
 import { Clipboard } from './clipboard.ts'
 import { courseAfter, type PageState, wordsOf } from './course.ts'
 import { Keyring } from './keyring.ts'
-import { pasteAsWritten } from './paste.ts'
+import { pasteAsWritten, watchOffers } from './paste.ts'
 import { watchSilence } from './silence.ts'
 import { openWayOut } from './way-out.ts'
 
@@ -40,6 +40,7 @@ find('full-screen').addEventListener('click', () => {
 })
 openWayOut({ bar: find('bar'), back: toDesktop })
 pasteAsWritten(RFB.messages)
+watchOffers(RFB.messages, () => clipboard?.settle())
 open()
 
 function open(): void {

@@ -1,16 +1,24 @@
 // Guarantee: what is pasted reaches the screen to the letter, and never in the place of what was pasted after it.
 import { inflateSync } from 'node:zlib'
 import { expect, test } from 'vitest'
-import { type ClipboardMessages, pasteAsWritten } from './paste.ts'
+import { type ClipboardMessages, pasteAsWritten, watchOffers } from './paste.ts'
 
 function clipboard() {
   const sent: Uint8Array[] = []
   const messages: ClipboardMessages = {
     extendedClipboardProvide: () => undefined,
+    extendedClipboardRequest: () => undefined,
     clientCutText: (_socket, data) => void sent.push(data),
   }
+  let settled = 0
   pasteAsWritten(messages)
-  return { sent, asked: (text: string) => messages.extendedClipboardProvide({}, [1], [text]) }
+  watchOffers(messages, () => settled++)
+  return {
+    sent,
+    messages,
+    settled: () => settled,
+    asked: (text: string) => messages.extendedClipboardProvide({}, [1], [text]),
+  }
 }
 
 function textOf(message: Uint8Array): string {
@@ -37,4 +45,12 @@ test('an answer is given before anything else can be said, however long the text
   expect(sent).toHaveLength(1)
   asked('short')
   expect(sent.map((message) => textOf(message).slice(0, 5))).toEqual(['long ', 'short'])
+})
+
+test('an offer is settled when it is asked for, and when the desktop has copied something', () => {
+  const { messages, settled, asked } = clipboard()
+  asked('text')
+  expect(settled()).toBe(1)
+  messages.extendedClipboardRequest({}, [1])
+  expect(settled()).toBe(2)
 })

@@ -4,6 +4,7 @@
 /** What noVNC says of the clipboard; the text is handed on as the screen asks for it. */
 export interface ClipboardMessages {
   extendedClipboardProvide(socket: unknown, formats: number[], texts: string[]): void
+  extendedClipboardRequest(socket: unknown, formats: number[]): void
   clientCutText(socket: unknown, data: Uint8Array, extended: boolean): void
 }
 
@@ -25,6 +26,19 @@ const blockBytes = 0xffff
 export function pasteAsWritten(messages: ClipboardMessages): void {
   messages.extendedClipboardProvide = (socket, _formats, [text = '']) =>
     messages.clientCutText(socket, packed(text), true)
+}
+
+/** Says when a screen asks for what was offered, or is asked for what was copied there. */
+export function watchOffers(messages: ClipboardMessages, settled: () => void): void {
+  const { extendedClipboardProvide: provide, extendedClipboardRequest: request } = messages
+  messages.extendedClipboardProvide = (...words) => {
+    provide(...words)
+    settled()
+  }
+  messages.extendedClipboardRequest = (...words) => {
+    request(...words)
+    settled()
+  }
 }
 
 /** Its length and itself, deflated, behind those words. What compresses in a browser takes a turn of its own. */
