@@ -7,12 +7,12 @@ import { createLog } from '@dormouse/process'
 import ssh2, { type ServerChannel } from 'ssh2'
 import { expect, test } from 'vitest'
 import { execOverSsh } from './ssh-exec.ts'
-import { SshKeys } from './ssh-keys.ts'
+import { newPair, SshKeys } from './ssh-keys.ts'
 import { SshLine } from './ssh-line.ts'
 
 /** The one who listens is the guest, and says to a command what `answer` says. */
 async function guestThat(answer: (channel: ServerChannel) => void): Promise<{ line: SshLine; close(): void }> {
-  const [host, ours] = [ssh2.utils.generateKeyPairSync('ed25519'), ssh2.utils.generateKeyPairSync('ed25519')]
+  const [host, ours] = [newPair(), newPair()]
   const server = new ssh2.Server({ hostKeys: [host.private] }, (client) => {
     client.on('error', () => undefined).on('authentication', (context) => context.accept())
     client.on('session', (accept) => accept().on('exec', (acceptExec) => answer(acceptExec())))

@@ -24,16 +24,16 @@ export class SshKeys {
     this.#folder = folder
   }
 
-  /** The keys exchanged before; undefined where there was no exchange. */
+  /** The keys exchanged before; undefined where there was no exchange, or they are of no use. */
   async read(desktopId: DesktopId): Promise<GuestKeys | undefined> {
     const text = await readIfThere(this.#path(desktopId))
-    const parsed = text === undefined ? undefined : pairSchema.safeParse(parseJson(text))
-    return parsed?.data
+    const keys = text === undefined ? undefined : pairSchema.safeParse(parseJson(text)).data
+    return keys && isWhole(keys.privateKey) ? keys : undefined
   }
 
   /** Makes a pair, puts its public half into the guest and brings the guest's key back. */
   async exchange(desktopId: DesktopId, agent: GuestTransport, server: SshServer): Promise<GuestKeys> {
-    const pair = ssh2.utils.generateKeyPairSync('ed25519', { comment: 'dormouse' })
+    const pair = newPair()
     const result = await agent.exec(
       {
         desktopId,
@@ -64,6 +64,16 @@ export class SshKeys {
     return join(this.#folder, `${desktopId}.json`)
   }
 }
+
+/** ssh2 drops the zeros at the beginning of a public key, and has then made a pair that nobody can read: one in 256. */
+export function newPair(): { private: string; public: string } {
+  for (;;) {
+    const pair = ssh2.utils.generateKeyPairSync('ed25519', { comment: 'dormouse' })
+    if (isWhole(pair.private)) return pair
+  }
+}
+
+const isWhole = (privateKey: string): boolean => !(ssh2.utils.parseKey(privateKey) instanceof Error)
 
 /** Where the disk cannot be written, the memory takes the key, until the next boot. */
 const ours = (
