@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
-import { noPulse } from '@dormouse/agent/guest/pulse.ts'
+import { QemuProcesses } from '@dormouse/agent/driver/libvirt/qemu-processes.ts'
 import { QgaTransport } from '@dormouse/agent/guest/qga.ts'
 import { execOverSsh } from '@dormouse/agent/guest/ssh-exec.ts'
 import { openOverSsh, uploadOverSsh } from '@dormouse/agent/guest/ssh-files.ts'
@@ -40,8 +40,10 @@ const wish = (desktopId: string, command: string) => {
   return { desktopId, generation: 1, command, cwd: null, env: {}, stdin: null, timeoutSecs: 20 }
 }
 
-const domain = (id: string) =>
-  host.domains.of({ uuid: id, name: domainName({ installationId: bench.installationId, desktopId: id }) })
+const nameOf = (id: string) => domainName({ installationId: bench.installationId, desktopId: id })
+const domain = (id: string) => host.domains.of({ uuid: id, name: nameOf(id) })
+const processes = new QemuProcesses()
+const pulseOf = (id: string) => processes.pulse(nameOf(id))
 
 /** A desktop that is awake and has our key. */
 async function awakeDesktop(): Promise<string> {
@@ -56,7 +58,8 @@ const lineTo = (id: string) =>
   new SshLine({
     desktopId: id,
     door: async () => ({ path: join(stage.libvirtd.shortDir, 'line-sockets', `${id}.ssh`) }),
-    agent: new QgaTransport(agentCall({ agent: () => host.guestAgent(domain(id)), pulse: noPulse })),
+    agent: new QgaTransport(agentCall({ agent: () => host.guestAgent(domain(id)), pulse: pulseOf(id) })),
+    pulse: pulseOf(id),
     keys: new SshKeys(join(bench.folder, 'guest-keys')),
     log: createLog({ name: 'line', level: 'silent' }),
   })

@@ -5,10 +5,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import ssh2, { type Client, type ClientChannel } from 'ssh2'
+import { unlessGone } from './file-failures.ts'
 import { noPulse, type Pulse } from './pulse.ts'
 import { type Door, reach, restMs } from './ssh-door.ts'
 import type { GuestKeys, SshKeys } from './ssh-keys.ts'
-import { keepVigil } from './ssh-vigil.ts'
+import { keepVigil, type Witnesses } from './ssh-vigil.ts'
 import type { GuestTransport } from './transport.ts'
 
 export interface SshLineOptions {
@@ -229,8 +230,18 @@ export class SshLine {
     this.#refuseOnceEnded()
     this.#client = client
     this.#socket = socket
-    keepVigil(socket, this.#options.pulse ?? noPulse, () => this.close())
+    keepVigil(socket, this.#witnesses(), () => this.close())
     return client
+  }
+
+  #witnesses(): Witnesses {
+    const { agent, pulse = noPulse } = this.#options
+    const elsewhere = () =>
+      agent.ping().then(
+        () => true,
+        () => false,
+      )
+    return { pulse, elsewhere, nudge: () => void unlessGone(this.open('exit', (channel) => channel.resume())) }
   }
 
   #lost(client: Client): void {

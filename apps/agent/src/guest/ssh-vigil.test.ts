@@ -4,7 +4,10 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { expect, test } from 'vitest'
 import { until } from '../testing/bench.ts'
 import { noPulse } from './pulse.ts'
-import { keepVigil } from './ssh-vigil.ts'
+import { keepVigil, type Witnesses } from './ssh-vigil.ts'
+
+/** Nobody says anything of the guest. */
+const nobody: Witnesses = { pulse: noPulse, elsewhere: async () => false, nudge: () => undefined }
 
 async function line(): Promise<{ host: Socket; guest: Socket }> {
   const server = createServer().listen(0, '127.0.0.1')
@@ -21,7 +24,7 @@ test.each([
   ['in pieces', ['half a pack', 'et\nHE', 'L', 'LO\n']],
 ])('a greeting that comes %s ends the connection', async (_how, pieces) => {
   const { host, guest } = await line()
-  keepVigil(host, noPulse, () => host.destroy())
+  keepVigil(host, nobody, () => host.destroy())
   guest.setNoDelay(true)
   for (const piece of pieces) {
     guest.write(piece)
@@ -34,10 +37,66 @@ test.each([
 test('bytes that are no greeting do not', async () => {
   const { host, guest } = await line()
   let given = false
-  keepVigil(host, noPulse, () => {
+  keepVigil(host, nobody, () => {
     given = true
   })
   guest.end('\nHELLO\n and more, \nHELL')
   await once(host, 'close')
   expect(given).toBe(false)
+})
+
+/** Watches over a server that has fallen silent, until it is given up; answers how often its guest was looked at. */
+async function looksUntilGivenUp(more: Partial<Witnesses>): Promise<{ looks: number; nudges: number }> {
+  const { host, guest } = await line()
+  let [looks, nudges] = [0, 0]
+  const look = async () => {
+    looks++
+    return more.pulse?.busy(0) ?? false
+  }
+  const nudge = () => {
+    nudges++
+    more.nudge?.()
+  }
+  const given = Promise.withResolvers<void>()
+  const witnesses = { ...nobody, ...more, pulse: { ...noPulse, busy: look }, nudge }
+  keepVigil(host, witnesses, () => {
+    host.destroy()
+    given.resolve()
+  })
+  await given.promise
+  guest.destroy()
+  return { looks, nudges }
+}
+
+test('a silent server is given up at the first look where its guest idles and answers elsewhere, and later where nothing does', async () => {
+  const [alone, mute] = await Promise.all([
+    looksUntilGivenUp({}),
+    looksUntilGivenUp({ elsewhere: () => new Promise(() => undefined) }),
+  ])
+  expect(await looksUntilGivenUp({ elsewhere: async () => true })).toEqual({ looks: 1, nudges: 1 })
+  expect([alone.looks > 1, mute.looks > 1]).toEqual([true, true])
+  expect([alone.nudges, mute.nudges]).toEqual([1, 1])
+})
+
+test('a silent server whose guest is busy is waited for, though its agent answers', async () => {
+  let busyLooks = 0
+  const busy = async () => ++busyLooks < 4
+  const { looks } = await looksUntilGivenUp({ pulse: { ...noPulse, busy }, elsewhere: async () => true })
+  expect(looks).toBe(4)
+})
+
+test('one that answers when it is nudged is kept', async () => {
+  const { host, guest } = await line()
+  let [nudges, given] = [0, false]
+  const nudge = () => {
+    nudges++
+    guest.write('here')
+  }
+  keepVigil(host, { ...nobody, elsewhere: async () => true, nudge }, () => {
+    given = true
+  })
+  await until(() => nudges === 2)
+  expect(given).toBe(false)
+  host.destroy()
+  guest.destroy()
 })

@@ -2,18 +2,32 @@
 // it, the next one greets, in the middle of whatever packet; and one that falls silent although it has nothing else to do
 // will not answer any more, long before the keepalives give a busy one up.
 import type { Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { before } from './deadlines.ts'
 import type { Pulse } from './pulse.ts'
 
 /** What `dormouse-ssh-port` says when it waits for a host. No cipher's bytes are this but by a chance of one in 2^56. */
 const greeting = Buffer.from('\nHELLO\n')
-const lookEveryMs = 500
-/** Two keepalives. */
-const quietMs = 2_000
-const pulseMs = 800
+const lookEveryMs = 100
+/** A keepalive, and a little for its way there and back. */
+const quietMs = 1_100
+/** For so long a silent guest is looked at, again and again. */
+const windowMs = 400
+/** Where nothing else of the guest answers either, its silence alone must last so long. */
+const aloneMs = 2_500
+
+export interface Witnesses {
+  pulse: Pulse
+  /** Asks the guest by another way; false where it does not answer. */
+  elsewhere: () => Promise<boolean>
+  /** Says something that any server answers at once: a port that stands still goes on with it. */
+  nudge: () => void
+}
 
 /** Calls `giveUp` where the guest greets anew, or is silent and idle, until the socket closes. */
-export function keepVigil(socket: Socket, pulse: Pulse, giveUp: () => void): void {
-  let [heardAt, looking] = [performance.now(), false]
+export function keepVigil(socket: Socket, { pulse, elsewhere, nudge }: Witnesses, giveUp: () => void): void {
+  let [heardAt, nudgedAt, looking] = [performance.now(), 0, false]
+  let asking: Promise<boolean> | undefined
   let tail: Buffer = Buffer.alloc(0)
   const hear = (bytes: Buffer) => {
     heardAt = performance.now()
@@ -21,12 +35,23 @@ export function keepVigil(socket: Socket, pulse: Pulse, giveUp: () => void): voi
     tail = Buffer.from(tail.subarray(-greeting.length))
     if (tail.equals(greeting)) giveUp()
   }
+  const answers = (): Promise<boolean | undefined> => {
+    asking ??= elsewhere().finally(() => {
+      asking = undefined
+    })
+    return before(performance.now() + windowMs, asking)
+  }
   const look = async () => {
-    if (looking || performance.now() - heardAt < quietMs) return
+    const since = heardAt
+    if (looking || performance.now() - since < quietMs) return
     looking = true
-    const busy = await pulse.busy(pulseMs)
+    // Once in each silence.
+    if (nudgedAt < since) nudge()
+    nudgedAt = performance.now()
+    const [busy, answered] = await Promise.all([pulse.busy(windowMs), answers(), sleep(windowMs)])
     looking = false
-    if (!busy && performance.now() - heardAt > quietMs && !socket.destroyed) giveUp()
+    const silent = heardAt === since && !socket.destroyed
+    if (silent && !busy && (answered || performance.now() - since > aloneMs)) giveUp()
   }
   const timer = setInterval(() => void look(), lookEveryMs).unref()
   socket.on('data', hear).once('close', () => clearInterval(timer))
