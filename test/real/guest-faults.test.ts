@@ -6,7 +6,7 @@ import { json } from 'node:stream/consumers'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { codeOf, GuestStage } from './guest-stage.ts'
 import { type Instance, until } from './instance.ts'
-import { transports } from './transports.ts'
+import { reachedOver, transports } from './transports.ts'
 
 const mib = 1024 * 1024
 /** Two seconds are meant; the machine may be slow. The command itself would take a minute. */
@@ -37,18 +37,24 @@ describe.each(transports)('over %s', (transport) => {
     const began = [command(of), upload(of), download(of)]
     await Promise.all(began.map(({ under }) => under))
     const causedAt = performance.now()
-    const ended = began.map(async ({ ended }) => {
-      const code = await ended
-      return [code, performance.now() - causedAt] as const
-    })
+    const ended = began.map(async ({ ended }): Promise<Told> => [await ended, performance.now() - causedAt])
     await cause()
     const late = new Promise<never>((_, reject) => setTimeout(reject, soonMs, new Error('nobody was told')).unref())
-    const told = await Promise.race([Promise.all(ended), late])
-    console.info(
-      `${transport}: ${expect.getState().currentTestName?.split(' > ').at(-1)}: ${told.map(([code, ms]) => `${code} ${Math.round(ms)} ms`).join(', ')}`,
-    )
-    return told.map(([code]) => code)
+    const answers = await Promise.race([Promise.all(ended), late])
+    say(answers)
+    return answers.map(([code]) => code)
   }
+
+  /** The code of an answer, and how long after the cause it came, in ms. */
+  type Told = [code: string, ms: number]
+  const told = async (asked: Promise<unknown>, causedAt: number): Promise<Told> => [
+    await codeOf(asked),
+    performance.now() - causedAt,
+  ]
+  const say = (answers: Told[]) =>
+    console.info(
+      `${transport}: ${expect.getState().currentTestName?.split(' > ').slice(1).join(': ')}: ${answers.map(([code, ms]) => `${code} ${Math.round(ms)} ms`).join(', ')}`,
+    )
 
   /** `under` resolves once the guest is at it. */
   function command(of: GuestStage) {
@@ -102,11 +108,14 @@ describe.each(transports)('over %s', (transport) => {
   ])('a guest agent that is %s', (_how, cause, remedy) => {
     test('is an honest 503 for what goes over it, and leaves SSH at work', async () => {
       await aside(`sleep 3; ${cause}; sleep 9; ${remedy}`)
-      const running = codeOf(stage.exec('sleep 6'))
+      const causedAt = performance.now() + 3_000
+      const running = told(stage.exec('sleep 6'), causedAt)
       await new Promise((resolve) => setTimeout(resolve, 3_500))
-      const codes = [stage.exec('true'), stage.put('/srv/x', 'x'), stage.get('/etc/inittab')].map(codeOf)
+      const asked = [stage.exec('true'), stage.put('/srv/x', 'x'), stage.get('/etc/inittab')]
+      const answers = await Promise.all([running, ...asked.map((asking) => told(asking, performance.now()))])
       const expected = overAgent ? 'guest_unavailable' : 'done'
-      expect(await Promise.all([running, ...codes])).toEqual(Array(4).fill(expected))
+      say(answers)
+      expect(answers.map(([code]) => code)).toEqual(Array(4).fill(expected))
     })
   })
 
@@ -124,6 +133,13 @@ describe.each(transports)('over %s', (transport) => {
   test('a guest that the command reboots', async () => {
     const codes = await under(() => codeOf(stage.exec('reboot -f')))
     expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
+  })
+
+  test('an agent that is killed: what is under way is told, and what comes next goes the same way', async () => {
+    const codes = await under(() => instance.kill('agent'))
+    expect(codes).toEqual(['host_unreachable', 'host_unreachable', 'broken off'])
+    await stage.works()
+    await reachedOver(stage.desktop, transport)
   })
 
   test('a desktop that hibernates', async () => {
@@ -154,6 +170,8 @@ describe.each(transports)('over %s', (transport) => {
   })
 
   test.runIf(!overAgent)('a command that lost its connection is ended at its deadline all the same', async () => {
+    // After the test before, the agent may stand in for a while.
+    await reachedOver(stage.desktop, 'ssh')
     const lost = codeOf(stage.exec('exec sleep 4321', { timeout_secs: 10 }))
     const runs = async () => (await stage.exec('ps | grep -q "[s]leep 4321"').catch(() => undefined))?.exit_code
     await until(async () => (await runs()) === 0, 5_000)

@@ -2,7 +2,10 @@
 // it is called, and what the guest's file system refuses has its name and leaves nothing behind.
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { codeOf, GuestStage, md5 } from './guest-stage.ts'
 import { type Instance, until } from './instance.ts'
@@ -121,6 +124,30 @@ describe.each(allTransports)('over %s', (transport) => {
     await put('/srv/odd/link', 'through the link')
     expect(await stage.run('cat /srv/odd/real; readlink /srv/odd/link')).toBe('through the linkreal\n')
     expect(await litter('/srv/odd')).toBe('0')
+  })
+
+  test('a path is the guest’s business: no link, mount or name in it leads to anything of the host', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'dormouse-host-'))
+    const secret = join(folder, 'secret')
+    writeFileSync(secret, 'of the host')
+    await stage.run(`mkdir -p /srv/out; cd /srv/out; ln -sfn / root; ln -sf ${secret} link; ln -sfn ../../../../.. up`)
+    const ways = [secret, '/srv/out/link', `/srv/out/root${secret}`, `/srv/out/up${secret}`, `/proc/1/root${secret}`]
+    for (const way of ways) expect([way, await codeOf(get(way))]).toEqual([way, 'file_not_found'])
+    for (const way of ways) expect([way, await codeOf(put(way, 'of the guest'))]).toEqual([way, 'done'])
+    expect(await stage.run(`cat ${secret}`)).toBe('of the guest')
+    expect([readFileSync(secret, 'utf8'), readdirSync(folder)]).toEqual(['of the host', ['secret']])
+    rmSync(folder, { recursive: true })
+    const files = `/v1/desktops/${stage.desktop.id}/files`
+    const disguises = [
+      '/srv/../etc/passwd',
+      '/srv/%2e%2e/x',
+      '/srv/.%2E/x',
+      '/%2e%2e%2fetc/passwd',
+      '/srv/%00',
+      '/',
+      '',
+    ]
+    for (const path of disguises) expect([path, await stage.status('GET', `${files}${path}`)]).toEqual([path, 400])
   })
 
   test('a read-only and a full file system say so, the old file stays, and the guest goes on', async () => {

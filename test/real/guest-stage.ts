@@ -1,8 +1,9 @@
 // One desktop that is awake and reached in one way, and what the tests of guests do with it. The desktops of a file of
 // tests share an instance.
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
-import { type ClientRequest, request } from 'node:http'
+import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { type Client, createClient, type Desktop, type ExecBody } from '@dormouse/client'
 import { expect } from 'vitest'
 import { Instance, until } from './instance.ts'
@@ -61,6 +62,17 @@ export class GuestStage {
     const url = new URL(`/v1/desktops/${this.desktop.id}/files${path}`, base_url)
     const opened = request(url, { method, agent: false, headers: { authorization: `Bearer ${api_key}`, ...headers } })
     return opened.on('error', () => undefined)
+  }
+
+  /** What is answered to a path as it stands, which no client would send so. */
+  async status(method: string, path: string): Promise<number | undefined> {
+    const { base_url, api_key } = this.instance.local
+    const { hostname, port } = new URL(base_url)
+    const headers = { authorization: `Bearer ${api_key}` }
+    const asked = request({ hostname, port, method, path, agent: false, headers }).end()
+    const [response] = (await once(asked, 'response')) as [IncomingMessage]
+    response.resume()
+    return response.statusCode
   }
 
   /** Waits until commands work (again). */
