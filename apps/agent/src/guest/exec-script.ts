@@ -63,16 +63,21 @@ ${expendable}exec ${run} <&3 3<&- >$p.1 2>$p.2
  * The script where both streams are carried away as they come: says its process in its first line, then becomes the
  * command, in the session that it was given.
  */
-export function plainScript({ command: words, cwd, env }: ExecCommand, nonce: string): string {
+export const plainScript = (command: ExecCommand, nonce: string): string => sayProcess + becomeScript(command, nonce)
+
+/** A shell that has said its process and waits to be told what to become. */
+export const spareScript = (): string => `${sayProcess}exec /bin/sh`
+
+/** What it is told. */
+export function becomeScript({ command: words, cwd, env, stdin }: ExecCommand, nonce: string): string {
   const argv = Array.isArray(words) ? words : ['/bin/sh', '-c', words]
   const settings = Object.entries(env)
   const named = settings.filter(([name]) => /^[A-Za-z_]\w*$/.test(name))
   const odd = settings.filter((setting) => !named.includes(setting)).map((setting) => quote(setting.join('=')))
   const run = odd.length > 0 ? `env ${odd.join(' ')} "$@"` : '"$@"'
-  return `echo $$
-${expendable}no() { printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
+  return `no() { printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
 ${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argv.map(quote).join(' ')}
-${Array.isArray(words) ? `${mustBeProgram}\n` : ''}${named.map(([name, value]) => `export ${name}=${quote(value)}\n`).join('')}exec ${run}
+${Array.isArray(words) ? `${mustBeProgram}\n` : ''}${named.map(([name, value]) => `export ${name}=${quote(value)}\n`).join('')}exec ${run}${stdin === null ? ' </dev/null' : ''}
 `
 }
 
@@ -138,5 +143,7 @@ esac`
 
 /** A guest that runs out of memory shall lose the command, not what carries it. */
 const expendable = '{ echo 0 >/proc/self/oom_score_adj; } 2>/dev/null\n'
+
+const sayProcess = `echo $$\n${expendable}`
 
 export const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`

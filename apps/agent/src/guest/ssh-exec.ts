@@ -1,14 +1,14 @@
 // A command in a guest over its SSH connection: its own end is the answer, its deadline kills it, its output is bounded
 // here. What it leaves in the background keeps its channel until it ends.
 import { randomBytes } from 'node:crypto'
-import { constants } from 'node:os'
-import { type ExecCommand, type ExecResult, execOutputMaxBytes, Refusal, refuse } from '@dormouse/contract'
-import type { ClientChannel } from 'ssh2'
-import { before, untilKilled } from './deadlines.ts'
+import { type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
+import { untilKilled } from './deadlines.ts'
 import { type Ended, resultOf } from './exec-result.ts'
-import { holdScript, killOldScript, killScript, plainScript } from './exec-script.ts'
+import { becomeScript, holdScript, killOldScript, killScript, plainScript } from './exec-script.ts'
 import { unlessGone } from './file-failures.ts'
 import type { SshLine } from './ssh-line.ts'
+import { Run } from './ssh-run.ts'
+import type { SpareShell } from './ssh-spare.ts'
 
 /** The guest's shell takes a command of so much in one piece; a longer one goes through a file. */
 const scriptMaxBytes = 100_000
@@ -20,16 +20,16 @@ const settleQuietMs = 80
 /** A guest that is busy tells late what holds the output. */
 const holdMs = 5_000
 const killMs = 5_000
-/** A guest’s word is untrusted: a longer first line names no process. */
-const pidMaxBytes = 20
 /** How far a guest's own count of seconds may be behind. */
 const skewSecs = 2
 
-export async function execOverSsh(line: SshLine, command: ExecCommand): Promise<ExecResult> {
+/** In a spare shell where one is to be had. */
+export async function execOverSsh(line: SshLine, command: ExecCommand, spare?: SpareShell): Promise<ExecResult> {
+  using _ = spare?.during()
   const started = performance.now()
   const nonce = randomBytes(12).toString('hex')
-  const script = await carried(line, plainScript(command, nonce), nonce)
-  const run = await line.open(script, (channel) => new Run(channel, command.stdin))
+  const shell = command.stdin === null ? spare?.take() : undefined
+  const run = shell?.feed(becomeScript(command, nonce)) ?? (await begun(line, command, nonce))
   const deadline = started + command.timeoutSecs * 1_000
   const over = run.over(deadline).catch((error: unknown) => {
     if (run.pid !== undefined) endLater(line, run.pid, command.timeoutSecs, deadline)
@@ -47,7 +47,7 @@ export async function execOverSsh(line: SshLine, command: ExecCommand): Promise<
 
 /** What a script prints; a refusal of its own where it does not end well. */
 export async function runOverSsh(line: SshLine, script: string, timeoutMs: number): Promise<Ended> {
-  const run = await line.open(script, (channel) => new Run(channel, null, false))
+  const run = await line.open(script, (channel) => new Run(channel, false))
   if (await run.over(performance.now() + timeoutMs)) {
     await run.drained(timeoutMs, timeoutMs)
     return run.take()
@@ -56,11 +56,17 @@ export async function runOverSsh(line: SshLine, script: string, timeoutMs: numbe
   return refuse('guest_deadline', 'the guest did not answer in time')
 }
 
+async function begun(line: SshLine, command: ExecCommand, nonce: string): Promise<Run> {
+  const script = await carried(line, plainScript(command, nonce), nonce)
+  const run = await line.open(script, (channel) => new Run(channel))
+  return command.stdin === null ? run : run.feed(command.stdin)
+}
+
 async function carried(line: SshLine, script: string, nonce: string): Promise<string> {
   if (Buffer.byteLength(script) <= scriptMaxBytes) return script
   const file = `/run/.dormouse-${nonce}.sh`
   const text = `rm -f ${file}\n${script}`
-  const run = await line.open(`umask 077; cat >${file}`, (channel) => new Run(channel, text, false))
+  const run = await line.open(`umask 077; cat >${file}`, (channel) => new Run(channel, false).feed(text))
   const taken = await run.over(performance.now() + 10_000)
   if (!taken || run.take().exitCode !== 0) refuse('command_not_run', 'the guest has no room for the command')
   return `exec /bin/sh ${file}`
@@ -104,116 +110,3 @@ async function killed(line: SshLine, pid: number): Promise<boolean> {
     return !line.connected
   }
 }
-
-/** Collects what a command says until it has ended. */
-class Run {
-  readonly #channel: ClientChannel
-  readonly #out = new Kept()
-  readonly #err = new Kept()
-  readonly #exited = Promise.withResolvers<true>()
-  readonly #closed = Promise.withResolvers<true>()
-  readonly #named = Promise.withResolvers<true>()
-  #head: Buffer | undefined
-  #exit: Pick<Ended, 'exitCode' | 'signal'> | undefined
-  #heardAt = 0
-  pid: number | undefined
-
-  /** `named`: the first line of its output is its process. */
-  constructor(channel: ClientChannel, input: string | null, named = true) {
-    this.#channel = channel
-    this.#head = named ? Buffer.alloc(0) : undefined
-    this.#exited.promise.catch(() => undefined)
-    channel.on('data', (bytes: Buffer) => this.#hear(this.#out, this.#behead(bytes)))
-    channel.stderr.on('data', (bytes: Buffer) => this.#hear(this.#err, bytes))
-    channel.on('exit', (code: number | null, name?: string) => {
-      this.#exit = { exitCode: code ?? undefined, signal: code === null ? signalOf(name) : undefined }
-      this.#heardAt = performance.now()
-      this.#exited.resolve(true)
-    })
-    channel.on('error', () => undefined)
-    channel.on('close', () => {
-      this.#exited.reject(new Refusal('guest_unavailable', 'the guest went away while the command ran'))
-      this.#closed.resolve(true)
-      this.#named.resolve(true)
-    })
-    channel.end(input ?? undefined)
-  }
-
-  /** Waits for the command's own end; false at the deadline. */
-  over(deadline: number): Promise<boolean> {
-    return within(this.#exited.promise, deadline - performance.now())
-  }
-
-  /** Its process, once its first line has come. */
-  async named(mostMs: number): Promise<number | undefined> {
-    await within(this.#named.promise, mostMs)
-    return this.pid
-  }
-
-  /** Waits for the end of its output: for so long at most, and only until nothing has come for `quiet`. */
-  async drained(mostMs: number, quiet: number): Promise<boolean> {
-    const ends = performance.now() + mostMs
-    for (;;) {
-      const leftMs = Math.min(ends, this.#heardAt + quiet) - performance.now()
-      if (await within(this.#closed.promise, leftMs)) return true
-      if (performance.now() >= Math.min(ends, this.#heardAt + quiet)) return false
-    }
-  }
-
-  /** How it ended and what it said; what still comes is dropped. */
-  take(): Ended {
-    const [stdout, stderr] = [this.#out.take(), this.#err.take()]
-    return { exitCode: this.#exit?.exitCode, signal: this.#exit?.signal, stdout, stderr }
-  }
-
-  close(): void {
-    this.#channel.close()
-  }
-
-  #hear(kept: Kept, bytes: Buffer): void {
-    this.#heardAt = performance.now()
-    kept.add(bytes)
-  }
-
-  #behead(bytes: Buffer): Buffer {
-    if (!this.#head) return bytes
-    const head = Buffer.concat([this.#head, bytes])
-    const end = head.indexOf(10)
-    const isLine = end >= 0 && end <= pidMaxBytes
-    const mayBecomeLine = end < 0 && head.length <= pidMaxBytes
-    this.#head = mayBecomeLine ? head : undefined
-    if (!isLine) return mayBecomeLine ? Buffer.alloc(0) : head
-    this.pid = Number(head.toString('latin1', 0, end)) || undefined
-    this.#named.resolve(true)
-    return head.subarray(end + 1)
-  }
-}
-
-/** False where it is not there in time. */
-const within = async (promise: Promise<true>, ms: number): Promise<boolean> =>
-  (await before(performance.now() + ms, promise)) ?? false
-
-/** The first part of a stream, one byte more than is told, so that a longer one shows; the rest is dropped. */
-class Kept {
-  #parts: Buffer[] | undefined = []
-  #size = 0
-
-  add(bytes: Buffer): void {
-    const room = execOutputMaxBytes + 1 - this.#size
-    if (!this.#parts || room <= 0) return
-    this.#parts.push(Buffer.from(bytes.subarray(0, room)))
-    this.#size += Math.min(bytes.length, room)
-  }
-
-  /** What was kept; from here on everything is dropped. */
-  take(): Buffer {
-    const whole = Buffer.concat(this.#parts ?? [])
-    this.#parts = undefined
-    return whole
-  }
-}
-
-const signals: Record<string, number> = constants.signals
-
-/** OpenSSH has no name for some of them (SIGBUS, SIGSYS, SIGXCPU, …): which one it was is then not known. */
-const signalOf = (name = ''): number | undefined => signals[name.startsWith('SIG') ? name : `SIG${name}`]

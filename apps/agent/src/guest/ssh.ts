@@ -4,14 +4,17 @@ import type { ExecCommand, ExecResult } from '@dormouse/contract'
 import { execOverSsh } from './ssh-exec.ts'
 import { openOverSsh, uploadOverSsh } from './ssh-files.ts'
 import { patienceMs, type SshLine } from './ssh-line.ts'
+import type { SpareShell } from './ssh-spare.ts'
 import type { FileDownload, FileUpload, GuestTransport } from './transport.ts'
 
 export class SshTransport implements GuestTransport {
   readonly #line: SshLine
+  readonly #spare: SpareShell
   readonly #agent: GuestTransport
 
-  constructor(line: SshLine, agent: GuestTransport) {
+  constructor({ line, spare }: { line: SshLine; spare: SpareShell }, agent: GuestTransport) {
     this.#line = line
+    this.#spare = spare
     this.#agent = agent
   }
 
@@ -22,11 +25,11 @@ export class SshTransport implements GuestTransport {
   /** The guest is up: the connection is dialled, and nobody waits for it. */
   async setTime(): Promise<void> {
     await this.#agent.setTime()
-    void this.#connected()
+    void this.#connected().then(() => this.#spare.prepare())
   }
 
   async exec(command: ExecCommand, signal: AbortSignal): Promise<ExecResult> {
-    return (await this.#connected()) ? execOverSsh(this.#line, command) : this.#agent.exec(command, signal)
+    return (await this.#connected()) ? execOverSsh(this.#line, command, this.#spare) : this.#agent.exec(command, signal)
   }
 
   async createFile(path: string, mode: number | null): Promise<FileUpload> {

@@ -1,4 +1,4 @@
-// The lines to the guests of this host: an SSH connection per desktop, kept for as long as both ends like, and the turns at
+// The lines to the guests of this host: an SSH connection per desktop, kept for as long as both ends like, with a spare shell on it, and the turns at
 // its guest agent.
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
@@ -8,6 +8,7 @@ import { SshTransport } from '../../guest/ssh.ts'
 import type { Door } from '../../guest/ssh-door.ts'
 import { SshKeys } from '../../guest/ssh-keys.ts'
 import { SshLine } from '../../guest/ssh-line.ts'
+import { SpareShell } from '../../guest/ssh-spare.ts'
 import type { GuestTransport } from '../../guest/transport.ts'
 
 interface GuestWays {
@@ -19,7 +20,7 @@ interface GuestWays {
 export class GuestLines {
   readonly #keys: SshKeys
   readonly #log: Log
-  readonly #lines = new Map<DesktopId, SshLine>()
+  readonly #lines = new Map<DesktopId, { line: SshLine; spare: SpareShell }>()
   readonly #turns = new Map<DesktopId, AgentTurns>()
 
   constructor(keysDir: string, log: Log) {
@@ -29,8 +30,7 @@ export class GuestLines {
 
   /** The guest over SSH where there is a way in for that; else over its agent. */
   guest(desktopId: DesktopId, by: GuestWays): GuestTransport {
-    const line = this.#lines.get(desktopId) ?? this.#make(desktopId, by)
-    return new SshTransport(line, by.agent)
+    return new SshTransport(this.#lines.get(desktopId) ?? this.#make(desktopId, by), by.agent)
   }
 
   /** Whose turn it is at the desktop's guest agent. */
@@ -42,17 +42,17 @@ export class GuestLines {
 
   /** The guest has begun anew, or is not here any more: whatever was under way in it is over. */
   ended(desktopId: DesktopId): void {
-    this.#lines.get(desktopId)?.close()
+    this.#lines.get(desktopId)?.line.close()
   }
 
   /** The guest may be in trouble: its connection is looked at. */
   doubt(desktopId: DesktopId): void {
-    void this.#lines.get(desktopId)?.probe()
+    void this.#lines.get(desktopId)?.line.probe()
   }
 
   /** The desktop's process is gone: what still holds its line must not take the port from the next. */
   drop(desktopId: DesktopId): void {
-    this.#lines.get(desktopId)?.end()
+    this.#lines.get(desktopId)?.line.end()
     this.#lines.delete(desktopId)
     this.#turns.delete(desktopId)
   }
@@ -64,12 +64,13 @@ export class GuestLines {
   }
 
   close(): void {
-    for (const line of this.#lines.values()) line.end()
+    for (const { line } of this.#lines.values()) line.end()
   }
 
-  #make(desktopId: DesktopId, ways: GuestWays): SshLine {
+  #make(desktopId: DesktopId, ways: GuestWays) {
     const line = new SshLine({ desktopId, ...ways, keys: this.#keys, log: this.#log })
-    this.#lines.set(desktopId, line)
-    return line
+    const kept = { line, spare: new SpareShell(line) }
+    this.#lines.set(desktopId, kept)
+    return kept
   }
 }

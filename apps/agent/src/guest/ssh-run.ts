@@ -1,0 +1,136 @@
+// One channel of a guest's SSH connection, and what the command on it says until it has ended; bounded.
+import { constants } from 'node:os'
+import { execOutputMaxBytes, Refusal } from '@dormouse/contract'
+import type { ClientChannel } from 'ssh2'
+import { before } from './deadlines.ts'
+import type { Ended } from './exec-result.ts'
+
+/** A guest’s word is untrusted: a longer first line names no process. */
+const pidMaxBytes = 20
+
+/** Collects what a command says until it has ended. */
+export class Run {
+  readonly #channel: ClientChannel
+  readonly #out = new Kept()
+  readonly #err = new Kept()
+  readonly #exited = Promise.withResolvers<true>()
+  readonly #closed = Promise.withResolvers<true>()
+  readonly #named = Promise.withResolvers<true>()
+  #head: Buffer | undefined
+  #exit: Pick<Ended, 'exitCode' | 'signal'> | undefined
+  #heardAt = 0
+  #open = true
+  pid: number | undefined
+
+  /** `named`: the first line of its output is its process. */
+  constructor(channel: ClientChannel, named = true) {
+    this.#channel = channel
+    this.#head = named ? Buffer.alloc(0) : undefined
+    this.#exited.promise.catch(() => undefined)
+    channel.on('data', (bytes: Buffer) => this.#hear(this.#out, this.#behead(bytes)))
+    channel.stderr.on('data', (bytes: Buffer) => this.#hear(this.#err, bytes))
+    channel.on('exit', (code: number | null, name?: string) => {
+      this.#exit = { exitCode: code ?? undefined, signal: code === null ? signalOf(name) : undefined }
+      this.#heardAt = performance.now()
+      this.#open = false
+      this.#exited.resolve(true)
+    })
+    channel.on('error', () => undefined)
+    channel.on('close', () => {
+      this.#open = false
+      this.#exited.reject(new Refusal('guest_unavailable', 'the guest went away while the command ran'))
+      this.#closed.resolve(true)
+      this.#named.resolve(true)
+    })
+  }
+
+  /** Whether it may still be fed. */
+  get open(): boolean {
+    return this.#open
+  }
+
+  /** All that it shall read. */
+  feed(input: string): this {
+    this.#open = false
+    this.#channel.end(input)
+    return this
+  }
+
+  /** Waits for the command's own end; false at the deadline. */
+  over(deadline: number): Promise<boolean> {
+    return within(this.#exited.promise, deadline - performance.now())
+  }
+
+  /** Its process, once its first line has come. */
+  async named(mostMs: number): Promise<number | undefined> {
+    await within(this.#named.promise, mostMs)
+    return this.pid
+  }
+
+  /** Waits for the end of its output: for so long at most, and only until nothing has come for `quiet`. */
+  async drained(mostMs: number, quiet: number): Promise<boolean> {
+    const ends = performance.now() + mostMs
+    for (;;) {
+      const leftMs = Math.min(ends, this.#heardAt + quiet) - performance.now()
+      if (await within(this.#closed.promise, leftMs)) return true
+      if (performance.now() >= Math.min(ends, this.#heardAt + quiet)) return false
+    }
+  }
+
+  /** How it ended and what it said; what still comes is dropped. */
+  take(): Ended {
+    const [stdout, stderr] = [this.#out.take(), this.#err.take()]
+    return { exitCode: this.#exit?.exitCode, signal: this.#exit?.signal, stdout, stderr }
+  }
+
+  close(): void {
+    this.#channel.close()
+  }
+
+  #hear(kept: Kept, bytes: Buffer): void {
+    this.#heardAt = performance.now()
+    kept.add(bytes)
+  }
+
+  #behead(bytes: Buffer): Buffer {
+    if (!this.#head) return bytes
+    const head = Buffer.concat([this.#head, bytes])
+    const end = head.indexOf(10)
+    const isLine = end >= 0 && end <= pidMaxBytes
+    const mayBecomeLine = end < 0 && head.length <= pidMaxBytes
+    this.#head = mayBecomeLine ? head : undefined
+    if (!isLine) return mayBecomeLine ? Buffer.alloc(0) : head
+    this.pid = Number(head.toString('latin1', 0, end)) || undefined
+    this.#named.resolve(true)
+    return head.subarray(end + 1)
+  }
+}
+
+/** False where it is not there in time. */
+const within = async (promise: Promise<true>, ms: number): Promise<boolean> =>
+  (await before(performance.now() + ms, promise)) ?? false
+
+/** The first part of a stream, one byte more than is told, so that a longer one shows; the rest is dropped. */
+class Kept {
+  #parts: Buffer[] | undefined = []
+  #size = 0
+
+  add(bytes: Buffer): void {
+    const room = execOutputMaxBytes + 1 - this.#size
+    if (!this.#parts || room <= 0) return
+    this.#parts.push(Buffer.from(bytes.subarray(0, room)))
+    this.#size += Math.min(bytes.length, room)
+  }
+
+  /** What was kept; from here on everything is dropped. */
+  take(): Buffer {
+    const whole = Buffer.concat(this.#parts ?? [])
+    this.#parts = undefined
+    return whole
+  }
+}
+
+const signals: Record<string, number> = constants.signals
+
+/** OpenSSH has no name for some of them (SIGBUS, SIGSYS, SIGXCPU, …): which one it was is then not known. */
+const signalOf = (name = ''): number | undefined => signals[name.startsWith('SIG') ? name : `SIG${name}`]

@@ -1,0 +1,96 @@
+// Guarantee: a command finds a shell that waits for it, is its own as in one that was begun for it, and never waits for a
+// shell that is gone. (With guests: test/real/guest-exec.test.ts.)
+import { type ChildProcess, spawn } from 'node:child_process'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { type LineToServer, lineToServer } from '../testing/ssh-server.ts'
+import { execOverSsh } from './ssh-exec.ts'
+import { SpareShell } from './ssh-spare.ts'
+
+let begun: ChildProcess[]
+let guest: LineToServer
+let spare: SpareShell
+
+beforeEach(async () => {
+  begun = []
+  guest = await lineToServer((channel, command) => {
+    const shell = spawn('/bin/sh', ['-c', command], { detached: true })
+    begun.push(shell)
+    channel.pipe(shell.stdin).on('error', () => undefined)
+    shell.stdout.pipe(channel, { end: false })
+    shell.stderr.pipe(channel.stderr, { end: false })
+    shell.on('close', (code, signal) => {
+      if (signal) channel.exit(signal)
+      else channel.exit(code ?? 1)
+      channel.end()
+    })
+  })
+  spare = new SpareShell(guest.line)
+})
+afterEach(() => {
+  guest.close()
+  for (const shell of begun) shell.kill('SIGKILL')
+})
+
+const run = (command: string | string[], more = {}) =>
+  execOverSsh(guest.line, { command, cwd: null, env: {}, stdin: null, timeoutSecs: 20, ...more } as never, spare)
+
+/** The process of the shell that waits. */
+const waiting = async () => {
+  await expect.poll(() => spare.waits).toBe(true)
+  return begun.at(-1)!.pid
+}
+
+test('a command runs in the shell that waits, with its own words, folder, variables and end', async () => {
+  spare.prepare()
+  const pid = await waiting()
+  const env = { PLAIN: `it's "so" $HOME\n`, 'odd.name': '1' }
+  const told = await run('echo $$; pwd; printf %s "$PLAIN"; cat; echo err >&2; exit 3', { cwd: '/', env })
+  expect(told).toMatchObject({ exitCode: 3, stdout: `${pid}\n/\n${env.PLAIN}`, stderr: 'err\n' })
+  await waiting()
+  expect((await run(['env'], { env })).stdout).toContain('odd.name=1\n')
+  await waiting()
+  expect(await run('kill -9 $$')).toMatchObject({ exitCode: null, signal: 9 })
+  await waiting()
+  expect((await run(['printf', '%s|', 'x'.repeat(120_000), "'\n"])).stdout).toBe(`${'x'.repeat(120_000)}|'\n|`)
+})
+
+test.each([
+  [['no-such-program'], null],
+  [['/etc/passwd'], null],
+  ['true', '/no/such/folder'],
+])('%j in %s is refused there too', async (command, cwd) => {
+  spare.prepare()
+  await waiting()
+  await expect(run(command, { cwd })).rejects.toMatchObject({ code: 'command_not_run' })
+})
+
+test('a command with an input begins a shell of its own, and leaves the other to wait', async () => {
+  spare.prepare()
+  const pid = await waiting()
+  expect((await run('cat', { stdin: 'in' })).stdout).toBe('in')
+  expect((await run('echo $$')).stdout).toBe(`${pid}\n`)
+})
+
+test('a shell that was ended while it waited serves nobody', async () => {
+  spare.prepare()
+  await waiting()
+  begun[0]!.kill('SIGKILL')
+  await expect.poll(() => spare.waits).toBe(false)
+  expect((await run('echo works')).stdout).toBe('works\n')
+})
+
+test('nor does one whose connection was lost', async () => {
+  spare.prepare()
+  await waiting()
+  guest.line.close()
+  await guest.line.connect()
+  expect((await run('echo works')).stdout).toBe('works\n')
+})
+
+test('at its deadline a command in it is ended with all it began', async () => {
+  spare.prepare()
+  await waiting()
+  const work = run(`trap '' TERM; sleep 3141 & wait; sleep 3141`, { timeoutSecs: 1 })
+  await expect(work).rejects.toMatchObject({ code: 'guest_deadline' })
+  expect((await run('pgrep -f "[s]leep 3141" || echo none')).stdout).toBe('none\n')
+})
