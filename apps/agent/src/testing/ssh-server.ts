@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { newId } from '@dormouse/contract'
 import { createLog } from '@dormouse/process'
 import ssh2, { type ServerChannel } from 'ssh2'
+import { noPulse } from '../guest/pulse.ts'
 import { newPair, SshKeys } from '../guest/ssh-keys.ts'
 import { SshLine } from '../guest/ssh-line.ts'
 
@@ -29,7 +30,7 @@ export async function lineToServer(answer: (channel: ServerChannel, command: str
     door: async () => ({ host: '127.0.0.1', port, localAddress: '127.0.0.1' }),
     agent: undefined as never,
     keys,
-    pulse: { frozen: () => false, busy: async () => true },
+    pulse: { ...noPulse, busy: async () => true },
     log: createLog({ name: 'line', level: 'silent' }),
   })
   await line.connect()

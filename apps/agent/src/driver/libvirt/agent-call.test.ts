@@ -3,6 +3,7 @@
 import { type GuestAgent, GuestAgentError, LibvirtError } from '@dormouse/node-libvirt'
 import { expect, test } from 'vitest'
 import { noPulse, type Pulse } from '../../guest/pulse.ts'
+import { until } from '../../testing/bench.ts'
 import { agentCall } from './agent-call.ts'
 
 const facts = { code: 86, domain: 0, level: 2, procedure: 'domainAgentCommand' }
@@ -10,7 +11,8 @@ const unresponsive = (message: string) =>
   new GuestAgentError('unresponsive', 'x', new LibvirtError({ ...facts, message }))
 const late = unresponsive('Guest agent is not responding: Guest agent not available for now')
 const gone = unresponsive('Guest agent is not responding: QEMU guest agent is not connected')
-const busy: Pulse = { frozen: () => false, busy: async () => true }
+const busy: Pulse = { ...noPulse, busy: async () => true }
+const idle: Pulse = { ...noPulse, idle: async () => true }
 
 /** An agent that fails so often before it answers. */
 function failing(times: number, error: Error) {
@@ -42,4 +44,43 @@ test.each([
     detail: expect.stringMatching(told),
   })
   expect(asked()).toBe(1)
+})
+
+/** An agent that takes a call and answers when it is let. */
+function silent() {
+  const { promise, resolve } = Promise.withResolvers<string>()
+  return { agent: () => ({ command: () => promise }) as unknown as GuestAgent, answer: () => resolve('answer') }
+}
+
+test('an agent that says nothing while its guest idles is mute, long before libvirt gives it up', async () => {
+  const { agent } = silent()
+  await expect(agentCall({ agent, pulse: idle })('guest-exec')).rejects.toMatchObject({
+    code: 'guest_unavailable',
+    detail: expect.stringMatching(/restart qemu-guest-agent/),
+  })
+})
+
+test.each([
+  ['its guest is busy', busy, undefined],
+  ['nobody can tell how its guest fares', noPulse, undefined],
+  ['libvirt itself is slow', idle, () => new Promise(() => undefined)],
+])('an agent that says nothing is waited for where %s', async (_why, pulse, daemon) => {
+  const { agent, answer } = silent()
+  let looks = 0
+  const look = (overMs: number) => {
+    looks++
+    return pulse.idle(overMs)
+  }
+  const asked = agentCall({ agent, pulse: { ...pulse, idle: look }, ...(daemon && { daemon }) })('guest-exec')
+  await until(() => looks > 2)
+  answer()
+  expect(await asked).toBe('answer')
+})
+
+test('an agent that was to set the clock is waited for, long after another would be mute', async () => {
+  const { agent, answer } = silent()
+  const asked = agentCall({ agent, pulse: idle })('guest-set-time')
+  await expect(agentCall({ agent: silent().agent, pulse: idle })('guest-exec')).rejects.toThrow()
+  answer()
+  expect(await asked).toBe('answer')
 })

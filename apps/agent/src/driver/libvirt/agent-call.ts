@@ -1,7 +1,8 @@
 // One call of a guest's agent, its failures in our words.
-import { Refusal } from '@dormouse/contract'
+import { Refusal, refuse } from '@dormouse/contract'
 import { CallTimeout, ConnectionLost, type GuestAgent, GuestAgentError } from '@dormouse/node-libvirt'
 import { AgentTurns } from '../../guest/agent-turns.ts'
+import { before } from '../../guest/deadlines.ts'
 import type { Pulse } from '../../guest/pulse.ts'
 import { type AgentCall, AgentRefused } from '../../guest/qga-programs.ts'
 
@@ -12,6 +13,10 @@ const fileSecs = 10
 /** How long a guest that is busy may keep its agent from answering. */
 const busyMs = 30_000
 const pulseMs = 300
+/** An agent that listens answers long before; what takes longer keeps its guest busy. */
+const silentMs = 1_000
+/** The guest's clock is set at the turn of a second. */
+const waitsByNature = new Set(['guest-set-time'])
 /** By these a guest's readiness is found out: whoever asks asks again. */
 const probes = new Set(['guest-ping', 'guest-set-time', 'guest-get-time'])
 
@@ -19,18 +24,40 @@ interface AgentOf {
   agent: () => GuestAgent
   pulse: Pulse
   turns?: AgentTurns
+  /** Comes when libvirt answers at all: one that is slow itself makes no guest mute. */
+  daemon?: () => Promise<unknown>
 }
 
 /** Every failure to reach the agent is `guest_unavailable`; what the agent itself refuses is AgentRefused. */
-export function agentCall({ agent, pulse, turns = new AgentTurns() }: AgentOf): AgentCall {
+export function agentCall({ agent, pulse, turns = new AgentTurns(), daemon = async () => true }: AgentOf): AgentCall {
   const once = (execute: string, args?: Record<string, unknown>) =>
     agent().command(args ? { execute, arguments: args } : { execute }, { timeoutSecs: patienceSecs(execute) })
+  /** libvirt waits for as long as it was told; a guest that idles meanwhile will not answer any more. */
+  const heeded = async (execute: string, args?: Record<string, unknown>) => {
+    const answer = once(execute, args)
+    const over = answer.then(
+      () => true,
+      () => true,
+    )
+    if (waitsByNature.has(execute)) return answer
+    let came = await before(performance.now() + silentMs, over)
+    while (!came) {
+      const heard = daemon().then(
+        () => true,
+        () => false,
+      )
+      const [idle, answers] = await Promise.all([pulse.idle(pulseMs), before(performance.now() + pulseMs, heard)])
+      came = await before(performance.now(), over)
+      if (idle && answers && !came) return refuse('guest_unavailable', muteAgent)
+    }
+    return answer
+  }
   const patient = async (execute: string, args?: Record<string, unknown>) => {
     const ends = performance.now() + busyMs
     for (;;) {
       const began = performance.now()
       try {
-        return await once(execute, args)
+        return await heeded(execute, args)
       } catch (error) {
         const again = mayRepeat(execute, error, performance.now() - began) && performance.now() < ends
         if (!again || !(await pulse.busy(pulseMs))) throw translated(error)
@@ -56,6 +83,8 @@ function patienceSecs(execute: string): number {
   return execute.startsWith('guest-file-') ? fileSecs : programSecs
 }
 
+const muteAgent = 'the guest’s agent is there and does not answer; restart qemu-guest-agent in the guest, by its screen'
+
 /** In libvirt's words, which are the same for both. */
 const isLate = (error: unknown) => error instanceof GuestAgentError && late.test(error.description)
 const late = /not available for now|respond to/i
@@ -73,8 +102,6 @@ function translated(error: unknown): unknown {
 function told(error: GuestAgentError | CallTimeout | ConnectionLost): string {
   if (!(error instanceof GuestAgentError)) return 'the guest’s agent cannot be asked just now; try again'
   if (error.reason === 'stopped') return 'the desktop’s guest does not run any more'
-  if (isLate(error)) {
-    return 'the guest’s agent is there and does not answer; restart qemu-guest-agent in the guest, by its screen'
-  }
+  if (isLate(error)) return muteAgent
   return 'the guest’s agent does not run; start qemu-guest-agent in the guest, by its screen, or try again where it boots'
 }

@@ -268,7 +268,9 @@ export class LibvirtDriver implements Driver {
     const handle = () => this.#handle(desktopId)
     const turns = this.#lines.turns(desktopId)
     const pulse = this.#processes.pulse(handle().name)
-    const agent = new QgaTransport(agentCall({ agent: () => this.#session.host.guestAgent(handle()), pulse, turns }))
+    const daemon = () => handle().state()
+    const call = agentCall({ agent: () => this.#session.host.guestAgent(handle()), pulse, turns, daemon })
+    const agent = new QgaTransport(call)
     return this.#lines.guest(desktopId, { agent, pulse, door: () => this.#door(desktopId) })
   }
 

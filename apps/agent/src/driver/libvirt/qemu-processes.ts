@@ -1,6 +1,6 @@
 // The QEMU processes of this host, as its kernel tells of them: for what libvirt cannot say while one stands still. Reads
 // /proc and nothing else; where a process cannot be seen there, nothing is said of it.
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Pulse } from '../../guest/pulse.ts'
@@ -22,7 +22,12 @@ export class QemuProcesses {
 
   /** Of the domain with this name, whenever it is asked. */
   pulse(domainName: string): Pulse {
-    return { frozen: () => this.#frozen(domainName), busy: (overMs) => this.#busy(domainName, overMs) }
+    const wants = (overMs: number) => this.#wants(domainName, overMs)
+    return {
+      frozen: () => this.#frozen(domainName),
+      busy: async (overMs) => (await wants(overMs)) === true,
+      idle: async (overMs) => (await wants(overMs)) === false,
+    }
   }
 
   #frozen(domainName: string): boolean {
@@ -31,14 +36,15 @@ export class QemuProcesses {
     return state === 'T' || state === 't'
   }
 
-  async #busy(domainName: string, overMs: number): Promise<boolean> {
+  /** Whether it runs, or waits for a processor or the disk; undefined where it is not seen. */
+  async #wants(domainName: string, overMs: number): Promise<boolean | undefined> {
     if (this.#stateOf(domainName) === undefined) await this.#look()
     const found = this.#found.get(domainName)
     const [before, startedAt] = [found && (await wantedMs(found.pid)), performance.now()]
     await sleep(overMs)
     const after = found && (await wantedMs(found.pid))
-    if (before === undefined || after === undefined) return false
-    return (after - before) / (performance.now() - startedAt) > busyShare
+    if (before === undefined || after === undefined) return undefined
+    return (after - before) / (performance.now() - startedAt) > busyShare || waitsForDisk(found!.pid)
   }
 
   /** Undefined where it was not found yet, or has ended: a desktop that sleeps and wakes has another process. */
@@ -89,7 +95,16 @@ async function processorMs(thread: string): Promise<number> {
   return (ranNs + waitedNs) / 1e6
 }
 
-function statOf(pid: number): { state: string; began: string } | undefined {
+/** What a guest writes and reads goes through threads of its process, which its host's disk holds up. */
+function waitsForDisk(pid: number): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/task`).some((thread) => statOf(`${pid}/task/${thread}`)?.state === 'D')
+  } catch {
+    return false
+  }
+}
+
+function statOf(pid: number | string): { state: string; began: string } | undefined {
   try {
     // Its name, in brackets, may hold anything.
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)!.split(' ')
