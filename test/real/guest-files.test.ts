@@ -138,14 +138,7 @@ describe.each(allTransports)('over %s', (transport) => {
     expect([readFileSync(secret, 'utf8'), readdirSync(folder)]).toEqual(['of the host', ['secret']])
     rmSync(folder, { recursive: true })
     const files = `/v1/desktops/${stage.desktop.id}/files`
-    const disguises = [
-      '/srv/../etc/passwd',
-      '/srv/%2e%2e/x',
-      '/srv/.%2E/x',
-      '/%2e%2e%2fetc/passwd',
-      '/srv/%00',
-      '/',
-    ]
+    const disguises = ['/srv/../etc/passwd', '/srv/%2e%2e/x', '/srv/.%2E/x', '/%2e%2e%2fetc/passwd', '/srv/%00', '/']
     for (const path of disguises) expect([path, await stage.status('GET', `${files}${path}`)]).toEqual([path, 400])
   })
 
