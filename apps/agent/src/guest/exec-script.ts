@@ -65,11 +65,14 @@ ${expendable}exec ${run} <&3 3<&- >$p.1 2>$p.2
  */
 export const plainScript = (command: ExecCommand, nonce: string): string => sayProcess + becomeScript(command, nonce)
 
-/** A shell that has said its process and waits to be told what to become. */
-export const spareScript = (): string => `${sayProcess}exec /bin/sh`
+/** A shell that has said its process and waits to be told what to become; it holds no folder meanwhile. */
+export const spareScript = (): string => `${sayProcess}cd /\nexec /bin/sh`
 
-/** What it is told. */
-export function becomeScript({ command: words, cwd, env, stdin }: ExecCommand, nonce: string): string {
+/** What it is told: first to go where a shell begins. */
+export const wokenScript = (command: ExecCommand, nonce: string): string =>
+  `cd -- "$HOME" 2>/dev/null || cd /\n${becomeScript(command, nonce)}`
+
+function becomeScript({ command: words, cwd, env, stdin }: ExecCommand, nonce: string): string {
   const argv = Array.isArray(words) ? words : ['/bin/sh', '-c', words]
   const settings = Object.entries(env)
   const named = settings.filter(([name]) => /^[A-Za-z_]\w*$/.test(name))

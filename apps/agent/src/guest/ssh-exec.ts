@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
 import { untilKilled } from './deadlines.ts'
 import { type Ended, resultOf } from './exec-result.ts'
-import { becomeScript, holdScript, killOldScript, killScript, plainScript } from './exec-script.ts'
+import { holdScript, killOldScript, killScript, plainScript, wokenScript } from './exec-script.ts'
 import { unlessGone } from './file-failures.ts'
 import type { SshLine } from './ssh-line.ts'
 import { Run } from './ssh-run.ts'
@@ -29,7 +29,7 @@ export async function execOverSsh(line: SshLine, command: ExecCommand, spare?: S
   const started = performance.now()
   const nonce = randomBytes(12).toString('hex')
   const shell = command.stdin === null ? spare?.take() : undefined
-  const run = shell?.feed(becomeScript(command, nonce)) ?? (await begun(line, command, nonce))
+  const run = shell?.feed(wokenScript(command, nonce)) ?? (await begun(line, command, nonce))
   const deadline = started + command.timeoutSecs * 1_000
   const over = run.over(deadline).catch((error: unknown) => {
     if (run.pid !== undefined) endLater(line, run.pid, command.timeoutSecs, deadline)

@@ -104,7 +104,12 @@ export class SshLine {
         if (error) return opened.reject(asRefusal(error))
         this.#channels++
         channel.once('close', () => this.#channels--)
-        if (gaveUp) channel.on('error', () => undefined).close()
+        // Only one that is read comes to its end, and is counted no more.
+        if (gaveUp)
+          channel
+            .on('error', () => undefined)
+            .resume()
+            .close()
         else opened.resolve(wrap(channel))
       })
       return await opened.promise

@@ -1,12 +1,19 @@
 // Guarantee: a command finds a shell that waits for it, is its own as in one that was begun for it, and never waits for a
 // shell that is gone. (With guests: test/real/guest-exec.test.ts.)
 import { type ChildProcess, spawn } from 'node:child_process'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type LineToServer, lineToServer } from '../testing/ssh-server.ts'
+import { spareScript } from './exec-script.ts'
 import { execOverSsh } from './ssh-exec.ts'
+import type { SshLine } from './ssh-line.ts'
 import { SpareShell } from './ssh-spare.ts'
 
 let begun: ChildProcess[]
+/** The last that was begun to wait. */
+let waiter: ChildProcess | undefined
 let guest: LineToServer
 let spare: SpareShell
 
@@ -15,6 +22,7 @@ beforeEach(async () => {
   guest = await lineToServer((channel, command) => {
     const shell = spawn('/bin/sh', ['-c', command], { detached: true })
     begun.push(shell)
+    if (command === spareScript()) waiter = shell
     channel.pipe(shell.stdin).on('error', () => undefined)
     shell.stdout.pipe(channel, { end: false })
     shell.stderr.pipe(channel.stderr, { end: false })
@@ -37,7 +45,7 @@ const run = (command: string | string[], more = {}) =>
 /** The process of the shell that waits. */
 const waiting = async () => {
   await expect.poll(() => spare.waits).toBe(true)
-  return begun.at(-1)!.pid
+  return waiter!.pid
 }
 
 test('a command runs in the shell that waits, with its own words, folder, variables and end', async () => {
@@ -64,6 +72,30 @@ test.each([
   await expect(run(command, { cwd })).rejects.toMatchObject({ code: 'command_not_run' })
 })
 
+test('a command begins in the home folder of its time, not of the time when its shell was begun', async () => {
+  const home = mkdtempSync(join(tmpdir(), 'dormouse-home-'))
+  vi.stubEnv('HOME', home)
+  spare.prepare()
+  await waiting()
+  renameSync(home, `${home}.old`)
+  mkdirSync(home)
+  expect((await run('pwd')).stdout).toBe(`${home}\n`)
+  for (const each of [home, `${home}.old`]) rmSync(each, { recursive: true })
+  vi.unstubAllEnvs()
+})
+
+test('however often it is asked for while one is begun, one shell waits', async () => {
+  vi.useFakeTimers()
+  const open = vi.fn(() => new Promise<never>(() => undefined))
+  const slow = new SpareShell({ ready: true, open } as unknown as SshLine)
+  for (let i = 0; i < 3; i++) {
+    slow.prepare()
+    await vi.advanceTimersByTimeAsync(50)
+  }
+  vi.useRealTimers()
+  expect(open).toHaveBeenCalledTimes(1)
+})
+
 test('a command with an input begins a shell of its own, and leaves the other to wait', async () => {
   spare.prepare()
   const pid = await waiting()
@@ -74,7 +106,7 @@ test('a command with an input begins a shell of its own, and leaves the other to
 test('a shell that was ended while it waited serves nobody', async () => {
   spare.prepare()
   await waiting()
-  begun[0]!.kill('SIGKILL')
+  waiter!.kill('SIGKILL')
   await expect.poll(() => spare.waits).toBe(false)
   expect((await run('echo works')).stdout).toBe('works\n')
 })
@@ -90,7 +122,8 @@ test('nor does one whose connection was lost', async () => {
 test('at its deadline a command in it is ended with all it began', async () => {
   spare.prepare()
   await waiting()
-  const work = run(`trap '' TERM; sleep 3141 & wait; sleep 3141`, { timeoutSecs: 1 })
+  const pid = waiter!.pid!
+  const work = run(`trap '' TERM; sleep 300 & wait; sleep 300`, { timeoutSecs: 1 })
   await expect(work).rejects.toMatchObject({ code: 'guest_deadline' })
-  expect((await run('pgrep -f "[s]leep 3141" || echo none')).stdout).toBe('none\n')
+  await expect.poll(async () => (await run(`ps -o stat= -s ${pid} | grep -v Z || echo none`)).stdout).toBe('none\n')
 })

@@ -13,6 +13,7 @@ export class SpareShell {
   #run: Run | undefined
   #underWay = 0
   #timer: NodeJS.Timeout | undefined
+  #beginning = false
 
   constructor(line: SshLine) {
     this.#line = line
@@ -49,12 +50,15 @@ export class SpareShell {
   }
 
   async #begin(): Promise<void> {
-    if (this.waits || !this.#line.ready) return
+    if (this.waits || this.#beginning || !this.#line.ready) return
+    this.#beginning = true
     try {
       this.#run = await this.#line.open(spareScript(), (channel) => new Run(channel))
     } catch (error) {
       // Without one a command begins its own.
       if (!(error instanceof Refusal)) throw error
+    } finally {
+      this.#beginning = false
     }
   }
 }

@@ -9,10 +9,10 @@ import type { Pulse } from './pulse.ts'
 /** What `dormouse-ssh-port` says when it waits for a host. No cipher's bytes are this but by a chance of one in 2^56. */
 const greeting = Buffer.from('\nHELLO\n')
 const lookEveryMs = 100
-/** A keepalive, and a little for its way there and back. */
-const quietMs = 1_100
+/** A keepalive, which comes a second after the last one’s answer, and its way there and back. */
+const quietMs = 1_300
 /** For so long a silent guest is looked at, again and again. */
-const windowMs = 400
+const windowMs = 300
 /** Where nothing else of the guest answers either, its silence alone must last so long. */
 const aloneMs = 2_500
 

@@ -25,7 +25,7 @@ export class SshTransport implements GuestTransport {
   /** The guest is up: the connection is dialled, and nobody waits for it. */
   async setTime(): Promise<void> {
     await this.#agent.setTime()
-    void this.#connected().then(() => this.#spare.prepare())
+    void this.#connected()
   }
 
   async exec(command: ExecCommand, signal: AbortSignal): Promise<ExecResult> {
@@ -45,7 +45,10 @@ export class SshTransport implements GuestTransport {
     if (this.#line.ready) return true
     const { hopeless } = this.#line
     const dialled = this.#line.connect().then(
-      () => this.#line.ready,
+      () => {
+        this.#spare.prepare()
+        return this.#line.ready
+      },
       () => false,
     )
     if (hopeless) return false

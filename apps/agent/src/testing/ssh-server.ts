@@ -7,6 +7,7 @@ import ssh2, { type ServerChannel } from 'ssh2'
 import { noPulse } from '../guest/pulse.ts'
 import { newPair, SshKeys } from '../guest/ssh-keys.ts'
 import { SshLine } from '../guest/ssh-line.ts'
+import type { GuestTransport } from '../guest/transport.ts'
 
 export interface LineToServer {
   line: SshLine
@@ -28,7 +29,7 @@ export async function lineToServer(answer: (channel: ServerChannel, command: str
   const line = new SshLine({
     desktopId: newId(),
     door: async () => ({ host: '127.0.0.1', port, localAddress: '127.0.0.1' }),
-    agent: undefined as never,
+    agent: { ping: async () => undefined } as GuestTransport,
     keys,
     pulse: { ...noPulse, busy: async () => true },
     log: createLog({ name: 'line', level: 'silent' }),

@@ -1,5 +1,5 @@
-// The lines to the guests of this host: an SSH connection per desktop, kept for as long as both ends like, with a spare shell on it, and the turns at
-// its guest agent.
+// The lines to the guests of this host: an SSH connection per desktop, kept for as long as both ends like, with a spare
+// shell on it, and the turns at its guest agent.
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { AgentTurns } from '../../guest/agent-turns.ts'
