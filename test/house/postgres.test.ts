@@ -76,8 +76,9 @@ test('a Postgres that is frozen is told as away by /readyz, and what is under wa
   await until('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))
   own.still('SIGSTOP')
   release()
-  const looked = await send(`${house.replica.url}/readyz`, 'GET', {})
-  own.still('SIGCONT')
+  // The pool itself would wait for twelve seconds.
+  const signal = AbortSignal.timeout(8_000)
+  const looked = await send(`${house.replica.url}/readyz`, 'GET', { signal }).finally(() => own.still('SIGCONT'))
   expect(looked).toMatchObject({ status: 503, json: { status: 'not ready', database: false } })
   await until('leadership', () => house.replica.leads, 15_000)
   expect(await house.settled(hibernation.id)).toMatchObject({ state: 'succeeded' })
