@@ -1,6 +1,5 @@
 // The clipboard of whoever controls: what the desktop copies comes out, what is written here goes in. Browsers give a
 // page the real clipboard only where they trust it; the panel works everywhere.
-import { Offer } from './offer.ts'
 import { isTooLong } from './paste.ts'
 
 export interface ClipboardParts {
@@ -17,12 +16,10 @@ export interface ClipboardParts {
 
 export class Clipboard {
   readonly #parts: ClipboardParts
-  readonly #offer: Offer
   #last = ''
 
   constructor(parts: ClipboardParts) {
     this.#parts = parts
-    this.#offer = new Offer(parts.paste)
     const { button, panel, text } = parts
     button.hidden = false
     button.addEventListener('click', () => this.#show(panel.hidden === true))
@@ -38,7 +35,6 @@ export class Clipboard {
   /** Nothing can be pasted where there is no desktop; and once it is back, it has forgotten what it was told. */
   enable(isLive: boolean): void {
     this.#parts.button.disabled = !isLive
-    this.#offer.enable(isLive)
     if (isLive) return
     this.#last = ''
     this.#show(false)
@@ -53,7 +49,6 @@ export class Clipboard {
 
   /** The desktop copied something. */
   receive(text: string): void {
-    this.settle()
     this.#last = text
     this.#parts.text.value = text
     this.#parts.tooLong.hidden = true
@@ -61,9 +56,9 @@ export class Clipboard {
     navigator.clipboard?.writeText(text).catch(() => undefined)
   }
 
-  /** The desktop asked for what was pasted, or copied something itself. */
-  settle(): void {
-    this.#offer.settle()
+  /** Only now does the desktop take every sign: what was written before may not have arrived as it was. */
+  sendAgain(): void {
+    if (this.#last !== '') this.#parts.paste(this.#last)
   }
 
   /** What was copied elsewhere can be pasted in the desktop, where the browser has been told to trust this page. */
@@ -79,10 +74,10 @@ export class Clipboard {
 
   #send(text: string): void {
     if (text === this.#last) return
-    this.#last = text
-    const { text: box, tooLong } = this.#parts
+    this.#last = isTooLong(text) ? '' : text
+    const { text: box, tooLong, paste } = this.#parts
     box.value = text
     tooLong.hidden = !isTooLong(text)
-    if (tooLong.hidden) this.#offer.make(text)
+    if (tooLong.hidden) paste(text)
   }
 }

@@ -9,7 +9,7 @@ declare module '@novnc/novnc' {
     /** What it says to the screen. */
     static messages: {
       extendedClipboardProvide(socket: unknown, formats: number[], texts: string[]): void
-      extendedClipboardRequest(socket: unknown, formats: number[]): void
+      extendedClipboardCaps(socket: unknown, actions: number[], formats: object): void
       clientCutText(socket: unknown, data: Uint8Array, extended: boolean): void
     }
     constructor(target: HTMLElement, channel: WebSocket, options?: { shared?: boolean })

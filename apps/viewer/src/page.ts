@@ -4,7 +4,7 @@ import RFB from '@novnc/novnc'
 import { Clipboard } from './clipboard.ts'
 import { courseAfter, type PageState, wordsOf } from './course.ts'
 import { Keyring } from './keyring.ts'
-import { pasteAsWritten, watchOffers } from './paste.ts'
+import { pasteAsWritten, whenAble } from './paste.ts'
 import { watchSilence } from './silence.ts'
 import { openWayOut } from './way-out.ts'
 
@@ -40,7 +40,7 @@ find('full-screen').addEventListener('click', () => {
 })
 openWayOut({ bar: find('bar'), back: toDesktop })
 pasteAsWritten(RFB.messages)
-watchOffers(RFB.messages, () => clipboard?.settle())
+whenAble(RFB.messages, () => clipboard?.sendAgain())
 open()
 
 function open(): void {
@@ -51,13 +51,7 @@ function open(): void {
   }
   if (document.body.dataset.state === 'connecting') show('connecting')
   const socket = new WebSocket(`${location.origin.replace(/^http/, 'ws')}${location.pathname}/${key}`, [screenProtocol])
-  socket.addEventListener('message', ({ data }) => {
-    if (typeof data !== 'string') return
-    const note = JSON.parse(data) as ScreenNote
-    if (!('ticket' in note)) return
-    keyring.keep(note.ticket)
-    socket.send(ticketKept)
-  })
+  keepTickets(socket)
   socket.addEventListener('close', closed)
   const screen = screenOver(socket)
   rfb = screen
@@ -66,6 +60,16 @@ function open(): void {
     socket.removeEventListener('close', closed)
     screen.disconnect()
     closed({ code: brokenOff, reason: '' })
+  })
+}
+
+function keepTickets(socket: WebSocket): void {
+  socket.addEventListener('message', ({ data }) => {
+    if (typeof data !== 'string') return
+    const note = JSON.parse(data) as ScreenNote
+    if (!('ticket' in note)) return
+    keyring.keep(note.ticket)
+    socket.send(ticketKept)
   })
 }
 

@@ -1,22 +1,19 @@
 // Guarantee: what is pasted reaches the screen to the letter, and never in the place of what was pasted after it.
 import { inflateSync } from 'node:zlib'
 import { expect, test } from 'vitest'
-import { type ClipboardMessages, pasteAsWritten, watchOffers } from './paste.ts'
+import { type ClipboardMessages, pasteAsWritten, whenAble } from './paste.ts'
 
 function clipboard() {
   const sent: Uint8Array[] = []
   const messages: ClipboardMessages = {
     extendedClipboardProvide: () => undefined,
-    extendedClipboardRequest: () => undefined,
+    extendedClipboardCaps: () => undefined,
     clientCutText: (_socket, data) => void sent.push(data),
   }
-  let settled = 0
   pasteAsWritten(messages)
-  watchOffers(messages, () => settled++)
   return {
     sent,
     messages,
-    settled: () => settled,
     asked: (text: string) => messages.extendedClipboardProvide({}, [1], [text]),
   }
 }
@@ -47,10 +44,11 @@ test('an answer is given before anything else can be said, however long the text
   expect(sent.map((message) => textOf(message).slice(0, 5))).toEqual(['long ', 'short'])
 })
 
-test('an offer is settled when it is asked for, and when the desktop has copied something', () => {
-  const { messages, settled, asked } = clipboard()
-  asked('text')
-  expect(settled()).toBe(1)
-  messages.extendedClipboardRequest({}, [1])
-  expect(settled()).toBe(2)
+test('it is said when a screen has told what it takes, after that was answered', () => {
+  const { messages } = clipboard()
+  const order: string[] = []
+  messages.extendedClipboardCaps = () => void order.push('answered')
+  whenAble(messages, () => order.push('able'))
+  messages.extendedClipboardCaps({}, [], {})
+  expect(order).toEqual(['answered', 'able'])
 })

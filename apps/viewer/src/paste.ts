@@ -4,7 +4,7 @@
 /** What noVNC says of the clipboard; the text is handed on as the screen asks for it. */
 export interface ClipboardMessages {
   extendedClipboardProvide(socket: unknown, formats: number[], texts: string[]): void
-  extendedClipboardRequest(socket: unknown, formats: number[]): void
+  extendedClipboardCaps(socket: unknown, actions: number[], formats: object): void
   clientCutText(socket: unknown, data: Uint8Array, extended: boolean): void
 }
 
@@ -28,16 +28,12 @@ export function pasteAsWritten(messages: ClipboardMessages): void {
     messages.clientCutText(socket, packed(text), true)
 }
 
-/** Says when a screen asks for what was offered, or is asked for what was copied there. */
-export function watchOffers(messages: ClipboardMessages, settled: () => void): void {
-  const { extendedClipboardProvide: provide, extendedClipboardRequest: request } = messages
-  messages.extendedClipboardProvide = (...words) => {
-    provide(...words)
-    settled()
-  }
-  messages.extendedClipboardRequest = (...words) => {
-    request(...words)
-    settled()
+/** Says when a screen has told what its clipboard can: before, noVNC sends a text as Latin-1, and the rest of it as "?". */
+export function whenAble(messages: ClipboardMessages, able: () => void): void {
+  const { extendedClipboardCaps: answer } = messages
+  messages.extendedClipboardCaps = (...words) => {
+    answer(...words)
+    able()
   }
 }
 
