@@ -1,5 +1,5 @@
-import { existsSync, readdirSync } from 'node:fs'
-import { type ExecCommand, newId } from '@dormouse/contract'
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { type ExecCommand, newId, refuse } from '@dormouse/contract'
 import { describe, expect, test } from 'vitest'
 import { until } from '../testing/bench.ts'
 import { LocalAgent } from '../testing/local-agent.ts'
@@ -107,6 +107,28 @@ describe.each(shells)('under %s', (shell) => {
     await expect(exec(stubborn, { timeoutSecs: 1 })).rejects.toMatchObject({ code: 'guest_deadline' })
     const child = Number((await exec(`cat /tmp/${mark}; rm /tmp/${mark}`)).stdout)
     await until(() => !alive(child))
+    await until(() => litter().length === 0)
+  })
+
+  test('a guest that is too busy to hear of it the first times is told again to end a command', async () => {
+    const agent = new LocalAgent(shell)
+    let unheard = 3
+    const call: typeof agent.call = async (execute, args) => {
+      if (
+        JSON.stringify(args ?? '').includes('kill -KILL -- -') &&
+        !JSON.stringify(args).includes('kill -0') &&
+        unheard-- > 0
+      )
+        return refuse('guest_unavailable', 'the guest says nothing')
+      return agent.call(execute, args)
+    }
+    const file = `/tmp/dormouse-test-${newId()}`
+    const command = wish(`echo $$ > ${file}; exec sleep 60`, { timeoutSecs: 1 })
+    await expect(new QgaTransport(call).exec(command)).rejects.toMatchObject({ code: 'guest_deadline' })
+    const pid = Number(readFileSync(file, 'utf8'))
+    rmSync(file)
+    await until(() => !alive(pid))
+    expect(unheard).toBeLessThan(0)
     await until(() => litter().length === 0)
   })
 

@@ -24,6 +24,8 @@ const callMaxBytes = 56 * 1024
 const inputMaxBytes = 18 * 1024
 /** A command that is over by then needs no watcher. */
 const shortMs = 300
+/** So often a guest is told in vain to end a command. */
+const refusedAtMost = 8
 /** How soon a guest that had no room for the watcher is asked again. */
 const fullMs = 1_000
 
@@ -107,17 +109,23 @@ export class QgaTransport implements GuestTransport {
 
   /** Kills the command's whole group, also what ignores gentler signals, and lets the agent forget it. */
   #end(pid: number): Promise<void> {
-    return untilKilled(() => this.#killed(pid))
+    let refused = 0
+    return untilKilled(async () => {
+      const killed = await this.#killed(pid)
+      if (killed === undefined) refused++
+      // A guest that is gone needs no killing; one that a command has filled up may only be slow to say a word.
+      return killed ?? refused >= refusedAtMost
+    })
   }
 
-  /** A guest that is gone needs no killing. */
-  async #killed(pid: number): Promise<boolean> {
+  /** Undefined where the guest says nothing to it. */
+  async #killed(pid: number): Promise<boolean | undefined> {
     try {
       if (!(await this.#aside(killScript(pid)))) return false
       return (await untilEnded(this.#call, pid, performance.now() + sweepMs)) !== undefined
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
-      return true
+      return undefined
     }
   }
 
