@@ -142,6 +142,16 @@ test('a desktop that is not awake is 409, a host that is away 503', async () => 
   }
 })
 
+test('who sends slowly to where it cannot go is told before all is sent', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('hibernated')
+  const sent = open(house, 'PUT', fileOf(id, 'srv/x'), { 'content-length': '5' })
+  sent.write('half')
+  const { status, json } = await answerOf(house, sent)
+  expect([status, json.code]).toEqual([409, 'not_awake'])
+  sent.end('!')
+})
+
 test('what the guest’s file system refuses is 409 with its name', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')

@@ -37,10 +37,13 @@ describe.each(transports)('over %s', (transport) => {
     const began = [command(of), upload(of), download(of)]
     await Promise.all(began.map(({ under }) => under))
     const causedAt = performance.now()
+    const late = (who: string) =>
+      new Promise<never>((_, reject) => setTimeout(reject, soonMs, new Error(`nobody told the ${who}`)).unref())
     const ended = began.map(async ({ ended }): Promise<Told> => [await ended, performance.now() - causedAt])
     await cause()
-    const late = new Promise<never>((_, reject) => setTimeout(reject, soonMs, new Error('nobody was told')).unref())
-    const answers = await Promise.race([Promise.all(ended), late])
+    const answers = await Promise.all(
+      ended.map((told, i) => Promise.race([told, late(['command', 'upload', 'download'][i]!)])),
+    )
     say(answers)
     return answers.map(([code]) => code)
   }
@@ -63,6 +66,8 @@ describe.each(transports)('over %s', (transport) => {
     return { ended, under: until(async () => (await codeOf(of.get(mark))) === 'done', 10_000) }
   }
 
+  const halfFiles = (of: GuestStage) => of.run(`ls -A /srv | grep '^.dormouse-' || :`)
+
   function upload(of: GuestStage) {
     const sent = of.open('PUT', '/srv/cut', { 'content-length': String(8 * mib) })
     const slowly = setInterval(() => sent.write(Buffer.alloc(1_000)), 50)
@@ -70,8 +75,7 @@ describe.each(transports)('over %s', (transport) => {
       clearInterval(slowly)
       return ((await json(response)) as { code: string }).code
     })
-    const begun = async () => (await of.run(`ls -A /srv | grep '^.dormouse-' || :`)) !== ''
-    return { ended, under: until(begun, 10_000) }
+    return { ended, under: until(async () => (await halfFiles(of)) !== '', 10_000) }
   }
 
   function download(of: GuestStage) {
@@ -133,6 +137,8 @@ describe.each(transports)('over %s', (transport) => {
   test('a guest that the command reboots', async () => {
     const codes = await under(() => codeOf(stage.exec('reboot -f')))
     expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
+    await stage.works()
+    await until(async () => (await halfFiles(stage)) === '', 60_000)
   })
 
   test('an agent that is killed: what is under way is told, and what comes next goes the same way', async () => {

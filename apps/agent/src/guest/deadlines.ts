@@ -8,6 +8,21 @@ export async function before<T>(deadline: number, work: Promise<T>): Promise<T |
   return Promise.race([work, late.promise]).finally(() => clearTimeout(timer))
 }
 
+/** A guest that reboots is back by then. */
+const tries = 24
+const tryEveryMs = 5_000
+
+/** Tries for two minutes until it succeeds; nobody waits for it. */
+export function untilHeard(work: () => Promise<boolean>): void {
+  const trying = async () => {
+    for (let i = 0; i < tries; i++) {
+      await sleep(tryEveryMs, undefined, { ref: false })
+      if (await work().catch(() => false)) return
+    }
+  }
+  void trying()
+}
+
 /** How long the answer to a command that passed its deadline waits for its end, and for how long that is tried. */
 const killMs = 6_000
 const killAtMostMs = 60_000

@@ -42,11 +42,13 @@ export function asReading(error: unknown): never {
   return refuse('file_not_found', 'there is no such file in the guest')
 }
 
-/** A guest that is gone sweeps up by itself. */
-export async function unlessGone(work: Promise<unknown>): Promise<void> {
+/** A guest that is gone is told nothing more; whether it was there. */
+export async function unlessGone(work: Promise<unknown>): Promise<boolean> {
   try {
     await work
+    return true
   } catch (error) {
     if (!(error instanceof Refusal)) throw error
+    return false
   }
 }

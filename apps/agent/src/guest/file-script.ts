@@ -73,6 +73,9 @@ e=$(chmod ${own} "$t" 2>&1 && mv -f "$t" "$p" 2>&1) || no "\${e##*: }"
 export const abandonScript = ({ temporary, watcher }: Place): string =>
   `kill -KILL -- -${watcher} 2>/dev/null; rm -f ${quote(temporary)}\n`
 
+/** The same in a guest that began anew: the watcher ended with it, and its number may be another's. */
+export const removeScript = ({ temporary }: Place): string => `rm -f ${quote(temporary)}\n`
+
 /** Succeeds where the path leads to a regular file: opening anything else could hang. `next` goes on, where it is `$p`. */
 export function checkScript(path: string, next = ''): string {
   return `${begin}p=${quote(path)}

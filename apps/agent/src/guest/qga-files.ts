@@ -2,8 +2,17 @@
 import { randomBytes } from 'node:crypto'
 import { refuse } from '@dormouse/contract'
 import { z } from 'zod'
+import { untilHeard } from './deadlines.ts'
 import { asReading, fileRefusal, unlessGone } from './file-failures.ts'
-import { abandonScript, checkScript, commitScript, createScript, type Place, readPlace } from './file-script.ts'
+import {
+  abandonScript,
+  checkScript,
+  commitScript,
+  createScript,
+  type Place,
+  readPlace,
+  removeScript,
+} from './file-script.ts'
 import { type AgentCall, AgentRefused, runAside, startProgram, understood, untilEnded } from './qga-programs.ts'
 import type { FileDownload, FileUpload } from './transport.ts'
 
@@ -106,7 +115,8 @@ async function script(call: AgentCall, text: string): Promise<Buffer> {
 }
 
 async function abandon(call: AgentCall, place: Place): Promise<void> {
-  await unlessGone(runAside(call, abandonScript(place)))
+  if (!(await unlessGone(runAside(call, abandonScript(place)))))
+    untilHeard(() => unlessGone(runAside(call, removeScript(place))))
 }
 
 /** The agent's own refusals end with the words of the guest's file system. */

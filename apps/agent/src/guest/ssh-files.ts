@@ -4,8 +4,17 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { Refusal, refuse } from '@dormouse/contract'
 import type { ClientChannel } from 'ssh2'
+import { untilHeard } from './deadlines.ts'
 import { asReading, fileRefusal, unlessGone } from './file-failures.ts'
-import { abandonScript, checkScript, commitScript, createScript, type Place, readPlace } from './file-script.ts'
+import {
+  abandonScript,
+  checkScript,
+  commitScript,
+  createScript,
+  type Place,
+  readPlace,
+  removeScript,
+} from './file-script.ts'
 import { runOverSsh } from './ssh-exec.ts'
 import type { SshLine } from './ssh-line.ts'
 import type { FileDownload, FileUpload } from './transport.ts'
@@ -57,7 +66,13 @@ class SshUpload implements FileUpload {
 
   async abandon(): Promise<void> {
     this.#errand.close()
-    await unlessGone(runOverSsh(this.#line, abandonScript(this.#place), scriptMs))
+    if (await unlessGone(runOverSsh(this.#line, abandonScript(this.#place), scriptMs))) return
+    untilHeard(() => unlessGone(this.#remove()))
+  }
+
+  async #remove(): Promise<void> {
+    await this.#line.connect()
+    await runOverSsh(this.#line, removeScript(this.#place), scriptMs)
   }
 }
 

@@ -71,7 +71,7 @@ export class Guests {
   async writeFile(caller: Customer, wish: FileWish & { mode: number | null }, body: BoundedBody): Promise<number> {
     const { channel, done } = await this.#transfer(caller, wish, 'guest.writeFile', { mode: wish.mode }).catch(
       async (error: unknown) => {
-        await body.measure()
+        await body.discard()
         throw error
       },
     )

@@ -65,6 +65,12 @@ export class BoundedBody {
     await this.#flow(() => undefined)
   }
 
+  /** Nobody takes it, and its sender is told so at once; where it did not say its size, only once that is known. */
+  async discard(): Promise<void> {
+    if (this.#raw.headers['content-length'] === undefined) await this.measure()
+    else letGo(this.#raw)
+  }
+
   /** Hands over each piece as it comes, without the streams that a sink with a pace of its own needs. */
   async #flow(take: (chunk: Buffer) => void): Promise<void> {
     const raw = this.#raw
