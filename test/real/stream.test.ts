@@ -5,6 +5,7 @@ import { promisify } from 'node:util'
 import {
   type AdminClient,
   type Client,
+  ConnectionError,
   createAdminClient,
   createClient,
   type Desktop,
@@ -53,13 +54,13 @@ async function type(page: Page, word: string): Promise<void> {
 }
 const isTyped = (word: string): Promise<true> =>
   until(async () => {
-    // A replica that was just started has no way to the host yet.
+    // A replica that is being started hears nobody yet, or has no way to the host.
     const looked = await desktop.commands.run(['test', '-e', `/run/${word}`]).catch(unlessUnavailable)
     return looked?.exitCode === 0
   }, 15_000)
 
 function unlessUnavailable(error: unknown): undefined {
-  if (!(error instanceof UnavailableError)) throw error
+  if (!(error instanceof UnavailableError || error instanceof ConnectionError)) throw error
 }
 
 /** The text of the guest's console, as the guest itself has it. */

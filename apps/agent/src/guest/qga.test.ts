@@ -18,8 +18,11 @@ const wish = (command: string | string[], more: Partial<ExecCommand> = {}): Exec
   ...more,
 })
 
-const litter = () =>
+const leftBy = () =>
   ['/run', '/tmp'].flatMap((path) => readdirSync(path).filter((name) => name.startsWith('.dormouse-')))
+/** What an earlier run that was cut off has left is none of ours. */
+const earlier = leftBy()
+const litter = () => leftBy().filter((name) => !earlier.includes(name))
 
 describe.each(shells)('under %s', (shell) => {
   const guest = () => {
