@@ -16,9 +16,9 @@ export const screenCloses = {
 export const wakingReason = 'the desktop is waking; open it again in a moment'
 
 /**
- * The page offers this WebSocket subprotocol: it is then told by text frames, as JSON, the ticket by which it may come
- * back within the grace, and says `ticketKept` once it has it; and that the service is there. Programs that do not offer it see binary frames only,
- * which are RFB as it is.
+ * The page offers this WebSocket subprotocol: it is then told by text frames, as JSON, that the service is there, and the
+ * ticket by which it may come back within the grace; it says `ticketKept` once it has that. Programs that do not offer
+ * the subprotocol see binary frames only, which are RFB as it is.
  */
 export const screenProtocol = 'dormouse.screen.v1'
 

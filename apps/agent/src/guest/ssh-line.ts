@@ -139,7 +139,7 @@ export class SshLine {
     }
     const timer = setTimeout(() => void giveUp(), probeMs)
     try {
-      await this.open('exit', (channel) => void channel.resume())
+      await this.#exchange()
       answered = true
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
@@ -246,7 +246,12 @@ export class SshLine {
         () => true,
         () => false,
       )
-    return { pulse, elsewhere, nudge: () => void unlessGone(this.open('exit', (channel) => channel.resume())) }
+    return { pulse, elsewhere, nudge: () => void unlessGone(this.#exchange()) }
+  }
+
+  /** A command of no consequence, which a server that lives begins at once. */
+  #exchange(): Promise<void> {
+    return this.open('exit', (channel) => void channel.resume())
   }
 
   #lost(client: Client): void {

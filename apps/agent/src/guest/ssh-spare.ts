@@ -1,7 +1,7 @@
 // A shell that is begun in a guest before anybody needs it: to begin one is most of what a short command costs there. It
 // serves one command, and ends with its connection. Knows nothing of what it is told.
-import { Refusal } from '@dormouse/contract'
 import { spareScript } from './exec-script.ts'
+import { unlessGone } from './file-failures.ts'
 import type { SshLine } from './ssh-line.ts'
 import { Run } from './ssh-run.ts'
 
@@ -52,13 +52,13 @@ export class SpareShell {
   async #begin(): Promise<void> {
     if (this.waits || this.#beginning || !this.#line.ready) return
     this.#beginning = true
-    try {
-      this.#run = await this.#line.open(spareScript(), (channel) => new Run(channel))
-    } catch (error) {
-      // Without one a command begins its own.
-      if (!(error instanceof Refusal)) throw error
-    } finally {
+    // Without one a command begins its own.
+    await unlessGone(this.#open()).finally(() => {
       this.#beginning = false
-    }
+    })
+  }
+
+  async #open(): Promise<void> {
+    this.#run = await this.#line.open(spareScript(), (channel) => new Run(channel))
   }
 }

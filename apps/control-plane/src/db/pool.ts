@@ -57,8 +57,8 @@ export class CommitUnknown extends Error {
 
 /**
  * Runs `work` in one transaction, READ COMMITTED. `begin` may carry further statements, to save a round trip; `check`
- * sees their results. Whatever is thrown rolls back. A connection that was lost, or whose
- * rollback fails, is not given back to the pool.
+ * sees their results. Whatever is thrown rolls back. A connection that was lost, or whose rollback fails, is not given
+ * back to the pool.
  */
 export async function transaction<T>(
   pool: Pool,
