@@ -4,10 +4,11 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { until } from './fake-daemon.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 /** Hosts of one id would refuse to send each other a machine. */
 const daemonConfig = () => `host_uuid = "${crypto.randomUUID()}"
@@ -24,6 +25,7 @@ namespaces = []
 cgroup_controllers = []
 stdio_handler = "file"
 `
+const startTimeoutMs = 20_000
 /** Names that libvirtd looks up and only a package with a daemon for the machine makes; nothing runs under them here. */
 const accounts = {
   '/etc/passwd': 'libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin',
@@ -64,7 +66,7 @@ export class PrivateLibvirtd implements AsyncDisposable {
   /** Resolves when the daemon listens. */
   static async start(): Promise<PrivateLibvirtd> {
     const libvirtd = new PrivateLibvirtd()
-    await until(() => existsSync(libvirtd.socketPath), 'a listening libvirtd', 20_000)
+    await listening(libvirtd.socketPath)
     return libvirtd
   }
 
@@ -80,6 +82,23 @@ export class PrivateLibvirtd implements AsyncDisposable {
     this.#init.kill('SIGKILL')
     await exited
     rmSync(this.folder, { recursive: true, force: true })
+  }
+}
+
+/** The socket's file is there a moment before anyone listens on it, so that only a connection proves the daemon. */
+async function listening(path: string): Promise<void> {
+  const end = performance.now() + startTimeoutMs
+  for (;;) {
+    const socket = connect(path)
+    try {
+      await once(socket, 'connect')
+      return
+    } catch (error) {
+      if (performance.now() > end) throw new Error(`libvirtd does not listen: ${(error as Error).message}`)
+    } finally {
+      socket.destroy()
+    }
+    await sleep(5)
   }
 }
 
