@@ -1,5 +1,6 @@
 // Guarantee: when a host is back, it and the database come to one truth, and nothing is destroyed on a guess.
-import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempDisposableSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
@@ -36,13 +37,13 @@ test('a tombstone removes what stands up again, and only that', async () => {
   const keeps = (await house.desktop('awake')).id
   await house.killAgent()
   // A host restored from its own copy: the database has gone on.
-  const copy = join(house.host.folder, '..', `copy-${id}`)
-  cpSync(house.host.folder, copy, { recursive: true })
+  using copy = mkdtempDisposableSync(join(tmpdir(), 'dormouse-copy-'))
+  cpSync(house.host.folder, copy.path, { recursive: true })
   await house.restartAgent()
   await house.ask(id, 'destroy')
   await house.killAgent()
-  for (const name of readdirSync(copy))
-    cpSync(join(copy, name), join(house.host.folder, name), { recursive: true, force: true })
+  for (const name of readdirSync(copy.path))
+    cpSync(join(copy.path, name), join(house.host.folder, name), { recursive: true, force: true })
   await house.restartAgent()
   await until('the tombstone to be honoured', async () => (await house.observed(id)) === undefined)
   expect(await house.host.holds(id)).toEqual({ domain: 'absent', disk: false })
