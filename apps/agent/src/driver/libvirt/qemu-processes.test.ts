@@ -11,11 +11,19 @@ afterEach(() => {
   for (const child of started.splice(0)) child.kill('SIGKILL')
 })
 
-function qemu(name: string, script: string): ChildProcess {
-  const child = spawn(process.execPath, ['-e', script, '--', '-name', `guest=${name},debug-threads=on`])
+function qemu(name: string, script: string, program = process.execPath): ChildProcess {
+  const child = spawn(program, ['-e', script, '--', '-name', `guest=${name},debug-threads=on`])
   started.push(child)
   return child
 }
+
+/**
+ * The kernel makes who has forked so (CLONE_VFORK) wait for its child exactly as for a disk, and lets it go on when that
+ * has ended, at the end of our input. Under another name: nobody shall take the child for the guest.
+ */
+const waitsUninterruptibly = `
+  if (syscall(${process.arch === 'arm64' ? 220 : 56}, 0x4011, 0, 0, 0, 0) == 0) { $0 = "child"; <STDIN>; exit }
+  sleep 60`
 
 async function killed(child: ChildProcess): Promise<void> {
   const gone = once(child, 'exit')
@@ -47,4 +55,15 @@ test('a desktop that woke in another process is as busy as that one is', async (
     await until(() => pulse.busy(100))
     await killed(child)
   }
+})
+
+test('a guest of which something waits for the host’s disk is busy, though its processors idle, until the disk answers', async () => {
+  const name = `dormouse-disk-${process.pid}`
+  const pulse = new QemuProcesses().pulse(name)
+  const child = qemu(name, waitsUninterruptibly, 'perl')
+  await until(() => pulse.busy(50))
+  expect([await pulse.idle(50), pulse.frozen()]).toEqual([false, false])
+  child.stdin!.end()
+  await until(() => pulse.idle(50))
+  expect(await pulse.busy(50)).toBe(false)
 })
