@@ -1,5 +1,5 @@
 // Guarantee: a page notices that its way is dead, and takes no screen for dead on which nothing changes.
-import { pulseEveryMs } from '@dormouse/contract/screens'
+import { pulseEveryMs, type ScreenNote } from '@dormouse/contract/screens'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { watchSilence } from './silence.ts'
 
@@ -14,8 +14,17 @@ function watched() {
   const socket = new EventTarget()
   const silent = vi.fn()
   watchSilence(socket as WebSocket, silent)
-  return { socket, silent }
+  return {
+    silent,
+    opens: () => socket.dispatchEvent(new Event('open')),
+    closes: () => socket.dispatchEvent(new Event('close')),
+    says: (data: unknown) => socket.dispatchEvent(new MessageEvent('message', { data })),
+  }
 }
+
+const note = (words: ScreenNote): string => JSON.stringify(words)
+const pulse = note({ alive: true })
+const picture = new ArrayBuffer(16)
 
 test('it is said once, also of a socket that never opened', () => {
   const { silent } = watched()
@@ -25,13 +34,36 @@ test('it is said once, also of a socket that never opened', () => {
   expect(silent).toHaveBeenCalledTimes(1)
 })
 
-test('as long as pulses come it is not said, nor after the socket has closed', () => {
-  const { socket, silent } = watched()
+test.each([
+  ['pulses', pulse],
+  ['pictures, which hold the pulses up on a slow way,', picture],
+])('as long as %s come it is not said, and once none do it is', (_what, data) => {
+  const { opens, says, silent } = watched()
+  opens()
+  says(pulse)
   for (let i = 0; i < 20; i++) {
     vi.advanceTimersByTime(2 * pulseEveryMs)
-    socket.dispatchEvent(new Event('message'))
+    says(data)
   }
-  socket.dispatchEvent(new Event('close'))
+  expect(silent).not.toHaveBeenCalled()
+  vi.advanceTimersByTime(4 * pulseEveryMs)
+  expect(silent).toHaveBeenCalledTimes(1)
+})
+
+test('a replica of an older kind, which tells no pulse, is not taken for dead', () => {
+  const { opens, says, silent } = watched()
+  opens()
+  says(note({ ticket: 'a' }))
+  says(picture)
+  vi.advanceTimersByTime(100 * pulseEveryMs)
+  expect(silent).not.toHaveBeenCalled()
+})
+
+test('after the socket has closed it is not said', () => {
+  const { opens, says, closes, silent } = watched()
+  opens()
+  says(pulse)
+  closes()
   vi.advanceTimersByTime(100 * pulseEveryMs)
   expect(silent).not.toHaveBeenCalled()
 })

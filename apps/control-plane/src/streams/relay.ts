@@ -69,10 +69,12 @@ export function watchPulse(socket: WebSocket): void {
   socket.once('close', () => clearInterval(beat))
 }
 
-/** Tells a page, which cannot ping, that the way to it is alive. */
+/** Tells a page, which cannot ping, that the way to it is alive: at once, so that it listens for the next, and so on. */
 export function tellPulse(socket: WebSocket): void {
   const pulse = JSON.stringify({ alive: true } satisfies ScreenNote)
-  const beat = setInterval(() => socket.readyState === socket.OPEN && socket.send(pulse), pulseEveryMs)
+  const tell = () => socket.readyState === socket.OPEN && socket.send(pulse)
+  tell()
+  const beat = setInterval(tell, pulseEveryMs)
   socket.once('close', () => clearInterval(beat))
 }
 
