@@ -33,6 +33,12 @@ const held = async (house: House, id: string): Promise<Date | undefined> => {
   return row?.until
 }
 
+/** The socket of the only claim, if one is open. */
+async function session(house: House): Promise<string | null | undefined> {
+  const [row] = await house.database.rows<{ session: string | null }>('select session_id as session from stream_claims')
+  return row?.session
+}
+
 test('a stream is a page with the token in its fragment, a socket with the token last, and 60 s', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
@@ -219,12 +225,7 @@ test('a claim is held while its socket is open and 30 s after; the page comes ba
   const page = await RfbClient.connect(websocket_url, { page: true })
   const { ticket } = await until('a ticket', () => page.notes[0])
   page.socket.terminate()
-  await until('the socket to have left', async () => {
-    const [row] = await house.database.rows<{ session: string | null }>(
-      'select session_id as session from stream_claims',
-    )
-    return row?.session === null
-  })
+  await until('the socket to have left', async () => (await session(house)) === null)
   const leftMs = (await held(house, id))!.getTime() - Date.now()
   expect(leftMs).toBeGreaterThan(20_000)
   expect(leftMs).toBeLessThan(61_000)
@@ -270,6 +271,26 @@ test('hibernation closes with 4002 and frees the claim; the page waits with its 
   await back.frame()
   await house.ask(id, 'destroy')
   expect((await back.closed).code).toBe(4003)
+})
+
+test('a page whose way broke just before its desktop fell asleep waits for it, too, beyond its grace', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const { websocket_url } = await claim(house, id, 'control')
+  const page = await RfbClient.connect(websocket_url, { page: true })
+  const waiting = websocket_url.replace(/[^/]+$/, (await until('a ticket', () => page.notes[0])).ticket)
+  page.socket.terminate()
+  await until('the socket to have left', async () => (await session(house)) === null)
+  await house.ask(id, 'hibernate')
+  const graceEnds = () => house.database.rows(`update stream_claims set held_until = now() - interval '1 s'`)
+  for (let knocks = 0; knocks < 2; knocks++) {
+    expect((await RfbClient.dial(waiting).closed).code).toBe(4002)
+    await graceEnds()
+  }
+  await house.ask(id, 'wake')
+  const back = await RfbClient.connect(waiting, { page: true })
+  await back.frame()
+  back.close()
 })
 
 test('after a hibernation the claim is anybody’s', async () => {

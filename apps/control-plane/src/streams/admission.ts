@@ -1,6 +1,6 @@
 // Whether whoever shows a token may open a screen now: the claim, the desktop and the credential are checked again.
 import type { StreamClaim } from '@dormouse/contract'
-import { newId } from '@dormouse/contract'
+import { newId, screenCloses } from '@dormouse/contract'
 import { type Db, type Pool, transaction } from '../db/pool.ts'
 import type { Principals } from '../principals/service.ts'
 import { type Ending, endingOf, endings } from './endings.ts'
@@ -36,6 +36,8 @@ export function admit(
     if (!standing) return endings.spent
     const hash = hashOf(token)
     const no = await whyNot(tx, standing, screen, hash)
+    // Whose way broke just before the desktop fell asleep waits for it, too.
+    if (no?.code === screenCloses.asleep && standing.isHeld && returns(standing, hash)) await store.wait(tx, screen)
     if (no) return no
     if ((await principals.withdrawn([standing.holder], tx)).size > 0) return endings.revoked
     const { generation, hostId } = standing.desktop
@@ -48,15 +50,20 @@ export function admit(
 
 async function whyNot(tx: Db, now: Standing, screen: Screen, hash: Buffer): Promise<Ending | undefined> {
   const asleep = endingOf(now.desktop, now.desktop.generation)
-  // A ticket is not spent on a desktop that sleeps: its page waits for the wake. Nor is what opened the last socket
-  // before its page had the next ticket: the answer may not have reached it.
-  const returns = now.ticketHash?.equals(hash) || now.previousHash?.equals(hash)
-  const token = returns ? undefined : await store.spendToken(tx, screen, hash)
+  const isBack = returns(now, hash)
+  const token = isBack ? undefined : await store.spendToken(tx, screen, hash)
   // Whoever shows neither learns nothing else of the claim.
-  if (!returns && !token) return endings.spent
+  if (!isBack && !token) return endings.spent
   if (now.expired) return endings.expired
   if (!token) return now.isHeld || now.waits ? asleep : endings.graceOver
   if (token.holdId !== now.holdId) return endings.takenOver
   if (asleep) return asleep
   return token.generation === now.desktop.generation ? undefined : endings.spent
 }
+
+/**
+ * Whether a page comes back with its ticket, which is not spent on a desktop that sleeps: it waits for the wake. Or with
+ * what opened the last socket before it had the next ticket: the answer may not have reached it.
+ */
+const returns = ({ ticketHash, previousHash }: Standing, hash: Buffer): boolean =>
+  Boolean(ticketHash?.equals(hash) || previousHash?.equals(hash))

@@ -168,6 +168,14 @@ export async function release(db: Db, sessionId: string): Promise<void> {
   )
 }
 
+/** Whoever was away when the desktop fell asleep may come back as one who was there. */
+export async function wait(db: Db, { desktopId, claim }: Screen): Promise<void> {
+  await db.query(`update stream_claims set waits_until = ${soon(waitSecs)} where desktop_id = $1 and claim = $2`, [
+    desktopId,
+    claim,
+  ])
+}
+
 export interface Watched {
   sessionId: string
   holder: string
