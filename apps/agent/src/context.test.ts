@@ -88,6 +88,23 @@ test('after a lost link and after a killed agent the next hello tells what is th
   await next.close()
 })
 
+test('a replica that still beats keeps its link, though another says that it is gone; one that is gone loses it', async () => {
+  await using on = await stage()
+  const agent = await on.agent()
+  await until(() => on.plane.linked)
+  const second = await ControlPlane.start(on.plane)
+  second.replicas = on.plane.replicas = [on.plane.url, second.url]
+  await until(() => second.heartbeats.length > 0)
+  on.plane.replicas = [on.plane.url]
+  const heard = on.plane.heartbeats.length
+  await until(() => on.plane.heartbeats.length > heard + 3)
+  expect(second.hellos).toHaveLength(1)
+  expect(agent.welcomed()).toBe(2)
+  await second[Symbol.asyncDispose]()
+  await until(() => agent.welcomed() === 1)
+  await agent.close()
+})
+
 test('a guest that ends by itself is reported, and a hypervisor that does not answer hides no desktop', async () => {
   await using on = await stage()
   const agent = await on.agent()

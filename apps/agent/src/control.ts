@@ -133,12 +133,15 @@ export class Control {
     }
   }
 
-  /** One link to each live replica, and none to those that are gone. */
+  /**
+   * One link to each live replica, and none to those that are gone. What one replica says of the others may be old: a link
+   * that beats is kept, with the commands that are under way on it.
+   */
   #learn(replicas: readonly string[]): void {
     const live = replicas.map(trimmed)
     for (const url of live) this.#open(url)
-    for (const url of this.#links.keys()) {
-      if (!live.includes(url) && !this.#seeds.includes(url)) void this.#drop(url)
+    for (const [url, { replicaId }] of this.#links) {
+      if (replicaId === undefined && !live.includes(url) && !this.#seeds.includes(url)) void this.#drop(url)
     }
   }
 

@@ -16,9 +16,11 @@ import { openDoors } from '@dormouse/link/testing'
 import { importJWK, jwtVerify } from 'jose'
 
 export class ControlPlane {
-  readonly hostId = newId()
-  readonly installationId = newId()
+  readonly hostId: string
+  readonly installationId: string
   readonly replicaId = newId()
+  /** What it says which replicas there are; itself alone unless told. */
+  replicas: string[] | undefined
   readonly hellos: Hello[] = []
   readonly heartbeats: Heartbeat[] = []
   readonly reports: { name: string; payload: unknown }[] = []
@@ -32,8 +34,15 @@ export class ControlPlane {
   #key: object | undefined
   #peer: Peer | undefined
 
-  static async start(): Promise<ControlPlane> {
-    const plane = new ControlPlane()
+  private constructor(first?: ControlPlane) {
+    this.hostId = first?.hostId ?? newId()
+    this.installationId = first?.installationId ?? newId()
+    this.#key = first ? first.#key : undefined
+  }
+
+  /** A control plane, or another replica of one that knows its host already. */
+  static async start(first?: ControlPlane): Promise<ControlPlane> {
+    const plane = new ControlPlane(first)
     plane.#upgrades.add({
       path: (pathname) => pathname === '/agent/v1/link',
       authenticate: (request) => plane.#authenticate(request),
@@ -88,11 +97,11 @@ export class ControlPlane {
     return {
       'host.hello': async (payload: unknown) => {
         this.hellos.push(agentCalls['host.hello'].payload.parse(payload))
-        return { ...welcome, replicas: [this.url] }
+        return { ...welcome, replicas: this.replicas ?? [this.url] }
       },
       'host.heartbeat': async (payload: unknown) => {
         this.heartbeats.push(agentCalls['host.heartbeat'].payload.parse(payload))
-        return { leaseRenewed: true, replicas: [this.url] }
+        return { leaseRenewed: true, replicas: this.replicas ?? [this.url] }
       },
     }
   }
