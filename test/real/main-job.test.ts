@@ -1,11 +1,13 @@
 // Guarantee: the main job, by `npm start` and the SDK, on real QEMU: desktops that sleep and wake, and lose nothing.
-import { execFile, execFileSync } from 'node:child_process'
-import { existsSync, statSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import { Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { typed } from './command-line.ts'
+import { md5 } from './guest-stage.ts'
 import { Instance } from './instance.ts'
 import { clockError, expectKept, guest, leaveWitness, lookAt } from './witness.ts'
 
@@ -68,20 +70,55 @@ test('a guest that powers itself off is stopped, keeps its disk, and boots from 
   await desktop.destroy()
 })
 
-test('the command line finds the service by itself and does the main job', async () => {
+test('the command line finds the service by itself and does the main job; commands and files are passed on as they are', async () => {
   const cli = async (...words: string[]) => {
-    const bin = fileURLToPath(new URL('../../node_modules/.bin/dormouse', import.meta.url))
-    const env = { ...process.env, DORMOUSE_DATA: instance.dataDir }
-    return (await promisify(execFile)(bin, words, { env })).stdout
+    const { code, stdout, stderr } = await typed(instance, words)
+    expect({ code, stderr }).toMatchObject({ code: 0 })
+    return stdout
   }
   const { id } = JSON.parse(await cli('create', '--tier', 'small', '--json')) as { id: string }
   await cli('wake', id, '--json')
   expect(await cli('exec', id, '--', 'echo', 'hello from the guest')).toBe('hello from the guest\n')
   expect(await cli('list')).toContain(id)
+  await expectPassedOn(id)
+  await expectCopied(id)
   await cli('hibernate', id, '--json')
   const settled = JSON.parse(await cli('destroy', id, '--json')) as { state: string }
   expect(settled.state).toBe('succeeded')
 })
+
+async function expectPassedOn(id: string): Promise<void> {
+  const exec = (words: string[], stdin?: string | Buffer) => typed(instance, ['exec', ...words], stdin)
+  const input = 'lines\n\0 and ünï 🐹'.repeat(20_000)
+  const [ended, read, notText, late] = await Promise.all([
+    exec([id, '--', 'sh', '-c', 'echo out; echo err >&2; exit 7']),
+    exec(['-i', id, '--', 'md5sum'], input),
+    exec(['-i', id, '--', 'cat'], Buffer.of(0x66, 0xff)),
+    exec(['--timeout-secs', '1', id, '--', 'sleep', '60']),
+  ])
+  expect(ended).toEqual({ code: 7, stdout: 'out\n', stderr: 'err\n' })
+  expect(read).toEqual({ code: 0, stdout: `${md5(Buffer.from(input))}  -\n`, stderr: '' })
+  expect(notText).toMatchObject({ code: 125, stdout: '', stderr: expect.stringContaining('is not text') })
+  expect(late).toMatchObject({ code: 125, stdout: '', stderr: expect.stringContaining('ran longer than 1 s') })
+}
+
+async function expectCopied(id: string): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-copied-'))
+  const [up, down, none] = ['up', 'down', 'none'].map((name) => join(folder, name)) as [string, string, string]
+  const bytes = randomBytes(4 * 1024 * 1024)
+  writeFileSync(up, bytes)
+  expect(await typed(instance, ['cp', up, `${id}:/srv/a b/`])).toMatchObject({ code: 0, stderr: '' })
+  const [copied, hash, missing] = await Promise.all([
+    typed(instance, ['cp', `${id}:/srv/a b/up`, down]),
+    typed(instance, ['exec', id, '--', 'md5sum', '/srv/a b/up']),
+    typed(instance, ['cp', '--json', `${id}:/srv/none`, none]),
+  ])
+  expect(copied).toMatchObject({ code: 0, stderr: '' })
+  expect([md5(readFileSync(down)), hash.stdout.slice(0, 32)]).toEqual([md5(bytes), md5(bytes)])
+  expect([missing.code, missing.stderr]).toEqual([3, expect.stringContaining('file_not_found')])
+  expect(readdirSync(folder).sort()).toEqual(['down', 'up'])
+  rmSync(folder, { recursive: true })
+}
 
 test('Ctrl-C hibernates what is awake and leaves nothing running; the next start goes on with the same desktops', async () => {
   const desktop = await instance.create()
