@@ -1,26 +1,30 @@
-// Guarantee: on real guests, over SSH and over the guest agent, whatever becomes of the guest under a command or a
-// transfer, its caller hears of it soon, with a reason; a guest that is only busy is waited for.
+// Guarantee: on real guests, over SSH on a port, over SSH on a network and over the guest agent, whatever becomes of the
+// guest under a command or a transfer, its caller hears of it soon, with a reason; one that is only busy is waited for.
 import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import { json } from 'node:stream/consumers'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { codeOf, GuestStage } from './guest-stage.ts'
 import { type Instance, until } from './instance.ts'
-import { reachedOver, transports } from './transports.ts'
+import { NetworkedHost } from './networked-host.ts'
+import { allTransports, networkedImagesDir, reachedOver } from './transports.ts'
 
 const mib = 1024 * 1024
 /** Two seconds are meant; the machine may be slow. The command itself would take a minute. */
 const soonMs = 6_000
 
 let instance: Instance
+let networked: NetworkedHost
 beforeAll(async () => {
   instance = await GuestStage.instance()
+  networked = await NetworkedHost.start(instance, networkedImagesDir)
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
+  await networked?.[Symbol.asyncDispose]()
 })
 
-describe.each(transports)('over %s', (transport) => {
+describe.each(allTransports)('over %s', (transport) => {
   const overAgent = transport === 'qga'
   let stage: GuestStage
   beforeAll(async () => {
@@ -142,7 +146,7 @@ describe.each(transports)('over %s', (transport) => {
   })
 
   test('an agent that is killed: what is under way is told, and what comes next goes the same way', async () => {
-    const codes = await under(() => instance.kill('agent'))
+    const codes = await under(() => (transport === 'tcp' ? networked.killAgent() : instance.kill('agent')))
     expect(codes).toEqual(['host_unreachable', 'host_unreachable', 'broken off'])
     await stage.works()
     await reachedOver(stage.desktop, transport)
@@ -175,9 +179,16 @@ describe.each(transports)('over %s', (transport) => {
     expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
   })
 
+  test.runIf(transport === 'tcp')('a network that the guest lets go of, and takes again', async () => {
+    await reachedOver(stage.desktop, transport)
+    const codes = await under(() => aside('sleep 0.3; ip link set eth0 down; sleep 8; ip link set eth0 up'))
+    expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
+    await reachedOver(stage.desktop, transport)
+  })
+
   test.runIf(!overAgent)('a command that lost its connection is ended at its deadline all the same', async () => {
     // After the test before, the agent may stand in for a while.
-    await reachedOver(stage.desktop, 'ssh')
+    await reachedOver(stage.desktop, transport)
     const lost = codeOf(stage.exec('exec sleep 4321', { timeout_secs: 10 }))
     const runs = async () => (await stage.exec('ps | grep -q "[s]leep 4321"').catch(() => undefined))?.exit_code
     await until(async () => (await runs()) === 0, 5_000)

@@ -20,7 +20,9 @@ export class NetworkedHost {
   readonly libvirtd: PrivateLibvirtd
   readonly name: string
   readonly #folder: string
-  readonly #children: ChildProcess[] = []
+  #doorway: ChildProcess | undefined
+  #agent: ChildProcess | undefined
+  #agentEnv: Record<string, string> = {}
 
   private constructor(folder: string, name: string, libvirtd: PrivateLibvirtd) {
     this.#folder = folder
@@ -60,7 +62,7 @@ export class NetworkedHost {
     const { token } = await admin.inviteHost({ name: this.name })
     await this.#openDoorway(Number(new URL(baseUrl).port))
     const { shortDir, socketPath } = this.libvirtd
-    this.#startAgent({
+    this.#agentEnv = {
       DORMOUSE_AGENT_CONTROL_PLANES: baseUrl,
       DORMOUSE_AGENT_ENROL_TOKEN: token,
       DORMOUSE_AGENT_NAME: this.name,
@@ -68,7 +70,8 @@ export class NetworkedHost {
       DORMOUSE_AGENT_LIBVIRT_SOCKET: socketPath,
       DORMOUSE_AGENT_SOCKETS_DIR: join(shortDir, 'sockets'),
       DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
-    })
+    }
+    this.#startAgent()
     const linked = async () =>
       (await admin.listHosts()).hosts.some(({ name, linked, images }) => name === this.name && linked && images.length)
     await until(linked, 60_000).catch((error: Error) => {
@@ -80,7 +83,7 @@ export class NetworkedHost {
   async #openDoorway(port: number): Promise<void> {
     const inside = ['nsenter', '-t', String(this.libvirtd.pid), '-n', '--', process.execPath]
     const child = fork(doorway, [String(port)], { execPath: 'busybox', execArgv: inside, stdio: 'inherit' })
-    this.#children.push(child)
+    this.#doorway = child
     const ready = once(child, 'message')
     child.on('message', (_, handle) => {
       if (handle) joinUp(handle as Socket, connect(port, '127.0.0.1'))
@@ -88,27 +91,36 @@ export class NetworkedHost {
     await ready
   }
 
-  #startAgent(env: Record<string, string>): void {
+  /** Ends its agent without a warning, and puts another in its place. */
+  async killAgent(): Promise<void> {
+    await ended(this.#agent, 'SIGKILL')
+    this.#startAgent()
+  }
+
+  #startAgent(): void {
     const log = openSync(join(this.#folder, 'agent.log'), 'a')
     const inside = ['nsenter', '-t', String(this.libvirtd.pid), '-n', '--', process.execPath]
     const stdio = ['ignore', log, log] as const
-    const options = { cwd: root, stdio: [...stdio], env: { PATH: process.env.PATH, ...env } }
+    const options = { cwd: root, stdio: [...stdio], env: { PATH: process.env.PATH, ...this.#agentEnv } }
     const agent = spawn('busybox', [...inside, join(root, 'apps/agent/src/main.ts')], options)
     endWithUs(identify(agent.pid!)!, 'SIGTERM')
-    this.#children.push(agent)
+    this.#agent = agent
     closeSync(log)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const child of this.#children.reverse()) {
-      if (child.exitCode !== null || child.signalCode !== null) continue
-      const ended = once(child, 'exit')
-      child.kill('SIGTERM')
-      await ended
-    }
+    await ended(this.#agent, 'SIGTERM')
+    await ended(this.#doorway, 'SIGTERM')
     await this.libvirtd.stop()
     rmSync(this.#folder, { recursive: true, force: true })
   }
+}
+
+async function ended(child: ChildProcess | undefined, by: NodeJS.Signals): Promise<void> {
+  if (!child || child.exitCode !== null || child.signalCode !== null) return
+  const exited = once(child, 'exit')
+  child.kill(by)
+  await exited
 }
 
 function joinUp(near: Socket, far: Socket): void {
