@@ -236,7 +236,11 @@ export class House {
   async ask(id: string, kind: OperationKind, body: object = {}): Promise<OperationJson> {
     const answer = await this.api('POST', `/v1/desktops/${id}/${kind}?wait=true`, { body })
     if (answer.status !== 200) throw new Error(`${kind}: ${answer.status} ${answer.text}`)
-    return answer.json as OperationJson
+    const answered = answer.json as OperationJson
+    // A wait has its cap, which a slow machine reaches.
+    const settled = answered.state === 'succeeded' ? answered : await this.settled(answered.id)
+    if (settled.state !== 'succeeded') throw new Error(`${kind}: ${JSON.stringify(settled)}`)
+    return settled
   }
 
   /** Asks for a transition and answers the operation that was accepted, at once. */
