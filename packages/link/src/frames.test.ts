@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { FrameError } from './errors.ts'
-import { decodeFrame, encodeFrame, type Frame } from './frames.ts'
+import { decodeFrame, encodeSaying, type Frame, numbered } from './frames.ts'
 
 const name = fc.string({ minLength: 1 })
 const id = fc.integer({ min: 1 })
@@ -18,9 +18,9 @@ const frames = fc.oneof(
 
 test('every frame comes back from its text as it was', () => {
   fc.assert(
-    fc.property(frames, (frame) => {
+    fc.property(frames, ({ n, ...saying }) => {
       // JSON itself knows no negative zero.
-      expect(decodeFrame(encodeFrame(frame))).toEqual(JSON.parse(JSON.stringify(frame)))
+      expect(decodeFrame(numbered(n, encodeSaying(saying)))).toEqual(JSON.parse(JSON.stringify({ n, ...saying })))
     }),
   )
 })

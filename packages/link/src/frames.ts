@@ -30,9 +30,14 @@ const fieldsOf: Record<Saying['type'], Record<string, Check>> = {
   event: { name: isName },
 }
 
-/** The frame as text. Throws what JSON throws on a payload that is not JSON (a bigint, a cycle). */
-export function encodeFrame(frame: Frame): string {
-  return JSON.stringify(frame)
+/** What is said as text, yet without its number. Throws what JSON throws on a payload that is not JSON (a bigint, a cycle). */
+export function encodeSaying(saying: Saying): string {
+  return JSON.stringify(saying)
+}
+
+/** The frame that says it, as text. */
+export function numbered(n: number, saying: string): string {
+  return `{"n":${n},${saying.slice(1)}`
 }
 
 /** The frame that the text holds; throws FrameError where it holds none. Fields it does not know are left alone. */

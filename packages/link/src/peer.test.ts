@@ -279,6 +279,46 @@ test('a frame over the size limit closes the link of the one who hears it', asyn
   })
 })
 
+test('large answers and large calls, more than may be unsent at once, go one after another and end no link', async () => {
+  const text = 'x'.repeat(1_000_000)
+  const limits = { maxBufferedBytes: 2_000_000 }
+  const large = async () => text
+  const length = async (value: unknown) => String(value).length
+  await using link = await pair({ left: limits, right: { ...limits, handlers: { large, length } } })
+  const answers = await Promise.all(Array.from({ length: 10 }, () => link.left.call('large', undefined)))
+  expect(answers.every((answer) => answer === text)).toBe(true)
+  const lengths = await Promise.all(Array.from({ length: 10 }, () => link.left.call('length', text)))
+  expect(new Set(lengths)).toEqual(new Set([text.length]))
+})
+
+test('a large call waits its turn; one that is given up before was surely not sent, and small ones pass it', async () => {
+  await using link = await joined(
+    (socket) => new Peer(socket),
+    (socket) => socket,
+  )
+  link.right.pause()
+  const large = 'x'.repeat(4_000_000)
+  const change = new AbortController()
+  const calls = Array.from({ length: 8 }, (_, at) => link.left.call(`large ${at}`, large, { signal: change.signal }))
+  link.left.emitEvent('small', undefined)
+  change.abort(new Error('changed my mind'))
+  for (const outcome of await Promise.allSettled(calls)) expect(outcome).toMatchObject({ status: 'rejected' })
+  link.left.emitEvent('last', undefined)
+  const heard: string[] = []
+  const last = Promise.withResolvers<void>()
+  link.right.on('message', (data) => {
+    const frame = JSON.parse(String(data)) as { type: string; name?: string }
+    heard.push(frame.name ?? frame.type)
+    if (frame.name === 'last') last.resolve()
+  })
+  link.right.resume()
+  await last.promise
+  const sent = heard.filter((each) => each.startsWith('large'))
+  expect(sent.length).toBeLessThan(calls.length)
+  expect(heard.filter((each) => each === 'cancel')).toHaveLength(sent.length)
+  expect(heard.indexOf('small')).toBeLessThanOrEqual(sent.length)
+})
+
 test('a side that does not keep up loses the link before memory grows without bound', async () => {
   await using link = await pair({ left: { maxBufferedBytes: 1_000_000 } })
   link.proxy.halfOpen()

@@ -3,9 +3,10 @@
 import { randomUUID } from 'node:crypto'
 import { EventEmitter } from 'node:events'
 import type { RawData, WebSocket } from 'ws'
-import { asRefusal, CallFailed, CallRefused, CallTimeout, FrameError, FrameTooLarge, LinkLost } from './errors.ts'
-import { decodeFrame, encodeFrame, type Frame, type Saying } from './frames.ts'
+import { asRefusal, CallFailed, CallRefused, CallTimeout, FrameError, LinkLost } from './errors.ts'
+import { decodeFrame, type Frame, type Saying } from './frames.ts'
 import { type Heartbeat, heartbeatOf, watchHeartbeat } from './heartbeat.ts'
+import { Outbox } from './outbox.ts'
 import { closeSocket, defaultMaxFrameBytes } from './sockets.ts'
 
 /** Answers one call. What it throws crosses as a refusal where it says `refusal: true`, else as an incident. */
@@ -30,7 +31,7 @@ export interface PeerOptions extends Partial<Heartbeat> {
   maxFrameBytes?: number
   /** Calls of the other side that may be under way here at once. */
   maxInFlight?: number
-  /** Unsent bytes at which the link closes rather than grow. */
+  /** Unsent bytes of small frames at which the link closes rather than grow. */
   maxBufferedBytes?: number
   log?: LinkLog
 }
@@ -60,11 +61,11 @@ const defaults = { maxInFlight: 256, maxBufferedBytes: 16 * 1024 * 1024, callTim
 export class Peer extends EventEmitter<PeerEvents> {
   readonly #socket: WebSocket
   readonly #handlers: Readonly<Record<string, Handler>>
-  readonly #limits: { maxFrameBytes: number; maxInFlight: number; maxBufferedBytes: number }
+  readonly #limits: { maxFrameBytes: number; maxInFlight: number }
+  readonly #outbox: Outbox
   readonly #log: LinkLog | undefined
   readonly #waiting = new Map<number, Waiting>()
   readonly #running = new Map<number, AbortController>()
-  #sent = 0
   #received = 0
   #lost: string | undefined
 
@@ -74,11 +75,10 @@ export class Peer extends EventEmitter<PeerEvents> {
     if (socket.readyState !== socket.OPEN) throw new TypeError('a Peer needs an open WebSocket')
     this.#socket = socket
     this.#handlers = options.handlers ?? {}
-    this.#limits = {
-      maxFrameBytes: options.maxFrameBytes ?? defaultMaxFrameBytes,
-      maxInFlight: options.maxInFlight ?? defaults.maxInFlight,
-      maxBufferedBytes: options.maxBufferedBytes ?? defaults.maxBufferedBytes,
-    }
+    const { maxFrameBytes = defaultMaxFrameBytes, maxInFlight = defaults.maxInFlight } = options
+    this.#limits = { maxFrameBytes, maxInFlight }
+    const maxBufferedBytes = options.maxBufferedBytes ?? defaults.maxBufferedBytes
+    this.#outbox = new Outbox(socket, { maxFrameBytes, maxBufferedBytes })
     this.#log = options.log
     this.#listen(heartbeatOf(options))
   }
@@ -94,13 +94,18 @@ export class Peer extends EventEmitter<PeerEvents> {
   async call(name: string, payload: unknown, options: CallOptions = {}): Promise<unknown> {
     const { timeoutMs = defaults.callTimeoutMs, signal, requestId } = options
     signal?.throwIfAborted()
-    const n = this.#say({ type: 'call', name, payload, requestId })
     const { promise, resolve, reject } = Promise.withResolvers<unknown>()
-    this.#waiting.set(n, { resolve, reject })
+    let n = 0
+    const sent = (number: number) => {
+      n = number
+      this.#waiting.set(n, { resolve, reject })
+    }
+    const takeBack = this.#sayInTurn({ type: 'call', name, payload, requestId }, sent, reject)
+    const giveUp = (error: unknown) => (takeBack() ? reject(error) : this.#giveUp(n, error))
 
-    const abandon = () => this.#giveUp(n, signal?.reason)
+    const abandon = () => giveUp(signal?.reason)
     signal?.addEventListener('abort', abandon, { once: true })
-    const giveUpLate = () => this.#giveUp(n, new CallTimeout(name, timeoutMs))
+    const giveUpLate = () => giveUp(new CallTimeout(name, timeoutMs))
     const timer = timeoutMs === Infinity ? undefined : setTimeout(giveUpLate, timeoutMs)
     try {
       return await promise
@@ -132,20 +137,19 @@ export class Peer extends EventEmitter<PeerEvents> {
     })
   }
 
-  /** Sends one frame and answers its number. */
-  #say(saying: Saying): number {
+  #say(saying: Saying): void {
+    this.#requireRoom()
+    this.#outbox.say(saying)
+  }
+
+  #sayInTurn(...saying: Parameters<Outbox['sayInTurn']>): () => boolean {
+    this.#requireRoom()
+    return this.#outbox.sayInTurn(...saying)
+  }
+
+  #requireRoom(): void {
+    if (this.#lost === undefined && this.#outbox.full) this.#end(1013, 'the other side does not keep up')
     if (this.#lost !== undefined) throw new LinkLost(false, this.#lost)
-    const n = this.#sent + 1
-    const text = encodeFrame({ n, ...saying })
-    const bytes = Buffer.byteLength(text)
-    if (bytes > this.#limits.maxFrameBytes) throw new FrameTooLarge(bytes, this.#limits.maxFrameBytes)
-    if (this.#socket.bufferedAmount + bytes > this.#limits.maxBufferedBytes) {
-      this.#end(1013, 'the other side does not keep up')
-      throw new LinkLost(false, 'the other side does not keep up')
-    }
-    this.#sent = n
-    this.#socket.send(text)
-    return n
   }
 
   /** For what the other side need not hear once the link is lost, since the loss has told it. */
@@ -174,7 +178,7 @@ export class Peer extends EventEmitter<PeerEvents> {
     if (frame.n !== this.#received + 1)
       throw new FrameError(`frame ${frame.n} came where ${this.#received + 1} was due`)
     this.#received = frame.n
-    if ('to' in frame && frame.type !== 'cancel' && frame.to > this.#sent) {
+    if ('to' in frame && frame.type !== 'cancel' && frame.to > this.#outbox.sent) {
       throw new FrameError(`a ${frame.type} frame answers a call that was never made`)
     }
     return frame
@@ -220,9 +224,8 @@ export class Peer extends EventEmitter<PeerEvents> {
     const abort = new AbortController()
     this.#running.set(frame.n, abort)
     const answer = await this.#run(handler, frame, abort.signal)
+    await this.#answer(frame, answer, abort.signal)
     this.#running.delete(frame.n)
-    // Nobody waits for it any more.
-    if (!abort.signal.aborted) this.#answer(frame, answer)
   }
 
   async #run(handler: Handler, frame: CallFrame, signal: AbortSignal): Promise<Answer> {
@@ -240,13 +243,20 @@ export class Peer extends EventEmitter<PeerEvents> {
   }
 
   #refuse(frame: CallFrame, code: string, detail: string): void {
-    this.#answer(frame, { type: 'refused', to: frame.n, code, detail })
+    this.#sayIfUp({ type: 'refused', to: frame.n, code, detail })
   }
 
-  #answer(frame: CallFrame, answer: Answer): void {
+  /** Resolves when the answer has left, or nobody waits for it any more. */
+  async #answer(frame: CallFrame, answer: Answer, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return
+    const over = Promise.withResolvers<void>()
+    signal.addEventListener('abort', () => over.resolve(), { once: true })
     try {
-      this.#sayIfUp(answer)
+      const takeBack = this.#sayInTurn(answer, () => over.resolve(), over.resolve)
+      await over.promise
+      takeBack()
     } catch (error) {
+      if (error instanceof LinkLost) return
       // The answer cannot be sent as it is: too large, or not JSON.
       this.#sayIfUp(this.#incident(frame, error))
     }
@@ -272,6 +282,7 @@ export class Peer extends EventEmitter<PeerEvents> {
     const lost = new LinkLost(true, reason)
     for (const { reject } of this.#waiting.values()) reject(lost)
     this.#waiting.clear()
+    this.#outbox.lose(reason)
     for (const abort of this.#running.values()) abort.abort(lost)
     this.emit('close', reason)
   }
