@@ -252,7 +252,11 @@ export class Peer extends EventEmitter<PeerEvents> {
     const over = Promise.withResolvers<void>()
     signal.addEventListener('abort', () => over.resolve(), { once: true })
     try {
-      const takeBack = this.#sayInTurn(answer, () => over.resolve(), over.resolve)
+      const takeBack = this.#sayInTurn(
+        answer,
+        () => over.resolve(),
+        () => over.resolve(),
+      )
       await over.promise
       takeBack()
     } catch (error) {
