@@ -7,6 +7,9 @@ const notAtLength = long ? [] : ['test/real/guest-*.test.ts']
 /** Noisy machines stop a process for seconds at the wrong moment. A test that needed its second try is marked in the report. */
 const retry = process.env.CI ? 1 : 0
 
+/** How long a test may wait for what comes at once on a quiet machine: it spawns processes, and shares its processors. */
+const patient = { retry, testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 30_000 } } }
+
 /** Three grounds: nothing at all (unit), Postgres with simulated hosts (house), real libvirt and QEMU (real, desktop). */
 export default defineConfig({
   test: {
@@ -15,6 +18,7 @@ export default defineConfig({
     projects: [
       {
         test: {
+          ...patient,
           name: 'unit',
           include: [
             'packages/*/src/**/*.test.ts',
@@ -28,22 +32,20 @@ export default defineConfig({
       },
       {
         test: {
+          ...patient,
           name: 'house',
           include: ['test/house/**/*.test.ts'],
           globalSetup: 'test/ground.ts',
           setupFiles: 'test/every-answer.ts',
-          retry,
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
         },
       },
       {
         test: {
+          ...patient,
           name: 'real',
           include: ['test/real/**/*.test.ts', 'packages/*/src/real/**/*.test.ts'],
           setupFiles: 'test/every-answer.ts',
           exclude: [...configDefaults.exclude, ...notAtLength],
-          retry,
           testTimeout: 600_000,
           hookTimeout: 300_000,
           // At full length one by one: those fill every processor by themselves.
@@ -52,6 +54,7 @@ export default defineConfig({
       },
       {
         test: {
+          ...patient,
           name: 'desktop',
           include: ['test/desktop/**/*.test.ts'],
           testTimeout: 300_000,

@@ -8,7 +8,7 @@ test.each([
   ['scripts/start.ts', '--simulated=x', '--simulated is "x"; it must be a whole number from 1 to 100'],
   ['test/fuzz/main.ts', '--nope', "Unknown option '--nope'"],
   ['test/contract/main.ts', 'nope', "Unexpected argument 'nope'"],
-])('%s %s is told in one sentence and ends with 2', { timeout: 30_000 }, (file, word, sentence) => {
+])('%s %s is told in one sentence and ends with 2', (file, word, sentence) => {
   const ended = spawnSync(join(root, 'node_modules/.bin/node'), [join(root, file), word], { encoding: 'utf8' })
   expect([ended.status, ended.stdout, ended.stderr]).toEqual([2, '', `${sentence}; --help shows the words.\n`])
 })

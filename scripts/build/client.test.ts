@@ -58,4 +58,4 @@ test('a project outside of the workspace installs the packed SDK, and the compil
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
-}, 60_000)
+})

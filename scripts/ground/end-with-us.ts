@@ -5,9 +5,9 @@ import { spawn } from 'node:child_process'
 import type { Socket } from 'node:net'
 import type { Identity } from './processes.ts'
 
-/** Waits for the end of its input, which comes with our own end; a later process with that pid is left alone. */
+/** Waits for the end of its input, which comes with our own end; a later process with that pid is left alone, a zombie has ended. */
 const script = `pid=$1 started=$2 signal=$3 folder=$4
-started_of() { sed 's/^.*) //' "/proc/$pid/stat" 2>/dev/null | cut -d' ' -f20; }
+started_of() { sed -n 's/^.*) \\([^ZX] .*\\)/\\1/p' "/proc/$pid/stat" 2>/dev/null | cut -d' ' -f20; }
 cat >/dev/null
 [ "$(started_of)" = "$started" ] && kill -"$signal" "$pid"
 [ -n "$folder" ] || exit 0

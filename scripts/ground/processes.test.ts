@@ -14,7 +14,7 @@ test('a process is known again until it is gone, and a later one with its pid is
   signal({ ...identity, started: 'another' }, 'SIGKILL')
   expect(alive(identity)).toBe(true)
   signal(identity, 'SIGKILL')
-  expect(await waitGone([identity], 5_000)).toBe(true)
+  expect(await waitGone([identity], 30_000)).toBe(true)
   signal(identity, 'SIGKILL')
 })
 
@@ -22,7 +22,7 @@ test('finds the processes that work in a folder, whatever they are called', asyn
   const folder = mkdtempSync(join(realpathSync(tmpdir()), 'dormouse-cwd-'))
   const child = spawn('sleep', ['1000'], { cwd: folder })
   try {
-    expect(await waitFor(() => processesIn(folder).length === 1, 5_000)).toBe(true)
+    expect(await waitFor(() => processesIn(folder).length === 1, 30_000)).toBe(true)
     expect(processesIn(folder)[0]?.pid).toBe(child.pid)
   } finally {
     child.kill('SIGKILL')

@@ -16,7 +16,7 @@ beforeAll(async () => {
   const imagesDir = join(stage.libvirtd.shortDir, 'images')
   sharing(imagesDir)
   bench = await stage.bench('clipboard', { imagesDir }, join(stage.smallFolder, 'memory'))
-  await bench.awake(fenceOf(id, 1, 1, { deadlineMs: 120_000 }), 'allow', 'make', guestSpec)
+  await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
 })
 afterAll(async () => {
   await bench?.destroyed(fenceOf(id, 9, 9))
@@ -37,7 +37,7 @@ const ports = (): Promise<string> => bench.run(id, 'cat /sys/class/virtio-ports/
 test('the port is there after a start, and again after a sleep', async () => {
   expect(await ports()).toContain('com.redhat.spice.0')
   await bench.hibernated(fenceOf(id, 1, 2))
-  await bench.awake(fenceOf(id, 2, 3, { deadlineMs: 120_000 }), 'require', 'require', guestSpec)
+  await bench.awake(fenceOf(id, 2, 3), 'require', 'require', guestSpec)
   await bench.tidy(fenceOf(id, 2, 3))
   expect(await ports()).toContain('com.redhat.spice.0')
 })

@@ -28,12 +28,10 @@ afterAll(async () => {
   await stage?.[Symbol.asyncDispose]()
 })
 
-const deadlineMs = 120_000
-
-const firstWake = (id: string, on = bench) => on.awake(fenceOf(id, 1, 1, { deadlineMs }), 'allow', 'make', guestSpec)
+const firstWake = (id: string, on = bench) => on.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
 
 const awake = (id: string, generation: number, turn: number) =>
-  bench.awake(fenceOf(id, generation, turn, { deadlineMs }), 'require', 'require', guestSpec)
+  bench.awake(fenceOf(id, generation, turn), 'require', 'require', guestSpec)
 
 /** Asks again while the answer is that it may pass, as the control plane does. */
 async function insist<T>(ask: () => Promise<T>): Promise<T> {
@@ -75,7 +73,7 @@ test('an agent that dies while memory is being saved finds the image, and loses 
   bench.hibernated(fenceOf(id, 1, 2)).catch(() => undefined)
   await saving(bench, id)
   await bench.crash()
-  await insist(() => bench.hibernated(fenceOf(id, 1, 2, { deadlineMs })))
+  await insist(() => bench.hibernated(fenceOf(id, 1, 2)))
   expect(await bench.observe(id)).toMatchObject({ domain: 'absent', memory: 'complete' })
   expect(await awake(id, 2, 3)).toEqual({ resumedFrom: 'memory' })
   await expectWhole(id, before, 4)
@@ -85,7 +83,7 @@ test('a save is not over before its domain is gone: until then its image would p
   const id = newId()
   await firstWake(id)
   await leaveWitness(bench, id, 64)
-  const saved = bench.hibernated(fenceOf(id, 1, 2, { deadlineMs }))
+  const saved = bench.hibernated(fenceOf(id, 1, 2))
   await saving(bench, id)
   await bench.driver.jobEnded(id)
   expect(await bench.driver.domain(id)).toBeUndefined()
@@ -109,14 +107,14 @@ test('a libvirtd that is killed while memory is being saved leaves a desktop tha
   const id = newId()
   await firstWake(id)
   const before = await leaveWitness(bench, id, 64)
-  const hibernating = bench.hibernated(fenceOf(id, 1, 2, { deadlineMs })).catch((error: unknown) => error)
+  const hibernating = bench.hibernated(fenceOf(id, 1, 2)).catch((error: unknown) => error)
   await saving(bench, id)
   await stage.libvirtd.killDaemon('SIGKILL')
   await stage.libvirtd.restartDaemon()
   await hibernating
   const { domain, memory } = await insist(() => bench.observe(id))
   expect(['running/partial', 'paused/partial', 'running/none', 'absent/complete']).toContain(`${domain}/${memory}`)
-  await insist(() => bench.hibernated(fenceOf(id, 1, 2, { deadlineMs })))
+  await insist(() => bench.hibernated(fenceOf(id, 1, 2)))
   expect(await awake(id, 2, 3)).toEqual({ resumedFrom: 'memory' })
   await expectWhole(id, before, 4)
 })
@@ -148,10 +146,10 @@ test('a QEMU that dies, and a guest that powers off, are reported with the reaso
     disk: true,
     reason: expect.stringContaining('shutdown'),
   })
-  expect(await bench.awake(fenceOf(id, 2, 2, { deadlineMs }), 'allow', 'require', guestSpec)).toEqual({
+  expect(await bench.awake(fenceOf(id, 2, 2), 'allow', 'require', guestSpec)).toEqual({
     resumedFrom: 'disk',
   })
-  expect(await bench.run(id, 'cat /root/note', 10)).toBe('kept')
+  expect(await bench.run(id, 'cat /root/note')).toBe('kept')
   await bench.destroyed(fenceOf(id, 2, 3))
 })
 

@@ -48,7 +48,7 @@ const pulseOf = (id: string) => processes.pulse(nameOf(id))
 /** A desktop that is awake and has our key. */
 async function awakeDesktop(): Promise<string> {
   const id = newId()
-  await bench.awake(fenceOf(id, 1, 1, { deadlineMs: 120_000 }), 'allow', 'make', guestSpec)
+  await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
   await until(async () => (await bench.run(id, 'tr "\\0" " " </proc/$PPID/cmdline')).includes('sshd'), 30_000)
   return id
 }

@@ -76,7 +76,7 @@ const lineOn = (side: Side, id: string) =>
 
 test('what is under way when a desktop moves ends at once, and the next connection there is whole', async () => {
   const id = newId()
-  await bench.awake(fenceOf(id, 1, 1, { deadlineMs: 120_000 }), 'allow', 'make', guestSpec)
+  await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
   await until(async () => (await bench.run(id, 'tr "\\0" " " </proc/$PPID/cmdline')).includes('sshd'), 30_000)
   // Its successor dials only when it is asked for something.
   await bench.crash()

@@ -11,7 +11,7 @@ const domain = { name: 'd', uuid: '00000000-0000-4000-8000-000000000001', id: -1
 
 function make(lanes: CallsOptions['lanes'] = {}): Calls {
   const address = { socketPath: daemon.socketPath }
-  return new Calls({ address, uri: 'test:///default', openTimeoutMs: 2_000, keepaliveMs: 1_000, lanes })
+  return new Calls({ address, uri: 'test:///default', openTimeoutMs: 30_000, keepaliveMs: 1_000, lanes })
 }
 
 beforeEach(async () => {

@@ -21,7 +21,7 @@ afterEach(async () => {
 
 async function open(options: Partial<ConnectionOptions> = {}): Promise<Connection> {
   const address = { socketPath: daemon.socketPath }
-  const connection = await Connection.open({ address, uri: 'test:///default', openTimeoutMs: 2_000, ...options })
+  const connection = await Connection.open({ address, uri: 'test:///default', openTimeoutMs: 30_000, ...options })
   opened.push(connection)
   return connection
 }

@@ -27,7 +27,7 @@ let calls: Calls
 beforeEach(async () => {
   daemon = await FakeDaemon.start()
   const address = { socketPath: daemon.socketPath }
-  calls = new Calls({ address, uri: 'test:///default', openTimeoutMs: 2_000, keepaliveMs: 1_000 })
+  calls = new Calls({ address, uri: 'test:///default', openTimeoutMs: 30_000, keepaliveMs: 1_000 })
 })
 
 afterEach(async () => {

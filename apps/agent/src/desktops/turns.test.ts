@@ -53,7 +53,7 @@ test('taking a wake back while it waits for its guest ends the waiting', async (
   await using bench = await Bench.start()
   const id = newId()
   bench.driver.faults.silentGuests.add(id)
-  const superseded = expect(bench.awake(fenceOf(id, 1, 1, { deadlineMs: 60_000 }))).rejects.toMatchObject({
+  const superseded = expect(bench.awake(fenceOf(id, 1, 1))).rejects.toMatchObject({
     code: 'superseded',
   })
   await until(() => bench.said.some(({ report }) => 'phase' in report && report.phase === 'waiting-for-guest'))

@@ -37,7 +37,7 @@ export const fenceOf = (desktopId: string, generation: number, turn: number, mor
   turn,
   // One operation per turn of a desktop.
   operationId: `${desktopId.slice(0, 24)}${String(turn).padStart(12, '0')}`,
-  deadlineMs: 10_000,
+  deadlineMs: 120_000,
   ...more,
 })
 
@@ -184,10 +184,18 @@ export class Bench<D extends Driver = SimulatedDriver> {
   }
 
   /** A command in the guest, in the generation the journal has; its stdout without the last newline. */
-  async run(desktopId: string, command: string, timeoutSecs = 5): Promise<string> {
+  async run(desktopId: string, command: string, timeoutSecs = 60): Promise<string> {
     const generation = this.house.ground.journal.read(desktopId)?.generation ?? 0
     const wish = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs }
     return (await this.ask('guest.exec', wish)).stdout.trimEnd()
+  }
+
+  /** Seconds between the guest's clock and ours. */
+  async clockError(desktopId: string): Promise<number> {
+    const before = Date.now() / 1_000
+    const theirs = Number(await this.run(desktopId, 'date +%s'))
+    // A whole second is read as its beginning.
+    return Math.max(0, before - (theirs + 1), theirs - Date.now() / 1_000)
   }
 
   observe(desktopId: string) {
@@ -202,8 +210,8 @@ export class Bench<D extends Driver = SimulatedDriver> {
   }
 }
 
-/** Awaits a value: the first that is not undefined, false or null, within five seconds. */
-export async function until<T>(what: () => T | Promise<T>, withinMs = 5_000): Promise<NonNullable<T>> {
+/** Awaits a value: the first that is not undefined, false or null, within half a minute. */
+export async function until<T>(what: () => T | Promise<T>, withinMs = 30_000): Promise<NonNullable<T>> {
   const started = performance.now()
   for (;;) {
     const value = await what()

@@ -190,7 +190,7 @@ export function forever(): Promise<never> {
 }
 
 /** Waits, bounded, until the condition holds. */
-export async function until(condition: () => boolean, what = 'the condition', limitMs = 5_000): Promise<void> {
+export async function until(condition: () => boolean, what = 'the condition', limitMs = 30_000): Promise<void> {
   const deadline = Date.now() + limitMs
   while (!condition()) {
     if (Date.now() > deadline) throw new Error(`${what} did not come about within ${limitMs} ms`)
