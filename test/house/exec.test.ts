@@ -2,6 +2,7 @@
 import { isInner, refusalCode } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
+import { until } from './until.ts'
 
 test('exit code, both streams and input are the command’s; a non-zero exit is a 200', async () => {
   await using house = await House.start()
@@ -36,6 +37,22 @@ test('a host that is away is 503 with Retry-After, and at once when it goes in t
   const away = await house.exec(id, 'true')
   expect([away.status, away.json.code]).toEqual([503, 'host_unreachable'])
   expect(Number(away.headers['retry-after'])).toBeGreaterThan(0)
+})
+
+test('a desktop that is asked more than it may takes nothing from its neighbours, nor from what wakes and hibernates', async () => {
+  await using house = await House.start()
+  const [busy, other] = [(await house.desktop('awake')).id, (await house.desktop('awake')).id]
+  const release = house.host.driver.faults.hang('exec')
+  const hanging = Array.from({ length: 70 }, () => house.exec(busy, 'sleep 1'))
+  const refused = hanging.map((each) => each.then(({ status, json }) => status === 503 && json.code))
+  const first = await Promise.any(refused.map(async (each) => (await each) || Promise.reject(new Error('it ran'))))
+  expect(first).toBe('guest_unavailable')
+  await until('the others to be begun', () => house.host.driver.faults.counts.exec === 64)
+  await house.ask(other, 'hibernate')
+  await house.ask(other, 'wake')
+  release()
+  expect((await Promise.all(refused)).filter(Boolean)).toHaveLength(6)
+  expect((await house.exec(other, 'true')).status).toBe(200)
 })
 
 test('more than 300 s is 300 to the guest, nothing is 60, and neither is refused', async () => {

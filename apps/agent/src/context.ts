@@ -5,6 +5,7 @@ import { type Failpoints, type Log, noFailpoints } from '@dormouse/process'
 import { linkHandlers } from './commands/table.ts'
 import { type AgentConfig, foldersOf } from './config.ts'
 import { Control } from './control.ts'
+import { CallsAtOnce } from './desktops/calls-at-once.ts'
 import { Digests } from './desktops/digests.ts'
 import type { Ground } from './desktops/ground.ts'
 import { believed, inventory, raiseJournals } from './desktops/inventory.ts'
@@ -63,10 +64,11 @@ export async function startAgent({ config, log, failpoints = noFailpoints, ...gi
   const { ground, turns, watch, link } = await rooms({ config, identity, driver, failpoints: mortal, log })
   const facts = new Facts(driver)
   const transfers = new Transfers()
+  const calls = new CallsAtOnce()
   const control = new Control({
     seeds: config.controlPlanes,
     token: () => dialToken(identity),
-    handlers: (dialBack) => linkHandlers({ ground, turns, transfers }, dialBack),
+    handlers: (dialBack) => linkHandlers({ ground, turns, calls, transfers }, dialBack),
     hello: () => sayHello(ground, identity, facts),
     heartbeat: () => sayHeartbeat(ground, watch, facts),
     log: log.child({ room: 'control' }),

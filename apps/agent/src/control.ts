@@ -25,6 +25,8 @@ interface Link {
 }
 
 const callTimeoutMs = 15_000
+/** Each desktop has its own bound, far below; this one is for a replica that has lost its way. */
+const maxInFlight = 4_096
 
 export class Control {
   readonly #options: ControlOptions
@@ -71,7 +73,7 @@ export class Control {
     const dialBack: DialBack = async (name, signal) =>
       this.#hold(await dialChannel({ url: channelUrl(url, name), headers, signal }))
     const backoff = { minMs: 100, maxMs: 3_000 }
-    const line = dial({ url: linkUrl(url), headers, handlers: handlers(dialBack), log, backoff })
+    const line = dial({ url: linkUrl(url), headers, handlers: handlers(dialBack), maxInFlight, log, backoff })
     const link: Link = { line, replicaId: undefined }
     this.#links.set(url, link)
     line.on('peer', (peer) => void this.#greet(url, link, peer))

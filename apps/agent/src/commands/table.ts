@@ -50,9 +50,13 @@ function handler<N extends CommandName>(room: Room, name: N, dialBack: DialBack)
   return async (payload, { signal }) => {
     const parsed = commands[name].payload.safeParse(payload)
     if (!parsed.success) return refuse('invalid_request', `${name}: ${parsed.error.message}`)
+    using _counted = room.calls.enter(name, desktopOf(parsed.data))
     const run = table[name] as Handle
     const result = await run(room, parsed.data, signal, dialBack)
     await room.ground.failpoints.hit('command.before-reply')
     return result
   }
 }
+
+const desktopOf = (payload: object): string | undefined =>
+  'desktopId' in payload && typeof payload.desktopId === 'string' ? payload.desktopId : undefined

@@ -16,6 +16,7 @@ import {
 } from '@dormouse/contract'
 import { ArmedFailpoints, createLog } from '@dormouse/process'
 import { linkHandlers } from '../commands/table.ts'
+import { CallsAtOnce } from '../desktops/calls-at-once.ts'
 import { Digests } from '../desktops/digests.ts'
 import type { Ground } from '../desktops/ground.ts'
 import { Journal } from '../desktops/journal.ts'
@@ -134,7 +135,7 @@ export class Bench<D extends Driver = SimulatedDriver> {
       turns,
       watch,
       driver,
-      handlers: linkHandlers({ ground, turns, transfers: new Transfers() }, nobodyToDial),
+      handlers: linkHandlers({ ground, turns, calls: new CallsAtOnce(), transfers: new Transfers() }, nobodyToDial),
     }
   }
 
