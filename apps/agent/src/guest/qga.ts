@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
 import { z } from 'zod'
-import { before, untilKilled } from './deadlines.ts'
+import { before, begunBefore, deadlineOf, untilKilled } from './deadlines.ts'
 import { type Ended, resultOf } from './exec-result.ts'
 import { execScript, killScript, watchScript } from './exec-script.ts'
 import { openThroughAgent, uploadThroughAgent, writeBytes } from './qga-files.ts'
@@ -49,17 +49,11 @@ export class QgaTransport implements GuestTransport {
     }
   }
 
-  async exec(command: ExecCommand): Promise<ExecResult> {
+  async exec(command: ExecCommand, _signal?: AbortSignal, deadline = deadlineOf(command)): Promise<ExecResult> {
     const started = performance.now()
     const nonce = randomBytes(12).toString('hex')
-    const deadline = started + command.timeoutSecs * 1_000
-    const starting = this.#start(command, nonce)
-    const pid = await before(deadline, starting)
-    if (pid === undefined) {
-      starting.then((late) => this.#end(late)).catch(() => undefined)
-      return refuse('guest_deadline', `the guest was too busy to begin the command within ${command.timeoutSecs} s`)
-    }
-    const ended = await before(deadline, this.#over(pid, nonce, command, started))
+    const pid = await begunBefore(deadline, this.#start(command, nonce), (late) => this.#end(late))
+    const ended = await before(deadline, this.#over(pid, nonce, command, deadline))
     if (!ended) {
       await this.#end(pid)
       return refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
@@ -90,9 +84,8 @@ export class QgaTransport implements GuestTransport {
   }
 
   /** Where it is not over at once, the guest itself watches for its end from then on. */
-  async #over(pid: number, nonce: string, { timeoutSecs }: ExecCommand, started: number): Promise<Ended | undefined> {
-    const deadline = started + timeoutSecs * 1_000
-    const soon = await untilEnded(this.#call, pid, Math.min(deadline, started + shortMs))
+  async #over(pid: number, nonce: string, { timeoutSecs }: ExecCommand, deadline: number): Promise<Ended | undefined> {
+    const soon = await untilEnded(this.#call, pid, Math.min(deadline, performance.now() + shortMs))
     if (soon) return soon
     while (!(await this.#aside(watchScript(pid, nonce, timeoutSecs)))) {
       const ended = await untilEnded(this.#call, pid, Math.min(deadline, performance.now() + fullMs))

@@ -2,7 +2,8 @@
 // here. What it leaves in the background keeps its channel until it ends.
 import { randomBytes } from 'node:crypto'
 import { type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
-import { untilKilled } from './deadlines.ts'
+import type { ClientChannel } from 'ssh2'
+import { begunBefore, deadlineOf, untilKilled } from './deadlines.ts'
 import { type Ended, resultOf } from './exec-result.ts'
 import { holdScript, killOldScript, killScript, plainScript, wokenScript } from './exec-script.ts'
 import { unlessGone } from './file-failures.ts'
@@ -20,25 +21,32 @@ const settleQuietMs = 80
 /** A guest that is busy tells late what holds the output. */
 const holdMs = 5_000
 const killMs = 5_000
+/** For so long a command that was begun too late is waited for, to be ended. */
+const lateMs = 60_000
 /** How far a guest's own count of seconds may be behind. */
 const skewSecs = 2
 
-/** In a spare shell where one is to be had. */
-export async function execOverSsh(line: SshLine, command: ExecCommand, spare?: SpareShell): Promise<ExecResult> {
+/** In a spare shell where one is to be had. Whatever is begun after the deadline is ended at once. */
+export async function execOverSsh(
+  line: SshLine,
+  command: ExecCommand,
+  spare?: SpareShell,
+  deadline = deadlineOf(command),
+): Promise<ExecResult> {
   using _ = spare?.during()
   const started = performance.now()
   const nonce = randomBytes(12).toString('hex')
   const shell = command.stdin === null ? spare?.take() : undefined
-  const run = shell?.feed(wokenScript(command, nonce)) ?? (await begun(line, command, nonce))
-  const deadline = started + command.timeoutSecs * 1_000
+  const fed = shell?.feed(wokenScript(command, nonce))
+  const run = fed ?? (await begunBefore(deadline, begun(line, command, nonce, deadline), (late) => ended(line, late)))
   const over = run.over(deadline).catch((error: unknown) => {
     if (run.pid !== undefined) endLater(line, run.pid, command.timeoutSecs, deadline)
     throw error
   })
   if (!(await over)) {
-    const { pid } = run
-    if (pid !== undefined) await untilKilled(() => killed(line, pid))
-    run.close()
+    const ending = ended(line, run)
+    // One that has not even said its process keeps nobody waiting.
+    if (run.pid !== undefined) await ending
     refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
   }
   if (!(await run.drained(drainMs, quietMs))) await letGo(line, run)
@@ -47,8 +55,10 @@ export async function execOverSsh(line: SshLine, command: ExecCommand, spare?: S
 
 /** What a script prints; a refusal of its own where it does not end well. */
 export async function runOverSsh(line: SshLine, script: string, timeoutMs: number): Promise<Ended> {
-  const run = await line.open(script, (channel) => new Run(channel, false))
-  if (await run.over(performance.now() + timeoutMs)) {
+  const deadline = performance.now() + timeoutMs
+  const opening = line.open(script, (channel) => new Run(channel, false))
+  const run = await begunBefore(deadline, opening, async (late) => late.close())
+  if (await run.over(deadline)) {
     await run.drained(timeoutMs, timeoutMs)
     return run.take()
   }
@@ -56,20 +66,31 @@ export async function runOverSsh(line: SshLine, script: string, timeoutMs: numbe
   return refuse('guest_deadline', 'the guest did not answer in time')
 }
 
-async function begun(line: SshLine, command: ExecCommand, nonce: string): Promise<Run> {
-  const script = await carried(line, plainScript(command, nonce), nonce)
-  const run = await line.open(script, (channel) => new Run(channel))
+async function begun(line: SshLine, command: ExecCommand, nonce: string, deadline: number): Promise<Run> {
+  const script = await carried(line, plainScript(command, nonce), nonce, deadline)
+  const asRun = (channel: ClientChannel) => new Run(channel)
+  const run = await line.open(script, asRun, (late) => void ended(line, asRun(late)))
   return command.stdin === null ? run : run.feed(command.stdin)
 }
 
-async function carried(line: SshLine, script: string, nonce: string): Promise<string> {
+async function carried(line: SshLine, script: string, nonce: string, deadline: number): Promise<string> {
   if (Buffer.byteLength(script) <= scriptMaxBytes) return script
   const file = `/run/.dormouse-${nonce}.sh`
   const text = `rm -f ${file}\n${script}`
   const run = await line.open(`umask 077; cat >${file}`, (channel) => new Run(channel, false).feed(text))
-  const taken = await run.over(performance.now() + 10_000)
-  if (!taken || run.take().exitCode !== 0) refuse('command_not_run', 'the guest has no room for the command')
-  return `exec /bin/sh ${file}`
+  const taken = await run.over(deadline)
+  if (taken && run.take().exitCode !== 0) refuse('command_not_run', 'the guest has no room for the command')
+  if (performance.now() < deadline) return `exec /bin/sh ${file}`
+  const removed = run.over(performance.now() + lateMs).then(() => runOverSsh(line, `rm -f ${file}`, killMs))
+  void unlessGone(removed)
+  return refuse('guest_deadline', 'the guest was too busy to take the command in time')
+}
+
+/** Ends a command with all that it began; one that has not said its process yet, as soon as it does. */
+async function ended(line: SshLine, run: Run): Promise<void> {
+  const pid = await run.named(lateMs)
+  if (pid !== undefined) await untilKilled(() => killed(line, pid))
+  run.close()
 }
 
 /**

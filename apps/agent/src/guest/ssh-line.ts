@@ -85,17 +85,17 @@ export class SshLine {
 
   /**
    * Begins a command, as the guest's shell reads it, and hands its channel to `wrap` in the very tick it opens, so that not
-   * even its end is missed.
+   * even its end is missed. One that opens when nobody waits for it any more is handed to `late`.
    */
-  async open<T>(script: string, wrap: (channel: ClientChannel) => T): Promise<T> {
+  async open<T>(script: string, wrap: (channel: ClientChannel) => T, late = letGo): Promise<T> {
     const client = this.#client ?? refuse('guest_unavailable', 'the guest’s SSH server is not connected')
     const opened = Promise.withResolvers<T>()
     let gaveUp = false
-    const late = () => {
+    const giveUp = () => {
       gaveUp = true
       opened.reject(new Refusal('guest_unavailable', 'the guest is too busy to begin it'))
     }
-    const timer = setTimeout(late, openMs)
+    const timer = setTimeout(giveUp, openMs)
     const lost = () => opened.reject(new Refusal('guest_unavailable', 'the connection to the guest was lost'))
     client.once('close', lost)
     this.#channels++
@@ -104,12 +104,7 @@ export class SshLine {
         if (error) return opened.reject(asRefusal(error))
         this.#channels++
         channel.once('close', () => this.#channels--)
-        // Only one that is read comes to its end, and is counted no more.
-        if (gaveUp)
-          channel
-            .on('error', () => undefined)
-            .resume()
-            .close()
+        if (gaveUp) late(channel)
         else opened.resolve(wrap(channel))
       })
       return await opened.promise
@@ -259,6 +254,12 @@ export class SshLine {
     this.#client = undefined
     this.#lostAt = performance.now()
   }
+}
+
+/** Only one that is read comes to its end, and is counted no more. */
+function letGo(channel: ClientChannel): void {
+  channel.on('error', () => undefined).resume()
+  channel.close()
 }
 
 /** One of the two does not have the other's key any more. */

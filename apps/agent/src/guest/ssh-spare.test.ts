@@ -1,43 +1,26 @@
 // Guarantee: a command finds a shell that waits for it, is its own as in one that was begun for it, and never waits for a
 // shell that is gone. (With guests: test/real/guest-exec.test.ts.)
-import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { type LineToServer, lineToServer } from '../testing/ssh-server.ts'
+import { type LineToShells, lineToShells } from '../testing/ssh-server.ts'
 import { spareScript } from './exec-script.ts'
 import { execOverSsh } from './ssh-exec.ts'
 import type { SshLine } from './ssh-line.ts'
 import { SpareShell } from './ssh-spare.ts'
 
-let begun: ChildProcess[]
-/** The last that was begun to wait. */
-let waiter: ChildProcess | undefined
-let guest: LineToServer
+let guest: LineToShells
 let spare: SpareShell
 
 beforeEach(async () => {
-  begun = []
-  guest = await lineToServer((channel, command) => {
-    const shell = spawn('/bin/sh', ['-c', command], { detached: true })
-    begun.push(shell)
-    if (command === spareScript()) waiter = shell
-    channel.pipe(shell.stdin).on('error', () => undefined)
-    shell.stdout.pipe(channel, { end: false })
-    shell.stderr.pipe(channel.stderr, { end: false })
-    shell.on('close', (code, signal) => {
-      if (signal) channel.exit(signal)
-      else channel.exit(code ?? 1)
-      channel.end()
-    })
-  })
+  guest = await lineToShells()
   spare = new SpareShell(guest.line)
 })
-afterEach(() => {
-  guest.close()
-  for (const shell of begun) shell.kill('SIGKILL')
-})
+afterEach(() => guest.close())
+
+/** The last shell that was begun to wait. */
+const waiter = () => guest.shells.findLast(({ command }) => command === spareScript())!.process
 
 const run = (command: string | string[], more = {}) =>
   execOverSsh(guest.line, { command, cwd: null, env: {}, stdin: null, timeoutSecs: 20, ...more } as never, spare)
@@ -45,7 +28,7 @@ const run = (command: string | string[], more = {}) =>
 /** The process of the shell that waits. */
 const waiting = async () => {
   await expect.poll(() => spare.waits).toBe(true)
-  return waiter!.pid
+  return waiter().pid
 }
 
 test('a command runs in the shell that waits, with its own words, folder, variables and end', async () => {
@@ -106,7 +89,7 @@ test('a command with an input begins a shell of its own, and leaves the other to
 test('a shell that was ended while it waited serves nobody', async () => {
   spare.prepare()
   await waiting()
-  waiter!.kill('SIGKILL')
+  waiter().kill('SIGKILL')
   await expect.poll(() => spare.waits).toBe(false)
   expect((await run('echo works')).stdout).toBe('works\n')
 })
@@ -122,7 +105,7 @@ test('nor does one whose connection was lost', async () => {
 test('at its deadline a command in it is ended with all it began', async () => {
   spare.prepare()
   await waiting()
-  const pid = waiter!.pid!
+  const pid = waiter().pid!
   const work = run(`trap '' TERM; sleep 300 & wait; sleep 300`, { timeoutSecs: 1 })
   await expect(work).rejects.toMatchObject({ code: 'guest_deadline' })
   await expect.poll(async () => (await run(`ps -o stat= -s ${pid} | grep -v Z || echo none`)).stdout).toBe('none\n')

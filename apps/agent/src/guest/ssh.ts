@@ -1,6 +1,7 @@
 // A guest over its SSH connection, with the guest agent beside it: the agent starts things (readiness, clock, keys) and
 // stands in where there is no connection. What may have been begun over one is never begun again over the other.
 import type { ExecCommand, ExecResult } from '@dormouse/contract'
+import { begunBefore, deadlineOf } from './deadlines.ts'
 import { execOverSsh } from './ssh-exec.ts'
 import { openOverSsh, uploadOverSsh } from './ssh-files.ts'
 import { patienceMs, type SshLine } from './ssh-line.ts'
@@ -28,8 +29,10 @@ export class SshTransport implements GuestTransport {
     void this.#connected()
   }
 
-  async exec(command: ExecCommand, signal: AbortSignal): Promise<ExecResult> {
-    return (await this.#connected()) ? execOverSsh(this.#line, command, this.#spare) : this.#agent.exec(command, signal)
+  async exec(command: ExecCommand, signal: AbortSignal, deadline = deadlineOf(command)): Promise<ExecResult> {
+    const connected = await begunBefore(deadline, this.#connected(), async () => undefined)
+    if (!connected) return this.#agent.exec(command, signal, deadline)
+    return execOverSsh(this.#line, command, this.#spare, deadline)
   }
 
   async createFile(path: string, mode: number | null): Promise<FileUpload> {

@@ -6,8 +6,8 @@ export interface GuestTransport {
   ping(): Promise<void>
   /** Sets the guest's clock to the host's. */
   setTime(): Promise<void>
-  /** Runs a command to its end, or to its deadline (`guest_deadline`). */
-  exec(command: ExecCommand, signal: AbortSignal): Promise<ExecResult>
+  /** Runs a command to its end, or to its deadline (`guest_deadline`), which counts from now unless it is given. */
+  exec(command: ExecCommand, signal: AbortSignal, deadline?: number): Promise<ExecResult>
   /** Begins a file beside the one it shall replace; what the guest's file system refuses is refused here already. */
   createFile(path: string, mode: number | null): Promise<FileUpload>
   /** Opens a regular file. */

@@ -1,4 +1,5 @@
-// An SSH server here that stands for a guest's, and a line to it. What it says to a command, each test decides.
+// An SSH server here that stands for a guest's, and a line to it. What it says to a command, each test decides, or a shell.
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { newId } from '@dormouse/contract'
@@ -14,12 +15,20 @@ export interface LineToServer {
   close(): void
 }
 
-/** The one who listens is the guest, and says to a command what `answer` says. */
-export async function lineToServer(answer: (channel: ServerChannel, command: string) => void): Promise<LineToServer> {
+/** The one who listens is the guest, and says to a command what `answer` says, once `free` lets it begin. */
+export async function lineToServer(
+  answer: (channel: ServerChannel, command: string) => void,
+  free: () => Promise<unknown> | undefined = () => undefined,
+): Promise<LineToServer> {
   const [host, ours] = [newPair(), newPair()]
   const server = new ssh2.Server({ hostKeys: [host.private] }, (client) => {
     client.on('error', () => undefined).on('authentication', (context) => context.accept())
-    client.on('session', (accept) => accept().on('exec', (begin, _refuse, { command }) => answer(begin(), command)))
+    client.on('session', (accept) =>
+      accept().on('exec', async (begin, _refuse, { command }) => {
+        await free()
+        answer(begin(), command)
+      }),
+    )
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -40,4 +49,31 @@ export async function lineToServer(answer: (channel: ServerChannel, command: str
     server.close()
   }
   return { line, close }
+}
+
+export interface LineToShells extends LineToServer {
+  /** What each command runs in, in the order in which they began. */
+  shells: { command: string; process: ChildProcess }[]
+}
+
+/** The guest runs its commands in shells of this machine, which end with it. */
+export async function lineToShells(free?: () => Promise<unknown> | undefined): Promise<LineToShells> {
+  const shells: LineToShells['shells'] = []
+  const { line, close } = await lineToServer((channel, command) => {
+    const shell = spawn('/bin/sh', ['-c', command], { detached: true })
+    shells.push({ command, process: shell })
+    channel.pipe(shell.stdin).on('error', () => undefined)
+    shell.stdout.pipe(channel, { end: false })
+    shell.stderr.pipe(channel.stderr, { end: false })
+    shell.on('close', (code, signal) => {
+      if (signal) channel.exit(signal)
+      else channel.exit(code ?? 1)
+      channel.end()
+    })
+  }, free)
+  const end = () => {
+    close()
+    for (const { process } of shells) process.kill('SIGKILL')
+  }
+  return { line, shells, close: end }
 }
