@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { Channel } from '@dormouse/link'
 import { joined } from '@dormouse/link/testing'
 import { afterEach, expect, test, vi } from 'vitest'
+import { Brake, keepPace } from './pace.ts'
 import { relay, tellPulse, watchPulse } from './relay.ts'
 import { RfbFilter } from './rfb-filter.ts'
 
@@ -68,6 +69,25 @@ test(
   },
   timeoutMs,
 )
+
+test('a viewer that says more than hands and programs need is heard in part each second, and all of it in the end', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  await using door = await viewerAndSocket()
+  const { left: viewer, right: socket } = door
+  let heard = 0
+  socket.on('message', () => heard++)
+  keepPace(socket, new Brake(socket))
+  for (let said = 0; said < 100_000; said++) viewer.send(Buffer.alloc(8))
+  await expect.poll(() => socket.isPaused, { timeout: timeoutMs }).toBe(true)
+  expect(heard).toBeGreaterThanOrEqual(4_000)
+  // What was read of the network before is heard, and no more.
+  expect(heard).toBeLessThan(50_000)
+  for (let turn = 0; heard < 100_000 && turn < 100; turn++) {
+    vi.advanceTimersByTime(1_000)
+    await expect.poll(() => socket.isPaused || heard === 100_000, { timeout: timeoutMs }).toBe(true)
+  }
+  expect(heard).toBe(100_000)
+})
 
 test('a viewer is asked for a sign of life every 15 s, and hung up on after three turns without one', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })

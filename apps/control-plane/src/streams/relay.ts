@@ -3,6 +3,7 @@
 import { pulseEveryMs, type ScreenNote } from '@dormouse/contract'
 import type { Channel } from '@dormouse/link'
 import type { RawData, WebSocket } from 'ws'
+import { Brake, keepPace } from './pace.ts'
 import type { RfbFilter } from './rfb-filter.ts'
 import type { ScriptedFilter } from './rfb-script.ts'
 
@@ -20,14 +21,16 @@ export interface Filters {
 /** Carries both ways until the screen ends, cleanly or not; rejects where one side says what cannot be read. */
 export async function relay(socket: WebSocket, screen: Channel, { said, answered }: Filters): Promise<void> {
   const broken = Promise.withResolvers<void>()
+  const brake = new Brake(socket)
+  keepPace(socket, brake)
   socket.on('close', () => broken.resolve())
   socket.on('message', (data: RawData, isBinary) => {
     if (!isBinary) return
     try {
       const passed = said.pass(data as Buffer)
       if (passed.length === 0 || screen.destroyed || screen.write(passed)) return
-      socket.pause()
-      screen.once('drain', () => socket.resume())
+      brake.hold('screen')
+      screen.once('drain', () => brake.release('screen'))
     } catch (error) {
       broken.reject(error)
     }

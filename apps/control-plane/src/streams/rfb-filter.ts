@@ -8,7 +8,8 @@ import { RfbBreach, RfbTerms, type RfbVersion } from './rfb-terms.ts'
 interface Message {
   /** So many bytes tell how long it is. */
   head: number
-  length: (head: Buffer) => number
+  /** Of the message that begins there. */
+  length: (bytes: Buffer, at: number) => number
   /** What a viewer's becomes; absent where it is dropped. */
   pass?: (message: Buffer, terms: RfbTerms) => Buffer
 }
@@ -20,7 +21,7 @@ const messages: Readonly<Record<number, Message>> = {
   /** SetPixelFormat */
   0: { ...fixed(20), pass: withPixels },
   /** SetEncodings */
-  2: { head: 4, length: (head) => 4 + 4 * head.readUInt16BE(2), pass: withFollowedEncodings },
+  2: { head: 4, length: (bytes, at) => 4 + 4 * bytes.readUInt16BE(at + 2), pass: withFollowedEncodings },
   /** FramebufferUpdateRequest */
   3: { ...fixed(10), pass: withPictures },
   /** KeyEvent */
@@ -28,15 +29,15 @@ const messages: Readonly<Record<number, Message>> = {
   /** PointerEvent: never of 7 bytes, since the encoding that makes it so is not let through. */
   5: fixed(6),
   /** ClientCutText; an extended one counts its bytes below zero. */
-  6: { head: 8, length: (head) => 8 + Math.abs(head.readInt32BE(4)) },
+  6: { head: 8, length: (bytes, at) => 8 + Math.abs(bytes.readInt32BE(at + 4)) },
   /** EnableContinuousUpdates */
   150: fixed(10),
   /** ClientFence */
-  248: { head: 9, length: (head) => 9 + head[8]! },
+  248: { head: 9, length: (bytes, at) => 9 + bytes[at + 8]! },
   /** xvp: shutdown, reboot, reset */
   250: fixed(4),
   /** SetDesktopSize */
-  251: { head: 8, length: (head) => 8 + 16 * head[6]! },
+  251: { head: 8, length: (bytes, at) => 8 + 16 * bytes[at + 6]! },
   /** QEMU: extended keys, audio */
   255: { head: 4, length: qemuLength },
 }
@@ -66,10 +67,10 @@ function withFollowedEncodings(message: Buffer, terms: RfbTerms): Buffer {
   return passed
 }
 
-function qemuLength(head: Buffer): number {
-  const [, kind, , operation] = head
+function qemuLength(bytes: Buffer, at: number): number {
+  const kind = bytes[at + 1]
   if (kind === 0) return 12
-  if (kind === 1) return operation === 2 ? 10 : 4
+  if (kind === 1) return bytes[at + 3] === 2 ? 10 : 4
   throw new RfbBreach('an unknown message of QEMU’s')
 }
 
@@ -80,8 +81,10 @@ export class RfbFilter {
   readonly terms = new RfbTerms()
   readonly #claim: StreamClaim
   #phase: Phase = 'version'
-  /** The beginning of what is not complete. */
+  /** What was said, from the beginning of what is not complete. */
   #kept: Buffer = Buffer.alloc(0)
+  /** So far it is read. */
+  #at = 0
   /** What is still to come of a message that is dropped. */
   #dropping = 0
 
@@ -93,17 +96,24 @@ export class RfbFilter {
   pass(chunk: Buffer): Buffer {
     if (this.#phase === 'messages' && this.#claim === 'control') return chunk
     this.#kept = this.#kept.length === 0 ? chunk : Buffer.concat([this.#kept, chunk])
+    this.#at = 0
     const passed: Buffer[] = []
     for (let next = this.#next(); next !== undefined; next = this.#next()) passed.push(next)
+    // A copy: what is left may be a byte of a chunk of megabytes.
+    this.#kept = Buffer.from(this.#kept.subarray(this.#at))
     return passed.length === 1 ? passed[0]! : Buffer.concat(passed)
   }
 
-  /** The next whole thing, or what is left of it; undefined where more bytes are needed. */
+  get #left(): number {
+    return this.#kept.length - this.#at
+  }
+
+  /** The next whole thing that passes; undefined where more bytes are needed. */
   #next(): Buffer | undefined {
     if (this.#phase === 'version') return this.#version()
     if (this.#phase === 'security') return this.#security()
     if (this.#phase === 'init') return this.#init()
-    if (this.#claim === 'control') return this.#kept.length > 0 ? this.#take(this.#kept.length) : undefined
+    if (this.#claim === 'control') return this.#left > 0 ? this.#take(this.#left) : undefined
     return this.#message()
   }
 
@@ -133,34 +143,41 @@ export class RfbFilter {
     return Buffer.from([1])
   }
 
+  /** The next that passes. What is dropped before it costs no more than a look: a chunk may hold half a million of it. */
   #message(): Buffer | undefined {
-    const nothing = this.#drop()
-    if (nothing || this.#kept.length === 0) return nothing
-    const message = messages[this.#kept[0]!]
-    if (!message) throw new RfbBreach('an unknown message')
-    if (this.#kept.length < message.head) return undefined
-    const length = message.length(this.#kept)
-    if (!message.pass) {
+    for (;;) {
+      this.#drop()
+      const message = this.#begun()
+      if (!message) return undefined
+      const length = message.length(this.#kept, this.#at)
+      if (message.pass) return this.#whole(length, message.pass)
       this.#dropping = length
-      return this.#drop()
     }
-    if (length > maxPassedBytes) throw new RfbBreach('a message that is too long')
-    const whole = this.#take(length)
-    return whole && message.pass(whole, this.terms)
   }
 
-  #drop(): Buffer | undefined {
-    if (this.#dropping === 0) return undefined
-    const here = Math.min(this.#dropping, this.#kept.length)
+  #drop(): void {
+    const here = Math.min(this.#dropping, this.#left)
     this.#dropping -= here
-    this.#kept = this.#kept.subarray(here)
-    return this.#dropping === 0 ? Buffer.alloc(0) : undefined
+    this.#at += here
+  }
+
+  /** The message that begins here, where enough is there to tell how long it is. */
+  #begun(): Message | undefined {
+    if (this.#left === 0) return undefined
+    const message = messages[this.#kept[this.#at]!]
+    if (!message) throw new RfbBreach('an unknown message')
+    return this.#left < message.head ? undefined : message
+  }
+
+  #whole(length: number, pass: NonNullable<Message['pass']>): Buffer | undefined {
+    if (length > maxPassedBytes) throw new RfbBreach('a message that is too long')
+    const message = this.#take(length)
+    return message && pass(message, this.terms)
   }
 
   #take(length: number): Buffer | undefined {
-    if (this.#kept.length < length) return undefined
-    const taken = this.#kept.subarray(0, length)
-    this.#kept = this.#kept.subarray(length)
-    return taken
+    if (this.#left < length) return undefined
+    this.#at += length
+    return this.#kept.subarray(this.#at - length, this.#at)
   }
 }
