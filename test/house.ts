@@ -10,7 +10,7 @@ import { answersFrom } from './answers.ts'
 import { type ApiAnswer, type ApiWish, send } from './house/api.ts'
 import { Chronicle } from './house/chronicle.ts'
 import { Database } from './house/database.ts'
-import { Host } from './house/host.ts'
+import { Host, inShort } from './house/host.ts'
 import { Replica } from './house/replica.ts'
 import { until } from './house/until.ts'
 import { Secrets } from './secrets.ts'
@@ -155,10 +155,10 @@ export class House {
     await this.linked(this.hosts[at]!)
   }
 
-  /** Stops the control plane in order and starts another at the same address. */
-  async restartControlPlane(): Promise<void> {
+  /** Stops the control plane in order and starts another at the same address, with other settings where that is wished. */
+  async restartControlPlane(wish: Partial<Config> = {}): Promise<void> {
     await this.replica.stop()
-    await this.replica.start()
+    await this.replica.start(wish)
     await this.replica.leading()
     for (const host of this.hosts) if (host.up) await this.linked(host)
   }
@@ -232,6 +232,14 @@ export class House {
     await this.becomes(id, 'stopped')
   }
 
+  /** Wakes and hibernations that are asked for in it have so long; those before and after it take the time that they need. */
+  async withDeadline<T>(deadlineMs: number, work: () => Promise<T>): Promise<T> {
+    await this.restartControlPlane({ wakeDeadlineMs: deadlineMs, hibernateDeadlineMs: deadlineMs })
+    const done = await work()
+    await this.restartControlPlane()
+    return done
+  }
+
   /** Asks for a transition and waits for its success. */
   async ask(id: string, kind: OperationKind, body: object = {}): Promise<OperationJson> {
     const answer = await this.api('POST', `/v1/desktops/${id}/${kind}?wait=true`, { body })
@@ -291,6 +299,18 @@ export class House {
 
   async observed(id: string, host = this.host): Promise<Observation | undefined> {
     return (await this.inventory(host)).find((item) => item.desktopId === id)
+  }
+
+  /** Waits until its host has that of it, in short: an image that a wake has used goes a moment after the wake. */
+  async shows(id: string, short: string, host = this.host): Promise<void> {
+    let seen = ''
+    const look = async () => {
+      seen = inShort(await this.observed(id, host))
+      return seen === short
+    }
+    await until(`${host.name} to show ${short}`, look).catch((error: Error) => {
+      throw new Error(`${error.message}; it shows ${seen}`)
+    })
   }
 
   /** MiB of memory that the desktop holds of its host; undefined where it holds nothing at all. */

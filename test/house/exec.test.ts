@@ -28,7 +28,9 @@ test('a command that passes its deadline is 504, and the desktop is still of use
 test('a host that is away is 503 with Retry-After, and at once when it goes in the middle of a command', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
+  const before = house.host.driver.faults.counts.exec ?? 0
   const running = house.exec(id, 'sleep 30', { timeout_secs: 60 })
+  await until('the command to run', () => (house.host.driver.faults.counts.exec ?? 0) > before)
   await house.replica.parts.links.cut(house.host.id, 'cut by the test')
   const cut = await running
   expect([cut.status, cut.json.code]).toEqual([503, 'host_unreachable'])

@@ -42,10 +42,13 @@ test('a host takes what it has room for and not one more, and room that is given
 })
 
 test('a host whose hypervisor is away says so: a wake bound to it fails, and works when it is back', async () => {
-  await using house = await House.start({ controlPlane: { wakeDeadlineMs: 1_000 } })
+  await using house = await House.start()
   const { id } = await house.desktop('hibernated')
-  house.host.driver.faults.down = true
-  expect(await refusedWake(house, id)).toMatch(/hypervisor|out of reach|cannot run it/)
+  const refusal = await house.withDeadline(1_000, () => {
+    house.host.driver.faults.down = true
+    return refusedWake(house, id)
+  })
+  expect(refusal).toMatch(/hypervisor|out of reach|cannot run it/)
   expect((await house.see(id)).state).toBe('hibernated')
   house.host.driver.faults.down = false
   house.host.driver.gap()

@@ -2,20 +2,26 @@
 import type { OperationKind } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { inShort } from './host.ts'
 import { until } from './until.ts'
 
 const slow = { wake: 'restorePaused', hibernate: 'save', destroy: 'removeDisk' } as const
 const kinds = ['wake', 'hibernate', 'destroy'] as const
 
+/** A desktop of which that may be asked. */
+async function before(house: House, kind: OperationKind): Promise<string> {
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'kept')
+  if (kind === 'wake') await house.ask(id, 'hibernate')
+  return id
+}
+
 /** A desktop whose operation of that kind is at work on its host. */
 async function midway(
   house: House,
   kind: OperationKind,
+  desktop?: string,
 ): Promise<{ id: string; operation: string; release: () => void }> {
-  const { id } = await house.desktop('awake')
-  await house.remember(id, 'kept')
-  if (kind === 'wake') await house.ask(id, 'hibernate')
+  const id = desktop ?? (await before(house, kind))
   const release = house.host.driver.faults.hang(slow[kind])
   const operation = await house.begin(id, kind)
   await until(`the host to be asked for the ${kind}`, async () => (await house.host.commandsOf(id)).includes(kind))
@@ -28,7 +34,7 @@ async function wentOn(house: House, kind: OperationKind, id: string, operation: 
   await house.settle()
   const truth = { wake: 'awake', hibernate: 'hibernated', destroy: 'destroyed' }[kind]
   expect((await house.see(id)).state).toBe(truth)
-  expect(inShort(await house.observed(id))).toBe({ wake: 'running', hibernate: 'saved', destroy: 'nothing' }[kind])
+  await house.shows(id, { wake: 'running', hibernate: 'saved', destroy: 'nothing' }[kind])
   if (kind === 'destroy') return
   if (kind === 'hibernate') expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
   expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
@@ -71,18 +77,18 @@ test.each(kinds)(
 test.each(['wake', 'hibernate'] as const)(
   'a host that stays away beyond the deadline of a %s leaves it failed, and its truth is found on rejoin',
   async (kind) => {
-    await using house = await House.start({ controlPlane: { wakeDeadlineMs: 600, hibernateDeadlineMs: 600 } })
-    const { id, operation } = await midway(house, kind)
-    await house.killAgent()
-    const failed = await house.settled(operation)
+    await using house = await House.start()
+    const id = await before(house, kind)
+    const failed = await house.withDeadline(1_500, async () => {
+      const { operation } = await midway(house, kind, id)
+      await house.killAgent()
+      return house.settled(operation)
+    })
     expect(failed.state).toBe('failed')
     expect(failed.error).toMatch(/host/)
     await house.restartAgent()
     const state = kind === 'wake' ? 'hibernated' : 'awake'
-    await until('the truth', async () => {
-      const seen = inShort(await house.observed(id))
-      return seen === (kind === 'wake' ? 'saved' : 'running')
-    })
+    await house.shows(id, kind === 'wake' ? 'saved' : 'running')
     expect((await house.becomes(id, state)).state).toBe(state)
     if (kind === 'wake') expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
     expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
@@ -184,7 +190,6 @@ test('twenty desktops, each asked something at once while agent and leader chang
   await house.settle()
   for (const { id } of desktops) {
     const { state } = await house.see(id)
-    const seen = inShort(await house.observed(id, await house.hostOf(id)))
-    expect([id, seen]).toEqual([id, state === 'awake' ? 'running' : 'saved'])
+    await house.shows(id, state === 'awake' ? 'running' : 'saved', await house.hostOf(id))
   }
 })

@@ -48,9 +48,10 @@ export class Replica {
     return this.#parts?.leadership.term !== undefined
   }
 
-  async start(): Promise<void> {
+  /** The wish holds until it is stopped. */
+  async start(wish: Partial<Config> = {}): Promise<void> {
     const port = this.#port || this.#config.port
-    this.#parts = await startControlPlane({ ...this.#config, port }, this.#log, this.failpoints)
+    this.#parts = await startControlPlane({ ...this.#config, ...wish, port }, this.#log, this.failpoints)
     this.#port = Number(new URL(this.#parts.url).port)
   }
 

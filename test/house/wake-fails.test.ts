@@ -81,10 +81,10 @@ for (const origin of origins) {
 }
 
 test('a guest that never answers fails its wake by name; from memory nothing is lost', async () => {
-  await using house = await House.start({ controlPlane: { wakeDeadlineMs: 1_000 } })
+  await using house = await House.start()
   const id = await fallenAsleep(house, 'hibernated')
   house.host.driver.faults.guestsSilent = true
-  const failed = await house.settled((await house.begin(id, 'wake')).id)
+  const failed = await house.withDeadline(1_500, async () => house.settled((await house.begin(id, 'wake')).id))
   expect(failed).toMatchObject({ state: 'failed' })
   expect(failed.error).toMatch(/guest/i)
   house.host.driver.faults.guestsSilent = false
