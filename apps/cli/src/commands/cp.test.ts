@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSy
 import { join } from 'node:path'
 import { desktopId } from '@dormouse/client/testing/samples'
 import { expect, test } from 'vitest'
-import { folder, refusing, start } from '../testing/process.ts'
+import { door, folder, pinnedNode, refusing, run, start } from '../testing/process.ts'
 
 const written = { path: '/srv/a b.txt', size: 5 }
 const files = `/v1/desktops/${desktopId}/files`
@@ -49,6 +49,23 @@ test('what breaks off leaves the old file and nothing else', async () => {
   const { code, stderr } = await dormouse(['cp', `${desktopId}:/srv/x`, join(here, 'kept')])
   expect([code, stderr]).toEqual([6, expect.stringContaining('broke off')])
   expect([readdirSync(here), readFileSync(join(here, 'kept'), 'utf8')]).toEqual([['kept'], 'old'])
+})
+
+test('a disk here that takes no more is told, whatever came, and nothing is left', async () => {
+  const { env } = await start(() => ({ body: new Uint8Array(4 * 1024 * 1024) }))
+  const here = folder()
+  // As a full disk does, a limit takes a part of the bytes and then no more.
+  const limited = `ulimit -f 64; exec "$0" "$@"`
+  const copy = ['-c', limited, pinnedNode, door, 'cp', `${desktopId}:/srv/x`, join(here, 'x')]
+  const { code, stderr } = await run('bash', copy, { env })
+  expect([code, stderr]).toEqual([1, expect.stringMatching(/EFBIG[\s\S]*nothing was kept/)])
+  expect(readdirSync(here)).toEqual([])
+})
+
+test('a file here that cannot be read is named, not the service', async () => {
+  const { dormouse } = await start(() => ({ body: written }))
+  const { code, stderr } = await dormouse(['cp', '/proc/self/mem', `${desktopId}:/srv/x`])
+  expect([code, stderr]).toEqual([2, expect.stringMatching(/\/proc\/self\/mem cannot be read \(EIO\)/)])
 })
 
 test.each([

@@ -1,9 +1,9 @@
 // cp: a file into an awake desktop, or out of it. What arrives is whole or not there at all.
-import { once } from 'node:events'
 import { createReadStream, createWriteStream } from 'node:fs'
 import { rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
@@ -62,11 +62,19 @@ async function upload(context: Context, from: string, { id, path }: Place, optio
   }
   const file = path.endsWith('/') ? path + basename(from) : path
   const progress = context.terminal.progress(basename(from), size)
-  const bytes = Readable.toWeb(createReadStream(from).on('data', (chunk) => progress.add(chunk.length)))
+  const source = createReadStream(from).on('data', (chunk) => progress.add(chunk.length))
+  let unread: Error | undefined
+  source.once('error', (error) => {
+    unread = unreadable(from, error)
+  })
+  const bytes = Readable.toWeb(source)
   const call = { mode: options.mode ?? `0${(mode & 0o777).toString(8)}`, signal: context.terminal.signal }
   const written = await context
     .customer()
     .writeFile(id, file, bytes as ReadableStream<Uint8Array>, call)
+    .catch((error: unknown) => {
+      throw unread ?? error
+    })
     .finally(() => progress.end())
   context.show(options, { ...written, duration_ms: progress.elapsedMs() }, () => told(written, progress.elapsedMs()))
 }
@@ -94,19 +102,15 @@ async function download(context: Context, { id, path }: Place, to: string, optio
 }
 
 async function save(stream: ReadableStream<Uint8Array>, part: string, add: (bytes: number) => void): Promise<number> {
-  const out = createWriteStream(part, { flags: 'wx' })
-  await once(out, 'open')
   let size = 0
-  try {
-    for await (const bytes of stream) {
+  const counted = async function* (source: AsyncIterable<Uint8Array>) {
+    for await (const bytes of source) {
       size += bytes.length
       add(bytes.length)
-      if (!out.write(bytes)) await once(out, 'drain')
+      yield bytes
     }
-  } finally {
-    out.end()
-    await once(out, 'close')
   }
+  await pipeline(stream, counted, createWriteStream(part, { flags: 'wx' }))
   return size
 }
 
@@ -120,10 +124,13 @@ function asCliError(error: unknown): unknown {
 
 async function look(file: string): Promise<{ size: number; mode: number; isFile: boolean }> {
   const found = await stat(file).catch((error: NodeJS.ErrnoException) => {
-    throw new CliError(`${file} cannot be read (${error.code}).`, 'check its name.', exitCodes.usage)
+    throw unreadable(file, error)
   })
   return { size: found.size, mode: found.mode, isFile: found.isFile() }
 }
+
+const unreadable = (file: string, { code }: NodeJS.ErrnoException) =>
+  new CliError(`${file} cannot be read (${code}).`, 'check its name, and whether you may read it.', exitCodes.usage)
 
 const told = ({ path, size }: { path: string; size: number }, ms: number) =>
   `${path}  ${amount(size)} in ${seconds(ms)}, ${rate(size, ms)}\n`

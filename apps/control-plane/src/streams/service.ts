@@ -110,9 +110,8 @@ function awake({ state, hostId, generation }: DesktopRow): { hostId: string; gen
 }
 
 function asGuestRefusal(error: unknown, deadline: AbortSignal): unknown {
+  if (error instanceof Refusal)
+    return error.code === 'hypervisor_failed' ? new Refusal('guest_unavailable', error.detail) : error
   if (deadline.aborted) return new Refusal('guest_deadline', 'no picture of the screen came in time')
-  if (!(error instanceof Refusal))
-    return new Refusal('host_unreachable', 'the picture of the screen broke off; try again')
-  if (error.code === 'hypervisor_failed') return new Refusal('guest_unavailable', error.detail)
-  return error
+  return new Refusal('host_unreachable', 'the picture of the screen broke off; try again')
 }
