@@ -64,6 +64,15 @@ test.each(bytesOf)('%s comes out as it went in', async (_what, bytes) => {
   expect(hash(got.bytes)).toBe(hash(bytes))
 })
 
+test('what was written and read leaves no channel at either end', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.api('PUT', fileOf(id, 'srv/x'), { body: Buffer.alloc(mib) })
+  for (let i = 0; i < 3; i++) expect((await read(house, id, 'srv/x')).bytes).toHaveLength(mib)
+  expect((await house.api('GET', fileOf(id, 'srv/none'))).status).toBe(404)
+  await until('the channels to go', () => house.channels === 0 && house.host.channels === 0)
+})
+
 test('what exec leaves can be read, and what is written can be run by exec', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')

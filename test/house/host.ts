@@ -61,6 +61,11 @@ export class Host {
     return this.#id
   }
 
+  /** Channels that its agent has dialled back and that are open now. */
+  get channels(): number {
+    return this.#agent?.channels() ?? 0
+  }
+
   /** The simulated hypervisor, with its knobs; another object after a restart of the agent. */
   get driver(): SimulatedDriver {
     return this.#driver

@@ -37,6 +37,8 @@ export interface Agent {
   turns: Turns
   /** How many replicas have welcomed it. */
   welcomed(): number
+  /** How many channels it has dialled back that are open. */
+  channels(): number
   /** Lets work under way end, for a while, and leaves every desktop as it is. */
   close(): Promise<void>
   /** Stops as a killed process would: no goodbye, nothing is finished, nothing more is written. */
@@ -85,6 +87,7 @@ export async function startAgent({ config, log, failpoints = noFailpoints, ...gi
     ground,
     turns,
     welcomed: () => control.welcomed,
+    channels: () => control.channels,
     close: async () => {
       await control.close()
       await Promise.race([turns.settled(), pause(closePatienceMs)])

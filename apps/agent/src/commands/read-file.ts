@@ -31,8 +31,8 @@ export const readFile: CommandHandler<'guest.readFile'> = async ({ ground, trans
 
 async function empty(file: FileDownload, wish: Wish, signal: AbortSignal, dialBack: DialBack) {
   const channel = await dialBack(wish.channel, signal)
-  // Its failures are met where it is written; one that comes later is no failure.
-  channel.on('error', () => undefined)
+  // Only a channel whose other direction is read, too, comes to its end.
+  channel.resume()
   let size = 0
   await pipeline(
     async function* () {
