@@ -46,6 +46,11 @@ export class Control {
     return [...this.#links.values()].filter(({ replicaId }) => replicaId !== undefined).length
   }
 
+  /** How many of those that were dialled back are open. */
+  get channels(): number {
+    return this.#channels.size
+  }
+
   /** Tells every replica; one that is out of reach learns it from the next hello. */
   say<N extends ReportName>(name: N, report: Report<N>): void {
     for (const { line, replicaId } of this.#links.values()) {
@@ -85,7 +90,8 @@ export class Control {
 
   #hold(channel: Channel): Channel {
     this.#channels.add(channel)
-    channel.once('close', () => this.#channels.delete(channel))
+    // Its failures are met where it is used; one that comes when nobody uses it any more is no failure.
+    channel.once('close', () => this.#channels.delete(channel)).on('error', () => undefined)
     if (this.#closed) channel.destroy()
     return channel
   }

@@ -38,8 +38,6 @@ export const writeFile: CommandHandler<'guest.writeFile'> = async ({ ground, tra
 async function fill(upload: FileUpload, wish: Wish, signal: AbortSignal, dialBack: DialBack) {
   const secs = wish.stepTimeoutSecs
   const channel = addAbortSignal(signal, await dialBack(wish.channel, signal))
-  // Its failures are met where it is read; one that comes later is no failure.
-  channel.on('error', () => undefined)
   try {
     for await (const bytes of channel) await inTime(upload.write(bytes), secs, signal)
     return { size: await inTime(upload.commit(), secs, signal) }

@@ -18,7 +18,8 @@ export async function openScreen(domain: Domain): Promise<Duplex> {
   const socket = connect(path)
   try {
     await once(socket, 'connect')
-    return socket
+    // Whoever joins it sees it close.
+    return socket.on('error', () => undefined)
   } catch (cause) {
     const refusal = new Refusal('hypervisor_failed', 'the desktop’s screen does not answer')
     refusal.cause = cause
