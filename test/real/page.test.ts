@@ -1,6 +1,7 @@
 // Guarantee: the page's own parts do what they say, on a simulated screen that answers what it is sent.
 import type { Desktop } from '@dormouse/client'
 import { screenCloses, wakingReason } from '@dormouse/contract/screens'
+import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Browser, keep, says } from './browser.ts'
 import { Front } from './front.ts'
@@ -55,11 +56,7 @@ test('where the browser trusts the page, the user’s own clipboard goes both wa
 test('where a screen knows no places of keys, the characters of the user’s own layout pass', async () => {
   const { url } = await desktop.stream.getUrl({ claim: 'control', takeover: true })
   const sent: Buffer[] = []
-  const page = await browser.open(url, (opening) =>
-    opening.on('websocket', (socket) =>
-      socket.on('framesent', ({ payload }) => typeof payload !== 'string' && sent.push(payload)),
-    ),
-  )
+  const page = await browser.open(url, (opening) => hearSent(opening, sent))
   await says(page, 'live')
   await press(page, [german.ü, german.ß, german.z, french.a, french.é, french.ù])
   await press(page, [german.at, german.euro], true)
@@ -75,7 +72,7 @@ test('where a screen knows no places of keys, the characters of the user’s own
   await page.close()
 })
 
-test('the desktop fits the window, whatever its size, and fills the screen when asked', async () => {
+test('the desktop fits the window, whatever its size', async () => {
   const page = await browser.open((await desktop.stream.getUrl({ claim: 'view', takeover: true })).url)
   await says(page, 'live')
   for (const size of [
@@ -89,10 +86,30 @@ test('the desktop fits the window, whatever its size, and fills the screen when 
     }
     await until(fits, 5_000)
   }
-  await page.click('#full-screen')
-  await until(() => page.evaluate('document.fullscreenElement !== null') as Promise<boolean>, 5_000)
   await page.close()
 })
+
+test('it fills the screen when asked, and takes every key there for whoever controls', async () => {
+  for (const claim of ['control', 'view'] as const) {
+    const { url } = await desktop.stream.getUrl({ claim, takeover: true })
+    const page = await browser.open(url, (opening) => opening.addInitScript(countLocks))
+    await says(page, 'live')
+    const fills = (wanted: boolean) =>
+      until(async () => (await page.evaluate('document.fullscreenElement !== null')) === wanted, 5_000)
+    await page.click('text=Full screen')
+    await fills(true)
+    await page.click('text=Leave full screen')
+    await fills(false)
+    expect(await page.evaluate('locks')).toBe(claim === 'control' ? 1 : 0)
+    await page.close()
+  }
+})
+
+/** Runs in the page: a browser without a window has no keys of its own to give away. */
+const countLocks = `
+  globalThis.locks = 0
+  const lock = navigator.keyboard.lock.bind(navigator.keyboard)
+  navigator.keyboard.lock = () => (locks++, lock())`
 
 test.each([
   ['connecting', undefined, 'Connecting…'],
@@ -172,6 +189,22 @@ test('an address without a link’s token says what to do, and asks for nothing'
   await page.close()
 })
 
+test('a page of another origin opens no screen, and the link that it got hold of is good as before', async () => {
+  await using front = await Front.before(instance.local.base_url)
+  const { url, websocketUrl } = await desktop.stream.getUrl({ claim: 'view', takeover: true })
+  const stranger = await browser.open(`${front.url}/screens/icon.svg`)
+  const answer = stranger.evaluate(`new Promise((told) => {
+    const socket = new WebSocket('${websocketUrl}')
+    socket.onopen = () => told('opened')
+    socket.onerror = () => told('refused')
+  })`)
+  expect(await answer).toBe('refused')
+  const page = await browser.open(url)
+  await says(page, 'live')
+  await stranger.close()
+  await page.close()
+})
+
 test('the page lets nothing of others in: a policy that names this service alone, no referrer, no frame', async () => {
   const answer = await fetch(`${instance.local.base_url}/screens/${desktop.id}/view`)
   const policy = answer.headers.get('content-security-policy') ?? ''
@@ -181,6 +214,12 @@ test('the page lets nothing of others in: a policy that names this service alone
   expect(answer.headers.get('referrer-policy')).toBe('no-referrer')
   expect(browser.complaints).toEqual([])
 })
+
+/** Adds what the page says to the screen. */
+const hearSent = (page: Page, sent: Buffer[]) =>
+  page.on('websocket', (socket) =>
+    socket.on('framesent', ({ payload }) => typeof payload !== 'string' && sent.push(payload)),
+  )
 
 const altGr = 0xfe03
 const unicode = 0x100_0000

@@ -3,6 +3,7 @@ import { type ScreenNote, screenProtocol, ticketKept } from '@dormouse/contract/
 import RFB from '@novnc/novnc'
 import { Clipboard } from './clipboard.ts'
 import { courseAfter, type PageState, wordsOf } from './course.ts'
+import { offerFullScreen } from './full-screen.ts'
 import { Keyring } from './keyring.ts'
 import { pasteAsWritten, whenAble } from './paste.ts'
 import { watchSilence } from './silence.ts'
@@ -34,10 +35,7 @@ const clipboard =
       })
     : undefined
 
-find('full-screen').addEventListener('click', () => {
-  const change = document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen()
-  change.catch(() => undefined).finally(toDesktop)
-})
+offerFullScreen({ button: find('full-screen'), takesKeys: claim === 'control', back: toDesktop })
 openWayOut({ bar: find('bar'), back: toDesktop })
 pasteAsWritten(RFB.messages)
 whenAble(RFB.messages, () => clipboard?.sendAgain())
@@ -110,7 +108,16 @@ function show(state: PageState, reason = ''): void {
   clipboard?.enable(state === 'live')
   for (const [part, words] of Object.entries({ title, text, todo, command })) {
     const line = find(`notice-${part}`)
-    line.textContent = words
+    line.replaceChildren(...(part === 'command' ? unbroken(words) : [words]))
     line.hidden = words === ''
   }
+}
+
+/** A command goes to the next line between its words: one that is broken at a hyphen reads as two. */
+function unbroken(command: string): (Node | string)[] {
+  return command.split(' ').flatMap((word, i) => {
+    const part = document.createElement('span')
+    part.textContent = word
+    return i === 0 ? [part] : [' ', part]
+  })
 }
