@@ -1,0 +1,44 @@
+// Guarantee: what takes a minute to prove of a real guest's screen: a link lives 60 s, and a screen that stands still is 504.
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { Browser, says } from './browser.ts'
+import { GuestStage } from './guest-stage.ts'
+import { Instance, until } from './instance.ts'
+
+let instance: Instance
+let stage: GuestStage
+let browser: Browser
+beforeAll(async () => {
+  instance = await Instance.start()
+  stage = await GuestStage.awake(instance)
+  browser = await Browser.start()
+})
+afterAll(async () => {
+  await browser?.[Symbol.asyncDispose]()
+  await instance?.[Symbol.asyncDispose]()
+})
+
+test('a link that nobody opened within 60 s opens nothing and says so; one that was made after it opens', async () => {
+  const { url, expiresAt } = await stage.desktop.stream.getUrl({ claim: 'view' })
+  const expiresIn = () => Date.parse(expiresAt) - Date.now()
+  await until(() => expiresIn() < 10_000, 60_000)
+  const later = await stage.desktop.stream.getUrl({ claim: 'view' })
+  await until(() => expiresIn() < 0, 20_000)
+  const page = await browser.open(url)
+  await says(page, 'ended')
+  expect(await page.textContent('#notice')).toContain('has expired')
+  await page.close()
+  const fresh = await browser.open(later.url)
+  await says(fresh, 'live')
+  await fresh.close()
+})
+
+test('a screen that stands still is 504, and shown again once it goes on', async () => {
+  process.kill(stage.qemu, 'SIGSTOP')
+  try {
+    const asked = stage.client.screenshot(stage.desktop.id)
+    await expect(asked).rejects.toMatchObject({ status: 504, problem: { code: 'guest_deadline' } })
+  } finally {
+    process.kill(stage.qemu, 'SIGCONT')
+  }
+  expect((await stage.client.screenshot(stage.desktop.id)).length).toBeGreaterThan(1_000)
+})
