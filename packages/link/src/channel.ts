@@ -111,9 +111,9 @@ export class Channel extends Duplex {
       const { chunk, done } = this.#stuck
       const piece = chunk.subarray(0, Math.min(this.#credit, maxPieceBytes))
       this.#credit -= piece.length
-      this.#socket.send(piece)
       this.#stuck = piece.length < chunk.length ? { chunk: chunk.subarray(piece.length), done } : undefined
-      if (!this.#stuck) done()
+      // Written is what has left for the network, and is needed here no more; where that fails, the socket's end says so.
+      this.#socket.send(piece, this.#stuck ? undefined : () => done())
     }
   }
 

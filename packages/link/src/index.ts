@@ -12,6 +12,7 @@ export {
   FrameTooLarge,
   LinkLost,
 } from './errors.ts'
+export { letGo } from './let-go.ts'
 export {
   type CallOptions,
   type Handler,

@@ -86,7 +86,7 @@ export interface Driver {
   guest(desktopId: DesktopId): GuestTransport
   /** Whether nothing goes on in its guest just now: paused, or its process stopped from outside. Asked often. */
   frozen(desktopId: DesktopId): boolean
-  /** A connection to the screen of a running desktop, which speaks RFB and greets first. */
+  /** A connection to the screen of a running desktop, which speaks RFB and greets first. What it says is its reader’s own. */
   screen(desktopId: DesktopId): Promise<Duplex>
   /** The screen as it is now, as PNG. */
   picture(desktopId: DesktopId): Promise<Buffer>
