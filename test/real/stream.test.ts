@@ -236,9 +236,16 @@ async function comesBack(page: Page, after: () => unknown): Promise<void> {
   await says(page, 'live', 30_000)
 }
 
-test('the agent is killed, and the page is back', async () => {
+test('the agent is killed: a picture that is asked for is 503, and the page is back', async () => {
+  const { base_url, api_key } = instance.local
+  const client = createClient({ baseUrl: base_url, apiKey: api_key, retries: 0 })
   const page = await open('control')
+  // Whoever is asked does not answer any more.
+  signal(instance.process('agent')!, 'SIGSTOP')
+  const asked = client.screenshot(desktop.id)
+  const lost = expect(asked).rejects.toMatchObject({ status: 503, problem: { code: 'host_unreachable' } })
   await comesBack(page, () => instance.kill('agent'))
+  await lost
   await type(page, 'seven')
   await isTyped('seven')
   await page.close()
