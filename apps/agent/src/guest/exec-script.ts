@@ -59,14 +59,18 @@ ${expendable}exec ${run} <&3 3<&- >$p.1 2>$p.2
 `
 }
 
-/**
- * The script where both streams are carried away as they come: says its process in its first line, then becomes the
- * command, in the session that it was given.
- */
-export const plainScript = (command: ExecCommand, nonce: string): string => sayProcess + becomeScript(command, nonce)
+/** Before a script's process, in the first line that it says on each of its streams. */
+export const announced = (nonce: string): string => `dormouse-${nonce} began `
 
-/** A shell that has said its process and waits to be told what to become; it holds no folder meanwhile. */
-export const spareScript = (): string => `${sayProcess}cd /\nexec /bin/sh`
+/** Tells the script's words from those of the shell that runs it. */
+export const announce = (script: string, nonce: string): string =>
+  `echo "${announced(nonce)}$$"; echo "${announced(nonce)}$$" >&2\n${script}`
+
+/** The script where both streams are carried away as they come: becomes the command, in the session that it was given. */
+export const plainScript = (command: ExecCommand, nonce: string): string => expendable + becomeScript(command, nonce)
+
+/** A shell that waits to be told what to become; it holds no folder meanwhile. */
+export const spareScript = (): string => `${expendable}cd /\nexec /bin/sh`
 
 /** What it is told: first to go where a shell begins. */
 export const wokenScript = (command: ExecCommand, nonce: string): string =>
@@ -146,7 +150,5 @@ esac`
 
 /** A guest that runs out of memory shall lose the command, not what carries it. */
 const expendable = '{ echo 0 >/proc/self/oom_score_adj; } 2>/dev/null\n'
-
-const sayProcess = `echo $$\n${expendable}`
 
 export const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`

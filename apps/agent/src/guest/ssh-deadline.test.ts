@@ -53,8 +53,8 @@ test('one too long for the guest’s shell, which it does not take in time, neve
   const file = /[^>]+$/.exec((await begunLate()).command)![0]
   const says = () => guest.shells.map(({ command, process }) => [command, process.exitCode])
   await expect.poll(says).toEqual([
-    [`umask 077; cat >${file}`, 0],
-    [`rm -f ${file}`, 0],
+    [expect.stringMatching(`cat >${file}$`), 0],
+    [expect.stringMatching(`rm -f ${file}$`), 0],
   ])
 })
 

@@ -2,7 +2,6 @@
 // here. What it leaves in the background keeps its channel until it ends.
 import { randomBytes } from 'node:crypto'
 import { type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
-import type { ClientChannel } from 'ssh2'
 import { begunBefore, deadlineOf, untilKilled } from './deadlines.ts'
 import { type Ended, resultOf } from './exec-result.ts'
 import { holdScript, killOldScript, killScript, plainScript, wokenScript } from './exec-script.ts'
@@ -50,14 +49,14 @@ export async function execOverSsh(
     refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
   }
   if (!(await run.drained(drainMs, quietMs))) await letGo(line, run)
+  else if (run.pid === undefined) refuse('command_not_run', 'the guest’s shell ended before it began the command')
   return resultOf(run.take(), nonce, Math.round(performance.now() - started))
 }
 
 /** What a script prints; a refusal of its own where it does not end well. */
 export async function runOverSsh(line: SshLine, script: string, timeoutMs: number): Promise<Ended> {
   const deadline = performance.now() + timeoutMs
-  const opening = line.open(script, (channel) => new Run(channel, false))
-  const run = await begunBefore(deadline, opening, async (late) => late.close())
+  const run = await begunBefore(deadline, Run.begin(line, script), async (late) => late.close())
   if (await run.over(deadline)) {
     await run.drained(timeoutMs, timeoutMs)
     return run.take()
@@ -68,8 +67,7 @@ export async function runOverSsh(line: SshLine, script: string, timeoutMs: numbe
 
 async function begun(line: SshLine, command: ExecCommand, nonce: string, deadline: number): Promise<Run> {
   const script = await carried(line, plainScript(command, nonce), nonce, deadline)
-  const asRun = (channel: ClientChannel) => new Run(channel)
-  const run = await line.open(script, asRun, (late) => void ended(line, asRun(late)))
+  const run = await Run.begin(line, script, (late) => void ended(line, late))
   return command.stdin === null ? run : run.feed(command.stdin)
 }
 
@@ -77,7 +75,7 @@ async function carried(line: SshLine, script: string, nonce: string, deadline: n
   if (Buffer.byteLength(script) <= scriptMaxBytes) return script
   const file = `/run/.dormouse-${nonce}.sh`
   const text = `rm -f ${file}\n${script}`
-  const run = await line.open(`umask 077; cat >${file}`, (channel) => new Run(channel, false).feed(text))
+  const run = (await Run.begin(line, `umask 077; cat >${file}`)).feed(text)
   const taken = await run.over(deadline)
   if (taken && run.take().exitCode !== 0) refuse('command_not_run', 'the guest has no room for the command')
   if (performance.now() < deadline) return `exec /bin/sh ${file}`

@@ -5,6 +5,7 @@ import { once } from 'node:events'
 import { Refusal, refuse } from '@dormouse/contract'
 import type { ClientChannel } from 'ssh2'
 import { untilHeard } from './deadlines.ts'
+import { announce } from './exec-script.ts'
 import { asReading, fileRefusal, unlessGone } from './file-failures.ts'
 import {
   abandonScript,
@@ -16,6 +17,7 @@ import {
   removeScript,
 } from './file-script.ts'
 import { runOverSsh } from './ssh-exec.ts'
+import { Head } from './ssh-head.ts'
 import type { SshLine } from './ssh-line.ts'
 import type { FileDownload, FileUpload } from './transport.ts'
 
@@ -25,8 +27,7 @@ const scriptMs = 30_000
 const placeMaxBytes = 16 * 1024
 
 export async function uploadOverSsh(line: SshLine, path: string, mode: number | null): Promise<FileUpload> {
-  const script = createScript(path, randomBytes(12).toString('hex'), 'exec cat >"$t"')
-  const errand = await line.open(script, (channel) => new Errand(channel))
+  const errand = await Errand.begin(line, createScript(path, randomBytes(12).toString('hex'), 'exec cat >"$t"'))
   const place = await printedPlace(errand)
   errand.ignoreRest()
   return new SshUpload(line, errand, place, mode)
@@ -86,8 +87,7 @@ class SshUpload implements FileUpload {
 
 export async function openOverSsh(line: SshLine, path: string): Promise<FileDownload> {
   // One byte says that it is open.
-  const script = checkScript(path, 'echo\nexec cat "$p"')
-  const errand = await line.open(script, (channel) => new Errand(channel))
+  const errand = await Errand.begin(line, checkScript(path, 'echo\nexec cat "$p"'))
   errand.noMore()
   let first = await errand.next().catch(asReading)
   first = first?.subarray(1)
@@ -111,11 +111,20 @@ class Errand {
   #said = ''
   #closed = false
 
-  constructor(channel: ClientChannel) {
+  static begin(line: SshLine, script: string): Promise<Errand> {
+    const nonce = randomBytes(12).toString('hex')
+    return line.open(announce(script, nonce), (channel) => new Errand(channel, new Head(nonce)))
+  }
+
+  private constructor(channel: ClientChannel, head: Head) {
     this.#channel = channel
     this.#ended.promise.catch(() => undefined)
     let code: number | null | undefined
-    channel.on('data', (bytes: Buffer) => this.#give(bytes))
+    channel.on('data', (bytes: Buffer) => {
+      const own = head.own(bytes)
+      if (own.length > 0) this.#give(own)
+      else if (head.endless) this.#refuse('the guest’s shell never ends to greet')
+    })
     channel.pause()
     channel.stderr.on('data', (bytes: Buffer) => {
       this.#said = (this.#said + bytes.toString('utf8')).slice(-4_096)
@@ -172,6 +181,11 @@ class Errand {
   close(): void {
     this.ignoreRest()
     this.#channel.close()
+  }
+
+  #refuse(why: string): void {
+    this.#ended.reject(new Refusal('guest_unavailable', why))
+    this.close()
   }
 
   #give(bytes: Buffer): void {

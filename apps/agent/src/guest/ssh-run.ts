@@ -1,12 +1,13 @@
 // One channel of a guest's SSH connection, and what the command on it says until it has ended; bounded.
+import { randomBytes } from 'node:crypto'
 import { constants } from 'node:os'
 import { execOutputMaxBytes, Refusal } from '@dormouse/contract'
 import type { ClientChannel } from 'ssh2'
 import { before } from './deadlines.ts'
 import type { Ended } from './exec-result.ts'
-
-/** A guest’s word is untrusted: a longer first line names no process. */
-const pidMaxBytes = 20
+import { announce } from './exec-script.ts'
+import { Head } from './ssh-head.ts'
+import type { SshLine } from './ssh-line.ts'
 
 /** Collects what a command says until it has ended. */
 export class Run {
@@ -16,19 +17,17 @@ export class Run {
   readonly #exited = Promise.withResolvers<true>()
   readonly #closed = Promise.withResolvers<true>()
   readonly #named = Promise.withResolvers<true>()
-  #head: Buffer | undefined
   #exit: Pick<Ended, 'exitCode' | 'signal'> | undefined
   #heardAt = 0
   #open = true
-  pid: number | undefined
+  #pid: number | undefined
 
-  /** `named`: the first line of its output is its process. */
-  constructor(channel: ClientChannel, named = true) {
+  private constructor(channel: ClientChannel, nonce: string) {
     this.#channel = channel
-    this.#head = named ? Buffer.alloc(0) : undefined
     this.#exited.promise.catch(() => undefined)
-    channel.on('data', (bytes: Buffer) => this.#hear(this.#out, this.#behead(bytes)))
-    channel.stderr.on('data', (bytes: Buffer) => this.#hear(this.#err, bytes))
+    const [outHead, errHead] = [new Head(nonce), new Head(nonce)]
+    channel.on('data', (bytes: Buffer) => this.#hear(this.#out, outHead, bytes))
+    channel.stderr.on('data', (bytes: Buffer) => this.#hear(this.#err, errHead, bytes))
     channel.on('exit', (code: number | null, name?: string) => {
       this.#exit = { exitCode: code ?? undefined, signal: code === null ? signalOf(name) : undefined }
       this.#heardAt = performance.now()
@@ -42,6 +41,18 @@ export class Run {
       this.#closed.resolve(true)
       this.#named.resolve(true)
     })
+  }
+
+  /** Begins a script of ours. One that begins when nobody waits for it any more is handed to `late`. */
+  static begin(line: SshLine, script: string, late = (run: Run) => run.close()): Promise<Run> {
+    const nonce = randomBytes(12).toString('hex')
+    const asRun = (channel: ClientChannel) => new Run(channel, nonce)
+    return line.open(announce(script, nonce), asRun, (channel) => late(asRun(channel)))
+  }
+
+  /** Its process, where it has said so. */
+  get pid(): number | undefined {
+    return this.#pid
   }
 
   /** Whether it may still be fed. */
@@ -87,22 +98,22 @@ export class Run {
     this.#channel.close()
   }
 
-  #hear(kept: Kept, bytes: Buffer): void {
+  #hear(kept: Kept, head: Head, bytes: Buffer): void {
     this.#heardAt = performance.now()
-    kept.add(bytes)
+    kept.add(head.own(bytes))
+    if (head.pid !== undefined) this.#name(head.pid)
+    else if (head.endless) this.#refuse('the guest’s shell never ends to greet')
   }
 
-  #behead(bytes: Buffer): Buffer {
-    if (!this.#head) return bytes
-    const head = Buffer.concat([this.#head, bytes])
-    const end = head.indexOf(10)
-    const isLine = end >= 0 && end <= pidMaxBytes
-    const mayBecomeLine = end < 0 && head.length <= pidMaxBytes
-    this.#head = mayBecomeLine ? head : undefined
-    if (!isLine) return mayBecomeLine ? Buffer.alloc(0) : head
-    this.pid = Number(head.toString('latin1', 0, end)) || undefined
+  #name(pid: number): void {
+    this.#pid = pid
     this.#named.resolve(true)
-    return head.subarray(end + 1)
+  }
+
+  #refuse(why: string): void {
+    this.#open = false
+    this.#exited.reject(new Refusal('command_not_run', why))
+    this.close()
   }
 }
 

@@ -20,7 +20,7 @@ beforeEach(async () => {
 afterEach(() => guest.close())
 
 /** The last shell that was begun to wait. */
-const waiter = () => guest.shells.findLast(({ command }) => command === spareScript())!.process
+const waiter = () => guest.shells.findLast(({ command }) => command.endsWith(spareScript()))!.process
 
 const run = (command: string | string[], more = {}) =>
   execOverSsh(guest.line, { command, cwd: null, env: {}, stdin: null, timeoutSecs: 20, ...more } as never, spare)

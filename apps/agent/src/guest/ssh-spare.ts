@@ -59,6 +59,6 @@ export class SpareShell {
   }
 
   async #open(): Promise<void> {
-    this.#run = await this.#line.open(spareScript(), (channel) => new Run(channel))
+    this.#run = await Run.begin(this.#line, spareScript())
   }
 }

@@ -56,11 +56,11 @@ export interface LineToShells extends LineToServer {
   shells: { command: string; process: ChildProcess }[]
 }
 
-/** The guest runs its commands in shells of this machine, which end with it. */
-export async function lineToShells(free?: () => Promise<unknown> | undefined): Promise<LineToShells> {
+/** The guest runs its commands in shells of this machine, which run `greeting` first, and end with it. */
+export async function lineToShells(free?: () => Promise<unknown> | undefined, greeting = ''): Promise<LineToShells> {
   const shells: LineToShells['shells'] = []
   const { line, close } = await lineToServer((channel, command) => {
-    const shell = spawn('/bin/sh', ['-c', command], { detached: true })
+    const shell = spawn('/bin/sh', ['-c', greeting + command], { detached: true })
     shells.push({ command, process: shell })
     channel.pipe(shell.stdin).on('error', () => undefined)
     shell.stdout.pipe(channel, { end: false })
