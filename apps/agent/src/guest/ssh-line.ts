@@ -24,9 +24,12 @@ export interface SshLineOptions {
 }
 
 const loginMs = 10_000
-/** A guest that is busy and says nothing for thirty of these is gone; and a port that once in a while stands still goes on with each. */
-const keepaliveMs = 1_000
-const keepalives = 30
+/**
+ * A guest that is busy and says nothing for half a minute of these is gone; and a port that once in a while stands still
+ * goes on with each. So often that a mute one can be looked at twice within two seconds (ssh-vigil.ts).
+ */
+const keepaliveMs = 600
+const keepalives = 50
 /** How long a command may take to be begun in a busy guest; one that is gone is found out by the keepalives. */
 const openMs = 20_000
 const hopelessMs = 15_000

@@ -1,4 +1,4 @@
-// Watches over a kept connection, on which a guest that lives says a word each second. Where its SSH server has died under
+// Watches over a kept connection, on which a guest that lives is never silent for long. Where its SSH server has died under
 // it, the next one greets, in the middle of whatever packet; and one that falls silent although it has nothing else to do
 // will not answer any more, long before the keepalives give a busy one up.
 import type { Socket } from 'node:net'
@@ -9,8 +9,8 @@ import type { Pulse } from './pulse.ts'
 /** What `dormouse-ssh-port` says when it waits for a host. No cipher's bytes are this but by a chance of one in 2^56. */
 const greeting = Buffer.from('\nHELLO\n')
 const lookEveryMs = 100
-/** A keepalive, which comes a second after the last one’s answer, and its way there and back. */
-const quietMs = 1_300
+/** A keepalive, which comes 0.6 s after the last one’s answer, and its way there and back. */
+const quietMs = 900
 /** For so long a silent guest is looked at, again and again. */
 const windowMs = 300
 /** Where nothing else of the guest answers either, its silence alone must last so long. */
