@@ -49,6 +49,8 @@ async function fill(upload: FileUpload, wish: Wish, signal: AbortSignal, dialBac
 /** A transfer that its other end gave up is no fault of ours. */
 export function brokenOff(error: unknown): unknown {
   if (error instanceof Refusal) return error
+  // Streams that heard more than one reason to end tell all of them, the first one first.
+  if (error instanceof AggregateError) return brokenOff(error.errors[0])
   const lost = [ChannelLost, DialRefused, LinkLost].some((kind) => error instanceof kind)
   const stopped = error instanceof Error && error.name === 'AbortError'
   if (stopped && error.cause instanceof Refusal) return error.cause

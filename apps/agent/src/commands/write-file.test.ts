@@ -1,0 +1,21 @@
+// Guarantee: a transfer that ends early has the reason for which it ended, also where its streams heard of it twice.
+import { PassThrough } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { Refusal } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { unlessAborted } from '../guest/awake.ts'
+import { brokenOff } from './write-file.ts'
+
+test('a read whose desktop goes away is refused for that reason, which both the guest and the stream are told', async () => {
+  const over = new AbortController()
+  const reason = new Refusal('guest_unavailable', 'the desktop went to sleep')
+  async function* silentGuest() {
+    yield Buffer.alloc(1_000)
+    setImmediate(() => over.abort(reason))
+    await unlessAborted(new Promise<never>(() => undefined), over.signal)
+  }
+  const channel = new PassThrough().resume()
+  const ended: unknown = await pipeline(silentGuest, channel, { signal: over.signal }).catch((error: unknown) => error)
+  expect(ended).toBeInstanceOf(AggregateError)
+  expect(brokenOff(ended)).toBe(reason)
+})
