@@ -3,7 +3,7 @@
 import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import { json } from 'node:stream/consumers'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { codeOf, GuestStage } from './guest-stage.ts'
 import { type Instance, until } from './instance.ts'
 import { NetworkedHost } from './networked-host.ts'
@@ -12,6 +12,8 @@ import { allTransports, networkedImagesDir, reachedOver } from './transports.ts'
 const mib = 1024 * 1024
 /** Two seconds are meant; the machine may be slow. The command itself would take a minute. */
 const soonMs = 6_000
+/** To boot again costs QEMU's emulator four cold boots: it throws away, bit by bit, what it had translated. */
+const rebootMs = 180_000
 
 let instance: Instance
 let networked: NetworkedHost
@@ -31,6 +33,8 @@ describe.each(allTransports)('over %s', (transport) => {
     stage = await GuestStage.on(instance, transport)
     await stage.run('mkdir -p /srv; truncate -s 400M /srv/large')
   })
+  // After the test before, the agent may stand in for a while.
+  beforeEach(() => reachedOver(stage.desktop, transport))
   afterEach(async () => {
     await stage.works()
     await stage.run('killall sleep 2>/dev/null; :')
@@ -141,7 +145,7 @@ describe.each(allTransports)('over %s', (transport) => {
   test('a guest that the command reboots', async () => {
     const codes = await under(() => codeOf(stage.exec('reboot -f')))
     expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
-    await stage.works()
+    await stage.works(rebootMs)
     await until(async () => (await halfFiles(stage)) === '', 60_000)
   })
 
@@ -180,15 +184,12 @@ describe.each(allTransports)('over %s', (transport) => {
   })
 
   test.runIf(transport === 'tcp')('a network that the guest lets go of, and takes again', async () => {
-    await reachedOver(stage.desktop, transport)
     const codes = await under(() => aside('sleep 0.3; ip link set eth0 down; sleep 8; ip link set eth0 up'))
     expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
     await reachedOver(stage.desktop, transport)
   })
 
   test.runIf(!overAgent)('a command that lost its connection is ended at its deadline all the same', async () => {
-    // After the test before, the agent may stand in for a while.
-    await reachedOver(stage.desktop, transport)
     const lost = codeOf(stage.exec('exec sleep 4321', { timeout_secs: 10 }))
     const runs = async () => (await stage.exec('ps | grep -q "[s]leep 4321"').catch(() => undefined))?.exit_code
     await until(async () => (await runs()) === 0, 5_000)
