@@ -1,5 +1,5 @@
 // What came back of a command in a guest, as the contract wants it. A guest's word is untrusted: everything is bounded.
-import { type ExecResult, execOutputMaxBytes, refuse } from '@dormouse/contract'
+import { type ExecCommand, type ExecResult, execOutputMaxBytes, refuse } from '@dormouse/contract'
 import { notRunCode, notRunWord, trailerWord } from './exec-script.ts'
 
 export interface Ended {
@@ -12,8 +12,12 @@ export interface Ended {
 /** A reply must fit into one frame of the link, however its bytes are escaped. */
 const escapedMaxBytes = 3.75 * 1024 * 1024
 
-/** What the program that starts the command says when it cannot. */
-const launcher = 'setsid: '
+/** What the program that starts a command through the guest agent says when it cannot. */
+const launcherSays = (program: string) => [
+  `setsid: failed to execute ${program}: `,
+  `setsid: can't execute '${program}': `,
+]
+const launcherMaxBytes = 8 * 1024
 
 const noProgram = 'the guest has no such program, or may not run it'
 const reasons: Record<string, string> = {
@@ -31,9 +35,6 @@ export function resultOf(ended: Ended, nonce: string, durationMs: number): ExecR
     refuse('command_not_run', reasons[reason] ?? 'the guest could not start the command')
   }
   const { stderr, cut } = withoutTrailer(ended.stderr, nonce)
-  if ((exitCode === 126 || exitCode === 127) && stderr.toString('latin1', 0, launcher.length) === launcher) {
-    refuse('command_not_run', noProgram)
-  }
   const out = kept(ended.stdout, cut.includes('o'))
   const err = kept(stderr, cut.includes('e'))
   const half = escapedMaxBytes / 2
@@ -49,6 +50,13 @@ export function resultOf(ended: Ended, nonce: string, durationMs: number): ExecR
     stderrTruncated: shown.truncated,
     durationMs,
   }
+}
+
+/** Refuses where `setsid`, which was to start a program, could not; a shell that was started says that for itself. */
+export function refuseUnlaunched({ exitCode, stderr }: Ended, { command }: ExecCommand): void {
+  if (!Array.isArray(command) || (exitCode !== 126 && exitCode !== 127)) return
+  const said = stderr.toString('utf8', 0, launcherMaxBytes)
+  if (launcherSays(command[0]!).some((words) => said.startsWith(words))) refuse('command_not_run', noProgram)
 }
 
 interface Kept {

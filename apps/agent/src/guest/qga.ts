@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import { before, begunBefore, deadlineOf, untilKilled } from './deadlines.ts'
-import { type Ended, resultOf } from './exec-result.ts'
+import { type Ended, refuseUnlaunched, resultOf } from './exec-result.ts'
 import { execScript, killScript, watchScript } from './exec-script.ts'
 import { openThroughAgent, uploadThroughAgent, writeBytes } from './qga-files.ts'
 import {
@@ -58,6 +58,7 @@ export class QgaTransport implements GuestTransport {
       await this.#end(pid)
       return refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
     }
+    refuseUnlaunched(ended, command)
     return resultOf(ended, nonce, Math.round(performance.now() - started))
   }
 
