@@ -30,15 +30,12 @@ const pieces = (nonce: string): string => `[ -w /run ] && p=/run/.dormouse-${non
  */
 export function execScript(command: ExecCommand, nonce: string, inputFile: string | undefined): string {
   const { command: words, cwd, env } = command
-  const argv = Array.isArray(words) ? words : ['/bin/sh', '-c', words]
-  const settings = Object.entries(env).map(([name, value]) => quote(`${name}=${value}`))
-  const run = settings.length > 0 ? `setsid env ${settings.join(' ')} "$@"` : 'setsid "$@"'
   const check = Array.isArray(words) ? `${mustBeProgram}\n` : ''
   return `export PATH="\${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}" HOME="\${HOME:-/root}"
 ${pieces(nonce)}
 no() { printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
 ${inputFile ? `exec <${inputFile} || no input\nrm -f ${inputFile}\n` : ''}cd -- "$HOME" 2>/dev/null || cd /
-${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argv.map(quote).join(' ')}
+${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argvOf(words)}
 ${check}mkfifo -m 600 $p.1 $p.2 || no space
 exec 3<&0
 keep() { umask 077; exec <$p.$1 >/dev/null 2>&1; (ulimit -f ${keptBlocks}; exec cat >$p.$2) || { cat; exit 1; }; }
@@ -55,7 +52,7 @@ keep() { umask 077; exec <$p.$1 >/dev/null 2>&1; (ulimit -f ${keptBlocks}; exec 
   printf '${trailerWord(nonce).replace('\n', '\\n')}%s' "$cut" >&2
   exec >/dev/null 2>&1 rm -f $p.1 $p.2 $p.o $p.e $p.c
 ) & echo $! >$p.c
-${expendable}exec ${run} <&3 3<&- >$p.1 2>$p.2
+${expendable}exec setsid ${withSettings(env)}"$@" <&3 3<&- >$p.1 2>$p.2
 `
 }
 
@@ -77,15 +74,19 @@ export const wokenScript = (command: ExecCommand, nonce: string): string =>
   `cd -- "$HOME" 2>/dev/null || cd /\n${becomeScript(command, nonce)}`
 
 function becomeScript({ command: words, cwd, env, stdin }: ExecCommand, nonce: string): string {
-  const argv = Array.isArray(words) ? words : ['/bin/sh', '-c', words]
-  const settings = Object.entries(env)
-  const named = settings.filter(([name]) => /^[A-Za-z_]\w*$/.test(name))
-  const odd = settings.filter((setting) => !named.includes(setting)).map((setting) => quote(setting.join('=')))
-  const run = odd.length > 0 ? `env ${odd.join(' ')} "$@"` : '"$@"'
   return `no() { printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
-${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argv.map(quote).join(' ')}
-${Array.isArray(words) ? `${mustBeProgram}\n` : ''}${named.map(([name, value]) => `export ${name}=${quote(value)}\n`).join('')}exec ${run}${stdin === null ? ' </dev/null' : ''}
+${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argvOf(words)}
+${Array.isArray(words) ? `${mustBeProgram}\n` : ''}exec ${withSettings(env)}"$@"${stdin === null ? ' </dev/null' : ''}
 `
+}
+
+const argvOf = (words: ExecCommand['command']): string =>
+  (Array.isArray(words) ? words : ['/bin/sh', '-c', words]).map(quote).join(' ')
+
+/** Not the shell's own `export`: a shell keeps some names to itself, and refuses them a value. */
+function withSettings(env: ExecCommand['env']): string {
+  const settings = Object.entries(env).map(([name, value]) => quote(`${name}=${value}`))
+  return settings.length > 0 ? `env ${settings.join(' ')} ` : ''
 }
 
 /**

@@ -13,7 +13,7 @@ let guest: LineToShells
 let busy: PromiseWithResolvers<void>
 beforeEach(async () => {
   busy = Promise.withResolvers()
-  guest = await lineToShells(() => busy.promise)
+  guest = await lineToShells({ free: () => busy.promise })
 })
 afterEach(() => {
   vi.useRealTimers()

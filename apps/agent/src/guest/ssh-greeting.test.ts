@@ -12,7 +12,7 @@ import { SpareShell } from './ssh-spare.ts'
 let guest: LineToShells
 let folder: string
 beforeEach(async () => {
-  guest = await lineToShells(undefined, `printf 'Welcome\\n42\\nback'; echo '3 updates' >&2; `)
+  guest = await lineToShells({ greeting: `printf 'Welcome\\n42\\nback'; echo '3 updates' >&2; ` })
   folder = mkdtempSync(join(tmpdir(), 'dormouse-greeting-'))
 })
 afterEach(() => {
@@ -54,7 +54,7 @@ test('a file goes in and comes out byte for byte', async () => {
 })
 
 test('a shell that ends instead is said', async () => {
-  const strict = await lineToShells(undefined, 'echo this account is not available; exit 1; ')
+  const strict = await lineToShells({ greeting: 'echo this account is not available; exit 1; ' })
   const asked = execOverSsh(strict.line, { command: 'true', env: {}, cwd: null, stdin: null, timeoutSecs: 20 } as never)
   await expect(asked).rejects.toMatchObject({ code: 'command_not_run' })
   await expect(uploadOverSsh(strict.line, join(folder, 'x'), null)).rejects.toMatchObject({ code: 'guest_unavailable' })

@@ -45,6 +45,23 @@ test('a command runs in the shell that waits, with its own words, folder, variab
   expect((await run(['printf', '%s|', 'x'.repeat(120_000), "'\n"])).stdout).toBe(`${'x'.repeat(120_000)}|'\n|`)
 })
 
+test('variables that a shell keeps to itself are the caller’s all the same', async () => {
+  const bash = await lineToShells({ shell: '/bin/bash' })
+  const env = { UID: '7', PPID: '8', SHELLOPTS: 'x', PLAIN: '9' }
+  const command = ['printenv', ...Object.keys(env)]
+  const told = await execOverSsh(bash.line, { command, env, cwd: null, stdin: null, timeoutSecs: 20 } as never)
+  expect(told).toMatchObject({ stdout: '7\n8\nx\n9\n', stderr: '' })
+  bash.close()
+})
+
+test('a program that says itself that there is no other is no command that was not run', async () => {
+  expect(await run(['setsid', '-w', 'no-such-program'])).toMatchObject({
+    exitCode: 127,
+    stderr: expect.stringMatching('setsid'),
+  })
+  expect(await run('echo "setsid: no" >&2; exit 127')).toMatchObject({ exitCode: 127, stderr: 'setsid: no\n' })
+})
+
 test.each([
   [['no-such-program'], null],
   [['/etc/passwd'], null],

@@ -56,11 +56,19 @@ export interface LineToShells extends LineToServer {
   shells: { command: string; process: ChildProcess }[]
 }
 
-/** The guest runs its commands in shells of this machine, which run `greeting` first, and end with it. */
-export async function lineToShells(free?: () => Promise<unknown> | undefined, greeting = ''): Promise<LineToShells> {
+interface ShellsWish {
+  /** Lets the next command begin. */
+  free?: () => Promise<unknown>
+  /** What each shell runs first. */
+  greeting?: string
+  shell?: string
+}
+
+/** The guest runs its commands in shells of this machine, which end with it. */
+export async function lineToShells({ free, greeting = '', shell: program = '/bin/sh' }: ShellsWish = {}) {
   const shells: LineToShells['shells'] = []
   const { line, close } = await lineToServer((channel, command) => {
-    const shell = spawn('/bin/sh', ['-c', greeting + command], { detached: true })
+    const shell = spawn(program, ['-c', greeting + command], { detached: true })
     shells.push({ command, process: shell })
     channel.pipe(shell.stdin).on('error', () => undefined)
     shell.stdout.pipe(channel, { end: false })
@@ -75,5 +83,5 @@ export async function lineToShells(free?: () => Promise<unknown> | undefined, gr
     close()
     for (const { process } of shells) process.kill('SIGKILL')
   }
-  return { line, shells, close: end }
+  return { line, shells, close: end } satisfies LineToShells
 }
