@@ -39,9 +39,9 @@ export async function startProgram(call: AgentCall, args: Record<string, unknown
 }
 
 /** A script of ours that ends at once; the agent is made to forget it. */
-export async function runAside(call: AgentCall, script: string): Promise<void> {
+export async function runAside(call: AgentCall, script: string, mostMs = sweepMs): Promise<void> {
   const pid = await startProgram(call, { path: '/bin/sh', arg: ['-c', script] })
-  await untilEnded(call, pid, performance.now() + sweepMs)
+  await untilEnded(call, pid, performance.now() + mostMs)
 }
 
 /** Asks until the program has ended, ever less often; undefined at the deadline. */

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { type ExecCommand, newId, refuse } from '@dormouse/contract'
 import { describe, expect, test } from 'vitest'
 import { until } from '../testing/bench.ts'
@@ -110,6 +110,31 @@ describe.each(shells)('under %s', (shell) => {
     expect(await exec('wc -c', { stdin: big.repeat(10) })).toMatchObject({ stdout: '900000\n' })
     expect(agent.largest).toBeLessThan(64 * 1024)
     await until(() => litter().length === 0)
+  })
+
+  test('what carries a script or an input is nobody else’s to read or write', async () => {
+    const agent = new LocalAgent(shell)
+    const modes: number[] = []
+    const call: typeof agent.call = async (execute, args) => {
+      const answer = await agent.call(execute, args)
+      if (execute === 'guest-file-open') modes.push(statSync(args?.path as string).mode & 0o777)
+      return answer
+    }
+    const big = 'x'.repeat(90_000)
+    expect(await new QgaTransport(call).exec(wish(['wc', '-c', '-'], { stdin: big, env: { big } }))).toMatchObject({
+      stdout: '90000 -\n',
+    })
+    expect(modes).toEqual([0o600, 0o600])
+  })
+
+  test('a program that is not there is told from one that says so of another', async () => {
+    const { exec } = guest()
+    expect(await exec(['setsid', '-w', 'no-such-program'])).toMatchObject({ exitCode: 127 })
+    expect(await exec('echo "setsid: no" >&2; exit 127')).toMatchObject({ exitCode: 127, stderr: 'setsid: no\n' })
+    const script = `/tmp/dormouse-test-${newId()}`
+    writeFileSync(script, '#!/no/such/shell\n', { mode: 0o755 })
+    await expect(exec([script])).rejects.toMatchObject({ code: 'command_not_run' })
+    rmSync(script)
   })
 })
 

@@ -29,6 +29,9 @@ const refusedAtMost = 8
 /** How soon a guest that had no room for the watcher is asked again. */
 const fullMs = 1_000
 
+/** How long a busy guest may take to make the file that carries a script or an input. */
+const uploadMs = 10_000
+
 export class QgaTransport implements GuestTransport {
   readonly #call: AgentCall
 
@@ -95,10 +98,16 @@ export class QgaTransport implements GuestTransport {
     return untilEnded(this.#call, pid, deadline)
   }
 
+  /** Into a file that is made for it first: one that the agent makes is everybody's to write, for a moment. */
   async #upload(path: string, bytes: Buffer): Promise<void> {
-    const handle = understood(z.int(), await this.#call('guest-file-open', { path, mode: 'w' }))
-    await writeBytes(this.#call, handle, bytes)
-    await this.#call('guest-file-close', { handle })
+    await runAside(this.#call, `umask 077; : >${path}`, uploadMs)
+    try {
+      const handle = understood(z.int(), await this.#call('guest-file-open', { path, mode: 'r+' }))
+      await writeBytes(this.#call, handle, bytes)
+      await this.#call('guest-file-close', { handle })
+    } catch (error) {
+      throw error instanceof AgentRefused ? noRoom(error) : error
+    }
   }
 
   /** Kills the command's whole group, also what ignores gentler signals, and lets the agent forget it. */
@@ -138,4 +147,10 @@ export class QgaTransport implements GuestTransport {
     const guest = understood(z.number(), await this.#call('guest-get-time'))
     return Math.abs(guest / 1_000_000 - Date.now()) < 1_000
   }
+}
+
+function noRoom(cause: AgentRefused): Refusal {
+  const refusal = new Refusal('command_not_run', 'the guest has no room for the command')
+  refusal.cause = cause
+  return refusal
 }

@@ -1,7 +1,7 @@
 // A guest agent whose guest is this machine: starts programs and writes files as qemu-ga does, so that what the
 // transport sends runs under a real shell. Like qemu-ga it says `exited` only when the output has ended too.
 import { type ChildProcess, spawn } from 'node:child_process'
-import { closeSync, openSync, readSync, writeSync } from 'node:fs'
+import { chmodSync, closeSync, existsSync, openSync, readSync, writeSync } from 'node:fs'
 import { type AgentCall, AgentRefused } from '../guest/qga-programs.ts'
 
 interface Started {
@@ -64,7 +64,9 @@ export class LocalAgent {
   }
 
   #openFile({ path, mode }: { path: string; mode: string }) {
+    const isNew = !existsSync(path)
     const handle = openSync(path, mode)
+    if (isNew) chmodSync(path, 0o666)
     this.#open.add(handle)
     return handle
   }
