@@ -30,8 +30,6 @@ export interface Org {
   key: string
 }
 
-const settleMs = 20_000
-
 export class House {
   readonly chronicle = new Chronicle()
   /** What must be in no log line and in no answer. */
@@ -186,7 +184,7 @@ export class House {
 
   /** Waits until nothing is under way: no operation that is live, none that is carried, no command at work on a host. */
   async settle(): Promise<void> {
-    await until('everything to settle', () => this.#isSettled(), settleMs)
+    await until('everything to settle', () => this.#isSettled())
     for (const host of this.hosts) await host.settled()
   }
 
@@ -347,7 +345,7 @@ export class House {
   /** Closes everything; answers in sentences what should not have been there any more. */
   async #tearDown(): Promise<string[]> {
     const left: string[] = []
-    await until('no operation to be carried', () => this.#carried() === 0, 5_000).catch(() =>
+    await until('no operation to be carried', () => this.#carried() === 0).catch(() =>
       left.push(`${this.#carried()} operations are still carried`),
     )
     // What is logged from here on is the closing itself: an answer that finds its link gone is no surprise.
@@ -356,7 +354,7 @@ export class House {
     for (const host of this.hosts) await host.close()
     for (const replica of this.replicas.filter(({ up }) => up)) {
       const { links } = replica.parts
-      await until('the links to close', () => links.hostIds().length === 0, 5_000).catch(() =>
+      await until('the links to close', () => links.hostIds().length === 0).catch(() =>
         left.push(`${links.hostIds().length} links are still open`),
       )
       await replica.stop()

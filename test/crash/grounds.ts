@@ -28,7 +28,7 @@ export function simulatedGround(folder: string): HostGround {
         'makeDisk=20,startCold=60,restorePaused=60,resume=10,save=80,kill=20,removeDisk=40,ping=5',
     },
     spanMs: 400,
-    patienceMs: 30_000,
+    patienceMs: 120_000,
     image: 'mini',
     close: async () => undefined,
   }

@@ -29,7 +29,8 @@ const mix: [from: 'created' | 'awake' | 'hibernated', kind: OperationKind][] = [
   ['hibernated', 'destroy'],
 ]
 const failpointMs = 20_000
-const agreeMs = 8_000
+/** A sabotaged host never agrees: that is waited for in vain. */
+const sabotagedMs = 8_000
 
 export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): Promise<Outcome> {
   const began = performance.now()
@@ -50,7 +51,7 @@ export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): P
   await stage.start(plan.victim)
   const replayed = await Promise.all(mix.map(([, kind], i) => request(stage, desktops[i]!.id, kind, keys[i]!)))
   const ids = new Map(asked.map(({ desktopId, operationId }, i) => [desktopId, operationId ?? replayed[i]?.json.id]))
-  const judgement = await settledFacts(stage, asked, replayed, ids)
+  const judgement = await settledFacts(stage, asked, replayed, ids, sabotage ? sabotagedMs : stage.ground.patienceMs)
   const faults = [...judgement.faults, ...(await usable(stage, asked))]
   await clear(stage, asked)
   return { ...judgement, faults, plan, reached, tookMs: Math.round(performance.now() - began) }
@@ -101,6 +102,7 @@ async function settledFacts(
   asked: Asked[],
   replayed: (ApiAnswer | undefined)[],
   ids: Map<string, string | undefined>,
+  agreeMs: number,
 ): Promise<Judgement> {
   const operations = new Map<string, OperationJson | undefined>()
   const settled = async () => {

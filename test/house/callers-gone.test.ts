@@ -31,7 +31,6 @@ const nobodyWaits = (house: House) => {
   return until(
     'nobody to wait and nothing to be held',
     () => waiters.count === 0 && inFlight.count === 0 && pool.idleCount === pool.totalCount,
-    3_000,
   )
 }
 
@@ -53,7 +52,7 @@ test('also where the wait stands behind another request on its connection', asyn
   const exec = request(house, `/v1/desktops/${busy}/exec`, '{"command":"true"}')
   const { socket, release, operation } = await waiting(house, exec)
   socket.destroy()
-  await until('nobody to wait', () => house.replica.parts.waiters.count === 0, 3_000)
+  await until('nobody to wait', () => house.replica.parts.waiters.count === 0)
   letGo()
   release()
   expect((await house.settled(operation)).state).toBe('succeeded')

@@ -170,8 +170,15 @@ test('a key revoked at one replica is refused by every other within a second, ho
     )
   expect(await states()).toEqual([true, true])
   await principals.revokeKey(id)
+  const revokedAt = performance.now()
   expect((await states())[0]).toBe(false)
-  await until('the refusal at every replica', async () => (await states()).every((good) => !good), 1_000)
+  await until('the refusal at every replica', async () => {
+    const askedAt = performance.now()
+    const refused = (await states()).every((good) => !good)
+    // However long an answer takes: what is asked after a second has passed is refused.
+    if (!refused) expect(askedAt - revokedAt).toBeLessThan(1_000)
+    return refused
+  })
   expect((await house.api('GET', '/v1/desktops', { key })).status).toBe(401)
 })
 
@@ -185,12 +192,12 @@ test('the use of a key is noted', async () => {
 })
 
 test('one request too many in a second is 429 with the way back, for that credential alone', async () => {
-  await using house = await House.start({ hosts: 0, controlPlane: { rateLimitPerSecond: 20 } })
+  await using house = await House.start({ hosts: 0, controlPlane: { rateLimitPerSecond: 2 } })
   const other = await house.otherOrg
   const answers = await Promise.all(Array.from({ length: 60 }, () => house.api('GET', '/v1/desktops')))
   const refused = answers.find(({ status }) => status === 429)!
   expect(refused.json).toMatchObject({ type: 'about:blank', status: 429, code: 'rate_limited' })
-  expect(refused.headers).toMatchObject({ 'retry-after': '1', 'x-ratelimit-limit': '20', 'x-ratelimit-remaining': '0' })
+  expect(refused.headers).toMatchObject({ 'retry-after': '1', 'x-ratelimit-limit': '2', 'x-ratelimit-remaining': '0' })
   const served = answers.find(({ status }) => status === 200)!
   expect(Object.keys(served.headers).filter((name) => /ratelimit|retry/.test(name))).toEqual([])
   expect((await house.api('GET', '/v1/desktops', { key: other.key })).status).toBe(200)
@@ -198,7 +205,7 @@ test('one request too many in a second is 429 with the way back, for that creden
 })
 
 test('strangers are limited by their address, and a good credential from the same address is not', async () => {
-  await using house = await House.start({ hosts: 0, controlPlane: { rateLimitStrangersPerSecond: 5 } })
+  await using house = await House.start({ hosts: 0, controlPlane: { rateLimitStrangersPerSecond: 1 } })
   const ask = (path: string) => house.api('GET', path, { key: null })
   for (const path of ['/v1/desktops', '/v1/nothing', '/v1/%zz']) {
     const answers = await Promise.all(Array.from({ length: 30 }, () => ask(path)))

@@ -221,7 +221,7 @@ test('who sends all of a body before reading hears the 413, also on a connection
 })
 
 test('a body that stands still is given up with a problem, on each way that a body is read, and one that moves is not', async () => {
-  await using house = await House.start({ controlPlane: { bodyStallMs: 1_000 } })
+  await using house = await House.start({ controlPlane: { bodyStallMs: 2_000 } })
   const { id } = await house.desktop('awake')
   const { hostname, port } = new URL(house.url)
   const opened = (line: string) => {
@@ -238,11 +238,11 @@ test('a body that stands still is given up with a problem, on each way that a bo
     expect([line, said.slice(0, 12)]).toEqual([line, 'HTTP/1.1 400'])
     expect(said).toContain('"detail":"the body stood still for too long","code":"invalid_request","field":"body"')
   }
-  await Promise.all(['POST /v1/desktops', 'GET /v1/desktops', `PUT /v1/desktops/${id}/files/tmp/x`].map(givenUp))
   const slow = opened('POST /v1/desktops')
   const made = answer(slow)
   const pieces = [...'"small"}'.padEnd(22)]
-  const sending = setInterval(() => (pieces.length > 0 ? slow.write(pieces.shift()!) : clearInterval(sending)), 100)
+  const sending = setInterval(() => (pieces.length > 0 ? slow.write(pieces.shift()!) : clearInterval(sending)), 125)
+  await Promise.all(['POST /v1/desktops', 'GET /v1/desktops', `PUT /v1/desktops/${id}/files/tmp/x`].map(givenUp))
   expect(await made).toMatch(/^HTTP\/1\.1 201 /)
   slow.destroy()
 })

@@ -38,7 +38,7 @@ test('a leader that stops in order hands over at once: the other leads long befo
   const second = await house.addReplica()
   const before = house.replica.parts.leadership.term!.epoch
   await house.replica.stop()
-  await until('the other to lead', () => second.leads, 3_000)
+  await until('the other to lead', () => second.leads)
   expect(second.parts.leadership.term!.epoch).toBe(before + 1)
   const made = await send(`${second.url}/v1/desktops`, 'POST', { key: house.org.key, body: { tier: 'small' } })
   expect(made.status).toBe(201)

@@ -36,19 +36,19 @@ test('the URLs lead where the caller found the service, or where browsers do, an
 })
 
 test('an access token that expires ends its socket with 4004; one that is renewed in time goes on', async () => {
-  const provider = await IdentityProvider.start({})
+  await using provider = await IdentityProvider.start({})
   await using house = await House.start({ controlPlane: { oidcIssuer: provider.issuer, oidcAudience: audience } })
   const { id } = await house.desktop('awake')
-  const nowSecs = Math.floor(Date.now() / 1_000)
   // A token is taken for 30 s longer than it says.
   const token = (sub: string, leftSecs: number) =>
-    provider.forge({ org_id: house.org.id, sub, exp: nowSecs - 30 + leftSecs })
-  const [ends, goesOn] = [await token('ends', 6), await token('goes on', 6)]
+    provider.forge({ org_id: house.org.id, sub, exp: Math.floor(Date.now() / 1_000) - 30 + leftSecs })
+  const second = await RfbClient.connect((await claim(house, id, 'control', await token('goes on', 6))).websocket_url)
+  const spare = await claim(house, id, 'control', await token('goes on', 600))
+  // Made last, so that the other one's time has run out, too, when this one's has.
+  const ends = await token('ends', 6)
   const { websocket_url } = await claim(house, id, 'view', ends)
   const unused = (await claim(house, id, 'view', ends)).websocket_url
   const first = await RfbClient.connect(websocket_url)
-  const second = await RfbClient.connect((await claim(house, id, 'control', goesOn)).websocket_url)
-  const spare = await claim(house, id, 'control', await token('goes on', 600))
   expect(await first.closed).toMatchObject({ code: 4004, reason: expect.stringContaining('expired') })
   // A guess is told what every guess is told, and nothing of the claim.
   const guess = `${unused.slice(0, -4)}AAAA`
@@ -61,5 +61,4 @@ test('an access token that expires ends its socket with 4004; one that is renewe
   second.close()
   const again = await RfbClient.connect(spare.websocket_url)
   again.close()
-  await provider[Symbol.asyncDispose]()
 })
