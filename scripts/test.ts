@@ -60,16 +60,32 @@ async function crash(): Promise<number> {
   return simulated || node('test/crash/main.ts', '--trials', '3', '--real', ...positionals)
 }
 
+interface TestResult {
+  status: string
+  fullName: string
+  failureMessages: string[]
+}
+
 interface Report {
   numPassedTests: number
   numFailedTests: number
-  testResults: { status: string; assertionResults: { status: string }[] }[]
+  testResults: { status: string; assertionResults: TestResult[] }[]
 }
 
 /** A file whose set-up failed: none of its tests did, since none began. */
 function fellAlone({ status, assertionResults }: Report['testResults'][number]): boolean {
   return status === 'failed' && assertionResults.every((test) => test.status !== 'failed')
 }
+
+/** What failed first and passed then ends no run, and is worth a look all the same. */
+function passedLate({ testResults }: Report): string[] {
+  const late = testResults.flatMap(({ assertionResults }) => assertionResults).filter(isLate)
+  return late.map(
+    ({ fullName, failureMessages }) => `passed at the second try: ${fullName}\n${failureMessages.join('\n')}`,
+  )
+}
+
+const isLate = ({ status, failureMessages }: TestResult) => status === 'passed' && failureMessages.length > 0
 
 async function vitest(projects: string[]): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-report-'))
@@ -81,7 +97,9 @@ async function vitest(projects: string[]): Promise<number> {
     lap('done')
     // Interrupted: there is nothing to count.
     if (!existsSync(report)) return code || 1
-    const { numPassedTests, numFailedTests, testResults } = JSON.parse(readFileSync(report, 'utf8')) as Report
+    const told = JSON.parse(readFileSync(report, 'utf8')) as Report
+    const { numPassedTests, numFailedTests, testResults } = told
+    for (const words of passedLate(told)) console.log(words)
     console.log(`tests: ${numPassedTests} passed, ${numFailedTests + testResults.filter(fellAlone).length} failed`)
     return code
   } finally {

@@ -48,7 +48,7 @@ export type PrivateLibvirtd = {
 
 /** Where the distribution keeps what libvirt's network filters are made of. */
 const filters = '/usr/share/libvirt/nwfilter'
-const startTimeoutMs = 20_000
+const startTimeoutMs = 60_000
 const stopTimeoutMs = 10_000
 
 /** Starts a private libvirtd on a folder, or takes over the one that a killed run left there. */

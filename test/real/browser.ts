@@ -91,7 +91,7 @@ export class Browser {
 }
 
 /** Waits until the page says so. */
-export async function says(page: Page, state: PageState, timeout = 15_000): Promise<void> {
+export async function says(page: Page, state: PageState, timeout = 60_000): Promise<void> {
   await page.waitForSelector(`body[data-state=${state}]`, { timeout })
 }
 

@@ -7,6 +7,7 @@ import type { Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
 import { pids, readLive } from '../../scripts/ground/processes.ts'
+import { answer } from '../../scripts/ground/system-libvirtd.ts'
 import { Instance, until } from './instance.ts'
 import { expectKept, guest, leaveWitness, type Seen } from './witness.ts'
 
@@ -18,21 +19,34 @@ afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
 })
 
-/** Each part of the house, and how it is killed; whoever keeps it running puts it back. */
+/** Each part of the house, and how it is killed; whoever keeps it running has put it back when this is over. */
 const parts: Record<string, () => Promise<void>> = {
   'the agent': () => instance.kill('agent'),
   'the control plane': async () => {
     await instance.kill('control plane')
-    // Its next one takes longer to start on a busy machine than a client is patient.
-    await until(() => instance.client.listDesktops().then(Boolean, () => false), 60_000)
+    await serves()
   },
-  libvirtd: async () => (await libvirt()).killDaemon('SIGKILL'),
+  libvirtd: async () => {
+    const { killDaemon, socketPath } = await libvirt()
+    await killDaemon('SIGKILL')
+    await until(() => works(answer(socketPath)), backWithinMs)
+  },
   Postgres: async () => {
     const pid = Number(readFileSync(join(instance.dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')[0])
     process.kill(pid, 'SIGINT')
-    await until(() => !isRunning(pid), 10_000)
+    await until(() => !isRunning(pid), backWithinMs)
+    await serves()
   },
 }
+
+/** A part takes longer to come back on a busy machine than a client is patient. */
+const backWithinMs = 60_000
+const works = (asked: Promise<unknown>): Promise<boolean> =>
+  asked.then(
+    () => true,
+    () => false,
+  )
+const serves = () => until(() => works(instance.client.listDesktops()), backWithinMs)
 
 /** The instance's own libvirt, taken hold of from outside. */
 const libvirt = () =>
@@ -69,6 +83,13 @@ const awakeAgain = (desktop: Desktop) =>
   until(async () => {
     const { exitCode } = await desktop.commands.run('true').catch(() => ({ exitCode: 1 }))
     return exitCode === 0
+  }, 60_000)
+
+/** What it is once nothing is under way with it. */
+const lasting = (desktop: Desktop) =>
+  until(async () => {
+    const { state } = await desktop.refresh()
+    return state !== 'waking' && state !== 'hibernating' && state
   }, 60_000)
 
 interface Kept {
@@ -119,7 +140,7 @@ test.each(Object.keys(parts))(
     await parts[part]!()
     await outcomes
     for (const { desktop, before } of kept) {
-      const { state } = await desktop.refresh()
+      const state = await lasting(desktop)
       expect(['awake', 'hibernated']).toContain(state)
       if (state === 'hibernated') expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
       await awakeAgain(desktop)
@@ -141,7 +162,7 @@ test('a desktop whose QEMU is killed is stopped, and boots from its disk', async
   await desktop.wake()
   await guest(desktop, 'echo kept > /root/kept; sync')
   for (const pid of qemusOf(desktop)) process.kill(pid, 'SIGKILL')
-  await until(async () => (await desktop.refresh()).state === 'stopped', 20_000)
+  await until(async () => (await desktop.refresh()).state === 'stopped', 60_000)
   expect((await desktop.wake()).result?.resumedFrom).toBe('disk')
   expect(await guest(desktop, 'cat /root/kept')).toBe('kept\n')
   await desktop.destroy()

@@ -101,7 +101,10 @@ describe.each(allTransports)('over %s', (transport) => {
   test.each([
     ['a child in the background', 'sleep 300 & echo $!'],
     ['one that the shell forgot', '(sleep 300 & echo $!)'],
-    ['a daemon that holds the output', `setsid sh -c 'echo $$; exec sleep 300' & sleep 0.3`],
+    [
+      'a daemon that holds the output',
+      `rm -f /run/left; setsid sh -c 'echo $$; : >/run/left; exec sleep 300' & until [ -e /run/left ]; do :; done`,
+    ],
   ])('%s neither delays the answer nor is ended by it', async (_what, command) => {
     const [{ stdout, exit_code }, ms] = await timed(() => exec(command))
     expect(exit_code).toBe(0)

@@ -25,7 +25,9 @@ test('a command that prints for ever and one that ignores every signal are ended
 })
 
 test('what a command leaves behind lives on, whatever it holds; what ended it is said as it was', async () => {
-  const { stdout } = await stage.exec(`setsid sh -c 'echo $$; exec sleep 300' & sleep 0.3`)
+  const { stdout } = await stage.exec(
+    `setsid sh -c 'echo $$; : >/run/left; exec sleep 300' & until [ -e /run/left ]; do :; done`,
+  )
   expect(await stage.exec(`kill -0 ${Number(stdout)} && kill -9 ${Number(stdout)}`)).toMatchObject({ exit_code: 0 })
   expect(await stage.exec('kill -9 $$')).toMatchObject({ exit_code: null, signal: 9 })
   expect(await stage.exec('kill -BUS $$')).toMatchObject({ exit_code: null, signal: null })
@@ -51,9 +53,13 @@ test('what the guest’s file system refuses has its name', async () => {
 test('a guest whose process was stopped on its host is an honest 503, and goes on when it runs again', async () => {
   const running = codeOf(stage.exec('sleep 60'))
   await stage.run('until ps | grep -q "[s]leep 60"; do :; done')
-  process.kill(stage.qemu, 'SIGSTOP')
-  expect(await Promise.all([running, codeOf(stage.get('/etc/passwd'))])).toEqual(Array(2).fill('guest_unavailable'))
-  process.kill(stage.qemu, 'SIGCONT')
+  const { qemu } = stage
+  process.kill(qemu, 'SIGSTOP')
+  try {
+    expect(await Promise.all([running, codeOf(stage.get('/etc/passwd'))])).toEqual(Array(2).fill('guest_unavailable'))
+  } finally {
+    process.kill(qemu, 'SIGCONT')
+  }
   await stage.works()
 })
 

@@ -1,5 +1,6 @@
 // `npm start` as the tests use it: the real thing in a process of its own, on a folder of its own, reached as a user does.
 import { spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -145,7 +146,8 @@ export class Instance {
 
   #secretsOnDisk(): Record<string, string | undefined> {
     const { apiKey, operatorKey } = readKeys(this.dataDir)
-    const hosts = readdirSync(this.dataDir).filter((name) => existsSync(join(this.dataDir, name, 'identity.json')))
+    const names = existsSync(this.dataDir) ? readdirSync(this.dataDir) : []
+    const hosts = names.filter((name) => existsSync(join(this.dataDir, name, 'identity.json')))
     const ofHost = (name: string) =>
       (JSON.parse(readText(join(this.dataDir, name, 'identity.json'))) as { key: { d: string } }).key.d
     return {
@@ -204,21 +206,24 @@ export async function until<T>(
   }
 }
 
-/** A port that is free, with the one after it, for a second replica. */
+/**
+ * A port that is free, with the one after it, for a second replica. Both are listened on later, and again after a kill:
+ * so they are none of those that Linux gives to whoever connects to somewhere meanwhile.
+ */
 async function freePort(): Promise<number> {
+  const [firstGiven] = readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8').split('\t').map(Number)
   for (;;) {
-    const port = await listenOnce(0)
-    if (port && (await listenOnce(port + 1))) return port
+    const port = randomInt(10_000, Math.max(firstGiven! - 1, 20_000))
+    if ((await isFree(port)) && (await isFree(port + 1))) return port
   }
 }
 
-/** The port on which one can listen; undefined where that one is taken. */
-async function listenOnce(port: number): Promise<number | undefined> {
+/** Whether one can listen on it. */
+async function isFree(port: number): Promise<boolean> {
   const server = createServer()
   const { promise, resolve } = Promise.withResolvers<boolean>()
   server.on('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
-  if (!(await promise)) return undefined
-  const address = server.address()
-  await new Promise((closed) => server.close(closed))
-  return typeof address === 'object' && address ? address.port : undefined
+  const free = await promise
+  if (free) await new Promise((closed) => server.close(closed))
+  return free
 }

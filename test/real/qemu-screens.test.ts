@@ -19,15 +19,18 @@ const folder = mkdtempSync(join(tmpdir(), 'dormouse-vnc-'))
 const socketFile = join(folder, 'vnc')
 let qemu: ChildProcess
 
-/** A firmware that shows a picture of many colours for a minute: nothing else is needed. */
+/** A firmware that shows a picture of many colours, and is halted once that is there: it would take it away after a minute. */
 beforeAll(async () => {
   writeFileSync(join(folder, 'splash.bmp'), colourful())
   const screen = ['-vga', 'std', '-display', 'none', '-vnc', `unix:${socketFile},lossy=on`]
   const splash = ['-boot', `menu=on,splash=${join(folder, 'splash.bmp')},splash-time=60000`]
-  qemu = spawn(program, ['-nodefaults', '-m', '64', ...screen, ...splash], { stdio: 'inherit' })
+  qemu = spawn(program, ['-nodefaults', '-m', '64', '-monitor', 'stdio', ...screen, ...splash], {
+    stdio: ['pipe', 'ignore', 'inherit'],
+  })
   await once(qemu, 'spawn')
   endWithUs(identify(qemu.pid!)!, 'SIGKILL')
   await until(async () => (await shown()) > 100_000, 60_000)
+  qemu.stdin!.write('stop\n')
 })
 afterAll(async () => {
   if (qemu.kill('SIGKILL')) await once(qemu, 'exit')
@@ -71,7 +74,7 @@ class Client {
     const said = new RfbFilter('view')
     const client = new Client(socket, said)
     socket.write(said.pass(greeting))
-    await until(() => client.passed > 40, 10_000)
+    await until(() => client.passed > 40, 60_000)
     // Beside what a viewer may ask for: its filter would not let it ask for a clipboard.
     socket.write(encodings(...list))
     return client
@@ -85,7 +88,7 @@ class Client {
   async look(): Promise<void> {
     const before = this.passed
     this.say(wholeScreen)
-    await until(() => this.passed > before + 1_000, 10_000)
+    await until(() => this.passed > before + 1_000, 60_000)
   }
 
   /** Takes nothing in any more. */
@@ -109,14 +112,14 @@ test.each([
 ])('pictures in %s are followed, and what is copied among them is left out', async (_, list) => {
   const client = await Client.connect(...list, extendedClipboard)
   const other = await Client.connect(0, extendedClipboard)
-  await until(() => client.answered - client.passed === capabilityBytes, 10_000)
+  await until(() => client.answered - client.passed === capabilityBytes, 60_000)
   const times = 5
   for (let i = 0; i < times; i++) {
     await client.look()
     other.say(copied)
   }
   const copies = () => client.answered - client.passed
-  await until(() => copies() >= capabilityBytes + times * noteBytes, 10_000)
+  await until(() => copies() >= capabilityBytes + times * noteBytes, 60_000)
   expect(copies()).toBe(capabilityBytes + times * noteBytes)
   client.end()
   other.end()

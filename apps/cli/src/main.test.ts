@@ -67,8 +67,8 @@ test('a service that is not there is said so, with the next step', async () => {
 })
 
 test('a wait that is out of time says how to go on', async () => {
-  // Enough for one answer on a starved machine.
   const { dormouse } = await start(({ query }) => (query.has('wait') ? 'hang' : { body: operation() }))
+  // Enough for one answer on a starved machine.
   const ended = await dormouse(['wake', desktopId, '--timeout-secs', '3'])
   expect(ended.code).toBe(exitCodes.timedOut)
   expect(ended.stderr).toContain(`dormouse operation ${operationId} --wait`)

@@ -18,14 +18,14 @@ let heard: HostEvent[]
 
 beforeAll(async () => {
   libvirtd = await PrivateLibvirtd.start()
-  host = await LibvirtHost.open({ socketPath: libvirtd.socketPath, uri: 'test:///default', keepaliveMs: 50 })
+  host = await LibvirtHost.open({ socketPath: libvirtd.socketPath, uri: 'test:///default' })
   heard = []
   host.on('event', (event) => heard.push(event))
 })
 
 afterAll(async () => {
-  host.close()
-  await libvirtd[Symbol.asyncDispose]()
+  host?.close()
+  await libvirtd?.[Symbol.asyncDispose]()
 })
 
 function saw(event: string, detail: string): boolean {

@@ -5,10 +5,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { LibvirtHost } from '../host.ts'
 
 /** Hosts of one id would refuse to send each other a machine. */
 const daemonConfig = () => `host_uuid = "${crypto.randomUUID()}"
@@ -25,7 +25,7 @@ namespaces = []
 cgroup_controllers = []
 stdio_handler = "file"
 `
-const startTimeoutMs = 20_000
+const startTimeoutMs = 60_000
 /** Names that libvirtd looks up and only a package with a daemon for the machine makes; nothing runs under them here. */
 const accounts = {
   '/etc/passwd': 'libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin',
@@ -63,11 +63,16 @@ export class PrivateLibvirtd implements AsyncDisposable {
     this.#init = spawn('setpriv', command, { stdio: 'ignore' })
   }
 
-  /** Resolves when the daemon listens. */
+  /** Resolves when the daemon serves QEMU. */
   static async start(): Promise<PrivateLibvirtd> {
     const libvirtd = new PrivateLibvirtd()
-    await listening(libvirtd.socketPath)
-    return libvirtd
+    try {
+      await serving(libvirtd.socketPath)
+      return libvirtd
+    } catch (error) {
+      await libvirtd[Symbol.asyncDispose]()
+      throw error
+    }
   }
 
   /** Sends the daemon itself a signal; its QEMUs live on. */
@@ -85,18 +90,15 @@ export class PrivateLibvirtd implements AsyncDisposable {
   }
 }
 
-/** The socket's file is there a moment before anyone listens on it, so that only a connection proves the daemon. */
-async function listening(path: string): Promise<void> {
+/** It listens before its QEMU driver is there: only an open connection to that one proves the daemon. */
+async function serving(socketPath: string): Promise<void> {
   const end = performance.now() + startTimeoutMs
   for (;;) {
-    const socket = connect(path)
     try {
-      await once(socket, 'connect')
-      return
+      const host = await LibvirtHost.open({ socketPath })
+      return host.close()
     } catch (error) {
-      if (performance.now() > end) throw new Error(`libvirtd does not listen: ${(error as Error).message}`)
-    } finally {
-      socket.destroy()
+      if (performance.now() > end) throw new Error(`libvirtd does not serve: ${(error as Error).message}`)
     }
     await sleep(5)
   }
