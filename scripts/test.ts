@@ -85,7 +85,9 @@ function passedLate({ testResults }: Report): string[] {
   )
 }
 
-const isLate = ({ status, failureMessages }: TestResult) => status === 'passed' && failureMessages.length > 0
+function isLate({ status, failureMessages }: TestResult): boolean {
+  return status === 'passed' && failureMessages.length > 0
+}
 
 async function vitest(projects: string[]): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-report-'))
