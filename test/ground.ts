@@ -5,7 +5,9 @@ import { join } from 'node:path'
 import { migrate } from '@dormouse/control-plane/db/migrate.ts'
 import { openPool } from '@dormouse/control-plane/db/pool.ts'
 import type { TestProject } from 'vitest/node'
+import { endWithUs } from '../scripts/ground/end-with-us.ts'
 import { startPostgres } from '../scripts/ground/postgres.ts'
+import { identify } from '../scripts/ground/processes.ts'
 import { Secrets } from './secrets.ts'
 
 declare module 'vitest' {
@@ -25,6 +27,7 @@ export default async function ground(project: TestProject): Promise<() => Promis
     durable: false,
     endsWithUs: true,
   })
+  const unbind = endWithUs(identify(postgres.pid)!, 'SIGINT', folder)
   const secrets = new Secrets()
   secrets.learn('the database’s password', new URL(postgres.url).password)
   await query(postgres.url, `create database ${templateName}`)
@@ -34,6 +37,7 @@ export default async function ground(project: TestProject): Promise<() => Promis
   project.provide('databaseUrl', postgres.url)
   return async () => {
     await postgres.stop()
+    unbind()
     const told = secrets.inLogFiles(folder)
     if (told.length > 0) throw new Error(`Postgres’ log was kept, for it is not clean: ${told.join('; ')}`)
     rmSync(folder, { recursive: true, force: true })

@@ -57,7 +57,7 @@ const saving = (on: LibvirtBench, id: string) =>
   until(() => {
     const file = saveFile(on, id)
     return file && (statSync(file, { throwIfNoEntry: false })?.size ?? 0) > 1_000_000
-  }, 30_000)
+  })
 
 async function expectWhole(id: string, before: { bootId: string; memoryHash: string }, turn: number) {
   const after = await insist(() => lookAt(bench, id))

@@ -3,6 +3,7 @@
 import { appendFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { namePrefix } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import { LibvirtDriver, type LibvirtSettings } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { Bench } from '@dormouse/agent/testing/bench.ts'
@@ -16,7 +17,7 @@ import { Secrets } from '../secrets.ts'
 export const guestSpec: DesktopSpec = { vcpus: 1, memoryMiB: 256, diskGiB: 1, imageVersion: 'mini' }
 /** Enough for one saved guest, and not for much beside it. */
 export const smallMiB = 300
-const imagesDir = process.env.DORMOUSE_TEST_IMAGES ?? join(tmpdir(), 'dormouse-test-images')
+const imagesDir = fileURLToPath(new URL('../../.dormouse-test/images', import.meta.url))
 
 export class Stage {
   readonly libvirtd: PrivateLibvirtd

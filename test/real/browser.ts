@@ -91,8 +91,8 @@ export class Browser {
 }
 
 /** Waits until the page says so. */
-export async function says(page: Page, state: PageState, timeout = 60_000): Promise<void> {
-  await page.waitForSelector(`body[data-state=${state}]`, { timeout })
+export async function says(page: Page, state: PageState): Promise<void> {
+  await page.waitForSelector(`body[data-state=${state}]`, { timeout: 60_000 })
 }
 
 const kept = join(import.meta.dirname, '../../.dormouse-test/pictures')

@@ -29,24 +29,23 @@ const parts: Record<string, () => Promise<void>> = {
   libvirtd: async () => {
     const { killDaemon, socketPath } = await libvirt()
     await killDaemon('SIGKILL')
-    await until(() => works(answer(socketPath)), backWithinMs)
+    await until(() => works(answer(socketPath)))
   },
   Postgres: async () => {
     const pid = Number(readFileSync(join(instance.dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')[0])
     process.kill(pid, 'SIGINT')
-    await until(() => !isRunning(pid), backWithinMs)
+    await until(() => !isRunning(pid))
     await serves()
   },
 }
 
-/** A part takes longer to come back on a busy machine than a client is patient. */
-const backWithinMs = 60_000
 const works = (asked: Promise<unknown>): Promise<boolean> =>
   asked.then(
     () => true,
     () => false,
   )
-const serves = () => until(() => works(instance.client.listDesktops()), backWithinMs)
+/** A part takes longer to come back on a busy machine than a client is patient. */
+const serves = () => until(() => works(instance.client.listDesktops()))
 
 /** The instance's own libvirt, taken hold of from outside. */
 const libvirt = () =>
@@ -83,14 +82,14 @@ const awakeAgain = (desktop: Desktop) =>
   until(async () => {
     const { exitCode } = await desktop.commands.run('true').catch(() => ({ exitCode: 1 }))
     return exitCode === 0
-  }, 60_000)
+  })
 
 /** What it is once nothing is under way with it. */
 const lasting = (desktop: Desktop) =>
   until(async () => {
     const { state } = await desktop.refresh()
     return state !== 'waking' && state !== 'hibernating' && state
-  }, 60_000)
+  })
 
 interface Kept {
   desktop: Desktop
@@ -162,7 +161,7 @@ test('a desktop whose QEMU is killed is stopped, and boots from its disk', async
   await desktop.wake()
   await guest(desktop, 'echo kept > /root/kept; sync')
   for (const pid of qemusOf(desktop)) process.kill(pid, 'SIGKILL')
-  await until(async () => (await desktop.refresh()).state === 'stopped', 60_000)
+  await until(async () => (await desktop.refresh()).state === 'stopped')
   expect((await desktop.wake()).result?.resumedFrom).toBe('disk')
   expect(await guest(desktop, 'cat /root/kept')).toBe('kept\n')
   await desktop.destroy()

@@ -171,12 +171,12 @@ export class Instance {
 
   /** Kills it, and waits until the starter has put another in its place. */
   async kill(name: string): Promise<void> {
-    const victim = await until(() => this.process(name), 10_000)
+    const victim = await until(() => this.process(name))
     signal(victim, 'SIGKILL')
     await until(() => {
       const now = this.process(name)
       return now && now.started !== victim.started
-    }, 20_000)
+    })
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -192,10 +192,10 @@ function readKeys(dataDir: string): { apiKey?: string; operatorKey?: string } {
   return JSON.parse(readText(join(dataDir, 'keys.json')) || '{}') as { apiKey?: string; operatorKey?: string }
 }
 
-/** Waits for a value, for a while. */
+/** Waits for a value, as long as a starved machine may need for what comes at once. */
 export async function until<T>(
   check: () => T | undefined | false | Promise<T | undefined | false>,
-  timeoutMs: number,
+  timeoutMs = 60_000,
 ): Promise<T> {
   const ends = performance.now() + timeoutMs
   for (;;) {

@@ -64,7 +64,7 @@ test('a guest that powers itself off is stopped, keeps its disk, and boots from 
   const desktop = await instance.create()
   await desktop.wake()
   await guest(desktop, 'echo kept > /root/kept; sync; (sleep 0.3; poweroff -f) > /dev/null 2>&1 < /dev/null &')
-  await expect.poll(async () => (await desktop.refresh()).state, { timeout: 20_000 }).toBe('stopped')
+  await expect.poll(async () => (await desktop.refresh()).state).toBe('stopped')
   expect((await desktop.wake()).result?.resumedFrom).toBe('disk')
   expect(await guest(desktop, 'cat /root/kept')).toBe('kept\n')
   await desktop.destroy()

@@ -28,12 +28,12 @@ test('whoever controls has a clipboard, both ways; a viewer has none', async () 
   await page.click('#clipboard')
   await page.fill('#clipboard-text', 'from here')
   // The simulated desktop copies in capitals what it is given.
-  await until(async () => (await page.inputValue('#clipboard-text')) === 'FROM HERE', 10_000)
+  await until(async () => (await page.inputValue('#clipboard-text')) === 'FROM HERE')
   await page.fill('#clipboard-text', 'x'.repeat(1_000_001))
   expect(await page.isVisible('#clipboard-too-long')).toBe(true)
   await keep(page, 'clipboard-too-long')
   await page.fill('#clipboard-text', 'shorter')
-  await until(async () => (await page.inputValue('#clipboard-text')) === 'SHORTER', 10_000)
+  await until(async () => (await page.inputValue('#clipboard-text')) === 'SHORTER')
   expect(await page.isHidden('#clipboard-too-long')).toBe(true)
   const viewer = await browser.open((await desktop.stream.getUrl({ claim: 'view' })).url)
   await says(viewer, 'live')
@@ -49,7 +49,7 @@ test('where the browser trusts the page, the user’s own clipboard goes both wa
   const own = () => page.evaluate('navigator.clipboard.readText()')
   await page.evaluate(`navigator.clipboard.writeText('copied elsewhere')`)
   await page.evaluate(`dispatchEvent(new Event('focus'))`)
-  await until(async () => (await own()) === 'COPIED ELSEWHERE', 10_000)
+  await until(async () => (await own()) === 'COPIED ELSEWHERE')
   await page.close()
 })
 
@@ -65,7 +65,7 @@ test('where a screen knows no places of keys, the characters of the user’s own
   // A screen's keyboard, or a list of such signs: no place on a keyboard at all.
   await press(page, [{ key: '中', code: '' }])
   const typed = () => keysDown(sent).filter((keysym) => keysym !== altGr)
-  await until(() => typed().length >= 11, 10_000)
+  await until(() => typed().length >= 11)
   const letters = typed().map((keysym) => String.fromCodePoint(keysym > unicode ? keysym - unicode : keysym))
   // A euro has a number of its own, which is its Unicode's.
   expect(letters.join('')).toBe('üßzaéù@€éô中')
@@ -84,7 +84,7 @@ test('the desktop fits the window, whatever its size', async () => {
       const box = await page.locator('#screen canvas').boundingBox()
       return box !== null && box.width <= size.width && box.height <= size.height - 36 && box.width > size.width * 0.5
     }
-    await until(fits, 5_000)
+    await until(fits)
   }
   await page.close()
 })
@@ -95,7 +95,7 @@ test('it fills the screen when asked, and takes every key there for whoever cont
     const page = await browser.open(url, (opening) => opening.addInitScript(countLocks))
     await says(page, 'live')
     const fills = (wanted: boolean) =>
-      until(async () => (await page.evaluate('document.fullscreenElement !== null')) === wanted, 5_000)
+      until(async () => (await page.evaluate('document.fullscreenElement !== null')) === wanted)
     await page.click('text=Full screen')
     await fills(true)
     await page.click('text=Leave full screen')

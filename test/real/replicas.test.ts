@@ -42,7 +42,7 @@ test('a mutation at the replica that does not lead is 503 with Retry-After; both
   expect(seen.map(({ json }) => json.state)).toEqual(['awake', 'awake'])
   expect(seen[1]!.text).toBe(seen[0]!.text)
   const echo = { body: { command: 'echo here' } }
-  await until(async () => (await ask(other, 'POST', `/v1/desktops/${id}/exec`, echo)).json.stdout === 'here\n', 10_000)
+  await until(async () => (await ask(other, 'POST', `/v1/desktops/${id}/exec`, echo)).json.stdout === 'here\n')
 })
 
 test('kill -9 of the process that leads: the other leads, ends what was accepted, and the command line finds it', async () => {
@@ -55,16 +55,16 @@ test('kill -9 of the process that leads: the other leads, ends what was accepted
   const again = await until(async () => {
     const answer = await ask(other, 'POST', `/v1/desktops/${id}/wake?wait=true`, wish)
     return answer.status !== 503 && answer
-  }, 5_000)
+  })
   expect(again.json).toMatchObject({ id: accepted.json.id, state: 'succeeded', result: { generation: 1 } })
-  await until(() => instance.local.base_url === other, 10_000)
+  await until(() => instance.local.base_url === other)
   expect(instance.log).toContain(`(${other}) leads now`)
   const env = { ...process.env, DORMOUSE_DATA: instance.dataDir }
   const { stdout } = await promisify(execFile)(bin, ['hibernate', id, '--json'], { env })
   expect((JSON.parse(stdout) as OperationJson).state).toBe('succeeded')
   // The one that was killed is back, and stands by.
   const standsBy = () => ask(leader, 'GET', '/readyz').catch(() => undefined)
-  await until(async () => (await standsBy())?.status === 200, 20_000)
+  await until(async () => (await standsBy())?.status === 200)
   expect((await ask(leader, 'POST', '/v1/desktops', { body: { tier: 'small' } })).status).toBe(503)
 })
 
@@ -75,7 +75,7 @@ test('a leader that is frozen is followed when its lease has run out, and change
   signal(frozen, 'SIGSTOP')
   const late = create(leader)
   try {
-    await until(async () => (await create(other)).status === 201, 20_000)
+    await until(async () => (await create(other)).status === 201)
   } finally {
     signal(frozen, 'SIGCONT')
   }
