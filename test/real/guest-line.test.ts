@@ -140,3 +140,27 @@ test('a guest that lost our key, or has another of its own, is given ours anew t
   expect((await execOverSsh(line, wish(id, 'echo known'))).stdout).toBe('known\n')
   line.close()
 })
+
+test('a guest whose root has a shell that greets runs commands and moves files like any other', async () => {
+  const id = await awakeDesktop()
+  await bench.crash()
+  const line = lineTo(id)
+  await line.connect()
+  const greeter = `#!/bin/sh\necho Welcome\necho '3 updates' >&2\nexec /bin/sh "$@"\n`
+  const script = `printf %s '${greeter.replaceAll("'", `'\\''`)}' >/bin/greeter; chmod 755 /bin/greeter`
+  await execOverSsh(line, wish(id, `${script}; sed -i '/^root:/s#[^:]*$#/bin/greeter#' /etc/passwd`))
+  line.close()
+  await line.connect()
+  expect(await execOverSsh(line, wish(id, 'echo out; echo err >&2'))).toMatchObject({
+    stdout: 'out\n',
+    stderr: 'err\n',
+  })
+  const late = execOverSsh(line, { ...wish(id, 'exec sleep 77'), timeoutSecs: 1 })
+  await expect(late).rejects.toMatchObject({ code: 'guest_deadline' })
+  expect((await execOverSsh(line, wish(id, "ps | grep -c '[s]leep 77' || :"))).stdout).toBe('0\n')
+  const upload = await uploadOverSsh(line, '/srv/greeted', null)
+  await upload.write(Buffer.from('bytes'))
+  await upload.commit()
+  expect((await (await openOverSsh(line, '/srv/greeted')).read())?.toString()).toBe('bytes')
+  line.close()
+})
