@@ -2,7 +2,7 @@
 // it, the next one greets, in the middle of whatever packet; and one that falls silent although it has nothing else to do
 // will not answer any more, long before the keepalives give a busy one up.
 import type { Socket } from 'node:net'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setTimeout as sleep, setImmediate as untilRead } from 'node:timers/promises'
 import { before } from './deadlines.ts'
 import type { Pulse } from './pulse.ts'
 
@@ -49,6 +49,8 @@ export function keepVigil(socket: Socket, { pulse, elsewhere, nudge }: Witnesses
     if (nudgedAt < since) nudge()
     nudgedAt = performance.now()
     const [busy, answered] = await Promise.all([pulse.busy(windowMs), answers(), sleep(windowMs)])
+    // Where this process was starved, the guest's words may lie unread behind the timer.
+    await untilRead()
     looking = false
     const silent = heardAt === since && !socket.destroyed
     if (silent && !busy && (answered || performance.now() - since > aloneMs)) giveUp()
