@@ -12,6 +12,7 @@ interface Process {
 }
 
 const searchEveryMs = 1_000
+const lookEveryMs = 50
 /** Of the time of one of the host's processors: a guest that idles takes a few hundredths. */
 const busyShare = 0.3
 
@@ -41,10 +42,10 @@ export class QemuProcesses {
     if (this.#stateOf(domainName) === undefined) await this.#look()
     const found = this.#found.get(domainName)
     const [before, startedAt] = [found && (await wantedMs(found.pid)), performance.now()]
-    await sleep(overMs)
+    const waited = await waitedForDisk(found?.pid, overMs)
     const after = found && (await wantedMs(found.pid))
     if (before === undefined || after === undefined) return undefined
-    return (after - before) / (performance.now() - startedAt) > busyShare || waitsForDisk(found!.pid)
+    return waited || (after - before) / (performance.now() - startedAt) > busyShare
   }
 
   /** Undefined where it was not found yet, or has ended: a desktop that sleeps and wakes has another process. */
@@ -93,6 +94,17 @@ async function processorMs(thread: string): Promise<number> {
   if (!(await readFile(`${thread}/comm`, 'utf8')).startsWith('CPU ')) return 0
   const [ranNs = 0, waitedNs = 0] = (await readFile(`${thread}/schedstat`, 'utf8')).split(' ').map(Number)
   return (ranNs + waitedNs) / 1e6
+}
+
+/** Takes so long, and looks all the while: each wait may be short. */
+async function waitedForDisk(pid: number | undefined, overMs: number): Promise<boolean> {
+  const ends = performance.now() + overMs
+  let waited = false
+  for (let leftMs = overMs; leftMs > 0; leftMs = ends - performance.now()) {
+    waited ||= pid !== undefined && waitsForDisk(pid)
+    await sleep(Math.min(lookEveryMs, leftMs))
+  }
+  return waited || (pid !== undefined && waitsForDisk(pid))
 }
 
 /** What a guest writes and reads goes through threads of its process, which its host's disk holds up. */
