@@ -92,6 +92,8 @@ function codeOf(error: DormouseError): number {
 
 function nextStep(error: DormouseError, { id = '<id>', verb }: About): string | undefined {
   if (error.code === 'wrong_state') return fromState(error, id, verb)
+  if (error.code === 'not_awake' && /^the desktop is destroy/i.test(error.message)) return 'dormouse create'
+  if (error.code === 'guest_deadline' && verb !== 'exec') return `try again; \`dormouse open ${id}\` shows its screen.`
   return byCode[error.code ?? '']?.(id) ?? byKind(error, id)
 }
 
@@ -113,6 +115,7 @@ const folder = (id: string) => `see what it is: dormouse exec ${id} -- ls -la <p
 const byCode: Record<string, (id: string) => string> = {
   stale_generation: look,
   not_awake: (id) => `dormouse wake ${id}`,
+  claim_held: (id) => `take it over: dormouse open ${id} --takeover`,
   command_not_run: (id) => `check its name and --cwd; a line for the shell is run by: dormouse exec ${id} -- sh -c '…'`,
   file_not_found: (id) => `see what is there: dormouse exec ${id} -- ls -la <folder>`,
   is_directory: () => 'name a file in it; one is copied at a time.',

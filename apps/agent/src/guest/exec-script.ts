@@ -75,10 +75,13 @@ export const wokenScript = (command: ExecCommand, nonce: string): string =>
 
 function becomeScript({ command: words, cwd, env, stdin }: ExecCommand, nonce: string): string {
   return `no() { printf '${notRunWord(nonce)}%s' "$1" >&2; exit ${notRunCode}; }
-${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argvOf(words)}
+${unsetOfSsh}${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argvOf(words)}
 ${Array.isArray(words) ? `${mustBeProgram}\n` : ''}exec ${withSettings(env)}"$@"${stdin === null ? ' </dev/null' : ''}
 `
 }
+
+/** How it came here is no matter of the command’s; by these, each bash in it would take itself for a login’s and greet. */
+const unsetOfSsh = 'unset SSH_CLIENT SSH_CONNECTION SSH_TTY SHLVL\n'
 
 const argvOf = (words: ExecCommand['command']): string =>
   (Array.isArray(words) ? words : ['/bin/sh', '-c', words]).map(quote).join(' ')

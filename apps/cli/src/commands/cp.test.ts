@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { desktopId } from '@dormouse/client/testing/samples'
 import { expect, test } from 'vitest'
@@ -49,6 +58,22 @@ test('what breaks off leaves the old file and nothing else', async () => {
   const { code, stderr } = await dormouse(['cp', `${desktopId}:/srv/x`, join(here, 'kept')])
   expect([code, stderr]).toEqual([6, expect.stringContaining('broke off')])
   expect([readdirSync(here), readFileSync(join(here, 'kept'), 'utf8')]).toEqual([['kept'], 'old'])
+})
+
+test('a link is followed, and what is no regular file is left as it is', async () => {
+  const { dormouse, seen } = await start(() => ({ body: Buffer.from('new') }))
+  const here = folder()
+  writeFileSync(join(here, 'target'), 'old')
+  symlinkSync('target', join(here, 'link'))
+  expect(await dormouse(['cp', `${desktopId}:/srv/x`, join(here, 'link')])).toMatchObject({ code: 0, stderr: '' })
+  expect([readlinkSync(join(here, 'link')), readFileSync(join(here, 'target'), 'utf8')]).toEqual(['target', 'new'])
+  const asked = seen.length
+  symlinkSync('/dev/null', join(here, 'device'))
+  for (const place of [join(here, 'device'), '-']) {
+    const { code, stderr } = await dormouse(['cp', `${desktopId}:/srv/x`, place])
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/no regular file|cannot be a stream/)])
+  }
+  expect(seen).toHaveLength(asked)
 })
 
 test('a disk here that takes no more is told, whatever came, and nothing is left', async () => {

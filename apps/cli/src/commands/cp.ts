@@ -1,6 +1,6 @@
 // cp: a file into an awake desktop, or out of it. What arrives is whole or not there at all.
 import { createReadStream, createWriteStream } from 'node:fs'
-import { rename, rm, stat } from 'node:fs/promises'
+import { realpath, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -36,6 +36,8 @@ export function addCp(program: Command, context: Context): void {
 }
 
 async function cp(context: Context, from: string, to: string, options: CpOptions): Promise<void> {
+  if (from === '-' || to === '-')
+    throw new CliError('a file cannot be a stream.', 'name a file; `dormouse exec -i` takes an input.', exitCodes.usage)
   const [source, target] = [placeOf(from), placeOf(to)]
   if (source && !target) return download(context, source, to, options)
   if (target && !source) return upload(context, from, target, options)
@@ -82,7 +84,11 @@ async function upload(context: Context, from: string, { id, path }: Place, optio
 async function download(context: Context, { id, path }: Place, to: string, options: CpOptions): Promise<void> {
   context.about.id = id
   const folder = await stat(to).catch(() => undefined)
-  const file = folder?.isDirectory() ? join(to, basename(path)) : to
+  // Where a link leads is what is replaced.
+  const named = folder?.isDirectory() ? join(to, basename(path)) : to
+  const file = await realpath(named).catch(() => named)
+  const there = await stat(file).catch(() => undefined)
+  if (there && !there.isFile()) throw new CliError(`${file} is no regular file.`, 'name another.', exitCodes.usage)
   const { signal } = context.terminal
   const stream = await context.customer().readFile(id, path, { format: 'stream', signal })
   const progress = context.terminal.progress(basename(path))

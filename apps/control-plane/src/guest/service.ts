@@ -16,8 +16,8 @@ import {
 import { CallRefused, type Channel, ChannelLost } from '@dormouse/link'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
+import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops } from '../desktops/service.ts'
-import type { DesktopRow } from '../desktops/store.ts'
 import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Customer } from '../principals/service.ts'
 
@@ -40,7 +40,7 @@ export class Guests {
 
   /** Runs a command. Only its own deadline ends it (504), also when the caller goes away; the host's loss is 503. */
   async exec(caller: Customer, id: string, body: ExecBody, requestId: string): Promise<ExecJson> {
-    const { hostId, generation } = awake(await this.#desktops.get(caller, id))
+    const { hostId, generation } = requireAwake(await this.#desktops.get(caller, id))
     const timeoutSecs = Math.min(body.timeout_secs ?? execTimeoutDefaultSecs, execTimeoutMaxSecs)
     const result = await this.#links.command(
       hostId,
@@ -98,7 +98,7 @@ export class Guests {
     name: N,
     more: Omit<CommandPayload<N>, keyof ReadFileCommand>,
   ): Promise<{ channel: Channel; done: Promise<CommandResult<N>> }> {
-    const { hostId, generation } = awake(await this.#desktops.get(caller, id))
+    const { hostId, generation } = requireAwake(await this.#desktops.get(caller, id))
     const awaited = this.#channels.expect(hostId, transferBeginsMs)
     const payload = { desktopId: id, generation, path, channel: awaited.token, ...limits, ...more } as CommandPayload<N>
     // Both ends watch over its pace: as a whole it takes as long as it takes.
@@ -138,11 +138,4 @@ async function whyBroken(error: unknown, done: Promise<unknown>): Promise<never>
   if (!(error instanceof ChannelLost || error instanceof CallRefused)) throw error
   await done
   return refuse('host_unreachable', 'The transfer broke off; try again.')
-}
-
-/** The desktop's host and generation, where it is awake. */
-function awake(desktop: DesktopRow): { hostId: string; generation: number } {
-  const { state, hostId, generation } = desktop
-  if (state !== 'awake' || hostId === null) return refuse('not_awake', `the desktop is ${state}; wake it first`)
-  return { hostId, generation }
 }

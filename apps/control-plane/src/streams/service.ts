@@ -4,8 +4,8 @@ import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import * as audit from '../audit/store.ts'
 import { type Db, type Pool, transaction } from '../db/pool.ts'
+import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops } from '../desktops/service.ts'
-import type { DesktopRow } from '../desktops/store.ts'
 import type { Customer } from '../principals/service.ts'
 import { openChannel } from './host-channel.ts'
 import type { Screen } from './store.ts'
@@ -41,7 +41,7 @@ export class Streams {
     const { pool, desktops, onHandedOver } = this.#options
     const holder =
       caller.subject ?? refuse('forbidden', 'an access token without `sub` names nobody who could hold a claim')
-    const { generation } = awake(await desktops.get(caller, desktopId))
+    const { generation } = requireAwake(await desktops.get(caller, desktopId))
     const goodForMs = caller.goodUntil === null ? null : Math.round(caller.goodUntil - Date.now())
     const screen = { desktopId, claim }
     const { token, hash } = makeToken()
@@ -55,7 +55,7 @@ export class Streams {
 
   /** The screen now, as PNG. */
   async picture(caller: Customer, desktopId: string, requestId: string): Promise<Buffer> {
-    const { hostId, generation } = awake(await this.#options.desktops.get(caller, desktopId))
+    const { hostId, generation } = requireAwake(await this.#options.desktops.get(caller, desktopId))
     const signal = AbortSignal.timeout(pictureTimeoutMs)
     try {
       const wish = { hostId, name: 'stream.picture', desktopId, generation, requestId } as const
@@ -102,11 +102,6 @@ async function hold(
   const holdId = newId()
   await store.hand(tx, screen, { ...wish, holdId })
   return { holdId, lost }
-}
-
-function awake({ state, hostId, generation }: DesktopRow): { hostId: string; generation: number } {
-  if (state !== 'awake' || hostId === null) return refuse('not_awake', `the desktop is ${state}; wake it first`)
-  return { hostId, generation }
 }
 
 function asGuestRefusal(error: unknown, deadline: AbortSignal): unknown {
