@@ -36,9 +36,13 @@ export const execJson = z
       .int()
       .nullable()
       .describe('Number of the signal that ended the command; null too where the guest does not say which'),
-    stdout: z.string(),
+    stdout: z
+      .string()
+      .describe(
+        'Its first MiB, as UTF-8: other bytes become U+FFFD. To have bytes as they are, write a file and read it',
+      ),
     stderr: z.string(),
-    stdout_truncated: z.boolean(),
+    stdout_truncated: z.boolean().describe('The command said more than is kept'),
     stderr_truncated: z.boolean(),
     duration_ms: z.int(),
   })
