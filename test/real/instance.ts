@@ -20,6 +20,8 @@ export interface Local {
   operator_key: string
 }
 
+const toldChars = 20_000
+
 export class Instance {
   readonly dataDir: string
   readonly #folder: string
@@ -37,16 +39,23 @@ export class Instance {
     mkdirSync(join(folder, 'closed'), { mode: 0o700 })
   }
 
-  /** Starts an instance on a new folder. Its image is shared between runs: building one is a test of its own. */
+  /**
+   * Starts an instance on a new folder. Its image is shared between runs: building one is a test of its own. Where tests
+   * have a second try, a start has one, too: most begin before any test does. What failed is told with its logs.
+   */
   static async start(env: Record<string, string> = {}, words: string[] = ['--no-tour']): Promise<Instance> {
-    const instance = new Instance(mkdtempSync(join(tmpdir(), 'dormouse-real-')), env)
-    try {
-      await instance.up(words)
-    } catch (error) {
-      await instance[Symbol.asyncDispose]()
-      throw error
+    for (let triesLeft = process.env.CI ? 1 : 0; ; triesLeft--) {
+      const instance = new Instance(mkdtempSync(join(tmpdir(), 'dormouse-real-')), env)
+      try {
+        await instance.up(words)
+        return instance
+      } catch (error) {
+        const why = `${(error as Error).message}\n${instance.logs.slice(-toldChars)}`
+        await instance[Symbol.asyncDispose]()
+        if (triesLeft === 0) throw new Error(why, { cause: error })
+        console.warn(`an instance is started a second time: ${why}`)
+      }
     }
-    return instance
   }
 
   get log(): string {
@@ -57,7 +66,7 @@ export class Instance {
   /** All that its processes have logged. */
   get logs(): string {
     const folder = join(this.dataDir, 'run')
-    const files = readdirSync(folder).filter((name) => name.endsWith('.log'))
+    const files = existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith('.log')) : []
     return files.map((name) => readFileSync(join(folder, name), 'utf8')).join('\n')
   }
 
