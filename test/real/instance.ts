@@ -222,7 +222,8 @@ export async function until<T>(
 async function freePort(): Promise<number> {
   const [firstGiven] = readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8').split('\t').map(Number)
   for (;;) {
-    const port = randomInt(10_000, Math.max(firstGiven! - 1, 20_000))
+    // Among those below there is one, 10080, that `fetch` refuses to ask.
+    const port = randomInt(10_081, Math.max(firstGiven! - 1, 20_000))
     if ((await isFree(port)) && (await isFree(port + 1))) return port
   }
 }

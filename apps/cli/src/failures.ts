@@ -94,6 +94,7 @@ function nextStep(error: DormouseError, { id = '<id>', verb }: About): string | 
   if (error.code === 'wrong_state') return fromState(error, id, verb)
   if (error.code === 'not_awake' && /^the desktop is destroy/i.test(error.message)) return 'dormouse create'
   if (error.code === 'guest_deadline' && verb !== 'exec') return `try again; \`dormouse open ${id}\` shows its screen.`
+  if (error.code === 'claim_held') return toTakeOver(error, id)
   return byCode[error.code ?? '']?.(id) ?? byKind(error, id)
 }
 
@@ -106,6 +107,10 @@ function fromState({ message }: DormouseError, id: string, verb: string | undefi
   return look(id)
 }
 
+/** The service's sentence names the claim. */
+const toTakeOver = ({ message }: DormouseError, id: string) =>
+  `take it over: dormouse open ${id} --takeover${message.includes('claim "view"') ? ' --view' : ''}`
+
 const asleep = new Set(['created', 'hibernated', 'stopped'])
 
 const look = (id: string) => `\`dormouse get ${id}\` shows its state and generation.`
@@ -115,7 +120,6 @@ const folder = (id: string) => `see what it is: dormouse exec ${id} -- ls -la <p
 const byCode: Record<string, (id: string) => string> = {
   stale_generation: look,
   not_awake: (id) => `dormouse wake ${id}`,
-  claim_held: (id) => `take it over: dormouse open ${id} --takeover`,
   command_not_run: (id) => `check its name and --cwd; a line for the shell is run by: dormouse exec ${id} -- sh -c '…'`,
   file_not_found: (id) => `see what is there: dormouse exec ${id} -- ls -la <folder>`,
   is_directory: () => 'name a file in it; one is copied at a time.',

@@ -48,6 +48,15 @@ test.each([
   ['hibernate', 409, 'wrong_state', 'the desktop is waking; hibernate is …', `dormouse operations ${desktopId}`],
   ['wake', 409, 'operation_failed', 'No host has the image “x”; hosts have: mini.', `dormouse destroy ${desktopId}`],
   ['wake', 400, 'invalid_request', 'id: must be a UUID', 'dormouse list'],
+  [
+    'open',
+    409,
+    'claim_held',
+    'another client holds the claim "view", …',
+    `dormouse open ${desktopId} --takeover --view`,
+  ],
+  ['screenshot', 409, 'not_awake', 'the desktop is destroyed; create another', 'dormouse create'],
+  ['screenshot', 504, 'guest_deadline', 'no picture of the screen came in time', `dormouse open ${desktopId}`],
 ])('%s refused with %i %s (%s) names the command that helps', async (verb, status, code, detail, next) => {
   const extra = code === 'operation_failed' ? { operation_id: operationId } : {}
   const { dormouse } = await refusing(status, code, detail, extra)

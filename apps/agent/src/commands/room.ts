@@ -1,10 +1,10 @@
 // What the commands are given.
 import type { CommandName, CommandPayload, CommandResult } from '@dormouse/contract'
 import type { DialBack } from '../control.ts'
-import type { CallsAtOnce } from '../desktops/calls-at-once.ts'
 import type { Ground } from '../desktops/ground.ts'
 import type { Turns } from '../desktops/turns.ts'
 import type { Transfers } from '../guest/transfers.ts'
+import type { CallsAtOnce } from './calls-at-once.ts'
 
 export interface Room {
   ground: Ground

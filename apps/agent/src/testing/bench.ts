@@ -15,8 +15,8 @@ import {
   type WakeSource,
 } from '@dormouse/contract'
 import { ArmedFailpoints, createLog } from '@dormouse/process'
+import { CallsAtOnce } from '../commands/calls-at-once.ts'
 import { linkHandlers } from '../commands/table.ts'
-import { CallsAtOnce } from '../desktops/calls-at-once.ts'
 import { Digests } from '../desktops/digests.ts'
 import type { Ground } from '../desktops/ground.ts'
 import { Journal } from '../desktops/journal.ts'

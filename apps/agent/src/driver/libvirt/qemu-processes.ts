@@ -41,9 +41,10 @@ export class QemuProcesses {
   async #wants(domainName: string, overMs: number): Promise<boolean | undefined> {
     if (this.#stateOf(domainName) === undefined) await this.#look()
     const found = this.#found.get(domainName)
-    const [before, startedAt] = [found && (await wantedMs(found.pid)), performance.now()]
-    const waited = await waitedForDisk(found?.pid, overMs)
-    const after = found && (await wantedMs(found.pid))
+    if (!found) return sleep(overMs, undefined)
+    const [before, startedAt] = [await wantedMs(found.pid), performance.now()]
+    const waited = await waitedForDisk(found.pid, overMs)
+    const after = await wantedMs(found.pid)
     if (before === undefined || after === undefined) return undefined
     return waited || (after - before) / (performance.now() - startedAt) > busyShare
   }
@@ -97,14 +98,14 @@ async function processorMs(thread: string): Promise<number> {
 }
 
 /** Takes so long, and looks all the while: each wait may be short. */
-async function waitedForDisk(pid: number | undefined, overMs: number): Promise<boolean> {
+async function waitedForDisk(pid: number, overMs: number): Promise<boolean> {
   const ends = performance.now() + overMs
   let waited = false
   for (let leftMs = overMs; leftMs > 0; leftMs = ends - performance.now()) {
-    waited ||= pid !== undefined && waitsForDisk(pid)
+    waited ||= waitsForDisk(pid)
     await sleep(Math.min(lookEveryMs, leftMs))
   }
-  return waited || (pid !== undefined && waitsForDisk(pid))
+  return waited || waitsForDisk(pid)
 }
 
 /** What a guest writes and reads goes through threads of its process, which its host's disk holds up. */
