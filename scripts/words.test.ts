@@ -7,6 +7,7 @@ const root = join(import.meta.dirname, '..')
 test.each([
   ['scripts/start.ts', '--simulated=x', '--simulated is "x"; it must be a whole number from 1 to 100'],
   ['test/fuzz/main.ts', '--nope', "Unknown option '--nope'"],
+  ['test/fuzz/main.ts', '--only=1', '--only needs --mode: each mode counts its own inputs'],
   ['test/contract/main.ts', 'nope', "Unexpected argument 'nope'"],
 ])('%s %s is told in one sentence and ends with 2', (file, word, sentence) => {
   const ended = spawnSync(join(root, 'node_modules/.bin/node'), [join(root, file), word], { encoding: 'utf8' })

@@ -1,21 +1,27 @@
-// `npm run fuzz`: says to a service what nobody should, for a while, and counts what came back. Any 500, any answer that
-// is no problem with a request id, any connection left open is a fault. The seed repeats a run, the number one input.
+// `npm run fuzz`: says what nobody should, for a while, and counts what came back. A process that ends, and whatever its
+// mode calls a fault, is told with the words that repeat it: the seed repeats a run, the number one input.
 import { readdirSync, readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { orExplain } from '../../scripts/words.ts'
-import { Instance } from '../real/instance.ts'
-import { Fuzz, type Target } from './run.ts'
+import { orExplain, WrongWords } from '../../scripts/words.ts'
+import type { Mode, Subject, Target } from './mode.ts'
+import { modes } from './modes/all.ts'
+import { Fuzz } from './run.ts'
 
-const help = `npm run fuzz -- [--seconds 60] [--seed N] [--only AT] [--json] [--url http://… --key svc_sk_… [--operator-key svc_op_…]]
+const help = `npm run fuzz -- [--mode NAME] [--seconds 60] [--seed N] [--only AT] [--json]
+                [--url http://… --key svc_sk_… [--operator-key svc_op_…]]
 
-Malformed HTTP and JSON on every route, over raw connections. Without --url a service with one simulated host is started
-for the run, and its control plane is watched. Its own desktops are made and destroyed; it touches no other.
---only AT with the same --seed sends that one input again and shows what came.`
+Without --mode all modes run, one after another, and share the seconds:
+${modes.map(({ name, about }) => `  ${name.padEnd(14)} ${about}`).join('\n')}
 
-const { values } = orExplain(() =>
-  parseArgs({
+Each mode starts what it misuses. With --url the modes that can misuse a service that runs already do so: their own
+desktops and hosts are made and removed, and they touch no other.
+--mode NAME --only AT with the same --seed sends that one input again and shows what came.`
+
+const { values, chosen } = orExplain(() => {
+  const { values } = parseArgs({
     options: {
       help: { type: 'boolean', short: 'h' },
+      mode: { type: 'string' },
       seconds: { type: 'string', default: '60' },
       seed: { type: 'string', default: String(Date.now() % 1_000_000) },
       only: { type: 'string' },
@@ -24,73 +30,96 @@ const { values } = orExplain(() =>
       key: { type: 'string' },
       'operator-key': { type: 'string' },
     },
-  }),
-)
+  })
+  return { values, chosen: choose(values) }
+})
 const seed = Number(values.seed)
+const target = targetOf(values)
 const say = values.json ? console.error : console.log
 
 if (values.help) console.log(help)
 else process.exitCode = await main()
 
-async function main(): Promise<number> {
-  const { url, key, 'operator-key': operatorKey } = values
-  if (url && key) return fuzz({ url, key, operatorKey })
-  say('Starting a service with a simulated host…')
-  await using instance = await Instance.start({}, ['--no-tour', '--simulated', '1'])
-  const { base_url, api_key, operator_key } = instance.local
-  const controlPlane = instance.process('control plane')!.pid
-  const faults = await fuzz({ url: base_url, key: api_key, operatorKey: operator_key }, controlPlane)
-  if (instance.process('control plane')?.pid === controlPlane) return faults
-  say('! the control plane is another process than before: it crashed')
-  return 1
+interface Told {
+  mode: string
+  inputs: number
+  faults: object[]
+  /** What is wrong with the subject as a whole. */
+  left: string[]
 }
 
-async function fuzz(target: Target, pid?: number): Promise<number> {
-  const run = await Fuzz.begin(target, seed)
-  if (values.only !== undefined) return again(run, Number(values.only))
-  say(`seed ${seed}`)
-  const before = pid && sizeOf(pid)
-  const enough = AbortSignal.timeout(Number(values.seconds) * 1_000)
+function choose({ mode, only, url }: { mode?: string; only?: string; url?: string }): readonly Mode[] {
+  if (mode === undefined && only !== undefined)
+    throw new WrongWords('--only needs --mode: each mode counts its own inputs')
+  const named = modes.filter(({ name }) => mode === undefined || name === mode)
+  if (named.length === 0) {
+    throw new WrongWords(`--mode is "${mode}"; it must be one of ${modes.map(({ name }) => name).join(', ')}`)
+  }
+  const able = named.filter(({ remote }) => remote || !url)
+  if (able.length === 0) throw new WrongWords(`--mode ${mode} starts what it misuses; leave --url away`)
+  return able
+}
+
+function targetOf(words: typeof values): Target | undefined {
+  const { url, key, 'operator-key': operatorKey } = words
+  return url && key ? { url, key, operatorKey } : undefined
+}
+
+async function main(): Promise<number> {
+  const told: Told[] = []
+  for (const mode of chosen) {
+    await using subject = await mode.begin({ seed, target, say })
+    if (values.only !== undefined) return again(subject, Number(values.only))
+    told.push(await fuzz(mode, subject))
+  }
+  if (values.json) console.log(JSON.stringify({ seed, modes: told }))
+  return told.every(({ faults, left }) => faults.length + left.length === 0) ? 0 : 1
+}
+
+async function fuzz({ name }: Mode, subject: Subject): Promise<Told> {
+  const run = new Fuzz(subject)
+  const seconds = Number(values.seconds) / chosen.length
+  say(`${name}: seed ${seed}, ${seconds} s`)
+  const before = sizeOf(subject.pid)
   const progress = setInterval(() => {
     const { inputs, faults } = run.tally
-    say(`${inputs} inputs, ${faults.length} faults${pid ? `, control plane ${sizeOf(pid).memoryMiB} MiB` : ''}`)
+    const size = sizeOf(subject.pid)
+    say(`${name}: ${inputs} inputs, ${faults.length} faults${size ? `, ${size.memoryMiB} MiB` : ''}`)
   }, 5_000)
-  await run.run(Infinity, enough)
-  clearInterval(progress)
-  const left = [...(await run.alive()), ...(await run.end())]
-  tell(run, left, { before, after: pid && sizeOf(pid) })
-  return run.tally.faults.length + left.length === 0 ? 0 : 1
+  await run.run(Infinity, AbortSignal.timeout(seconds * 1_000)).finally(() => clearInterval(progress))
+  const left = await subject.verdict()
+  const told = { mode: name, seconds, ...run.tally, size: { before, after: sizeOf(subject.pid) }, left }
+  tell(told)
+  return told
 }
 
-function tell({ tally }: Fuzz, left: string[], controlPlane: object): void {
-  const { faults, ...counts } = tally
-  for (const { at, input, why } of faults) {
-    const began = JSON.stringify(input.bytes.toString('latin1').split('\n', 1)[0]!.slice(0, 80))
-    say(`! --seed ${seed} --only ${at} (${input.kind} ${began}): ${why.join('; ').slice(0, 500)}`)
+function tell(told: Told & Fuzz['tally'] & { seconds: number; size: object }): void {
+  const { mode, inputs, faults, left, byAnswer, byKind, size, seconds } = told
+  for (const { at, kind, why } of faults) {
+    say(`! --mode ${mode} --seed ${seed} --only ${at} (${kind}): ${why.join('; ').slice(0, 500)}`)
   }
-  for (const one of left) say(`! ${one}`)
-  const told = faults.map(({ at, input, why }) => ({ at, kind: input.kind, why }))
-  const whole = { seed, seconds: Number(values.seconds), ...counts, controlPlane, faults: told, left }
-  if (values.json) return void console.log(JSON.stringify(whole))
-  console.log(`\n${tally.inputs} inputs in ${values.seconds} s, ${faults.length} faults`)
-  console.table({ ...controlPlane })
-  console.table(tally.byStatus)
-  console.table(tally.byKind)
+  for (const one of left) say(`! ${mode}: ${one}`)
+  say(`\n${mode}: ${inputs} inputs in ${seconds} s, ${faults.length} faults`)
+  if (values.json) return
+  console.table(size)
+  console.table(byAnswer)
+  console.table(byKind)
 }
 
-async function again(run: Fuzz, at: number): Promise<number> {
-  const { input, outcome, why } = await run.try(at)
-  const bytes = input.bytes.toString('latin1').replaceAll(/svc_(sk|op)_\w{20,}/g, 'svc_$1_…')
-  console.log(JSON.stringify({ ...input, bytes, outcome, why }, null, 2))
-  await run.end()
-  return why.length === 0 ? 0 : 1
+async function again(subject: Subject, at: number): Promise<number> {
+  const { shown, why } = await subject.try(at)
+  const left = await subject.verdict()
+  console.log(JSON.stringify({ ...shown, why, left }, null, 2))
+  return why.length + left.length === 0 ? 0 : 1
 }
 
-/** Memory and open files of a process. */
-function sizeOf(pid: number): { memoryMiB: number; openFiles: number } {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8')
-  return {
-    memoryMiB: Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024),
-    openFiles: readdirSync(`/proc/${pid}/fd`).length,
+/** Memory and open files of a process that is there. */
+function sizeOf(pid: number | undefined): { memoryMiB: number; openFiles: number } | undefined {
+  try {
+    const status = readFileSync(`/proc/${pid}/status`, 'utf8')
+    const memoryMiB = Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024)
+    return { memoryMiB, openFiles: readdirSync(`/proc/${pid}/fd`).length }
+  } catch {
+    return undefined
   }
 }

@@ -2,7 +2,7 @@
 // nobody sends more than his share.
 import { connect } from 'node:net'
 import { expect, test } from 'vitest'
-import { answersIn } from '../fuzz/wire.ts'
+import { answersIn } from '../fuzz/http/wire.ts'
 import { House } from '../house.ts'
 import { checked } from '../openapi.ts'
 import { until } from './until.ts'

@@ -5,9 +5,11 @@ import { runInNewContext } from 'node:vm'
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Dice } from '../fuzz/dice.ts'
-import { inputOf } from '../fuzz/inputs.ts'
+import { inputOf } from '../fuzz/http/inputs.ts'
+import { exchange } from '../fuzz/http/wire.ts'
+import { HttpSubject } from '../fuzz/modes/http.ts'
 import { Fuzz } from '../fuzz/run.ts'
-import { exchange } from '../fuzz/wire.ts'
+import { Service } from '../fuzz/service.ts'
 import { House } from '../house.ts'
 import { until } from './until.ts'
 
@@ -39,13 +41,13 @@ test('six hundred malformed inputs bring about no 500, leave nothing open and no
   await using house = await House.start()
   const operatorKey = await house.replica.parts.principals.createOperatorKey('fuzz')
   const target = { url: house.url, key: house.org.key, operatorKey }
-  const fuzz = await Fuzz.begin(target, 1)
+  const subject = await HttpSubject.begin(await Service.at(target, () => undefined), 1)
+  const fuzz = new Fuzz(subject)
   await fuzz.run(200)
   const before = open(house)
   const heap = heapBytes()
   await fuzz.run(400)
-  expect(await fuzz.alive()).toEqual([])
-  expect(await fuzz.end()).toEqual([])
+  expect(await subject.verdict()).toEqual([])
   expect(fuzz.tally.faults).toEqual([])
   expect(fuzz.tally.inputs).toBe(600)
   await house.settle()

@@ -1,6 +1,6 @@
 // What is wrong with what came back for an input. Knows the contract of answers, and no server.
 import { problemJson } from '@dormouse/contract'
-import type { AnswerChecker } from '../openapi.ts'
+import type { AnswerChecker } from '../../openapi.ts'
 import type { Input } from './inputs.ts'
 import type { Answer, Outcome } from './wire.ts'
 

@@ -1,5 +1,5 @@
 // Inputs by kind: bytes for one connection, and what becomes of it after them. Pure: the same dice make the same input.
-import type { Dice } from './dice.ts'
+import type { Dice } from '../dice.ts'
 import type { Route } from './routes.ts'
 import * as words from './words.ts'
 

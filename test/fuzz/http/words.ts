@@ -1,5 +1,5 @@
 // What nobody should send: texts, numbers, JSON, header values, paths. Knows no route, and nothing of how they are sent.
-import type { Dice } from './dice.ts'
+import type { Dice } from '../dice.ts'
 import type { Schema } from './routes.ts'
 
 const uuid = '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80'

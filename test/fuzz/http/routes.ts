@@ -1,5 +1,5 @@
 // Every route of a service: customers' from its OpenAPI document, the others by name. Knows no way to misuse them.
-import type { OpenApi } from '../openapi.ts'
+import type { OpenApi } from '../../openapi.ts'
 
 export interface Route {
   method: string

@@ -1,0 +1,48 @@
+// The one shape of all that `npm run fuzz` can do: who speaks, to whom, and what was wrong with what came back. Knows no
+// protocol.
+
+/** A service that runs already, instead of one that is started for the run. */
+export interface Target {
+  url: string
+  key: string
+  operatorKey?: string | undefined
+}
+
+export interface Wish {
+  seed: number
+  target?: Target | undefined
+  say(line: string): void
+}
+
+/** One way to be hostile. */
+export interface Mode {
+  name: string
+  /** Who speaks as what, to whom; one line of `--help`. */
+  about: string
+  /** Whether it can misuse a service that runs already. */
+  remote: boolean
+  begin(wish: Wish): Promise<Subject>
+}
+
+/** What is misused, ready for its first input. Disposing of it ends what was started for the run. */
+export interface Subject extends AsyncDisposable {
+  /** How many inputs are under way at once. */
+  atOnce: number
+  /** Tries the input of that number. The same seed and number make the same input. */
+  try(at: number): Promise<Trial>
+  /** After the last input: in sentences what is wrong with the subject as a whole. */
+  verdict(): Promise<string[]>
+  /** The process that is misused, where it is not ours: its memory and open files are shown. */
+  pid?: number | undefined
+}
+
+export interface Trial {
+  /** Of the input. */
+  kind: string
+  /** What came back, in words to be counted. */
+  came: string[]
+  /** What was wrong, in sentences. */
+  why: string[]
+  /** All that `--only` shows of it. */
+  shown: object
+}

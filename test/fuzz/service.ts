@@ -1,0 +1,36 @@
+// The service that a fuzz run misuses: one that runs already, or one with a simulated host that is started for the run and
+// watched. Knows no way to misuse it.
+import { Instance } from '../real/instance.ts'
+import type { Target } from './mode.ts'
+
+export class Service {
+  readonly target: Target
+  readonly #instance: Instance | undefined
+  /** Of its control plane, where it was started for the run. */
+  readonly pid: number | undefined
+
+  private constructor(target: Target, instance?: Instance) {
+    this.target = target
+    this.#instance = instance
+    this.pid = instance?.process('control plane')?.pid
+  }
+
+  /** The one at that target; without one, a new one. */
+  static async at(target: Target | undefined, say: (line: string) => void): Promise<Service> {
+    if (target) return new Service(target)
+    say('Starting a service with a simulated host…')
+    const instance = await Instance.start({}, ['--no-tour', '--simulated', '1'])
+    const { base_url: url, api_key: key, operator_key: operatorKey } = instance.local
+    return new Service({ url, key, operatorKey }, instance)
+  }
+
+  /** In a sentence, whether its control plane has crashed since; the starter puts another in its place. */
+  verdict(): string[] {
+    if (!this.#instance || this.#instance.process('control plane')?.pid === this.pid) return []
+    return ['the control plane is another process than before: it crashed']
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#instance?.[Symbol.asyncDispose]()
+  }
+}
