@@ -10,7 +10,7 @@ export function statesPage(): string {
     `${table(['state', ...operationKinds], rows())}\n`,
     `While it is ${passing.map(code).join(' or ')} an operation is under way; only its settling, or a destroy, ends that.`,
     'An operation that fails leaves the desktop in a state that is true, and from which the next attempt is legal. A',
-    'host that reports otherwise moves an `awake` desktop to `stopped` or `hibernated`.\n',
+    'host that reports otherwise moves an `awake` desktop to `stopped` or `hibernated`, and a `hibernated` one whose memory\nwas used to `stopped`.\n',
     `\`\`\`mermaid\n${diagram()}\n\`\`\`\n`,
     '## Operations\n',
     `${operationStates.map(code).join(' · ')}\n`,

@@ -1,4 +1,5 @@
-// Guarantee: what was put off for one host is carried out whatever another host does.
+// Guarantee: what a host cannot do is put off and never forgotten; it keeps no operation running, and delays no other host.
+import { createAdminClient } from '@dormouse/client'
 import type { DesktopJson } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
@@ -34,4 +35,46 @@ test('a host that takes a command and never answers delays no other host, now or
   expect(await leftOn(house, hanging)).toBe(1)
   release()
   await until('the first to be carried out, too', async () => (await leftOn(house, hanging)) === 0)
+})
+
+test('a host that can write nothing keeps no wake running: the undo is put off, shown to operators, and carried out later', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/^a step failed$/, /^a call failed$/)
+  const operatorKey = await house.replica.parts.principals.createOperatorKey('ops')
+  house.secrets.learn('the operator’s key', operatorKey)
+  const admin = createAdminClient({ baseUrl: house.url, operatorKey, retries: 0 })
+  const deferred = async () => (await admin.listDeferred()).deferred_commands
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'kept')
+  await house.ask(id, 'hibernate')
+  house.host.failpoints.set('wake.after-resume', () => house.host.failpoints.set('journal.before-write', 'throw'))
+  const failed = await house.withDeadline(1_500, async () => house.settled((await house.begin(id, 'wake')).id))
+  expect(failed).toMatchObject({ state: 'failed', result: null })
+  expect(await house.see(id)).toMatchObject({ state: 'hibernated', generation: 2 })
+  expect(await house.held(id)).toBe(0)
+  await house.replica.parts.recovery.ask(house.host.id)
+  const tried = await until('a try', async () => (await deferred()).find(({ attempts }) => attempts > 0))
+  expect(tried).toMatchObject({ desktop_id: id, host_id: house.host.id, command: 'desktop.ensureAsleep' })
+  expect(tried).toMatchObject({ operation_id: failed.id, last_error: expect.stringMatching(/./) })
+  // It runs, unasked: that is no riddle while its undo waits, and nothing is done about it.
+  expect(await house.observed(id)).toMatchObject({ domain: 'running', memory: 'spent' })
+  for (const point of ['wake.after-resume', 'journal.before-write']) house.host.failpoints.set(point, undefined)
+  await house.replica.parts.recovery.ask(house.host.id)
+  await until('the undo to be carried out', async () => (await deferred()).length === 0)
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+})
+
+test('a hibernation whose outcome cannot be read settles at its deadline, and what the host says later becomes the state', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/^a step failed$/)
+  const { id } = await house.desktop('awake')
+  house.failpoints.set('hibernate.save.after', 'throw')
+  house.failpoints.set('hibernate.save.undo', 'throw')
+  const failed = await house.withDeadline(1_500, async () => house.settled((await house.begin(id, 'hibernate')).id))
+  expect(failed.state).toBe('failed')
+  house.failpoints.set('hibernate.save.undo', undefined)
+  await house.replica.parts.recovery.ask(house.host.id)
+  await house.becomes(id, 'hibernated')
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
 })

@@ -316,7 +316,9 @@ test('what is not HTTP is answered with a problem and a closed connection', asyn
 test('a customer is 403 at an operator’s door, and an operator gets in', async () => {
   await using house = await House.start({ hosts: 0 })
   const operator = await house.replica.parts.principals.createOperatorKey('ops')
-  expect((await house.api('GET', '/admin/v1/hosts')).status).toBe(403)
-  expect((await house.api('GET', '/admin/v1/hosts', { key: null })).status).toBe(401)
-  expect((await house.api('GET', '/admin/v1/hosts', { key: operator })).status).toBe(200)
+  for (const path of ['/admin/v1/hosts', '/admin/v1/deferred-commands']) {
+    expect((await house.api('GET', path)).status).toBe(403)
+    expect((await house.api('GET', path, { key: null })).status).toBe(401)
+    expect((await house.api('GET', path, { key: operator })).status).toBe(200)
+  }
 })

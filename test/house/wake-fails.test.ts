@@ -1,4 +1,6 @@
 // Guarantee: wherever a wake fails, it holds no memory of a host, the owner's work is still there, and the next wake works.
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { inShort } from './host.ts'
@@ -91,9 +93,55 @@ test('a guest that never answers fails its wake by name; from memory nothing is 
   await takenBack(house, id, 'hibernated')
 })
 
+test('a wake that gives the saved memory up and then fails leaves what is true: no memory, and a disk to wake from', async () => {
+  await using house = await House.start()
+  const id = await fallenAsleep(house, 'hibernated')
+  house.host.driver.faults.guestsSilent = true
+  const wish = { discard_memory: true }
+  const failed = await house.withDeadline(1_500, async () => house.settled((await house.begin(id, 'wake', wish)).id))
+  expect(failed).toMatchObject({ state: 'failed', error: expect.stringMatching(/given up as asked, its disk is kept/) })
+  expect((await house.see(id)).state).toBe('stopped')
+  house.host.driver.faults.guestsSilent = false
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('disk')
+  expect((await house.recall(id)).disk).toBe('kept')
+})
+
+test('a wake that fails before it has given the saved memory up leaves it to the next one', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/^a step failed$/, /handler/)
+  const id = await fallenAsleep(house, 'hibernated')
+  house.host.failpoints.set('wake.before-mark', 'throw')
+  const failed = await house.settled((await house.begin(id, 'wake', { discard_memory: true })).id)
+  expect(failed.state).toBe('failed')
+  expect((await house.see(id)).state).toBe('hibernated')
+  house.host.failpoints.set('wake.before-mark', undefined)
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+  expect((await house.recall(id)).memory).toBe('kept')
+})
+
+test('a memory that was given up by a wake that cannot be taken back yet is told when it is', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/^a step failed$/, /^a call failed$/)
+  const id = await fallenAsleep(house, 'hibernated')
+  house.host.driver.faults.guestsSilent = true
+  house.host.failpoints.set('wake.after-resume', () => house.host.failpoints.set('journal.before-write', 'throw'))
+  const wish = { discard_memory: true }
+  const failed = await house.withDeadline(1_500, async () => house.settled((await house.begin(id, 'wake', wish)).id))
+  expect(failed.state).toBe('failed')
+  expect((await house.see(id)).state).toBe('hibernated')
+  // What rejoin could tell it by is gone: the undo itself must.
+  rmSync(join(house.host.folder, 'memory', id), { recursive: true })
+  for (const point of ['wake.after-resume', 'journal.before-write']) house.host.failpoints.set(point, undefined)
+  await house.database.rows('update deferred_commands set last_tried_at = null')
+  await house.replica.parts.recovery.carryOutDeferred()
+  await house.becomes(id, 'stopped')
+  house.host.driver.faults.guestsSilent = false
+  expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('disk')
+})
+
 test('an undo that fails is tried again until it is done, and the operation settles only then', async () => {
   await using house = await House.start()
-  house.chronicle.foresee(/^an operation stumbled/)
+  house.chronicle.foresee(/^a step failed$/)
   const id = await fallenAsleep(house, 'hibernated')
   let tries = 0
   house.failpoints.set('wake.run.after', 'throw')

@@ -1,5 +1,13 @@
 // One typed call per route of /admin/v1, for operators: their keys open no customer's route, and the other way round.
-import type { AuditEntryJson, CreatedKeyJson, HostJson, InviteJson, KeyJson, OrgJson } from '@dormouse/contract'
+import type {
+  AuditEntryJson,
+  CreatedKeyJson,
+  DeferredJson,
+  HostJson,
+  InviteJson,
+  KeyJson,
+  OrgJson,
+} from '@dormouse/contract'
 import { readJson, sendJson } from './bodies.ts'
 import { nextCursor } from './client.ts'
 import { type CallOptions, Http, type HttpOptions } from './http.ts'
@@ -51,6 +59,9 @@ export function createAdminClient(options: AdminClientOptions) {
         entries: (await readJson<{ entries: AuditEntryJson[] }>(response)).entries,
         next: nextCursor(response.headers.get('link')),
       })),
+    /** What hosts could not carry out and are asked again for, oldest first. */
+    listDeferred: (call: CallOptions = {}) =>
+      get<{ deferred_commands: DeferredJson[] }>(call, '/admin/v1/deferred-commands'),
     listHosts: (call: CallOptions = {}) => get<{ hosts: HostJson[] }>(call, '/admin/v1/hosts'),
   }
 }

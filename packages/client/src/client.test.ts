@@ -61,6 +61,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
   await admin.listKeys(desktopId)
   expect(await admin.revokeKey(operationId)).toBeUndefined()
   await admin.inviteHost({ valid_secs: 600 })
+  await admin.listDeferred()
   await admin.listHosts()
   await admin.listAudit({ subject: desktopId, limit: 5, cursor: '9' })
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
@@ -70,6 +71,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
     `GET /admin/v1/keys?org_id=${desktopId} `,
     `DELETE /admin/v1/keys/${operationId}? `,
     'POST /admin/v1/hosts/invites? {"valid_secs":600}',
+    'GET /admin/v1/deferred-commands? ',
     'GET /admin/v1/hosts? ',
     `GET /admin/v1/audit?subject=${desktopId}&limit=5&cursor=9 `,
   ])

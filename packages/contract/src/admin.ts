@@ -53,6 +53,21 @@ export const hostJson = z
   .meta({ id: 'Host' })
 export type HostJson = z.infer<typeof hostJson>
 
+/** A command that a host could not carry out, and that is sent again until it can. */
+export const deferredJson = z
+  .object({
+    desktop_id: id,
+    host_id: id,
+    command: z.enum(['desktop.ensureAsleep', 'desktop.ensureDestroyed']),
+    operation_id: id.describe('The operation that left it behind'),
+    attempts: z.int().describe('Tries since then that failed'),
+    last_tried_at: time.nullable(),
+    last_error: z.string().nullable(),
+    created_at: time,
+  })
+  .meta({ id: 'DeferredCommand' })
+export type DeferredJson = z.infer<typeof deferredJson>
+
 const auditEntryJson = z
   .object({
     id: z.int(),

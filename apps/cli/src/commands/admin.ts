@@ -14,6 +14,7 @@ export function addAdmin(program: Command, context: Context): void {
   addOrgs(admin.command('org').description('organisations'), context)
   addKeys(admin.command('key').description('API keys of an organisation'), context)
   addHosts(admin.command('host').description('hosts that run desktops'), context)
+  addDeferred(admin.command('deferred'), context)
   addAudit(admin.command('audit'), context)
 }
 
@@ -79,6 +80,26 @@ function addHosts(command: Command, { operator, show, terminal }: Context): void
       show(options, { hosts }, () => table(hostColumns, hosts.map(hostRow)))
     })
 }
+
+function addDeferred(command: Command, { operator, show, terminal }: Context): void {
+  withJson(command, 'dormouse admin deferred')
+    .description('what hosts could not carry out yet, and why; it is tried again by itself')
+    .action(async (options: JsonOption) => {
+      const { deferred_commands } = await operator().listDeferred({ signal: terminal.signal })
+      const rows = deferred_commands.map((one) => [
+        one.created_at,
+        one.desktop_id,
+        one.host_id,
+        one.command.replace('desktop.ensure', '').toLowerCase(),
+        one.attempts,
+        one.last_error,
+      ])
+      show(options, { deferred_commands }, () => (rows.length ? table(deferredColumns, rows) : ''))
+      if (!rows.length && !options.json) terminal.note('Nothing waits for a host.')
+    })
+}
+
+const deferredColumns = ['SINCE', 'DESKTOP', 'HOST', 'TO BE', 'TRIES', 'LAST ERROR']
 
 function addAudit(command: Command, { operator, show, terminal }: Context): void {
   withJson(command, `dormouse admin audit --subject ${desktop} --limit 20`)

@@ -118,10 +118,14 @@ test('operators make organisations, keys and invitations with their own key', as
   const org = { id: desktopId, name: 'acme', created_at: time }
   const key = { id: operationId, org_id: desktopId, name: '', created_at: time, last_used_at: null, revoked_at: null }
   const invite = { token: 'one-time', expires_at: time }
+  const command = 'desktop.ensureAsleep'
+  const ids = { desktop_id: desktopId, host_id: desktopId, operation_id: operationId }
+  const deferred = { ...ids, command, attempts: 3, last_tried_at: time, last_error: 'EROFS', created_at: time }
   const { dormouse, seen } = await start(({ method, path }) => {
     if (method === 'DELETE') return { status: 204 }
     if (path.endsWith('orgs')) return { body: method === 'GET' ? { orgs: [org] } : org }
     if (path.endsWith('keys')) return { body: method === 'GET' ? { keys: [key] } : { ...key, api_key: 'svc_sk_new' } }
+    if (path.endsWith('deferred-commands')) return { body: { deferred_commands: [deferred] } }
     if (path.endsWith('audit')) return { body: { entries: [] } }
     return { body: path.endsWith('invites') ? invite : { hosts: [] } }
   })
@@ -133,6 +137,8 @@ test('operators make organisations, keys and invitations with their own key', as
   expect(await document('key', 'revoke', operationId)).toEqual({ id: operationId, revoked: true })
   expect(await document('host', 'invite', '--valid-secs', '600')).toEqual(invite)
   expect(await document('host', 'list')).toEqual({ hosts: [] })
+  expect(await document('deferred')).toEqual({ deferred_commands: [deferred] })
+  expect((await dormouse(['admin', 'deferred'])).stdout).toMatch(/ asleep +3 +EROFS\n/)
   expect(await document('audit', '--limit', '5')).toEqual({ entries: [] })
   expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_secret']))
   expect(String(seen[2]?.body)).toBe(`{"org_id":"${desktopId}","name":"ci"}`)

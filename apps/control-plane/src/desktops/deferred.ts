@@ -1,4 +1,5 @@
-// Commands that could not reach their host: kept until it is back. A later turn of the desktop makes one pointless.
+// Commands that a host could not carry out: kept until it can. A later turn of the desktop makes one pointless.
+import type { DeferredJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
 export interface DeferredCommand {
@@ -10,7 +11,17 @@ export interface DeferredCommand {
   operationId: string
 }
 
+interface DeferredRow extends DeferredCommand {
+  attempts: number
+  lastTriedAt: Date | null
+  lastError: string | null
+  createdAt: Date
+}
+
 const columns = `desktop_id as "desktopId", host_id as "hostId", command, generation, turn, operation_id as "operationId"`
+/** The time between tries doubles from 5 s up to a minute. */
+const due = `last_tried_at is null
+  or last_tried_at < now() - least(60, 5 * 2 ^ least(attempts - 1, 4)) * interval '1 second'`
 
 export async function defer(db: Db, deferred: DeferredCommand): Promise<void> {
   const { desktopId, hostId, command, generation, turn, operationId } = deferred
@@ -18,11 +29,13 @@ export async function defer(db: Db, deferred: DeferredCommand): Promise<void> {
     `insert into deferred_commands (desktop_id, host_id, command, generation, turn, operation_id)
      values ($1, $2, $3, $4, $5, $6)
      on conflict (desktop_id, host_id, command) do update
-       set generation = excluded.generation, turn = excluded.turn, operation_id = excluded.operation_id`,
+       set generation = excluded.generation, turn = excluded.turn, operation_id = excluded.operation_id,
+         attempts = 0, last_tried_at = null, last_error = null`,
     [desktopId, hostId, command, generation, turn, operationId],
   )
 }
 
+/** Oldest first. */
 export async function ofHost(db: Db, hostId: string): Promise<DeferredCommand[]> {
   const { rows } = await db.query<DeferredCommand>(
     `select ${columns} from deferred_commands where host_id = $1 order by created_at`,
@@ -31,13 +44,43 @@ export async function ofHost(db: Db, hostId: string): Promise<DeferredCommand[]>
   return rows
 }
 
-/** Those of the hosts for which something was put off. */
+/** Those of the hosts that have one that is due for another try. */
 export async function hostsAmong(db: Db, hostIds: string[]): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(
-    'select distinct host_id as id from deferred_commands where host_id = any($1)',
+    `select distinct host_id as id from deferred_commands where host_id = any($1) and (${due})`,
     [hostIds],
   )
   return rows.map(({ id }) => id)
+}
+
+/** Whether the host still owes the undo of the desktop's latest turn: what it has of it is then explained. */
+export async function owesUndo(db: Db, desktopId: string, hostId: string, turn: number): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `select 1 from deferred_commands
+     where desktop_id = $1 and host_id = $2 and command = 'desktop.ensureAsleep' and turn = $3`,
+    [desktopId, hostId, turn],
+  )
+  return rowCount !== 0
+}
+
+/** For operators: all that wait, oldest first. */
+export async function list(db: Db, limit: number): Promise<DeferredJson[]> {
+  const { rows } = await db.query<DeferredRow>(
+    `select ${columns}, attempts, last_tried_at as "lastTriedAt", last_error as "lastError", created_at as "createdAt"
+     from deferred_commands order by created_at, desktop_id, command limit $1`,
+    [limit],
+  )
+  return rows.map(deferredToJson)
+}
+
+/** Notes why the host could not carry it out this time. */
+export async function tried(db: Db, deferred: DeferredCommand, error: string): Promise<void> {
+  const { desktopId, hostId, command, turn } = deferred
+  await db.query(
+    `update deferred_commands set attempts = attempts + 1, last_tried_at = now(), last_error = $5
+     where desktop_id = $1 and host_id = $2 and command = $3 and turn = $4`,
+    [desktopId, hostId, command, turn, error],
+  )
 }
 
 export async function done(db: Db, deferred: DeferredCommand): Promise<void> {
@@ -46,3 +89,14 @@ export async function done(db: Db, deferred: DeferredCommand): Promise<void> {
     [deferred.desktopId, deferred.hostId, deferred.command, deferred.turn],
   )
 }
+
+const deferredToJson = (row: DeferredRow): DeferredJson => ({
+  desktop_id: row.desktopId,
+  host_id: row.hostId,
+  command: row.command,
+  operation_id: row.operationId,
+  attempts: row.attempts,
+  last_tried_at: row.lastTriedAt?.toISOString() ?? null,
+  last_error: row.lastError,
+  created_at: row.createdAt.toISOString(),
+})

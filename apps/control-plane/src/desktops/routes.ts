@@ -1,6 +1,7 @@
 // Customers' routes for desktops and their operations. HTTP and nothing else.
 import {
   createDesktopBody,
+  deferredJson,
   desktopJson,
   desktopListJson,
   desktopState,
@@ -24,6 +25,7 @@ import * as operations from '../operations/store.ts'
 import { isSettled, operationToJson } from '../operations/store.ts'
 import type { Waiters } from '../operations/waiters.ts'
 import { customer } from '../principals/door.ts'
+import * as deferred from './deferred.ts'
 import type { Desktops, Replay } from './service.ts'
 import { desktopToJson } from './store.ts'
 
@@ -209,6 +211,17 @@ export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waite
     const { state = null, limit } = request.query
     return { desktops: (await desktops.listAny(state, limit)).map(desktopToJson) }
   })
+
+  app.get(
+    '/deferred-commands',
+    {
+      schema: {
+        querystring: query.pick({ limit: true }),
+        response: { 200: z.object({ deferred_commands: z.array(deferredJson) }) },
+      },
+    },
+    async (request) => ({ deferred_commands: await deferred.list(pool, request.query.limit) }),
+  )
 
   app.post(
     '/desktops/:id/hibernate',

@@ -17,8 +17,6 @@ export interface StepContext {
   remainingMs: number
   /** Milliseconds since the operation was accepted. */
   ageMs: number
-  /** The deadline has passed: an undo that cannot be done now is to be put off. */
-  overdue: boolean
 }
 
 /** What a settling transaction knows. */
@@ -30,6 +28,8 @@ export interface Step {
   run(context: StepContext): Promise<Findings | undefined>
   /** Takes the step back, wherever in it the failure was. May run twice, too. */
   undo?(context: StepContext): Promise<Findings | undefined>
+  /** What is found where the undo did not succeed before the deadline. `failed` must keep the undo for later. */
+  putOff?: Findings
   /** Why there is nothing to take back. */
   noUndo?: string
 }
@@ -59,5 +59,7 @@ export interface Failure {
   detail: string
 }
 
+type Undo = Required<Pick<Step, 'undo' | 'putOff'>>
+
 /** Names a step that has an undo, or says why it has none: the type makes forgetting impossible. */
-export const step = (given: Step & ({ undo: NonNullable<Step['undo']> } | { noUndo: string })): Step => given
+export const step = (given: Step & (Undo | { noUndo: string })): Step => given

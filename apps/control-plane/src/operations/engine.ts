@@ -177,14 +177,24 @@ export class Engine {
     Object.assign(row, { undoing: true, failure })
     for (; row.step >= 0; row.step--) {
       await this.#mark(running)
-      const step = definition.steps[row.step]!
-      await this.#options.failpoints.hit(`${row.kind}.${step.name}.undo`)
-      if (step.undo) await this.#attempt(running, step, 'undo')
+      await this.#takeBack(running, definition.steps[row.step]!)
     }
     return this.#settle(running, async (tx, context) => {
       const said = await definition.failed(tx, context, failure)
       return store.settleFailed(tx, row.id, said ?? failure)
     })
+  }
+
+  /** An undo that still fails when the deadline is over is put off, whatever the reason: its operation settles all the same. */
+  async #takeBack(running: Running, step: Step): Promise<void> {
+    const { row } = running
+    try {
+      await this.#attempt(running, step, 'undo')
+    } catch (error) {
+      if (error instanceof Abandoned) throw error
+      this.#options.log.warn({ err: error, operation: row.id, step: step.name }, 'an undo is put off')
+      Object.assign(row.findings, step.putOff)
+    }
   }
 
   /** A success that the database refuses to write down is a failure like any other, and is taken back. */
@@ -253,12 +263,16 @@ export class Engine {
     }
   }
 
-  /** Runs a step or its undo until it answers: what may pass is tried again until the deadline, a bug a few times. */
+  /**
+   * Runs a step or its undo until it answers. What may pass is tried again until the deadline, a bug a few times, an undo
+   * until the deadline whatever fails.
+   */
   async #attempt(running: Running, step: Step, way: 'run' | 'undo'): Promise<void> {
     const { row } = running
     for (let attempt = 0; ; attempt++) {
       this.#requireOurs(running)
       try {
+        if (way === 'undo') await this.#options.failpoints.hit(`${row.kind}.${step.name}.undo`)
         const found: Findings | undefined = await step[way]?.(this.#context(running, way))
         Object.assign(row.findings, found)
         return
@@ -268,6 +282,7 @@ export class Engine {
         const mayPass = this.#mayPass(running, error)
         const isBug = !(error instanceof Refusal) && !isDatabaseAway(error)
         if (isBug) this.#options.log.error({ err: error, operation: row.id, step: step.name, way }, 'a step failed')
+        if (way === 'undo' && performance.now() >= running.deadline) throw error
         if (way === 'run' && !mayPass && !(isBug && attempt < bugLimit)) throw error
         await this.#backoff(running, attempt)
         // Too late to ask again: what was answered last is the cause, not that nobody can answer in no time.
@@ -286,8 +301,7 @@ export class Engine {
     const { row, term, signal } = running
     const remainingMs = way === 'undo' ? 30_000 : Math.max(1, running.deadline - performance.now())
     const ageMs = performance.now() - running.acceptedAt
-    const overdue = performance.now() >= running.deadline
-    return { operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs, ageMs, overdue }
+    return { operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs, ageMs }
   }
 
   #asFailure(error: unknown, row: OperationRow): Failure {

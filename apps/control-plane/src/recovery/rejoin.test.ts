@@ -31,6 +31,12 @@ test('an awake desktop that does not run is stopped, or hibernated where its who
   expect(judge('h', seen({ memory: 'spent' }), row('awake'))).toMatchObject({ become: 'stopped' })
 })
 
+test('a hibernated desktop whose memory was used is stopped; one whose memory is missing may get it back', () => {
+  expect(judge('h', seen({ memory: 'spent' }), row('hibernated'))).toMatchObject({ order: 'keep', become: 'stopped' })
+  for (const memory of ['none', 'partial', 'damaged', 'complete'] as const)
+    expect(judge('h', seen({ memory }), row('hibernated'))).toEqual({ order: 'keep' })
+})
+
 test('a desktop that runs and is not believed to is suspended and reported, never destroyed by guess', () => {
   for (const state of ['hibernated', 'stopped', 'created'] as const) {
     expect(judge('h', seen({ domain: 'running' }), row(state))).toMatchObject({

@@ -36,7 +36,9 @@ function judgeBelieved(item: Observation, row: DesktopRow, runs: boolean): Verdi
       if (item.domain === 'paused') return { ...keep, alarm: 'a desktop that should be awake is paused' }
       return { ...keep, become: saved ? 'hibernated' : 'stopped' }
     case 'hibernated':
-      return runs ? { order: 'suspend', alarm: 'a desktop runs that should be hibernated' } : keep
+      if (runs) return { order: 'suspend', alarm: 'a desktop runs that should be hibernated' }
+      // A spent memory is never restored. One that is missing may be put back by hand.
+      return item.memory === 'spent' ? { ...keep, become: 'stopped' } : keep
     case 'stopped':
       if (saved) return { ...keep, become: 'hibernated' }
       return runs ? { order: 'suspend', alarm: 'a desktop runs that should be stopped' } : keep

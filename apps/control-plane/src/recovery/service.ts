@@ -7,7 +7,7 @@ import type { Links } from '../agents/links.ts'
 import { isDatabaseAway, type Pool } from '../db/pool.ts'
 import type { DeferredCommand } from '../desktops/deferred.ts'
 import * as deferred from '../desktops/deferred.ts'
-import { stateAfterFailure } from '../desktops/operations/wake.ts'
+import { type Asleep, stateAfterFailure } from '../desktops/operations/wake.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
@@ -169,8 +169,8 @@ export class Recovery {
   }
 
   /**
-   * Under the desktop's lock, only while no operation is under way, and only where none has settled since the picture was
-   * taken: makes the state true; answers the order.
+   * Under the desktop's lock, only while no operation is under way and no undo is put off, and only where none has settled
+   * since the picture was taken: makes the state true; answers the order.
    */
   async #correct(
     tx: pg.PoolClient,
@@ -179,6 +179,7 @@ export class Recovery {
   ): Promise<RejoinOrder['order'] | undefined> {
     const row = await desktops.lockAny(tx, id)
     if (row && (row.updatedAt >= asOf || (await operations.hasLive(tx, id)))) return undefined
+    if (row && (await deferred.owesUndo(tx, id, hostId, row.turn))) return undefined
     if (!item) {
       if (row && row.hostId === hostId) await this.#become(tx, row, judgeMissing(row))
       return undefined
@@ -205,24 +206,33 @@ export class Recovery {
     await this.#options.hosts.releaseMemory(tx, row.id)
   }
 
-  /** Sends one command that was put off; a later turn of the desktop has made it pointless. */
+  /** Sends one command that was put off. */
   async #carryOut(term: Term, command: DeferredCommand): Promise<void> {
+    await this.#guarded(async () => {
+      const answer = await this.#send(term, command)
+      if (answer) await this.#finish(command, answer)
+    })
+  }
+
+  /** What the host answers; nothing where a later turn has made it pointless, undefined where it did not succeed. */
+  async #send(term: Term, command: DeferredCommand): Promise<object | undefined> {
     const { desktopId, generation, turn, operationId, hostId } = command
     const fence = { desktopId, generation, turn, operationId, epoch: term.epoch, deadlineMs: commandTimeoutMs }
-    await this.#guarded(async () => {
-      try {
-        const answer = await this.#options.links.command(
-          hostId,
-          command.command,
-          { fence },
-          { timeoutMs: commandTimeoutMs, requestId: newId() },
-        )
-        await this.#finish(command, answer)
-      } catch (error) {
-        if (!(error instanceof Refusal) || (error.code !== 'stale_turn' && error.code !== 'superseded')) throw error
-        await this.#finish(command, {})
-      }
-    })
+    const asked = { timeoutMs: commandTimeoutMs, requestId: newId() }
+    try {
+      return await this.#options.links.command(hostId, command.command, { fence }, asked)
+    } catch (error) {
+      if (isOvertaken(error)) return {}
+      await this.#keep(command, error)
+      return undefined
+    }
+  }
+
+  /** It is tried again, and an operator can read why. */
+  async #keep(command: DeferredCommand, error: unknown): Promise<void> {
+    const { desktopId: desktop, hostId: host } = command
+    this.#options.log.warn({ err: error, desktop, host }, 'a deferred command has failed again')
+    await this.#options.leadership.transaction((tx) => deferred.tried(tx, command, inOneLine(error)))
   }
 
   async #finish(command: DeferredCommand, answer: object): Promise<void> {
@@ -232,10 +242,26 @@ export class Recovery {
       if (row?.turn === command.turn && !(await operations.hasLive(tx, row.id))) {
         if (row.state === 'destroyed') await hosts.releaseAll(tx, row.id)
         else if ('state' in answer)
-          await this.#become(tx, row, stateAfterFailure(row.state, answer as never), 'wake failed')
+          await this.#become(tx, row, await this.#afterUndo(tx, row, command, answer as never), 'wake failed')
       }
       await deferred.done(tx, command)
     })
     log.info({ desktop: command.desktopId, command: command.command }, 'a deferred command was carried out')
   }
+  /** What an undo leaves: an operation that was forgotten meanwhile counts as one that gave no memory up. */
+  async #afterUndo(tx: pg.PoolClient, { state: from }: DesktopRow, { operationId }: DeferredCommand, answer: Asleep) {
+    const operation = await operations.read(tx, operationId)
+    return stateAfterFailure({ from, discardMemory: operation?.input.discardMemory === true }, answer)
+  }
 }
+
+/** The host has obeyed a later request for the desktop. */
+const isOvertaken = (error: unknown): boolean =>
+  error instanceof Refusal && (error.code === 'stale_turn' || error.code === 'superseded')
+
+/** A host's words go into the database: of a length, and of characters that it takes. */
+const inOneLine = (error: unknown): string =>
+  (error instanceof Refusal ? error.detail : String(error))
+    .toWellFormed()
+    .replaceAll(/\p{Cc}+/gu, ' ')
+    .slice(0, 500)

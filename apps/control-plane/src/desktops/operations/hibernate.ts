@@ -13,8 +13,10 @@ export interface HibernateContext {
 
 interface Found extends Findings {
   memoryBytes?: number
-  seen?: Observation | 'out of reach' | 'nothing'
+  seen?: Pick<Observation, 'domain' | 'memory'> | 'out of reach' | 'nothing'
 }
+
+const putOff: Found = { seen: 'out of reach' }
 
 export const hibernate = ({ hosts, links }: HibernateContext): OperationDefinition => ({
   kind: 'hibernate',
@@ -36,14 +38,16 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
         const { hostId } = inputOf(context)
         const seen = await links
           .command(hostId!, 'desktop.observe', { desktopId: context.operation.desktopId }, asking(context))
+          .then(({ domain, memory }): Found['seen'] => ({ domain, memory }))
           .catch((error: unknown): Found['seen'] => {
             if (!(error instanceof Refusal)) throw error
-            if (error.code === 'host_unreachable' || context.overdue) return 'out of reach'
+            if (error.code === 'host_unreachable') return 'out of reach'
             if (error.code === 'unknown_desktop') return 'nothing'
             throw error
           })
         return { seen }
       },
+      putOff,
     }),
   ],
 

@@ -10,7 +10,13 @@ import {
 import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
-import { type Findings, type OperationDefinition, type StepContext, step } from '../../operations/definition.ts'
+import {
+  type Failure,
+  type Findings,
+  type OperationDefinition,
+  type StepContext,
+  step,
+} from '../../operations/definition.ts'
 import { lockLive } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import * as store from '../store.ts'
@@ -24,13 +30,16 @@ export interface WakeContext {
   links: Links
 }
 
-type Asleep = CommandResult<'desktop.ensureAsleep'> | 'deferred'
+/** What the host says after an undo, or that it is still to come. */
+export type Asleep = CommandResult<'desktop.ensureAsleep'> | 'deferred'
 
 interface Found extends Findings {
   hostId?: string
   resumedFrom?: ResumedFrom
   asleep?: Asleep
 }
+
+const putOff: Found = { asleep: 'deferred' }
 
 /** What a wake may start from, by where it came from. A saved memory is given up only when the caller says so. */
 function sourceOf({ from, discardMemory }: Input): WakeSource {
@@ -55,7 +64,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
         ),
       }
     } catch (error) {
-      if (cannotBeDoneNow(error, context.overdue)) return { asleep: 'deferred' }
+      if (cannotBeDoneNow(error)) return putOff
       throw error
     }
   }
@@ -90,6 +99,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
         },
         /** A disk holds its owner’s work, only destroy removes one: this only learns what is there. */
         undo: (context) => sleepAgain(context),
+        putOff,
       }),
       step({
         name: 'run',
@@ -105,6 +115,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
         },
         /** Back asleep: the unspent memory is kept, a guest that has run is saved anew. Out of reach: when it is back. */
         undo: (context) => sleepAgain(context),
+        putOff,
       }),
     ],
 
@@ -140,7 +151,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       const { desktopId, generation, generationId, turn, id } = operation
       const { hostId, asleep } = findings as Found
       const input = inputOf({ operation })
-      await store.settle(tx, desktopId, stateAfterFailure(input.from, asleep), { operationId: id })
+      await store.settle(tx, desktopId, stateAfterFailure(input, asleep), { operationId: id })
       await store.endGeneration(tx, generationId!, 'wake failed')
       if (asleep === 'deferred') {
         await defer(tx, {
@@ -156,24 +167,37 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       const leftNothing = input.hostId === null && (!asleep || (asleep !== 'deferred' && asleep.state === 'absent'))
       if (leftNothing) await store.bind(tx, desktopId, null)
       await (leftNothing ? hosts.releaseAll : hosts.releaseMemory)(tx, desktopId)
-      const lost = asleep !== undefined && asleep !== 'deferred' && asleep.memoryLost
-      if (!lost || failure.code === 'memory_lost') return undefined
-      const cost = 'The guest had run by then and could not be saved anew: its memory is lost, its disk is kept.'
-      return { code: failure.code, detail: `${failure.detail} ${cost}` }
+      const cost = costOf(input, asleep, failure)
+      return cost === undefined ? undefined : { code: failure.code, detail: `${failure.detail} ${cost}` }
     },
   }
 }
 
-/** An undo is put off where the host is away, where it has obeyed a later turn, and where time is up. */
-function cannotBeDoneNow(error: unknown, overdue: boolean): boolean {
-  if (!(error instanceof Refusal)) return false
-  return overdue || error.code === 'host_unreachable' || error.code === 'stale_turn' || error.code === 'superseded'
-}
+/** An undo is put off at once where the host is away, and where it has obeyed a later turn. */
+const cannotBeDoneNow = (error: unknown): boolean =>
+  error instanceof Refusal && ['host_unreachable', 'stale_turn', 'superseded'].includes(error.code)
 
-/** What is true after a wake that failed. A memory that was kept is kept in the state, too: nothing is downgraded in silence. */
-export function stateAfterFailure(from: DesktopState, asleep: Asleep | undefined): DesktopState {
+/**
+ * What is true after a wake that failed. A memory that was kept is kept in the state, too: nothing is downgraded in
+ * silence. A saved memory that the host no longer has is gone where the caller gave it up; elsewhere it may be put back.
+ */
+export function stateAfterFailure(
+  { from, discardMemory }: Pick<Input, 'from' | 'discardMemory'>,
+  asleep: Asleep | undefined,
+): DesktopState {
   if (asleep === undefined || asleep === 'deferred') return from
   if (asleep.memoryLost) return 'stopped'
   if (asleep.state === 'hibernated') return 'hibernated'
+  if (from === 'hibernated' && discardMemory) return 'stopped'
   return from === 'created' && asleep.state === 'stopped' ? 'stopped' : from
+}
+
+/** What the failed wake has cost, in a sentence; undefined where it cost nothing. */
+function costOf({ from, discardMemory }: Input, asleep: Asleep | undefined, failure: Failure): string | undefined {
+  if (asleep === undefined || asleep === 'deferred' || asleep.state === 'hibernated') return undefined
+  if (asleep.memoryLost && failure.code !== 'memory_lost')
+    return 'The guest had run by then and could not be saved anew: its memory is lost, its disk is kept.'
+  if (!asleep.memoryLost && from === 'hibernated' && discardMemory)
+    return 'The saved memory was given up as asked, its disk is kept: wake it again to boot from the disk.'
+  return undefined
 }
