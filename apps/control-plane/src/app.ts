@@ -11,6 +11,7 @@ import type { Guests } from './guest/service.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { Hosts } from './hosts/service.ts'
 import type { InFlight } from './http/in-flight.ts'
+import { contractBodyBytes, takeBodiesOf } from './http/json-bodies.ts'
 import { notePaths, refuseOtherMethods } from './http/methods.ts'
 import { publishOpenApi } from './http/openapi.ts'
 import { sendProblem } from './http/problems.ts'
@@ -78,6 +79,7 @@ export async function createApp(parts: AppParts): Promise<App> {
   await app.register(
     async (scope) => {
       const v1 = scope as unknown as App
+      takeBodiesOf(v1, contractBodyBytes)
       v1.addHook('onRequest', customers)
       notFoundBehindTheDoor(v1)
       v1.register(async (files) => fileRoutes(files as unknown as App, parts))

@@ -44,6 +44,22 @@ test('exec takes a string or a list of words, and no NUL', () => {
   expect(execBody.safeParse({ command: 'true', timeout_secs: 100_000 }).success).toBe(true)
 })
 
+test('a million bad words or variables cost one message', () => {
+  const command = Array(1_000_000).fill(0)
+  const env = Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`v${i}`, 0]))
+  const bodies: [object, (string | number)[]][] = [
+    [{ command }, ['command']],
+    [{ command: 'true', env }, ['env', 'v0']],
+    [{ command: 'true', env: { 'a=b': '' } }, ['env', 'a=b']],
+    [{ command: 'true', env: ['a'] }, ['env']],
+  ]
+  for (const [body, path] of bodies) {
+    const issues = execBody.safeParse(body).error!.issues
+    expect(issues.map((issue) => issue.path)).toEqual([path])
+    expect(JSON.stringify(issues).length).toBeLessThan(1_000)
+  }
+})
+
 test('every 503 and 429 says when to come again', () => {
   for (const [code, row] of Object.entries(refusals)) {
     if (row.status === 503 || row.status === 429) expect(row, code).toHaveProperty('retryAfterSecs')

@@ -16,13 +16,39 @@ export const fileQueueTimeoutSecs = 240
 const noNul = (text: string) => !text.includes('\0')
 const text = z.string().refine(noNul, 'must not contain NUL')
 
+const isRecord = (given: unknown): given is object =>
+  typeof given === 'object' && given !== null && !Array.isArray(given)
+const whyNoText = (given: unknown): string | undefined => {
+  if (typeof given !== 'string') return 'must be a string'
+  return noNul(given) ? undefined : 'must not contain NUL'
+}
+const isText = (given: unknown): boolean => whyNoText(given) === undefined
+
+/** Looked at as a whole, up to the first bad one: a message for each of a million would take seconds. */
+const texts = z
+  .custom<string[]>((given) => Array.isArray(given) && given.length > 0 && given.every(isText))
+  .meta({ type: 'array', minItems: 1, items: { type: 'string' } })
+
+const variableName = /^[^=\0]+$/
+const variables = z
+  .custom<Record<string, string>>(isRecord, 'must be an object')
+  .superRefine((given, { addIssue }) => {
+    for (const name in given) {
+      const why = variableName.test(name) ? whyNoText(given[name]) : 'must be a variable name'
+      if (why) return addIssue({ code: 'custom', path: [name], message: why })
+    }
+  })
+  .meta({
+    type: 'object',
+    propertyNames: { type: 'string', pattern: variableName.source },
+    additionalProperties: { type: 'string' },
+  })
+
 export const execBody = z
   .object({
-    command: z
-      .union([text.min(1), z.array(text).min(1)])
-      .describe('A string runs in `/bin/sh -c`; an array runs as it is'),
+    command: z.union([text.min(1), texts]).describe('A string runs in `/bin/sh -c`; an array runs as it is'),
     cwd: text.nullish(),
-    env: z.record(z.string().regex(/^[^=\0]+$/, 'must be a variable name'), text).nullish(),
+    env: variables.nullish(),
     stdin: z.string().nullish(),
     timeout_secs: z.int().min(1).nullish().describe('Default 60; more than 300 counts as 300'),
   })

@@ -46,7 +46,7 @@ export class BoundedBody {
       await pipeline(meter, sink)
     } catch (error) {
       raw.unpipe(meter)
-      letGo(raw)
+      letGo(raw, this.#bounds.stallMs)
       throw error
     } finally {
       clearTimeout(stall)
@@ -68,7 +68,7 @@ export class BoundedBody {
   /** Nobody takes it, and its sender is told so at once; where it did not say its size, only once that is known. */
   async discard(): Promise<void> {
     if (this.#raw.headers['content-length'] === undefined) await this.measure()
-    else letGo(this.#raw)
+    else letGo(this.#raw, this.#bounds.stallMs)
   }
 
   /** Hands over each piece as it comes, without the streams that a sink with a pace of its own needs. */
@@ -89,7 +89,7 @@ export class BoundedBody {
     try {
       await over.promise
     } catch (error) {
-      letGo(raw)
+      letGo(raw, this.#bounds.stallMs)
       throw error
     } finally {
       clearTimeout(stall)
@@ -113,9 +113,9 @@ const stalled = () => new Refusal('invalid_request', 'the body stood still for t
 const brokenOff = () => new Refusal('invalid_request', 'the body broke off', { field: 'body' })
 
 /** What still comes is dropped, for a while: who has been answered may be sending yet, and reads only after that. */
-export function letGo(raw: IncomingMessage): void {
+export function letGo(raw: IncomingMessage, stallMs: number): void {
   if (raw.complete || raw.destroyed) return
-  const timer = setTimeout(() => raw.destroy(), lingerMs).unref()
+  const timer = setTimeout(() => raw.destroy(), Math.min(lingerMs, stallMs)).unref()
   raw.once('close', () => clearTimeout(timer)).once('end', () => clearTimeout(timer))
   raw.resume()
 }

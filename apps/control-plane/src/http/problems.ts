@@ -38,8 +38,11 @@ function invalid(issue: Issue | undefined, context: string | undefined): Refusal
   const unknownKeys = (issue?.params as { keys?: string[] } | undefined)?.keys
   const field = unknownKeys?.[0] ?? path.join('.')
   const where = field || context || 'request'
-  return new Refusal('invalid_request', `${where}: ${issue?.message ?? 'invalid'}`, { field: where })
+  return new Refusal('invalid_request', inShort(`${where}: ${issue?.message ?? 'invalid'}`), { field: inShort(where) })
 }
+
+/** A caller's own words come back to him: never more of them than a person reads. */
+const inShort = (words: string): string => (words.length > 300 ? `${words.slice(0, 300).toWellFormed()}…` : words)
 
 export function problemOf(refusal: Refusal): ProblemJson {
   const { code, detail, extra, status } = refusal
