@@ -10,6 +10,8 @@ const retry = process.env.CI ? 1 : 0
 /** How long a test may wait for what comes at once on a quiet machine: it spawns processes, and shares its processors. */
 const patient = { retry, testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 30_000 } } }
 
+const everyFailure = 'test/every-failure.ts'
+
 /** Three grounds: nothing at all (unit), Postgres with simulated hosts (house), real libvirt and QEMU (real, desktop). */
 export default defineConfig({
   test: {
@@ -20,6 +22,7 @@ export default defineConfig({
         test: {
           ...patient,
           name: 'unit',
+          setupFiles: everyFailure,
           include: [
             'packages/*/src/**/*.test.ts',
             'apps/*/src/**/*.test.ts',
@@ -36,7 +39,7 @@ export default defineConfig({
           name: 'house',
           include: ['test/house/**/*.test.ts'],
           globalSetup: 'test/ground.ts',
-          setupFiles: 'test/every-answer.ts',
+          setupFiles: [everyFailure, 'test/every-answer.ts'],
         },
       },
       {
@@ -44,7 +47,7 @@ export default defineConfig({
           ...patient,
           name: 'real',
           include: ['test/real/**/*.test.ts', 'packages/*/src/real/**/*.test.ts'],
-          setupFiles: 'test/every-answer.ts',
+          setupFiles: [everyFailure, 'test/every-answer.ts'],
           exclude: [...configDefaults.exclude, ...notAtLength],
           testTimeout: 600_000,
           hookTimeout: 300_000,
@@ -56,6 +59,7 @@ export default defineConfig({
         test: {
           ...patient,
           name: 'desktop',
+          setupFiles: everyFailure,
           include: ['test/desktop/**/*.test.ts'],
           testTimeout: 300_000,
           hookTimeout: 300_000,

@@ -10,11 +10,16 @@ export interface RfbOptions {
   origin?: string
 }
 
+interface Closing {
+  code: number
+  reason: string
+}
+
 export class RfbClient {
   readonly socket: WebSocket
   readonly notes: TicketNote[] = []
-  /** How it was closed. */
-  readonly closed: Promise<{ code: number; reason: string }>
+  readonly #over: Promise<Closing>
+  #closing: Closing | undefined
   #received = Buffer.alloc(0)
   #picture: Buffer = Buffer.alloc(0)
   width = 0
@@ -26,10 +31,14 @@ export class RfbClient {
       if (isBinary) this.#received = Buffer.concat([this.#received, data as Buffer])
       else this.#note(JSON.parse((data as Buffer).toString()) as ScreenNote, page === true)
     })
-    const { promise, resolve } = Promise.withResolvers<{ code: number; reason: string }>()
-    this.closed = promise
-    this.socket.on('error', (error) => resolve({ code: 0, reason: error.message }))
-    this.socket.on('close', (code, reason) => resolve({ code, reason: reason.toString() }))
+    const { promise, resolve } = Promise.withResolvers<Closing>()
+    this.#over = promise
+    const end = (closing: Closing) => {
+      this.#closing ??= closing
+      resolve(this.#closing)
+    }
+    this.socket.on('error', (error) => end({ code: 0, reason: error.message }))
+    this.socket.on('close', (code, reason) => end({ code, reason: reason.toString() }))
   }
 
   #note(note: ScreenNote, keeps: boolean): void {
@@ -48,6 +57,13 @@ export class RfbClient {
     const client = new RfbClient(url, options)
     await client.#greet()
     return client
+  }
+
+  /** How it was closed; where it is not, the refusal says what came instead. */
+  get closed(): Promise<Closing> {
+    return until('the screen’s socket to be closed', () => this.#closing).catch((error: Error) => {
+      throw new Error(`${error.message}; ${this.notes.length} notes and ${this.unread} bytes unread have come`)
+    })
   }
 
   /** How many bytes have come that nobody asked for yet. */
@@ -136,7 +152,7 @@ export class RfbClient {
   }
 
   async #take(length: number): Promise<Buffer> {
-    const over = this.closed.then(({ code, reason }) => {
+    const over = this.#over.then(({ code, reason }) => {
       throw new Error(`the socket was closed: ${code} ${reason}`)
     })
     over.catch(() => undefined)
