@@ -41,6 +41,7 @@ const testNeeds: Need[] = [
     packages: ['libvirt-daemon-config-nwfilter'],
     why: 'says by which rules, for the tests',
   },
+  { files: program('strace'), packages: ['strace'], why: 'shows in which order files reach the disk, for the tests' },
 ]
 
 /** For the desktop image alone. */

@@ -106,6 +106,21 @@ test.each(['destroy.after-kill', 'journal.before-write'])(
   },
 )
 
+test('an order of the leader waits for nothing and ends nothing: while the turn it names is being worked on, it is passed over', async () => {
+  await using bench = await Bench.start()
+  const id = newId()
+  await bench.awake(fenceOf(id, 1, 1))
+  const release = bench.driver.faults.hang('save')
+  const hibernating = bench.hibernated(fenceOf(id, 1, 2))
+  await until(() => bench.driver.faults.counts.save)
+  const orders = [{ desktopId: id, seen: { generation: 1, turn: 2 }, order: 'stop' as const }]
+  const { items } = await bench.ask('host.rejoin', { epoch: 1, orders })
+  release()
+  expect(items).toMatchObject([{ domain: 'running', turn: 2 }])
+  await hibernating
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory' })
+})
+
 test('twenty desktops at once are all served, four at a time', async () => {
   await using bench = await Bench.start()
   const ids = Array.from({ length: 20 }, newId)

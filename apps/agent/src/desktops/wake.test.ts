@@ -1,4 +1,4 @@
-import { readdir, readFile, truncate } from 'node:fs/promises'
+import { readdir, readFile, rm, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
@@ -76,6 +76,28 @@ test('memory is never given up unasked: what is missing, partial or used refuses
     code: 'memory_image_missing',
   })
   await expect(bench.awake(fenceOf(newId(), 1, 1), 'allow', 'require')).rejects.toMatchObject({ code: 'disk_missing' })
+})
+
+test('a memory that was used says so itself: it is not restored again though the journal is lost', async () => {
+  await using bench = await Bench.start()
+  const { id } = await hibernatedDesktop(bench)
+  await bench.awake(fenceOf(id, 2, 3), 'require', 'require')
+  await rm(join(bench.folder, 'journal'), { recursive: true })
+  await bench.crash()
+  bench.driver.die(id)
+  expect(await images(bench, id)).toHaveLength(1)
+  await expect(bench.awake(fenceOf(id, 3, 4), 'require', 'require')).rejects.toMatchObject({ code: 'memory_lost' })
+})
+
+test('a disk that is half made when the agent dies is made anew', async () => {
+  await using bench = await Bench.start()
+  const id = newId()
+  bench.driver.faults.hang('fillDisk')
+  void bench.awake(fenceOf(id, 1, 1))
+  await until(() => bench.driver.faults.counts.fillDisk)
+  await bench.crash()
+  expect(await bench.observe(id)).toMatchObject({ domain: 'absent', disk: true })
+  expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image' })
 })
 
 test('a spent image is never restored again: a guest that ran and died is memory lost, not an old memory', async () => {

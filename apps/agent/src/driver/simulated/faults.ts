@@ -12,6 +12,7 @@ export const simulatedOperations = [
   'setMark',
   'kill',
   'makeDisk',
+  'fillDisk',
   'removeDisk',
   'ping',
   'setTime',

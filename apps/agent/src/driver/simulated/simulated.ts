@@ -100,7 +100,9 @@ export class SimulatedDriver implements Driver {
     const { desktopId } = mark
     await this.#job(desktopId, (signal) => this.faults.enter('startCold', signal))
     if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
-    if (!this.#disks.read(desktopId)) refuse('hypervisor_failed', 'the disk is not there')
+    const disk = this.#disks.read(desktopId)
+    if (!disk) return refuse('hypervisor_failed', 'the disk is not there')
+    if (disk.half) refuse('hypervisor_failed', 'the disk cannot be booted from: its making was cut off')
     const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files: {} }
     this.#domains.write(desktopId, { mark, spec, state: 'running', runningSince: Date.now(), memory })
     this.#tell({ type: 'domain', desktopId, reason: null })
@@ -185,7 +187,11 @@ export class SimulatedDriver implements Driver {
       refuse('image_unavailable', `this host does not have the image "${spec.imageVersion}"`)
     }
     if (this.faults.diskFull) refuse('host_disk_full', 'the host’s disk is full')
-    if (!this.#disks.read(desktopId)) this.#disks.write(desktopId, { spec, files: {} })
+    if (this.#disks.read(desktopId)) return
+    // As with a real disk, who dies here leaves half of one.
+    this.#disks.write(desktopId, { spec, files: {}, half: true })
+    await this.faults.enter('fillDisk')
+    this.#disks.write(desktopId, { spec, files: {} })
   }
 
   async removeDisk(desktopId: DesktopId): Promise<void> {

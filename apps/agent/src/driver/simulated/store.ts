@@ -26,7 +26,12 @@ export const simulatedDomain = z.object({
 })
 export type SimulatedDomain = z.infer<typeof simulatedDomain>
 
-export const simulatedDisk = z.object({ spec: desktopSpec, files: z.record(z.string(), z.string()) })
+export const simulatedDisk = z.object({
+  spec: desktopSpec,
+  files: z.record(z.string(), z.string()),
+  /** It is being made, or its making was cut off. */
+  half: z.literal(true).optional(),
+})
 export type SimulatedDisk = z.infer<typeof simulatedDisk>
 
 /** A folder of JSON files, each written whole or not at all, and read again only when it is another file than before. */
