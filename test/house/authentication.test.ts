@@ -172,6 +172,16 @@ test('a token is checked once: asked again, neither key nor provider is needed',
   expect(s.provider.keysAsked).toBe(1)
 })
 
+test('a token that was good a moment ago is refused when its time is over', async () => {
+  await using s = await scene()
+  // It is taken for 30 s longer than it says; where the machine stood still meanwhile, another is made.
+  const token = await until('a token to be good', async () => {
+    const short = await s.forge({ exp: inSecs(-28) })
+    return (await s.ask(short)).status === 200 && short
+  })
+  await until('its refusal', async () => (await s.ask(token)).status === 401)
+})
+
 test('a new key of the provider is known the moment it signs, and those it replaced are not any more', async () => {
   await using s = await scene()
   const old = await s.forge()

@@ -1,5 +1,6 @@
 // Guarantee: nothing answers before the credential was looked at; a revoked key is refused everywhere within a second; and
 // nobody sends more than his share.
+import { generateKeyPairSync } from 'node:crypto'
 import { connect } from 'node:net'
 import { expect, test } from 'vitest'
 import { answersIn } from '../fuzz/http/wire.ts'
@@ -181,6 +182,26 @@ test('a key revoked at one replica is refused by every other within a second, ho
   })
   expect((await house.api('GET', '/v1/desktops', { key })).status).toBe(401)
 })
+
+test('an invitation enrols one host: its key again is the same host, and another key is told that it is spent', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { token } = await house.replica.parts.hosts.invite('one')
+  house.secrets.learn('the invitation of one', token)
+  const enrol = (public_key: object) =>
+    house.api('POST', '/agent/v1/enrol', { key: null, body: { token, name: 'one', public_key } })
+  const [key, another] = [publicKey(), publicKey()]
+  const first = await enrol(key)
+  expect(first.status).toBe(201)
+  expect((await enrol(another)).json).toMatchObject({ status: 409, code: 'invite_spent' })
+  expect((await enrol(key)).json).toEqual(first.json)
+  expect(await house.replica.parts.hosts.list()).toHaveLength(1)
+})
+
+/** Such as a host makes for itself. */
+function publicKey(): object {
+  const { kty, crv, x } = generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' })
+  return { kty, crv, x }
+}
 
 test('the use of a key is noted', async () => {
   await using house = await House.start({ hosts: 0 })

@@ -28,6 +28,16 @@ export class Database {
     return (await this.#pool.query<R>(text, values)).rows
   }
 
+  /** Runs the statement in a transaction that stays open, with its locks, until what it answers is called. */
+  async hold(text: string): Promise<() => Promise<void>> {
+    const client = await this.#pool.connect()
+    await client.query(`begin; ${text}`)
+    return async () => {
+      await client.query('commit')
+      client.release()
+    }
+  }
+
   /** Ends the sessions of that name, as a network that forgets them would. Answers how many there were. */
   async endSessions(applicationName: string): Promise<number> {
     const ended = await this.rows(

@@ -5,13 +5,18 @@ import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { until } from './until.ts'
 
-/** Writes down that the destroyed desktop is to be removed once more, as after an answer that was lost. */
-async function putOff(house: House, { id }: DesktopJson, hostId: string): Promise<void> {
+/** Writes a command down as put off: by default that the destroyed desktop is to be removed once more. */
+async function putOff(
+  house: House,
+  { id }: DesktopJson,
+  hostId: string,
+  { command, later } = { command: 'desktop.ensureDestroyed', later: 1 },
+): Promise<void> {
   await house.database.rows(
     `insert into deferred_commands (desktop_id, host_id, command, generation, turn, operation_id)
-     select d.id, $2, 'desktop.ensureDestroyed', d.generation, d.turn + 1, o.id
+     select d.id, $2, $3, d.generation, d.turn + $4, o.id
        from desktops d join operations o on o.desktop_id = d.id where d.id = $1 order by o.created_at desc limit 1`,
-    [id, hostId],
+    [id, hostId, command, later],
   )
 }
 
@@ -77,4 +82,22 @@ test('a hibernation whose outcome cannot be read settles at its deadline, and wh
   await house.replica.parts.recovery.ask(house.host.id)
   await house.becomes(id, 'hibernated')
   expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+})
+
+test('an old command that was put off ends with its turn: what a later destroy still holds of the host stays held', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/^recovery was interrupted$/)
+  const desktop = await house.desktop('awake')
+  house.host.driver.faults.failNext('kill', 1_000)
+  expect((await house.ask(desktop.id, 'destroy')).result).toMatchObject({ cleanup: 'deferred' })
+  const held = await house.held(desktop.id)
+  expect(held).toBeGreaterThan(0)
+  await putOff(house, desktop, house.host.id, { command: 'desktop.ensureAsleep', later: -1 })
+  const { recovery } = house.replica.parts
+  await recovery.ask(house.host.id)
+  expect(await leftOn(house, house.host.id)).toBe(1)
+  expect(await house.held(desktop.id)).toBe(held)
+  house.host.driver.faults.failNext('kill', 0)
+  await recovery.ask(house.host.id)
+  await until('the room to be given back', async () => (await house.held(desktop.id)) === undefined)
 })

@@ -1,10 +1,11 @@
 // Guarantee: what a host cannot do is said in a sentence that names the cause, and the state stays true.
-import { readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { DesktopState } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House, type HouseOptions } from '../house.ts'
 import { inShort } from './host.ts'
+import { until } from './until.ts'
 
 async function refusedWake(house: House, id: string, body: object = {}): Promise<string> {
   const answer = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, { body })
@@ -28,13 +29,28 @@ test('no host at all, no room for memory, no such image: each is said, and the d
   }
 })
 
+/** How many placements wait for a lock. */
+const placing = async (house: House): Promise<number> =>
+  (
+    await house.database.rows(
+      `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+         and (query like 'insert into reservations%' or query like 'select 1 from hosts%')`,
+    )
+  ).length
+
 test('a host takes what it has room for and not one more, and room that is given back is used again', async () => {
   await using house = await House.start({ agent: { memoryMiB: 1_024 } })
-  const ids = await Promise.all(Array.from({ length: 3 }, async () => (await house.desktop()).id))
-  const answers = await Promise.all(ids.map((id) => house.api('POST', `/v1/desktops/${id}/wake?wait=true`)))
-  expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 409])
-  const awake = ids[answers.findIndex(({ status }) => status === 200)]!
-  const without = ids[answers.findIndex(({ status }) => status === 409)]!
+  const awake = (await house.desktop('awake')).id
+  const ids = [(await house.desktop()).id, (await house.desktop()).id]
+  // Neither can write down what it takes before both have looked what there is, or wait for the other to have done so.
+  const release = await house.database.hold('lock table reservations in share mode')
+  const wakes = await Promise.all(ids.map((id) => house.begin(id, 'wake')))
+  await until('both to wait', async () => (await placing(house)) === 2)
+  await release()
+  const settled = await Promise.all(wakes.map(({ id }) => house.settled(id)))
+  expect(settled.map(({ state }) => state).sort()).toEqual(['failed', 'succeeded'])
+  expect(settled.find(({ error }) => error)?.error).toMatch(/^No host has room/)
+  const without = ids[settled.findIndex(({ state }) => state === 'failed')]!
   await house.ask(awake, 'hibernate')
   expect((await house.ask(without, 'wake')).state).toBe('succeeded')
   expect(await refusedWake(house, awake)).toMatch(/^The host that holds the desktop’s disk has no room/)
@@ -121,6 +137,15 @@ test.each(damages)(
     expect(await house.recall(id)).toEqual({ memory: '', disk: 'word' })
   },
 )
+
+test('a saved memory that is not there any more fails the wake: no desktop that slept boots from its disk unasked', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('hibernated')
+  rmSync(join(house.host.folder, 'memory', id), { recursive: true })
+  expect(await refusedWake(house, id)).toMatch(/^the saved memory is not where it was left.*discard_memory/i)
+  expect((await house.see(id)).state).toBe('hibernated')
+  expect((await house.ask(id, 'wake', { discard_memory: true })).result?.resumed_from).toBe('disk')
+})
 
 test('a saved memory that is whole is given up only when told to', async () => {
   await using house = await House.start()

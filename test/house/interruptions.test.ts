@@ -1,5 +1,5 @@
 // Guarantee: whatever of the house goes away while an operation runs, the operation settles, and its state is the truth.
-import type { OperationKind } from '@dormouse/contract'
+import { newId, type OperationKind } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { until } from './until.ts'
@@ -94,6 +94,37 @@ test.each(['wake', 'hibernate'] as const)(
     expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
   },
 )
+
+test('an operation that nobody led until its deadline was over is asked for once more: what its host had done counts', async () => {
+  await using house = await House.start()
+  const { id, operation, release } = await midway(house, 'hibernate')
+  await house.replica.stop()
+  release()
+  await until('the save', async () => (await house.host.holds(id)).domain === 'absent')
+  await house.host.settled()
+  await house.killAgent()
+  await house.database.rows(`update operations set deadline_at = now() - interval '1 minute'`)
+  await house.replica.start()
+  const tries = () => house.failpoints.hits.filter((hit) => hit === 'hibernate.save.before').length
+  await until('it to be asked for while its host is still away', () => tries() === 2)
+  await house.restartAgent()
+  await wentOn(house, 'hibernate', id, operation)
+})
+
+test('the word of a host that an operation is getting on counts for its own operations alone', async () => {
+  // What a host says puts the deadline off by half a minute here.
+  await using house = await House.start({ controlPlane: { wakeDeadlineMs: 600_000, hibernateDeadlineMs: 300 } })
+  const { id, operation, release } = await midway(house, 'hibernate')
+  const { engine } = house.replica.parts
+  await until('its end', async () => {
+    engine.progress(newId(), operation)
+    return (await house.operation(operation)).state === 'failed'
+  })
+  release()
+  await house.shows(id, 'saved')
+  await house.replica.parts.recovery.ask(house.host.id)
+  await house.becomes(id, 'hibernated')
+})
 
 test('a wake of a desktop whose host is out of reach fails at once with that text, and works when the host is back', async () => {
   await using house = await House.start()

@@ -35,6 +35,20 @@ test('the URLs lead where the caller found the service, or where browsers do, an
   }
 })
 
+test('a key that was revoked opens nothing any more: no ticket and no picture of a screen, though its link was never used', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const { principals } = house.replica.parts
+  const { id: key, api_key } = await principals.createKey(house.org.id, 'leaving')
+  const links = [await claim(house, id, 'view', api_key), await claim(house, id, 'control', api_key)]
+  await principals.revokeKey(key)
+  for (const { websocket_url } of links) {
+    const page = RfbClient.dial(websocket_url, { page: true })
+    expect(await page.closed).toMatchObject({ code: 4004 })
+    expect([page.notes, page.unread]).toEqual([[], 0])
+  }
+})
+
 test('an access token that expires ends its socket with 4004; one that is renewed in time goes on', async () => {
   await using provider = await IdentityProvider.start({})
   await using house = await House.start({ controlPlane: { oidcIssuer: provider.issuer, oidcAudience: audience } })

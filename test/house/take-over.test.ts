@@ -21,6 +21,9 @@ async function stranger(url: string): Promise<pg.Client & AsyncDisposable & { en
   return Object.assign(client, { ended, [Symbol.asyncDispose]: () => client.end() })
 }
 
+const waiting = `select 1 from pg_locks where locktype = 'advisory' and objid = 7236810 and not granted
+  and database = (select oid from pg_database where datname = current_database())`
+
 const isEnded = async (house: House) =>
   (
     await house.database.rows(`select 1 from pg_stat_activity where application_name = 'stranger'
@@ -106,6 +109,19 @@ test('a leader that cannot renew stops by itself when its lease has run out, tho
   house.failpoints.set('leadership.before-renew', undefined)
   gate.resolve()
   await house.replica.leading()
+})
+
+test('one that is told to stop gives its lease up: where the lock is held elsewhere, nobody waits for the lease to run out', async () => {
+  await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 600_000 } })
+  await using pooler = await stranger(house.database.url)
+  const locked = pooler.query(leaderLock)
+  await until('the stranger to wait', async () => (await house.database.rows(waiting)).length > 0)
+  await house.replica.stop()
+  await locked
+  const second = await house.addReplica(undefined, { leadershipLeaseMs: 600 })
+  await until('it to lead', () => second.leads)
+  await pooler.ended
+  await house.replica.start()
 })
 
 test('one that is told to stop gives leadership up first, and then lets the requests under way end', async () => {

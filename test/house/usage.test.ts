@@ -1,4 +1,4 @@
-import type { UsageJson } from '@dormouse/contract'
+import { type Heartbeat, newId, type UsageJson } from '@dormouse/contract'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
@@ -38,6 +38,10 @@ const book = (house: House, id: string, kind: string, from: number, to: number |
      from desktops where id = $1`,
     [id, kind, from, to, aliveUntil],
   )
+
+/** A host's heartbeat with one desktop, as its link hands it up. */
+const says = (house: House, hostId: string, living: { desktopId: string; generation: number }) =>
+  house.replica.parts.usage.heard(hostId, { running: [living], facts: { ailment: null } } as Heartbeat)
 
 test('the ledger opens and closes with the operations that settle, names them, and counts both kinds', async () => {
   await using house = await House.start()
@@ -111,6 +115,9 @@ test('a silent host bills nothing more, and where the desktop lived on, the time
   await house.killAgent()
   const silent = await ofDesktop(house, id)
   expect(await ofDesktop(house, id)).toEqual(silent)
+  await says(house, house.host.id, { desktopId: id, generation: 0 })
+  await says(house, newId(), { desktopId: id, generation: 1 })
+  expect(await ofDesktop(house, id), 'another generation, another host').toEqual(silent)
   await house.restartAgent()
   const later = await until('the next proof', async () => {
     const row = await ofDesktop(house, id)

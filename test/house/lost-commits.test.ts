@@ -1,0 +1,67 @@
+// Guarantee: what was committed counts, whoever never learnt of it: the request that asked is told the truth or may be sent
+// again, and work that a lost answer overtook goes no step further.
+import { expect, inject, test } from 'vitest'
+import { House } from '../house.ts'
+import { LossyDatabase } from './lossy-database.ts'
+
+async function houseBehind() {
+  const lossy = await LossyDatabase.start(inject('databaseUrl'))
+  const house = await House.start({ databaseServer: lossy.url })
+  const dispose = async () => {
+    await house[Symbol.asyncDispose]()
+    await lossy[Symbol.asyncDispose]()
+  }
+  return { lossy, house, [Symbol.asyncDispose]: dispose }
+}
+
+/** A wake that stands at that point, while a destroy whose acceptance had no answer is carried to its end. */
+async function overtakenAt({ house, lossy }: Awaited<ReturnType<typeof houseBehind>>, point: string) {
+  const { id } = await house.desktop()
+  const [there, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  house.failpoints.set(point, async () => {
+    there.resolve()
+    await go.promise
+  })
+  const wake = await house.begin(id, 'wake')
+  await there.promise
+  const lost = lossy.loseCommitOf(id)
+  const destroy = await house.begin(id, 'destroy')
+  await lost
+  expect(await house.settled(destroy.id)).toMatchObject({ state: 'succeeded', result: { cleanup: 'done' } })
+  const before = house.failpoints.hits.length
+  go.resolve()
+  await house.settle()
+  house.failpoints.set(point, undefined)
+  expect(await house.operation(wake.id)).toMatchObject({ state: 'failed', error: 'Superseded by destroy.' })
+  return { id, reached: house.failpoints.hits.slice(before) }
+}
+
+test('a destroy whose acceptance was read back overtakes a wake as any other: it takes no room, and begins no further step', async () => {
+  await using on = await houseBehind()
+  const early = await overtakenAt(on, 'wake.place.before')
+  expect(await on.house.held(early.id)).toBeUndefined()
+  expect(await on.house.see(early.id)).toMatchObject({ state: 'destroyed', host_id: null })
+  const late = await overtakenAt(on, 'wake.place.after')
+  expect(late.reached).toEqual([])
+  expect(await on.house.held(late.id)).toBeUndefined()
+  expect(await on.house.inventory()).toEqual([])
+})
+
+test('where the database dies at a commit and stays away, a request with a key may be sent again, and one without is told 500', async () => {
+  await using on = await houseBehind()
+  const { house, lossy } = on
+  house.chronicle.foresee(/./)
+  const create = (idle_timeout_secs: number, headers = {}) =>
+    house.api('POST', '/v1/desktops', { body: { tier: 'small', idle_timeout_secs }, headers })
+  const keyed = { 'idempotency-key': 'one' }
+  const died = lossy.dieAtCommitsOf(['74017', '74018'])
+  const [with_, without] = await Promise.all([create(74_017, keyed), create(74_018), died])
+  expect([with_.status, with_.json.code]).toEqual([503, 'database_unavailable'])
+  expect(with_.headers['retry-after']).toBeDefined()
+  expect([without.status, without.json.code]).toEqual([500, 'internal'])
+  lossy.back()
+  await house.replica.leading()
+  const again = await create(74_017, keyed)
+  expect([again.status, again.headers['idempotency-replayed']]).toEqual([200, 'true'])
+  expect(await house.database.rows('select 1 from desktops')).toHaveLength(2)
+})
