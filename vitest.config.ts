@@ -12,7 +12,7 @@ const patient = { retry, testTimeout: 120_000, hookTimeout: 120_000, expect: { p
 
 const everyFailure = 'test/every-failure.ts'
 
-/** Three grounds: nothing at all (unit), Postgres with simulated hosts (house), real libvirt and QEMU (real, desktop). */
+/** Three grounds: nothing at all (unit), Postgres with simulated hosts (house, scale), real libvirt and QEMU (real, desktop). */
 export default defineConfig({
   test: {
     // The default is one less than there are processors; a file of tests waits for the processes it started half its time.
@@ -40,6 +40,18 @@ export default defineConfig({
           include: ['test/house/**/*.test.ts'],
           globalSetup: 'test/ground.ts',
           setupFiles: [everyFailure, 'test/every-answer.ts'],
+        },
+      },
+      {
+        test: {
+          ...patient,
+          name: 'scale',
+          include: ['test/scale/**/*.test.ts'],
+          globalSetup: 'test/ground.ts',
+          setupFiles: [everyFailure, 'test/every-answer.ts'],
+          testTimeout: 900_000,
+          // Each fills the machine by itself.
+          fileParallelism: false,
         },
       },
       {

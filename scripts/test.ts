@@ -14,12 +14,14 @@ const help = `npm test                   checks, unit, house (simulated hosts), 
 npm test -- --project unit   only these tests (unit, house, real); may be given more than once
 npm run test:long          the real tests at full length: ten sleeps each, and the hostile guests
 npm run test:crash         kill -9 in the middle of accepted operations: 20 trials simulated, 3 on real QEMU
+npm run test:scale         what needs a million rows or thousands of desktops: migrations, lists, restarts of Postgres
 npm run test:desktop       a desktop of Debian's with a screen, used by mouse; builds its image first, in a minute or two
 
 Further words are handed to vitest, such as a part of a file's name.`
 
 const root = fileURLToPath(new URL('../', import.meta.url))
 const parent = process.ppid
+const withoutLibvirt = new Set(['unit', 'house', 'scale'])
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 const began = performance.now()
 const lap = (what: string) => console.log(`[${((performance.now() - began) / 1_000).toFixed(1).padStart(5)} s] ${what}`)
@@ -32,6 +34,7 @@ const { values, positionals } = orExplain(() =>
       long: { type: 'boolean' },
       crash: { type: 'boolean' },
       desktop: { type: 'boolean' },
+      scale: { type: 'boolean' },
       project: { type: 'string', multiple: true },
     },
   }),
@@ -42,16 +45,18 @@ else process.exitCode = await main()
 
 async function main(): Promise<number> {
   const projects = values.project ?? chosenProjects()
-  if (values.crash || projects.some((project) => project !== 'unit' && project !== 'house'))
+  if (values.crash || projects.some((project) => !withoutLibvirt.has(project)))
     await ensurePackages({ say: console.log, tests: true })
   lap('tools are there')
   if (values.crash) return crash()
-  if (!values.project && !values.long && !values.desktop && (await node('scripts/check.ts')) !== 0) return 1
+  if (!values.project && !values.long && !values.desktop && !values.scale && (await node('scripts/check.ts')) !== 0)
+    return 1
   return vitest(projects)
 }
 
 function chosenProjects(): string[] {
   if (values.desktop) return ['desktop']
+  if (values.scale) return ['scale']
   return values.long ? ['real'] : ['unit', 'house', 'real']
 }
 

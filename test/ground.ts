@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { migrate } from '@dormouse/control-plane/db/migrate.ts'
 import { openPool } from '@dormouse/control-plane/db/pool.ts'
+import { createLog } from '@dormouse/process'
 import type { TestProject } from 'vitest/node'
 import { endWithUs } from '../scripts/ground/end-with-us.ts'
 import { startPostgres } from '../scripts/ground/postgres.ts'
@@ -30,10 +31,7 @@ export default async function ground(project: TestProject): Promise<() => Promis
   const unbind = endWithUs(identify(postgres.pid)!, 'SIGINT', folder)
   const secrets = new Secrets()
   secrets.learn('the database’s password', new URL(postgres.url).password)
-  await query(postgres.url, `create database ${templateName}`)
-  const pool = openPool(databaseNamed(postgres.url, templateName), 2, () => undefined)
-  await migrate(pool)
-  await pool.end()
+  await makeTemplate(postgres.url)
   project.provide('databaseUrl', postgres.url)
   return async () => {
     await postgres.stop()
@@ -42,6 +40,12 @@ export default async function ground(project: TestProject): Promise<() => Promis
     if (told.length > 0) throw new Error(`Postgres’ log was kept, for it is not clean: ${told.join('; ')}`)
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** The migrated database that each house copies. */
+export async function makeTemplate(url: string): Promise<void> {
+  await query(url, `create database ${templateName}`)
+  await migrate({ databaseUrl: databaseNamed(url, templateName), log: createLog({ name: 'ground', level: 'warn' }) })
 }
 
 /** The same server, another database. */

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { migrate } from '@dormouse/control-plane/db/migrate.ts'
 import { openPool, transaction } from '@dormouse/control-plane/db/pool.ts'
 import { fenceStatement } from '@dormouse/control-plane/leadership/store.ts'
+import { createLog } from '@dormouse/process'
 import { startPostgres } from '../../scripts/ground/postgres.ts'
 
 const writers = 16
@@ -17,7 +18,7 @@ const folder = mkdtempSync(join(tmpdir(), 'dormouse-fence-'))
 const place = { dataDir: join(folder, 'pg'), runtimeDir: folder }
 const postgres = await startPostgres({ ...place, say: () => undefined, durable: true, endsWithUs: true })
 const pool = openPool(postgres.url, writers + 2, () => undefined)
-await migrate(pool)
+await migrate({ databaseUrl: postgres.url, log: createLog({ name: 'fence', level: 'warn' }) })
 const replica = randomUUID()
 await pool.query(`update leadership set epoch = 1, replica_id = $1, expires_at = 'infinity'`, [replica])
 await pool.query('create table written (writer int primary key, n bigint not null)')

@@ -53,8 +53,8 @@ export class Stage {
   static async start(ground: HostGround, databaseUrl: string, folder: string): Promise<Stage> {
     mkdirSync(folder, { recursive: true })
     const pool = openPool(databaseUrl, 2, () => undefined)
-    await migrate(pool)
     const log = createLog({ name: 'crash', level: 'silent' })
+    await migrate({ databaseUrl, log })
     const principals = new Principals(pool, log)
     const org = await principals.createOrg('crash')
     const keys = {

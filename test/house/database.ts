@@ -54,7 +54,7 @@ export class Database {
     return onServer(this.#server, async (client) => {
       const sessions = async () => {
         const { rows } = await client.query<{ count: number }>(
-          'select count(*)::int as count from pg_stat_activity where datname = $1',
+          `select count(*)::int as count from pg_stat_activity where datname = $1 and backend_type = 'client backend'`,
           [this.#name],
         )
         return rows[0]!.count

@@ -2,12 +2,10 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { migrate } from '@dormouse/control-plane/db/migrate.ts'
-import { openPool } from '@dormouse/control-plane/db/pool.ts'
 import { expect, test } from 'vitest'
 import { startPostgres } from '../../scripts/ground/postgres.ts'
 import { processesIn, signal } from '../../scripts/ground/processes.ts'
-import { databaseNamed, query, templateName } from '../ground.ts'
+import { makeTemplate } from '../ground.ts'
 import { House } from '../house.ts'
 import { send } from './api.ts'
 import { until } from './until.ts'
@@ -22,10 +20,7 @@ async function ownPostgres() {
     durable: true,
     endsWithUs: true,
   })
-  await query(postgres.url, `create database ${templateName}`)
-  const pool = openPool(databaseNamed(postgres.url, templateName), 1, () => undefined)
-  await migrate(pool)
-  await pool.end()
+  await makeTemplate(postgres.url)
   return {
     postgres,
     /** Every process of it stands still, or goes on. */

@@ -62,7 +62,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const pool = openPool(config.databaseUrl, config.databasePool, (error) =>
     room('db').warn({ err: error }, 'an idle connection was lost'),
   )
-  const applied = await migrate(pool)
+  const applied = await migrate({ databaseUrl: config.databaseUrl, log: room('db') })
   if (applied.length > 0) room('db').info({ applied }, 'schema brought up to date')
   const installation = await pool.query<{ id: string }>('select id from installation')
   const installationId = installation.rows[0]!.id

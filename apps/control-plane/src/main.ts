@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// The control plane's process: serves until it is told to stop. Also makes the first operator's key.
+// The control plane's process: serves until it is told to stop. Also migrates its database, and makes the first
+// operator's key.
 import { parseArgs } from 'node:util'
 import { createLog, failpointsFrom, readConfig, runProcess } from '@dormouse/process'
 import { configSchema } from './config.ts'
@@ -9,6 +10,7 @@ import { openPool } from './db/pool.ts'
 import { Principals } from './principals/service.ts'
 
 const help = `dormouse-control-plane                          serve (configuration: docs/configuration.md)
+dormouse-control-plane migrate                  bring the database up to date, while the release before serves, and end
 dormouse-control-plane operator-key [--name N]  make an operator's key, and print it once`
 
 const { positionals, values } = parseArgs({
@@ -18,6 +20,7 @@ const { positionals, values } = parseArgs({
 
 if (values.help) console.log(help)
 else if (positionals[0] === 'operator-key') await makeOperatorKey(values.name)
+else if (positionals[0] === 'migrate') await migrateOnly()
 else if (positionals.length === 0) await serve()
 else {
   console.error(`unknown command ${positionals[0]}\n\n${help}`)
@@ -36,11 +39,23 @@ async function serve(): Promise<void> {
   })
 }
 
+async function migrateOnly(): Promise<void> {
+  await runProcess({
+    name: 'control-plane',
+    start: async (lifetime) => {
+      const { databaseUrl } = readConfig(configSchema, process.env)
+      const applied = await migrate({ databaseUrl, log: lifetime.log })
+      lifetime.log.info({ applied }, 'the schema is up to date')
+      lifetime.end('migrated')
+    },
+  })
+}
+
 async function makeOperatorKey(name: string): Promise<void> {
   const config = readConfig(configSchema, process.env)
   const log = createLog({ name: 'control-plane', level: 'warn' })
+  await migrate({ databaseUrl: config.databaseUrl, log })
   const pool = openPool(config.databaseUrl, 1, (error) => log.warn({ err: error }, 'the connection was lost'))
-  await migrate(pool)
   console.log(await new Principals(pool, log).createOperatorKey(name))
   await pool.end()
 }

@@ -1,29 +1,151 @@
-// Brings the schema up to date: plain SQL files in order, each in its own transaction, one migrator at a time.
-import { readdirSync, readFileSync } from 'node:fs'
-import { type Pool, transaction } from './pool.ts'
+// Brings the schema up to date while the service runs: each migration by itself, on a session that no timeout of a
+// statement bounds. One migrator works at a time. What is interrupted goes on at the next start.
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Log } from '@dormouse/process'
+import type pg from 'pg'
+import { watchMigration } from './migration-watch.ts'
+import { type Migration, migrationsFolder, readMigrations } from './migrations.ts'
+import { openSession, sqlState } from './pool.ts'
 
-const folder = new URL('./migrations/', import.meta.url)
-/** Any fixed number that nothing else in the database uses as an advisory lock. */
-const lock = 7_236_811
-
-/** Applies what is missing. A file once applied is never changed: its successor is a new file. */
-export async function migrate(pool: Pool): Promise<string[]> {
-  const applied: string[] = []
-  await transaction(pool, async (tx) => {
-    await tx.query('select pg_advisory_xact_lock($1)', [lock])
-    await tx.query(
-      'create table if not exists migrations (name text primary key, applied_at timestamptz not null default now())',
-    )
-    const { rows } = await tx.query<{ name: string }>('select name from migrations')
-    const done = new Set(rows.map((row) => row.name))
-    for (const name of readdirSync(folder)
-      .filter((file) => file.endsWith('.sql'))
-      .sort()) {
-      if (done.has(name)) continue
-      await tx.query(readFileSync(new URL(name, folder), 'utf8'))
-      await tx.query('insert into migrations (name) values ($1)', [name])
-      applied.push(name)
-    }
-  })
-  return applied
+export interface MigrateOptions {
+  databaseUrl: string
+  log: Log
+  folder?: URL
 }
+
+/** Any two fixed numbers that nothing else in the database uses as advisory locks. */
+const locks = {
+  /** Held by the session of the one migrator. */
+  migrator: 7_236_812,
+  /** Held by each transaction. Releases before this one hold it for all their migrations together. */
+  transaction: 7_236_811,
+}
+const lockPollMs = 100
+/** How long a migration may queue for a table: everybody who comes after it waits behind it. */
+const lockTimeoutMs = 1_000
+/** A concurrent build holds nobody up while it waits. It waits for each transaction that began before it, such as a dump. */
+const outsideLockTimeoutMs = 3_600_000
+const retryMs = { least: 250, most: 10_000 }
+
+/**
+ * Applies what is missing; answers its names. A file once applied is never changed: its successor is a new file. With
+ * nothing missing it waits for nobody, so that a replica can start while a newer one migrates.
+ */
+export async function migrate({ databaseUrl, log, folder = migrationsFolder }: MigrateOptions): Promise<string[]> {
+  const migrations = readMigrations(folder)
+  const session = await openSession(databaseUrl, 'migration')
+  try {
+    await configure(session, lockTimeoutMs, log)
+    if ((await missing(session, migrations)).length === 0) return []
+    await becomeMigrator(session, log)
+    const applied: string[] = []
+    for (const migration of await missing(session, migrations)) {
+      await apply({ session, migration, databaseUrl, log })
+      applied.push(migration.name)
+    }
+    return applied
+  } finally {
+    await session.end()
+  }
+}
+
+/** Takes the settings of the role and of the last migration back: no timeout but that of locks. */
+async function configure(session: pg.Client, lockMs: number, log: Log): Promise<void> {
+  await session.query(
+    `select set_config(wish.name, wish.value, false)
+     from (values ('statement_timeout', '0'), ('transaction_timeout', '0'), ('idle_in_transaction_session_timeout', '0'),
+            ('lock_timeout', $1)) wish (name, value)
+     join pg_settings known on known.name = wish.name`,
+    [String(lockMs)],
+  )
+  // A migrator that is killed must not leave its statement running. Not every system can tell.
+  await session
+    .query(`set client_connection_check_interval = '2s'`)
+    .catch((error) => log.debug({ err: error }, 'the server cannot tell when a client is gone'))
+}
+
+async function missing(session: pg.Client, migrations: Migration[]): Promise<Migration[]> {
+  const { rows } = await session.query<{ there: boolean }>(`select to_regclass('migrations') is not null as there`)
+  if (!rows[0]!.there) return migrations
+  const done = await session.query<{ name: string }>('select name from migrations')
+  const names = new Set(done.rows.map(({ name }) => name))
+  return migrations.filter(({ name }) => !names.has(name))
+}
+
+/** Asks again and again: a statement that waits holds a snapshot, and a concurrent build waits for snapshots. */
+async function becomeMigrator(session: pg.Client, log: Log): Promise<void> {
+  for (let attempt = 0; ; attempt++) {
+    const { rows } = await session.query<{ mine: boolean }>('select pg_try_advisory_lock($1) as mine', [locks.migrator])
+    if (rows[0]!.mine) break
+    if (attempt % 100 === 0) log.info('another control plane migrates the database; waiting for it')
+    await sleep(lockPollMs)
+  }
+  await session.query(
+    'create table if not exists migrations (name text primary key, applied_at timestamptz not null default now())',
+  )
+}
+
+interface Work {
+  session: pg.Client
+  migration: Migration
+  databaseUrl: string
+  log: Log
+}
+
+/** Tries until it is applied. It gives way to whoever holds a lock, and to whoever waits behind it. */
+async function apply(work: Work): Promise<void> {
+  const { session, migration, log } = work
+  const { name, outside } = migration
+  log.info({ migration: name }, 'applying a migration')
+  await using watch = watchMigration(work)
+  for (let attempt = 0; ; attempt++) {
+    try {
+      await configure(session, outside ? outsideLockTimeoutMs : lockTimeoutMs, log)
+      return await (outside ? applyOutside(session, migration) : applyInside(session, migration))
+    } catch (error) {
+      if (!mayPass(error)) throw new Error(`migration ${name} failed`, { cause: error })
+      const waitedFor = watch.waitedFor()
+      log.warn({ migration: name, waitedFor }, 'a migration did not get its lock in time; it is tried again')
+      await sleep(Math.min(retryMs.most, retryMs.least * 2 ** attempt) * (0.5 + Math.random() / 2))
+    }
+  }
+}
+
+/** No lock in time, or a deadlock. */
+const mayPass = (error: unknown): boolean => ['55P03', '40P01'].includes(sqlState(error) ?? '')
+
+async function applyInside(session: pg.Client, { name, sql }: Migration): Promise<void> {
+  await session.query('begin')
+  try {
+    await session.query('select pg_advisory_xact_lock($1)', [locks.transaction])
+    // A replica of the release before may have applied it while we waited.
+    const { rowCount } = await session.query('select 1 from migrations where name = $1', [name])
+    if (rowCount === 0) {
+      await session.query(sql)
+      await record(session, name)
+    }
+    await session.query('commit')
+  } catch (error) {
+    await session.query('rollback').catch(() => undefined)
+    throw error
+  }
+}
+
+/** Between the build of an index and its record, or in the middle of the build, an earlier migrator may have ended. */
+async function applyOutside(session: pg.Client, { name, sql, index }: Migration): Promise<void> {
+  const state = index === undefined ? 'missing' : await indexState(session, index)
+  if (state === 'half-built') await session.query(`drop index concurrently ${index}`)
+  if (state !== 'whole') await session.query(sql)
+  await record(session, name)
+}
+
+async function indexState(session: pg.Client, index: string): Promise<'missing' | 'half-built' | 'whole'> {
+  const { rows } = await session.query<{ valid: boolean }>(
+    'select indisvalid as valid from pg_index where indexrelid = to_regclass($1)',
+    [index],
+  )
+  if (rows.length === 0) return 'missing'
+  return rows[0]!.valid ? 'whole' : 'half-built'
+}
+
+const record = (session: pg.Client, name: string) => session.query('insert into migrations (name) values ($1)', [name])

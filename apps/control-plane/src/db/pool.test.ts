@@ -12,7 +12,7 @@ function message(type: string, body: Buffer): Buffer {
 }
 
 test.each([
-  ['session', (url: string) => openSession(url)],
+  ['session', (url: string) => openSession(url, 'leadership')],
   [
     'transaction',
     (url: string) =>

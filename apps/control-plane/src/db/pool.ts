@@ -13,6 +13,15 @@ export type Pool = pg.Pool
 // bigint columns hold counters far below 2^53; timestamps are only ever shown, as RFC 3339 with milliseconds.
 pg.types.setTypeParser(pg.types.builtins.INT8, Number)
 
+/** What our sessions are called in Postgres. A take-over ends sessions by these names, those of earlier releases too. */
+export const sessionNames = {
+  pool: 'dormouse',
+  leadership: 'dormouse-leadership',
+  migration: 'dormouse-migration',
+} as const
+
+const timeouts = ['statement_timeout', 'query_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout']
+
 const session = {
   statement_timeout: 10_000,
   // A server that is frozen ends no statement by itself.
@@ -25,18 +34,22 @@ const session = {
 
 /** Opens a pool. An idle connection that breaks is replaced by the pool; its error is only worth a line in the log. */
 export function openPool(url: string, max: number, onIdleError: (error: Error) => void): Pool {
-  const pool = new pg.Pool({ connectionString: url, max, application_name: 'dormouse', ...session })
+  const own = { connectionString: withoutSettings(url, ['application_name']), application_name: sessionNames.pool }
+  const pool = new pg.Pool({ ...own, max, ...session })
   pool.on('error', onIdleError)
   // Between the pool's hands and a transaction's nobody listens for a moment: then the next query says what was lost.
   pool.on('connect', (client) => client.on('error', () => undefined))
   return pool
 }
 
-/** A connection outside the pool, for what lives as long as the session: the advisory lock of the leader. */
-export async function openSession(url: string): Promise<pg.Client> {
+/**
+ * A connection outside the pool, without any timeout of a statement: for what lives as long as the session, such as the
+ * leader's advisory lock, and for migrations.
+ */
+export async function openSession(url: string, name: keyof typeof sessionNames): Promise<pg.Client> {
   const client = new pg.Client({
-    connectionString: url,
-    application_name: 'dormouse-leadership',
+    connectionString: withoutSettings(url, ['application_name', ...timeouts]),
+    application_name: sessionNames[name],
     keepAlive: true,
     connectionTimeoutMillis: 2_000,
   })
@@ -48,6 +61,13 @@ export async function openSession(url: string): Promise<pg.Client> {
   await client.connect()
   if (ended) throw ended
   return client
+}
+
+/** What a URL says in its query would win over what we say. */
+function withoutSettings(url: string, names: readonly string[]): string {
+  const [address = '', query = ''] = url.split('?', 2)
+  const left = query.split('&').filter((pair) => pair !== '' && !names.includes(pair.split('=', 1)[0]!))
+  return left.length > 0 ? `${address}?${left.join('&')}` : address
 }
 
 /** The connection broke while a commit was under way: whether it took effect must be read back. */
@@ -114,10 +134,13 @@ export function sqlState(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }
 
-/** Whether the database itself is away (starting, stopping, unreachable), as opposed to having refused a statement. */
+/**
+ * Whether the database itself is away (starting, stopping, unreachable), as opposed to having refused a statement. Who was
+ * ended to resolve a deadlock has done nothing either, and may ask again.
+ */
 export function isDatabaseAway(error: unknown): boolean {
   const code = sqlState(error)
-  if (code) return /^(08|57P|25P03|53300|ECONN|EPIPE|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|ENOENT)/.test(code)
+  if (code) return /^(08|57P|25P03|40P01|53300|ECONN|EHOST|ENET|EPIPE|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|ENOENT)/.test(code)
   return (
     error instanceof Error &&
     /connection terminated|query read timeout|timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error/i.test(

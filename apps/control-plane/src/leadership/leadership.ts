@@ -115,7 +115,7 @@ export class Leadership extends EventEmitter<Events> {
     while (!this.#stopping.signal.aborted) {
       let session: pg.Client | undefined
       try {
-        session = await openSession(databaseUrl)
+        session = await openSession(databaseUrl, 'leadership')
         await this.#contendWith(session)
       } catch (error) {
         if (!this.#stopping.signal.aborted) log.warn({ err: error }, 'contending for leadership was interrupted')

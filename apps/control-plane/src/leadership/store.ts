@@ -11,10 +11,28 @@ export interface LeadershipRow {
   expired: boolean
 }
 
-/** Waits until no other session holds the leader's lock. Ends with the session, so a dead leader frees it at once. */
+/**
+ * Waits until no other session holds the leader's lock. Ends with the session, so a dead leader frees it at once. It asks
+ * anew every two seconds: a statement that waits holds a snapshot, which would keep vacuum from its work, and builds of
+ * indexes from ending, for as long as the other leads.
+ */
 export async function awaitLock(session: pg.Client): Promise<void> {
-  await session.query('set statement_timeout = 0')
-  await session.query('select pg_advisory_lock($1)', [advisoryLock])
+  await session.query(`set statement_timeout = 0; set lock_timeout = '2s'`)
+  while (!(await askForLock(session)));
+  await session.query('set lock_timeout = 0')
+}
+
+/** A refusal that the block itself catches is no error in the server's log. */
+async function askForLock(session: pg.Client): Promise<boolean> {
+  const results = (await session.query(
+    `do $$ begin
+       perform pg_advisory_lock(${advisoryLock});
+       perform set_config('dormouse.locked', 'yes', false);
+     exception when lock_not_available then null;
+     end $$;
+     select coalesce(current_setting('dormouse.locked', true) = 'yes', false) as locked`,
+  )) as unknown as [pg.QueryResult, pg.QueryResult<{ locked: boolean }>]
+  return results[1].rows[0]!.locked
 }
 
 /** Ends a session, also while it waits for the lock: Postgres hears no goodbye before that statement is over. */

@@ -1,0 +1,101 @@
+// Looks on while a migration runs: says how far it is and whom it waits for. Knows no migration but by its session.
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Log } from '@dormouse/process'
+import type pg from 'pg'
+import { openSession, sessionNames } from './pool.ts'
+
+export interface WatchOptions {
+  session: pg.Client
+  migration: { name: string }
+  databaseUrl: string
+  log: Log
+}
+
+/** A session that the migration waits for. */
+interface Blocker {
+  pid: number
+  application: string
+  /** For how long its transaction has been open. */
+  openSecs: number
+}
+
+export interface MigrationWatch extends AsyncDisposable {
+  /** Whom the migration waited for when it was last looked at. */
+  waitedFor(): Blocker[]
+}
+
+const lookMs = 500
+const sayMs = 5_000
+
+/** Looks until it is disposed of. What it cannot see is no fault of the migration. */
+export function watchMigration(options: WatchOptions): MigrationWatch {
+  const ending = new AbortController()
+  let blockers: Blocker[] = []
+  const watching = look(options, ending.signal, (seen) => {
+    blockers = seen
+  }).catch((error) => options.log.debug({ err: error }, 'a migration cannot be watched'))
+  return {
+    waitedFor: () => blockers,
+    [Symbol.asyncDispose]: async () => {
+      ending.abort()
+      await watching
+    },
+  }
+}
+
+async function look(options: WatchOptions, signal: AbortSignal, seen: (blockers: Blocker[]) => void): Promise<void> {
+  const began = performance.now()
+  const pause = () => sleep(lookMs, undefined, { signal }).catch(() => undefined)
+  await pause()
+  if (signal.aborted) return
+  const own = await openSession(options.databaseUrl, 'migration')
+  try {
+    for (let said = began; !signal.aborted; await pause()) {
+      const waitsFor = await blockersOf(own, options.session)
+      if (waitsFor.length > 0) seen(waitsFor)
+      await endStandbys(own, options.session)
+      if (performance.now() - said < sayMs) continue
+      said = performance.now()
+      const secs = Math.round((said - began) / 1_000)
+      const facts = { migration: options.migration.name, secs, waitsFor, ...(await progressOf(own, options.session)) }
+      options.log.info(facts, 'a migration is under way')
+    }
+  } finally {
+    await own.end()
+  }
+}
+
+const pidOf = (session: pg.Client): number | null => (session as pg.Client & { processID: number | null }).processID
+
+async function blockersOf(own: pg.Client, session: pg.Client): Promise<Blocker[]> {
+  const { rows } = await own.query<Blocker>(
+    `select pid, application_name as application,
+       coalesce(extract(epoch from clock_timestamp() - xact_start), 0)::float8 as "openSecs"
+     from pg_stat_activity where pid = any(pg_blocking_pids($1))`,
+    [pidOf(session)],
+  )
+  return rows
+}
+
+/** How far the build of an index is. */
+async function progressOf(own: pg.Client, session: pg.Client): Promise<object | undefined> {
+  const { rows } = await own.query<object>(
+    `select phase, blocks_done as "blocksDone", blocks_total as "blocksTotal"
+     from pg_stat_progress_create_index where pid = $1`,
+    [pidOf(session)],
+  )
+  return rows[0]
+}
+
+/**
+ * A replica of the release before waits for leadership in one statement, whose snapshot a concurrent build would wait for
+ * until that replica leads. Its session may be ended: it opens another and waits on.
+ */
+async function endStandbys(own: pg.Client, session: pg.Client): Promise<void> {
+  await own.query(
+    `select pg_terminate_backend(pid) from pg_stat_activity
+     where pid = any(pg_blocking_pids($1)) and application_name = $2 and wait_event_type = 'Lock'
+       and wait_event = 'advisory' and query_start < clock_timestamp() - interval '3 seconds'`,
+    [pidOf(session), sessionNames.leadership],
+  )
+}

@@ -1,0 +1,28 @@
+// The migration files: plain SQL, read in order. Knows no database.
+import { readdirSync, readFileSync } from 'node:fs'
+
+export interface Migration {
+  /** The file's name, by which it is remembered once it is applied. */
+  name: string
+  sql: string
+  /** Runs as one statement, outside any transaction: its first line says so. */
+  outside: boolean
+  /** The index that it builds concurrently. An interrupted build leaves one behind that is not valid. */
+  index: string | undefined
+}
+
+export const migrationsFolder = new URL('./migrations/', import.meta.url)
+
+const mark = /^-- outside a transaction\b/
+const builds = /^\s*create\s+(?:unique\s+)?index\s+concurrently\s+(?:if\s+not\s+exists\s+)?([a-z0-9_]+)\s+on\b/im
+
+/** All of the folder's files, in the order of their names. */
+export function readMigrations(folder: URL): Migration[] {
+  const names = readdirSync(folder).filter((file) => file.endsWith('.sql'))
+  return names.sort().map((name) => migrationOf(name, readFileSync(new URL(name, folder), 'utf8')))
+}
+
+function migrationOf(name: string, sql: string): Migration {
+  const outside = mark.test(sql)
+  return { name, sql, outside, index: outside ? builds.exec(sql)?.[1] : undefined }
+}
