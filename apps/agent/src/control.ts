@@ -90,8 +90,7 @@ export class Control {
 
   #hold(channel: Channel): Channel {
     this.#channels.add(channel)
-    // Its failures are met where it is used; one that comes when nobody uses it any more is no failure.
-    channel.once('close', () => this.#channels.delete(channel)).on('error', () => undefined)
+    channel.once('close', () => this.#channels.delete(channel))
     if (this.#closed) channel.destroy()
     return channel
   }

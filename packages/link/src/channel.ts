@@ -22,6 +22,11 @@ interface StuckWrite {
 
 const defaultWindowBytes = 1024 * 1024
 const maxPieceBytes = 256 * 1024
+/** What the other side may say beside the bytes: some notes at first, and one for so many bytes of ours. */
+const firstNotes = 64
+const bytesPerNote = 1024
+/** No window is as large: more credit than that is none. */
+const maxCredit = 1024 * 1024 * 1024
 
 /** Opens a channel. Rejects with DialRefused, or with the signal's reason. */
 export function dialChannel(options: DialTarget & ChannelOptions): Promise<Channel> {
@@ -40,6 +45,8 @@ export class Channel extends Duplex {
   /** What the other side may still send. */
   #granted = 0
   #stuck: StuckWrite | undefined
+  #notesLeft = firstNotes
+  #bytesSinceNote = 0
   #ended = { here: false, there: false }
 
   constructor(socket: WebSocket, options: ChannelOptions = {}) {
@@ -47,6 +54,8 @@ export class Channel extends Duplex {
     if (socket.readyState !== socket.OPEN) throw new TypeError('a Channel needs an open WebSocket')
     this.#socket = socket
     this.#windowBytes = options.windowBytes ?? defaultWindowBytes
+    // Whoever uses it meets its failure there; one that fails when nobody does must not end the process.
+    this.on('error', () => undefined)
     socket.on('message', (data, isBinary) => this.#hear(data, isBinary))
     socket.on('error', (error) => this.destroy(new ChannelLost(1006, error.message)))
     socket.on('close', (code, reason) => this.#lose(code, reason.toString()))
@@ -111,10 +120,18 @@ export class Channel extends Duplex {
       const { chunk, done } = this.#stuck
       const piece = chunk.subarray(0, Math.min(this.#credit, maxPieceBytes))
       this.#credit -= piece.length
+      this.#earnNotes(piece.length)
       this.#stuck = piece.length < chunk.length ? { chunk: chunk.subarray(piece.length), done } : undefined
       // Written is what has left for the network, and is needed here no more; where that fails, the socket's end says so.
       this.#socket.send(piece, this.#stuck ? undefined : () => done())
     }
+  }
+
+  /** For each so many bytes that it is sent, the other side may grant anew. */
+  #earnNotes(bytes: number): void {
+    this.#bytesSinceNote += bytes
+    this.#notesLeft += Math.floor(this.#bytesSinceNote / bytesPerNote)
+    this.#bytesSinceNote %= bytesPerNote
   }
 
   /** Lets the other side fill the window again, once half of it is used up: fewer notes, and it never stands still. */
@@ -132,8 +149,7 @@ export class Channel extends Duplex {
       if (isBinary) this.#take(bytes)
       else this.#obey(readNote(bytes.toString()))
     } catch (error) {
-      if (!(error instanceof ProtocolBreach)) throw error
-      this.destroy(error)
+      this.destroy(error as Error)
     }
   }
 
@@ -145,8 +161,9 @@ export class Channel extends Duplex {
   }
 
   #obey(note: Note): void {
+    if (--this.#notesLeft < 0) throw new ProtocolBreach('more notes than bytes')
     if ('credit' in note) {
-      this.#credit += note.credit
+      this.#credit = Math.min(maxCredit, this.#credit + note.credit)
       this.#sendWhatFits()
     } else if ('end' in note) {
       this.#ended.there = true

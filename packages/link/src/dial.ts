@@ -78,11 +78,17 @@ export class Line extends EventEmitter<LineEvents> {
     // First listeners, then the first attempt.
     await Promise.resolve()
     for (let attempt = 0; !this.#closing.signal.aborted; attempt++) {
-      const upForMs = await this.#hold()
+      const upForMs = await this.#hold().catch((err: unknown) => this.#stumble(err))
       // A door that opens and slams again earns no fresh start.
       if (upForMs > this.#backoff.maxMs) attempt = 0
       await this.#rest(Math.random() * backoffCeilingMs(this.#backoff, attempt))
     }
+  }
+
+  /** A listener that fails ends no line: it is dialled on. */
+  #stumble(err: unknown): number {
+    this.#options.log?.error({ err }, 'a listener of a line failed')
+    return 0
   }
 
   /** One link from its opening to its end; answers how long it was up. */

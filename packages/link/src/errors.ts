@@ -1,6 +1,14 @@
 // How a call, a link or a channel may end badly. Each class is one answer to "was it done, and may I ask again?".
 // Knows nothing of what was asked.
 
+/** What one side says in words ends up in logs, answers and databases of the other. */
+const maxDetailChars = 4_000
+const maxCodeChars = 200
+
+/** The words as far as they are repeated. */
+const inBounds = (words: string): string =>
+  words.length <= maxDetailChars ? words : `${words.slice(0, maxDetailChars).toWellFormed()}…`
+
 /** The other side declined on purpose; code and detail are its own words. Thrown by a handler, it crosses further links intact. */
 export class CallRefused extends Error {
   readonly refusal = true
@@ -8,10 +16,11 @@ export class CallRefused extends Error {
   readonly detail: string
 
   constructor(code: string, detail: string) {
-    super(`${code}: ${detail}`)
+    const said = inBounds(detail)
+    super(`${code}: ${said}`)
     this.name = 'CallRefused'
     this.code = code
-    this.detail = detail
+    this.detail = said
   }
 }
 
@@ -94,11 +103,14 @@ export class DialRefused extends Error {
   }
 }
 
-/** Anything thrown that says of itself that it is a refusal: known by its shape, so that no package must share a class. */
+/**
+ * Anything thrown that says of itself that it is a refusal: known by its shape, so that no package must share a class. Its
+ * words are cut where they are longer than anybody reads.
+ */
 export function asRefusal(error: unknown): { code: string; detail: string } | undefined {
   if (typeof error !== 'object' || error === null) return undefined
   const { refusal, code, detail, message } = error as Record<string, unknown>
-  if (refusal !== true || typeof code !== 'string' || code === '') return undefined
+  if (refusal !== true || typeof code !== 'string' || code === '' || code.length > maxCodeChars) return undefined
   const text = typeof detail === 'string' ? detail : message
-  return { code, detail: typeof text === 'string' ? text : code }
+  return { code, detail: inBounds(typeof text === 'string' ? text : code) }
 }

@@ -16,16 +16,20 @@ export type Frame = Saying & { n: number }
 
 type Check = (value: unknown) => boolean
 
+/** Names are repeated in answers and logs: what is longer is no name. */
+const maxNameChars = 200
+
 const isText: Check = (value) => typeof value === 'string'
-const isName: Check = (value) => typeof value === 'string' && value !== ''
+const isShort: Check = (value) => typeof value === 'string' && value.length <= maxNameChars
+const isName: Check = (value) => isShort(value) && value !== ''
 const isNumber: Check = (value) => Number.isSafeInteger(value) && (value as number) > 0
-const isTextOrAbsent: Check = (value) => value === undefined || isText(value)
+const isShortOrAbsent: Check = (value) => value === undefined || isShort(value)
 
 const fieldsOf: Record<Saying['type'], Record<string, Check>> = {
-  call: { name: isName, requestId: isTextOrAbsent },
+  call: { name: isName, requestId: isShortOrAbsent },
   reply: { to: isNumber },
   refused: { to: isNumber, code: isName, detail: isText },
-  failed: { to: isNumber, incident: isText },
+  failed: { to: isNumber, incident: isShort },
   cancel: { to: isNumber },
   event: { name: isName },
 }

@@ -13,6 +13,7 @@ export {
   LinkLost,
 } from './errors.ts'
 export { letGo } from './let-go.ts'
+export { Pace } from './pace.ts'
 export {
   type CallOptions,
   type Handler,

@@ -7,6 +7,7 @@ import { asRefusal, CallFailed, CallRefused, CallTimeout, FrameError, LinkLost }
 import { decodeFrame, type Frame, type Saying } from './frames.ts'
 import { type Heartbeat, heartbeatOf, watchHeartbeat } from './heartbeat.ts'
 import { Outbox } from './outbox.ts'
+import type { Pace } from './pace.ts'
 import { closeSocket, defaultMaxFrameBytes } from './sockets.ts'
 
 /** Answers one call. What it throws crosses as a refusal where it says `refusal: true`, else as an incident. */
@@ -33,6 +34,8 @@ export interface PeerOptions extends Partial<Heartbeat> {
   maxInFlight?: number
   /** Unsent bytes of small frames at which the link closes rather than grow. */
   maxBufferedBytes?: number
+  /** How much of the thread the other side may take; it is read more slowly beyond. May be shared by several links. */
+  pace?: Pace | undefined
   log?: LinkLog
 }
 
@@ -64,10 +67,13 @@ export class Peer extends EventEmitter<PeerEvents> {
   readonly #limits: { maxFrameBytes: number; maxInFlight: number }
   readonly #outbox: Outbox
   readonly #log: LinkLog | undefined
+  readonly #pace: Pace | undefined
   readonly #waiting = new Map<number, Waiting>()
   readonly #running = new Map<number, AbortController>()
   #received = 0
   #lost: string | undefined
+  #pause: NodeJS.Timeout | undefined
+  #slowed = false
 
   /** Takes over an open socket. Listen for events in the same tick. */
   constructor(socket: WebSocket, options: PeerOptions = {}) {
@@ -80,7 +86,9 @@ export class Peer extends EventEmitter<PeerEvents> {
     const maxBufferedBytes = options.maxBufferedBytes ?? defaults.maxBufferedBytes
     this.#outbox = new Outbox(socket, { maxFrameBytes, maxBufferedBytes })
     this.#log = options.log
+    this.#pace = options.pace
     this.#listen(heartbeatOf(options))
+    this.#rest(0)
   }
 
   get closed(): boolean {
@@ -163,12 +171,25 @@ export class Peer extends EventEmitter<PeerEvents> {
 
   #hear(data: RawData, isBinary: boolean): void {
     if (this.#lost !== undefined) return
+    const began = performance.now()
     try {
       this.#obey(this.#read(data, isBinary))
     } catch (error) {
-      if (!(error instanceof FrameError)) throw error
-      this.#end(1002, error.message)
+      if (error instanceof FrameError) this.#end(1002, error.message)
+      else this.#fail(error)
     }
+    this.#rest(performance.now() - began)
+  }
+
+  /** Reads nothing for a while where what was said has cost too much: others talk to this process, too. */
+  #rest(spentMs: number): void {
+    const restMs = this.#pace?.spend(spentMs) ?? 0
+    if (restMs === 0 || this.#lost !== undefined) return
+    if (!this.#slowed) this.#log?.warn({ restMs }, 'the other side says more than its share; it is read more slowly')
+    this.#slowed = true
+    clearTimeout(this.#pause)
+    this.#socket.pause()
+    this.#pause = setTimeout(() => this.#socket.resume(), restMs)
   }
 
   #read(data: RawData, isBinary: boolean): Frame {
@@ -185,7 +206,7 @@ export class Peer extends EventEmitter<PeerEvents> {
   }
 
   #obey(frame: Frame): void {
-    if (frame.type === 'call') void this.#serve(frame)
+    if (frame.type === 'call') this.#serve(frame).catch((error: unknown) => this.#fail(error))
     else if (frame.type === 'event') this.#tell(frame.name, frame.payload)
     else if (frame.type === 'cancel') this.#running.get(frame.to)?.abort()
     else if (frame.type === 'reply') this.#settle(frame.to)?.resolve(frame.payload)
@@ -242,6 +263,12 @@ export class Peer extends EventEmitter<PeerEvents> {
     }
   }
 
+  /** A bug of ours on what the other side said costs this link, and no more. */
+  #fail(err: unknown): void {
+    this.#log?.error({ err }, 'a link failed')
+    this.#end(1011, 'this side failed')
+  }
+
   #refuse(frame: CallFrame, code: string, detail: string): void {
     this.#sayIfUp({ type: 'refused', to: frame.n, code, detail })
   }
@@ -282,6 +309,9 @@ export class Peer extends EventEmitter<PeerEvents> {
   #lose(reason: string): void {
     if (this.#lost !== undefined) return
     this.#lost = reason
+    clearTimeout(this.#pause)
+    // A goodbye takes its way through a socket that is read.
+    this.#socket.resume()
     this.#log?.debug({ reason }, 'link closed')
     const lost = new LinkLost(true, reason)
     for (const { reject } of this.#waiting.values()) reject(lost)

@@ -19,6 +19,8 @@ export const defaultMaxFrameBytes = 4 * 1024 * 1024
 
 const closeGraceMs = 1_000
 const maxProblemBytes = 64 * 1024
+const maxDetailChars = 500
+const defaultHandshakeTimeoutMs = 10_000
 
 /**
  * Opens a WebSocket and hands it to `wrap` in the very tick it opens, so that not even the first message is missed.
@@ -31,13 +33,14 @@ export async function openSocket<T>(
 ): Promise<T> {
   const headers = await target.headers?.()
   target.signal?.throwIfAborted()
+  const { handshakeTimeoutMs = defaultHandshakeTimeoutMs } = target
   const { promise, resolve, reject } = Promise.withResolvers<T>()
   const socket = new WebSocket(target.url, {
     ...target.tls,
     headers,
     maxPayload,
     perMessageDeflate: false,
-    handshakeTimeout: target.handshakeTimeoutMs ?? 10_000,
+    handshakeTimeout: handshakeTimeoutMs,
     // A mask keeps scripts in browsers from steering proxies. No browser dials here, and a mask of zeros costs nothing.
     generateMask: (mask) => void mask.fill(0),
   })
@@ -48,8 +51,8 @@ export async function openSocket<T>(
   target.signal?.addEventListener('abort', abandon, { once: true })
   socket.on('error', (cause) => reject(new DialRefused(cause.message || 'no connection', { cause })))
   socket.on('unexpected-response', (_request, response) => {
-    void refusalOf(response)
-      .then(reject)
+    refusalOf(response, handshakeTimeoutMs)
+      .then(reject, reject)
       .finally(() => socket.terminate())
   })
   socket.on('open', () => {
@@ -84,9 +87,11 @@ export function fitCloseReason(reason: string): string {
     .replace(/\uFFFD$/, '')
 }
 
-async function refusalOf(response: IncomingMessage): Promise<DialRefused> {
+async function refusalOf(response: IncomingMessage, withinMs: number): Promise<DialRefused> {
   const status = response.statusCode ?? 0
-  const detail = await problemDetail(response)
+  // One that sends its body for ever keeps nobody from dialling again.
+  const late = setTimeout(() => response.destroy(), withinMs)
+  const detail = await problemDetail(response).finally(() => clearTimeout(late))
   return new DialRefused(`answered ${status}${detail ? `: ${detail}` : ''}`, { status, detail })
 }
 
@@ -98,7 +103,7 @@ async function problemDetail(response: IncomingMessage): Promise<string | undefi
       if (text.length > maxProblemBytes) return undefined
     }
     const { detail } = JSON.parse(text) as { detail?: unknown }
-    return typeof detail === 'string' ? detail : undefined
+    return typeof detail === 'string' ? detail.slice(0, maxDetailChars).toWellFormed() : undefined
   } catch {
     // The status alone already says that the door is shut; a body that is no problem document adds nothing.
     return undefined

@@ -62,7 +62,7 @@ export class Upgrades {
     // Asked for by path first and then by credential, and only then whether it is a WebSocket handshake at all.
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       socket.on('error', (err) => this.#log?.debug({ err }, 'a socket failed before its upgrade'))
-      void this.#enter(request, socket, head)
+      this.#enter(request, socket, head).catch((err: unknown) => this.#giveUp(socket, err))
     })
   }
 
@@ -89,6 +89,12 @@ export class Upgrades {
     }
   }
 
+  /** Not even an answer could be given. */
+  #giveUp(socket: Duplex, err: unknown): void {
+    this.#log?.error({ err }, 'a refused upgrade could not be answered')
+    socket.destroy()
+  }
+
   #doorFor(request: IncomingMessage): Door<unknown> | UpgradeRefusal {
     if (this.#closing) return goingAway
     const pathname = (request.url ?? '/').split('?', 1)[0] ?? '/'
@@ -98,6 +104,8 @@ export class Upgrades {
   #upgrade(door: Door<unknown>, context: unknown, request: IncomingMessage, socket: Duplex, head: Buffer): void {
     if (socket.destroyed) return
     this.#webSockets.handleUpgrade(request, socket, head, (webSocket) => {
+      // Whoever takes it in listens, too; until then, and where nobody does, its failure is no one else's.
+      webSocket.on('error', (err) => this.#log?.debug({ err }, 'a socket failed'))
       try {
         door.onSocket(webSocket, context, request)
       } catch (err) {

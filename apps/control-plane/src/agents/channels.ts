@@ -46,8 +46,7 @@ export class Channels {
       },
       onSocket: (socket, expected) => {
         this.#open++
-        // Whoever uses it meets its failure there; one that fails when nobody does is no failure.
-        const channel = new Channel(socket).on('error', () => undefined)
+        const channel = new Channel(socket)
         channel.once('close', () => this.#open--)
         expected.resolve(channel)
       },
