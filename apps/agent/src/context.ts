@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os'
 import { type HostFacts, linkProtocol } from '@dormouse/contract'
 import { type Failpoints, type Log, noFailpoints } from '@dormouse/process'
+import { Care } from './care.ts'
 import { CallsAtOnce } from './commands/calls-at-once.ts'
 import { linkHandlers } from './commands/table.ts'
 import { type AgentConfig, foldersOf } from './config.ts'
@@ -63,7 +64,8 @@ export async function startAgent({ config, log, failpoints = noFailpoints, ...gi
   })
   const driver = given.driver ?? makeDriver(config, log.child({ room: 'driver' }))
   const mortal = failpointsOf(failpoints, life.signal)
-  const { ground, turns, watch, link } = await rooms({ config, identity, driver, failpoints: mortal, log })
+  const care = new Care(log.child({ room: 'care' }), life.signal)
+  const { ground, turns, watch, link } = await rooms({ config, identity, driver, failpoints: mortal, log, care })
   const facts = new Facts(driver)
   const transfers = new Transfers()
   const calls = new CallsAtOnce()
@@ -108,12 +110,13 @@ interface Parts {
   driver: Driver
   failpoints: Failpoints
   log: Log
+  care: Care
 }
 
-async function rooms({ config, identity: { installationId }, driver, failpoints, log }: Parts) {
+async function rooms({ config, identity: { installationId }, driver, failpoints, log, care }: Parts) {
   const folders = foldersOf(config)
   const journal = await Journal.open(folders.state, () => failpoints.hit('journal.before-write'))
-  await journal.prune(Date.now() - tombstoneDays * dayMs)
+  care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   const memory = new MemoryImages(folders.memory, installationId)
   const roomLog = log.child({ room: 'desktops' })
   let control: Control | undefined

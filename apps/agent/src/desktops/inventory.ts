@@ -3,14 +3,17 @@ import type { DesktopId, Observation, RejoinOrder } from '@dormouse/contract'
 import { removeAll } from './destroy.ts'
 import type { Ground } from './ground.ts'
 import type { Entry } from './journal.ts'
-import { judge, look, removeSpent } from './situation.ts'
+import { judge, look, lookAtAll, removeSpent, type Situation } from './situation.ts'
 import type { Turns } from './turns.ts'
 
 /** One desktop as it truly is now; undefined where there is nothing of it and never was. */
 export async function observe(on: Ground, desktopId: DesktopId, why?: string | null): Promise<Observation | undefined> {
-  const { domain, memory, disk } = await look(on, desktopId)
-  const entry = on.journal.read(desktopId)
-  const fence = entry ?? domain?.mark
+  return asSeen(on, desktopId, await look(on, desktopId), why)
+}
+
+function asSeen(on: Ground, desktopId: DesktopId, seen: Seen, why?: string | null): Observation | undefined {
+  const { domain, memory, disk } = seen
+  const fence = on.journal.read(desktopId) ?? domain?.mark
   if (!fence && !disk && memory === 'none') return undefined
   return {
     desktopId,
@@ -24,21 +27,23 @@ export async function observe(on: Ground, desktopId: DesktopId, why?: string | n
   }
 }
 
-/** Every domain, saved memory and disk of this installation; finished tombstones are not things. */
-export async function inventory(on: Ground): Promise<Observation[]> {
-  const found = await Promise.all((await known(on)).map((desktopId) => observe(on, desktopId)))
-  return found.filter((item) => item !== undefined).filter((item) => !isTombstone(on, item))
-}
+type Seen = Pick<Situation, 'domain' | 'memory' | 'disk'>
+const nothing: Seen = { domain: undefined, memory: 'none', disk: false }
 
-async function known(on: Ground): Promise<DesktopId[]> {
-  const [domains, disks, memories] = await Promise.all([on.driver.domains(), on.driver.disks(), on.memory.desktops()])
-  const journalled = on.journal.all().map(({ desktopId }) => desktopId)
-  return [...new Set([...journalled, ...domains.map(({ desktopId }) => desktopId), ...disks, ...memories])]
+/** Every domain, saved memory and disk of this installation, and what the journal knows of; tombstones are not things. */
+export async function inventory(on: Ground): Promise<Observation[]> {
+  const there = await lookAtAll(on)
+  const known = on.journal.all().filter(({ destroyedAt }) => !destroyedAt)
+  const ids = new Set([...known.map(({ desktopId }) => desktopId), ...there.keys()])
+  return [...ids]
+    .map((desktopId) => asSeen(on, desktopId, there.get(desktopId) ?? nothing))
+    .filter((item) => item !== undefined)
+    .filter((item) => !isTombstone(on, item))
 }
 
 function isTombstone(on: Ground, item: Observation): boolean {
-  const nothing = item.domain === 'absent' && item.memory === 'none' && !item.disk
-  return nothing && Boolean(on.journal.read(item.desktopId)?.destroyedAt)
+  const isNothing = item.domain === 'absent' && item.memory === 'none' && !item.disk
+  return isNothing && Boolean(on.journal.read(item.desktopId)?.destroyedAt)
 }
 
 /** What is believed where the hypervisor cannot be asked: the journal's last word, and said so. */

@@ -1,10 +1,12 @@
 // What this host has obeyed, per desktop, on disk before anything is done: so that no late, lost or repeated command
 // of a lower turn changes anything, also after the agent was killed. Knows nothing of hypervisors.
-import { readdir } from 'node:fs/promises'
+import { readFileSync } from 'node:fs'
+import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { type DesktopId, desktopSpec, type Fence, id, isId, refuse, resumedFrom } from '@dormouse/contract'
 import { z } from 'zod'
-import { privateFolder, readIfThere, removeDurably, unlessMissing, writeDurably } from './durable-file.ts'
+import { privateFolder, readIfThere, writeDurably } from './durable-file.ts'
 import { KeyedLock } from './locks.ts'
 
 const entrySchema = z.object({
@@ -60,6 +62,9 @@ const newEntry = (desktopId: DesktopId): Entry => ({
   destroyedAt: null,
 })
 
+/** How many entries are read before whatever else waits has its turn. */
+const filesAtOnce = 250
+
 const ofThisTurn = { diskMade: false, wokeFrom: null, takenBack: false, memoryLost: false, failure: null } as const
 
 export class Journal {
@@ -80,22 +85,24 @@ export class Journal {
   static async open(folder: string, beforeWrite: () => Promise<void> = async () => undefined): Promise<Journal> {
     const journal = new Journal(folder, beforeWrite)
     await privateFolder(journal.#folder)
-    for (const name of await readdir(journal.#folder)) await journal.#load(name)
+    for (const [at, name] of (await readdir(journal.#folder)).entries()) {
+      journal.#load(name)
+      if (at % filesAtOnce === 0) await setImmediate()
+    }
     const epoch = await readIfThere(journal.#epochFile)
     if (epoch) journal.#epoch = z.object({ epoch: z.int().min(0) }).parse(JSON.parse(epoch)).epoch
     return journal
   }
 
-  async #load(name: string): Promise<void> {
+  /** Synchronous: tens of thousands of tombstones are read so in a second, and one by one in many. */
+  #load(name: string): void {
     const desktopId = name.replace(/\.json$/, '')
     if (!isId(desktopId)) return
-    const text = await readIfThere(join(this.#folder, name))
+    const path = join(this.#folder, name)
     try {
-      this.#entries.set(desktopId, entrySchema.parse(JSON.parse(text ?? '')))
-    } catch (error) {
-      throw new Error(`the journal ${join(this.#folder, name)} cannot be read; restore it, or move it away`, {
-        cause: error,
-      })
+      this.#entries.set(desktopId, entrySchema.parse(JSON.parse(readFileSync(path, 'utf8'))))
+    } catch (cause) {
+      throw new Error(`the journal ${path} cannot be read; restore it, or move it away`, { cause })
     }
   }
 
@@ -151,12 +158,16 @@ export class Journal {
     )
   }
 
-  /** Forgets tombstones older than `beforeMs`. */
+  /** Forgets tombstones older than `beforeMs`. One that a power cut brings back is forgotten again. */
   async prune(beforeMs: number): Promise<void> {
-    for (const { desktopId, destroyedAt } of this.all()) {
-      if (!destroyedAt || Date.parse(destroyedAt) > beforeMs) continue
-      await removeDurably(this.#path(desktopId)).catch(unlessMissing)
-      this.#entries.delete(desktopId)
+    const isOld = ({ destroyedAt }: Entry) => destroyedAt !== null && Date.parse(destroyedAt) <= beforeMs
+    for (const { desktopId } of this.all().filter(isOld)) {
+      await this.#lock.run(desktopId, async () => {
+        const entry = this.#entries.get(desktopId)
+        if (!entry || !isOld(entry)) return
+        await rm(this.#path(desktopId), { force: true })
+        this.#entries.delete(desktopId)
+      })
     }
   }
 

@@ -16,6 +16,17 @@ export class KeyedLock {
   }
 }
 
+/** Does the work for each item, at most `limit` at once; answers in the items' order. */
+export async function eachOf<T, R>(items: readonly T[], limit: number, work: (item: T) => Promise<R>): Promise<R[]> {
+  const answers: R[] = []
+  const left = items.entries()
+  const lane = async () => {
+    for (const [at, item] of left) answers[at] = await work(item)
+  }
+  await Promise.all(Array.from({ length: limit }, lane))
+  return answers
+}
+
 /** At most `limit` at once; the others wait in line, and leave it when their signal aborts. */
 export class Slots {
   #free: number

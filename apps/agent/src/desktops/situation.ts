@@ -4,6 +4,7 @@ import type { DesktopId, Observation } from '@dormouse/contract'
 import type { Domain, Mark } from '../driver/driver.ts'
 import type { Ground } from './ground.ts'
 import type { Entry } from './journal.ts'
+import { eachOf } from './locks.ts'
 import { type MemoryImage, wholeMagic } from './memory-images.ts'
 import type { Turn } from './turns.ts'
 
@@ -24,6 +25,36 @@ export async function look(on: Ground, desktopId: DesktopId): Promise<Situation>
   const domain = await on.driver.domain(desktopId)
   const images = domain ? before : await on.memory.list(desktopId)
   return { domain, disk, images, ...judge(images, domain, on.journal.read(desktopId)) }
+}
+
+/** How many folders of saved memories are read at once. */
+const foldersAtOnce = 32
+
+/**
+ * Everything that there is, by one listing of each kind however many desktops there were. In the order of `look`: disks,
+ * saved memories, domains; and the memories of what has no domain once more.
+ */
+export async function lookAtAll(on: Ground): Promise<Map<DesktopId, Situation>> {
+  const disks = new Set(await on.driver.disks())
+  const before = await savedMemories(on, await on.memory.desktops())
+  const domains = new Map((await on.driver.domains()).map((domain) => [domain.desktopId, domain]))
+  const saved = await on.memory.desktops()
+  const after = await savedMemories(
+    on,
+    saved.filter((id) => !domains.has(id)),
+  )
+  const there = new Set([...disks, ...before.keys(), ...domains.keys(), ...after.keys()])
+  return new Map(
+    [...there].map((id) => {
+      const domain = domains.get(id)
+      const images = (domain ? before : after).get(id) ?? []
+      return [id, { domain, disk: disks.has(id), images, ...judge(images, domain, on.journal.read(id)) }]
+    }),
+  )
+}
+
+async function savedMemories(on: Ground, desktopIds: DesktopId[]): Promise<Map<DesktopId, MemoryImage[]>> {
+  return new Map(await eachOf(desktopIds, foldersAtOnce, async (id) => [id, await on.memory.list(id)] as const))
 }
 
 /** Looks when nothing is being saved any more: what an agent before this one had begun, the hypervisor finishes. */

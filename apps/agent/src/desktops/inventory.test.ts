@@ -1,0 +1,54 @@
+// Guarantee: what a host says of its desktops costs it no more for those that were destroyed long ago.
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { Bench, fenceOf, spec } from '../testing/bench.ts'
+
+/** Journals of desktops that were destroyed here, as the release before wrote them. */
+async function bury(bench: Bench, count: number): Promise<void> {
+  const id = newId()
+  await bench.destroyed(fenceOf(id, 1, 1))
+  const text = JSON.stringify(bench.house.ground.journal.read(id))
+  const folder = join(bench.folder, 'journal')
+  await mkdir(folder, { recursive: true })
+  for (const other of Array.from({ length: count }, () => newId()))
+    await writeFile(join(folder, `${other}.json`), text.replaceAll(id, other))
+}
+
+/** How often the hypervisor is asked for one inventory, and what the inventory says. */
+async function inventoried(bench: Bench) {
+  const { counts } = bench.driver.faults
+  const before = counts.list ?? 0
+  const { items } = await bench.ask('host.inventory', {})
+  return { looks: (counts.list ?? 0) - before, items: items.toSorted((a, b) => (a.desktopId < b.desktopId ? -1 : 1)) }
+}
+
+test('an inventory asks the hypervisor once, however many desktops there are and were', async () => {
+  await using bench = await Bench.start()
+  const [awake = '', saved = '', gone = ''] = [newId(), newId(), newId()].sort()
+  for (const id of [awake, saved, gone]) await bench.awake(fenceOf(id, 1, 1))
+  await bench.hibernated(fenceOf(saved, 1, 2))
+  await bench.destroyed(fenceOf(gone, 1, 2))
+  await bench.crash()
+  const before = await inventoried(bench)
+  expect(before.looks).toBe(1)
+  expect(before.items).toMatchObject([
+    { desktopId: awake, generation: 1, turn: 1, domain: 'running', memory: 'none', disk: true, reason: null },
+    { desktopId: saved, generation: 1, turn: 2, domain: 'absent', memory: 'complete', disk: true },
+  ])
+  for (const item of before.items) expect(await bench.observe(item.desktopId)).toEqual(item)
+  await bury(bench, 1_000)
+  await bench.crash()
+  expect(bench.house.ground.journal.all()).toHaveLength(1_004)
+  expect(await inventoried(bench)).toEqual(before)
+})
+
+test('a desktop that stands up again after its destruction is in the inventory', async () => {
+  await using bench = await Bench.start()
+  const id = newId()
+  await bench.destroyed(fenceOf(id, 1, 1))
+  expect((await inventoried(bench)).items).toEqual([])
+  await bench.driver.makeDisk(id, spec)
+  expect((await inventoried(bench)).items).toMatchObject([{ desktopId: id, domain: 'absent', disk: true }])
+})
