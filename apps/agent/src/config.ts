@@ -26,6 +26,11 @@ export const configSchema = z.object({
     z.string().min(1).optional(),
     { secret: true },
   ),
+  allowHttp: setting(
+    'DORMOUSE_AGENT_ALLOW_HTTP',
+    'true lets the agent speak plain HTTP to other machines, where only trusted ones are on the way; else https is needed',
+    yes.prefault('false'),
+  ),
   name: setting('DORMOUSE_AGENT_NAME', 'what operators call this host', z.string().min(1).max(100).default(hostname())),
   stateDir: setting(
     'DORMOUSE_AGENT_STATE_DIR',

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
@@ -10,13 +10,19 @@ import { SimulatedDriver } from './driver/simulated/simulated.ts'
 import { fenceOf, spec, until } from './testing/bench.ts'
 import { ControlPlane } from './testing/control-plane.ts'
 
-const log = createLog({ name: 'test', level: 'silent' })
+const silent = createLog({ name: 'test', level: 'silent' })
 const source = { memory: 'allow', disk: 'make' } as const
 
-async function stage() {
-  const plane = await ControlPlane.start()
+function warnings() {
+  const lines: string[] = []
+  const log = createLog({ name: 'test', level: 'warn', destination: { write: (line) => void lines.push(line) } })
+  return { lines, log }
+}
+
+async function stage(wish: { challenges?: boolean } = {}) {
+  const plane = await ControlPlane.start(undefined, wish)
   const stateDir = await mkdtemp(join(tmpdir(), 'dormouse-agent-'))
-  const agent = async (env: Record<string, string> = {}) => {
+  const agent = async (env: Record<string, string> = {}, log = silent) => {
     const config = readConfig(configSchema, {
       DORMOUSE_AGENT_CONTROL_PLANES: plane.url,
       DORMOUSE_AGENT_STATE_DIR: stateDir,
@@ -34,13 +40,14 @@ async function stage() {
   return { plane, stateDir, agent, [Symbol.asyncDispose]: dispose }
 }
 
-test('a host enrols once, links with a token of its own key, says hello and beats', async () => {
+test('a host enrols once, links by signing a challenge, says hello and beats', async () => {
   await using on = await stage()
   const agent = await on.agent()
   expect(agent.hostId).toBe(on.plane.hostId)
   await until(() => on.plane.heartbeats.length > 1)
   expect(on.plane.hellos[0]).toMatchObject({ installationId: on.plane.installationId, inventory: [], highestEpoch: 0 })
   expect(on.plane.hellos[0]?.facts).toMatchObject({ driver: 'simulated', images: ['mini'], ailment: null })
+  expect(on.plane.proofs).toEqual(['challenge'])
   await agent.close()
   expect((await stat(join(on.stateDir, 'identity.json'))).mode & 0o777).toBe(0o600)
   const key = await readFile(join(on.stateDir, 'identity.json'), 'utf8')
@@ -48,6 +55,43 @@ test('a host enrols once, links with a token of its own key, says hello and beat
   await until(() => on.plane.linked)
   expect(await readFile(join(on.stateDir, 'identity.json'), 'utf8')).toBe(key)
   await again.close()
+})
+
+test('a control plane of the release before, which knows tokens only, is linked to all the same', async () => {
+  await using before = await stage({ challenges: false })
+  const agent = await before.agent()
+  await until(() => before.plane.heartbeats.length > 0)
+  expect(before.plane.proofs).toEqual(['token'])
+  await agent.close()
+})
+
+const elsewhere = 'http://0.0.0.0:1'
+
+test('plain HTTP to another machine is refused with the remedy, unless it is allowed', async () => {
+  await using on = await stage()
+  const env = { DORMOUSE_AGENT_CONTROL_PLANES: elsewhere }
+  await expect(on.agent(env)).rejects.toThrow(/plain HTTP to another machine.*DORMOUSE_AGENT_ALLOW_HTTP=true/)
+  on.plane.replicas = [on.plane.url, elsewhere]
+  const { lines, log } = warnings()
+  const agent = await on.agent({}, log)
+  await until(() => /not dialled: plain HTTP; use https/.test(lines.join('')))
+  await agent.close()
+  await expect(on.agent(env)).rejects.toThrow(/plain HTTP/)
+  await (await on.agent({ ...env, DORMOUSE_AGENT_ALLOW_HTTP: 'true' })).close()
+})
+
+test('a host that enrolled under the release before goes on over plain HTTP, with a warning', async () => {
+  await using on = await stage()
+  await (await on.agent()).close()
+  const file = join(on.stateDir, 'identity.json')
+  const { strictTransport: _, ...before } = JSON.parse(await readFile(file, 'utf8'))
+  await writeFile(file, JSON.stringify(before))
+  const { lines, log } = warnings()
+  const exposed = on.plane.url.replace('127.0.0.1', '0.0.0.0')
+  const agent = await on.agent({ DORMOUSE_AGENT_CONTROL_PLANES: exposed }, log)
+  await until(() => agent.welcomed() > 0)
+  expect(lines.join('')).toContain('the next release refuses it: use https://')
+  await agent.close()
 })
 
 test('an invitation that was declined stops the agent with the reason', async () => {

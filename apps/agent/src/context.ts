@@ -19,6 +19,8 @@ import type { Driver } from './driver/driver.ts'
 import { makeDriver } from './driver/make-driver.ts'
 import { enrolled } from './enrolment/enrol.ts'
 import { dialToken, type Identity } from './enrolment/identity.ts'
+import { prove } from './enrolment/prove.ts'
+import { dialRule } from './enrolment/transport.ts'
 import { Facts } from './facts.ts'
 import { Transfers } from './guest/transfers.ts'
 
@@ -59,6 +61,7 @@ export async function startAgent({ config, log, failpoints = noFailpoints, ...gi
     controlPlanes: config.controlPlanes,
     token: config.enrolToken,
     name: config.name,
+    allowHttp: config.allowHttp,
     log: log.child({ room: 'enrolment' }),
     signal: life.signal,
   })
@@ -71,7 +74,9 @@ export async function startAgent({ config, log, failpoints = noFailpoints, ...gi
   const calls = new CallsAtOnce()
   const control = new Control({
     seeds: config.controlPlanes,
+    mayDial: dialRule({ allowHttp: config.allowHttp, strict: identity.strictTransport, log }),
     token: () => dialToken(identity),
+    prove: (hands) => prove(hands, identity),
     handlers: (dialBack) => linkHandlers({ ground, turns, calls, transfers }, dialBack),
     hello: () => sayHello(ground, identity, facts),
     heartbeat: () => sayHeartbeat(ground, watch, facts),

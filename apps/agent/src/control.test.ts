@@ -19,7 +19,9 @@ async function stage(take: (channel: Channel) => void, admit: () => Promise<void
   let dialBack!: DialBack
   const control = new Control({
     seeds: [`http://127.0.0.1:${await listenOnLoopback(server)}`],
+    mayDial: () => true,
     token: async () => 'token',
+    prove: async () => undefined,
     handlers: (given) => {
       dialBack = given
       return {}

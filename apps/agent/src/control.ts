@@ -1,7 +1,24 @@
 // The links to the control plane: one per replica, dialled from here. Says hello, beats, carries commands in and
 // reports out. It knows no desktop.
-import { agentCalls, type Heartbeat, type Hello, type Report, type ReportName, type Welcome } from '@dormouse/contract'
-import { type Channel, dial, dialChannel, type Handler, type Line, LinkLost, type Peer } from '@dormouse/link'
+import {
+  agentCalls,
+  type Heartbeat,
+  type Hello,
+  linkSubprotocols,
+  type Report,
+  type ReportName,
+  type Welcome,
+} from '@dormouse/contract'
+import {
+  type Channel,
+  dial,
+  dialChannel,
+  type Handler,
+  type Handshake,
+  type Line,
+  LinkLost,
+  type Peer,
+} from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 
 /** Opens the channel that the asking replica expects under this token. */
@@ -10,7 +27,12 @@ export type DialBack = (token: string, signal?: AbortSignal) => Promise<Channel>
 export interface ControlOptions {
   /** Base URLs to begin with; the replicas' own are learnt from them. */
   seeds: readonly string[]
+  /** Whether an address may be spoken to at all. */
+  mayDial: (url: string) => boolean
+  /** For a control plane of the release before: goes into the headers, where this one does not look. */
   token: () => Promise<string>
+  /** Proves on each new socket whose it is. */
+  prove: (hands: Handshake) => Promise<void>
   /** The handlers of one link's commands; what they dial back goes to the replica that asked. */
   handlers: (dialBack: DialBack) => Readonly<Record<string, Handler>>
   hello: () => Promise<Hello>
@@ -25,6 +47,8 @@ interface Link {
 }
 
 const callTimeoutMs = 15_000
+/** In this order: a control plane of the release before takes the first. */
+const protocols = [linkSubprotocols.token, linkSubprotocols.proof]
 /** Each desktop has its own bound, far below; this one is for a replica that has lost its way. */
 const maxInFlight = 4_096
 
@@ -72,13 +96,14 @@ export class Control {
   }
 
   #open(url: string): void {
-    if (this.#closed || this.#links.has(url)) return
-    const { log, handlers, token } = this.#options
+    if (this.#closed || this.#links.has(url) || !this.#options.mayDial(url)) return
+    const { log, handlers, token, prove } = this.#options
     const headers = async () => ({ authorization: `Bearer ${await token()}` })
     const dialBack: DialBack = async (name, signal) =>
       this.#hold(await dialChannel({ url: channelUrl(url, name), headers, signal }))
     const backoff = { minMs: 100, maxMs: 3_000 }
-    const line = dial({ url: linkUrl(url), headers, handlers: handlers(dialBack), maxInFlight, log, backoff })
+    const bounds = { maxInFlight, backoff }
+    const line = dial({ url: linkUrl(url), protocols, headers, prove, handlers: handlers(dialBack), log, ...bounds })
     const link: Link = { line, replicaId: undefined }
     this.#links.set(url, link)
     line.on('peer', (peer) => void this.#greet(url, link, peer))

@@ -11,6 +11,7 @@ import { migrate } from './db/migrate.ts'
 import { openPool, type Pool } from './db/pool.ts'
 import { Desktops } from './desktops/service.ts'
 import { Guests } from './guest/service.ts'
+import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
 import { InFlight } from './http/in-flight.ts'
 import { answerRaw } from './http/raw-answers.ts'
@@ -74,6 +75,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const principals = new Principals(pool, room('principals'), accessTokens(config, room('principals')))
   const leaseMs = config.hostLeaseMs
   const hosts = new Hosts({ pool, links, installationId, leaseMs })
+  const proofs = new HostProofs({ pool, installationId, log: room('hosts') })
 
   const leadershipOptions = {
     pool,
@@ -146,7 +148,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     app.server,
     links,
     {
-      authenticate: (token) => hosts.authenticate(token),
+      proofs,
       hello: async (hostId, { facts }) => {
         await hosts.heard(hostId, facts)
         const { epoch } = (await pool.query<{ epoch: number }>('select epoch from leadership')).rows[0]!
@@ -170,7 +172,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     room('agents'),
   )
 
-  channels.attach(gateway.upgrades, (token) => hosts.authenticate(token))
+  channels.attach(gateway.upgrades)
   screens.attach(gateway.upgrades)
 
   await app.listen({ host: config.host, port: config.port })

@@ -40,6 +40,10 @@ export const hostJson = z
     name: z.string(),
     state: z.enum(['active', 'unreachable', 'lost', 'removed']),
     linked: z.boolean().describe('Whether the replica that answers holds a link to it'),
+    proves_by: z
+      .enum(['challenge', 'token'])
+      .nullable()
+      .describe('How it proved itself last; `token` is an agent of the release before, which the next one refuses'),
     last_heartbeat_at: time.nullable(),
     driver: z.string().nullable(),
     kvm: z.boolean().nullable(),

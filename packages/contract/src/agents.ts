@@ -23,6 +23,27 @@ export type EnrolBody = z.infer<typeof enrolBody>
 export const enrolledJson = z.object({ host_id: id, installation_id: id })
 export type EnrolledJson = z.infer<typeof enrolledJson>
 
+/**
+ * Subprotocols of a link, in the order in which an agent offers them. A control plane that knows none takes the first, and
+ * judges the host by the token in the request's header; one that knows them takes `proof`. The token goes with the next
+ * release.
+ */
+export const linkSubprotocols = { token: 'dormouse.link.token', proof: 'dormouse.link.proof' } as const
+
+/** What a control plane says first on a socket that is to become a link: random, for this socket alone. */
+export const linkChallenge = z.object({ nonce: z.string().regex(/^[\w-]{43}$/) })
+/** What the host answers. */
+export const linkProof = z.object({ hostId: id, signature: z.string().regex(/^[\w-]{86}$/) })
+/** What the control plane says to a proof that is good. From then on the socket is a link. */
+export const linkAccepted = z.object({ accepted: z.literal(true) })
+
+/**
+ * What a host signs with its key to open a link. It names its purpose and the installation, so that the signature is good
+ * for nothing else; it holds no time, so that no clock matters.
+ */
+export const linkProofText = (installationId: string, hostId: string, nonce: string): string =>
+  `dormouse: host opens a link\ninstallation ${installationId}\nhost ${hostId}\nnonce ${nonce}\n`
+
 /** What a host can take in all. */
 export const capacity = z.object({ vcpus: z.int().min(0), memoryMiB: z.int().min(0), diskGiB: z.int().min(0) })
 export type Capacity = z.infer<typeof capacity>

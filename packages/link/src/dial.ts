@@ -2,9 +2,11 @@
 // Knows nothing of calls: what was under way on a lost link is its caller's to ask again.
 import { EventEmitter, once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { WebSocket } from 'ws'
 import { DialRefused, LinkLost } from './errors.ts'
+import { type Handshake, shakeHands } from './handshake.ts'
 import { Peer, type PeerOptions } from './peer.ts'
-import { type DialTarget, defaultMaxFrameBytes, openSocket } from './sockets.ts'
+import { type DialTarget, defaultHandshakeTimeoutMs, defaultMaxFrameBytes, openSocket } from './sockets.ts'
 
 export interface Backoff {
   minMs: number
@@ -12,6 +14,8 @@ export interface Backoff {
 }
 
 export interface DialOptions extends Omit<DialTarget, 'signal'>, PeerOptions {
+  /** Goes before each link: proves who dials. A link counts as up only after it. */
+  prove?: (hands: Handshake) => Promise<void>
   backoff?: Backoff
 }
 
@@ -106,18 +110,24 @@ export class Line extends EventEmitter<LineEvents> {
   #open(): Promise<{ since: number; gone: Promise<void> }> {
     const target = { ...this.#options, signal: this.#closing.signal }
     const maxPayload = this.#options.maxFrameBytes ?? defaultMaxFrameBytes
-    return openSocket(target, maxPayload, (socket) => {
-      const peer = new Peer(socket, this.#options)
-      const gone = Promise.withResolvers<void>()
-      peer.once('close', (reason) => {
-        this.#peer = undefined
-        gone.resolve()
-        this.emit('lost', reason)
-      })
-      this.#peer = peer
-      this.emit('peer', peer)
-      return { since: performance.now(), gone: gone.promise }
+    const { prove, handshakeTimeoutMs: timeoutMs = defaultHandshakeTimeoutMs } = this.#options
+    return openSocket(target, maxPayload, async (socket) => {
+      if (prove) await shakeHands(socket, { timeoutMs }, prove)
+      return this.#take(socket)
     })
+  }
+
+  #take(socket: WebSocket): { since: number; gone: Promise<void> } {
+    const peer = new Peer(socket, this.#options)
+    const gone = Promise.withResolvers<void>()
+    peer.once('close', (reason) => {
+      this.#peer = undefined
+      gone.resolve()
+      this.emit('lost', reason)
+    })
+    this.#peer = peer
+    this.emit('peer', peer)
+    return { since: performance.now(), gone: gone.promise }
   }
 
   async #rest(waitMs: number): Promise<void> {

@@ -12,6 +12,7 @@ export {
   FrameTooLarge,
   LinkLost,
 } from './errors.ts'
+export { type Handshake, shakeHands } from './handshake.ts'
 export { letGo } from './let-go.ts'
 export { Pace } from './pace.ts'
 export {

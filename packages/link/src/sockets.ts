@@ -10,32 +10,34 @@ export interface DialTarget {
   url: string
   /** Asked anew for each attempt, so that a short-lived credential is fresh. */
   headers?: () => Promise<Record<string, string>> | Record<string, string>
+  /** Subprotocols, of which the other side chooses one. */
+  protocols?: readonly string[]
   tls?: Pick<SecureContextOptions, 'ca' | 'cert' | 'key'>
   handshakeTimeoutMs?: number
   signal?: AbortSignal
 }
 
 export const defaultMaxFrameBytes = 4 * 1024 * 1024
+export const defaultHandshakeTimeoutMs = 10_000
 
 const closeGraceMs = 1_000
 const maxProblemBytes = 64 * 1024
 const maxDetailChars = 500
-const defaultHandshakeTimeoutMs = 10_000
 
 /**
  * Opens a WebSocket and hands it to `wrap` in the very tick it opens, so that not even the first message is missed.
- * Rejects with DialRefused, or with the signal's reason.
+ * Waits for what `wrap` promises. Rejects with DialRefused, with what `wrap` throws, or with the signal's reason.
  */
 export async function openSocket<T>(
   target: DialTarget,
   maxPayload: number,
-  wrap: (socket: WebSocket) => T,
+  wrap: (socket: WebSocket) => T | Promise<T>,
 ): Promise<T> {
   const headers = await target.headers?.()
   target.signal?.throwIfAborted()
   const { handshakeTimeoutMs = defaultHandshakeTimeoutMs } = target
   const { promise, resolve, reject } = Promise.withResolvers<T>()
-  const socket = new WebSocket(target.url, {
+  const socket = new WebSocket(target.url, [...(target.protocols ?? [])], {
     ...target.tls,
     headers,
     maxPayload,

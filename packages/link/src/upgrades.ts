@@ -25,7 +25,9 @@ export class UpgradeRefusal {
 export interface Door<Context> {
   path: (pathname: string) => boolean
   authenticate: (request: IncomingMessage) => Promise<Context | UpgradeRefusal> | Context | UpgradeRefusal
-  /** Wrap the socket in the same tick (`new Peer`, `new Channel`), so that no message is missed. */
+  /** Which of the subprotocols that were offered is spoken; the first one by default. */
+  protocol?: (offered: ReadonlySet<string>) => string | false
+  /** Wrap the socket in the same tick (`new Peer`, `new Channel`, `shakeHands`), so that no message is missed. */
   onSocket: (socket: WebSocket, context: Context, request: IncomingMessage) => void
 }
 
@@ -55,7 +57,12 @@ export class Upgrades {
     this.#log = log
     this.#answer = answer
     this.#nowhere = new UpgradeRefusal(404, nowhere)
-    this.#webSockets = new WebSocketServer({ noServer: true, maxPayload: maxFrameBytes, perMessageDeflate: false })
+    this.#webSockets = new WebSocketServer({
+      noServer: true,
+      maxPayload: maxFrameBytes,
+      perMessageDeflate: false,
+      handleProtocols: (offered, request) => this.#protocolFor(offered, request),
+    })
     this.#webSockets.on('wsClientError', (error, socket) =>
       this.#answer(socket, new UpgradeRefusal(400, error.message, { 'sec-websocket-version': '13' })),
     )
@@ -97,8 +104,17 @@ export class Upgrades {
 
   #doorFor(request: IncomingMessage): Door<unknown> | UpgradeRefusal {
     if (this.#closing) return goingAway
-    const pathname = (request.url ?? '/').split('?', 1)[0] ?? '/'
-    return this.#doors.find((door) => door.path(pathname)) ?? this.#nowhere
+    return this.#doorAt(request) ?? this.#nowhere
+  }
+
+  #doorAt({ url = '/' }: IncomingMessage): Door<unknown> | undefined {
+    const pathname = url.split('?', 1)[0] ?? '/'
+    return this.#doors.find((door) => door.path(pathname))
+  }
+
+  #protocolFor(offered: Set<string>, request: IncomingMessage): string | false {
+    const [first = false] = offered
+    return this.#doorAt(request)?.protocol?.(offered) ?? first
   }
 
   #upgrade(door: Door<unknown>, context: unknown, request: IncomingMessage, socket: Duplex, head: Buffer): void {

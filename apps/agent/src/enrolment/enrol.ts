@@ -3,12 +3,14 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type EnrolBody, type EnrolledJson, enrolledJson } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type Identity, isEnrolled, loadIdentity, publicKeyOf, saveIdentity } from './identity.ts'
+import { requireSafe } from './transport.ts'
 
 interface Enrolment {
   stateDir: string
   controlPlanes: readonly string[]
   token: string | undefined
   name: string
+  allowHttp: boolean
   log: Log
   signal: AbortSignal
 }
@@ -20,6 +22,8 @@ const attemptTimeoutMs = 10_000
 /** The host's identity; enrols where there is none yet, and waits for a control plane that is not up. */
 export async function enrolled(enrolment: Enrolment): Promise<Identity> {
   const stored = await loadIdentity(enrolment.stateDir)
+  const strict = !isEnrolled(stored) || stored.strictTransport
+  requireSafe(enrolment.controlPlanes, { ...enrolment, strict })
   if (isEnrolled(stored)) return stored
   if (!enrolment.token) {
     throw new Error(
@@ -28,7 +32,7 @@ export async function enrolled(enrolment: Enrolment): Promise<Identity> {
   }
   const body = { token: enrolment.token, name: enrolment.name, public_key: publicKeyOf(stored) }
   const { host_id: hostId, installation_id: installationId } = await ask(enrolment, body)
-  const identity = { ...stored, hostId, installationId }
+  const identity = { ...stored, hostId, installationId, strictTransport: true }
   await saveIdentity(enrolment.stateDir, identity)
   enrolment.log.info({ hostId, installationId }, 'enrolled')
   return identity

@@ -1,13 +1,19 @@
 // Who this host is: its key, made here and never sent, and the ids it was given for it. One file only its owner reads.
-import { generateKeyPairSync } from 'node:crypto'
+import { createPrivateKey, generateKeyPairSync, sign } from 'node:crypto'
 import { join } from 'node:path'
-import { id } from '@dormouse/contract'
+import { id, linkProofText } from '@dormouse/contract'
 import { importJWK, type JWK, SignJWT } from 'jose'
 import { z } from 'zod'
 import { privateFolder, readIfThere, writeDurably } from '../desktops/durable-file.ts'
 
 const keySchema = z.object({ kty: z.literal('OKP'), crv: z.literal('Ed25519'), x: z.string(), d: z.string() })
-const identitySchema = z.object({ key: keySchema, hostId: id.nullable(), installationId: id.nullable() })
+const identitySchema = z.object({
+  key: keySchema,
+  hostId: id.nullable(),
+  installationId: id.nullable(),
+  /** It enrolled when plain HTTP already had to be allowed. */
+  strictTransport: z.boolean().default(false),
+})
 type Stored = z.infer<typeof identitySchema>
 
 export interface Identity extends Stored {
@@ -27,6 +33,7 @@ export async function loadIdentity(stateDir: string): Promise<Stored> {
     key: keySchema.parse(privateKey.export({ format: 'jwk' })),
     hostId: null,
     installationId: null,
+    strictTransport: true,
   }
   await saveIdentity(stateDir, fresh)
   return fresh
@@ -44,7 +51,13 @@ export function publicKeyOf({ key: { kty, crv, x } }: Stored) {
   return { kty, crv, x }
 }
 
-/** A token for one dial, good for a minute. */
+/** The signature that opens a link at the control plane which made this nonce. */
+export function answerTo(nonce: string, { key, hostId, installationId }: Identity): string {
+  const text = Buffer.from(linkProofText(installationId, hostId, nonce))
+  return sign(null, text, createPrivateKey({ key, format: 'jwk' })).toString('base64url')
+}
+
+/** What a control plane of the release before asks for instead, at each dial. To go with the next release. */
 export async function dialToken({ key, hostId, installationId }: Identity): Promise<string> {
   return new SignJWT()
     .setProtectedHeader({ alg: 'EdDSA' })

@@ -1,4 +1,5 @@
-// A control plane of one test: enrols hosts, checks their tokens, welcomes their links. It decides nothing.
+// A control plane of one test: enrols hosts, lets them prove who they are, welcomes their links. It decides nothing.
+import { createPublicKey, type JsonWebKey, randomBytes, verify } from 'node:crypto'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import {
@@ -9,11 +10,16 @@ import {
   enrolBody,
   type Heartbeat,
   type Hello,
+  linkProof,
+  linkProofText,
+  linkSubprotocols,
   newId,
 } from '@dormouse/contract'
-import { Peer, UpgradeRefusal } from '@dormouse/link'
+import { type Door, type Handshake, Peer, shakeHands, UpgradeRefusal } from '@dormouse/link'
 import { openDoors } from '@dormouse/link/testing'
 import { importJWK, jwtVerify } from 'jose'
+
+const isLink = (pathname: string) => pathname === '/agent/v1/link'
 
 export class ControlPlane {
   readonly hostId: string
@@ -24,6 +30,8 @@ export class ControlPlane {
   readonly hellos: Hello[] = []
   readonly heartbeats: Heartbeat[] = []
   readonly reports: { name: string; payload: unknown }[] = []
+  /** How hosts have opened links here. */
+  readonly proofs: ('challenge' | 'token')[] = []
   readonly #server = createServer((request, response) => {
     void this.#enrol(request).then((answer) => {
       response.writeHead(answer ? 201 : 409, { 'content-type': 'application/json' })
@@ -31,7 +39,7 @@ export class ControlPlane {
     })
   })
   readonly #upgrades = openDoors(this.#server)
-  #key: object | undefined
+  #key: JsonWebKey | undefined
   #peer: Peer | undefined
 
   private constructor(first?: ControlPlane) {
@@ -41,13 +49,9 @@ export class ControlPlane {
   }
 
   /** A control plane, or another replica of one that knows its host already. */
-  static async start(first?: ControlPlane): Promise<ControlPlane> {
+  static async start(first?: ControlPlane, { challenges = true } = {}): Promise<ControlPlane> {
     const plane = new ControlPlane(first)
-    plane.#upgrades.add({
-      path: (pathname) => pathname === '/agent/v1/link',
-      authenticate: (request) => plane.#authenticate(request),
-      onSocket: (socket) => plane.#take(new Peer(socket, { handlers: plane.#handlers() })),
-    })
+    plane.#upgrades.add(challenges ? plane.#door() : plane.#doorOfBefore())
     await new Promise<void>((resolve) => plane.#server.listen(0, '127.0.0.1', resolve))
     return plane
   }
@@ -83,12 +87,49 @@ export class ControlPlane {
     return { host_id: this.hostId, installation_id: this.installationId }
   }
 
+  #door(): Door<unknown> {
+    return {
+      path: isLink,
+      protocol: () => linkSubprotocols.proof,
+      authenticate: () => undefined,
+      onSocket: (socket) =>
+        void shakeHands(socket, {}, (hands) => this.#challenge(hands)).then(
+          () => this.#take(new Peer(socket, { handlers: this.#handlers() })),
+          () => undefined,
+        ),
+    }
+  }
+
+  /** Of a control plane of the release before, which chooses no subprotocol and knows tokens only. */
+  #doorOfBefore(): Door<unknown> {
+    return {
+      path: isLink,
+      authenticate: (request) => this.#authenticate(request),
+      onSocket: (socket) => this.#take(new Peer(socket, { handlers: this.#handlers() })),
+    }
+  }
+
+  async #challenge(hands: Handshake) {
+    const nonce = randomBytes(32).toString('base64url')
+    hands.say(JSON.stringify({ nonce }))
+    const { hostId, signature } = linkProof.parse(JSON.parse(await hands.hear()))
+    const text = Buffer.from(linkProofText(this.installationId, hostId, nonce))
+    const key = this.#key && createPublicKey({ key: this.#key, format: 'jwk' })
+    const isGood = key && verify(null, text, key, Buffer.from(signature, 'base64url'))
+    if (!isGood || hostId !== this.hostId) return new UpgradeRefusal(401, 'another host')
+    hands.say(JSON.stringify({ accepted: true }))
+    this.proofs.push('challenge')
+    return undefined
+  }
+
   async #authenticate(request: IncomingMessage) {
     const token = request.headers.authorization?.replace('Bearer ', '') ?? ''
     if (!this.#key) return new UpgradeRefusal(401, 'unknown host')
     const key = await importJWK(this.#key, 'EdDSA')
     const { payload } = await jwtVerify(token, key, { audience: this.installationId, requiredClaims: ['exp', 'jti'] })
-    return payload.sub === this.hostId ? {} : new UpgradeRefusal(401, 'another host')
+    if (payload.sub !== this.hostId) return new UpgradeRefusal(401, 'another host')
+    this.proofs.push('token')
+    return {}
   }
 
   #handlers() {

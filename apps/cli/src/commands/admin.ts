@@ -78,6 +78,9 @@ function addHosts(command: Command, { operator, show, terminal }: Context): void
     .action(async (options: JsonOption) => {
       const { hosts } = await operator().listHosts({ signal })
       show(options, { hosts }, () => table(hostColumns, hosts.map(hostRow)))
+      const old = hosts.filter((host) => host.proves_by === 'token').map(({ name }) => name)
+      if (old.length && !options.json)
+        terminal.note(`Upgrade the agents of ${old.join(', ')}: they link by a token, which the next release refuses.`)
     })
 }
 

@@ -1,5 +1,5 @@
 // Byte channels that an agent dials back for one transfer or one screen. Knows nothing of what the bytes are.
-import { randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { Refusal } from '@dormouse/contract'
 import { Channel, UpgradeRefusal, type Upgrades } from '@dormouse/link'
 
@@ -30,20 +30,14 @@ export class Channels {
     return this.#open
   }
 
-  /** Lets expected channels in at the agents' door. */
-  attach(upgrades: Upgrades, authenticate: (token: string) => Promise<{ hostId: string }>): void {
+  /**
+   * Lets expected channels in. The name is the proof: it went over the host's own link, is good once and for a while, and
+   * nobody else has it.
+   */
+  attach(upgrades: Upgrades): void {
     upgrades.add({
       path: (pathname) => pathname.startsWith(channelPath),
-      authenticate: async (request) => {
-        const bearer = /^Bearer (\S+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? ''
-        const host = await authenticate(bearer).catch(() => undefined)
-        if (!host) return new UpgradeRefusal(401, 'a host token is needed')
-        const token = (request.url ?? '').slice(channelPath.length)
-        const expected = this.#expected.get(token)
-        if (expected?.hostId !== host.hostId) return new UpgradeRefusal(404, 'no such channel is expected')
-        this.#expected.delete(token)
-        return expected
-      },
+      authenticate: ({ url = '' }) => this.#spend(url.slice(channelPath.length)) ?? notExpected(),
       onSocket: (socket, expected) => {
         this.#open++
         const channel = new Channel(socket)
@@ -56,9 +50,10 @@ export class Channels {
   /** Expects a channel from one host; refuses after that time with `host_unreachable`. */
   expect(hostId: string, withinMs = dialTimeoutMs): Awaited {
     const token = randomBytes(24).toString('base64url')
+    const name = nameOf(token)
     const { promise, resolve, reject } = Promise.withResolvers<Channel>()
     const give = (act: () => void) => {
-      this.#expected.delete(token)
+      this.#expected.delete(name)
       act()
     }
     const late = () =>
@@ -66,7 +61,19 @@ export class Channels {
     const timer = setTimeout(() => give(late), withinMs)
     // Whoever cancels no longer looks; a rejection must not end the process.
     promise.catch(() => undefined).finally(() => clearTimeout(timer))
-    this.#expected.set(token, { hostId, resolve })
+    this.#expected.set(name, { hostId, resolve })
     return { token, channel: promise, cancel: () => give(late) }
   }
+
+  #spend(token: string): Expected | undefined {
+    const name = nameOf(token)
+    const expected = this.#expected.get(name)
+    this.#expected.delete(name)
+    return expected
+  }
 }
+
+/** Looked up by its hash: how long that takes tells nothing of the token. */
+const nameOf = (token: string): string => hash('sha256', token, 'base64')
+
+const notExpected = () => new UpgradeRefusal(404, 'no such channel is expected')

@@ -1,11 +1,11 @@
 // The door for agents: checks who dials, says welcome, passes reports and heartbeats up to those who were handed in.
-import type { Server } from 'node:http'
+import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Heartbeat, HeartbeatAnswer, Hello } from '@dormouse/contract'
 import {
   agentCalls,
   linkProtocol,
-  Refusal,
+  linkSubprotocols,
   type Report,
   type ReportName,
   refuse,
@@ -13,16 +13,25 @@ import {
   theOne404,
   type Welcome,
 } from '@dormouse/contract'
-import { acceptUpgrades, Peer, UpgradeRefusal } from '@dormouse/link'
+import { acceptUpgrades, DialRefused, Peer, UpgradeRefusal } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
+import type { WebSocket } from 'ws'
 import type { Links } from './links.ts'
+import { asUpgradeRefusal, Newcomers, type Proving } from './newcomers.ts'
 
 export const linkPath = '/agent/v1/link'
 
+interface Host {
+  hostId: string
+  name: string
+}
+
 /** What the roof hands in: the gateway itself knows neither hosts nor desktops. */
 export interface GatewayHooks {
-  /** Answers the host whose token this is; throws a refusal otherwise. */
-  authenticate(token: string): Promise<{ hostId: string; name: string }>
+  proofs: Proving<Host> & {
+    /** Of an agent of the release before: answers the host whose token this is; throws a refusal otherwise. */
+    byToken(token: string): Promise<Host>
+  }
   /** The host's first word; what it answers is the welcome. */
   hello(hostId: string, hello: Hello): Promise<Welcome>
   /** After the link is listed: the inventory may now be answered. */
@@ -46,49 +55,59 @@ export function openGateway(server: Server, links: Links, hooks: GatewayHooks, l
     return answer
   }
   const upgrades = acceptUpgrades(server, { log, answer: hooks.refuse, nowhere: theOne404().detail })
+  const newcomers = new Newcomers(hooks.proofs)
   upgrades.add({
     path: (pathname) => pathname === linkPath,
-    authenticate: async (request) => {
-      const token = /^Bearer (\S+)$/i.exec(request.headers.authorization ?? '')?.[1]
-      if (!token) return new UpgradeRefusal(401, 'a host token is needed')
-      try {
-        return await hooks.authenticate(token)
-      } catch (error) {
-        if (error instanceof Refusal) return new UpgradeRefusal(error.status, error.detail, {}, error.code)
-        throw error
-      }
-    },
-    onSocket: (socket, host) => {
-      const hostLog = log.child({ host: host.hostId, hostName: host.name })
-      const peer: Peer = new Peer(socket, {
-        log: hostLog,
-        // A host that died in silence is unreachable within 15 s: 5 s to the ping, 5 s for its answer.
-        pingIntervalMs: 5_000,
-        pingTimeoutMs: 5_000,
-        handlers: {
-          'host.hello': async (payload) => {
-            const parsed = agentCalls['host.hello'].payload.parse(payload)
-            if (parsed.protocol !== linkProtocol) {
-              refuse('conflict', `this control plane speaks link protocol ${linkProtocol}; upgrade the agent`)
-            }
-            const welcome = await noting(hooks.hello(host.hostId, parsed))
-            links.add(host.hostId, peer)
-            hostLog.info({ desktops: parsed.inventory.length }, 'host linked')
-            hooks.joined(host.hostId, parsed)
-            return welcome
-          },
-          'host.heartbeat': async (payload) =>
-            noting(hooks.heartbeat(host.hostId, agentCalls['host.heartbeat'].payload.parse(payload))),
-        },
-      })
-      peer.on('event', (name, payload) => {
-        const schema = reports[name as ReportName]
-        const parsed = schema?.safeParse(payload)
-        if (parsed?.success) hooks.report(host.hostId, name as ReportName, parsed.data)
-        else hostLog.warn({ report: name }, 'a report was not understood')
-      })
-      peer.on('close', (reason) => hostLog.info({ reason }, 'host link closed'))
+    protocol: (offered) => offered.has(linkSubprotocols.proof) && linkSubprotocols.proof,
+    // Whoever can answer a challenge is judged by nothing else.
+    authenticate: async (request) => (offersProof(request) ? undefined : byToken(request, hooks)),
+    onSocket: (socket, host, request) => {
+      if (host) return take(socket, host)
+      newcomers
+        .meet(socket, request)
+        .then((proven) => take(socket, proven))
+        .catch((err) => log[err instanceof DialRefused ? 'debug' : 'error']({ err }, 'a link was not proved'))
     },
   })
+  const take = (socket: WebSocket, host: Host) => {
+    const hostLog = log.child({ host: host.hostId, hostName: host.name })
+    const peer: Peer = new Peer(socket, {
+      log: hostLog,
+      // A host that died in silence is unreachable within 15 s: 5 s to the ping, 5 s for its answer.
+      pingIntervalMs: 5_000,
+      pingTimeoutMs: 5_000,
+      handlers: {
+        'host.hello': async (payload) => {
+          const parsed = agentCalls['host.hello'].payload.parse(payload)
+          if (parsed.protocol !== linkProtocol) {
+            refuse('conflict', `this control plane speaks link protocol ${linkProtocol}; upgrade the agent`)
+          }
+          const welcome = await noting(hooks.hello(host.hostId, parsed))
+          links.add(host.hostId, peer)
+          hostLog.info({ desktops: parsed.inventory.length }, 'host linked')
+          hooks.joined(host.hostId, parsed)
+          return welcome
+        },
+        'host.heartbeat': async (payload) =>
+          noting(hooks.heartbeat(host.hostId, agentCalls['host.heartbeat'].payload.parse(payload))),
+      },
+    })
+    peer.on('event', (name, payload) => {
+      const schema = reports[name as ReportName]
+      const parsed = schema?.safeParse(payload)
+      if (parsed?.success) hooks.report(host.hostId, name as ReportName, parsed.data)
+      else hostLog.warn({ report: name }, 'a report was not understood')
+    })
+    peer.on('close', (reason) => hostLog.info({ reason }, 'host link closed'))
+  }
   return { upgrades, answered: () => Promise.allSettled(asked) }
+}
+
+const offersProof = ({ headers }: IncomingMessage): boolean =>
+  (headers['sec-websocket-protocol'] ?? '').split(',').some((name) => name.trim() === linkSubprotocols.proof)
+
+async function byToken({ headers }: IncomingMessage, { proofs }: GatewayHooks): Promise<Host | UpgradeRefusal> {
+  const token = /^Bearer (\S+)$/i.exec(headers.authorization ?? '')?.[1]
+  if (!token) return new UpgradeRefusal(401, 'a host proves who it is; offer the subprotocol of proofs')
+  return proofs.byToken(token).catch(asUpgradeRefusal)
 }

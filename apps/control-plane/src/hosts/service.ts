@@ -9,7 +9,6 @@ import {
   newId,
   refuse,
 } from '@dormouse/contract'
-import { importJWK, jwtVerify } from 'jose'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
 import { type Pool, transaction } from '../db/pool.ts'
@@ -63,23 +62,6 @@ export class Hosts {
     return { host_id: hostId, installation_id: installationId }
   }
 
-  /** The host whose short-lived token this is: signed with the key it enrolled with, for this installation. */
-  async authenticate(token: string): Promise<{ hostId: string; name: string }> {
-    const denied = () => refuse('unauthenticated', 'the host token is not valid; enrol the host again')
-    const subject = subjectOf(token) ?? denied()
-    const host = (await store.find(this.#options.pool, subject)) ?? denied()
-    const key = await importJWK(host.publicKey, 'EdDSA')
-    await jwtVerify(token, key, {
-      algorithms: ['EdDSA'],
-      audience: this.#options.installationId,
-      subject,
-      requiredClaims: ['exp', 'iat'],
-      maxTokenAge: '5 minutes',
-      clockTolerance: '3 hours',
-    }).catch(denied)
-    return { hostId: host.id, name: host.name }
-  }
-
   /** Notes a heartbeat; false where the host counts as lost, whose lease is never renewed. */
   heard(hostId: string, facts: HostFacts): Promise<boolean> {
     return store.heard(this.#options.pool, hostId, facts, this.#options.leaseMs)
@@ -107,13 +89,3 @@ export class Hosts {
 }
 
 const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()
-
-/** The unverified subject of a token, only to find the key that verifies it. */
-function subjectOf(token: string): string | undefined {
-  try {
-    const claims = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()) as { sub?: unknown }
-    return typeof claims.sub === 'string' && /^[0-9a-f-]{36}$/.test(claims.sub) ? claims.sub : undefined
-  } catch {
-    return undefined
-  }
-}

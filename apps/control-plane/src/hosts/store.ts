@@ -5,7 +5,6 @@ import type { Db } from '../db/pool.ts'
 export interface HostRow {
   id: string
   name: string
-  publicKey: { kty: 'OKP'; crv: 'Ed25519'; x: string }
   facts: HostFacts | null
   ailment: string | null
   lastHeartbeatAt: Date | null
@@ -13,15 +12,17 @@ export interface HostRow {
   leaseUntil: Date | null
   lostAt: Date | null
   removedAt: Date | null
+  provesBy: HostJson['proves_by']
   createdAt: Date
 }
 
 /** No heartbeat for this long: unreachable. */
 export const silentAfterMs = 15_000
 
-const columns = `id, name, public_key as "publicKey", facts, ailment, last_heartbeat_at as "lastHeartbeatAt",
+const columns = `id, name, facts, ailment, last_heartbeat_at as "lastHeartbeatAt",
   coalesce(last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent,
-  lease_until as "leaseUntil", lost_at as "lostAt", removed_at as "removedAt", created_at as "createdAt"`
+  lease_until as "leaseUntil", lost_at as "lostAt", removed_at as "removedAt", created_at as "createdAt",
+  case when challenged_at is not null then 'challenge' when token_used_at is not null then 'token' end as "provesBy"`
 
 export async function insertInvite(
   db: Db,
@@ -65,15 +66,6 @@ export async function findEnrolled(db: Db, hash: Buffer, publicKey: object): Pro
 
 export async function insert(db: Db, host: { id: string; name: string; publicKey: object }): Promise<void> {
   await db.query('insert into hosts (id, name, public_key) values ($1, $2, $3)', [host.id, host.name, host.publicKey])
-}
-
-export async function find(db: Db, id: string): Promise<HostRow | undefined> {
-  const { rows } = await db.query<HostRow>({
-    name: 'hosts-find',
-    text: `select ${columns} from hosts where id = $1 and removed_at is null`,
-    values: [id],
-  })
-  return rows[0]
 }
 
 /** Notes what a host says of itself and puts its lease off; false where it is lost or removed. */
@@ -175,8 +167,8 @@ export async function list(db: Db, linked: (id: string) => boolean): Promise<Hos
   const { rows } = await db.query<HostRow & Candidate & { desktops: number }>(
     `select h.*, ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
      left join reservations r on r.host_id = h.id
-     group by h.id, h.name, h."publicKey", h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
-       h."lostAt", h."removedAt", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
+     group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
+       h."lostAt", h."removedAt", h."provesBy", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
      order by h.id`,
   )
   return rows.map((row) => ({
@@ -184,6 +176,7 @@ export async function list(db: Db, linked: (id: string) => boolean): Promise<Hos
     name: row.name,
     state: row.removedAt ? 'removed' : row.lostAt ? 'lost' : row.silent ? 'unreachable' : 'active',
     linked: linked(row.id),
+    proves_by: row.provesBy,
     last_heartbeat_at: row.lastHeartbeatAt?.toISOString() ?? null,
     driver: row.facts?.driver ?? null,
     kvm: row.facts?.kvm ?? null,

@@ -3,6 +3,7 @@ import type { Log } from '@dormouse/process'
 import * as audit from '../audit/store.ts'
 import type { Db } from '../db/pool.ts'
 import * as desktops from '../desktops/store.ts'
+import { pruneTokens } from '../hosts/proof-store.ts'
 import * as hosts from '../hosts/store.ts'
 import * as leadership from '../leadership/store.ts'
 import * as operations from '../operations/retention.ts'
@@ -28,6 +29,7 @@ export class Retention {
       operations: () => operations.prune(db, recordsDays),
       generations: () => desktops.pruneGenerations(db, recordsDays),
       invitations: () => hosts.pruneInvites(db),
+      'tokens of hosts': () => pruneTokens(db),
       replicas: () => leadership.pruneReplicas(db),
       audit: () => audit.prune(db, auditDays),
     }

@@ -1,0 +1,99 @@
+// How a host proves who it is: it signs a challenge. For one more release an agent may show a token of its key instead.
+import { createPublicKey, randomBytes, verify } from 'node:crypto'
+import { linkProofText, refuse } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import { compactVerify, importJWK } from 'jose'
+import { z } from 'zod'
+import type { Pool } from '../db/pool.ts'
+import type { KnownHost } from './proof-store.ts'
+import * as store from './proof-store.ts'
+
+export interface ProvenHost {
+  hostId: string
+  name: string
+}
+
+export interface ProofsOptions {
+  pool: Pool
+  installationId: string
+  log: Log
+}
+
+/** How far a token's date may be from what we know of its host's clock. It covers the minute for which the agent dates it. */
+const leewaySecs = 300
+/** The same while nothing is known of that clock: for the first token of a host that enrolled under the rule of before. */
+const firstLeewaySecs = 10_800
+
+const claims = z.object({ sub: z.guid(), aud: z.string(), jti: z.guid(), iat: z.int() })
+type Claims = z.infer<typeof claims>
+
+export class HostProofs {
+  readonly #options: ProofsOptions
+
+  constructor(options: ProofsOptions) {
+    this.#options = options
+  }
+
+  /** A nonce for one socket. */
+  challenge(): string {
+    return randomBytes(32).toString('base64url')
+  }
+
+  /** The host that signed this nonce. Refuses whoever is none, and a host that was removed. */
+  async bySignature(nonce: string, hostId: string, signature: string): Promise<ProvenHost> {
+    const { pool, installationId } = this.#options
+    const host = (await store.findKnown(pool, hostId)) ?? notKnown()
+    const key = createPublicKey({ key: host.publicKey, format: 'jwk' })
+    const text = Buffer.from(linkProofText(installationId, host.id, nonce))
+    if (!verify(null, text, key, Buffer.from(signature, 'base64url'))) notKnown()
+    requirePresent(host)
+    if (!host.challengedAt) await store.noteChallenge(pool, host.id)
+    return { hostId: host.id, name: host.name }
+  }
+
+  /** The host that made this token. A token opens one link, and none for a host that has ever signed a challenge. */
+  async byToken(token: string): Promise<ProvenHost> {
+    const { pool, log } = this.#options
+    const said = claimsOf(token) ?? notKnown()
+    const host = (await store.findKnown(pool, said.sub)) ?? notKnown()
+    await this.#requireSigned(token, said, host)
+    requirePresent(host)
+    if (host.challengedAt)
+      refuse('unauthenticated', 'this host signs challenges: no token opens a link for it any more')
+    const skewSecs = requireTimely(said, host)
+    if (!(await store.useToken(pool, { hostId: host.id, tokenId: said.jti, skewSecs })))
+      refuse('unauthenticated', 'this token was used before; make another')
+    const facts = { host: host.id, hostName: host.name }
+    log.warn(facts, 'a host linked by its token, which the next release refuses; upgrade its agent')
+    return { hostId: host.id, name: host.name }
+  }
+
+  async #requireSigned(token: string, { aud }: Claims, { publicKey }: KnownHost): Promise<void> {
+    if (aud !== this.#options.installationId) notKnown()
+    await compactVerify(token, await importJWK(publicKey, 'EdDSA'), { algorithms: ['EdDSA'] }).catch(notKnown)
+  }
+}
+
+const notKnown = (): never => refuse('unauthenticated', 'the host is not known by this key; enrol it again')
+
+function requirePresent({ removedAt }: KnownHost): void {
+  if (removedAt) refuse('forbidden', 'this host was removed; to use it again, enrol it with an empty state folder')
+}
+
+/** What a token says, before anybody has looked whether it is true: it names the key that tells. */
+function claimsOf(token: string): Claims | undefined {
+  try {
+    return claims.parse(JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()))
+  } catch {
+    return undefined
+  }
+}
+
+/** How far the host's clock is ahead of ours. Refuses a date that is neither near the true time nor near the host's own. */
+function requireTimely({ iat }: Claims, { tokenSkewSecs, now }: KnownHost): number {
+  const ahead = iat - Math.round(now.getTime() / 1_000)
+  const near = tokenSkewSecs === null ? firstLeewaySecs : leewaySecs
+  if (Math.abs(ahead) <= near || Math.abs(ahead - (tokenSkewSecs ?? 0)) <= near) return ahead
+  const off = `${Math.abs(ahead)} s ${ahead < 0 ? 'old' : 'ahead of our clock'}`
+  return refuse('unauthenticated', `the token is ${off}; set the host’s clock, or upgrade its agent, which needs none`)
+}

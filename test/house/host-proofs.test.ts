@@ -1,0 +1,153 @@
+// Guarantee: whoever opens a link holds the host's key at that moment. Nothing that was heard on the way opens another.
+import { generateKeyPairSync, type JsonWebKey, randomUUID, sign } from 'node:crypto'
+import { once } from 'node:events'
+import { linkProofText, linkSubprotocols, newId } from '@dormouse/contract'
+import { importJWK, SignJWT } from 'jose'
+import { expect, test } from 'vitest'
+import { WebSocket } from 'ws'
+import { House } from '../house.ts'
+import { until } from './until.ts'
+
+/** A host that enrolled and has no agent: the test speaks for it. */
+async function enrol(house: House, name = 'by-hand') {
+  const { privateKey } = generateKeyPairSync('ed25519')
+  const key = privateKey.export({ format: 'jwk' }) as JsonWebKey
+  const { token } = await house.replica.parts.hosts.invite(name)
+  house.secrets.learn(`the invitation of ${name}`, token)
+  const body = { token, name, public_key: { kty: 'OKP', crv: 'Ed25519', x: key.x } }
+  const { status, json } = await house.api('POST', '/agent/v1/enrol', { key: null, body })
+  expect(status).toBe(201)
+  const { host_id: id, installation_id: installationId } = json
+  const signature = (nonce: string, as = id, at = installationId) =>
+    sign(null, Buffer.from(linkProofText(at, as, nonce)), privateKey).toString('base64url')
+  /** Made so many seconds ago, by our clock. */
+  const tokenOf = async (ageSecs = 0, { tokenId = randomUUID() as string, as = id, at = installationId } = {}) => {
+    const made = Math.floor(Date.now() / 1_000) - ageSecs
+    const jwt = new SignJWT(tokenId ? { jti: tokenId } : {}).setProtectedHeader({ alg: 'EdDSA' })
+    const dated = jwt.setSubject(as).setAudience(at).setIssuedAt(made)
+    return dated.setExpirationTime(made + 60).sign(await importJWK(key, 'EdDSA'))
+  }
+  return { id, signature, tokenOf }
+}
+
+const linkOf = (url: string) => `${url.replace(/^http/, 'ws')}/agent/v1/link`
+
+/** Opens a link by a token, as an agent of the release before does; answers the status. */
+async function byToken(url: string, token: string): Promise<number> {
+  const socket = new WebSocket(linkOf(url), { headers: { authorization: `Bearer ${token}` } })
+  const { promise, resolve } = Promise.withResolvers<number>()
+  socket.on('open', () => resolve(101)).on('error', () => undefined)
+  socket.on('unexpected-response', (_, { statusCode = 0 }) => resolve(statusCode))
+  const status = await promise
+  socket.terminate()
+  return status
+}
+
+/** Opens a socket that must prove itself, and answers its challenge. */
+async function challenged(house: House) {
+  const socket = new WebSocket(linkOf(house.url), [linkSubprotocols.token, linkSubprotocols.proof])
+  socket.on('error', () => undefined)
+  const [text] = await once(socket, 'message')
+  expect(socket.protocol).toBe(linkSubprotocols.proof)
+  return { socket, nonce: JSON.parse(String(text)).nonce as string }
+}
+
+/** What a proof is answered with: `accepted`, or the code of the close. */
+async function answered({ socket }: { socket: WebSocket }, hostId: string, signature: string) {
+  const { promise, resolve } = Promise.withResolvers<string | number>()
+  socket.once('message', () => resolve('accepted')).once('close', resolve)
+  socket.send(JSON.stringify({ hostId, signature }))
+  const answer = await promise
+  socket.terminate()
+  return answer
+}
+
+test('a proof opens the link it was asked for and no other, and only its own host’s', async () => {
+  await using house = await House.start()
+  const [host, other] = [await enrol(house), await enrol(house, 'other')]
+  const prove = async (sign: (nonce: string) => string, as = host.id) => {
+    const at = await challenged(house)
+    return answered(at, as, sign(at.nonce))
+  }
+  expect(await prove(host.signature)).toBe('accepted')
+  const [one, two] = [await challenged(house), await challenged(house)]
+  expect(await answered(two, host.id, host.signature(one.nonce))).toBe(4401)
+  expect(await answered(one, host.id, host.signature(one.nonce))).toBe('accepted')
+  expect(await prove(other.signature)).toBe(4401)
+  expect(await prove(host.signature, other.id)).toBe(4401)
+  expect(await prove(host.signature, newId())).toBe(4401)
+  expect(await prove((nonce) => host.signature(nonce, other.id))).toBe(4401)
+  expect(await prove((nonce) => host.signature(nonce, host.id, newId()))).toBe(4401)
+  expect(await prove(() => 'no signature')).toBe(4400)
+})
+
+test('a token opens one link within minutes, and none once its host has signed a challenge', async () => {
+  await using house = await House.start({ replicas: 2 })
+  const [host, other] = [await enrol(house), await enrol(house, 'other')]
+  const provesBy = async () => (await house.replica.parts.hosts.list()).find(({ id }) => id === host.id)?.proves_by
+  const status = async (...token: Parameters<typeof host.tokenOf>) => byToken(house.url, await host.tokenOf(...token))
+  for (const ageSecs of [600, 3_600, 10_000, -600, -3_600])
+    expect([ageSecs, await status(ageSecs)]).toEqual([ageSecs, 401])
+  expect(await status(0, { tokenId: '' })).toBe(401)
+  expect(await status(0, { as: other.id })).toBe(401)
+  expect(await status(0, { at: newId() })).toBe(401)
+  expect(await provesBy()).toBeNull()
+  const token = await host.tokenOf(60)
+  expect(await byToken(house.url, token)).toBe(101)
+  for (const { url } of house.replicas) expect(await byToken(url, token)).toBe(401)
+  expect(await status()).toBe(101)
+  expect(await provesBy()).toBe('token')
+  expect(house.chronicle.find(/linked by its token.*upgrade its agent/).length).toBe(2)
+  const at = await challenged(house)
+  expect(await answered(at, host.id, host.signature(at.nonce))).toBe('accepted')
+  expect(await status()).toBe(401)
+  expect(await provesBy()).toBe('challenge')
+})
+
+test('a host that enrolled under the release before is let in by its own clock, once that is known', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const host = await enrol(house)
+  // As the migration leaves those that were there.
+  await house.database.rows('update hosts set token_skew_secs = null')
+  const status = async (ageSecs: number) => byToken(house.url, await host.tokenOf(ageSecs))
+  expect(await status(7_200)).toBe(101)
+  expect(await status(7_230)).toBe(101)
+  expect(await status(3_600)).toBe(401)
+  expect(await status(-7_200)).toBe(401)
+  expect(await status(0)).toBe(101)
+  expect(await status(7_200)).toBe(401)
+})
+
+test('strangers who say nothing keep no host out, however many they are', async () => {
+  await using house = await House.start()
+  await house.killAgent()
+  const strangers = Array.from({ length: 300 }, () => new WebSocket(linkOf(house.url), [linkSubprotocols.proof]))
+  const codes: number[] = []
+  for (const stranger of strangers) stranger.on('error', () => undefined).on('close', (code) => codes.push(code))
+  // Cut, and not asked to leave after a while.
+  await until('the oldest to give way', () => codes.filter((code) => code === 1006).length === 44)
+  await house.restartAgent()
+  for (const stranger of strangers) stranger.terminate()
+})
+
+test('a channel is opened by its name alone, once', async () => {
+  await using house = await House.start()
+  const { channels } = house.replica.parts
+  const awaited = channels.expect(house.host.id)
+  const dial = (name: string) =>
+    house.api('GET', `/agent/v1/channels/${name}`, {
+      key: null,
+      headers: {
+        connection: 'upgrade',
+        upgrade: 'websocket',
+        'sec-websocket-version': '13',
+        'sec-websocket-key': Buffer.alloc(16).toString('base64'),
+      },
+    })
+  expect((await dial('no-such-name')).status).toBe(404)
+  const socket = new WebSocket(`${house.url.replace(/^http/, 'ws')}/agent/v1/channels/${awaited.token}`)
+  const channel = await awaited.channel
+  expect((await dial(awaited.token)).status).toBe(404)
+  channel.destroy()
+  socket.terminate()
+})
