@@ -1,5 +1,6 @@
 // Guarantee: leadership changes hands when it must and never otherwise: what is open under the old epoch ends before the
 // new one begins, what is frozen is ended, and a leader that cannot renew stops by itself.
+import { backendOf, leave } from '@dormouse/control-plane/leadership/store.ts'
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
@@ -13,22 +14,23 @@ const fence = 'select 1 from leadership for key share'
 const leaseOf = async (house: House): Promise<{ epoch: number; ends: Date }> =>
   (await house.database.rows<{ epoch: number; ends: Date }>('select epoch, expires_at as ends from leadership'))[0]!
 
-/** A session of the test's own; that it is ended from outside is no fault. */
-async function stranger(url: string): Promise<pg.Client & AsyncDisposable & { ended: Promise<void> }> {
-  const client = new pg.Client({ connectionString: url, application_name: 'stranger' })
+/** A session of the test's own, as of a replica that is frozen; that it is ended from outside is no fault. */
+async function sessionOf(
+  url: string,
+  name = 'dormouse',
+): Promise<pg.Client & AsyncDisposable & { ended: Promise<void>; pid: number }> {
+  const client = new pg.Client({ connectionString: url, application_name: name })
   await client.connect()
   const ended = new Promise<void>((resolve) => client.on('error', () => resolve()))
-  return Object.assign(client, { ended, [Symbol.asyncDispose]: () => client.end() })
+  const { pid } = (await client.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0]!
+  return Object.assign(client, { ended, pid, [Symbol.asyncDispose]: () => client.end() })
 }
 
 const waiting = `select 1 from pg_locks where locktype = 'advisory' and objid = 7236810 and not granted
   and database = (select oid from pg_database where datname = current_database())`
 
-const isEnded = async (house: House) =>
-  (
-    await house.database.rows(`select 1 from pg_stat_activity where application_name = 'stranger'
-     and datname = current_database()`)
-  ).length === 0
+const isEnded = async (house: House, { pid }: { pid: number }) =>
+  (await house.database.rows('select 1 from pg_stat_activity where pid = $1', [pid])).length === 0
 
 /** A transaction that stands still is ended after a while. */
 const keepBusy = (tx: { query(sql: string): Promise<unknown> }) => tx.query('select 1')
@@ -67,7 +69,7 @@ test('a lock that nobody gives back, as of a frozen leader or a pooler, is taken
   await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 600 } })
   const { epoch } = await leaseOf(house)
   await house.replica.stop()
-  await using frozen = await stranger(house.database.url)
+  await using frozen = await sessionOf(house.database.url)
   await frozen.query(leaderLock)
   await house.replica.start()
   await house.replica.leading()
@@ -78,14 +80,76 @@ test('a lock that nobody gives back, as of a frozen leader or a pooler, is taken
 test('a transaction that a frozen leader left open is ended once the lease has run out, and what it wrote is gone', async () => {
   await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 600 } })
   const { epoch } = await leaseOf(house)
-  await using frozen = await stranger(house.database.url)
+  await using frozen = await sessionOf(house.database.url)
   await frozen.query(`begin; ${fence}; insert into organisations (id, name) values (gen_random_uuid(), 'never')`)
   await house.replica.stop()
   await house.replica.start()
   await house.replica.leading()
-  await until('its end', () => isEnded(house))
+  await until('its end', () => isEnded(house, frozen))
   expect((await leaseOf(house)).epoch).toBeGreaterThan(epoch)
   expect(await house.database.rows(`select 1 from organisations where name = 'never'`)).toEqual([])
+})
+
+test('a session of another program that holds the lead is told to the operator and not ended; a replica leads when it has ended', async () => {
+  await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 600 } })
+  const { epoch } = await leaseOf(house)
+  await house.replica.stop()
+  await using other = await sessionOf(house.database.url, 'psql')
+  await other.query(`${leaderLock}; begin; ${fence}`)
+  await house.replica.start()
+  const told = await until('it to be told', () => house.chronicle.find(/another program holds a lock/)[0])
+  expect(told).toMatchObject({ others: [{ pid: other.pid, application: 'psql' }] })
+  expect(await isEnded(house, other)).toBe(false)
+  await other.query('commit; select pg_advisory_unlock(7236810)')
+  await house.replica.leading()
+  expect((await leaseOf(house)).epoch).toBeGreaterThan(epoch)
+})
+
+test('a replica that leaves ends its own session and no other, also where another has the pid that it had before a failover', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { pool } = house.replica.parts
+  await using gone = await sessionOf(house.database.url, 'dormouse-leadership')
+  await using later = await sessionOf(house.database.url, 'dormouse-leadership')
+  await using psql = await sessionOf(house.database.url, 'psql')
+  const backend = await backendOf(gone)
+  for (const { pid } of [later, psql])
+    await leave(pool, await sessionOf(house.database.url), { pid, startedAt: backend.startedAt })
+  await leave(pool, await sessionOf(house.database.url), await backendOf(psql))
+  expect([await isEnded(house, later), await isEnded(house, psql)]).toEqual([false, false])
+  await leave(pool, gone, backend)
+  expect(await isEnded(house, gone)).toBe(true)
+})
+
+test('a term that is over ends no term after it, however late its renewal speaks', async () => {
+  await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 600 } })
+  const { leadership } = house.replica.parts
+  const gate = Promise.withResolvers<void>()
+  const hung = new Promise<void>((resolve) =>
+    house.failpoints.set('leadership.before-renew', () => {
+      house.failpoints.set('leadership.before-renew', undefined)
+      resolve()
+      return gate.promise
+    }),
+  )
+  await hung
+  await house.endTerm()
+  const { epoch } = leadership.term!
+  const renewedFor = async (leases: number) => {
+    const begun = (await leaseOf(house)).ends.getTime()
+    await until('renewals', async () => (await leaseOf(house)).ends.getTime() > begun + leases * 600)
+  }
+  await renewedFor(2)
+  gate.resolve()
+  await renewedFor(1)
+  expect(leadership.term?.epoch).toBe(epoch)
+})
+
+test('a crowd that holds every connection of the pool takes no leadership away', async () => {
+  await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 600, databasePool: 2 } })
+  const { leadership, pool } = house.replica.parts
+  const { epoch } = leadership.term!
+  await Promise.all([1, 2].map(() => pool.query('select pg_sleep(1.5)')))
+  expect(leadership.term?.epoch).toBe(epoch)
 })
 
 test('sessions end what stands still in them: 2 s idle in a transaction, 10 s in a statement', async () => {
@@ -113,7 +177,7 @@ test('a leader that cannot renew stops by itself when its lease has run out, tho
 
 test('one that is told to stop gives its lease up: where the lock is held elsewhere, nobody waits for the lease to run out', async () => {
   await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 600_000 } })
-  await using pooler = await stranger(house.database.url)
+  await using pooler = await sessionOf(house.database.url)
   const locked = pooler.query(leaderLock)
   await until('the stranger to wait', async () => (await house.database.rows(waiting)).length > 0)
   await house.replica.stop()

@@ -25,6 +25,12 @@ export interface Term {
   signal: AbortSignal
 }
 
+interface OwnTerm extends Term {
+  end: () => void
+  /** By this process's monotonic clock. */
+  leaseEnds: number
+}
+
 interface Taken {
   epoch: number
   leaseEnds: number
@@ -38,7 +44,7 @@ interface Events {
 export class Leadership extends EventEmitter<Events> {
   readonly #options: LeadershipOptions
   readonly #stopping = new AbortController()
-  #term: (Term & { end: () => void; leaseEnds: number }) | undefined
+  #term: OwnTerm | undefined
   #contending: Promise<void> | undefined
   #leaderKnown = false
 
@@ -71,7 +77,7 @@ export class Leadership extends EventEmitter<Events> {
   async stop(): Promise<void> {
     this.#stopping.abort()
     const term = this.#term
-    this.#endTerm('stopping')
+    this.#endTerm(term, 'stopping')
     const { pool, replicaId, log } = this.#options
     try {
       if (term) await store.giveUp(pool, term.epoch, replicaId)
@@ -92,7 +98,7 @@ export class Leadership extends EventEmitter<Events> {
       store.fenceStatement(term.epoch, this.#options.replicaId),
       ([, fence]) => {
         if (fence?.rowCount === 1) return
-        this.#endTerm('fenced')
+        this.#endTerm(term, 'fenced')
         this.#refuse()
       },
     )
@@ -113,19 +119,23 @@ export class Leadership extends EventEmitter<Events> {
   async #contend(): Promise<void> {
     const { databaseUrl, log } = this.#options
     while (!this.#stopping.signal.aborted) {
-      let session: pg.Client | undefined
       try {
-        session = await openSession(databaseUrl, 'leadership')
-        await this.#contendWith(session)
+        await this.#contendOnce(await openSession(databaseUrl, 'leadership'))
       } catch (error) {
         if (!this.#stopping.signal.aborted) log.warn({ err: error }, 'contending for leadership was interrupted')
-      } finally {
-        if (session)
-          await store
-            .leave(this.#options.pool, session)
-            .catch(() => log.debug('the leadership session had ended already'))
       }
       await this.#pause(200)
+    }
+  }
+
+  async #contendOnce(session: pg.Client): Promise<void> {
+    const { pool, log } = this.#options
+    let backend: store.Backend | undefined
+    try {
+      backend = await store.backendOf(session)
+      await this.#contendWith(session)
+    } finally {
+      await store.leave(pool, session, backend).catch(() => log.debug('the leadership session had ended already'))
     }
   }
 
@@ -152,7 +162,10 @@ export class Leadership extends EventEmitter<Events> {
     // One who stops has no business with the lead, least of all to take it from the one who has it.
     this.#stopping.signal.throwIfAborted()
     const taken = await this.#take(session)
-    await Promise.race([this.#lead(taken), lost.promise]).finally(() => this.#endTerm('the session was lost'))
+    const term = this.#begin(taken)
+    await Promise.race([this.#lead(session, term), lost.promise]).finally(() =>
+      this.#endTerm(term, 'the session was lost'),
+    )
   }
 
   /** Answers `expired` once the leader's lease has run out, however long that takes. */
@@ -176,13 +189,17 @@ export class Leadership extends EventEmitter<Events> {
 
   /** The leader is silent but its session still holds the lock: it is frozen, or cut off. Its sessions are ended. */
   async #force(): Promise<void> {
-    const ended = await store.endBlockers(this.#options.pool)
-    this.#options.log.warn({ ended }, 'the lease ran out; the sessions that held leadership were ended')
+    const { ended, others } = await store.endBlockers(this.#options.pool)
+    const { log } = this.#options
+    if (ended > 0) log.warn({ ended }, 'the lease ran out; the sessions that held leadership were ended')
+    if (others.length > 0)
+      log.warn({ others }, 'another program holds a lock on leadership, so no replica can lead; end its session')
   }
 
   async #take(session: pg.Client): Promise<Taken> {
     const { replicaId, leaseMs, pool, log } = this.#options
     for (;;) {
+      this.#stopping.signal.throwIfAborted()
       const sent = performance.now()
       try {
         return { epoch: await store.take(session, replicaId, leaseMs), leaseEnds: sent + leaseMs }
@@ -194,48 +211,64 @@ export class Leadership extends EventEmitter<Events> {
     }
   }
 
-  /** Leads until the lease cannot be renewed; counts by the monotonic clock from when it or a renewal was asked for. */
-  async #lead({ epoch, leaseEnds }: Taken): Promise<void> {
-    const { pool, replicaId, leaseMs, url, log, failpoints } = this.#options
+  /** Counts the lease by the monotonic clock, from when it or a renewal was asked for. */
+  #begin({ epoch, leaseEnds }: Taken): OwnTerm {
     const ended = new AbortController()
-    const term = { epoch, signal: ended.signal, end: () => ended.abort(), leaseEnds }
-    this.#term = term
-    log.info({ epoch }, 'leading')
-    const guard = setInterval(
-      () => performance.now() > term.leaseEnds && this.#endTerm('the lease ran out'),
-      leaseMs / 10,
-    )
+    this.#term = { epoch, signal: ended.signal, end: () => ended.abort(), leaseEnds }
+    this.#options.log.info({ epoch }, 'leading')
+    return this.#term
+  }
+
+  /** Leads until the term ends, also where a renewal never answers. */
+  async #lead(session: pg.Client, term: OwnTerm): Promise<void> {
+    const { leaseMs } = this.#options
+    const ended = new Promise<void>((resolve) => term.signal.addEventListener('abort', () => resolve(), { once: true }))
+    const late = () => performance.now() > term.leaseEnds && this.#endTerm(term, 'the lease ran out')
+    const guard = setInterval(late, leaseMs / 10)
     try {
-      await store.announce(pool, replicaId, url)
+      void this.#announce()
       this.emit('led', term)
       while (!term.signal.aborted) {
         await this.#pause(leaseMs / 4, term.signal)
-        if (term.signal.aborted) return
-        await failpoints.hit('leadership.before-renew')
-        await this.#renew(term)
+        await Promise.race([this.#renew(session, term), ended])
       }
     } finally {
       clearInterval(guard)
     }
   }
 
-  /** A renewal that fails is tried again until the lease runs out: a slow moment of the database ends no term. */
-  async #renew(term: { epoch: number; leaseEnds: number }): Promise<void> {
-    const { pool, replicaId, leaseMs, url, log } = this.#options
-    const sent = performance.now()
+  /**
+   * On the session that holds the lock, so that no crowd at the pool is in its way. A renewal that fails is tried again
+   * until the lease runs out: a slow moment of the database ends no term.
+   */
+  async #renew(session: pg.Client, term: OwnTerm): Promise<void> {
+    const { replicaId, leaseMs, log, failpoints } = this.#options
+    if (term.signal.aborted) return
     try {
-      if (!(await store.renew(pool, term.epoch, replicaId, leaseMs))) return this.#endTerm('another epoch began')
+      await failpoints.hit('leadership.before-renew')
+      if (term.signal.aborted) return
+      const sent = performance.now()
+      if (!(await store.renew(session, term.epoch, replicaId, leaseMs)))
+        return this.#endTerm(term, 'another epoch began')
       term.leaseEnds = sent + leaseMs
-      await store.announce(pool, replicaId, url)
+      void this.#announce()
     } catch (error) {
       log.warn({ err: error }, 'the lease could not be renewed')
     }
   }
 
-  #endTerm(why: string): void {
-    const term = this.#term
-    if (!term) return
-    this.#term = undefined
+  /** What agents and other replicas read; leadership does not hang on it. */
+  async #announce(): Promise<void> {
+    const { pool, replicaId, url, log } = this.#options
+    await store
+      .announce(pool, replicaId, url)
+      .catch((error) => log.warn({ err: error }, 'this replica could not be announced'))
+  }
+
+  /** Ends this term once, and no other: whoever speaks of it may be late. */
+  #endTerm(term: OwnTerm | undefined, why: string): void {
+    if (!term || term.signal.aborted) return
+    if (this.#term === term) this.#term = undefined
     this.#options.log.info({ epoch: term.epoch, why }, 'no longer leading')
     term.end()
     this.emit('ended', term)

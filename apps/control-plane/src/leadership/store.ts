@@ -1,6 +1,6 @@
 // The leadership row and the list of replicas. Knows SQL, not when to take over.
 import type pg from 'pg'
-import type { Db } from '../db/pool.ts'
+import { type Db, sessionNames } from '../db/pool.ts'
 
 /** Any fixed number that nothing else uses as an advisory lock. */
 const advisoryLock = 7_236_810
@@ -35,11 +35,32 @@ async function askForLock(session: pg.Client): Promise<boolean> {
   return results[1].rows[0]!.locked
 }
 
+/** One backend of Postgres. A pid alone is soon another's, and on the server after a failover it is a stranger's. */
+export interface Backend {
+  pid: number
+  /** In seconds since 1970, to the microsecond. */
+  startedAt: string
+}
+
+export async function backendOf(session: pg.Client): Promise<Backend> {
+  const { rows } = await session.query<Backend>(
+    `select pid, extract(epoch from backend_start)::text as "startedAt" from pg_stat_activity where pid = pg_backend_pid()`,
+  )
+  return rows[0]!
+}
+
 /** Ends a session, also while it waits for the lock: Postgres hears no goodbye before that statement is over. */
-export async function leave(db: Db, session: pg.Client): Promise<void> {
-  const { processID } = session as pg.Client & { processID: number | null }
-  if (processID !== null) await db.query('select pg_terminate_backend($1)', [processID])
-  await session.end()
+export async function leave(db: Db, session: pg.Client, backend: Backend | undefined): Promise<void> {
+  try {
+    if (backend)
+      await db.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity
+          where pid = $1 and extract(epoch from backend_start)::text = $2 and application_name = $3`,
+        [backend.pid, backend.startedAt, sessionNames.leadership],
+      )
+  } finally {
+    await session.end()
+  }
 }
 
 export async function read(db: Db): Promise<LeadershipRow> {
@@ -68,23 +89,31 @@ export async function take(session: pg.Client, replicaId: string, leaseMs: numbe
   }
 }
 
+export interface OtherHolder {
+  pid: number
+  application: string
+}
+
 /**
  * Ends the sessions that keep the row from being taken: a frozen leader's open transactions and its advisory lock. Only
- * while the lease has run out, so that a leader that has just begun is left alone, and only in this database: locks are
- * listed for the whole server, where other installations have the same ones.
+ * while the lease has run out, so that a leader that has just begun is left alone; only in this database, for locks are
+ * listed for the whole server, where other installations have the same ones; and only sessions of our name. A session of
+ * another program is somebody's work: it is told to the operator.
  */
-export async function endBlockers(db: Db): Promise<number> {
-  const { rows } = await db.query(
-    `select pg_terminate_backend(pid) from (
-       select distinct l.pid from pg_locks l
+export async function endBlockers(db: Db): Promise<{ ended: number; others: OtherHolder[] }> {
+  const { rows } = await db.query<OtherHolder & { ended: boolean }>(
+    `select pid, application, case when application = any($2) then pg_terminate_backend(pid) else false end as ended
+     from (
+       select distinct l.pid, a.application_name as application from pg_locks l join pg_stat_activity a on a.pid = l.pid
         where l.pid <> pg_backend_pid() and l.granted
           and l.database = (select oid from pg_database where datname = current_database())
           and ((l.locktype = 'advisory' and l.classid = 0 and l.objid = $1)
             or (l.relation = 'leadership'::regclass and l.mode in ('RowShareLock', 'RowExclusiveLock')))
      ) blockers where exists (select 1 from leadership where expires_at < clock_timestamp())`,
-    [advisoryLock],
+    [advisoryLock, [sessionNames.pool, sessionNames.leadership]],
   )
-  return rows.length
+  const others = rows.filter(({ ended }) => !ended).map(({ pid, application }) => ({ pid, application }))
+  return { ended: rows.length - others.length, others }
 }
 
 /** Whether the sessions of all replicas are ours to end: those of another role are not, without pg_signal_backend. */
@@ -92,19 +121,23 @@ export async function mayEndSessions(db: Db): Promise<boolean> {
   const { rows } = await db.query<{ may: boolean }>(
     `select coalesce(bool_and(pg_has_role(usesysid, 'usage') or pg_has_role('pg_signal_backend', 'usage')), true) as may
        from pg_stat_activity
-      where datname = current_database() and application_name in ('dormouse', 'dormouse-leadership')`,
+      where datname = current_database() and application_name = any($1)`,
+    [[sessionNames.pool, sessionNames.leadership]],
   )
   return rows[0]!.may
 }
 
 /** Puts the lease off; false where another epoch has begun. Does not conflict with the key share of a transaction. */
-export async function renew(db: Db, epoch: number, replicaId: string, leaseMs: number): Promise<boolean> {
-  const { rowCount } = await db.query({
+export async function renew(session: pg.Client, epoch: number, replicaId: string, leaseMs: number): Promise<boolean> {
+  const renewal = {
     name: 'leadership-renew',
     text: `update leadership set expires_at = clock_timestamp() + $3 * interval '1 millisecond'
             where epoch = $1 and replica_id = $2`,
     values: [epoch, replicaId, leaseMs],
-  })
+    // A server that is frozen answers nothing.
+    query_timeout: leaseMs,
+  }
+  const { rowCount } = await session.query(renewal)
   return rowCount === 1
 }
 
