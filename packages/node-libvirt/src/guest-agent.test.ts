@@ -29,6 +29,18 @@ describe('a command', () => {
     expect(answer).toEqual({ timeoutSecs: 3, ...command })
   })
 
+  test.each([
+    ['null', 'null'],
+    ['a list', '[]'],
+    ['a number', '7'],
+    ['nothing', ''],
+    ['half an object', '{'],
+    ['brackets without end', '['.repeat(100_000)],
+  ])('that is answered with %s has no return', async (_what, answer) => {
+    daemon.answer('domainAgentCommand', () => ({ answer }))
+    expect(await host.guestAgent(desktop).command({ execute: 'guest-ping' })).toBeUndefined()
+  })
+
   test('waits for the one before it, of the same domain alone', async () => {
     let running = 0
     let most = 0

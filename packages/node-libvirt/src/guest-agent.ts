@@ -53,7 +53,7 @@ export class GuestAgent {
     const options = { turn: agentTurn(this.#domain.uuid), timeoutMs: timeoutSecs * 1000 + graceMs }
     try {
       const { answer } = await this.#calls.call('guest', 'domainAgentCommand', args, options)
-      return (JSON.parse(answer ?? '{}') as { return?: unknown }).return
+      return returnOf(answer)
     } catch (error) {
       const reason = error instanceof LibvirtError ? reasonOf(error) : undefined
       throw reason ? new GuestAgentError(reason, command.execute, error as LibvirtError) : error
@@ -64,6 +64,15 @@ export class GuestAgent {
   async setResponseTimeout(timeoutSecs: number): Promise<void> {
     const args = { domain: this.#domain.ref, timeoutSecs, flags: 0 }
     await this.#calls.call('guest', 'domainAgentSetResponseTimeout', args, { turn: agentTurn(this.#domain.uuid) })
+  }
+}
+
+/** Undefined where it is none: libvirt hands on what the guest said, and a guest's word is untrusted. */
+function returnOf(answer: string | undefined): unknown {
+  try {
+    return (JSON.parse(answer ?? '{}') as { return?: unknown } | null)?.return
+  } catch {
+    return undefined
   }
 }
 

@@ -87,8 +87,12 @@ export function checkScript(path: string, next = ''): string {
 ${next}`
 }
 
+/** A guest’s word is untrusted: where a file lies takes fewer bytes. */
+export const placeMaxBytes = 16 * 1024
+
 /** The words of a place, each with a NUL behind it; undefined while they are not three. */
 export function readPlace(printed: Buffer): Place | undefined {
+  if (printed.length > placeMaxBytes) return undefined
   const [target, temporary, watcher, ...more] = printed.toString('utf8').split('\0')
   if (!target || !temporary || !watcher || more.length !== 1 || !/^\d+$/.test(watcher)) return undefined
   return { target, temporary, watcher }

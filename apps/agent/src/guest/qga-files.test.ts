@@ -79,6 +79,18 @@ describe.each(shells)('under %s', (shell) => {
     expect([readFileSync(path, 'utf8'), hidden()]).toEqual(['old', []])
   })
 
+  test('a disk that is full when the last bytes are written refuses the file, and the old one stays', async () => {
+    const { transport, agent } = guest()
+    const path = join(folder, 'file')
+    writeFileSync(path, 'old')
+    const upload = await transport.createFile(path, null)
+    await upload.write(Buffer.from('new'))
+    agent.full = true
+    await expect(upload.commit()).rejects.toMatchObject({ code: 'no_space' })
+    await upload.abandon()
+    expect([readFileSync(path, 'utf8'), hidden(), agent.openFiles]).toEqual(['old', [], 0])
+  })
+
   test('a mode that is given is taken, one that is not stays as it was', async () => {
     const { write } = guest()
     const path = join(folder, 'file')
@@ -137,4 +149,15 @@ describe.each(shells)('under %s', (shell) => {
     await expect(write('/proc/nothing/here', Buffer.from('x'))).rejects.toMatchObject({ refusal: true })
     await expect(write('/dev/null', Buffer.from('x'))).rejects.toMatchObject({ code: 'not_regular' })
   })
+})
+
+test('a guest that says a path without end is not asked to write there', async () => {
+  const said = Buffer.from(`/y\0/${'x'.repeat(20_000)}\x001\0`).toString('base64')
+  const asked: unknown[] = []
+  const transport = new QgaTransport(async (execute, args) => {
+    asked.push(args)
+    return execute === 'guest-exec' ? { pid: 1 } : { exited: true, exitcode: 0, 'out-data': said }
+  })
+  await expect(transport.createFile('/x', null)).rejects.toMatchObject({ code: 'guest_unavailable' })
+  expect(JSON.stringify(asked)).not.toContain('xxxxxx')
 })

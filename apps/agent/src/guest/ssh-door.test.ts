@@ -57,3 +57,17 @@ test('a port that says nothing is let go and taken anew', async () => {
   server.close()
   rmSync(dirname(path), { recursive: true })
 })
+
+test('a guest that resets the connection later ends nothing but that', async () => {
+  const server = createServer()
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const reached = reach({ host: '127.0.0.1', port, localAddress: '127.0.0.1' })
+  const [[theirs], ours] = await Promise.all([once(server, 'connection'), reached])
+  const over = new Promise((resolve) => ours.once('close', resolve))
+  ours.resume()
+  theirs.resetAndDestroy()
+  expect(await over).toBe(true)
+  server.close()
+})

@@ -1,8 +1,9 @@
 // The two ways to a guest's SSH server: a port of its own that only its host can open, or a network that only its host is
 // on. Either ends with a socket on which SSH begins. Knows nothing of keys.
-import { connect, type Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal } from '@dormouse/contract'
+import { openSocket } from './open-socket.ts'
 import { shakeHands } from './ssh-handshake.ts'
 
 /** `localAddress` is the host's own on the guest's network. */
@@ -66,24 +67,5 @@ async function reachAddress(door: Exclude<Door, { path: string }>, wanted: () =>
 const isElsewhere = (error: unknown): boolean =>
   error instanceof Refusal && (error.cause as NodeJS.ErrnoException | undefined)?.code === 'EADDRNOTAVAIL'
 
-async function dial(door: Door): Promise<Socket> {
-  const opened = Promise.withResolvers<Socket>()
-  const socket = connect(door)
-  const fail = (cause?: Error) => {
-    const refusal = new Refusal('guest_unavailable', 'the guest’s SSH server is not reached')
-    refusal.cause = cause
-    opened.reject(refusal)
-  }
-  const timer = setTimeout(fail, dialMs)
-  socket.once('error', fail).once('connect', () => opened.resolve(socket))
-  try {
-    return await opened.promise
-  } catch (error) {
-    socket.destroy()
-    throw error
-  } finally {
-    clearTimeout(timer)
-    // Whoever uses it sees it close.
-    socket.off('error', fail).on('error', () => undefined)
-  }
-}
+const dial = (door: Door): Promise<Socket> =>
+  openSocket(door, dialMs, () => new Refusal('guest_unavailable', 'the guest’s SSH server is not reached'))

@@ -5,7 +5,6 @@ import { type ExecCommand, type ExecResult, Refusal, refuse } from '@dormouse/co
 import { begunBefore, deadlineOf, untilKilled } from './deadlines.ts'
 import { type Ended, resultOf } from './exec-result.ts'
 import { holdScript, killOldScript, killScript, plainScript, wokenScript } from './exec-script.ts'
-import { unlessGone } from './file-failures.ts'
 import type { SshLine } from './ssh-line.ts'
 import { Run } from './ssh-run.ts'
 import type { SpareShell } from './ssh-spare.ts'
@@ -45,7 +44,8 @@ export async function execOverSsh(
   if (!(await over)) {
     const ending = ended(line, run)
     // One that has not even said its process keeps nobody waiting.
-    if (run.pid !== undefined) await ending
+    if (run.pid === undefined) line.aside(ending)
+    else await ending
     refuse('guest_deadline', `the command ran longer than ${command.timeoutSecs} s and was ended`)
   }
   if (!(await run.drained(drainMs, quietMs))) await letGo(line, run)
@@ -67,7 +67,7 @@ export async function runOverSsh(line: SshLine, script: string, timeoutMs: numbe
 
 async function begun(line: SshLine, command: ExecCommand, nonce: string, deadline: number): Promise<Run> {
   const script = await carried(line, plainScript(command, nonce), nonce, deadline)
-  const run = await Run.begin(line, script, (late) => void ended(line, late))
+  const run = await Run.begin(line, script, (late) => line.aside(ended(line, late)))
   return command.stdin === null ? run : run.feed(command.stdin)
 }
 
@@ -80,7 +80,7 @@ async function carried(line: SshLine, script: string, nonce: string, deadline: n
   if (taken && run.take().exitCode !== 0) refuse('command_not_run', 'the guest has no room for the command')
   if (performance.now() < deadline) return `exec /bin/sh ${file}`
   const removed = run.over(performance.now() + lateMs).then(() => runOverSsh(line, `rm -f ${file}`, killMs))
-  void unlessGone(removed)
+  line.aside(removed)
   return refuse('guest_deadline', 'the guest was too busy to take the command in time')
 }
 
@@ -117,7 +117,7 @@ function endLater(line: SshLine, pid: number, timeoutSecs: number, deadline: num
     await line.connect()
     await runOverSsh(line, killOldScript(pid, timeoutSecs - skewSecs), killMs)
   }
-  setTimeout(() => void unlessGone(end()), deadline - performance.now()).unref()
+  setTimeout(() => line.aside(end()), deadline - performance.now()).unref()
 }
 
 /** A guest that is gone by now has ended the command too. */

@@ -1,7 +1,6 @@
 // Files over a guest's SSH connection: the same scripts as through the agent make, place and take them away; the bytes run
 // through a channel of their own, as fast as the other end takes them. Not SFTP: it has no words for a full disk.
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import { Refusal, refuse } from '@dormouse/contract'
 import type { ClientChannel } from 'ssh2'
 import { untilHeard } from './deadlines.ts'
@@ -13,9 +12,11 @@ import {
   commitScript,
   createScript,
   type Place,
+  placeMaxBytes,
   readPlace,
   removeScript,
 } from './file-script.ts'
+import { drain, hangUp } from './ssh-channels.ts'
 import { runOverSsh } from './ssh-exec.ts'
 import { Head } from './ssh-head.ts'
 import type { SshLine } from './ssh-line.ts'
@@ -23,8 +24,6 @@ import type { FileDownload, FileUpload } from './transport.ts'
 
 /** A script that makes folders or moves a file waits for nothing but the guest's disk. */
 const scriptMs = 30_000
-/** A guest’s word is untrusted: where a file lies takes fewer. */
-const placeMaxBytes = 16 * 1024
 
 export async function uploadOverSsh(line: SshLine, path: string, mode: number | null): Promise<FileUpload> {
   const errand = await Errand.begin(line, createScript(path, randomBytes(12).toString('hex'), 'exec cat >"$t"'))
@@ -101,13 +100,14 @@ export async function openOverSsh(line: SshLine, path: string): Promise<FileDown
   }
 }
 
-/** A script that takes or gives bytes, until its end says whether it went well. */
+/** A script that takes or gives bytes, until its end says whether it went well. One call at a time. */
 class Errand {
   readonly #channel: ClientChannel
   readonly #ended = Promise.withResolvers<void>()
   /** What was given and not yet taken; the channel rests meanwhile. */
   #given: Buffer | undefined
-  #wanted: ((bytes: Buffer) => void) | undefined
+  /** Whoever waits for bytes, or for room for them: a new promise each time, since one for all would keep each who ever waited. */
+  #waiting: PromiseWithResolvers<Buffer | undefined> | undefined
   #said = ''
   #closed = false
 
@@ -118,7 +118,10 @@ class Errand {
 
   private constructor(channel: ClientChannel, head: Head) {
     this.#channel = channel
-    this.#ended.promise.catch(() => undefined)
+    this.#ended.promise.then(
+      () => this.#go(undefined),
+      (error: unknown) => this.#waiting?.reject(error),
+    )
     let code: number | null | undefined
     channel.on('data', (bytes: Buffer) => {
       const own = head.own(bytes)
@@ -129,10 +132,10 @@ class Errand {
     channel.stderr.on('data', (bytes: Buffer) => {
       this.#said = (this.#said + bytes.toString('utf8')).slice(-4_096)
     })
+    channel.on('drain', () => this.#go(undefined))
     channel.on('exit', (status: number | null) => {
       code = status
     })
-    channel.on('error', () => undefined)
     channel.on('close', () => {
       this.#closed = true
       if (code === undefined) this.#ended.reject(new Refusal('guest_unavailable', 'the guest went away on the way'))
@@ -143,23 +146,16 @@ class Errand {
 
   /** The next bytes; undefined at an end that went well. */
   async next(): Promise<Buffer | undefined> {
-    const { promise, resolve } = Promise.withResolvers<Buffer>()
-    this.#wanted = resolve
-    if (this.#given) this.#give(this.#given)
-    else this.#channel.resume()
-    return Promise.race([promise, this.#ended.promise.then(() => undefined)])
+    const given = this.#given
+    this.#given = undefined
+    if (given) return given
+    return this.#turn(() => this.#channel.resume())
   }
 
   async write(bytes: Buffer): Promise<void> {
-    if (this.#closed) return this.#cut()
-    if (this.#channel.write(bytes)) return
-    await Promise.race([once(this.#channel, 'drain'), this.#cut()])
-  }
-
-  /** It ended before all was given. */
-  async #cut(): Promise<never> {
-    await this.#ended.promise
-    return refuse('guest_unavailable', 'the guest stopped on the way')
+    if (!this.#closed && this.#channel.write(bytes)) return
+    await this.#turn()
+    if (this.#closed) refuse('guest_unavailable', 'the guest stopped on the way')
   }
 
   noMore(): void {
@@ -174,25 +170,37 @@ class Errand {
 
   /** Whatever still comes is dropped. A channel that rests would not notice its end. */
   ignoreRest(): void {
-    this.#channel.removeAllListeners('data')
-    this.#channel.resume()
+    drain(this.#channel)
   }
 
   close(): void {
-    this.ignoreRest()
-    this.#channel.close()
+    hangUp(this.#channel)
+  }
+
+  /** What comes next; at an end that went well, nothing. */
+  async #turn(begin?: () => void): Promise<Buffer | undefined> {
+    if (this.#closed) {
+      await this.#ended.promise
+      return undefined
+    }
+    this.#waiting = Promise.withResolvers()
+    begin?.()
+    return this.#waiting.promise
+  }
+
+  #go(bytes: Buffer | undefined): void {
+    this.#waiting?.resolve(bytes)
+    this.#waiting = undefined
+  }
+
+  #give(bytes: Buffer): void {
+    this.#channel.pause()
+    if (this.#waiting) this.#go(bytes)
+    else this.#given = bytes
   }
 
   #refuse(why: string): void {
     this.#ended.reject(new Refusal('guest_unavailable', why))
     this.close()
-  }
-
-  #give(bytes: Buffer): void {
-    const wanted = this.#wanted
-    this.#wanted = undefined
-    this.#given = wanted ? undefined : bytes
-    this.#channel.pause()
-    wanted?.(bytes)
   }
 }

@@ -1,11 +1,12 @@
 // Guarantee: no desktop is given a key that its host cannot use, or keeps one.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import ssh2 from 'ssh2'
 import { expect, test } from 'vitest'
 import { newPair, SshKeys } from './ssh-keys.ts'
+import type { GuestTransport } from './transport.ts'
 
 test('of a thousand pairs each can be read and says who it is', () => {
   const word = Buffer.from('word')
@@ -27,5 +28,19 @@ test('a pair that was kept and cannot be read counts as none, so that another is
   const keys = new SshKeys(folder)
   expect(await keys.read(broken)).toBeUndefined()
   expect(await keys.read(whole)).toEqual({ privateKey, hostKey: 'AAAA' })
+  rmSync(folder, { recursive: true })
+})
+
+test.each([
+  ['nothing', ''],
+  ['a key of another kind', `ssh-rsa ${'A'.repeat(68)}`],
+  ['a key without end', `ssh-ed25519 ${'A'.repeat(1_000_000)}`],
+  ['what is no key', 'ssh-ed25519 {"a":1}'],
+])('a guest that says %s is not known by it', async (_what, stdout) => {
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-keys-'))
+  const agent = { exec: async () => ({ exitCode: 0, stdout }) } as unknown as GuestTransport
+  const id = newId()
+  await expect(new SshKeys(folder).exchange(id, agent, 'port')).rejects.toMatchObject({ code: 'guest_unavailable' })
+  expect(existsSync(join(folder, `${id}.json`))).toBe(false)
   rmSync(folder, { recursive: true })
 })

@@ -12,6 +12,9 @@ const pairSchema = z.object({ privateKey: z.string(), hostKey: z.base64() })
 /** Our private key, and the guest's public one. */
 export type GuestKeys = z.infer<typeof pairSchema>
 
+/** 51 bytes: the word ssh-ed25519 and a key, each with its length. */
+const hostKeyForm = /^[A-Za-z0-9+/]{68}$/
+
 const exchangeSecs = 20
 
 /** Which of the guest's SSH servers is to know us: our own on the port, or the one that the image has for its network. */
@@ -46,8 +49,8 @@ export class SshKeys {
       },
       AbortSignal.timeout(2 * exchangeSecs * 1_000),
     )
-    const [type, hostKey] = result.stdout.trim().split(' ')
-    if (result.exitCode !== 0 || type !== 'ssh-ed25519' || !hostKey) {
+    const [type, hostKey = ''] = result.stdout.trim().split(' ')
+    if (result.exitCode !== 0 || type !== 'ssh-ed25519' || !hostKeyForm.test(hostKey)) {
       return refuse('guest_unavailable', 'the guest could not take a key')
     }
     const keys = { privateKey: pair.private, hostKey }

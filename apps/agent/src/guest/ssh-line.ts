@@ -4,9 +4,10 @@ import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import ssh2, { type Client, type ClientChannel } from 'ssh2'
-import { unlessGone } from './file-failures.ts'
+import type { Client, ClientChannel } from 'ssh2'
 import { noPulse, type Pulse } from './pulse.ts'
+import { drain, hangUp, openChannels } from './ssh-channels.ts'
+import { asRefusal, logIn, NotKnown } from './ssh-client.ts'
 import { type Door, reach, restMs } from './ssh-door.ts'
 import type { GuestKeys, SshKeys } from './ssh-keys.ts'
 import { keepVigil, type Witnesses } from './ssh-vigil.ts'
@@ -23,13 +24,6 @@ export interface SshLineOptions {
   log: Log
 }
 
-const loginMs = 10_000
-/**
- * A guest that is busy and says nothing for half a minute of these is gone; and a port that once in a while stands still
- * goes on with each. So often that a mute one can be looked at twice within two seconds (ssh-vigil.ts).
- */
-const keepaliveMs = 600
-const keepalives = 50
 /** How long a command may take to be begun in a busy guest; one that is gone is found out by the keepalives. */
 const openMs = 20_000
 const hopelessMs = 15_000
@@ -41,6 +35,8 @@ const queueMaxBytes = 512 * 1024
 const queuePauseMs = 5
 /** The server takes 100; some are left for what ends others. */
 const maxChannels = 90
+/** Only a server that never ends any of them has so many. */
+const hostileChannels = 256
 
 export class SshLine {
   readonly #options: SshLineOptions
@@ -50,7 +46,6 @@ export class SshLine {
   #lostAt = 0
   #failedAt = 0
   #dialledAt = 0
-  #channels = 0
   #ended = false
 
   constructor(options: SshLineOptions) {
@@ -70,7 +65,7 @@ export class SshLine {
 
   /** Whether one more command can be begun at once. */
   get ready(): boolean {
-    return this.#client !== undefined && this.#channels < maxChannels
+    return this.#client !== undefined && openChannels(this.#client) < maxChannels
   }
 
   /** Dials where there is no connection; `guest_unavailable` where none can be had. */
@@ -90,8 +85,9 @@ export class SshLine {
    * Begins a command, as the guest's shell reads it, and hands its channel to `wrap` in the very tick it opens, so that not
    * even its end is missed. One that opens when nobody waits for it any more is handed to `late`.
    */
-  async open<T>(script: string, wrap: (channel: ClientChannel) => T, late = letGo): Promise<T> {
+  async open<T>(script: string, wrap: (channel: ClientChannel) => T, late = hangUp): Promise<T> {
     const client = this.#client ?? refuse('guest_unavailable', 'the guest’s SSH server is not connected')
+    if (openChannels(client) >= hostileChannels) this.close()
     const opened = Promise.withResolvers<T>()
     let gaveUp = false
     const giveUp = () => {
@@ -101,12 +97,9 @@ export class SshLine {
     const timer = setTimeout(giveUp, openMs)
     const lost = () => opened.reject(new Refusal('guest_unavailable', 'the connection to the guest was lost'))
     client.once('close', lost)
-    this.#channels++
     try {
       client.exec(script, (error, channel) => {
         if (error) return opened.reject(asRefusal(error))
-        this.#channels++
-        channel.once('close', () => this.#channels--)
         if (gaveUp) late(channel)
         else opened.resolve(wrap(channel))
       })
@@ -115,10 +108,17 @@ export class SshLine {
       // A client that lost its connection this very moment throws.
       throw error instanceof Refusal ? error : asRefusal(error as Error)
     } finally {
-      this.#channels--
       clearTimeout(timer)
       client.off('close', lost)
     }
+  }
+
+  /** Work in the guest that nobody waits for. A guest that is gone needs it no more; any other failure is logged. */
+  aside(work: Promise<unknown>): void {
+    const { desktopId, log } = this.#options
+    work.catch((err: unknown) => {
+      if (!(err instanceof Refusal)) log.error({ err, desktopId }, 'work beside a guest’s commands failed')
+    })
   }
 
   /** Waits until little is on its way: what many transfers have queued would hold up all else on the connection. */
@@ -127,7 +127,7 @@ export class SshLine {
   }
 
   /** Ends a connection whose other end does not answer although it is not busy. */
-  async probe(): Promise<void> {
+  probe(): void {
     const client = this.#client
     if (!client) return
     let answered = false
@@ -135,15 +135,12 @@ export class SshLine {
       const busy = await this.#options.pulse?.busy(pulseMs)
       if (!busy && !answered && this.#client === client) this.close()
     }
-    const timer = setTimeout(() => void giveUp(), probeMs)
-    try {
+    const timer = setTimeout(() => this.aside(giveUp()), probeMs)
+    const exchange = async () => {
       await this.#exchange()
       answered = true
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error
-    } finally {
-      clearTimeout(timer)
     }
+    this.aside(exchange().finally(() => clearTimeout(timer)))
   }
 
   /** Lets go of the connection; the guest goes on. */
@@ -152,7 +149,8 @@ export class SshLine {
     if (!client) return
     // Whoever dials from now on gets another.
     this.#lost(client)
-    client.destroy()
+    // Not ssh2's own `destroy`, which leaves a socket that its server has made it end.
+    this.#socket?.destroy()
   }
 
   /** Lets go of the connection for good: nobody dials again, and what is being dialled is let go of. */
@@ -198,41 +196,13 @@ export class SshLine {
     }
   }
 
-  async #begin(socket: Socket, { privateKey, hostKey }: GuestKeys): Promise<Client> {
-    const client = new ssh2.Client()
-    // Everything that is being begun waits for its end.
-    client.setMaxListeners(0)
-    const begun = Promise.withResolvers<void>()
-    let stranger = false
-    client
-      .once('ready', () => begun.resolve())
-      .on('error', (error) => begun.reject(stranger ? new NotKnown() : asRefusal(error)))
-      .once('close', () => {
-        begun.reject(new Refusal('guest_unavailable', 'the guest’s SSH server went away'))
-        socket.destroy()
-        this.#lost(client)
-      })
-    client.connect({
-      sock: socket,
-      username: 'root',
-      privateKey,
-      hostVerifier: (key: Buffer) => {
-        stranger = key.toString('base64') !== hostKey
-        return !stranger
-      },
-      readyTimeout: loginMs,
-      keepaliveInterval: keepaliveMs,
-      keepaliveCountMax: keepalives,
-      algorithms: { cipher: ['chacha20-poly1305@openssh.com', 'aes128-gcm@openssh.com', 'aes128-ctr'] },
-    })
-    await begun.promise.catch((error: unknown) => {
-      socket.destroy()
-      throw error
-    })
-    if (this.#ended) client.destroy()
+  async #begin(socket: Socket, keys: GuestKeys): Promise<Client> {
+    const client = await logIn(socket, keys)
+    if (this.#ended) socket.destroy()
     this.#refuseOnceEnded()
     this.#client = client
     this.#socket = socket
+    client.once('close', () => this.#lost(client))
     keepVigil(socket, this.#witnesses(), () => this.close())
     return client
   }
@@ -244,12 +214,12 @@ export class SshLine {
         () => true,
         () => false,
       )
-    return { pulse, elsewhere, nudge: () => void unlessGone(this.#exchange()) }
+    return { pulse, elsewhere, nudge: () => this.aside(this.#exchange()) }
   }
 
   /** A command of no consequence, which a server that lives begins at once. */
   #exchange(): Promise<void> {
-    return this.open('exit', (channel) => void channel.resume())
+    return this.open('exit', drain)
   }
 
   #lost(client: Client): void {
@@ -257,24 +227,4 @@ export class SshLine {
     this.#client = undefined
     this.#lostAt = performance.now()
   }
-}
-
-/** Only one that is read comes to its end, and is counted no more. */
-function letGo(channel: ClientChannel): void {
-  channel.on('error', () => undefined).resume()
-  channel.close()
-}
-
-/** One of the two does not have the other's key any more. */
-class NotKnown extends Refusal {
-  constructor() {
-    super('guest_unavailable', 'guest and host do not know each other')
-  }
-}
-
-function asRefusal(error: Error & { level?: string }): Error {
-  if (error.level === 'client-authentication') return new NotKnown()
-  const refusal = new Refusal('guest_unavailable', 'the guest’s SSH server cannot be used')
-  refusal.cause = error
-  return refusal
 }

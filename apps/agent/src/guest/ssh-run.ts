@@ -1,12 +1,14 @@
 // One channel of a guest's SSH connection, and what the command on it says until it has ended; bounded.
 import { randomBytes } from 'node:crypto'
 import { constants } from 'node:os'
-import { execOutputMaxBytes, Refusal } from '@dormouse/contract'
+import { Refusal } from '@dormouse/contract'
 import type { ClientChannel } from 'ssh2'
 import { before } from './deadlines.ts'
 import type { Ended } from './exec-result.ts'
 import { announce } from './exec-script.ts'
+import { hangUp } from './ssh-channels.ts'
 import { Head } from './ssh-head.ts'
+import { Kept } from './ssh-kept.ts'
 import type { SshLine } from './ssh-line.ts'
 
 /** Collects what a command says until it has ended. */
@@ -34,7 +36,6 @@ export class Run {
       this.#open = false
       this.#exited.resolve(true)
     })
-    channel.on('error', () => undefined)
     channel.on('close', () => {
       this.#open = false
       this.#exited.reject(new Refusal('guest_unavailable', 'the guest went away while the command ran'))
@@ -95,7 +96,7 @@ export class Run {
   }
 
   close(): void {
-    this.#channel.close()
+    hangUp(this.#channel)
   }
 
   #hear(kept: Kept, head: Head, bytes: Buffer): void {
@@ -120,26 +121,6 @@ export class Run {
 /** False where it is not there in time. */
 const within = async (promise: Promise<true>, ms: number): Promise<boolean> =>
   (await before(performance.now() + ms, promise)) ?? false
-
-/** The first part of a stream, one byte more than is told, so that a longer one shows; the rest is dropped. */
-class Kept {
-  #parts: Buffer[] | undefined = []
-  #size = 0
-
-  add(bytes: Buffer): void {
-    const room = execOutputMaxBytes + 1 - this.#size
-    if (!this.#parts || room <= 0) return
-    this.#parts.push(Buffer.from(bytes.subarray(0, room)))
-    this.#size += Math.min(bytes.length, room)
-  }
-
-  /** What was kept; from here on everything is dropped. */
-  take(): Buffer {
-    const whole = Buffer.concat(this.#parts ?? [])
-    this.#parts = undefined
-    return whole
-  }
-}
 
 const signals: Record<string, number> = constants.signals
 

@@ -87,7 +87,7 @@ test('a command begins in the home folder of its time, not of the time when its 
 test('however often it is asked for while one is begun, one shell waits', async () => {
   vi.useFakeTimers()
   const open = vi.fn(() => new Promise<never>(() => undefined))
-  const slow = new SpareShell({ ready: true, open } as unknown as SshLine)
+  const slow = new SpareShell({ ready: true, open, aside: () => undefined } as unknown as SshLine)
   for (let i = 0; i < 3; i++) {
     slow.prepare()
     await vi.advanceTimersByTimeAsync(50)

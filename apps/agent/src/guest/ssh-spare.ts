@@ -1,7 +1,6 @@
 // A shell that is begun in a guest before anybody needs it: to begin one is most of what a short command costs there. It
 // serves one command, and ends with its connection. Knows nothing of what it is told.
 import { spareScript } from './exec-script.ts'
-import { unlessGone } from './file-failures.ts'
 import type { SshLine } from './ssh-line.ts'
 import { Run } from './ssh-run.ts'
 
@@ -46,19 +45,17 @@ export class SpareShell {
   /** Begins a shell soon, unless one waits or a command comes first. */
   prepare(): void {
     clearTimeout(this.#timer)
-    if (this.#underWay === 0) this.#timer = setTimeout(() => void this.#begin(), calmMs).unref()
+    if (this.#underWay === 0) this.#timer = setTimeout(() => this.#line.aside(this.#begin()), calmMs).unref()
   }
 
   async #begin(): Promise<void> {
     if (this.waits || this.#beginning || !this.#line.ready) return
     this.#beginning = true
-    // Without one a command begins its own.
-    await unlessGone(this.#open()).finally(() => {
+    try {
+      // Without one a command begins its own.
+      this.#run = await Run.begin(this.#line, spareScript())
+    } finally {
       this.#beginning = false
-    })
-  }
-
-  async #open(): Promise<void> {
-    this.#run = await Run.begin(this.#line, spareScript())
+    }
   }
 }

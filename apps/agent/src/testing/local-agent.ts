@@ -24,7 +24,10 @@ export class LocalAgent {
   /** The largest call so far, in bytes. */
   largest = 0
   readonly #started = new Map<number, Started>()
-  readonly #open = new Set<number>()
+  /** Handles, and what was written to each and is held back until it is flushed or closed, as qemu-ga does. */
+  readonly #open = new Map<number, Buffer[]>()
+  /** The disk takes nothing more of what is held back. */
+  full = false
   readonly #shell: string
 
   /** `shell` stands in for the guest's /bin/sh. */
@@ -50,11 +53,16 @@ export class LocalAgent {
       case 'guest-file-open':
         return this.#openFile(args as unknown as { path: string; mode: string })
       case 'guest-file-write':
-        writeSync(args.handle as number, Buffer.from(args['buf-b64'] as string, 'base64'))
+        this.#open.get(args.handle as number)!.push(Buffer.from(args['buf-b64'] as string, 'base64'))
+        return {}
+      case 'guest-file-flush':
+        if (this.full) throw new AgentRefused('failed to flush file: No space left on device')
+        this.#flush(args.handle as number)
         return {}
       case 'guest-file-read':
         return this.#readFile(args as unknown as { handle: number; count: number })
       case 'guest-file-close':
+        if (!this.full) this.#flush(args.handle as number)
         this.#open.delete(args.handle as number)
         closeSync(args.handle as number)
         return {}
@@ -67,8 +75,12 @@ export class LocalAgent {
     const isNew = !existsSync(path)
     const handle = openSync(path, mode)
     if (isNew) chmodSync(path, 0o666)
-    this.#open.add(handle)
+    this.#open.set(handle, [])
     return handle
+  }
+
+  #flush(handle: number): void {
+    for (const bytes of this.#open.get(handle)!.splice(0)) writeSync(handle, bytes)
   }
 
   #readFile({ handle, count }: { handle: number; count: number }) {

@@ -47,7 +47,7 @@ export class GuestLines {
 
   /** The guest may be in trouble: its connection is looked at. */
   doubt(desktopId: DesktopId): void {
-    void this.#lines.get(desktopId)?.line.probe()
+    this.#lines.get(desktopId)?.line.probe()
   }
 
   /** The desktop's process is gone: what still holds its line must not take the port from the next. */

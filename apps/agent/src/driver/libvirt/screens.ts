@@ -1,30 +1,21 @@
 // The screens of libvirt's domains: QEMU's VNC on a unix socket that only the agent may open, and pictures of it.
-import { once } from 'node:events'
-import { connect } from 'node:net'
 import type { Duplex, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { Refusal, refuse } from '@dormouse/contract'
 import type { Domain } from '@dormouse/node-libvirt'
+import { openSocket } from '../../guest/open-socket.ts'
 import { readPpm, toPng } from '../../streams/picture.ts'
 import { vncSocketOf } from './domain-xml.ts'
 import { saying } from './failures.ts'
 
+const dialMs = 5_000
 const maxPictureBytes = 256 * 1024 * 1024
 
 /** Connects to the domain's VNC; QEMU greets first. */
 export async function openScreen(domain: Domain): Promise<Duplex> {
   const path = vncSocketOf(await saying('the desktop’s screen could not be found', domain.xml()))
   if (!path) return refuse('hypervisor_failed', 'the desktop has no screen that can be opened')
-  const socket = connect(path)
-  try {
-    await once(socket, 'connect')
-    // Whoever joins it sees it close.
-    return socket.on('error', () => undefined)
-  } catch (cause) {
-    const refusal = new Refusal('hypervisor_failed', 'the desktop’s screen does not answer')
-    refusal.cause = cause
-    throw refusal
-  }
+  return openSocket({ path }, dialMs, () => new Refusal('hypervisor_failed', 'the desktop’s screen does not answer'))
 }
 
 /** The domain's screen now, as PNG whatever QEMU makes. */
