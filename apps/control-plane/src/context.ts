@@ -69,7 +69,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const installationId = installation.rows[0]!.id
 
   const replicaId = newId()
-  const links = new Links()
+  const links = new Links(room('agents'))
   const channels = new Channels()
   const waiters = new Waiters(config.waitCapMs)
   const principals = new Principals(pool, room('principals'), accessTokens(config, room('principals')))
@@ -144,10 +144,12 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     rateLimits: { callers: config.rateLimitPerSecond, strangers: config.rateLimitStrangersPerSecond },
   })
   const handlers = reportHandlers({ engine, recovery })
-  const gateway = openGateway(
-    app.server,
+  const gateway = openGateway({
+    server: app.server,
     links,
-    {
+    heartbeatMs: config.heartbeatMs,
+    log: room('agents'),
+    hooks: {
       proofs,
       hello: async (hostId, { facts }) => {
         await hosts.heard(hostId, facts)
@@ -169,8 +171,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
       refuse: (socket, refusal) => answerRaw(socket, refusal, room('http')),
       report: (hostId, name, report) => handlers[name](hostId, report as never),
     },
-    room('agents'),
-  )
+  })
 
   channels.attach(gateway.upgrades)
   screens.attach(gateway.upgrades)

@@ -1,9 +1,15 @@
 // How a host becomes known and stays known: enrolment, hello and heartbeat over the link.
 import { z } from 'zod'
+import { durationMs, listOf, recordOf, said } from './bounds.ts'
 import { id } from './ids.ts'
 
 /** Raised when a frame's meaning changes; an agent with another one is told to upgrade. */
 export const linkProtocol = 1
+
+/** More than a frame of the link holds of them in earnest. */
+export const mostDesktops = 20_000
+const mostImages = 1_000
+const mostReplicas = 100
 
 /** Enrolment: a one-time token and a public key against a host id. */
 export const enrolBody = z.object({
@@ -49,16 +55,16 @@ export const capacity = z.object({ vcpus: z.int().min(0), memoryMiB: z.int().min
 export type Capacity = z.infer<typeof capacity>
 
 export const hostFacts = z.object({
-  agentVersion: z.string(),
+  agentVersion: said(100),
   driver: z.enum(['libvirt', 'simulated']),
   /** Whether guests run on the processor itself, or are emulated. */
   kvm: z.boolean(),
-  versions: z.record(z.string(), z.string()),
+  versions: recordOf(said(200), 50),
   capacity,
   freeDiskGiB: z.int().min(0),
-  images: z.array(z.string()),
+  images: listOf(said(128), mostImages),
   /** Why the host can take no desktop now; null while it can. */
-  ailment: z.string().nullable(),
+  ailment: said(1_000).nullable(),
 })
 export type HostFacts = z.infer<typeof hostFacts>
 
@@ -74,37 +80,41 @@ export const observation = z.object({
   memory: z.enum(['none', 'partial', 'complete', 'spent', 'damaged']),
   disk: z.boolean(),
   /** Why the domain is not running, in the hypervisor's words, where it is known. */
-  reason: z.string().nullable(),
+  reason: said(500).nullable(),
 })
 export type Observation = z.infer<typeof observation>
+/** Of all desktops of a host. */
+export const observations = listOf(observation, mostDesktops)
 
 export const hello = z.object({
   protocol: z.int(),
   installationId: id,
   facts: hostFacts,
-  inventory: z.array(observation),
+  inventory: observations,
   highestEpoch: z.int().min(0),
 })
 export type Hello = z.infer<typeof hello>
+
+const replicas = listOf(z.string().max(2_000), mostReplicas)
 
 export const welcome = z.object({
   hostId: id,
   replicaId: id,
   epoch: z.int().min(0),
-  heartbeatMs: z.int().min(1),
-  leaseMs: z.int().min(1),
+  heartbeatMs: durationMs,
+  leaseMs: durationMs,
   /** Base URLs of the live replicas; the agent keeps one link to each. */
-  replicas: z.array(z.string()),
+  replicas,
 })
 export type Welcome = z.infer<typeof welcome>
 
 export const heartbeat = z.object({
   facts: hostFacts,
   /** Proof of life: the desktops whose domain runs now, each with its generation. */
-  running: z.array(z.object({ desktopId: id, generation: z.int() })),
+  running: listOf(z.object({ desktopId: id, generation: z.int() }), mostDesktops),
 })
 export type Heartbeat = z.infer<typeof heartbeat>
-export const heartbeatAnswer = z.object({ leaseRenewed: z.boolean(), replicas: z.array(z.string()) })
+export const heartbeatAnswer = z.object({ leaseRenewed: z.boolean(), replicas })
 export type HeartbeatAnswer = z.infer<typeof heartbeatAnswer>
 
 /** Calls an agent makes to the control plane. */

@@ -1,6 +1,7 @@
 // What the control plane asks of an agent. Every command asks for a result, not an act: twice is the same as once.
 import { z } from 'zod'
-import { observation } from './agents.ts'
+import { mostDesktops, observation, observations } from './agents.ts'
+import { durationMs, durationSecs, listOf } from './bounds.ts'
 import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
 import { resumedFrom } from './operations.ts'
@@ -13,7 +14,7 @@ export const fence = z.object({
   turn: z.int().min(0),
   operationId: id,
   /** Relative, since clocks differ: how long the asker will wait for the result. */
-  deadlineMs: z.int().min(1),
+  deadlineMs: durationMs,
 })
 export type Fence = z.infer<typeof fence>
 
@@ -43,7 +44,7 @@ export const execCommand = z.object({
   cwd: z.string().nullable(),
   env: z.record(z.string(), z.string()),
   stdin: z.string().nullable(),
-  timeoutSecs: z.int().min(1),
+  timeoutSecs: durationSecs,
 })
 export type ExecCommand = z.infer<typeof execCommand>
 
@@ -59,16 +60,19 @@ export const execResult = z.object({
 })
 export type ExecResult = z.infer<typeof execResult>
 
+/** What the agent is to dial back: a channel that the asking replica expects. */
+const channel = z.string().regex(/^[\w-]{16,64}$/)
+
 /** Where the bytes go: a channel that the agent dials back, and for how long the guest may stand still on the way. */
 const transfer = z.object({
   desktopId: id,
   generation: z.int(),
   /** Absolute, in the guest. */
   path: z.string(),
-  channel: z.string(),
-  stepTimeoutSecs: z.int().min(1),
+  channel,
+  stepTimeoutSecs: durationSecs,
   /** How long it may wait for others before it. */
-  queueTimeoutSecs: z.int().min(1),
+  queueTimeoutSecs: durationSecs,
 })
 export const writeFileCommand = transfer.extend({
   /** Null: as the file had, 0644 where it is new. */
@@ -91,8 +95,6 @@ export type RejoinOrder = z.infer<typeof rejoinOrder>
 
 const fenced = z.object({ fence })
 
-/** What the agent is to dial back: a channel that the asking replica expects. */
-const channel = z.string().regex(/^[\w-]{16,64}$/)
 const screen = z.object({ desktopId: id, generation: z.int(), channel })
 
 export const commands = {
@@ -124,10 +126,10 @@ export const commands = {
   /** The wake has settled: the spent image may go. */
   'desktop.tidy': { payload: fenced, result: z.object({}) },
   'desktop.observe': { payload: z.object({ desktopId: id }), result: observation },
-  'host.inventory': { payload: z.object({}), result: z.object({ items: z.array(observation) }) },
+  'host.inventory': { payload: z.object({}), result: z.object({ items: observations }) },
   'host.rejoin': {
-    payload: z.object({ epoch: z.int().min(1), orders: z.array(rejoinOrder) }),
-    result: z.object({ items: z.array(observation) }),
+    payload: z.object({ epoch: z.int().min(1), orders: listOf(rejoinOrder, mostDesktops) }),
+    result: z.object({ items: observations }),
   },
   /** The desktop's screen, as RFB, runs over the channel until one side ends it. */
   'stream.open': { payload: screen, result: z.object({}) },

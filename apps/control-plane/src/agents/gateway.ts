@@ -1,21 +1,12 @@
-// The door for agents: checks who dials, says welcome, passes reports and heartbeats up to those who were handed in.
+// The door for agents: checks who dials, and lets each host in by one link at a time. What is said on it is passed up to
+// those who were handed in.
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { Heartbeat, HeartbeatAnswer, Hello } from '@dormouse/contract'
-import {
-  agentCalls,
-  linkProtocol,
-  linkSubprotocols,
-  type Report,
-  type ReportName,
-  refuse,
-  reports,
-  theOne404,
-  type Welcome,
-} from '@dormouse/contract'
-import { acceptUpgrades, DialRefused, Peer, UpgradeRefusal } from '@dormouse/link'
+import { linkSubprotocols, theOne404 } from '@dormouse/contract'
+import { acceptUpgrades, DialRefused, Pace, UpgradeRefusal } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
+import { type HostHooks, HostLink } from './host-link.ts'
 import type { Links } from './links.ts'
 import { asUpgradeRefusal, Newcomers, type Proving } from './newcomers.ts'
 
@@ -27,32 +18,44 @@ interface Host {
 }
 
 /** What the roof hands in: the gateway itself knows neither hosts nor desktops. */
-export interface GatewayHooks {
+export interface GatewayHooks extends HostHooks {
   proofs: Proving<Host> & {
     /** Of an agent of the release before: answers the host whose token this is; throws a refusal otherwise. */
     byToken(token: string): Promise<Host>
   }
-  /** The host's first word; what it answers is the welcome. */
-  hello(hostId: string, hello: Hello): Promise<Welcome>
-  /** After the link is listed: the inventory may now be answered. */
-  joined(hostId: string, hello: Hello): void
-  heartbeat(hostId: string, heartbeat: Heartbeat): Promise<HeartbeatAnswer>
   /** Tells one who may not come in why, and hangs up. */
   refuse(socket: Duplex, refusal: UpgradeRefusal): void
-  report<N extends ReportName>(hostId: string, name: N, report: Report<N>): void
 }
+
+export interface GatewayOptions {
+  server: Server
+  links: Links
+  hooks: GatewayHooks
+  heartbeatMs: number
+  log: Log
+}
+
+/** Of this process's one thread. What a host says in earnest takes a hundredth. */
+const shareOfOneHost = 0.25
 
 /**
  * Accepts agents' links on the HTTP server. A link counts only after a hello that was understood. `answered` waits for what
  * agents have asked, whether or not they still hear it.
  */
-export function openGateway(server: Server, links: Links, hooks: GatewayHooks, log: Log) {
+export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayOptions) {
   const asked = new Set<Promise<unknown>>()
-  const noting = <T>(answer: Promise<T>): Promise<T> => {
-    const over = () => asked.delete(answer)
-    asked.add(answer)
-    answer.then(over, over)
-    return answer
+  const heard = noting(asked, links, hooks)
+  const arriving = new Map<string, HostLink>()
+  const paces = new Map<string, Pace>()
+  const take = (socket: WebSocket, { hostId, name }: Host) => {
+    const pace = paces.get(hostId) ?? new Pace(shareOfOneHost)
+    paces.set(hostId, pace)
+    const hostLog = log.child({ host: hostId, hostName: name })
+    const link = new HostLink(socket, { hostId, hooks: heard, pace, heartbeatMs, log: hostLog })
+    // Beside the one that counts a host has one more at most.
+    void arriving.get(hostId)?.leave()
+    arriving.set(hostId, link)
+    link.peer.on('close', () => arriving.get(hostId) === link && arriving.delete(hostId))
   }
   const upgrades = acceptUpgrades(server, { log, answer: hooks.refuse, nowhere: theOne404().detail })
   const newcomers = new Newcomers(hooks.proofs)
@@ -69,38 +72,27 @@ export function openGateway(server: Server, links: Links, hooks: GatewayHooks, l
         .catch((err) => log[err instanceof DialRefused ? 'debug' : 'error']({ err }, 'a link was not proved'))
     },
   })
-  const take = (socket: WebSocket, host: Host) => {
-    const hostLog = log.child({ host: host.hostId, hostName: host.name })
-    const peer: Peer = new Peer(socket, {
-      log: hostLog,
-      // A host that died in silence is unreachable within 15 s: 5 s to the ping, 5 s for its answer.
-      pingIntervalMs: 5_000,
-      pingTimeoutMs: 5_000,
-      handlers: {
-        'host.hello': async (payload) => {
-          const parsed = agentCalls['host.hello'].payload.parse(payload)
-          if (parsed.protocol !== linkProtocol) {
-            refuse('conflict', `this control plane speaks link protocol ${linkProtocol}; upgrade the agent`)
-          }
-          const welcome = await noting(hooks.hello(host.hostId, parsed))
-          links.add(host.hostId, peer)
-          hostLog.info({ desktops: parsed.inventory.length }, 'host linked')
-          hooks.joined(host.hostId, parsed)
-          return welcome
-        },
-        'host.heartbeat': async (payload) =>
-          noting(hooks.heartbeat(host.hostId, agentCalls['host.heartbeat'].payload.parse(payload))),
-      },
-    })
-    peer.on('event', (name, payload) => {
-      const schema = reports[name as ReportName]
-      const parsed = schema?.safeParse(payload)
-      if (parsed?.success) hooks.report(host.hostId, name as ReportName, parsed.data)
-      else hostLog.warn({ report: name }, 'a report was not understood')
-    })
-    peer.on('close', (reason) => hostLog.info({ reason }, 'host link closed'))
-  }
   return { upgrades, answered: () => Promise.allSettled(asked) }
+}
+
+/** The same hooks; each answer that is still to come stands in `asked`. */
+function noting(asked: Set<Promise<unknown>>, links: Links, hooks: HostHooks): HostHooks {
+  const noted = <T>(answer: Promise<T>): Promise<T> => {
+    const over = () => asked.delete(answer)
+    asked.add(answer)
+    answer.then(over, over)
+    return answer
+  }
+  return {
+    hello: (...said) => noted(hooks.hello(...said)),
+    heartbeat: (...said) => noted(hooks.heartbeat(...said)),
+    report: (...said) => hooks.report(...said),
+    // Once the link is listed its host may be asked for its inventory.
+    joined: (hostId, hello, peer) => {
+      links.add(hostId, peer)
+      hooks.joined(hostId, hello, peer)
+    },
+  }
 }
 
 const offersProof = ({ headers }: IncomingMessage): boolean =>

@@ -6,10 +6,12 @@ import {
   type CommandResult,
   commands,
   Refusal,
-  refusalCode,
+  type RefusalCode,
   refuse,
 } from '@dormouse/contract'
 import { CallRefused, CallTimeout, LinkLost, type Peer } from '@dormouse/link'
+import type { Log } from '@dormouse/process'
+import { wrongWith } from './understood.ts'
 
 interface Events {
   linked: [hostId: string]
@@ -18,6 +20,12 @@ interface Events {
 
 export class Links extends EventEmitter<Events> {
   readonly #peers = new Map<string, Peer>()
+  readonly #log: Log | undefined
+
+  constructor(log?: Log) {
+    super()
+    this.#log = log
+  }
 
   /** Takes a host's link; a newer one replaces the older, which is closed. */
   add(hostId: string, peer: Peer): void {
@@ -54,12 +62,18 @@ export class Links extends EventEmitter<Events> {
   ): Promise<CommandResult<N>> {
     const peer = this.#peers.get(hostId)
     if (!peer) return refuse('host_unreachable', 'The desktop’s host is out of reach; try again when it is back.')
-    try {
-      const answer = await peer.call(name, payload, options)
-      return commands[name].result.parse(answer) as CommandResult<N>
-    } catch (error) {
+    const answer = await peer.call(name, payload, options).catch((error: unknown) => {
       throw asRefusal(error)
-    }
+    })
+    return this.#understood(hostId, name, answer)
+  }
+
+  /** An answer that cannot be read tells as little as none: asking again is how the outcome becomes known. */
+  #understood<N extends CommandName>(hostId: string, name: N, answer: unknown): CommandResult<N> {
+    const { success, data, error } = commands[name].result.safeParse(answer)
+    if (success) return data as CommandResult<N>
+    this.#log?.warn({ host: hostId, why: wrongWith(name, error) }, 'a host’s answer was not understood')
+    return refuse('host_unreachable', 'The desktop’s host gave an answer that cannot be read; try again.')
   }
 
   /** Cuts a host’s link, for a host that is removed or whose word cannot be trusted. */
@@ -68,14 +82,48 @@ export class Links extends EventEmitter<Events> {
   }
 }
 
+/** What a host may say of its own: whether we lead, and who may ask for what, is not for it to say. */
+const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
+  'command_not_run',
+  'disk_missing',
+  'file_not_found',
+  'guest_deadline',
+  'guest_silent',
+  'guest_unavailable',
+  'host_disk_full',
+  'host_unreachable',
+  'hypervisor_failed',
+  'image_unavailable',
+  'invalid_request',
+  'is_directory',
+  'memory_image_damaged',
+  'memory_image_missing',
+  'memory_lost',
+  'no_room',
+  'no_space',
+  'not_awake',
+  'not_directory',
+  'not_regular',
+  'payload_too_large',
+  'permission_denied',
+  'read_only',
+  'stale_epoch',
+  'stale_turn',
+  'superseded',
+  'symlink_loop',
+  'unknown_desktop',
+])
+
 function asRefusal(error: unknown): unknown {
   if (error instanceof CallRefused) {
     // The link's own word, said before anything was begun.
     if (error.code === 'too_many_calls') {
       return new Refusal('host_unreachable', 'The desktop’s host has too much to do; try again.')
     }
-    const code = refusalCode.safeParse(error.code)
-    return code.success ? new Refusal(code.data, sentence(error.detail)) : error
+    if (!hostsMayRefuse.has(error.code)) {
+      return new Refusal('hypervisor_failed', 'The desktop’s host refused for a reason that is not known here.')
+    }
+    return new Refusal(error.code as RefusalCode, sentence(error.detail))
   }
   if (error instanceof LinkLost || error instanceof CallTimeout) {
     return new Refusal('host_unreachable', 'The link to the desktop’s host was lost; try again when it is back.')

@@ -1,6 +1,7 @@
 // Every failure as an RFC 9457 problem. The one place that turns errors into answers.
 import { STATUS_CODES } from 'node:http'
 import { isInner, type ProblemJson, Refusal, type RefusalCode, refusals, theOne404 } from '@dormouse/contract'
+import { CallFailed } from '@dormouse/link'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { isDatabaseAway } from '../db/pool.ts'
 
@@ -15,6 +16,10 @@ const ofFastify: Record<string, [RefusalCode, string]> = {
 /** The refusal that an error stands for; undefined for a bug. */
 export function asRefusal(error: unknown): Refusal | undefined {
   if (error instanceof Refusal) return isInner(error.code) ? outwards(error) : error
+  // The host's log has the cause, and names it to its operator.
+  if (error instanceof CallFailed) {
+    return new Refusal('guest_unavailable', 'the host failed at this; try again, or ask the operator to read its log')
+  }
   const { code, validation, validationContext } = error as FastifyError
   if (validation) return invalid(validation[0], validationContext)
   const known = ofFastify[code]
