@@ -1,7 +1,83 @@
-// Guarantee: an operator can read, page by page, who took what from whom; nobody else can.
+// Guarantee: whatever an operator does is in the audit log, and an operator can read there, page by page, who took what
+// from whom; nobody else can.
 import { createAdminClient } from '@dormouse/client'
+import { Acts } from '@dormouse/control-plane/http/acts.ts'
+import { type App, createServer } from '@dormouse/control-plane/http/server.ts'
+import { createLog } from '@dormouse/process'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
+import type { ApiAnswer } from './api.ts'
+
+interface Walk {
+  house: House
+  ask(path: string, body?: object): Promise<ApiAnswer>
+}
+
+/** Every route by which an operator changes something: one success of it, and what it was done to. */
+const walks: Record<string, (walk: Walk) => Promise<string>> = {
+  'POST /admin/v1/orgs': async ({ ask }) => (await ask('', { name: 'third' })).json.id,
+  'POST /admin/v1/keys': async ({ house, ask }) => (await ask('', { org_id: house.org.id, name: 'ci' })).json.id,
+  'DELETE /admin/v1/keys/:id': async ({ house, ask }) => {
+    const { id } = await house.replica.parts.principals.createKey(house.org.id, 'leaving')
+    await ask(id)
+    return id
+  },
+  'POST /admin/v1/hosts/invites': async ({ house, ask }) => {
+    await ask('', { name: 'another' })
+    const [invite] = await house.database.rows<{ id: string }>(`select id from host_invites where name = 'another'`)
+    return invite!.id
+  },
+  'POST /admin/v1/desktops/:id/hibernate': async ({ house, ask }) => {
+    const { id } = await house.desktop('awake')
+    await ask(id)
+    await house.settle()
+    return id
+  },
+}
+
+test('every act of an operator is in the audit log: by whom, what, and to what', async () => {
+  await using house = await House.start()
+  const { principals, acts } = house.replica.parts
+  const operatorKey = await principals.createOperatorKey('ops')
+  const [operator] = await house.database.rows<{ id: string }>('select id from keys where org_id is null')
+  const newest = async () => (await house.api('GET', '/admin/v1/audit?limit=1', { key: operatorKey })).json.entries[0]
+  expect(Object.keys(walks).sort()).toEqual([...acts.byRoute.keys()].sort())
+  for (const [route, action] of acts.byRoute) {
+    const [method, path] = route.split(' ') as [string, string]
+    const ask = async (name: string, body?: object) => {
+      const answer = await house.api(method, path.replace(/:\w+/, name), { body, key: operatorKey })
+      expect([route, answer.status, answer.text]).toEqual([route, expect.toSatisfy((n) => n < 300), answer.text])
+      return answer
+    }
+    const subject = await walks[route]!({ house, ask })
+    expect([route, await newest()]).toEqual([
+      route,
+      expect.objectContaining({ actor: `key:${operator!.id}`, action, subject }),
+    ])
+  }
+})
+
+test('what was refused is no act, and an act that cannot be written down is not done', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const operatorKey = await house.replica.parts.principals.createOperatorKey('ops')
+  const create = () => house.api('POST', '/admin/v1/orgs', { body: { name: 'third' }, key: operatorKey })
+  expect((await house.api('POST', '/admin/v1/orgs', { body: {}, key: operatorKey })).status).toBe(400)
+  expect(await house.database.rows('select 1 from audit_log')).toEqual([])
+  await house.database.rows('alter table audit_log add constraint nobody check (false)')
+  house.chronicle.foresee(/^a request failed$/)
+  expect((await create()).status).toBe(500)
+  expect(await house.database.rows(`select 1 from organisations where name = 'third'`)).toEqual([])
+})
+
+test('a route that names no act is not registered, and one that notes none is answered as a fault', async () => {
+  const app: App = createServer(createLog({ name: 'test', level: 'silent' }), 1_000, async () => undefined)
+  new Acts(async () => undefined).watch(app, () => 'nobody')
+  const post = (act?: string) => app.post(`/${act}`, { schema: act ? { act } : {} }, async () => ({ done: true }))
+  expect(() => post()).toThrow('POST /undefined names no act')
+  post('forgotten')
+  expect((await app.inject({ method: 'POST', url: '/forgotten' })).statusCode).toBe(500)
+  await app.close()
+})
 
 test('takeovers are listed newest first, by pages and by desktop, for operators only', async () => {
   await using house = await House.start()

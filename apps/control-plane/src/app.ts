@@ -10,6 +10,7 @@ import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import type { Guests } from './guest/service.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { Hosts } from './hosts/service.ts'
+import type { Acts } from './http/acts.ts'
 import type { InFlight } from './http/in-flight.ts'
 import { contractBodyBytes, takeBodiesOf } from './http/json-bodies.ts'
 import { notePaths, refuseOtherMethods } from './http/methods.ts'
@@ -30,6 +31,7 @@ import { usageRoutes } from './usage/routes.ts'
 import type { Usage } from './usage/service.ts'
 
 export interface AppParts {
+  acts: Acts
   inFlight: InFlight
   pool: Pool
   log: Log
@@ -96,6 +98,7 @@ export async function createApp(parts: AppParts): Promise<App> {
       const admin = scope as unknown as App
       admin.addHook('onRequest', operators)
       notFoundBehindTheDoor(admin)
+      parts.acts.watch(admin, callerOf)
       refuseOtherMethods(admin, paths)
       principalRoutes(admin, parts)
       hostAdminRoutes(admin, parts)

@@ -6,6 +6,7 @@ import { Channels } from './agents/channels.ts'
 import { openGateway } from './agents/gateway.ts'
 import { Links } from './agents/links.ts'
 import { createApp } from './app.ts'
+import { record } from './audit/store.ts'
 import type { Config } from './config.ts'
 import { migrate } from './db/migrate.ts'
 import { openPool, type Pool } from './db/pool.ts'
@@ -13,6 +14,7 @@ import { Desktops } from './desktops/service.ts'
 import { Guests } from './guest/service.ts'
 import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
+import { Acts } from './http/acts.ts'
 import { InFlight } from './http/in-flight.ts'
 import { answerRaw } from './http/raw-answers.ts'
 import { Leadership } from './leadership/leadership.ts'
@@ -46,6 +48,7 @@ export interface ControlPlane {
   links: Links
   channels: Channels
   waiters: Waiters
+  acts: Acts
   /** Requests that were not answered yet. */
   inFlight: InFlight
   recovery: Recovery
@@ -127,7 +130,9 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   reconcile(leadership, reconcilers({ engine, recovery, usage, streams, retention }), room('reconcile'))
 
   const inFlight = new InFlight()
+  const acts = new Acts(record)
   const app = await createApp({
+    acts,
     inFlight,
     pool,
     log: room('http'),
@@ -193,6 +198,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     engine,
     links,
     channels,
+    acts,
     inFlight,
     waiters,
     recovery,

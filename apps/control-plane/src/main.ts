@@ -3,10 +3,11 @@
 // operator's key.
 import { parseArgs } from 'node:util'
 import { createLog, failpointsFrom, readConfig, runProcess } from '@dormouse/process'
+import { record } from './audit/store.ts'
 import { configSchema } from './config.ts'
 import { startControlPlane } from './context.ts'
 import { migrate } from './db/migrate.ts'
-import { openPool } from './db/pool.ts'
+import { type Note, openPool } from './db/pool.ts'
 import { Principals } from './principals/service.ts'
 
 const help = `dormouse-control-plane                          serve (configuration: docs/configuration.md)
@@ -56,6 +57,8 @@ async function makeOperatorKey(name: string): Promise<void> {
   const log = createLog({ name: 'control-plane', level: 'warn' })
   await migrate({ databaseUrl: config.databaseUrl, log })
   const pool = openPool(config.databaseUrl, 1, (error) => log.warn({ err: error }, 'the connection was lost'))
-  console.log(await new Principals(pool, log).createOperatorKey(name))
+  const note: Note = (tx, subject, details = {}) =>
+    record(tx, { actor: 'command line', action: 'operator_key.create', subject, details })
+  console.log(await new Principals(pool, log).createOperatorKey(name, note))
   await pool.end()
 }

@@ -76,8 +76,8 @@ const auditEntryJson = z
   .object({
     id: z.int(),
     at: time,
-    actor: z.string().describe('`key:<id>`, or `jwt:<issuer>:<subject>`'),
-    action: z.string().describe('Such as `stream.takeover`'),
+    actor: z.string().describe('`key:<id>`, `jwt:<issuer>:<subject>`, or `command line`'),
+    action: z.string().describe('Such as `stream.takeover`, `org.create`, `host.remove`'),
     subject: z.string().describe('The id of what it was done to'),
     details: z.record(z.string(), z.unknown()),
   })

@@ -106,8 +106,8 @@ const deferredColumns = ['SINCE', 'DESKTOP', 'HOST', 'TO BE', 'TRIES', 'LAST ERR
 
 function addAudit(command: Command, { operator, show, terminal }: Context): void {
   withJson(command, `dormouse admin audit --subject ${desktop} --limit 20`)
-    .description('who took what from whom, newest first')
-    .option('--subject <id>', 'of one desktop')
+    .description('what operators did, and who took a screen from whom, newest first')
+    .option('--subject <id>', 'what was done to one desktop, host, organisation or key')
     .option('--limit <n>', 'so many', integerFrom(1))
     .option('--cursor <cursor>', 'older than what was listed before')
     .action(async (options: JsonOption & AuditQuery) => {
@@ -115,7 +115,7 @@ function addAudit(command: Command, { operator, show, terminal }: Context): void
       const { entries, next } = await operator().listAudit({ subject, limit, cursor }, { signal: terminal.signal })
       const rows = entries.map((one) => [one.at, one.actor, one.action, one.subject, JSON.stringify(one.details)])
       show(options, { entries, next }, () => (rows.length ? table(auditColumns, rows) : ''))
-      if (!rows.length && !options.json) terminal.note('Nothing recorded yet: takeovers of screens are.')
+      if (!rows.length && !options.json) terminal.note('Nothing recorded yet.')
       if (next && !options.json) terminal.note(`There is more: --cursor ${next}`)
     })
 }

@@ -18,6 +18,7 @@ import {
 import type { FastifyReply } from 'fastify'
 import { z } from 'zod'
 import { type Pool, patiently } from '../db/pool.ts'
+import { noteOf } from '../http/acts.ts'
 import { callerGone, fingerprint, idempotencyKey, waitQuery } from '../http/requests.ts'
 import type { App } from '../http/server.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -225,7 +226,14 @@ export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waite
 
   app.post(
     '/desktops/:id/hibernate',
-    { schema: { params, querystring: waitQuery, response: { 200: operationJson, 202: operationJson } } },
+    {
+      schema: {
+        act: 'desktop.hibernate',
+        params,
+        querystring: waitQuery,
+        response: { 200: operationJson, 202: operationJson },
+      },
+    },
     async (request, reply) => {
       leadership.require()
       const wish = {
@@ -235,7 +243,7 @@ export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waite
         expectedGeneration: null,
         discardMemory: false,
       }
-      const { operation } = await desktops.requestAsOperator(request.params.id, 'hibernate', wish)
+      const { operation } = await desktops.requestAsOperator(request.params.id, 'hibernate', wish, noteOf(request))
       const wait = request.query.wait === 'true'
       const answer = wait ? await waiters.wait(pool, operation, callerGone(request, reply)) : operation
       return reply.code(wait ? 200 : 202).send(operationToJson(answer))

@@ -10,7 +10,7 @@ import {
   type Tier,
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
-import { CommitUnknown, isDatabaseAway, type Pool, patiently } from '../db/pool.ts'
+import { CommitUnknown, isDatabaseAway, type Note, type Pool, patiently } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
 import type { OperationRow } from '../operations/store.ts'
@@ -109,9 +109,10 @@ export class Desktops {
     id: string,
     kind: OperationKind,
     wish: Wish,
+    note: Note,
   ): Promise<{ operation: OperationRow; replay: Replay }> {
     const [row] = await store.findMany(this.#options.pool, [id])
-    return this.request({ orgId: (row ?? missing()).orgId }, id, kind, wish)
+    return this.request({ orgId: (row ?? missing()).orgId }, id, kind, wish, note)
   }
 
   /** Moves the state and queues the work in one transaction: neither is ever seen without the other. */
@@ -120,6 +121,7 @@ export class Desktops {
     id: string,
     kind: OperationKind,
     wish: Wish,
+    note?: Note,
   ): Promise<{ operation: OperationRow; replay: Replay }> {
     const { leadership, engine, failpoints, pool } = this.#options
     const operationId = newId()
@@ -128,7 +130,11 @@ export class Desktops {
       return operation && { operation, replay: 'no' as const, term: leadership.term, overtaken: undefined }
     }
     const accepted = await this.#readBack(wish.key, readBack, () =>
-      leadership.transaction((tx, term) => this.#accept(tx, term, caller, id, kind, wish, operationId)),
+      leadership.transaction(async (tx, term) => {
+        const made = await this.#accept(tx, term, caller, id, kind, wish, operationId)
+        await note?.(tx, id, { operation_id: made.operation.id })
+        return made
+      }),
     )
     await failpoints.hit('operation.accepted')
     if (accepted.overtaken) engine.overtaken(accepted.overtaken)

@@ -1,15 +1,18 @@
 // Operators' routes for hosts, and the one where a host enrols. HTTP and nothing else.
 import { createInviteBody, enrolBody, enrolledJson, hostJson, inviteJson } from '@dormouse/contract'
 import { z } from 'zod'
+import { noteOf } from '../http/acts.ts'
 import type { App } from '../http/server.ts'
 import type { Hosts } from './service.ts'
 
 export function hostAdminRoutes(app: App, { hosts }: { hosts: Hosts }): void {
   app.post(
     '/hosts/invites',
-    { schema: { body: createInviteBody, response: { 201: inviteJson } } },
-    async (request, reply) =>
-      reply.code(201).send(await hosts.invite(request.body.name ?? null, request.body.valid_secs ?? undefined)),
+    { schema: { act: 'host.invite', body: createInviteBody, response: { 201: inviteJson } } },
+    async (request, reply) => {
+      const { name, valid_secs: validSecs } = request.body
+      return reply.code(201).send(await hosts.invite(name ?? null, validSecs ?? undefined, noteOf(request)))
+    },
   )
 
   app.get('/hosts', { schema: { response: { 200: z.object({ hosts: z.array(hostJson) }) } } }, async () => ({

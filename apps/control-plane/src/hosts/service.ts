@@ -11,7 +11,7 @@ import {
 } from '@dormouse/contract'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
-import { type Pool, transaction } from '../db/pool.ts'
+import { type Note, type Pool, transaction } from '../db/pool.ts'
 import { choose, insist } from './placement.ts'
 import * as store from './store.ts'
 
@@ -33,13 +33,12 @@ export class Hosts {
   }
 
   /** A token that enrols one host, once. Shown here and never again. */
-  async invite(name: string | null, validSecs = defaultInviteSecs): Promise<InviteJson> {
+  async invite(name: string | null, validSecs = defaultInviteSecs, note: Note = unnoted): Promise<InviteJson> {
     const token = invitePrefix + randomBytes(32).toString('base64url')
-    const expiresAt = await store.insertInvite(this.#options.pool, {
-      id: newId(),
-      hash: sha256(token),
-      name,
-      validSecs,
+    const id = newId()
+    const expiresAt = await transaction(this.#options.pool, async (tx) => {
+      await note(tx, id, { name, valid_secs: validSecs })
+      return store.insertInvite(tx, { id, hash: sha256(token), name, validSecs })
     })
     return { token, expires_at: expiresAt.toISOString() }
   }
@@ -87,5 +86,7 @@ export class Hosts {
     return store.list(this.#options.pool, (id) => this.#options.links.has(id))
   }
 }
+
+const unnoted: Note = async () => undefined
 
 const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()

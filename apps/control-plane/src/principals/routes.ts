@@ -1,20 +1,28 @@
 // Operators' routes for organisations and keys. HTTP and nothing else.
 import { createdKeyJson, createKeyBody, createOrgBody, id, keyJson, orgJson } from '@dormouse/contract'
 import { z } from 'zod'
+import { noteOf } from '../http/acts.ts'
 import type { App } from '../http/server.ts'
 import type { Principals } from './service.ts'
 
 export function principalRoutes(app: App, { principals }: { principals: Principals }): void {
-  app.post('/orgs', { schema: { body: createOrgBody, response: { 201: orgJson } } }, async (request, reply) =>
-    reply.code(201).send(await principals.createOrg(request.body.name)),
+  app.post(
+    '/orgs',
+    { schema: { act: 'org.create', body: createOrgBody, response: { 201: orgJson } } },
+    async (request, reply) => reply.code(201).send(await principals.createOrg(request.body.name, noteOf(request))),
   )
 
   app.get('/orgs', { schema: { response: { 200: z.object({ orgs: z.array(orgJson) }) } } }, async () => ({
     orgs: await principals.listOrgs(),
   }))
 
-  app.post('/keys', { schema: { body: createKeyBody, response: { 201: createdKeyJson } } }, async (request, reply) =>
-    reply.code(201).send(await principals.createKey(request.body.org_id, request.body.name ?? 'key')),
+  app.post(
+    '/keys',
+    { schema: { act: 'key.create', body: createKeyBody, response: { 201: createdKeyJson } } },
+    async (request, reply) => {
+      const { org_id: orgId, name } = request.body
+      return reply.code(201).send(await principals.createKey(orgId, name ?? 'key', noteOf(request)))
+    },
   )
 
   app.get(
@@ -28,8 +36,8 @@ export function principalRoutes(app: App, { principals }: { principals: Principa
     async (request) => ({ keys: await principals.listKeys(request.query.org_id ?? null) }),
   )
 
-  app.delete('/keys/:id', { schema: { params: z.object({ id }) } }, async (request, reply) => {
-    await principals.revokeKey(request.params.id)
+  app.delete('/keys/:id', { schema: { act: 'key.revoke', params: z.object({ id }) } }, async (request, reply) => {
+    await principals.revokeKey(request.params.id, noteOf(request))
     return reply.code(204).send()
   })
 }

@@ -2,9 +2,9 @@
 import { hash as digest } from 'node:crypto'
 import { type CreatedKeyJson, type KeyJson, missing, newId, type OrgJson, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import { type Db, type Pool, patiently } from '../db/pool.ts'
+import { type Db, type Note, type Pool, patiently, transaction } from '../db/pool.ts'
 import type { AccessTokens } from './access-tokens.ts'
-import { hashOf, kindOf, makeKey } from './keys.ts'
+import { hashOf, type KeyKind, kindOf, makeKey } from './keys.ts'
 import * as store from './store.ts'
 
 export interface Customer {
@@ -110,8 +110,12 @@ export class Principals {
     return new Set((await store.revokedAmong(db, ids)).map((id) => `key:${id}`))
   }
 
-  createOrg(name: string): Promise<OrgJson> {
-    return store.insertOrg(this.#pool, newId(), name)
+  createOrg(name: string, note: Note = unnoted): Promise<OrgJson> {
+    return transaction(this.#pool, async (tx) => {
+      const org = await store.insertOrg(tx, newId(), name)
+      await note(tx, org.id, { name })
+      return org
+    })
   }
 
   listOrgs(): Promise<OrgJson[]> {
@@ -119,27 +123,39 @@ export class Principals {
   }
 
   /** Makes a customer's key; the answer is the only place where it is ever shown. */
-  async createKey(orgId: string, name: string): Promise<CreatedKeyJson> {
-    const { key, hash } = makeKey('customer')
-    const row = await store.insertKey(this.#pool, { id: newId(), orgId, name, hash })
-    return { ...store.keyToJson(row ?? missing()), api_key: key }
+  async createKey(orgId: string, name: string, note: Note = unnoted): Promise<CreatedKeyJson> {
+    const { key, row } = await this.#insertKey('customer', orgId, name, note)
+    return { ...store.keyToJson(row), api_key: key }
   }
 
   /** Makes an operator's key. Only from the command line of the control plane itself. */
-  async createOperatorKey(name: string): Promise<string> {
-    const { key, hash } = makeKey('operator')
-    await store.insertKey(this.#pool, { id: newId(), orgId: null, name, hash })
-    return key
+  async createOperatorKey(name: string, note: Note = unnoted): Promise<string> {
+    return (await this.#insertKey('operator', null, name, note)).key
+  }
+
+  async #insertKey(kind: KeyKind, orgId: string | null, name: string, note: Note) {
+    const { key, hash } = makeKey(kind)
+    const row = await transaction(this.#pool, async (tx) => {
+      const made = (await store.insertKey(tx, { id: newId(), orgId, name, hash })) ?? missing()
+      await note(tx, made.id, { name, ...(orgId && { org_id: orgId }) })
+      return made
+    })
+    return { key, row }
   }
 
   async listKeys(orgId: string | null): Promise<KeyJson[]> {
     return (await store.listKeys(this.#pool, orgId)).map(store.keyToJson)
   }
 
-  async revokeKey(id: string): Promise<void> {
-    if (!(await store.revokeKey(this.#pool, id))) missing()
+  async revokeKey(id: string, note: Note = unnoted): Promise<void> {
+    await transaction(this.#pool, async (tx) => {
+      if (!(await store.revokeKey(tx, id))) missing()
+      await note(tx, id)
+    })
     this.#known.clear()
   }
 }
+
+const unnoted: Note = async () => undefined
 
 const notValid = (): never => refuse('unauthenticated', 'the credential is not valid')
