@@ -93,19 +93,20 @@ function withSettings(env: ExecCommand['env']): string {
 }
 
 /**
- * Starts the watcher of a command that is not over at once; `pid` is the command's. It also ends the command after its
- * time, should nobody be there any more to do so.
+ * Starts the watcher of a command that is not over at once; `pid` is the command's, which a busy guest may not have begun
+ * yet. It also ends the command after its time, should nobody be there any more to do so.
  */
 export function watchScript(pid: number, nonce: string, timeoutSecs: number): string {
   return `${pieces(nonce)}
-read c <$p.c || exit 0
 (
-  n=0
-  while kill -0 ${pid} && kill -0 $c; do
+  n=0 c=
+  while kill -0 ${pid} && { [ -z "$c" ] || kill -0 $c; }; do
+    [ "$c" ] || read c <$p.c
     sleep ${stepSecs}
     n=$((n + 1))
     [ $n -gt ${Math.ceil((timeoutSecs + graceSecs) / stepSecs)} ] && kill -KILL -- -${pid}
   done
+  [ "$c" ] || read c <$p.c
   sleep ${lateSecs}
   while [ -e $p.c ] && kill -USR1 $c; do sleep ${stepSecs}; done
 ) </dev/null >/dev/null 2>&1 &

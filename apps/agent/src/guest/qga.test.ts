@@ -18,11 +18,11 @@ const wish = (command: string | string[], more: Partial<ExecCommand> = {}): Exec
   ...more,
 })
 
-const leftBy = () =>
-  ['/run', '/tmp'].flatMap((path) => readdirSync(path).filter((name) => name.startsWith('.dormouse-')))
-/** What an earlier run that was cut off has left is none of ours. */
-const earlier = leftBy()
-const litter = () => leftBy().filter((name) => !earlier.includes(name))
+/** Files of these commands. What other runs on this machine have there, now or for good, is none of ours. */
+const litter = (agent: LocalAgent) =>
+  ['/run', '/tmp'].flatMap((path) =>
+    readdirSync(path).filter((name) => [...agent.nonces].some((nonce) => name.startsWith(`.dormouse-${nonce}`))),
+  )
 
 function guestWith(shell: string) {
   const agent = new LocalAgent(shell)
@@ -37,7 +37,7 @@ describe.each(shells)('under %s', (shell) => {
   const guest = () => guestWith(shell)
 
   test('a string runs in a shell, an array as it is, each with its own exit code and streams', async () => {
-    const { exec } = guest()
+    const { agent, exec } = guest()
     expect(await exec('echo out; echo err >&2; exit 3')).toMatchObject({
       exitCode: 3,
       signal: null,
@@ -50,7 +50,7 @@ describe.each(shells)('under %s', (shell) => {
       stdout: "it's|$HOME|a b|",
       exitCode: 0,
     })
-    await until(() => litter().length === 0)
+    await until(() => litter(agent).length === 0)
   })
 
   test('input, folder and variables reach the command, whatever is in them', async () => {
@@ -71,11 +71,11 @@ describe.each(shells)('under %s', (shell) => {
   })
 
   test('a program or a folder that is not there is said by name', async () => {
-    const { exec } = guest()
+    const { agent, exec } = guest()
     await expect(exec(['no-such-program-at-all'])).rejects.toMatchObject({ code: 'command_not_run' })
     await expect(exec(['/etc/passwd'])).rejects.toMatchObject({ code: 'command_not_run' })
     await expect(exec('true', { cwd: '/no/such/folder' })).rejects.toMatchObject({ code: 'command_not_run' })
-    await until(() => litter().length === 0)
+    await until(() => litter(agent).length === 0)
   })
 
   test('output beyond what is kept is dropped and said, and the command runs to its end', async () => {
@@ -103,13 +103,27 @@ describe.each(shells)('under %s', (shell) => {
     process.kill(Number(result.stdout))
   })
 
+  test('nor is one delayed that a busy guest begins so late that it was watched before', async () => {
+    const agent = new LocalAgent(shell)
+    const call: typeof agent.call = (execute, args) => {
+      const [first, script] = (args?.arg ?? []) as string[]
+      const isCommand = execute === 'guest-exec' && script?.includes('exec setsid')
+      return agent.call(execute, isCommand ? { ...args, arg: [first, `sleep 1; ${script}`] } : args)
+    }
+    const child = 'sleep 300 & echo $!'
+    const { exitCode, stdout } = await new QgaTransport(call).exec(wish(child, { timeoutSecs: 20 }))
+    expect(exitCode).toBe(0)
+    process.kill(Number(stdout))
+    await until(() => litter(agent).length === 0)
+  })
+
   test('large scripts, variables and inputs are carried in pieces that the channel can bear', async () => {
     const { exec, agent } = guest()
     const big = 'x'.repeat(90_000)
     expect(await exec(['sh', '-c', 'printf %s "$1" | wc -c', 'sh', big])).toMatchObject({ stdout: '90000\n' })
     expect(await exec('wc -c', { stdin: big.repeat(10) })).toMatchObject({ stdout: '900000\n' })
     expect(agent.largest).toBeLessThan(64 * 1024)
-    await until(() => litter().length === 0)
+    await until(() => litter(agent).length === 0)
   })
 
   test('what carries a script or an input is nobody else’s to read or write', async () => {
@@ -141,13 +155,13 @@ describe.each(shells)('under %s', (shell) => {
 // At once, since each waits for its deadline, which leaves a starved machine time to begin the command.
 describe.concurrent('at the deadline', () => {
   test.each(shells)('%s: the whole group is killed, also what ignores the gentle signals', async (shell) => {
-    const { exec } = guestWith(shell)
+    const { agent, exec } = guestWith(shell)
     const mark = `dormouse-test-${newId()}`
     const stubborn = `trap '' TERM INT HUP; (exec -a ${mark} sleep 60 2>/dev/null || sleep 60) & echo $! > /tmp/${mark}; wait; sleep 60`
     await expect(exec(stubborn, { timeoutSecs: 4 })).rejects.toMatchObject({ code: 'guest_deadline' })
     const child = Number((await exec(`cat /tmp/${mark}; rm /tmp/${mark}`)).stdout)
     await until(() => !alive(child))
-    await until(() => litter().length === 0)
+    await until(() => litter(agent).length === 0)
   })
 
   test.each(shells)('%s: a guest that is too busy to hear of it is told again to end a command', async (shell) => {
@@ -169,7 +183,7 @@ describe.concurrent('at the deadline', () => {
     rmSync(file)
     await until(() => !alive(pid))
     expect(unheard).toBeLessThan(0)
-    await until(() => litter().length === 0)
+    await until(() => litter(agent).length === 0)
   })
 })
 

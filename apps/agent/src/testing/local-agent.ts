@@ -21,6 +21,8 @@ const signals: Partial<Record<NodeJS.Signals, number>> = {
 
 export class LocalAgent {
   readonly calls: string[] = []
+  /** What tells the pieces of each command that was carried from those of any other. */
+  readonly nonces = new Set<string>()
   /** The largest call so far, in bytes. */
   largest = 0
   readonly #started = new Map<number, Started>()
@@ -42,7 +44,9 @@ export class LocalAgent {
 
   readonly call: AgentCall = async (execute, args = {}) => {
     this.calls.push(execute)
-    this.largest = Math.max(this.largest, Buffer.byteLength(JSON.stringify({ execute, arguments: args })))
+    const said = JSON.stringify({ execute, arguments: args })
+    this.largest = Math.max(this.largest, Buffer.byteLength(said))
+    for (const [, nonce] of said.matchAll(/\.dormouse-([0-9a-f]+)/g)) this.nonces.add(nonce!)
     switch (execute) {
       case 'guest-ping':
         return {}
