@@ -74,7 +74,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const replicaId = newId()
   const links = new Links(room('agents'))
   const channels = new Channels()
-  const waiters = new Waiters(config.waitCapMs)
+  const waiters = new Waiters({ db: pool, capMs: config.waitCapMs })
   const principals = new Principals(pool, room('principals'), accessTokens(config, room('principals')))
   const leaseMs = config.hostLeaseMs
   const hosts = new Hosts({ pool, links, installationId, leaseMs })

@@ -151,7 +151,7 @@ const summaries: Record<OperationKind, string> = {
 }
 
 function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOptions): void {
-  const { pool, desktops, leadership, waiters, onMismatch } = options
+  const { desktops, leadership, waiters, onMismatch } = options
   const body = kind === 'wake' ? wakeBody : mutationBody
   app.post(
     `/desktops/:id/${kind}`,
@@ -193,7 +193,7 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
       if (request.query.wait !== 'true') {
         return reply.code(isSettled(operation) ? 200 : 202).send(operationToJson(operation))
       }
-      const settled = await waiters.wait(pool, operation, callerGone(request, reply))
+      const settled = await waiters.wait(operation, callerGone(request, reply))
       if (settled.state === 'failed') {
         refuse('operation_failed', settled.error ?? 'the operation failed', { operation_id: settled.id })
       }
@@ -245,7 +245,7 @@ export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waite
       }
       const { operation } = await desktops.requestAsOperator(request.params.id, 'hibernate', wish, noteOf(request))
       const wait = request.query.wait === 'true'
-      const answer = wait ? await waiters.wait(pool, operation, callerGone(request, reply)) : operation
+      const answer = wait ? await waiters.wait(operation, callerGone(request, reply)) : operation
       return reply.code(wait ? 200 : 202).send(operationToJson(answer))
     },
   )

@@ -1,23 +1,27 @@
-// Those who wait for an operation to settle: told at once where it settles here, else by looking again every 2 s.
+// Those who wait for an operation to settle: told at once where it settles here, else by looking again every 2 s. Each
+// operation is looked at once for all who wait for it.
 import { type Db, isDatabaseAway } from '../db/pool.ts'
 import { isSettled, type OperationRow, read } from './store.ts'
 
-const pollMs = 2_000
+export interface WaitersOptions {
+  db: Db
+  /** Nobody waits longer than this. */
+  capMs: number
+  pollMs?: number
+}
 
 export class Waiters {
-  readonly #waiting = new Map<string, Set<(row: OperationRow) => void>>()
-
+  readonly #watched = new Map<string, Watch>()
   readonly #closing = new AbortController()
-  readonly #capMs: number
+  readonly #options: WaitersOptions
 
-  /** Nobody waits longer than this. */
-  constructor(capMs: number) {
-    this.#capMs = capMs
+  constructor(options: WaitersOptions) {
+    this.#options = options
   }
 
   /** How many operations are waited for. */
   get count(): number {
-    return this.#waiting.size
+    return this.#watched.size
   }
 
   /** The process stops: everybody is answered with what is known now. */
@@ -27,43 +31,92 @@ export class Waiters {
 
   /** Tells those who wait for this operation that it settled. */
   settled(row: OperationRow): void {
-    for (const tell of this.#waiting.get(row.id) ?? []) tell(row)
+    this.#watched.get(row.id)?.saw(row)
   }
 
   /** Answers the settled operation, or the one in progress when the cap is reached or the caller goes away. */
-  async wait(db: Db, row: OperationRow, gone: AbortSignal): Promise<OperationRow> {
+  async wait(row: OperationRow, gone: AbortSignal): Promise<OperationRow> {
     const signal = AbortSignal.any([gone, this.#closing.signal])
-    const ends = performance.now() + this.#capMs
-    let latest = row
-    while (!isSettled(latest) && !signal.aborted && performance.now() < ends) {
-      const told = this.#told(row.id, Math.min(pollMs, ends - performance.now()), signal)
-      // It may have settled before we listened, or settle on another replica: only the database knows.
-      const now = await read(db, row.id).catch(unlessAway)
-      latest = now && isSettled(now) ? now : ((await told) ?? now ?? latest)
-    }
-    return latest
-  }
-
-  /** The settled operation if it settles here within the time; undefined otherwise. */
-  async #told(id: string, ms: number, signal: AbortSignal): Promise<OperationRow | undefined> {
-    const { promise, resolve } = Promise.withResolvers<OperationRow | undefined>()
-    const mine = this.#waiting.get(id) ?? new Set()
-    this.#waiting.set(id, mine.add(resolve))
-    const give = () => resolve(undefined)
-    const timer = setTimeout(give, ms)
+    if (isSettled(row) || signal.aborted) return row
+    const watch = this.#watched.get(row.id) ?? this.#watch(row.id)
+    const { promise, resolve, reject } = Promise.withResolvers<OperationRow>()
+    const waiter = { resolve, reject }
+    const give = () => resolve(watch.latest ?? row)
+    const timer = setTimeout(give, this.#options.capMs)
     signal.addEventListener('abort', give, { once: true })
+    watch.join(waiter)
     try {
       return await promise
     } finally {
       clearTimeout(timer)
       signal.removeEventListener('abort', give)
-      mine.delete(resolve)
-      if (mine.size === 0) this.#waiting.delete(id)
+      if (watch.leave(waiter) === 0 && this.#watched.get(row.id) === watch) this.#watched.delete(row.id)
     }
+  }
+
+  #watch(id: string): Watch {
+    const { db, pollMs = 2_000 } = this.#options
+    const watch = new Watch(() => read(db, id), pollMs)
+    this.#watched.set(id, watch)
+    return watch
   }
 }
 
-/** What was accepted stays accepted: a database that is away for a moment only delays the answer. */
-function unlessAway(error: unknown): undefined {
-  if (!isDatabaseAway(error)) throw error
+interface Waiter {
+  resolve(row: OperationRow): void
+  reject(error: unknown): void
+}
+
+/** One operation that is waited for, by however many. */
+class Watch {
+  /** As it was last read, while it is in progress. */
+  latest: OperationRow | undefined
+  readonly #read: () => Promise<OperationRow | undefined>
+  readonly #pollMs: number
+  readonly #waiters = new Set<Waiter>()
+  #timer: NodeJS.Timeout | undefined
+  #looking = false
+  #joinedMeanwhile = false
+
+  constructor(read: () => Promise<OperationRow | undefined>, pollMs: number) {
+    this.#read = read
+    this.#pollMs = pollMs
+  }
+
+  /** It may have settled just before: whoever joins is told by a look that begins after that. */
+  join(waiter: Waiter): void {
+    this.#waiters.add(waiter)
+    if (this.#looking) this.#joinedMeanwhile = true
+    else void this.#look()
+  }
+
+  /** Answers how many still wait. */
+  leave(waiter: Waiter): number {
+    this.#waiters.delete(waiter)
+    if (this.#waiters.size === 0) clearTimeout(this.#timer)
+    return this.#waiters.size
+  }
+
+  saw(row: OperationRow): void {
+    this.latest = row
+    if (isSettled(row)) for (const { resolve } of this.#waiters) resolve(row)
+  }
+
+  /** One look at a time, at once and then at its pace, for as long as anybody waits. */
+  async #look(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#looking = true
+    do {
+      this.#joinedMeanwhile = false
+      try {
+        const row = await this.#read()
+        if (row) this.saw(row)
+      } catch (error) {
+        // What was accepted stays accepted: a database that is away for a moment only delays the answer.
+        if (!isDatabaseAway(error)) for (const { reject } of this.#waiters) reject(error)
+      }
+    } while (this.#joinedMeanwhile)
+    this.#looking = false
+    if (this.#waiters.size > 0) this.#timer = setTimeout(() => void this.#look(), this.#pollMs)
+  }
 }

@@ -1,0 +1,73 @@
+// Guarantee: an operation is looked at once for all who wait for it, and nobody waits in vain or for ever.
+import type pg from 'pg'
+import { expect, test } from 'vitest'
+import type { Db } from '../db/pool.ts'
+import type { OperationRow } from './store.ts'
+import { Waiters } from './waiters.ts'
+
+const operation = (state: OperationRow['state']) => ({ id: 'one', state }) as OperationRow
+const running = operation('running')
+const succeeded = operation('succeeded')
+const stays = new AbortController().signal
+
+/** A database that answers what the script says, look by look. */
+function database(look: (count: number) => Promise<OperationRow>) {
+  const seen = { looks: 0, atOnce: 0 }
+  let underWay = 0
+  const query = async () => {
+    seen.atOnce = Math.max(seen.atOnce, ++underWay)
+    const row = await look(++seen.looks).finally(() => underWay--)
+    return { rows: [row] } as unknown as pg.QueryResult
+  }
+  return { seen, db: { query } as unknown as Db }
+}
+
+const crowd = (waiters: Waiters, count: number) =>
+  Array.from({ length: count }, () => waiters.wait(running, stays).then(({ state }) => state))
+
+test('two hundred who wait for an operation that settles on another replica cost one look at a time', async () => {
+  const { seen, db } = database(async (count) => (count < 5 ? running : succeeded))
+  const waiters = new Waiters({ db, capMs: 60_000, pollMs: 1 })
+  expect(new Set(await Promise.all(crowd(waiters, 200)))).toEqual(new Set(['succeeded']))
+  expect(seen).toEqual({ looks: 5, atOnce: 1 })
+  expect(waiters.count).toBe(0)
+})
+
+test('one that settles here tells everybody at once, and nobody looks again', async () => {
+  const { seen, db } = database(async () => running)
+  const waiters = new Waiters({ db, capMs: 60_000, pollMs: 60_000 })
+  const all = Promise.all(crowd(waiters, 200))
+  waiters.settled(succeeded)
+  expect(new Set(await all)).toEqual(new Set(['succeeded']))
+  expect(seen.looks).toBeLessThanOrEqual(2)
+})
+
+test('who joins while a look is under way is told by one that begins after it', async () => {
+  const first = Promise.withResolvers<OperationRow>()
+  const { seen, db } = database((count) => (count === 1 ? first.promise : Promise.resolve(succeeded)))
+  const waiters = new Waiters({ db, capMs: 60_000, pollMs: 60_000 })
+  const all = Promise.all(crowd(waiters, 3))
+  first.resolve(running)
+  expect(await all).toEqual(['succeeded', 'succeeded', 'succeeded'])
+  expect(seen.looks).toBe(2)
+})
+
+test('the cap, a caller who goes, and a stop answer what is known; a fault of the database is one', async () => {
+  const { db } = database(async () => running)
+  expect(await new Waiters({ db, capMs: 1, pollMs: 60_000 }).wait(running, stays)).toBe(running)
+  const waiters = new Waiters({ db, capMs: 60_000, pollMs: 60_000 })
+  const gone = new AbortController()
+  const [left, released] = [waiters.wait(running, gone.signal), waiters.wait(running, stays)]
+  gone.abort()
+  expect(await left).toBe(running)
+  waiters.release()
+  expect(await released).toBe(running)
+  const broken = new Waiters({ db: database(() => Promise.reject(new Error('no such column'))).db, capMs: 60_000 })
+  await expect(broken.wait(running, stays)).rejects.toThrow('no such column')
+})
+
+test('a database that is away delays the answer and fails nobody', async () => {
+  const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+  const { db } = database(async (count) => (count < 3 ? Promise.reject(away) : succeeded))
+  expect(await new Waiters({ db, capMs: 60_000, pollMs: 1 }).wait(running, stays)).toBe(succeeded)
+})
