@@ -8,6 +8,8 @@ interface Loss {
   awaited: Set<string>
   /** After it nothing answers any more, until `back`. */
   forGood: boolean
+  /** The commit itself is lost, not its answer: nothing takes effect. */
+  unasked?: boolean
   lost: PromiseWithResolvers<void>
 }
 
@@ -51,6 +53,11 @@ export class LossyDatabase {
     return this.#lose({ awaited: new Set(texts), forGood: true, lost: Promise.withResolvers() })
   }
 
+  /** The next transaction that speaks of the text is lost with its connection before its commit is asked for. */
+  loseBeforeCommitOf(text: string): Promise<void> {
+    return this.#lose({ awaited: new Set([text]), forGood: false, unasked: true, lost: Promise.withResolvers() })
+  }
+
   back(): void {
     this.#away = false
   }
@@ -92,7 +99,8 @@ export class LossyDatabase {
       const [first] = text.match(pattern) ?? []
       said = first === 'begin' ? text : said + text
       if (text.includes('commit\0')) swallows = [...(this.#loss?.awaited ?? [])].find((each) => said.includes(each))
-      server.write(bytes)
+      if (swallows !== undefined && this.#loss?.unasked) this.#swallowed(swallows, client)
+      else server.write(bytes)
     })
     server.on('data', (bytes) => {
       if (swallows === undefined) client.write(bytes)

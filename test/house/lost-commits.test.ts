@@ -47,6 +47,18 @@ test('a destroy whose acceptance was read back overtakes a wake as any other: it
   expect(await on.house.inventory()).toEqual([])
 })
 
+test('a request whose transaction was lost before its commit may be sent again, also without a key: nothing was changed', async () => {
+  await using on = await houseBehind()
+  const { house, lossy } = on
+  const lost = lossy.loseBeforeCommitOf('74019')
+  const [answer] = await Promise.all([
+    house.api('POST', '/v1/desktops', { body: { tier: 'small', idle_timeout_secs: 74_019 } }),
+    lost,
+  ])
+  expect([answer.status, answer.json.code]).toEqual([503, 'database_unavailable'])
+  expect(await house.database.rows('select 1 from desktops')).toEqual([])
+})
+
 test('where the database dies at a commit and stays away, a request with a key may be sent again, and one without is told 500', async () => {
   await using on = await houseBehind()
   const { house, lossy } = on

@@ -1,41 +1,13 @@
 // Guarantee: a database that goes away delays what is under way, ends nothing, and loses nothing that was accepted.
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import type { OperationJson, OperationKind } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startPostgres } from '../../scripts/ground/postgres.ts'
-import { processesIn, signal } from '../../scripts/ground/processes.ts'
-import { makeTemplate } from '../ground.ts'
 import { House } from '../house.ts'
 import { send } from './api.ts'
+import { type OwnPostgres, ownPostgres } from './own-postgres.ts'
+import { beginTraffic, countsOf } from './traffic.ts'
 import { until } from './until.ts'
 
-/** A Postgres of this test's own, with the template on it. */
-async function ownPostgres() {
-  const folder = mkdtempSync(join(tmpdir(), 'dormouse-postgres-'))
-  const postgres = await startPostgres({
-    dataDir: join(folder, 'pg'),
-    runtimeDir: folder,
-    say: () => undefined,
-    durable: true,
-    endsWithUs: true,
-  })
-  await makeTemplate(postgres.url)
-  return {
-    postgres,
-    /** Every process of it stands still, or goes on. */
-    still: (how: 'SIGSTOP' | 'SIGCONT') => {
-      for (const each of processesIn(join(folder, 'pg'))) signal(each, how)
-    },
-    [Symbol.asyncDispose]: async () => {
-      await postgres.stop()
-      rmSync(folder, { recursive: true, force: true })
-    },
-  }
-}
-
-let own: Awaited<ReturnType<typeof ownPostgres>>
+let own: OwnPostgres
 let house: House
 
 beforeAll(async () => {
@@ -58,20 +30,21 @@ const begin = (id: string, kind: OperationKind): Promise<OperationJson> =>
     return answer.status !== 503 && (answer.json as OperationJson)
   })
 
-test('a Postgres that is restarted, then killed, while operations run: each goes on and ends well, and mutations meanwhile are 503', async () => {
+test('a Postgres that is restarted, then killed, while operations run: each goes on and ends well; mutations meanwhile are 503, and reads and commands wait for it', async () => {
   const { id } = await house.desktop('awake')
   await house.remember(id, 'durable')
+  const { id: other } = await house.desktop('awake')
   const release = house.host.driver.faults.hang('save')
   const hibernation = await house.begin(id, 'hibernate')
   await until('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))
   await own.postgres.stop()
+  const [reading, entering] = [house.api('GET', `/v1/desktops/${id}`), house.exec(other, 'echo here')]
   const denied = await house.api('POST', '/v1/desktops', { body: { tier: 'small' } })
   expect([denied.status, denied.headers['retry-after'] !== undefined]).toEqual([503, true])
-  const read = await house.api('GET', `/v1/desktops/${id}`)
-  expect(read.status).toBe(500)
-  expect(read.text).not.toMatch(/ECONN|postgres|connection/i)
   release()
   await own.postgres.restart()
+  expect((await reading).status).toBe(200)
+  expect(await entering).toMatchObject({ status: 200, json: { stdout: 'here\n' } })
   await until('leadership', () => house.replica.leads)
   expect(await house.settled(hibernation.id)).toMatchObject({ state: 'succeeded' })
   const wake = await begin(id, 'wake')
@@ -96,4 +69,18 @@ test('a Postgres that is frozen is told as away by /readyz, and what is under wa
   expect(looked).toMatchObject({ status: 503, json: { status: 'not ready', database: false } })
   await until('leadership', () => house.replica.leads)
   expect(await house.settled(hibernation.id)).toMatchObject({ state: 'succeeded' })
+})
+
+test('a Postgres that is killed again and again under traffic makes nobody see a 500', async () => {
+  const { id: awake } = await house.desktop()
+  await house.settled((await begin(awake, 'wake')).id)
+  await using traffic = beginTraffic(house, { awake })
+  for (let kill = 0; kill < 2; kill++) {
+    const soFar = traffic.noted.length
+    await until('traffic', () => house.replica.leads && traffic.noted.length > soFar + 50)
+    await own.postgres.kill()
+    await own.postgres.restart()
+  }
+  const counts = countsOf(await traffic.stop())
+  expect(Object.entries(counts).filter(([, statuses]) => 500 in statuses)).toEqual([])
 })

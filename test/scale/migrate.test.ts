@@ -6,9 +6,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { beginTraffic } from '../house/traffic.ts'
 import { until } from '../house/until.ts'
 import { House } from '../house.ts'
-import { beginTraffic } from './traffic.ts'
 
 const rows = 1_000_000
 const fill = `-- outside a transaction

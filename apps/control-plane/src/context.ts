@@ -1,6 +1,6 @@
 // The roof: makes each long-lived thing once and hands every room only what it uses.
 import { isIPv6 } from 'node:net'
-import { newId } from '@dormouse/contract'
+import { type HeartbeatAnswer, newId } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import { Channels } from './agents/channels.ts'
 import { openGateway } from './agents/gateway.ts'
@@ -9,7 +9,7 @@ import { createApp } from './app.ts'
 import { record } from './audit/store.ts'
 import type { Config } from './config.ts'
 import { migrate } from './db/migrate.ts'
-import { openPool, type Pool } from './db/pool.ts'
+import { isDatabaseAway, openPool, type Pool } from './db/pool.ts'
 import { Desktops } from './desktops/service.ts'
 import { Guests } from './guest/service.ts'
 import { HostProofs } from './hosts/proofs.ts'
@@ -171,7 +171,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
       joined: (hostId, hello) => recovery.joined(hostId, hello),
       heartbeat: async (hostId, heartbeat) => {
         await usage.heard(hostId, heartbeat)
-        return { leaseRenewed: await hosts.heard(hostId, heartbeat.facts), replicas: await liveReplicas(pool) }
+        return answerHeartbeat(pool, () => hosts.heard(hostId, heartbeat.facts))
       },
       refuse: (socket, refusal) => answerRaw(socket, refusal, room('http')),
       report: (hostId, name, report) => handlers[name](hostId, report as never),
@@ -217,6 +217,16 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
       await engine.idle()
       await pool.end()
     },
+  }
+}
+
+/** A database that is away renews no lease, and is no reason to hang up: guests are asked over the same link. */
+async function answerHeartbeat(pool: Pool, heard: () => Promise<boolean>): Promise<HeartbeatAnswer> {
+  try {
+    return { leaseRenewed: await heard(), replicas: await liveReplicas(pool) }
+  } catch (error) {
+    if (!isDatabaseAway(error)) throw error
+    return { leaseRenewed: false, replicas: [] }
   }
 }
 

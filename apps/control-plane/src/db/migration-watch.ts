@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
-import { openSession, sessionNames } from './pool.ts'
+import { openSession, pidOf, sessionNames } from './pool.ts'
 
 export interface WatchOptions {
   session: pg.Client
@@ -64,8 +64,6 @@ async function look(options: WatchOptions, signal: AbortSignal, seen: (blockers:
     await own.end()
   }
 }
-
-const pidOf = (session: pg.Client): number | null => (session as pg.Client & { processID: number | null }).processID
 
 async function blockersOf(own: pg.Client, session: pg.Client): Promise<Blocker[]> {
   const { rows } = await own.query<Blocker>(

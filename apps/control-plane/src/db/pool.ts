@@ -76,6 +76,13 @@ function withoutSettings(url: string, names: readonly string[]): string {
 /** The connection broke while a commit was under way: whether it took effect must be read back. */
 export class CommitUnknown extends Error {
   override readonly name = 'CommitUnknown'
+  /** The backend that was asked. Once it has ended, what is not there will not come. */
+  readonly backendPid: number | null
+
+  constructor(backendPid: number | null, cause: Error) {
+    super('the answer to a commit was lost', { cause })
+    this.backendPid = backendPid
+  }
 }
 
 /**
@@ -101,7 +108,7 @@ export async function transaction<T>(
     check?.(Array.isArray(results) ? results : [results])
     const value = await work(client)
     await client.query('commit').catch((error: Error) => {
-      throw isDatabaseAway(error) ? new CommitUnknown('the answer to a commit was lost', { cause: error }) : error
+      throw isDatabaseAway(error) ? new CommitUnknown(pidOf(client), error) : error
     })
     return value
   } catch (error) {
@@ -117,17 +124,36 @@ export async function transaction<T>(
   }
 }
 
-const patienceMs = 2_000
+/** The backend's pid; null until it has said it. */
+export const pidOf = (client: pg.Client | pg.PoolClient): number | null =>
+  (client as pg.Client & { processID: number | null }).processID
 
-/** Tries a read again while the database is away, for at most 2 s. Never for what writes: it may have been done. */
-export async function patiently<T>(read: () => Promise<T>): Promise<T> {
-  const ends = performance.now() + patienceMs
-  for (;;) {
+/** Whether a backend of ours has ended, and with it all that it was asked to commit. */
+export async function hasEnded(db: Db, pid: number): Promise<boolean> {
+  const { rowCount } = await db.query('select 1 from pg_stat_activity where pid = $1 and application_name = $2', [
+    pid,
+    sessionNames.pool,
+  ])
+  return rowCount === 0
+}
+
+/** How long the database may be away before a caller is told: the contract's, and that of who may simply ask again. */
+export const patienceMs = { contract: 10_000, brief: 2_000 }
+
+/**
+ * Tries again while the database is away. For reads, and for what may be done twice: it may have been done when the
+ * answer was lost.
+ */
+export async function patiently<T>(read: () => Promise<T>, withinMs = patienceMs.contract): Promise<T> {
+  const ends = performance.now() + withinMs
+  for (let attempt = 0; ; attempt++) {
     try {
       return await read()
     } catch (error) {
-      if (!isDatabaseAway(error) || performance.now() > ends) throw error
-      await sleep(100)
+      const mayPass = isDatabaseAway(error) || error instanceof CommitUnknown
+      if (!mayPass || performance.now() > ends) throw error
+      // Those who wait must not come all at once.
+      await sleep(Math.min(500, 50 * 2 ** attempt) * (0.5 + Math.random() / 2))
     }
   }
 }

@@ -10,7 +10,7 @@ import {
   type Tier,
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
-import { CommitUnknown, isDatabaseAway, type Note, type Pool, patiently } from '../db/pool.ts'
+import { CommitUnknown, hasEnded, isDatabaseAway, type Note, type Pool, patienceMs, patiently } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
 import type { OperationRow } from '../operations/store.ts'
@@ -101,7 +101,7 @@ export class Desktops {
 
   /** For operators: the desktops of every organisation. */
   listAny(state: DesktopState | null, limit: number): Promise<DesktopRow[]> {
-    return store.listAny(this.#options.pool, state, limit)
+    return patiently(() => store.listAny(this.#options.pool, state, limit))
   }
 
   /** For operators: a request in the name of whoever owns the desktop. */
@@ -205,17 +205,27 @@ export class Desktops {
       return await act()
     } catch (error) {
       if (error instanceof Refusal) throw error
-      if (!(error instanceof CommitUnknown)) {
-        if (isDatabaseAway(error))
-          refuse('database_unavailable', 'the database does not answer; nothing was changed, send the request again')
-        throw error
-      }
-      const found = await patiently(find).catch(() => 'unknown' as const)
-      if (found && found !== 'unknown') return found
+      if (isDatabaseAway(error)) return nothingChanged()
+      if (!(error instanceof CommitUnknown)) throw error
+      const within = key === null ? patienceMs.contract : patienceMs.brief
+      const found = await patiently(() => this.#outcome(error, find), within).catch(() => 'unknown' as const)
+      if (found === undefined) return nothingChanged()
+      if (found !== 'unknown') return found
       if (key !== null) refuse('database_unavailable', 'the database went away; send the request again')
       throw error
     }
   }
+
+  /** What was committed; undefined once it is certain that nothing was, and nothing will be. */
+  async #outcome<T>(lost: CommitUnknown, find: () => Promise<T | undefined>): Promise<T | undefined> {
+    const ended = lost.backendPid !== null && (await hasEnded(this.#options.pool, lost.backendPid))
+    const found = await find()
+    if (found === undefined && !ended) throw lost
+    return found
+  }
 }
+
+const nothingChanged = (): never =>
+  refuse('database_unavailable', 'the database does not answer; nothing was changed, send the request again')
 
 const compare = (earlier: Buffer | null, now: Buffer): Replay => (earlier?.equals(now) ? 'same' : 'mismatch')

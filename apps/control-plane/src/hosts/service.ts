@@ -11,7 +11,7 @@ import {
 } from '@dormouse/contract'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
-import { type Note, type Pool, transaction } from '../db/pool.ts'
+import { type Note, type Pool, patiently, transaction } from '../db/pool.ts'
 import { choose, insist } from './placement.ts'
 import * as store from './store.ts'
 
@@ -83,7 +83,7 @@ export class Hosts {
   releaseAll = store.releaseAll
 
   list(): Promise<HostJson[]> {
-    return store.list(this.#options.pool, (id) => this.#options.links.has(id))
+    return patiently(() => store.list(this.#options.pool, (id) => this.#options.links.has(id)))
   }
 }
 

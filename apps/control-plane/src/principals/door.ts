@@ -1,6 +1,7 @@
 // The door of every authenticated scope: nobody passes without a principal of the right kind, nor too often.
 import { Refusal, refuse } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import { patienceMs } from '../db/pool.ts'
 import type { RateLimit } from '../http/rate-limit.ts'
 import type { Customer, Principal, Principals } from './service.ts'
 
@@ -36,8 +37,10 @@ export const operatorsOnly =
 
 /** A good credential passes whatever others did from its address: many callers may share one. */
 async function identify(request: FastifyRequest, reply: FastifyReply, options: DoorOptions): Promise<Principal> {
+  // A mutation is told 503, and its caller asks again: nobody waits long for that.
+  const withinMs = request.routeOptions?.schema?.keyed ? patienceMs.brief : patienceMs.contract
   try {
-    request.principal = await options.principals.authenticate(request.headers.authorization)
+    request.principal = await options.principals.authenticate(request.headers.authorization, withinMs)
   } catch (error) {
     if (error instanceof Refusal && error.code === 'unauthenticated') await options.strangers(request, reply)
     throw error

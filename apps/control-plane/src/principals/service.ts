@@ -48,23 +48,23 @@ export class Principals {
   }
 
   /**
-   * The principal behind an `Authorization` header; refuses with 401 for anything that is not a live credential, and with
+   * The principal behind an `Authorization` header; waits `withinMs` for a database that is away; refuses with 401 for anything that is not a live credential, and with
    * 503 where the identity provider would have to be asked and does not answer.
    */
-  async authenticate(header: string | undefined): Promise<Principal> {
+  async authenticate(header: string | undefined, withinMs?: number): Promise<Principal> {
     const credential = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
     if (!credential) return refuse('unauthenticated', 'send `Authorization: Bearer <API key or access token>`')
     // Kept by their hashes: the memory of a process holds no credential for longer than a request.
     const name = digest('sha256', credential, 'base64')
     const known = this.#known.get(name)
     if (known && known.until > performance.now()) return known.principal
-    return kindOf(credential) ? this.#lookUp(credential, name) : this.#verify(credential, name)
+    return kindOf(credential) ? this.#lookUp(credential, name, withinMs) : this.#verify(credential, name, withinMs)
   }
 
-  async #verify(token: string, name: string): Promise<Principal> {
+  async #verify(token: string, name: string, withinMs?: number): Promise<Principal> {
     const caller = (await this.#tokens?.verify(token)) ?? notValid()
     const { orgId, subject, validMs } = caller
-    if (!(await patiently(() => store.orgExists(this.#pool, orgId)))) notValid()
+    if (!(await patiently(() => store.orgExists(this.#pool, orgId), withinMs))) notValid()
     return this.#remember(
       name,
       { kind: 'customer', orgId, subject, goodUntil: Date.now() + validMs },
@@ -72,10 +72,10 @@ export class Principals {
     )
   }
 
-  async #lookUp(key: string, name: string): Promise<Principal> {
+  async #lookUp(key: string, name: string, withinMs?: number): Promise<Principal> {
     // Trusted from before the look: what is revoked while the answer is on its way is not trusted longer for that.
     const until = performance.now() + keyTrustMs
-    const row = await patiently(() => store.findLiveKey(this.#pool, hashOf(key)))
+    const row = await patiently(() => store.findLiveKey(this.#pool, hashOf(key)), withinMs)
     if (!row) {
       this.#known.delete(name)
       return notValid()
@@ -119,7 +119,7 @@ export class Principals {
   }
 
   listOrgs(): Promise<OrgJson[]> {
-    return store.listOrgs(this.#pool)
+    return patiently(() => store.listOrgs(this.#pool))
   }
 
   /** Makes a customer's key; the answer is the only place where it is ever shown. */
@@ -144,7 +144,7 @@ export class Principals {
   }
 
   async listKeys(orgId: string | null): Promise<KeyJson[]> {
-    return (await store.listKeys(this.#pool, orgId)).map(store.keyToJson)
+    return (await patiently(() => store.listKeys(this.#pool, orgId))).map(store.keyToJson)
   }
 
   async revokeKey(id: string, note: Note = unnoted): Promise<void> {

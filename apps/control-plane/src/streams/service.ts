@@ -3,7 +3,7 @@ import { newId, Refusal, refuse, type StreamBody } from '@dormouse/contract'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import * as audit from '../audit/store.ts'
-import { type Db, type Pool, transaction } from '../db/pool.ts'
+import { type Db, type Pool, patiently, transaction } from '../db/pool.ts'
 import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { Customer } from '../principals/service.ts'
@@ -38,19 +38,26 @@ export class Streams {
 
   /** Gives the claim to the caller, or refuses with `claim_held`, naming until when another holds it. */
   async open(caller: Customer, desktopId: string, { claim, takeover }: StreamBody): Promise<Grant> {
-    const { pool, desktops, onHandedOver } = this.#options
+    const { desktops, onHandedOver } = this.#options
     const holder =
       caller.subject ?? refuse('forbidden', 'an access token without `sub` names nobody who could hold a claim')
     const { generation } = requireAwake(await desktops.get(caller, desktopId))
     const goodForMs = caller.goodUntil === null ? null : Math.round(caller.goodUntil - Date.now())
     const screen = { desktopId, claim }
+    const wish = { holder, goodForMs, generation, takeover: takeover ?? false }
+    const { lost, ...grant } = await patiently(() => this.#grant(screen, wish))
+    if (lost) onHandedOver()
+    return grant
+  }
+
+  /** A holder who asks twice has another token. */
+  #grant(screen: Screen, wish: store.Holder & { takeover: boolean }): Promise<Grant & { lost: boolean }> {
     const { token, hash } = makeToken()
-    const granted = await transaction(pool, async (tx) => {
-      const { holdId, lost } = await hold(tx, screen, { holder, goodForMs, generation, takeover: takeover ?? false })
-      return { lost, expiresAt: await store.insertToken(tx, screen, { hash, holdId, generation }) }
+    return transaction(this.#options.pool, async (tx) => {
+      const { holdId, lost } = await hold(tx, screen, wish)
+      const { generation } = wish
+      return { token, lost, expiresAt: await store.insertToken(tx, screen, { hash, holdId, generation }) }
     })
-    if (granted.lost) onHandedOver()
-    return { token, expiresAt: granted.expiresAt }
   }
 
   /** The screen now, as PNG. */

@@ -1,0 +1,28 @@
+// Guarantee: under fifteen kills of Postgres in four minutes nobody sees a 500. In short: `test/house/postgres.test.ts`.
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { ownPostgres } from '../house/own-postgres.ts'
+import { beginTraffic, countsOf } from '../house/traffic.ts'
+import { House } from '../house.ts'
+
+const kills = 15
+const spanMs = 240_000
+
+test('fifteen kills of Postgres in four minutes', async () => {
+  await using own = await ownPostgres()
+  await using house = await House.start({ databaseServer: own.postgres.url })
+  house.chronicle.foresee(/./)
+  const { id: awake } = await house.desktop('awake')
+  await using traffic = beginTraffic(house, { awake })
+  for (let kill = 0; kill < kills; kill++) {
+    await sleep((spanMs / kills) * (0.5 + Math.random()))
+    await own.postgres.kill()
+    await own.postgres.restart()
+    console.log(`killed ${kill + 1} of ${kills}; ${traffic.noted.length} answers so far`)
+  }
+  const noted = await traffic.stop()
+  const counts = countsOf(noted)
+  console.table(counts)
+  console.log('the slowest', noted.slice(0, 5))
+  expect(Object.entries(counts).filter(([, statuses]) => 500 in statuses)).toEqual([])
+})
