@@ -56,8 +56,7 @@ test('a Postgres that is restarted, then killed, while operations run: each goes
 })
 
 test('a Postgres that is frozen is told as away by /readyz, and what is under way goes on after it', async () => {
-  const { id } = await house.desktop()
-  await house.settled((await begin(id, 'wake')).id)
+  const { id } = await house.desktop('awake')
   const release = house.host.driver.faults.hang('save')
   const hibernation = await house.begin(id, 'hibernate')
   await until('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))

@@ -4,10 +4,10 @@ import { type ControlPlane, startControlPlane } from '@dormouse/control-plane/co
 import { ArmedFailpoints, type Log, readConfig } from '@dormouse/process'
 import { until } from './until.ts'
 
-/** Short times, so that a test of what happens after them is short. */
+/** Short times, so that a test of what happens after them is short; but a starved machine loses no lease. */
 const quick = {
   heartbeatMs: 200,
-  leadershipLeaseMs: 3_000,
+  leadershipLeaseMs: 30_000,
   destroyGraceMs: 300,
   wakeDeadlineMs: 8_000,
   hibernateDeadlineMs: 8_000,

@@ -36,7 +36,7 @@ const isEnded = async (house: House, { pid }: { pid: number }) =>
 const keepBusy = (tx: { query(sql: string): Promise<unknown> }) => tx.query('select 1')
 
 test('a lease is renewed while a transaction of the leader is open: the two locks do not conflict', async () => {
-  await using house = await House.start({ hosts: 0 })
+  await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 3_000 } })
   const { leadership } = house.replica.parts
   await leadership.transaction(async (tx) => {
     const before = await leaseOf(house)
