@@ -16,6 +16,10 @@ interface Walk {
 /** Every route by which an operator changes something: one success of it, and what it was done to. */
 const walks: Record<string, (walk: Walk) => Promise<string>> = {
   'POST /admin/v1/orgs': async ({ ask }) => (await ask('', { name: 'third' })).json.id,
+  'PATCH /admin/v1/orgs/:id': async ({ house, ask }) => {
+    await ask(house.org.id, { max_desktops: 20_000 })
+    return house.org.id
+  },
   'POST /admin/v1/keys': async ({ house, ask }) => (await ask('', { org_id: house.org.id, name: 'ci' })).json.id,
   'DELETE /admin/v1/keys/:id': async ({ house, ask }) => {
     const { id } = await house.replica.parts.principals.createKey(house.org.id, 'leaving')

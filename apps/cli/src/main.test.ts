@@ -94,7 +94,7 @@ test.each([[['nope']], [['list', '--state', 'x']], [['wake']], [['create', '--id
 )
 
 const commands = ['create', 'list', 'get', 'wake', 'hibernate', 'destroy', 'exec', 'operations', 'operation'].concat(
-  ...['org create', 'org list', 'key create', 'key list', 'key revoke', 'host invite', 'host list'].map(
+  ...['org create', 'org list', 'org limit', 'key create', 'key list', 'key revoke', 'host invite', 'host list'].map(
     (c) => `admin ${c}`,
   ),
 )

@@ -77,6 +77,12 @@ const settings = z.object({
     'idle time-out kept with a desktop that names none, 0 is never; nothing hibernates by itself yet',
     0,
   ),
+  maxDesktopsPerOrg: whole(
+    'DORMOUSE_MAX_DESKTOPS_PER_ORG',
+    10_000,
+    'desktops that an organisation may have, destroyed ones not counted; `dormouse admin org limit` says otherwise for one',
+    0,
+  ),
   tierSmall: tier('small', '1,512,10'),
   tierDefault: tier('default', '2,2048,20'),
   tierLarge: tier('large', '4,4096,40'),

@@ -10,7 +10,9 @@ import { record } from './audit/store.ts'
 import type { Config } from './config.ts'
 import { migrate } from './db/migrate.ts'
 import { isDatabaseAway, openPool, type Pool } from './db/pool.ts'
+import { Quota } from './desktops/quota.ts'
 import { Desktops } from './desktops/service.ts'
+import { quotaOf } from './desktops/store.ts'
 import { Guests } from './guest/service.ts'
 import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
@@ -91,7 +93,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   }
   const leadership = new Leadership(leadershipOptions)
   const graceMs = config.destroyGraceMs
-  const definitions = operationKinds({ leadership, hosts, links, graceMs })
+  const quota = new Quota({ leadership, read: (orgId) => quotaOf(pool, orgId, config.maxDesktopsPerOrg) })
+  const definitions = operationKinds({ leadership, hosts, links, graceMs, quota })
   const engine = new Engine({
     pool,
     leadership,
@@ -105,6 +108,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     pool,
     leadership,
     engine,
+    quota,
     failpoints,
     tiers: {
       small: config.tierSmall,

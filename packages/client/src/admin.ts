@@ -1,6 +1,7 @@
 // One typed call per route of /admin/v1, for operators: their keys open no customer's route, and the other way round.
 import type {
   AuditEntryJson,
+  ChangeOrgBody,
   CreatedKeyJson,
   DeferredJson,
   HostJson,
@@ -41,6 +42,9 @@ export function createAdminClient(options: AdminClientOptions) {
   return {
     createOrg: (body: { name: string }, call: CallOptions = {}) => post<OrgJson>(call, '/admin/v1/orgs', body),
     listOrgs: (call: CallOptions = {}) => get<{ orgs: OrgJson[] }>(call, '/admin/v1/orgs'),
+    /** Sets how many desktops an organisation may have; null leaves it to the service's settings. */
+    changeOrg: (id: string, body: ChangeOrgBody, call: CallOptions = {}) =>
+      http.json<OrgJson>({ ...call, method: 'PATCH', path: path`/admin/v1/orgs/${id}`, ...sendJson(body) }),
     /** The one answer that shows the key itself. */
     createKey: (body: { org_id: string; name?: string | null }, call: CallOptions = {}) =>
       post<CreatedKeyJson>(call, '/admin/v1/keys', body),

@@ -57,6 +57,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
   const { admin, seen } = await start(({ method }) => (method === 'DELETE' ? { status: 204 } : { body: {} }))
   await admin.createOrg({ name: 'acme' })
   await admin.listOrgs()
+  await admin.changeOrg(desktopId, { max_desktops: null })
   await admin.createKey({ org_id: desktopId, name: 'ci' })
   await admin.listKeys(desktopId)
   expect(await admin.revokeKey(operationId)).toBeUndefined()
@@ -67,6 +68,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
     'POST /admin/v1/orgs? {"name":"acme"}',
     'GET /admin/v1/orgs? ',
+    `PATCH /admin/v1/orgs/${desktopId}? {"max_desktops":null}`,
     `POST /admin/v1/keys? {"org_id":"${desktopId}","name":"ci"}`,
     `GET /admin/v1/keys?org_id=${desktopId} `,
     `DELETE /admin/v1/keys/${operationId}? `,

@@ -11,8 +11,19 @@ const name = z
   .regex(/^[^\p{C}]*$/u, 'must be printable')
 
 export const createOrgBody = z.object({ name })
-export const orgJson = z.object({ id, name: z.string(), created_at: time }).meta({ id: 'Organisation' })
+export const orgJson = z
+  .object({
+    id,
+    name: z.string(),
+    max_desktops: z.int().nullable().describe('How many desktops it may have; null: what the settings say'),
+    created_at: time,
+  })
+  .meta({ id: 'Organisation' })
 export type OrgJson = z.infer<typeof orgJson>
+
+/** Null takes the limit back: then the one of the settings holds. */
+export const changeOrgBody = z.strictObject({ max_desktops: z.int().min(0).max(1_000_000_000).nullable() })
+export type ChangeOrgBody = z.infer<typeof changeOrgBody>
 
 export const createKeyBody = z.object({ org_id: id, name: name.nullish() })
 export const keyJson = z

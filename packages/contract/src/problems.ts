@@ -23,6 +23,10 @@ export const refusals = {
   not_awake: { status: 409, what: 'Guest operations need an awake desktop.' },
   operation_failed: { status: 409, what: 'The operation that was waited for failed; `operation_id` names it.' },
   claim_held: { status: 409, what: 'Another client holds the claim; ask with `takeover`, or later.' },
+  quota_exceeded: {
+    status: 409,
+    what: 'The organisation has as many desktops as it may have: destroy one, or ask the operator for more.',
+  },
   conflict: { status: 409, what: 'It exists already, or is in use.' },
   invite_spent: { status: 409, what: 'The invitation was used before, or has expired: make a new one.' },
   not_directory: { status: 409, what: 'A part of the path names no directory in the guest.' },

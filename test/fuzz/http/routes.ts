@@ -31,6 +31,7 @@ const publicKey = shape({ kty: { enum: ['OKP'] }, crv: { enum: ['Ed25519'] }, x:
 const others: [method: string, path: string, body?: Schema][] = [
   ['GET', '/admin/v1/orgs'],
   ['POST', '/admin/v1/orgs', shape({ name: text })],
+  ['PATCH', '/admin/v1/orgs/{id}', shape({ max_desktops: { type: 'integer' } })],
   ['GET', '/admin/v1/keys'],
   ['POST', '/admin/v1/keys', shape({ org_id: text, name: text })],
   ['DELETE', '/admin/v1/keys/{id}'],

@@ -1,6 +1,6 @@
 // admin: organisations, keys, hosts and the audit log, for operators.
-import type { AuditQuery, HostJson } from '@dormouse/client'
-import type { Command } from 'commander'
+import type { AuditQuery, HostJson, OrgJson } from '@dormouse/client'
+import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
@@ -30,8 +30,19 @@ function addOrgs(command: Command, { operator, show, terminal: { signal } }: Con
     .description('list organisations')
     .action(async (options: JsonOption) => {
       const { orgs } = await operator().listOrgs({ signal })
-      const rows = orgs.map(({ id, name, created_at }) => [id, name, created_at])
-      show(options, { orgs }, () => table(['ID', 'NAME', 'CREATED'], rows))
+      const rows = orgs.map((one) => [one.id, one.name, limitOf(one), one.created_at])
+      show(options, { orgs }, () => table(['ID', 'NAME', 'MAX DESKTOPS', 'CREATED'], rows))
+    })
+  withJson(command.command('limit'), `dormouse admin org limit ${org} --max-desktops 500`)
+    .description('set how many desktops an organisation may have; those that it has it keeps')
+    .argument('<id>', 'organisation')
+    .addOption(new Option('--max-desktops <n>', 'so many').argParser(integerFrom(0)).conflicts('default'))
+    .option('--default', 'as many as the settings of the service say')
+    .action(async (id: string, options: JsonOption & { maxDesktops?: number; default?: boolean }, own: Command) => {
+      const { maxDesktops = null } = options
+      if (maxDesktops === null && !options.default) own.error('error: say --max-desktops <n>, or --default')
+      const changed = await operator().changeOrg(id, { max_desktops: maxDesktops }, { signal })
+      show(options, changed, () => fields({ id: changed.id, name: changed.name, 'max desktops': limitOf(changed) }))
     })
 }
 
@@ -119,6 +130,8 @@ function addAudit(command: Command, { operator, show, terminal }: Context): void
       if (next && !options.json) terminal.note(`There is more: --cursor ${next}`)
     })
 }
+
+const limitOf = ({ max_desktops }: OrgJson): number | string => max_desktops ?? 'default'
 
 const auditColumns = ['AT', 'ACTOR', 'ACTION', 'SUBJECT', 'DETAILS']
 

@@ -1,6 +1,7 @@
 import { desktop, desktopId, operation, operationId, succeeded } from '@dormouse/client/testing/samples'
 import { problem, type Script } from '@dormouse/client/testing/scripted-server'
 import { expect, test } from 'vitest'
+import { exitCodes } from '../failures.ts'
 import { start } from '../testing/process.ts'
 
 /** A service with one desktop, which does all it is asked. */
@@ -115,7 +116,7 @@ test('what others wrote cannot steer the terminal', async () => {
 
 test('operators make organisations, keys and invitations with their own key', async () => {
   const time = '2026-01-02T03:04:05.678Z'
-  const org = { id: desktopId, name: 'acme', created_at: time }
+  const org = { id: desktopId, name: 'acme', max_desktops: null, created_at: time }
   const key = { id: operationId, org_id: desktopId, name: '', created_at: time, last_used_at: null, revoked_at: null }
   const invite = { token: 'one-time', expires_at: time }
   const command = 'desktop.ensureAsleep'
@@ -123,6 +124,7 @@ test('operators make organisations, keys and invitations with their own key', as
   const deferred = { ...ids, command, attempts: 3, last_tried_at: time, last_error: 'EROFS', created_at: time }
   const { dormouse, seen } = await start(({ method, path }) => {
     if (method === 'DELETE') return { status: 204 }
+    if (method === 'PATCH') return { body: org }
     if (path.endsWith('orgs')) return { body: method === 'GET' ? { orgs: [org] } : org }
     if (path.endsWith('keys')) return { body: method === 'GET' ? { keys: [key] } : { ...key, api_key: 'svc_sk_new' } }
     if (path.endsWith('deferred-commands')) return { body: { deferred_commands: [deferred] } }
@@ -142,6 +144,13 @@ test('operators make organisations, keys and invitations with their own key', as
   expect(await document('audit', '--limit', '5')).toEqual({ entries: [] })
   expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_secret']))
   expect(String(seen[2]?.body)).toBe(`{"org_id":"${desktopId}","name":"ci"}`)
+  expect(await document('org', 'limit', desktopId, '--default')).toEqual(org)
+  expect((await dormouse(['admin', 'org', 'limit', desktopId, '--max-desktops', '7'])).stdout).toContain('max desktops')
+  expect(await dormouse(['admin', 'org', 'limit', desktopId])).toMatchObject({ code: exitCodes.usage, stdout: '' })
+  expect(seen.filter(({ method }) => method === 'PATCH').map(({ path, body }) => `${path} ${body}`)).toEqual([
+    `/admin/v1/orgs/${desktopId} {"max_desktops":null}`,
+    `/admin/v1/orgs/${desktopId} {"max_desktops":7}`,
+  ])
   const shown = await dormouse(['admin', 'key', 'create', '--org', desktopId])
   expect(shown.stdout).toContain('svc_sk_new')
   expect(shown.stderr).toContain('not shown again')

@@ -70,6 +70,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
           200: 'The key was used by this organisation before: the existing desktop',
           201: 'The desktop that this request created',
         },
+        problems: [409],
       },
     },
     async (request, reply) => {

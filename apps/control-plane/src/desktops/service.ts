@@ -16,6 +16,7 @@ import type { Engine } from '../operations/engine.ts'
 import type { OperationRow } from '../operations/store.ts'
 import * as operations from '../operations/store.ts'
 import type { Customer } from '../principals/service.ts'
+import type { Quota } from './quota.ts'
 import { forbids, permits } from './states.ts'
 import type { DesktopRow } from './store.ts'
 import * as store from './store.ts'
@@ -30,6 +31,7 @@ export interface DesktopsOptions {
   pool: Pool
   leadership: Leadership
   engine: Engine
+  quota: Quota
   failpoints: Failpoints
   tiers: Record<Tier, TierSize>
   defaultImage: string
@@ -39,6 +41,13 @@ export interface DesktopsOptions {
 
 /** How a record came to be the answer: made now, or found by its key, with the same body or with another. */
 export type Replay = 'no' | 'same' | 'mismatch'
+
+interface Created {
+  desktop: DesktopRow
+  replay: Replay
+  /** By this request. */
+  made: boolean
+}
 
 export interface Wish {
   key: string | null
@@ -56,21 +65,17 @@ export class Desktops {
   }
 
   /** Makes a desktop, or answers the one that the organisation made with this key before. */
-  async create(
-    caller: Customer,
-    body: CreateDesktopBody,
-    key: string | null,
-    fingerprint: Buffer,
-  ): Promise<{ desktop: DesktopRow; replay: Replay }> {
+  async create(caller: Customer, body: CreateDesktopBody, key: string | null, fingerprint: Buffer): Promise<Created> {
     const { leadership, tiers, defaultImage, defaultIdleTimeoutSecs } = this.#options
     const id = newId()
-    return this.#readBack(
-      key,
-      () =>
-        store.find(this.#options.pool, caller.orgId, id).then((row) => row && { desktop: row, replay: 'no' as const }),
-      () =>
+    const find = async () => {
+      const row = await store.find(this.#options.pool, caller.orgId, id)
+      return row && made(row)
+    }
+    const make = () =>
+      this.#readBack(key, find, () =>
         leadership.transaction(async (tx) => {
-          const made = await store.insert(tx, {
+          const inserted = await store.insert(tx, {
             id,
             orgId: caller.orgId,
             tier: body.tier,
@@ -81,10 +86,24 @@ export class Desktops {
             key,
             fingerprint: key === null ? null : fingerprint,
           })
-          if (made) return { desktop: made, replay: 'no' }
-          const earlier = (await store.findByKey(tx, caller.orgId, key!))!
-          return { desktop: earlier, replay: compare(earlier.fingerprint, fingerprint) }
+          if (inserted) return made(inserted)
+          return replayed((await store.findByKey(tx, caller.orgId, key!))!, fingerprint)
         }),
+      )
+    return this.#options.quota.within(caller.orgId, make, (limit) => this.#replay(caller, key, fingerprint, limit))
+  }
+
+  /** Beyond the quota only what was made with this key before is answered. */
+  async #replay(caller: Customer, key: string | null, fingerprint: Buffer, limit: number): Promise<Created> {
+    const find = () =>
+      this.#options.leadership.transaction((tx) => store.findByKey(tx, caller.orgId, key!)) as Promise<
+        DesktopRow | undefined
+      >
+    const earlier = key === null ? undefined : await this.#readBack(key, async () => undefined, find)
+    if (earlier) return replayed(earlier, fingerprint)
+    return refuse(
+      'quota_exceeded',
+      `this organisation may have ${limit} desktops and has them; destroy one, or ask the operator for more`,
     )
   }
 
@@ -227,5 +246,13 @@ export class Desktops {
 
 const nothingChanged = (): never =>
   refuse('database_unavailable', 'the database does not answer; nothing was changed, send the request again')
+
+const made = (desktop: DesktopRow): Created => ({ desktop, replay: 'no', made: true })
+
+const replayed = (desktop: DesktopRow, fingerprint: Buffer): Created => ({
+  desktop,
+  replay: compare(desktop.fingerprint, fingerprint),
+  made: false,
+})
 
 const compare = (earlier: Buffer | null, now: Buffer): Replay => (earlier?.equals(now) ? 'same' : 'mismatch')

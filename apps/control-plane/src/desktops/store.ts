@@ -60,6 +60,19 @@ export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | 
   return rows[0]
 }
 
+/** What the organisation may have, and how many desktops it has, counted up to that. */
+export async function quotaOf(db: Db, orgId: string, byDefault: number): Promise<{ limit: number; desktops: number }> {
+  const { rows } = await db.query<{ limit: number; desktops: number }>({
+    name: 'desktops-quota',
+    text: `select o.max as "limit", (
+             select count(*)::int from (
+               select 1 from desktops where org_id = $1 and state <> 'destroyed' limit o.max) counted) as desktops
+           from (select coalesce((select max_desktops from organisations where id = $1), $2::int) as max) o`,
+    values: [orgId, byDefault],
+  })
+  return rows[0]!
+}
+
 export async function findByKey(db: Db, orgId: string, key: string): Promise<DesktopRow | undefined> {
   const { rows } = await db.query<DesktopRow>(
     `select ${columns} from desktops where org_id = $1 and idempotency_key = $2`,

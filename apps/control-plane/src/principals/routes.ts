@@ -1,5 +1,5 @@
 // Operators' routes for organisations and keys. HTTP and nothing else.
-import { createdKeyJson, createKeyBody, createOrgBody, id, keyJson, orgJson } from '@dormouse/contract'
+import { changeOrgBody, createdKeyJson, createKeyBody, createOrgBody, id, keyJson, orgJson } from '@dormouse/contract'
 import { z } from 'zod'
 import { noteOf } from '../http/acts.ts'
 import type { App } from '../http/server.ts'
@@ -15,6 +15,12 @@ export function principalRoutes(app: App, { principals }: { principals: Principa
   app.get('/orgs', { schema: { response: { 200: z.object({ orgs: z.array(orgJson) }) } } }, async () => ({
     orgs: await principals.listOrgs(),
   }))
+
+  app.patch(
+    '/orgs/:id',
+    { schema: { act: 'org.change', params: z.object({ id }), body: changeOrgBody, response: { 200: orgJson } } },
+    async (request) => principals.limitOrg(request.params.id, request.body.max_desktops, noteOf(request)),
+  )
 
   app.post(
     '/keys',

@@ -122,6 +122,15 @@ export class Principals {
     return patiently(() => store.listOrgs(this.#pool))
   }
 
+  /** Sets how many desktops an organisation may have; null leaves it to the settings. The leader heeds it within a second. */
+  limitOrg(id: string, maxDesktops: number | null, note: Note = unnoted): Promise<OrgJson> {
+    return transaction(this.#pool, async (tx) => {
+      const { org, before } = (await store.limitOrg(tx, id, maxDesktops)) ?? missing()
+      await note(tx, id, { max_desktops: maxDesktops, before })
+      return org
+    })
+  }
+
   /** Makes a customer's key; the answer is the only place where it is ever shown. */
   async createKey(orgId: string, name: string, note: Note = unnoted): Promise<CreatedKeyJson> {
     const { key, row } = await this.#insertKey('customer', orgId, name, note)

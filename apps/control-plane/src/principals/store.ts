@@ -14,19 +14,48 @@ export interface KeyRow {
 const keyColumns = `id, org_id as "orgId", name, created_at as "createdAt", last_used_at as "lastUsedAt",
   revoked_at as "revokedAt"`
 
+interface OrgRow {
+  id: string
+  name: string
+  maxDesktops: number | null
+  createdAt: Date
+}
+
+const orgColumns = 'id, name, max_desktops as "maxDesktops", created_at as "createdAt"'
+
+const orgToJson = ({ id, name, maxDesktops, createdAt }: OrgRow): OrgJson => ({
+  id,
+  name,
+  max_desktops: maxDesktops,
+  created_at: createdAt.toISOString(),
+})
+
 export async function insertOrg(db: Db, id: string, name: string): Promise<OrgJson> {
-  const { rows } = await db.query<{ createdAt: Date }>(
-    'insert into organisations (id, name) values ($1, $2) returning created_at as "createdAt"',
+  const { rows } = await db.query<OrgRow>(
+    `insert into organisations (id, name) values ($1, $2) returning ${orgColumns}`,
     [id, name],
   )
-  return { id, name, created_at: rows[0]!.createdAt.toISOString() }
+  return orgToJson(rows[0]!)
 }
 
 export async function listOrgs(db: Db): Promise<OrgJson[]> {
-  const { rows } = await db.query<{ id: string; name: string; createdAt: Date }>(
-    'select id, name, created_at as "createdAt" from organisations order by id',
-  )
-  return rows.map((row) => ({ id: row.id, name: row.name, created_at: row.createdAt.toISOString() }))
+  const { rows } = await db.query<OrgRow>(`select ${orgColumns} from organisations order by id`)
+  return rows.map(orgToJson)
+}
+
+/** Answers the organisation as it is now, and its limit before; undefined where there is none. */
+export async function limitOrg(
+  db: Db,
+  id: string,
+  maxDesktops: number | null,
+): Promise<{ org: OrgJson; before: number | null } | undefined> {
+  const earlier = await db.query<OrgRow>(`select ${orgColumns} from organisations where id = $1 for no key update`, [
+    id,
+  ])
+  const [before] = earlier.rows
+  if (!before) return undefined
+  await db.query('update organisations set max_desktops = $2 where id = $1', [id, maxDesktops])
+  return { org: orgToJson({ ...before, maxDesktops }), before: before.maxDesktops }
 }
 
 export async function orgExists(db: Db, id: string): Promise<boolean> {

@@ -4,6 +4,7 @@ import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import { type Findings, type OperationDefinition, step } from '../../operations/definition.ts'
 import { defer } from '../deferred.ts'
+import type { Quota } from '../quota.ts'
 import { passing } from '../states.ts'
 import * as store from '../store.ts'
 import { fenceOf, inputOf } from './input.ts'
@@ -13,13 +14,15 @@ export interface DestroyContext {
   links: Links
   /** How long a host out of reach is waited for. */
   graceMs: number
+  /** Its organisation has room for another. */
+  quota: Pick<Quota, 'freed'>
 }
 
 interface Found extends Findings {
   cleanup?: 'done' | 'deferred'
 }
 
-export const destroy = ({ hosts, links, graceMs }: DestroyContext): OperationDefinition => ({
+export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): OperationDefinition => ({
   kind: 'destroy',
   steps: [
     step({
@@ -64,6 +67,8 @@ export const destroy = ({ hosts, links, graceMs }: DestroyContext): OperationDef
     }
     return { desktop_state: 'destroyed', generation, generation_id: generationId, host_id: hostId, cleanup }
   },
+
+  afterwards: async ({ operation }) => quota.freed(operation.orgId),
 
   /**
    * A host that refuses to remove leaves a failed destroy and a desktop that may be destroyed again. Whatever it was

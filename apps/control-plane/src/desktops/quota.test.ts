@@ -1,0 +1,61 @@
+// Guarantee: whatever happens to creates under way, no more places are given than there are, and no fewer.
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { Quota } from './quota.ts'
+
+const turn = () => new Promise((resolve) => setImmediate(resolve))
+const turns = async (count: number) => {
+  for (let at = 0; at < count; at++) await turn()
+}
+
+/** What becomes of one create: after so many turns it is committed, after so many more it is answered. */
+const fate = fc.record({
+  arrives: fc.nat(20),
+  commits: fc.nat(5),
+  answers: fc.nat(5),
+  end: fc.constantFrom('made', 'replayed', 'failed'),
+})
+
+test('with creates that succeed, fail and are replayed, interleaved at will, the limit is kept to the one', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.nat(6), fc.array(fate, { maxLength: 25 }), fc.nat(4), async (limit, fates, readTakes) => {
+      let desktops = 0
+      const read = async () => {
+        await turns(readTakes)
+        const seen = Math.min(desktops, limit)
+        await turns(readTakes)
+        return { limit, desktops: seen }
+      }
+      const quota = new Quota({ leadership: { require: () => undefined, term: undefined }, read, trustMs: 60_000 })
+      const one = async ({ arrives, commits, answers, end }: (typeof fates)[number]) => {
+        await turns(arrives)
+        const make = async () => {
+          await turns(commits)
+          if (end === 'made') desktops++
+          expect(desktops).toBeLessThanOrEqual(limit)
+          await turns(answers)
+          if (end === 'failed') throw new Error('it failed')
+          return { made: end === 'made', full: false }
+        }
+        const full = async () => ({ made: false, full: true })
+        const came = await quota.within('org', make, full).catch(() => ({ full: false }))
+        return { end, full: came.full }
+      }
+      const all = await Promise.all(fates.map(one))
+      const wanted = fates.filter(({ end }) => end === 'made').length
+      expect(desktops).toBe(Math.min(wanted, limit))
+      if (wanted <= limit && limit > 0 && fates.length <= limit) expect(all.some(({ full }) => full)).toBe(false)
+      // What was freed is given again.
+      if (desktops > 0) {
+        desktops--
+        quota.freed('org')
+        const again = await quota.within(
+          'org',
+          async () => ({ made: true as boolean }),
+          async () => ({ made: false }),
+        )
+        expect(again.made).toBe(true)
+      }
+    }),
+  )
+})
