@@ -31,6 +31,11 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     const [invite] = await house.database.rows<{ id: string }>(`select id from host_invites where name = 'another'`)
     return invite!.id
   },
+  'POST /admin/v1/hosts/:host/removal': async ({ house, ask }) => {
+    const { id, name } = await house.addHost()
+    await ask(name, { yes_lose: 0 })
+    return id
+  },
   'POST /admin/v1/desktops/:id/hibernate': async ({ house, ask }) => {
     const { id } = await house.desktop('awake')
     await ask(id)

@@ -13,7 +13,7 @@ const floors: Readonly<Record<string, number>> = {
   ...onFloor(1, ['hosts', 'images', 'ledger', 'principals', 'audit']),
   ...onFloor(2, ['desktops']),
   ...onFloor(3, ['guest', 'streams']),
-  ...onFloor(4, ['drains', 'recovery', 'idle', 'usage', 'retention']),
+  ...onFloor(4, ['drains', 'recovery', 'removals', 'idle', 'usage', 'retention']),
   ...onFloor(5, ['main', 'config', 'context', 'app', 'operation-kinds', 'reconcilers', 'report-handlers']),
 }
 const roof = 5

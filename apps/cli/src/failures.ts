@@ -119,6 +119,7 @@ const folder = (id: string) => `see what it is: dormouse exec ${id} -- ls -la <p
 
 const byCode: Record<string, (id: string) => string> = {
   stale_generation: look,
+  would_lose: () => 'look at what would be lost: dormouse admin host remove <host>, without --yes-lose, asks first.',
   not_awake: (id) => `dormouse wake ${id}`,
   command_not_run: (id) => `check its name and --cwd; a line for the shell is run by: dormouse exec ${id} -- sh -c '…'`,
   file_not_found: (id) => `see what is there: dormouse exec ${id} -- ls -la <folder>`,

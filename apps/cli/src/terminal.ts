@@ -1,4 +1,5 @@
 // The ways out: one JSON document or text for people on stdout, everything else on stderr. Knows no command.
+import { createInterface } from 'node:readline/promises'
 import { type Progress, startProgress } from './progress.ts'
 
 export interface Terminal {
@@ -10,6 +11,10 @@ export interface Terminal {
   note(text: string): void
   /** Runs long work, with its elapsed time shown on stderr where that is a terminal. */
   during<T>(label: string, work: () => Promise<T>): Promise<T>
+  /** Whether a person is there to answer. */
+  readonly interactive: boolean
+  /** Asks on stderr and answers the line that was typed; empty where none was. */
+  ask(question: string): Promise<string>
   /** Shows how many bytes of `total` have gone by, on stderr where that is a terminal. */
   progress(label: string, total?: number): Progress
 }
@@ -30,6 +35,15 @@ export function openTerminal(signal: AbortSignal): Terminal {
         return await work()
       } finally {
         stop()
+      }
+    },
+    interactive: process.stdin.isTTY === true && stderr.isTTY === true,
+    ask: async (question) => {
+      const lines = createInterface({ input: process.stdin, output: stderr })
+      try {
+        return await lines.question(printable(question), { signal })
+      } finally {
+        lines.close()
       }
     },
     progress: (label, total) => startProgress(printable(label), total),

@@ -24,6 +24,8 @@ import type { Waiters } from './operations/waiters.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/door.ts'
 import { principalRoutes } from './principals/routes.ts'
 import type { Principals } from './principals/service.ts'
+import { removalRoutes } from './removals/routes.ts'
+import type { Removals } from './removals/service.ts'
 import { serveScreenPage } from './streams/page.ts'
 import { streamRoutes } from './streams/routes.ts'
 import type { Streams } from './streams/service.ts'
@@ -40,6 +42,7 @@ export interface AppParts {
   guests: Guests
   streams: Streams
   hosts: Hosts
+  removals: Removals
   principals: Principals
   waiters: Waiters
   usage: Usage
@@ -102,6 +105,7 @@ export async function createApp(parts: AppParts): Promise<App> {
       refuseOtherMethods(admin, paths)
       principalRoutes(admin, parts)
       hostAdminRoutes(admin, parts)
+      removalRoutes(admin, parts)
       auditRoutes(admin, parts)
       desktopAdminRoutes(admin, desktopParts)
     },

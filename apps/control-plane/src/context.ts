@@ -31,6 +31,7 @@ import { SigningKeys } from './principals/signing-keys.ts'
 import { reconcile } from './reconcile/reconcilers.ts'
 import { reconcilers } from './reconcilers.ts'
 import { Recovery } from './recovery/service.ts'
+import { Removals } from './removals/service.ts'
 import { reportHandlers } from './report-handlers.ts'
 import { Retention } from './retention/service.ts'
 import { Screens } from './streams/screens.ts'
@@ -128,6 +129,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const streams = new Streams({ pool, desktops, links, channels, onHandedOver: () => void screens.look() })
   const guests = new Guests(desktops, links, channels)
   const recovery = new Recovery({ pool, leadership, links, hosts, log: room('recovery') })
+  const removals = new Removals({ pool, leadership, engine, links, channels, log: room('removals') })
   const usage = new Usage({ pool, leadership, links, log: room('usage') })
   const { keepRecordsDays: recordsDays, keepAuditDays: auditDays } = config
   const retention = new Retention({ db: pool, log: room('retention'), recordsDays, auditDays })
@@ -146,6 +148,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     streams,
     origin,
     hosts,
+    removals,
     principals,
     waiters,
     usage,
@@ -192,6 +195,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     config.publicUrl?.replace(/\/$/, '') ?? `http://${isIPv6(config.host) ? `[${config.host}]` : config.host}:${port}`
   leadershipOptions.url = url
   leadership.start()
+  removals.watch()
   room('http').info({ url }, 'listening')
 
   return {
@@ -216,6 +220,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
       await inFlight.drained(drainMs)
       await gateway.upgrades.close(1001, 'the control plane stops')
       await gateway.answered()
+      await removals.close()
       await screens.close()
       await app.close()
       await engine.idle()

@@ -8,9 +8,10 @@ import type {
   InviteJson,
   KeyJson,
   OrgJson,
+  RemovalJson,
 } from '@dormouse/contract'
 import { readJson, sendJson } from './bodies.ts'
-import { nextCursor } from './client.ts'
+import { newIdempotencyKey, nextCursor } from './client.ts'
 import { type CallOptions, Http, type HttpOptions } from './http.ts'
 import { path } from './path.ts'
 
@@ -66,6 +67,20 @@ export function createAdminClient(options: AdminClientOptions) {
     /** What hosts could not carry out and are asked again for, oldest first. */
     listDeferred: (call: CallOptions = {}) =>
       get<{ deferred_commands: DeferredJson[] }>(call, '/admin/v1/deferred-commands'),
+    /** What it would cost to remove a host, by name or id: the desktops that have their only disk there. */
+    previewRemoval: (host: string, call: CallOptions = {}) =>
+      get<RemovalJson>(call, path`/admin/v1/hosts/${host}/removal`),
+    /**
+     * Removes a host for good, unless more desktops than that would be lost with it. Twice is the same as once: it is sent
+     * again, as anything with a key, until the replica that leads has it.
+     */
+    removeHost: (host: string, body: { yes_lose: number }, call: CallOptions = {}) =>
+      http.json<RemovalJson>({
+        ...call,
+        method: 'POST',
+        path: path`/admin/v1/hosts/${host}/removal`,
+        ...sendJson(body, { 'idempotency-key': newIdempotencyKey() }),
+      }),
     listHosts: (call: CallOptions = {}) => get<{ hosts: HostJson[] }>(call, '/admin/v1/hosts'),
   }
 }

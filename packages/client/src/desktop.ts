@@ -104,6 +104,10 @@ export class Desktop {
   get hostId() {
     return this.#seen.host_id
   }
+  /** Why it is `failed`, and what to do; null in every other state. */
+  get failure() {
+    return this.#seen.failure
+  }
   get createdAt() {
     return new Date(this.#seen.created_at)
   }

@@ -14,6 +14,7 @@ export type {
   OperationKind,
   OrgJson,
   ProblemJson,
+  RemovalJson,
   StreamClaim,
   StreamJson,
   WakeBody,

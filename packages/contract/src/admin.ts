@@ -83,6 +83,20 @@ export const deferredJson = z
   .meta({ id: 'DeferredCommand' })
 export type DeferredJson = z.infer<typeof deferredJson>
 
+export const removeHostBody = z.object({
+  yes_lose: z.int().min(0).describe('How many desktops may be lost: those that have their only disk there'),
+})
+export const removalJson = z
+  .object({
+    host_id: id,
+    name: z.string(),
+    removed_at: time.nullable().describe('Null while it is not removed'),
+    lost: z.int().describe('Desktops that have their only disk there: what a removal makes `failed`'),
+    desktops: z.array(z.object({ id, org_id: id })).describe('These desktops, and whose they are'),
+  })
+  .meta({ id: 'Removal' })
+export type RemovalJson = z.infer<typeof removalJson>
+
 const auditEntryJson = z
   .object({
     id: z.int(),

@@ -42,6 +42,7 @@ export const desktopJson = z
       .describe('Idle time-out in seconds, 0 = never; kept with the desktop: nothing hibernates by itself yet'),
     billing_mode: billingMode,
     host_id: id.nullable().describe('Host the desktop is placed on; null before the first placement'),
+    failure: z.string().nullable().describe('Why the desktop is `failed`, and what to do; null in every other state'),
     created_at: time,
     updated_at: time,
   })
@@ -59,6 +60,7 @@ export const desktopJson = z
         idle_timeout_secs: 1_800,
         billing_mode: 'hourly',
         host_id: '01980a00-9f8e-7d6c-8b5a-493827160504',
+        failure: null,
         created_at: '2026-01-01T12:00:00.000Z',
         updated_at: '2026-01-01T12:02:07.512Z',
       },

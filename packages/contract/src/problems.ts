@@ -28,6 +28,7 @@ export const refusals = {
     what: 'The organisation has as many desktops as it may have: destroy one, or ask the operator for more.',
   },
   conflict: { status: 409, what: 'It exists already, or is in use.' },
+  would_lose: { status: 409, what: 'More desktops would be lost than was confirmed; the detail says how many.' },
   invite_spent: { status: 409, what: 'The invitation was used before, or has expired: make a new one.' },
   not_directory: { status: 409, what: 'A part of the path names no directory in the guest.' },
   is_directory: { status: 409, what: 'The path names a directory in the guest.' },
@@ -67,6 +68,11 @@ export const refusals = {
   host_disk_full: { status: 409, inner: true, what: 'The host’s disk is full; nothing was lost.' },
   guest_silent: { status: 409, inner: true, what: 'The guest did not answer in time.' },
   hypervisor_failed: { status: 409, inner: true, what: 'The hypervisor refused or failed.' },
+  host_removed: {
+    status: 409,
+    inner: true,
+    what: 'The desktop’s host was removed for good, and its only disk with it.',
+  },
   superseded: { status: 409, inner: true, what: 'A later request overtook this one.' },
   deadline_exceeded: { status: 409, inner: true, what: 'The operation did not settle before its deadline.' },
   // What an agent answers to a command that is out of date. Never seen by customers.

@@ -28,6 +28,8 @@ export interface LineEvents {
   refused: [error: DialRefused]
 }
 
+const forbiddenPauseMs = 60_000
+
 /** Starts dialling and keeps at it until closed. Listen for its events in the same tick. */
 export function dial(options: DialOptions): Line {
   return new Line(options)
@@ -44,6 +46,8 @@ export class Line extends EventEmitter<LineEvents> {
   readonly #closing = new AbortController()
   readonly #done: Promise<void>
   #peer: Peer | undefined
+  /** The other side knows who dials and wants no link: it is asked rarely. */
+  #forbidden = false
 
   constructor(options: DialOptions) {
     super()
@@ -85,7 +89,8 @@ export class Line extends EventEmitter<LineEvents> {
       const upForMs = await this.#hold().catch((err: unknown) => this.#stumble(err))
       // A door that opens and slams again earns no fresh start.
       if (upForMs > this.#backoff.maxMs) attempt = 0
-      await this.#rest(Math.random() * backoffCeilingMs(this.#backoff, attempt))
+      const ceilingMs = this.#forbidden ? forbiddenPauseMs : backoffCeilingMs(this.#backoff, attempt)
+      await this.#rest(Math.random() * ceilingMs)
     }
   }
 
@@ -97,12 +102,15 @@ export class Line extends EventEmitter<LineEvents> {
 
   /** One link from its opening to its end; answers how long it was up. */
   async #hold(): Promise<number> {
+    this.#forbidden = false
     try {
       const { since, gone } = await this.#open()
       await gone
       return performance.now() - since
     } catch (error) {
-      if (!this.#closing.signal.aborted) this.emit('refused', asDialRefused(error))
+      const refused = asDialRefused(error)
+      this.#forbidden = refused.status === 403
+      if (!this.#closing.signal.aborted) this.emit('refused', refused)
       return 0
     }
   }

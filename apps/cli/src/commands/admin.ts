@@ -4,6 +4,7 @@ import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
+import { addHostRemove } from './host-remove.ts'
 
 const org = '019a9f00-0000-7000-8000-0000000000ff'
 const desktop = '019a9f00-0000-7000-8000-000000000001'
@@ -84,6 +85,7 @@ function addHosts(command: Command, { operator, show, terminal }: Context): void
       const made = await operator().inviteHost({ name: options.name, valid_secs: options.validSecs }, { signal })
       show(options, made, () => fields({ token: made.token, expires: made.expires_at }))
     })
+  addHostRemove(command, { operator, show, terminal })
   withJson(command.command('list'), 'dormouse admin host list')
     .description('list hosts')
     .action(async (options: JsonOption) => {

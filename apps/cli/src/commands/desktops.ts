@@ -109,6 +109,7 @@ function describe(desktop: DesktopJson): string {
       : 'never',
     billing: desktop.billing_mode,
     host: desktop.host_id,
+    ...(desktop.failure && { failure: desktop.failure }),
     created: desktop.created_at,
     updated: desktop.updated_at,
   })

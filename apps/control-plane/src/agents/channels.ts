@@ -1,7 +1,7 @@
 // Byte channels that an agent dials back for one transfer or one screen. Knows nothing of what the bytes are.
 import { hash, randomBytes } from 'node:crypto'
 import { Refusal } from '@dormouse/contract'
-import { Channel, UpgradeRefusal, type Upgrades } from '@dormouse/link'
+import { Channel, ChannelLost, UpgradeRefusal, type Upgrades } from '@dormouse/link'
 
 const channelPath = '/agent/v1/channels/'
 /** How long an agent may take to dial back. */
@@ -10,6 +10,7 @@ const dialTimeoutMs = 10_000
 interface Expected {
   hostId: string
   resolve: (channel: Channel) => void
+  cancel: () => void
 }
 
 /** A channel that one host has been asked for. */
@@ -23,11 +24,11 @@ export interface Awaited {
 
 export class Channels {
   readonly #expected = new Map<string, Expected>()
-  #open = 0
+  readonly #open = new Map<Channel, string>()
 
   /** Channels that are open now. */
   get open(): number {
-    return this.#open
+    return this.#open.size
   }
 
   /**
@@ -39,9 +40,9 @@ export class Channels {
       path: (pathname) => pathname.startsWith(channelPath),
       authenticate: ({ url = '' }) => this.#spend(url.slice(channelPath.length)) ?? notExpected(),
       onSocket: (socket, expected) => {
-        this.#open++
         const channel = new Channel(socket)
-        channel.once('close', () => this.#open--)
+        this.#open.set(channel, expected.hostId)
+        channel.once('close', () => this.#open.delete(channel))
         expected.resolve(channel)
       },
     })
@@ -61,8 +62,15 @@ export class Channels {
     const timer = setTimeout(() => give(late), withinMs)
     // Whoever cancels no longer looks; a rejection must not end the process.
     promise.catch(() => undefined).finally(() => clearTimeout(timer))
-    this.#expected.set(name, { hostId, resolve })
-    return { token, channel: promise, cancel: () => give(late) }
+    const cancel = () => give(late)
+    this.#expected.set(name, { hostId, resolve, cancel })
+    return { token, channel: promise, cancel }
+  }
+
+  /** Ends a host's channels, and expects no more of it, where it may not be spoken to any more. */
+  cut(hostId: string): void {
+    for (const expected of [...this.#expected.values()]) if (expected.hostId === hostId) expected.cancel()
+    for (const [channel, of] of this.#open) if (of === hostId) channel.destroy(new ChannelLost(1001, 'cut'))
   }
 
   #spend(token: string): Expected | undefined {

@@ -90,6 +90,11 @@ export async function done(db: Db, deferred: DeferredCommand): Promise<void> {
   )
 }
 
+/** Forgets what a host is never asked for again. */
+export async function dropOf(db: Db, hostId: string): Promise<void> {
+  await db.query('delete from deferred_commands where host_id = $1', [hostId])
+}
+
 const deferredToJson = (row: DeferredRow): DeferredJson => ({
   desktop_id: row.desktopId,
   host_id: row.hostId,

@@ -25,6 +25,7 @@ export const passing: readonly DesktopState[] = ['waking', 'hibernating', 'destr
 
 /** The sentence for a request that the state forbids. */
 export function forbids(kind: OperationKind, state: DesktopState): string {
+  if (state === 'failed') return 'the desktop is failed and can only be destroyed; `failure` in its record says why'
   const from = transitions[kind].from.join(', ')
   return `the desktop is ${state}; ${kind} is possible when it is ${from.replace(/, ([^,]*)$/, ' or $1')}`
 }

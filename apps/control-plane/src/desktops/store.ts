@@ -2,6 +2,7 @@
 import type { BillingMode, DesktopJson, DesktopSpec, DesktopState, OperationKind, Tier } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import * as ledger from '../ledger/store.ts'
+import { type FailureCode, sentenceOf } from './failures.ts'
 import { passing, transitions } from './states.ts'
 
 export interface DesktopRow {
@@ -20,6 +21,7 @@ export interface DesktopRow {
   billingMode: BillingMode
   hostId: string | null
   fingerprint: Buffer | null
+  failureCode: FailureCode | null
   createdAt: Date
   updatedAt: Date
 }
@@ -27,7 +29,7 @@ export interface DesktopRow {
 const columns = `id, org_id as "orgId", tier, state, image_version as "imageVersion", vcpus, memory_mib as "memoryMiB",
   disk_gib as "diskGiB", generation, turn, current_generation_id as "currentGenerationId",
   idle_timeout_secs as "idleTimeoutSecs", billing_mode as "billingMode", host_id as "hostId", fingerprint,
-  created_at as "createdAt", updated_at as "updatedAt"`
+  failure_code as "failureCode", created_at as "createdAt", updated_at as "updatedAt"`
 
 export type NewDesktop = Pick<
   DesktopRow,
@@ -145,6 +147,44 @@ export async function believedOn(db: Db, hostId: string): Promise<DesktopRow[]> 
   return rows
 }
 
+const isThere = `state <> all('{destroyed,failed}')`
+
+/** What the removal of a host concerns: every desktop bound to it that is neither destroyed nor failed. */
+export async function boundTo(db: Db, hostId: string): Promise<DesktopRow[]> {
+  const { rows } = await db.query<DesktopRow>(
+    `select ${columns} from desktops where host_id = $1 and state <> 'destroyed' and ${isThere} order by id`,
+    [hostId],
+  )
+  return rows
+}
+
+/** Like `boundTo`, and holds the rows until the transaction ends. */
+export async function lockBoundTo(db: Db, hostId: string): Promise<DesktopRow[]> {
+  const { rows } = await db.query<DesktopRow>(
+    `select ${columns} from desktops where host_id = $1 and state <> 'destroyed' and ${isThere} order by id for update`,
+    [hostId],
+  )
+  return rows
+}
+
+/** Their only disk is lost: nothing is billed of them from now on, and nothing can wake them. */
+export async function failAll(db: Db, rows: DesktopRow[], code: FailureCode): Promise<void> {
+  const ids = rows.map(({ id }) => id)
+  await db.query(
+    `update desktops set state = 'failed', failure_code = $2, updated_at = clock_timestamp() where id = any($1)`,
+    [ids, code],
+  )
+  await ledger.closeAll(db, ids)
+}
+
+/** They left nothing behind that is theirs: the next wake may choose another host. */
+export async function unbindAll(db: Db, rows: DesktopRow[]): Promise<void> {
+  await db.query(
+    `update desktops set state = 'created', host_id = null, updated_at = clock_timestamp() where id = any($1)`,
+    [rows.map(({ id }) => id)],
+  )
+}
+
 /** The time by which `updated_at` is written. */
 export async function clock(db: Db): Promise<Date> {
   const { rows } = await db.query<{ now: Date }>('select clock_timestamp() as now')
@@ -242,6 +282,15 @@ export async function endGeneration(db: Db, id: string, reason: string): Promise
   })
 }
 
+/** Ends what is open of the generations of these desktops. */
+export async function endGenerationsOf(db: Db, desktopIds: string[], reason: string): Promise<void> {
+  await db.query(
+    `update generations g set ended_at = clock_timestamp(), end_reason = $2
+     from desktops d where d.id = any($1) and g.id = d.current_generation_id and g.ended_at is null`,
+    [desktopIds, reason],
+  )
+}
+
 /** Forgets generations that were superseded long ago, so never a desktop's latest; answers how many. */
 export async function pruneGenerations(db: Db, days: number): Promise<number> {
   const { rowCount } = await db.query(
@@ -272,6 +321,7 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   idle_timeout_secs: row.idleTimeoutSecs,
   billing_mode: row.billingMode,
   host_id: row.hostId,
+  failure: row.failureCode && sentenceOf(row.failureCode),
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
 })

@@ -11,7 +11,7 @@ import {
 } from '@dormouse/contract'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
-import { type Note, type Pool, patiently, transaction } from '../db/pool.ts'
+import { type Db, type Note, type Pool, patiently, transaction } from '../db/pool.ts'
 import { choose, insist } from './placement.ts'
 import * as store from './store.ts'
 
@@ -81,6 +81,11 @@ export class Hosts {
 
   releaseMemory = store.releaseMemory
   releaseAll = store.releaseAll
+
+  /** Whether the host is gone for good: nothing is waited for there. */
+  isRemoved(hostId: string, db: Db = this.#options.pool): Promise<boolean> {
+    return store.isRemoved(db, hostId)
+  }
 
   list(): Promise<HostJson[]> {
     return patiently(() => store.list(this.#options.pool, (id) => this.#options.links.has(id)))

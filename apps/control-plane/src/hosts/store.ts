@@ -68,6 +68,51 @@ export async function insert(db: Db, host: { id: string; name: string; publicKey
   await db.query('insert into hosts (id, name, public_key) values ($1, $2, $3)', [host.id, host.name, host.publicKey])
 }
 
+export interface NamedHost {
+  id: string
+  name: string
+  removedAt: Date | null
+}
+
+/** The hosts that this may mean: the one with this id, else those with this name that are there, else those that were. */
+export async function findNamed(db: Db, nameOrId: string): Promise<NamedHost[]> {
+  const { rows } = await db.query<NamedHost>(
+    `select id, name, removed_at as "removedAt" from hosts where id::text = lower($1) or name = $1
+     order by id::text = lower($1) desc, removed_at desc nulls first limit 100`,
+    [nameOrId],
+  )
+  const [first] = rows
+  if (!first || first.id === nameOrId.toLowerCase() || first.removedAt) return rows.slice(0, 1)
+  return rows.filter(({ removedAt }) => removedAt === null)
+}
+
+/** Removes the host for good, unless it is removed already; answers when. Placements on it wait, and pass it by. */
+export async function remove(db: Db, id: string): Promise<Date> {
+  const { rows } = await db.query<{ removedAt: Date }>(
+    'update hosts set removed_at = coalesce(removed_at, now()) where id = $1 returning removed_at as "removedAt"',
+    [id],
+  )
+  return rows[0]!.removedAt
+}
+
+export async function isRemoved(db: Db, id: string): Promise<boolean> {
+  return (await removedAmong(db, [id])).length > 0
+}
+
+export async function removedAmong(db: Db, ids: string[]): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>({
+    name: 'hosts-removed-among',
+    text: 'select id from hosts where id = any($1) and removed_at is not null',
+    values: [ids],
+  })
+  return rows.map(({ id }) => id)
+}
+
+/** Nothing is held of a host that is removed. */
+export async function releaseHost(db: Db, id: string): Promise<void> {
+  await db.query('delete from reservations where host_id = $1', [id])
+}
+
 /** Notes what a host says of itself and puts its lease off; false where it is lost or removed. */
 export async function heard(db: Db, id: string, facts: HostFacts, leaseMs: number): Promise<boolean> {
   const { capacity } = facts

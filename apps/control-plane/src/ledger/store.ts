@@ -47,6 +47,16 @@ async function close(db: Db, desktop: Billed, kind: UsageKind | null, cause: Cau
   })
 }
 
+/** Nothing is billed of these desktops any more: what was awake ends at its last proof of life. */
+export async function closeAll(db: Db, desktopIds: string[]): Promise<void> {
+  await db.query(
+    `update usage_intervals set period = tstzrange(lower(period), greatest(lower(period),
+       case when kind = 'awake' then alive_until else clock_timestamp() end))
+     where desktop_id = any($1) and upper_inf(period)`,
+    [desktopIds],
+  )
+}
+
 /** Begins after the interval before, also where the database's clock was set back meanwhile. */
 async function open(db: Db, desktop: Billed, kind: UsageKind, cause: Cause): Promise<void> {
   await db.query({

@@ -186,6 +186,27 @@ export async function supersede(db: Db, desktopId: string, failure: Failure): Pr
   return rows[0]
 }
 
+/** Settles what is live on any of these desktops as overtaken. */
+export async function supersedeAll(db: Db, desktopIds: string[], failure: Failure): Promise<OperationRow[]> {
+  const { rows } = await db.query<OperationRow>(
+    `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
+       error = $2, error_code = $3
+     where desktop_id = any($1) and state in ('pending', 'running') returning ${columns}`,
+    [desktopIds, failure.detail, failure.code],
+  )
+  return rows
+}
+
+/** Those of these desktops that are on their way out of that state. */
+export async function wakingFrom(db: Db, desktopIds: string[], from: string): Promise<Set<string>> {
+  const { rows } = await db.query<{ id: string }>(
+    `select desktop_id as id from operations
+     where desktop_id = any($1) and state in ('pending', 'running') and kind = 'wake' and input->>'from' = $2`,
+    [desktopIds, from],
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
 /** The record as customers see it. */
 export const operationToJson = (row: OperationRow): OperationJson => ({
   id: row.id,

@@ -20,6 +20,7 @@ export const endings = {
   spent: ending('revoked', 'this token was used, has expired, or is not for this screen; ask for a new URL'),
   graceOver: ending('revoked', 'the claim was let go meanwhile; ask for a new URL'),
   hostLost: ending('hostLost', 'the way to the desktop’s screen broke; open it again'),
+  hostRemoved: ending('hostLost', 'the desktop’s host was removed for good'),
   unfollowed: { code: 1011, reason: 'the screen said what a viewer cannot be shown' },
   unreadable: { code: 1008, reason: 'the client said what no screen understands' },
 } as const satisfies Record<string, Ending>
@@ -28,6 +29,7 @@ export const endings = {
 export function endingOf(now: { state: DesktopState; generation: number }, generation: number): Ending | undefined {
   if (now.state === 'destroying' || now.state === 'destroyed') return endings.destroyed
   if (now.state === 'waking') return endings.waking
+  if (now.state === 'failed') return endings.hostRemoved
   if (now.state !== 'awake') return endings.asleep
   return now.generation === generation ? undefined : endings.restarted
 }

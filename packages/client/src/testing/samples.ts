@@ -18,6 +18,7 @@ export function desktop(changes: Partial<DesktopJson> = {}): DesktopJson {
     idle_timeout_secs: 0,
     billing_mode: 'hourly',
     host_id: null,
+    failure: null,
     created_at: time,
     updated_at: time,
     ...changes,

@@ -44,6 +44,7 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
         } catch (error) {
           // Another leader has taken over: it goes on with this.
           if (signal.aborted || (error instanceof Refusal && error.code === 'stale_epoch')) throw error
+          if (await hosts.isRemoved(hostId)) return { cleanup: 'deferred' }
           if (context.ageMs < graceMs) throw new Refusal('host_unreachable', 'The host has not removed it yet.')
           return { cleanup: 'deferred' }
         }
@@ -60,7 +61,7 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
     const cleanup = (findings as Found).cleanup ?? 'deferred'
     await store.settle(tx, desktopId, 'destroyed', { operationId: id })
     if (generationId) await store.endGeneration(tx, generationId, 'destroyed')
-    if (cleanup === 'deferred' && hostId) {
+    if (cleanup === 'deferred' && hostId && !(await hosts.isRemoved(hostId, tx))) {
       await defer(tx, { desktopId, hostId, command: 'desktop.ensureDestroyed', generation, turn, operationId: id })
     } else {
       await hosts.releaseAll(tx, desktopId)

@@ -1,0 +1,52 @@
+// admin host remove: takes a host out for good, and says first what is lost with it.
+import type { RemovalJson } from '@dormouse/client'
+import type { Command } from 'commander'
+import type { Context } from '../context.ts'
+import { CliError, exitCodes } from '../failures.ts'
+import { integerFrom, type JsonOption, withJson } from '../options.ts'
+import { table } from '../terminal.ts'
+
+type Options = JsonOption & { yesLose?: number }
+type Needs = Pick<Context, 'operator' | 'show' | 'terminal'>
+
+/** Adds the command. */
+export function addHostRemove(command: Command, context: Needs): void {
+  withJson(command.command('remove'), 'dormouse admin host remove hv-3 --yes-lose 0')
+    .description(
+      'remove a host for good: its links are cut, its key is refused, desktops with their only disk there fail',
+    )
+    .argument('<host>', 'name or id')
+    .option('--yes-lose <n>', 'do not ask: at most so many desktops may be lost', integerFrom(0))
+    .action((host: string, options: Options) => remove(context, host, options))
+}
+
+async function remove(context: Needs, host: string, options: Options): Promise<void> {
+  const { operator, show, terminal } = context
+  const { signal } = terminal
+  const admin = operator()
+  const mayLose = options.yesLose ?? (await confirmed(context, await admin.previewRemoval(host, { signal }), options))
+  const removal = await admin.removeHost(host, { yes_lose: mayLose }, { signal })
+  show(options, removal, () => (removal.lost > 0 ? lostTable(removal) : ''))
+  if (!options.json) terminal.note(`${removal.name} is removed; ${lostWords(removal)}.`)
+}
+
+/** How many desktops a person has agreed to lose. */
+async function confirmed({ terminal }: Needs, removal: RemovalJson, { json }: Options): Promise<number> {
+  const { name, lost } = removal
+  if (json || !terminal.interactive)
+    throw new CliError(`removing ${name} needs to be confirmed.`, `add --yes-lose ${lost}.`, exitCodes.usage)
+  terminal.note(`${name} has the only disk of ${counted(lost)}. Removing it cannot be taken back.`)
+  if ((await terminal.ask(`Type its name to remove it: `)).trim() === name) return lost
+  throw new CliError('nothing was removed.', `run it again and type ${name}.`, exitCodes.usage)
+}
+
+const counted = (count: number): string => (count === 1 ? '1 desktop' : `${count} desktops`)
+
+const lostWords = ({ lost }: RemovalJson): string =>
+  lost === 0 ? 'no desktop was lost' : `${counted(lost)} failed: tell their owners`
+
+const lostTable = ({ desktops }: RemovalJson): string =>
+  table(
+    ['DESKTOP', 'ORGANISATION'],
+    desktops.map(({ id, org_id }) => [id, org_id]),
+  )

@@ -1,0 +1,28 @@
+// Operators' routes for taking a host out. HTTP and nothing else.
+import { removalJson, removeHostBody } from '@dormouse/contract'
+import { z } from 'zod'
+import { patiently } from '../db/pool.ts'
+import { noteOf } from '../http/acts.ts'
+import type { App } from '../http/server.ts'
+import type { Leadership } from '../leadership/leadership.ts'
+import type { Removals } from './service.ts'
+
+const params = z.object({ host: z.string().min(1).max(100).describe('Name or id of the host') })
+
+export function removalRoutes(
+  app: App,
+  { removals, leadership }: { removals: Removals; leadership: Leadership },
+): void {
+  app.get('/hosts/:host/removal', { schema: { params, response: { 200: removalJson } } }, (request) =>
+    patiently(() => removals.preview(request.params.host)),
+  )
+
+  app.post(
+    '/hosts/:host/removal',
+    { schema: { act: 'host.remove', params, body: removeHostBody, response: { 200: removalJson } } },
+    (request) => {
+      leadership.require()
+      return removals.remove(request.params.host, request.body.yes_lose, noteOf(request))
+    },
+  )
+}

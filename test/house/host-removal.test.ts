@@ -1,0 +1,140 @@
+// Guarantee: a host that an operator removes is gone at once and for good, and everybody learns the truth about what was
+// on it; no more is lost than was agreed to.
+import type { DesktopState } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { WebSocket } from 'ws'
+import { House } from '../house.ts'
+import { until } from './until.ts'
+
+async function operatorOf(house: House) {
+  const key = await house.replica.parts.principals.createOperatorKey('ops')
+  const remove = (host: string, yes_lose: number) =>
+    house.api('POST', `/admin/v1/hosts/${host}/removal`, { key, body: { yes_lose } })
+  const preview = async (host: string) => (await house.api('GET', `/admin/v1/hosts/${host}/removal`, { key })).json
+  const listed = async (id: string) =>
+    (await house.api('GET', '/admin/v1/hosts', { key })).json.hosts.find((host: { id: string }) => host.id === id)
+  return { key, remove, preview, listed }
+}
+
+test('a removed host is cut off everywhere, its desktops fail or are free again, and its name may be used again', async () => {
+  await using house = await House.start({ replicas: 2 })
+  const { key, remove, preview, listed } = await operatorOf(house)
+  const { host } = house
+  const lost = [await house.desktop('awake'), await house.desktop('hibernated'), await house.desktop('stopped')]
+  const [never, first, again, leaving, gone] = [
+    await house.desktop(),
+    await house.desktop(),
+    await house.desktop('stopped'),
+    await house.desktop('awake'),
+    await house.desktop('destroyed'),
+  ]
+  const releases = (['startCold', 'kill'] as const).map((operation) => host.driver.faults.hang(operation))
+  const underWay = {
+    first: await house.begin(first.id, 'wake'),
+    again: await house.begin(again.id, 'wake'),
+    leaving: await house.begin(leaving.id, 'destroy'),
+  }
+  for (const { id } of [first, again, leaving])
+    await until('the host to be asked', async () => (await host.commandsOf(id)).length > 0)
+
+  const doomed = [...lost, again].map(({ id }) => id)
+  expect(await preview(host.name)).toMatchObject({ host_id: host.id, removed_at: null, lost: doomed.length })
+  const tooMany = await remove(host.name, doomed.length - 1)
+  expect([tooMany.status, tooMany.json.code]).toEqual([409, 'would_lose'])
+  expect(tooMany.json.detail).toContain(`the only disk of ${doomed.length} desktops`)
+  expect(await listed(host.id)).toMatchObject({ state: 'active', linked: true })
+
+  // Far beyond the test's own time: only the removal ends them.
+  const awaited = house.replica.parts.channels.expect(host.id, 600_000)
+  const dialled = house.replica.parts.channels.expect(host.id, 600_000)
+  const socket = new WebSocket(`${house.url.replace(/^http/, 'ws')}/agent/v1/channels/${dialled.token}`)
+  const channel = await dialled.channel
+  channel.on('error', () => undefined)
+  await house.database.rows(
+    `insert into deferred_commands (desktop_id, host_id, command, generation, turn, operation_id, attempts, last_tried_at)
+     values ('${gone.id}', '${host.id}', 'desktop.ensureDestroyed', 1, 1, '${gone.id}', 9, now())`,
+  )
+  const removed = await remove(host.name, doomed.length)
+  expect([removed.status, removed.json.lost]).toEqual([200, doomed.length])
+  expect(removed.json.desktops.map(({ id }: { id: string }) => id).sort()).toEqual(doomed.toSorted())
+  expect(await listed(host.id)).toMatchObject({ state: 'removed', linked: false, desktops: 0 })
+  await expect(awaited.channel).rejects.toMatchObject({ code: 'host_unreachable' })
+  expect(channel.destroyed).toBe(true)
+  socket.terminate()
+  await house.unlinked(host)
+  await until('the host to be told', () =>
+    house.chronicle
+      .find(/^the control plane was not reached$/)
+      .some(({ why }) => /this host was removed/.test(String(why))),
+  )
+
+  for (const id of doomed) {
+    const failed = await house.see(id)
+    expect(failed).toMatchObject({ state: 'failed', failure: expect.stringMatching(/removed for good.*Destroy it/) })
+    expect((await house.api('POST', `/v1/desktops/${id}/wake`)).json).toMatchObject({
+      status: 409,
+      code: 'wrong_state',
+    })
+    expect((await house.exec(id, 'true')).json).toMatchObject({ status: 409, code: 'not_awake' })
+  }
+  expect(await house.settled(underWay.again.id)).toMatchObject({
+    state: 'failed',
+    error: expect.stringMatching(/data is lost/),
+  })
+  expect(await house.settled(underWay.first.id)).toMatchObject({ state: 'failed' })
+  expect(await house.settled(underWay.leaving.id)).toMatchObject({
+    state: 'succeeded',
+    result: { cleanup: 'deferred' },
+  })
+  expect(await house.see(first.id)).toMatchObject({ state: 'created', host_id: null })
+  expect((await house.see(never.id)).failure).toBeNull()
+  expect((await house.see(gone.id)).state).toBe<DesktopState>('destroyed')
+  for (const table of ['reservations', 'deferred_commands', `usage_intervals where upper_inf(period)`])
+    expect([table, await house.database.rows(`select 1 from ${table}`)]).toEqual([table, []])
+  expect(
+    await house.database.rows('select 1 from generations where started_at is not null and ended_at is null'),
+  ).toEqual([])
+
+  expect((await house.ask(doomed[0]!, 'destroy')).result).toMatchObject({ cleanup: 'deferred' })
+  const { token } = await house.replica.parts.hosts.invite(host.name)
+  house.secrets.learn('the invitation', token)
+  const x = Buffer.alloc(32, 7).toString('base64url')
+  const body = { token, name: host.name, public_key: { kty: 'OKP', crv: 'Ed25519', x } }
+  const { host_id } = (await house.api('POST', '/agent/v1/enrol', { key: null, body })).json
+  expect(await preview(host.name)).toMatchObject({ host_id, removed_at: null, lost: 0 })
+  expect((await remove(host.id.toUpperCase(), 0)).json).toMatchObject({ host_id: host.id, lost: 0 })
+  const audit = (await house.api('GET', `/admin/v1/audit?subject=${host.id}`, { key })).json.entries
+  expect(audit.at(-1)).toMatchObject({ action: 'host.remove', details: { name: host.name, lost: doomed.length } })
+  await house.addHost()
+  expect((await house.ask(first.id, 'wake')).state).toBe('succeeded')
+  for (const release of releases) release()
+})
+
+test('what is placed on a host at the moment of its removal is not left there', async () => {
+  await using house = await House.start()
+  const { remove } = await operatorOf(house)
+  const ids = await Promise.all(Array.from({ length: 12 }, async () => (await house.desktop()).id))
+  const wakes = ids.map((id) => house.api('POST', `/v1/desktops/${id}/wake?wait=true`))
+  // Some are placed, some are not yet.
+  await until('a first placement', async () => (await house.database.rows('select 1 from reservations')).length > 0)
+  expect((await remove(house.host.id, 12)).status).toBe(200)
+  await Promise.all(wakes)
+  await house.settle()
+  for (const id of ids) {
+    const { state, host_id } = await house.see(id)
+    expect(state === 'failed' || (state === 'created' && host_id === null), `${state} on ${host_id}`).toBe(true)
+  }
+  expect(await house.database.rows('select 1 from reservations')).toEqual([])
+})
+
+test('a host that nobody knows is 404, a name of two is 409, and only an operator may remove one', async () => {
+  await using house = await House.start()
+  const { remove, preview } = await operatorOf(house)
+  expect((await remove('nobody', 0)).status).toBe(404)
+  expect((await remove(house.host.name, -1)).json).toMatchObject({ status: 400, field: 'yes_lose' })
+  await house.addHost()
+  await house.database.rows(`update hosts set name = 'twin'`)
+  expect(await preview('twin')).toMatchObject({ status: 409, code: 'conflict' })
+  expect((await house.api('POST', `/admin/v1/hosts/twin/removal`, { body: { yes_lose: 0 } })).status).toBe(403)
+  expect((await remove(house.host.id, 0)).status).toBe(200)
+})
