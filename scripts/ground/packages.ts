@@ -36,6 +36,9 @@ const testNeeds: Need[] = [
   },
   { files: program('dnsmasq'), packages: ['dnsmasq-base'], why: 'gives guests their addresses, for the tests' },
   { files: program('ebtables'), packages: ['iptables'], why: 'holds guests to their addresses, for the tests' },
+  { files: program('nft'), packages: ['nftables'], why: 'closes their network, for the tests' },
+  { files: program('ip'), packages: ['iproute2'], why: 'makes networks to try that on, for the tests' },
+  { files: program('perl'), packages: ['perl-base'], why: 'sends what a hostile guest sends, for the tests' },
   {
     files: ['/usr/share/libvirt/nwfilter/clean-traffic.xml'],
     packages: ['libvirt-daemon-config-nwfilter'],

@@ -62,6 +62,7 @@ export class Stage {
           cpuModel: 'qemu64',
           network: 'none',
           networkPrefix: undefined,
+          networkAllow: [],
           capacity,
           ...settings,
         },

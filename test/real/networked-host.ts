@@ -91,9 +91,10 @@ export class NetworkedHost {
     await ready
   }
 
-  /** Ends its agent without a warning, and puts another in its place. */
-  async killAgent(): Promise<void> {
+  /** Ends its agent without a warning, and puts another in its place, with these settings besides. */
+  async killAgent(env: Record<string, string> = {}): Promise<void> {
     await ended(this.#agent, 'SIGKILL')
+    Object.assign(this.#agentEnv, env)
     this.#startAgent()
   }
 

@@ -42,9 +42,9 @@ export async function desktopOver(instance: Instance, transport: Transport, by =
 /** Waits until commands go this way. */
 export async function reachedOver(desktop: Desktop, transport: Transport): Promise<void> {
   await until(async () => {
-    // Our server on the port has an address for its other end that is none.
-    const { stdout } = await desktop.commands.run('tr "\\0" " " </proc/$PPID/cmdline; echo "$SSH_CONNECTION"')
-    const over = !stdout.includes('sshd') ? 'qga' : /\d+(\.\d+){3} \d+ \d+(\.\d+){3} 22$/m.test(stdout) ? 'tcp' : 'ssh'
+    // Only one that came over the network left a connection there.
+    const { stdout } = await desktop.commands.run('tr "\\0" " " </proc/$PPID/cmdline; netstat -tn')
+    const over = !stdout.includes('sshd') ? 'qga' : /:22\s.*ESTABLISHED/.test(stdout) ? 'tcp' : 'ssh'
     return over === transport
   }, 120_000)
 }

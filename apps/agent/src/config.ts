@@ -3,6 +3,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { setting } from '@dormouse/process'
 import { z } from 'zod'
+import { readOpening } from './driver/libvirt/openings.ts'
 
 const list = z.string().transform((text) =>
   text
@@ -11,6 +12,15 @@ const list = z.string().transform((text) =>
     .filter(Boolean),
 )
 const yes = z.enum(['true', 'false']).transform((text) => text === 'true')
+
+function openings(texts: string[], context: z.RefinementCtx) {
+  try {
+    return texts.map(readOpening)
+  } catch (error) {
+    context.addIssue({ code: 'custom', message: (error as Error).message })
+    return z.NEVER
+  }
+}
 
 const limit = (env: string, what: string) => setting(env, what, z.coerce.number().int().min(1).optional())
 
@@ -89,6 +99,11 @@ export const configSchema = z.object({
       .string()
       .regex(/^\d{1,3}(\.\d{1,3}){1,2}$/)
       .optional(),
+  ),
+  networkAllow: setting(
+    'DORMOUSE_AGENT_NETWORK_ALLOW',
+    'what guests may reach besides the public internet, separated by commas: networks (10.20.0.0/16), addresses, ports (10.20.0.5:5432, 10.20.0.5:53/udp) and ports of this host (host:3128); nothing by default',
+    list.prefault('').transform(openings),
   ),
   vcpus: limit('DORMOUSE_AGENT_VCPUS', 'vCPUs to offer; by default four for each of the host’s'),
   memoryMiB: limit('DORMOUSE_AGENT_MEMORY_MIB', 'MiB of memory to offer; by default the host’s less a fifth'),

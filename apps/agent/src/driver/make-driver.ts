@@ -13,7 +13,7 @@ export function makeDriver(config: AgentConfig, log: Log): Driver {
 
 function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
   const folders = foldersOf(config)
-  const { libvirtSocket: socketPath, socketsDir, kvm, cpuModel, network, networkPrefix } = config
+  const { libvirtSocket: socketPath, socketsDir, kvm, cpuModel, network, networkPrefix, networkAllow } = config
   const { vcpus, memoryMiB, diskGiB } = config
   return new LibvirtDriver(
     {
@@ -23,6 +23,7 @@ function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
       cpuModel,
       network,
       networkPrefix,
+      networkAllow,
       disksDir: folders.disks,
       consolesDir: folders.consoles,
       guestKeysDir: folders.guestKeys,

@@ -1,11 +1,8 @@
-// What an installation needs on a libvirt before its first desktop: a pool for the disks, a network for the guests. All
-// of it carries the installation's id in its name; nothing else is looked at.
+// What an installation needs on a libvirt before its first desktop: a pool for the disks; its network is next door. All of
+// it carries the installation's id in its name; nothing else is looked at.
 import { mkdir } from 'node:fs/promises'
-import { isLibvirtError, type LibvirtHost, type Network, type Pool } from '@dormouse/node-libvirt'
-import type { Log } from '@dormouse/process'
+import { isLibvirtError, type LibvirtHost, type Pool } from '@dormouse/node-libvirt'
 import { poolFolderOf, poolXml } from './domain-xml.ts'
-import { GuestNetwork } from './guest-network.ts'
-import { filterName, networkXml, type Subnet, subnetOf } from './network-xml.ts'
 
 export const furnitureName = (installationId: string): string => `dormouse-${installationId}`
 
@@ -31,71 +28,4 @@ export async function ensurePool(host: LibvirtHost, installationId: string, fold
 /** Another start came first. */
 function unlessRunning(error: unknown): void {
   if (!isLibvirtError(error, 'operationInvalid')) throw error
-}
-
-export interface Networking {
-  /** Undefined where guests have none. */
-  network?: GuestNetwork
-  /** What an operator reads. */
-  said: string
-}
-
-const tries = 8
-const filterMissing = `libvirt has no filter "${filterName}" to hold guests to their own addresses (Debian: apt-get install libvirt-daemon-config-nwfilter iptables)`
-
-/**
- * NAT for the guests, where it can be started and where each guest can be held to its own addresses; where it cannot,
- * none, and the reason is said.
- */
-export async function ensureNetwork(
-  host: LibvirtHost,
-  installationId: string,
-  wish: { network: 'nat' | 'none'; prefix: string | undefined },
-  log: Log,
-): Promise<Networking> {
-  if (wish.network === 'none') return { said: 'none' }
-  const name = furnitureName(installationId)
-  const subnets = wish.prefix ? [subnetOf(wish.prefix)] : candidates(installationId)
-  let why = filterMissing
-  for (const subnet of subnets) {
-    try {
-      if (!(await host.networks.hasFilter(filterName))) break
-      const network = await start(host, name, networkXml(name, bridgeOf(installationId), subnet))
-      return { network: new GuestNetwork(network), said: 'nat' }
-    } catch (error) {
-      if (!isLibvirtError(error)) throw error
-      why = error.message
-    }
-  }
-  log.warn({ network: name, why }, 'the guests have no network: it could not be started')
-  return { said: `none: nat could not be started (${why})` }
-}
-
-async function start(host: LibvirtHost, name: string, xml: string): Promise<Network> {
-  const found = await host.networks.lookup(name)
-  if (found && (await isActive(host, name))) return found
-  const network = await host.networks.define(found ? withUuid(xml, found.uuid) : xml)
-  await network.create()
-  await network.setAutostart(true)
-  return network
-}
-
-const activeNetworks = 2
-
-async function isActive(host: LibvirtHost, name: string): Promise<boolean> {
-  return (await host.networks.list(activeNetworks)).some((network) => network.name === name)
-}
-
-const withUuid = (xml: string, uuid: string) => xml.replace('</name>', `</name><uuid>${uuid}</uuid>`)
-
-/** A device name has 15 characters: the random end of the id. */
-const bridgeOf = (installationId: string) => `dm${installationId.slice(-12)}`
-
-/** Networks to try, the same ones for an installation each time, each with room for four thousand desktops. */
-function candidates(installationId: string): Subnet[] {
-  const first = Number.parseInt(installationId.slice(-4), 16)
-  const second = 96 + ((first >> 8) % 32)
-  return Array.from({ length: tries }, (_, n) => {
-    return { first: subnetOf(`10.${second}.${((first + n) % 16) * 16}`).first, bits: 20 }
-  })
 }

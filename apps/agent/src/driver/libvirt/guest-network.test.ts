@@ -1,6 +1,6 @@
 // Guarantee: no two desktops have one address, and none is dialled but by the address that is kept for it and that its
 // filter holds it to.
-import { newId } from '@dormouse/contract'
+import { newId, type Refusal } from '@dormouse/contract'
 import type { DhcpHost, DhcpLease } from '@dormouse/node-libvirt'
 import { beforeEach, expect, test } from 'vitest'
 import { GuestNetwork } from './guest-network.ts'
@@ -11,21 +11,38 @@ const name = 'dormouse-net'
 let hosts: DhcpHost[]
 let leases: DhcpLease[]
 let network: GuestNetwork
+/** Why the firewall does not stand. */
+let open: string | undefined
 beforeEach(() => {
   hosts = []
   leases = []
-  network = new GuestNetwork({
+  open = undefined
+  const firewall = { hold: async () => (open ? Promise.reject(new Error(open)) : undefined) }
+  const kept = {
     name,
     xml: async () => {
-      const kept = hosts.map(({ mac, ip }) => `<host mac='${mac}' ip='${ip}'/>`).join('')
-      return networkXml(name, 'dm', subnetOf('10.99.7')).replace('</dhcp>', `${kept}</dhcp>`)
+      return networkXml(name, 'dm', subnetOf('10.99.7'), new Map(hosts.map(({ mac, ip }) => [mac, ip])))
     },
     leases: async () => leases,
-    addDhcpHost: async (host) => void hosts.push(host),
-    removeDhcpHost: async ({ mac }) => {
+    addDhcpHost: async (host: DhcpHost) => void hosts.push(host),
+    removeDhcpHost: async ({ mac }: DhcpHost) => {
       hosts = hosts.filter((host) => host.mac !== mac)
     },
-  })
+  }
+  network = new GuestNetwork(kept, firewall)
+})
+
+test('nobody comes onto it while its firewall does not stand, and a customer does not read why', async () => {
+  const saved = `<interface type='network'><source network='${name}'/></interface>`
+  open = 'nft is not installed on host seven'
+  for (const coming of [network.place(newId()), network.held(newId(), saved)]) {
+    const refusal = await coming.catch((error: Refusal) => error)
+    expect(refusal).toMatchObject({ code: 'hypervisor_failed', cause: { message: open } })
+    expect((refusal as Refusal).detail).not.toContain('nft')
+  }
+  expect(hosts).toEqual([])
+  open = undefined
+  await network.place(newId())
 })
 
 test('desktops that come at once have an address each, and keep it until they are gone', async () => {

@@ -1,9 +1,11 @@
 // The guests' network on this host: which desktop has which address. libvirt keeps the list (an address for each desktop,
 // until it is destroyed), hands the addresses out by DHCP and holds each guest to its own; a guest is never asked for it.
-import { type DesktopId, refuse } from '@dormouse/contract'
+// Nobody comes onto it while its firewall is down.
+import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Network } from '@dormouse/node-libvirt'
 import type { Door } from '../../guest/ssh-door.ts'
 import { saying } from './failures.ts'
+import type { Firewall } from './firewall.ts'
 import {
   gatewayOf,
   guestAddress,
@@ -24,19 +26,27 @@ type Kept = Pick<Network, 'name' | 'xml' | 'leases' | 'addDhcpHost' | 'removeDhc
 
 export class GuestNetwork {
   readonly #network: Kept
+  readonly #firewall: Pick<Firewall, 'hold'>
   /** Two desktops at once must not be given one address. */
   #turn: Promise<unknown> = Promise.resolve()
 
-  constructor(network: Kept) {
+  constructor(network: Kept, firewall: Pick<Firewall, 'hold'>) {
     this.#network = network
+    this.#firewall = firewall
   }
 
   get name(): string {
     return this.#network.name
   }
 
+  /** Sees to it that the firewall stands. Throws a sentence for the operator where it cannot. */
+  hold(): Promise<void> {
+    return this.#firewall.hold()
+  }
+
   /** The desktop's place: the one it has, else with the address it wishes for, else with a free one. */
-  place(desktopId: DesktopId, wished?: string): Promise<Nic> {
+  async place(desktopId: DesktopId, wished?: string): Promise<Nic> {
+    await this.hold().catch(unprotected)
     const placing = this.#turn.then(() => this.#place(desktopId, wished))
     this.#turn = placing.catch(() => undefined)
     return placing
@@ -89,6 +99,16 @@ export class GuestNetwork {
   #xml(): Promise<string> {
     return saying('the guests’ network could not be read', this.#network.xml())
   }
+}
+
+/** What is wrong with it is the operator's business: the cause says it. */
+function unprotected(cause: unknown): never {
+  const refusal = new Refusal(
+    'hypervisor_failed',
+    'the desktop’s host could not protect its network: nothing was lost; try again later',
+  )
+  refusal.cause = cause
+  throw refusal
 }
 
 /** The wished one where it is of this network, then all from a place on that follows from the id. */

@@ -28,14 +28,16 @@ import {
   withMarkAndDisk,
 } from './domain-xml.ts'
 import { asRefusal, damaged, saying, unlessGone } from './failures.ts'
-import { ensureNetwork, ensurePool, type Networking } from './furnish.ts'
+import { ensurePool } from './furnish.ts'
 import { GuestLines } from './guest-lines.ts'
-import { isUnheld } from './network-xml.ts'
+import { isUnheld, unplugged } from './network-xml.ts'
+import type { Opening } from './openings.ts'
 import { Pauses } from './pauses.ts'
 import { QemuProcesses } from './qemu-processes.ts'
 import { openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
 import { Sockets } from './sockets.ts'
+import { ensureNetwork, type Networking } from './start-network.ts'
 
 export interface LibvirtSettings {
   socketPath: string
@@ -50,6 +52,7 @@ export interface LibvirtSettings {
   cpuModel: string
   network: 'nat' | 'none'
   networkPrefix: string | undefined
+  networkAllow: readonly Opening[]
   capacity: { vcpus: number | undefined; memoryMiB: number | undefined; diskGiB: number | undefined }
 }
 
@@ -65,6 +68,8 @@ const gib = 1024 ** 3
 const emulatedCpu = 'qemu64'
 const progressEveryMs = 500
 const jobPollMs = 50
+const openNow =
+  'the firewall of the guests’ network could not be put back: awake guests may reach more than they should'
 /** What libvirt says of an image it cannot read, or QEMU of a memory it cannot load. */
 const imageAtFault =
   /save(d)? image|image (magic|format|header)|load of migration|migration stream|failed to read qemu header/i
@@ -116,7 +121,8 @@ export class LibvirtDriver implements Driver {
     }
     if (this.#session.ailment) return unusable(this.#session.ailment)
     try {
-      const { kvm, versions } = await this.#furnished()
+      const { kvm, versions, network } = await this.#furnished()
+      await network?.hold().catch((error: unknown) => this.#log.error({ err: error, alarm: true }, openNow))
       await this.#consoles.bound()
       return { kvm, versions, ...(await this.#room()), images, ailment: null }
     } catch (error) {
@@ -182,7 +188,7 @@ export class LibvirtDriver implements Driver {
       const saved = withMarkAndDisk(await domains.saveImageXml(path), mark, this.#disks.path(desktopId))
       if (!network && isUnheld(saved))
         refuse('hypervisor_failed', 'this host has no network for the memory; it is kept')
-      const xml = network ? await network.held(desktopId, saved) : saved
+      const xml = network ? await network.held(desktopId, saved) : unplugged(saved)
       await this.#consoles.ready(desktopId)
       await this.#sockets.ready(desktopId, 'vnc')
       await domains.restore(path, { xml, paused: true })
@@ -337,14 +343,14 @@ export class LibvirtDriver implements Driver {
 
   async #furnish(): Promise<Ready> {
     const { host } = this.#session
-    const { disksDir, network, networkPrefix: prefix } = this.#settings
+    const { disksDir, network, networkPrefix: prefix, networkAllow: openings } = this.#settings
     const capabilities = readCapabilities(await saying('libvirt’s capabilities could not be read', host.capabilities()))
     if (!capabilities) {
       return refuse('hypervisor_failed', 'QEMU for x86_64 is not installed (Debian: apt-get install qemu-system-x86)')
     }
     const kvm = await this.#chooseKvm(capabilities)
     const pool = await ensurePool(host, this.#installationId, disksDir)
-    const guests = await ensureNetwork(host, this.#installationId, { network, prefix }, this.#log)
+    const guests = await ensureNetwork(host, this.#installationId, { network, prefix, openings }, this.#log)
     const [libvirt, qemu] = await Promise.all([host.libraryVersion(), host.version()])
     const versions = { libvirt: versionText(libvirt), qemu: versionText(qemu), network: guests.said }
     return { capabilities, kvm, pool, network: guests.network, versions }

@@ -4,6 +4,8 @@ import {
   gatewayOf,
   guestAddress,
   heldTo,
+  isOn,
+  isOutdated,
   isUnheld,
   macOf,
   networkXml,
@@ -13,6 +15,7 @@ import {
   readNic,
   readSubnet,
   subnetOf,
+  unplugged,
 } from './network-xml.ts'
 
 test('a network is read back as it was written, whatever its size', () => {
@@ -70,6 +73,29 @@ test('a saved place is held to its address, and keeps its MAC and its slot, howe
   const saved = `${before}<source network='n'/></interface>`
   expect(['<domain/>', saved, heldTo(saved, '10.99.7.9')].map(isUnheld)).toEqual([false, true, false])
   expect(heldTo('<domain/>', '10.99.7.9')).toBe('<domain/>')
+})
+
+test('a cable is pulled out of what is saved, and put in again where it is held', () => {
+  const saved = `<domain>${nicXml({ network: 'n', mac: macOf(newId()), ip: '10.99.7.9' })}<rng/></domain>`
+  const out = unplugged(unplugged(saved))
+  expect(out.match(/<link state='down'\/>/g)).toHaveLength(1)
+  expect(heldTo(out, '10.99.7.9')).toBe(saved)
+  expect(unplugged('<domain/>')).toBe('<domain/>')
+})
+
+test('which network a domain is on is read from its interfaces alone', () => {
+  const nic = nicXml({ network: 'dormouse-1', mac: macOf(newId()), ip: '10.99.7.9' })
+  expect(isOn(`<domain>${nic}</domain>`, 'dormouse-1')).toBe(true)
+  expect(isOn(`<domain>${nic}</domain>`, 'dormouse-')).toBe(false)
+  expect(isOn(`<domain><name>n</name><source network='dormouse-1'/></domain>`, 'dormouse-1')).toBe(false)
+})
+
+test('a network gives addresses to those alone that it keeps one for, and tells no guest’s name; one that does not is outdated', () => {
+  const xml = networkXml('n', 'b', subnetOf('10.99.7'), new Map([['52:00:00:00:00:01', '10.99.7.5']]))
+  expect(xml).toContain(`<dnsmasq:option value='dhcp-ignore=tag:!known'/><dnsmasq:option value='dhcp-ignore-names'/>`)
+  expect([...readHosts(xml)]).toEqual([['52:00:00:00:00:01', '10.99.7.5']])
+  expect(isOutdated(xml.replaceAll("'", '"'))).toBe(false)
+  expect(isOutdated(xml.replace(/<dnsmasq:options>.*<\/dnsmasq:options>/, ''))).toBe(true)
 })
 
 test('a place without the filter, or with one that does not hold it to an address, is none', () => {

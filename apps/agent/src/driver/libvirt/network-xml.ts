@@ -37,18 +37,29 @@ export function guestAddress(subnet: Subnet, place: number): string | undefined 
 /** How many guests there is room for: the network's own address, the host's and the one for all are taken. */
 export const placesOn = (subnet: Subnet): number => sizeOf(subnet) - 3
 
+/** Only machines that an address is kept for get one, and the names that guests give themselves are told to nobody. */
+const dnsmasqOptions = ['dhcp-ignore=tag:!known', 'dhcp-ignore-names']
+const dnsmasqNamespace = 'http://libvirt.org/schemas/network/dnsmasq/1.0'
+
 /**
  * No STP: a guest would be out of reach after each wake. Leases end: dnsmasq gives a desktop no address that another, which
  * may be long gone, still has on lease; and those who are there are given theirs again.
  */
-export function networkXml(name: string, bridge: string, subnet: Subnet): string {
+export function networkXml(name: string, bridge: string, subnet: Subnet, hosts = new Map<string, string>()): string {
   const [from, to] = [guestAddress(subnet, 0), guestAddress(subnet, placesOn(subnet) - 1)]
+  const kept = [...hosts].map(([mac, ip]) => `<host mac='${mac}' ip='${ip}'/>`).join('')
+  const options = dnsmasqOptions.map((option) => `<dnsmasq:option value='${option}'/>`).join('')
   return (
-    `<network><name>${name}</name><forward mode='nat'/><bridge name='${bridge}' stp='off' delay='0'/>` +
+    `<network xmlns:dnsmasq='${dnsmasqNamespace}'><name>${name}</name><forward mode='nat'/>` +
+    `<bridge name='${bridge}' stp='off' delay='0'/>` +
     `<ip address='${gatewayOf(subnet)}' netmask='${addressOf(2 ** 32 - sizeOf(subnet))}'>` +
-    `<dhcp><range start='${from}' end='${to}'><lease expiry='1' unit='hours'/></range></dhcp></ip></network>`
+    `<dhcp><range start='${from}' end='${to}'><lease expiry='1' unit='hours'/></range>${kept}</dhcp></ip>` +
+    `<dnsmasq:options>${options}</dnsmasq:options></network>`
   )
 }
+
+/** Whether a network was made by an earlier release, without what this one gives its networks. */
+export const isOutdated = (xml: string): boolean => !dnsmasqOptions.every((option) => xml.includes(option))
 
 /** What a network's XML says of its addresses; undefined where it has none. */
 export function readSubnet(xml: string): Subnet | undefined {
@@ -93,14 +104,25 @@ export const hasInterface = (domainXml: string): boolean => domainXml.search(int
 export const isUnheld = (domainXml: string): boolean => hasInterface(domainXml) && !readNic(domainXml)
 
 /**
- * A saved domain's XML, held to that address and alone on its port, whatever it was held to before. The rest of its place
- * stays: its memory knows its MAC and its slot.
+ * A saved domain's XML, plugged in, held to that address and alone on its port, whatever it was held to before. The rest of
+ * its place stays: its memory knows its MAC and its slot.
  */
 export function heldTo(domainXml: string, ip: string): string {
-  const before = /<filterref\b[^>]*\/>|<filterref\b[\s\S]*?<\/filterref>|<port\b[^>]*\/>/g
+  const before = /<filterref\b[^>]*\/>|<filterref\b[\s\S]*?<\/filterref>|<port\b[^>]*\/>|<link\b[^>]*\/>/g
   const hold = (nic: string) => nic.replace(before, '').replace('</interface>', `${holds(ip)}</interface>`)
   return domainXml.replace(interfaces, hold)
 }
+
+/** A saved domain's XML with its cable pulled out: its memory finds its device, and the device reaches nothing. */
+export function unplugged(domainXml: string): string {
+  const unplug = (nic: string) =>
+    nic.replace(/<link\b[^>]*\/>/g, '').replace('</interface>', `<link state='down'/></interface>`)
+  return domainXml.replace(interfaces, unplug)
+}
+
+/** Whether a domain is on that network. */
+export const isOn = (domainXml: string, network: string): boolean =>
+  (domainXml.match(interfaces) ?? []).some((nic) => new RegExp(`<source network=['"]${network}['"]`).test(nic))
 
 const holds = (ip: string) =>
   `<port isolated='yes'/><filterref filter='${filterName}'><parameter name='IP' value='${ip}'/></filterref>`

@@ -1,0 +1,64 @@
+// Guarantee: the wall stands when `hold` resolves, is put up again when it was changed, and is never held to stand because
+// nobody could look. What the rules do is shown on a kernel: test/real/firewall.test.ts.
+import { createLog } from '@dormouse/process'
+import { beforeEach, expect, test } from 'vitest'
+import { Firewall } from './firewall.ts'
+
+const enclosure = { table: 'dormouse_t', bridge: 'dmt', gateway: '10.9.0.1', openings: [] }
+const log = createLog({ name: 'test', level: 'silent' })
+
+/** The kernel's side: what stands there, and how often it was written. */
+let stands: string | undefined
+let writes: number
+let broken: string | undefined
+let firewall: Firewall
+beforeEach(() => {
+  ;[stands, writes, broken] = [undefined, 0, undefined]
+  firewall = new Firewall(enclosure, log, async (_, input) => {
+    if (broken) throw new Error(broken)
+    if (input !== undefined) {
+      writes += 1
+      stands = input.split('\n').length > 3 ? input : undefined
+    }
+    if (stands === undefined && input === undefined) throw new Error('No such file or directory')
+    return input === undefined ? stands! : ''
+  })
+})
+
+test('it is put up once, and again when somebody changed it or took it away', async () => {
+  await Promise.all([firewall.hold(), firewall.hold(), firewall.hold()])
+  await firewall.hold()
+  expect(writes).toBe(1)
+  stands = `${stands}accept`
+  await firewall.hold()
+  expect(stands).not.toContain('}accept')
+  stands = undefined
+  await firewall.hold()
+  expect({ writes, stands: stands !== undefined }).toEqual({ writes: 3, stands: true })
+})
+
+test('a process that begins writes it anew: its settings may have changed', async () => {
+  stands = 'an earlier one’s'
+  await firewall.hold()
+  expect(writes).toBe(1)
+})
+
+test('where nobody can look or write, it does not stand, until somebody can', async () => {
+  broken = 'nft is not installed'
+  await expect(firewall.hold()).rejects.toThrow('nft is not installed')
+  broken = undefined
+  await firewall.hold()
+  broken = 'nft: SIGKILL'
+  await expect(firewall.hold()).rejects.toThrow('SIGKILL')
+  broken = undefined
+  await firewall.hold()
+  expect(writes).toBe(1)
+})
+
+test('it goes when it is taken away, and stands again when it is held', async () => {
+  await firewall.hold()
+  await firewall.remove()
+  expect(stands).toBeUndefined()
+  await firewall.hold()
+  expect(stands).toContain('dmt')
+})

@@ -1,0 +1,151 @@
+// Guarantee: the rules around the guests' network say to the kernel what they say to a reader: which places are closed, what
+// an opening opens, and which requests for an address come through. Without guests: a namespace stands for one.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Firewall } from '@dormouse/agent/driver/libvirt/firewall.ts'
+import { readOpening } from '@dormouse/agent/driver/libvirt/openings.ts'
+import { createLog } from '@dormouse/process'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { openPrivateHost, type PrivateHost } from '../../scripts/ground/private-host.ts'
+
+const closed = [
+  '10.200.0.2',
+  '100.100.100.200',
+  '169.254.169.254',
+  '168.63.129.16',
+  '172.20.0.2',
+  '192.0.0.192',
+  '192.168.5.2',
+  '198.18.0.2',
+]
+const open = ['203.0.113.2', '198.51.100.2']
+const gateway = '10.9.0.1'
+const [guestMac, otherMac] = ['520000000011', '520000000012']
+
+const layOut = `set -e
+mkdir -p /run/netns
+ip link add dmt type bridge
+ip addr add ${gateway}/24 dev dmt
+ip link set dmt up
+for name in guest neighbour outside; do ip netns add $name; done
+ip link add vg type veth peer name eth0 address 52:00:00:00:00:11 netns guest
+ip link add vn type veth peer name eth0 netns neighbour
+ip link set vg master dmt up
+ip link set vn master dmt up
+ip -n guest addr add 10.9.0.11/24 dev eth0
+ip -n neighbour addr add 10.9.0.12/24 dev eth0
+ip link add up0 type veth peer name eth0 netns outside
+ip addr add 203.0.113.1/24 dev up0
+ip link set up0 up
+for address in ${[...closed, '198.51.100.2'].map((ip) => `${ip}/32`).join(' ')} 203.0.113.2/24; do ip -n outside addr add $address dev eth0; done
+for name in guest neighbour outside; do ip -n $name link set lo up; ip -n $name link set eth0 up; done
+for name in guest neighbour; do ip -n $name route add default via ${gateway}; done
+ip -n guest route add 10.9.0.12/32 via ${gateway}
+ip -n neighbour route add 10.9.0.11/32 via ${gateway}
+ip -n outside route add 10.9.0.0/24 via 203.0.113.1
+ip route add default via 203.0.113.2
+echo 1 >/proc/sys/net/ipv4/ip_forward
+for name in guest neighbour outside; do ip netns exec $name busybox nc -ll -p 8080 -e echo $name >/dev/null 2>&1 </dev/null & done
+for port in 8080 3128; do busybox nc -ll -p $port -e echo host >/dev/null 2>&1 </dev/null & done
+`
+/** Says of each request that reaches the DHCP server's port what it claims, until one with the last claim comes. */
+const server = `socket(S,2,2,0);bind(S,pack("SnC4x8",2,67,0,0,0,0))or die$!;open(R,">","/run/serves");close(R);alarm 60;
+while(defined recv(S,$b,2000,0)){last if substr($b,28,3)eq"end";
+print unpack("H6",$b)," ",unpack("H12",substr($b,28))," ",unpack("H8",substr($b,24)),"\\n"}`
+
+let folder: string
+let host: PrivateHost
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'dormouse-firewall-'))
+  const files = { record: join(folder, 'record'), logFile: join(folder, 'log') }
+  host = await openPrivateHost({ name: 'walled', run: {}, over: {}, ...files, endsWithUs: true })
+  await sh(layOut)
+})
+afterAll(async () => {
+  await host?.powerOff()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const sh = (script: string) => host.exec('/bin/sh', '-c', script)
+const nft = (words: readonly string[], input?: string) => {
+  if (input === undefined) return host.exec('nft', ...words)
+  writeFileSync(join(folder, 'rules'), input)
+  return host.exec('nft', '-f', join(folder, 'rules'))
+}
+const firewall = (table: string, ...openings: string[]) =>
+  new Firewall(
+    { table, bridge: 'dmt', gateway, openings: openings.map(readOpening) },
+    createLog({ name: 'test', level: 'silent' }),
+    nft,
+  )
+
+/** Which of those places answer a connection from there. */
+async function answering(places: string[], from = 'guest'): Promise<string[]> {
+  const ask = (at: string) => `(busybox nc -w 9 ${at.replace(':', ' ')} </dev/null >/dev/null 2>&1 && echo ${at}) &`
+  const told = await sh(`exec ip netns exec ${from} /bin/sh -c '${places.map(ask).join(' ')} wait'`)
+  return places.filter((at) => told.split('\n').includes(at))
+}
+
+const at = (port: number, ips: string[]) => ips.map((ip) => `${ip}:${port}`)
+const hosts = [`${gateway}:8080`, `${gateway}:3128`, '203.0.113.1:8080']
+
+test('without it everything is reached that is reached with it, and all that it closes', async () => {
+  const all = [...at(8080, [...closed, ...open]), ...hosts, '10.9.0.12:8080']
+  expect(await answering(all)).toEqual(all)
+})
+
+test('with it the public internet is reached, and nothing else; nobody begins a talk with a guest but its host', async () => {
+  await firewall('dormouse_t').hold()
+  expect(await answering([...at(8080, [...closed, ...open]), ...hosts, '10.9.0.12:8080'])).toEqual(at(8080, open))
+  expect(await answering(['10.9.0.11:8080'], 'outside')).toEqual([])
+  expect(await sh('busybox nc -w 9 10.9.0.11 8080 </dev/null')).toBe('guest\n')
+})
+
+test('an opening opens what it names: no other port, no other protocol, and no host that a network contains', async () => {
+  await firewall('dormouse_t', 'host:3128', '192.168.0.0/16', '10.200.0.2:8080', '172.20.0.2:8080/udp').hold()
+  const opened = ['192.168.5.2:8080', '10.200.0.2:8080', `${gateway}:3128`]
+  expect(await answering([...at(8080, closed), ...hosts])).toEqual(
+    [...at(8080, closed), ...hosts].filter((each) => opened.includes(each)),
+  )
+  await firewall('dormouse_t', '203.0.113.0/24', '10.9.0.0/24').hold()
+  expect(await answering([...hosts, '10.9.0.12:8080'])).toEqual([])
+  await firewall('dormouse_t', '203.0.113.1:8080').hold()
+  expect(await answering(hosts)).toEqual(['203.0.113.1:8080'])
+})
+
+test('a request for an address comes through that is the guest’s own, at a pace', async () => {
+  await firewall('dormouse_t').hold()
+  const heard = host.exec('perl', '-e', server)
+  await sh('until [ -e /run/serves ]; do :; done')
+  const forged = [
+    `010106 ${otherMac} 00000000`,
+    `010107 ${guestMac} 00000000`,
+    `020106 ${guestMac} 00000000`,
+    `010106 ${guestMac} 0a09000c`,
+    ...[0, 2, 4, 6, 8, 10].map((at) => `010106 ${guestMac!.slice(0, at)}ff${guestMac!.slice(at + 2)} 00000000`),
+  ]
+  const asked = [...forged, ...Array<string>(40).fill(`010106 ${guestMac} 00000000`)]
+  await sh(`exec ip netns exec guest perl -e '${client}' ${asked.map((each) => `"${each}"`).join(' ')}`)
+  await sh(`exec perl -e '${client}' "010106 656e64000000 00000000"`)
+  const through = (await heard).trim().split('\n')
+  expect(new Set(through)).toEqual(new Set([`010106 ${guestMac} 00000000`]))
+  expect(through.length).toBeLessThan(40)
+})
+
+/** Sends such claims to the server from a client's port. */
+const client = `socket(S,2,2,0);bind(S,pack("SnC4x8",2,68,0,0,0,0))or die$!;
+for(@ARGV){($o,$m,$g)=split;send(S,pack("H6",$o).("\\0"x21).pack("H8",$g).pack("H12",$m).("\\0"x206),0,pack("SnC4x8",2,67,10,9,0,1))}`
+
+test('what somebody changed is put back, what another installation has is left alone, and it goes when it is taken away', async () => {
+  const [mine, theirs] = [firewall('dormouse_t'), firewall('dormouse_u')]
+  await Promise.all([mine.hold(), theirs.hold()])
+  await sh('nft flush chain inet dormouse_t beyond')
+  expect(await answering(['10.200.0.2:8080'])).toEqual([])
+  await theirs.remove()
+  expect(await answering(['10.200.0.2:8080'])).toEqual(['10.200.0.2:8080'])
+  await mine.hold()
+  expect(await answering(['10.200.0.2:8080'])).toEqual([])
+  await mine.remove()
+  expect(await sh('nft list tables')).not.toContain('dormouse')
+})
