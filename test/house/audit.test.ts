@@ -36,6 +36,10 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await ask(name, { yes_lose: 0 })
     return id
   },
+  'POST /admin/v1/hosts/:host/trust': async ({ house, ask }) => {
+    await ask(house.host.name)
+    return house.host.id
+  },
   'POST /admin/v1/desktops/:id/hibernate': async ({ house, ask }) => {
     const { id } = await house.desktop('awake')
     await ask(id)

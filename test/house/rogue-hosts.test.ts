@@ -1,10 +1,11 @@
 // Guarantee: whatever one host says, it costs that host alone. The others' desktops wake, the leader leads, and the operator
 // is told by name.
 import { once } from 'node:events'
-import type { Peer } from '@dormouse/link'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { newId } from '@dormouse/contract'
+import { CallRefused, type Peer } from '@dormouse/link'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { RogueHost } from './rogue-host.ts'
+import { modestFacts, RogueHost } from './rogue-host.ts'
 import { until } from './until.ts'
 
 async function rogueOf(house: House, name = 'rogue'): Promise<RogueHost> {
@@ -80,5 +81,285 @@ describe('what is said on a link', () => {
     const told = () => house.chronicle.find(/report was not understood/).slice(before)
     await until('the thousandth', () => told().some(({ count }) => count === 1_000))
     expect(told().map(({ count }) => count)).toEqual([1, 10, 100, 1_000])
+  })
+})
+
+describe('what a host says of itself', () => {
+  const absurd = { freeDiskGiB: 3_000_000_000, images: ['mini'] }
+
+  test('one that says it has everything is given nothing, is named, and stands in nobody’s way', async () => {
+    await using house = await House.start()
+    house.chronicle.foresee(/says of itself what cannot be/)
+    await using rogue = await rogueOf(house)
+    await rogue.linked({ facts: absurd })
+    const { id } = await house.desktop('awake')
+    expect((await house.see(id)).host_id).toBe(house.host.id)
+    const listed = (await house.replica.parts.hosts.list()).find((host) => host.id === rogue.id)
+    expect(listed?.ailment).toContain('3000000000 GiB of free disk, which no host has')
+    expect(house.chronicle.find(/says of itself what cannot be/)).toMatchObject([{ host: rogue.id, alarm: true }])
+  })
+
+  test('what was written down of it before is no number that ends a placement', async () => {
+    await using house = await House.start()
+    await using rogue = await rogueOf(house)
+    await rogue.linked()
+    await house.database.rows(`update hosts set facts = facts || '{"freeDiskGiB": 3000000000}' where id = $1`, [
+      rogue.id,
+    ])
+    expect((await house.desktop('awake')).state).toBe('awake')
+  })
+})
+
+describe('one host’s word about the epoch', () => {
+  let house: House
+  let rogue: RogueHost
+  const epoch = async () => Number((await house.database.rows('select epoch from leadership'))[0]!.epoch)
+  const listed = async () => (await house.replica.parts.hosts.list()).find(({ id }) => id === rogue.id)
+  const withheld = /names a later epoch than the database and is not believed/
+
+  /** Links anew, says that epoch, and waits until the leader has judged it. */
+  const claim = async (highestEpoch: number): Promise<void> => {
+    await house.replica.leading()
+    await rogue.linked({ hello: { highestEpoch } })
+    await house.replica.parts.recovery.ask(rogue.id)
+  }
+  /** The same, where it is believed: a later term begins. */
+  const claimBelieved = async (highestEpoch: number): Promise<void> => {
+    await claim(highestEpoch)
+    await until('a later term', () => (house.replica.parts.leadership.term?.epoch ?? 0) > highestEpoch)
+  }
+
+  beforeAll(async () => {
+    house = await House.start()
+    house.chronicle.foresee(withheld, /a host has seen a later epoch/)
+  })
+  beforeEach(async () => {
+    rogue = await rogueOf(house, `rogue-${newId()}`)
+  })
+  afterEach(() => rogue[Symbol.asyncDispose]())
+  afterAll(() => house[Symbol.asyncDispose]())
+
+  test('raises it once, whoever led in between; after that this host alone gets no commands', async () => {
+    await claimBelieved((await epoch()) + 5)
+    await house.restartControlPlane()
+    const now = await epoch()
+    for (let times = 0; times < 5; times++) await claim(now + 1)
+    expect(await epoch()).toBe(now)
+    expect(house.chronicle.find(withheld).filter(({ host }) => host === rogue.id)).toHaveLength(1)
+    expect((await listed())?.withheld).toMatchObject({ epoch: now + 1 })
+    const asked = house.replica.parts.links.command(rogue.id, 'host.inventory', {})
+    await expect(asked).rejects.toMatchObject({ code: 'host_unreachable' })
+    expect((await house.desktop('awake')).host_id).toBe(house.host.id)
+  })
+
+  test('counts once more when an operator trusts it, by name, and the audit log has it', async () => {
+    const operator = await house.replica.parts.principals.createOperatorKey('ops')
+    const trust = (host: string) =>
+      house.api('POST', `/admin/v1/hosts/${encodeURIComponent(host)}/trust`, { key: operator })
+    await claimBelieved((await epoch()) + 1)
+    const claimed = (await epoch()) + 7
+    await claim(claimed)
+    const { name } = (await listed())!
+    const answer = await trust(name)
+    expect([answer.status, answer.json]).toMatchObject([200, { id: rogue.id, withheld: null }])
+    await until('a later term', () => (house.replica.parts.leadership.term?.epoch ?? 0) > claimed)
+    const entries = await house.database.rows(`select action, details from audit_log where subject = $1`, [rogue.id])
+    expect(entries).toEqual([{ action: 'host.trust', details: { name, epoch: claimed } }])
+    await claim((await epoch()) + 1)
+    expect((await listed())?.withheld).not.toBeNull()
+    expect((await trust('nobody')).status).toBe(404)
+    expect((await house.api('POST', `/admin/v1/hosts/${rogue.id}/trust`)).status).toBe(403)
+  })
+
+  test('is no matter any more once the epochs have come up to it', async () => {
+    await claimBelieved((await epoch()) + 1)
+    await claim((await epoch()) + 1)
+    expect((await listed())?.withheld).not.toBeNull()
+    await house.endTerm()
+    await until('commands again', async () => {
+      await house.replica.parts.recovery.ask(rogue.id)
+      return (await listed())?.withheld === null
+    })
+    expect(await house.replica.parts.links.command(rogue.id, 'host.inventory', {})).toEqual({ items: [] })
+  })
+
+  test('that no history explains is never believed, also when an operator trusts it', async () => {
+    const operator = await house.replica.parts.principals.createOperatorKey('ops')
+    const before = await epoch()
+    await claim(2 ** 40)
+    expect(await epoch()).toBe(before)
+    expect(house.chronicle.find(withheld).filter(({ host }) => host === rogue.id)).toMatchObject([{ alarm: true }])
+    const { status, json } = await house.api('POST', `/admin/v1/hosts/${rogue.id}/trust`, { key: operator })
+    expect([status, json.detail]).toEqual([409, expect.stringContaining('enrol it anew')])
+  })
+})
+
+describe('what a host says of desktops', () => {
+  let house: House
+  let rogue: RogueHost
+  beforeAll(async () => {
+    house = await House.start()
+    house.chronicle.foresee(/does not know/, /more alarms than are shown/, /later turn than the database/)
+    rogue = await rogueOf(house)
+  })
+  afterAll(async () => {
+    await rogue[Symbol.asyncDispose]()
+    await house[Symbol.asyncDispose]()
+  })
+
+  const observation = (desktopId: string, more: object = {}) => ({
+    desktopId,
+    generation: 1,
+    turn: 1,
+    operationId: null,
+    domain: 'absent',
+    memory: 'none',
+    disk: true,
+    reason: null,
+    ...more,
+  })
+
+  /** A desktop that is the rogue's, as the database has it. */
+  async function own(): Promise<string> {
+    const { id } = await house.desktop()
+    await house.database.rows('update desktops set host_id = $2 where id = $1', [id, rogue.id])
+    return id
+  }
+
+  test('is asked again, and only of its own: others’ are neither looked at nor locked', async () => {
+    const looked: string[] = []
+    const look = Promise.withResolvers<void>()
+    const observe = async (wish: unknown) => {
+      const { desktopId } = wish as { desktopId: string }
+      looked.push(desktopId)
+      look.resolve()
+      return observation(desktopId)
+    }
+    const peer = await rogue.linked({ handlers: { 'desktop.observe': observe } })
+    const [foreign, mine] = [(await house.desktop('awake')).id, await own()]
+    for (let said = 0; said < 500; said++) peer.emitEvent('desktop.observed', observation(said % 2 ? foreign : newId()))
+    peer.emitEvent('desktop.observed', observation(mine))
+    await look.promise
+    expect(looked).toEqual([mine])
+    expect((await house.see(foreign)).state).toBe('awake')
+  })
+
+  test('is looked at once for all that is said meanwhile', async () => {
+    const asked: (() => void)[] = []
+    const observe = (wish: unknown) => {
+      const { promise, resolve } = Promise.withResolvers<object>()
+      asked.push(() => resolve(observation((wish as { desktopId: string }).desktopId)))
+      return promise
+    }
+    const peer = await rogue.linked({ handlers: { 'desktop.observe': observe } })
+    const mine = await own()
+    const say = () => peer.emitEvent('desktop.observed', observation(mine))
+    say()
+    await until('the first look', () => asked.length === 1)
+    for (let said = 0; said < 1_000; said++) say()
+    // What comes after these is answered when all of them were heard.
+    await peer.call('host.heartbeat', { facts: modestFacts, running: [] })
+    asked[0]!()
+    await until('the second look', () => asked.length === 2)
+    asked[1]!()
+    await house.replica.parts.recovery.ask(rogue.id)
+    await peer.call('host.heartbeat', { facts: modestFacts, running: [] })
+    expect(asked).toHaveLength(2)
+  })
+
+  test('moves no desktop of another host, waits for no lock of one, and is told in a bounded number of alarms', async () => {
+    const { id } = await house.desktop('awake')
+    const strangers = Array.from({ length: 100 }, () => observation(newId(), { domain: 'running' }))
+    const items = [...strangers, observation(id, { generation: 999 }), observation(id, { domain: 'absent' })]
+    const orders: object[] = []
+    const rejoin = async (wish: unknown) => {
+      orders.push(...(wish as { orders: object[] }).orders)
+      return { items: [] }
+    }
+    await using holder = await house.replica.parts.pool.connect().then((client) => ({
+      client,
+      [Symbol.asyncDispose]: async () => {
+        await client.query('rollback')
+        client.release()
+      },
+    }))
+    await holder.client.query('begin')
+    await holder.client.query('select 1 from desktops where id = $1 for update', [id])
+    const before = house.chronicle.find(/does not know/).length
+    await rogue.linked({ handlers: { 'host.inventory': async () => ({ items }), 'host.rejoin': rejoin } })
+    await until('the orders', () => orders.length > 0)
+    expect(orders).toHaveLength(101)
+    expect(house.chronicle.find(/does not know/).length - before).toBe(20)
+    expect(house.chronicle.find(/more alarms than are shown/)).toMatchObject([{ host: rogue.id, left: 80 }])
+    expect((await house.see(id)).state).toBe('awake')
+  })
+
+  test('proves no life of another host’s desktop, and raises no alarm about it', async () => {
+    const { id, generation } = await house.desktop('awake')
+    const peer = await rogue.linked()
+    const running = [
+      { desktopId: id, generation },
+      { desktopId: newId(), generation: 1 },
+    ]
+    await peer.call('host.heartbeat', { facts: modestFacts, running })
+    const unproved = `select 1 from usage_intervals where kind = 'awake' and upper_inf(period) and alive_until = lower(period)`
+    await until('the true host’s word', async () => (await house.database.rows(unproved)).length === 0)
+    const { usage } = house.replica.parts
+    await usage.compare()
+    await usage.compare()
+    expect(house.chronicle.find(/the ledger does not count/)).toEqual([])
+  })
+})
+
+describe('what a host answers', () => {
+  let house: House
+  let rogue: RogueHost
+  let id: string
+  let exec: () => Promise<unknown>
+  let awake: () => Promise<unknown>
+  let beat: () => Promise<unknown>
+
+  beforeAll(async () => {
+    house = await House.start({ hosts: 0 })
+    rogue = await rogueOf(house)
+    const facts = { capacity: { vcpus: 8, memoryMiB: 8_192, diskGiB: 500 }, freeDiskGiB: 500, images: ['mini'] }
+    const handlers = {
+      'desktop.ensureDisk': async () => ({ made: true }),
+      'desktop.ensureAwake': () => awake(),
+      'desktop.ensureAsleep': async () => ({ state: 'absent', memoryLost: false }),
+      'desktop.ensureDestroyed': async () => ({}),
+      'guest.exec': () => exec(),
+    }
+    const peer = await rogue.linked({ facts, handlers })
+    beat = () => peer.call('host.heartbeat', { facts: { ...modestFacts, ...facts }, running: [] })
+    awake = async () => ({ resumedFrom: 'disk' })
+    id = (await house.desktop('awake')).id
+  })
+  // It has no agent that would say that it lives.
+  beforeEach(() => beat())
+  afterAll(async () => {
+    await rogue[Symbol.asyncDispose]()
+    await house[Symbol.asyncDispose]()
+  })
+
+  test('that cannot be read is none: 503', async () => {
+    exec = async () => ({ exitCode: 'zero' })
+    const { status, json } = await house.exec(id, 'true')
+    expect([status, json.code]).toEqual([503, 'host_unreachable'])
+    expect(house.chronicle.find(/answer was not understood/)).toMatchObject([{ host: rogue.id }])
+  })
+
+  test('of a bug of its own is no bug of ours: 503', async () => {
+    exec = () => Promise.reject(new Error('a bug of the agent'))
+    const { status, json } = await house.exec(id, 'true')
+    expect([status, json.code]).toEqual([503, 'guest_unavailable'])
+  })
+
+  test.each(['not_leader', 'unauthenticated', 'A'.repeat(100)])('of %s is not for it to say', async (code) => {
+    awake = () => Promise.reject(new CallRefused(code, 'so there'))
+    const desktop = await house.desktop()
+    const { status, json } = await house.api('POST', `/v1/desktops/${desktop.id}/wake?wait=true`)
+    expect([status, json.code]).toEqual([409, 'operation_failed'])
+    expect((await house.operation(json.operation_id)).error).toContain('for a reason that is not known here')
   })
 })

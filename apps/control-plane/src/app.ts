@@ -24,6 +24,8 @@ import type { Waiters } from './operations/waiters.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/door.ts'
 import { principalRoutes } from './principals/routes.ts'
 import type { Principals } from './principals/service.ts'
+import { recoveryAdminRoutes } from './recovery/routes.ts'
+import type { Recovery } from './recovery/service.ts'
 import { removalRoutes } from './removals/routes.ts'
 import type { Removals } from './removals/service.ts'
 import { serveScreenPage } from './streams/page.ts'
@@ -43,6 +45,7 @@ export interface AppParts {
   streams: Streams
   hosts: Hosts
   removals: Removals
+  recovery: Recovery
   principals: Principals
   waiters: Waiters
   usage: Usage
@@ -106,6 +109,7 @@ export async function createApp(parts: AppParts): Promise<App> {
       principalRoutes(admin, parts)
       hostAdminRoutes(admin, parts)
       removalRoutes(admin, parts)
+      recoveryAdminRoutes(admin, parts)
       auditRoutes(admin, parts)
       desktopAdminRoutes(admin, desktopParts)
     },

@@ -80,7 +80,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const waiters = new Waiters({ db: pool, capMs: config.waitCapMs })
   const principals = new Principals(pool, room('principals'), accessTokens(config, room('principals')))
   const leaseMs = config.hostLeaseMs
-  const hosts = new Hosts({ pool, links, installationId, leaseMs })
+  const hosts = new Hosts({ pool, links, installationId, leaseMs, log: room('hosts') })
   const proofs = new HostProofs({ pool, installationId, log: room('hosts') })
 
   const leadershipOptions = {
@@ -149,6 +149,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     origin,
     hosts,
     removals,
+    recovery,
     principals,
     waiters,
     usage,
@@ -224,6 +225,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
       await screens.close()
       await app.close()
       await engine.idle()
+      await recovery.idle()
       await pool.end()
     },
   }

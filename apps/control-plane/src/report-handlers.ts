@@ -6,6 +6,6 @@ import type { Recovery } from './recovery/service.ts'
 type Handlers = { [N in ReportName]: (hostId: string, report: Report<N>) => void }
 
 export const reportHandlers = ({ engine, recovery }: { engine: Engine; recovery: Recovery }): Handlers => ({
-  'desktop.observed': (hostId, observation) => void recovery.observed(hostId, observation),
+  'desktop.observed': (hostId, observation) => recovery.observed(hostId, observation),
   'operation.progress': (hostId, { operationId }) => engine.progress(hostId, operationId),
 })

@@ -81,6 +81,8 @@ export function createAdminClient(options: AdminClientOptions) {
         path: path`/admin/v1/hosts/${host}/removal`,
         ...sendJson(body, { 'idempotency-key': newIdempotencyKey() }),
       }),
+    /** Lets a host have commands again whose word about the epoch was not believed. By its id or its name. */
+    trustHost: (host: string, call: CallOptions = {}) => post<HostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),
     listHosts: (call: CallOptions = {}) => get<{ hosts: HostJson[] }>(call, '/admin/v1/hosts'),
   }
 }

@@ -55,6 +55,11 @@ export const hostJson = z
       .enum(['challenge', 'token'])
       .nullable()
       .describe('How it proved itself last; `token` is an agent of the release before, which the next one refuses'),
+    withheld: z
+      .object({ since: time, epoch: z.int() })
+      .nullable()
+      .describe('It gets no commands: it says it obeyed this epoch. `dormouse admin host trust` confirms it'),
+    ailment: z.string().nullable().describe('Why it takes no desktop'),
     last_heartbeat_at: time.nullable(),
     driver: z.string().nullable(),
     kvm: z.boolean().nullable(),

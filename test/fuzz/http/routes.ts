@@ -36,6 +36,7 @@ const others: [method: string, path: string, body?: Schema][] = [
   ['POST', '/admin/v1/keys', shape({ org_id: text, name: text })],
   ['DELETE', '/admin/v1/keys/{id}'],
   ['GET', '/admin/v1/hosts'],
+  ['POST', '/admin/v1/hosts/{id}/trust'],
   ['GET', '/admin/v1/audit'],
   ['POST', '/admin/v1/hosts/invites', shape({ name: text, valid_secs: { type: 'integer' } })],
   ['GET', '/admin/v1/desktops'],

@@ -86,6 +86,15 @@ function addHosts(command: Command, { operator, show, terminal }: Context): void
       show(options, made, () => fields({ token: made.token, expires: made.expires_at }))
     })
   addHostRemove(command, { operator, show, terminal })
+  withJson(command.command('trust'), 'dormouse admin host trust rack4-2')
+    .description(
+      'let a host have commands again that names a later epoch than the database; see `withheld` in the list',
+    )
+    .argument('<host>', 'its id or its name')
+    .action(async (host: string, options: JsonOption) => {
+      const trusted = await operator().trustHost(host, { signal })
+      show(options, trusted, () => `${trusted.name} is trusted: its word about the epoch counts once more\n`)
+    })
   withJson(command.command('list'), 'dormouse admin host list')
     .description('list hosts')
     .action(async (options: JsonOption) => {
@@ -137,19 +146,31 @@ const limitOf = ({ max_desktops }: OrgJson): number | string => max_desktops ?? 
 
 const auditColumns = ['AT', 'ACTOR', 'ACTION', 'SUBJECT', 'DETAILS']
 
-const hostColumns = ['ID', 'NAME', 'STATE', 'DRIVER', 'KVM', 'DESKTOPS', 'VCPUS', 'MEMORY MIB', 'LAST HEARTBEAT']
+const hostColumns = [
+  'ID',
+  'NAME',
+  'STATE',
+  'DRIVER',
+  'KVM',
+  'DESKTOPS',
+  'VCPUS',
+  'MEMORY MIB',
+  'LAST HEARTBEAT',
+  'AILMENT',
+]
 
 function hostRow(host: HostJson): (string | number | null)[] {
   const { capacity, reserved } = host
   return [
     host.id,
     host.name,
-    host.state,
+    host.withheld ? `${host.state}, withheld` : host.state,
     host.driver,
     host.kvm === null ? null : host.kvm ? 'yes' : 'no',
     host.desktops,
     capacity && `${reserved.vcpus}/${capacity.vcpus}`,
     capacity && `${reserved.memory_mib}/${capacity.memory_mib}`,
     host.last_heartbeat_at,
+    host.ailment,
   ]
 }

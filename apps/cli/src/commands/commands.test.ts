@@ -129,6 +129,7 @@ test('operators make organisations, keys and invitations with their own key', as
     if (path.endsWith('keys')) return { body: method === 'GET' ? { keys: [key] } : { ...key, api_key: 'svc_sk_new' } }
     if (path.endsWith('deferred-commands')) return { body: { deferred_commands: [deferred] } }
     if (path.endsWith('audit')) return { body: { entries: [] } }
+    if (path.endsWith('/rack%204/trust')) return { body: { id: desktopId, name: 'rack 4', withheld: null } }
     return { body: path.endsWith('invites') ? invite : { hosts: [] } }
   })
   const document = async (...args: string[]) => JSON.parse((await dormouse(['admin', ...args, '--json'])).stdout)
@@ -141,6 +142,8 @@ test('operators make organisations, keys and invitations with their own key', as
   expect(await document('host', 'list')).toEqual({ hosts: [] })
   expect(await document('deferred')).toEqual({ deferred_commands: [deferred] })
   expect((await dormouse(['admin', 'deferred'])).stdout).toMatch(/ asleep +3 +EROFS\n/)
+  expect(await document('host', 'trust', 'rack 4')).toEqual({ id: desktopId, name: 'rack 4', withheld: null })
+  expect((await dormouse(['admin', 'host', 'trust', 'rack 4'])).stdout).toMatch(/^rack 4 is trusted/)
   expect(await document('audit', '--limit', '5')).toEqual({ entries: [] })
   expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_secret']))
   expect(String(seen[2]?.body)).toBe(`{"org_id":"${desktopId}","name":"ci"}`)

@@ -20,6 +20,8 @@ interface Events {
 
 export class Links extends EventEmitter<Events> {
   readonly #peers = new Map<string, Peer>()
+  /** Hosts that get no commands. */
+  readonly #withheld = new Set<string>()
   readonly #log: Log | undefined
 
   constructor(log?: Log) {
@@ -46,6 +48,17 @@ export class Links extends EventEmitter<Events> {
     return this.#peers.has(hostId)
   }
 
+  /** Whether the host is linked, and is one that commands are sent to. */
+  takesCommands(hostId: string): boolean {
+    return this.has(hostId) && !this.#withheld.has(hostId)
+  }
+
+  /** Sends a host no commands from now on, or sends them again. What is under way goes on. */
+  withhold(hostId: string, none: boolean): void {
+    if (none) this.#withheld.add(hostId)
+    else this.#withheld.delete(hostId)
+  }
+
   hostIds(): string[] {
     return [...this.#peers.keys()]
   }
@@ -62,6 +75,8 @@ export class Links extends EventEmitter<Events> {
   ): Promise<CommandResult<N>> {
     const peer = this.#peers.get(hostId)
     if (!peer) return refuse('host_unreachable', 'The desktop’s host is out of reach; try again when it is back.')
+    if (this.#withheld.has(hostId))
+      return refuse('host_unreachable', 'The desktop’s host is not used now; try again later.')
     const answer = await peer.call(name, payload, options).catch((error: unknown) => {
       throw asRefusal(error)
     })

@@ -196,6 +196,15 @@ export async function findMany(db: Db, ids: string[]): Promise<DesktopRow[]> {
   return rows
 }
 
+/** Where each of these stands that stands anywhere: the host that holds its disk. */
+export async function placesOf(db: Db, ids: string[]): Promise<Map<string, string>> {
+  const { rows } = await db.query<{ id: string; hostId: string }>(
+    `select id, host_id as "hostId" from desktops where id = any($1) and host_id is not null`,
+    [ids],
+  )
+  return new Map(rows.map(({ id, hostId }) => [id, hostId]))
+}
+
 /** Which of these are on their way from one state to another. */
 export async function inTransition(db: Db, ids: string[]): Promise<Set<string>> {
   const { rows } = await db.query<{ id: string }>('select id from desktops where id = any($1) and state = any($2)', [

@@ -9,9 +9,11 @@ import {
   newId,
   refuse,
 } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
 import { type Db, type Note, type Pool, patiently, transaction } from '../db/pool.ts'
+import { believable } from './believable.ts'
 import { choose, insist } from './placement.ts'
 import * as store from './store.ts'
 
@@ -23,10 +25,13 @@ export interface HostsOptions {
   links: Links
   installationId: string
   leaseMs: number
+  log: Log
 }
 
 export class Hosts {
   readonly #options: HostsOptions
+  /** What was told of each host whose facts cannot be. */
+  readonly #absurd = new Map<string, string | null>()
 
   constructor(options: HostsOptions) {
     this.#options = options
@@ -61,16 +66,28 @@ export class Hosts {
     return { host_id: hostId, installation_id: installationId }
   }
 
-  /** Notes a heartbeat; false where the host counts as lost, whose lease is never renewed. */
-  heard(hostId: string, facts: HostFacts): Promise<boolean> {
-    return store.heard(this.#options.pool, hostId, facts, this.#options.leaseMs)
+  /** Notes what a host says of itself; false where it counts as lost, whose lease is never renewed. */
+  async heard(hostId: string, said: HostFacts): Promise<boolean> {
+    const { pool, leaseMs, links } = this.#options
+    const facts = believable(said)
+    if (facts !== said) this.#tellAbsurd(hostId, facts.ailment)
+    else this.#absurd.delete(hostId)
+    const host = await store.heard(pool, hostId, facts, leaseMs)
+    if (host) links.withhold(hostId, host.withheld)
+    return host !== undefined
+  }
+
+  #tellAbsurd(host: string, why: string | null): void {
+    if (this.#absurd.get(host) === why) return
+    this.#absurd.set(host, why)
+    this.#options.log.error({ host, why, alarm: true }, 'a host says of itself what cannot be; it is given no desktop')
   }
 
   /** Reserves room on the host that holds the desktop's disk, or on the best one where it has none yet. */
   async place(tx: pg.PoolClient, boundTo: string | null, wish: store.Wish): Promise<string> {
     const { links } = this.#options
-    const linked = boundTo ? [boundTo].filter((id) => links.has(id)) : links.hostIds()
-    const candidates = await store.candidates(tx, wish.desktopId, linked)
+    const able = (boundTo ? [boundTo] : links.hostIds()).filter((id) => links.takesCommands(id))
+    const candidates = await store.candidates(tx, wish.desktopId, able)
     // An agent or a control plane that has just been restarted: in a moment the link is there again.
     if (candidates.length === 0 && (await store.heardLately(tx, boundTo)))
       refuse('host_unreachable', 'The host is not linked at the moment; try again when it is back.')
@@ -79,6 +96,34 @@ export class Hosts {
     return host.id
   }
 
+  /**
+   * What the host's word about the epoch is good for, in the transaction of the leader: `believed` once; after that, and where
+   * it cannot be true, it is `withheld` and gets no commands. `again` is a word that was withheld before.
+   */
+  async hearEpoch(
+    tx: pg.PoolClient,
+    { hostId, epoch, credible }: { hostId: string; epoch: number; credible: boolean },
+  ): Promise<'believed' | 'withheld' | 'again'> {
+    if (credible && (await store.believeEpoch(tx, hostId))) return 'believed'
+    return (await store.withhold(tx, hostId, epoch)) ? 'withheld' : 'again'
+  }
+
+  /** Its word about the epoch is no higher than what the database knows: it has commands again, if it had none. */
+  async acceptEpoch(hostId: string): Promise<void> {
+    const { pool, links } = this.#options
+    if (!links.takesCommands(hostId) && (await store.release(pool, hostId))) links.withhold(hostId, false)
+  }
+
+  /** The one host of that id or name, and the epoch because of which it gets no commands. Its row is held. */
+  async lockNamed(tx: pg.PoolClient, idOrName: string): Promise<store.NamedHost & { withheldEpoch: number | null }> {
+    const [host, another] = await store.findNamed(tx, idOrName)
+    if (another) refuse('conflict', `several hosts are called ${idOrName}; name it by its id`)
+    if (!host || host.removedAt)
+      return refuse('not_found', 'there is no such host; `dormouse admin host list` names them')
+    return { ...host, withheldEpoch: await store.lockWithheld(tx, host.id) }
+  }
+
+  trust = store.trust
   releaseMemory = store.releaseMemory
   releaseAll = store.releaseAll
 

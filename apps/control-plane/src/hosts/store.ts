@@ -13,6 +13,9 @@ export interface HostRow {
   lostAt: Date | null
   removedAt: Date | null
   provesBy: HostJson['proves_by']
+  /** Since when it gets no commands, and which epoch it says it has obeyed. */
+  withheldAt: Date | null
+  withheldEpoch: number | null
   createdAt: Date
 }
 
@@ -22,6 +25,7 @@ export const silentAfterMs = 15_000
 const columns = `id, name, facts, ailment, last_heartbeat_at as "lastHeartbeatAt",
   coalesce(last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent,
   lease_until as "leaseUntil", lost_at as "lostAt", removed_at as "removedAt", created_at as "createdAt",
+  withheld_at as "withheldAt", withheld_epoch as "withheldEpoch",
   case when challenged_at is not null then 'challenge' when token_used_at is not null then 'token' end as "provesBy"`
 
 export async function insertInvite(
@@ -113,18 +117,69 @@ export async function releaseHost(db: Db, id: string): Promise<void> {
   await db.query('delete from reservations where host_id = $1', [id])
 }
 
-/** Notes what a host says of itself and puts its lease off; false where it is lost or removed. */
-export async function heard(db: Db, id: string, facts: HostFacts, leaseMs: number): Promise<boolean> {
+/** Notes what a host says of itself and puts its lease off; undefined where it is lost or removed. */
+export async function heard(
+  db: Db,
+  id: string,
+  facts: HostFacts,
+  leaseMs: number,
+): Promise<{ withheld: boolean } | undefined> {
   const { capacity } = facts
-  const { rowCount } = await db.query({
+  const { rows } = await db.query<{ withheld: boolean }>({
     name: 'hosts-heard',
     text: `update hosts set facts = $2, vcpus = $3, memory_mib = $4, disk_gib = $5, images = $6, ailment = $7,
              ailing_since = case when $7::text is not null then coalesce(ailing_since, now()) end,
              last_heartbeat_at = now(), lease_until = now() + $8 * interval '1 millisecond'
-           where id = $1 and lost_at is null and removed_at is null`,
+           where id = $1 and lost_at is null and removed_at is null
+           returning withheld_at is not null as withheld`,
     values: [id, facts, capacity.vcpus, capacity.memoryMiB, capacity.diskGiB, facts.images, facts.ailment, leaseMs],
   })
+  return rows[0]
+}
+
+/** Uses up the one time that a host's word about the epoch is believed; false where that was done before. */
+export async function believeEpoch(db: Db, id: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `update hosts set epoch_believed_at = now(), withheld_at = null, withheld_epoch = null
+     where id = $1 and epoch_believed_at is null`,
+    [id],
+  )
   return rowCount === 1
+}
+
+/** Lets the host have no commands, because of the epoch it names; false where that is so already. */
+export async function withhold(db: Db, id: string, epoch: number): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `update hosts set withheld_at = coalesce(withheld_at, now()), withheld_epoch = $2
+     where id = $1 and withheld_epoch is distinct from $2`,
+    [id, epoch],
+  )
+  return rowCount === 1
+}
+
+/** Lets the host have commands again; false where it had them. */
+export async function release(db: Db, id: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    'update hosts set withheld_at = null, withheld_epoch = null where id = $1 and withheld_at is not null',
+    [id],
+  )
+  return rowCount === 1
+}
+
+/** The epoch because of which the host gets no commands, null where it gets them. Holds the row until the transaction ends. */
+export async function lockWithheld(db: Db, id: string): Promise<number | null> {
+  const { rows } = await db.query<{ epoch: number | null }>(
+    'select withheld_epoch as epoch from hosts where id = $1 for update',
+    [id],
+  )
+  return rows[0]?.epoch ?? null
+}
+
+/** The host's word counts once more, and it has commands again. */
+export async function trust(db: Db, id: string): Promise<void> {
+  await db.query('update hosts set epoch_believed_at = null, withheld_at = null, withheld_epoch = null where id = $1', [
+    id,
+  ])
 }
 
 /** Whether the host, or where none is named any host, was heard of so lately that it does not count as out of reach yet. */
@@ -163,12 +218,15 @@ export interface Candidate {
   heldDiskGiB: number
 }
 
+/** What was written down before facts were held within reason may be larger. */
+const maxInteger = 2 ** 31 - 1
+
 /** Hosts with what others hold of them, most free memory first. Other placements on them wait until the transaction ends. */
 export async function candidates(db: Db, desktopId: string, hostIds: string[]): Promise<Candidate[]> {
   await db.query('select 1 from hosts where id = any($1) order by id for update', [hostIds])
   const { rows } = await db.query<Candidate>(
     `select h.id, h.name, h.images, h.ailment, h.vcpus, h.memory_mib as "memoryMiB", h.disk_gib as "diskGiB",
-       coalesce((h.facts->>'freeDiskGiB')::int, 0) as "freeDiskGiB",
+       least(coalesce((h.facts->>'freeDiskGiB')::numeric, 0), ${maxInteger})::int as "freeDiskGiB",
        coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held},
        h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
      from hosts h left join reservations r on r.host_id = h.id and r.desktop_id <> $2
@@ -213,7 +271,7 @@ export async function list(db: Db, linked: (id: string) => boolean): Promise<Hos
     `select h.*, ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
      left join reservations r on r.host_id = h.id
      group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
-       h."lostAt", h."removedAt", h."provesBy", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
+       h."lostAt", h."removedAt", h."provesBy", h."withheldAt", h."withheldEpoch", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
      order by h.id`,
   )
   return rows.map((row) => ({
@@ -222,6 +280,9 @@ export async function list(db: Db, linked: (id: string) => boolean): Promise<Hos
     state: row.removedAt ? 'removed' : row.lostAt ? 'lost' : row.silent ? 'unreachable' : 'active',
     linked: linked(row.id),
     proves_by: row.provesBy,
+    withheld:
+      row.withheldAt === null ? null : { since: row.withheldAt.toISOString(), epoch: Number(row.withheldEpoch) },
+    ailment: row.ailment,
     last_heartbeat_at: row.lastHeartbeatAt?.toISOString() ?? null,
     driver: row.facts?.driver ?? null,
     kvm: row.facts?.kvm ?? null,

@@ -127,6 +127,15 @@ export async function hasLive(db: Db, desktopId: string): Promise<boolean> {
   return rowCount !== 0
 }
 
+/** Which of these desktops have an operation under way. */
+export async function liveAmong(db: Db, desktopIds: string[]): Promise<Set<string>> {
+  const { rows } = await db.query<{ id: string }>(
+    `select desktop_id as id from operations where desktop_id = any($1) and state in ('pending', 'running')`,
+    [desktopIds],
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
 /** Writes down where the engine stands; false where the operation has settled meanwhile (it was superseded). */
 export async function mark(
   db: Db,

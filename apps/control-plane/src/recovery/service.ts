@@ -1,10 +1,10 @@
 // Brings database and hosts back to one truth: when a host links, when it reports a change, when it was out of reach.
-import type { Hello, Observation, RejoinOrder } from '@dormouse/contract'
+import type { Hello, Observation } from '@dormouse/contract'
 import { newId, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
-import { isDatabaseAway, type Pool } from '../db/pool.ts'
+import type { Note, Pool } from '../db/pool.ts'
 import type { DeferredCommand } from '../desktops/deferred.ts'
 import * as deferred from '../desktops/deferred.ts'
 import { type Asleep, stateAfterFailure } from '../desktops/operations/wake.ts'
@@ -12,10 +12,12 @@ import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
-import { raiseAbove } from '../leadership/store.ts'
 import * as operations from '../operations/store.ts'
+import { guarded } from './care.ts'
+import { Comparison } from './comparison.ts'
+import { Epochs } from './epochs.ts'
+import { Hints } from './hints.ts'
 import { PassesByHost } from './passes.ts'
-import { isDrastic, judge, judgeMissing, massLimit, type Verdict } from './rejoin.ts'
 
 export interface RecoveryOptions {
   pool: Pool
@@ -25,31 +27,27 @@ export interface RecoveryOptions {
   log: Log
 }
 
-/** What is looked at, on which host, and since when the picture is true, by the database's clock. */
-interface Sight {
-  hostId: string
-  id: string
-  asOf: Date
-}
-
 const commandTimeoutMs = 60_000
 const deferredAtOnce = 4
-const believableEpochs = 1_000_000
-
 export class Recovery {
   readonly #options: RecoveryOptions
   readonly #comparing = new PassesByHost()
   readonly #carrying = new PassesByHost()
-  /** The highest that each host had obeyed when it linked. */
-  readonly #epochs = new Map<string, number>()
+  readonly #underWay = new Set<Promise<void>>()
+  readonly #epochs: Epochs
+  readonly #comparison: Comparison
+  readonly #hints: Hints
 
   constructor(options: RecoveryOptions) {
     this.#options = options
+    this.#epochs = new Epochs(options)
+    this.#comparison = new Comparison(options)
+    this.#hints = new Hints((hostId, hints) => this.#guarded(() => this.#comparison.hinted(hostId, hints)))
   }
 
   /** A host has linked. Only the leader looks; when a replica becomes leader it looks at every host. */
   joined(hostId: string, { highestEpoch }: Hello): void {
-    this.#epochs.set(hostId, highestEpoch)
+    this.#epochs.note(hostId, highestEpoch)
     void this.ask(hostId)
   }
 
@@ -62,41 +60,32 @@ export class Recovery {
   ask(hostId: string): Promise<void> {
     return this.#comparing.ask(hostId, () =>
       this.#leading(async (term) => {
-        const seen = this.#epochs.get(hostId) ?? 0
-        if (seen > term.epoch) await this.#raiseEpoch(term, hostId, seen)
-        else await this.#pass(term, hostId)
+        if (!(await this.#epochs.settle(term, hostId))) return
+        // What was put off was asked for by name: it counts as no mass action, and is done before the picture is taken.
+        await this.#carryOutOn(hostId)
+        await this.#comparison.whole(term, hostId)
       }),
     )
   }
 
-  /** Something changed on a host that no command asked for. The report is a hint: by now it may be old. */
-  async observed(hostId: string, { desktopId, reason }: Observation): Promise<void> {
-    const { leadership, links, pool } = this.#options
-    if (!leadership.term) return
-    await this.#guarded(async () => {
-      const asOf = await desktops.clock(pool)
-      const item = await links.command(hostId, 'desktop.observe', { desktopId }, { timeoutMs: commandTimeoutMs })
-      const told = { ...item, reason: item.reason ?? reason }
-      await leadership.transaction((tx) => this.#correct(tx, { hostId, id: desktopId, asOf }, told))
-    })
+  /** An operator’s word for a host whose word about the epoch was not believed; answers its id. */
+  async trust(idOrName: string, note: Note): Promise<string> {
+    const hostId = await this.#epochs.trust(idOrName, note)
+    void this.ask(hostId)
+    return hostId
   }
 
-  /** The host has obeyed a later leader than any the database knows: it was restored from an older copy. */
-  async #raiseEpoch(term: Term, hostId: string, seen: number): Promise<void> {
-    const { pool, log } = this.#options
-    log.error(
-      { host: hostId, epoch: term.epoch, seen, alarm: true },
-      'a host has seen a later epoch than the database: was it restored from an older copy?',
-    )
-    // The word of one host must not use all numbers up.
-    if (seen - term.epoch <= believableEpochs) await raiseAbove(pool, seen)
+  /** Something changed on a host that no command asked for. The report is a hint: by now it may be old. */
+  observed(hostId: string, hint: Observation): void {
+    if (this.#options.leadership.term) this.#hints.take(hostId, hint)
   }
 
   /** Begins to carry out what was put off, on every host that is linked now. Waits for none: one may hang. */
   async carryOutDeferred(): Promise<void> {
     const { leadership, links, pool } = this.#options
     if (!leadership.term) return
-    for (const hostId of await deferred.hostsAmong(pool, links.hostIds())) void this.#carryOutOn(hostId)
+    const able = links.hostIds().filter((hostId) => links.takesCommands(hostId))
+    for (const hostId of await deferred.hostsAmong(pool, able)) void this.#carryOutOn(hostId)
   }
 
   /** A few at a time: one that hangs until its deadline keeps the others of its host waiting no longer than it must. */
@@ -119,91 +108,15 @@ export class Recovery {
     })
   }
 
-  /** Care that fails is logged and comes round again; a change of leader, a lost link or database is no fault of it. */
-  async #guarded(work: () => Promise<unknown>): Promise<void> {
-    try {
-      await work()
-    } catch (error) {
-      const passing = error instanceof Refusal && (error.code === 'not_leader' || error.code === 'host_unreachable')
-      const expected = passing || isDatabaseAway(error)
-      this.#options.log[expected ? 'info' : 'error']({ err: error }, 'recovery was interrupted')
-    }
+  /** Resolves when no care is under way: for an orderly stop, once there is no term and no link any more. */
+  async idle(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.all(this.#underWay)
   }
 
-  async #pass(term: Term, hostId: string): Promise<void> {
-    const { links, pool, log } = this.#options
-    // What was put off was asked for by name: it counts as no mass action, and is done before the picture is taken.
-    await this.#carryOutOn(hostId)
-    const asOf = await desktops.clock(pool)
-    const { items } = await links.command(hostId, 'host.inventory', {}, { timeoutMs: commandTimeoutMs })
-    const orders: RejoinOrder[] = []
-    for (const item of items) {
-      // One item that cannot be settled keeps no other from it.
-      await this.#guarded(async () => {
-        const order = await this.#settle({ hostId, id: item.desktopId, asOf }, item)
-        if (!order) return
-        orders.push({ desktopId: item.desktopId, seen: { generation: item.generation, turn: item.turn }, order })
-      })
-    }
-    await this.#settleMissing(hostId, asOf, new Set(items.map((item) => item.desktopId)))
-    const drastic = orders.filter(({ order }) => isDrastic(order)).length
-    if (drastic > massLimit(items.length)) {
-      log.error(
-        { host: hostId, drastic, items: items.length, alarm: true },
-        'too much would be stopped or removed at once; nothing is done',
-      )
-      return
-    }
-    if (orders.length > 0)
-      await links.command(hostId, 'host.rejoin', { epoch: term.epoch, orders }, { timeoutMs: commandTimeoutMs })
-  }
-
-  #settle(where: Sight, item: Observation | undefined): Promise<RejoinOrder['order'] | undefined> {
-    return this.#options.leadership.transaction((tx) => this.#correct(tx, where, item))
-  }
-
-  async #settleMissing(hostId: string, asOf: Date, present: Set<string>): Promise<void> {
-    for (const row of await desktops.believedOn(this.#options.pool, hostId)) {
-      if (!present.has(row.id) && judgeMissing(row)) await this.#settle({ hostId, id: row.id, asOf }, undefined)
-    }
-  }
-
-  /**
-   * Under the desktop's lock, only while no operation is under way and no undo is put off, and only where none has settled
-   * since the picture was taken: makes the state true; answers the order.
-   */
-  async #correct(
-    tx: pg.PoolClient,
-    { hostId, id, asOf }: Sight,
-    item: Observation | undefined,
-  ): Promise<RejoinOrder['order'] | undefined> {
-    const row = await desktops.lockAny(tx, id)
-    if (row && (row.updatedAt >= asOf || (await operations.hasLive(tx, id)))) return undefined
-    if (row && (await deferred.owesUndo(tx, id, hostId, row.turn))) return undefined
-    if (!item) {
-      if (row && row.hostId === hostId) await this.#become(tx, row, judgeMissing(row))
-      return undefined
-    }
-    const verdict: Verdict = judge(hostId, item, row)
-    if (verdict.alarm) this.#options.log.error({ host: hostId, item, state: row?.state, alarm: true }, verdict.alarm)
-    if (row) await this.#become(tx, row, verdict.become, item.reason)
-    return verdict.order
-  }
-
-  async #become(
-    tx: pg.PoolClient,
-    row: DesktopRow,
-    state: DesktopRow['state'] | undefined,
-    reason?: string | null,
-  ): Promise<void> {
-    if (!state || state === row.state) return
-    this.#options.log.warn(
-      { desktop: row.id, was: row.state, is: state, reason },
-      'a desktop was found in another state',
-    )
-    await desktops.settle(tx, row.id, state, { operationId: null })
-    if (row.currentGenerationId) await desktops.endGeneration(tx, row.currentGenerationId, reason ?? 'found stopped')
-    await this.#options.hosts.releaseMemory(tx, row.id)
+  #guarded(work: () => Promise<unknown>): Promise<void> {
+    const care = guarded(this.#options.log, work).finally(() => this.#underWay.delete(care))
+    this.#underWay.add(care)
+    return care
   }
 
   /** Sends one command that was put off. */
@@ -242,7 +155,12 @@ export class Recovery {
       if (row?.turn === command.turn && !(await operations.hasLive(tx, row.id))) {
         if (row.state === 'destroyed') await hosts.releaseAll(tx, row.id)
         else if ('state' in answer)
-          await this.#become(tx, row, await this.#afterUndo(tx, row, command, answer as never), 'wake failed')
+          await this.#comparison.become(
+            tx,
+            row,
+            await this.#afterUndo(tx, row, command, answer as never),
+            'wake failed',
+          )
       }
       await deferred.done(tx, command)
     })

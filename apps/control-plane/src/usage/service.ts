@@ -72,7 +72,14 @@ export class Usage {
       pool,
       found.map(({ desktopId }) => desktopId),
     )
-    const real = found.filter(({ desktopId }) => !busy.has(desktopId))
+    const own = await desktops.placesOf(
+      pool,
+      found.map(({ desktopId }) => desktopId),
+    )
+    // What a host runs that is not its own is for the comparison of its inventory.
+    const real = found.filter(
+      ({ desktopId, hostId, what }) => !busy.has(desktopId) && (what === 'unproved' || own.get(desktopId) === hostId),
+    )
     for (const difference of real.filter((one) => this.#suspected.has(nameOf(one)))) this.#tell(difference, log)
     this.#suspected = new Set(real.map(nameOf))
   }

@@ -1,0 +1,170 @@
+// A host's word against the database's: each difference is settled under its desktop's lock. A host is believed about its own
+// desktops alone; what it has of others is judged without a lock, and the judgement goes to that host and nowhere else.
+import type { Observation, RejoinOrder } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import type pg from 'pg'
+import type { Links } from '../agents/links.ts'
+import type { Pool } from '../db/pool.ts'
+import * as deferred from '../desktops/deferred.ts'
+import type { DesktopRow } from '../desktops/store.ts'
+import * as desktops from '../desktops/store.ts'
+import type { Hosts } from '../hosts/service.ts'
+import type { Leadership, Term } from '../leadership/leadership.ts'
+import * as operations from '../operations/store.ts'
+import { Alarms, guarded } from './care.ts'
+import { isDrastic, judge, judgeMissing, massLimit } from './rejoin.ts'
+
+export interface ComparisonOptions {
+  pool: Pool
+  leadership: Leadership
+  links: Links
+  hosts: Hosts
+  log: Log
+}
+
+/** On which host something is looked at, since when the picture is true by the database's clock, and who hears alarms. */
+interface Sight {
+  hostId: string
+  asOf: Date
+  alarms: Alarms
+}
+
+const commandTimeoutMs = 60_000
+
+export class Comparison {
+  readonly #options: ComparisonOptions
+
+  constructor(options: ComparisonOptions) {
+    this.#options = options
+  }
+
+  /** All that the host has. */
+  async whole(term: Term, hostId: string): Promise<void> {
+    const { links } = this.#options
+    const sight = await this.#sight(hostId)
+    const { items } = await links.command(hostId, 'host.inventory', {}, { timeoutMs: commandTimeoutMs })
+    const latest = new Map(items.map((item) => [item.desktopId, item]))
+    const orders = await this.#judgeAll(sight, [...latest.values()])
+    await this.#settleMissing(sight, latest)
+    sight.alarms.close()
+    if (this.#isTooMuch(hostId, orders, latest.size) || orders.length === 0) return
+    await links.command(hostId, 'host.rejoin', { epoch: term.epoch, orders }, { timeoutMs: commandTimeoutMs })
+  }
+
+  /** What the host says has changed by itself. By now it may be old: it is asked again, about its own desktops. */
+  async hinted(hostId: string, hints: Observation[]): Promise<void> {
+    const { pool, leadership, log } = this.#options
+    const places = await desktops.placesOf(
+      pool,
+      hints.map(({ desktopId }) => desktopId),
+    )
+    for (const hint of hints) {
+      const own = places.get(hint.desktopId) === hostId
+      if (own && leadership.term) await guarded(log, () => this.#lookAt(hostId, hint))
+    }
+  }
+
+  /** Moves the desktop into a state that was found to be true, where it is another than the database's. */
+  async become(
+    tx: pg.PoolClient,
+    row: DesktopRow,
+    state: DesktopRow['state'] | undefined,
+    reason?: string | null,
+  ): Promise<void> {
+    if (!state || state === row.state) return
+    this.#options.log.warn(
+      { desktop: row.id, was: row.state, is: state, reason },
+      'a desktop was found in another state',
+    )
+    await desktops.settle(tx, row.id, state, { operationId: null })
+    if (row.currentGenerationId) await desktops.endGeneration(tx, row.currentGenerationId, reason ?? 'found stopped')
+    await this.#options.hosts.releaseMemory(tx, row.id)
+  }
+
+  async #sight(hostId: string): Promise<Sight> {
+    const { pool, log } = this.#options
+    return { hostId, asOf: await desktops.clock(pool), alarms: new Alarms(log, hostId) }
+  }
+
+  async #lookAt(hostId: string, { desktopId, reason }: Observation): Promise<void> {
+    const { leadership, links } = this.#options
+    const sight = await this.#sight(hostId)
+    const item = await links.command(hostId, 'desktop.observe', { desktopId }, { timeoutMs: commandTimeoutMs })
+    const told = { ...item, desktopId, reason: item.reason ?? reason }
+    await leadership.transaction((tx) => this.#correct(tx, sight, desktopId, told))
+  }
+
+  async #judgeAll(sight: Sight, items: Observation[]): Promise<RejoinOrder[]> {
+    const { pool, leadership, log } = this.#options
+    const ids = items.map(({ desktopId }) => desktopId)
+    const rows = new Map((await desktops.findMany(pool, ids)).map((row) => [row.id, row]))
+    const busy = await operations.liveAmong(pool, ids)
+    const orders: RejoinOrder[] = []
+    for (const item of items) {
+      // One item that cannot be settled keeps no other from it.
+      await guarded(log, async () => {
+        const row = rows.get(item.desktopId)
+        const order =
+          row?.hostId === sight.hostId
+            ? await leadership.transaction((tx) => this.#correct(tx, sight, item.desktopId, item))
+            : this.#judgeForeign(sight, item, row, busy)
+        if (!order) return
+        orders.push({ desktopId: item.desktopId, seen: { generation: item.generation, turn: item.turn }, order })
+      })
+    }
+    return orders
+  }
+
+  /** What a host has of a desktop that is not its own changes nothing here; the order is for that host. */
+  #judgeForeign(
+    { hostId, asOf, alarms }: Sight,
+    item: Observation,
+    row: DesktopRow | undefined,
+    busy: ReadonlySet<string>,
+  ): RejoinOrder['order'] | undefined {
+    if (row && (row.updatedAt >= asOf || busy.has(row.id))) return undefined
+    const { order, alarm } = judge(hostId, item, row)
+    if (alarm) alarms.raise({ item, state: row?.state }, alarm)
+    return order
+  }
+
+  async #settleMissing(sight: Sight, present: ReadonlyMap<string, unknown>): Promise<void> {
+    const { pool, leadership } = this.#options
+    for (const row of await desktops.believedOn(pool, sight.hostId)) {
+      if (present.has(row.id) || !judgeMissing(row)) continue
+      await leadership.transaction((tx) => this.#correct(tx, sight, row.id, undefined))
+    }
+  }
+
+  #isTooMuch(host: string, orders: RejoinOrder[], items: number): boolean {
+    const drastic = orders.filter(({ order }) => isDrastic(order)).length
+    if (drastic <= massLimit(items)) return false
+    const facts = { host, drastic, items, alarm: true }
+    this.#options.log.error(facts, 'too much would be stopped or removed at once; nothing is done')
+    return true
+  }
+
+  /**
+   * Under the lock of a desktop of that host, only while no operation is under way and no undo is put off, and only where none
+   * has settled since the picture was taken: makes the state true; answers the order.
+   */
+  async #correct(
+    tx: pg.PoolClient,
+    { hostId, asOf, alarms }: Sight,
+    id: string,
+    item: Observation | undefined,
+  ): Promise<RejoinOrder['order'] | undefined> {
+    const row = await desktops.lockAny(tx, id)
+    // It may have been moved while its lock was waited for.
+    if (row?.hostId !== hostId || row.updatedAt >= asOf || (await operations.hasLive(tx, id))) return undefined
+    if (await deferred.owesUndo(tx, id, hostId, row.turn)) return undefined
+    if (!item) {
+      await this.become(tx, row, judgeMissing(row))
+      return undefined
+    }
+    const verdict = judge(hostId, item, row)
+    if (verdict.alarm) alarms.raise({ item, state: row.state }, verdict.alarm)
+    await this.become(tx, row, verdict.become, item.reason)
+    return verdict.order
+  }
+}

@@ -1,0 +1,28 @@
+// Operators' word for a host that is not believed. HTTP and nothing else.
+import { hostJson, missing } from '@dormouse/contract'
+import { z } from 'zod'
+import type { Hosts } from '../hosts/service.ts'
+import { noteOf } from '../http/acts.ts'
+import type { App } from '../http/server.ts'
+import type { Leadership } from '../leadership/leadership.ts'
+import type { Recovery } from './service.ts'
+
+const params = z.object({ host: z.string().min(1).max(100).describe('Its id or its name') })
+
+export interface RecoveryRoutesOptions {
+  recovery: Recovery
+  hosts: Hosts
+  leadership: Leadership
+}
+
+export function recoveryAdminRoutes(app: App, { recovery, hosts, leadership }: RecoveryRoutesOptions): void {
+  app.post(
+    '/hosts/:host/trust',
+    { schema: { act: 'host.trust', params, response: { 200: hostJson } } },
+    async (request) => {
+      leadership.require()
+      const id = await recovery.trust(request.params.host, noteOf(request))
+      return (await hosts.list()).find((host) => host.id === id) ?? missing()
+    },
+  )
+}
