@@ -43,7 +43,7 @@ export const limits: Chapter = {
     },
     {
       id: 'limits.exec.default',
-      slow: true,
+      slow: { provedBy: ['test/house/exec.test.ts', 'more than 300 s is 300 to the guest, nothing is 60'] },
       sentence: 'exec time-out default | 60 s',
       async check(context) {
         const path = `/v1/desktops/${await context.awake()}/exec`

@@ -9,8 +9,8 @@ export interface Checked {
   /** As it stands in the contract. */
   sentence: string
   check(context: Context): Promise<void>
-  /** It takes a minute and next to no work: may well run beside the others, with a context of its own. */
-  slow?: true
+  /** It takes a minute and next to no work: runs beside the others, where there is time. A quick test proves it otherwise. */
+  slow?: { provedBy: TestName }
 }
 
 /** A sentence that needs more than two keys to be seen. */
@@ -18,9 +18,11 @@ export interface Unseen {
   id: string
   sentence: string
   needs: string
-  /** The test that proves it: its file, and its name or the beginning of it. */
-  provedBy: [file: string, name: string]
+  provedBy: TestName
 }
+
+/** The test that proves a row: its file, and its name or the beginning of it. */
+export type TestName = [file: string, name: string]
 
 export type Row = Checked | Unseen
 

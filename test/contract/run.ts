@@ -24,7 +24,7 @@ export async function* run(chapters: Chapter[], context: Context, beside: Contex
     }
 }
 
-const isSlow = (row: Row): boolean => 'slow' in row && row.slow === true
+const isSlow = (row: Row): boolean => 'slow' in row && row.slow !== undefined
 
 async function judge(row: Row, context: Context): Promise<Judgement> {
   if ('needs' in row) return { verdict: 'not checked here', note: `needs ${row.needs}; ${row.provedBy.join(': ')}` }

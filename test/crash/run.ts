@@ -7,7 +7,7 @@ import { startPostgres } from '../../scripts/ground/postgres.ts'
 import { databaseNamed, query } from '../ground.ts'
 import { Secrets } from '../secrets.ts'
 import type { HostGround } from './grounds.ts'
-import { plansOf } from './plan.ts'
+import { type Plan, plansOf } from './plan.ts'
 import { Stage } from './stage.ts'
 import { type Outcome, runTrial, type Sabotage } from './trial.ts'
 
@@ -19,7 +19,8 @@ export interface RunOptions {
   /** A Postgres that is there; by default one of the run's own. */
   databaseServer?: string
   tell?: (outcome: Outcome) => void
-  sabotage?: Sabotage
+  /** Trials after those of the plan, in which the agent is killed at once and the judge must find a fault. */
+  sabotages?: Sabotage[]
   /** Where the logs are left; by default they go with the run where it found no fault. */
   keep?: (folder: string) => void
 }
@@ -30,7 +31,7 @@ export async function runTrials({
   ground,
   databaseServer,
   tell,
-  sabotage,
+  sabotages = [],
   keep,
 }: RunOptions): Promise<Outcome[]> {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-crash-'))
@@ -53,8 +54,9 @@ export async function runTrials({
     const host = await ground(join(folder, 'host'))
     const stage = await Stage.start(host, databaseNamed(server, name), folder)
     try {
-      for (const plan of plansOf(trials, seed, host.spanMs)) {
-        const outcome = await runTrial(stage, plan, sabotage)
+      const plans = [...plansOf(trials, seed, host.spanMs), ...sabotages.map((_, i) => atOnce(trials + i))]
+      for (const plan of plans) {
+        const outcome = await runTrial(stage, plan, sabotages[plan.trial - trials])
         outcome.faults.push(...secrets.inLogFiles(folder))
         outcomes.push(outcome)
         tell?.(outcome)
@@ -66,8 +68,10 @@ export async function runTrials({
   } finally {
     await query(server, `drop database ${name} with (force)`)
     await own?.stop()
-    const clean = outcomes.length === trials && outcomes.every(({ faults }) => faults.length === 0)
+    const clean = outcomes.length === trials + sabotages.length && outcomes.every(({ faults }) => faults.length === 0)
     if (clean || !keep) rmSync(folder, { recursive: true, force: true })
     else keep(folder)
   }
 }
+
+const atOnce = (trial: number): Plan => ({ trial, victim: 'agent', failpoint: undefined, momentMs: 0 })

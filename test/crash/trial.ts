@@ -15,8 +15,11 @@ export interface Outcome extends Judgement {
   tookMs: number
 }
 
-/** Something a test of the harness does to the ground between crash and judgement; then the judge must complain. */
-export type Sabotage = (stage: Stage, asked: Asked[]) => Promise<void>
+/** What a test of the harness does to the ground between crash and judgement; then the judge must complain in these words. */
+export interface Sabotage {
+  act(stage: Stage, asked: Asked[]): Promise<void>
+  found: RegExp
+}
 
 const mix: [from: 'created' | 'awake' | 'hibernated', kind: OperationKind][] = [
   ['created', 'wake'],
@@ -29,8 +32,6 @@ const mix: [from: 'created' | 'awake' | 'hibernated', kind: OperationKind][] = [
   ['hibernated', 'destroy'],
 ]
 const failpointMs = 20_000
-/** A sabotaged host never agrees: that is waited for in vain. */
-const sabotagedMs = 8_000
 
 export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): Promise<Outcome> {
   const began = performance.now()
@@ -47,11 +48,11 @@ export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): P
     from,
     operationId: (answers[i]?.json as OperationJson | undefined)?.id ?? written.get(desktops[i]!.id),
   }))
-  await sabotage?.(stage, asked)
+  await sabotage?.act(stage, asked)
   await stage.start(plan.victim)
   const replayed = await Promise.all(mix.map(([, kind], i) => request(stage, desktops[i]!.id, kind, keys[i]!)))
   const ids = new Map(asked.map(({ desktopId, operationId }, i) => [desktopId, operationId ?? replayed[i]?.json.id]))
-  const judgement = await settledFacts(stage, asked, replayed, ids, sabotage ? sabotagedMs : stage.ground.patienceMs)
+  const judgement = await settledFacts(stage, asked, replayed, ids, sabotage)
   const faults = [...judgement.faults, ...(await usable(stage, asked))]
   await clear(stage, asked)
   return { ...judgement, faults, plan, reached, tookMs: Math.round(performance.now() - began) }
@@ -96,13 +97,13 @@ async function crash(stage: Stage, { victim, failpoint, momentMs }: Plan, reques
   return { answers: await answering, reached }
 }
 
-/** Waits until all have settled and the host agrees; where it does not, the judgement says on what. */
+/** Waits until all have settled and the host agrees, or disagrees as it was made to; otherwise the judgement says on what. */
 async function settledFacts(
   stage: Stage,
   asked: Asked[],
   replayed: (ApiAnswer | undefined)[],
   ids: Map<string, string | undefined>,
-  agreeMs: number,
+  sabotage: Sabotage | undefined,
 ): Promise<Judgement> {
   const operations = new Map<string, OperationJson | undefined>()
   const settled = async () => {
@@ -125,9 +126,10 @@ async function settledFacts(
       inventory: await stage.inventory(),
     }
     judgement = judge(facts)
-    return judgement.faults.length === 0
+    const { faults } = judgement
+    return sabotage ? faults.some((fault) => sabotage.found.test(fault)) : faults.length === 0
   }
-  await until('host and database to agree', agreed, agreeMs).catch((error: Error) => {
+  await until('host and database to agree', agreed, stage.ground.patienceMs).catch((error: Error) => {
     if (!judgement) throw error
   })
   return judgement!
@@ -135,26 +137,25 @@ async function settledFacts(
 
 /** The next request is legal and works, and nothing that was remembered is forgotten. */
 async function usable(stage: Stage, asked: Asked[]): Promise<string[]> {
-  const faults: string[] = []
-  for (const { desktopId: id, from } of asked) {
-    const { state } = await stage.see(id)
-    if (state === 'destroyed') continue
-    if (state !== 'awake') {
-      const woken = await stage.api('POST', `/v1/desktops/${id}/wake?wait=true`)
-      if (woken.status !== 200) {
-        faults.push(`desktop ${id} is ${state} and cannot be woken: ${woken.json?.detail}`)
-        continue
-      }
-    }
-    if (from === 'created') continue
-    const words = await stage.print(id, 'cat /run/word /root/word')
-    if (words !== `${id}\n${id}`) faults.push(`desktop ${id}, which was ${from}, remembers ${JSON.stringify(words)}`)
+  return (await Promise.all(asked.map((one) => unusable(stage, one)))).filter((fault) => fault !== undefined)
+}
+
+async function unusable(stage: Stage, { desktopId: id, from }: Asked): Promise<string | undefined> {
+  const { state } = await stage.see(id)
+  if (state === 'destroyed') return undefined
+  if (state !== 'awake') {
+    const woken = await stage.api('POST', `/v1/desktops/${id}/wake?wait=true`)
+    if (woken.status !== 200) return `desktop ${id} is ${state} and cannot be woken: ${woken.json?.detail}`
   }
-  return faults
+  if (from === 'created') return undefined
+  const words = await stage.print(id, 'cat /run/word /root/word')
+  return words === `${id}\n${id}` ? undefined : `desktop ${id}, which was ${from}, remembers ${JSON.stringify(words)}`
 }
 
 /** Leaves nothing for the next trial; a stray of this one has been told. */
 async function clear(stage: Stage, asked: Asked[]): Promise<void> {
-  for (const { desktopId: id } of asked)
+  const destroy = async ({ desktopId: id }: Asked) => {
     if ((await stage.see(id)).state !== 'destroyed') await stage.api('POST', `/v1/desktops/${id}/destroy?wait=true`)
+  }
+  await Promise.all(asked.map(destroy))
 }
