@@ -48,7 +48,7 @@ function expectUnreachable(answer: ApiAnswer): void {
   expect(answer.headers['retry-after']).toMatch(/^\d+$/)
 }
 
-test('a token of the provider is its client’s organisation, and no other', async () => {
+test.concurrent('a token of the provider is its client’s organisation, and no other', async () => {
   await using s = await scene()
   const token = await s.provider.token('mine')
   const made = await s.house.api('POST', '/v1/desktops', { key: token, body: { tier: 'small' } })
@@ -59,13 +59,13 @@ test('a token of the provider is its client’s organisation, and no other', asy
   expect((await s.house.api('GET', '/admin/v1/orgs', { key: token })).status).toBe(403)
 })
 
-test.each(['ES256', 'EdDSA', 'PS256'])('a token signed with %s is as good', async (alg) => {
+test.concurrent.each(['ES256', 'EdDSA', 'PS256'])('a token signed with %s is as good', async (alg) => {
   await using s = await scene()
   await s.provider.rotate('other', alg)
   expect((await s.ask(await s.forge())).status).toBe(200)
 })
 
-test('a token that is not good in every point is 401, and says no more than a stranger may know', async () => {
+test.concurrent('a token that is not good in every point is 401, and says no more than a stranger may know', async () => {
   await using s = await scene()
   const { provider, forge } = s
   const good = await forge()
@@ -123,7 +123,7 @@ test('a token that is not good in every point is 401, and says no more than a st
   for (const secret of [body, signature, s.house.org.key]) expect(logged).not.toContain(secret)
 })
 
-test('clocks may differ by half a minute, a caller may have no name, and the claim’s id may be in capitals', async () => {
+test.concurrent('clocks may differ by half a minute, a caller may have no name, and the claim’s id may be in capitals', async () => {
   await using s = await scene()
   const good = [
     await s.forge({ exp: inSecs(-15) }),
@@ -136,7 +136,7 @@ test('clocks may differ by half a minute, a caller may have no name, and the cla
   for (const token of good) expect((await s.ask(token)).status).toBe(200)
 })
 
-test('the claim that names the organisation, and where the keys are, can be set', async () => {
+test.concurrent('the claim that names the organisation, and where the keys are, can be set', async () => {
   await using s = await scene((provider) => ({
     oidcJwksUrl: `${provider.issuer}/jwks`,
     oidcOrgClaim: 'https://dormouse.example/org',
@@ -146,13 +146,13 @@ test('the claim that names the organisation, and where the keys are, can be set'
   expect(s.provider.asked.filter((path) => path !== '/jwks')).toEqual([])
 })
 
-test('with no issuer configured every JWT is 401, and API keys are what they were', async () => {
+test.concurrent('with no issuer configured every JWT is 401, and API keys are what they were', async () => {
   await using s = await scene({ oidcIssuer: undefined, oidcAudience: undefined })
   expect((await s.ask(await s.provider.token('mine'))).status).toBe(401)
   expect((await s.ask(s.house.org.key)).status).toBe(200)
 })
 
-test('what could never be good costs the provider nothing', async () => {
+test.concurrent('what could never be good costs the provider nothing', async () => {
   await using s = await scene()
   const [head, body, signature] = (await s.forge()).split('.')
   const elsewhere = await s.forge({ iss: 'https://elsewhere.example' })
@@ -163,7 +163,7 @@ test('what could never be good costs the provider nothing', async () => {
   expect(s.provider.asked).toEqual([])
 })
 
-test('a token is checked once: asked again, neither key nor provider is needed', async () => {
+test.concurrent('a token is checked once: asked again, neither key nor provider is needed', async () => {
   await using s = await scene()
   const token = await s.provider.token('mine')
   expect((await s.ask(token)).status).toBe(200)
@@ -172,7 +172,7 @@ test('a token is checked once: asked again, neither key nor provider is needed',
   expect(s.provider.keysAsked).toBe(1)
 })
 
-test('a token that was good a moment ago is refused when its time is over', async () => {
+test.concurrent('a token that was good a moment ago is refused when its time is over', async () => {
   await using s = await scene()
   // It is taken for 30 s longer than it says; where the machine stood still meanwhile, another is made.
   const token = await until('a token to be good', async () => {
@@ -182,7 +182,7 @@ test('a token that was good a moment ago is refused when its time is over', asyn
   await until('its refusal', async () => (await s.ask(token)).status === 401)
 })
 
-test('a new key of the provider is known the moment it signs, and those it replaced are not any more', async () => {
+test.concurrent('a new key of the provider is known the moment it signs, and those it replaced are not any more', async () => {
   await using s = await scene()
   const old = await s.forge()
   expect((await s.ask(old)).status).toBe(200)
@@ -192,7 +192,7 @@ test('a new key of the provider is known the moment it signs, and those it repla
   expect((await s.ask(unused)).status).toBe(401)
 })
 
-test('a flood of unknown kids is a trickle to the provider, and no good token is refused for it', async () => {
+test.concurrent('a flood of unknown kids is a trickle to the provider, and no good token is refused for it', async () => {
   await using s = await scene({ rateLimitStrangersPerSecond: 100_000 })
   expect((await s.ask(await s.forge())).status).toBe(200)
   const garbage = await Promise.all(Array.from({ length: 100 }, (_, i) => s.forge({}, { kid: `garbage-${i}` })))
@@ -203,7 +203,7 @@ test('a flood of unknown kids is a trickle to the provider, and no good token is
   expect(s.provider.keysAsked).toBeLessThanOrEqual(3)
 })
 
-test('with the provider down and no key, a token is 503; it is good again when the provider is back', async () => {
+test.concurrent('with the provider down and no key, a token is 503; it is good again when the provider is back', async () => {
   await using s = await scene()
   const token = await s.provider.token('mine')
   await s.provider.down()
@@ -215,7 +215,7 @@ test('with the provider down and no key, a token is 503; it is good again when t
   await until('the token to be good', async () => (await s.ask(token)).status === 200)
 })
 
-test('with the provider down, keys already known go on working, and only a token that needs another is 503', async () => {
+test.concurrent('with the provider down, keys already known go on working, and only a token that needs another is 503', async () => {
   await using s = await scene()
   expect((await s.ask(await s.provider.token('mine'))).status).toBe(200)
   const fresh = await s.forge({ sub: 'never seen before' })
@@ -232,7 +232,10 @@ const says =
   }
 const discovery = (document: object): RequestListener => says(200, JSON.stringify(document))
 
+// The slowest first.
 test.concurrent.each<[what: string, answer: (provider: IdentityProvider) => RequestListener]>([
+  ['a body without end', () => (_request, response) => void response.writeHead(200).write('{')],
+  ['silence', () => () => undefined],
   ['a page of HTML', () => says(200, '<!doctype html><p>Welcome')],
   ['an empty object', () => says(200, '{}')],
   ['nothing', () => says(200, '')],
@@ -242,8 +245,6 @@ test.concurrent.each<[what: string, answer: (provider: IdentityProvider) => Requ
   ['keys without TLS', ({ issuer }) => discovery({ issuer, jwks_uri: 'http://192.0.2.1/jwks' })],
   ['keys in a file', ({ issuer }) => discovery({ issuer, jwks_uri: 'file:///etc/passwd' })],
   ['more than anyone wants', ({ issuer }) => discovery({ issuer, jwks_uri: `${issuer}/jwks`, x: 'x'.repeat(300_000) })],
-  ['a body without end', () => (_request, response) => void response.writeHead(200).write('{')],
-  ['silence', () => () => undefined],
   [
     'keys that are none',
     ({ issuer }) =>

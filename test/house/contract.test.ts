@@ -91,9 +91,11 @@ const routeOf = (method: string, path: string): string =>
 
 /** The titles of a file's tests, those of skipped ones not among them. */
 const titlesIn = (source: string): string[] =>
-  [...source.matchAll(/(?:\btest\(|\btest\.each\([\s\S]*?\)\()\s*(['"`])((?:\\.|(?!\1)[^\\])*)\1/g)].map(
-    ([, , title]) => title!,
-  )
+  [
+    ...source.matchAll(
+      /(?:\btest(?:\.concurrent)?\(|\btest(?:\.concurrent)?\.each\([\s\S]*?\)\()\s*(['"`])((?:\\.|(?!\1)[^\\])*)\1/g,
+    ),
+  ].map(([, , title]) => title!)
 
 test('no two rows have one id', () => {
   expect(rows.map(({ id }) => id).toSorted()).toEqual([...new Set(rows.map(({ id }) => id))].sort())

@@ -15,6 +15,17 @@ class Forgetful {
   async upsert(): Promise<void> {}
 }
 
+/** Made once for all providers of a file: that takes a while. */
+const made = new Map<string, Promise<JWK>>()
+
+function keyNamed(kid: string, alg: string): Promise<JWK> {
+  const name = `${alg} ${kid}`
+  const key =
+    made.get(name) ?? generateKeyPair(alg, { extractable: true }).then(({ privateKey }) => exportJWK(privateKey))
+  made.set(name, key)
+  return key
+}
+
 export class IdentityProvider {
   /** Paths it was asked for. */
   readonly asked: string[] = []
@@ -48,10 +59,9 @@ export class IdentityProvider {
     return this.asked.filter((path) => path === '/jwks').length
   }
 
-  /** A new key takes the place of all that were before. */
+  /** A key of that name takes the place of all that were before. */
   async rotate(kid: string, alg = 'RS256'): Promise<void> {
-    const { privateKey } = await generateKeyPair(alg, { extractable: true })
-    this.key = { ...(await exportJWK(privateKey)), kid, alg, use: 'sig' }
+    this.key = { ...(await keyNamed(kid, alg)), kid, alg, use: 'sig' }
     this.#answer = new Provider(this.issuer, this.#configuration(alg)).callback()
   }
 

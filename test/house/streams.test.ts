@@ -247,7 +247,7 @@ test('a claim is held while its socket is open and 30 s after; the page comes ba
   await claim(house, id, 'control', {}, other.api_key)
 })
 
-test('hibernation closes with 4002 and frees the claim; the page waits with its ticket and comes back after the wake', async () => {
+test.concurrent('hibernation closes with 4002 and frees the claim; the page waits with its ticket and comes back after the wake', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
   const { websocket_url } = await claim(house, id, 'view')
@@ -273,7 +273,7 @@ test('hibernation closes with 4002 and frees the claim; the page waits with its 
   expect((await back.closed).code).toBe(4003)
 })
 
-test('a page whose way broke just before its desktop fell asleep waits for it, too, beyond its grace', async () => {
+test.concurrent('a page whose way broke just before its desktop fell asleep waits for it, too, beyond its grace', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
   const { websocket_url } = await claim(house, id, 'control')
@@ -293,7 +293,7 @@ test('a page whose way broke just before its desktop fell asleep waits for it, t
   back.close()
 })
 
-test('after a hibernation the claim is anybody’s', async () => {
+test.concurrent('after a hibernation the claim is anybody’s', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
   const other = await anotherKey(house)
@@ -307,7 +307,7 @@ test('after a hibernation the claim is anybody’s', async () => {
   client.close()
 })
 
-test('a revoked key’s socket ends with 4004, a dead desktop’s with 4002, a lost host’s with 4005', async () => {
+test.concurrent('a revoked key’s socket ends with 4004, a dead desktop’s with 4002, a lost host’s with 4005', async () => {
   await using house = await House.start()
   const [one, two, three] = [await house.desktop('awake'), await house.desktop('awake'), await house.desktop('awake')]
   const other = await anotherKey(house)
@@ -328,7 +328,7 @@ test('a revoked key’s socket ends with 4004, a dead desktop’s with 4002, a l
   again.close()
 })
 
-test('a control plane that stops says 1001, and the page is back after its restart by its ticket', async () => {
+test.concurrent('a control plane that stops says 1001, and the page is back after its restart by its ticket', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
   const { websocket_url } = await claim(house, id, 'control')
@@ -341,7 +341,7 @@ test('a control plane that stops says 1001, and the page is back after its resta
   back.close()
 })
 
-test('the leader changes and a screen goes on', async () => {
+test.concurrent('the leader changes and a screen goes on', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
   const client = await RfbClient.connect((await claim(house, id, 'control')).websocket_url)
@@ -352,7 +352,7 @@ test('the leader changes and a screen goes on', async () => {
   client.close()
 })
 
-test('a screenshot is a PNG of the screen now, for anybody of the organisation, and needs no claim', async () => {
+test.concurrent('a screenshot is a PNG of the screen now, for anybody of the organisation, and needs no claim', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
   const shoot = async () => {
@@ -371,7 +371,7 @@ test('a screenshot is a PNG of the screen now, for anybody of the organisation, 
   client.close()
 })
 
-test('a picture that does not come is 504, a host out of reach 503', async () => {
+test.concurrent('a picture that does not come is 504, a host out of reach 503', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
   const release = house.host.driver.faults.hang('picture')
@@ -384,7 +384,7 @@ test('a picture that does not come is 504, a host out of reach 503', async () =>
   expect(lost.headers['retry-after']).toBeDefined()
 })
 
-test('no token is in any log line', async () => {
+test.concurrent('no token is in any log line', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
   const { websocket_url } = await claim(house, id, 'control')

@@ -1,7 +1,7 @@
 // Guarantee: wherever a wake fails, it holds no memory of a host, the owner's work is still there, and the next wake works.
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { inShort } from './host.ts'
 
@@ -48,23 +48,26 @@ async function takenBack(house: House, id: string, origin: (typeof origins)[numb
   if (origin !== 'created') expect(words.disk).toBe('kept')
 }
 
-for (const origin of origins) {
-  test.each(controlPlanePoints)(
-    `a wake from "${origin}" that fails at "%s" of the control plane is taken back whole`,
-    async (point) => {
-      await using house = await House.start()
-      const id = await fallenAsleep(house, origin)
-      house.failpoints.set(point, 'throw')
-      const failed = await house.settled((await house.begin(id, 'wake')).id)
-      expect(failed).toMatchObject({ state: 'failed', result: null })
-      expect(failed.error).toMatch(/^The control plane failed at wake/)
-      house.failpoints.set(point, undefined)
-      await takenBack(house, id, origin)
-    },
-  )
+describe.each(origins)('a wake from "%s"', (origin) => {
+  let house: House
+  beforeAll(async () => {
+    house = await House.start()
+  })
+  afterAll(() => house[Symbol.asyncDispose]())
 
-  test.each(agentPoints)(
-    `a wake from "${origin}" that fails at "%s" of the agent, again and again, is taken back whole`,
+  test.each(controlPlanePoints)('that fails at "%s" of the control plane is taken back whole', async (point) => {
+    const id = await fallenAsleep(house, origin)
+    house.failpoints.set(point, 'throw')
+    const failed = await house.settled((await house.begin(id, 'wake')).id)
+    expect(failed).toMatchObject({ state: 'failed', result: null })
+    expect(failed.error).toMatch(/^The control plane failed at wake/)
+    house.failpoints.set(point, undefined)
+    await takenBack(house, id, origin)
+  })
+
+  // At once, since each waits for the next try most of its time.
+  test.concurrent.each(agentPoints)(
+    'that fails at "%s" of the agent, again and again, is taken back whole',
     async (point) => {
       await using house = await House.start()
       house.chronicle.foresee(/^a step failed$/, /handler/)
@@ -80,7 +83,7 @@ for (const origin of origins) {
       else await takenBack(house, id, origin)
     },
   )
-}
+})
 
 test('a guest that never answers fails its wake by name; from memory nothing is lost', async () => {
   await using house = await House.start()
