@@ -1,66 +1,10 @@
 // Guarantee: whoever opens a link holds the host's key at that moment. Nothing that was heard on the way opens another.
-import { generateKeyPairSync, type JsonWebKey, randomUUID, sign } from 'node:crypto'
-import { once } from 'node:events'
-import { linkProofText, linkSubprotocols, newId } from '@dormouse/contract'
-import { importJWK, SignJWT } from 'jose'
+import { linkSubprotocols, newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { WebSocket } from 'ws'
 import { House } from '../house.ts'
+import { answered, byToken, challenged, enrol, linkOf } from './host-by-hand.ts'
 import { until } from './until.ts'
-
-/** A host that enrolled and has no agent: the test speaks for it. */
-async function enrol(house: House, name = 'by-hand') {
-  const { privateKey } = generateKeyPairSync('ed25519')
-  const key = privateKey.export({ format: 'jwk' }) as JsonWebKey
-  const { token } = await house.replica.parts.hosts.invite(name)
-  house.secrets.learn(`the invitation of ${name}`, token)
-  const body = { token, name, public_key: { kty: 'OKP', crv: 'Ed25519', x: key.x } }
-  const { status, json } = await house.api('POST', '/agent/v1/enrol', { key: null, body })
-  expect(status).toBe(201)
-  const { host_id: id, installation_id: installationId } = json
-  const signature = (nonce: string, as = id, at = installationId) =>
-    sign(null, Buffer.from(linkProofText(at, as, nonce)), privateKey).toString('base64url')
-  /** Made so many seconds ago, by our clock. */
-  const tokenOf = async (ageSecs = 0, { tokenId = randomUUID() as string, as = id, at = installationId } = {}) => {
-    const made = Math.floor(Date.now() / 1_000) - ageSecs
-    const jwt = new SignJWT(tokenId ? { jti: tokenId } : {}).setProtectedHeader({ alg: 'EdDSA' })
-    const dated = jwt.setSubject(as).setAudience(at).setIssuedAt(made)
-    return dated.setExpirationTime(made + 60).sign(await importJWK(key, 'EdDSA'))
-  }
-  return { id, signature, tokenOf }
-}
-
-const linkOf = (url: string) => `${url.replace(/^http/, 'ws')}/agent/v1/link`
-
-/** Opens a link by a token, as an agent of the release before does; answers the status. */
-async function byToken(url: string, token: string): Promise<number> {
-  const socket = new WebSocket(linkOf(url), { headers: { authorization: `Bearer ${token}` } })
-  const { promise, resolve } = Promise.withResolvers<number>()
-  socket.on('open', () => resolve(101)).on('error', () => undefined)
-  socket.on('unexpected-response', (_, { statusCode = 0 }) => resolve(statusCode))
-  const status = await promise
-  socket.terminate()
-  return status
-}
-
-/** Opens a socket that must prove itself, and answers its challenge. */
-async function challenged(house: House) {
-  const socket = new WebSocket(linkOf(house.url), [linkSubprotocols.token, linkSubprotocols.proof])
-  socket.on('error', () => undefined)
-  const [text] = await once(socket, 'message')
-  expect(socket.protocol).toBe(linkSubprotocols.proof)
-  return { socket, nonce: JSON.parse(String(text)).nonce as string }
-}
-
-/** What a proof is answered with: `accepted`, or the code of the close. */
-async function answered({ socket }: { socket: WebSocket }, hostId: string, signature: string) {
-  const { promise, resolve } = Promise.withResolvers<string | number>()
-  socket.once('message', () => resolve('accepted')).once('close', resolve)
-  socket.send(JSON.stringify({ hostId, signature }))
-  const answer = await promise
-  socket.terminate()
-  return answer
-}
 
 test('a proof opens the link it was asked for and no other, and only its own host’s', async () => {
   await using house = await House.start()

@@ -63,9 +63,15 @@ test('a Postgres that is frozen is told as away by /readyz, and what is under wa
   own.still('SIGSTOP')
   release()
   // The pool itself would wait for twelve seconds.
-  const signal = AbortSignal.timeout(8_000)
-  const looked = await send(`${house.replica.url}/readyz`, 'GET', { signal }).finally(() => own.still('SIGCONT'))
-  expect(looked).toMatchObject({ status: 503, json: { status: 'not ready', database: false } })
+  const noticed = until(
+    '/readyz to notice',
+    async () => {
+      const { status, json } = await send(`${house.replica.url}/readyz`, 'GET', {})
+      return json.database === false && { status, said: json.status }
+    },
+    8_000,
+  )
+  expect(await noticed.finally(() => own.still('SIGCONT'))).toEqual({ status: 503, said: 'not ready' })
   await until('leadership', () => house.replica.leads)
   expect(await house.settled(hibernation.id)).toMatchObject({ state: 'succeeded' })
 })

@@ -16,10 +16,12 @@ import { contractBodyBytes, takeBodiesOf } from './http/json-bodies.ts'
 import { notePaths, refuseOtherMethods } from './http/methods.ts'
 import { publishOpenApi } from './http/openapi.ts'
 import { sendProblem } from './http/problems.ts'
-import { prepareRateLimits, rateLimitOf } from './http/rate-limit.ts'
+import { RateLimit } from './http/rate-limit.ts'
 import { serveReadingPage } from './http/reading-page.ts'
-import { type App, createServer, pathOf } from './http/server.ts'
+import { type App, createServer, pathOf, type UnroutableDoor } from './http/server.ts'
+import type { Strangers } from './http/strangers.ts'
 import type { Leadership } from './leadership/leadership.ts'
+import type { Readiness } from './leadership/readiness.ts'
 import type { Waiters } from './operations/waiters.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/door.ts'
 import { principalRoutes } from './principals/routes.ts'
@@ -40,6 +42,7 @@ export interface AppParts {
   pool: Pool
   log: Log
   leadership: Leadership
+  readiness: Readiness
   desktops: Desktops
   guests: Guests
   streams: Streams
@@ -51,27 +54,28 @@ export interface AppParts {
   usage: Usage
   /** Where browsers find this service. */
   origin: string | undefined
-  /** Requests a second: of one credential, and of one address without a good one. */
-  rateLimits: { callers: number; strangers: number }
+  /** Everybody without a credential, at every door. */
+  strangers: Strangers
+  /** Requests a second of one credential. */
+  rateLimitPerSecond: number
+  /** Addresses and ranges of the proxies that say who their callers are. */
+  trustedProxies: string[]
   /** For how long not a byte of a body may move. */
   stallMs: number
 }
 
 /** The application, ready to listen. A room takes of the parts what its routes name, and sees no other. */
 export async function createApp(parts: AppParts): Promise<App> {
-  const { log, principals, rateLimits } = parts
-  const app = createServer(log, parts.stallMs, async (request, reply) => {
+  const { log, stallMs, trustedProxies, principals, strangers } = parts
+  const unroutable: UnroutableDoor = async (request, reply) => {
     const path = pathOf(request.url)
     if (path.startsWith('/v1/')) await customers.call(app, request, reply)
-    if (path.startsWith('/admin/v1/')) await operators.call(app, request, reply)
-  })
-  parts.inFlight.watch(app)
-  await prepareRateLimits(app)
-  const doors = {
-    principals,
-    callers: rateLimitOf(app, rateLimits.callers, callerOf),
-    strangers: rateLimitOf(app, rateLimits.strangers, ({ ip }) => ip),
+    else if (path.startsWith('/admin/v1/')) await operators.call(app, request, reply)
+    else strangers.count(request.raw)
   }
+  const app = createServer({ log, stallMs, trustedProxies, unroutable })
+  parts.inFlight.watch(app)
+  const doors = { principals, strangers, callers: new RateLimit(parts.rateLimitPerSecond) }
   const [customers, operators] = [customersOnly(doors), operatorsOnly(doors)]
   const paths = notePaths(app)
   const registry = new Registry()
@@ -82,14 +86,13 @@ export async function createApp(parts: AppParts): Promise<App> {
   })
   const desktopParts = { ...parts, onMismatch: () => mismatches.inc() }
   await publishOpenApi(app)
-  serveReadingPage(app)
 
   await app.register(
     async (scope) => {
       const v1 = scope as unknown as App
       takeBodiesOf(v1, contractBodyBytes)
       v1.addHook('onRequest', customers)
-      notFoundBehindTheDoor(v1)
+      notFound(v1)
       v1.register(async (files) => fileRoutes(files as unknown as App, parts))
       refuseOtherMethods(v1, paths)
       desktopRoutes(v1, desktopParts)
@@ -103,7 +106,7 @@ export async function createApp(parts: AppParts): Promise<App> {
     async (scope) => {
       const admin = scope as unknown as App
       admin.addHook('onRequest', operators)
-      notFoundBehindTheDoor(admin)
+      notFound(admin)
       parts.acts.watch(admin, callerOf)
       refuseOtherMethods(admin, paths)
       principalRoutes(admin, parts)
@@ -115,37 +118,38 @@ export async function createApp(parts: AppParts): Promise<App> {
     },
     { prefix: '/admin/v1' },
   )
-  await app.register(async (scope) => enrolRoutes(scope as unknown as App, parts), { prefix: '/agent/v1' })
-  serveScreenPage(app)
-  healthRoutes(app, parts, registry)
+  await app.register(async (scope) => {
+    const open = scope as unknown as App
+    strangers.countAll(open)
+    notFound(open)
+    serveReadingPage(open)
+    serveScreenPage(open)
+    metricsRoute(open, registry)
+    open.register(async (agents) => enrolRoutes(agents as unknown as App, parts), { prefix: '/agent/v1' })
+  })
+  healthRoutes(app, parts.readiness)
   return app
 }
 
-/** An unknown path asks for a credential like any other: it tells a stranger nothing. */
-function notFoundBehindTheDoor(scope: App): void {
+/** An unknown path asks for what its scope asks for: it tells a stranger nothing. */
+function notFound(scope: App): void {
   scope.setNotFoundHandler((_request, reply) => void sendProblem(reply, theOne404()))
 }
 
-/** A database that says nothing for so long is away, for whoever asks. */
-const look = { text: 'select 1', query_timeout: 2_000 }
-
-function healthRoutes(app: App, { pool, leadership }: AppParts, registry: Registry): void {
+/** From memory, and without any limit: whoever watches over this process must not be held up by what others ask of it. */
+function healthRoutes(app: App, readiness: Readiness): void {
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
 
   app.get('/readyz', { schema: { hide: true } }, async (_request, reply) => {
-    const database = await pool.query(look).then(
-      () => true,
-      () => false,
-    )
-    const leader = leadership.leaderKnown
+    const { database, leader, leads, mayTakeOver } = readiness
     const ready = database && leader
-    const leads = leadership.term !== undefined
-    const mayTakeOver = database && (await leadership.mayTakeOver().catch(() => false))
     return reply
       .code(ready ? 200 : 503)
       .send({ status: ready ? 'ready' : 'not ready', database, leader, leads, may_take_over: mayTakeOver })
   })
+}
 
+function metricsRoute(app: App, registry: Registry): void {
   app.get('/metrics', { schema: { hide: true } }, async (_request, reply) =>
     reply
       .type(registry.contentType)

@@ -1,6 +1,7 @@
 // What an operator may set, each with a default that works where one can. Read once, at the door.
 import { setting } from '@dormouse/process'
 import { z } from 'zod'
+import { areProxies } from './http/addresses.ts'
 import { isFetchable } from './principals/issuer.ts'
 
 const ms = (env: string, fallbackSecs: number, what: string) =>
@@ -16,6 +17,12 @@ const ms = (env: string, fallbackSecs: number, what: string) =>
 
 const whole = (env: string, fallback: number, what: string, min = 1) =>
   setting(env, what, z.coerce.number().int().min(min).default(fallback))
+
+const toList = (text: string): string[] =>
+  text
+    .split(',')
+    .map((one) => one.trim())
+    .filter(Boolean)
 
 const tier = (name: string, fallback: string) =>
   setting(
@@ -134,7 +141,16 @@ const settings = z.object({
   rateLimitStrangersPerSecond: whole(
     'DORMOUSE_RATE_LIMIT_STRANGERS_PER_SECOND',
     500,
-    'requests a second of one address without a good credential, per replica; beyond, 429 instead of 401',
+    'requests a second of one address without a good credential, per replica; beyond, 429 before anything is looked up. An IPv6 address counts as its /64',
+  ),
+  trustedProxies: setting(
+    'DORMOUSE_TRUSTED_PROXIES',
+    'addresses and ranges of the proxies in front of this service, separated by commas, such as 10.0.0.0/8: what they say in X-Forwarded-For, -Host and -Proto is believed. Without it, all callers behind a proxy count as one address',
+    z
+      .string()
+      .default('')
+      .transform(toList)
+      .refine(areProxies, 'must be IP addresses or ranges, and none may be everybody'),
   ),
   oidcIssuer: issuerUrl('OIDC_ISSUER', 'issuer of access tokens, exactly as in their `iss`; without it no JWT is good'),
   oidcJwksUrl: issuerUrl('OIDC_JWKS_URL', 'where the issuer’s keys are; by default its discovery document is asked'),

@@ -17,9 +17,13 @@ import { Guests } from './guest/service.ts'
 import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
 import { Acts } from './http/acts.ts'
+import { Addresses } from './http/addresses.ts'
 import { InFlight } from './http/in-flight.ts'
+import { RateLimit } from './http/rate-limit.ts'
 import { answerRaw } from './http/raw-answers.ts'
+import { Strangers } from './http/strangers.ts'
 import { Leadership } from './leadership/leadership.ts'
+import { Readiness } from './leadership/readiness.ts'
 import { liveReplicas } from './leadership/store.ts'
 import { operationKinds } from './operation-kinds.ts'
 import { Engine } from './operations/engine.ts'
@@ -34,6 +38,7 @@ import { Recovery } from './recovery/service.ts'
 import { Removals } from './removals/service.ts'
 import { reportHandlers } from './report-handlers.ts'
 import { Retention } from './retention/service.ts'
+import { Given } from './streams/given.ts'
 import { Screens } from './streams/screens.ts'
 import { Streams } from './streams/service.ts'
 import { Usage } from './usage/service.ts'
@@ -125,8 +130,9 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     },
   })
   const origin = config.pageUrl
-  const screens = new Screens({ pool, principals, links, channels, origin, log: room('streams') })
-  const streams = new Streams({ pool, desktops, links, channels, onHandedOver: () => void screens.look() })
+  const given = new Given()
+  const screens = new Screens({ pool, principals, links, channels, given, origin, log: room('streams') })
+  const streams = new Streams({ pool, desktops, links, channels, given, onHandedOver: () => void screens.look() })
   const guests = new Guests(desktops, links, channels)
   const recovery = new Recovery({ pool, leadership, links, hosts, log: room('recovery') })
   const removals = new Removals({ pool, leadership, engine, links, channels, log: room('removals') })
@@ -135,6 +141,10 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const retention = new Retention({ db: pool, log: room('retention'), recordsDays, auditDays })
   reconcile(leadership, reconcilers({ engine, recovery, usage, streams, retention }), room('reconcile'))
 
+  const { trustedProxies } = config
+  const strangers = new Strangers(new Addresses(trustedProxies), new RateLimit(config.rateLimitStrangersPerSecond))
+  const readiness = new Readiness(pool, leadership)
+  await readiness.start()
   const inFlight = new InFlight()
   const acts = new Acts(record)
   const app = await createApp({
@@ -154,7 +164,10 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     waiters,
     usage,
     stallMs: config.bodyStallMs,
-    rateLimits: { callers: config.rateLimitPerSecond, strangers: config.rateLimitStrangersPerSecond },
+    readiness,
+    strangers,
+    trustedProxies,
+    rateLimitPerSecond: config.rateLimitPerSecond,
   })
   const handlers = reportHandlers({ engine, recovery })
   const gateway = openGateway({
@@ -181,6 +194,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
         await usage.heard(hostId, heartbeat)
         return answerHeartbeat(pool, () => hosts.heard(hostId, heartbeat.facts))
       },
+      strangers,
       refuse: (socket, refusal) => answerRaw(socket, refusal, room('http')),
       report: (hostId, name, report) => handlers[name](hostId, report as never),
     },
@@ -217,6 +231,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     retention,
     close: async () => {
       await leadership.stop()
+      readiness.stop()
       waiters.release()
       await inFlight.drained(drainMs)
       await gateway.upgrades.close(1001, 'the control plane stops')

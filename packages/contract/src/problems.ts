@@ -39,7 +39,11 @@ export const refusals = {
   no_space: { status: 409, what: 'The guest’s disk is full.' },
   command_not_run: { status: 409, what: 'The guest could not start the command (no such program, no such folder).' },
   payload_too_large: { status: 413, what: 'The body is larger than the route takes.' },
-  rate_limited: { status: 429, retryAfterSecs: 1, what: 'Too many requests with this credential.' },
+  rate_limited: {
+    status: 429,
+    retryAfterSecs: 1,
+    what: 'Too many requests, connections or bytes under way with this credential or from this address.',
+  },
   internal: { status: 500, what: 'A fault on our side; the request id finds it in the log.' },
   not_implemented: { status: 501, what: 'In the contract, but not a working feature.' },
   not_leader: {
@@ -95,7 +99,13 @@ export class Refusal extends Error {
   readonly refusal = true
   readonly code: RefusalCode
   readonly detail: string
-  readonly extra: { field?: string; operation_id?: string; retryAfterSecs?: number }
+  readonly extra: {
+    field?: string
+    operation_id?: string
+    retryAfterSecs?: number
+    /** Said in headers. */
+    rateLimit?: { limit: number; resetSecs: number }
+  }
 
   constructor(code: RefusalCode, detail: string, extra: Refusal['extra'] = {}) {
     super(`${code}: ${detail}`)

@@ -24,6 +24,8 @@ export class UpgradeRefusal {
 
 export interface Door<Context> {
   path: (pathname: string) => boolean
+  /** Whether the limit on newcomers is not for this one: he was let in lately, or shows what only such a one has. */
+  knows?: (request: IncomingMessage) => Promise<boolean> | boolean
   authenticate: (request: IncomingMessage) => Promise<Context | UpgradeRefusal> | Context | UpgradeRefusal
   /** Which of the subprotocols that were offered is spoken; the first one by default. */
   protocol?: (offered: ReadonlySet<string>) => string | false
@@ -34,6 +36,8 @@ export interface Door<Context> {
 export interface UpgradeOptions {
   log?: LinkLog
   maxFrameBytes?: number
+  /** Counts one whom no door knows, before any door looks; what it answers is one too many. */
+  admit?: (request: IncomingMessage) => UpgradeRefusal | undefined
   /** Tells one who may not come in, and hangs up. */
   answer: (socket: Duplex, refusal: UpgradeRefusal) => void
   /** What one is told whose path no door knows. */
@@ -49,12 +53,14 @@ export class Upgrades {
   readonly #webSockets: WebSocketServer
   readonly #doors: Door<unknown>[] = []
   readonly #log: LinkLog | undefined
+  readonly #admit: UpgradeOptions['admit']
   readonly #answer: (socket: Duplex, refusal: UpgradeRefusal) => void
   readonly #nowhere: UpgradeRefusal
   #closing = false
 
-  constructor(server: Server, { log, maxFrameBytes = defaultMaxFrameBytes, answer, nowhere }: UpgradeOptions) {
+  constructor(server: Server, { log, maxFrameBytes = defaultMaxFrameBytes, admit, answer, nowhere }: UpgradeOptions) {
     this.#log = log
+    this.#admit = admit
     this.#answer = answer
     this.#nowhere = new UpgradeRefusal(404, nowhere)
     this.#webSockets = new WebSocketServer({
@@ -85,7 +91,7 @@ export class Upgrades {
 
   async #enter(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     try {
-      const door = this.#doorFor(request)
+      const door = await this.#doorFor(request)
       const context = door instanceof UpgradeRefusal ? door : await door.authenticate(request)
       if (context instanceof UpgradeRefusal) this.#answer(socket, context)
       else if (this.#closing) this.#answer(socket, goingAway)
@@ -102,9 +108,11 @@ export class Upgrades {
     socket.destroy()
   }
 
-  #doorFor(request: IncomingMessage): Door<unknown> | UpgradeRefusal {
+  async #doorFor(request: IncomingMessage): Promise<Door<unknown> | UpgradeRefusal> {
     if (this.#closing) return goingAway
-    return this.#doorAt(request) ?? this.#nowhere
+    const door = this.#doorAt(request)
+    const isKnown = await door?.knows?.(request)
+    return (isKnown ? undefined : this.#admit?.(request)) ?? door ?? this.#nowhere
   }
 
   #doorAt({ url = '/' }: IncomingMessage): Door<unknown> | undefined {

@@ -38,6 +38,7 @@ export class Channels {
   attach(upgrades: Upgrades): void {
     upgrades.add({
       path: (pathname) => pathname.startsWith(channelPath),
+      knows: ({ url = '' }) => this.#expected.has(nameOf(url.slice(channelPath.length))),
       authenticate: ({ url = '' }) => this.#spend(url.slice(channelPath.length)) ?? notExpected(),
       onSocket: (socket, expected) => {
         const channel = new Channel(socket)

@@ -8,7 +8,7 @@ import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
 import { type HostHooks, HostLink } from './host-link.ts'
 import type { Links } from './links.ts'
-import { asUpgradeRefusal, Newcomers, type Proving } from './newcomers.ts'
+import { asUpgradeRefusal, Newcomers, type Proving, type Strangers } from './newcomers.ts'
 
 export const linkPath = '/agent/v1/link'
 
@@ -22,6 +22,12 @@ export interface GatewayHooks extends HostHooks {
   proofs: Proving<Host> & {
     /** Of an agent of the release before: answers the host whose token this is; throws a refusal otherwise. */
     byToken(token: string): Promise<Host>
+    /** Whether a host made it that proved itself lately. Looks nothing up. */
+    knowsToken(token: string): Promise<boolean>
+  }
+  strangers: Strangers & {
+    /** Counts one who wants to upgrade; answers what he is told where that is one too many. */
+    refusal(request: IncomingMessage): UpgradeRefusal | undefined
   }
   /** Tells one who may not come in why, and hangs up. */
   refuse(socket: Duplex, refusal: UpgradeRefusal): void
@@ -57,10 +63,17 @@ export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayO
     arriving.set(hostId, link)
     link.peer.on('close', () => arriving.get(hostId) === link && arriving.delete(hostId))
   }
-  const upgrades = acceptUpgrades(server, { log, answer: hooks.refuse, nowhere: theOne404().detail })
-  const newcomers = new Newcomers(hooks.proofs)
+  const upgrades = acceptUpgrades(server, {
+    log,
+    admit: (request) => hooks.strangers.refusal(request),
+    answer: hooks.refuse,
+    nowhere: theOne404().detail,
+  })
+  const newcomers = new Newcomers(hooks.proofs, hooks.strangers)
   upgrades.add({
     path: (pathname) => pathname === linkPath,
+    // Who offers a proof is counted when it is looked at, if it is not that of a host which came in lately.
+    knows: (request) => offersProof(request) || hooks.proofs.knowsToken(tokenOf(request)),
     protocol: (offered) => offered.has(linkSubprotocols.proof) && linkSubprotocols.proof,
     // Whoever can answer a challenge is judged by nothing else.
     authenticate: async (request) => (offersProof(request) ? undefined : byToken(request, hooks)),
@@ -98,8 +111,10 @@ function noting(asked: Set<Promise<unknown>>, links: Links, hooks: HostHooks): H
 const offersProof = ({ headers }: IncomingMessage): boolean =>
   (headers['sec-websocket-protocol'] ?? '').split(',').some((name) => name.trim() === linkSubprotocols.proof)
 
-async function byToken({ headers }: IncomingMessage, { proofs }: GatewayHooks): Promise<Host | UpgradeRefusal> {
-  const token = /^Bearer (\S+)$/i.exec(headers.authorization ?? '')?.[1]
+const tokenOf = ({ headers }: IncomingMessage): string => /^Bearer (\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? ''
+
+async function byToken(request: IncomingMessage, { proofs }: GatewayHooks): Promise<Host | UpgradeRefusal> {
+  const token = tokenOf(request)
   if (!token) return new UpgradeRefusal(401, 'a host proves who it is; offer the subprotocol of proofs')
   return proofs.byToken(token).catch(asUpgradeRefusal)
 }

@@ -4,13 +4,26 @@ import type { IncomingMessage } from 'node:http'
 import { linkAccepted, linkChallenge, linkProof, Refusal } from '@dormouse/contract'
 import { type Handshake, shakeHands, UpgradeRefusal } from '@dormouse/link'
 import type { WebSocket } from 'ws'
+import type { z } from 'zod'
 import { isDatabaseAway } from '../db/pool.ts'
 
 export interface Proving<Host> {
   /** A nonce that nobody was given before. */
   challenge(): string
-  /** Answers the host that signed it; throws a refusal otherwise. */
-  bySignature(nonce: string, hostId: string, signature: string): Promise<Host>
+  /**
+   * Answers the host that signed it; throws a refusal otherwise. `stranger` is called before anything is looked up, unless
+   * the signature is that of a host which proved itself lately; what it throws ends it there.
+   */
+  bySignature(nonce: string, hostId: string, signature: string, stranger: () => void): Promise<Host>
+}
+
+/** What is known of those who have shown nothing yet. */
+export interface Strangers {
+  addressOf(request: IncomingMessage): string
+  /** Throws a refusal where its address has sent too many. */
+  count(request: IncomingMessage): void
+  /** It was none. */
+  forgive(request: IncomingMessage): void
 }
 
 /** At once, on this replica. An agent needs one round trip: whoever waits longest for its word is a stranger. */
@@ -19,11 +32,13 @@ const limits = { timeoutMs: 5_000, maxBytes: 4_096 }
 
 export class Newcomers<Host> {
   readonly #proving: Proving<Host>
-  /** Oldest first. */
-  readonly #waiting = new Set<WebSocket>()
+  readonly #strangers: Strangers
+  /** By the address that each comes from. Oldest first. */
+  readonly #waiting = new Map<WebSocket, string>()
 
-  constructor(proving: Proving<Host>) {
+  constructor(proving: Proving<Host>, strangers: Strangers) {
     this.#proving = proving
+    this.#strangers = strangers
   }
 
   /** Sockets that have proved nothing yet. */
@@ -32,36 +47,47 @@ export class Newcomers<Host> {
   }
 
   /** The host at the other end. Rejects with DialRefused where it proves nothing; the socket is closed then. */
-  async meet(socket: WebSocket, { socket: raw }: IncomingMessage): Promise<Host> {
+  async meet(socket: WebSocket, request: IncomingMessage): Promise<Host> {
     this.#makeRoom()
-    this.#waiting.add(socket)
+    this.#waiting.set(socket, this.#strangers.addressOf(request))
     try {
-      return await shakeHands(socket, { ...limits, raw }, (hands) => this.#ask(hands))
+      return await shakeHands(socket, { ...limits, raw: request.socket }, (hands) => this.#ask(hands, request))
     } finally {
       this.#waiting.delete(socket)
     }
   }
 
-  /** The oldest gives way, so that strangers who say nothing keep no host out. */
+  /** The oldest of the address that has most gives way: strangers who say nothing keep no host out. */
   #makeRoom(): void {
     if (this.#waiting.size < maxNewcomers) return
-    const [oldest] = this.#waiting
+    const byAddress = Map.groupBy(this.#waiting.keys(), (socket) => this.#waiting.get(socket))
+    const [oldest] = [...byAddress.values()].reduce((most, some) => (some.length > most.length ? some : most))
     if (oldest) this.#waiting.delete(oldest)
     oldest?.terminate()
   }
 
-  async #ask(hands: Handshake): Promise<Host | UpgradeRefusal> {
+  async #ask(hands: Handshake, request: IncomingMessage): Promise<Host | UpgradeRefusal> {
     const nonce = this.#proving.challenge()
     hands.say(JSON.stringify(linkChallenge.parse({ nonce })))
     const proof = linkProof.safeParse(parsed(await hands.hear()))
     if (!proof.success) return new UpgradeRefusal(400, 'this is no proof of a host')
     try {
-      const host = await this.#proving.bySignature(nonce, proof.data.hostId, proof.data.signature)
+      const host = await this.#prove(nonce, proof.data, request)
       hands.say(JSON.stringify(linkAccepted.parse({ accepted: true })))
       return host
     } catch (error) {
       return asUpgradeRefusal(error)
     }
+  }
+
+  async #prove(nonce: string, { hostId, signature }: z.infer<typeof linkProof>, request: IncomingMessage) {
+    let isStranger = false
+    const host = await this.#proving.bySignature(nonce, hostId, signature, () => {
+      isStranger = true
+      this.#strangers.count(request)
+    })
+    if (isStranger) this.#strangers.forgive(request)
+    return host
   }
 }
 

@@ -1,8 +1,8 @@
 // How a host proves who it is: it signs a challenge. For one more release an agent may show a token of its key instead.
-import { createPublicKey, randomBytes, verify } from 'node:crypto'
+import { createPublicKey, type KeyObject, randomBytes, verify } from 'node:crypto'
 import { linkProofText, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import { compactVerify, importJWK } from 'jose'
+import { compactVerify } from 'jose'
 import { z } from 'zod'
 import type { Pool } from '../db/pool.ts'
 import type { KnownHost } from './proof-store.ts'
@@ -24,11 +24,16 @@ const leewaySecs = 300
 /** The same while nothing is known of that clock: for the first token of a host that enrolled under the rule of before. */
 const firstLeewaySecs = 10_800
 
+/** Hosts whose keys are kept. */
+const keptMax = 10_000
+
 const claims = z.object({ sub: z.guid(), aud: z.string(), jti: z.guid(), iat: z.int() })
 type Claims = z.infer<typeof claims>
 
 export class HostProofs {
   readonly #options: ProofsOptions
+  /** Keys of hosts that proved themselves, the latest last. */
+  readonly #lately = new Map<string, KeyObject>()
 
   constructor(options: ProofsOptions) {
     this.#options = options
@@ -39,40 +44,81 @@ export class HostProofs {
     return randomBytes(32).toString('base64url')
   }
 
-  /** The host that signed this nonce. Refuses whoever is none, and a host that was removed. */
-  async bySignature(nonce: string, hostId: string, signature: string): Promise<ProvenHost> {
-    const { pool, installationId } = this.#options
-    const host = (await store.findKnown(pool, hostId)) ?? notKnown()
+  /**
+   * The host that signed this nonce. Refuses whoever is none, and a host that was removed. `stranger` is called before
+   * anything is looked up, unless a host signed it that proved itself lately.
+   */
+  async bySignature(
+    nonce: string,
+    hostId: string,
+    signature: string,
+    stranger: () => void = () => undefined,
+  ): Promise<ProvenHost> {
+    const { pool } = this.#options
+    const isSignedWith = (key: KeyObject | undefined) => key && this.#isSigned(key, { nonce, hostId, signature })
+    if (!isSignedWith(this.#lately.get(hostId))) stranger()
+    const host = (await this.#find(hostId)) ?? notKnown()
     const key = createPublicKey({ key: host.publicKey, format: 'jwk' })
-    const text = Buffer.from(linkProofText(installationId, host.id, nonce))
-    if (!verify(null, text, key, Buffer.from(signature, 'base64url'))) notKnown()
+    if (!isSignedWith(key)) notKnown()
     requirePresent(host)
     if (!host.challengedAt) await store.noteChallenge(pool, host.id)
+    this.#remember(host.id, key)
     return { hostId: host.id, name: host.name }
+  }
+
+  #isSigned(
+    key: KeyObject,
+    { nonce, hostId, signature }: { nonce: string; hostId: string; signature: string },
+  ): boolean {
+    const text = Buffer.from(linkProofText(this.#options.installationId, hostId, nonce))
+    return verify(null, text, key, Buffer.from(signature, 'base64url'))
+  }
+
+  async #find(hostId: string): Promise<KnownHost | undefined> {
+    const host = await store.findKnown(this.#options.pool, hostId)
+    // From now on it is a stranger like any other.
+    if (!host || host.removedAt) this.#lately.delete(hostId)
+    return host
+  }
+
+  #remember(hostId: string, key: KeyObject): void {
+    this.#lately.delete(hostId)
+    const [oldest] = this.#lately.keys()
+    if (oldest !== undefined && this.#lately.size >= keptMax) this.#lately.delete(oldest)
+    this.#lately.set(hostId, key)
+  }
+
+  /** Whether a host made this token that proved itself lately, by its token or otherwise. Looks nothing up. */
+  async knowsToken(token: string): Promise<boolean> {
+    const key = this.#lately.get(claimsOf(token)?.sub ?? '')
+    return key !== undefined && (await isSignedToken(token, key))
   }
 
   /** The host that made this token. A token opens one link, and none for a host that has ever signed a challenge. */
   async byToken(token: string): Promise<ProvenHost> {
     const { pool, log } = this.#options
     const said = claimsOf(token) ?? notKnown()
-    const host = (await store.findKnown(pool, said.sub)) ?? notKnown()
-    await this.#requireSigned(token, said, host)
+    const host = (await this.#find(said.sub)) ?? notKnown()
+    const key = createPublicKey({ key: host.publicKey, format: 'jwk' })
+    if (said.aud !== this.#options.installationId || !(await isSignedToken(token, key))) notKnown()
     requirePresent(host)
     if (host.challengedAt)
       refuse('unauthenticated', 'this host signs challenges: no token opens a link for it any more')
     const skewSecs = requireTimely(said, host)
     if (!(await store.useToken(pool, { hostId: host.id, tokenId: said.jti, skewSecs })))
       refuse('unauthenticated', 'this token was used before; make another')
+    this.#remember(host.id, key)
     const facts = { host: host.id, hostName: host.name }
     log.warn(facts, 'a host linked by its token, which the next release refuses; upgrade its agent')
     return { hostId: host.id, name: host.name }
   }
-
-  async #requireSigned(token: string, { aud }: Claims, { publicKey }: KnownHost): Promise<void> {
-    if (aud !== this.#options.installationId) notKnown()
-    await compactVerify(token, await importJWK(publicKey, 'EdDSA'), { algorithms: ['EdDSA'] }).catch(notKnown)
-  }
 }
+
+const isSignedToken = (token: string, key: KeyObject): Promise<boolean> =>
+  compactVerify(token, key, { algorithms: ['EdDSA'] }).then(
+    () => true,
+    () => false,
+  )
 
 const notKnown = (): never => refuse('unauthenticated', 'the host is not known by this key; enrol it again')
 

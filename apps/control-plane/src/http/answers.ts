@@ -88,7 +88,7 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     detail: 'the body is larger than this route takes',
   },
   429: {
-    what: 'Too many requests with this credential',
+    what: 'Too many requests, connections or bytes under way, with this credential or from this address',
     code: 'rate_limited',
     detail: 'more than 100 requests in a second',
     headers: {

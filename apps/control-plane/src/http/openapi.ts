@@ -187,9 +187,9 @@ function finish(operation: Operation): Operation {
   }
 }
 
-/** What any route may answer: the document itself asks for no credential and is read from memory. */
+/** What any route may answer: the document itself asks for no credential and is read from memory; only connections are counted for it. */
 function everybodysProblems({ security }: Operation): ProblemStatus[] {
-  if (security?.length === 0) return [400, 413, 500]
+  if (security?.length === 0) return [400, 413, 429, 500]
   return [400, 401, 413, 429, 500, 503]
 }
 

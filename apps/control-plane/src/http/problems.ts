@@ -71,9 +71,21 @@ export function sendProblem(reply: FastifyReply, refusal: Refusal): FastifyReply
   if (refusal.status === 401) reply.header('www-authenticate', 'Bearer')
   return reply
     .code(refusal.status)
+    .headers(rateLimitHeaders(refusal))
     .header('content-type', 'application/problem+json')
     .serializer(JSON.stringify)
     .send(problemOf(refusal))
+}
+
+/** On a refusal only: what is within its limit hears nothing of it. */
+export function rateLimitHeaders({ extra: { rateLimit } }: Refusal): Record<string, string> {
+  if (!rateLimit) return {}
+  const { limit, resetSecs } = rateLimit
+  return {
+    'x-ratelimit-limit': String(limit),
+    'x-ratelimit-remaining': '0',
+    'x-ratelimit-reset': String(resetSecs),
+  }
 }
 
 /** A mutation whose caller or leader could not even be looked up has changed nothing: it is safe to send again. */

@@ -1,31 +1,52 @@
-// How many requests a second one caller may send to this replica. Headers about it appear on a refusal only.
-
-import { refuse } from '@dormouse/contract'
-import rateLimit from '@fastify/rate-limit'
-import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { App } from './server.ts'
-
-/** Counts the request; refuses with `rate_limited` where it is one too many. */
-export type RateLimit = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
+// How many requests a second one caller may send to this replica. Bounded itself: however many callers there are, it holds
+// no more than so many counts. Knows neither credentials nor addresses.
+import { Refusal } from '@dormouse/contract'
 
 const windowMs = 1_000
+const maxCallers = 10_000
+/** Those for whom there is no count of their own in this window share one. */
+const others = ''
 
-/** Makes limits possible on this server; nothing is limited by this alone. */
-export async function prepareRateLimits(app: App): Promise<void> {
-  await app.register(rateLimit, { global: false })
-}
+export class RateLimit {
+  readonly #perSecond: number
+  readonly #counts = new Map<string, number>()
+  #windowEnds = 0
 
-/** A limit of so many requests a second for each caller, as `callerOf` tells them apart. */
-export function rateLimitOf(app: App, perSecond: number, callerOf: (request: FastifyRequest) => string): RateLimit {
-  const count = app.createRateLimit({ max: perSecond, timeWindow: windowMs, keyGenerator: callerOf })
-  return async (request, reply) => {
-    const state = await count(request)
-    if (state.isAllowed || !state.isExceeded) return
-    reply.headers({
-      'x-ratelimit-limit': String(state.max),
-      'x-ratelimit-remaining': '0',
-      'x-ratelimit-reset': String(state.ttlInSeconds),
+  constructor(perSecond: number) {
+    this.#perSecond = perSecond
+  }
+
+  /** Counts a request; throws `rate_limited` where it is one too many in this second. */
+  count(caller: string): void {
+    const now = performance.now()
+    if (now >= this.#windowEnds) this.#begin(now)
+    const name = this.#nameOf(caller)
+    const counted = (this.#counts.get(name) ?? 0) + 1
+    this.#counts.set(name, counted)
+    if (counted > this.#perSecond) throw this.#tooMany(now)
+  }
+
+  /** Takes a count back. */
+  forgive(caller: string): void {
+    const name = this.#nameOf(caller)
+    const counted = this.#counts.get(name)
+    if (counted) this.#counts.set(name, counted - 1)
+  }
+
+  #begin(now: number): void {
+    this.#counts.clear()
+    this.#windowEnds = now + windowMs
+  }
+
+  #nameOf(caller: string): string {
+    return this.#counts.has(caller) || this.#counts.size < maxCallers ? caller : others
+  }
+
+  #tooMany(now: number): Refusal {
+    const resetSecs = Math.ceil((this.#windowEnds - now) / 1_000)
+    return new Refusal('rate_limited', `more than ${this.#perSecond} requests in a second`, {
+      retryAfterSecs: resetSecs,
+      rateLimit: { limit: this.#perSecond, resetSecs },
     })
-    refuse('rate_limited', `more than ${perSecond} requests in a second`, { retryAfterSecs: state.ttlInSeconds })
   }
 }

@@ -21,6 +21,7 @@ const codes: Readonly<Record<number, RefusalCode>> = {
   403: 'forbidden',
   404: 'not_found',
   409: 'conflict',
+  429: 'rate_limited',
   431: 'invalid_request',
   503: 'stopping',
 }

@@ -2,7 +2,6 @@
 
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { theOne404 } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import fastify, {
   type FastifyBaseLogger,
@@ -15,7 +14,7 @@ import fastify, {
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
 import { askForBodiesLate } from './expectations.ts'
 import { readBodies, smallBodyBytes } from './json-bodies.ts'
-import { handleError, sendProblem } from './problems.ts'
+import { handleError } from './problems.ts'
 import { answerBrokenRequest } from './raw-answers.ts'
 
 export type App = FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>
@@ -23,8 +22,17 @@ export type App = FastifyInstance<RawServerDefault, IncomingMessage, ServerRespo
 /** Asked for a path that is no path, which no scope can take: throws where its caller may not even know that. */
 export type UnroutableDoor = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 
-/** A server without routes, which waits for no body that stands still for so long. Its log lines carry the request id that an operation and its commands carry on. */
-export function createServer(log: Log, stallMs: number, unroutable: UnroutableDoor): App {
+export interface ServerOptions {
+  log: Log
+  /** For how long not a byte of a body may move. */
+  stallMs: number
+  /** Addresses and ranges of the proxies that say who their callers are. */
+  trustedProxies: string[]
+  unroutable: UnroutableDoor
+}
+
+/** A server without routes. Its log lines carry the request id that an operation and its commands carry on. */
+export function createServer({ log, stallMs, trustedProxies, unroutable }: ServerOptions): App {
   const answerUnroutable = async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const refusal = await unroutable(request, reply).catch((denied: unknown) => denied)
     // No hook runs for it, and its body is not read.
@@ -37,6 +45,7 @@ export function createServer(log: Log, stallMs: number, unroutable: UnroutableDo
     // Bodies have no limit as a whole: one that moves may take its time.
     requestTimeout: 0,
     bodyLimit: smallBodyBytes,
+    trustProxy: trustedProxies.length > 0 && trustedProxies,
     connectionTimeout: 0,
     keepAliveTimeout: 75_000,
     forceCloseConnections: true,
@@ -56,7 +65,6 @@ export function createServer(log: Log, stallMs: number, unroutable: UnroutableDo
   // Answers are built by our own code from typed rows; checking each again would cost more than making it.
   app.setSerializerCompiler(() => JSON.stringify)
   app.setErrorHandler(handleError)
-  app.setNotFoundHandler((_request, reply) => void sendProblem(reply, theOne404()))
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
   readBodies(app as unknown as App, stallMs)
   askForBodiesLate(app as unknown as App)

@@ -1,8 +1,9 @@
 // The door of every authenticated scope: nobody passes without a principal of the right kind, nor too often.
-import { Refusal, refuse } from '@dormouse/contract'
-import type { FastifyReply, FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import { refuse } from '@dormouse/contract'
+import type { FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import { patienceMs } from '../db/pool.ts'
 import type { RateLimit } from '../http/rate-limit.ts'
+import type { Strangers } from '../http/strangers.ts'
 import type { Customer, Principal, Principals } from './service.ts'
 
 declare module 'fastify' {
@@ -15,38 +16,43 @@ export interface DoorOptions {
   principals: Principals
   /** For those who showed a good credential. */
   callers: RateLimit
-  /** For those who did not. */
-  strangers: RateLimit
+  /** For those who did not, or not lately. */
+  strangers: Strangers
 }
 
 /** Lets customers in. An operator's key is no customer's: 401. */
 export const customersOnly =
   (options: DoorOptions): onRequestAsyncHookHandler =>
-  async (request, reply) => {
-    const principal = await identify(request, reply, options)
+  async (request) => {
+    const principal = await identify(request, options)
     if (principal.kind !== 'customer') refuse('unauthenticated', 'the credential is not valid')
   }
 
 /** Lets operators in. A customer is known, and forbidden: 403. */
 export const operatorsOnly =
   (options: DoorOptions): onRequestAsyncHookHandler =>
-  async (request, reply) => {
-    const principal = await identify(request, reply, options)
+  async (request) => {
+    const principal = await identify(request, options)
     if (principal.kind !== 'operator') refuse('forbidden', 'this needs an operator’s key')
   }
 
-/** A good credential passes whatever others did from its address: many callers may share one. */
-async function identify(request: FastifyRequest, reply: FastifyReply, options: DoorOptions): Promise<Principal> {
+/**
+ * A credential that was found good lately passes whatever others did from its address: many callers may share one. Any
+ * other is counted by its address before it is looked up, and no longer once it is found good.
+ */
+async function identify(request: FastifyRequest, { principals, callers, strangers }: DoorOptions): Promise<Principal> {
+  let isStranger = false
+  const stranger = () => {
+    isStranger = true
+    strangers.count(request.raw)
+  }
   // A mutation is told 503, and its caller asks again: nobody waits long for that.
   const withinMs = request.routeOptions?.schema?.keyed ? patienceMs.brief : patienceMs.contract
-  try {
-    request.principal = await options.principals.authenticate(request.headers.authorization, withinMs)
-  } catch (error) {
-    if (error instanceof Refusal && error.code === 'unauthenticated') await options.strangers(request, reply)
-    throw error
-  }
-  await options.callers(request, reply)
-  return request.principal
+  const principal = await principals.authenticate(request.headers.authorization, { withinMs, stranger })
+  if (isStranger) strangers.forgive(request.raw)
+  request.principal = principal
+  callers.count(callerOf(request))
+  return principal
 }
 
 /** By what the requests of one credential are counted together. */

@@ -1,9 +1,9 @@
 // Who is asking: credentials to principals. Knows no HTTP.
 import { hash as digest } from 'node:crypto'
-import { type CreatedKeyJson, type KeyJson, missing, newId, type OrgJson, refuse } from '@dormouse/contract'
+import { type CreatedKeyJson, type KeyJson, missing, newId, type OrgJson, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type Db, type Note, type Pool, patiently, transaction } from '../db/pool.ts'
-import type { AccessTokens } from './access-tokens.ts'
+import type { AccessTokens, Caller } from './access-tokens.ts'
 import { hashOf, type KeyKind, kindOf, makeKey } from './keys.ts'
 import * as store from './store.ts'
 
@@ -25,18 +25,32 @@ export type Principal = Customer | Operator
 const keyTrustMs = 500
 /** A token found good stays good until it expires, but no longer than this: its issuer may withdraw the key behind it. */
 const tokenTrustMs = 300_000
+/** For so long after it was last found good, a credential is looked up whatever others do from its address. */
+const latelyMs = 600_000
 const touchEveryMs = 60_000
 const cacheMax = 10_000
 
+export interface Asking {
+  /** How long it waits for a database that is away. */
+  withinMs?: number
+  /**
+   * Called before anything is looked up for one whose credential was not verified lately; what it throws ends it there.
+   */
+  stranger?: () => void
+}
+
 interface Known {
   principal: Principal
+  /** Until then it is trusted without a look. */
   until: number
+  verifiedAt: number
 }
 
 export class Principals {
   readonly #pool: Pool
   readonly #log: Log
   readonly #tokens: AccessTokens | undefined
+  /** The one that was verified longest ago comes first. */
   readonly #known = new Map<string, Known>()
   readonly #touched = new Map<string, number>()
 
@@ -48,28 +62,39 @@ export class Principals {
   }
 
   /**
-   * The principal behind an `Authorization` header; waits `withinMs` for a database that is away; refuses with 401 for anything that is not a live credential, and with
+   * The principal behind an `Authorization` header; refuses with 401 for anything that is not a live credential, and with
    * 503 where the identity provider would have to be asked and does not answer.
    */
-  async authenticate(header: string | undefined, withinMs?: number): Promise<Principal> {
+  async authenticate(header: string | undefined, { withinMs, stranger }: Asking = {}): Promise<Principal> {
     const credential = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
-    if (!credential) return refuse('unauthenticated', 'send `Authorization: Bearer <API key or access token>`')
-    // Kept by their hashes: the memory of a process holds no credential for longer than a request.
-    const name = digest('sha256', credential, 'base64')
+    if (!credential) {
+      stranger?.()
+      return refuse('unauthenticated', 'send `Authorization: Bearer <API key or access token>`')
+    }
+    const name = digestOf(credential)
     const known = this.#known.get(name)
-    if (known && known.until > performance.now()) return known.principal
+    const now = performance.now()
+    if (known && known.until > now) return known.principal
+    if (!known || known.verifiedAt < now - latelyMs) stranger?.()
     return kindOf(credential) ? this.#lookUp(credential, name, withinMs) : this.#verify(credential, name, withinMs)
   }
 
   async #verify(token: string, name: string, withinMs?: number): Promise<Principal> {
-    const caller = (await this.#tokens?.verify(token)) ?? notValid()
+    const caller = await this.#callerOf(token, withinMs).catch((error) => {
+      if (error instanceof Refusal && error.code === 'unauthenticated') this.#known.delete(name)
+      throw error
+    })
     const { orgId, subject, validMs } = caller
-    if (!(await patiently(() => store.orgExists(this.#pool, orgId), withinMs))) notValid()
     return this.#remember(
       name,
       { kind: 'customer', orgId, subject, goodUntil: Date.now() + validMs },
       performance.now() + Math.min(validMs, tokenTrustMs),
     )
+  }
+
+  async #callerOf(token: string, withinMs?: number): Promise<Caller> {
+    const caller = (await this.#tokens?.verify(token)) ?? notValid()
+    return (await patiently(() => store.orgExists(this.#pool, caller.orgId), withinMs)) ? caller : notValid()
   }
 
   async #lookUp(key: string, name: string, withinMs?: number): Promise<Principal> {
@@ -80,17 +105,16 @@ export class Principals {
       this.#known.delete(name)
       return notValid()
     }
-    const subject = `key:${row.id}`
-    const principal: Principal = row.orgId
-      ? { kind: 'customer', orgId: row.orgId, subject, goodUntil: null }
-      : { kind: 'operator', subject }
     this.#touch(row.id)
-    return this.#remember(name, principal, until)
+    return this.#remember(name, principalOf(row), until)
   }
 
+  /** Notes that it was good just now; until then it is trusted without another look. */
   #remember(name: string, principal: Principal, until: number): Principal {
-    if (this.#known.size >= cacheMax) this.#known.clear()
-    this.#known.set(name, { principal, until })
+    this.#known.delete(name)
+    const [oldest] = this.#known.keys()
+    if (oldest !== undefined && this.#known.size >= cacheMax) this.#known.delete(oldest)
+    this.#known.set(name, { principal, until, verifiedAt: performance.now() })
     return principal
   }
 
@@ -142,6 +166,7 @@ export class Principals {
     return (await this.#insertKey('operator', null, name, note)).key
   }
 
+  /** Whoever shows it first is no stranger. */
   async #insertKey(kind: KeyKind, orgId: string | null, name: string, note: Note) {
     const { key, hash } = makeKey(kind)
     const row = await transaction(this.#pool, async (tx) => {
@@ -149,6 +174,7 @@ export class Principals {
       await note(tx, made.id, { name, ...(orgId && { org_id: orgId }) })
       return made
     })
+    this.#remember(digestOf(key), principalOf(row), 0)
     return { key, row }
   }
 
@@ -161,10 +187,19 @@ export class Principals {
       if (!(await store.revokeKey(tx, id))) missing()
       await note(tx, id)
     })
-    this.#known.clear()
+    // All are looked up again, and none becomes a stranger for it.
+    for (const known of this.#known.values()) known.until = 0
   }
 }
 
 const unnoted: Note = async () => undefined
+
+/** By what a credential is kept: the memory of a process holds none for longer than a request. */
+const digestOf = (credential: string): string => digest('sha256', credential, 'base64')
+
+function principalOf({ id, orgId }: store.KeyRow): Principal {
+  const subject = `key:${id}`
+  return orgId ? { kind: 'customer', orgId, subject, goodUntil: null } : { kind: 'operator', subject }
+}
 
 const notValid = (): never => refuse('unauthenticated', 'the credential is not valid')

@@ -11,8 +11,9 @@ import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import { isDatabaseAway, type Pool } from '../db/pool.ts'
 import type { Principals } from '../principals/service.ts'
-import { type Admission, admit } from './admission.ts'
+import { type Admission, admit, type Entrance } from './admission.ts'
 import { type Ending, endingOf, endings } from './endings.ts'
+import type { Given } from './given.ts'
 import { openChannel } from './host-channel.ts'
 import { endSocket, relay, tellPulse, watchPulse } from './relay.ts'
 import { answersToViewer } from './rfb-answers.ts'
@@ -20,13 +21,14 @@ import { RfbFilter } from './rfb-filter.ts'
 import { RfbBreach } from './rfb-terms.ts'
 import type { Screen } from './store.ts'
 import * as store from './store.ts'
-import { tokenForm } from './tokens.ts'
+import { hashOf, tokenForm } from './tokens.ts'
 
 export interface ScreensOptions {
   pool: Pool
   principals: Principals
   links: Links
   channels: Channels
+  given: Given
   /** Where browsers find the pages of this service, beside the address they asked. */
   origin: string | undefined
   log: Log
@@ -60,11 +62,11 @@ export class Screens {
   attach(upgrades: Upgrades): void {
     upgrades.add({
       path: (pathname) => screenOf(pathname) !== undefined,
+      knows: ({ url = '' }) => this.#options.given.take(hashOf(screenOf(url)!.token)),
       authenticate: async (request) => {
         if (!this.#isOurs(request)) return new UpgradeRefusal(403, 'screens are shown by the pages of this service')
         const { token, ...screen } = screenOf(request.url ?? '')!
-        const entrance = { screen, token, isPage: offersTickets(request) }
-        return admit(this.#options.pool, this.#options.principals, entrance).catch(databaseAway)
+        return this.#admit({ screen, token, isPage: offersTickets(request) })
       },
       onSocket: (socket, entrance) => {
         socket.on('error', (err) => this.#options.log.debug({ err }, 'a viewer’s socket failed'))
@@ -89,6 +91,13 @@ export class Screens {
     for (const { socket } of this.#sessions.values()) socket.terminate()
     await Promise.all(this.#running)
     clearInterval(this.#watching)
+  }
+
+  async #admit(entrance: Entrance): Promise<Admission | Ending | UpgradeRefusal> {
+    const { pool, principals, given } = this.#options
+    const admitted = await admit(pool, principals, entrance).catch(databaseAway)
+    if ('ticket' in admitted) given.note(hashOf(admitted.ticket))
+    return admitted
   }
 
   /** Programs have no origin; a browser says whose page opened the socket. */

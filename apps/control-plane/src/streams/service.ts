@@ -7,16 +7,18 @@ import { type Db, type Pool, patiently, transaction } from '../db/pool.ts'
 import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { Customer } from '../principals/service.ts'
+import type { Given } from './given.ts'
 import { openChannel } from './host-channel.ts'
 import type { Screen } from './store.ts'
 import * as store from './store.ts'
-import { makeToken } from './tokens.ts'
+import { hashOf, makeToken } from './tokens.ts'
 
 export interface StreamsOptions {
   pool: Pool
   desktops: Desktops
   links: Links
   channels: Channels
+  given: Given
   /** Somebody else's socket may have to end: look at once, not at the next turn. */
   onHandedOver(): void
 }
@@ -38,7 +40,7 @@ export class Streams {
 
   /** Gives the claim to the caller, or refuses with `claim_held`, naming until when another holds it. */
   async open(caller: Customer, desktopId: string, { claim, takeover }: StreamBody): Promise<Grant> {
-    const { desktops, onHandedOver } = this.#options
+    const { desktops, given, onHandedOver } = this.#options
     const holder =
       caller.subject ?? refuse('forbidden', 'an access token without `sub` names nobody who could hold a claim')
     const { generation } = requireAwake(await desktops.get(caller, desktopId))
@@ -46,6 +48,7 @@ export class Streams {
     const screen = { desktopId, claim }
     const wish = { holder, goodForMs, generation, takeover: takeover ?? false }
     const { lost, ...grant } = await patiently(() => this.#grant(screen, wish))
+    given.note(hashOf(grant.token))
     if (lost) onHandedOver()
     return grant
   }

@@ -1,0 +1,55 @@
+// Whether this replica can serve, kept in memory: whoever asks, and however often, asks no database.
+import type { Pool } from '../db/pool.ts'
+import type { Leadership } from './leadership.ts'
+
+/** A database that says nothing for so long is away, for whoever asks. */
+const look = { text: 'select 1', query_timeout: 2_000 }
+const lookEveryMs = 1_000
+
+export class Readiness {
+  readonly #pool: Pool
+  readonly #leadership: Leadership
+  readonly #looking = new AbortController()
+  /** As the last look found it. */
+  database = false
+  /** Whether this replica could end the sessions of one that is frozen. */
+  mayTakeOver = false
+
+  constructor(pool: Pool, leadership: Leadership) {
+    this.#pool = pool
+    this.#leadership = leadership
+  }
+
+  /** Whether some replica is known to lead. */
+  get leader(): boolean {
+    return this.#leadership.leaderKnown
+  }
+
+  get leads(): boolean {
+    return this.#leadership.term !== undefined
+  }
+
+  /** Looks once, and from then on in the background. */
+  async start(): Promise<void> {
+    await this.#look()
+    const again = () => void this.#look().finally(schedule)
+    const schedule = () => {
+      if (!this.#looking.signal.aborted) timer = setTimeout(again, lookEveryMs).unref()
+    }
+    let timer: NodeJS.Timeout | undefined
+    this.#looking.signal.addEventListener('abort', () => clearTimeout(timer))
+    schedule()
+  }
+
+  stop(): void {
+    this.#looking.abort()
+  }
+
+  async #look(): Promise<void> {
+    this.database = await this.#pool.query(look).then(
+      () => true,
+      () => false,
+    )
+    this.mayTakeOver = this.database && (await this.#leadership.mayTakeOver().catch(() => false))
+  }
+}
