@@ -8,6 +8,7 @@ import { Links } from './agents/links.ts'
 import { createApp } from './app.ts'
 import { record } from './audit/store.ts'
 import type { Config } from './config.ts'
+import { LongReads } from './db/long-reads.ts'
 import { migrate } from './db/migrate.ts'
 import { isDatabaseAway, openPool, type Pool } from './db/pool.ts'
 import { Quota } from './desktops/quota.ts'
@@ -62,6 +63,7 @@ export interface ControlPlane {
   recovery: Recovery
   principals: Principals
   hosts: Hosts
+  longReads: LongReads
   usage: Usage
   retention: Retention
   /** Gives leadership up first, then drains requests, then lets go of links and database. */
@@ -99,6 +101,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   }
   const leadership = new Leadership(leadershipOptions)
   const graceMs = config.destroyGraceMs
+  const longReads = new LongReads({ pool, poolSize: config.databasePool })
   const quota = new Quota({ leadership, read: (orgId) => quotaOf(pool, orgId, config.maxDesktopsPerOrg) })
   const definitions = operationKinds({ leadership, hosts, links, graceMs, quota })
   const engine = new Engine({
@@ -115,6 +118,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     leadership,
     engine,
     quota,
+    longReads,
     failpoints,
     tiers: {
       small: config.tierSmall,
@@ -227,6 +231,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     recovery,
     principals,
     hosts,
+    longReads,
     usage,
     retention,
     close: async () => {

@@ -10,7 +10,7 @@ const turns = async (count: number) => {
 
 /** What becomes of one create: after so many turns it is committed, after so many more it is answered. */
 const fate = fc.record({
-  arrives: fc.nat(20),
+  arrives: fc.nat(8),
   commits: fc.nat(5),
   answers: fc.nat(5),
   end: fc.constantFrom('made', 'replayed', 'failed'),
@@ -57,5 +57,23 @@ test('with creates that succeed, fail and are replayed, interleaved at will, the
         expect(again.made).toBe(true)
       }
     }),
+    { numRuns: 500 },
   )
+})
+
+test('each term counts anew: another leader has made desktops meanwhile', async () => {
+  const term = { epoch: 1, signal: new AbortController().signal }
+  let desktops = 0
+  const leadership = { require: () => undefined, term }
+  const quota = new Quota({ leadership, read: async () => ({ limit: 5, desktops }), trustMs: 60_000 })
+  const create = () =>
+    quota.within(
+      'org',
+      async () => ({ made: ++desktops > 0 }),
+      async () => ({ made: false }),
+    )
+  expect(await create()).toEqual({ made: true })
+  desktops = 5
+  term.epoch = 3
+  expect(await create()).toEqual({ made: false })
 })

@@ -19,6 +19,7 @@ import type { FastifyReply } from 'fastify'
 import { z } from 'zod'
 import { type Pool, patiently } from '../db/pool.ts'
 import { noteOf } from '../http/acts.ts'
+import { JsonList } from '../http/json-list.ts'
 import { callerGone, fingerprint, idempotencyKey, waitQuery } from '../http/requests.ts'
 import type { App } from '../http/server.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -40,6 +41,8 @@ export interface DesktopRoutesOptions {
 }
 
 const params = z.object({ id })
+/** A list that is longer is written while it is read. */
+const atOnceMax = 1_000
 const listQuery = z.object({
   state: desktopState.optional().describe('Lifecycle-state filter; destroyed ones are listed only with `destroyed`'),
   limit: z.coerce.number().int().min(1).max(1_000).optional().describe('Page size; without it, the whole list'),
@@ -89,6 +92,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         operationId: 'listDesktops',
         tags: ['Desktops'],
         summary: 'List the organisation’s desktops, newest first',
+        description: 'As they are at one moment. An answer that ends before its end is not whole.',
         querystring: listQuery,
         response: { 200: desktopListJson },
         answers: { 200: { what: 'The desktops', headers: { link: 'With `limit`: the next page, as `rel="next"`' } } },
@@ -96,7 +100,13 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
     },
     async (request, reply) => {
       const { state = null, limit = null, cursor = null } = request.query
-      const rows = await desktops.list(customer(request), { state, before: cursor, limit: limit && limit + 1 })
+      const caller = customer(request)
+      const rows = await desktops.list(caller, { state, before: cursor, limit: (limit ?? atOnceMax) + 1 })
+      if (limit === null && rows.length > atOnceMax && request.method !== 'HEAD') {
+        const pages = await desktops.listAll(caller, { state, before: cursor }, callerGone(request, reply))
+        const list = new JsonList({ head: '{"desktops":[', pages, toJson: desktopToJson, tail: () => ']}' })
+        return reply.type('application/json; charset=utf-8').send(list as never)
+      }
       if (limit !== null && rows.length > limit) {
         rows.length = limit
         const next = new URLSearchParams({ ...(state && { state }), limit: String(limit), cursor: rows[limit - 1]!.id })

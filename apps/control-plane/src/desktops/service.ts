@@ -10,6 +10,7 @@ import {
   type Tier,
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
+import type { LongReads, Pages } from '../db/long-reads.ts'
 import { CommitUnknown, hasEnded, isDatabaseAway, type Note, type Pool, patienceMs, patiently } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
@@ -32,6 +33,7 @@ export interface DesktopsOptions {
   leadership: Leadership
   engine: Engine
   quota: Quota
+  longReads: LongReads
   failpoints: Failpoints
   tiers: Record<Tier, TierSize>
   defaultImage: string
@@ -116,6 +118,16 @@ export class Desktops {
     wish: { state: DesktopState | null; before: string | null; limit: number | null },
   ): Promise<DesktopRow[]> {
     return patiently(() => store.list(this.#options.pool, { orgId: caller.orgId, ...wish }))
+  }
+
+  /** The whole list, however long, as it is at one moment. */
+  listAll(
+    caller: Customer,
+    wish: { state: DesktopState | null; before: string | null },
+    gone: AbortSignal,
+  ): Promise<Pages<DesktopRow>> {
+    const query = store.listQuery({ orgId: caller.orgId, ...wish, limit: null })
+    return this.#options.longReads.open(caller.orgId, query, gone)
   }
 
   /** For operators: the desktops of every organisation. */

@@ -116,16 +116,19 @@ export interface ListWish {
   limit: number | null
 }
 
-export async function list(db: Db, { orgId, state, before, limit }: ListWish): Promise<DesktopRow[]> {
-  // Two statements, so that each finds its own index: a list reads no tombstones.
+export async function list(db: Db, wish: ListWish): Promise<DesktopRow[]> {
+  const name = wish.state === null ? 'desktops-list' : 'desktops-list-state'
+  return (await db.query<DesktopRow>({ name, ...listQuery(wish) })).rows
+}
+
+/** Two statements, so that each finds its own index: a list reads no tombstones. */
+export function listQuery({ orgId, state, before, limit }: ListWish): { text: string; values: unknown[] } {
   const which = state === null ? `state <> 'destroyed'` : 'state = $4'
-  const { rows } = await db.query<DesktopRow>({
-    name: state === null ? 'desktops-list' : 'desktops-list-state',
+  return {
     text: `select ${columns} from desktops where org_id = $1 and ($2::uuid is null or id < $2) and ${which}
            order by id desc limit $3`,
     values: state === null ? [orgId, before, limit] : [orgId, before, limit, state],
-  })
-  return rows
+  }
 }
 
 /** For operators: of every organisation, oldest first. */
