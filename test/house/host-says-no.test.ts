@@ -1,6 +1,7 @@
 // Guarantee: what a host cannot do is said in a sentence that names the cause, and the state stays true.
 import { readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { createAdminClient } from '@dormouse/client'
 import type { DesktopState } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House, type HouseOptions } from '../house.ts'
@@ -86,6 +87,29 @@ test('a full disk fails a hibernation by name, and the guest runs on as if nothi
   expect(await house.recall(id)).toEqual({ memory: 'on', disk: 'on' })
   house.host.driver.faults.diskFull = false
   expect((await house.ask(id, 'hibernate')).state).toBe('succeeded')
+})
+
+test('a guest that a full disk has paused stays awake, ails its host for operators to see, and goes on when there is room', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/should be awake is paused/)
+  const operatorKey = await house.replica.parts.principals.createOperatorKey('ops')
+  house.secrets.learn('the operator’s key', operatorKey)
+  const admin = createAdminClient({ baseUrl: house.url, operatorKey, retries: 0 })
+  const ailment = async () => (await admin.listHosts()).hosts[0]?.ailment
+  const { id } = await house.desktop('awake')
+  const { id: asleep } = await house.desktop('hibernated')
+  await house.remember(id, 'on')
+  house.host.driver.faults.diskFull = true
+  house.host.driver.starve(id)
+  expect(await until('the ailment to be heard', ailment)).toMatch(/^the disk is full, and 1 of its desktops are paused/)
+  expect((await house.see(id)).state).toBe('awake')
+  expect(await house.withDeadline(1_000, () => refusedWake(house, asleep))).toMatch(/the disk is full/)
+  expect((await house.see(asleep)).state).toBe('hibernated')
+  house.host.driver.faults.diskFull = false
+  await house.shows(id, 'running')
+  await until('the host to be well', async () => (await ailment()) === null)
+  expect(await house.recall(id)).toEqual({ memory: 'on', disk: 'on' })
+  expect((await house.ask(asleep, 'wake')).result?.resumed_from).toBe('memory')
 })
 
 test('a full disk fails a first wake by name and leaves nothing', async () => {

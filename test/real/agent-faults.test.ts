@@ -1,8 +1,20 @@
-import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
-import { type Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
+import { SimulatedDriver } from '@dormouse/agent/driver/simulated/simulated.ts'
+import { Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
 import { newId, Refusal } from '@dormouse/contract'
 import { LibvirtHost } from '@dormouse/node-libvirt'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -183,6 +195,89 @@ test('a full disk refuses a hibernation before it begins, or ends it; the guest 
   rmSync(filler)
   expect(await small.hibernated(fenceOf(id, 1, 4))).toMatchObject({ memoryBytes: expect.any(Number) })
   await small.destroyed(fenceOf(id, 1, 5))
+  await small.driver.close()
+})
+
+/** Fills a folder's file system to its last byte. */
+function fill(folder: string): { free: () => void; giveBack: (bytes: number) => void } {
+  const path = join(folder, 'filler')
+  const file = openSync(path, 'w')
+  for (const bytes of [1_048_576, 4_096, 1]) {
+    try {
+      for (;;) writeSync(file, Buffer.alloc(bytes))
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
+    }
+  }
+  closeSync(file)
+  return {
+    free: () => rmSync(path),
+    giveBack: (bytes) => truncateSync(path, Math.floor((statSync(path).size - bytes) / 4_096) * 4_096),
+  }
+}
+
+test('a disk that is full to its last byte is emptied by destroying desktops, and new work does not take the room for that', async () => {
+  const folder = mkdtempSync(join(stage.smallFolder, 'agent-'))
+  const makeDriver = () => new SimulatedDriver({ folder: join(folder, 'simulated') })
+  await using small = await Bench.over({ folder, makeDriver })
+  const [kept, fresh, awake] = [newId(), newId(), newId()]
+  await small.awake(fenceOf(awake, 1, 1))
+  small.driver.starve(awake)
+  await small.awake(fenceOf(kept, 1, 1))
+  await small.hibernated(fenceOf(kept, 1, 2))
+  const filler = fill(folder)
+  const refused = { code: 'host_disk_full' }
+  await expect(small.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(refused)
+  // Destroys that free nothing: what they have written stands where the reserve was, in the place of nothing else.
+  for (let i = 0; i < 5; i++) await small.destroyed(fenceOf(newId(), 1, 1))
+  await small.house.space.tend()
+  // Nor does a guest that is paused: it would take it at once.
+  expect(await small.observe(awake)).toMatchObject({ domain: 'paused' })
+  expect(small.house.space.ailment).toMatch(/1 of its desktops are paused/)
+  await expect(small.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(refused)
+  await expect(small.awake(fenceOf(kept, 2, 3))).rejects.toMatchObject(refused)
+  // A little room is the reserve's before it is anybody else's.
+  filler.giveBack(3 * 4_096)
+  await expect(small.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(refused)
+  // An agent that dies with a full disk comes back to it.
+  await small.crash()
+  expect(small.house.space.ailment).toMatch(/state folder is full/)
+  await small.house.space.tend()
+  await small.destroyed(fenceOf(kept, 2, 4))
+  expect(existsSync(join(small.memoryFolder, kept))).toBe(false)
+  filler.free()
+  await small.house.space.tend()
+  await until(() => small.house.watch.running().some(({ desktopId }) => desktopId === awake))
+  expect(small.house.space.ailment).toBeNull()
+  await small.awake(fenceOf(fresh, 1, 1))
+})
+
+test('a guest that a full disk has paused goes on when there is room, and what it wrote is whole', async () => {
+  const disksDir = join(stage.smallFolder, 'disks')
+  const small = await stage.bench('paused', { disksDir })
+  const id = newId()
+  await firstWake(id, small)
+  const before = await leaveWitness(small, id)
+  const filler = fill(stage.smallFolder)
+  const write = 'dd if=/dev/urandom of=/root/data bs=1M count=64 2>/dev/null; sync; echo $? > /run/ended'
+  await small.run(id, `(${write}) > /dev/null 2>&1 < /dev/null &`)
+  await until(() => small.house.space.ailment, 60_000)
+  expect(small.house.space.ailment).toMatch(/1 of its desktops are paused/)
+  expect(await small.observe(id)).toMatchObject({ domain: 'paused', reason: 'ioerror' })
+  // Neither an agent nor a libvirtd that starts again takes it for a guest that somebody has suspended.
+  await stage.libvirtd.killDaemon('SIGKILL')
+  await stage.libvirtd.restartDaemon()
+  await small.crash()
+  await insist(() => small.house.space.tend())
+  expect(await insist(() => small.observe(id))).toMatchObject({ domain: 'paused', reason: 'ioerror' })
+  filler.free()
+  await small.house.space.tend()
+  await until(() => small.house.watch.running().length === 1)
+  expect(small.house.space.ailment).toBeNull()
+  await until(async () => (await insist(() => small.run(id, 'cat /run/ended'))) === '0', 120_000)
+  expect(await small.run(id, 'stat -c %s /root/data')).toBe(String(64 * 2 ** 20))
+  expect(await lookAt(small, id)).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
+  await small.destroyed(fenceOf(id, 1, 2))
   await small.driver.close()
 })
 

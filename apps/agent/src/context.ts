@@ -13,6 +13,7 @@ import { believed, inventory, raiseJournals } from './desktops/inventory.ts'
 import { Journal } from './desktops/journal.ts'
 import { Slots } from './desktops/locks.ts'
 import { MemoryImages } from './desktops/memory-images.ts'
+import { Space } from './desktops/space.ts'
 import { Turns } from './desktops/turns.ts'
 import { Watch } from './desktops/watch.ts'
 import type { Driver } from './driver/driver.ts'
@@ -52,6 +53,7 @@ const tombstoneDays = 30
 const closePatienceMs = 8_000
 const lookPatienceMs = 2_000
 const dayMs = 86_400_000
+const spaceEveryMs = 2_000
 
 /** Enrols where needed, opens the hypervisor, dials the control plane. */
 export async function startAgent({ config, log, failpoints = noFailpoints, ...given }: AgentOptions): Promise<Agent> {
@@ -68,8 +70,8 @@ export async function startAgent({ config, log, failpoints = noFailpoints, ...gi
   const driver = given.driver ?? makeDriver(config, log.child({ room: 'driver' }))
   const mortal = failpointsOf(failpoints, life.signal)
   const care = new Care(log.child({ room: 'care' }), life.signal)
-  const { ground, turns, watch, link } = await rooms({ config, identity, driver, failpoints: mortal, log, care })
-  const facts = new Facts(driver)
+  const { ground, turns, watch, space, link } = await rooms({ config, identity, driver, failpoints: mortal, log, care })
+  const facts = new Facts(driver, () => space.ailment)
   const transfers = new Transfers()
   const calls = new CallsAtOnce()
   const control = new Control({
@@ -139,10 +141,12 @@ async function rooms({ config, identity: { installationId }, driver, failpoints,
   await driver.open(installationId)
   const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
   const watch = new Watch(ground, turns)
+  const space = new Space(ground, turns, watch)
+  care.every(spaceEveryMs, 'room on the disk', () => space.tend())
   const link = (linked: Control) => {
     control = linked
   }
-  return { ground, turns, watch, link }
+  return { ground, turns, watch, space, link }
 }
 
 /** Where the hypervisor does not answer, the journal's word stands in, and the facts say so. */

@@ -9,12 +9,15 @@ const firstPatienceMs = 10_000
 
 export class Facts {
   readonly #driver: Driver
+  readonly #ailment: () => string | null
   #known: HostFacts
   #asking: Promise<HostFacts> | undefined
   #met = false
 
-  constructor(driver: Driver) {
+  /** `ailment` is asked for what ails the host beside its hypervisor. */
+  constructor(driver: Driver, ailment: () => string | null) {
     this.#driver = driver
+    this.#ailment = ailment
     this.#known = {
       agentVersion: packageJson.version,
       driver: driver.kind,
@@ -35,7 +38,8 @@ export class Facts {
     const answer = await Promise.race([this.#asking, late.promise])
     clearTimeout(timer)
     this.#met = true
-    return answer ?? { ...this.#known, ailment: this.#known.ailment ?? 'the hypervisor does not answer' }
+    const facts = answer ?? { ...this.#known, ailment: this.#known.ailment ?? 'the hypervisor does not answer' }
+    return { ...facts, ailment: facts.ailment ?? this.#ailment() }
   }
 
   async #ask(): Promise<HostFacts> {

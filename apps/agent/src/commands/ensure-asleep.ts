@@ -3,4 +3,4 @@ import { asleep } from '../desktops/asleep.ts'
 import type { CommandHandler } from './room.ts'
 
 export const ensureAsleep: CommandHandler<'desktop.ensureAsleep'> = ({ ground, turns }, { fence }) =>
-  turns.obey(fence, 'desktop.ensureAsleep', (turn) => asleep(ground, turn), { takesBack: true })
+  turns.obey(fence, 'desktop.ensureAsleep', (turn) => asleep(ground, turn), { takesBack: true, makesRoom: true })

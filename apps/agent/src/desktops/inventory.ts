@@ -11,7 +11,8 @@ export async function observe(on: Ground, desktopId: DesktopId, why?: string | n
   return asSeen(on, desktopId, await look(on, desktopId), why)
 }
 
-function asSeen(on: Ground, desktopId: DesktopId, seen: Seen, why?: string | null): Observation | undefined {
+/** What is said of a desktop that was just looked at. */
+export function asSeen(on: Ground, desktopId: DesktopId, seen: Seen, why?: string | null): Observation | undefined {
   const { domain, memory, disk } = seen
   const fence = on.journal.read(desktopId) ?? domain?.mark
   if (!fence && !disk && memory === 'none') return undefined
@@ -75,18 +76,25 @@ async function obey(on: Ground, desktopId: DesktopId, order: RejoinOrder['order'
     case 'stop':
       return on.driver.kill(desktopId)
     case 'suspend':
-      return on.driver.suspend(desktopId)
+      return suspend(on, desktopId)
     case 'remove':
       return remove(on, desktopId)
   }
+}
+
+/** Nothing is to run it again: also not when the host's disk has room again. */
+async function suspend(on: Ground, desktopId: DesktopId): Promise<void> {
+  await on.driver.suspend(desktopId)
+  const entry = on.journal.read(desktopId)
+  if (entry) await on.journal.note(entry, { running: false }, { makesRoom: true })
 }
 
 async function remove(on: Ground, desktopId: DesktopId): Promise<void> {
   await on.driver.abortJob(desktopId)
   await removeAll(on, desktopId)
   const entry = on.journal.read(desktopId)
-  if (entry)
-    await on.journal.note(entry, { destroyedAt: new Date().toISOString(), running: false, spent: [], spec: null })
+  const tombstone = { destroyedAt: new Date().toISOString(), running: false, spent: [], spec: null }
+  if (entry) await on.journal.note(entry, tombstone, { makesRoom: true })
 }
 
 /** A lost journal is raised to what domains and manifests still say, so that no older command is obeyed. */

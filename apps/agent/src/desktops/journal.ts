@@ -8,6 +8,7 @@ import { type DesktopId, desktopSpec, type Fence, id, isId, refuse, resumedFrom 
 import { z } from 'zod'
 import { privateFolder, readIfThere, writeDurably } from './durable-file.ts'
 import { KeyedLock } from './locks.ts'
+import { isFull, Reserve } from './reserve.ts'
 
 const entrySchema = z.object({
   desktopId: id,
@@ -38,6 +39,12 @@ export type Entry = z.infer<typeof entrySchema>
 
 /** The part of an entry that work may change; the fence is changed by accepting a command alone. */
 export type Note = Partial<Omit<Entry, 'desktopId' | 'generation' | 'turn' | 'operationId'>>
+
+/** How a write comes about: what makes room, or takes back, may use the reserve of a full disk. */
+export interface Manner {
+  makesRoom?: boolean
+}
+const makingRoom: Manner = { makesRoom: true }
 
 type Pair = { generation: number; turn: number }
 /** Below zero where `a` is older than `b`. */
@@ -71,11 +78,14 @@ export class Journal {
   readonly #folder: string
   readonly #epochFile: string
   readonly #beforeWrite: () => Promise<void>
+  /** For what makes room on a full disk. */
+  readonly reserve: Reserve
   readonly #entries = new Map<DesktopId, Entry>()
   readonly #lock = new KeyedLock()
   #epoch = 0
 
-  private constructor(folder: string, beforeWrite: () => Promise<void>) {
+  private constructor(folder: string, reserve: Reserve, beforeWrite: () => Promise<void>) {
+    this.reserve = reserve
     this.#folder = join(folder, 'journal')
     this.#epochFile = join(folder, 'epoch.json')
     this.#beforeWrite = beforeWrite
@@ -83,7 +93,7 @@ export class Journal {
 
   /** Reads all that was written before; a file that cannot be read stops the agent, since guessing could tear a disk. */
   static async open(folder: string, beforeWrite: () => Promise<void> = async () => undefined): Promise<Journal> {
-    const journal = new Journal(folder, beforeWrite)
+    const journal = new Journal(folder, await Reserve.open(join(folder, 'reserve')), beforeWrite)
     await privateFolder(journal.#folder)
     for (const [at, name] of (await readdir(journal.#folder)).entries()) {
       journal.#load(name)
@@ -124,14 +134,15 @@ export class Journal {
     if (epoch === this.#epoch) return
     await this.#lock.run('epoch', async () => {
       if (epoch <= this.#epoch) return
-      await writeDurably(this.#epochFile, JSON.stringify({ epoch }))
+      await this.#write(this.#epochFile, { epoch }, makingRoom)
       this.#epoch = epoch
     })
   }
 
-  /** Writes down that this command is being obeyed now. */
-  accept(fence: Fence, command: string, note: Note = {}): Promise<Entry> {
-    return this.#change(fence.desktopId, (entry) => ({
+  /** Writes down that this command is being obeyed now. While the reserve is in use, nothing new begins. */
+  async accept(fence: Fence, command: string, note: Note = {}, how: Manner = {}): Promise<Entry> {
+    if (!how.makesRoom && !(await this.reserve.refill())) refuseFull()
+    return this.#change(fence.desktopId, how, (entry) => ({
       ...entry,
       ...(comparePairs(fence, entry) > 0 ? ofThisTurn : {}),
       ...note,
@@ -144,8 +155,8 @@ export class Journal {
   }
 
   /** Notes what has come true in this turn; `superseded` where a later turn was accepted meanwhile. */
-  note(pair: Pair & { desktopId: DesktopId }, note: Note): Promise<Entry> {
-    return this.#change(pair.desktopId, (entry) => {
+  note(pair: Pair & { desktopId: DesktopId }, note: Note, how: Manner = {}): Promise<Entry> {
+    return this.#change(pair.desktopId, how, (entry) => {
       if (comparePairs(pair, entry) < 0) refuse('superseded', 'a later request for this desktop was accepted')
       return { ...entry, ...note }
     })
@@ -153,7 +164,7 @@ export class Journal {
 
   /** Raises a lost journal to what the host itself still says of the desktop. */
   raise(desktopId: DesktopId, known: Pair & { operationId: string | null }, note: Note): Promise<Entry> {
-    return this.#change(desktopId, (entry) =>
+    return this.#change(desktopId, {}, (entry) =>
       comparePairs(known, entry) > 0 ? { ...entry, ...known, ...note } : entry,
     )
   }
@@ -175,23 +186,34 @@ export class Journal {
     return join(this.#folder, `${desktopId}.json`)
   }
 
-  #change(desktopId: DesktopId, change: (entry: Entry) => Entry): Promise<Entry> {
+  #change(desktopId: DesktopId, how: Manner, change: (entry: Entry) => Entry): Promise<Entry> {
     return this.#lock.run(desktopId, async () => {
       const entry = this.#entries.get(desktopId) ?? newEntry(desktopId)
       const changed = change(entry)
       if (changed === entry) return entry
-      await this.#beforeWrite()
-      await writeDurably(this.#path(desktopId), JSON.stringify(changed)).catch(diskFull)
+      await this.#write(this.#path(desktopId), changed, how)
       this.#entries.set(desktopId, changed)
       return changed
     })
   }
+
+  async #write(path: string, value: object, { makesRoom }: Manner): Promise<void> {
+    const text = JSON.stringify(value)
+    try {
+      await this.#beforeWrite()
+      await writeDurably(path, text)
+    } catch (error) {
+      if (!isFull(error)) throw error
+      if (!makesRoom) refuseFull()
+      await this.reserve.write(path, text).catch(diskFull)
+    }
+  }
 }
 
 /** A full disk is a refusal; anything else a fault. */
-export function diskFull(error: NodeJS.ErrnoException): never {
-  if (error.code === 'ENOSPC' || error.code === 'EDQUOT') {
-    refuse('host_disk_full', 'the host has no disk space left to write to; nothing was lost')
-  }
+export function diskFull(error: unknown): never {
+  if (isFull(error)) refuseFull()
   throw error
 }
+
+const refuseFull = () => refuse('host_disk_full', 'the host has no disk space left to write to; nothing was lost')

@@ -28,6 +28,7 @@ const domain = (state: Domain['state']): Domain => ({
   mark: { ...fence, installationId: newId() },
   state,
   reason: null,
+  outOfSpace: false,
 })
 
 test.each(['running', 'paused', 'stopped'] as const)(

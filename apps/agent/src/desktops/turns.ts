@@ -27,6 +27,8 @@ interface Manner {
   preempts?: boolean
   /** Takes back what this same turn has done: nothing forward is obeyed in this turn any more. */
   takesBack?: boolean
+  /** Is obeyed on a full disk, too. */
+  makesRoom?: boolean
 }
 
 const overtaken = () => new Refusal('superseded', 'a later request for this desktop was accepted')
@@ -77,12 +79,12 @@ export class Turns {
     const live = this.#works.get(fence.desktopId) ?? []
     const same = live.find((other) => other.command === command && comparePairs(other.fence, fence) === 0)
     if (same) return same
-    await this.#journal.accept(fence, command, manner.takesBack ? { takenBack: true } : {})
+    await this.#journal.accept(fence, command, manner.takesBack ? { takenBack: true } : {}, manner)
     for (const other of live) if (overtakes(fence, manner, other)) other.controller.abort(overtaken())
     return this.#add(fence.desktopId, fence, command, async (signal, earlier) => {
       if (!manner.preempts) await earlier
       signal.throwIfAborted()
-      return this.#do(this.#turn(fence, signal, earlier), work)
+      return this.#do(this.#turn(fence, manner, signal, earlier), work)
     })
   }
 
@@ -100,13 +102,13 @@ export class Turns {
     }
   }
 
-  #turn(fence: Fence, signal: AbortSignal, earlier: Promise<unknown>): Turn {
+  #turn(fence: Fence, manner: Manner, signal: AbortSignal, earlier: Promise<unknown>): Turn {
     return {
       fence,
       signal,
       earlier,
       entry: () => this.#journal.read(fence.desktopId)!,
-      note: (note) => this.#journal.note(fence, note),
+      note: (note) => this.#journal.note(fence, note, manner),
     }
   }
 

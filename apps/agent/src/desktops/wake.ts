@@ -21,8 +21,16 @@ export async function wake(on: Ground, turn: Turn, wish: Wish): Promise<CommandR
   const now = await lookAtRest(on, desktopId)
   const resumedFrom = holdsMemory(now) && !neverRan(now) ? await adopt(on, turn, now) : await begin(on, turn, wish, now)
   progress(on, turn, 'waiting-for-guest')
-  await untilReady(on.driver, desktopId, until - performance.now(), turn.signal)
+  await untilReady(on.driver, desktopId, until - performance.now(), turn.signal).catch((error) => why(on, turn, error))
   return { resumedFrom }
+}
+
+/** A guest that a full disk has stopped is silent for that reason. */
+async function why(on: Ground, turn: Turn, error: unknown): Promise<never> {
+  const domain = await on.driver.domain(turn.fence.desktopId)
+  if (domain?.outOfSpace)
+    refuse('host_disk_full', 'the host’s disk is full, and the guest was paused; nothing was lost')
+  throw error
 }
 
 /** It ran before, by an earlier command or turn: nothing it holds is thrown away. */

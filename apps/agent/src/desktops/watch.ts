@@ -5,9 +5,9 @@ import type { DesktopId, Observation } from '@dormouse/contract'
 import type { DriverEvent } from '../driver/driver.ts'
 import { removeAll } from './destroy.ts'
 import type { Ground } from './ground.ts'
-import { observe } from './inventory.ts'
+import { asSeen } from './inventory.ts'
 import { KeyedLock } from './locks.ts'
-import { removeVoid } from './situation.ts'
+import { look, removeVoid, type Situation } from './situation.ts'
 import type { Turns } from './turns.ts'
 
 export class Watch {
@@ -17,6 +17,7 @@ export class Watch {
   readonly #waiting = new Map<DesktopId, string | null>()
   /** Running before a gap; what is not afterwards has changed unseen. */
   readonly #running = new Map<DesktopId, number>()
+  readonly #outOfSpace = new Set<DesktopId>()
   readonly #looks = new KeyedLock()
   #around: Promise<void> | undefined
 
@@ -29,6 +30,11 @@ export class Watch {
   /** Proof of life, as last seen: each running desktop with its generation. */
   running(): { desktopId: DesktopId; generation: number }[] {
     return [...this.#running].map(([desktopId, generation]) => ({ desktopId, generation }))
+  }
+
+  /** Those that the hypervisor has paused, for their disks could not grow, as last seen. */
+  outOfSpace(): DesktopId[] {
+    return [...this.#outOfSpace]
   }
 
   /** Looks at all domains, unless that is being done; reports each that changed since the last look. */
@@ -44,7 +50,9 @@ export class Watch {
     const present = new Set(domains.filter(({ state }) => state === 'running').map(({ desktopId }) => desktopId))
     const changed = [...present].filter((id) => !this.#running.has(id))
     const gone = [...this.#running.keys()].filter((id) => !present.has(id))
-    await Promise.all([...changed, ...gone].map((id) => this.#look(id, null)))
+    const paused = domains.filter(({ outOfSpace }) => outOfSpace).map(({ desktopId }) => desktopId)
+    const others = [...paused, ...this.#outOfSpace]
+    await Promise.all([...new Set([...changed, ...gone, ...others])].map((id) => this.#look(id, null)))
   }
 
   /** After a gap also what seems unchanged is looked at: a save may have been cut off under it. */
@@ -80,10 +88,13 @@ export class Watch {
 
   #look(desktopId: DesktopId, reason: string | null): Promise<void> {
     return this.#looks.run(desktopId, async () => {
-      const seen = await observe(this.#on, desktopId, reason)
+      const now = await look(this.#on, desktopId)
       if (this.#turns.busy(desktopId)) return
+      const seen = asSeen(this.#on, desktopId, now, reason)
       this.#remember(desktopId, seen)
+      const wasOutOfSpace = this.#noteSpace(desktopId, now)
       if (!seen) return
+      if (now.domain?.outOfSpace) return wasOutOfSpace ? undefined : this.#tellOutOfSpace(seen)
       if (!this.#asExpected(seen)) await this.#tell(seen)
       if (seen.domain !== 'absent' && seen.memory === 'partial') await this.#goOn(desktopId)
     })
@@ -103,6 +114,20 @@ export class Watch {
   #remember(desktopId: DesktopId, seen: Observation | undefined): void {
     if (seen?.domain === 'running') this.#running.set(desktopId, seen.generation)
     else this.#running.delete(desktopId)
+  }
+
+  /** Answers whether it was out of space before. */
+  #noteSpace(desktopId: DesktopId, { domain }: Situation): boolean {
+    const before = this.#outOfSpace.has(desktopId)
+    if (domain?.outOfSpace) this.#outOfSpace.add(desktopId)
+    else this.#outOfSpace.delete(desktopId)
+    return before
+  }
+
+  /** It is believed to run all the same: it goes on by itself when there is room. */
+  #tellOutOfSpace(seen: Observation): void {
+    this.#on.log.warn({ observation: seen }, 'a desktop is paused: the host’s disk is full')
+    this.#on.say('desktop.observed', seen)
   }
 
   /** Whether it is as the last command left it: then the command's own answer has said so. */

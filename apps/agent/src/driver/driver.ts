@@ -20,6 +20,8 @@ export interface Domain {
   state: 'running' | 'paused' | 'stopped'
   /** In the hypervisor's words. */
   reason: string | null
+  /** Paused by the hypervisor, for its disk could not grow. It goes on where it was when it is resumed with room. */
+  outOfSpace: boolean
 }
 
 export interface DriverFacts {
@@ -77,6 +79,8 @@ export interface Driver {
   /** Ends a save or restore under way; nothing under way is as good. */
   abortJob(desktopId: DesktopId): Promise<void>
 
+  /** How much the disks of all desktops together can still grow. */
+  freeDiskBytes(): Promise<number>
   disks(): Promise<DesktopId[]>
   hasDisk(desktopId: DesktopId): Promise<boolean>
   /** An overlay on the image; whole or not at all. */

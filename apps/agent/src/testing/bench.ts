@@ -22,6 +22,7 @@ import type { Ground } from '../desktops/ground.ts'
 import { Journal } from '../desktops/journal.ts'
 import { Slots } from '../desktops/locks.ts'
 import { MemoryImages } from '../desktops/memory-images.ts'
+import { Space } from '../desktops/space.ts'
 import { Turns } from '../desktops/turns.ts'
 import { Watch } from '../desktops/watch.ts'
 import type { Driver } from '../driver/driver.ts'
@@ -48,6 +49,7 @@ interface House<D extends Driver> {
   ground: Ground
   turns: Turns
   watch: Watch
+  space: Space
   driver: D
   handlers: ReturnType<typeof linkHandlers>
 }
@@ -134,6 +136,7 @@ export class Bench<D extends Driver = SimulatedDriver> {
       ground,
       turns,
       watch,
+      space: new Space(ground, turns, watch),
       driver,
       handlers: linkHandlers({ ground, turns, calls: new CallsAtOnce(), transfers: new Transfers() }, nobodyToDial),
     }

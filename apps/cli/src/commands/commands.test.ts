@@ -158,3 +158,12 @@ test('operators make organisations, keys and invitations with their own key', as
   expect(shown.stdout).toContain('svc_sk_new')
   expect(shown.stderr).toContain('not shown again')
 })
+
+test('a list of hosts tells what ails one, and what to do', async () => {
+  const none = { vcpus: 0, memory_mib: 0, disk_gib: 0 }
+  const sample = { id: desktopId, name: 'h1', state: 'active', linked: true, proves_by: 'challenge', capacity: none }
+  const host = { ...sample, reserved: none, desktops: 1, ailment: 'the disk is full; destroy desktops' }
+  const { dormouse } = await start(() => ({ body: { hosts: [host] } }))
+  const shown = await dormouse(['admin', 'host', 'list'])
+  expect(shown.stdout).toMatch(/h1 .* the disk is full; destroy desktops/)
+})

@@ -66,7 +66,7 @@ function devices({ disk, console, nic, vncSocket, sshSocket }: DomainPlan): stri
   const ssh =
     sshSocket === undefined ? '' : `<channel type='unix'>${bound}<target type='virtio' name='${sshPort}'/></channel>`
   return `    <disk type='file' device='disk'>
-      <driver name='qemu' type='qcow2' discard='unmap'/>
+      <driver name='qemu' type='qcow2' discard='unmap' error_policy='enospace'/>
       <source file='${text(disk)}'/>
       <target dev='vda' bus='virtio'/>
     </disk>

@@ -1,6 +1,5 @@
 // Desktops as libvirt domains. Each is transient: it lives as long as its process, and what is known of it beyond that
 // stands in the journal and in files, so that no second truth can disagree.
-import { statfs } from 'node:fs/promises'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, type DesktopSpec, isId, Refusal, refuse } from '@dormouse/contract'
@@ -34,6 +33,7 @@ import { isUnheld, unplugged } from './network-xml.ts'
 import type { Opening } from './openings.ts'
 import { Pauses } from './pauses.ts'
 import { QemuProcesses } from './qemu-processes.ts'
+import { freeBytes, type OwnCapacity, roomOf } from './room.ts'
 import { openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
 import { Sockets } from './sockets.ts'
@@ -53,7 +53,7 @@ export interface LibvirtSettings {
   network: 'nat' | 'none'
   networkPrefix: string | undefined
   networkAllow: readonly Opening[]
-  capacity: { vcpus: number | undefined; memoryMiB: number | undefined; diskGiB: number | undefined }
+  capacity: OwnCapacity
 }
 
 interface Ready {
@@ -64,7 +64,6 @@ interface Ready {
   versions: Record<string, string>
 }
 
-const gib = 1024 ** 3
 const emulatedCpu = 'qemu64'
 const progressEveryMs = 500
 const jobPollMs = 50
@@ -123,8 +122,9 @@ export class LibvirtDriver implements Driver {
     try {
       const { kvm, versions, network } = await this.#furnished()
       await network?.hold().catch((error: unknown) => this.#log.error({ err: error, alarm: true }, openNow))
+      const { disksDir, capacity } = this.#settings
       await this.#consoles.bound()
-      return { kvm, versions, ...(await this.#room()), images, ailment: null }
+      return { kvm, versions, ...(await roomOf(this.#session.host, disksDir, capacity)), images, ailment: null }
     } catch (error) {
       return unusable(error instanceof Refusal ? error.detail : String(error))
     }
@@ -241,6 +241,10 @@ export class LibvirtDriver implements Driver {
     await saying('the job could not be aborted', this.#handle(desktopId).abortJob().catch(unlessGone))
   }
 
+  freeDiskBytes(): Promise<number> {
+    return freeBytes(this.#settings.disksDir)
+  }
+
   disks(): Promise<DesktopId[]> {
     return this.#disks.list()
   }
@@ -307,7 +311,9 @@ export class LibvirtDriver implements Driver {
       const mark = metadata && readMark(metadata)
       if (!mark || mark.installationId !== this.#installationId) return undefined
       answered(stateOf(state) === 'paused')
-      return { desktopId: handle.uuid, mark, state: stateOf(state), reason: state === 'running' ? null : reason }
+      const outOfSpace = state === 'paused' && reason === 'ioerror'
+      const said = state === 'running' ? null : reason
+      return { desktopId: handle.uuid, mark, state: stateOf(state), reason: said, outOfSpace }
     } catch (error) {
       if (isLibvirtError(error, 'noDomain')) return undefined
       return saying('the domain could not be seen', Promise.reject(error))
@@ -361,21 +367,6 @@ export class LibvirtDriver implements Driver {
     const usable = kvm && (await kvmOpens())
     if (usable || this.#settings.kvm === 'auto') return usable
     return refuse('hypervisor_failed', 'KVM is insisted on and cannot be used here: set DORMOUSE_AGENT_KVM to auto')
-  }
-
-  async #room(): Promise<Pick<DriverFacts, 'capacity' | 'freeDiskGiB'>> {
-    const { capacity, disksDir } = this.#settings
-    const { cpus, memoryKiB } = await this.#session.host.nodeInfo()
-    const { blocks, bavail, bsize } = await statfs(disksDir)
-    return {
-      capacity: {
-        vcpus: capacity.vcpus ?? cpus * 4,
-        memoryMiB: capacity.memoryMiB ?? Math.floor((memoryKiB / 1024) * 0.8),
-        // Overlays are thin: far less is written than is offered.
-        diskGiB: capacity.diskGiB ?? Math.floor((blocks * bsize * 4) / gib),
-      },
-      freeDiskGiB: Math.floor((bavail * bsize) / gib),
-    }
   }
 
   #heard(event: HostEvent): void {

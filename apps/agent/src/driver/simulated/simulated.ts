@@ -76,6 +76,12 @@ export class SimulatedDriver implements Driver {
     this.#tell({ type: 'domain', desktopId, reason })
   }
 
+  /** A guest writes and its disk cannot grow: the hypervisor pauses it. */
+  starve(desktopId: DesktopId): void {
+    this.#domains.write(desktopId, { ...frozen(this.#must(desktopId)), outOfSpace: true })
+    this.#tell({ type: 'domain', desktopId, reason: 'no space' })
+  }
+
   /** The hypervisor comes back after having been out of reach. */
   gap(): void {
     this.#tell({ type: 'gap' })
@@ -104,7 +110,14 @@ export class SimulatedDriver implements Driver {
     if (!disk) return refuse('hypervisor_failed', 'the disk is not there')
     if (disk.half) refuse('hypervisor_failed', 'the disk cannot be booted from: its making was cut off')
     const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files: {} }
-    this.#domains.write(desktopId, { mark, spec, state: 'running', runningSince: Date.now(), memory })
+    this.#domains.write(desktopId, {
+      mark,
+      spec,
+      state: 'running',
+      outOfSpace: false,
+      runningSince: Date.now(),
+      memory,
+    })
     this.#tell({ type: 'domain', desktopId, reason: null })
   }
 
@@ -132,7 +145,7 @@ export class SimulatedDriver implements Driver {
     await this.#job(desktopId, (signal) => this.faults.enter('restorePaused', signal))
     if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
     const saved = await readSaved(path)
-    this.#domains.write(desktopId, { ...saved, mark })
+    this.#domains.write(desktopId, { ...saved, mark, outOfSpace: false })
     this.#tell({ type: 'domain', desktopId, reason: null })
   }
 
@@ -144,9 +157,12 @@ export class SimulatedDriver implements Driver {
     await this.faults.enter('resume')
     const domain = this.#must(desktopId)
     if (domain.state === 'running') return
+    if (domain.outOfSpace && this.faults.diskFull) return
     const lag = domain.runningSince === null ? 0 : Date.now() - domain.runningSince
     const memory = { ...domain.memory, clockOffsetMs: domain.memory.clockOffsetMs - lag }
-    this.#domains.write(desktopId, { ...domain, memory, state: 'running', runningSince: Date.now() })
+    const going = { ...domain, memory, outOfSpace: false }
+    this.#domains.write(desktopId, { ...going, state: 'running', runningSince: Date.now() })
+    this.#tell({ type: 'domain', desktopId, reason: 'resumed' })
   }
 
   async suspend(desktopId: DesktopId): Promise<void> {
@@ -171,6 +187,10 @@ export class SimulatedDriver implements Driver {
 
   async abortJob(desktopId: DesktopId): Promise<void> {
     this.#jobs.get(desktopId)?.abort(new Error('the job was aborted'))
+  }
+
+  async freeDiskBytes(): Promise<number> {
+    return this.faults.diskFull ? 0 : Number.MAX_SAFE_INTEGER
   }
 
   async disks(): Promise<DesktopId[]> {
@@ -270,8 +290,8 @@ export class SimulatedDriver implements Driver {
   }
 }
 
-function seen({ mark, state }: SimulatedDomain): Domain {
-  return { desktopId: mark.desktopId, mark, state, reason: state === 'paused' ? 'paused' : null }
+function seen({ mark, state, outOfSpace }: SimulatedDomain): Domain {
+  return { desktopId: mark.desktopId, mark, state, reason: state === 'paused' ? 'paused' : null, outOfSpace }
 }
 
 /** The vCPUs stop: time awake stands still, and `runningSince` keeps the moment, by which the clock will lag. */

@@ -20,6 +20,8 @@ export const simulatedDomain = z.object({
   mark,
   spec: desktopSpec,
   state: z.enum(['running', 'paused']),
+  /** Paused, for its disk could not grow. */
+  outOfSpace: z.boolean().default(false),
   /** Host time in ms at which the vCPUs last began to run; null while paused. */
   runningSince: z.number().nullable(),
   memory: guestMemory,

@@ -1,0 +1,91 @@
+// Guarantee: a full disk is emptied by destroying desktops, and what it has stopped goes on by itself when there is room.
+// On a disk that is really full, with real guests: `test/real/agent-space.test.ts`.
+import { readdir, rm, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { Bench, fenceOf, until } from '../testing/bench.ts'
+import { Reserve } from './reserve.ts'
+
+const full = { code: 'host_disk_full' }
+const noSpace = () => {
+  throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' })
+}
+
+test('a destroy and an undo are obeyed where nothing can be written any more; new work is refused', async () => {
+  await using bench = await Bench.start()
+  const [awake, undone, fresh] = [newId(), newId(), newId()]
+  for (const id of [awake, undone]) await bench.awake(fenceOf(id, 1, 1))
+  bench.failpoints.set('journal.before-write', noSpace)
+  await expect(bench.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(full)
+  await expect(bench.hibernated(fenceOf(awake, 1, 2))).rejects.toMatchObject(full)
+  expect(bench.house.space.ailment).toBeNull()
+  await bench.destroyed(fenceOf(awake, 1, 2, { epoch: 2 }))
+  expect(await bench.asleep(fenceOf(undone, 1, 1, { epoch: 2 }))).toEqual({ state: 'hibernated', memoryLost: false })
+  expect(bench.house.space.ailment).toMatch(/state folder is full; destroy/)
+  bench.failpoints.set('journal.before-write', undefined)
+  await bench.crash()
+  expect(bench.house.ground.journal.highestEpoch).toBe(2)
+  expect(bench.house.ground.journal.read(awake)).toMatchObject({ state: 'done', destroyedAt: expect.any(String) })
+  expect(bench.house.ground.journal.read(undone)).toMatchObject({ state: 'done', takenBack: true })
+  expect(bench.house.space.ailment).toBeNull()
+  await bench.awake(fenceOf(fresh, 1, 1, { epoch: 2 }))
+})
+
+test('a reserve that was half used when the agent died is whole again, and holds no half-written piece', async () => {
+  await using bench = await Bench.start()
+  const folder = join(bench.folder, 'reserve')
+  const [one = '', two = ''] = await readdir(folder)
+  await rm(join(folder, one))
+  await writeFile(join(folder, two), '{"half":')
+  const reserve = await Reserve.open(folder)
+  expect(reserve.isWhole).toBe(true)
+  const sizes = await Promise.all((await readdir(folder)).map(async (name) => (await stat(join(folder, name))).size))
+  expect(sizes).toEqual(Array.from({ length: 64 }, () => 4_096))
+})
+
+test('a guest that was paused for want of space is told once, ails its host, and goes on when there is room', async () => {
+  await using bench = await Bench.start()
+  const { watch, space, ground } = bench.house
+  const id = newId()
+  await bench.awake(fenceOf(id, 1, 1))
+  await until(() => watch.running().length === 1)
+  bench.said.length = 0
+  bench.driver.faults.diskFull = true
+  bench.driver.starve(id)
+  await until(() => space.ailment)
+  expect(space.ailment).toMatch(/1 of its desktops are paused until there is room/)
+  for (let i = 0; i < 3; i++) await watch.lookAround()
+  expect(bench.said).toMatchObject([{ name: 'desktop.observed', report: { desktopId: id, domain: 'paused' } }])
+  expect(ground.journal.read(id)?.running).toBe(true)
+  await space.tend()
+  expect(await bench.observe(id)).toMatchObject({ domain: 'paused' })
+  bench.driver.faults.diskFull = false
+  // Also by an agent that has just started, which has heard of no pause.
+  await bench.crash()
+  await bench.house.space.tend()
+  await until(() => bench.house.watch.running().length === 1)
+  expect(bench.house.space.ailment).toBeNull()
+  expect(await bench.run(id, 'echo on')).toBe('on')
+})
+
+test('a guest that is not to run stays paused when there is room again', async () => {
+  await using bench = await Bench.start()
+  const id = newId()
+  await bench.awake(fenceOf(id, 1, 1))
+  bench.driver.starve(id)
+  await until(() => bench.house.space.ailment)
+  const order = { desktopId: id, seen: { generation: 1, turn: 1 }, order: 'suspend' as const }
+  await bench.ask('host.rejoin', { epoch: 1, orders: [order] })
+  await bench.house.space.tend()
+  expect(await bench.observe(id)).toMatchObject({ domain: 'paused' })
+})
+
+test('a wake whose guest was stopped by a full disk says so', async () => {
+  await using bench = await Bench.start()
+  const id = newId()
+  bench.driver.faults.guestsSilent = true
+  bench.failpoints.set('wake.after-resume', () => bench.driver.starve(id))
+  const wake = bench.awake(fenceOf(id, 1, 1, { deadlineMs: 500 }))
+  await expect(wake).rejects.toMatchObject({ ...full, detail: expect.stringContaining('guest was paused') })
+})
