@@ -4,7 +4,9 @@ import fastify from 'fastify'
 import pg from 'pg'
 
 const { databaseUrl, id } = workerData as { databaseUrl: string; id: string }
-const pool = new pg.Pool({ connectionString: databaseUrl, max: 16 })
+const pool = new pg.Pool({ connectionString: databaseUrl, max: 16, application_name: 'bench-floor' })
+// A connection that breaks while nobody asks is replaced by the pool.
+pool.on('error', () => undefined)
 const app = fastify()
 app.get('/', async () => {
   const { rows } = await pool.query({ name: 'one', text: 'select * from desktops where id = $1', values: [id] })
