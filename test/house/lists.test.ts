@@ -83,6 +83,26 @@ test('who reads nothing, and who goes away, hold a bounded number of readings, a
   await until('nothing to be read', () => underWay() === 0 && house.replica.parts.pool.waitingCount === 0)
 })
 
+test('usage of many desktops is one reading, too, and its sums are those of its rows', async () => {
+  await house.database.rows(
+    `insert into usage_intervals (desktop_id, org_id, tier, billing_mode, kind, generation, period, alive_until)
+     select id, org_id, case when id::text < '8' then 'small' else 'large' end, 'hourly', 'awake', 1,
+       tstzrange(to_timestamp(1000), to_timestamp(1010)), to_timestamp(1010)
+     from desktops where org_id = $1 order by id limit 3000`,
+    [big.id],
+  )
+  const { status, json } = await house.api('GET', '/v1/usage?start=1000&end=1005.5', { key: big.key })
+  expect([status, Object.keys(json)]).toEqual([200, ['start', 'end', 'desktops', 'totals']])
+  expect([json.start, json.end, json.desktops.length]).toEqual([1_000, 1_005.5, 3_000])
+  type Used = { tier: string; awake_seconds: number }
+  for (const total of json.totals as Used[]) {
+    const own = (json.desktops as Used[]).filter(({ tier }) => tier === total.tier)
+    expect(total.awake_seconds).toBe(own.length * 5.5)
+  }
+  expect(json.totals.length).toBeGreaterThan(0)
+  await until('nothing to be read', () => underWay() === 0)
+})
+
 test('a HEAD reads no long list', async () => {
   const sent = request(`${house.url}/v1/desktops`, { method: 'HEAD', headers: { authorization: `Bearer ${big.key}` } })
   const status = await new Promise((resolve) => sent.on('response', (answer) => resolve(answer.statusCode)).end())

@@ -140,7 +140,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const guests = new Guests(desktops, links, channels)
   const recovery = new Recovery({ pool, leadership, links, hosts, log: room('recovery') })
   const removals = new Removals({ pool, leadership, engine, links, channels, log: room('removals') })
-  const usage = new Usage({ pool, leadership, links, log: room('usage') })
+  const usage = new Usage({ pool, leadership, longReads, links, log: room('usage') })
   const { keepRecordsDays: recordsDays, keepAuditDays: auditDays } = config
   const retention = new Retention({ db: pool, log: room('retention'), recordsDays, auditDays })
   reconcile(leadership, reconcilers({ engine, recovery, usage, streams, retention }), room('reconcile'))

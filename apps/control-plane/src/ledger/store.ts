@@ -118,10 +118,21 @@ export interface UsedMs {
 const countedMs = (kind: UsageKind) =>
   `coalesce(round(sum(extract(epoch from ends - begins) * 1000) filter (where kind = '${kind}' and ends > begins)), 0)::bigint`
 
-/** What an organisation's desktops used between two times in Unix seconds, destroyed ones included. */
-export async function used(db: Db, orgId: string, start: number, end: number): Promise<UsedMs[]> {
-  const { rows } = await db.query<UsedMs>({
-    name: 'ledger-used',
+export interface UsedWish {
+  orgId: string
+  /** In Unix seconds, as is the end. */
+  start: number
+  end: number
+  limit: number | null
+}
+
+/** What an organisation's desktops used between two times, destroyed ones included. */
+export async function used(db: Db, wish: UsedWish): Promise<UsedMs[]> {
+  return (await db.query<UsedMs>({ name: 'ledger-used', ...usedQuery(wish) })).rows
+}
+
+export function usedQuery({ orgId, start, end, limit }: UsedWish): { text: string; values: unknown[] } {
+  return {
     text: `select desktop_id as "desktopId", tier, billing_mode as "billingMode",
              ${countedMs('awake')} as "awakeMs", ${countedMs('hibernated')} as "hibernatedMs"
            from (select desktop_id, tier, billing_mode, kind, greatest(lower(period), to_timestamp($2)) as begins,
@@ -129,8 +140,7 @@ export async function used(db: Db, orgId: string, start: number, end: number): P
                      when kind = 'awake' then alive_until else now() end) as ends
                  from usage_intervals
                  where org_id = $1 and period && tstzrange(to_timestamp($2), to_timestamp($3))) counted
-           group by desktop_id, tier, billing_mode order by desktop_id`,
-    values: [orgId, start, end],
-  })
-  return rows
+           group by desktop_id, tier, billing_mode order by desktop_id, tier, billing_mode limit $4`,
+    values: [orgId, start, end, limit],
+  }
 }

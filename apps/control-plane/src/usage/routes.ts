@@ -1,8 +1,13 @@
 // Customers' route for what they have used. HTTP and nothing else.
 import { usageJson, usageQuery } from '@dormouse/contract'
+import type { Pages } from '../db/long-reads.ts'
+import { JsonList } from '../http/json-list.ts'
+import { callerGone } from '../http/requests.ts'
 import type { App } from '../http/server.ts'
+import type { UsedMs } from '../ledger/store.ts'
 import { customer } from '../principals/door.ts'
-import type { Usage } from './service.ts'
+import { inSeconds, type Span, type Usage, usedToJson } from './service.ts'
+import { Totals } from './totals.ts'
 
 export function usageRoutes(app: App, { usage }: { usage: Usage }): void {
   app.get(
@@ -17,6 +22,28 @@ export function usageRoutes(app: App, { usage }: { usage: Usage }): void {
         answers: { 200: 'The seconds of each desktop, and their sums' },
       },
     },
-    (request) => usage.query(customer(request), request.query),
+    async (request, reply) => {
+      const caller = customer(request)
+      const span = usage.span(request.query)
+      const whole = await usage.query(caller, span)
+      if (whole) return whole
+      if (request.method === 'HEAD') return { ...span, desktops: [], totals: [] }
+      const pages = await usage.queryAll(caller, span, callerGone(request, reply))
+      return reply.type('application/json; charset=utf-8').send(writeUsage(span, pages) as never)
+    },
   )
+}
+
+/** The sums come last: they are known when every row was written. */
+function writeUsage({ start, end }: Span, pages: Pages<UsedMs>): JsonList<UsedMs> {
+  const totals = new Totals()
+  return new JsonList({
+    head: `{"start":${start},"end":${end},"desktops":[`,
+    pages,
+    toJson: (row) => {
+      totals.add(row)
+      return usedToJson(row)
+    },
+    tail: () => `],"totals":${JSON.stringify(totals.rows.map(inSeconds))}}`,
+  })
 }

@@ -3,6 +3,7 @@ import type { Heartbeat, UsageJson } from '@dormouse/contract'
 import { refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
+import type { LongReads, Pages } from '../db/long-reads.ts'
 import { type Pool, patiently } from '../db/pool.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -14,9 +15,18 @@ import { totalsOf } from './totals.ts'
 export interface UsageOptions {
   pool: Pool
   leadership: Leadership
+  longReads: LongReads
   links: Links
   log: Log
 }
+
+export interface Span {
+  start: number
+  end: number
+}
+
+/** An answer about more desktops is written while it is read. */
+const atOnceMax = 1_000
 
 export interface UsageWish {
   start?: number | undefined
@@ -35,20 +45,26 @@ export class Usage {
     options.links.on('unlinked', (hostId) => this.#running.delete(hostId))
   }
 
-  /** The seconds of each desktop between two times, by default since the month (UTC) began. Times in Unix seconds. */
-  async query(caller: Customer, wish: UsageWish, now = new Date()): Promise<UsageJson> {
+  /** The times that are meant, by default since the month (UTC) began. In Unix seconds. */
+  span(wish: UsageWish, now = new Date()): Span {
     const { start = Date.UTC(now.getUTCFullYear(), now.getUTCMonth()) / 1_000, end = now.getTime() / 1_000 } = wish
     if (start > end) {
       const field = wish.start === undefined ? 'end' : 'start'
       refuse('invalid_request', `${field}: start (${start}) is later than end (${end})`, { field })
     }
-    const rows = await patiently(() => ledger.used(this.#options.pool, caller.orgId, start, end))
-    return {
-      start,
-      end,
-      desktops: rows.map((row) => ({ desktop_id: row.desktopId, ...inSeconds(row) })),
-      totals: totalsOf(rows).map(inSeconds),
-    }
+    return { start, end }
+  }
+
+  /** The seconds of each desktop in the span, and their sums; undefined where there are too many for one piece. */
+  async query({ orgId }: Customer, span: Span): Promise<UsageJson | undefined> {
+    const rows = await patiently(() => ledger.used(this.#options.pool, { orgId, ...span, limit: atOnceMax + 1 }))
+    if (rows.length > atOnceMax) return undefined
+    return { ...span, desktops: rows.map(usedToJson), totals: totalsOf(rows).map(inSeconds) }
+  }
+
+  /** The same, however many there are, as it is at one moment. */
+  queryAll({ orgId }: Customer, span: Span, gone: AbortSignal): Promise<Pages<ledger.UsedMs>> {
+    return this.#options.longReads.open(orgId, ledger.usedQuery({ orgId, ...span, limit: null }), gone)
   }
 
   /** A heartbeat proves life. Only the leader writes it down: the same word goes to every replica. */
@@ -90,7 +106,9 @@ export class Usage {
   }
 }
 
-const inSeconds = ({ tier, billingMode, awakeMs, hibernatedMs }: Omit<ledger.UsedMs, 'desktopId'>) => ({
+export const usedToJson = (row: ledger.UsedMs) => ({ desktop_id: row.desktopId, ...inSeconds(row) })
+
+export const inSeconds = ({ tier, billingMode, awakeMs, hibernatedMs }: Omit<ledger.UsedMs, 'desktopId'>) => ({
   tier,
   billing_mode: billingMode,
   awake_seconds: awakeMs / 1_000,
