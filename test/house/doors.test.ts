@@ -214,8 +214,10 @@ test('who sends all of a body before reading hears the 413, also on a connection
       ...Array(24).fill(Buffer.alloc(bytes / 24, 'x')),
     ])
     await pipeline(sent, socket, { end: false })
+    const ended = once(socket, 'end', { signal: AbortSignal.timeout(20_000) })
     const [first] = (await once(socket.resume(), 'data')) as [Buffer]
     expect([line, first.toString('latin1', 0, 12)]).toEqual([line, 'HTTP/1.1 413'])
+    await ended
     socket.destroy()
   }
 })

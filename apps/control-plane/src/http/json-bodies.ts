@@ -1,4 +1,5 @@
 // The bodies of requests: how much of one a route takes, and JSON from its bytes. Knows no route and no credential.
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Refusal, refuse, theOne404 } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
@@ -59,7 +60,7 @@ function measureUnread(app: App, measured: (request: FastifyRequest) => Promise<
 
 /**
  * Who is answered while still sending is heard for a little longer, and for no longer than that. Who is told 413 would
- * lose the answer with the connection, so it stays.
+ * lose the answer with the connection, so it stays until the body has been heard, and longer where nobody asked for its end.
  */
 function hearSendersOut(app: App, stallMs: number): void {
   app.addHook('onSend', (request, reply, _payload, done) => {
@@ -67,11 +68,18 @@ function hearSendersOut(app: App, stallMs: number): void {
       if (reply.statusCode === 413) {
         reply.removeHeader('connection')
         reply.raw.shouldKeepAlive = true
+        if (/\bclose\b/i.test(request.headers.connection ?? '')) endWhenHeard(request.raw, reply.raw)
       }
       letGo(request.raw, stallMs)
     }
     done()
   })
+}
+
+/** Ends the connection once it was answered and all that was sent has been heard. */
+function endWhenHeard(asked: IncomingMessage, answer: ServerResponse): void {
+  const end = () => asked.socket.destroySoon()
+  answer.once('finish', () => (asked.complete ? end() : asked.once('end', end)))
 }
 
 /** To parse a larger one takes milliseconds, which those who wait behind it notice. */
