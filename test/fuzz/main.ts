@@ -69,7 +69,7 @@ async function main(): Promise<number> {
   const told: Told[] = []
   for (const mode of chosen) {
     await using subject = await mode.begin({ seed, target, say })
-    if (values.only !== undefined) return again(subject, Number(values.only))
+    if (values.only !== undefined) return await again(subject, Number(values.only))
     told.push(await fuzz(mode, subject))
   }
   if (values.json) console.log(JSON.stringify({ seed, modes: told }))

@@ -15,11 +15,15 @@ export class Service {
     this.pid = instance?.process('control plane')?.pid
   }
 
-  /** The one at that target; without one, a new one. */
-  static async at(target: Target | undefined, say: (line: string) => void): Promise<Service> {
+  /** The one at that target; without one, a new one, with these settings. */
+  static async at(
+    target: Target | undefined,
+    say: (line: string) => void,
+    env: Record<string, string> = {},
+  ): Promise<Service> {
     if (target) return new Service(target)
     say('Starting a service with a simulated host…')
-    const instance = await Instance.start({}, ['--no-tour', '--simulated', '1'])
+    const instance = await Instance.start(env, ['--no-tour', '--simulated', '1'])
     const { base_url: url, api_key: key, operator_key: operatorKey } = instance.local
     return new Service({ url, key, operatorKey }, instance)
   }
@@ -28,6 +32,16 @@ export class Service {
   verdict(): string[] {
     if (!this.#instance || this.#instance.process('control plane')?.pid === this.pid) return []
     return ['the control plane is another process than before: it crashed']
+  }
+
+  /**
+   * What it has logged as an error of its own, where it was started for the run. Alarms are told to an operator on purpose,
+   * and what a host refused or failed at is the host's error.
+   */
+  errors(): string[] {
+    const lines = (this.#instance?.logs ?? '').split('\n').filter((line) => line.startsWith('{"level":50'))
+    const faults = lines.filter((line) => !/"alarm":true|"type":"(Refusal|CallFailed)"/.test(line))
+    return faults.slice(0, 5).map((line) => `logged as an error: ${line.slice(0, 600)}`)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Dice } from '../fuzz/dice.ts'
 import { inputOf } from '../fuzz/http/inputs.ts'
 import { exchange } from '../fuzz/http/wire.ts'
+import { HostSubject } from '../fuzz/modes/host.ts'
 import { HttpSubject } from '../fuzz/modes/http.ts'
 import { Fuzz } from '../fuzz/run.ts'
 import { Service } from '../fuzz/service.ts'
@@ -55,6 +56,29 @@ test('six hundred malformed inputs bring about no 500, leave nothing open and no
     Object.entries(before).every(([what, count]) => open(house)[what]! <= count + (what === 'sockets' ? keptAlive : 0)),
   )
   expect(heapBytes() - heap).toBeLessThan(16 * mib)
+})
+
+test('a hostile host ends no control plane, hangs none, and brings no customer a 500', async () => {
+  const deadlines = { wakeDeadlineMs: 1_000, hibernateDeadlineMs: 1_000, destroyDeadlineMs: 1_000 }
+  await using house = await House.start({ controlPlane: deadlines })
+  // Alarms are what an operator is told; a host's own failures are told as what they are.
+  house.chronicle.foresee(
+    /does not know/,
+    /later (turn|epoch)/,
+    /cannot be/,
+    /interrupted/,
+    /step failed|stumbled/,
+    /ledger/,
+  )
+  const operatorKey = await house.replica.parts.principals.createOperatorKey('fuzz')
+  const target = { url: house.url, key: house.org.key, operatorKey }
+  await using subject = await HostSubject.begin(await Service.at(target, () => undefined), 1)
+  const fuzz = new Fuzz(subject)
+  await fuzz.run(60)
+  expect(await subject.verdict()).toEqual([])
+  expect(fuzz.tally.faults).toEqual([])
+  expect(fuzz.tally.inputs).toBe(60)
+  await house.settle()
 })
 
 test('the same seed makes the same inputs', () => {

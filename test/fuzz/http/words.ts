@@ -101,7 +101,7 @@ export function json(schema: Schema, dice: Dice): Buffer {
 }
 
 /** The same with something else in one place, however deep. */
-function spoilt(body: unknown, dice: Dice): unknown {
+export function spoilt(body: unknown, dice: Dice): unknown {
   if (typeof body !== 'object' || body === null || dice.chance(0.1)) return value(dice)
   const entries = Object.entries(body)
   const at = dice.int(entries.length)
