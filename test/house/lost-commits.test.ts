@@ -36,7 +36,7 @@ async function overtakenAt({ house, lossy }: Awaited<ReturnType<typeof houseBehi
   return { id, reached: house.failpoints.hits.slice(before) }
 }
 
-test('a destroy whose acceptance was read back overtakes a wake as any other: it takes no room, and begins no further step', async () => {
+test.concurrent('a destroy whose acceptance was read back overtakes a wake as any other: it takes no room, and begins no further step', async () => {
   await using on = await houseBehind()
   const early = await overtakenAt(on, 'wake.place.before')
   expect(await on.house.held(early.id)).toBeUndefined()
@@ -47,7 +47,7 @@ test('a destroy whose acceptance was read back overtakes a wake as any other: it
   expect(await on.house.inventory()).toEqual([])
 })
 
-test('a request whose transaction was lost before its commit may be sent again, also without a key: nothing was changed', async () => {
+test.concurrent('a request whose transaction was lost before its commit may be sent again, also without a key: nothing was changed', async () => {
   await using on = await houseBehind()
   const { house, lossy } = on
   const lost = lossy.loseBeforeCommitOf('74019')
@@ -59,7 +59,7 @@ test('a request whose transaction was lost before its commit may be sent again, 
   expect(await house.database.rows('select 1 from desktops')).toEqual([])
 })
 
-test('where the database dies at a commit and stays away, a request with a key may be sent again, and one without is told 500', async () => {
+test.concurrent('where the database dies at a commit and stays away, a request with a key may be sent again, and one without is told 500', async () => {
   await using on = await houseBehind()
   const { house, lossy } = on
   house.chronicle.foresee(/./)
