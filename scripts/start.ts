@@ -10,9 +10,11 @@ import { ensureMiniImage } from '../infra/guest-image/mini.ts'
 import { ensureViewer } from './build/viewer.ts'
 import { kvmWorks } from './ground/kvm.ts'
 import { startPrivateLibvirtd } from './ground/libvirtd.ts'
+import { isRoot } from './ground/namespaces.ts'
 import { ensurePackages } from './ground/packages.ts'
 import { startPostgres } from './ground/postgres.ts'
 import { identify, run } from './ground/processes.ts'
+import { sessionUri, startSessionLibvirtd } from './ground/session-libvirtd.ts'
 import { dropShortName, giveShortName } from './ground/short-name.ts'
 import { findSystemLibvirtd } from './ground/system-libvirtd.ts'
 import { ensureKeys, operators, until, usableHosts } from './start/api.ts'
@@ -126,24 +128,25 @@ interface Hypervisor {
   describe: string
   /** Where screens listen; a private libvirt’s own place is not to be seen from outside. */
   socketsDir?: string
+  /** The driver to ask it for, where that is not the system's. */
+  uri?: string
 }
 
-/** The machine's own libvirt where it is usable, else a private one in namespaces of its own. */
+/** For root the machine's own libvirt where it is usable, else a private one in namespaces; for others one of their own. */
 async function hypervisor(instance: Instance): Promise<Hypervisor> {
   const kvm = kvmWorks()
   const how = kvm ? 'with KVM' : 'guests are emulated, since KVM does not work here'
+  if (!isRoot()) return session(instance, kvm, how)
   const own = await findSystemLibvirtd(instance.dir)
   if (own.socketPath) {
     const dir = giveShortName(instance.dir)
     stops.push({ name: 'the short name', stop: async () => dropShortName(dir) })
     return { kvm, socketPath: own.socketPath, dir, describe: `the machine’s own libvirt, ${how}` }
   }
-  const file = instance.path('host-uuid')
-  if (!existsSync(file)) writeFileSync(file, randomUUID())
   const libvirtd = await startPrivateLibvirtd({
     dir: instance.dir,
     name: hostname(),
-    hostUuid: readFileSync(file, 'utf8').trim(),
+    hostUuid: hostUuid(instance),
     say,
   })
   const unwatch = watchOver('libvirtd', libvirtd.daemonRuns, libvirtd.restartDaemon, say)
@@ -151,6 +154,23 @@ async function hypervisor(instance: Instance): Promise<Hypervisor> {
   lap('a private libvirt is up')
   const { socketPath, shortDir: dir } = libvirtd
   return { kvm, socketPath, dir, socketsDir: `${dir}/screens`, describe: `a private libvirt, ${how}` }
+}
+
+/** Without root: libvirt's session mode. */
+async function session(instance: Instance, kvm: boolean, how: string): Promise<Hypervisor> {
+  const libvirtd = await startSessionLibvirtd({ dir: instance.dir, hostUuid: hostUuid(instance), say })
+  const unwatch = watchOver('libvirtd', libvirtd.daemonRuns, libvirtd.restartDaemon, say)
+  stops.push({ name: 'libvirt', stop: () => unwatch().then(libvirtd.stop) })
+  lap('a libvirt of your own is up; without root its guests have no network')
+  const { socketPath, shortDir: dir } = libvirtd
+  return { kvm, socketPath, dir, socketsDir: `${dir}/screens`, uri: sessionUri, describe: `your own libvirt, ${how}` }
+}
+
+/** Made once for an instance. */
+function hostUuid(instance: Instance): string {
+  const file = instance.path('host-uuid')
+  if (!existsSync(file)) writeFileSync(file, randomUUID())
+  return readFileSync(file, 'utf8').trim()
 }
 
 async function agents(
@@ -198,8 +218,9 @@ const emulatedTiers = (host: Hypervisor | undefined): Record<string, string> =>
   host && !host.kvm ? { DORMOUSE_TIER_SMALL: '1,256,10' } : {}
 
 /** A private host's network leads nowhere: its guests need none, and start sooner without its filters. */
-const libvirtEnv = ({ socketPath, dir, socketsDir }: Hypervisor, imagesDir = `${dir}/images`) => ({
+const libvirtEnv = ({ socketPath, dir, socketsDir, uri }: Hypervisor, imagesDir = `${dir}/images`) => ({
   DORMOUSE_AGENT_LIBVIRT_SOCKET: socketPath,
+  ...(uri && { DORMOUSE_AGENT_LIBVIRT_URI: uri }),
   DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
   ...(socketsDir && { DORMOUSE_AGENT_SOCKETS_DIR: socketsDir, DORMOUSE_AGENT_NETWORK: 'none' }),
 })

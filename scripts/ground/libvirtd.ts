@@ -157,7 +157,7 @@ function withEntries(file: string, entries: string[]): string {
   return [text.trimEnd(), ...missing, ''].join('\n')
 }
 
-/** libvirtd.conf: nothing but a socket that only root reaches. */
+/** libvirtd.conf: nothing but a socket that only its own user reaches; a session's lies where it always does. */
 export function daemonSettings(hostUuid: string, socketDir: string, logFile: string): string {
   return `host_uuid = "${hostUuid}"
 unix_sock_dir = "${socketDir}"

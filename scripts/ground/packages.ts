@@ -74,7 +74,7 @@ export async function ensurePackages({ say, tests = false, desktop = false }: Pu
     throw new Error(
       `${elsewhere}\nMissing: ${missing.map(({ packages, why }) => `${packages[0]} (${why})`).join(', ')}`,
     )
-  if (!isRoot()) throw new Error(`Packages are missing. As root:\n\n  ${byHand(names)}\n`)
+  if (!isRoot()) throw new Error(`Packages are missing. As root:\n\n  ${byHand(names)}\n\n${without}`)
   say(`Installing ${missing.map(({ packages, why }) => `${packages.join(' ')} (${why})`).join(', ')}`)
   await withoutDaemons(() => install(names, wanted, say))
   const still = missingNeeds(existsSync, wanted)
@@ -82,8 +82,9 @@ export async function ensurePackages({ say, tests = false, desktop = false }: Pu
     throw new Error(`After the installation these are still missing: ${still.map(({ files }) => files[0]).join(', ')}`)
 }
 
+const without = 'Simulated hosts need none of them: npm start -- --simulated 3'
 const elsewhere = `Real desktops need Debian 12 or later, or a current Ubuntu, on x86-64: the guest image is made of their packages.
-Simulated hosts run anywhere: npm start -- --simulated 3`
+${without}`
 
 function byHand(names: string[]): string {
   return `apt-get update && apt-get install --no-install-recommends ${names.join(' ')}`

@@ -1,5 +1,6 @@
 // A short name for a deep folder: socket paths must stay under 108 bytes wherever the data lies. Knows nothing of what is
-// in the folder. The name is a link below /run outside, and the folder itself, mounted, inside a private host: equal in both.
+// in the folder. For root the name is a link below /run outside, and the folder itself, mounted, inside a private host: equal
+// in both. For anybody else it is a link in /tmp, from where nobody else can take it away.
 
 import { randomBytes } from 'node:crypto'
 import {
@@ -15,11 +16,11 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 
-/** Answers `/run/dormouse-<id>`, which leads to the folder. The id is kept in the folder, so that it may be moved. */
+/** Answers `/run/dormouse-<id>` or the like, which leads to the folder. The id is kept in the folder, so that it may be moved. */
 export function giveShortName(dir: string): string {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   const target = realpathSync(dir)
-  const shortDir = join('/run', `dormouse-${idOf(target)}`)
+  const shortDir = `${process.getuid?.() === 0 ? '/run/dormouse' : '/tmp/dm'}-${idOf(target)}`
   const now = linkTarget(shortDir)
   if (now === target) return shortDir
   if (now && existsSync(now) && idOf(now) === idOf(target)) {
@@ -44,5 +45,6 @@ function idOf(dir: string): string {
 }
 
 function linkTarget(path: string): string | undefined {
-  return lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() ? readlinkSync(path) : undefined
+  const link = lstatSync(path, { throwIfNoEntry: false })
+  return link?.isSymbolicLink() && link.uid === process.getuid?.() ? readlinkSync(path) : undefined
 }

@@ -24,9 +24,9 @@ export async function findSystemLibvirtd(dataDir: string, candidates = sockets):
   }
 }
 
-/** Resolves when the daemon behind this socket serves qemu:///system. */
-export async function answer(socketPath: string): Promise<void> {
-  const host = await LibvirtHost.open({ socketPath })
+/** Resolves when the daemon behind this socket serves QEMU: the system's, or that of a session. */
+export async function answer(socketPath: string, uri = 'qemu:///system'): Promise<void> {
+  const host = await LibvirtHost.open({ socketPath, uri })
   await host.close()
 }
 

@@ -1,5 +1,5 @@
 // The data folder of one running instance: who holds it, its keys, and the page that tells others where it is.
-import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { accessSync, chmodSync, constants, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { alive, type Identity, identify } from '../ground/processes.ts'
 
@@ -23,7 +23,7 @@ export interface Instance {
 /** Takes the folder for this process; throws when another starter holds it. */
 export function openInstance(dir: string): Instance {
   // QEMU may be another user, who passes through to its disks; what is secret has a mode of its own.
-  mkdirSync(dir, { recursive: true, mode: 0o711 })
+  makeOwn(dir)
   const path = (...parts: string[]) => join(dir, ...parts)
   takeLock(path('starter.pid'), dir)
   rmSync(path('local.json'), { force: true })
@@ -41,6 +41,17 @@ export function openInstance(dir: string): Instance {
       rmSync(path('local.json'), { force: true })
       rmSync(path('starter.pid'), { force: true })
     },
+  }
+}
+
+function makeOwn(dir: string): void {
+  try {
+    mkdirSync(dir, { recursive: true, mode: 0o711 })
+    accessSync(dir, constants.W_OK)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'EACCES' && code !== 'EPERM') throw error
+    throw new Error(`${dir} is not yours to write: set DORMOUSE_DATA to a folder that is`)
   }
 }
 

@@ -3,7 +3,8 @@ import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { WrongWords } from '../words.ts'
 
-export const help = `npm start                     desktops on this machine's libvirt and QEMU (root, Debian or Ubuntu)
+export const help = `npm start                     desktops on this machine's libvirt and QEMU (Debian or Ubuntu; without root the packages
+                              must be there, and guests have no network)
 npm start -- --simulated 3    three simulated hosts instead: no root, no libvirt, up in seconds
 npm start -- --replicas 2     two control planes on PORT and PORT + 1: one leads, the other takes over when it ends
 npm start -- --tour           show the main job again (it is shown by itself the first time)

@@ -26,14 +26,17 @@ export class Instance {
   readonly dataDir: string
   readonly #folder: string
   readonly #env: Record<string, string>
+  /** A command that runs the words after it, as another user. */
+  readonly #as: readonly string[]
   #starter: Identity | undefined
   /** Where this process is ended itself, nobody else types Ctrl-C. */
   #unbind: (() => void) | undefined
   #port = 0
 
-  private constructor(folder: string, env: Record<string, string>) {
+  private constructor(folder: string, env: Record<string, string>, as: readonly string[]) {
     this.#folder = folder
     this.#env = env
+    this.#as = as
     // Under a folder that only root may enter, and deep: as a clone in root's home would be.
     this.dataDir = join(folder, 'closed', 'a-rather-long-name-for-a-folder'.repeat(3), 'data')
     mkdirSync(join(folder, 'closed'), { mode: 0o700 })
@@ -43,9 +46,13 @@ export class Instance {
    * Starts an instance on a new folder. Its image is shared between runs: building one is a test of its own. Where tests
    * have a second try, a start has one, too: most begin before any test does. What failed is told with its logs.
    */
-  static async start(env: Record<string, string> = {}, words: string[] = ['--no-tour']): Promise<Instance> {
+  static async start(
+    env: Record<string, string> = {},
+    words: string[] = ['--no-tour'],
+    as: readonly string[] = [],
+  ): Promise<Instance> {
     for (let triesLeft = process.env.CI ? 1 : 0; ; triesLeft--) {
-      const instance = new Instance(mkdtempSync(join(tmpdir(), 'dormouse-real-')), env)
+      const instance = new Instance(mkdtempSync(join(tmpdir(), 'dormouse-real-')), env, as)
       try {
         await instance.up(words)
         return instance
@@ -103,7 +110,8 @@ export class Instance {
   async up(words: string[] = ['--no-tour']): Promise<void> {
     this.#port ||= await freePort()
     const log = openSync(join(this.#folder, 'start.log'), 'a')
-    const child = spawn('sh', [join(root, 'scripts/with-node.sh'), 'scripts/start.ts', ...words], {
+    const [command, ...more] = [...this.#as, 'sh', join(root, 'scripts/with-node.sh'), 'scripts/start.ts', ...words]
+    const child = spawn(command!, more, {
       cwd: root,
       detached: true,
       stdio: ['ignore', log, log],

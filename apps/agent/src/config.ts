@@ -77,6 +77,11 @@ export const configSchema = z.object({
     'unix socket of libvirt’s daemon',
     z.string().default('/run/libvirt/libvirt-sock'),
   ),
+  libvirtUri: setting(
+    'DORMOUSE_AGENT_LIBVIRT_URI',
+    'qemu:///session where that daemon is not root’s; its guests have no network',
+    z.enum(['qemu:///system', 'qemu:///session']).default('qemu:///system'),
+  ),
   kvm: setting(
     'DORMOUSE_AGENT_KVM',
     'auto uses the processor’s virtualisation where it works; on and off insist',

@@ -13,11 +13,21 @@ export function makeDriver(config: AgentConfig, log: Log): Driver {
 
 function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
   const folders = foldersOf(config)
-  const { libvirtSocket: socketPath, socketsDir, kvm, cpuModel, network, networkPrefix, networkAllow } = config
+  const {
+    libvirtSocket: socketPath,
+    libvirtUri: uri,
+    socketsDir,
+    kvm,
+    cpuModel,
+    network,
+    networkPrefix,
+    networkAllow,
+  } = config
   const { vcpus, memoryMiB, diskGiB } = config
   return new LibvirtDriver(
     {
       socketPath,
+      uri,
       socketsDir,
       kvm,
       cpuModel,

@@ -30,31 +30,14 @@ import { asRefusal, damaged, saying, unlessGone } from './failures.ts'
 import { ensurePool } from './furnish.ts'
 import { GuestLines } from './guest-lines.ts'
 import { isUnheld, unplugged } from './network-xml.ts'
-import type { Opening } from './openings.ts'
 import { Pauses } from './pauses.ts'
 import { QemuProcesses } from './qemu-processes.ts'
-import { freeBytes, type OwnCapacity, roomOf } from './room.ts'
+import { freeBytes, roomOf } from './room.ts'
 import { openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
+import type { LibvirtSettings } from './settings.ts'
 import { Sockets } from './sockets.ts'
 import { ensureNetwork, type Networking } from './start-network.ts'
-
-export interface LibvirtSettings {
-  socketPath: string
-  disksDir: string
-  consolesDir: string
-  imagesDir: string
-  /** Where screens listen; libvirt chooses where it is not given. */
-  socketsDir: string | undefined
-  /** Our halves of the key pairs by which guests know us. */
-  guestKeysDir: string
-  kvm: 'auto' | 'on' | 'off'
-  cpuModel: string
-  network: 'nat' | 'none'
-  networkPrefix: string | undefined
-  networkAllow: readonly Opening[]
-  capacity: OwnCapacity
-}
 
 interface Ready {
   capabilities: Capabilities
@@ -91,7 +74,7 @@ export class LibvirtDriver implements Driver {
   constructor(settings: LibvirtSettings, log: Log) {
     this.#settings = settings
     this.#log = log
-    this.#session = new Session(settings.socketPath, log, (event) => this.#heard(event))
+    this.#session = new Session(settings, log, (event) => this.#heard(event))
     this.#lines = new GuestLines(settings.guestKeysDir, log)
     this.#consoles = new Consoles(settings.consolesDir)
     this.#sockets = new Sockets(settings.socketsDir)

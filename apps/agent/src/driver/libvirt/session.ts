@@ -8,16 +8,22 @@ const retryMs = 1_000
 const remedy =
   'install and start it (Debian: apt-get install libvirt-daemon-system qemu-system-x86), or set DORMOUSE_AGENT_LIBVIRT_SOCKET'
 
+/** Where the daemon listens, and the driver to ask it for. */
+interface Address {
+  socketPath: string
+  uri?: string
+}
+
 export class Session {
-  readonly #socketPath: string
+  readonly #address: Address
   readonly #log: Log
   readonly #closing = new AbortController()
   readonly #onEvent: (event: HostEvent) => void
   #host: LibvirtHost | undefined
   #why = 'it was not reached yet'
 
-  constructor(socketPath: string, log: Log, onEvent: (event: HostEvent) => void) {
-    this.#socketPath = socketPath
+  constructor({ socketPath, uri }: Address, log: Log, onEvent: (event: HostEvent) => void) {
+    this.#address = { socketPath, ...(uri && { uri }) }
     this.#log = log
     this.#onEvent = onEvent
   }
@@ -37,7 +43,7 @@ export class Session {
   /** Null while the daemon answers. */
   get ailment(): string | null {
     if (this.#host?.isUp) return null
-    return `libvirt does not answer at ${this.#socketPath} (${this.#why}); ${remedy}`
+    return `libvirt does not answer at ${this.#address.socketPath} (${this.#why}); ${remedy}`
   }
 
   close(): void {
@@ -56,7 +62,7 @@ export class Session {
   async #try(): Promise<boolean> {
     try {
       const log = { info: this.#log.info.bind(this.#log), warn: this.#log.warn.bind(this.#log) }
-      const host = await LibvirtHost.open({ socketPath: this.#socketPath, log })
+      const host = await LibvirtHost.open({ ...this.#address, log })
       if (this.#closing.signal.aborted) host.close()
       this.#host = host
       host.on('event', (event) => this.#onEvent(event))
