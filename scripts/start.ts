@@ -195,6 +195,8 @@ async function agents(
         DORMOUSE_AGENT_ENROL_TOKEN: token,
         DORMOUSE_AGENT_NAME: host ? hostname() : name,
         DORMOUSE_AGENT_STATE_DIR: stateDir,
+        // Database and hosts lie in one folder, and move to another machine together.
+        DORMOUSE_AGENT_ADOPT: 'true',
         ...env,
         ...passedOn('DORMOUSE_AGENT_'),
       },

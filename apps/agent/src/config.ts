@@ -47,6 +47,11 @@ export const configSchema = z.object({
     'folder of the journal and of the host’s key',
     z.string().default('/var/lib/dormouse-agent'),
   ),
+  adopt: setting(
+    'DORMOUSE_AGENT_ADOPT',
+    'true takes over, at a start, a state folder that belongs to another machine; that one must stay off',
+    yes.prefault('false'),
+  ),
   memoryDir: setting(
     'DORMOUSE_AGENT_MEMORY_DIR',
     'folder of saved memories; below the state folder by default',

@@ -174,3 +174,23 @@ test('a guest that ends by itself is reported, and a hypervisor that does not an
   driver.faults.down = false
   await agent.close()
 })
+
+test('a second agent over the same folder is refused, and so is the folder of another machine', async () => {
+  await using on = await stage()
+  const agent = await on.agent()
+  await expect(on.agent()).rejects.toThrow(/another agent uses the state folder/)
+  await until(() => on.plane.linked)
+  await agent.kill()
+  const other = { source: '/etc/machine-id', machine: 'another' }
+  await writeFile(join(on.stateDir, 'machine.json'), JSON.stringify(other))
+  await expect(on.agent()).rejects.toThrow(/belongs to another machine/)
+  const adopted = await on.agent({ DORMOUSE_AGENT_ADOPT: 'true' })
+  expect(adopted.hostId).toBe(agent.hostId)
+  await adopted.close()
+})
+
+test('an agent that could not start leaves its folder to the next', async () => {
+  await using on = await stage()
+  await expect(on.agent({ DORMOUSE_AGENT_ENROL_TOKEN: 'used' })).rejects.toThrow(/used before/)
+  await (await on.agent()).close()
+})

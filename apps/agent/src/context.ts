@@ -20,6 +20,7 @@ import type { Driver } from './driver/driver.ts'
 import { makeDriver } from './driver/make-driver.ts'
 import { enrolled } from './enrolment/enrol.ts'
 import { dialToken, type Identity } from './enrolment/identity.ts'
+import { takeFolder } from './enrolment/possession.ts'
 import { prove } from './enrolment/prove.ts'
 import { dialRule } from './enrolment/transport.ts'
 import { Facts } from './facts.ts'
@@ -55,8 +56,24 @@ const lookPatienceMs = 2_000
 const dayMs = 86_400_000
 const spaceEveryMs = 2_000
 
-/** Enrols where needed, opens the hypervisor, dials the control plane. */
-export async function startAgent({ config, log, failpoints = noFailpoints, ...given }: AgentOptions): Promise<Agent> {
+/** Takes its state folder, enrols where needed, opens the hypervisor, dials the control plane. */
+export async function startAgent(options: AgentOptions): Promise<Agent> {
+  const { stateDir, adopt } = options.config
+  const folder = await takeFolder({ stateDir, adopt, log: options.log.child({ room: 'enrolment' }) })
+  try {
+    const agent = await begin(options)
+    return {
+      ...agent,
+      close: () => agent.close().finally(folder.release),
+      kill: () => agent.kill().finally(folder.release),
+    }
+  } catch (error) {
+    folder.release()
+    throw error
+  }
+}
+
+async function begin({ config, log, failpoints = noFailpoints, ...given }: AgentOptions): Promise<Agent> {
   const life = new AbortController()
   const identity = await enrolled({
     stateDir: config.stateDir,

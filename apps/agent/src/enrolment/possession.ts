@@ -1,0 +1,111 @@
+// Who may use a state folder: one agent at a time, on the machine that the folder belongs to. Two agents with one key and
+// one journal would each undo what the other has done. Knows nothing of what is in the folder.
+import { createHmac } from 'node:crypto'
+import { chmodSync } from 'node:fs'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import type { Log } from '@dormouse/process'
+import { z } from 'zod'
+import { privateFolder, readIfThere, writeDurably } from '../desktops/durable-file.ts'
+import { isFull } from '../desktops/reserve.ts'
+
+/** Where a machine's id may be read, the best first. It outlives everything but a new machine. */
+const machineIdFiles = ['/etc/machine-id', '/var/lib/dbus/machine-id', '/sys/class/dmi/id/product_uuid']
+const machineId = /^[0-9a-f]{32}$|^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+const bindingSchema = z.object({ source: z.string(), machine: z.string() })
+type Binding = z.infer<typeof bindingSchema>
+
+export interface PossessionOptions {
+  stateDir: string
+  /** Takes over a folder that belongs to another machine. */
+  adopt: boolean
+  log: Log
+  machineIdFiles?: readonly string[]
+}
+
+export interface Possession {
+  /** Lets the next agent have the folder. The end of the process does so, too, however it ends. */
+  release(): void
+}
+
+/** Takes the folder; throws a sentence that says what to do where another agent or another machine has it. */
+export async function takeFolder(options: PossessionOptions): Promise<Possession> {
+  await privateFolder(options.stateDir)
+  const lock = lockFolder(options.stateDir)
+  try {
+    await bindToMachine(options)
+    return { release: () => void (lock.isOpen && lock.close()) }
+  } catch (error) {
+    lock.close()
+    throw error
+  }
+}
+
+/** SQLite's lock on an empty database: a lock of the kernel, which is free when its process is gone. */
+function lockFolder(stateDir: string): DatabaseSync {
+  const path = join(stateDir, 'lock')
+  const lock = new DatabaseSync(path)
+  try {
+    lock.exec('begin exclusive')
+    // Who may open it may lock it, and keep us out.
+    chmodSync(path, 0o600)
+    return lock
+  } catch (cause) {
+    lock.close()
+    if (!isLocked(cause)) throw new Error(`the state folder ${stateDir} cannot be locked`, { cause })
+    throw new Error(
+      `another agent uses the state folder ${stateDir}; stop it first (fuser ${path} names it), or give this one a folder of its own in DORMOUSE_AGENT_STATE_DIR`,
+    )
+  }
+}
+
+const busy = 5
+const isLocked = (error: unknown): boolean => error instanceof Error && 'errcode' in error && error.errcode === busy
+
+async function bindToMachine({ stateDir, adopt, log, machineIdFiles: files = machineIdFiles }: PossessionOptions) {
+  const path = join(stateDir, 'machine.json')
+  const present = await bindingsOf(files)
+  const bound = await readBinding(path)
+  if (bound && present.some((each) => each.source === bound.source && each.machine === bound.machine)) return
+  if (bound && !adopt) refuseMachine(stateDir)
+  if (bound) log.warn({ stateDir }, 'the state folder of another machine is adopted; unset DORMOUSE_AGENT_ADOPT now')
+  const [best] = present
+  if (!best) return log.warn({ files }, 'this machine has no id: its state folder is not bound to it')
+  await writeDurably(path, JSON.stringify(best)).catch((err: unknown) => {
+    if (!isFull(err)) throw err
+    log.warn({ err }, 'the disk is full: the state folder is bound to its machine at the next start')
+  })
+}
+
+async function readBinding(path: string): Promise<Binding | undefined> {
+  const text = await readIfThere(path)
+  if (text === undefined) return undefined
+  try {
+    return bindingSchema.parse(JSON.parse(text))
+  } catch (cause) {
+    throw new Error(`${path} cannot be read; remove it where this machine is the only one that uses its folder`, {
+      cause,
+    })
+  }
+}
+
+/** Every id that the machine has. An id is not to be shown around: it is kept as a digest. */
+async function bindingsOf(files: readonly string[]): Promise<Binding[]> {
+  const found = await Promise.all(files.map(async (source) => ({ source, id: await idIn(source) })))
+  return found.flatMap(({ source, id }) => (id ? [{ source, machine: digestOf(id) }] : []))
+}
+
+async function idIn(file: string): Promise<string | undefined> {
+  // Missing, or not ours to read: the next one may be.
+  const text = (await readIfThere(file).catch(() => undefined))?.trim()
+  return text && machineId.test(text) ? text.toLowerCase() : undefined
+}
+
+const digestOf = (id: string): string => createHmac('sha256', id).update('dormouse-agent').digest('hex')
+
+function refuseMachine(stateDir: string): never {
+  throw new Error(
+    `the state folder ${stateDir} belongs to another machine, and two machines with one key would harm their desktops. Where the disks were moved here and the other machine stays off, start once with DORMOUSE_AGENT_ADOPT=true; else give this one an empty folder and enrol it (\`dormouse admin host invite\`)`,
+  )
+}
