@@ -48,7 +48,7 @@ function expectUnreachable(answer: ApiAnswer): void {
   expect(answer.headers['retry-after']).toMatch(/^\d+$/)
 }
 
-test.concurrent('a token of the provider is its client’s organisation, and no other', async () => {
+test('a token of the provider is its client’s organisation, and no other', async () => {
   await using s = await scene()
   const token = await s.provider.token('mine')
   const made = await s.house.api('POST', '/v1/desktops', { key: token, body: { tier: 'small' } })
@@ -59,13 +59,13 @@ test.concurrent('a token of the provider is its client’s organisation, and no 
   expect((await s.house.api('GET', '/admin/v1/orgs', { key: token })).status).toBe(403)
 })
 
-test.concurrent.each(['ES256', 'EdDSA', 'PS256'])('a token signed with %s is as good', async (alg) => {
+test.each(['ES256', 'EdDSA', 'PS256'])('a token signed with %s is as good', async (alg) => {
   await using s = await scene()
   await s.provider.rotate('other', alg)
   expect((await s.ask(await s.forge())).status).toBe(200)
 })
 
-test.concurrent('a token that is not good in every point is 401, and says no more than a stranger may know', async () => {
+test('a token that is not good in every point is 401, and says no more than a stranger may know', async () => {
   await using s = await scene()
   const { provider, forge } = s
   const good = await forge()
@@ -123,7 +123,7 @@ test.concurrent('a token that is not good in every point is 401, and says no mor
   for (const secret of [body, signature, s.house.org.key]) expect(logged).not.toContain(secret)
 })
 
-test.concurrent('clocks may differ by half a minute, a caller may have no name, and the claim’s id may be in capitals', async () => {
+test('clocks may differ by half a minute, a caller may have no name, and the claim’s id may be in capitals', async () => {
   await using s = await scene()
   const good = [
     await s.forge({ exp: inSecs(-15) }),
@@ -136,7 +136,7 @@ test.concurrent('clocks may differ by half a minute, a caller may have no name, 
   for (const token of good) expect((await s.ask(token)).status).toBe(200)
 })
 
-test.concurrent('the claim that names the organisation, and where the keys are, can be set', async () => {
+test('the claim that names the organisation, and where the keys are, can be set', async () => {
   await using s = await scene((provider) => ({
     oidcJwksUrl: `${provider.issuer}/jwks`,
     oidcOrgClaim: 'https://dormouse.example/org',
@@ -146,13 +146,13 @@ test.concurrent('the claim that names the organisation, and where the keys are, 
   expect(s.provider.asked.filter((path) => path !== '/jwks')).toEqual([])
 })
 
-test.concurrent('with no issuer configured every JWT is 401, and API keys are what they were', async () => {
+test('with no issuer configured every JWT is 401, and API keys are what they were', async () => {
   await using s = await scene({ oidcIssuer: undefined, oidcAudience: undefined })
   expect((await s.ask(await s.provider.token('mine'))).status).toBe(401)
   expect((await s.ask(s.house.org.key)).status).toBe(200)
 })
 
-test.concurrent('what could never be good costs the provider nothing', async () => {
+test('what could never be good costs the provider nothing', async () => {
   await using s = await scene()
   const [head, body, signature] = (await s.forge()).split('.')
   const elsewhere = await s.forge({ iss: 'https://elsewhere.example' })
@@ -163,7 +163,7 @@ test.concurrent('what could never be good costs the provider nothing', async () 
   expect(s.provider.asked).toEqual([])
 })
 
-test.concurrent('a token is checked once: asked again, neither key nor provider is needed', async () => {
+test('a token is checked once: asked again, neither key nor provider is needed', async () => {
   await using s = await scene()
   const token = await s.provider.token('mine')
   expect((await s.ask(token)).status).toBe(200)
@@ -172,7 +172,7 @@ test.concurrent('a token is checked once: asked again, neither key nor provider 
   expect(s.provider.keysAsked).toBe(1)
 })
 
-test.concurrent('a token that was good a moment ago is refused when its time is over', async () => {
+test('a token that was good a moment ago is refused when its time is over', async () => {
   await using s = await scene()
   // It is taken for 30 s longer than it says; where the machine stood still meanwhile, another is made.
   const token = await until('a token to be good', async () => {
@@ -182,7 +182,7 @@ test.concurrent('a token that was good a moment ago is refused when its time is 
   await until('its refusal', async () => (await s.ask(token)).status === 401)
 })
 
-test.concurrent('a new key of the provider is known the moment it signs, and those it replaced are not any more', async () => {
+test('a new key of the provider is known the moment it signs, and those it replaced are not any more', async () => {
   await using s = await scene()
   const old = await s.forge()
   expect((await s.ask(old)).status).toBe(200)
@@ -192,7 +192,7 @@ test.concurrent('a new key of the provider is known the moment it signs, and tho
   expect((await s.ask(unused)).status).toBe(401)
 })
 
-test.concurrent('a flood of unknown kids is a trickle to the provider, and no good token is refused for it', async () => {
+test('a flood of unknown kids is a trickle to the provider, and no good token is refused for it', async () => {
   await using s = await scene({ rateLimitStrangersPerSecond: 100_000 })
   expect((await s.ask(await s.forge())).status).toBe(200)
   const garbage = await Promise.all(Array.from({ length: 100 }, (_, i) => s.forge({}, { kid: `garbage-${i}` })))
@@ -203,7 +203,7 @@ test.concurrent('a flood of unknown kids is a trickle to the provider, and no go
   expect(s.provider.keysAsked).toBeLessThanOrEqual(3)
 })
 
-test.concurrent('with the provider down and no key, a token is 503; it is good again when the provider is back', async () => {
+test('with the provider down and no key, a token is 503; it is good again when the provider is back', async () => {
   await using s = await scene()
   const token = await s.provider.token('mine')
   await s.provider.down()
@@ -215,7 +215,7 @@ test.concurrent('with the provider down and no key, a token is 503; it is good a
   await until('the token to be good', async () => (await s.ask(token)).status === 200)
 })
 
-test.concurrent('with the provider down, keys already known go on working, and only a token that needs another is 503', async () => {
+test('with the provider down, keys already known go on working, and only a token that needs another is 503', async () => {
   await using s = await scene()
   expect((await s.ask(await s.provider.token('mine'))).status).toBe(200)
   const fresh = await s.forge({ sub: 'never seen before' })
