@@ -272,6 +272,15 @@ export class House {
     })
   }
 
+  /** Why the desktop's operations failed, as operators read it; the newest first. */
+  async causes(desktopId: string): Promise<(string | null)[]> {
+    const rows = await this.database.rows<{ cause: string | null }>(
+      'select cause from operations where desktop_id = $1 order by id desc',
+      [desktopId],
+    )
+    return rows.map(({ cause }) => cause)
+  }
+
   async becomes(id: string, state: DesktopState): Promise<DesktopJson> {
     let seen = ''
     return until(`desktop ${id} to be ${state}`, async () => {

@@ -70,7 +70,10 @@ test('a removed host is cut off everywhere, its desktops fail or are free again,
 
   for (const id of doomed) {
     const failed = await house.see(id)
-    expect(failed).toMatchObject({ state: 'failed', failure: expect.stringMatching(/removed for good.*Destroy it/) })
+    expect(failed).toMatchObject({
+      state: 'failed',
+      failure: expect.stringMatching(/removed for good.*destroy the desktop/),
+    })
     expect((await house.api('POST', `/v1/desktops/${id}/wake`)).json).toMatchObject({
       status: 409,
       code: 'wrong_state',

@@ -8,6 +8,8 @@ import { House, type HouseOptions } from '../house.ts'
 import { inShort } from './host.ts'
 import { until } from './until.ts'
 
+const noRoom = /^there is no room for this desktop now; nothing was lost; try again later$/
+
 async function refusedWake(house: House, id: string, body: object = {}): Promise<string> {
   const answer = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, { body })
   expect([answer.status, answer.json.code]).toEqual([409, 'operation_failed'])
@@ -15,16 +17,17 @@ async function refusedWake(house: House, id: string, body: object = {}): Promise
 }
 
 test('no host at all, no room for memory, no such image: each is said, and the desktop is still created and bound to none', async () => {
-  const cases: [HouseOptions, object, RegExp][] = [
-    [{ hosts: 0 }, {}, /^No host is linked/],
-    [{ agent: { memoryMiB: 256 } }, {}, /^No host has room: sim-1 has 256 MiB of memory free, 512 are needed/],
-    [{ agent: { diskGiB: 5 } }, {}, /^No host has room: sim-1 has 5 GiB of disk free, 10 are needed/],
-    [{}, { image_version: 'windows' }, /^No host has the image “windows”; hosts have: mini/],
+  const cases: [HouseOptions, object, told: RegExp, cause: RegExp][] = [
+    [{ hosts: 0 }, {}, /^no host can take this desktop now; nothing was lost/, /^no host is linked/],
+    [{ agent: { memoryMiB: 256 } }, {}, noRoom, /sim-1 has 256 MiB of memory free, 512 are needed/],
+    [{ agent: { diskGiB: 5 } }, {}, noRoom, /sim-1 has 5 GiB of disk free, 10 are needed/],
+    [{}, { image_version: 'windows' }, /^no host has the desktop’s image; nothing/, /“windows”; hosts have: mini/],
   ]
-  for (const [options, body, sentence] of cases) {
+  for (const [options, body, told, cause] of cases) {
     await using house = await House.start(options)
     const { id } = await house.desktop('created', body)
-    expect(await refusedWake(house, id)).toMatch(sentence)
+    expect(await refusedWake(house, id)).toMatch(told)
+    expect((await house.causes(id))[0]).toMatch(cause)
     expect(await house.see(id)).toMatchObject({ state: 'created', host_id: null, generation: 1 })
     expect(await house.held(id)).toBeUndefined()
   }
@@ -50,11 +53,11 @@ test('a host takes what it has room for and not one more, and room that is given
   await release()
   const settled = await Promise.all(wakes.map(({ id }) => house.settled(id)))
   expect(settled.map(({ state }) => state).sort()).toEqual(['failed', 'succeeded'])
-  expect(settled.find(({ error }) => error)?.error).toMatch(/^No host has room/)
+  expect(settled.find(({ error }) => error)?.error).toMatch(noRoom)
   const without = ids[settled.findIndex(({ state }) => state === 'failed')]!
   await house.ask(awake, 'hibernate')
   expect((await house.ask(without, 'wake')).state).toBe('succeeded')
-  expect(await refusedWake(house, awake)).toMatch(/^The host that holds the desktop’s disk has no room/)
+  expect(await refusedWake(house, awake)).toMatch(noRoom)
   expect((await house.see(awake)).state).toBe('hibernated')
 })
 
@@ -65,7 +68,8 @@ test('a host whose hypervisor is away says so: a wake bound to it fails, and wor
     house.host.driver.faults.down = true
     return refusedWake(house, id)
   })
-  expect(refusal).toMatch(/hypervisor|out of reach|cannot run it/)
+  expect(refusal).toMatch(/^the desktop’s host is out of reach/)
+  expect((await house.causes(id))[0]).toMatch(/hypervisor does not answer/)
   expect((await house.see(id)).state).toBe('hibernated')
   house.host.driver.faults.down = false
   house.host.driver.gap()
@@ -81,7 +85,7 @@ test('a full disk fails a hibernation by name, and the guest runs on as if nothi
   house.host.driver.faults.diskFull = true
   const answer = await house.api('POST', `/v1/desktops/${id}/hibernate?wait=true`)
   expect([answer.status, answer.json.code]).toEqual([409, 'operation_failed'])
-  expect(answer.json.detail).toMatch(/disk is full/)
+  expect(answer.json.detail).toMatch(/disk of the desktop’s host is full/)
   expect(await house.see(id)).toMatchObject({ state: 'awake', generation: 1 })
   expect(inShort(await house.observed(id))).toBe('running')
   expect(await house.recall(id)).toEqual({ memory: 'on', disk: 'on' })
@@ -103,7 +107,10 @@ test('a guest that a full disk has paused stays awake, ails its host for operato
   house.host.driver.starve(id)
   expect(await until('the ailment to be heard', ailment)).toMatch(/^the disk is full, and 1 of its desktops are paused/)
   expect((await house.see(id)).state).toBe('awake')
-  expect(await house.withDeadline(1_000, () => refusedWake(house, asleep))).toMatch(/the disk is full/)
+  expect(await house.withDeadline(1_000, () => refusedWake(house, asleep))).toMatch(
+    /^the desktop’s host is out of reach/,
+  )
+  expect((await house.causes(asleep))[0]).toMatch(/the disk is full/)
   expect((await house.see(asleep)).state).toBe('hibernated')
   house.host.driver.faults.diskFull = false
   await house.shows(id, 'running')
@@ -116,7 +123,7 @@ test('a full disk fails a first wake by name and leaves nothing', async () => {
   await using house = await House.start()
   const { id } = await house.desktop()
   house.host.driver.faults.diskFull = true
-  expect(await refusedWake(house, id)).toMatch(/disk is full/)
+  expect(await refusedWake(house, id)).toMatch(/disk of the desktop’s host is full/)
   expect(await house.see(id)).toMatchObject({ state: 'created', host_id: null })
   expect(await house.held(id)).toBeUndefined()
   expect(inShort(await house.observed(id))).toBe('nothing')

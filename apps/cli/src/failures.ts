@@ -135,7 +135,7 @@ const byCode: Record<string, (id: string) => string> = {
 }
 
 function byKind(error: DormouseError, id: string): string | undefined {
-  if (error instanceof OperationFailedError && error.message.startsWith('No host has the image'))
+  if (error instanceof OperationFailedError && /^no host has the (desktop’s )?image/i.test(error.message))
     return `dormouse destroy ${id}, then create one with --image and an image that hosts have.`
   if (error instanceof OperationFailedError) return `\`dormouse operations ${id}\` shows what was tried.`
   if (error instanceof NotFoundError)

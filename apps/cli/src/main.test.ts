@@ -47,6 +47,13 @@ test.each([
   ['hibernate', 409, 'wrong_state', 'the desktop is hibernated; hibernate is …', `dormouse wake ${desktopId}`],
   ['hibernate', 409, 'wrong_state', 'the desktop is waking; hibernate is …', `dormouse operations ${desktopId}`],
   ['wake', 409, 'operation_failed', 'No host has the image “x”; hosts have: mini.', `dormouse destroy ${desktopId}`],
+  [
+    'wake',
+    409,
+    'operation_failed',
+    'no host has the desktop’s image; nothing was lost; create another',
+    `dormouse destroy ${desktopId}`,
+  ],
   ['wake', 400, 'invalid_request', 'id: must be a UUID', 'dormouse list'],
   [
     'open',

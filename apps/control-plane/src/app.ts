@@ -4,7 +4,7 @@ import type { Log } from '@dormouse/process'
 import { Counter, Registry } from 'prom-client'
 import { auditRoutes } from './audit/routes.ts'
 import type { Pool } from './db/pool.ts'
-import { desktopAdminRoutes, desktopRoutes } from './desktops/routes.ts'
+import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './desktops/routes.ts'
 import type { Desktops } from './desktops/service.ts'
 import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import type { Guests } from './guest/service.ts'
@@ -115,6 +115,7 @@ export async function createApp(parts: AppParts): Promise<App> {
       recoveryAdminRoutes(admin, parts)
       auditRoutes(admin, parts)
       desktopAdminRoutes(admin, desktopParts)
+      operationAdminRoutes(admin, parts)
     },
     { prefix: '/admin/v1' },
   )

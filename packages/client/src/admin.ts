@@ -1,5 +1,6 @@
 // One typed call per route of /admin/v1, for operators: their keys open no customer's route, and the other way round.
 import type {
+  AdminOperationJson,
   AuditEntryJson,
   ChangeOrgBody,
   CreatedKeyJson,
@@ -83,6 +84,9 @@ export function createAdminClient(options: AdminClientOptions) {
       }),
     /** Lets a host have commands again whose word about the epoch was not believed. By its id or its name. */
     trustHost: (host: string, call: CallOptions = {}) => post<HostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),
+    /** An operation of whatever organisation, with the cause of its failure and when its steps began. */
+    getOperation: (id: string, call: CallOptions = {}) =>
+      get<AdminOperationJson>(call, path`/admin/v1/operations/${id}`),
     listHosts: (call: CallOptions = {}) => get<{ hosts: HostJson[] }>(call, '/admin/v1/hosts'),
   }
 }

@@ -1,5 +1,6 @@
 // The SDK's public face.
 export type {
+  AdminOperationJson,
   AuditEntryJson,
   CreateDesktopBody,
   CreatedKeyJson,

@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { desktopState, time } from './desktops.ts'
 import { id } from './ids.ts'
+import { refusalCode } from './problems.ts'
 
 export const operationKinds = ['wake', 'hibernate', 'destroy'] as const
 export const operationKind = z.enum(operationKinds)
@@ -67,6 +68,23 @@ export const operationJson = z
     ],
   })
 export type OperationJson = z.infer<typeof operationJson>
+
+/** The record as operators see it: with the cause of a failure, and when its steps began. */
+export const adminOperationJson = operationJson
+  .extend({
+    org_id: id,
+    generation: z.int(),
+    turn: z.int(),
+    error_code: refusalCode.nullable(),
+    cause: z.string().nullable().describe('Why it failed, in the words of whatever failed; never shown to a customer'),
+    request_id: z.string().nullable().describe('Finds it in the logs of the control plane and of its host'),
+    findings: z.record(z.string(), z.unknown()).describe('What its steps have found out so far'),
+    timeline: z
+      .array(z.object({ step: z.string(), way: z.enum(['run', 'undo']), at: time }))
+      .describe('When each step began, and when it was begun to be taken back'),
+  })
+  .meta({ id: 'AdminOperation' })
+export type AdminOperationJson = z.infer<typeof adminOperationJson>
 
 export const operationListJson = z.object({ operations: z.array(operationJson) }).meta({ id: 'OperationList' })
 

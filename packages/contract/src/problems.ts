@@ -10,7 +10,7 @@ interface Row {
   inner?: true
 }
 
-/** `detail` is written where the refusal happens; code, status and retry advice stand here. */
+/** `detail` is written where the refusal happens, or stands in `told.ts`; code, status and retry advice stand here. */
 export const refusals = {
   invalid_request: { status: 400, what: 'Something in the request is malformed; `field` names it.' },
   unauthenticated: { status: 401, what: 'The credential is missing, malformed, unknown, expired or revoked.' },
@@ -64,6 +64,7 @@ export const refusals = {
   // Why an operation fails. Never a direct answer: they stand in an operation's `error`, behind `operation_failed`.
   no_room: { status: 409, inner: true, what: 'No host has room for the desktop’s tier.' },
   no_host: { status: 409, inner: true, what: 'No host is linked that could take the desktop.' },
+  host_away: { status: 409, inner: true, what: 'The one host that has the desktop’s disk cannot take it now.' },
   image_unavailable: { status: 409, inner: true, what: 'No host has the desktop’s image.' },
   memory_image_damaged: { status: 409, inner: true, what: 'The saved memory cannot be restored; it is kept.' },
   memory_image_missing: { status: 409, inner: true, what: 'The saved memory is not where it was left.' },
@@ -105,10 +106,12 @@ export class Refusal extends Error {
     retryAfterSecs?: number
     /** Said in headers. */
     rateLimit?: { limit: number; resetSecs: number }
+    /** For operators alone: the log shows it, and no answer to a customer. */
+    cause?: string
   }
 
   constructor(code: RefusalCode, detail: string, extra: Refusal['extra'] = {}) {
-    super(`${code}: ${detail}`)
+    super(`${code}: ${extra.cause ?? detail}`)
     this.code = code
     this.detail = detail
     this.extra = extra

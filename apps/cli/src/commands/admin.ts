@@ -5,6 +5,7 @@ import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
 import { addHostRemove } from './host-remove.ts'
+import { addOperationCause } from './operation-cause.ts'
 
 const org = '019a9f00-0000-7000-8000-0000000000ff'
 const desktop = '019a9f00-0000-7000-8000-000000000001'
@@ -16,6 +17,7 @@ export function addAdmin(program: Command, context: Context): void {
   addKeys(admin.command('key').description('API keys of an organisation'), context)
   addHosts(admin.command('host').description('hosts that run desktops'), context)
   addDeferred(admin.command('deferred'), context)
+  addOperationCause(admin.command('operation'), context)
   addAudit(admin.command('audit'), context)
 }
 

@@ -1,6 +1,6 @@
 // Byte channels that an agent dials back for one transfer or one screen. Knows nothing of what the bytes are.
 import { hash, randomBytes } from 'node:crypto'
-import { Refusal } from '@dormouse/contract'
+import { becauseOf } from '@dormouse/contract'
 import { Channel, ChannelLost, UpgradeRefusal, type Upgrades } from '@dormouse/link'
 
 const channelPath = '/agent/v1/channels/'
@@ -58,8 +58,7 @@ export class Channels {
       this.#expected.delete(name)
       act()
     }
-    const late = () =>
-      reject(new Refusal('host_unreachable', 'The desktop’s host did not open the transfer; try again.'))
+    const late = () => reject(becauseOf('host_unreachable', 'the host did not dial back in time'))
     const timer = setTimeout(() => give(late), withinMs)
     // Whoever cancels no longer looks; a rejection must not end the process.
     promise.catch(() => undefined).finally(() => clearTimeout(timer))

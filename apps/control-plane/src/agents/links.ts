@@ -1,13 +1,12 @@
 // The links to agents that this replica holds, and the one way to ask a host for something. No word of desktops.
 import { EventEmitter } from 'node:events'
 import {
+  becauseOf,
   type CommandName,
   type CommandPayload,
   type CommandResult,
   commands,
-  Refusal,
   type RefusalCode,
-  refuse,
 } from '@dormouse/contract'
 import { CallRefused, CallTimeout, LinkLost, type Peer } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
@@ -74,9 +73,9 @@ export class Links extends EventEmitter<Events> {
     options: { signal?: AbortSignal; timeoutMs?: number; requestId?: string | undefined } = {},
   ): Promise<CommandResult<N>> {
     const peer = this.#peers.get(hostId)
-    if (!peer) return refuse('host_unreachable', 'The desktop’s host is out of reach; try again when it is back.')
+    if (!peer) throw becauseOf('host_unreachable', 'this replica has no link to the host')
     if (this.#withheld.has(hostId))
-      return refuse('host_unreachable', 'The desktop’s host is not used now; try again later.')
+      throw becauseOf('host_unreachable', 'the host is withheld: an operator has to trust its epoch')
     const answer = await peer.call(name, payload, options).catch((error: unknown) => {
       throw asRefusal(error)
     })
@@ -88,7 +87,7 @@ export class Links extends EventEmitter<Events> {
     const { success, data, error } = commands[name].result.safeParse(answer)
     if (success) return data as CommandResult<N>
     this.#log?.warn({ host: hostId, why: wrongWith(name, error) }, 'a host’s answer was not understood')
-    return refuse('host_unreachable', 'The desktop’s host gave an answer that cannot be read; try again.')
+    throw becauseOf('host_unreachable', 'the host gave an answer that cannot be read')
   }
 
   /** Cuts a host’s link, for a host that is removed or whose word cannot be trusted. */
@@ -133,21 +132,24 @@ function asRefusal(error: unknown): unknown {
   if (error instanceof CallRefused) {
     // The link's own word, said before anything was begun.
     if (error.code === 'too_many_calls') {
-      return new Refusal('host_unreachable', 'The desktop’s host has too much to do; try again.')
+      return becauseOf('host_unreachable', 'the host has too many calls under way')
     }
     if (!hostsMayRefuse.has(error.code)) {
-      return new Refusal('hypervisor_failed', 'The desktop’s host refused for a reason that is not known here.')
+      return becauseOf(
+        'hypervisor_failed',
+        `the host refused with a code that is not known here: ${inShort(error.detail)}`,
+      )
     }
-    return new Refusal(error.code as RefusalCode, sentence(error.detail))
+    return becauseOf(error.code as RefusalCode, inShort(error.detail))
   }
   if (error instanceof LinkLost || error instanceof CallTimeout) {
-    return new Refusal('host_unreachable', 'The link to the desktop’s host was lost; try again when it is back.')
+    return becauseOf('host_unreachable', error.message)
   }
   return error
 }
 
-/** A host's words go into the database and to customers: of a length, and of characters that both can take. */
-const sentence = (words: string): string =>
+/** A host's words go into the database and to operators: of a length, and of characters that both can take. */
+const inShort = (words: string): string =>
   words
     .toWellFormed()
     .replaceAll(/\p{Cc}+/gu, ' ')

@@ -1,5 +1,6 @@
 // Customers' routes for desktops and their operations. HTTP and nothing else.
 import {
+  adminOperationJson,
   createDesktopBody,
   deferredJson,
   desktopJson,
@@ -206,11 +207,20 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
       }
       const settled = await waiters.wait(operation, callerGone(request, reply))
       if (settled.state === 'failed') {
-        refuse('operation_failed', settled.error ?? 'the operation failed', { operation_id: settled.id })
+        const { id: operation_id, error } = operationToJson(settled)
+        refuse('operation_failed', error ?? 'the operation failed', { operation_id })
       }
       return reply.code(200).send(operationToJson(settled))
     },
   )
+}
+
+/** Operators' route for one operation: why it failed, and how far it came. */
+export function operationAdminRoutes(app: App, { pool }: { pool: Pool }): void {
+  app.get('/operations/:id', { schema: { params, response: { 200: adminOperationJson } } }, async (request) => {
+    const found = await patiently(() => operations.readWhole(pool, request.params.id))
+    return found ?? missing()
+  })
 }
 
 /** Operators' routes: what a stop of a host needs to know and to ask, whosever the desktops are. */

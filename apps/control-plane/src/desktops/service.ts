@@ -201,7 +201,11 @@ export class Desktops {
     if (!permits(kind, desktop.state)) refuse('wrong_state', forbids(kind, desktop.state))
     const overtaken =
       kind === 'destroy'
-        ? await operations.supersede(tx, id, { code: 'superseded', detail: 'Superseded by destroy.' })
+        ? await operations.supersede(tx, id, {
+            code: 'superseded',
+            detail: 'Superseded by destroy.',
+            cause: 'superseded by destroy',
+          })
         : undefined
     const generationId = kind === 'wake' ? newId() : null
     const moved = (await store.begin(tx, id, kind, generationId)) ?? refuse('wrong_state', forbids(kind, desktop.state))

@@ -1,8 +1,16 @@
 // Desktops and their generations: the tables. The only room that writes them.
-import type { BillingMode, DesktopJson, DesktopSpec, DesktopState, OperationKind, Tier } from '@dormouse/contract'
+import {
+  type BillingMode,
+  type DesktopJson,
+  type DesktopSpec,
+  type DesktopState,
+  type OperationKind,
+  type RefusalCode,
+  type Tier,
+  toldOf,
+} from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import * as ledger from '../ledger/store.ts'
-import { type FailureCode, sentenceOf } from './failures.ts'
 import { passing, transitions } from './states.ts'
 
 export interface DesktopRow {
@@ -21,7 +29,7 @@ export interface DesktopRow {
   billingMode: BillingMode
   hostId: string | null
   fingerprint: Buffer | null
-  failureCode: FailureCode | null
+  failureCode: RefusalCode | null
   createdAt: Date
   updatedAt: Date
 }
@@ -171,7 +179,7 @@ export async function lockBoundTo(db: Db, hostId: string): Promise<DesktopRow[]>
 }
 
 /** Their only disk is lost: nothing is billed of them from now on, and nothing can wake them. */
-export async function failAll(db: Db, rows: DesktopRow[], code: FailureCode): Promise<void> {
+export async function failAll(db: Db, rows: DesktopRow[], code: RefusalCode): Promise<void> {
   const ids = rows.map(({ id }) => id)
   await db.query(
     `update desktops set state = 'failed', failure_code = $2, updated_at = clock_timestamp() where id = any($1)`,
@@ -333,7 +341,7 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   idle_timeout_secs: row.idleTimeoutSecs,
   billing_mode: row.billingMode,
   host_id: row.hostId,
-  failure: row.failureCode && sentenceOf(row.failureCode),
+  failure: row.failureCode && toldOf(row.failureCode),
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
 })

@@ -1,5 +1,5 @@
 // Guarantee: a desktop goes where there is room, and a refusal names the limit that is in the way.
-import { Refusal } from '@dormouse/contract'
+import { Refusal, toldOf } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { choose, insist } from './placement.ts'
 import type { Candidate } from './store.ts'
@@ -41,7 +41,7 @@ test('the first host with room is taken, hosts that are full, ill, silent or wit
 })
 
 test.each([
-  ['no_host', [], 'No host is linked'],
+  ['no_host', [], 'no host is linked'],
   ['no_host', [host({ ailment: 'libvirt is not installed' })], 'libvirt is not installed'],
   ['host_unreachable', [host({ ailment: 'libvirt restarts', ailsLately: true })], 'libvirt restarts'],
   ['image_unavailable', [host({ images: ['desktop'] })], 'hosts have: desktop'],
@@ -51,13 +51,14 @@ test.each([
 ] as const)('refuses with %s and says why', (code, hosts, words) => {
   const refusal = refusalOf(() => choose([...hosts], wish))
   expect(refusal.code).toBe(code)
-  expect(refusal.detail).toContain(words)
+  expect(refusal.extra.cause).toContain(words)
+  expect(refusal.detail).toBe(toldOf(code))
 })
 
 test('a desktop bound to its host by its disk needs no new disk there, and goes nowhere else', () => {
   expect(insist(host({ heldDiskGiB: 100, freeDiskGiB: 0 }), wish).id).toBe('h1')
-  expect(refusalOf(() => insist(undefined, wish)).code).toBe('no_host')
-  expect(refusalOf(() => insist(host({ ailment: 'no QEMU' }), wish)).code).toBe('no_host')
+  expect(refusalOf(() => insist(undefined, wish)).code).toBe('host_away')
+  expect(refusalOf(() => insist(host({ ailment: 'no QEMU' }), wish)).code).toBe('host_away')
   expect(refusalOf(() => insist(host({ ailment: 'no QEMU', ailsLately: true }), wish)).code).toBe('host_unreachable')
   expect(refusalOf(() => insist(host({ heldMemoryMiB: 4_000 }), wish)).code).toBe('no_room')
 })

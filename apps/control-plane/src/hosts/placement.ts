@@ -1,5 +1,5 @@
 // Where a desktop may go. Pure: decides on what the store has read, and names the limit that is in the way.
-import { refuse } from '@dormouse/contract'
+import { becauseOf, type RefusalCode } from '@dormouse/contract'
 import type { Candidate, Wish } from './store.ts'
 
 /** How many virtual processors a host lends out per processor of its own. */
@@ -8,33 +8,38 @@ export const vcpusPerProcessor = 8
 /** Disks grow as they are written: below this a host takes nothing more. */
 const leastFreeDiskGiB = 1
 
+/** Names and figures of hosts are for operators. */
+function because(code: RefusalCode, cause: string): never {
+  throw becauseOf(code, cause)
+}
+
 /** The first candidate that can take the desktop; refuses with the reason that is nearest to a remedy. */
 export function choose(candidates: Candidate[], wish: Wish): Candidate {
   if (candidates.length === 0)
-    return refuse('no_host', 'No host is linked; install an agent or wait until one is back.')
+    return because('no_host', 'no host is linked; install an agent or wait until one is back')
   const well = candidates.filter((host) => host.ailment === null && !host.silent)
-  if (well.length === 0) return refuse(codeOf(candidates), `No host can take desktops: ${ailments(candidates)}`)
+  if (well.length === 0) return because(codeOf(candidates), `no host can take desktops: ${ailments(candidates)}`)
   const withImage = well.filter((host) => host.images.includes(wish.image))
   if (withImage.length === 0) {
-    return refuse('image_unavailable', `No host has the image “${wish.image}”; hosts have: ${imagesOf(well)}.`)
+    return because('image_unavailable', `no host has the image “${wish.image}”; hosts have: ${imagesOf(well)}`)
   }
   return (
-    withImage.find((host) => !lack(host, wish)) ?? refuse('no_room', `No host has room: ${lacks(withImage, wish)}.`)
+    withImage.find((host) => !lack(host, wish)) ?? because('no_room', `no host has room: ${lacks(withImage, wish)}`)
   )
 }
 
 /** The one host a desktop is bound to by its disk; refuses with what is in the way. */
 export function insist(host: Candidate | undefined, wish: Wish): Candidate {
-  if (!host || host.silent)
-    return refuse('no_host', 'The host that holds the desktop’s disk is out of reach; try again when it is back.')
+  if (!host || host.silent) return because('host_away', 'the host that holds the desktop’s disk is out of reach')
   if (host.ailment !== null)
-    return refuse(codeOf([host]), `The host that holds the desktop’s disk cannot run it: ${host.ailment}`)
+    return because(codeOf([host], 'host_away'), `the host that holds the desktop’s disk cannot run it: ${host.ailment}`)
   const reason = lack(host, { ...wish, diskGiB: 0 })
-  return reason ? refuse('no_room', `The host that holds the desktop’s disk has no room: ${reason}.`) : host
+  return reason ? because('no_room', `the host that holds the desktop’s disk has no room: ${reason}`) : host
 }
 
 /** What has only begun to ail may be well in a moment: a hypervisor is started again. */
-const codeOf = (ailing: Candidate[]) => (ailing.some((host) => host.ailsLately) ? 'host_unreachable' : 'no_host')
+const codeOf = (ailing: Candidate[], otherwise: RefusalCode = 'no_host'): RefusalCode =>
+  ailing.some((host) => host.ailsLately) ? 'host_unreachable' : otherwise
 
 /** What the host lacks for the wish, in words; undefined where it has room. */
 function lack(host: Candidate, wish: Wish): string | undefined {

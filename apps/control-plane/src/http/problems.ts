@@ -1,6 +1,6 @@
 // Every failure as an RFC 9457 problem. The one place that turns errors into answers.
 import { STATUS_CODES } from 'node:http'
-import { isInner, type ProblemJson, Refusal, type RefusalCode, refusals, theOne404 } from '@dormouse/contract'
+import { isInner, type ProblemJson, Refusal, type RefusalCode, refusals, theOne404, toldOf } from '@dormouse/contract'
 import { CallFailed } from '@dormouse/link'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { isDatabaseAway } from '../db/pool.ts'
@@ -18,7 +18,7 @@ export function asRefusal(error: unknown): Refusal | undefined {
   if (error instanceof Refusal) return isInner(error.code) ? outwards(error) : error
   // The host's log has the cause, and names it to its operator.
   if (error instanceof CallFailed) {
-    return new Refusal('guest_unavailable', 'the host failed at this; try again, or ask the operator to read its log')
+    return new Refusal('guest_unavailable', toldOf('hypervisor_failed'), { cause: error.message })
   }
   const { code, validation, validationContext } = error as FastifyError
   if (validation) return invalid(validation[0], validationContext)
@@ -28,8 +28,8 @@ export function asRefusal(error: unknown): Refusal | undefined {
 }
 
 /** A host's word that is meant for us: nothing of it was begun, and what is true is known in a moment. */
-const outwards = ({ code }: Refusal): Refusal =>
-  new Refusal('guest_unavailable', `the host cannot do this now (${code}); try again`)
+const outwards = ({ code, detail, extra }: Refusal): Refusal =>
+  new Refusal('guest_unavailable', toldOf(code), { cause: `${code}: ${extra.cause ?? detail}` })
 
 interface Issue {
   instancePath?: string
@@ -100,7 +100,11 @@ function beforeMutation(error: unknown, { routeOptions }: FastifyRequest): Refus
 /** The error handler of every scope: refusals are answered, the database's absence is said, bugs are logged and hidden. */
 export function handleError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const refusal = asRefusal(error) ?? beforeMutation(error, request)
-  if (refusal) return sendProblem(reply, refusal)
+  if (refusal) {
+    const { code, extra } = refusal
+    if (extra.cause !== undefined) request.log.info({ code, cause: extra.cause }, 'a request was refused')
+    return sendProblem(reply, refusal)
+  }
   request.log.error({ err: error }, isDatabaseAway(error) ? 'the database is away' : 'a request failed')
   return sendProblem(
     reply,

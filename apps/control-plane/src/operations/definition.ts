@@ -47,16 +47,18 @@ export interface OperationDefinition {
   /** After a success is committed: what may be lost without harm, since steady care does it again. */
   afterwards?(context: SettleContext): Promise<void>
   /**
-   * Instead of it, after the undos: puts what the operation acted on back into a true state. May answer a failure that
-   * says more, where taking it back has cost something.
+   * Instead of it, after the undos: puts what the operation acted on back into a true state. Answers whether anything was
+   * lost, in half a sentence for the customer.
    */
-  failed(tx: pg.PoolClient, context: SettleContext, failure: Failure): Promise<Failure | undefined>
+  failed(tx: pg.PoolClient, context: SettleContext, failure: Failure): Promise<string | undefined>
 }
 
 export interface Failure {
   code: Refusal['code']
-  /** One English sentence: the cause and, where there is one, the remedy. */
+  /** For the customer: what happened, whether anything was lost, what to do. No word of a host or its hypervisor. */
   detail: string
+  /** For operators, in the words of whatever failed. */
+  cause: string
 }
 
 type Undo = Required<Pick<Step, 'undo' | 'putOff'>>

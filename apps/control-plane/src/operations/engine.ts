@@ -1,7 +1,7 @@
 // Carries operations through their steps: writes down before each, goes on after a crash, takes back on failure.
 // Knows nothing of what the steps do, and nothing of HTTP.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Refusal } from '@dormouse/contract'
+import { Refusal, toldOf } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import { isDatabaseAway, type Pool, sqlState } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
@@ -24,7 +24,7 @@ export interface EngineOptions {
 /** These may pass by themselves; every other refusal is an answer. */
 const passing = new Set(['host_unreachable', 'guest_unavailable', 'database_unavailable'])
 /** These may pass, too, while hosts are still coming back to a control plane that has just started. */
-const passingAtFirst = new Set(['no_host', 'no_room', 'image_unavailable'])
+const passingAtFirst = new Set(['no_host', 'host_away', 'no_room', 'image_unavailable'])
 /** An agent dials again within 3 s. */
 const linkGraceMs = 5_000
 const bugLimit = 5
@@ -143,11 +143,11 @@ export class Engine {
 
   async #carryOnce(running: Running): Promise<void> {
     const { row } = running
-    const failure = row.undoing ? row.failure : await this.#forward(running)
+    const failure = row.undoing ? causeKnown(row.failure) : await this.#forward(running)
     const settled = failure ? await this.#back(running, failure) : await this.#succeedOrBack(running)
     this.#options.waiters.settled(settled)
-    const { kind, desktopId: desktop, requestId: request, state, error } = settled
-    const facts = { operation: row.id, desktop, kind, request, state, error: error ?? undefined }
+    const { kind, desktopId: desktop, requestId: request, state, errorCode: code, cause } = settled
+    const facts = { operation: row.id, desktop, kind, request, state, ...(code && { code, cause }) }
     this.#options.log.info(facts, 'operation settled')
   }
 
@@ -180,8 +180,8 @@ export class Engine {
       await this.#takeBack(running, definition.steps[row.step]!)
     }
     return this.#settle(running, async (tx, context) => {
-      const said = await definition.failed(tx, context, failure)
-      return store.settleFailed(tx, row.id, said ?? failure)
+      const lost = await definition.failed(tx, context, failure)
+      return store.settleFailed(tx, row.id, { ...failure, detail: toldOf(failure.code, lost) }, row.findings)
     })
   }
 
@@ -193,7 +193,7 @@ export class Engine {
     } catch (error) {
       if (error instanceof Abandoned) throw error
       this.#options.log.warn({ err: error, operation: row.id, step: step.name }, 'an undo is put off')
-      Object.assign(row.findings, step.putOff)
+      Object.assign(row.findings, step.putOff, { why: (error as Error).message })
     }
   }
 
@@ -214,7 +214,7 @@ export class Engine {
     const { row, term } = running
     const definition = this.#definition(row)
     const settled = await this.#settle(running, async (tx, context) =>
-      store.settleSucceeded(tx, row.id, await definition.succeeded(tx, context)),
+      store.settleSucceeded(tx, row.id, await definition.succeeded(tx, context), row.findings),
     )
     definition.afterwards?.({ operation: row, findings: row.findings, epoch: term.epoch }).catch((error) => {
       this.#options.log.info({ err: error, operation: row.id }, 'what follows an operation is left to steady care')
@@ -242,7 +242,7 @@ export class Engine {
 
   async #mark(running: Running): Promise<void> {
     const live = await this.#persist(running, () =>
-      this.#options.leadership.transaction((tx) => store.mark(tx, running.row)),
+      this.#options.leadership.transaction((tx) => store.mark(tx, running.row, this.#stepOf(running.row))),
     )
     if (!live) throw new Abandoned('it settled meanwhile')
   }
@@ -306,11 +306,11 @@ export class Engine {
 
   #asFailure(error: unknown, row: OperationRow): Failure {
     if (error instanceof Abandoned) throw error
-    if (error instanceof Refusal) return { code: error.code, detail: error.detail }
-    return {
-      code: 'internal',
-      detail: `The control plane failed at ${row.kind}; operation ${row.id} finds it in its log.`,
-    }
+    const { code, cause } =
+      error instanceof Refusal
+        ? { code: error.code, cause: error.extra.cause ?? error.detail }
+        : { code: 'internal' as const, cause: `the control plane failed at ${row.kind}: ${(error as Error).message}` }
+    return { code, cause, detail: toldOf(code) }
   }
 
   #requireOurs(running: Running): void {
@@ -322,9 +322,17 @@ export class Engine {
     await sleep(ms, undefined, { signal: running.signal }).catch(() => this.#requireOurs(running))
   }
 
+  #stepOf(row: OperationRow): string {
+    return this.#definition(row).steps[row.step]!.name
+  }
+
   #definition(row: OperationRow): OperationDefinition {
     const definition = this.#options.definitions[row.kind]
     if (!definition) throw new Error(`no definition of operation kind ${row.kind}`)
     return definition
   }
 }
+
+/** A failure that a control plane of the release before wrote down: what it says is the cause. */
+const causeKnown = (failure: Failure | null): Failure | null =>
+  failure && { ...failure, cause: failure.cause ?? failure.detail }

@@ -16,7 +16,8 @@ export async function prune(db: Db, days: number): Promise<number> {
        from operations o where o.settled_at < now() - $1 * interval '1 day' and o.input <> '{}'
        order by o.settled_at limit ${pieceRows}),
      gone as (delete from operations o using old where o.id = old.id and old.nameless),
-     kept as (update operations o set input = '{}', findings = '{}', failure = null, request_id = null
+     kept as (update operations o set input = '{}', findings = '{}', failure = null, request_id = null,
+                cause = case when cause is null then null else '' end, timeline = '[]'
               from old where o.id = old.id and not old.nameless)
      select count(*)::int as count from old`,
     [days],

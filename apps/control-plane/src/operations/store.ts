@@ -1,5 +1,13 @@
 // The operations table. The only room that writes it.
-import type { OperationJson, OperationKind, OperationResult, OperationState, RefusalCode } from '@dormouse/contract'
+import {
+  type AdminOperationJson,
+  type OperationJson,
+  type OperationKind,
+  type OperationResult,
+  type OperationState,
+  type RefusalCode,
+  toldOf,
+} from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import type { Failure, Findings } from './definition.ts'
 
@@ -21,6 +29,8 @@ export interface OperationRow {
   result: OperationResult | null
   error: string | null
   errorCode: RefusalCode | null
+  /** Why it failed, for operators. Null in what failed under the release before: there `error` is the cause. */
+  cause: string | null
   requestId: string | null
   fingerprint: Buffer | null
   /** Until its deadline, and since it was accepted, when it was read: by the database's clock, which all replicas share. */
@@ -33,7 +43,7 @@ export interface OperationRow {
 
 const columns = `id, desktop_id as "desktopId", org_id as "orgId", kind, state, generation,
   generation_id as "generationId", turn, input, step, findings, undoing, failure, result, error,
-  error_code as "errorCode", request_id as "requestId", fingerprint,
+  error_code as "errorCode", cause, request_id as "requestId", fingerprint,
   (extract(epoch from deadline_at - clock_timestamp()) * 1000)::float8 as "leftMs",
   (extract(epoch from clock_timestamp() - created_at) * 1000)::float8 as "ageMs",
   created_at as "createdAt", updated_at as "updatedAt", settled_at as "settledAt"`
@@ -140,13 +150,16 @@ export async function liveAmong(db: Db, desktopIds: string[]): Promise<Set<strin
 export async function mark(
   db: Db,
   op: { id: string; step: number; findings: Findings; undoing: boolean; failure: Failure | null },
+  stepName: string,
 ): Promise<boolean> {
   const { rowCount } = await db.query({
     name: 'operations-mark',
     text: `update operations set state = 'running', step = $2, findings = $3, undoing = $4, failure = $5,
-             updated_at = clock_timestamp()
+             updated_at = clock_timestamp(), timeline = case
+               when timeline->-1->>'step' = $6 and timeline->-1->>'way' = $7 then timeline
+               else timeline || jsonb_build_object('step', $6::text, 'way', $7::text, 'at', clock_timestamp()) end
            where id = $1 and state in ('pending', 'running')`,
-    values: [op.id, op.step, op.findings, op.undoing, op.failure],
+    values: [op.id, op.step, op.findings, op.undoing, op.failure, stepName, op.undoing ? 'undo' : 'run'],
   })
   return rowCount === 1
 }
@@ -161,25 +174,26 @@ export async function lockLive(db: Db, id: string): Promise<boolean> {
   return rowCount === 1
 }
 
-export async function settleSucceeded(db: Db, id: string, result: object): Promise<OperationRow> {
+export async function settleSucceeded(db: Db, id: string, result: object, findings: Findings): Promise<OperationRow> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-succeeded',
     text: `update operations set state = 'succeeded', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
+             findings = $3,
              result = $2::jsonb || jsonb_build_object('duration_ms',
                floor(extract(epoch from clock_timestamp() - created_at) * 1000)::bigint)
            where id = $1 and state in ('pending', 'running') returning ${columns}`,
-    values: [id, result],
+    values: [id, result, findings],
   })
   return rows[0]!
 }
 
-export async function settleFailed(db: Db, id: string, failure: Failure): Promise<OperationRow> {
+export async function settleFailed(db: Db, id: string, failure: Failure, findings: Findings): Promise<OperationRow> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-failed',
     text: `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
-             error = $2, error_code = $3
+             error = $2, error_code = $3, cause = $4, findings = $5
            where id = $1 and state in ('pending', 'running') returning ${columns}`,
-    values: [id, failure.detail, failure.code],
+    values: [id, failure.detail, failure.code, failure.cause, findings],
   })
   return rows[0]!
 }
@@ -188,9 +202,9 @@ export async function settleFailed(db: Db, id: string, failure: Failure): Promis
 export async function supersede(db: Db, desktopId: string, failure: Failure): Promise<OperationRow | undefined> {
   const { rows } = await db.query<OperationRow>(
     `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
-       error = $2, error_code = $3
+       error = $2, error_code = $3, cause = $4
      where desktop_id = $1 and state in ('pending', 'running') returning ${columns}`,
-    [desktopId, failure.detail, failure.code],
+    [desktopId, failure.detail, failure.code, failure.cause],
   )
   return rows[0]
 }
@@ -199,9 +213,9 @@ export async function supersede(db: Db, desktopId: string, failure: Failure): Pr
 export async function supersedeAll(db: Db, desktopIds: string[], failure: Failure): Promise<OperationRow[]> {
   const { rows } = await db.query<OperationRow>(
     `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
-       error = $2, error_code = $3
+       error = $2, error_code = $3, cause = $4
      where desktop_id = any($1) and state in ('pending', 'running') returning ${columns}`,
-    [desktopIds, failure.detail, failure.code],
+    [desktopIds, failure.detail, failure.code, failure.cause],
   )
   return rows
 }
@@ -223,10 +237,42 @@ export const operationToJson = (row: OperationRow): OperationJson => ({
   kind: row.kind,
   state: row.state,
   result: row.result,
-  error: row.error,
+  error: toldError(row),
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
   settled_at: row.settledAt?.toISOString() ?? null,
+})
+
+/** What failed under the release before may have kept the words of a host: its code says what a customer may know. */
+function toldError({ error, errorCode, cause }: OperationRow): string | null {
+  if (error === null || cause !== null || errorCode === 'superseded') return error
+  return toldOf(errorCode ?? 'internal')
+}
+
+interface Mark {
+  step: string
+  way: 'run' | 'undo'
+  at: string
+}
+
+/** The record as operators see it; undefined where there is none. */
+export async function readWhole(db: Db, id: string): Promise<AdminOperationJson | undefined> {
+  const { rows } = await db.query<OperationRow & { timeline: Mark[] }>(
+    `select ${columns}, timeline from operations where id = $1`,
+    [id],
+  )
+  return rows[0] && { ...operationToJson(rows[0]), ...forOperators(rows[0]) }
+}
+
+const forOperators = (row: OperationRow & { timeline: Mark[] }) => ({
+  org_id: row.orgId,
+  generation: row.generation,
+  turn: row.turn,
+  error_code: row.errorCode,
+  cause: row.cause ?? row.error,
+  request_id: row.requestId,
+  findings: row.findings,
+  timeline: row.timeline.map(({ at, ...mark }) => ({ ...mark, at: new Date(at).toISOString() })),
 })
 
 export const isSettled = (row: OperationRow): boolean => row.state === 'succeeded' || row.state === 'failed'

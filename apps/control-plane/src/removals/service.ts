@@ -1,12 +1,11 @@
 // Takes a host out for good: its key, its links, and the desktops that had their only disk there. Knows no HTTP.
-import { missing, type RemovalJson, refuse } from '@dormouse/contract'
+import { missing, type RemovalJson, refuse, toldOf } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import type { Note, Pool } from '../db/pool.ts'
 import * as deferred from '../desktops/deferred.ts'
-import { sentenceOf } from '../desktops/failures.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
 import type { NamedHost } from '../hosts/store.ts'
@@ -100,7 +99,8 @@ export class Removals {
   }
 
   async #settle(tx: pg.PoolClient, hostId: string, { lost, unbound }: Concerned): Promise<OperationRow[]> {
-    const failure = { code: 'host_removed', detail: sentenceOf('host_removed') } as const
+    const cause = 'an operator removed the host'
+    const failure = { code: 'host_removed', detail: toldOf('host_removed'), cause } as const
     const ids = [...lost, ...unbound].map(({ id }) => id)
     const overtaken = await operations.supersedeAll(tx, ids, failure)
     await desktops.endGenerationsOf(tx, ids, 'host removed')

@@ -116,7 +116,7 @@ async function hold(
 
 function asGuestRefusal(error: unknown, deadline: AbortSignal): unknown {
   if (error instanceof Refusal)
-    return error.code === 'hypervisor_failed' ? new Refusal('guest_unavailable', error.detail) : error
+    return error.code === 'hypervisor_failed' ? new Refusal('guest_unavailable', error.detail, error.extra) : error
   if (deadline.aborted) return new Refusal('guest_deadline', 'no picture of the screen came in time')
   return new Refusal('host_unreachable', 'the picture of the screen broke off; try again')
 }

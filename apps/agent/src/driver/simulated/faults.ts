@@ -45,7 +45,7 @@ export class SimulatedFaults {
   lastExec: ExecCommand | undefined
   /** The whole hypervisor does not answer. */
   down = false
-  readonly #failing = new Map<SimulatedOperation, { times: number; code: RefusalCode }>()
+  readonly #failing = new Map<SimulatedOperation, { times: number; code: RefusalCode; words: string }>()
   readonly #hanging = new Map<SimulatedOperation, PromiseWithResolvers<void>>()
 
   constructor(settings: FaultSettings = {}) {
@@ -55,9 +55,14 @@ export class SimulatedFaults {
     for (const text of settings.fail ?? []) this.#plan(text)
   }
 
-  /** The next `times` calls of the operation fail with this refusal. */
-  failNext(operation: SimulatedOperation, times = 1, code: RefusalCode = 'hypervisor_failed'): void {
-    this.#failing.set(operation, { times, code })
+  /** The next `times` calls of the operation fail with this refusal, in these words. */
+  failNext(
+    operation: SimulatedOperation,
+    times = 1,
+    code: RefusalCode = 'hypervisor_failed',
+    words = `simulated failure of ${operation}`,
+  ): void {
+    this.#failing.set(operation, { times, code, words })
   }
 
   /** Calls of the operation hang from now on, until the returned function is called. */
@@ -84,7 +89,7 @@ export class SimulatedFaults {
     const failing = this.#failing.get(operation)
     if (!failing || failing.times === 0) return
     failing.times--
-    throw new Refusal(failing.code, `simulated failure of ${operation}`)
+    throw new Refusal(failing.code, failing.words)
   }
 
   async #hang(operation: SimulatedOperation, signal?: AbortSignal): Promise<void> {

@@ -1,5 +1,5 @@
 // Destroy: always converges. A host out of reach removes the remains the moment it is back.
-import { Refusal } from '@dormouse/contract'
+import { becauseOf, Refusal } from '@dormouse/contract'
 import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import { type Findings, type OperationDefinition, step } from '../../operations/definition.ts'
@@ -20,6 +20,8 @@ export interface DestroyContext {
 
 interface Found extends Findings {
   cleanup?: 'done' | 'deferred'
+  /** Why the host could not, for operators. */
+  why?: string
 }
 
 export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): OperationDefinition => ({
@@ -44,9 +46,10 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
         } catch (error) {
           // Another leader has taken over: it goes on with this.
           if (signal.aborted || (error instanceof Refusal && error.code === 'stale_epoch')) throw error
-          if (await hosts.isRemoved(hostId)) return { cleanup: 'deferred' }
-          if (context.ageMs < graceMs) throw new Refusal('host_unreachable', 'The host has not removed it yet.')
-          return { cleanup: 'deferred' }
+          const why = (error as Error).message
+          if (await hosts.isRemoved(hostId)) return { cleanup: 'deferred', why }
+          if (context.ageMs < graceMs) throw becauseOf('host_unreachable', `the host has not removed it yet: ${why}`)
+          return { cleanup: 'deferred', why }
         }
       },
       noUndo: 'a destroy is never taken back',
@@ -79,6 +82,6 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
     const { from } = inputOf({ operation })
     const state = from === 'awake' || passing.includes(from) ? 'stopped' : from
     await store.settle(tx, operation.desktopId, state, { operationId: operation.id })
-    return undefined
+    return 'it was not destroyed'
   },
 })

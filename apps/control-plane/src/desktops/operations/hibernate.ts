@@ -64,14 +64,18 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
 
   async failed(tx, { operation, findings }) {
     const { desktopId, generationId } = operation
-    const state = stateAsSeen((findings as Found).seen)
+    const { seen } = findings as Found
+    const state = stateAsSeen(seen)
     await store.settle(tx, desktopId, state, { operationId: operation.id })
-    if (state === 'awake') return undefined
+    if (state === 'awake') return isKnown(seen) ? 'it is still awake' : 'it counts as awake until its host is back'
     await store.endGeneration(tx, generationId!, state)
     await hosts.releaseMemory(tx, desktopId)
-    return undefined
+    if (state === 'hibernated') return 'it is hibernated all the same'
+    return seen === 'nothing' ? 'its host has nothing of it' : 'it had stopped: its memory is lost, its disk is kept'
   },
 })
+
+const isKnown = (seen: Found['seen']): boolean => seen !== undefined && seen !== 'out of reach'
 
 /** What is true after a save that failed. Out of reach it counts as awake until the host is back and says otherwise. */
 export function stateAsSeen(seen: Found['seen']): DesktopState {

@@ -64,7 +64,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
         ),
       }
     } catch (error) {
-      if (cannotBeDoneNow(error)) return putOff
+      if (cannotBeDoneNow(error)) return { ...putOff, why: (error as Error).message }
       throw error
     }
   }
@@ -167,8 +167,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       const leftNothing = input.hostId === null && (!asleep || (asleep !== 'deferred' && asleep.state === 'absent'))
       if (leftNothing) await store.bind(tx, desktopId, null)
       await (leftNothing ? hosts.releaseAll : hosts.releaseMemory)(tx, desktopId)
-      const cost = costOf(input, asleep, failure)
-      return cost === undefined ? undefined : { code: failure.code, detail: `${failure.detail} ${cost}` }
+      return lostBy(input, asleep, failure)
     },
   }
 }
@@ -192,12 +191,16 @@ export function stateAfterFailure(
   return from === 'created' && asleep.state === 'stopped' ? 'stopped' : from
 }
 
-/** What the failed wake has cost, in a sentence; undefined where it cost nothing. */
-function costOf({ from, discardMemory }: Input, asleep: Asleep | undefined, failure: Failure): string | undefined {
-  if (asleep === undefined || asleep === 'deferred' || asleep.state === 'hibernated') return undefined
-  if (asleep.memoryLost && failure.code !== 'memory_lost')
-    return 'The guest had run by then and could not be saved anew: its memory is lost, its disk is kept.'
-  if (!asleep.memoryLost && from === 'hibernated' && discardMemory)
-    return 'The saved memory was given up as asked, its disk is kept: wake it again to boot from the disk.'
-  return undefined
+/** Whether the failed wake has cost anything, in half a sentence; undefined where what failed says it. */
+function lostBy({ from, discardMemory }: Input, asleep: Asleep | undefined, failure: Failure): string | undefined {
+  if (asleep === undefined) return 'nothing was lost'
+  if (asleep === 'deferred') return 'its host takes the rest back when it can'
+  if (asleep.memoryLost)
+    return failure.code === 'memory_lost'
+      ? 'its disk is kept'
+      : 'the guest had run by then and could not be saved anew: its memory is lost, its disk is kept'
+  if (asleep.state === 'hibernated') return 'its saved memory and its disk are kept'
+  if (from === 'hibernated' && discardMemory) return 'the saved memory was given up as asked, its disk is kept'
+  if (asleep.state === 'stopped') return 'its disk is kept'
+  return from === 'created' ? 'nothing was lost' : undefined
 }

@@ -1,0 +1,153 @@
+// Guarantee: what a host, its hypervisor or placement says is told to operators, never to a customer. A customer is told in
+// our own words what happened, whether anything was lost, and what to do.
+import { createAdminClient } from '@dormouse/client'
+import { type OperationJson, type RefusalCode, refusals, toldOf } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import type { ApiAnswer } from './api.ts'
+import { until } from './until.ts'
+
+const marker = 'qemu-system-x86_64: /var/lib/dormouse/MARKER: connect ECONNREFUSED'
+const codes = Object.keys(refusals) as RefusalCode[]
+/** These are asked again until the operation's deadline. */
+const passing: RefusalCode[] = ['host_unreachable', 'guest_unavailable']
+
+async function ground() {
+  const house = await House.start()
+  const operatorKey = await house.replica.parts.principals.createOperatorKey('ops')
+  const admin = createAdminClient({ baseUrl: house.url, operatorKey, retries: 0 })
+  const { faults } = house.host.driver
+  const failing = (code: RefusalCode) => {
+    for (const operation of ['makeDisk', 'save', 'exec', 'readFile', 'writeFile', 'picture'] as const)
+      faults.failNext(operation, 1_000, code, `${marker} ${code}`)
+  }
+  const well = () => {
+    for (const operation of ['makeDisk', 'save', 'exec', 'readFile', 'writeFile', 'picture', 'kill'] as const)
+      faults.failNext(operation, 0)
+  }
+  return { house, admin, faults, failing, well }
+}
+
+/** The customer sees it nowhere, the operator sees why. */
+async function settledWithout(
+  { house, admin }: Awaited<ReturnType<typeof ground>>,
+  code: RefusalCode,
+  accepted: OperationJson,
+): Promise<OperationJson> {
+  const settled = await house.settled(accepted.id)
+  const seen = await house.api('GET', `/v1/desktops/${settled.desktop_id}/operations`)
+  expect(seen.text).not.toContain('MARKER')
+  expect([code, settled.state, (await admin.getOperation(settled.id)).cause]).toEqual([
+    code,
+    'failed',
+    expect.stringContaining(`${marker} ${code}`),
+  ])
+  return settled
+}
+
+test('whatever a host refuses with, and in whatever words, its words reach the operator alone', async () => {
+  const on = await ground()
+  await using house = on.house
+  const [awake, fresh] = [await house.desktop('awake'), await house.desktop()]
+  const at = `/v1/desktops/${awake.id}`
+  await house.api('PUT', `${at}/files/srv/x`, { body: 'x' })
+  const operate = async (code: RefusalCode) => {
+    const waited = house.api('POST', `/v1/desktops/${fresh.id}/wake?wait=true`)
+    await settledWithout(on, code, await house.begin(awake.id, 'hibernate'))
+    const { status, text, json } = await waited
+    expect([code, status, text]).toEqual([code, 409, expect.not.stringContaining('MARKER')])
+    return settledWithout(on, code, { id: json.operation_id } as OperationJson)
+  }
+  for (const code of codes) {
+    on.failing(code)
+    const answers: ApiAnswer[] = await Promise.all([
+      house.exec(awake.id, 'true'),
+      house.api('GET', `${at}/files/srv/x`),
+      house.api('PUT', `${at}/files/srv/x`, { body: 'x' }),
+      house.api('GET', `${at}/screenshot`),
+    ])
+    for (const { status, text, headers } of answers) {
+      expect([code, status >= 400, text]).toEqual([code, true, expect.not.stringContaining('MARKER')])
+      const line = house.chronicle.find(/^a request was refused$/).find((one) => one.reqId === headers['x-request-id'])
+      expect([code, line?.cause]).toEqual([code, expect.stringContaining(`${marker} ${code}`)])
+    }
+    if (passing.includes(code)) continue
+    const { error } = await operate(code)
+    if (code === 'host_disk_full')
+      expect(error).toBe('the disk of the desktop’s host is full; nothing was lost; try again later')
+  }
+  await house.withDeadline(1_000, async () => {
+    for (const code of passing) {
+      on.failing(code)
+      await operate(code)
+    }
+  })
+  on.well()
+  expect((await house.ask(awake.id, 'hibernate')).state).toBe('succeeded')
+})
+
+test('a destroy that its host refuses is done for the customer, and the operator reads why the rest is still to come', async () => {
+  const on = await ground()
+  await using house = on.house
+  const { id } = await house.desktop('awake')
+  on.faults.failNext('kill', 1_000, 'hypervisor_failed', marker)
+  const done = await house.ask(id, 'destroy')
+  expect(done.result?.cleanup).toBe('deferred')
+  const { findings, timeline } = await on.admin.getOperation(done.id)
+  expect(findings.why).toContain(marker)
+  expect(timeline.map(({ step, way }) => `${way} ${step}`)).toEqual(['run remove'])
+  expect((await house.api('GET', `/v1/operations/${done.id}`)).text).not.toContain('MARKER')
+  on.well()
+  await until('the rest to be removed', async () => !(await house.host.holds(id)).disk)
+})
+
+test('an operator reads when each step began and was taken back', async () => {
+  const on = await ground()
+  await using house = on.house
+  const { id } = await house.desktop()
+  on.faults.failNext('startCold', 1_000, 'hypervisor_failed', `${marker} hypervisor_failed`)
+  const operation = await settledWithout(on, 'hypervisor_failed', await house.begin(id, 'wake'))
+  const { timeline, error_code } = await on.admin.getOperation(operation.id)
+  expect(error_code).toBe('hypervisor_failed')
+  const ways = timeline.map(({ step, way }) => `${way} ${step}`)
+  expect(ways).toEqual(['run place', 'run disk', 'run run', 'undo run', 'undo disk', 'undo place'])
+  expect(timeline.map(({ at }) => at)).toEqual(timeline.map(({ at }) => at).toSorted())
+  expect((await house.api('GET', `/admin/v1/operations/${operation.id}`)).status).toBe(403)
+})
+
+test('what failed under the release before is told by its code, and its words are the operator’s', async () => {
+  const on = await ground()
+  await using house = on.house
+  const { id } = await house.desktop()
+  on.failing('host_disk_full')
+  const accepted = await house.begin(id, 'wake')
+  await house.settled(accepted.id)
+  await house.database.rows(`update operations set cause = null, timeline = '[]', error = $1 where id = $2`, [
+    `sim-1: ${marker}`,
+    accepted.id,
+  ])
+  expect((await house.operation(accepted.id)).error).toBe(toldOf('host_disk_full'))
+  expect((await on.admin.getOperation(accepted.id)).cause).toBe(`sim-1: ${marker}`)
+  await house.database.rows(
+    `update operations set error = 'Superseded by destroy.', error_code = 'superseded' where id = $1`,
+    [accepted.id],
+  )
+  expect((await house.operation(accepted.id)).error).toBe('Superseded by destroy.')
+})
+
+test('an undo that a control plane of the release before began is ended with its cause kept from the customer', async () => {
+  const on = await ground()
+  await using house = on.house
+  const { id } = await house.desktop()
+  on.failing('hypervisor_failed')
+  house.failpoints.set('wake.disk.undo', async () => {
+    house.failpoints.set('wake.disk.undo', undefined)
+    const failure = JSON.stringify({ code: 'hypervisor_failed', detail: marker })
+    await house.database.rows('update operations set failure = $1', [failure])
+    await house.endTerm()
+  })
+  const accepted = await house.begin(id, 'wake')
+  const settled = await house.settled(accepted.id)
+  expect(settled.error).not.toContain('MARKER')
+  expect((await on.admin.getOperation(accepted.id)).cause).toBe(marker)
+})
