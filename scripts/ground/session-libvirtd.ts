@@ -6,7 +6,6 @@
 import { mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { endWithUs } from './end-with-us.ts'
 import { daemonSettings } from './libvirtd.ts'
 import { type Identity, identify, readLive, run, type Say, signal, waitGone } from './processes.ts'
 import { dropShortName, giveShortName } from './short-name.ts'
@@ -19,8 +18,6 @@ export type SessionLibvirtdOptions = {
   dir: string
   hostUuid: string
   say: Say
-  /** It ends when this process does, however that happens. For tests. */
-  endsWithUs?: boolean | undefined
 }
 
 export type SessionLibvirtd = {
@@ -49,8 +46,6 @@ export async function startSessionLibvirtd(options: SessionLibvirtdOptions): Pro
   const restartDaemon = async () => {
     await end(daemon())
     await startDaemon(home, settings)
-    const started = daemon()
-    if (options.endsWithUs && started) endWithUs(started, 'SIGTERM')
   }
   if (daemon()) options.say('Found the libvirt of an earlier run still running')
   else await restartDaemon()
