@@ -63,7 +63,8 @@ export class Stage {
     }
     const { rows } = await pool.query<{ id: string }>('select id from installation')
     const installationId = rows[0]!.id
-    const { token } = await new Hosts({ pool, links: new Links(), installationId, leaseMs: 60_000, log }).invite('host')
+    const settings = { leaseMs: 60_000, vcpusPerProcessor: 32 }
+    const { token } = await new Hosts({ pool, links: new Links(), installationId, ...settings, log }).invite('host')
     const port = await freePort()
     const url = `http://127.0.0.1:${port}`
     const quick = {

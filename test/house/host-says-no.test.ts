@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createAdminClient } from '@dormouse/client'
-import type { DesktopState } from '@dormouse/contract'
+import type { DesktopState, HostFacts } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House, type HouseOptions } from '../house.ts'
 import { inShort } from './host.ts'
@@ -59,6 +59,26 @@ test('a host takes what it has room for and not one more, and room that is given
   expect((await house.ask(without, 'wake')).state).toBe('succeeded')
   expect(await refusedWake(house, awake)).toMatch(noRoom)
   expect((await house.see(awake)).state).toBe('hibernated')
+})
+
+test('processors are lent out so often as the one setting says, whichever release the agent is of', async () => {
+  const tierSmall = { vcpus: 2, memoryMiB: 16, diskGiB: 1 }
+  await using house = await House.start({ agent: { processors: 1 }, controlPlane: { tierSmall, vcpusPerProcessor: 3 } })
+  const { id } = await house.desktop('awake')
+  const { id: other } = await house.desktop()
+  expect(await refusedWake(house, other)).toMatch(/has 1 virtual CPUs free, 2 are needed/)
+  const shown = async () => (await house.replica.parts.hosts.list())[0]
+  expect(await shown()).toMatchObject({ processors: 1, capacity: { vcpus: 3 }, reserved: { vcpus: 2 } })
+  await house.restartControlPlane({ vcpusPerProcessor: 4 })
+  await house.ask(other, 'wake')
+  for (const each of [id, other]) await house.ask(each, 'hibernate')
+  await house.killAgent()
+  // The release before says four for each of its 24 processors, and today's default lends out as much as then: 8 × 96.
+  await house.restartControlPlane({ vcpusPerProcessor: 32 })
+  const [{ facts = undefined } = {}] = await house.database.rows<{ facts: HostFacts }>('select facts from hosts')
+  const { processors: _, ...old } = { ...facts!, capacity: { ...facts!.capacity, vcpus: 96 } }
+  await house.replica.parts.hosts.heard(house.host.id, old)
+  expect(await shown()).toMatchObject({ processors: 24, capacity: { vcpus: 768 } })
 })
 
 test('a host whose hypervisor is away says so: a wake bound to it fails, and works when it is back', async () => {

@@ -292,6 +292,8 @@ test('two installations on one libvirtd do not see each other, whatever they are
   await bench.destroyed(fenceOf(theirs, 5, 5))
   expect(await other.observe(theirs)).toMatchObject({ domain: 'running', disk: true })
   const host = await LibvirtHost.open({ socketPath: stage.libvirtd.socketPath })
+  const { cpus } = await host.nodeInfo()
+  expect(await other.driver.facts()).toMatchObject({ processors: cpus, ailment: null })
   const [pools, networks] = await Promise.all([host.storage.pools.list(), host.networks.list()])
   for (const { installationId } of [bench, other]) {
     expect(pools.filter(({ name }) => name.includes(installationId))).toHaveLength(1)

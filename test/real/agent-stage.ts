@@ -49,7 +49,7 @@ export class Stage {
   /** An agent of a new installation. */
   bench(name: string, settings: Partial<LibvirtSettings> = {}, memoryFolder?: string): Promise<Bench<LibvirtDriver>> {
     const folder = join(this.libvirtd.shortDir, name)
-    const capacity = { vcpus: undefined, memoryMiB: undefined, diskGiB: undefined }
+    const capacity = { processors: undefined, memoryMiB: undefined, diskGiB: undefined }
     const makeDriver = () =>
       new LibvirtDriver(
         {

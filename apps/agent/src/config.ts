@@ -115,7 +115,12 @@ export const configSchema = z.object({
     'what guests may reach besides the public internet, separated by commas: networks (10.20.0.0/16), addresses, ports (10.20.0.5:5432, 10.20.0.5:53/udp) and ports of this host (host:3128); nothing by default',
     list.prefault('').transform(openings),
   ),
-  vcpus: limit('DORMOUSE_AGENT_VCPUS', 'vCPUs to offer; by default four for each of the host’s'),
+  processors: setting(
+    'DORMOUSE_AGENT_PROCESSORS',
+    'processors to lend from, by default all of the host’s; the control plane’s DORMOUSE_VCPUS_PER_PROCESSOR says how often',
+    z.coerce.number().positive().optional(),
+  ),
+  vcpus: limit('DORMOUSE_AGENT_VCPUS', 'the older setting for the same: four of these are one processor'),
   memoryMiB: limit('DORMOUSE_AGENT_MEMORY_MIB', 'MiB of memory to offer; by default the host’s less a fifth'),
   diskGiB: limit('DORMOUSE_AGENT_DISK_GIB', 'GiB of disk to offer; by default four times the file system’s size'),
   workAtOnce: limit('DORMOUSE_AGENT_WORK_AT_ONCE', 'boots, restores and saves at once; by default two per processor'),

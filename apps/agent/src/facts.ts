@@ -1,5 +1,5 @@
 // What this host says of itself, kept fresh beside the heartbeats so that a hypervisor that hangs never delays one.
-import type { HostFacts } from '@dormouse/contract'
+import { type HostFacts, oldVcpusPerProcessor } from '@dormouse/contract'
 import packageJson from '../package.json' with { type: 'json' }
 import type { Driver } from './driver/driver.ts'
 
@@ -23,6 +23,7 @@ export class Facts {
       driver: driver.kind,
       kvm: false,
       versions: {},
+      processors: 0,
       capacity: { vcpus: 0, memoryMiB: 0, diskGiB: 0 },
       freeDiskGiB: 0,
       images: [],
@@ -44,7 +45,9 @@ export class Facts {
 
   async #ask(): Promise<HostFacts> {
     try {
-      this.#known = { ...this.#known, ...(await this.#driver.facts()) }
+      const facts = await this.#driver.facts()
+      const vcpus = Math.floor(facts.processors * oldVcpusPerProcessor)
+      this.#known = { ...this.#known, ...facts, capacity: { ...facts.capacity, vcpus } }
       return this.#known
     } catch (error) {
       return {

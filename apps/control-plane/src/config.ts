@@ -54,6 +54,11 @@ const settings = z.object({
   ),
   host: setting('DORMOUSE_HOST', 'address to listen on', z.string().default('127.0.0.1')),
   port: whole('PORT', 8080, 'port to listen on; 0 is any free one', 0),
+  vcpusPerProcessor: setting(
+    'DORMOUSE_VCPUS_PER_PROCESSOR',
+    'virtual processors that a host lends out for each of its own; where it is lowered, a sleeping desktop may have to wait for others to sleep',
+    z.coerce.number().min(0.1).max(1_000).default(32),
+  ),
   publicUrl: setting(
     'DORMOUSE_PUBLIC_URL',
     'base URL at which agents and other replicas reach this one; by default where it listens, if that is one address',

@@ -86,8 +86,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const channels = new Channels()
   const waiters = new Waiters({ db: pool, capMs: config.waitCapMs })
   const principals = new Principals(pool, room('principals'), accessTokens(config, room('principals')))
-  const leaseMs = config.hostLeaseMs
-  const hosts = new Hosts({ pool, links, installationId, leaseMs, log: room('hosts') })
+  const { hostLeaseMs: leaseMs, vcpusPerProcessor } = config
+  const hosts = new Hosts({ pool, links, installationId, leaseMs, vcpusPerProcessor, log: room('hosts') })
   const proofs = new HostProofs({ pool, installationId, log: room('hosts') })
 
   const leadershipOptions = {

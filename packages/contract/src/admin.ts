@@ -64,6 +64,7 @@ export const hostJson = z
     driver: z.string().nullable(),
     kvm: z.boolean().nullable(),
     versions: z.record(z.string(), z.string()),
+    processors: z.number().nullable().describe('Its own; `capacity.vcpus` says how many virtual ones it lends out'),
     capacity: z.object({ vcpus: z.int(), memory_mib: z.int(), disk_gib: z.int() }).nullable(),
     reserved: z.object({ vcpus: z.int(), memory_mib: z.int(), disk_gib: z.int() }),
     images: z.array(z.string()),

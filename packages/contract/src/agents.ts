@@ -50,7 +50,10 @@ export const linkAccepted = z.object({ accepted: z.literal(true) })
 export const linkProofText = (installationId: string, hostId: string, nonce: string): string =>
   `dormouse: host opens a link\ninstallation ${installationId}\nhost ${hostId}\nnonce ${nonce}\n`
 
-/** What a host can take in all. */
+/** An agent of the release before says `capacity.vcpus` alone: so many for each processor. To go with the next release. */
+export const oldVcpusPerProcessor = 4
+
+/** What a host can take in all. How many virtual processors that makes, the control plane alone decides: see `processors`. */
 export const capacity = z.object({ vcpus: z.int().min(0), memoryMiB: z.int().min(0), diskGiB: z.int().min(0) })
 export type Capacity = z.infer<typeof capacity>
 
@@ -61,6 +64,8 @@ export const hostFacts = z.object({
   kvm: z.boolean(),
   versions: recordOf(said(200), 50),
   capacity,
+  /** Its own, or as many as it is to lend from. */
+  processors: z.number().min(0).optional(),
   freeDiskGiB: z.int().min(0),
   images: listOf(said(128), mostImages),
   /** Why the host can take no desktop now; null while it can. */

@@ -27,7 +27,9 @@ export interface Domain {
 export interface DriverFacts {
   kvm: boolean
   versions: Record<string, string>
-  capacity: Capacity
+  /** What it lends from; a part of one, where so little was set. */
+  processors: number
+  capacity: Omit<Capacity, 'vcpus'>
   freeDiskGiB: number
   images: string[]
   ailment: string | null

@@ -1,5 +1,6 @@
 // Which hypervisor, from the configuration.
 import { join } from 'node:path'
+import { oldVcpusPerProcessor } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type AgentConfig, foldersOf } from '../config.ts'
 import type { Driver } from './driver.ts'
@@ -23,7 +24,7 @@ function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
     networkPrefix,
     networkAllow,
   } = config
-  const { vcpus, memoryMiB, diskGiB } = config
+  const { memoryMiB, diskGiB } = config
   return new LibvirtDriver(
     {
       socketPath,
@@ -38,7 +39,7 @@ function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
       consolesDir: folders.consoles,
       guestKeysDir: folders.guestKeys,
       imagesDir: folders.images,
-      capacity: { vcpus, memoryMiB, diskGiB },
+      capacity: { processors: processorsOf(config), memoryMiB, diskGiB },
     },
     log,
   )
@@ -46,10 +47,12 @@ function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
 
 /** The simulated driver as the configuration describes it. */
 export function simulatedFrom(config: AgentConfig): SimulatedDriver {
-  const { vcpus, memoryMiB, diskGiB } = config
-  const capacity = { vcpus: vcpus ?? 256, memoryMiB: memoryMiB ?? 1_048_576, diskGiB: diskGiB ?? 16_384 }
+  const { memoryMiB, diskGiB } = config
+  const processors = processorsOf(config)
+  const capacity = { memoryMiB: memoryMiB ?? 1_048_576, diskGiB: diskGiB ?? 16_384 }
   return new SimulatedDriver({
     folder: join(foldersOf(config).state, 'simulated'),
+    ...(processors !== undefined && { processors }),
     capacity,
     images: config.simulatedImages.filter((image) => image !== '*'),
     anyImage: config.simulatedImages.includes('*'),
@@ -61,6 +64,10 @@ export function simulatedFrom(config: AgentConfig): SimulatedDriver {
     },
   })
 }
+
+/** How many processors were set, by whichever of the two settings; undefined where neither was. */
+const processorsOf = ({ processors, vcpus }: AgentConfig): number | undefined =>
+  processors ?? (vcpus === undefined ? undefined : vcpus / oldVcpusPerProcessor)
 
 function latencies(texts: string[]): FaultSettings['latencyMs'] {
   return Object.fromEntries(texts.map((text) => text.split('=')).map(([name, ms]) => [name, Number(ms)]))

@@ -37,3 +37,9 @@ test('whatever is said fits into the columns', () => {
     }),
   )
 })
+
+test('processors are held within reason like all else', () => {
+  const { processors, ailment } = believable({ ...facts({}), processors: 1e12 })
+  expect([processors, ailment]).toEqual([4_096, expect.stringContaining('1000000000000 processors')])
+  expect(believable({ ...facts({}), processors: 96 })).toMatchObject({ processors: 96, ailment: null })
+})

@@ -2,9 +2,6 @@
 import { becauseOf, type RefusalCode } from '@dormouse/contract'
 import type { Candidate, Wish } from './store.ts'
 
-/** How many virtual processors a host lends out per processor of its own. */
-export const vcpusPerProcessor = 8
-
 /** Disks grow as they are written: below this a host takes nothing more. */
 const leastFreeDiskGiB = 1
 
@@ -46,7 +43,7 @@ function lack(host: Candidate, wish: Wish): string | undefined {
   const memory = host.memoryMiB - host.heldMemoryMiB
   if (memory < wish.memoryMiB)
     return `${host.name} has ${Math.max(0, memory)} MiB of memory free, ${wish.memoryMiB} are needed`
-  const vcpus = host.vcpus * vcpusPerProcessor - host.heldVcpus
+  const vcpus = host.vcpus - host.heldVcpus
   if (vcpus < wish.vcpus) return `${host.name} has ${Math.max(0, vcpus)} virtual CPUs free, ${wish.vcpus} are needed`
   // A desktop whose disk is there already is not kept from it: its wake may free the room of its memory.
   if (wish.diskGiB > 0 && host.freeDiskGiB < leastFreeDiskGiB) {

@@ -26,6 +26,8 @@ export interface HostsOptions {
   links: Links
   installationId: string
   leaseMs: number
+  /** How many virtual processors a host lends out for each of its own. */
+  vcpusPerProcessor: number
   log: Log
 }
 
@@ -86,9 +88,9 @@ export class Hosts {
 
   /** Reserves room on the host that holds the desktop's disk, or on the best one where it has none yet. */
   async place(tx: pg.PoolClient, boundTo: string | null, wish: store.Wish): Promise<string> {
-    const { links } = this.#options
+    const { links, vcpusPerProcessor } = this.#options
     const able = (boundTo ? [boundTo] : links.hostIds()).filter((id) => links.takesCommands(id))
-    const candidates = await store.candidates(tx, wish.desktopId, able)
+    const candidates = await store.candidates(tx, wish.desktopId, able, vcpusPerProcessor)
     // An agent or a control plane that has just been restarted: in a moment the link is there again.
     if (candidates.length === 0 && (await store.heardLately(tx, boundTo)))
       throw becauseOf('host_unreachable', 'the host is not linked at the moment')
@@ -134,7 +136,8 @@ export class Hosts {
   }
 
   list(): Promise<HostJson[]> {
-    return patiently(() => store.list(this.#options.pool, (id) => this.#options.links.has(id)))
+    const { pool, links, vcpusPerProcessor } = this.#options
+    return patiently(() => store.list(pool, vcpusPerProcessor, (id) => links.has(id)))
   }
 }
 

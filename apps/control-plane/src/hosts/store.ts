@@ -1,5 +1,5 @@
 // Hosts, invitations and what desktops hold of hosts: the tables. The only room that writes them.
-import type { Capacity, HostFacts, HostJson } from '@dormouse/contract'
+import { type Capacity, type HostFacts, type HostJson, oldVcpusPerProcessor } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
 export interface HostRow {
@@ -197,6 +197,11 @@ export interface Wish extends Capacity {
   image: string
 }
 
+/** What a host has of its own; an agent of the release before says only a multiple of it. */
+const processors = `coalesce((h.facts->>'processors')::numeric, h.vcpus / ${oldVcpusPerProcessor}.0)`
+/** The one place where processors are lent out more than once. */
+const lent = (perProcessor: string) => `floor(${processors} * ${perProcessor}::numeric)::int`
+
 /** Processors are shared between desktops; memory and disk are not. */
 const held = `coalesce(sum(r.vcpus), 0)::int as "heldVcpus", coalesce(sum(r.memory_mib), 0)::int as "heldMemoryMiB",
   coalesce(sum(r.disk_gib), 0)::int as "heldDiskGiB", count(r.desktop_id)::int as desktops`
@@ -209,6 +214,7 @@ export interface Candidate {
   /** Its ailment began a moment ago: its hypervisor may just be starting again. */
   ailsLately: boolean
   silent: boolean
+  /** Virtual ones, as many as it lends out. */
   vcpus: number
   memoryMiB: number
   diskGiB: number
@@ -222,17 +228,22 @@ export interface Candidate {
 const maxInteger = 2 ** 31 - 1
 
 /** Hosts with what others hold of them, most free memory first. Other placements on them wait until the transaction ends. */
-export async function candidates(db: Db, desktopId: string, hostIds: string[]): Promise<Candidate[]> {
+export async function candidates(
+  db: Db,
+  desktopId: string,
+  hostIds: string[],
+  vcpusPerProcessor: number,
+): Promise<Candidate[]> {
   await db.query('select 1 from hosts where id = any($1) order by id for update', [hostIds])
   const { rows } = await db.query<Candidate>(
-    `select h.id, h.name, h.images, h.ailment, h.vcpus, h.memory_mib as "memoryMiB", h.disk_gib as "diskGiB",
+    `select h.id, h.name, h.images, h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB", h.disk_gib as "diskGiB",
        least(coalesce((h.facts->>'freeDiskGiB')::numeric, 0), ${maxInteger})::int as "freeDiskGiB",
        coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held},
        h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
      from hosts h left join reservations r on r.host_id = h.id and r.desktop_id <> $2
      where h.id = any($1) and h.removed_at is null and h.lost_at is null
      group by h.id order by h.memory_mib - coalesce(sum(r.memory_mib), 0) desc, h.id`,
-    [hostIds, desktopId],
+    [hostIds, desktopId, vcpusPerProcessor],
   )
   return rows
 }
@@ -266,13 +277,14 @@ export async function releaseAll(db: Db, desktopId: string): Promise<void> {
   })
 }
 
-export async function list(db: Db, linked: (id: string) => boolean): Promise<HostJson[]> {
-  const { rows } = await db.query<HostRow & Candidate & { desktops: number }>(
-    `select h.*, ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
+export async function list(db: Db, vcpusPerProcessor: number, linked: (id: string) => boolean): Promise<HostJson[]> {
+  const { rows } = await db.query<HostRow & Candidate & { desktops: number; processors: number; lentVcpus: number }>(
+    `select h.*, ${processors}::float8 as processors, ${lent('$1')} as "lentVcpus", ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
      left join reservations r on r.host_id = h.id
      group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
        h."lostAt", h."removedAt", h."provesBy", h."withheldAt", h."withheldEpoch", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
      order by h.id`,
+    [vcpusPerProcessor],
   )
   return rows.map((row) => ({
     id: row.id,
@@ -287,7 +299,8 @@ export async function list(db: Db, linked: (id: string) => boolean): Promise<Hos
     driver: row.facts?.driver ?? null,
     kvm: row.facts?.kvm ?? null,
     versions: row.facts?.versions ?? {},
-    capacity: row.facts ? { vcpus: row.vcpus, memory_mib: row.memoryMiB, disk_gib: row.diskGiB } : null,
+    processors: row.facts ? row.processors : null,
+    capacity: row.facts ? { vcpus: row.lentVcpus, memory_mib: row.memoryMiB, disk_gib: row.diskGiB } : null,
     reserved: { vcpus: row.heldVcpus, memory_mib: row.heldMemoryMiB, disk_gib: row.heldDiskGiB },
     images: row.images,
     desktops: row.desktops,

@@ -97,9 +97,9 @@ export class LibvirtDriver implements Driver {
 
   async facts(): Promise<DriverFacts> {
     const images = await listImages(this.#settings.imagesDir)
-    const none = { vcpus: 0, memoryMiB: 0, diskGiB: 0 }
+    const none = { processors: 0, capacity: { memoryMiB: 0, diskGiB: 0 } }
     const unusable = (ailment: string): DriverFacts => {
-      return { kvm: false, versions: {}, capacity: none, freeDiskGiB: 0, images, ailment }
+      return { kvm: false, versions: {}, ...none, freeDiskGiB: 0, images, ailment }
     }
     if (this.#session.ailment) return unusable(this.#session.ailment)
     try {

@@ -4,7 +4,7 @@ import type { LibvirtHost } from '@dormouse/node-libvirt'
 import type { DriverFacts } from '../driver.ts'
 
 export interface OwnCapacity {
-  vcpus: number | undefined
+  processors: number | undefined
   memoryMiB: number | undefined
   diskGiB: number | undefined
 }
@@ -22,12 +22,12 @@ export async function roomOf(
   host: LibvirtHost,
   disksDir: string,
   own: OwnCapacity,
-): Promise<Pick<DriverFacts, 'capacity' | 'freeDiskGiB'>> {
+): Promise<Pick<DriverFacts, 'processors' | 'capacity' | 'freeDiskGiB'>> {
   const { cpus, memoryKiB } = await host.nodeInfo()
   const { blocks, bsize } = await statfs(disksDir)
   return {
+    processors: own.processors ?? cpus,
     capacity: {
-      vcpus: own.vcpus ?? cpus * 4,
       memoryMiB: own.memoryMiB ?? Math.floor((memoryKiB / 1024) * 0.8),
       // Overlays are thin: far less is written than is offered.
       diskGiB: own.diskGiB ?? Math.floor((blocks * bsize * 4) / gib),

@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
-import { type Capacity, type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
+import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
 import { toPng } from '../../streams/picture.ts'
 import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
@@ -14,14 +14,16 @@ import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, si
 export interface SimulatedSettings {
   /** Where the simulated hypervisor keeps what outlives the agent. */
   folder: string
-  capacity?: Capacity
+  processors?: number
+  capacity?: DriverFacts['capacity']
   images?: string[]
   /** Whether disks can be made of any image, also one not listed. */
   anyImage?: boolean
   faults?: FaultSettings
 }
 
-const plenty: Capacity = { vcpus: 256, memoryMiB: 1_048_576, diskGiB: 16_384 }
+const plentyOfProcessors = 64
+const plenty = { memoryMiB: 1_048_576, diskGiB: 16_384 }
 
 export class SimulatedDriver implements Driver {
   readonly kind = 'simulated'
@@ -59,6 +61,7 @@ export class SimulatedDriver implements Driver {
     return {
       kvm: false,
       versions: { simulated: '1' },
+      processors: this.#settings.processors ?? plentyOfProcessors,
       capacity,
       freeDiskGiB: this.faults.diskFull ? 0 : capacity.diskGiB,
       images: this.#images(),
