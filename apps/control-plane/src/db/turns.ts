@@ -38,14 +38,17 @@ export class Turns {
     if ([...this.#waiting].filter((one) => one.caller === caller).length >= waitingPerCaller) busy()
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const waiting = { caller, begin: () => resolve(true) }
-    const giveUp = () => resolve(false)
+    // At once: a turn that is given back in the same tick must not be given to one who has left.
+    const giveUp = () => {
+      this.#waiting.delete(waiting)
+      resolve(false)
+    }
     const timer = setTimeout(giveUp, waitMs)
     gone.addEventListener('abort', giveUp, { once: true })
     this.#waiting.add(waiting)
     const begins = await promise
     clearTimeout(timer)
     gone.removeEventListener('abort', giveUp)
-    if (!begins) this.#waiting.delete(waiting)
     if (!begins) busy()
   }
 
