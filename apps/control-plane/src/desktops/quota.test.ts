@@ -77,3 +77,20 @@ test('each term counts anew: another leader has made desktops meanwhile', async 
   term.epoch = 3
   expect(await create()).toEqual({ made: false })
 })
+
+test('a reading that takes longer than it is trusted is of use all the same', async () => {
+  let reads = 0
+  const read = async () => {
+    const ends = performance.now() + 5
+    while (performance.now() < ends) await turn()
+    if (++reads > 3) throw new Error('it is read again and again')
+    return { limit: 2, desktops: 0 }
+  }
+  const quota = new Quota({ leadership: { require: () => undefined, term: undefined }, read, trustMs: 1 })
+  const answer = await quota.within(
+    'org',
+    async () => ({ made: true as boolean }),
+    async () => ({ made: false }),
+  )
+  expect({ answer, reads }).toEqual({ answer: { made: true }, reads: 1 })
+})

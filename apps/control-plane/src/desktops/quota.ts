@@ -99,9 +99,11 @@ export class Quota {
   /** What is under way may be counted twice, as a row and as a place that is taken, but never not at all. */
   async #count(orgId: string, account: Account): Promise<void> {
     const { underWay } = account
-    account.trustedUntil = performance.now() + (this.#options.trustMs ?? 1_000)
+    account.trustedUntil = Number.POSITIVE_INFINITY
     try {
       const { limit, desktops } = await this.#options.read(orgId)
+      // From now on: a reading that takes long is still of use to those who waited for it.
+      if (account.trustedUntil > 0) account.trustedUntil = performance.now() + (this.#options.trustMs ?? 1_000)
       Object.assign(account, { limit, free: limit - desktops - underWay, exact: underWay === 0 })
     } catch (error) {
       distrust(account)
