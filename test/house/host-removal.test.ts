@@ -99,6 +99,7 @@ test('a removed host is cut off everywhere, its desktops fail or are free again,
   ).toEqual([])
 
   expect((await house.ask(doomed[0]!, 'destroy')).result).toMatchObject({ cleanup: 'deferred' })
+  expect(await house.see(doomed[0]!)).toMatchObject({ state: 'destroyed', failure: null })
   const { token } = await house.replica.parts.hosts.invite(host.name)
   house.secrets.learn('the invitation', token)
   const x = Buffer.alloc(32, 7).toString('base64url')

@@ -240,7 +240,7 @@ export async function begin(
   const { rows } = await db.query<DesktopRow>({
     name: `desktops-begin-${kind}`,
     text: `with moved as (
-             update desktops set state = $2, turn = turn + 1, updated_at = clock_timestamp(),
+             update desktops set state = $2, failure_code = null, turn = turn + 1, updated_at = clock_timestamp(),
                generation = generation + $4, current_generation_id = coalesce($5, current_generation_id)
              where id = $1 and state = any($3) returning ${columns}),
            begun as (
@@ -341,7 +341,8 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   idle_timeout_secs: row.idleTimeoutSecs,
   billing_mode: row.billingMode,
   host_id: row.hostId,
-  failure: row.failureCode && toldOf(row.failureCode),
+  // A replica of the release before leaves the code where it destroys the desktop.
+  failure: row.state === 'failed' && row.failureCode ? toldOf(row.failureCode) : null,
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
 })

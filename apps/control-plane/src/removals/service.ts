@@ -106,8 +106,9 @@ export class Removals {
     await desktops.endGenerationsOf(tx, ids, 'host removed')
     await desktops.failAll(tx, lost, 'host_removed')
     await desktops.unbindAll(tx, unbound)
-    await deferred.dropOf(tx, hostId)
+    // In the order in which care for one desktop takes them.
     await hosts.releaseHost(tx, hostId)
+    await deferred.dropOf(tx, hostId)
     return overtaken
   }
 
