@@ -37,10 +37,13 @@ test('a Postgres that is restarted, then killed, while operations run: each goes
   const release = house.host.driver.faults.hang('save')
   const hibernation = await house.begin(id, 'hibernate')
   await until('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))
+  const key = await house.replica.parts.principals.createOperatorKey('ops')
   await own.postgres.stop()
   const [reading, entering] = [house.api('GET', `/v1/desktops/${id}`), house.exec(other, 'echo here')]
   const denied = await house.api('POST', '/v1/desktops', { body: { tier: 'small' } })
   expect([denied.status, denied.headers['retry-after'] !== undefined]).toEqual([503, true])
+  const act = await house.api('POST', '/admin/v1/orgs', { key, body: { name: 'meanwhile' } })
+  expect([act.status, act.json.code]).toEqual([503, 'database_unavailable'])
   release()
   await own.postgres.restart()
   expect((await reading).status).toBe(200)

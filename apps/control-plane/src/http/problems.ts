@@ -3,7 +3,7 @@ import { STATUS_CODES } from 'node:http'
 import { isInner, type ProblemJson, Refusal, type RefusalCode, refusals, theOne404, toldOf } from '@dormouse/contract'
 import { CallFailed } from '@dormouse/link'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { isDatabaseAway } from '../db/pool.ts'
+import { CommitUnknown, isDatabaseAway } from '../db/pool.ts'
 
 /** Where fastify itself refuses: its code against ours. */
 const ofFastify: Record<string, [RefusalCode, string]> = {
@@ -89,12 +89,24 @@ export function rateLimitHeaders({ extra: { rateLimit } }: Refusal): Record<stri
 }
 
 /** A mutation whose caller or leader could not even be looked up has changed nothing: it is safe to send again. */
-function beforeMutation(error: unknown, { routeOptions }: FastifyRequest): Refusal | undefined {
-  if (!isDatabaseAway(error) || !routeOptions?.schema?.keyed) return undefined
-  return new Refusal(
-    'database_unavailable',
-    'the database does not answer; nothing was changed, send the request again',
-  )
+function beforeMutation(error: unknown, { id, routeOptions }: FastifyRequest): Refusal | undefined {
+  const { keyed, act } = routeOptions?.schema ?? {}
+  if (keyed && isDatabaseAway(error)) {
+    return new Refusal(
+      'database_unavailable',
+      'the database does not answer; nothing was changed, send the request again',
+    )
+  }
+  if (act && isDatabaseAway(error)) {
+    return new Refusal('database_unavailable', 'the database does not answer; send the request again')
+  }
+  if (act && error instanceof CommitUnknown) {
+    return new Refusal(
+      'internal',
+      `the database went away while it wrote this down; look whether it was done before you send it again; request ${id} finds it in the log`,
+    )
+  }
+  return undefined
 }
 
 /** The error handler of every scope: refusals are answered, the database's absence is said, bugs are logged and hidden. */
@@ -103,6 +115,7 @@ export function handleError(error: unknown, request: FastifyRequest, reply: Fast
   if (refusal) {
     const { code, extra } = refusal
     if (extra.cause !== undefined) request.log.info({ code, cause: extra.cause }, 'a request was refused')
+    if (code === 'internal') request.log.error({ err: error }, 'the outcome of an act is not known')
     return sendProblem(reply, refusal)
   }
   request.log.error({ err: error }, isDatabaseAway(error) ? 'the database is away' : 'a request failed')

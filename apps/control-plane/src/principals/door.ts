@@ -47,7 +47,8 @@ async function identify(request: FastifyRequest, { principals, callers, stranger
     strangers.count(request.raw)
   }
   // A mutation is told 503, and its caller asks again: nobody waits long for that.
-  const withinMs = request.routeOptions?.schema?.keyed ? patienceMs.brief : patienceMs.contract
+  const { keyed, act } = request.routeOptions?.schema ?? {}
+  const withinMs = keyed || act ? patienceMs.brief : patienceMs.contract
   const principal = await principals.authenticate(request.headers.authorization, { withinMs, stranger })
   if (isStranger) strangers.forgive(request.raw)
   request.principal = principal
