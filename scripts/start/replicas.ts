@@ -1,7 +1,8 @@
 // The control planes that the starter keeps, on one database: each a process at an address of its own.
 import type { Say } from '../ground/processes.ts'
-import { ready, until } from './api.ts'
+import { ready } from './api.ts'
 import { type Child, keepRunning } from './children.ts'
+import { untilReady } from './readiness.ts'
 
 export interface Replica {
   url: string
@@ -32,11 +33,7 @@ export async function startReplicas({ count, port, env, started, ...place }: Rep
       env: { ...env, PORT: String(port + at), ...(count > 1 && { DORMOUSE_PUBLIC_URL: url }) },
     })
     started(process)
-    await until(
-      () => ready(url),
-      30_000,
-      () => `the control plane did not become ready; its log: ${process.logFile}`,
-    )
+    await untilReady({ isReady: () => ready(url), logFile: process.logFile, say: place.say })
     replicas.push({ url, process })
   }
   return replicas
