@@ -1,7 +1,18 @@
 // Guarantee: what the doors accept and refuse is what the contract says.
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { createDesktopBody, execBody, id, isId, mutationBody, newId, Refusal, refusals, wakeBody } from './index.ts'
+import {
+  createDesktopBody,
+  execBody,
+  id,
+  isId,
+  mutationBody,
+  newId,
+  Refusal,
+  refusals,
+  toldOf,
+  wakeBody,
+} from './index.ts'
 
 test('ids are UUIDv7 that sort by time; any case is accepted and lower case is the form', () => {
   expect(newId()).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
@@ -65,4 +76,10 @@ test('every 503 and 429 says when to come again', () => {
     if (row.status === 503 || row.status === 429) expect(row, code).toHaveProperty('retryAfterSecs')
   }
   expect(new Refusal('not_leader', 'no').status).toBe(503)
+})
+
+test('a code that only another release knows is told as a fault on our side', () => {
+  expect(toldOf('of_tomorrow' as never, 'nothing was lost')).toMatch(
+    /^A fault on our side.*; nothing was lost; try again/,
+  )
 })

@@ -66,9 +66,15 @@ const sentences: Partial<Record<RefusalCode, Told>> = {
 
 /** What happened, whether anything was lost where that is known, and what to do. */
 export function toldOf(code: RefusalCode, lost?: string): string {
-  const { what, next } = sentences[code] ?? { what: refusals[code].what.replace(/\.$/, ''), next: tryAgain }
+  const { what, next } = sentences[code] ?? ofRefusal(code)
   return [what, lost, next].filter(Boolean).join('; ')
 }
+
+/** A code may be that of another release, which wrote it into the database. */
+const ofRefusal = (code: RefusalCode): Told => ({
+  what: (refusals[code] ?? refusals.internal).what.replace(/\.$/, ''),
+  next: tryAgain,
+})
 
 /** A refusal whose cause is for operators; the customer is told what the table says of its code. */
 export const becauseOf = (code: RefusalCode, cause: string): Refusal => new Refusal(code, toldOf(code), { cause })
