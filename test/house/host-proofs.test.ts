@@ -46,6 +46,13 @@ test('a token opens one link within minutes, and none once its host has signed a
   expect(await answered(at, host.id, host.signature(at.nonce))).toBe('accepted')
   expect(await status()).toBe(401)
   expect(await provesBy()).toBe('challenge')
+  // As many as a host may use within half a day.
+  const others = async () => byToken(house.url, await other.tokenOf())
+  expect(await others()).toBe(101)
+  await house.database.rows(
+    `insert into host_tokens_used (host_id, token_id) select '${other.id}', gen_random_uuid() from generate_series(2, 20000)`,
+  )
+  expect(await others()).toBe(401)
 })
 
 test('a host that enrolled under the release before is let in by its own clock, once that is known', async () => {

@@ -37,13 +37,20 @@ export interface UsedToken {
   skewSecs: number
 }
 
-/** Uses a token up; false where it was used before, or the host has signed a challenge meanwhile. */
+/** Used tokens that are kept of one host: twelve hours of an agent that loses its link every two seconds. */
+const mostTokens = 20_000
+
+/**
+ * Uses a token up; false where it was used before, the host has signed a challenge meanwhile, or it has used up too many:
+ * a host makes tokens as fast as it likes, and each is a row.
+ */
 export async function useToken(db: Db, { hostId, tokenId, skewSecs }: UsedToken): Promise<boolean> {
   const { rowCount } = await db.query(
     `with host as (
-       update hosts set token_skew_secs = $3, token_used_at = now() where id = $1 and challenged_at is null returning id)
+       update hosts set token_skew_secs = $3, token_used_at = now() where id = $1 and challenged_at is null
+         and (select count(*) from (select 1 from host_tokens_used where host_id = $1 limit $4) used) < $4 returning id)
      insert into host_tokens_used (host_id, token_id) select id, $2 from host on conflict do nothing`,
-    [hostId, tokenId, skewSecs],
+    [hostId, tokenId, skewSecs, mostTokens],
   )
   return rowCount === 1
 }

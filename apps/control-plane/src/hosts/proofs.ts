@@ -106,7 +106,10 @@ export class HostProofs {
       refuse('unauthenticated', 'this host signs challenges: no token opens a link for it any more')
     const skewSecs = requireTimely(said, host)
     if (!(await store.useToken(pool, { hostId: host.id, tokenId: said.jti, skewSecs })))
-      refuse('unauthenticated', 'this token was used before; make another')
+      refuse(
+        'unauthenticated',
+        'this token was used before, or too many were; make another later, or upgrade the agent',
+      )
     this.#remember(host.id, key)
     const facts = { host: host.id, hostName: host.name }
     log.warn(facts, 'a host linked by its token, which the next release refuses; upgrade its agent')
