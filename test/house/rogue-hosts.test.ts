@@ -103,10 +103,12 @@ describe('what a host says of itself', () => {
     await using house = await House.start()
     await using rogue = await rogueOf(house)
     await rogue.linked()
-    await house.database.rows(`update hosts set facts = facts || '{"freeDiskGiB": 3000000000}' where id = $1`, [
-      rogue.id,
-    ])
+    await house.database.rows(
+      `update hosts set vcpus = 2147483647, facts = facts - 'processors' || '{"freeDiskGiB": 3000000000}' where id = $1`,
+      [rogue.id],
+    )
     expect((await house.desktop('awake')).state).toBe('awake')
+    expect((await house.replica.parts.hosts.list()).length).toBe(2)
   })
 })
 

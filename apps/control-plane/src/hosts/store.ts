@@ -197,10 +197,13 @@ export interface Wish extends Capacity {
   image: string
 }
 
+/** What was written down before facts were held within reason may be larger, as may what a replica of that release writes. */
+const maxInteger = 2 ** 31 - 1
+
 /** What a host has of its own; an agent of the release before says only a multiple of it. */
 const processors = `coalesce((h.facts->>'processors')::numeric, h.vcpus / ${oldVcpusPerProcessor}.0)`
 /** The one place where processors are lent out more than once. */
-const lent = (perProcessor: string) => `floor(${processors} * ${perProcessor}::numeric)::int`
+const lent = (perProcessor: string) => `least(floor(${processors} * ${perProcessor}::numeric), ${maxInteger})::int`
 
 /** Processors are shared between desktops; memory and disk are not. */
 const held = `coalesce(sum(r.vcpus), 0)::int as "heldVcpus", coalesce(sum(r.memory_mib), 0)::int as "heldMemoryMiB",
@@ -223,9 +226,6 @@ export interface Candidate {
   heldMemoryMiB: number
   heldDiskGiB: number
 }
-
-/** What was written down before facts were held within reason may be larger. */
-const maxInteger = 2 ** 31 - 1
 
 /** Hosts with what others hold of them, most free memory first. Other placements on them wait until the transaction ends. */
 export async function candidates(
