@@ -56,6 +56,11 @@ const used = ['dormouse-desktop', 'dormouse-host-key', 'dormouse-ssh-port', 'spi
 const left = ['doc', 'info', 'locale', 'man']
 const cmdline =
   'root=/dev/vda rw console=ttyS0 console=tty0 quiet loglevel=3 systemd.show_status=0 mitigations=off nokaslr'
+/** As the one whose screen it is: only that user is let onto it. */
+const ready = {
+  command: ['setpriv', '--reuid=user', '--regid=user', '--clear-groups', '/usr/lib/dormouse/desktop-ready'],
+  try_timeout_secs: 30,
+}
 const diskMiB = 4096
 
 const maker: Maker = {
@@ -117,7 +122,7 @@ async function make(work: string, out: string, debs: Deb[], say: Say): Promise<F
   await configure(root)
   say('  writing the disk')
   await writeDisk(root, join(work, 'disk.raw'), join(out, 'disk.qcow2'))
-  return { cmdline, transports: ['ssh', 'qga'], clipboard: true, kernel_version: version, diskMiB }
+  return { cmdline, transports: ['ssh', 'qga'], clipboard: true, ready, kernel_version: version, diskMiB }
 }
 
 /** The modules lie side by side, with the index by which the guest finds them. */

@@ -25,6 +25,8 @@ export type Manifest = {
   transports: string[]
   /** Whether a program in the guest hands its clipboard to the host, and takes the host's. */
   clipboard: boolean
+  /** What ready means, beyond that the guest answers: a command that then succeeds there. */
+  ready?: { command: string[]; try_timeout_secs: number }
   kernel_version: string
   /** Package → version. */
   built_from: Record<string, string>

@@ -24,7 +24,9 @@ export type Image = { dir: string; manifest: Manifest }
 export type Wish = { imagesDir: string; say: Say; renew?: boolean }
 
 /** What the maker of an image says of it; the rest of the manifest is found out here. */
-export type Facts = Pick<Manifest, 'cmdline' | 'transports' | 'clipboard' | 'kernel_version'> & { diskMiB: number }
+export type Facts = Pick<Manifest, 'cmdline' | 'transports' | 'clipboard' | 'ready' | 'kernel_version'> & {
+  diskMiB: number
+}
 
 export type Materials = {
   /** Package → version. */

@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Desktop } from '@dormouse/client'
+import type { Desktop, Operation } from '@dormouse/client'
 import type { Page } from 'playwright-core'
 import { PNG } from 'pngjs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -18,12 +18,13 @@ const unit = 'dormouse-ssh-port.service'
 let instance: Instance
 let browser: Browser
 let desktop: Desktop
+let woken: Operation['result']
 beforeAll(async () => {
   await ensureDesktopImage({ imagesDir: join(ground, 'images'), say: console.log })
   instance = await Instance.start({ DORMOUSE_TIER_DEFAULT: '2,1024,10' })
   browser = await Browser.start()
   desktop = await instance.create({ tier: 'default', imageVersion: 'desktop' })
-  await timed('wake from image', () => desktop.wake())
+  woken = (await timed('wake from image', () => desktop.wake())).result
 }, 900_000)
 afterAll(async () => {
   await browser?.[Symbol.asyncDispose]()
@@ -87,6 +88,13 @@ function count({ data }: PNG, [red, green, blue]: [number, number, number]): num
   }
   return found
 }
+
+test('when it is awake, its session is on its screen', async () => {
+  const picture = Buffer.from(await desktop.screenshot())
+  keep('woken', picture)
+  expect(woken?.ready).toBe(true)
+  expect(count(PNG.sync.read(picture), taskBar)).toBeGreaterThan(1_000)
+})
 
 describe('its commands and files', () => {
   test('the guest boots whole: no unit failed, and the SSH port’s is as systemd wants it', async () => {

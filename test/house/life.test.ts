@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { inShort } from './host.ts'
+import { until } from './until.ts'
 
 test('a desktop is created, wakes from its image, hibernates, wakes from memory and is destroyed, and says so at each step', async () => {
   await using house = await House.start()
@@ -38,6 +39,27 @@ test('a desktop is created, wakes from its image, hibernates, wakes from memory 
   expect(await house.see(created.id)).toMatchObject({ state: 'destroyed', generation: 2 })
   expect(await house.inventory()).toEqual([])
   expect(await house.held(created.id)).toBeUndefined()
+})
+
+test('a boot waits until its image is ready, and where that never comes the wake succeeds in time and says so', async () => {
+  await using house = await House.start()
+  const { driver } = house.host
+  driver.faults.readiness = { command: 'cat /run/session', tryTimeoutSecs: 1 }
+  const { id } = await house.desktop()
+  const { id: operation } = await house.begin(id, 'wake')
+  await until('a try', () => (driver.faults.counts.exec ?? 0) > 0)
+  expect((await house.see(id)).state).toBe('waking')
+  const upload = await driver.guest(id).createFile('/run/session')
+  await upload.commit()
+  expect(await house.settled(operation)).toMatchObject({ state: 'succeeded', result: { ready: true } })
+  await house.ask(id, 'hibernate')
+  expect((await house.ask(id, 'wake')).result).toMatchObject({ resumed_from: 'memory', ready: true })
+
+  driver.faults.readiness = { command: 'false', tryTimeoutSecs: 1 }
+  const never = (await house.desktop()).id
+  const woken = await house.withDeadline(2_000, async () => house.settled((await house.begin(never, 'wake')).id))
+  expect(woken).toMatchObject({ state: 'succeeded', result: { resumed_from: 'image', ready: false } })
+  expect((await house.exec(never, 'echo it answers')).json.stdout).toBe('it answers\n')
 })
 
 test('ten cycles of sleep keep memory, boot and disk, and leave one image at most', async () => {

@@ -87,7 +87,7 @@ test('an agent that dies while memory is being saved finds the image, and loses 
   await bench.crash()
   await insist(() => bench.hibernated(fenceOf(id, 1, 2)))
   expect(await bench.observe(id)).toMatchObject({ domain: 'absent', memory: 'complete' })
-  expect(await awake(id, 2, 3)).toEqual({ resumedFrom: 'memory' })
+  expect(await awake(id, 2, 3)).toEqual({ resumedFrom: 'memory', ready: true })
   await expectWhole(id, before, 4)
 })
 
@@ -111,7 +111,7 @@ test('an agent that dies while memory is being restored starts over, from the sa
   awake(id, 2, 3).catch(() => undefined)
   await until(async () => (await stage.domains(bench)).length > 0, 30_000)
   await bench.crash()
-  expect(await insist(() => awake(id, 2, 3))).toEqual({ resumedFrom: 'memory' })
+  expect(await insist(() => awake(id, 2, 3))).toEqual({ resumedFrom: 'memory', ready: true })
   await expectWhole(id, before, 4)
 })
 
@@ -127,7 +127,7 @@ test('a libvirtd that is killed while memory is being saved leaves a desktop tha
   const { domain, memory } = await insist(() => bench.observe(id))
   expect(['running/partial', 'paused/partial', 'running/none', 'absent/complete']).toContain(`${domain}/${memory}`)
   await insist(() => bench.hibernated(fenceOf(id, 1, 2)))
-  expect(await awake(id, 2, 3)).toEqual({ resumedFrom: 'memory' })
+  expect(await awake(id, 2, 3)).toEqual({ resumedFrom: 'memory', ready: true })
   await expectWhole(id, before, 4)
 })
 
@@ -160,6 +160,7 @@ test('a QEMU that dies, and a guest that powers off, are reported with the reaso
   })
   expect(await bench.awake(fenceOf(id, 2, 2), 'allow', 'require', guestSpec)).toEqual({
     resumedFrom: 'disk',
+    ready: true,
   })
   expect(await bench.run(id, 'cat /root/note')).toBe('kept')
   await bench.destroyed(fenceOf(id, 2, 3))

@@ -1,4 +1,4 @@
-import { readdirSync, truncateSync } from 'node:fs'
+import { cpSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
@@ -27,13 +27,13 @@ const images = (id: string) => readdirSync(join(bench.memoryFolder, id)).filter(
 
 test('memory, boot id and counter survive two hibernations, and the clock is right after each wake', async () => {
   const id = newId()
-  expect(await firstWake(id)).toEqual({ resumedFrom: 'image' })
+  expect(await firstWake(id)).toEqual({ resumedFrom: 'image', ready: true })
   const before = await leaveWitness(bench, id, 64)
   for (const cycle of [1, 2]) {
     const { memoryBytes } = await bench.hibernated(fenceOf(id, cycle, cycle * 2))
     expect(memoryBytes).toBeGreaterThan(64 * 1024 * 1024)
     expect(await bench.observe(id)).toMatchObject({ domain: 'absent', memory: 'complete', disk: true })
-    expect(await awake(id, cycle + 1, cycle * 2 + 1)).toEqual({ resumedFrom: 'memory' })
+    expect(await awake(id, cycle + 1, cycle * 2 + 1)).toEqual({ resumedFrom: 'memory', ready: true })
     expect(await bench.clockError(id)).toBeLessThan(1)
     const after = await lookAt(bench, id)
     expect(after).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
@@ -60,7 +60,7 @@ test('a truncated image fails the wake with a sentence, nothing is deleted, and 
   expect(await bench.asleep(fenceOf(id, 2, 3))).toEqual({ state: 'hibernated', memoryLost: false })
   expect(images(id)).toEqual([image])
   expect(await stage.domains(bench)).toEqual([])
-  expect(await awake(id, 3, 4, 'discard')).toEqual({ resumedFrom: 'disk' })
+  expect(await awake(id, 3, 4, 'discard')).toEqual({ resumedFrom: 'disk', ready: true })
   expect(await bench.run(id, 'cat /root/note')).toBe('kept')
   await bench.destroyed(fenceOf(id, 3, 5))
 })
@@ -86,7 +86,7 @@ for (const how of ['fails', 'dies'] as const) {
     })
     expect(await stage.domains(bench)).toEqual([])
     expect(images(id)).toHaveLength(1)
-    expect(await awake(id, 3, 4)).toEqual({ resumedFrom: 'memory' })
+    expect(await awake(id, 3, 4)).toEqual({ resumedFrom: 'memory', ready: true })
     expect(await lookAt(bench, id)).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
     await bench.run(id, 'sync')
     await bench.ask('host.rejoin', {
@@ -97,3 +97,36 @@ for (const how of ['fails', 'dies'] as const) {
     await bench.destroyed(fenceOf(id, 3, 5))
   })
 }
+
+/** The mini image under that name, with a command that says when it is ready. */
+function imageReady(imagesDir: string, name: string, command: string): void {
+  const folder = join(imagesDir, name)
+  cpSync(stage.miniImage, folder, { recursive: true })
+  const file = join(folder, 'manifest.json')
+  const manifest = JSON.parse(readFileSync(file, 'utf8'))
+  writeFileSync(file, JSON.stringify({ ...manifest, ready: { command, try_timeout_secs: 20 } }))
+}
+
+test('a boot waits for what its image calls ready, and no longer than it may; a memory remembers', async () => {
+  const imagesDir = join(stage.libvirtd.shortDir, 'images-ready')
+  imageReady(imagesDir, 'late', 'echo >>/run/tries; [ "$(wc -l </run/tries)" -gt 3 ]')
+  imageReady(imagesDir, 'never', 'false')
+  const house = await stage.bench('ready', { imagesDir })
+  const wake = (id: string, turn: number, image: string, deadlineMs = 300_000) => {
+    const of = { ...guestSpec, imageVersion: image }
+    return house.awake(fenceOf(id, turn, 2 * turn - 1, { deadlineMs }), 'allow', 'make', of)
+  }
+  const [late, never] = [newId(), newId()]
+  const began = performance.now()
+  expect(await wake(late, 1, 'late')).toEqual({ resumedFrom: 'image', ready: true })
+  const tookMs = performance.now() - began
+  expect(await house.run(late, 'wc -l </run/tries')).toBe('4')
+  await house.hibernated(fenceOf(late, 1, 2))
+  expect(await wake(late, 2, 'late')).toEqual({ resumedFrom: 'memory', ready: true })
+  expect(await house.run(late, 'wc -l </run/tries')).toBe('4')
+  await house.destroyed(fenceOf(late, 2, 4))
+  expect(await wake(never, 1, 'never', Math.round(3 * tookMs))).toEqual({ resumedFrom: 'image', ready: false })
+  expect(await house.run(never, 'echo it answers')).toBe('it answers')
+  await house.destroyed(fenceOf(never, 1, 2))
+  await house.driver.close()
+})

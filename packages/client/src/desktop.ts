@@ -125,7 +125,10 @@ export class Desktop {
     return this
   }
 
-  /** Wakes it and waits until its guest answers; `result.resumedFrom` says what came back. */
+  /**
+   * Wakes it and waits until its guest answers, and until what its image calls ready has come true. `result.resumedFrom`
+   * says what came back; `result.ready` is false where the time was over first.
+   */
   wake(options: WakeOptions = {}): Promise<Operation> {
     return this.#settle('wake', options, { discard_memory: options.discardMemory })
   }

@@ -106,7 +106,11 @@ export const commands = {
   /** The desktop runs in this generation, its guest answers, and its clock is right. */
   'desktop.ensureAwake': {
     payload: fenced.extend({ spec: desktopSpec, source: wakeSource }),
-    result: z.object({ resumedFrom }),
+    result: z.object({
+      resumedFrom,
+      /** Whether what its image calls ready has come true. Agents before this field say nothing of it. */
+      ready: z.boolean().optional(),
+    }),
   },
   /** Memory and disk are saved, as they belong together, and nothing runs. */
   'desktop.ensureHibernated': {

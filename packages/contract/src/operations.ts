@@ -24,6 +24,12 @@ export const operationResult = z
     host_id: id.nullable(),
     duration_ms: z.int().describe('From acceptance to settling'),
     resumed_from: resumedFrom.optional().describe('Of a wake: what came back'),
+    ready: z
+      .boolean()
+      .optional()
+      .describe(
+        'Of a wake: `false` where the image says what ready means (a session on its screen, for example), and that had not come true when the wake’s time was over. The desktop is awake all the same. Absent where its host cannot tell',
+      ),
     cleanup: z
       .enum(['done', 'deferred'])
       .optional()
@@ -59,6 +65,7 @@ export const operationJson = z
           host_id: '01980a00-9f8e-7d6c-8b5a-493827160504',
           duration_ms: 7_512,
           resumed_from: 'image',
+          ready: true,
         },
         error: null,
         created_at: '2026-01-01T12:02:00.000Z',

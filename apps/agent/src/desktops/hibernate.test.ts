@@ -47,7 +47,7 @@ test.each(['hibernate.before-save', 'hibernate.after-save', 'hibernate.before-co
       name.includes('before-save') || name.includes('journal') ? ['running', 'none'] : ['absent', 'complete'],
     )
     expect(await bench.hibernated(fenceOf(id, 1, 2))).toMatchObject({ memoryBytes: expect.any(Number) })
-    expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory' })
+    expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory', ready: true })
     expect(await counter(bench, id)).toBe(bootId)
   },
 )
@@ -56,7 +56,7 @@ test('a hibernation cut off after its save is as good as settled: the next wake 
   await using bench = await Bench.start()
   const { id, bootId } = await awakeDesktop(bench)
   await bench.crashAt('hibernate.after-save', () => bench.hibernated(fenceOf(id, 1, 2)))
-  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory' })
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory', ready: true })
   expect(await counter(bench, id)).toBe(bootId)
 })
 

@@ -27,6 +27,8 @@ const entrySchema = z.object({
   diskMade: z.boolean(),
   wokeFrom: resumedFrom.nullable(),
   takenBack: z.boolean(),
+  /** What the image calls ready has come true since the guest was booted. */
+  ready: z.boolean().default(false),
   /** In this turn a saved memory was spent, and its guest could not be saved anew. */
   memoryLost: z.boolean(),
   /** Whether a domain is believed to run: told only where the hypervisor cannot be asked. */
@@ -63,6 +65,7 @@ const newEntry = (desktopId: DesktopId): Entry => ({
   diskMade: false,
   wokeFrom: null,
   takenBack: false,
+  ready: false,
   memoryLost: false,
   running: false,
   spent: [],

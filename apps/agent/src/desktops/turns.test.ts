@@ -20,7 +20,7 @@ test('a generation counts before a turn', async () => {
   await using bench = await Bench.start()
   const id = newId()
   await bench.awake(fenceOf(id, 1, 9))
-  expect(await bench.awake(fenceOf(id, 2, 1))).toEqual({ resumedFrom: 'memory' })
+  expect(await bench.awake(fenceOf(id, 2, 1))).toEqual({ resumedFrom: 'memory', ready: true })
 })
 
 test('a lower epoch is refused whatever its turn, also after a restart', async () => {
@@ -118,7 +118,7 @@ test('an order of the leader waits for nothing and ends nothing: while the turn 
   release()
   expect(items).toMatchObject([{ domain: 'running', turn: 2 }])
   await hibernating
-  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory' })
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory', ready: true })
 })
 
 test('twenty desktops at once are all served, four at a time', async () => {

@@ -2,7 +2,7 @@
 // then run: on either side of that mark a failure leaves memory and disk as they belong together.
 import { type CommandPayload, type CommandResult, type ResumedFrom, refuse } from '@dormouse/contract'
 import { ensureDisk } from '../disks/ensure-disk.ts'
-import { untilReady } from '../guest/ready.ts'
+import { becomesReady, untilAnswers } from '../guest/ready.ts'
 import type { Ground } from './ground.ts'
 import type { MemoryImage } from './memory-images.ts'
 import { finished, holdsMemory, lookAtRest, markOf, neverRan, type Situation, spendAll } from './situation.ts'
@@ -13,7 +13,7 @@ type Wish = Omit<CommandPayload<'desktop.ensureAwake'>, 'fence'>
 /** What is left of the asker's time for telling it the outcome. */
 const shareOfDeadline = 0.9
 
-/** The desktop runs, its guest answers and its clock is right; says what it came from. */
+/** The desktop runs, its guest answers and its clock is right; says what it came from, and whether it is ready. */
 export async function wake(on: Ground, turn: Turn, wish: Wish): Promise<CommandResult<'desktop.ensureAwake'>> {
   const { desktopId, deadlineMs } = turn.fence
   const until = performance.now() + deadlineMs * shareOfDeadline
@@ -21,8 +21,26 @@ export async function wake(on: Ground, turn: Turn, wish: Wish): Promise<CommandR
   const now = await lookAtRest(on, desktopId)
   const resumedFrom = holdsMemory(now) && !neverRan(now) ? await adopt(on, turn, now) : await begin(on, turn, wish, now)
   progress(on, turn, 'waiting-for-guest')
-  await untilReady(on.driver, desktopId, until - performance.now(), turn.signal).catch((error) => why(on, turn, error))
-  return { resumedFrom }
+  await untilAnswers(on.driver, desktopId, until - performance.now(), turn.signal).catch((error) =>
+    why(on, turn, error),
+  )
+  return { resumedFrom, ready: await isReady(on, turn, resumedFrom, until) }
+}
+
+/**
+ * Whether what its image calls ready has come true since the guest was booted: a boot waits for it as long as there is time.
+ * A memory that comes back waits for nothing; where it was saved before that, it is asked once.
+ */
+async function isReady(on: Ground, turn: Turn, resumedFrom: ResumedFrom, until: number): Promise<boolean> {
+  const { desktopId } = turn.fence
+  const readiness = turn.entry().ready ? undefined : await on.driver.readiness(desktopId)
+  if (!readiness) return true
+  const tries = resumedFrom === 'memory' ? 1 : Infinity
+  const ready = await becomesReady(on.driver, { ...turn.fence, ...readiness, tries, until }, turn.signal).catch(
+    (error) => why(on, turn, error),
+  )
+  if (ready) await turn.note({ ready })
+  return ready
 }
 
 /** A guest that a full disk has stopped is silent for that reason. */
@@ -106,7 +124,7 @@ async function boot(on: Ground, turn: Turn, { spec }: Wish): Promise<ResumedFrom
   const wokeFrom = turn.entry().disk === 'fresh' ? 'image' : 'disk'
   await on.failpoints.hit('wake.before-mark')
   turn.signal.throwIfAborted()
-  await spendAll(on, turn, { wokeFrom, running: true })
+  await spendAll(on, turn, { wokeFrom, running: true, ready: false })
   await on.failpoints.hit('wake.after-mark')
   turn.signal.throwIfAborted()
   await on.driver.startCold(spec, markOf(on, turn.fence))

@@ -3,6 +3,7 @@
 import type { Duplex } from 'node:stream'
 import type { Capacity, DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
 import type { GuestTransport } from '../guest/transport.ts'
+import type { Readiness } from '../images/images.ts'
 
 /** What stands in a domain's own metadata: whose it is, and the last command that was obeyed for it. */
 export interface Mark {
@@ -90,6 +91,8 @@ export interface Driver {
   removeDisk(desktopId: DesktopId): Promise<void>
 
   guest(desktopId: DesktopId): GuestTransport
+  /** What its image calls ready; undefined where it says nothing of it. */
+  readiness(desktopId: DesktopId): Promise<Readiness | undefined>
   /** Whether nothing goes on in its guest just now: paused, or its process stopped from outside. Asked often. */
   frozen(desktopId: DesktopId): boolean
   /** A connection to the screen of a running desktop, which speaks RFB and greets first. What it says is its reader’s own. */

@@ -41,6 +41,21 @@ test('what a manifest does not say its guests bring, they do not bring', async (
   expect(await findImage(at.path, 'mini')).toMatchObject({ ssh: 'port', clipboard: true })
 })
 
+test('what ready means, a manifest may say; one that says it wrongly is no image', async () => {
+  await using at = await folder()
+  const says = (ready: unknown) =>
+    writeFile(join(at.path, 'mini@abc', 'manifest.json'), JSON.stringify({ ...manifest, ready }))
+  expect((await findImage(at.path, 'mini'))?.ready).toBeUndefined()
+  await says({ command: 'test -e /run/session' })
+  expect((await findImage(at.path, 'mini'))?.ready).toEqual({ command: 'test -e /run/session', tryTimeoutSecs: 5 })
+  await says({ command: ['true'], try_timeout_secs: 20 })
+  expect((await findImage(at.path, 'mini'))?.ready).toEqual({ command: ['true'], tryTimeoutSecs: 20 })
+  for (const wrong of [{}, { command: '' }, { command: [] }, { command: 'true', try_timeout_secs: 0 }, 'true']) {
+    await says(wrong)
+    expect(await findImage(at.path, 'mini')).toBeUndefined()
+  }
+})
+
 test('a version never becomes a path', async () => {
   await using at = await folder()
   for (const version of ['../secret', '.', '..', '', 'mini/', 'mini@abc/../../secret', 'nothing']) {

@@ -16,7 +16,19 @@ const manifestSchema = z.object({
   cmdline: z.string(),
   transports: z.array(z.string()).default(['qga']),
   clipboard: z.boolean().default(false),
+  ready: z
+    .object({
+      command: z.union([z.string().min(1), z.array(z.string()).min(1)]),
+      try_timeout_secs: z.int().min(1).max(60).default(5),
+    })
+    .optional(),
 })
+
+/** What ready means in a guest beyond that it answers: a command that succeeds, and how long one try of it may take. */
+export interface Readiness {
+  command: string | string[]
+  tryTimeoutSecs: number
+}
 
 /** What a guest of this image is started with; paths are as QEMU is to see them. */
 export interface Image {
@@ -31,6 +43,8 @@ export interface Image {
   ssh: 'port' | 'network' | undefined
   /** Whether a program in its guests shares their clipboard with the host (spice-vdagent). */
   clipboard: boolean
+  /** Undefined where a guest that answers is ready. */
+  ready: Readiness | undefined
 }
 
 /** The versions that a desktop may be made of. */
@@ -59,7 +73,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
   const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(unlessNoFolder)
   const parsed = text === undefined ? undefined : manifestSchema.safeParse(parseJson(text))
   if (!parsed?.success) return undefined
-  const { kernel, initrd, disk, cmdline, machine, transports, clipboard } = parsed.data
+  const { kernel, initrd, disk, cmdline, machine, transports, clipboard, ready } = parsed.data
   return {
     kernel: join(folder, kernel.file),
     initrd: join(folder, initrd.file),
@@ -68,6 +82,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
     cmdline,
     machine,
     clipboard,
+    ready: ready && { command: ready.command, tryTimeoutSecs: ready.try_timeout_secs },
     ssh: transports.includes('ssh') ? 'port' : transports.includes('ssh-tcp') ? 'network' : undefined,
   }
 }

@@ -103,6 +103,12 @@ test('people read tables and sentences', async () => {
   expect((await dormouse(['operations', desktopId])).stdout).toMatch(/wake +succeeded .* 1\.2 s +memory/)
 })
 
+test('a wake whose image was not ready in time says so', async () => {
+  const result = { ...succeeded().result!, resumed_from: 'image', ready: false } as const
+  const { dormouse } = await start(() => ({ body: succeeded({ result }) }))
+  expect((await dormouse(['wake', desktopId])).stdout).toContain('booted anew from its image; not ready yet')
+})
+
 test('an empty list says the next step, and nothing on stdout', async () => {
   const { dormouse } = await start(() => ({ body: { desktops: [] } }))
   expect(await dormouse(['list'])).toMatchObject({ code: 0, stdout: '', stderr: expect.stringContaining('create') })

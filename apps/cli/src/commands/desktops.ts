@@ -40,7 +40,7 @@ export function addDesktops(program: Command, context: Context): void {
       'kept with the desktop, 0 = never; nothing hibernates by itself yet',
       integerFrom(0),
     )
-    .option('--wake', 'wake it too, and wait until its guest answers')
+    .option('--wake', 'wake it too, and wait until its guest answers and is ready')
     .addOption(keyOption())
     .action((options: CreateOptions) => create(context, options))
 

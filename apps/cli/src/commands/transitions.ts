@@ -25,7 +25,7 @@ const doing = { wake: 'waking', hibernate: 'hibernating', destroy: 'destroying' 
 
 /** Adds the three commands that change a desktop's state. */
 export function addTransitions(program: Command, context: Context): void {
-  add(program, context, 'wake', 'wake a desktop, and wait until its guest answers').option(
+  add(program, context, 'wake', 'wake a desktop, and wait until its guest answers and is ready').option(
     '--discard-memory',
     'give the saved memory up and boot from disk',
   )
@@ -95,9 +95,10 @@ export async function waiting<T>(context: Context, label: string, next: string, 
 export function outcome({ id, desktop_id, kind, state, result, error }: OperationJson): string {
   if (!result) return fields({ operation: id, desktop: desktop_id, kind, state, error })
   const came = result.resumed_from ? `; ${cameBack[result.resumed_from]}` : ''
+  const unready = result.ready === false ? '; not ready yet: its image’s own check still fails' : ''
   const deferred = result.cleanup === 'deferred' ? '; its host is out of reach and cleans up when it is back' : ''
   const after = seconds(result.duration_ms)
-  return `${desktop_id} is ${result.desktop_state} after ${after}${came}${deferred} (generation ${result.generation})\n`
+  return `${desktop_id} is ${result.desktop_state} after ${after}${came}${unready}${deferred} (generation ${result.generation})\n`
 }
 
 const cameBack = {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { type DesktopId, type DesktopSpec, isId, refuse } from '@dormouse/contract'
 import type { Pool } from '@dormouse/node-libvirt'
 import { syncPath, unlessMissing } from '../../desktops/durable-file.ts'
-import { findImage, type Image, imageOfDisk } from '../../images/images.ts'
+import { findImage, type Image, imageOfDisk, type Readiness } from '../../images/images.ts'
 import { backingFileOf, overlayXml } from './domain-xml.ts'
 import { saying } from './failures.ts'
 
@@ -60,6 +60,11 @@ export class LibvirtDisks {
   /** Whether guests from this disk share their clipboard; not where the image is gone. */
   async sharesClipboard(desktopId: DesktopId): Promise<boolean> {
     return (await this.#imageOf(desktopId))?.clipboard ?? false
+  }
+
+  /** What the image calls ready; nothing where the image is gone. */
+  async readiness(desktopId: DesktopId): Promise<Readiness | undefined> {
+    return (await this.#imageOf(desktopId))?.ready
   }
 
   /** The image a disk was made of, also where its name leads to a newer one by now. */

@@ -8,7 +8,7 @@ import type { Log } from '@dormouse/process'
 import { QgaTransport } from '../../guest/qga.ts'
 import type { Door } from '../../guest/ssh-door.ts'
 import type { GuestTransport } from '../../guest/transport.ts'
-import { listImages } from '../../images/images.ts'
+import { listImages, type Readiness } from '../../images/images.ts'
 import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
 import { agentCall } from './agent-call.ts'
 import { type Capabilities, kvmOpens, readCapabilities } from './capabilities.ts'
@@ -255,6 +255,10 @@ export class LibvirtDriver implements Driver {
 
   picture(desktopId: DesktopId): Promise<Buffer> {
     return takePicture(this.#handle(desktopId))
+  }
+
+  readiness(desktopId: DesktopId): Promise<Readiness | undefined> {
+    return this.#disks.readiness(desktopId)
   }
 
   guest(desktopId: DesktopId): GuestTransport {

@@ -1,6 +1,7 @@
 // The failures a simulated hypervisor can be told to have, so that a failing test can be replayed by hand.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, type ExecCommand, Refusal, type RefusalCode, refusalCode } from '@dormouse/contract'
+import type { Readiness } from '../../images/images.ts'
 
 export const simulatedOperations = [
   'list',
@@ -34,6 +35,8 @@ export interface FaultSettings {
 }
 
 export class SimulatedFaults {
+  /** What the image of all guests calls ready. */
+  readiness: Readiness | undefined
   readonly latencyMs: Partial<Record<SimulatedOperation, number>>
   /** No disk or memory image can be written. */
   diskFull: boolean

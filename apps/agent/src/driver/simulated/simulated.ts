@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
 import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
+import type { Readiness } from '../../images/images.ts'
 import { toPng } from '../../streams/picture.ts'
 import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
@@ -230,6 +231,10 @@ export class SimulatedDriver implements Driver {
     const { faults } = this
     const alive = (of: DesktopId) => this.#life(of).signal
     return new SimulatedGuest({ domains: this.#domains, disks: this.#disks, faults, alive }, desktopId)
+  }
+
+  async readiness(): Promise<Readiness | undefined> {
+    return this.faults.readiness
   }
 
   async screen(desktopId: DesktopId): Promise<Duplex> {

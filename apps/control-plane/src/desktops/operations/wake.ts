@@ -36,6 +36,7 @@ export type Asleep = CommandResult<'desktop.ensureAsleep'> | 'deferred'
 interface Found extends Findings {
   hostId?: string
   resumedFrom?: ResumedFrom
+  ready?: boolean | undefined
   asleep?: Asleep
 }
 
@@ -105,13 +106,13 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
         name: 'run',
         run: async (context) => {
           const input = inputOf(context)
-          const { resumedFrom } = await links.command(
+          const { resumedFrom, ready } = await links.command(
             hostOf(context),
             'desktop.ensureAwake',
             { fence: fenceOf(context), spec: input.spec, source: sourceOf(input) },
             asking(context),
           )
-          return { resumedFrom: input.from === 'created' && resumedFrom === 'disk' ? 'image' : resumedFrom }
+          return { resumedFrom: input.from === 'created' && resumedFrom === 'disk' ? 'image' : resumedFrom, ready }
         },
         /** Back asleep: the unspent memory is kept, a guest that has run is saved anew. Out of reach: when it is back. */
         undo: (context) => sleepAgain(context),
@@ -123,7 +124,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
 
     async succeeded(tx, { operation, findings }) {
       const { desktopId, generation, generationId } = operation
-      const { hostId, resumedFrom } = findings as Required<Pick<Found, 'hostId' | 'resumedFrom'>>
+      const { hostId, resumedFrom, ready } = findings as Required<Pick<Found, 'hostId' | 'resumedFrom'>> & Found
       await store.settle(tx, desktopId, 'awake', { operationId: operation.id, hostId })
       await store.startGeneration(tx, generationId!, hostId)
       return {
@@ -132,6 +133,7 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
         generation_id: generationId,
         host_id: hostId,
         resumed_from: resumedFrom,
+        ready,
       }
     },
 
