@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import {
+  commands,
   createDesktopBody,
   execBody,
   id,
@@ -69,6 +70,10 @@ test('a million bad words or variables cost one message', () => {
     expect(issues.map((issue) => issue.path)).toEqual([path])
     expect(JSON.stringify(issues).length).toBeLessThan(1_000)
   }
+})
+
+test('an agent that says nothing of ready is understood, and nothing is made up for it', () => {
+  expect(commands['desktop.ensureAwake'].result.parse({ resumedFrom: 'disk' })).toEqual({ resumedFrom: 'disk' })
 })
 
 test('every 503 and 429 says when to come again', () => {

@@ -1,0 +1,122 @@
+// A guest that is as it should be, until a part of it is told to be otherwise: its agent, its SSH server, its screen. Knows
+// how to be fair; how to be hostile is said in `manner`.
+import type { Socket } from 'node:net'
+import { newPair } from '@dormouse/agent/guest/ssh-keys.ts'
+import { endOf } from '@dormouse/agent/testing/ssh-server.ts'
+import ssh2, { type Connection, type Server, type ServerChannel } from 'ssh2'
+import type { Guest } from './hypervisor.ts'
+
+/** One channel of the SSH server: where to say what, and the number that the host's messages about it carry. */
+export interface Line {
+  client: Connection
+  number: number
+  nonce: string
+}
+
+type Agent = (command: string) => Promise<string>
+
+/** What a guest does otherwise than it should; what is left out, it does fairly. */
+export interface Manner {
+  agent?: (command: string, fair: Agent) => Promise<string>
+  /** Says something else on its port than that it is ready for SSH. */
+  door?: (socket: Socket) => void
+  /** Before a command begins on its channel, and once it has begun. */
+  early?: (line: Line) => void
+  channel?: (line: Line) => void
+  screen?: (socket: Socket) => void
+  picture?: () => ReturnType<Guest['picture']>
+}
+
+const place = '/x\0/y\0' + '1\0'
+/** Four pixels; a multiple of four bytes, as the daemon that stands in for libvirt's sends them. */
+const ppm = Buffer.concat([Buffer.from('P6\n4  1\n255\n'), Buffer.alloc(12, 7)])
+
+export class Actor implements Guest {
+  manner: Manner = {}
+  readonly #key = newPair()
+  readonly #server: Server
+
+  constructor() {
+    this.#server = new ssh2.Server({ hostKeys: [this.#key.private], ident: 'OpenSSH_9.2' }, (client) => {
+      client.on('error', () => undefined).on('authentication', (context) => context.accept())
+      client.on('session', (accept) => {
+        const session = accept()
+        session.on('error', () => undefined)
+        session.on('exec', (begin, _refuse, { command }) => this.#exec(client, session, begin, command))
+      })
+    })
+    this.#server.on('error', () => undefined)
+  }
+
+  async agent(command: string): Promise<string> {
+    const fair = fairAgent(this.#key.public)
+    return this.manner.agent ? this.manner.agent(command, fair) : fair(command)
+  }
+
+  /** As `dormouse-ssh-port` does: answers the latest question, and begins SSH where the host says go. */
+  port(socket: Socket): void {
+    if (this.manner.door) this.manner.door(socket)
+    else this.#fairPort(socket)
+  }
+
+  #fairPort(socket: Socket): void {
+    let heard = Buffer.alloc(0)
+    const hear = (bytes: Buffer) => {
+      heard = Buffer.concat([heard, bytes])
+      const text = heard.toString('latin1')
+      const nonce = [...text.matchAll(/RST (\w+)\n/g)].at(-1)?.[1]
+      const go = /GO (\w+)\n/.exec(text)
+      if (!go && nonce) socket.write(`RDY ${nonce}\n`)
+      if (!go) return
+      socket.off('data', hear).pause()
+      const rest = heard.subarray(go.index + go[0].length)
+      if (rest.length > 0) socket.unshift(rest)
+      this.#server.injectSocket(socket)
+    }
+    socket.on('data', hear)
+  }
+
+  screen(socket: Socket): void {
+    this.manner.screen?.(socket)
+  }
+
+  picture(): { mime: string; bytes: Buffer } {
+    return this.manner.picture?.() ?? { mime: 'image/x-portable-pixmap', bytes: ppm }
+  }
+
+  #exec(client: Connection, session: object, begin: () => ServerChannel, script: string): void {
+    const nonce = /dormouse-(\w+) began /.exec(script)?.[1] ?? ''
+    this.manner.early?.({ client, number: numberOf(session), nonce })
+    const channel = begin().on('error', () => undefined)
+    if (this.manner.channel) this.manner.channel({ ...endOf(channel), nonce })
+    else fair(channel, nonce, script)
+  }
+}
+
+const numberOf = (session: object) => (session as { _chanInfo: { outgoing: { id: number } } })._chanInfo.outgoing.id
+
+/** Says what such a script says where all is well; a shell that waits ends with its input. */
+function fair(channel: ServerChannel, nonce: string, script: string): void {
+  channel.stderr.write(`dormouse-${nonce} began 1\n`)
+  channel.write(`dormouse-${nonce} began 1\n${script.includes('setsid sh -c') ? place : '\n'}`)
+  const end = () => {
+    channel.exit(0)
+    channel.end()
+  }
+  if (script.endsWith('exec /bin/sh') || script.includes('cat >')) channel.on('end', end).resume()
+  else end()
+}
+
+const returned = (value: unknown): string => JSON.stringify({ return: value })
+
+/** An agent that does all it is asked, and whose programs have succeeded at once. */
+function fairAgent(publicKey: string): Agent {
+  return async (command) => {
+    const { execute } = JSON.parse(command) as { execute: string }
+    if (execute === 'guest-exec') return returned({ pid: 1 })
+    if (execute === 'guest-file-open') return returned(1)
+    if (execute === 'guest-file-read') return returned({ count: 0, 'buf-b64': '', eof: true })
+    if (execute !== 'guest-exec-status') return returned({})
+    return returned({ exited: true, exitcode: 0, 'out-data': Buffer.from(publicKey).toString('base64') })
+  }
+}
