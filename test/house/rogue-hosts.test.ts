@@ -357,6 +357,15 @@ describe('what a host answers', () => {
     expect([status, json.code]).toEqual([503, 'guest_unavailable'])
   })
 
+  test('in words that no database takes ends its operation all the same', async () => {
+    // Cut in the middle of a character, where it is cut at all.
+    awake = () => Promise.reject(new CallRefused('hypervisor_failed', `${'x'.repeat(999)}\u{1f600} and more`))
+    const desktop = await house.desktop()
+    const { json } = await house.api('POST', `/v1/desktops/${desktop.id}/wake?wait=true`)
+    expect(json.code).toBe('operation_failed')
+    expect((await house.causes(desktop.id))[0]).toContain('xxx')
+  })
+
   test.each(['not_leader', 'unauthenticated', 'A'.repeat(100)])('of %s is not for it to say', async (code) => {
     awake = () => Promise.reject(new CallRefused(code, 'so there'))
     const desktop = await house.desktop()

@@ -29,9 +29,10 @@ export class CallFailed extends Error {
   readonly incident: string
 
   constructor(incident: string) {
-    super(`the other side failed; its log has the cause under incident ${incident}`)
+    const said = incident.toWellFormed().replaceAll(/\p{Cc}+/gu, ' ')
+    super(`the other side failed; its log has the cause under incident ${said}`)
     this.name = 'CallFailed'
-    this.incident = incident
+    this.incident = said
   }
 }
 

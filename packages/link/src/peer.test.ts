@@ -343,3 +343,7 @@ test.each([
   const [code, said] = await gone
   expect({ code, said: String(said) }).toEqual({ code: 1002, said: reason })
 })
+
+test('an incident is named in characters that every log and database takes', () => {
+  expect(new CallFailed('a\u0000\nb\ud800').message).toMatch(/under incident a b\ufffd$/)
+})

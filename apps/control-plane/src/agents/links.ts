@@ -143,7 +143,7 @@ function asRefusal(error: unknown): unknown {
     return becauseOf(error.code as RefusalCode, inShort(error.detail))
   }
   if (error instanceof LinkLost || error instanceof CallTimeout) {
-    return becauseOf('host_unreachable', error.message)
+    return becauseOf('host_unreachable', inShort(error.message))
   }
   return error
 }
@@ -151,6 +151,6 @@ function asRefusal(error: unknown): unknown {
 /** A host's words go into the database and to operators: of a length, and of characters that both can take. */
 const inShort = (words: string): string =>
   words
+    .slice(0, 1_000)
     .toWellFormed()
     .replaceAll(/\p{Cc}+/gu, ' ')
-    .slice(0, 1_000)

@@ -180,6 +180,6 @@ const isOvertaken = (error: unknown): boolean =>
 /** A host's words go into the database: of a length, and of characters that it takes. */
 const inOneLine = (error: unknown): string =>
   (error instanceof Refusal ? error.detail : String(error))
+    .slice(0, 500)
     .toWellFormed()
     .replaceAll(/\p{Cc}+/gu, ' ')
-    .slice(0, 500)
