@@ -255,7 +255,7 @@ test('a disk that is full to its last byte is emptied by destroying desktops, an
 
 test('a guest that a full disk has paused goes on when there is room, and what it wrote is whole', async () => {
   const disksDir = join(stage.smallFolder, 'disks')
-  const small = await stage.bench('paused', { disksDir })
+  await using small = await stage.bench('paused', { disksDir })
   const id = newId()
   await firstWake(id, small)
   const before = await leaveWitness(small, id)
@@ -279,7 +279,6 @@ test('a guest that a full disk has paused goes on when there is room, and what i
   expect(await small.run(id, 'stat -c %s /root/data')).toBe(String(64 * 2 ** 20))
   expect(await lookAt(small, id)).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
   await small.destroyed(fenceOf(id, 1, 2))
-  await small.driver.close()
 })
 
 test('two installations on one libvirtd do not see each other, whatever they are told', async () => {
