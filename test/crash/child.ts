@@ -28,6 +28,10 @@ export class Child {
     return this.#identity !== undefined && alive(this.#identity)
   }
 
+  get pid(): number | undefined {
+    return this.#identity?.pid
+  }
+
   /** Starts it; `more` is added to its environment this time. */
   start(more: Record<string, string> = {}): void {
     const { file, env, logFile } = this.#options

@@ -15,6 +15,10 @@ test('exit code, both streams and input are the command’s; a non-zero exit is 
   expect((await house.exec(id, 'cat', { stdin: 'given' })).json.stdout).toBe('given')
   expect((await house.exec(id, 'echo $WORD', { env: { WORD: 'said' } })).json.stdout).toBe('said\n')
   expect((await house.exec(id, 'true', { timeout_secs: 100_000 })).status).toBe(200)
+  for (const name of ['constructor', '__proto__', 'toString']) {
+    expect((await house.exec(id, name)).json).toMatchObject({ exit_code: 127 })
+    expect((await house.exec(id, [name])).json).toMatchObject({ code: 'command_not_run' })
+  }
 })
 
 test('a command that passes its deadline is 504, and the desktop is still of use', async () => {

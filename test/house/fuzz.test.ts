@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { Dice } from '../fuzz/dice.ts'
 import { inputOf } from '../fuzz/http/inputs.ts'
 import { exchange } from '../fuzz/http/wire.ts'
+import { ControlPlaneSubject } from '../fuzz/modes/control-plane.ts'
 import { HostSubject } from '../fuzz/modes/host.ts'
 import { HttpSubject } from '../fuzz/modes/http.ts'
 import { Fuzz } from '../fuzz/run.ts'
@@ -74,11 +75,20 @@ test('a hostile host ends no control plane, hangs none, and brings no customer a
   const target = { url: house.url, key: house.org.key, operatorKey }
   await using subject = await HostSubject.begin(await Service.at(target, () => undefined), 1)
   const fuzz = new Fuzz(subject)
+  await fuzz.run(30)
+  expect(await subject.verdict()).toEqual([])
+  expect(fuzz.tally.faults).toEqual([])
+  expect(fuzz.tally.inputs).toBe(30)
+  await house.settle()
+})
+
+test('a hostile control plane ends no agent, hangs none, and keeps none from the one that behaves', async () => {
+  await using subject = await ControlPlaneSubject.begin(1)
+  const fuzz = new Fuzz(subject)
   await fuzz.run(60)
   expect(await subject.verdict()).toEqual([])
   expect(fuzz.tally.faults).toEqual([])
   expect(fuzz.tally.inputs).toBe(60)
-  await house.settle()
 })
 
 test('the same seed makes the same inputs', () => {

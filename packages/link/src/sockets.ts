@@ -68,8 +68,17 @@ export async function openSocket<T>(
   return promise.finally(() => target.signal?.removeEventListener('abort', abandon))
 }
 
+/** Goodbyes that are under way. Whoever is provoked a thousand times says one. */
+const closing = new WeakMap<WebSocket, Promise<void>>()
+
 /** Says goodbye with code and reason, and hangs up where the other side does not answer within a second. */
-export async function closeSocket(socket: WebSocket, code: number, reason: string): Promise<void> {
+export function closeSocket(socket: WebSocket, code: number, reason: string): Promise<void> {
+  const goodbye = closing.get(socket) ?? sayGoodbye(socket, code, reason)
+  closing.set(socket, goodbye)
+  return goodbye
+}
+
+async function sayGoodbye(socket: WebSocket, code: number, reason: string): Promise<void> {
   if (socket.readyState === socket.CLOSED) return
   const { promise, resolve } = Promise.withResolvers<void>()
   const hangUp = setTimeout(() => socket.terminate(), closeGraceMs)

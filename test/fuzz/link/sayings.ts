@@ -4,6 +4,9 @@ import { newId } from '@dormouse/contract'
 import type { Dice } from '../dice.ts'
 import { spoilt, text, value } from '../http/words.ts'
 
+/** More closes the socket before it is a frame. */
+const largestFrame = 4 * 1024 * 1024
+
 const types = ['call', 'reply', 'refused', 'failed', 'cancel', 'event']
 
 /** A frame, or what is taken for none; `due` is the number that the other side waits for. */
@@ -23,6 +26,8 @@ export function frame(dice: Dice, due: number): string | Buffer {
     () => JSON.stringify({ ...whole, name: 'A'.repeat(dice.pick([199, 201, 100_000])) }),
     () => JSON.stringify({ ...whole, detail: 'B'.repeat(dice.pick([3_999, 4_001, 1_000_000])) }),
     () => JSON.stringify({ ...whole, payload: value(dice) }),
+    () => JSON.stringify({ n: due, type: 'call', name: 'A'.repeat(largestFrame - 40) }),
+    () => JSON.stringify({ n: due, type: 'call', name: 'x'.repeat(200), requestId: 'y'.repeat(200) }),
     () => `{"n":${due},"type":"event","name":"x","payload":${'['.repeat(50_000)}${']'.repeat(50_000)}}`,
     () => JSON.stringify(value(dice)),
     () => JSON.stringify(whole).slice(0, dice.int(60)),

@@ -1,6 +1,11 @@
-import { newId } from '@dormouse/contract'
+import { mkdtempDisposableSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { newId, Refusal } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Bench, fenceOf, until } from '../testing/bench.ts'
+import { Journal } from './journal.ts'
+import { Turns } from './turns.ts'
 
 test('a lower turn or generation is refused, and changes nothing', async () => {
   await using bench = await Bench.start()
@@ -128,4 +133,16 @@ test('twenty desktops at once are all served, four at a time', async () => {
   await Promise.all(ids.map((id) => bench.hibernated(fenceOf(id, 1, 2))))
   const { items } = await bench.ask('host.inventory', {})
   expect(items.map(({ memory }) => memory)).toEqual(Array(20).fill('complete'))
+})
+
+test('work that fails when a later turn is there already is answered with its own refusal', async () => {
+  using folder = mkdtempDisposableSync(join(tmpdir(), 'dormouse-turns-'))
+  const journal = await Journal.open(folder.path)
+  const turns = new Turns(journal, () => undefined)
+  const id = newId()
+  const work = async () => {
+    await journal.accept(fenceOf(id, 1, 2), 'a later command')
+    throw new Refusal('memory_lost', 'there is none')
+  }
+  await expect(turns.obey(fenceOf(id, 1, 1), 'an earlier command', work)).rejects.toMatchObject({ code: 'memory_lost' })
 })

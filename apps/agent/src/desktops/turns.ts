@@ -121,6 +121,8 @@ export class Turns {
       turn.signal.throwIfAborted()
       const failure = error instanceof Error ? error.message : String(error)
       await turn.note({ state: 'failed', failure }).catch((second: unknown) => {
+        // A later turn is there already: what this one failed at is its answer all the same.
+        if (second instanceof Refusal) throw error
         throw new AggregateError([error, second], failure)
       })
       throw error

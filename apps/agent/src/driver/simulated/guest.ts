@@ -136,7 +136,8 @@ export class SimulatedGuest implements GuestTransport {
     if (path === '/proc/sys/kernel/random/boot_id') return `${memory.bootId}\n`
     const awakeMs = memory.awakeMs + Date.now() - (runningSince ?? Date.now())
     if (path === '/run/counter') return `${Math.floor(awakeMs / counterStepMs)}\n`
-    return inMemory(path) ? memory.files[path] : this.#house.disks.read(this.#desktopId)?.files[path]
+    const files = inMemory(path) ? memory.files : this.#house.disks.read(this.#desktopId)?.files
+    return files && Object.hasOwn(files, path) ? files[path] : undefined
   }
 
   #write(path: string, text: string | undefined): void {

@@ -42,7 +42,7 @@ export async function runShell(world: ShellWorld, script: string, stdin: string)
 /** An array as it is; `command_not_run` where there is no such program. */
 export async function runArray(world: ShellWorld, words: string[], stdin: string): Promise<ShellResult> {
   const [name = ''] = words
-  const program = programs[name.replace(/^\/(usr\/)?bin\//, '')]
+  const program = programOf(name)
   if (!program || name === 'exit') refuse('command_not_run', `the guest has no program "${name}"`)
   const out: Output = { stdout: '', stderr: '' }
   return { exitCode: await program(world, words.slice(1), stdin, out), ...out }
@@ -166,13 +166,19 @@ function redirect(
 
 function runWords(world: ShellWorld, words: string[], stdin: string, out: Output): Promise<number> | number {
   const [name = 'true', ...args] = words
-  const program = programs[name.replace(/^\/(usr\/)?bin\//, '')]
+  const program = programOf(name)
   if (program) return program(world, args, stdin, out)
   out.stderr += `sh: ${name}: not found\n`
   return 127
 }
 
 type Program = (world: ShellWorld, args: string[], stdin: string, out: Output) => Promise<number> | number
+
+/** One that the guest has; what every object has is none. */
+function programOf(name: string): Program | undefined {
+  const base = name.replace(/^\/(usr\/)?bin\//, '')
+  return Object.hasOwn(programs, base) ? programs[base] : undefined
+}
 
 const programs: Record<string, Program> = {
   true: () => 0,
