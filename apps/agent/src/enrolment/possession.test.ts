@@ -99,6 +99,9 @@ test('a machine without an id binds nothing', async () => {
   ;(await on.take([])).release()
   ;(await on.take()).release()
   await expect(on.take([])).rejects.toThrow(foreign)
+  // It adopts once, and not at each start.
+  ;(await on.take([], true)).release()
+  ;(await on.take([])).release()
 })
 
 test('a binding that cannot be read stops the agent, and names the file', async () => {

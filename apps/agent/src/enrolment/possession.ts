@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import type { Log } from '@dormouse/process'
 import { z } from 'zod'
-import { privateFolder, readIfThere, writeDurably } from '../desktops/durable-file.ts'
+import { privateFolder, readIfThere, removeDurably, writeDurably } from '../desktops/durable-file.ts'
 import { isFull } from '../desktops/reserve.ts'
 
 /** Where a machine's id may be read, the best first. It outlives everything but a new machine. */
@@ -71,7 +71,11 @@ async function bindToMachine({ stateDir, adopt, log, machineIdFiles: files = mac
   if (bound && !adopt) refuseMachine(stateDir)
   if (bound) log.warn({ stateDir }, 'the state folder of another machine is adopted; unset DORMOUSE_AGENT_ADOPT now')
   const [best] = present
-  if (!best) return log.warn({ files }, 'this machine has no id: its state folder is not bound to it')
+  if (!best) {
+    log.warn({ files }, 'this machine has no id: its state folder is not bound to it')
+    // What was adopted belongs to the other machine no more.
+    return removeDurably(path)
+  }
   await writeDurably(path, JSON.stringify(best)).catch((err: unknown) => {
     if (!isFull(err)) throw err
     log.warn({ err }, 'the disk is full: the state folder is bound to its machine at the next start')
