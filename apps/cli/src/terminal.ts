@@ -1,6 +1,6 @@
 // The ways out: one JSON document or text for people on stdout, everything else on stderr. Knows no command.
-import { createInterface } from 'node:readline/promises'
 import { type Progress, startProgress } from './progress.ts'
+import { answerTo } from './question.ts'
 
 export interface Terminal {
   /** Aborted by the first Ctrl-C. */
@@ -38,13 +38,9 @@ export function openTerminal(signal: AbortSignal): Terminal {
       }
     },
     interactive: process.stdin.isTTY === true && stderr.isTTY === true,
-    ask: async (question) => {
-      const lines = createInterface({ input: process.stdin, output: stderr })
-      try {
-        return await lines.question(printable(question), { signal })
-      } finally {
-        lines.close()
-      }
+    ask: (question) => {
+      const onInterrupt = () => void process.kill(process.pid, 'SIGINT')
+      return answerTo(printable(question), { input: process.stdin, output: stderr, signal, onInterrupt })
     },
     progress: (label, total) => startProgress(printable(label), total),
   }
