@@ -66,7 +66,8 @@ test('processors are lent out so often as the one setting says, whichever releas
   await using house = await House.start({ agent: { processors: 1 }, controlPlane: { tierSmall, vcpusPerProcessor: 3 } })
   const { id } = await house.desktop('awake')
   const { id: other } = await house.desktop()
-  expect(await refusedWake(house, other)).toMatch(/has 1 virtual CPUs free, 2 are needed/)
+  expect(await refusedWake(house, other)).toMatch(noRoom)
+  expect((await house.causes(other))[0]).toMatch(/has 1 virtual CPUs free, 2 are needed/)
   const shown = async () => (await house.replica.parts.hosts.list())[0]
   expect(await shown()).toMatchObject({ processors: 1, capacity: { vcpus: 3 }, reserved: { vcpus: 2 } })
   await house.restartControlPlane({ vcpusPerProcessor: 4 })
