@@ -23,6 +23,19 @@ test('a line is JSON with time, level, process, room and the facts as fields', (
   })
 })
 
+test.each<[string, object]>([
+  ['a text', { said: 'A'.repeat(5_000_000) }],
+  ['an error', { err: new Error('B'.repeat(5_000_000)) }],
+  ['a list', { items: Array(200_000).fill({ a: 'x'.repeat(10) }) }],
+  ['many fields', Object.fromEntries(Array.from({ length: 5_000 }, (_, at) => [`f${at}`, 'C'.repeat(1_000)]))],
+  ['many long texts', { a: Array(20).fill(Array(20).fill('D'.repeat(3_000))) }],
+])('a line that quotes %s of megabytes is cut, and is a line still', (_what, facts) => {
+  const { log, lines } = recorded()
+  log.child({ room: 'agents' }).warn(facts, 'what was said')
+  expect(lines[0]!.length).toBeLessThan(40_000)
+  expect(JSON.parse(lines[0]!)).toMatchObject({ level: 40, name: 'api', room: 'agents', msg: 'what was said' })
+})
+
 test('the level holds', () => {
   const { log, lines } = recorded('warn')
   log.info('not this')
