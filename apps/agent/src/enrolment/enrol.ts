@@ -18,6 +18,7 @@ interface Enrolment {
 const firstPauseMs = 200
 const longestPauseMs = 5_000
 const attemptTimeoutMs = 10_000
+const maxAnswerBytes = 64 * 1024
 
 /** The host's identity; enrols where there is none yet, and waits for a control plane that is not up. */
 export async function enrolled(enrolment: Enrolment): Promise<Identity> {
@@ -64,8 +65,19 @@ async function post(base: string, body: EnrolBody, signal: AbortSignal): Promise
     body: JSON.stringify(body),
     signal: AbortSignal.any([signal, AbortSignal.timeout(attemptTimeoutMs)]),
   })
-  const text = await response.text()
+  const text = await wordsOf(response)
   if (response.ok) return enrolledJson.parse(JSON.parse(text))
   const why = `the control plane answered ${response.status} to the enrolment: ${text.slice(0, 500)}`
   throw response.status < 500 && response.status !== 429 ? new Declined(why) : new Error(why)
+}
+
+/** The answer's body; more than an answer is rejected before it is held. */
+async function wordsOf(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of response.body ?? []) {
+    bytes += chunks.push(chunk) && chunk.length
+    if (bytes > maxAnswerBytes) throw new Error('the control plane’s answer to the enrolment does not end')
+  }
+  return Buffer.concat(chunks).toString()
 }
