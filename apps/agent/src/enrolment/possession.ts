@@ -53,7 +53,8 @@ function lockFolder(stateDir: string): DatabaseSync {
     return lock
   } catch (cause) {
     lock.close()
-    if (!isLocked(cause)) throw new Error(`the state folder ${stateDir} cannot be locked`, { cause })
+    if (!isLocked(cause))
+      throw new Error(`the state folder ${stateDir} cannot be locked; keep it on a local disk`, { cause })
     throw new Error(
       `another agent uses the state folder ${stateDir}; stop it first (fuser ${path} names it), or give this one a folder of its own in DORMOUSE_AGENT_STATE_DIR`,
     )
