@@ -84,7 +84,13 @@ test('what was refused is no act, and an act that cannot be written down is not 
 
 test('a route that names no act is not registered, and one that notes none is answered as a fault', async () => {
   const log = createLog({ name: 'test', level: 'silent' })
-  const app: App = createServer({ log, stallMs: 1_000, trustedProxies: [], unroutable: async () => undefined })
+  const app: App = createServer({
+    log,
+    stallMs: 1_000,
+    trustedProxies: [],
+    hold: () => undefined,
+    unroutable: async () => undefined,
+  })
   new Acts(async () => undefined).watch(app, () => 'nobody')
   const post = (act?: string) => app.post(`/${act}`, { schema: act ? { act } : {} }, async () => ({ done: true }))
   expect(() => post()).toThrow('POST /undefined names no act')

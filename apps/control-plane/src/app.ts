@@ -1,7 +1,7 @@
 // The HTTP application: every scope with its door and its routes. Sees all, decides nothing.
 import { theOne404 } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import { Counter, Registry } from 'prom-client'
+import { Counter, Gauge, Registry } from 'prom-client'
 import { auditRoutes } from './audit/routes.ts'
 import type { Pool } from './db/pool.ts'
 import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './desktops/routes.ts'
@@ -11,6 +11,8 @@ import type { Guests } from './guest/service.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { Hosts } from './hosts/service.ts'
 import type { Acts } from './http/acts.ts'
+import type { Connections } from './http/connections.ts'
+import type { HeldBytes } from './http/held-bytes.ts'
 import type { InFlight } from './http/in-flight.ts'
 import { contractBodyBytes, takeBodiesOf } from './http/json-bodies.ts'
 import { notePaths, refuseOtherMethods } from './http/methods.ts'
@@ -56,26 +58,30 @@ export interface AppParts {
   origin: string | undefined
   /** Everybody without a credential, at every door. */
   strangers: Strangers
+  connections: Connections
+  heldBytes: HeldBytes
   /** Requests a second of one credential. */
   rateLimitPerSecond: number
   /** Addresses and ranges of the proxies that say who their callers are. */
   trustedProxies: string[]
-  /** For how long not a byte of a body may move. */
+  /** For how long not a byte of a body, or of an answer, may move. */
   stallMs: number
 }
 
 /** The application, ready to listen. A room takes of the parts what its routes name, and sees no other. */
 export async function createApp(parts: AppParts): Promise<App> {
-  const { log, stallMs, trustedProxies, principals, strangers } = parts
+  const { log, stallMs, trustedProxies, principals, strangers, connections, heldBytes } = parts
   const unroutable: UnroutableDoor = async (request, reply) => {
     const path = pathOf(request.url)
     if (path.startsWith('/v1/')) await customers.call(app, request, reply)
     else if (path.startsWith('/admin/v1/')) await operators.call(app, request, reply)
     else strangers.count(request.raw)
   }
-  const app = createServer({ log, stallMs, trustedProxies, unroutable })
+  const app = createServer({ log, stallMs, trustedProxies, hold: (...bytes) => heldBytes.hold(...bytes), unroutable })
+  connections.watch(app)
+  heldBytes.watch(app)
   parts.inFlight.watch(app)
-  const doors = { principals, strangers, callers: new RateLimit(parts.rateLimitPerSecond) }
+  const doors = { principals, strangers, connections, callers: new RateLimit(parts.rateLimitPerSecond) }
   const [customers, operators] = [customersOnly(doors), operatorsOnly(doors)]
   const paths = notePaths(app)
   const registry = new Registry()
@@ -84,6 +90,7 @@ export async function createApp(parts: AppParts): Promise<App> {
     help: 'Requests that repeated an Idempotency-Key with another body',
     registers: [registry],
   })
+  showHeld(registry, parts)
   const desktopParts = { ...parts, onMismatch: () => mismatches.inc() }
   await publishOpenApi(app)
 
@@ -148,6 +155,21 @@ function healthRoutes(app: App, readiness: Readiness): void {
       .code(ready ? 200 : 503)
       .send({ status: ready ? 'ready' : 'not ready', database, leader, leads, may_take_over: mayTakeOver })
   })
+}
+
+/** How near this replica is to its limits. */
+function showHeld(registry: Registry, { connections, heldBytes }: AppParts): void {
+  const show = (name: string, help: string, count: () => number) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(count())
+      },
+    })
+  show('dormouse_connections', 'Connections that are open', () => connections.count)
+  show('dormouse_held_bytes', 'Bytes of unfinished bodies and unread answers', () => heldBytes.count)
 }
 
 function metricsRoute(app: App, registry: Registry): void {

@@ -136,7 +136,7 @@ const settings = z.object({
   bodyStallMs: ms(
     'DORMOUSE_BODY_STALL_SECS',
     60,
-    'how long not a byte of a request’s body, or of a file on its way to a caller, may move before it is given up',
+    'how long not a byte of a request’s body, or of an answer, may move before it is given up',
   ),
   rateLimitPerSecond: whole(
     'DORMOUSE_RATE_LIMIT_PER_SECOND',
@@ -147,6 +147,36 @@ const settings = z.object({
     'DORMOUSE_RATE_LIMIT_STRANGERS_PER_SECOND',
     500,
     'requests a second of one address without a good credential, per replica; beyond, 429 before anything is looked up. An IPv6 address counts as its /64',
+  ),
+  maxConnectionsPerAddress: whole(
+    'DORMOUSE_MAX_CONNECTIONS_PER_ADDRESS',
+    512,
+    'connections of one address on which no good credential was shown; beyond, the oldest is told 429 and closed',
+  ),
+  maxConnectionsPerCredential: whole(
+    'DORMOUSE_MAX_CONNECTIONS_PER_CREDENTIAL',
+    1_024,
+    'requests under way and open screens of one credential, per replica; beyond, 429',
+  ),
+  maxConnections: whole(
+    'DORMOUSE_MAX_CONNECTIONS',
+    8_192,
+    'connections in all, per replica; beyond, the oldest without a good credential is told 429 and closed',
+  ),
+  maxHeldMiBPerAddress: whole(
+    'DORMOUSE_MAX_HELD_MIB_PER_ADDRESS',
+    32,
+    'MiB of unfinished bodies and unread answers of one address without a good credential; beyond, 429',
+  ),
+  maxHeldMiBPerCredential: whole(
+    'DORMOUSE_MAX_HELD_MIB_PER_CREDENTIAL',
+    64,
+    'MiB of unfinished bodies and unread answers of one credential, per replica; beyond, 429',
+  ),
+  maxHeldMiB: whole(
+    'DORMOUSE_MAX_HELD_MIB',
+    256,
+    'MiB of unfinished bodies and unread answers in all, per replica; beyond, whoever holds most is cut off',
   ),
   trustedProxies: setting(
     'DORMOUSE_TRUSTED_PROXIES',

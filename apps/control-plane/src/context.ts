@@ -19,6 +19,8 @@ import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
 import { Acts } from './http/acts.ts'
 import { Addresses } from './http/addresses.ts'
+import { Connections } from './http/connections.ts'
+import { HeldBytes } from './http/held-bytes.ts'
 import { InFlight } from './http/in-flight.ts'
 import { RateLimit } from './http/rate-limit.ts'
 import { answerRaw } from './http/raw-answers.ts'
@@ -47,6 +49,9 @@ import { Usage } from './usage/service.ts'
 /** How long a stop waits for requests under way; an exec may last longer, and is then cut. */
 const drainMs = 3_000
 
+const mib = 1024 * 1024
+const oneTooMany = { status: 429, detail: 'too many connections; close some, or show a credential on them' }
+
 export interface ControlPlane {
   replicaId: string
   /** Where it really listens, also when the port was left to the system. */
@@ -60,6 +65,8 @@ export interface ControlPlane {
   acts: Acts
   /** Requests that were not answered yet. */
   inFlight: InFlight
+  connections: Connections
+  heldBytes: HeldBytes
   recovery: Recovery
   principals: Principals
   hosts: Hosts
@@ -135,7 +142,9 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   })
   const origin = config.pageUrl
   const given = new Given()
-  const screens = new Screens({ pool, principals, links, channels, given, origin, log: room('streams') })
+  const { strangers, connections, heldBytes } = doorkeepers(config, room('http'))
+  const count = connections.prove.bind(connections)
+  const screens = new Screens({ pool, principals, links, channels, given, count, origin, log: room('streams') })
   const streams = new Streams({ pool, desktops, links, channels, given, onHandedOver: () => void screens.look() })
   const guests = new Guests(desktops, links, channels)
   const recovery = new Recovery({ pool, leadership, links, hosts, log: room('recovery') })
@@ -145,8 +154,6 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const retention = new Retention({ db: pool, log: room('retention'), recordsDays, auditDays })
   reconcile(leadership, reconcilers({ engine, recovery, usage, streams, retention }), room('reconcile'))
 
-  const { trustedProxies } = config
-  const strangers = new Strangers(new Addresses(trustedProxies), new RateLimit(config.rateLimitStrangersPerSecond))
   const readiness = new Readiness(pool, leadership)
   await readiness.start()
   const inFlight = new InFlight()
@@ -170,7 +177,9 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     stallMs: config.bodyStallMs,
     readiness,
     strangers,
-    trustedProxies,
+    connections,
+    heldBytes,
+    trustedProxies: config.trustedProxies,
     rateLimitPerSecond: config.rateLimitPerSecond,
   })
   const handlers = reportHandlers({ engine, recovery })
@@ -204,7 +213,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     },
   })
 
-  channels.attach(gateway.upgrades)
+  channels.attach(gateway.upgrades, (request, hostId) => strangers.prove(request, hostId))
   screens.attach(gateway.upgrades)
 
   await app.listen({ host: config.host, port: config.port })
@@ -227,6 +236,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     channels,
     acts,
     inFlight,
+    connections,
+    heldBytes,
     waiters,
     recovery,
     principals,
@@ -259,6 +270,32 @@ async function answerHeartbeat(pool: Pool, heard: () => Promise<boolean>): Promi
     if (!isDatabaseAway(error)) throw error
     return { leaseRenewed: false, replicas: [] }
   }
+}
+
+/** Those who count whoever comes: how often, with how many connections, and how many bytes are kept for them. */
+function doorkeepers(config: Config, log: Log) {
+  const addresses = new Addresses(config.trustedProxies)
+  const connections = new Connections({
+    limits: {
+      perAddress: config.maxConnectionsPerAddress,
+      perCredential: config.maxConnectionsPerCredential,
+      inAll: config.maxConnections,
+    },
+    addresses,
+    turnAway: (socket) => answerRaw(socket, oneTooMany, log),
+    over: (request) => heldBytes.release(request),
+  })
+  const heldBytes = new HeldBytes({
+    limits: {
+      perAddress: config.maxHeldMiBPerAddress * mib,
+      perCredential: config.maxHeldMiBPerCredential * mib,
+      inAll: config.maxHeldMiB * mib,
+    },
+    payerOf: (request) => connections.payerOf(request),
+    turnAway: (socket) => connections.turnAway(socket),
+  })
+  const strangers = new Strangers(addresses, new RateLimit(config.rateLimitStrangersPerSecond), connections)
+  return { connections, heldBytes, strangers }
 }
 
 /** The access tokens of the configured issuer; undefined where there is none. */

@@ -108,6 +108,8 @@ export class Refusal extends Error {
     rateLimit?: { limit: number; resetSecs: number }
     /** For operators alone: the log shows it, and no answer to a customer. */
     cause?: string
+    /** The connection is closed after it. */
+    hangUp?: true
   }
 
   constructor(code: RefusalCode, detail: string, extra: Refusal['extra'] = {}) {

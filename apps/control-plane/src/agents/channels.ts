@@ -1,5 +1,6 @@
 // Byte channels that an agent dials back for one transfer or one screen. Knows nothing of what the bytes are.
 import { hash, randomBytes } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
 import { becauseOf } from '@dormouse/contract'
 import { Channel, ChannelLost, UpgradeRefusal, type Upgrades } from '@dormouse/link'
 
@@ -35,12 +36,13 @@ export class Channels {
    * Lets expected channels in. The name is the proof: it went over the host's own link, is good once and for a while, and
    * nobody else has it.
    */
-  attach(upgrades: Upgrades): void {
+  attach(upgrades: Upgrades, prove: (request: IncomingMessage, hostId: string) => void): void {
     upgrades.add({
       path: (pathname) => pathname.startsWith(channelPath),
       knows: ({ url = '' }) => this.#expected.has(nameOf(url.slice(channelPath.length))),
       authenticate: ({ url = '' }) => this.#spend(url.slice(channelPath.length)) ?? notExpected(),
-      onSocket: (socket, expected) => {
+      onSocket: (socket, expected, request) => {
+        prove(request, expected.hostId)
         const channel = new Channel(socket)
         this.#open.set(channel, expected.hostId)
         channel.once('close', () => this.#open.delete(channel))

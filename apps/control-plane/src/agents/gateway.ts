@@ -78,10 +78,14 @@ export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayO
     // Whoever can answer a challenge is judged by nothing else.
     authenticate: async (request) => (offersProof(request) ? undefined : byToken(request, hooks)),
     onSocket: (socket, host, request) => {
-      if (host) return take(socket, host)
+      const enter = (proven: Host) => {
+        hooks.strangers.prove(request, proven.hostId)
+        take(socket, proven)
+      }
+      if (host) return enter(host)
       newcomers
         .meet(socket, request)
-        .then((proven) => take(socket, proven))
+        .then(enter)
         .catch((err) => log[err instanceof DialRefused ? 'debug' : 'error']({ err }, 'a link was not proved'))
     },
   })

@@ -24,6 +24,8 @@ export interface Strangers {
   count(request: IncomingMessage): void
   /** It was none. */
   forgive(request: IncomingMessage): void
+  /** Its socket is a host's: it counts by its address no more. */
+  prove(request: IncomingMessage, hostId: string): void
 }
 
 /** At once, on this replica. An agent needs one round trip: whoever waits longest for its word is a stranger. */

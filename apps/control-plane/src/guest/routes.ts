@@ -87,8 +87,6 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
     async (request, reply) => {
       const path = guestPath(request.params['*'])
       const bytes = await guests.readFile(customer(request), fileWish(request, reply, path))
-      // Who takes no byte for so long is given up; whoever waited for his turn did not stand still.
-      request.raw.socket.setTimeout(stallMs)
       return reply.type('application/octet-stream').send(bytes)
     },
   )

@@ -53,10 +53,13 @@ export class BoundedBody {
     }
   }
 
-  /** All of it at once. */
-  async bytes(): Promise<Buffer> {
+  /** All of it at once. `hold` hears of each piece before it is kept; what it throws ends the reading. */
+  async bytes(hold: (bytes: number) => void): Promise<Buffer> {
     const chunks: Buffer[] = []
-    await this.#flow((chunk) => chunks.push(chunk))
+    await this.#flow((chunk) => {
+      hold(chunk.length)
+      chunks.push(chunk)
+    })
     return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
   }
 
@@ -75,11 +78,20 @@ export class BoundedBody {
   async #flow(take: (chunk: Buffer) => void): Promise<void> {
     const raw = this.#raw
     const over = Promise.withResolvers<void>()
-    const fail = (error: Error) => over.reject(error)
+    const fail = (error: unknown) => over.reject(error)
     const stall = setTimeout(() => fail(stalled()), this.#bounds.stallMs)
     const hear = (chunk: Buffer) => {
       stall.refresh()
-      this.#count(chunk, (error) => (error ? fail(error) : take(chunk)))
+      this.#count(chunk, (error) => (error ? fail(error) : attempt(() => take(chunk))))
+    }
+    const attempt = (act: () => void) => {
+      try {
+        act()
+      } catch (error) {
+        // Nothing that comes after it is looked at.
+        raw.off('data', hear)
+        fail(error)
+      }
     }
     const ended = () => over.resolve()
     const broken = () => fail(brokenOff())
@@ -113,9 +125,9 @@ const stalled = () => new Refusal('invalid_request', 'the body stood still for t
 const brokenOff = () => new Refusal('invalid_request', 'the body broke off', { field: 'body' })
 
 /** What still comes is dropped, for a while: who has been answered may be sending yet, and reads only after that. */
-export function letGo(raw: IncomingMessage, stallMs: number): void {
+export function letGo(raw: IncomingMessage, withinMs: number): void {
   if (raw.complete || raw.destroyed) return
-  const timer = setTimeout(() => raw.destroy(), Math.min(lingerMs, stallMs)).unref()
+  const timer = setTimeout(() => raw.destroy(), Math.min(lingerMs, withinMs)).unref()
   raw.once('close', () => clearTimeout(timer)).once('end', () => clearTimeout(timer))
   raw.resume()
 }

@@ -19,12 +19,17 @@ export function takeBodiesOf(scope: App, maxBytes: number): void {
   })
 }
 
+/** Counts so many bytes of a request before they are kept; throws where they are too many. */
+export type Hold = (request: IncomingMessage, bytes: number) => void
+
 /** Reads JSON whatever the Content-Type says; nothing at all is `{}`. Gives up a body that makes no progress for so long. */
-export function readBodies(app: App, stallMs: number): void {
+export function readBodies(app: App, stallMs: number, hold: Hold): void {
   app.removeAllContentTypeParsers()
   const bodyOf = (request: FastifyRequest) =>
     new BoundedBody(request.raw, { maxBytes: request.routeOptions.bodyLimit, stallMs })
-  app.addContentTypeParser('*', async (request: FastifyRequest) => parseInTurn(await bodyOf(request).bytes()))
+  app.addContentTypeParser('*', async (request: FastifyRequest) =>
+    parseInTurn(await bodyOf(request).bytes((bytes) => hold(request.raw, bytes))),
+  )
   nameNoType(app)
   leaveUnrouted(app)
   measureUnread(app, async (request) => bodyOf(request).measure())
@@ -58,20 +63,25 @@ function measureUnread(app: App, measured: (request: FastifyRequest) => Promise<
   })
 }
 
+/** How long one may go on sending who is hung up on. */
+const hangUpMs = 2_000
+
 /**
- * Who is answered while still sending is heard for a little longer, and for no longer than that. Who is told 413 would
- * lose the answer with the connection, so it stays until the body has been heard, and longer where nobody asked for its end.
+ * Who is answered while still sending is heard for a little longer, and for no longer than that. Who is told 413, or that
+ * too much is under way, would lose the answer with the connection, so it stays until the body has been heard, and longer
+ * where nobody asked for its end.
  */
 function hearSendersOut(app: App, stallMs: number): void {
   app.addHook('onSend', (request, reply, _payload, done) => {
-    if (!request.raw.complete) {
-      if (reply.statusCode === 413) {
-        reply.removeHeader('connection')
-        reply.raw.shouldKeepAlive = true
-        if (/\bclose\b/i.test(request.headers.connection ?? '')) endWhenHeard(request.raw, reply.raw)
-      }
-      letGo(request.raw, stallMs)
+    const { raw } = request
+    if (raw.complete) return done()
+    const hangsUp = reply.statusCode === 429 && reply.getHeader('connection') === 'close'
+    if (hangsUp || reply.statusCode === 413) {
+      reply.removeHeader('connection')
+      reply.raw.shouldKeepAlive = true
+      if (hangsUp || /\bclose\b/i.test(request.headers.connection ?? '')) endWhenHeard(raw, reply.raw)
     }
+    letGo(raw, hangsUp ? hangUpMs : stallMs)
     done()
   })
 }

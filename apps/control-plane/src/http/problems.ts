@@ -69,6 +69,7 @@ export function sendProblem(reply: FastifyReply, refusal: Refusal): FastifyReply
   const retryAfter = refusal.extra.retryAfterSecs ?? row.retryAfterSecs
   if (retryAfter !== undefined && refusal.status !== 504) reply.header('retry-after', String(retryAfter))
   if (refusal.status === 401) reply.header('www-authenticate', 'Bearer')
+  if (refusal.extra.hangUp) reply.header('connection', 'close')
   return reply
     .code(refusal.status)
     .headers(rateLimitHeaders(refusal))

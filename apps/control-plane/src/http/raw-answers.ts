@@ -17,6 +17,7 @@ export interface RawProblem {
 
 const codes: Readonly<Record<number, RefusalCode>> = {
   400: 'invalid_request',
+  408: 'invalid_request',
   401: 'unauthenticated',
   403: 'forbidden',
   404: 'not_found',
@@ -25,6 +26,9 @@ const codes: Readonly<Record<number, RefusalCode>> = {
   431: 'invalid_request',
   503: 'stopping',
 }
+
+/** How long the other end may take to hear it. */
+const lingerMs = 10_000
 
 /** Answers with a problem and ends the connection. */
 export function answerRaw(socket: Duplex, problem: RawProblem, log: Log): void {
@@ -43,14 +47,20 @@ export function answerRaw(socket: Duplex, problem: RawProblem, log: Log): void {
     connection: 'close',
   }).map(([name, value]) => `${name}: ${value}\r\n`)
   log.debug({ requestId: id, status, detail }, 'refused before it was a request')
+  const late = setTimeout(() => socket.destroy(), lingerMs).unref()
+  socket.once('close', () => clearTimeout(late))
   socket.end(`HTTP/1.1 ${status} ${title}\r\n${lines.join('')}\r\n${body}`, () => socket.destroy())
+}
+
+const problems: Readonly<Record<string, RawProblem>> = {
+  HPE_HEADER_OVERFLOW: { status: 431, detail: 'the head of the request is too large' },
+  ERR_HTTP_REQUEST_TIMEOUT: { status: 408, detail: 'the head of the request did not come in time; send it again' },
 }
 
 /** Answers what is not HTTP at all and so never becomes a request. */
 export function answerBrokenRequest(error: Error & { code?: string }, socket: Socket, log: Log): void {
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) return void socket.destroy()
-  const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : 400
-  answerRaw(socket, { status, detail: 'the request is not valid HTTP' }, log)
+  answerRaw(socket, problems[error.code ?? ''] ?? { status: 400, detail: 'the request is not valid HTTP' }, log)
 }
 
 /** A whole request came before the broken one: what is said now would be taken for its answer, or stand in the midst of it. */

@@ -13,32 +13,38 @@ import fastify, {
 } from 'fastify'
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
 import { askForBodiesLate } from './expectations.ts'
-import { readBodies, smallBodyBytes } from './json-bodies.ts'
+import { type Hold, readBodies, smallBodyBytes } from './json-bodies.ts'
 import { handleError } from './problems.ts'
 import { answerBrokenRequest } from './raw-answers.ts'
+import { cutStalledAnswers } from './stalls.ts'
 
 export type App = FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>
 
 /** Asked for a path that is no path, which no scope can take: throws where its caller may not even know that. */
 export type UnroutableDoor = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 
+const longestHeadMs = 20_000
+
 export interface ServerOptions {
   log: Log
-  /** For how long not a byte of a body may move. */
+  /** For how long not a byte of a body, or of an answer, may move. */
   stallMs: number
   /** Addresses and ranges of the proxies that say who their callers are. */
   trustedProxies: string[]
+  /** Counts the bytes of bodies before they are kept. */
+  hold: Hold
   unroutable: UnroutableDoor
 }
 
 /** A server without routes. Its log lines carry the request id that an operation and its commands carry on. */
-export function createServer({ log, stallMs, trustedProxies, unroutable }: ServerOptions): App {
+export function createServer({ log, stallMs, trustedProxies, hold, unroutable }: ServerOptions): App {
   const answerUnroutable = async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const refusal = await unroutable(request, reply).catch((denied: unknown) => denied)
     // No hook runs for it, and its body is not read.
     reply.headers({ 'x-request-id': request.id, connection: 'close' })
     handleError(refusal ?? error, request, reply)
   }
+  const headMs = Math.min(stallMs, longestHeadMs)
   const app = fastify({
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
@@ -54,6 +60,9 @@ export function createServer({ log, stallMs, trustedProxies, unroutable }: Serve
     routerOptions: { maxParamLength: 8_192, ignoreTrailingSlash: false },
     frameworkErrors: (error, request, reply) => void answerUnroutable(error, request, reply as never),
     http: {
+      // How long the head of a request may take, from its connection or from its first byte on.
+      headersTimeout: headMs,
+      connectionsCheckingInterval: Math.ceil(headMs / 4),
       // Left alone, node refuses a request without a Host by itself, and says nothing.
       requireHostHeader: false,
       // Below /v1 every request is one that shows a credential; no upgrade passes it by.
@@ -66,7 +75,8 @@ export function createServer({ log, stallMs, trustedProxies, unroutable }: Serve
   app.setSerializerCompiler(() => JSON.stringify)
   app.setErrorHandler(handleError)
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
-  readBodies(app as unknown as App, stallMs)
+  readBodies(app as unknown as App, stallMs, hold)
+  cutStalledAnswers(app as unknown as App, stallMs)
   askForBodiesLate(app as unknown as App)
   return app as unknown as App
 }

@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import { Refusal } from '@dormouse/contract'
 import { UpgradeRefusal } from '@dormouse/link'
 import type { Addresses } from './addresses.ts'
+import type { Connections } from './connections.ts'
 import { rateLimitHeaders } from './problems.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { App } from './server.ts'
@@ -10,10 +11,12 @@ import type { App } from './server.ts'
 export class Strangers {
   readonly #addresses: Addresses
   readonly #limit: RateLimit
+  readonly #connections: Connections
 
-  constructor(addresses: Addresses, limit: RateLimit) {
+  constructor(addresses: Addresses, limit: RateLimit, connections: Connections) {
     this.#addresses = addresses
     this.#limit = limit
+    this.#connections = connections
   }
 
   /** By what it is counted. */
@@ -24,11 +27,17 @@ export class Strangers {
   /** Counts one; throws `rate_limited` where its address has sent too many. */
   count(request: IncomingMessage): void {
     this.#limit.count(this.addressOf(request))
+    this.#connections.arrive(request)
   }
 
   /** It was none. */
   forgive(request: IncomingMessage): void {
     this.#limit.forgive(this.addressOf(request))
+  }
+
+  /** Its socket is a host's, of which there are only as many as this replica asked for. */
+  prove(request: IncomingMessage, hostId: string): void {
+    this.#connections.prove(request, `host:${hostId}`, Number.POSITIVE_INFINITY)
   }
 
   /** Counts everybody who comes into this scope, which asks for no credential. */

@@ -2,6 +2,7 @@
 import { refuse } from '@dormouse/contract'
 import type { FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import { patienceMs } from '../db/pool.ts'
+import type { Connections } from '../http/connections.ts'
 import type { RateLimit } from '../http/rate-limit.ts'
 import type { Strangers } from '../http/strangers.ts'
 import type { Customer, Principal, Principals } from './service.ts'
@@ -18,6 +19,7 @@ export interface DoorOptions {
   callers: RateLimit
   /** For those who did not, or not lately. */
   strangers: Strangers
+  connections: Connections
 }
 
 /** Lets customers in. An operator's key is no customer's: 401. */
@@ -40,7 +42,10 @@ export const operatorsOnly =
  * A credential that was found good lately passes whatever others did from its address: many callers may share one. Any
  * other is counted by its address before it is looked up, and no longer once it is found good.
  */
-async function identify(request: FastifyRequest, { principals, callers, strangers }: DoorOptions): Promise<Principal> {
+async function identify(
+  request: FastifyRequest,
+  { principals, callers, strangers, connections }: DoorOptions,
+): Promise<Principal> {
   let isStranger = false
   const stranger = () => {
     isStranger = true
@@ -52,7 +57,9 @@ async function identify(request: FastifyRequest, { principals, callers, stranger
   const principal = await principals.authenticate(request.headers.authorization, { withinMs, stranger })
   if (isStranger) strangers.forgive(request.raw)
   request.principal = principal
-  callers.count(callerOf(request))
+  const caller = callerOf(request)
+  callers.count(caller)
+  connections.prove(request.raw, caller)
   return principal
 }
 

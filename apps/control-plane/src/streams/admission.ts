@@ -23,13 +23,15 @@ export interface Entrance {
   token: string
   /** It takes tickets, and says when it has them. */
   isPage: boolean
+  /** Counts the socket with whatever else its holder has open; throws where that is one too many, and nothing is spent. */
+  count(holder: string): void
 }
 
 /** Spends the token and enters the claim; answers the ending that the socket is closed with where that may not be. */
 export function admit(
   pool: Pool,
   principals: Principals,
-  { screen, token, isPage }: Entrance,
+  { screen, token, isPage, count }: Entrance,
 ): Promise<Admission | Ending> {
   return transaction(pool, async (tx) => {
     const standing = await store.lockStanding(tx, screen)
@@ -44,6 +46,7 @@ export function admit(
     const { token: ticket, hash: ticketHash } = makeToken()
     const sessionId = newId()
     await store.enter(tx, screen, { id: sessionId, generation, ticketHash, previousHash: isPage ? hash : null })
+    count(standing.holder)
     return { ...screen, sessionId, generation, hostId: hostId!, ticket }
   })
 }

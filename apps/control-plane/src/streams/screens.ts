@@ -9,7 +9,8 @@ import type { Log } from '@dormouse/process'
 import type { RawData, WebSocket } from 'ws'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
-import { isDatabaseAway, type Pool } from '../db/pool.ts'
+import { asUpgradeRefusal } from '../agents/newcomers.ts'
+import type { Pool } from '../db/pool.ts'
 import type { Principals } from '../principals/service.ts'
 import { type Admission, admit, type Entrance } from './admission.ts'
 import { type Ending, endingOf, endings } from './endings.ts'
@@ -29,6 +30,8 @@ export interface ScreensOptions {
   links: Links
   channels: Channels
   given: Given
+  /** Counts a socket by whose it is; throws a refusal where that is one too many. */
+  count(request: IncomingMessage, holder: string): void
   /** Where browsers find the pages of this service, beside the address they asked. */
   origin: string | undefined
   log: Log
@@ -66,7 +69,8 @@ export class Screens {
       authenticate: async (request) => {
         if (!this.#isOurs(request)) return new UpgradeRefusal(403, 'screens are shown by the pages of this service')
         const { token, ...screen } = screenOf(request.url ?? '')!
-        return this.#admit({ screen, token, isPage: offersTickets(request) })
+        const count = (holder: string) => this.#options.count(request, holder)
+        return this.#admit({ screen, token, isPage: offersTickets(request), count })
       },
       onSocket: (socket, entrance) => {
         socket.on('error', (err) => this.#options.log.debug({ err }, 'a viewer’s socket failed'))
@@ -95,7 +99,7 @@ export class Screens {
 
   async #admit(entrance: Entrance): Promise<Admission | Ending | UpgradeRefusal> {
     const { pool, principals, given } = this.#options
-    const admitted = await admit(pool, principals, entrance).catch(databaseAway)
+    const admitted = await admit(pool, principals, entrance).catch(asUpgradeRefusal)
     if ('ticket' in admitted) given.note(hashOf(admitted.ticket))
     return admitted
   }
@@ -208,17 +212,6 @@ export class Screens {
     this.#renewedAt = performance.now()
     await store.renew(this.#options.pool, ids)
   }
-}
-
-/** Nothing was spent: the same token may be shown again. */
-function databaseAway(error: unknown): UpgradeRefusal {
-  if (!isDatabaseAway(error)) throw error
-  return new UpgradeRefusal(
-    503,
-    'the database does not answer; try again',
-    { 'retry-after': '2' },
-    'database_unavailable',
-  )
 }
 
 function whyNoMore(now: store.Watched | undefined, withdrawn: Set<string>, generation: number): Ending | undefined {
