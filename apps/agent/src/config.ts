@@ -120,7 +120,7 @@ export const configSchema = z.object({
     'processors to lend from, by default all of the host’s; the control plane’s DORMOUSE_VCPUS_PER_PROCESSOR says how often',
     z.coerce.number().positive().optional(),
   ),
-  vcpus: limit('DORMOUSE_AGENT_VCPUS', 'the older setting for the same: four of these are one processor'),
+  vcpus: limit('DORMOUSE_AGENT_VCPUS', 'old: use DORMOUSE_AGENT_PROCESSORS; 4 here is 1 there'),
   memoryMiB: limit('DORMOUSE_AGENT_MEMORY_MIB', 'MiB of memory to offer; by default the host’s less a fifth'),
   diskGiB: limit('DORMOUSE_AGENT_DISK_GIB', 'GiB of disk to offer; by default four times the file system’s size'),
   workAtOnce: limit('DORMOUSE_AGENT_WORK_AT_ONCE', 'boots, restores and saves at once; by default two per processor'),

@@ -56,7 +56,7 @@ const settings = z.object({
   port: whole('PORT', 8080, 'port to listen on; 0 is any free one', 0),
   vcpusPerProcessor: setting(
     'DORMOUSE_VCPUS_PER_PROCESSOR',
-    'virtual processors that a host lends out for each of its own; where it is lowered, a sleeping desktop may have to wait for others to sleep',
+    'virtual processors that a host lends out for each of its own; if you lower it, a wake may fail until other desktops of that host sleep',
     z.coerce.number().min(0.1).max(1_000).default(32),
   ),
   publicUrl: setting(
@@ -92,7 +92,7 @@ const settings = z.object({
   maxDesktopsPerOrg: whole(
     'DORMOUSE_MAX_DESKTOPS_PER_ORG',
     10_000,
-    'desktops that an organisation may have, destroyed ones not counted; `dormouse admin org limit` says otherwise for one',
+    'desktops that an organisation may have, destroyed ones not counted; `dormouse admin org limit` sets another number for one organisation',
     0,
   ),
   tierSmall: tier('small', '1,512,10'),
