@@ -77,8 +77,13 @@ test('a removed host is cut off everywhere, its desktops fail or are free again,
     expect((await house.api('POST', `/v1/desktops/${id}/wake`)).json).toMatchObject({
       status: 409,
       code: 'wrong_state',
+      detail: `the desktop is failed: ${failed.failure}`,
     })
-    expect((await house.exec(id, 'true')).json).toMatchObject({ status: 409, code: 'not_awake' })
+    expect((await house.exec(id, 'true')).json).toMatchObject({
+      status: 409,
+      code: 'not_awake',
+      detail: `the desktop is failed: ${failed.failure}`,
+    })
   }
   expect(await house.settled(underWay.again.id)).toMatchObject({
     state: 'failed',

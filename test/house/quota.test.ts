@@ -68,14 +68,16 @@ test('an operator sets the limit of one organisation; what is above it stays', a
   await setLimit(org, 1)
   const told = await until('the lower limit', async () => {
     const { json } = await create(org)
-    return json.detail.includes('may have 1 desktops') && json
+    return json.detail.includes('may have 1 desktop and has at least as many') && json
   })
   expect(told.code).toBe('quota_exceeded')
+  await setLimit(org, 0)
+  await until('no room at all', async () => (await create(org)).json.detail.includes('may have no desktop;'))
   expect(await has(org)).toBe(limit + 1)
   expect((await house.api('GET', '/v1/desktops', { key: org.key })).json.desktops).toHaveLength(limit + 1)
   expect((await setLimit(org, null)).json.max_desktops).toBeNull()
   const [line] = (await house.api('GET', `/admin/v1/audit?subject=${org.id}&limit=1`, { key: operator })).json.entries
-  expect(line).toMatchObject({ action: 'org.change', details: { max_desktops: null, before: 1 } })
+  expect(line).toMatchObject({ action: 'org.change', details: { max_desktops: null, before: 0 } })
   expect((await setLimit({ ...org, id: house.hosts[0]!.id }, 1)).status).toBe(404)
 })
 

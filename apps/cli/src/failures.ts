@@ -91,6 +91,7 @@ function codeOf(error: DormouseError): number {
 }
 
 function nextStep(error: DormouseError, { id = '<id>', verb }: About): string | undefined {
+  if (/^the desktop is failed/.test(error.message)) return `dormouse destroy ${id}, then dormouse create`
   if (error.code === 'wrong_state') return fromState(error, id, verb)
   if (error.code === 'not_awake' && /^the desktop is destroy/i.test(error.message)) return 'dormouse create'
   if (error.code === 'guest_deadline' && verb !== 'exec') return `try again; \`dormouse open ${id}\` shows its screen.`
@@ -119,6 +120,7 @@ const folder = (id: string) => `see what it is: dormouse exec ${id} -- ls -la <p
 
 const byCode: Record<string, (id: string) => string> = {
   stale_generation: look,
+  quota_exceeded: () => '`dormouse list` shows what there is, `dormouse destroy <id>` makes room.',
   would_lose: () => 'look at what would be lost: dormouse admin host remove <host>, without --yes-lose, asks first.',
   not_awake: (id) => `dormouse wake ${id}`,
   command_not_run: (id) => `check its name and --cwd; a line for the shell is run by: dormouse exec ${id} -- sh -c '…'`,

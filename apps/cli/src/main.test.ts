@@ -63,11 +63,16 @@ test.each([
     `dormouse open ${desktopId} --takeover --view`,
   ],
   ['screenshot', 409, 'not_awake', 'the desktop is destroyed; create another', 'dormouse create'],
+  ['screenshot', 409, 'not_awake', 'the desktop is failed: its data is lost; …', `dormouse destroy ${desktopId}, then`],
+  ['wake', 409, 'wrong_state', 'the desktop is failed: its data is lost; …', `dormouse destroy ${desktopId}, then`],
+  ['create', 409, 'quota_exceeded', 'this organisation may have …', 'dormouse destroy <id>'],
   ['screenshot', 504, 'guest_deadline', 'no picture of the screen came in time', `dormouse open ${desktopId}`],
 ])('%s refused with %i %s (%s) names the command that helps', async (verb, status, code, detail, next) => {
   const extra = code === 'operation_failed' ? { operation_id: operationId } : {}
   const { dormouse } = await refusing(status, code, detail, extra)
-  expect((await dormouse([verb, desktopId])).stderr.split('Next step: ')[1]).toContain(next)
+  expect((await dormouse(verb === 'create' ? [verb] : [verb, desktopId])).stderr.split('Next step: ')[1]).toContain(
+    next,
+  )
 })
 
 test('--version says the package’s version', async () => {

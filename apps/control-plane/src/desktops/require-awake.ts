@@ -1,10 +1,13 @@
 // Whether a desktop may be used now. Pure.
 import { refuse } from '@dormouse/contract'
+import { isLost } from './states.ts'
 import type { DesktopRow } from './store.ts'
 
 /** The desktop's host and generation; refuses with `not_awake` where it is not. */
-export function requireAwake({ state, hostId, generation }: DesktopRow): { hostId: string; generation: number } {
+export function requireAwake(desktop: DesktopRow): { hostId: string; generation: number } {
+  const { state, hostId, generation } = desktop
   if (state === 'awake' && hostId !== null) return { hostId, generation }
-  const isGone = state === 'destroying' || state === 'destroyed' || state === 'failed'
+  if (state === 'failed') return refuse('not_awake', isLost(desktop.failureCode))
+  const isGone = state === 'destroying' || state === 'destroyed'
   return refuse('not_awake', `the desktop is ${state}; ${isGone ? 'create another' : 'wake it first'}`)
 }

@@ -103,9 +103,12 @@ export class Desktops {
       >
     const earlier = key === null ? undefined : await this.#readBack(key, async () => undefined, find)
     if (earlier) return replayed(earlier, fingerprint)
+    const counted = limit === 1 ? '1 desktop' : `${limit} desktops`
     return refuse(
       'quota_exceeded',
-      `this organisation may have ${limit} desktops and has them; destroy one, or ask the operator for more`,
+      limit === 0
+        ? 'this organisation may have no desktop; ask the operator for more'
+        : `this organisation may have ${counted} and has at least as many; destroy some, or ask the operator for more`,
     )
   }
 
@@ -198,7 +201,7 @@ export class Desktops {
         `expected_generation is ${wish.expectedGeneration}, the desktop is on generation ${desktop.generation}`,
       )
     }
-    if (!permits(kind, desktop.state)) refuse('wrong_state', forbids(kind, desktop.state))
+    if (!permits(kind, desktop.state)) refuse('wrong_state', forbids(kind, desktop.state, desktop.failureCode))
     const overtaken =
       kind === 'destroy'
         ? await operations.supersede(tx, id, {
@@ -208,7 +211,9 @@ export class Desktops {
           })
         : undefined
     const generationId = kind === 'wake' ? newId() : null
-    const moved = (await store.begin(tx, id, kind, generationId)) ?? refuse('wrong_state', forbids(kind, desktop.state))
+    const moved =
+      (await store.begin(tx, id, kind, generationId)) ??
+      refuse('wrong_state', forbids(kind, desktop.state, desktop.failureCode))
     const operation = await operations.insert(tx, {
       id: operationId,
       desktopId: id,

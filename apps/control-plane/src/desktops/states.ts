@@ -1,5 +1,5 @@
 // The life of a desktop as a table: what may be asked of it, from which states, through which, to which.
-import { type DesktopState, desktopStates, type OperationKind } from '@dormouse/contract'
+import { type DesktopState, desktopStates, type OperationKind, type RefusalCode, toldOf } from '@dormouse/contract'
 
 interface Transition {
   from: readonly DesktopState[]
@@ -24,8 +24,12 @@ export const permits = (kind: OperationKind, state: DesktopState): boolean =>
 export const passing: readonly DesktopState[] = ['waking', 'hibernating', 'destroying']
 
 /** The sentence for a request that the state forbids. */
-export function forbids(kind: OperationKind, state: DesktopState): string {
-  if (state === 'failed') return 'the desktop is failed and can only be destroyed; `failure` in its record says why'
+export function forbids(kind: OperationKind, state: DesktopState, failure: RefusalCode | null = null): string {
+  if (state === 'failed') return isLost(failure)
   const from = transitions[kind].from.join(', ')
   return `the desktop is ${state}; ${kind} is possible when it is ${from.replace(/, ([^,]*)$/, ' or $1')}`
 }
+
+/** The sentence for every request but a destroy, once the desktop is `failed`. */
+export const isLost = (failure: RefusalCode | null): string =>
+  `the desktop is failed: ${failure ? toldOf(failure) : 'its data is lost; destroy the desktop and create another'}`
