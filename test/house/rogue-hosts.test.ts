@@ -73,6 +73,17 @@ describe('what is said on a link', () => {
     await expect(peer.call('host.hello', { ...rogue.hello(), ...more })).rejects.toMatchObject(refused)
   })
 
+  test('what takes more than its share of the thread is read more slowly, also on the next link, and its host is named', async () => {
+    const told = () => house.chronicle.find(/more than its share/).filter(({ host }) => host === rogue.id)
+    const costly = Array(1_500_000).fill(0)
+    const peer = await rogue.linked()
+    for (let said = 0; said < 12; said++) peer.emitEvent('desktop.observed', costly)
+    await until('the first link to be slowed', () => told().length === 1)
+    // What it owes is owed on the next link, too, before it says anything there.
+    await rogue.link()
+    await until('the next link to be slowed', () => told().length === 2)
+  })
+
   test('nonsense is told to the operator a few times, however often it is said', async () => {
     const peer = await rogue.linked()
     const before = house.chronicle.find(/report was not understood/).length
