@@ -8,6 +8,12 @@ test.each([
   ['scripts/start.ts', '--simulated=x', '--simulated is "x"; it must be a whole number from 1 to 100'],
   ['test/fuzz/main.ts', '--nope', "Unknown option '--nope'"],
   ['test/fuzz/main.ts', '--only=1', '--only needs --mode: each mode counts its own inputs'],
+  ['test/fuzz/main.ts', '--seconds=abc', '--seconds is "abc"; it must be a whole number from 1 to 2000000'],
+  [
+    'test/fuzz/main.ts',
+    '--seed=1.5',
+    `--seed is "1.5"; it must be a whole number from 0 to ${Number.MAX_SAFE_INTEGER}`,
+  ],
   ['test/contract/main.ts', 'nope', "Unexpected argument 'nope'"],
 ])('%s %s is told in one sentence and ends with 2', (file, word, sentence) => {
   const ended = spawnSync(join(root, 'node_modules/.bin/node'), [join(root, file), word], { encoding: 'utf8' })

@@ -17,7 +17,10 @@ Each mode starts what it misuses. With --url the modes that can misuse a service
 desktops and hosts are made and removed, and they touch no other.
 --mode NAME --only AT with the same --seed sends that one input again and shows what came.`
 
-const { values, chosen } = orExplain(() => {
+// What a timer can hold.
+const longestSecs = 2_000_000
+
+const { values, seconds, seed, only, chosen } = orExplain(() => {
   const { values } = parseArgs({
     options: {
       help: { type: 'boolean', short: 'h' },
@@ -31,9 +34,11 @@ const { values, chosen } = orExplain(() => {
       'operator-key': { type: 'string' },
     },
   })
-  return { values, chosen: choose(values) }
+  const seconds = wholeNumber('--seconds', values.seconds, 1, longestSecs)
+  const seed = wholeNumber('--seed', values.seed, 0)
+  const only = values.only === undefined ? undefined : wholeNumber('--only', values.only, 0)
+  return { values, seconds, seed, only, chosen: choose(values) }
 })
-const seed = Number(values.seed)
 const target = targetOf(values)
 const say = values.json ? console.error : console.log
 
@@ -60,6 +65,12 @@ function choose({ mode, only, url }: { mode?: string; only?: string; url?: strin
   return able
 }
 
+function wholeNumber(name: string, text: string, min: number, max = Number.MAX_SAFE_INTEGER): number {
+  const value = Number(text)
+  if (/^\d+$/.test(text) && value >= min && value <= max) return value
+  throw new WrongWords(`${name} is "${text}"; it must be a whole number from ${min} to ${max}`)
+}
+
 function targetOf(words: typeof values): Target | undefined {
   const { url, key, 'operator-key': operatorKey } = words
   return url && key ? { url, key, operatorKey } : undefined
@@ -69,7 +80,7 @@ async function main(): Promise<number> {
   const told: Told[] = []
   for (const mode of chosen) {
     await using subject = await mode.begin({ seed, target, say })
-    if (values.only !== undefined) return await again(subject, Number(values.only))
+    if (only !== undefined) return await again(subject, only)
     told.push(await fuzz(mode, subject))
   }
   if (values.json) console.log(JSON.stringify({ seed, modes: told }))
@@ -78,17 +89,17 @@ async function main(): Promise<number> {
 
 async function fuzz({ name }: Mode, subject: Subject): Promise<Told> {
   const run = new Fuzz(subject)
-  const seconds = Number(values.seconds) / chosen.length
-  say(`${name}: seed ${seed}, ${seconds} s`)
+  const share = seconds / chosen.length
+  say(`${name}: seed ${seed}, ${share} s`)
   const before = sizeOf(subject.pid)
   const progress = setInterval(() => {
     const { inputs, faults } = run.tally
     const size = sizeOf(subject.pid)
     say(`${name}: ${inputs} inputs, ${faults.length} faults${size ? `, ${size.memoryMiB} MiB` : ''}`)
   }, 5_000)
-  await run.run(Infinity, AbortSignal.timeout(seconds * 1_000)).finally(() => clearInterval(progress))
+  await run.run(Infinity, AbortSignal.timeout(Math.ceil(share * 1_000))).finally(() => clearInterval(progress))
   const left = await subject.verdict()
-  const told = { mode: name, seconds, ...run.tally, size: { before, after: sizeOf(subject.pid) }, left }
+  const told = { mode: name, seconds: share, ...run.tally, size: { before, after: sizeOf(subject.pid) }, left }
   tell(told)
   return told
 }
@@ -99,11 +110,8 @@ function tell(told: Told & Fuzz['tally'] & { seconds: number; size: object }): v
     say(`! --mode ${mode} --seed ${seed} --only ${at} (${kind}): ${why.join('; ').slice(0, 500)}`)
   }
   for (const one of left) say(`! ${mode}: ${one}`)
-  say(`\n${mode}: ${inputs} inputs in ${seconds} s, ${faults.length} faults`)
-  if (values.json) return
-  console.table(size)
-  console.table(byAnswer)
-  console.table(byKind)
+  if (!values.json) for (const table of [size, byAnswer, byKind]) console.table(table)
+  say(`${mode}: ${inputs} inputs in ${seconds} s, ${faults.length} faults`)
 }
 
 async function again(subject: Subject, at: number): Promise<number> {
