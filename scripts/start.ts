@@ -278,9 +278,9 @@ const words = ({ dataDir, simulated }: StartOptions, baseUrl: string, apiKey: st
 
 ${dataDir === resolve('.dormouse') ? '' : `  export DORMOUSE_DATA='${dataDir}'\n`}  npx dormouse list
   npx dormouse create --tier small --wake
-  npx dormouse exec <id> -- ${simulated ? 'echo hello' : 'uname -a'}
+  npx dormouse exec <id> -- uname -a
   npx dormouse open <id>
-
+${simulated ? '\nA simulated guest knows only a few commands; it names them when you ask for another one.\n' : ''}
 Ctrl-C hibernates what is awake and stops everything.`
 
 async function sleepBefore({ replicas, operatorKey }: Service, skip: AbortSignal): Promise<void> {

@@ -1,5 +1,5 @@
-// The few commands a simulated guest understands, enough to see whether memory and disk survived: echo, cat, true,
-// false, sleep, exit, date, sync, test -e, rm, sh -c, with ; && || pipes, redirections and quotes. Knows nothing of domains.
+// The few commands a simulated guest understands, enough to see whether memory and disk survived: echo, cat, ls of
+// files, true, false, sleep, exit, date, uname, hostname, sync, test -e, rm, sh -c, with ; && || pipes, redirections and quotes. Knows nothing of domains.
 import { refuse } from '@dormouse/contract'
 
 /** What the shell may touch of its guest. */
@@ -43,7 +43,7 @@ export async function runShell(world: ShellWorld, script: string, stdin: string)
 export async function runArray(world: ShellWorld, words: string[], stdin: string): Promise<ShellResult> {
   const [name = ''] = words
   const program = programOf(name)
-  if (!program || name === 'exit') refuse('command_not_run', `the guest has no program "${name}"`)
+  if (!program || name === 'exit') refuse('command_not_run', `the guest has no program "${name}"; ${known()}`)
   const out: Output = { stdout: '', stderr: '' }
   return { exitCode: await program(world, words.slice(1), stdin, out), ...out }
 }
@@ -168,7 +168,7 @@ function runWords(world: ShellWorld, words: string[], stdin: string, out: Output
   const [name = 'true', ...args] = words
   const program = programOf(name)
   if (program) return program(world, args, stdin, out)
-  out.stderr += `sh: ${name}: not found\n`
+  out.stderr += `sh: ${name}: not found; ${known()}\n`
   return 127
 }
 
@@ -179,6 +179,11 @@ function programOf(name: string): Program | undefined {
   const base = name.replace(/^\/(usr\/)?bin\//, '')
   return Object.hasOwn(programs, base) ? programs[base] : undefined
 }
+
+const known = () =>
+  `a simulated guest knows only ${Object.keys(programs)
+    .filter((name) => name !== ':')
+    .join(', ')}`
 
 const programs: Record<string, Program> = {
   true: () => 0,
@@ -200,6 +205,23 @@ const programs: Record<string, Program> = {
       } else out.stdout += text
     }
     return code
+  },
+  ls: (world, args, _stdin, out) => {
+    const paths = args.filter((arg) => !arg.startsWith('-'))
+    const missing = paths.filter((path) => world.read(path) === undefined)
+    for (const path of paths) {
+      if (missing.includes(path)) out.stderr += `ls: ${path}: No such file or directory\n`
+      else out.stdout += `${path}\n`
+    }
+    return missing.length === 0 ? 0 : 1
+  },
+  uname: (_world, args, _stdin, out) => {
+    out.stdout += args[0] === '-a' ? 'Linux simulated, without a kernel\n' : 'Linux\n'
+    return 0
+  },
+  hostname: (_world, _args, _stdin, out) => {
+    out.stdout += 'simulated\n'
+    return 0
   },
   rm: (world, args) => {
     for (const path of args.filter((arg) => !arg.startsWith('-'))) world.remove(path)
