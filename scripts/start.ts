@@ -17,10 +17,11 @@ import { identify, run } from './ground/processes.ts'
 import { sessionUri, startSessionLibvirtd } from './ground/session-libvirtd.ts'
 import { dropShortName, giveShortName } from './ground/short-name.ts'
 import { findSystemLibvirtd } from './ground/system-libvirtd.ts'
-import { ensureKeys, operators, until, usableHosts } from './start/api.ts'
-import { type Child, endLeftovers, keepRunning } from './start/children.ts'
+import { ensureKeys, operators, takes, until } from './start/api.ts'
+import { endLeftovers, keepRunning } from './start/children.ts'
 import { type Instance, openInstance } from './start/instance.ts'
 import { followLead, leaderOf } from './start/lead.ts'
+import { linkHosts, type Place, type StartedHost } from './start/linking.ts'
 import { help, readOptions, type StartOptions } from './start/options.ts'
 import { type Replica, startReplicas } from './start/replicas.ts'
 import { sleepAll } from './start/sleep-all.ts'
@@ -97,10 +98,10 @@ async function bringUp(options: StartOptions, instance: Instance, signal: AbortS
   })
   lap(urls.length === 1 ? `control plane is ready at ${baseUrl}` : `${urls.length} control planes are ready`)
   await image
-  await agents(options, instance, urls, keys.operatorKey, host)
+  const linked = await agents(options, instance, urls, keys.operatorKey, host)
   lap(
     simulated
-      ? `${simulated === 1 ? '1 simulated host is' : `${simulated} simulated hosts are`} linked`
+      ? `${linked === 1 ? '1 simulated host is' : `${linked} simulated hosts are`} linked`
       : `host is linked, ${host!.describe}`,
   )
   return { replicas, ...keys }
@@ -173,18 +174,18 @@ function hostUuid(instance: Instance): string {
   return readFileSync(file, 'utf8').trim()
 }
 
+/** Answers how many hosts there are to place desktops on. */
 async function agents(
   options: StartOptions,
   instance: Instance,
   urls: string[],
   operatorKey: string,
   host: Hypervisor | undefined,
-): Promise<void> {
+): Promise<number> {
   const admin = createAdminClient({ baseUrl: urls[0]!, operatorKey })
   const names = host ? ['agent'] : Array.from({ length: options.simulated }, (_, i) => `simulated-${i + 1}`)
-  const started: Child[] = []
-  for (const name of names) {
-    const stateDir = host ? `${host.dir}/${name}` : instance.path(name)
+  const start = async ({ name, folder }: Place): Promise<StartedHost> => {
+    const since = new Date()
     const { token } = await admin.inviteHost({ name })
     const env = host ? libvirtEnv(host, options.imagesDir) : { DORMOUSE_AGENT_DRIVER: 'simulated' }
     const agent = await keepRunning({
@@ -194,7 +195,7 @@ async function agents(
         DORMOUSE_AGENT_CONTROL_PLANES: urls.join(','),
         DORMOUSE_AGENT_ENROL_TOKEN: token,
         DORMOUSE_AGENT_NAME: host ? hostname() : name,
-        DORMOUSE_AGENT_STATE_DIR: stateDir,
+        DORMOUSE_AGENT_STATE_DIR: host ? `${host.dir}/${name}` : folder,
         // Database and hosts lie in one folder, and move to another machine together.
         DORMOUSE_AGENT_ADOPT: 'true',
         ...env,
@@ -204,15 +205,10 @@ async function agents(
       say,
     })
     stops.push({ name, stop: agent.stop })
-    started.push(agent)
+    return { name, folder, since, logFile: agent.logFile }
   }
-  const logs = started.map(({ logFile }) => logFile).join(', ')
-  const enough = async () => (await usableHosts(admin, 'mini')).length >= names.length
-  await until(
-    enough,
-    60_000,
-    () => `the host did not become usable; \`npx dormouse admin host list\` and ${logs} say why`,
-  )
+  const places = names.map((name) => ({ name, folder: instance.path(name) }))
+  return linkHosts(places, { list: async () => (await admin.listHosts()).hosts, isUsable: takes('mini'), start, say })
 }
 
 /** Emulation is slow: the small tier is made for it, unless the environment says otherwise. */

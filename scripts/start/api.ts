@@ -1,13 +1,7 @@
 // What the starter asks of the control plane it has started: keys, hosts, what is awake.
 
 import { setTimeout as sleep } from 'node:timers/promises'
-import {
-  type AdminClient,
-  createAdminClient,
-  type DesktopJson,
-  type HostJson,
-  type OperationJson,
-} from '@dormouse/client'
+import { createAdminClient, type DesktopJson, type HostJson, type OperationJson } from '@dormouse/client'
 import type { Instance, Keys } from './instance.ts'
 
 /** Waits until the check answers something, and throws what is said after the time is over. */
@@ -54,11 +48,9 @@ async function works(baseUrl: string, keys: Keys): Promise<boolean> {
   return answers.every(({ ok }) => ok)
 }
 
-/** The hosts that are linked, well and have the image. */
-export async function usableHosts(admin: AdminClient, image: string): Promise<HostJson[]> {
-  const { hosts } = await admin.listHosts()
-  return hosts.filter((host) => host.linked && host.state === 'active' && host.images.includes(image))
-}
+/** Whether the host is linked, well and has the image. */
+export const takes = (image: string) => (host: HostJson) =>
+  host.linked && host.state === 'active' && host.images.includes(image)
 
 export interface Operators {
   awake(): Promise<DesktopJson[]>
