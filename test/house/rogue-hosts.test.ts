@@ -174,7 +174,7 @@ describe('one host’s word about the epoch', () => {
     await claim(claimed)
     const { name } = (await listed())!
     const answer = await trust(name)
-    expect([answer.status, answer.json]).toMatchObject([200, { id: rogue.id, withheld: null }])
+    expect([answer.status, answer.json]).toMatchObject([200, { id: rogue.id, withheld: null, was_withheld: true }])
     await until('a later term', () => (house.replica.parts.leadership.term?.epoch ?? 0) > claimed)
     const entries = await house.database.rows(`select action, details from audit_log where subject = $1`, [rogue.id])
     expect(entries).toEqual([{ action: 'host.trust', details: { name, epoch: claimed } }])

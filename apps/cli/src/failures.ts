@@ -34,9 +34,12 @@ export class CliError extends Error {
   override name = 'CliError'
   readonly next: string
   readonly exitCode: number
+  /** For programs. */
+  readonly facts: object
 
-  constructor(message: string, next: string, exitCode: number = exitCodes.failed) {
+  constructor(message: string, next: string, exitCode: number = exitCodes.failed, facts: object = {}) {
     super(message)
+    this.facts = facts
     this.next = next
     this.exitCode = exitCode
   }
@@ -45,6 +48,8 @@ export class CliError extends Error {
 /** What a failure would be about: the command, its desktop, and whether a program asked. */
 export interface About {
   verb?: string
+  /** What the command belongs to: `org`, `key` and `host` are operators'. */
+  group?: string
   id?: string
   json?: boolean
 }
@@ -67,8 +72,9 @@ export function explain(error: unknown, about: About = {}): Explanation {
   }
 }
 
-/** What programs act on, where the service said it. */
+/** What programs act on, where it is known. */
 export function factsOf(error: unknown): object {
+  if (error instanceof CliError) return error.facts
   if (!(error instanceof DormouseError)) return {}
   return { code: error.code, status: error.status, operation_id: error.operationId }
 }
@@ -90,13 +96,24 @@ function codeOf(error: DormouseError): number {
   return codes.find(([kind]) => error instanceof kind)?.[1] ?? exitCodes.failed
 }
 
-function nextStep(error: DormouseError, { id = '<id>', verb }: About): string | undefined {
+function nextStep(error: DormouseError, { id = '<id>', verb, group = '' }: About): string | undefined {
+  if (isUnknown(error) && lists[group]) return `${lists[group]} shows what is there.`
   if (/^the desktop is failed/.test(error.message)) return `dormouse destroy ${id}, then dormouse create`
   if (error.code === 'wrong_state') return fromState(error, id, verb)
   if (error.code === 'not_awake' && /^the desktop is destroy/i.test(error.message)) return 'dormouse create'
   if (error.code === 'guest_deadline' && verb !== 'exec') return `try again; \`dormouse open ${id}\` shows its screen.`
   if (error.code === 'claim_held') return toTakeOver(error, id)
   return byCode[error.code ?? '']?.(id) ?? byKind(error, id)
+}
+
+const isUnknown = (error: DormouseError) =>
+  error instanceof NotFoundError || (error instanceof InvalidRequestError && error.message.includes('must be a UUID'))
+
+/** Where operators find what they can name. */
+const lists: Record<string, string> = {
+  org: '`dormouse admin org list`',
+  key: '`dormouse admin org list`, and for keys `dormouse admin key list --org <id>`,',
+  host: '`dormouse admin host list`',
 }
 
 /** The service's sentence begins with the state that it found. */
@@ -121,7 +138,6 @@ const folder = (id: string) => `see what it is: dormouse exec ${id} -- ls -la <p
 const byCode: Record<string, (id: string) => string> = {
   stale_generation: look,
   quota_exceeded: () => '`dormouse list` shows what there is, `dormouse destroy <id>` makes room.',
-  would_lose: () => 'look at what would be lost: dormouse admin host remove <host>, without --yes-lose, asks first.',
   not_awake: (id) => `dormouse wake ${id}`,
   command_not_run: (id) => `check its name and --cwd; a line for the shell is run by: dormouse exec ${id} -- sh -c '…'`,
   file_not_found: (id) => `see what is there: dormouse exec ${id} -- ls -la <folder>`,
@@ -140,8 +156,7 @@ function byKind(error: DormouseError, id: string): string | undefined {
   if (error instanceof OperationFailedError && /^no host has the (desktop’s )?image/i.test(error.message))
     return `dormouse destroy ${id}, then create one with --image and an image that hosts have.`
   if (error instanceof OperationFailedError) return `\`dormouse operations ${id}\` shows what was tried.`
-  if (error instanceof NotFoundError)
-    return '`dormouse list` (`dormouse admin … list` for operators) shows what is there.'
+  if (error instanceof NotFoundError) return '`dormouse list` shows what is there.'
   if (error instanceof AuthenticationError)
     return 'check DORMOUSE_API_KEY (DORMOUSE_OPERATOR_KEY for admin); `dormouse admin key create` makes a key.'
   if (error instanceof PermissionDeniedError) return 'admin commands need an operator key, in DORMOUSE_OPERATOR_KEY.'

@@ -75,6 +75,16 @@ test.each([
   )
 })
 
+test.each([
+  [['org', 'limit', 'acme', '--default'], 400, 'invalid_request', 'id: must be a UUID', 'dormouse admin org list'],
+  [['org', 'limit', desktopId, '--default'], 404, 'not_found', 'there is no …', 'dormouse admin org list'],
+  [['key', 'revoke', desktopId], 404, 'not_found', 'there is no …', 'dormouse admin key list --org <id>'],
+  [['host', 'remove', 'nobody'], 404, 'not_found', 'there is no …', 'dormouse admin host list'],
+])('an operator’s %j refused with %i names the list that helps', async (args, status, code, detail, next) => {
+  const { dormouse } = await refusing(status, code, detail)
+  expect((await dormouse(['admin', ...args])).stderr.split('Next step: ')[1]).toContain(next)
+})
+
 test('--version says the package’s version', async () => {
   const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8'))
   expect(await run(pinnedNode, [door, '--version'])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })

@@ -40,6 +40,7 @@ export function createProgram(context: Context): Command {
     .addHelpText('after', help)
   program.hook('preAction', (_, command) => {
     context.about.verb = command.name()
+    context.about.group = command.parent?.name()
     context.about.json = command.opts().json === true
   })
   addDesktops(program, context)

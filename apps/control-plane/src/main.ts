@@ -57,8 +57,8 @@ async function makeOperatorKey(name: string): Promise<void> {
   const log = createLog({ name: 'control-plane', level: 'warn' })
   await migrate({ databaseUrl: config.databaseUrl, log })
   const pool = openPool(config.databaseUrl, 1, (error) => log.warn({ err: error }, 'the connection was lost'))
-  const note: Note = (tx, subject, details = {}) =>
-    record(tx, { actor: 'command line', action: 'operator_key.create', subject, details })
+  const note: Note = (tx, subject, details) =>
+    record(tx, { actor: 'command line', action: 'operator_key.create', subject, details: details ?? {} })
   console.log(await new Principals(pool, log).createOperatorKey(name, note))
   await pool.end()
 }

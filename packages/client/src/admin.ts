@@ -10,6 +10,7 @@ import type {
   KeyJson,
   OrgJson,
   RemovalJson,
+  TrustedHostJson,
 } from '@dormouse/contract'
 import { readJson, sendJson } from './bodies.ts'
 import { newIdempotencyKey, nextCursor } from './client.ts'
@@ -83,7 +84,8 @@ export function createAdminClient(options: AdminClientOptions) {
         ...sendJson(body, { 'idempotency-key': newIdempotencyKey() }),
       }),
     /** Lets a host have commands again whose word about the epoch was not believed. By its id or its name. */
-    trustHost: (host: string, call: CallOptions = {}) => post<HostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),
+    trustHost: (host: string, call: CallOptions = {}) =>
+      post<TrustedHostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),
     /** An operation of whatever organisation, with the cause of its failure and when its steps began. */
     getOperation: (id: string, call: CallOptions = {}) =>
       get<AdminOperationJson>(call, path`/admin/v1/operations/${id}`),

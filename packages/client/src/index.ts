@@ -18,6 +18,7 @@ export type {
   RemovalJson,
   StreamClaim,
   StreamJson,
+  TrustedHostJson,
   WakeBody,
 } from '@dormouse/contract'
 export {

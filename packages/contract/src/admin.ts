@@ -74,6 +74,11 @@ export const hostJson = z
   .meta({ id: 'Host' })
 export type HostJson = z.infer<typeof hostJson>
 
+export const trustedHostJson = z
+  .object({ ...hostJson.shape, was_withheld: z.boolean().describe('Whether it got no commands until now') })
+  .meta({ id: 'TrustedHost' })
+export type TrustedHostJson = z.infer<typeof trustedHostJson>
+
 /** A command that a host could not carry out, and that is sent again until it can. */
 export const deferredJson = z
   .object({
@@ -99,6 +104,7 @@ export const removalJson = z
     removed_at: time.nullable().describe('Null while it is not removed'),
     lost: z.int().describe('Desktops that have their only disk there: what a removal makes `failed`'),
     desktops: z.array(z.object({ id, org_id: id })).describe('These desktops, and whose they are'),
+    removed_before: z.boolean().optional().describe('Of a removal: it was done before, and changed nothing now'),
   })
   .meta({ id: 'Removal' })
 export type RemovalJson = z.infer<typeof removalJson>

@@ -1,5 +1,5 @@
 // admin: organisations, keys, hosts and the audit log, for operators.
-import type { AuditQuery, HostJson, OrgJson } from '@dormouse/client'
+import type { AuditQuery, HostJson, OrgJson, TrustedHostJson } from '@dormouse/client'
 import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
@@ -89,13 +89,11 @@ function addHosts(command: Command, { operator, show, terminal }: Context): void
     })
   addHostRemove(command, { operator, show, terminal })
   withJson(command.command('trust'), 'dormouse admin host trust rack4-2')
-    .description(
-      'let a host have commands again that names a later epoch than the database; see `withheld` in the list',
-    )
+    .description('use after a restored database, for a host that `host list` shows as withheld: it gets commands again')
     .argument('<host>', 'its id or its name')
     .action(async (host: string, options: JsonOption) => {
       const trusted = await operator().trustHost(host, { signal })
-      show(options, trusted, () => `${trusted.name} is trusted: its word about the epoch counts once more\n`)
+      show(options, trusted, () => trustWords(trusted))
     })
   withJson(command.command('list'), 'dormouse admin host list')
     .description('list hosts')
@@ -143,6 +141,9 @@ function addAudit(command: Command, { operator, show, terminal }: Context): void
       if (next && !options.json) terminal.note(`There is more: --cursor ${next}`)
     })
 }
+
+const trustWords = ({ name, was_withheld }: TrustedHostJson): string =>
+  was_withheld === false ? `${name} was not withheld; nothing to do\n` : `${name} is trusted: it gets commands again\n`
 
 const limitOf = ({ max_desktops }: OrgJson): number | string => max_desktops ?? 'default'
 

@@ -128,6 +128,7 @@ test('operators make organisations, keys and invitations with their own key', as
   const command = 'desktop.ensureAsleep'
   const ids = { desktop_id: desktopId, host_id: desktopId, operation_id: operationId }
   const deferred = { ...ids, command, attempts: 3, last_tried_at: time, last_error: 'EROFS', created_at: time }
+  const trusted = { id: desktopId, name: 'rack 4', withheld: null, was_withheld: true }
   const { dormouse, seen } = await start(({ method, path }) => {
     if (method === 'DELETE') return { status: 204 }
     if (method === 'PATCH') return { body: org }
@@ -135,7 +136,7 @@ test('operators make organisations, keys and invitations with their own key', as
     if (path.endsWith('keys')) return { body: method === 'GET' ? { keys: [key] } : { ...key, api_key: 'svc_sk_new' } }
     if (path.endsWith('deferred-commands')) return { body: { deferred_commands: [deferred] } }
     if (path.endsWith('audit')) return { body: { entries: [] } }
-    if (path.endsWith('/rack%204/trust')) return { body: { id: desktopId, name: 'rack 4', withheld: null } }
+    if (path.endsWith('/rack%204/trust')) return { body: trusted }
     return { body: path.endsWith('invites') ? invite : { hosts: [] } }
   })
   const document = async (...args: string[]) => JSON.parse((await dormouse(['admin', ...args, '--json'])).stdout)
@@ -148,8 +149,10 @@ test('operators make organisations, keys and invitations with their own key', as
   expect(await document('host', 'list')).toEqual({ hosts: [] })
   expect(await document('deferred')).toEqual({ deferred_commands: [deferred] })
   expect((await dormouse(['admin', 'deferred'])).stdout).toMatch(/ asleep +3 +EROFS\n/)
-  expect(await document('host', 'trust', 'rack 4')).toEqual({ id: desktopId, name: 'rack 4', withheld: null })
+  expect(await document('host', 'trust', 'rack 4')).toEqual(trusted)
   expect((await dormouse(['admin', 'host', 'trust', 'rack 4'])).stdout).toMatch(/^rack 4 is trusted/)
+  trusted.was_withheld = false
+  expect((await dormouse(['admin', 'host', 'trust', 'rack 4'])).stdout).toBe('rack 4 was not withheld; nothing to do\n')
   expect(await document('audit', '--limit', '5')).toEqual({ entries: [] })
   expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_secret']))
   expect(String(seen[2]?.body)).toBe(`{"org_id":"${desktopId}","name":"ci"}`)

@@ -1,7 +1,9 @@
 // Guarantee: a host is removed only when somebody has agreed to what is lost with it; a program is never asked.
+import { problem } from '@dormouse/client/testing/scripted-server'
 import { Command } from 'commander'
 import { expect, test } from 'vitest'
 import type { Context } from '../context.ts'
+import { exitCodes } from '../failures.ts'
 import { json, type Terminal } from '../terminal.ts'
 import { start } from '../testing/process.ts'
 import { addHostRemove } from './host-remove.ts'
@@ -28,8 +30,30 @@ test.each([[[]], [['--json']]])('without it, where nobody can be asked, nothing 
   const { dormouse, seen } = await service()
   const { code, stdout, stderr } = await dormouse(['admin', 'host', 'remove', 'hv-3', ...options])
   expect([code, stdout]).toEqual([2, ''])
-  expect(stderr).toContain('add --yes-lose 1.')
+  expect(stderr).toContain('removing hv-3 destroys the data of 1 desktop for good.')
+  expect(stderr).toContain('if you mean it, add --yes-lose 1.')
+  if (options.length > 0) expect(JSON.parse(stderr)).toMatchObject({ code: 'not_confirmed', lost: 1 })
   expect(asked(seen)).toEqual(['GET /admin/v1/hosts/hv-3/removal'])
+})
+
+test('one who agreed to lose too few is told how many it would be', async () => {
+  const { dormouse } = await start(({ method }) =>
+    method === 'GET' ? { body: removal } : problem(409, 'would_lose', 'hv-3 has …'),
+  )
+  const { code, stderr } = await dormouse(['admin', 'host', 'remove', 'hv-3', '--yes-lose', '0', '--json'])
+  expect([code, JSON.parse(stderr)]).toEqual([
+    exitCodes.conflict,
+    expect.objectContaining({ code: 'would_lose', lost: 1, next_step: 'if you mean it, add --yes-lose 1.' }),
+  ])
+})
+
+test('a host that was removed before is not removed again, and that is said', async () => {
+  const gone = { ...removal, removed_at: '2026-01-02T03:04:05.678Z', lost: 0, desktops: [] }
+  const { dormouse } = await start(({ method }) => ({
+    body: method === 'GET' ? gone : { ...gone, removed_before: true },
+  }))
+  const { code, stderr } = await dormouse(['admin', 'host', 'remove', 'hv-3'])
+  expect([code, stderr]).toEqual([0, expect.stringMatching(/^hv-3 was removed before, at 2026.*nothing was changed/)])
 })
 
 /** A person at a terminal who types that. */

@@ -1,5 +1,5 @@
 // admin host remove: takes a host out for good, and says first what is lost with it.
-import type { RemovalJson } from '@dormouse/client'
+import { DormouseError, type RemovalJson } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
@@ -24,17 +24,35 @@ async function remove(context: Needs, host: string, options: Options): Promise<v
   const { operator, show, terminal } = context
   const { signal } = terminal
   const admin = operator()
-  const mayLose = options.yesLose ?? (await confirmed(context, await admin.previewRemoval(host, { signal }), options))
-  const removal = await admin.removeHost(host, { yes_lose: mayLose }, { signal })
+  const preview = () => admin.previewRemoval(host, { signal })
+  const mayLose = options.yesLose ?? (await confirmed(context, await preview(), options))
+  const removal = await admin.removeHost(host, { yes_lose: mayLose }, { signal }).catch(async (error: unknown) => {
+    throw codeOf(error) === 'would_lose' ? unconfirmed(await preview(), exitCodes.conflict, 'would_lose') : error
+  })
   show(options, removal, () => (removal.lost > 0 ? lostTable(removal) : ''))
-  if (!options.json) terminal.note(`${removal.name} is removed; ${lostWords(removal)}.`)
+  if (!options.json) terminal.note(outcome(removal))
+}
+
+const codeOf = (error: unknown) => (error instanceof DormouseError ? error.code : undefined)
+
+function outcome(removal: RemovalJson): string {
+  const { name, removed_at, removed_before, lost } = removal
+  if (removed_before && lost === 0) return `${name} was removed before, at ${removed_at}; nothing was changed.`
+  return `${name} is removed; ${lostWords(removal)}.`
+}
+
+/** Says what would be lost, and how to agree to it. */
+function unconfirmed({ name, lost }: RemovalJson, exitCode: number, code: string): CliError {
+  const costs = lost === 0 ? 'cannot be taken back' : `destroys the data of ${counted(lost)} for good`
+  return new CliError(`removing ${name} ${costs}.`, `if you mean it, add --yes-lose ${lost}.`, exitCode, { code, lost })
 }
 
 /** How many desktops a person has agreed to lose. */
 async function confirmed({ terminal }: Needs, removal: RemovalJson, { json }: Options): Promise<number> {
   const { name, lost } = removal
-  if (json || !terminal.interactive)
-    throw new CliError(`removing ${name} needs to be confirmed.`, `add --yes-lose ${lost}.`, exitCodes.usage)
+  // It is gone: the service says so, and changes nothing.
+  if (removal.removed_at && lost === 0) return 0
+  if (json || !terminal.interactive) throw unconfirmed(removal, exitCodes.usage, 'not_confirmed')
   terminal.note(`${name} has the only disk of ${counted(lost)}. Removing it cannot be taken back.`)
   if ((await terminal.ask(`Type its name to remove it: `)).trim() === name) return lost
   throw new CliError('nothing was removed.', `run it again and type ${name}.`, exitCodes.usage)

@@ -96,7 +96,8 @@ export function outcome({ id, desktop_id, kind, state, result, error }: Operatio
   if (!result) return fields({ operation: id, desktop: desktop_id, kind, state, error })
   const came = result.resumed_from ? `; ${cameBack[result.resumed_from]}` : ''
   const unready = result.ready === false ? '; not ready yet: its image’s own check still fails' : ''
-  const deferred = result.cleanup === 'deferred' ? '; its host is out of reach and cleans up when it is back' : ''
+  const deferred =
+    result.cleanup === 'deferred' ? '; its host is out of reach, or was removed: if it comes back, it cleans up' : ''
   const after = seconds(result.duration_ms)
   return `${desktop_id} is ${result.desktop_state} after ${after}${came}${unready}${deferred} (generation ${result.generation})\n`
 }

@@ -10,8 +10,8 @@ export interface Db {
 
 export type Pool = pg.Pool
 
-/** Writes down what a transaction does to somebody or something, in that very transaction. */
-export type Note = (tx: Db, subject: string, details?: Record<string, unknown>) => Promise<void>
+/** Writes down what a transaction does to somebody or something, in that very transaction. Null: it changes nothing. */
+export type Note = (tx: Db, subject: string, details?: Record<string, unknown> | null) => Promise<void>
 
 // bigint columns hold counters far below 2^53; timestamps are only ever shown, as RFC 3339 with milliseconds.
 pg.types.setTypeParser(pg.types.builtins.INT8, Number)

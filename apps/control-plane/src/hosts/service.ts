@@ -121,8 +121,7 @@ export class Hosts {
   async lockNamed(tx: pg.PoolClient, idOrName: string): Promise<store.NamedHost & { withheldEpoch: number | null }> {
     const [host, another] = await store.findNamed(tx, idOrName)
     if (another) refuse('conflict', `several hosts are called ${idOrName}; name it by its id`)
-    if (!host || host.removedAt)
-      return refuse('not_found', 'there is no such host; `dormouse admin host list` names them')
+    if (!host || host.removedAt) return store.unknown()
     return { ...host, withheldEpoch: await store.lockWithheld(tx, host.id) }
   }
 

@@ -1,5 +1,5 @@
 // Hosts, invitations and what desktops hold of hosts: the tables. The only room that writes them.
-import { type Capacity, type HostFacts, type HostJson, oldVcpusPerProcessor } from '@dormouse/contract'
+import { type Capacity, type HostFacts, type HostJson, oldVcpusPerProcessor, refuse } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
 export interface HostRow {
@@ -90,13 +90,16 @@ export async function findNamed(db: Db, nameOrId: string): Promise<NamedHost[]> 
   return rows.filter(({ removedAt }) => removedAt === null)
 }
 
-/** Removes the host for good, unless it is removed already; answers when. Placements on it wait, and pass it by. */
-export async function remove(db: Db, id: string): Promise<Date> {
-  const { rows } = await db.query<{ removedAt: Date }>(
-    'update hosts set removed_at = coalesce(removed_at, now()) where id = $1 returning removed_at as "removedAt"',
-    [id],
-  )
-  return rows[0]!.removedAt
+/** The 404 of a host, for operators. */
+export const unknown = (): never => refuse('not_found', 'there is no such host; `dormouse admin host list` names them')
+
+/** Removes the host for good; answers when, and whether that was done before. Placements on it wait, and pass it by. */
+export async function remove(db: Db, id: string): Promise<{ removedAt: Date; before: boolean }> {
+  const { rowCount } = await db.query('update hosts set removed_at = now() where id = $1 and removed_at is null', [id])
+  const { rows } = await db.query<{ removedAt: Date }>('select removed_at as "removedAt" from hosts where id = $1', [
+    id,
+  ])
+  return { removedAt: rows[0]!.removedAt, before: rowCount === 0 }
 }
 
 export async function isRemoved(db: Db, id: string): Promise<boolean> {
@@ -283,7 +286,7 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
      left join reservations r on r.host_id = h.id
      group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
        h."lostAt", h."removedAt", h."provesBy", h."withheldAt", h."withheldEpoch", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
-     order by h.id`,
+     order by h."removedAt" is not null, h.id`,
     [vcpusPerProcessor],
   )
   return rows.map((row) => ({

@@ -49,7 +49,7 @@ export class Acts {
 
   #noteOf(request: FastifyRequest, actor: string, action: string): Note {
     return async (tx, subject, details = {}) => {
-      await this.#record(tx, { actor, action, subject, details })
+      if (details) await this.#record(tx, { actor, action, subject, details })
       this.#noted.add(request)
     }
   }

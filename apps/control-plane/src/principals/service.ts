@@ -1,6 +1,6 @@
 // Who is asking: credentials to principals. Knows no HTTP.
 import { hash as digest } from 'node:crypto'
-import { type CreatedKeyJson, type KeyJson, missing, newId, type OrgJson, Refusal, refuse } from '@dormouse/contract'
+import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type Db, type Note, type Pool, patiently, transaction } from '../db/pool.ts'
 import type { AccessTokens, Caller } from './access-tokens.ts'
@@ -149,7 +149,7 @@ export class Principals {
   /** Sets how many desktops an organisation may have; null leaves it to the settings. The leader heeds it within a second. */
   limitOrg(id: string, maxDesktops: number | null, note: Note = unnoted): Promise<OrgJson> {
     return transaction(this.#pool, async (tx) => {
-      const { org, before } = (await store.limitOrg(tx, id, maxDesktops)) ?? missing()
+      const { org, before } = (await store.limitOrg(tx, id, maxDesktops)) ?? unknownOrg()
       await note(tx, id, { max_desktops: maxDesktops, before })
       return org
     })
@@ -170,7 +170,7 @@ export class Principals {
   async #insertKey(kind: KeyKind, orgId: string | null, name: string, note: Note) {
     const { key, hash } = makeKey(kind)
     const row = await transaction(this.#pool, async (tx) => {
-      const made = (await store.insertKey(tx, { id: newId(), orgId, name, hash })) ?? missing()
+      const made = (await store.insertKey(tx, { id: newId(), orgId, name, hash })) ?? unknownOrg()
       await note(tx, made.id, { name, ...(orgId && { org_id: orgId }) })
       return made
     })
@@ -184,13 +184,16 @@ export class Principals {
 
   async revokeKey(id: string, note: Note = unnoted): Promise<void> {
     await transaction(this.#pool, async (tx) => {
-      if (!(await store.revokeKey(tx, id))) missing()
+      if (!(await store.revokeKey(tx, id)))
+        refuse('not_found', 'there is no such key; `dormouse admin key list --org <id>` names them')
       await note(tx, id)
     })
     // All are looked up again, and none becomes a stranger for it.
     for (const known of this.#known.values()) known.until = 0
   }
 }
+
+const unknownOrg = () => refuse('not_found', 'there is no such organisation; `dormouse admin org list` names them')
 
 const unnoted: Note = async () => undefined
 

@@ -54,9 +54,9 @@ export class Epochs {
   }
 
   /** An operator’s word for the host: it has commands again, and its word about the epoch counts once more. */
-  async trust(idOrName: string, note: Note): Promise<string> {
+  async trust(idOrName: string, note: Note): Promise<{ id: string; wasWithheld: boolean }> {
     const { leadership, hosts, links } = this.#options
-    const id = await leadership.transaction(async (tx, term) => {
+    const trusted = await leadership.transaction(async (tx, term) => {
       const host = await hosts.lockNamed(tx, idOrName)
       const epoch = host.withheldEpoch ?? 0
       if (epoch - term.epoch > credibleStep) {
@@ -67,10 +67,10 @@ export class Epochs {
       }
       await hosts.trust(tx, host.id)
       await note(tx, host.id, { name: host.name, epoch: host.withheldEpoch })
-      return host.id
+      return { id: host.id, wasWithheld: host.withheldEpoch !== null }
     })
-    links.withhold(id, false)
-    return id
+    links.withhold(trusted.id, false)
+    return trusted
   }
 
   #tell(verdict: 'believed' | 'withheld' | 'again', facts: { host: string; epoch: number; seen: number }): void {

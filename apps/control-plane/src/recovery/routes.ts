@@ -1,5 +1,5 @@
 // Operators' word for a host that is not believed. HTTP and nothing else.
-import { hostJson, missing } from '@dormouse/contract'
+import { missing, trustedHostJson } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Hosts } from '../hosts/service.ts'
 import { noteOf } from '../http/acts.ts'
@@ -18,11 +18,12 @@ export interface RecoveryRoutesOptions {
 export function recoveryAdminRoutes(app: App, { recovery, hosts, leadership }: RecoveryRoutesOptions): void {
   app.post(
     '/hosts/:host/trust',
-    { schema: { act: 'host.trust', params, response: { 200: hostJson } } },
+    { schema: { act: 'host.trust', params, response: { 200: trustedHostJson } } },
     async (request) => {
       leadership.require()
-      const id = await recovery.trust(request.params.host, noteOf(request))
-      return (await hosts.list()).find((host) => host.id === id) ?? missing()
+      const { id, wasWithheld } = await recovery.trust(request.params.host, noteOf(request))
+      const found = (await hosts.list()).find((host) => host.id === id) ?? missing()
+      return { ...found, was_withheld: wasWithheld }
     },
   )
 }

@@ -68,11 +68,11 @@ export class Recovery {
     )
   }
 
-  /** An operator’s word for a host whose word about the epoch was not believed; answers its id. */
-  async trust(idOrName: string, note: Note): Promise<string> {
-    const hostId = await this.#epochs.trust(idOrName, note)
-    void this.ask(hostId)
-    return hostId
+  /** An operator’s word for a host whose word about the epoch was not believed; answers its id, and whether it had no commands. */
+  async trust(idOrName: string, note: Note): Promise<{ id: string; wasWithheld: boolean }> {
+    const trusted = await this.#epochs.trust(idOrName, note)
+    void this.ask(trusted.id)
+    return trusted
   }
 
   /** Something changed on a host that no command asked for. The report is a hint: by now it may be old. */

@@ -1,5 +1,5 @@
 // Takes a host out for good: its key, its links, and the desktops that had their only disk there. Knows no HTTP.
-import { missing, type RemovalJson, refuse, toldOf } from '@dormouse/contract'
+import { type RemovalJson, refuse, toldOf } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
 import type { Channels } from '../agents/channels.ts'
@@ -76,7 +76,8 @@ export class Removals {
         const { removal, overtaken } = await leadership.transaction(work)
         for (const row of overtaken) engine.overtaken(row)
         await this.#cut(removal.host_id)
-        log.warn({ host: removal.host_id, hostName: removal.name, lost: removal.lost }, 'a host was removed')
+        if (!removal.removed_before)
+          log.warn({ host: removal.host_id, hostName: removal.name, lost: removal.lost }, 'a host was removed')
         return removal
       } catch (error) {
         if (!(error instanceof BoundMeanwhile) || attempt >= tries) throw error
@@ -88,14 +89,14 @@ export class Removals {
   async #remove(tx: pg.PoolClient, nameOrId: string, yesLose: number, note: Note) {
     const host = await find(tx, nameOrId)
     const bound = await desktops.lockBoundTo(tx, host.id)
-    const removedAt = await hosts.remove(tx, host.id)
+    const { removedAt, before } = await hosts.remove(tx, host.id)
     if ((await desktops.boundTo(tx, host.id)).length > bound.length) throw new BoundMeanwhile()
     const { lost, unbound } = await concerned(tx, bound)
     if (lost.length > yesLose)
       refuse('would_lose', `${host.name} has the only disk of ${lost.length} desktops; confirm with yes_lose`)
     const overtaken = await this.#settle(tx, host.id, { lost, unbound })
-    await note(tx, host.id, { name: host.name, lost: lost.length })
-    return { removal: toJson({ ...host, removedAt }, lost), overtaken }
+    await note(tx, host.id, before && lost.length === 0 ? null : { name: host.name, lost: lost.length })
+    return { removal: { ...toJson({ ...host, removedAt }, lost), removed_before: before }, overtaken }
   }
 
   async #settle(tx: pg.PoolClient, hostId: string, { lost, unbound }: Concerned): Promise<OperationRow[]> {
@@ -140,7 +141,7 @@ export class Removals {
 async function find(db: pg.PoolClient | Pool, nameOrId: string): Promise<NamedHost> {
   const [found, another] = await hosts.findNamed(db, nameOrId)
   if (another) refuse('conflict', `several hosts are called ${nameOrId}; name it by its id`)
-  return found ?? missing()
+  return found ?? hosts.unknown()
 }
 
 async function concerned(db: pg.PoolClient | Pool, bound: DesktopRow[]): Promise<Concerned> {
