@@ -276,7 +276,7 @@ ${dataDir === resolve('.dormouse') ? '' : `  export DORMOUSE_DATA='${dataDir}'\n
   npx dormouse create --tier small --wake
   npx dormouse exec <id> -- uname -a
   npx dormouse open <id>
-${simulated ? '\nA simulated guest knows only a few commands; it names them when you ask for another one.\n' : ''}
+${simulated ? '\nA simulated guest knows only a few commands: npx dormouse exec <id> -- help names them.\n' : ''}
 Ctrl-C hibernates what is awake and stops everything.`
 
 async function sleepBefore({ replicas, operatorKey }: Service, skip: AbortSignal): Promise<void> {

@@ -18,7 +18,7 @@ test('uname, hostname and ls of a file answer', async () => {
 })
 
 test('what it does not know is told with what it knows', async () => {
-  const told = /; a simulated guest knows only true, .*echo.*uname/
+  const told = /a simulated guest knows only true, .*echo.*uname/
   expect(await runShell(world, 'apt update', '')).toMatchObject({ exitCode: 127, stderr: expect.stringMatching(told) })
-  await expect(runArray(world, ['apt'], '')).rejects.toThrow(told)
+  expect(await runArray(world, ['help'], '')).toMatchObject({ exitCode: 0, stdout: expect.stringMatching(told) })
 })

@@ -1,5 +1,5 @@
 // The few commands a simulated guest understands, enough to see whether memory and disk survived: echo, cat, ls of
-// files, true, false, sleep, exit, date, uname, hostname, sync, test -e, rm, sh -c, with ; && || pipes, redirections and quotes. Knows nothing of domains.
+// files, true, false, sleep, exit, date, uname, hostname, help, sync, test -e, rm, sh -c, with ; && || pipes, redirections and quotes. Knows nothing of domains.
 import { refuse } from '@dormouse/contract'
 
 /** What the shell may touch of its guest. */
@@ -43,7 +43,7 @@ export async function runShell(world: ShellWorld, script: string, stdin: string)
 export async function runArray(world: ShellWorld, words: string[], stdin: string): Promise<ShellResult> {
   const [name = ''] = words
   const program = programOf(name)
-  if (!program || name === 'exit') refuse('command_not_run', `the guest has no program "${name}"; ${known()}`)
+  if (!program || name === 'exit') refuse('command_not_run', `the guest has no program "${name}"`)
   const out: Output = { stdout: '', stderr: '' }
   return { exitCode: await program(world, words.slice(1), stdin, out), ...out }
 }
@@ -214,6 +214,10 @@ const programs: Record<string, Program> = {
       else out.stdout += `${path}\n`
     }
     return missing.length === 0 ? 0 : 1
+  },
+  help: (_world, _args, _stdin, out) => {
+    out.stdout += `${known()}\n`
+    return 0
   },
   uname: (_world, args, _stdin, out) => {
     out.stdout += args[0] === '-a' ? 'Linux simulated, without a kernel\n' : 'Linux\n'
