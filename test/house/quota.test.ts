@@ -76,6 +76,8 @@ test('an operator sets the limit of one organisation; what is above it stays', a
   expect(await has(org)).toBe(limit + 1)
   expect((await house.api('GET', '/v1/desktops', { key: org.key })).json.desktops).toHaveLength(limit + 1)
   expect((await setLimit(org, null)).json.max_desktops).toBeNull()
+  const listed = (await house.api('GET', '/admin/v1/orgs', { key: operator })).json
+  expect(listed.default_max_desktops).toBe(limit)
   const [line] = (await house.api('GET', `/admin/v1/audit?subject=${org.id}&limit=1`, { key: operator })).json.entries
   expect(line).toMatchObject({ action: 'org.change', details: { max_desktops: null, before: 0 } })
   expect((await setLimit({ ...org, id: house.hosts[0]!.id }, 1)).status).toBe(404)

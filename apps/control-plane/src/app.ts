@@ -62,6 +62,8 @@ export interface AppParts {
   heldBytes: HeldBytes
   /** Requests a second of one credential. */
   rateLimitPerSecond: number
+  /** Desktops that an organisation may have for which no operator has set another number. */
+  maxDesktopsPerOrg: number
   /** Addresses and ranges of the proxies that say who their callers are. */
   trustedProxies: string[]
   /** For how long not a byte of a body, or of an answer, may move. */

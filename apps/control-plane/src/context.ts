@@ -181,6 +181,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     heldBytes,
     trustedProxies: config.trustedProxies,
     rateLimitPerSecond: config.rateLimitPerSecond,
+    maxDesktopsPerOrg: config.maxDesktopsPerOrg,
   })
   const handlers = reportHandlers({ engine, recovery })
   const gateway = openGateway({

@@ -9,6 +9,7 @@ import type {
   InviteJson,
   KeyJson,
   OrgJson,
+  OrgsJson,
   RemovalJson,
   TrustedHostJson,
 } from '@dormouse/contract'
@@ -44,7 +45,7 @@ export function createAdminClient(options: AdminClientOptions) {
 
   return {
     createOrg: (body: { name: string }, call: CallOptions = {}) => post<OrgJson>(call, '/admin/v1/orgs', body),
-    listOrgs: (call: CallOptions = {}) => get<{ orgs: OrgJson[] }>(call, '/admin/v1/orgs'),
+    listOrgs: (call: CallOptions = {}) => get<OrgsJson>(call, '/admin/v1/orgs'),
     /** Sets how many desktops an organisation may have; null leaves it to the service's settings. */
     changeOrg: (id: string, body: ChangeOrgBody, call: CallOptions = {}) =>
       http.json<OrgJson>({ ...call, method: 'PATCH', path: path`/admin/v1/orgs/${id}`, ...sendJson(body) }),

@@ -21,6 +21,12 @@ export const orgJson = z
   .meta({ id: 'Organisation' })
 export type OrgJson = z.infer<typeof orgJson>
 
+export const orgsJson = z.object({
+  orgs: z.array(orgJson),
+  default_max_desktops: z.int().describe('What the settings say: for those whose `max_desktops` is null'),
+})
+export type OrgsJson = z.infer<typeof orgsJson>
+
 /** Null takes the limit back: then the one of the settings holds. */
 export const changeOrgBody = z.strictObject({ max_desktops: z.int().min(0).max(1_000_000_000).nullable() })
 export type ChangeOrgBody = z.infer<typeof changeOrgBody>

@@ -32,9 +32,10 @@ function addOrgs(command: Command, { operator, show, terminal: { signal } }: Con
   withJson(command.command('list'), 'dormouse admin org list')
     .description('list organisations')
     .action(async (options: JsonOption) => {
-      const { orgs } = await operator().listOrgs({ signal })
-      const rows = orgs.map((one) => [one.id, one.name, limitOf(one), one.created_at])
-      show(options, { orgs }, () => table(['ID', 'NAME', 'MAX DESKTOPS', 'CREATED'], rows))
+      const found = await operator().listOrgs({ signal })
+      const byDefault = limitByDefault(found.default_max_desktops)
+      const rows = found.orgs.map((one) => [one.id, one.name, one.max_desktops ?? byDefault, one.created_at])
+      show(options, found, () => table(['ID', 'NAME', 'MAX DESKTOPS', 'CREATED'], rows))
     })
   withJson(command.command('limit'), `dormouse admin org limit ${org} --max-desktops 500`)
     .description('set how many desktops an organisation may have; those that it has it keeps')
@@ -144,6 +145,9 @@ function addAudit(command: Command, { operator, show, terminal }: Context): void
 
 const trustWords = ({ name, was_withheld }: TrustedHostJson): string =>
   was_withheld === false ? `${name} was not withheld; nothing to do\n` : `${name} is trusted: it gets commands again\n`
+
+/** A service of the release before does not say it. */
+const limitByDefault = (count: number | undefined) => (count === undefined ? 'default' : `${count} (default)`)
 
 const limitOf = ({ max_desktops }: OrgJson): number | string => max_desktops ?? 'default'
 

@@ -132,7 +132,7 @@ test('operators make organisations, keys and invitations with their own key', as
   const { dormouse, seen } = await start(({ method, path }) => {
     if (method === 'DELETE') return { status: 204 }
     if (method === 'PATCH') return { body: org }
-    if (path.endsWith('orgs')) return { body: method === 'GET' ? { orgs: [org] } : org }
+    if (path.endsWith('orgs')) return { body: method === 'GET' ? { orgs: [org], default_max_desktops: 10_000 } : org }
     if (path.endsWith('keys')) return { body: method === 'GET' ? { keys: [key] } : { ...key, api_key: 'svc_sk_new' } }
     if (path.endsWith('deferred-commands')) return { body: { deferred_commands: [deferred] } }
     if (path.endsWith('audit')) return { body: { entries: [] } }
@@ -141,7 +141,8 @@ test('operators make organisations, keys and invitations with their own key', as
   })
   const document = async (...args: string[]) => JSON.parse((await dormouse(['admin', ...args, '--json'])).stdout)
   expect(await document('org', 'create', 'acme')).toEqual(org)
-  expect(await document('org', 'list')).toEqual({ orgs: [org] })
+  expect(await document('org', 'list')).toEqual({ orgs: [org], default_max_desktops: 10_000 })
+  expect((await dormouse(['admin', 'org', 'list'])).stdout).toContain('10000 (default)')
   expect(await document('key', 'create', '--org', desktopId, '--name', 'ci')).toEqual({ ...key, api_key: 'svc_sk_new' })
   expect(await document('key', 'list', '--org', desktopId)).toEqual({ keys: [key] })
   expect(await document('key', 'revoke', operationId)).toEqual({ id: operationId, revoked: true })
@@ -155,7 +156,7 @@ test('operators make organisations, keys and invitations with their own key', as
   expect((await dormouse(['admin', 'host', 'trust', 'rack 4'])).stdout).toBe('rack 4 was not withheld; nothing to do\n')
   expect(await document('audit', '--limit', '5')).toEqual({ entries: [] })
   expect(new Set(seen.map(({ headers }) => headers.authorization))).toEqual(new Set(['Bearer svc_op_secret']))
-  expect(String(seen[2]?.body)).toBe(`{"org_id":"${desktopId}","name":"ci"}`)
+  expect(String(seen[3]?.body)).toBe(`{"org_id":"${desktopId}","name":"ci"}`)
   expect(await document('org', 'limit', desktopId, '--default')).toEqual(org)
   expect((await dormouse(['admin', 'org', 'limit', desktopId, '--max-desktops', '7'])).stdout).toContain('max desktops')
   expect(await dormouse(['admin', 'org', 'limit', desktopId])).toMatchObject({ code: exitCodes.usage, stdout: '' })

@@ -1,19 +1,32 @@
 // Operators' routes for organisations and keys. HTTP and nothing else.
-import { changeOrgBody, createdKeyJson, createKeyBody, createOrgBody, id, keyJson, orgJson } from '@dormouse/contract'
+import {
+  changeOrgBody,
+  createdKeyJson,
+  createKeyBody,
+  createOrgBody,
+  id,
+  keyJson,
+  orgJson,
+  orgsJson,
+} from '@dormouse/contract'
 import { z } from 'zod'
 import { noteOf } from '../http/acts.ts'
 import type { App } from '../http/server.ts'
 import type { Principals } from './service.ts'
 
-export function principalRoutes(app: App, { principals }: { principals: Principals }): void {
+export function principalRoutes(
+  app: App,
+  { principals, maxDesktopsPerOrg }: { principals: Principals; maxDesktopsPerOrg: number },
+): void {
   app.post(
     '/orgs',
     { schema: { act: 'org.create', body: createOrgBody, response: { 201: orgJson } } },
     async (request, reply) => reply.code(201).send(await principals.createOrg(request.body.name, noteOf(request))),
   )
 
-  app.get('/orgs', { schema: { response: { 200: z.object({ orgs: z.array(orgJson) }) } } }, async () => ({
+  app.get('/orgs', { schema: { response: { 200: orgsJson } } }, async () => ({
     orgs: await principals.listOrgs(),
+    default_max_desktops: maxDesktopsPerOrg,
   }))
 
   app.patch(
