@@ -77,7 +77,7 @@ describe('what is said on a link', () => {
     const told = () => house.chronicle.find(/more than its share/).filter(({ host }) => host === rogue.id)
     const costly = Array(1_500_000).fill(0)
     const peer = await rogue.linked()
-    for (let said = 0; said < 12; said++) peer.emitEvent('desktop.observed', costly)
+    for (let said = 0; said < 5; said++) peer.emitEvent('desktop.observed', costly)
     await until('the first link to be slowed', () => told().length === 1)
     // What it owes is owed on the next link, too, before it says anything there.
     await rogue.link()
