@@ -99,7 +99,11 @@ async function expectPassedOn(id: string): Promise<void> {
   expect(ended).toEqual({ code: 7, stdout: 'out\n', stderr: 'err\n' })
   expect(read).toEqual({ code: 0, stdout: `${md5(Buffer.from(input))}  -\n`, stderr: '' })
   expect(notText).toMatchObject({ code: 125, stdout: '', stderr: expect.stringContaining('is not text') })
-  expect(late).toMatchObject({ code: 125, stdout: '', stderr: expect.stringContaining('its deadline, and it was ended') })
+  expect(late).toMatchObject({
+    code: 125,
+    stdout: '',
+    stderr: expect.stringContaining('its deadline, and it was ended'),
+  })
 }
 
 async function expectCopied(id: string): Promise<void> {
