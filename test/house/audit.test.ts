@@ -1,8 +1,9 @@
 // Guarantee: whatever an operator does is in the audit log, and an operator can read there, page by page, who took what
 // from whom; nobody else can.
 import { createAdminClient } from '@dormouse/client'
-import { Acts } from '@dormouse/control-plane/http/acts.ts'
-import { type App, createServer } from '@dormouse/control-plane/http/server.ts'
+import type { App } from '@dormouse/control-plane/http/app.ts'
+import { AuditTrail } from '@dormouse/control-plane/http/audit-trail.ts'
+import { createServer } from '@dormouse/control-plane/http/server.ts'
 import { createLog } from '@dormouse/process'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
@@ -91,7 +92,7 @@ test('a route that names no act is not registered, and one that notes none is an
     hold: () => undefined,
     unroutable: async () => undefined,
   })
-  new Acts(async () => undefined).watch(app, () => 'nobody')
+  new AuditTrail(async () => undefined).watch(app, () => 'nobody')
   const post = (act?: string) => app.post(`/${act}`, { schema: act ? { act } : {} }, async () => ({ done: true }))
   expect(() => post()).toThrow('POST /undefined names no act')
   post('forgotten')

@@ -10,22 +10,23 @@ import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import type { Guests } from './guest/service.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { Hosts } from './hosts/service.ts'
-import type { Acts } from './http/acts.ts'
+import type { App } from './http/app.ts'
+import type { AuditTrail } from './http/audit-trail.ts'
 import type { Connections } from './http/connections.ts'
-import type { HeldBytes } from './http/held-bytes.ts'
-import type { InFlight } from './http/in-flight.ts'
+import type { InFlightBytes } from './http/in-flight-bytes.ts'
+import type { InFlightRequests } from './http/in-flight-requests.ts'
 import { contractBodyBytes, takeBodiesOf } from './http/json-bodies.ts'
 import { notePaths, refuseOtherMethods } from './http/methods.ts'
 import { publishOpenApi } from './http/openapi.ts'
 import { sendProblem } from './http/problems.ts'
 import { RateLimit } from './http/rate-limit.ts'
 import { serveReadingPage } from './http/reading-page.ts'
-import { type App, createServer, pathOf, type UnroutableDoor } from './http/server.ts'
-import type { Strangers } from './http/strangers.ts'
+import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
+import type { UnauthenticatedClients } from './http/unauthenticated-clients.ts'
 import type { Leadership } from './leadership/leadership.ts'
 import type { Readiness } from './leadership/readiness.ts'
 import type { Waiters } from './operations/waiters.ts'
-import { callerOf, customersOnly, operatorsOnly } from './principals/door.ts'
+import { callerOf, customersOnly, operatorsOnly } from './principals/authentication.ts'
 import { principalRoutes } from './principals/routes.ts'
 import type { Principals } from './principals/service.ts'
 import { recoveryAdminRoutes } from './recovery/routes.ts'
@@ -39,8 +40,8 @@ import { usageRoutes } from './usage/routes.ts'
 import type { Usage } from './usage/service.ts'
 
 export interface AppParts {
-  acts: Acts
-  inFlight: InFlight
+  acts: AuditTrail
+  inFlight: InFlightRequests
   pool: Pool
   log: Log
   leadership: Leadership
@@ -57,9 +58,9 @@ export interface AppParts {
   /** Where browsers find this service. */
   origin: string | undefined
   /** Everybody without a credential, at every door. */
-  strangers: Strangers
+  strangers: UnauthenticatedClients
   connections: Connections
-  heldBytes: HeldBytes
+  heldBytes: InFlightBytes
   /** Requests a second of one credential. */
   rateLimitPerSecond: number
   /** Desktops that an organisation may have for which no operator has set another number. */
@@ -73,7 +74,7 @@ export interface AppParts {
 /** The application, ready to listen. A room takes of the parts what its routes name, and sees no other. */
 export async function createApp(parts: AppParts): Promise<App> {
   const { log, stallMs, trustedProxies, principals, strangers, connections, heldBytes } = parts
-  const unroutable: UnroutableDoor = async (request, reply) => {
+  const unroutable: AuthenticateUnroutable = async (request, reply) => {
     const path = pathOf(request.url)
     if (path.startsWith('/v1/')) await customers.call(app, request, reply)
     else if (path.startsWith('/admin/v1/')) await operators.call(app, request, reply)

@@ -17,14 +17,14 @@ import { quotaOf } from './desktops/store.ts'
 import { Guests } from './guest/service.ts'
 import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
-import { Acts } from './http/acts.ts'
 import { Addresses } from './http/addresses.ts'
+import { AuditTrail } from './http/audit-trail.ts'
 import { Connections } from './http/connections.ts'
-import { HeldBytes } from './http/held-bytes.ts'
-import { InFlight } from './http/in-flight.ts'
+import { InFlightBytes } from './http/in-flight-bytes.ts'
+import { InFlightRequests } from './http/in-flight-requests.ts'
 import { RateLimit } from './http/rate-limit.ts'
-import { answerRaw } from './http/raw-answers.ts'
-import { Strangers } from './http/strangers.ts'
+import { sendRawProblem } from './http/raw-responses.ts'
+import { UnauthenticatedClients } from './http/unauthenticated-clients.ts'
 import { Leadership } from './leadership/leadership.ts'
 import { Readiness } from './leadership/readiness.ts'
 import { liveReplicas } from './leadership/store.ts'
@@ -41,7 +41,7 @@ import { Recovery } from './recovery/service.ts'
 import { Removals } from './removals/service.ts'
 import { reportHandlers } from './report-handlers.ts'
 import { Retention } from './retention/service.ts'
-import { Given } from './streams/given.ts'
+import { IssuedTokens } from './streams/issued-tokens.ts'
 import { Screens } from './streams/screens.ts'
 import { Streams } from './streams/service.ts'
 import { Usage } from './usage/service.ts'
@@ -62,11 +62,11 @@ export interface ControlPlane {
   links: Links
   channels: Channels
   waiters: Waiters
-  acts: Acts
+  acts: AuditTrail
   /** Requests that were not answered yet. */
-  inFlight: InFlight
+  inFlight: InFlightRequests
   connections: Connections
-  heldBytes: HeldBytes
+  heldBytes: InFlightBytes
   recovery: Recovery
   principals: Principals
   hosts: Hosts
@@ -141,7 +141,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     },
   })
   const origin = config.pageUrl
-  const given = new Given()
+  const given = new IssuedTokens()
   const { strangers, connections, heldBytes } = doorkeepers(config, room('http'))
   const count = connections.prove.bind(connections)
   const screens = new Screens({ pool, principals, links, channels, given, count, origin, log: room('streams') })
@@ -156,8 +156,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
 
   const readiness = new Readiness(pool, leadership)
   await readiness.start()
-  const inFlight = new InFlight()
-  const acts = new Acts(record)
+  const inFlight = new InFlightRequests()
+  const acts = new AuditTrail(record)
   const app = await createApp({
     acts,
     inFlight,
@@ -209,7 +209,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
         return answerHeartbeat(pool, () => hosts.heard(hostId, heartbeat.facts))
       },
       strangers,
-      refuse: (socket, refusal) => answerRaw(socket, refusal, room('http')),
+      refuse: (socket, refusal) => sendRawProblem(socket, refusal, room('http')),
       report: (hostId, name, report) => handlers[name](hostId, report as never),
     },
   })
@@ -283,10 +283,10 @@ function doorkeepers(config: Config, log: Log) {
       inAll: config.maxConnections,
     },
     addresses,
-    turnAway: (socket) => answerRaw(socket, oneTooMany, log),
+    turnAway: (socket) => sendRawProblem(socket, oneTooMany, log),
     over: (request) => heldBytes.release(request),
   })
-  const heldBytes = new HeldBytes({
+  const heldBytes = new InFlightBytes({
     limits: {
       perAddress: config.maxHeldMiBPerAddress * mib,
       perCredential: config.maxHeldMiBPerCredential * mib,
@@ -295,7 +295,11 @@ function doorkeepers(config: Config, log: Log) {
     payerOf: (request) => connections.payerOf(request),
     turnAway: (socket) => connections.turnAway(socket),
   })
-  const strangers = new Strangers(addresses, new RateLimit(config.rateLimitStrangersPerSecond), connections)
+  const strangers = new UnauthenticatedClients(
+    addresses,
+    new RateLimit(config.rateLimitStrangersPerSecond),
+    connections,
+  )
   return { connections, heldBytes, strangers }
 }
 

@@ -2,7 +2,7 @@
 import { auditJson } from '@dormouse/contract'
 import { z } from 'zod'
 import { type Pool, patiently } from '../db/pool.ts'
-import type { App } from '../http/server.ts'
+import type { App } from '../http/app.ts'
 import { auditToJson, list } from './store.ts'
 
 const query = z.object({

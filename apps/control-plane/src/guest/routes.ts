@@ -2,10 +2,10 @@
 import { execBody, execJson, fileJson, fileQuery, fileWriteMaxBytes, id } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
+import type { App } from '../http/app.ts'
 import { BoundedBody } from '../http/bounded-body.ts'
 import { callerGone } from '../http/requests.ts'
-import type { App } from '../http/server.ts'
-import { customer } from '../principals/door.ts'
+import { customer } from '../principals/authentication.ts'
 import { guestPath } from './paths.ts'
 import type { Guests } from './service.ts'
 

@@ -1,8 +1,8 @@
 // Operators' routes for hosts, and the one where a host enrols. HTTP and nothing else.
 import { createInviteBody, enrolBody, enrolledJson, hostJson, inviteJson } from '@dormouse/contract'
 import { z } from 'zod'
-import { noteOf } from '../http/acts.ts'
-import type { App } from '../http/server.ts'
+import type { App } from '../http/app.ts'
+import { noteOf } from '../http/audit-trail.ts'
 import type { Hosts } from './service.ts'
 
 export function hostAdminRoutes(app: App, { hosts }: { hosts: Hosts }): void {

@@ -3,8 +3,8 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { expect, test } from 'vitest'
 import { Addresses } from './addresses.ts'
+import type { App } from './app.ts'
 import { type ConnectionLimits, Connections } from './connections.ts'
-import type { App } from './server.ts'
 
 function counted(limits: Partial<ConnectionLimits>) {
   const server = new EventEmitter()

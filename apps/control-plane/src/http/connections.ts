@@ -5,7 +5,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Refusal } from '@dormouse/contract'
 import { type Addresses, countedAs } from './addresses.ts'
-import type { App } from './server.ts'
+import type { App } from './app.ts'
 
 export interface ConnectionLimits {
   perAddress: number

@@ -3,8 +3,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Refusal, refuse, theOne404 } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
+import type { App } from './app.ts'
 import { BoundedBody, letGo } from './bounded-body.ts'
-import type { App } from './server.ts'
 
 /** What the contract promises of every route under /v1 that takes JSON. */
 export const contractBodyBytes = 2 * 1024 * 1024

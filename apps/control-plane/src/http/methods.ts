@@ -1,6 +1,6 @@
 // A known path asked with a method it does not have: 405, and what it has. Knows no route by itself.
 import { refuse } from '@dormouse/contract'
-import type { App } from './server.ts'
+import type { App } from './app.ts'
 
 /** Paths, as routes write them, and the methods they have. */
 export type KnownPaths = Map<string, Set<string>>

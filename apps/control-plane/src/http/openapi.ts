@@ -12,8 +12,8 @@ import {
   sharedHeaders,
   sharedProblems,
 } from './answers.ts'
+import type { App } from './app.ts'
 import { componentsInUse } from './openapi-components.ts'
-import type { App } from './server.ts'
 
 declare module 'fastify' {
   interface FastifySchema {

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { App } from './server.ts'
+import type { App } from './app.ts'
 
 /** Nothing from elsewhere, nothing framed. Swagger UI writes style attributes, which need `unsafe-inline` for styles only. */
 const policy = [

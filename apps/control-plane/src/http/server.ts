@@ -1,27 +1,18 @@
 // The HTTP server: how bodies are read, how requests are checked and how answers are written. No word of desktops.
 
 import { randomUUID } from 'node:crypto'
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Log } from '@dormouse/process'
-import fastify, {
-  type FastifyBaseLogger,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  LogController,
-  type RawServerDefault,
-} from 'fastify'
+import fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
-import { askForBodiesLate } from './expectations.ts'
+import type { App } from './app.ts'
+import { delayContinue } from './expect-continue.ts'
 import { type Hold, readBodies, smallBodyBytes } from './json-bodies.ts'
 import { handleError } from './problems.ts'
-import { answerBrokenRequest } from './raw-answers.ts'
-import { cutStalledAnswers } from './stalls.ts'
-
-export type App = FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, ZodTypeProvider>
+import { respondToBrokenRequest } from './raw-responses.ts'
+import { abortStalledResponses } from './stalled-responses.ts'
 
 /** Asked for a path that is no path, which no scope can take: throws where its caller may not even know that. */
-export type UnroutableDoor = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
+export type AuthenticateUnroutable = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 
 const longestHeadMs = 20_000
 
@@ -33,7 +24,7 @@ export interface ServerOptions {
   trustedProxies: string[]
   /** Counts the bytes of bodies before they are kept. */
   hold: Hold
-  unroutable: UnroutableDoor
+  unroutable: AuthenticateUnroutable
 }
 
 /** A server without routes. Its log lines carry the request id that an operation and its commands carry on. */
@@ -68,7 +59,7 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable }:
       // Below /v1 every request is one that shows a credential; no upgrade passes it by.
       shouldUpgradeCallback: ({ url, headers }) => isWebSocket(headers.upgrade) && !/^\/v1(\/|$)/.test(pathOf(url)),
     },
-    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, log),
+    clientErrorHandler: (error, socket) => respondToBrokenRequest(error, socket, log),
   }).withTypeProvider<ZodTypeProvider>()
   app.setValidatorCompiler(validatorCompiler)
   // Answers are built by our own code from typed rows; checking each again would cost more than making it.
@@ -76,8 +67,8 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable }:
   app.setErrorHandler(handleError)
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
   readBodies(app as unknown as App, stallMs, hold)
-  cutStalledAnswers(app as unknown as App, stallMs)
-  askForBodiesLate(app as unknown as App)
+  abortStalledResponses(app as unknown as App, stallMs)
+  delayContinue(app as unknown as App)
   return app as unknown as App
 }
 

@@ -10,8 +10,8 @@ import {
   orgsJson,
 } from '@dormouse/contract'
 import { z } from 'zod'
-import { noteOf } from '../http/acts.ts'
-import type { App } from '../http/server.ts'
+import type { App } from '../http/app.ts'
+import { noteOf } from '../http/audit-trail.ts'
 import type { Principals } from './service.ts'
 
 export function principalRoutes(

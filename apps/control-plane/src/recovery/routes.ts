@@ -2,8 +2,8 @@
 import { missing, trustedHostJson } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Hosts } from '../hosts/service.ts'
-import { noteOf } from '../http/acts.ts'
-import type { App } from '../http/server.ts'
+import type { App } from '../http/app.ts'
+import { noteOf } from '../http/audit-trail.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { Recovery } from './service.ts'
 

@@ -2,8 +2,8 @@
 import { removalJson, removeHostBody } from '@dormouse/contract'
 import { z } from 'zod'
 import { patiently } from '../db/pool.ts'
-import { noteOf } from '../http/acts.ts'
-import type { App } from '../http/server.ts'
+import type { App } from '../http/app.ts'
+import { noteOf } from '../http/audit-trail.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { Removals } from './service.ts'
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { id, missing, refuse, streamClaim } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { App } from '../http/server.ts'
+import type { App } from '../http/app.ts'
 
 const params = z.object({ id, claim: streamClaim })
 

@@ -2,8 +2,8 @@
 import { id, refuse, type StreamJson, streamBody, streamJson } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
-import type { App } from '../http/server.ts'
-import { customer } from '../principals/door.ts'
+import type { App } from '../http/app.ts'
+import { customer } from '../principals/authentication.ts'
 import type { Streams } from './service.ts'
 
 const params = z.object({ id })

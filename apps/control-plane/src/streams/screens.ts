@@ -14,8 +14,8 @@ import type { Pool } from '../db/pool.ts'
 import type { Principals } from '../principals/service.ts'
 import { type Admission, admit, type Entrance } from './admission.ts'
 import { type Ending, endingOf, endings } from './endings.ts'
-import type { Given } from './given.ts'
 import { openChannel } from './host-channel.ts'
+import type { IssuedTokens } from './issued-tokens.ts'
 import { endSocket, relay, tellPulse, watchPulse } from './relay.ts'
 import { answersToViewer } from './rfb-answers.ts'
 import { RfbFilter } from './rfb-filter.ts'
@@ -29,7 +29,7 @@ export interface ScreensOptions {
   principals: Principals
   links: Links
   channels: Channels
-  given: Given
+  given: IssuedTokens
   /** Counts a socket by whose it is; throws a refusal where that is one too many. */
   count(request: IncomingMessage, holder: string): void
   /** Where browsers find the pages of this service, beside the address they asked. */

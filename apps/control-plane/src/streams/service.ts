@@ -7,8 +7,8 @@ import { type Db, type Pool, patiently, transaction } from '../db/pool.ts'
 import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { Customer } from '../principals/service.ts'
-import type { Given } from './given.ts'
 import { openChannel } from './host-channel.ts'
+import type { IssuedTokens } from './issued-tokens.ts'
 import type { Screen } from './store.ts'
 import * as store from './store.ts'
 import { hashOf, makeToken } from './tokens.ts'
@@ -18,7 +18,7 @@ export interface StreamsOptions {
   desktops: Desktops
   links: Links
   channels: Channels
-  given: Given
+  given: IssuedTokens
   /** Somebody else's socket may have to end: look at once, not at the next turn. */
   onHandedOver(): void
 }

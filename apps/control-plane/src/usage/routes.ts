@@ -1,11 +1,11 @@
 // Customers' route for what they have used. HTTP and nothing else.
 import { usageJson, usageQuery } from '@dormouse/contract'
 import type { Pages } from '../db/long-reads.ts'
+import type { App } from '../http/app.ts'
 import { JsonList } from '../http/json-list.ts'
 import { callerGone } from '../http/requests.ts'
-import type { App } from '../http/server.ts'
 import type { UsedMs } from '../ledger/store.ts'
-import { customer } from '../principals/door.ts'
+import { customer } from '../principals/authentication.ts'
 import { inSeconds, type Span, type Usage, usedToJson } from './service.ts'
 import { Totals } from './totals.ts'
 

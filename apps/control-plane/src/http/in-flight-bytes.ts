@@ -3,7 +3,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { Refusal } from '@dormouse/contract'
-import type { App } from './server.ts'
+import type { App } from './app.ts'
 
 export interface ByteLimits {
   perAddress: number
@@ -25,7 +25,7 @@ interface Account {
 /** An answer that is shorter is not counted: connections are. */
 const countedFrom = 16 * 1024
 
-export class HeldBytes {
+export class InFlightBytes {
   readonly #limits: ByteLimits
   readonly #payerOf: (request: IncomingMessage) => Payer
   readonly #turnAway: (socket: Socket) => void

@@ -1,8 +1,8 @@
 // Requests under way, so that a stop can wait for them. Knows nothing of what they ask.
 import type { Socket } from 'node:net'
-import type { App } from './server.ts'
+import type { App } from './app.ts'
 
-export class InFlight {
+export class InFlightRequests {
   /** By connection: one that is closed takes all it asked along, answered or not. */
   readonly #asked = new Map<Socket, number>()
   #emptied: (() => void) | undefined

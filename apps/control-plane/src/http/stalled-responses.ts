@@ -1,10 +1,10 @@
 // How long the bytes of an answer may make no progress: whoever does not read is hung up on. Knows no route.
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { App } from './server.ts'
+import type { App } from './app.ts'
 
 /** Cuts each answer of which no byte is taken for so long, from the moment that it is its connection's turn. */
-export function cutStalledAnswers(app: App, stallMs: number): void {
+export function abortStalledResponses(app: App, stallMs: number): void {
   const sent = new WeakMap<Socket, ServerResponse>()
   const watch = (response: ServerResponse, socket: Socket) => {
     sent.set(socket, response)

@@ -3,7 +3,7 @@
 // answered as a fault. Knows no table.
 import type { FastifyRequest } from 'fastify'
 import type { Db, Note } from '../db/pool.ts'
-import type { App } from './server.ts'
+import type { App } from './app.ts'
 
 declare module 'fastify' {
   interface FastifySchema {
@@ -19,7 +19,7 @@ type Line = { actor: string; action: string; subject: string; details: Record<st
 
 const harmless = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 
-export class Acts {
+export class AuditTrail {
   /** What operators can do, by method and path. */
   readonly byRoute = new Map<string, string>()
   readonly #record: (tx: Db, line: Line) => Promise<void>

@@ -3,7 +3,7 @@
 
 const keptMax = 10_000
 
-export class Given {
+export class IssuedTokens {
   /** The oldest first. */
   readonly #hashes = new Set<string>()
 

@@ -4,7 +4,7 @@ import type { FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import { patienceMs } from '../db/pool.ts'
 import type { Connections } from '../http/connections.ts'
 import type { RateLimit } from '../http/rate-limit.ts'
-import type { Strangers } from '../http/strangers.ts'
+import type { UnauthenticatedClients } from '../http/unauthenticated-clients.ts'
 import type { Customer, Principal, Principals } from './service.ts'
 
 declare module 'fastify' {
@@ -13,18 +13,18 @@ declare module 'fastify' {
   }
 }
 
-export interface DoorOptions {
+export interface AuthenticationOptions {
   principals: Principals
   /** For those who showed a good credential. */
   callers: RateLimit
   /** For those who did not, or not lately. */
-  strangers: Strangers
+  strangers: UnauthenticatedClients
   connections: Connections
 }
 
 /** Lets customers in. An operator's key is no customer's: 401. */
 export const customersOnly =
-  (options: DoorOptions): onRequestAsyncHookHandler =>
+  (options: AuthenticationOptions): onRequestAsyncHookHandler =>
   async (request) => {
     const principal = await identify(request, options)
     if (principal.kind !== 'customer') refuse('unauthenticated', 'the credential is not valid')
@@ -32,7 +32,7 @@ export const customersOnly =
 
 /** Lets operators in. A customer is known, and forbidden: 403. */
 export const operatorsOnly =
-  (options: DoorOptions): onRequestAsyncHookHandler =>
+  (options: AuthenticationOptions): onRequestAsyncHookHandler =>
   async (request) => {
     const principal = await identify(request, options)
     if (principal.kind !== 'operator') refuse('forbidden', 'this needs an operator’s key')
@@ -44,7 +44,7 @@ export const operatorsOnly =
  */
 async function identify(
   request: FastifyRequest,
-  { principals, callers, strangers, connections }: DoorOptions,
+  { principals, callers, strangers, connections }: AuthenticationOptions,
 ): Promise<Principal> {
   let isStranger = false
   const stranger = () => {

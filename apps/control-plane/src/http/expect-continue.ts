@@ -1,9 +1,9 @@
 // `Expect: 100-continue`: a body is asked for only from those who passed the door. Knows no credential.
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { App } from './server.ts'
+import type { App } from './app.ts'
 
 /** Asks for a withheld body where it is about to be read; a request refused before that ends its connection. */
-export function askForBodiesLate(app: App): void {
+export function delayContinue(app: App): void {
   const withheld = new WeakSet<IncomingMessage>()
   app.server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
     withheld.add(request)

@@ -31,7 +31,7 @@ const codes: Readonly<Record<number, RefusalCode>> = {
 const lingerMs = 10_000
 
 /** Answers with a problem and ends the connection. */
-export function answerRaw(socket: Duplex, problem: RawProblem, log: Log): void {
+export function sendRawProblem(socket: Duplex, problem: RawProblem, log: Log): void {
   if (socket.destroyed) return
   const { status, detail, headers, code = codes[status] ?? 'internal' } = problem
   const [title, id] = [STATUS_CODES[status] ?? 'Error', randomUUID()]
@@ -58,9 +58,9 @@ const problems: Readonly<Record<string, RawProblem>> = {
 }
 
 /** Answers what is not HTTP at all and so never becomes a request. */
-export function answerBrokenRequest(error: Error & { code?: string }, socket: Socket, log: Log): void {
+export function respondToBrokenRequest(error: Error & { code?: string }, socket: Socket, log: Log): void {
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) return void socket.destroy()
-  answerRaw(socket, problems[error.code ?? ''] ?? { status: 400, detail: 'the request is not valid HTTP' }, log)
+  sendRawProblem(socket, problems[error.code ?? ''] ?? { status: 400, detail: 'the request is not valid HTTP' }, log)
 }
 
 /** A whole request came before the broken one: what is said now would be taken for its answer, or stand in the midst of it. */

@@ -3,12 +3,12 @@ import type { IncomingMessage } from 'node:http'
 import { Refusal } from '@dormouse/contract'
 import { UpgradeRefusal } from '@dormouse/link'
 import type { Addresses } from './addresses.ts'
+import type { App } from './app.ts'
 import type { Connections } from './connections.ts'
 import { rateLimitHeaders } from './problems.ts'
 import type { RateLimit } from './rate-limit.ts'
-import type { App } from './server.ts'
 
-export class Strangers {
+export class UnauthenticatedClients {
   readonly #addresses: Addresses
   readonly #limit: RateLimit
   readonly #connections: Connections
