@@ -1,7 +1,7 @@
 // A twin of a desktop's guest, driven by bare libvirt calls: the floor that wakes and hibernations are measured against.
 import { copyFileSync, rmSync } from 'node:fs'
 import { sshSocketOf } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
-import { SshKeys } from '@dormouse/agent/guest/ssh-keys.ts'
+import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
 import { type RawSsh, rawSsh } from '@dormouse/agent/testing/raw-ssh.ts'
 import { type GuestAgent, LibvirtHost } from '@dormouse/node-libvirt'
 

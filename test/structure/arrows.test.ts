@@ -52,7 +52,7 @@ test.each<[rule: Rule, path: string, text: string, complaint: string]>([
   [rules.floorsOpenDownwards, 'apps/control-plane/src/odd.ts', '', 'has no floor yet'],
   [
     rules.oneDoorToLibvirt,
-    'apps/agent/src/guest/qga.ts',
+    'apps/agent/src/guest-agent/transport.ts',
     `import { a } from '@dormouse/node-libvirt'`,
     'Only apps/agent',
   ],

@@ -1,7 +1,7 @@
 // A guest that is as it should be, until a part of it is told to be otherwise: its agent, its SSH server, its screen. Knows
 // how to be fair; how to be hostile is said in `manner`.
 import type { Socket } from 'node:net'
-import { newPair } from '@dormouse/agent/guest/ssh-keys.ts'
+import { newPair } from '@dormouse/agent/ssh/keys.ts'
 import { endOf } from '@dormouse/agent/testing/ssh-server.ts'
 import ssh2, { type Connection, type Server, type ServerChannel } from 'ssh2'
 import type { Guest } from './hypervisor.ts'

@@ -1,5 +1,6 @@
 // Runs a command in the guest of an awake desktop.
-import { awakeGuest, unlessAborted, whileAwake } from '../guest/awake.ts'
+import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
+import { unlessAborted } from '../mechanics/waiting.ts'
 import type { CommandHandler } from './room.ts'
 
 export const exec: CommandHandler<'guest.exec'> = async ({ ground }, command, given) => {

@@ -2,8 +2,9 @@
 import { pipeline } from 'node:stream/promises'
 import type { CommandPayload } from '@dormouse/contract'
 import type { DialBack } from '../control.ts'
-import { awakeGuest, inTime, whileAwake } from '../guest/awake.ts'
-import type { FileDownload } from '../guest/transport.ts'
+import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
+import type { FileDownload } from '../driver/guest-transport.ts'
+import { inTime } from '../mechanics/waiting.ts'
 import type { CommandHandler } from './room.ts'
 import { brokenOff } from './write-file.ts'
 

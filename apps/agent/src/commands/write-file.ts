@@ -3,8 +3,9 @@ import { addAbortSignal } from 'node:stream'
 import { type CommandPayload, Refusal } from '@dormouse/contract'
 import { ChannelLost, DialRefused, LinkLost } from '@dormouse/link'
 import type { DialBack } from '../control.ts'
-import { awakeGuest, inTime, whileAwake } from '../guest/awake.ts'
-import type { FileUpload } from '../guest/transport.ts'
+import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
+import type { FileUpload } from '../driver/guest-transport.ts'
+import { inTime } from '../mechanics/waiting.ts'
 import type { CommandHandler } from './room.ts'
 
 /** A guest that cannot be reached sweeps up by itself. */

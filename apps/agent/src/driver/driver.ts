@@ -2,8 +2,8 @@
 // turns and no fences beyond the mark it is told to write; what a wake or a hibernation is, is decided above.
 import type { Duplex } from 'node:stream'
 import type { Capacity, DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
-import type { GuestTransport } from '../guest/transport.ts'
 import type { Readiness } from '../images/images.ts'
+import type { GuestTransport } from './guest-transport.ts'
 
 /** What stands in a domain's own metadata: whose it is, and the last command that was obeyed for it. */
 export interface Mark {

@@ -3,10 +3,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Driver } from '../driver/driver.ts'
+import type { GuestTransport } from '../driver/guest-transport.ts'
 import type { Readiness } from '../images/images.ts'
-import { unlessAborted } from './awake.ts'
-import { before } from './deadlines.ts'
-import type { GuestTransport } from './transport.ts'
+import { before } from '../mechanics/deadlines.ts'
+import { unlessAborted } from '../mechanics/waiting.ts'
 
 const firstPauseMs = 10
 const longestPauseMs = 100

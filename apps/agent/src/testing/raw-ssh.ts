@@ -1,8 +1,8 @@
 // A guest's SSH server with nothing of ours between: the floor that commands and files are measured against.
 import { connect } from 'node:net'
 import ssh2, { type Client, type SFTPWrapper } from 'ssh2'
-import { shakeHands } from '../guest/ssh-handshake.ts'
-import type { GuestKeys } from '../guest/ssh-keys.ts'
+import { shakeHands } from '../ssh/handshake.ts'
+import type { GuestKeys } from '../ssh/keys.ts'
 
 export interface RawSsh {
   /** Runs a command to its end. */

@@ -5,10 +5,10 @@ import type { AddressInfo } from 'node:net'
 import { newId } from '@dormouse/contract'
 import { createLog } from '@dormouse/process'
 import ssh2, { type Connection, type Server, type ServerChannel, type ServerConfig } from 'ssh2'
-import { noPulse } from '../guest/pulse.ts'
-import { newPair, SshKeys } from '../guest/ssh-keys.ts'
-import { SshLine } from '../guest/ssh-line.ts'
-import type { GuestTransport } from '../guest/transport.ts'
+import { noPulse } from '../driver/guest-activity.ts'
+import type { GuestTransport } from '../driver/guest-transport.ts'
+import { SshLine } from '../ssh/connection.ts'
+import { newPair, SshKeys } from '../ssh/keys.ts'
 
 export interface LineToServer {
   line: SshLine

@@ -2,8 +2,8 @@
 // twice by that; each failure says what to do. (libvirt's words are those of 9.0; a real agent: test/real/guest-faults.test.ts.)
 import { type GuestAgent, GuestAgentError, LibvirtError } from '@dormouse/node-libvirt'
 import { expect, test } from 'vitest'
-import { noPulse, type Pulse } from '../../guest/pulse.ts'
 import { until } from '../../testing/bench.ts'
+import { noPulse, type Pulse } from '../guest-activity.ts'
 import { agentCall } from './agent-call.ts'
 
 const facts = { code: 86, domain: 0, level: 2, procedure: 'domainAgentCommand' }

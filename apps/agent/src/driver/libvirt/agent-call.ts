@@ -1,10 +1,10 @@
 // One call of a guest's agent, its failures in our words.
 import { Refusal, refuse } from '@dormouse/contract'
 import { CallTimeout, ConnectionLost, type GuestAgent, GuestAgentError } from '@dormouse/node-libvirt'
-import { AgentTurns } from '../../guest/agent-turns.ts'
-import { before } from '../../guest/deadlines.ts'
-import type { Pulse } from '../../guest/pulse.ts'
-import { type AgentCall, AgentRefused } from '../../guest/qga-programs.ts'
+import { type AgentCall, AgentRefused } from '../../guest-agent/programs.ts'
+import { AgentTurns } from '../../mechanics/call-queue.ts'
+import { before } from '../../mechanics/deadlines.ts'
+import type { Pulse } from '../guest-activity.ts'
 
 /** How long an agent that listens may take; one that is mute is found out before. The guest's disk may take its time. */
 const probeSecs = 2

@@ -2,14 +2,14 @@
 // shell on it, and the turns at its guest agent.
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import { AgentTurns } from '../../guest/agent-turns.ts'
-import type { Pulse } from '../../guest/pulse.ts'
-import { SshTransport } from '../../guest/ssh.ts'
-import type { Door } from '../../guest/ssh-door.ts'
-import { SshKeys } from '../../guest/ssh-keys.ts'
-import { SshLine } from '../../guest/ssh-line.ts'
-import { SpareShell } from '../../guest/ssh-spare.ts'
-import type { GuestTransport } from '../../guest/transport.ts'
+import { SshTransport } from '../../guest/ssh-first.ts'
+import { AgentTurns } from '../../mechanics/call-queue.ts'
+import { SshLine } from '../../ssh/connection.ts'
+import { SshKeys } from '../../ssh/keys.ts'
+import type { Door } from '../../ssh/open-connection.ts'
+import { SpareShell } from '../../ssh/warm-shell.ts'
+import type { Pulse } from '../guest-activity.ts'
+import type { GuestTransport } from '../guest-transport.ts'
 
 interface GuestWays {
   agent: GuestTransport

@@ -3,7 +3,7 @@
 // Nobody comes onto it while its firewall is down.
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Network } from '@dormouse/node-libvirt'
-import type { Door } from '../../guest/ssh-door.ts'
+import type { Door } from '../../ssh/open-connection.ts'
 import { saying } from './failures.ts'
 import type { Firewall } from './firewall.ts'
 import {

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Pulse } from '../../guest/pulse.ts'
+import type { Pulse } from '../guest-activity.ts'
 
 interface Process {
   pid: number

@@ -8,7 +8,7 @@ import {
   Refusal,
   refuse,
 } from '@dormouse/contract'
-import type { FileDownload, FileUpload, GuestTransport } from '../../guest/transport.ts'
+import type { FileDownload, FileUpload, GuestTransport } from '../guest-transport.ts'
 import type { SimulatedFaults } from './faults.ts'
 import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'

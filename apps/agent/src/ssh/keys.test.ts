@@ -1,0 +1,46 @@
+// Guarantee: no desktop is given a key that its host cannot use, or keeps one.
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { newId } from '@dormouse/contract'
+import ssh2 from 'ssh2'
+import { expect, test } from 'vitest'
+import type { GuestTransport } from '../driver/guest-transport.ts'
+import { newPair, SshKeys } from './keys.ts'
+
+test('of a thousand pairs each can be read and says who it is', () => {
+  const word = Buffer.from('word')
+  const readable = Array.from({ length: 1_000 }, newPair).filter((pair) => {
+    const [ours, theirs] = [ssh2.utils.parseKey(pair.private), ssh2.utils.parseKey(pair.public)]
+    return !(ours instanceof Error) && !(theirs instanceof Error) && theirs.verify(word, ours.sign(word)) === true
+  })
+  expect(readable).toHaveLength(1_000)
+})
+
+test('a pair that was kept and cannot be read counts as none, so that another is exchanged', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-keys-'))
+  const [broken, whole] = [newId(), newId()]
+  const keep = (id: string, privateKey: string) =>
+    writeFileSync(join(folder, `${id}.json`), JSON.stringify({ privateKey, hostKey: 'AAAA' }))
+  keep(broken, newPair().private.replace(/\n.{20}/, '\n'))
+  const { private: privateKey } = newPair()
+  keep(whole, privateKey)
+  const keys = new SshKeys(folder)
+  expect(await keys.read(broken)).toBeUndefined()
+  expect(await keys.read(whole)).toEqual({ privateKey, hostKey: 'AAAA' })
+  rmSync(folder, { recursive: true })
+})
+
+test.each([
+  ['nothing', ''],
+  ['a key of another kind', `ssh-rsa ${'A'.repeat(68)}`],
+  ['a key without end', `ssh-ed25519 ${'A'.repeat(1_000_000)}`],
+  ['what is no key', 'ssh-ed25519 {"a":1}'],
+])('a guest that says %s is not known by it', async (_what, stdout) => {
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-keys-'))
+  const agent = { exec: async () => ({ exitCode: 0, stdout }) } as unknown as GuestTransport
+  const id = newId()
+  await expect(new SshKeys(folder).exchange(id, agent, 'port')).rejects.toMatchObject({ code: 'guest_unavailable' })
+  expect(existsSync(join(folder, `${id}.json`))).toBe(false)
+  rmSync(folder, { recursive: true })
+})
