@@ -7,7 +7,7 @@ import { join, relative } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 
-const agent = join(import.meta.dirname, '../../apps/agent/src/desktops')
+const agent = join(import.meta.dirname, '../../apps/agent/src')
 const id = '01900000-0000-7000-8000-000000000000'
 const calls = ['openat', 'write', 'pwrite64', 'writev', 'fsync', 'fdatasync', 'rename', 'renameat', 'renameat2']
 
@@ -15,8 +15,8 @@ const calls = ['openat', 'write', 'pwrite64', 'writev', 'fsync', 'fdatasync', 'r
 async function traced(folder: string, program: string): Promise<string[]> {
   const log = join(folder, 'trace')
   const script = `
-    import { writeDurably } from '${agent}/durable-file.ts'
-    import { MemoryImages } from '${agent}/memory-images.ts'
+    import { writeDurably } from '${agent}/mechanics/durable-file.ts'
+    import { MemoryImages } from '${agent}/desktops/memory-images.ts'
     import { writeFile } from 'node:fs/promises'
     ${program}`
   const words = ['-f', '-y', '-s', '16', '-e', `trace=${calls}`, '-o', log, process.execPath]

@@ -1,5 +1,5 @@
 // The overlay on the image is there.
-import { ensureDisk as decide } from '../disks/ensure-disk.ts'
+import { ensureDisk as decide } from '../desktops/ensure-disk.ts'
 import type { CommandHandler } from './room.ts'
 
 export const ensureDisk: CommandHandler<'desktop.ensureDisk'> = ({ ground, turns }, { fence, spec, disk }) =>

@@ -1,6 +1,6 @@
 // Computes the digest of each saved memory after its hibernation has settled, one at a time, never in anybody's way.
 import type { DesktopId } from '@dormouse/contract'
-import { Slots } from './locks.ts'
+import { Slots } from '../mechanics/locks.ts'
 import type { MemoryImages } from './memory-images.ts'
 
 export class Digests {

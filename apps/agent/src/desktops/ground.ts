@@ -2,9 +2,9 @@
 import type { Report, ReportName } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
+import type { Slots } from '../mechanics/locks.ts'
 import type { Digests } from './digests.ts'
 import type { Journal } from './journal.ts'
-import type { Slots } from './locks.ts'
 import type { MemoryImages } from './memory-images.ts'
 
 export type Say = <N extends ReportName>(name: N, report: Report<N>) => void

@@ -6,9 +6,10 @@ import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { type DesktopId, desktopSpec, type Fence, id, isId, refuse, resumedFrom } from '@dormouse/contract'
 import { z } from 'zod'
-import { privateFolder, readIfThere, writeDurably } from './durable-file.ts'
-import { KeyedLock } from './locks.ts'
-import { isFull, Reserve } from './reserve.ts'
+import { privateFolder, readIfThere, writeDurably } from '../mechanics/durable-file.ts'
+import { diskFull, isFull, refuseFull } from '../mechanics/full-disk.ts'
+import { KeyedLock } from '../mechanics/locks.ts'
+import { Reserve } from '../mechanics/reserve.ts'
 
 const entrySchema = z.object({
   desktopId: id,
@@ -212,11 +213,3 @@ export class Journal {
     }
   }
 }
-
-/** A full disk is a refusal; anything else a fault. */
-export function diskFull(error: unknown): never {
-  if (isFull(error)) refuseFull()
-  throw error
-}
-
-const refuseFull = () => refuse('host_disk_full', 'the host has no disk space left to write to; nothing was lost')

@@ -1,8 +1,8 @@
 // The page beside each memory image: what it belongs to, and whether it may still be restored.
 import { id } from '@dormouse/contract'
 import { z } from 'zod'
-import { readIfThere, writeDurably } from './durable-file.ts'
-import { diskFull } from './journal.ts'
+import { readIfThere, writeDurably } from '../mechanics/durable-file.ts'
+import { diskFull } from '../mechanics/full-disk.ts'
 
 const manifestSchema = z.object({
   /** `intended` before the save begins, `complete` when the file is whole and synced, `spent` before it is used. */

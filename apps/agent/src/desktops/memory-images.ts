@@ -6,13 +6,10 @@ import { open, readdir, rm, stat, statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DesktopId, type Fence, isId, refuse } from '@dormouse/contract'
 import type { SavedBy } from '../driver/driver.ts'
-import { privateFolder, syncPath, unlessMissing } from './durable-file.ts'
+import { headerBytes, wholeMagic } from '../driver/saved-file.ts'
+import { privateFolder, syncPath, unlessMissing } from '../mechanics/durable-file.ts'
 import { type Manifest, readManifest, writeManifest } from './manifests.ts'
 
-/** The first bytes of libvirt's saved images: the second is written over by the first when the file is whole. */
-export const wholeMagic = 'LibvirtQemudSave'
-export const partialMagic = 'LibvirtQemudPart'
-const headerBytes = 92
 const mib = 1024 * 1024
 
 export interface MemoryImage {

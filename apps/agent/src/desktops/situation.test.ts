@@ -2,9 +2,10 @@
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import type { Domain } from '../driver/driver.ts'
+import { partialMagic, wholeMagic } from '../driver/saved-file.ts'
 import { fenceOf } from '../testing/bench.ts'
 import type { Manifest } from './manifests.ts'
-import { type MemoryImage, partialMagic, wholeMagic } from './memory-images.ts'
+import type { MemoryImage } from './memory-images.ts'
 import { judge, neverRan } from './situation.ts'
 
 const fence = fenceOf(newId(), 1, 2)

@@ -2,10 +2,11 @@
 // decision, so that a repeated, interrupted or lost command is nothing special.
 import type { DesktopId, Observation } from '@dormouse/contract'
 import type { Domain, Mark } from '../driver/driver.ts'
+import { wholeMagic } from '../driver/saved-file.ts'
+import { eachOf } from '../mechanics/locks.ts'
 import type { Ground } from './ground.ts'
 import type { Entry } from './journal.ts'
-import { eachOf } from './locks.ts'
-import { type MemoryImage, wholeMagic } from './memory-images.ts'
+import type { MemoryImage } from './memory-images.ts'
 import type { Turn } from './turns.ts'
 
 export interface Situation {

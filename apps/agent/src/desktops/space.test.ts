@@ -4,8 +4,8 @@ import { readdir, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
+import { Reserve } from '../mechanics/reserve.ts'
 import { Bench, fenceOf, until } from '../testing/bench.ts'
-import { Reserve } from './reserve.ts'
 
 const full = { code: 'host_disk_full' }
 const noSpace = () => {

@@ -1,8 +1,8 @@
 // One piece of work at a time per desktop, in the order of (generation, turn). A lower pair is refused, an equal one
 // joins, a higher one overtakes: it is journalled at once, and what it overtook ends as `superseded`.
 import { type DesktopId, type Fence, Refusal, refuse } from '@dormouse/contract'
+import { KeyedLock } from '../mechanics/locks.ts'
 import { comparePairs, type Entry, type Journal, type Note } from './journal.ts'
-import { KeyedLock } from './locks.ts'
 
 /** What a piece of work is given. */
 export interface Turn {

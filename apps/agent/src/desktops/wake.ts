@@ -1,8 +1,8 @@
 // Decides how a desktop comes to run, and what it came from. A saved memory is restored paused, marked spent, and only
 // then run: on either side of that mark a failure leaves memory and disk as they belong together.
 import { type CommandPayload, type CommandResult, type ResumedFrom, refuse } from '@dormouse/contract'
-import { ensureDisk } from '../disks/ensure-disk.ts'
 import { becomesReady, untilAnswers } from '../guest/ready.ts'
+import { ensureDisk } from './ensure-disk.ts'
 import type { Ground } from './ground.ts'
 import type { MemoryImage } from './memory-images.ts'
 import { finished, holdsMemory, lookAtRest, markOf, neverRan, type Situation, spendAll } from './situation.ts'

@@ -3,10 +3,10 @@
 // destruction is ended, and a guest whose save was cut off goes on.
 import type { DesktopId, Observation } from '@dormouse/contract'
 import type { DriverEvent } from '../driver/driver.ts'
+import { KeyedLock } from '../mechanics/locks.ts'
 import { removeAll } from './destroy.ts'
 import type { Ground } from './ground.ts'
 import { asSeen } from './inventory.ts'
-import { KeyedLock } from './locks.ts'
 import { look, removeVoid, type Situation } from './situation.ts'
 import type { Turns } from './turns.ts'
 

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { id, linkProofText } from '@dormouse/contract'
 import { importJWK, type JWK, SignJWT } from 'jose'
 import { z } from 'zod'
-import { privateFolder, readIfThere, writeDurably } from '../desktops/durable-file.ts'
+import { privateFolder, readIfThere, writeDurably } from '../mechanics/durable-file.ts'
 
 const keySchema = z.object({ kty: z.literal('OKP'), crv: z.literal('Ed25519'), x: z.string(), d: z.string() })
 const identitySchema = z.object({

@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import type { Log } from '@dormouse/process'
 import { z } from 'zod'
-import { privateFolder, readIfThere, removeDurably, writeDurably } from '../desktops/durable-file.ts'
-import { isFull } from '../desktops/reserve.ts'
+import { privateFolder, readIfThere, removeDurably, writeDurably } from '../mechanics/durable-file.ts'
+import { isFull } from '../mechanics/full-disk.ts'
 
 /** Where a machine's id may be read, the best first. It outlives everything but a new machine. */
 const machineIdFiles = ['/etc/machine-id', '/var/lib/dbus/machine-id', '/sys/class/dmi/id/product_uuid']

@@ -1,7 +1,7 @@
 // The files that move into and out of guests, a few at once for each desktop: they go as fast as many would, none of them
 // starves, and commands find room beside them. Knows nothing of how a file is moved.
 import { type DesktopId, Refusal } from '@dormouse/contract'
-import { Slots } from '../desktops/locks.ts'
+import { Slots } from '../mechanics/locks.ts'
 
 const atOnce = 4
 

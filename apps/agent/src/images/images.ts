@@ -3,7 +3,7 @@
 import { readdir, readFile, readlink } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod'
-import { unlessMissing } from '../desktops/durable-file.ts'
+import { unlessMissing } from '../mechanics/durable-file.ts'
 
 const fileSchema = z.object({ file: z.string().regex(/^[^/]+$/) })
 const manifestSchema = z.object({

@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { type DesktopId, refuse } from '@dormouse/contract'
 import ssh2 from 'ssh2'
 import { z } from 'zod'
-import { privateFolder, readIfThere, removeDurably, writeDurably } from '../desktops/durable-file.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
+import { privateFolder, readIfThere, removeDurably, writeDurably } from '../mechanics/durable-file.ts'
 import { quote } from '../scripts/exec.ts'
 
 const pairSchema = z.object({ privateKey: z.string(), hostKey: z.base64() })

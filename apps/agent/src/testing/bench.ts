@@ -20,7 +20,6 @@ import { linkHandlers } from '../commands/table.ts'
 import { Digests } from '../desktops/digests.ts'
 import type { Ground } from '../desktops/ground.ts'
 import { Journal } from '../desktops/journal.ts'
-import { Slots } from '../desktops/locks.ts'
 import { MemoryImages } from '../desktops/memory-images.ts'
 import { Space } from '../desktops/space.ts'
 import { Turns } from '../desktops/turns.ts'
@@ -28,6 +27,7 @@ import { Watch } from '../desktops/watch.ts'
 import type { Driver } from '../driver/driver.ts'
 import { SimulatedDriver } from '../driver/simulated/simulated.ts'
 import { Transfers } from '../guest/transfers.ts'
+import { Slots } from '../mechanics/locks.ts'
 
 export const spec: DesktopSpec = { vcpus: 1, memoryMiB: 16, diskGiB: 1, imageVersion: 'mini' }
 

@@ -2,7 +2,7 @@
 import { open, readdir, rm, stat, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DesktopId } from '@dormouse/contract'
-import { privateFolder, unlessMissing } from '../../desktops/durable-file.ts'
+import { privateFolder, unlessMissing } from '../../mechanics/durable-file.ts'
 
 const maxBytes = 1024 * 1024
 

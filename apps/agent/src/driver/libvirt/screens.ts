@@ -4,7 +4,7 @@ import { buffer } from 'node:stream/consumers'
 import { Refusal, refuse } from '@dormouse/contract'
 import type { Domain } from '@dormouse/node-libvirt'
 import { openSocket } from '../../mechanics/open-socket.ts'
-import { readPpm, toPng } from '../../streams/picture.ts'
+import { readPpm, toPng } from '../picture.ts'
 import { vncSocketOf } from './domain-xml.ts'
 import { saying } from './failures.ts'
 

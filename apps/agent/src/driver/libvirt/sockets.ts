@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DesktopId } from '@dormouse/contract'
-import { privateFolder } from '../../desktops/durable-file.ts'
+import { privateFolder } from '../../mechanics/durable-file.ts'
 
 const kinds = ['vnc', 'ssh'] as const
 

@@ -2,10 +2,8 @@
 import { open, readFile } from 'node:fs/promises'
 import { refuse } from '@dormouse/contract'
 import { z } from 'zod'
-import { partialMagic, wholeMagic } from '../../desktops/memory-images.ts'
+import { headerBytes, partialMagic, wholeMagic } from '../saved-file.ts'
 import { type SimulatedDomain, simulatedDomain } from './store.ts'
-
-const headerBytes = 92
 
 function header(magic: string): Buffer {
   const bytes = Buffer.alloc(headerBytes)

@@ -1,7 +1,7 @@
 // The screen of a simulated desktop: a test picture over RFB 3.8 that keys and pointer change, so that input can be seen.
 import { EventEmitter, once } from 'node:events'
 import type { Duplex } from 'node:stream'
-import type { Pixels } from '../../streams/picture.ts'
+import type { Pixels } from '../picture.ts'
 import { ByteReader } from './byte-reader.ts'
 
 const width = 320

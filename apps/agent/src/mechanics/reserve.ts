@@ -5,6 +5,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { privateFolder, syncPath, unlessMissing } from './durable-file.ts'
+import { isFull } from './full-disk.ts'
 
 const pieceBytes = 4_096
 const pieceCount = 64
@@ -75,10 +76,6 @@ export class Reserve {
     }
   }
 }
-
-/** Whether there is no room left for a write. */
-export const isFull = (error: unknown): boolean =>
-  error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT')
 
 /** Random, so that no file system saves the room for it. */
 async function makePiece(path: string): Promise<string> {

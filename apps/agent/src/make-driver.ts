@@ -2,11 +2,11 @@
 import { join } from 'node:path'
 import { oldVcpusPerProcessor } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import { type AgentConfig, foldersOf } from '../config.ts'
-import type { Driver } from './driver.ts'
-import { LibvirtDriver } from './libvirt/libvirt.ts'
-import type { FaultSettings } from './simulated/faults.ts'
-import { SimulatedDriver } from './simulated/simulated.ts'
+import { type AgentConfig, foldersOf } from './config.ts'
+import type { Driver } from './driver/driver.ts'
+import { LibvirtDriver } from './driver/libvirt/libvirt.ts'
+import type { FaultSettings } from './driver/simulated/faults.ts'
+import { SimulatedDriver } from './driver/simulated/simulated.ts'
 
 export function makeDriver(config: AgentConfig, log: Log): Driver {
   return config.driver === 'libvirt' ? libvirtFrom(config, log) : simulatedFrom(config)

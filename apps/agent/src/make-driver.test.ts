@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readConfig } from '@dormouse/process'
 import { expect, test } from 'vitest'
-import { configSchema } from '../config.ts'
-import { Facts } from '../facts.ts'
+import { configSchema } from './config.ts'
+import { Facts } from './facts.ts'
 import { simulatedFrom } from './make-driver.ts'
 
 test.each([

@@ -1,7 +1,7 @@
 // Decides whether a desktop's disk may be made. A disk holds its owner's work: only a destroy removes one.
 import { type CommandPayload, refuse } from '@dormouse/contract'
-import type { Ground } from '../desktops/ground.ts'
-import type { Turn } from '../desktops/turns.ts'
+import type { Ground } from './ground.ts'
+import type { Turn } from './turns.ts'
 
 type Wish = Pick<CommandPayload<'desktop.ensureDisk'>, 'spec' | 'disk'>
 
