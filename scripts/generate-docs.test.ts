@@ -1,8 +1,8 @@
-// Guarantee: the pages that are made from the code say what the code says.
+// Guarantee: the generated pages match the code.
 import { expect, test } from 'vitest'
 import { pages, stalePages } from './generate-docs.ts'
 
-test('every generated page is what the code says', () => {
+test('every generated page is up to date', () => {
   expect(stalePages(), 'npm run docs').toEqual([])
 })
 

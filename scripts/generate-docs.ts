@@ -1,4 +1,4 @@
-// `npm run docs`: writes the pages of docs/ that are made from the code, or says which of them are out of date.
+// `npm run docs`: writes the pages of docs/ that are generated from the code, or lists those that are out of date.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { configurationPage } from './docs/configuration.ts'
@@ -6,9 +6,9 @@ import { refusalsPage } from './docs/refusals.ts'
 import { statesPage } from './docs/states.ts'
 
 const help = `npm run docs               write docs/refusals.md, docs/states.md and docs/configuration.md
-npm run docs -- --check    write nothing; fail where one is not what the code says`
+npm run docs -- --check    write nothing; fail if one of them is out of date`
 
-/** Each page, by its file. */
+/** The function that generates each page, by the page's path. */
 export const pages: Record<string, () => string> = {
   'docs/refusals.md': refusalsPage,
   'docs/states.md': statesPage,
@@ -17,7 +17,7 @@ export const pages: Record<string, () => string> = {
 
 const fileOf = (page: string) => new URL(`../${page}`, import.meta.url)
 
-/** The pages whose file is not what the code says. */
+/** The pages whose files are out of date. */
 export const stalePages = (): string[] =>
   Object.entries(pages).flatMap(([page, make]) => (textOf(page) === make() ? [] : [page]))
 
@@ -46,7 +46,7 @@ function write(): void {
 
 function compare(): void {
   const stale = stalePages()
-  for (const page of stale) console.log(`${page} is not what the code says`)
+  for (const page of stale) console.log(`${page} is out of date`)
   if (stale.length > 0) process.exitCode = 1
 }
 

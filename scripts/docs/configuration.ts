@@ -1,4 +1,4 @@
-// The page of settings, from the schemas that read them.
+// Generates docs/configuration.md from the schemas that read the settings.
 import { hostname } from 'node:os'
 import { configSchema as agent } from '@dormouse/agent/config.ts'
 import { configSchema as controlPlane } from '@dormouse/control-plane/config.ts'
@@ -9,24 +9,24 @@ import { code, head, table } from './markdown.ts'
 export function configurationPage(): string {
   return [
     head('Configuration', 'the configuration schemas of the programs'),
-    'Everything is set by environment variables. One that is empty counts as unset; one that does not fit stops the',
-    'program with a sentence that names it. Nothing else is read.\n',
+    'Settings are environment variables; the programs read no configuration files. An empty variable counts as unset. An',
+    'invalid one stops the program, with an error that names it.\n',
     '## The control plane\n',
     `${settings(describeConfig(controlPlane))}\n`,
     '## The agent\n',
     `${settings(describeConfig(agent))}\n`,
-    '## `npm start`\n\nWhat starts with `DORMOUSE_` is passed on to the programs it starts.\n',
+    '## `npm start`\n\n`npm start` passes variables that start with `DORMOUSE_` on to the programs that it starts.\n',
     `\`\`\`text\n${startHelp}\n\`\`\`\n`,
   ].join('\n')
 }
 
 const settings = (rows: readonly SettingRow[]): string =>
   table(
-    ['variable', 'default', 'what it is'],
+    ['variable', 'default', 'what it sets'],
     rows.map((row) => [code(row.name), defaultOf(row), row.description + (row.secret ? ' (secret)' : '')]),
   )
 
-/** The page must not depend on the machine that makes it. */
+/** The page must be the same on every machine. */
 function defaultOf({ default: given }: SettingRow): string {
   if (given === hostname()) return 'the host’s name'
   return given === 'required' || given === 'none' ? given : code(given)

@@ -1,4 +1,4 @@
-// The page of refusals, from the contract's table.
+// Generates docs/refusals.md from the contract's table.
 import { STATUS_CODES } from 'node:http'
 import { type RefusalCode, refusals } from '@dormouse/contract'
 import { code, head, table } from './markdown.ts'
@@ -14,9 +14,11 @@ export function refusalsPage(): string {
   ])
   return [
     head('Refusals', '`packages/contract/src/problems.ts`'),
-    'Every failure a caller can be told of. It is answered as an RFC 9457 problem whose `code` is the first column; the',
-    '`detail` is written where it happens. 503 and 504 mean that the exact request is safe to send again. A code in an',
-    'operation’s failure reads as 409 `operation_failed` to whoever waits for it.\n',
+    'These are all the errors that the API returns. Each response is an RFC 9457 problem. Its `code` is in the first column;',
+    'its `detail` says what happened, and what to do.\n',
+    '- After 503 or 504, you can safely send exactly the same request again. `Retry-After` says when.',
+    '- A failed operation has one of these codes, too. A request that waits for it (`?wait=true`) gets 409',
+    '  `operation_failed`; operators see the code with `dormouse admin operation <id>`.\n',
     `${table(['code', 'status', 'Retry-After', 'what it means'], rows)}\n`,
   ].join('\n')
 }

@@ -1,4 +1,4 @@
-// The page of states, from the tables that move them.
+// Generates docs/states.md from the tables that the state machine uses.
 import { type DesktopState, desktopStates, operationKinds, operationStates } from '@dormouse/contract'
 import { passing, permits, transitions } from '@dormouse/control-plane/desktops/states.ts'
 import { code, head, table } from './markdown.ts'
@@ -6,19 +6,22 @@ import { code, head, table } from './markdown.ts'
 export function statesPage(): string {
   return [
     head('States', '`apps/control-plane/src/desktops/states.ts`'),
-    '## Desktops\n\nWhat may be asked of a desktop in each state. Anything else is 409 `wrong_state`.\n',
+    '## Desktops\n\nThe requests that each state allows. Any other request gets 409 `wrong_state`.\n',
     `${table(['state', ...operationKinds], rows())}\n`,
-    `While it is ${passing.map(code).join(' or ')} an operation is under way; only its settling, or a destroy, ends that.`,
-    'An operation that fails leaves the desktop in a state that is true, and from which the next attempt is legal. A',
-    'host that reports otherwise moves an `awake` desktop to `stopped` or `hibernated`, and a `hibernated` one whose memory\nwas used to `stopped`.\n',
-    'No operation makes a desktop `failed`. An operator does, who removes a host for good (`dormouse admin host remove`):',
-    'each desktop whose only disk was there is `failed` from then on, its data is lost, and `failure` in its record says',
-    'so. It can only be destroyed. One that has no disk yet, because its first wake was under way, is `created` again.\n',
+    `- **In progress.** In ${alternatives(passing.map(code))}, an operation is in progress. The state changes when it`,
+    '  settles, or when a destroy supersedes it.',
+    '- **Failed operations.** A failed operation leaves the desktop in a true state that allows another attempt.',
+    '- **Hosts.** If the host reports a different state, an `awake` desktop becomes `stopped` or `hibernated`. A `hibernated`',
+    '  desktop becomes `stopped` if its saved memory has been used.',
+    '- **`failed`.** No operation makes a desktop `failed`. An operator does, by removing a host for good (`dormouse admin',
+    '  host remove`). Each desktop whose only disk was there becomes `failed`: its data is lost, and `failure` in its record',
+    '  says so. It can only be destroyed. A desktop whose first wake was still in progress has no disk yet, and becomes',
+    '  `created` again.\n',
     `\`\`\`mermaid\n${diagram()}\n\`\`\`\n`,
     '## Operations\n',
     `${operationStates.map(code).join(' · ')}\n`,
-    '```mermaid\nstateDiagram-v2\n  [*] --> pending: accepted\n  pending --> running: a leader takes it up',
-    '  running --> succeeded\n  running --> failed: taken back, or superseded by destroy or by the removal of its host\n  pending --> failed: superseded by destroy or by the removal of its host\n```\n',
+    '```mermaid\nstateDiagram-v2\n  [*] --> pending: accepted\n  pending --> running: a leader starts it',
+    '  running --> succeeded\n  running --> failed: undone, or superseded by a destroy or by the removal of its host\n  pending --> failed: superseded by a destroy or by the removal of its host\n```\n',
   ].join('\n')
 }
 
@@ -28,7 +31,9 @@ const rows = (): string[][] =>
     ...operationKinds.map((kind) => (permits(kind, state) ? `→ ${code(transitions[kind].via)}` : '')),
   ])
 
-/** The states in which a desktop has a disk that the removal of its host loses. */
+const alternatives = (words: string[]): string => words.join(', ').replace(/, ([^,]*)$/, ' or $1')
+
+/** The states in which a desktop has a disk, which is lost if its host is removed. */
 const losable: readonly DesktopState[] = ['waking', 'awake', 'hibernating', 'hibernated', 'stopped']
 
 function diagram(): string {
