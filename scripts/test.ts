@@ -49,7 +49,13 @@ async function main(): Promise<number> {
     await ensurePackages({ say: console.log, tests: true })
   lap('tools are there')
   if (values.crash) return crash()
-  if (!values.project && !values.long && !values.desktop && !values.scale && (await node('scripts/check.ts')) !== 0)
+  if (
+    !values.project &&
+    !values.long &&
+    !values.desktop &&
+    !values.scale &&
+    (await node('scripts/turbo.ts', 'check')) !== 0
+  )
     return 1
   return vitest(projects)
 }
