@@ -90,7 +90,7 @@ async function install(root: string, say: Say): Promise<void> {
   ]
   const words = ['--mode=root', '--variant=minbase', '--format=directory', ...options, `--include=${packages.join()}`]
   await run('mmdebstrap', [...words, distribution().codename, root, ...sources()], {
-    heard: (text) => {
+    onStderr: (text) => {
       for (const [, line] of text.matchAll(/^I: (?!success)(.+)\n/gm)) say(`  ${line}`)
     },
   })

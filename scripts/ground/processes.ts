@@ -1,9 +1,10 @@
 // Processes of the machine as the ground sees them: run one to its end, know one again later, wait until one is gone.
 // Knows nothing of Postgres or libvirt. A pid alone proves nothing, since pids are used again; a pid with its start time does.
 
-import { spawn } from 'node:child_process'
+import { type ExecFileException, execFile } from 'node:child_process'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
 
 /** One line to the person who watches. */
 export type Say = (line: string) => void
@@ -11,51 +12,43 @@ export type Say = (line: string) => void
 /** A process that can be told from a later one with the same pid. */
 export type Identity = { pid: number; started: string }
 
+const execute = promisify(execFile)
+const killSignal = 'SIGKILL'
+
 export type RunOptions = {
   env?: Record<string, string | undefined>
   cwd?: string
   input?: string
-  timeoutMs?: number
-  /** Each piece of stderr as it comes, for programs that say there how far they are. */
-  heard?: (text: string) => void
+  /** Receives stderr as it is written, for programs that report their progress there. */
+  onStderr?: (text: string) => void
 }
 
-/** Runs a program to its end and answers its stdout; throws with its stderr when it fails. */
+export type Ended = { code: number | string; stdout: string; stderr: string }
+
+/** More output than this ends the program: it would fill our memory. */
+const maxOutputBytes = 64 * 1024 * 1024
+
+/** Runs a program and returns its stdout. Throws with its stderr when it fails. */
 export async function run(command: string, args: readonly string[], options: RunOptions = {}): Promise<string> {
   const { code, stdout, stderr } = await finish(command, args, options)
   if (code === 0) return stdout
   throw new Error(`${command} ${args[0] ?? ''} failed (${code}): ${(stderr.trim() || stdout.trim()).slice(-2000)}`)
 }
 
-/** Runs a program to its end, whatever its end is. */
-export function finish(
-  command: string,
-  args: readonly string[],
-  { input, timeoutMs, heard, ...options }: RunOptions = {},
-) {
-  const { promise, resolve, reject } = Promise.withResolvers<{
-    code: number | string
-    stdout: string
-    stderr: string
-  }>()
-  const child = spawn(command, args, {
-    env: withSystemPrograms(),
-    ...options,
-    timeout: timeoutMs,
-    killSignal: 'SIGKILL',
-  })
-  let stdout = ''
-  let stderr = ''
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text))
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    stderr += text
-    heard?.(text)
-  })
-  child.on('error', reject)
-  child.on('close', (code, signal) => resolve({ code: code ?? signal ?? 'lost', stdout, stderr }))
-  child.stdin.on('error', () => {}) // a program may end without reading all of its input; its exit code tells
-  child.stdin.end(input)
-  return promise
+/** Runs a program and returns its exit code, or the signal that ended it. Throws only when it cannot be started. */
+export async function finish(command: string, args: readonly string[], options: RunOptions = {}): Promise<Ended> {
+  const { input, onStderr, ...rest } = options
+  const running = execute(command, args, { env: withSystemPrograms(), ...rest, maxBuffer: maxOutputBytes, killSignal })
+  if (onStderr) running.child.stderr?.on('data', onStderr)
+  running.child.stdin?.on('error', () => {}) // a program may end before it has read its input; the exit code says how
+  running.child.stdin?.end(input)
+  return running.then(
+    (output) => ({ code: 0, ...output }),
+    (error: ExecFileException) => {
+      if (error.syscall) throw error
+      return { code: error.code ?? error.signal ?? 'lost', stdout: error.stdout ?? '', stderr: error.stderr ?? '' }
+    },
+  )
 }
 
 /** Some of what we run lies in folders that only root has in its PATH. */
