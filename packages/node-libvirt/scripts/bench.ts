@@ -1,19 +1,16 @@
 /**
- * What a call costs: this package one at a time and four in flight, virsh per call, and a volume up and down.
+ * What a call costs: with this package one at a time and four in flight, and with virsh.
  *
  *   node scripts/bench.ts [--socket <path>] [--uri qemu:///system]
  *
- * Without a socket it starts a private libvirtd (root) with the test driver, and a QEMU driver for the volume.
+ * Without a socket it starts a private libvirtd (root) with the test driver.
  */
 import { spawnSync } from 'node:child_process'
-import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import { parseArgs } from 'node:util'
 import { Connection } from '../src/connection.ts'
 import { LibvirtHost } from '../src/host.ts'
 import { PrivateLibvirtd } from '../src/testing/private-libvirtd.ts'
 
-const volumeBytes = 512 * 1024 * 1024
 const callsPerRun = 20_000
 const openTimeoutMs = 10_000
 
@@ -54,39 +51,6 @@ function virshMs(socketPath: string, driver: string): number | undefined {
   return (performance.now() - start) / runs
 }
 
-function* chunks(): Generator<Buffer> {
-  const chunk = Buffer.alloc(1024 * 1024, 'x')
-  for (let sent = 0; sent < volumeBytes; sent += chunk.length) yield chunk
-}
-
-function mbPerSecond(startMs: number): number {
-  return Math.round(volumeBytes / 1_000 / (performance.now() - startMs))
-}
-
-/** The first upload makes the file's blocks: that is the disk's figure, so the second one counts. */
-async function volumeRates(socketPath: string, folder: string): Promise<{ up: number; down: number }> {
-  using host = await LibvirtHost.open({ socketPath })
-  const path = `${folder}/bench-pool`
-  const pool = await host.storage.pools.define(
-    `<pool type='dir'><name>bench</name><target><path>${path}</path></target></pool>`,
-  )
-  await pool.create({ build: true })
-  const volume = await pool.volumes.create(
-    `<volume><name>v</name><capacity>${volumeBytes}</capacity><target><format type='raw'/></target></volume>`,
-  )
-  await pipeline(Readable.from(chunks()), await volume.upload())
-  const startUp = performance.now()
-  await pipeline(Readable.from(chunks()), await volume.upload())
-  const up = mbPerSecond(startUp)
-  const startDown = performance.now()
-  for await (const _ of await volume.download());
-  const down = mbPerSecond(startDown)
-  await volume.delete()
-  await pool.destroy()
-  await pool.undefine()
-  return { up, down }
-}
-
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { socket: { type: 'string' }, uri: { type: 'string' } } })
   await using libvirtd = values.socket ? undefined : await PrivateLibvirtd.start()
@@ -104,11 +68,6 @@ async function main(): Promise<void> {
     'through a host, one at a time': `${await hostCallsPerSecond(host, 1)} calls/s`,
     'through a host, sixteen asked at once': `${await hostCallsPerSecond(host, 16)} calls/s`,
     'virsh, a process per call': `${virshMs(socketPath, uri)?.toFixed(1) ?? '?'} ms a call`,
-  }
-  if (libvirtd) {
-    const { up, down } = await volumeRates(socketPath, libvirtd.folder)
-    rows['volume upload'] = `${up} MB/s`
-    rows['volume download'] = `${down} MB/s`
   }
   for (const [name, figure] of Object.entries(rows)) console.log(`${name.padEnd(40)} ${figure}`)
 }

@@ -6,7 +6,7 @@ import { type Address, Connection } from './connection.ts'
 import { CallTimeout } from './errors.ts'
 import { Lane, type LaneSize, type Ticket } from './lane.ts'
 import type { Args, ProcedureName, Result } from './protocol.ts'
-import { IncomingStream, OutgoingStream } from './stream.ts'
+import { IncomingStream } from './stream.ts'
 import { Turns } from './turns.ts'
 
 /**
@@ -79,33 +79,18 @@ export class Calls {
     args: Args<N>,
   ): Promise<{ result: Result<N>; stream: IncomingStream }> {
     const stream = new IncomingStream()
-    return { result: await this.#openStream(name, args, stream), stream }
-  }
-
-  /** A call that the daemon follows with taking data, on a connection of its own, which the stream closes. */
-  async upload<N extends ProcedureName>(name: N, args: Args<N>): Promise<OutgoingStream> {
-    const stream = new OutgoingStream()
-    await this.#openStream(name, args, stream)
-    return stream
-  }
-
-  close(): void {
-    for (const lane of Object.values(this.#lanes)) lane.close(new Error('closed by us'))
-  }
-
-  async #openStream<N extends ProcedureName>(
-    name: N,
-    args: Args<N>,
-    stream: IncomingStream | OutgoingStream,
-  ): Promise<Result<N>> {
     const connection = await Connection.open({ ...this.#options, keepaliveMs: undefined })
     stream.attach(connection)
     try {
-      return await connection.callStream(name, args, stream)
+      return { result: await connection.callStream(name, args, stream), stream }
     } catch (error) {
       connection.close()
       throw error
     }
+  }
+
+  close(): void {
+    for (const lane of Object.values(this.#lanes)) lane.close(new Error('closed by us'))
   }
 }
 

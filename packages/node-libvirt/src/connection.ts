@@ -5,7 +5,7 @@
  */
 import { connect, type Socket } from 'node:net'
 import { ConnectionLost, LibvirtError } from './errors.ts'
-import { encodeFrame, encodeHead, type Frame, FrameSplitter, messageStatus, messageType } from './frames.ts'
+import { encodeFrame, type Frame, FrameSplitter, messageStatus, messageType } from './frames.ts'
 import {
   type Args,
   errorBody,
@@ -114,18 +114,13 @@ export class Connection {
     return this.#send(name, args)
   }
 
-  /** Sends a packet of the stream. `sent` runs when the socket has taken it. */
-  sendStream(status: number, body: Buffer, sent?: () => void): void {
+  /** Answers the end of the stream's data with an empty packet. */
+  confirmEnd(): void {
     if (!this.#stream || this.#closed) return
     const { procedure, serial } = this.#stream
-    const header = { program: procedure.program, procedure: procedure.number, type: messageType.stream, serial, status }
-    this.#socket.cork()
-    this.#socket.write(encodeHead(header, body.length))
-    if (body.length > 0) this.#socket.write(body)
-    this.#socket.uncork()
-    if (!sent) return
-    if (this.#socket.writableNeedDrain) this.#socket.once('drain', sent)
-    else sent()
+    const { program, number } = procedure
+    const header = { program, procedure: number, type: messageType.stream, serial, status: messageStatus.ok }
+    this.#socket.write(encodeFrame(header, empty, {}))
   }
 
   pause(): void {

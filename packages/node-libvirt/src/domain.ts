@@ -16,7 +16,6 @@ import {
   runningReason,
   saveFlag,
   setTimeFlag,
-  shutdownFlag,
   shutoffReason,
 } from './constants.ts'
 import { isLibvirtError } from './errors.ts'
@@ -100,17 +99,6 @@ export class Domain {
 
   async resume(): Promise<void> {
     await this.#change('domainResume', { domain: this.ref })
-  }
-
-  /** Asks the guest to power off; answers when it was asked, not when it is off. */
-  async shutdown({ mode = 'acpi' }: { mode?: 'acpi' | 'agent' } = {}): Promise<void> {
-    const flags = mode === 'acpi' ? shutdownFlag.acpiPowerBtn : shutdownFlag.guestAgent
-    await this.#change('domainShutdownFlags', { domain: this.ref, flags })
-  }
-
-  /** Asks the guest to reboot. */
-  async reboot(): Promise<void> {
-    await this.#change('domainReboot', { domain: this.ref, flags: 0 })
   }
 
   /** Ends the process at once; `graceful` never by force: then it fails where QEMU does not obey. Jumps the queue. */
@@ -210,7 +198,7 @@ export class Domain {
     await this.#change('domainDetachDeviceFlags', { domain: this.ref, xml, flags: affect.live }, options)
   }
 
-  /** Sets the guest's clock through its agent; with `sync` from the guest's own RTC, whatever the time given. */
+  /** Sets the guest's clock through its agent. With `sync` the guest takes the time of its own RTC instead. */
   async setTime(time: { seconds?: number | bigint; nanoseconds?: number; sync?: boolean }): Promise<void> {
     const { seconds = 0, nanoseconds = 0, sync } = time
     const args = { domain: this.ref, seconds: BigInt(seconds), nanoseconds, flags: flagsOf(setTimeFlag, { sync }) }

@@ -27,7 +27,8 @@ export interface Frame extends Header {
   body: Buffer
 }
 
-function encode(header: Header, body: (to: XdrWriter) => void, bodyBytes: number): Buffer {
+/** One whole message. */
+export function encodeFrame<T>(header: Header, codec: Codec<T>, value: T): Buffer {
   const to = new XdrWriter()
   to.u32(0)
   to.u32(header.program)
@@ -36,22 +37,12 @@ function encode(header: Header, body: (to: XdrWriter) => void, bodyBytes: number
   to.i32(header.type)
   to.u32(header.serial)
   to.i32(header.status)
-  body(to)
+  codec.write(to, value)
   const bytes = to.finish()
-  const length = bytes.length + bodyBytes
-  if (length > maxFrameBytes) throw new FramingError(`a message of ${length} bytes is longer than the protocol allows`)
-  bytes.writeUInt32BE(length, 0)
+  if (bytes.length > maxFrameBytes)
+    throw new FramingError(`a message of ${bytes.length} bytes exceeds the protocol's limit of ${maxFrameBytes}`)
+  bytes.writeUInt32BE(bytes.length, 0)
   return bytes
-}
-
-/** One whole message. */
-export function encodeFrame<T>(header: Header, codec: Codec<T>, value: T): Buffer {
-  return encode(header, (to) => codec.write(to, value), 0)
-}
-
-/** The part of a message before a body of that many bytes, which the caller sends behind it. */
-export function encodeHead(header: Header, bodyBytes: number): Buffer {
-  return encode(header, () => {}, bodyBytes)
 }
 
 function decode(bytes: Buffer): Frame {

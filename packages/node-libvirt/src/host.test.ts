@@ -67,7 +67,7 @@ describe('a daemon that goes', () => {
     await daemon.die()
     await down
     expect(host.isUp).toBe(false)
-    await expect(host.hostname()).rejects.toMatchObject({ name: 'ConnectionLost', sent: false })
+    await expect(host.libraryVersion()).rejects.toMatchObject({ name: 'ConnectionLost', sent: false })
     const up = once(host, 'up')
     await daemon.listen()
     await up

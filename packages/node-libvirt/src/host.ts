@@ -13,7 +13,7 @@ import { type HostEvent, readEvent } from './host-event.ts'
 import type { LaneSize } from './lane.ts'
 import { Networks } from './network.ts'
 import { events, type Result } from './protocol.ts'
-import { Storage } from './storage.ts'
+import { Pools } from './storage.ts'
 import type { XdrReader } from './xdr.ts'
 
 export interface Log {
@@ -49,7 +49,7 @@ const lastRetryMs = 2_000
 
 export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down: [Error] }> {
   readonly domains: Domains
-  readonly storage: Storage
+  readonly storage: { readonly pools: Pools }
   readonly networks: Networks
   /** Any procedure of the table, for what has no method here. */
   readonly calls: Calls
@@ -62,7 +62,7 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
     this.#options = options
     this.calls = new Calls({ ...this.#connectionOptions(), lanes: options.lanes })
     this.domains = new Domains(this.calls)
-    this.storage = new Storage(this.calls)
+    this.storage = { pools: new Pools(this.calls) }
     this.networks = new Networks(this.calls)
   }
 
@@ -93,17 +93,9 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
     return Number((await this.calls.call('control', 'connectGetLibVersion', {})).version)
   }
 
-  async hostname(): Promise<string> {
-    return (await this.calls.call('control', 'connectGetHostname', {})).hostname
-  }
-
   async nodeInfo(): Promise<NodeInfo> {
     const info: Result<'nodeGetInfo'> = await this.calls.call('control', 'nodeGetInfo', {})
     return { ...info, memoryKiB: Number(info.memoryKiB) }
-  }
-
-  async freeMemoryBytes(): Promise<bigint> {
-    return (await this.calls.call('control', 'nodeGetFreeMemory', {})).bytes
   }
 
   /** The XML that says what the host can; the first answer after an upgrade may take seconds. */

@@ -112,11 +112,6 @@ export class Networks {
     return this.#found(this.#calls.call('control', 'networkLookupByName', { name }))
   }
 
-  /** The network of that UUID, or undefined where there is none. */
-  lookupByUuid(uuid: string): Promise<Network | undefined> {
-    return this.#found(this.#calls.call('control', 'networkLookupByUUID', { uuid }))
-  }
-
   /** Whether the daemon can filter, and knows a filter of that name. */
   async hasFilter(name: string): Promise<boolean> {
     try {

@@ -1,11 +1,7 @@
-/** Streams: all bytes in order or an error, never silently less; a slow reader holds up nobody else. */
-
-import { Readable } from 'node:stream'
+/** Streams: all bytes in order or an error, never silently less; a slow reader holds up no other call. */
 import { buffer } from 'node:stream/consumers'
-import { pipeline } from 'node:stream/promises'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Calls } from './calls.ts'
-import type { Frame } from './frames.ts'
 import { FakeDaemon, Refusal, until } from './testing/fake-daemon.ts'
 
 const ok = 0
@@ -100,43 +96,5 @@ describe('a download', () => {
     const { stream } = await calls.download('storageVolDownload', range)
     stream.destroy()
     await until(() => daemon.open.length === 0)
-  })
-})
-
-describe('an upload', () => {
-  let got: Frame[]
-
-  beforeEach(() => {
-    got = []
-    daemon.answer('storageVolUpload', () => ({}))
-    daemon.onStream = (client, frame) => {
-      got.push(frame)
-      if (frame.status === ok) client.sendStream(frame, ok, nothing)
-    }
-  })
-
-  test('arrives whole, in packets every libvirt takes, before it finishes', async () => {
-    const data = Buffer.alloc(3_000_000, 'abcdefg')
-    await pipeline(
-      Readable.from([data.subarray(0, 10), nothing, data.subarray(10)]),
-      await calls.upload('storageVolUpload', range),
-    )
-    const bodies = got.filter(({ status }) => status === more).map(({ body }) => body)
-    expect(Buffer.concat(bodies).equals(data)).toBe(true)
-    expect(Math.max(...bodies.map(({ length }) => length))).toBeLessThanOrEqual(262_120)
-    expect(bodies.some(({ length }) => length === 0)).toBe(false)
-    expect(got.at(-1)?.status).toBe(ok)
-  })
-
-  test('fails with the daemon’s error', async () => {
-    daemon.onStream = (client, frame) => client.sendStream(frame, error, refusal)
-    const sink = await calls.upload('storageVolUpload', range)
-    await expect(pipeline(Readable.from([packet]), sink)).rejects.toMatchObject({ code: 38, message: 'bad' })
-  })
-
-  test('does not finish when the connection breaks before the confirmation', async () => {
-    daemon.onStream = (client) => client.drop()
-    const sink = await calls.upload('storageVolUpload', range)
-    await expect(pipeline(Readable.from([packet]), sink)).rejects.toMatchObject({ name: 'ConnectionLost', sent: true })
   })
 })
