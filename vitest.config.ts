@@ -4,13 +4,13 @@ const long = process.env.DORMOUSE_TEST_LONG === '1'
 /** The hostile cases of the guest take minutes on an emulated one: they have their turn in `npm run test:long`. */
 const notAtLength = long ? [] : ['test/real/guest-*.test.ts']
 
-/** Noisy machines stop a process for seconds at the wrong moment. A test that needed its second try is marked in the report. */
+/** Only real guests get a second try, and only under CI: a noisy machine stops QEMU for seconds. `npm test` names each. */
 const retry = process.env.CI ? 1 : 0
 
 /** How long a test may wait for what comes at once on a quiet machine: it spawns processes, and shares its processors. */
-const patient = { retry, testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 30_000 } } }
+const patient = { testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 30_000 } } }
 
-const everyFailure = 'test/every-failure.ts'
+const everyFailure = 'test/setup/every-failure.ts'
 
 /** Three grounds: nothing at all (unit), Postgres with simulated hosts (house, scale), real libvirt and QEMU (real, desktop). */
 export default defineConfig({
@@ -38,8 +38,8 @@ export default defineConfig({
           ...patient,
           name: 'house',
           include: ['test/house/**/*.test.ts'],
-          globalSetup: 'test/ground.ts',
-          setupFiles: [everyFailure, 'test/every-answer.ts'],
+          globalSetup: 'test/setup/postgres.ts',
+          setupFiles: [everyFailure, 'test/setup/every-answer.ts'],
         },
       },
       {
@@ -47,8 +47,8 @@ export default defineConfig({
           ...patient,
           name: 'scale',
           include: ['test/scale/**/*.test.ts'],
-          globalSetup: 'test/ground.ts',
-          setupFiles: [everyFailure, 'test/every-answer.ts'],
+          globalSetup: 'test/setup/postgres.ts',
+          setupFiles: [everyFailure, 'test/setup/every-answer.ts'],
           testTimeout: 900_000,
           // Each fills the machine by itself.
           fileParallelism: false,
@@ -57,9 +57,10 @@ export default defineConfig({
       {
         test: {
           ...patient,
+          retry,
           name: 'real',
           include: ['test/real/**/*.test.ts', 'packages/*/src/real/**/*.test.ts'],
-          setupFiles: [everyFailure, 'test/every-answer.ts'],
+          setupFiles: [everyFailure, 'test/setup/every-answer.ts'],
           exclude: [...configDefaults.exclude, ...notAtLength],
           testTimeout: 600_000,
           hookTimeout: 300_000,
@@ -70,6 +71,7 @@ export default defineConfig({
       {
         test: {
           ...patient,
+          retry,
           name: 'desktop',
           setupFiles: everyFailure,
           include: ['test/desktop/**/*.test.ts'],

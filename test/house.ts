@@ -7,13 +7,13 @@ import type { Config } from '@dormouse/control-plane/config.ts'
 import { type ArmedFailpoints, createLog, type Log } from '@dormouse/process'
 import { inject } from 'vitest'
 import { answersFrom } from './answers.ts'
-import { type ApiAnswer, type ApiWish, send } from './house/api.ts'
-import { Chronicle } from './house/chronicle.ts'
-import { Database } from './house/database.ts'
-import { Host, inShort } from './house/host.ts'
-import { Replica } from './house/replica.ts'
-import { until } from './house/until.ts'
+import { type ApiAnswer, type ApiWish, send } from './house/parts/api.ts'
+import { Chronicle } from './house/parts/chronicle.ts'
+import { Database } from './house/parts/database.ts'
+import { Host, inShort } from './house/parts/host.ts'
+import { Replica } from './house/parts/replica.ts'
 import { Secrets } from './secrets.ts'
+import { waitFor } from './wait-for.ts'
 
 export interface HouseOptions {
   hosts?: number
@@ -132,13 +132,13 @@ export class House {
 
   /** Waits until every replica that is up holds a link to the host. */
   async linked(host: Host): Promise<void> {
-    await until(`the links of ${host.name}`, () =>
+    await waitFor(`the links of ${host.name}`, () =>
       this.replicas.every((replica) => !replica.up || replica.parts.links.has(host.id)),
     )
   }
 
   async unlinked(host: Host): Promise<void> {
-    await until(`the loss of the links of ${host.name}`, () =>
+    await waitFor(`the loss of the links of ${host.name}`, () =>
       this.replicas.every((replica) => !replica.up || !replica.parts.links.has(host.id)),
     )
   }
@@ -166,7 +166,7 @@ export class House {
     const { leadership } = this.replica.parts
     const before = leadership.term?.epoch ?? 0
     await this.database.endSessions('dormouse-leadership')
-    await until('a later term', () => (leadership.term?.epoch ?? 0) > before)
+    await waitFor('a later term', () => (leadership.term?.epoch ?? 0) > before)
   }
 
   /**
@@ -184,7 +184,7 @@ export class House {
 
   /** Waits until nothing is under way: no operation that is live, none that is carried, no command at work on a host. */
   async settle(): Promise<void> {
-    await until('everything to settle', () => this.#isSettled())
+    await waitFor('everything to settle', () => this.#isSettled())
     for (const host of this.hosts) await host.settled()
   }
 
@@ -266,7 +266,7 @@ export class House {
 
   /** Waits until an operation has settled, however. */
   async settled(id: string): Promise<OperationJson> {
-    return until(`operation ${id} to settle`, async () => {
+    return waitFor(`operation ${id} to settle`, async () => {
       const seen = await this.operation(id)
       return (seen.state === 'succeeded' || seen.state === 'failed') && seen
     })
@@ -283,7 +283,7 @@ export class House {
 
   async becomes(id: string, state: DesktopState): Promise<DesktopJson> {
     let seen = ''
-    return until(`desktop ${id} to be ${state}`, async () => {
+    return waitFor(`desktop ${id} to be ${state}`, async () => {
       const desktop = await this.see(id)
       seen = desktop.state
       return seen === state && desktop
@@ -315,7 +315,7 @@ export class House {
       seen = inShort(await this.observed(id, host))
       return seen === short
     }
-    await until(`${host.name} to show ${short}`, look).catch((error: Error) => {
+    await waitFor(`${host.name} to show ${short}`, look).catch((error: Error) => {
       throw new Error(`${error.message}; it shows ${seen}`)
     })
   }
@@ -354,7 +354,7 @@ export class House {
   /** Closes everything; answers in sentences what should not have been there any more. */
   async #tearDown(): Promise<string[]> {
     const left: string[] = []
-    await until('no operation to be carried', () => this.#carried() === 0).catch(() =>
+    await waitFor('no operation to be carried', () => this.#carried() === 0).catch(() =>
       left.push(`${this.#carried()} operations are still carried`),
     )
     // What is logged from here on is the closing itself: an answer that finds its link gone is no surprise.
@@ -363,7 +363,7 @@ export class House {
     for (const host of this.hosts) await host.close()
     for (const replica of this.replicas.filter(({ up }) => up)) {
       const { links } = replica.parts
-      await until('the links to close', () => links.hostIds().length === 0).catch(() =>
+      await waitFor('the links to close', () => links.hostIds().length === 0).catch(() =>
         left.push(`${links.hostIds().length} links are still open`),
       )
       await replica.stop()

@@ -3,8 +3,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { type Identity, signal } from '../../scripts/ground/processes.ts'
-import { send } from '../house/api.ts'
-import { Instance, until } from '../real/instance.ts'
+import { send } from '../house/parts/api.ts'
+import { Instance } from '../real/parts/instance.ts'
+import { waitFor } from '../wait-for.ts'
 
 const { values } = parseArgs({ options: { rounds: { type: 'string', default: '5' } } })
 const rounds = Number(values.rounds)
@@ -41,18 +42,18 @@ const leads = async (url: string) =>
 
 /** Milliseconds from the blow to the next mutation that is accepted. */
 async function gap(name: string, blow: (leader: Identity) => void): Promise<number> {
-  const leader = await until(async () => {
+  const leader = await waitFor(async () => {
     const [first, second] = await Promise.all(instance.urls.map(leads))
     return first !== second && (first ? 1 : 2)
   }, 30_000)
-  const victim = await until(() => instance.process(`control plane ${leader}`), 10_000)
+  const victim = await waitFor(() => instance.process(`control plane ${leader}`), 10_000)
   const began = performance.now()
   blow(victim)
   await create(name)
   const tookMs = performance.now() - began
   signal(victim, 'SIGCONT')
   for (const url of instance.urls)
-    await until(async () => (await send(`${url}/readyz`, 'GET', {}).catch(() => undefined))?.status === 200, 30_000)
+    await waitFor(async () => (await send(`${url}/readyz`, 'GET', {}).catch(() => undefined))?.status === 200, 30_000)
   return tookMs
 }
 

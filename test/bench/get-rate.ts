@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { Agent, request } from 'node:http'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
-import type { Instance } from '../real/instance.ts'
+import type { Instance } from '../real/parts/instance.ts'
 
 const connections = 16
 const secondsEach = 3

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Desktop } from '@dormouse/client'
-import type { Instance } from '../real/instance.ts'
+import type { Instance } from '../real/parts/instance.ts'
 import type { RawGuest } from './raw-guest.ts'
 
 const mib = 1024 * 1024

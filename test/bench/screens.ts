@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import type { Desktop } from '@dormouse/client'
 import { createWebSocketStream, WebSocket } from 'ws'
-import { Instance } from '../real/instance.ts'
+import { Instance } from '../real/parts/instance.ts'
 
 const rounds = Number(process.argv[2] ?? 40)
 const framesPerRound = 30

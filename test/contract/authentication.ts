@@ -1,6 +1,6 @@
 // The chapter "Authentication".
 import { newId } from '@dormouse/contract'
-import type { ApiWish } from '../house/api.ts'
+import type { ApiWish } from '../house/parts/api.ts'
 import { type Chapter, holds, problem, same, status } from './row.ts'
 
 export const authentication: Chapter = {

@@ -1,6 +1,6 @@
 // The chapter "Errors", and how its statuses may be retried.
 import { newId } from '@dormouse/contract'
-import type { ApiAnswer } from '../house/api.ts'
+import type { ApiAnswer } from '../house/parts/api.ts'
 import type { Context } from './context.ts'
 import { type Chapter, problem, same, status } from './row.ts'
 

@@ -1,5 +1,5 @@
 // The chapters "Limits" and "Versioning".
-import type { ApiWish } from '../house/api.ts'
+import type { ApiWish } from '../house/parts/api.ts'
 import type { Context } from './context.ts'
 import { type Chapter, holds, problem, same, status } from './row.ts'
 

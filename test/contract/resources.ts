@@ -1,5 +1,5 @@
 // The chapter "Resources and their fields".
-import type { ApiAnswer } from '../house/api.ts'
+import type { ApiAnswer } from '../house/parts/api.ts'
 import type { Context } from './context.ts'
 import { type Chapter, type Checked, holds, problem, same, status } from './row.ts'
 

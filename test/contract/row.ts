@@ -1,6 +1,6 @@
 // What a row of the table is, and how it says what it expected and what came. Knows no route.
 import { isDeepStrictEqual } from 'node:util'
-import type { ApiAnswer } from '../house/api.ts'
+import type { ApiAnswer } from '../house/parts/api.ts'
 import type { Context } from './context.ts'
 
 /** A sentence of the contract that anybody with two keys can check. */

@@ -16,8 +16,8 @@ import { openPool, type Pool } from '@dormouse/control-plane/db/pool.ts'
 import { Hosts } from '@dormouse/control-plane/hosts/service.ts'
 import { Principals } from '@dormouse/control-plane/principals/service.ts'
 import { createLog, readConfig } from '@dormouse/process'
-import { type ApiAnswer, type ApiWish, send } from '../house/api.ts'
-import { until } from '../house/until.ts'
+import { type ApiAnswer, type ApiWish, send } from '../house/parts/api.ts'
+import { waitFor } from '../wait-for.ts'
 import { Child } from './child.ts'
 import type { HostGround } from './grounds.ts'
 
@@ -99,12 +99,12 @@ export class Stage {
   /** Waits until the control plane leads and its host is linked and heard of. */
   async ready(): Promise<void> {
     const { patienceMs } = this.ground
-    await until(
+    await waitFor(
       'the control plane to lead',
       async () => (await this.#quietly('GET', '/readyz'))?.json?.leads === true,
       patienceMs,
     )
-    await until(
+    await waitFor(
       'the host to link',
       async () => {
         const answer = await this.#quietly('GET', '/admin/v1/hosts', { key: this.#keys.operator })

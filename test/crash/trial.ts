@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DesktopJson, DesktopState, OperationJson, OperationKind } from '@dormouse/contract'
-import type { ApiAnswer } from '../house/api.ts'
-import { until } from '../house/until.ts'
+import type { ApiAnswer } from '../house/parts/api.ts'
+import { waitFor } from '../wait-for.ts'
 import { type Asked, type Facts, type Judgement, judge } from './judge.ts'
 import type { Plan } from './plan.ts'
 import type { Stage } from './stage.ts'
@@ -89,7 +89,7 @@ async function crash(stage: Stage, { victim, failpoint, momentMs }: Plan, reques
   if (failpoint === undefined) await sleep(momentMs)
   const reached =
     failpoint === undefined ||
-    (await until('the failpoint', () => !stage.alive(victim), failpointMs).then(
+    (await waitFor('the failpoint', () => !stage.alive(victim), failpointMs).then(
       () => true,
       () => false,
     ))
@@ -111,7 +111,7 @@ async function settledFacts(
       operations.set(desktopId, id === undefined ? undefined : await stage.operation(id))
     return [...operations.values()].every((operation) => !operation || operation.settled_at !== null)
   }
-  await until('everything to settle', settled, stage.ground.patienceMs).catch(() => undefined)
+  await waitFor('everything to settle', settled, stage.ground.patienceMs).catch(() => undefined)
   let judgement: Judgement | undefined
   const agreed = async () => {
     await settled()
@@ -129,7 +129,7 @@ async function settledFacts(
     const { faults } = judgement
     return sabotage ? faults.some((fault) => sabotage.found.test(fault)) : faults.length === 0
   }
-  await until('host and database to agree', agreed, stage.ground.patienceMs).catch((error: Error) => {
+  await waitFor('host and database to agree', agreed, stage.ground.patienceMs).catch((error: Error) => {
     if (!judgement) throw error
   })
   return judgement!

@@ -7,10 +7,11 @@ import type { Page } from 'playwright-core'
 import { PNG } from 'pngjs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ensureDesktopImage } from '../../infra/guest-image/desktop.ts'
-import { RfbClient } from '../house/rfb-client.ts'
-import { Browser, says } from '../real/browser.ts'
-import { Instance, until } from '../real/instance.ts'
-import { guest } from '../real/witness.ts'
+import { RfbClient } from '../house/parts/rfb-client.ts'
+import { Browser, says } from '../real/parts/browser.ts'
+import { Instance } from '../real/parts/instance.ts'
+import { guest } from '../real/parts/witness.ts'
+import { waitFor } from '../wait-for.ts'
 
 const ground = join(import.meta.dirname, '../../.dormouse-test')
 const unit = 'dormouse-ssh-port.service'
@@ -43,7 +44,7 @@ const unitOfCommands = (): Promise<string> => guest(desktop, 'cat /proc/self/cgr
 
 /** Over SSH, as soon as that is there. */
 const overSsh = (): Promise<unknown> =>
-  timed('SSH', () => until(async () => (await unitOfCommands().catch(() => '')).includes(unit), 45_000))
+  timed('SSH', () => waitFor(async () => (await unitOfCommands().catch(() => '')).includes(unit), 45_000))
 
 const asUser = (command: string): Promise<string> =>
   guest(desktop, `su user -c ${quote(`cd; export DISPLAY=:0; ${command}`)}`)
@@ -58,7 +59,7 @@ const sleepAndWake = async (): Promise<void> => {
 /** The screen, once it has stood still for a while. */
 async function still(name: string): Promise<PNG> {
   let last = Buffer.alloc(0)
-  await until(async () => {
+  await waitFor(async () => {
     const now = Buffer.from(await desktop.screenshot())
     const same = now.equals(last)
     last = now
@@ -70,7 +71,7 @@ async function still(name: string): Promise<PNG> {
 
 /** The screen, once it shows that. */
 const seen = (name: string, shows: (picture: PNG) => boolean): Promise<PNG> =>
-  until(async () => {
+  waitFor(async () => {
     const picture = await still(name)
     return shows(picture) && picture
   }, 60_000)
@@ -133,7 +134,7 @@ describe('its commands and files', () => {
     // A command that ends what carries it may be answered or not.
     await desktop.commands.run(`${command}; true`).catch((error: Error) => console.log(error.message))
     await overSsh()
-    await until(() => guest(desktop, `systemctl is-active ${unit}`).catch(() => undefined), 30_000)
+    await waitFor(() => guest(desktop, `systemctl is-active ${unit}`).catch(() => undefined), 30_000)
   })
 })
 
@@ -158,7 +159,7 @@ describe('its screen', () => {
     await seen('terminal', (picture) => count(picture, terminalColour) > count(before, terminalColour) + 50_000)
     // Keys that need no shift, which the driver of the browser would not press.
     await page.keyboard.type('touch typed; tput setab 2; tput clear\n', { delay: 20 })
-    await until(() => guest(desktop, 'ls /home/user/typed').catch(() => undefined), 30_000)
+    await waitFor(() => guest(desktop, 'ls /home/user/typed').catch(() => undefined), 30_000)
     await seen('typed', (picture) => count(picture, green) > 50_000)
     keep('page', await page.screenshot())
   })
@@ -190,11 +191,11 @@ describe('its screen', () => {
       const arrives = async () => {
         const text = `${copied} ${when} ${++copies}`
         await copy(text)
-        return until(async () => (await page.inputValue('#clipboard-text')) === text, 5_000).catch(() => false)
+        return waitFor(async () => (await page.inputValue('#clipboard-text')) === text, 5_000).catch(() => false)
       }
-      await timed('copied', () => until(arrives, 60_000))
+      await timed('copied', () => waitFor(arrives, 60_000))
       await page.fill('#clipboard-text', `${pasted} ${when}`)
-      await timed('pasted', () => until(async () => (await paste()) === `${pasted} ${when}`, 30_000))
+      await timed('pasted', () => waitFor(async () => (await paste()) === `${pasted} ${when}`, 30_000))
       keep('clipboard', await page.screenshot())
     })
 
@@ -209,7 +210,7 @@ describe('its screen', () => {
         }
         look()
       })`)
-      await timed('pasted', () => until(async () => (await paste()) === 'at once: 你好', 30_000))
+      await timed('pasted', () => waitFor(async () => (await paste()) === 'at once: 你好', 30_000))
       await page.evaluate("document.querySelector('#clipboard-panel').hidden = false")
     })
 
@@ -223,7 +224,7 @@ describe('its screen', () => {
       // It sends a clipboard of its own, as a client without that wish would.
       viewer.send(6, 0, 0, 0, 0, 0, 0, 6, ...Buffer.from('sneaky'))
       await copy('for one alone')
-      await until(async () => (await page.inputValue('#clipboard-text')) === 'for one alone', 30_000)
+      await waitFor(async () => (await page.inputValue('#clipboard-text')) === 'for one alone', 30_000)
       expect(await paste()).toBe('for one alone')
       // The next thing that comes is the picture it asked for, and nothing came before.
       expect(viewer.unread).toBe(0)

@@ -1,6 +1,6 @@
 // The service that a fuzz run misuses: one that runs already, or one with a simulated host that is started for the run and
 // watched. Knows no way to misuse it.
-import { Instance } from '../real/instance.ts'
+import { Instance } from '../real/parts/instance.ts'
 import type { Target } from './mode.ts'
 
 export class Service {

@@ -7,7 +7,7 @@ import { createServer } from '@dormouse/control-plane/http/server.ts'
 import { createLog } from '@dormouse/process'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import type { ApiAnswer } from './api.ts'
+import type { ApiAnswer } from './parts/api.ts'
 
 interface Walk {
   house: House

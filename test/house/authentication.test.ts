@@ -6,9 +6,9 @@ import { newId } from '@dormouse/contract'
 import { generateKeyPair, type JWTPayload, SignJWT } from 'jose'
 import { expect, test } from 'vitest'
 import { House, type Org } from '../house.ts'
-import type { ApiAnswer } from './api.ts'
-import { audience, IdentityProvider } from './identity-provider.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import type { ApiAnswer } from './parts/api.ts'
+import { audience, IdentityProvider } from './parts/identity-provider.ts'
 
 interface Scene extends AsyncDisposable {
   house: House
@@ -175,11 +175,11 @@ test('a token is checked once: asked again, neither key nor provider is needed',
 test('a token that was good a moment ago is refused when its time is over', async () => {
   await using s = await scene()
   // It is taken for 30 s longer than it says; where the machine stood still meanwhile, another is made.
-  const token = await until('a token to be good', async () => {
+  const token = await waitFor('a token to be good', async () => {
     const short = await s.forge({ exp: inSecs(-28) })
     return (await s.ask(short)).status === 200 && short
   })
-  await until('its refusal', async () => (await s.ask(token)).status === 401)
+  await waitFor('its refusal', async () => (await s.ask(token)).status === 401)
 })
 
 test('a new key of the provider is known the moment it signs, and those it replaced are not any more', async () => {
@@ -212,7 +212,7 @@ test('with the provider down and no key, a token is 503; it is good again when t
   expect((await s.ask('a.b.c')).status).toBe(401)
   expect((await s.ask(s.house.org.key)).status).toBe(200)
   await s.provider.up()
-  await until('the token to be good', async () => (await s.ask(token)).status === 200)
+  await waitFor('the token to be good', async () => (await s.ask(token)).status === 200)
 })
 
 test('with the provider down, keys already known go on working, and only a token that needs another is 503', async () => {
@@ -259,7 +259,7 @@ test.concurrent.each<[what: string, answer: (provider: IdentityProvider) => Requ
   s.provider.spoiled = answer(s.provider)
   expectUnreachable(await s.ask(token))
   s.provider.spoiled = undefined
-  await until('the token to be good', async () => (await s.ask(token)).status === 200)
+  await waitFor('the token to be good', async () => (await s.ask(token)).status === 200)
   s.provider.spoiled = answer(s.provider)
   expectUnreachable(await s.ask(await s.forge({}, { kid: 'unknown' })))
   expect((await s.ask(await s.forge({ sub: 'fresh' }))).status).toBe(200)

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import { startFloor } from '../bench/get-rate.ts'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 test('the floor of the GET figures goes on when Postgres ends its sessions', async () => {
   await using house = await House.start({ hosts: 0 })
@@ -13,7 +13,7 @@ test('the floor of the GET figures goes on when Postgres ends its sessions', asy
     for (let round = 0; round < 3; round++) {
       expect(await Promise.race([ask(), floor.failed])).toBe(200)
       expect(await house.database.endSessions('bench-floor')).toBeGreaterThan(0)
-      await until('another session', async () => (await Promise.race([ask(), floor.failed])) === 200)
+      await waitFor('another session', async () => (await Promise.race([ask(), floor.failed])) === 200)
     }
   } finally {
     await floor.stop()

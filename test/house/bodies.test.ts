@@ -4,7 +4,7 @@ import { connect } from 'node:net'
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 let house: House
 let operator: string
@@ -59,7 +59,7 @@ test('who goes on sending what nobody reads is cut off', async () => {
     const sending = setInterval(() => socket.write('1\r\nx\r\n'), 50)
     const [said] = (await once(socket, 'data')) as [Buffer]
     expect([head, said.toString('latin1', 0, 10)]).toEqual([head, 'HTTP/1.1 4'])
-    await until('the connection to be cut', () => socket.closed)
+    await waitFor('the connection to be cut', () => socket.closed)
     clearInterval(sending)
   }
 })

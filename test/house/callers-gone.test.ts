@@ -2,7 +2,7 @@
 import { connect } from 'node:net'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 /** A desktop whose hibernation hangs, waited for over a connection that the test holds; `before` is sent first on it. */
 async function waiting(house: House, before = '') {
@@ -11,7 +11,7 @@ async function waiting(house: House, before = '') {
   const { hostname, port } = new URL(house.url)
   const socket = connect(Number(port), hostname)
   socket.write(before + request(house, `/v1/desktops/${id}/hibernate?wait=true`))
-  await until('somebody to wait', () => house.replica.parts.waiters.count === 1)
+  await waitFor('somebody to wait', () => house.replica.parts.waiters.count === 1)
   const [{ id: operation }] = (await house.api('GET', `/v1/desktops/${id}/operations`)).json.operations
   return { id, socket, release, operation }
 }
@@ -28,7 +28,7 @@ const request = (house: House, path: string, body = ''): string =>
 
 const nobodyWaits = (house: House) => {
   const { waiters, inFlight, pool } = house.replica.parts
-  return until(
+  return waitFor(
     'nobody to wait and nothing to be held',
     () => waiters.count === 0 && inFlight.count === 0 && pool.idleCount === pool.totalCount,
   )
@@ -52,7 +52,7 @@ test('also where the wait stands behind another request on its connection', asyn
   const exec = request(house, `/v1/desktops/${busy}/exec`, '{"command":"true"}')
   const { socket, release, operation } = await waiting(house, exec)
   socket.destroy()
-  await until('nobody to wait', () => house.replica.parts.waiters.count === 0)
+  await waitFor('nobody to wait', () => house.replica.parts.waiters.count === 0)
   letGo()
   release()
   expect((await house.settled(operation)).state).toBe('succeeded')
@@ -66,10 +66,10 @@ test('a command whose caller goes away runs to its end', async () => {
   const gone = new AbortController()
   const body = { command: 'echo done > /srv/x' }
   const asked = house.api('POST', `/v1/desktops/${id}/exec`, { body, signal: gone.signal }).catch((error) => error)
-  await until('the command to begin', () => house.host.driver.faults.counts.exec === 1)
+  await waitFor('the command to begin', () => house.host.driver.faults.counts.exec === 1)
   gone.abort()
   expect(await asked).toBeInstanceOf(Error)
-  await until('the request to be forgotten', () => house.replica.parts.inFlight.count === 0)
+  await waitFor('the request to be forgotten', () => house.replica.parts.inFlight.count === 0)
   release()
-  await until('its work to be done', async () => (await house.exec(id, 'cat /srv/x')).json.stdout === 'done\n')
+  await waitFor('its work to be done', async () => (await house.exec(id, 'cat /srv/x')).json.stdout === 'done\n')
 })

@@ -4,8 +4,8 @@ import { createAdminClient } from '@dormouse/client'
 import { type OperationJson, type RefusalCode, refusals, toldOf } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import type { ApiAnswer } from './api.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import type { ApiAnswer } from './parts/api.ts'
 
 const marker = 'qemu-system-x86_64: /var/lib/dormouse/MARKER: connect ECONNREFUSED'
 const codes = Object.keys(refusals) as RefusalCode[]
@@ -98,7 +98,7 @@ test('a destroy that its host refuses is done for the customer, and the operator
   expect(timeline.map(({ step, way }) => `${way} ${step}`)).toEqual(['run remove'])
   expect((await house.api('GET', `/v1/operations/${done.id}`)).text).not.toContain('MARKER')
   on.well()
-  await until('the rest to be removed', async () => !(await house.host.holds(id)).disk)
+  await waitFor('the rest to be removed', async () => !(await house.host.holds(id)).disk)
 })
 
 test('an operator reads when each step began and was taken back', async () => {

@@ -6,7 +6,7 @@ import { expect, test } from 'vitest'
 import { answersIn } from '../fuzz/http/wire.ts'
 import { House } from '../house.ts'
 import { checked } from '../openapi.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 /** Sends the bytes as they are; answers all that comes back until the server is silent or hangs up. */
 async function raw(url: string, text: string, over: RegExp): Promise<string> {
@@ -18,7 +18,7 @@ async function raw(url: string, text: string, over: RegExp): Promise<string> {
   })
   socket.on('error', () => undefined)
   socket.write(text)
-  await until(`an answer to ${text.slice(0, 40)}`, () => over.test(heard) || socket.closed)
+  await waitFor(`an answer to ${text.slice(0, 40)}`, () => over.test(heard) || socket.closed)
   socket.destroy()
   const [, method = '', path = ''] = /^(\w+) (\S+) HTTP/.exec(text) ?? []
   for (const answer of answersIn(Buffer.from(heard)).answers) await checked(url, { method, path, ...answer })
@@ -173,7 +173,7 @@ test('a key revoked at one replica is refused by every other within a second, ho
   await principals.revokeKey(id)
   const revokedAt = performance.now()
   expect((await states())[0]).toBe(false)
-  await until('the refusal at every replica', async () => {
+  await waitFor('the refusal at every replica', async () => {
     const askedAt = performance.now()
     const refused = (await states()).every((good) => !good)
     // However long an answer takes: what is asked after a second has passed is refused.
@@ -209,7 +209,7 @@ test('the use of a key is noted', async () => {
   const used = async () => (await principals.listKeys(house.org.id))[0]!.last_used_at
   expect(await used()).toBeNull()
   await house.api('GET', '/v1/desktops')
-  await until('the note', used)
+  await waitFor('the note', used)
 })
 
 test('one request too many in a second is 429 with the way back, for that credential alone', async () => {
@@ -222,7 +222,7 @@ test('one request too many in a second is 429 with the way back, for that creden
   const served = answers.find(({ status }) => status === 200)!
   expect(Object.keys(served.headers).filter((name) => /ratelimit|retry/.test(name))).toEqual([])
   expect((await house.api('GET', '/v1/desktops', { key: other.key })).status).toBe(200)
-  await until('the next second', async () => (await house.api('GET', '/v1/desktops')).status === 200)
+  await waitFor('the next second', async () => (await house.api('GET', '/v1/desktops')).status === 200)
 })
 
 test('strangers are limited by their address, and a good credential from the same address is not', async () => {

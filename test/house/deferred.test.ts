@@ -3,7 +3,7 @@ import { createAdminClient } from '@dormouse/client'
 import type { DesktopJson } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 /** Writes a command down as put off: by default that the destroyed desktop is to be removed once more. */
 async function putOff(
@@ -31,15 +31,15 @@ test('a host that takes a command and never answers delays no other host, now or
   const release = house.hosts[0]!.driver.faults.hang('removeDisk')
   await putOff(house, gone[0]!, hanging)
   await recovery.carryOutDeferred()
-  await until('the host to hang', () => house.hosts[0]!.driver.faults.counts.removeDisk)
+  await waitFor('the host to hang', () => house.hosts[0]!.driver.faults.counts.removeDisk)
   for (const desktop of gone.slice(1)) {
     await putOff(house, desktop, working)
     await recovery.carryOutDeferred()
-    await until('it to be carried out', async () => (await leftOn(house, working)) === 0)
+    await waitFor('it to be carried out', async () => (await leftOn(house, working)) === 0)
   }
   expect(await leftOn(house, hanging)).toBe(1)
   release()
-  await until('the first to be carried out, too', async () => (await leftOn(house, hanging)) === 0)
+  await waitFor('the first to be carried out, too', async () => (await leftOn(house, hanging)) === 0)
 })
 
 test('a host that can write nothing keeps no wake running: the undo is put off, shown to operators, and carried out later', async () => {
@@ -58,14 +58,14 @@ test('a host that can write nothing keeps no wake running: the undo is put off, 
   expect(await house.see(id)).toMatchObject({ state: 'hibernated', generation: 2 })
   expect(await house.held(id)).toBe(0)
   await house.replica.parts.recovery.ask(house.host.id)
-  const tried = await until('a try', async () => (await deferred()).find(({ attempts }) => attempts > 0))
+  const tried = await waitFor('a try', async () => (await deferred()).find(({ attempts }) => attempts > 0))
   expect(tried).toMatchObject({ desktop_id: id, host_id: house.host.id, command: 'desktop.ensureAsleep' })
   expect(tried).toMatchObject({ operation_id: failed.id, last_error: expect.stringMatching(/./) })
   // It runs, unasked: that is no riddle while its undo waits, and nothing is done about it.
   expect(await house.observed(id)).toMatchObject({ domain: 'running', memory: 'spent' })
   for (const point of ['wake.after-resume', 'journal.before-write']) house.host.failpoints.set(point, undefined)
   await house.replica.parts.recovery.ask(house.host.id)
-  await until('the undo to be carried out', async () => (await deferred()).length === 0)
+  await waitFor('the undo to be carried out', async () => (await deferred()).length === 0)
   expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
   expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
 })
@@ -99,5 +99,5 @@ test('an old command that was put off ends with its turn: what a later destroy s
   expect(await house.held(desktop.id)).toBe(held)
   house.host.driver.faults.failNext('kill', 0)
   await recovery.ask(house.host.id)
-  await until('the room to be given back', async () => (await house.held(desktop.id)) === undefined)
+  await waitFor('the room to be given back', async () => (await house.held(desktop.id)) === undefined)
 })

@@ -1,8 +1,8 @@
 // Guarantee: destroy is accepted from every state, supersedes what is under way, and always converges; also without its host.
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { inShort } from './host.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { inShort } from './parts/host.ts'
 
 const underWay: [
   kind: 'wake' | 'hibernate',
@@ -24,7 +24,7 @@ test.each(underWay)(
     const { id } = await house.desktop(from)
     const release = house.host.driver.faults.hang(hangs)
     const overtaken = await house.begin(id, kind)
-    await until(`the host to be asked for the ${kind}`, async () => (await house.host.commandsOf(id)).includes(kind))
+    await waitFor(`the host to be asked for the ${kind}`, async () => (await house.host.commandsOf(id)).includes(kind))
     const destroying = await house.begin(id, 'destroy')
     expect(await house.settled(overtaken.id)).toMatchObject({ state: 'failed', error: 'Superseded by destroy.' })
     release()
@@ -72,9 +72,9 @@ test('a destroy without its host settles after the grace as deferred, and the re
   expect(await house.held(id)).toBeGreaterThan(0)
   expect(await house.host.holds(id)).toEqual({ domain: 'running', disk: true })
   await house.restartAgent()
-  await until('the remains to go', async () => (await house.inventory()).length === 0)
+  await waitFor('the remains to go', async () => (await house.inventory()).length === 0)
   expect(await house.host.holds(id)).toEqual({ domain: 'absent', disk: false })
-  await until('the room to be given back', async () => (await house.held(id)) === undefined)
+  await waitFor('the room to be given back', async () => (await house.held(id)) === undefined)
 })
 
 test('more destroys than a pass may do by itself are all carried out on rejoin, without an alarm', async () => {
@@ -83,8 +83,8 @@ test('more destroys than a pass may do by itself are all carried out on rejoin, 
   await house.killAgent()
   await Promise.all(ids.map((id) => house.ask(id, 'destroy')))
   await house.restartAgent()
-  await until('the remains to go', async () => (await house.inventory()).length === 0)
-  await until(
+  await waitFor('the remains to go', async () => (await house.inventory()).length === 0)
+  await waitFor(
     'nothing to be deferred',
     async () => (await house.database.rows('select 1 from deferred_commands')).length === 0,
   )
@@ -100,7 +100,7 @@ test('a destroy whose hypervisor does not answer is deferred, and done when it a
   expect((await house.ask(id, 'destroy')).result).toMatchObject({ cleanup: 'deferred' })
   house.host.driver.faults.failNext('kill', 0)
   await house.replica.parts.recovery.carryOutDeferred()
-  await until('the remains to go', async () => (await house.inventory()).length === 0)
+  await waitFor('the remains to go', async () => (await house.inventory()).length === 0)
 })
 
 test('a destroy that fails leaves a state from which it may be asked again', async () => {
@@ -108,7 +108,7 @@ test('a destroy that fails leaves a state from which it may be asked again', asy
   const { id } = await house.desktop()
   const release = house.host.driver.faults.hang('startCold')
   await house.begin(id, 'wake')
-  await until('the boot', () => house.host.failpoints.hits.includes('wake.after-mark'))
+  await waitFor('the boot', () => house.host.failpoints.hits.includes('wake.after-mark'))
   house.failpoints.set('destroy.remove.before', 'throw@1')
   const failed = await house.settled((await house.begin(id, 'destroy')).id)
   expect(failed.state).toBe('failed')
@@ -123,14 +123,14 @@ test('after a destroy nothing brings the desktop back: not the wake it overtook,
   const { id } = await house.desktop('hibernated')
   const release = house.host.driver.faults.hang('restorePaused')
   const wake = await house.begin(id, 'wake')
-  await until('the restore', async () => (await house.host.commandsOf(id)).includes('wake'))
+  await waitFor('the restore', async () => (await house.host.commandsOf(id)).includes('wake'))
   await house.killAgent()
   const destroying = await house.begin(id, 'destroy')
   await house.restartAgent()
   release()
   await house.settled(destroying.id)
   expect((await house.settled(wake.id)).state).toBe('failed')
-  await until('the remains to go', async () => (await house.inventory()).length === 0)
+  await waitFor('the remains to go', async () => (await house.inventory()).length === 0)
   expect(inShort(await house.observed(id))).toBe('nothing')
   expect(await house.host.holds(id)).toEqual({ domain: 'absent', disk: false })
 })

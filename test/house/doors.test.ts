@@ -6,7 +6,7 @@ import { pipeline } from 'node:stream/promises'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import type { ApiAnswer, ApiWish } from './api.ts'
+import type { ApiAnswer, ApiWish } from './parts/api.ts'
 
 /** Every customer route that names a thing, with a body it would take. */
 const named: [method: string, path: (id: string) => string, wish: ApiWish][] = [

@@ -2,7 +2,7 @@
 import { isInner, refusalCode } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 test('exit code, both streams and input are the command’s; a non-zero exit is a 200', async () => {
   await using house = await House.start()
@@ -34,7 +34,7 @@ test('a host that is away is 503 with Retry-After, and at once when it goes in t
   const { id } = await house.desktop('awake')
   const before = house.host.driver.faults.counts.exec ?? 0
   const running = house.exec(id, 'sleep 30', { timeout_secs: 60 })
-  await until('the command to run', () => (house.host.driver.faults.counts.exec ?? 0) > before)
+  await waitFor('the command to run', () => (house.host.driver.faults.counts.exec ?? 0) > before)
   await house.replica.parts.links.cut(house.host.id, 'cut by the test')
   const cut = await running
   expect([cut.status, cut.json.code]).toEqual([503, 'host_unreachable'])
@@ -53,7 +53,7 @@ test('a desktop that is asked more than it may takes nothing from its neighbours
   const refused = hanging.map((each) => each.then(({ status, json }) => status === 503 && json.code))
   const first = await Promise.any(refused.map(async (each) => (await each) || Promise.reject(new Error('it ran'))))
   expect(first).toBe('guest_unavailable')
-  await until('the others to be begun', () => house.host.driver.faults.counts.exec === 64)
+  await waitFor('the others to be begun', () => house.host.driver.faults.counts.exec === 64)
   await house.ask(other, 'hibernate')
   await house.ask(other, 'wake')
   release()

@@ -7,8 +7,8 @@ import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { checked } from '../openapi.ts'
-import { type ApiWish, send } from './api.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { type ApiWish, send } from './parts/api.ts'
 
 const mib = 1024 * 1024
 const limit = 8 * mib
@@ -70,7 +70,7 @@ test('what was written and read leaves no channel at either end', async () => {
   await house.api('PUT', fileOf(id, 'srv/x'), { body: Buffer.alloc(mib) })
   for (let i = 0; i < 3; i++) expect((await read(house, id, 'srv/x')).bytes).toHaveLength(mib)
   expect((await house.api('GET', fileOf(id, 'srv/none'))).status).toBe(404)
-  await until('the channels to go', () => house.channels === 0 && house.host.channels === 0)
+  await waitFor('the channels to go', () => house.channels === 0 && house.host.channels === 0)
 })
 
 test('what exec leaves can be read, and what is written can be run by exec', async () => {
@@ -190,7 +190,7 @@ test('a guest that stands still is 504, one that goes away in the middle 503, an
   expect((await house.api('GET', fileOf(id, 'srv/y'))).status).toBe(504)
   house.host.driver.faults.hang('writeFile')
   const stuck = house.api('PUT', fileOf(id, 'srv/x'), { body: 'x' })
-  await until('the transfer to hang', () => house.channels > 0)
+  await waitFor('the transfer to hang', () => house.channels > 0)
   await house.ask(id, 'hibernate')
   expect([(await stuck).status]).toEqual([503])
   await house.ask(id, 'wake')
@@ -241,9 +241,9 @@ test('a caller who goes away in the middle of an upload leaves the old file, and
   const head = `PUT ${fileOf(id, 'srv/x')} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${house.org.key}\r\n`
   socket.write(`${head}Content-Length: ${4 * mib}\r\n\r\n`)
   socket.write(Buffer.alloc(2 * mib))
-  await until('the transfer to begin', () => house.channels > 0)
+  await waitFor('the transfer to begin', () => house.channels > 0)
   socket.destroy()
-  await until('the channel to go', () => house.channels === 0)
+  await waitFor('the channel to go', () => house.channels === 0)
   expect((await house.exec(id, 'cat /srv/x')).json.stdout).toBe('old\n')
 })
 
@@ -258,7 +258,7 @@ test('a slow reader holds the guest back, and a reader who goes away ends the tr
   const [response] = (await once(sent, 'response')) as [IncomingMessage]
   response.pause()
   let before: number | undefined = -1
-  await until('the guest to be held back', async () => {
+  await waitFor('the guest to be held back', async () => {
     const still = counts.readFile === before
     before = counts.readFile
     await new Promise((resolve) => setTimeout(resolve, 100))
@@ -266,7 +266,7 @@ test('a slow reader holds the guest back, and a reader who goes away ends the tr
   })
   expect(before).toBeLessThan(all)
   response.destroy()
-  await until('the channel to go', () => house.channels === 0)
+  await waitFor('the channel to go', () => house.channels === 0)
   expect((await house.exec(id, 'echo on')).json.stdout).toBe('on\n')
 })
 

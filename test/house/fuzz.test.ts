@@ -13,7 +13,7 @@ import { HttpSubject } from '../fuzz/modes/http.ts'
 import { Fuzz } from '../fuzz/run.ts'
 import { Service } from '../fuzz/service.ts'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 const mib = 1024 * 1024
 /** Connections that the SDK and the pool keep for later, both ends of them in this process. */
@@ -53,7 +53,7 @@ test('six hundred malformed inputs bring about no 500, leave nothing open and no
   expect(fuzz.tally.faults).toEqual([])
   expect(fuzz.tally.inputs).toBe(600)
   await house.settle()
-  await until('everything to be as before', () =>
+  await waitFor('everything to be as before', () =>
     Object.entries(before).every(([what, count]) => open(house)[what]! <= count + (what === 'sockets' ? keptAlive : 0)),
   )
   expect(heapBytes() - heap).toBeLessThan(16 * mib)

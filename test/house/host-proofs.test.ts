@@ -3,8 +3,8 @@ import { linkSubprotocols, newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { WebSocket } from 'ws'
 import { House } from '../house.ts'
-import { answered, byToken, challenged, enrol, linkOf } from './host-by-hand.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { answered, byToken, challenged, enrol, linkOf } from './parts/host-by-hand.ts'
 
 test('a proof opens the link it was asked for and no other, and only its own host’s', async () => {
   await using house = await House.start()
@@ -76,7 +76,7 @@ test('strangers who say nothing keep no host out, however many they are', async 
   const codes: number[] = []
   for (const stranger of strangers) stranger.on('error', () => undefined).on('close', (code) => codes.push(code))
   // Cut, and not asked to leave after a while.
-  await until('the oldest to give way', () => codes.filter((code) => code === 1006).length === 44)
+  await waitFor('the oldest to give way', () => codes.filter((code) => code === 1006).length === 44)
   await house.restartAgent()
   for (const stranger of strangers) stranger.terminate()
 })

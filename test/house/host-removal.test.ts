@@ -4,7 +4,7 @@ import type { DesktopState } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { WebSocket } from 'ws'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 async function operatorOf(house: House) {
   const key = await house.replica.parts.principals.createOperatorKey('ops')
@@ -35,7 +35,7 @@ test('a removed host is cut off everywhere, its desktops fail or are free again,
     leaving: await house.begin(leaving.id, 'destroy'),
   }
   for (const { id } of [first, again, leaving])
-    await until('the host to be asked', async () => (await host.commandsOf(id)).length > 0)
+    await waitFor('the host to be asked', async () => (await host.commandsOf(id)).length > 0)
 
   const doomed = [...lost, again].map(({ id }) => id)
   expect(await preview(host.name)).toMatchObject({ host_id: host.id, removed_at: null, lost: doomed.length })
@@ -62,7 +62,7 @@ test('a removed host is cut off everywhere, its desktops fail or are free again,
   expect(channel.destroyed).toBe(true)
   socket.terminate()
   await house.unlinked(host)
-  await until('the host to be told', () =>
+  await waitFor('the host to be told', () =>
     house.chronicle
       .find(/^the control plane was not reached$/)
       .some(({ why }) => /this host was removed/.test(String(why))),
@@ -129,7 +129,7 @@ test('what is placed on a host at the moment of its removal is not left there', 
   const ids = await Promise.all(Array.from({ length: 12 }, async () => (await house.desktop()).id))
   const wakes = ids.map((id) => house.api('POST', `/v1/desktops/${id}/wake?wait=true`))
   // Some are placed, some are not yet.
-  await until('a first placement', async () => (await house.database.rows('select 1 from reservations')).length > 0)
+  await waitFor('a first placement', async () => (await house.database.rows('select 1 from reservations')).length > 0)
   expect((await remove(house.host.id, 12)).status).toBe(200)
   await Promise.all(wakes)
   await house.settle()

@@ -5,8 +5,8 @@ import { createAdminClient } from '@dormouse/client'
 import type { DesktopState, HostFacts } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House, type HouseOptions } from '../house.ts'
-import { inShort } from './host.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { inShort } from './parts/host.ts'
 
 const noRoom = /^there is no room for this desktop now; nothing was lost; try again later$/
 
@@ -49,7 +49,7 @@ test('a host takes what it has room for and not one more, and room that is given
   // Neither can write down what it takes before both have looked what there is, or wait for the other to have done so.
   const release = await house.database.hold('lock table reservations in share mode')
   const wakes = await Promise.all(ids.map((id) => house.begin(id, 'wake')))
-  await until('both to wait', async () => (await placing(house)) === 2)
+  await waitFor('both to wait', async () => (await placing(house)) === 2)
   await release()
   const settled = await Promise.all(wakes.map(({ id }) => house.settled(id)))
   expect(settled.map(({ state }) => state).sort()).toEqual(['failed', 'succeeded'])
@@ -126,7 +126,9 @@ test('a guest that a full disk has paused stays awake, ails its host for operato
   await house.remember(id, 'on')
   house.host.driver.faults.diskFull = true
   house.host.driver.starve(id)
-  expect(await until('the ailment to be heard', ailment)).toMatch(/^the disk is full, and 1 of its desktops are paused/)
+  expect(await waitFor('the ailment to be heard', ailment)).toMatch(
+    /^the disk is full, and 1 of its desktops are paused/,
+  )
   expect((await house.see(id)).state).toBe('awake')
   expect(await house.withDeadline(1_000, () => refusedWake(house, asleep))).toMatch(
     /^the desktop’s host is out of reach/,
@@ -135,7 +137,7 @@ test('a guest that a full disk has paused stays awake, ails its host for operato
   expect((await house.see(asleep)).state).toBe('hibernated')
   house.host.driver.faults.diskFull = false
   await house.shows(id, 'running')
-  await until('the host to be well', async () => (await ailment()) === null)
+  await waitFor('the host to be well', async () => (await ailment()) === null)
   expect(await house.recall(id)).toEqual({ memory: 'on', disk: 'on' })
   expect((await house.ask(asleep, 'wake')).result?.resumed_from).toBe('memory')
 })

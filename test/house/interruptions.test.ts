@@ -2,7 +2,7 @@
 import { newId, type OperationKind } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 const slow = { wake: 'restorePaused', hibernate: 'save', destroy: 'removeDisk' } as const
 const kinds = ['wake', 'hibernate', 'destroy'] as const
@@ -24,7 +24,7 @@ async function midway(
   const id = desktop ?? (await before(house, kind))
   const release = house.host.driver.faults.hang(slow[kind])
   const operation = await house.begin(id, kind)
-  await until(`the host to be asked for the ${kind}`, async () => (await house.host.commandsOf(id)).includes(kind))
+  await waitFor(`the host to be asked for the ${kind}`, async () => (await house.host.commandsOf(id)).includes(kind))
   return { id, operation: operation.id, release }
 }
 
@@ -56,7 +56,7 @@ test.each(kinds)('an agent that is killed while a %s runs, and started again, le
   await house.restartAgent()
   if (kind === 'destroy') {
     await house.settled(operation)
-    await until('the remains to go', async () => (await house.inventory()).length === 0)
+    await waitFor('the remains to go', async () => (await house.inventory()).length === 0)
     return
   }
   await wentOn(house, kind, id, operation)
@@ -100,13 +100,13 @@ test('an operation that nobody led until its deadline was over is asked for once
   const { id, operation, release } = await midway(house, 'hibernate')
   await house.replica.stop()
   release()
-  await until('the save', async () => (await house.host.holds(id)).domain === 'absent')
+  await waitFor('the save', async () => (await house.host.holds(id)).domain === 'absent')
   await house.host.settled()
   await house.killAgent()
   await house.database.rows(`update operations set deadline_at = now() - interval '1 minute'`)
   await house.replica.start()
   const tries = () => house.failpoints.hits.filter((hit) => hit === 'hibernate.save.before').length
-  await until('it to be asked for while its host is still away', () => tries() === 2)
+  await waitFor('it to be asked for while its host is still away', () => tries() === 2)
   await house.restartAgent()
   await wentOn(house, 'hibernate', id, operation)
 })
@@ -116,7 +116,7 @@ test('the word of a host that an operation is getting on counts for its own oper
   await using house = await House.start({ controlPlane: { wakeDeadlineMs: 600_000, hibernateDeadlineMs: 300 } })
   const { id, operation, release } = await midway(house, 'hibernate')
   const { engine } = house.replica.parts
-  await until('its end', async () => {
+  await waitFor('its end', async () => {
     engine.progress(newId(), operation)
     return (await house.operation(operation)).state === 'failed'
   })
@@ -145,7 +145,7 @@ test('a wake waits for a host that was there a moment ago, also where the deskto
   const fresh = (await house.desktop('created')).id
   await house.killAgent()
   const wakes = [await house.begin(saved, 'wake'), await house.begin(fresh, 'wake')]
-  await until(
+  await waitFor(
     'both to be tried in vain',
     () => house.failpoints.hits.filter((hit) => hit === 'wake.place.before').length >= 2,
   )
@@ -160,7 +160,7 @@ test('a wake waits for a hypervisor that was there a moment ago, also where the 
   house.host.driver.faults.down = true
   await house.restartAgent()
   const wakes = [await house.begin(saved, 'wake'), await house.begin(fresh, 'wake')]
-  await until(
+  await waitFor(
     'both to be tried in vain',
     () => house.failpoints.hits.filter((hit) => hit === 'wake.place.before').length >= 2,
   )

@@ -2,8 +2,8 @@
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { send } from './api.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { send } from './parts/api.ts'
 
 test('a replica that does not lead answers 503 with Retry-After on every mutation, and serves everything else', async () => {
   await using house = await House.start()
@@ -38,7 +38,7 @@ test('a leader that stops in order hands over at once: the other leads long befo
   const second = await house.addReplica()
   const before = house.replica.parts.leadership.term!.epoch
   await house.replica.stop()
-  await until('the other to lead', () => second.leads)
+  await waitFor('the other to lead', () => second.leads)
   expect(second.parts.leadership.term!.epoch).toBe(before + 1)
   const made = await send(`${second.url}/v1/desktops`, 'POST', { key: house.org.key, body: { tier: 'small' } })
   expect(made.status).toBe(201)
@@ -52,11 +52,11 @@ test('a leader whose session is gone is followed by the other, which goes on wit
   await house.linked(house.host)
   const release = house.host.driver.faults.hang('save')
   const operation = await house.begin(id, 'hibernate')
-  await until('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))
+  await waitFor('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))
   await house.replica.stop()
-  await until('the other to lead', () => second.leads)
+  await waitFor('the other to lead', () => second.leads)
   release()
-  const settled = await until('the operation to settle there', async () => {
+  const settled = await waitFor('the operation to settle there', async () => {
     const { json } = await send(`${second.url}/v1/operations/${operation.id}`, 'GET', { key: house.org.key })
     return json.settled_at !== null && json
   })
@@ -68,7 +68,7 @@ test('a replica that does not lead stops as readily as one that does', async () 
   await using house = await House.start({ hosts: 0 })
   const second = await house.addReplica()
   const { epoch } = house.replica.parts.leadership.term!
-  await until('it to know the leader', () => second.parts.leadership.leaderKnown)
+  await waitFor('it to know the leader', () => second.parts.leadership.leaderKnown)
   await second.stop()
   for (let early = 0; early < 5; early++) {
     await second.start()
@@ -123,13 +123,13 @@ test('requests sent to two replicas while the lead goes to and fro make each thi
   const names = Array.from({ length: 12 }, (_, i) => `k${i}`)
   const moving = (async () => {
     for (let turn = 0; turn < 3; turn++) {
-      await until('a leader', () => house.replica.leads || second.leads)
+      await waitFor('a leader', () => house.replica.leads || second.leads)
       await house.database.endSessions('dormouse-leadership')
     }
   })()
   const made = await Promise.all(
     names.map((name) =>
-      until(`a desktop for ${name}`, async () => {
+      waitFor(`a desktop for ${name}`, async () => {
         for (const { url } of house.replicas) {
           const wish = { key: house.org.key, body: { tier: 'small' }, headers: { 'idempotency-key': name } }
           const answer = await send(`${url}/v1/desktops`, 'POST', wish)

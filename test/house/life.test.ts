@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { inShort } from './host.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { inShort } from './parts/host.ts'
 
 test('a desktop is created, wakes from its image, hibernates, wakes from memory and is destroyed, and says so at each step', async () => {
   await using house = await House.start()
@@ -47,7 +47,7 @@ test('a boot waits until its image is ready, and where that never comes the wake
   driver.faults.readiness = { command: 'cat /run/session', tryTimeoutSecs: 1 }
   const { id } = await house.desktop()
   const { id: operation } = await house.begin(id, 'wake')
-  await until('a try', () => (driver.faults.counts.exec ?? 0) > 0)
+  await waitFor('a try', () => (driver.faults.counts.exec ?? 0) > 0)
   expect((await house.see(id)).state).toBe('waking')
   const upload = await driver.guest(id).createFile('/run/session')
   await upload.commit()

@@ -3,7 +3,7 @@
 import { type IncomingMessage, request } from 'node:http'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { House, type Org } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 const count = 20_000
 let house: House
@@ -50,7 +50,7 @@ test('a long list is exactly what the contract says, newest first, each desktop 
   expect(stopped.json.desktops).toHaveLength(count / 100)
   const [one] = json.desktops
   expect((await house.api('GET', `/v1/desktops/${one.id}`, { key: big.key })).json).toEqual(one)
-  await until('nothing to be read', () => underWay() === 0)
+  await waitFor('nothing to be read', () => underWay() === 0)
 })
 
 test('what changes while a list is read does not change it: it is of one moment', async () => {
@@ -67,20 +67,20 @@ test('a list that fails after its first byte cuts the connection', async () => {
   await house.database.rows(`select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and query like 'fetch % from pages'`)
   await expect(rest(answer)).rejects.toThrow('aborted')
-  await until('nothing to be read', () => underWay() === 0)
+  await waitFor('nothing to be read', () => underWay() === 0)
 })
 
 test('who reads nothing, and who goes away, hold a bounded number of readings, and hold nobody else up', async () => {
   // A quarter of the pool of eight, of which one organisation has half.
   const slow = await open(big)
   const waiting = [open(big), open(big)]
-  await until('the others to wait', () => counts().waiting === 2)
+  await waitFor('the others to wait', () => counts().waiting === 2)
   expect(counts()).toEqual({ taken: 1, waiting: 2 })
   expect((await house.api('POST', '/v1/desktops', { body: { tier: 'small' } })).status).toBe(201)
   expect((await house.api('GET', '/v1/desktops?limit=1000', { key: big.key })).json.desktops).toHaveLength(1_000)
   slow.destroy()
   for (const next of waiting) expect(parse(await rest(await next)).desktops).toHaveLength(count)
-  await until('nothing to be read', () => underWay() === 0 && house.replica.parts.pool.waitingCount === 0)
+  await waitFor('nothing to be read', () => underWay() === 0 && house.replica.parts.pool.waitingCount === 0)
 })
 
 test('usage of many desktops is one reading, too, and its sums are those of its rows', async () => {
@@ -100,7 +100,7 @@ test('usage of many desktops is one reading, too, and its sums are those of its 
     expect(total.awake_seconds).toBe(own.length * 5.5)
   }
   expect(json.totals.length).toBeGreaterThan(0)
-  await until('nothing to be read', () => underWay() === 0)
+  await waitFor('nothing to be read', () => underWay() === 0)
 })
 
 test('a HEAD reads no long list', async () => {

@@ -2,8 +2,8 @@
 import { newId, type StreamClaim, type StreamJson } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { RfbClient } from './rfb-client.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { RfbClient } from './parts/rfb-client.ts'
 
 async function claim(house: House, id: string, wish: StreamClaim, more: object = {}): Promise<string> {
   const { json } = await house.api('POST', `/v1/desktops/${id}/stream`, { body: { claim: wish, ...more } })
@@ -15,7 +15,7 @@ const again = (url: string, key: string): string => url.replace(/[^/]+$/, key)
 /** Opens as a page whose answer never arrives: it knows nothing but what it came with. */
 async function openInVain(url: string): Promise<void> {
   const lost = RfbClient.dial(url, { page: 'deaf' })
-  await until('the answer that is lost', () => lost.notes[0])
+  await waitFor('the answer that is lost', () => lost.notes[0])
   lost.socket.terminate()
 }
 
@@ -25,7 +25,7 @@ test('a page comes back by what it came with, link or ticket, as often as the an
   const url = await claim(house, id, 'control')
   for (let i = 0; i < 2; i++) await openInVain(url)
   const page = await RfbClient.connect(url, { page: true })
-  const { ticket } = await until('a ticket', () => page.notes[0])
+  const { ticket } = await waitFor('a ticket', () => page.notes[0])
   page.socket.terminate()
   for (let i = 0; i < 2; i++) await openInVain(again(url, ticket))
   const back = await RfbClient.connect(again(url, ticket), { page: true })
@@ -38,7 +38,7 @@ test('once the page has said that it has its ticket, what it came with is spent'
   const { id } = await house.desktop('awake')
   const url = await claim(house, id, 'view')
   const page = await RfbClient.connect(url, { page: true })
-  await until('the link to be spent', async () => {
+  await waitFor('the link to be spent', async () => {
     const [row] = await house.database.rows<{ before: Buffer | null }>(
       'select previous_hash as before from stream_claims where ticket_hash is not null',
     )

@@ -2,7 +2,7 @@
 // again, and work that a lost answer overtook goes no step further.
 import { expect, inject, test } from 'vitest'
 import { House } from '../house.ts'
-import { LossyDatabase } from './lossy-database.ts'
+import { LossyDatabase } from './parts/lossy-database.ts'
 
 async function houseBehind() {
   const lossy = await LossyDatabase.start(inject('databaseUrl'))

@@ -9,8 +9,8 @@ import { createLog } from '@dormouse/process'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { Chronicle } from './chronicle.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { Chronicle } from './parts/chronicle.ts'
 
 let house: House
 let folder: string
@@ -65,7 +65,7 @@ test('a migration that does not get its lock gives way to those behind it, says 
   await holder.query('begin; lock table desktops in access share mode')
   const migrating = bringUpToDate()
   const waits = /did not get its lock/
-  const [line] = await until('it to give way', () => {
+  const [line] = await waitFor('it to give way', () => {
     const found = chronicle.find(waits)
     return found.length > 0 && found
   })
@@ -80,13 +80,13 @@ test('an index is built outside a transaction, while another replica goes on wai
   const standbys = () =>
     house.database.rows<{ pid: number }>(`select pid from pg_stat_activity where datname = current_database()
       and application_name = 'dormouse-leadership' and wait_event = 'advisory'`)
-  const before = await until('the second replica to wait', async () => {
+  const before = await waitFor('the second replica to wait', async () => {
     const found = await standbys()
     return found.length === 1 && found
   })
   expect(await bringUpToDate()).toEqual(['9003-index.sql'])
   expect(await isValid('desktops_9003')).toBe(true)
-  expect(await until('it to wait on', async () => (await standbys())[0])).toEqual(before[0])
+  expect(await waitFor('it to wait on', async () => (await standbys())[0])).toEqual(before[0])
 })
 
 test('a replica of the release before, which waits for the lead in one statement, holds no build of an index up', async () => {
@@ -133,7 +133,7 @@ test('a migrator whose session is lost says which migration failed; a server tha
   const sleepers = () =>
     house.database.rows<{ pid: number; interval: string }>(`select pid from pg_stat_activity
       where datname = current_database() and query like '%pg_sleep(3600)%' and state = 'active' and pid <> pg_backend_pid()`)
-  const [ghost] = await until('the statement', async () => {
+  const [ghost] = await waitFor('the statement', async () => {
     const found = await sleepers()
     return found.length > 0 && found
   })
@@ -155,7 +155,7 @@ test('a replica with nothing to migrate starts while a newer one migrates, and o
   await using holder = await session()
   await holder.query('select pg_advisory_lock(42)')
   const migrating = bringUpToDate()
-  await until('the long one to run', async () => {
+  await waitFor('the long one to run', async () => {
     const found = await house.database.rows(
       `select 1 from pg_locks where locktype = 'advisory' and objid = 42 and not granted`,
     )

@@ -3,7 +3,7 @@ import { endBlockers } from '@dormouse/control-plane/leadership/store.ts'
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 /** Holds a desktop's row, so that whoever settles it waits; answers how to let it go. */
 async function heldBack(house: House, id: string): Promise<() => Promise<void>> {
@@ -19,7 +19,7 @@ async function heldBack(house: House, id: string): Promise<() => Promise<void>> 
 
 const waits = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
 const somebodyWaits = (house: House) =>
-  until('somebody to wait for the row', async () => (await house.database.rows(waits)).length > 0)
+  waitFor('somebody to wait for the row', async () => (await house.database.rows(waits)).length > 0)
 
 test('a desktop that woke for the first time while a host was compared is not called stopped', async () => {
   await using house = await House.start()
@@ -54,7 +54,7 @@ test('with a database restored from an older copy, the leader begins above every
   await house.replica.stop()
   await house.database.rows('update leadership set epoch = 1')
   await house.replica.start()
-  await until('a later epoch', () => (house.replica.parts.leadership.term?.epoch ?? 0) > 4)
+  await waitFor('a later epoch', () => (house.replica.parts.leadership.term?.epoch ?? 0) > 4)
   await house.linked(house.host)
   expect(await house.ask(id, 'hibernate')).toMatchObject({ state: 'succeeded' })
 })
@@ -68,6 +68,6 @@ test('a take-over by force ends no session of another installation on the same s
   const mine = leadership.term!.signal
   await house.database.rows(`update leadership set expires_at = '-infinity'`)
   await endBlockers(pool)
-  await until('our own term to end', () => mine.aborted)
+  await waitFor('our own term to end', () => mine.aborted)
   expect(signal.aborted).toBe(false)
 })

@@ -7,7 +7,7 @@ import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { AnswerChecker, type Exchange, type OpenApi } from '../openapi.ts'
-import type { ApiWish } from './api.ts'
+import type { ApiWish } from './parts/api.ts'
 
 interface Described extends OpenApi {
   openapi: string
@@ -112,7 +112,7 @@ test('Redocly’s linter has nothing to say about it', async () => {
   try {
     const file = join(folder, 'openapi.json')
     writeFileSync(file, JSON.stringify(await documentOf(house)))
-    const config = join(import.meta.dirname, 'redocly.yaml')
+    const config = join(import.meta.dirname, 'parts/redocly.yaml')
     const redocly = join(import.meta.dirname, '../../node_modules/@redocly/cli/bin/cli.js')
     const env = { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' }
     const { stdout } = await promisify(execFile)(

@@ -2,10 +2,10 @@
 import type { OperationJson, OperationKind } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { send } from './api.ts'
-import { type OwnPostgres, ownPostgres } from './own-postgres.ts'
-import { beginTraffic, countsOf } from './traffic.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { send } from './parts/api.ts'
+import { type OwnPostgres, ownPostgres } from './parts/own-postgres.ts'
+import { beginTraffic, countsOf } from './parts/traffic.ts'
 
 let own: OwnPostgres
 let house: House
@@ -24,7 +24,7 @@ afterAll(async () => {
 
 /** As any client asks: again, with its key, where a leader that has just begun has lost its term once more. */
 const begin = (id: string, kind: OperationKind): Promise<OperationJson> =>
-  until(`the ${kind} to be accepted`, async () => {
+  waitFor(`the ${kind} to be accepted`, async () => {
     const answer = await house.api('POST', `/v1/desktops/${id}/${kind}`, { headers: { 'idempotency-key': kind } })
     if (answer.status !== 503) expect([200, 202]).toContain(answer.status)
     return answer.status !== 503 && (answer.json as OperationJson)
@@ -36,7 +36,7 @@ test('a Postgres that is restarted, then killed, while operations run: each goes
   const { id: other } = await house.desktop('awake')
   const release = house.host.driver.faults.hang('save')
   const hibernation = await house.begin(id, 'hibernate')
-  await until('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))
+  await waitFor('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))
   const key = await house.replica.parts.principals.createOperatorKey('ops')
   await own.postgres.stop()
   const [reading, entering] = [house.api('GET', `/v1/desktops/${id}`), house.exec(other, 'echo here')]
@@ -48,12 +48,12 @@ test('a Postgres that is restarted, then killed, while operations run: each goes
   await own.postgres.restart()
   expect((await reading).status).toBe(200)
   expect(await entering).toMatchObject({ status: 200, json: { stdout: 'here\n' } })
-  await until('leadership', () => house.replica.leads)
+  await waitFor('leadership', () => house.replica.leads)
   expect(await house.settled(hibernation.id)).toMatchObject({ state: 'succeeded' })
   const wake = await begin(id, 'wake')
   await own.postgres.kill()
   await own.postgres.restart()
-  await until('leadership', () => house.replica.leads)
+  await waitFor('leadership', () => house.replica.leads)
   expect(await house.settled(wake.id)).toMatchObject({ state: 'succeeded', result: { resumed_from: 'memory' } })
   expect(await house.recall(id)).toEqual({ memory: 'durable', disk: 'durable' })
 })
@@ -62,11 +62,11 @@ test('a Postgres that is frozen is told as away by /readyz, and what is under wa
   const { id } = await house.desktop('awake')
   const release = house.host.driver.faults.hang('save')
   const hibernation = await house.begin(id, 'hibernate')
-  await until('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))
+  await waitFor('the save', () => house.host.failpoints.hits.includes('hibernate.before-save'))
   own.still('SIGSTOP')
   release()
   // The pool itself would wait for twelve seconds.
-  const noticed = until(
+  const noticed = waitFor(
     '/readyz to notice',
     async () => {
       const { status, json } = await send(`${house.replica.url}/readyz`, 'GET', {})
@@ -75,7 +75,7 @@ test('a Postgres that is frozen is told as away by /readyz, and what is under wa
     8_000,
   )
   expect(await noticed.finally(() => own.still('SIGCONT'))).toEqual({ status: 503, said: 'not ready' })
-  await until('leadership', () => house.replica.leads)
+  await waitFor('leadership', () => house.replica.leads)
   expect(await house.settled(hibernation.id)).toMatchObject({ state: 'succeeded' })
 })
 
@@ -85,7 +85,7 @@ test('a Postgres that is killed again and again under traffic makes nobody see a
   await using traffic = beginTraffic(house, { awake })
   for (let kill = 0; kill < 2; kill++) {
     const soFar = traffic.noted.length
-    await until('traffic', () => house.replica.leads && traffic.noted.length > soFar + 50)
+    await waitFor('traffic', () => house.replica.leads && traffic.noted.length > soFar + 50)
     await own.postgres.kill()
     await own.postgres.restart()
   }

@@ -3,7 +3,7 @@ import { newId } from '@dormouse/contract'
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { type ApiWish, send } from './api.ts'
+import { type ApiWish, send } from './parts/api.ts'
 
 let house: House
 beforeAll(async () => {

@@ -2,8 +2,8 @@
 // it has, and what it asked for before, it keeps.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { House, type Org } from '../house.ts'
-import type { ApiAnswer } from './api.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import type { ApiAnswer } from './parts/api.ts'
 
 const limit = 5
 let house: House
@@ -63,16 +63,16 @@ test('an operator sets the limit of one organisation; what is above it stays', a
   const org = await house.newOrg('grown')
   await crowd(org, anonymous(limit))
   expect((await setLimit(org, limit + 1)).json).toMatchObject({ id: org.id, max_desktops: limit + 1 })
-  await until('the new limit', async () => (await create(org)).status === 201)
+  await waitFor('the new limit', async () => (await create(org)).status === 201)
   expect((await create(org)).status).toBe(409)
   await setLimit(org, 1)
-  const told = await until('the lower limit', async () => {
+  const told = await waitFor('the lower limit', async () => {
     const { json } = await create(org)
     return json.detail.includes('may have 1 desktop and has at least as many') && json
   })
   expect(told.code).toBe('quota_exceeded')
   await setLimit(org, 0)
-  await until('no room at all', async () => (await create(org)).json.detail.includes('may have no desktop;'))
+  await waitFor('no room at all', async () => (await create(org)).json.detail.includes('may have no desktop;'))
   expect(await has(org)).toBe(limit + 1)
   expect((await house.api('GET', '/v1/desktops', { key: org.key })).json.desktops).toHaveLength(limit + 1)
   expect((await setLimit(org, null)).json.max_desktops).toBeNull()
@@ -87,7 +87,7 @@ test('the next leader counts what the one before has made', async () => {
   const org = await house.newOrg('led')
   await crowd(org, anonymous(2))
   await house.endTerm()
-  const answers = await until('a leader', async () => {
+  const answers = await waitFor('a leader', async () => {
     const all = await crowd(org, anonymous(10))
     return all.every(({ status }) => status !== 503) && all
   })

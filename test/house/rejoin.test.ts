@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 /** Copies everything the simulated host has of a desktop under another name: a desktop that nobody knows. */
 function double(house: House, id: string): string {
@@ -24,7 +24,7 @@ test('a desktop that runs and that nobody knows is suspended and told to the ope
   await house.killAgent()
   const stranger = double(house, id)
   await house.restartAgent()
-  await until('the stranger to be suspended', async () => (await house.observed(stranger))?.domain === 'paused')
+  await waitFor('the stranger to be suspended', async () => (await house.observed(stranger))?.domain === 'paused')
   expect(house.chronicle.find(/runs that the database does not know/)).not.toEqual([])
   expect(await house.host.holds(stranger)).toEqual({ domain: 'paused', disk: true })
   expect((await house.observed(id))?.domain).toBe('running')
@@ -45,7 +45,7 @@ test('a tombstone removes what stands up again, and only that', async () => {
   for (const name of readdirSync(copy.path))
     cpSync(join(copy.path, name), join(house.host.folder, name), { recursive: true, force: true })
   await house.restartAgent()
-  await until('the tombstone to be honoured', async () => (await house.observed(id)) === undefined)
+  await waitFor('the tombstone to be honoured', async () => (await house.observed(id)) === undefined)
   expect(await house.host.holds(id)).toEqual({ domain: 'absent', disk: false })
   expect((await house.see(keeps)).state).toBe('awake')
   expect(await house.host.holds(keeps)).toEqual({ domain: 'running', disk: true })
@@ -58,7 +58,7 @@ test('where one pass would remove more than a few, it removes nothing and alarms
   await house.killAgent()
   await house.database.rows(`update desktops set state = 'destroyed', turn = turn + 1`)
   await house.restartAgent()
-  await until('the alarm', () => house.chronicle.find(/too much would be/).length > 0)
+  await waitFor('the alarm', () => house.chronicle.find(/too much would be/).length > 0)
   for (const id of ids) expect(await house.host.holds(id)).toEqual({ domain: 'running', disk: true })
   await house.database.rows(`update desktops set state = 'destroyed', turn = turn + 1`)
 })

@@ -1,7 +1,7 @@
 // Guarantee: what is old is forgotten, piece by piece, and nothing of it that a caller was promised.
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import type { ApiWish } from './api.ts'
+import type { ApiWish } from './parts/api.ts'
 
 /** Everything that happened so far happened so long ago. */
 async function age(house: House, days: number): Promise<void> {

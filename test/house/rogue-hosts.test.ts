@@ -5,8 +5,8 @@ import { newId, toldOf } from '@dormouse/contract'
 import { CallRefused, type Peer } from '@dormouse/link'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { modestFacts, RogueHost } from './rogue-host.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { modestFacts, RogueHost } from './parts/rogue-host.ts'
 
 async function rogueOf(house: House, name = 'rogue'): Promise<RogueHost> {
   const { token } = await house.replica.parts.hosts.invite(name)
@@ -78,10 +78,10 @@ describe('what is said on a link', () => {
     const costly = Array(1_500_000).fill(0)
     const peer = await rogue.linked()
     for (let said = 0; said < 5; said++) peer.emitEvent('desktop.observed', costly)
-    await until('the first link to be slowed', () => told().length === 1)
+    await waitFor('the first link to be slowed', () => told().length === 1)
     // What it owes is owed on the next link, too, before it says anything there.
     await rogue.link()
-    await until('the next link to be slowed', () => told().length === 2)
+    await waitFor('the next link to be slowed', () => told().length === 2)
   })
 
   test('nonsense is told to the operator a few times, however often it is said', async () => {
@@ -90,7 +90,7 @@ describe('what is said on a link', () => {
     const names = ['constructor', '__proto__', 'nonsense', 'desktop.observed']
     for (let said = 0; said < 1_000; said++) peer.emitEvent(names[said % names.length]!, { nothing: said })
     const told = () => house.chronicle.find(/report was not understood/).slice(before)
-    await until('the thousandth', () => told().some(({ count }) => count === 1_000))
+    await waitFor('the thousandth', () => told().some(({ count }) => count === 1_000))
     expect(told().map(({ count }) => count)).toEqual([1, 10, 100, 1_000])
   })
 })
@@ -139,7 +139,7 @@ describe('one host’s word about the epoch', () => {
   /** The same, where it is believed: a later term begins. */
   const claimBelieved = async (highestEpoch: number): Promise<void> => {
     await claim(highestEpoch)
-    await until('a later term', () => (house.replica.parts.leadership.term?.epoch ?? 0) > highestEpoch)
+    await waitFor('a later term', () => (house.replica.parts.leadership.term?.epoch ?? 0) > highestEpoch)
   }
 
   beforeAll(async () => {
@@ -175,7 +175,7 @@ describe('one host’s word about the epoch', () => {
     const { name } = (await listed())!
     const answer = await trust(name)
     expect([answer.status, answer.json]).toMatchObject([200, { id: rogue.id, withheld: null, was_withheld: true }])
-    await until('a later term', () => (house.replica.parts.leadership.term?.epoch ?? 0) > claimed)
+    await waitFor('a later term', () => (house.replica.parts.leadership.term?.epoch ?? 0) > claimed)
     const entries = await house.database.rows(`select action, details from audit_log where subject = $1`, [rogue.id])
     expect(entries).toEqual([{ action: 'host.trust', details: { name, epoch: claimed } }])
     await claim((await epoch()) + 1)
@@ -189,7 +189,7 @@ describe('one host’s word about the epoch', () => {
     await claim((await epoch()) + 1)
     expect((await listed())?.withheld).not.toBeNull()
     await house.endTerm()
-    await until('commands again', async () => {
+    await waitFor('commands again', async () => {
       await house.replica.parts.recovery.ask(rogue.id)
       return (await listed())?.withheld === null
     })
@@ -268,12 +268,12 @@ describe('what a host says of desktops', () => {
     const mine = await own()
     const say = () => peer.emitEvent('desktop.observed', observation(mine))
     say()
-    await until('the first look', () => asked.length === 1)
+    await waitFor('the first look', () => asked.length === 1)
     for (let said = 0; said < 1_000; said++) say()
     // What comes after these is answered when all of them were heard.
     await peer.call('host.heartbeat', { facts: modestFacts, running: [] })
     asked[0]!()
-    await until('the second look', () => asked.length === 2)
+    await waitFor('the second look', () => asked.length === 2)
     asked[1]!()
     await house.replica.parts.recovery.ask(rogue.id)
     await peer.call('host.heartbeat', { facts: modestFacts, running: [] })
@@ -300,7 +300,7 @@ describe('what a host says of desktops', () => {
     await holder.client.query('select 1 from desktops where id = $1 for update', [id])
     const before = house.chronicle.find(/does not know/).length
     await rogue.linked({ handlers: { 'host.inventory': async () => ({ items }), 'host.rejoin': rejoin } })
-    await until('the orders', () => orders.length > 0)
+    await waitFor('the orders', () => orders.length > 0)
     expect(orders).toHaveLength(101)
     expect(house.chronicle.find(/does not know/).length - before).toBe(20)
     expect(house.chronicle.find(/more alarms than are shown/)).toMatchObject([{ host: rogue.id, left: 80 }])
@@ -316,7 +316,7 @@ describe('what a host says of desktops', () => {
     ]
     await peer.call('host.heartbeat', { facts: modestFacts, running })
     const unproved = `select 1 from usage_intervals where kind = 'awake' and upper_inf(period) and alive_until = lower(period)`
-    await until('the true host’s word', async () => (await house.database.rows(unproved)).length === 0)
+    await waitFor('the true host’s word', async () => (await house.database.rows(unproved)).length === 0)
     const { usage } = house.replica.parts
     await usage.compare()
     await usage.compare()

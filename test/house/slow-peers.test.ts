@@ -3,9 +3,9 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { House } from '../house.ts'
-import type { Replica } from './replica.ts'
-import { RfbClient } from './rfb-client.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import type { Replica } from './parts/replica.ts'
+import { RfbClient } from './parts/rfb-client.ts'
 
 const mib = 1024 * 1024
 const stallMs = 1_000
@@ -36,7 +36,7 @@ afterEach(async () => {
   for (const { socket } of opened) socket.destroy()
   opened = []
   const idle = ({ parts }: Replica) => parts.heldBytes.count === 0 && parts.inFlight.count === 0
-  await until('nothing to be held', () => house.replicas.every(idle))
+  await waitFor('nothing to be held', () => house.replicas.every(idle))
 })
 
 class Peer {
@@ -83,7 +83,7 @@ async function halfSent(key: string, bytes: number): Promise<Peer> {
   const one = await peer()
   const before = heldBytes.count
   one.ask('POST /v1/desktops', { ...bearer(key), 'content-length': bytes + 1 }, Buffer.alloc(bytes, 0x20))
-  await until('the body to be held or refused', () => heldBytes.count >= before + bytes || one.said !== '')
+  await waitFor('the body to be held or refused', () => heldBytes.count >= before + bytes || one.said !== '')
   return one
 }
 
@@ -96,7 +96,7 @@ async function waiting(key = house.org.key, from?: string) {
     ...bearer(key),
     'content-length': 0,
   })
-  await until('the wait', () => house.replica.parts.waiters.count > before)
+  await waitFor('the wait', () => house.replica.parts.waiters.count > before)
   return { one, release, id }
 }
 
@@ -108,7 +108,7 @@ test('a head that does not come, and a connection that says nothing, are given u
   ]
   half.socket.write('GET /healthz HTTP/1.1\r\nho')
   kept.ask('GET /healthz')
-  await until('both to be closed', () => half.closed && silent.closed)
+  await waitFor('both to be closed', () => half.closed && silent.closed)
   expect(half.said).toMatch(/^HTTP\/1\.1 408 .*"code":"invalid_request"/s)
   // One that is between two requests is not waited for in this way.
   expect(kept.closed).toBe(false)
@@ -119,31 +119,31 @@ test('of one address the oldest strangers give way with 429, and who is let in d
   const { one: customer, release } = await waiting(keys[0], from)
   const strangers: Peer[] = []
   for (let i = 0; i < limits.maxConnectionsPerAddress + 5; i++) strangers.push((await peer(from)).ask('GET /healthz'))
-  await until('the oldest five to be closed', () => strangers.filter(({ closed }) => closed).length === 5)
+  await waitFor('the oldest five to be closed', () => strangers.filter(({ closed }) => closed).length === 5)
   expect(strangers.slice(0, 5).every(({ closed }) => closed)).toBe(true)
   for (const { said } of strangers.slice(0, 5)) expect(said).toMatch(/HTTP\/1\.1 429 .*"code":"rate_limited"/s)
   // Whoever comes next is heard.
   const next = (await peer(from)).ask('GET /v1/desktops', bearer(keys[1]!))
-  await until('an answer', () => isTold(200)(next))
+  await waitFor('an answer', () => isTold(200)(next))
   expect(customer.closed).toBe(false)
   release()
-  await until('the answer of the one who waited', () => isTold(200)(customer))
+  await waitFor('the answer of the one who waited', () => isTold(200)(customer))
 })
 
 test('behind a proxy each address has its own share, and the proxy’s connections are nobody’s', async () => {
   const enrol = async (address: string) =>
     (await peer(proxy)).ask('POST /agent/v1/enrol', { 'x-forwarded-for': address, 'content-length': 10 }, '{')
   const other = await enrol('203.0.113.1')
-  await until('it to be counted', () => house.replica.parts.heldBytes.count === 1)
+  await waitFor('it to be counted', () => house.replica.parts.heldBytes.count === 1)
   const many: Peer[] = []
   for (let i = 0; i < limits.maxConnectionsPerAddress + 3; i++) {
     many.push(await enrol('203.0.113.2'))
-    await until(
+    await waitFor(
       'it to be counted',
       () => house.replica.parts.inFlight.count >= Math.min(i + 2, limits.maxConnectionsPerAddress + 1),
     )
   }
-  await until('three of them to be told', () => many.filter(isTold(429)).length === 3)
+  await waitFor('three of them to be told', () => many.filter(isTold(429)).length === 3)
   expect(other.said).toBe('')
 })
 
@@ -161,15 +161,15 @@ test('of one credential so many requests and screens are under way, and one more
   for (let i = 0; i < limits.maxConnectionsPerCredential - 2; i++)
     rest.push((await peer()).ask(`POST /v1/desktops/${id}/wake`, { ...bearer(key), 'content-length': 2 }, '{'))
   const { inFlight } = house.replica.parts
-  await until('all of them to be under way', () => inFlight.count === limits.maxConnectionsPerCredential - 1)
+  await waitFor('all of them to be under way', () => inFlight.count === limits.maxConnectionsPerCredential - 1)
   const beyond = (await peer()).ask('GET /v1/desktops', bearer(key))
-  await until('it to be refused and closed', () => isTold(429)(beyond) && beyond.closed)
+  await waitFor('it to be refused and closed', () => isTold(429)(beyond) && beyond.closed)
   expect(beyond.said).toMatch(/\r\nretry-after: 1\r\n/i)
   expect((await house.api('GET', '/v1/desktops', { key: keys[1]! })).status).toBe(200)
   viewer.close()
-  await until('room again', async () => (await house.api('GET', '/v1/desktops', { key })).status === 200)
+  await waitFor('room again', async () => (await house.api('GET', '/v1/desktops', { key })).status === 200)
   release()
-  await until('the answer', () => isTold(200)(one))
+  await waitFor('the answer', () => isTold(200)(one))
 })
 
 test('a screen beyond its credential’s share is 429, and its token is not spent', async () => {
@@ -180,10 +180,10 @@ test('a screen beyond its credential’s share is 429, and its token is not spen
   const many = []
   for (let i = 0; i < limits.maxConnectionsPerCredential; i++)
     many.push((await peer()).ask('POST /v1/desktops', { ...bearer(key), 'content-length': 2 }, '{'))
-  await until('all of them to be under way', () => house.replica.parts.inFlight.count === many.length)
+  await waitFor('all of them to be under way', () => house.replica.parts.inFlight.count === many.length)
   expect((await RfbClient.dial(websocket_url).closed).reason).toContain('429')
   for (const { socket } of many) socket.destroy()
-  await until('them to be gone', () => house.replica.parts.inFlight.count === 0)
+  await waitFor('them to be gone', () => house.replica.parts.inFlight.count === 0)
   const viewer = await RfbClient.connect(websocket_url)
   await viewer.frame()
   viewer.close()
@@ -198,7 +198,7 @@ test('in all, the oldest stranger gives way, wherever he comes from, and whoever
   const strangers: Peer[] = []
   for (let i = 0; i < limits.maxConnections + 20; i++) strangers.push(await peer(`127.0.1.${1 + (i % 10)}`))
   const oldest = strangers.slice(0, 20)
-  await until('the oldest to be told', () => oldest.every((one) => isTold(429)(one) && one.closed))
+  await waitFor('the oldest to be told', () => oldest.every((one) => isTold(429)(one) && one.closed))
   expect(count()).toBeLessThanOrEqual(limits.maxConnections)
   expect((await house.api('GET', '/v1/desktops')).status).toBe(200)
   // Neither the host's link nor the two sockets of a screen were among the oldest.
@@ -211,7 +211,7 @@ test('bodies are counted before they are kept: beyond a credential’s share 429
   const { heldBytes } = house.replica.parts
   const [one, two] = [await halfSent(keys[0]!, 2 * mib - 9), await halfSent(keys[0]!, 2 * mib - 9)]
   const three = await halfSent(keys[0]!, mib)
-  await until('the third to be refused and closed', () => isTold(429)(three) && three.closed)
+  await waitFor('the third to be refused and closed', () => isTold(429)(three) && three.closed)
   expect(heldBytes.count).toBeLessThanOrEqual(limits.maxHeldMiBPerCredential * mib)
   expect([one.said, two.said]).toEqual(['', ''])
   expect((await house.api('POST', '/v1/desktops', { key: keys[1]!, body: { tier: 'small' } })).status).toBe(201)
@@ -222,7 +222,7 @@ test('where all is used up, whoever holds most gives way, and not who holds litt
   const less = await halfSent(keys[1]!, 1.5 * mib)
   const last = await peer()
   last.ask('POST /v1/desktops', { ...bearer(keys[2]!), 'content-length': mib + 1 }, Buffer.alloc(mib, 0x20))
-  await until('the oldest of whoever holds most to be told', () => isTold(429)(most[0]!) && most[0]!.closed)
+  await waitFor('the oldest of whoever holds most to be told', () => isTold(429)(most[0]!) && most[0]!.closed)
   expect([most[1]!.said, less.said, last.said]).toEqual(['', '', ''])
 })
 
@@ -238,10 +238,10 @@ async function unread(at: Replica): Promise<Peer> {
 test('answers that nobody reads are held up to a share, and then 429', async () => {
   const { heldBytes } = house.replica.parts
   const one = await unread(house.replica)
-  await until('bytes to be held', () => heldBytes.count > 0)
+  await waitFor('bytes to be held', () => heldBytes.count > 0)
   expect(heldBytes.count).toBeLessThanOrEqual(limits.maxHeldMiBPerAddress * mib)
   one.socket.resume()
-  await until('one of them to be 429, and the end', () => one.said.includes('HTTP/1.1 429 ') && one.closed)
+  await waitFor('one of them to be 429, and the end', () => one.said.includes('HTTP/1.1 429 ') && one.closed)
   expect(one.said.length).toBeLessThan((limits.maxHeldMiBPerAddress + 1) * mib)
 })
 
@@ -249,13 +249,13 @@ test('an answer of which no byte is read is given up with its connection', async
   const { heldBytes, inFlight, connections } = impatient.parts
   const before = connections.count
   await unread(impatient)
-  await until('bytes to be held', () => heldBytes.count > 0)
-  await until('all to be given up', () => heldBytes.count + inFlight.count === 0 && connections.count <= before)
+  await waitFor('bytes to be held', () => heldBytes.count > 0)
+  await waitFor('all to be given up', () => heldBytes.count + inFlight.count === 0 && connections.count <= before)
 })
 
 test('an answer that is read slowly is read to its end', async () => {
   const one = await unread(impatient)
-  await until('bytes to be held', () => impatient.parts.heldBytes.count > 0)
+  await waitFor('bytes to be held', () => impatient.parts.heldBytes.count > 0)
   const began = performance.now()
   one.socket.on('data', () => {
     one.socket.pause()
@@ -263,17 +263,17 @@ test('an answer that is read slowly is read to its end', async () => {
   })
   one.socket.resume()
   const isWhole = () => one.said.split('HTTP/1.1 200').length === 201 && one.said.endsWith('}')
-  await until('every answer', () => isWhole() || one.closed)
+  await waitFor('every answer', () => isWhole() || one.closed)
   expect([one.closed, isWhole()]).toEqual([false, true])
   expect(performance.now() - began).toBeGreaterThan(2 * stallMs)
 })
 
 test('a request that takes its time behind an answer that was read is waited for', async () => {
   const { id } = await house.desktop('awake')
-  await until('the link', () => impatient.parts.links.has(house.host.id))
+  await waitFor('the link', () => impatient.parts.links.has(house.host.id))
   const body = JSON.stringify({ command: `sleep ${(2 * stallMs) / 1_000}; echo done` })
   const exec = `POST /v1/desktops/${id}/exec HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${keys[0]}\r\n`
   const one = await peer('127.0.0.1', impatient)
   one.ask('GET /v1/openapi.json', {}, `${exec}content-length: ${body.length}\r\n\r\n${body}`)
-  await until('its answer', () => one.said.includes('"stdout":"done\\n"'))
+  await waitFor('its answer', () => one.said.includes('"stdout":"done\\n"'))
 })

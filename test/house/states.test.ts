@@ -2,7 +2,7 @@ import { type DesktopState, desktopStates, type OperationKind, operationKinds } 
 import { permits } from '@dormouse/control-plane/desktops/states.ts'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 /** The table of the contract, by hand: the code's own table is compared with it. */
 const legal: Record<OperationKind, DesktopState[]> = {
@@ -18,7 +18,7 @@ test('the table of states is the one of the contract', () => {
 })
 
 const reached = (house: House, failpoint: string) =>
-  until(`the host to reach ${failpoint}`, () => house.host.failpoints.hits.includes(failpoint))
+  waitFor(`the host to reach ${failpoint}`, () => house.host.failpoints.hits.includes(failpoint))
 
 /** Brings a desktop into each state that requests can meet; answers how to let a passing one go on. */
 async function bring(house: House, state: DesktopState): Promise<{ id: string; release: () => void }> {

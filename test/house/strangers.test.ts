@@ -6,9 +6,9 @@ import { makeKey } from '@dormouse/control-plane/principals/keys.ts'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { answered, byToken, challenged, enrol } from './host-by-hand.ts'
-import { RfbClient } from './rfb-client.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { answered, byToken, challenged, enrol } from './parts/host-by-hand.ts'
+import { RfbClient } from './parts/rfb-client.ts'
 
 let house: House
 
@@ -96,7 +96,7 @@ test.each(doors)('beyond the limit, at the door of %s nothing is looked up', asy
   // Those within the limit wait for the table: at most one in a second.
   const statuses: number[] = []
   const knocks = Array.from({ length: 20 }, async () => void statuses.push((await knock(given.signal)).status))
-  await until('the others to be answered', () => statuses.filter((status) => status === 429).length >= 15)
+  await waitFor('the others to be answered', () => statuses.filter((status) => status === 429).length >= 15)
   given.abort()
   await Promise.all(knocks)
   expect(statuses.filter((status) => status !== 0 && status !== 429)).toEqual([])
@@ -126,7 +126,7 @@ async function beyond<T>(work: () => Promise<T>): Promise<T> {
     while (!over.signal.aborted) await ask('/v1/desktops')
   })
   try {
-    await until('the limit', async () => (await ask('/v1/desktops')).status === 429)
+    await waitFor('the limit', async () => (await ask('/v1/desktops')).status === 429)
     return await work()
   } finally {
     over.abort()
@@ -144,7 +144,7 @@ test('a credential that was good lately is looked up again beyond the limit, and
     const ends = performance.now() + 1_200
     while (performance.now() < ends) expect(await status()).toBe(200)
     await principals.revokeKey(id)
-    await until('the key to count as unknown', async () => (await status()) === 429)
+    await waitFor('the key to count as unknown', async () => (await status()) === 429)
     expect((await ask('/v1/desktops', { authorization: `Bearer ${house.org.key}` })).status).toBe(200)
   })
 })
@@ -157,7 +157,7 @@ test('whoever watches over the process is answered from memory, and as often as 
     }
   })
   const { pool } = house.replica.parts
-  await until('an answer while no query can be made', async () => {
+  await waitFor('an answer while no query can be made', async () => {
     const taken = await Promise.all(Array.from({ length: pool.options.max }, () => pool.connect()))
     const { status } = await ask('/readyz')
     for (const client of taken) client.release()
@@ -167,13 +167,13 @@ test('whoever watches over the process is answered from memory, and as often as 
 
 test('a host that came in lately comes in again beyond the limit, by proof or by token', async () => {
   // By token first: none opens a link for a host that has signed.
-  const host = await until('an enrolment within the limit', () => enrol(house).catch(() => undefined))
+  const host = await waitFor('an enrolment within the limit', () => enrol(house).catch(() => undefined))
   const byTokenAgain = async () => byToken(house.url, await host.tokenOf())
   const byProof = async () => {
     const at = await challenged(house)
     return answered(at, host.id, host.signature(at.nonce))
   }
-  await until('a link by token', async () => (await byTokenAgain()) === 101)
+  await waitFor('a link by token', async () => (await byTokenAgain()) === 101)
   const refused = () => house.chronicle.find(/the control plane was not reached/).length
   const before = refused()
   await beyond(async () => {
@@ -191,7 +191,7 @@ test('an address that fills the room for newcomers makes room itself', async () 
     Array.from({ length: 300 }, () => challenged(house, { 'x-forwarded-for': '203.0.113.201' })),
   )
   const open = () => many.filter(({ socket }) => socket.readyState === socket.OPEN).length
-  await until('the oldest of them to give way', () => open() === 255)
+  await waitFor('the oldest of them to give way', () => open() === 255)
   expect(elsewhere.socket.readyState).toBe(elsewhere.socket.OPEN)
   for (const { socket } of [elsewhere, ...many]) socket.terminate()
 })
@@ -201,7 +201,7 @@ test('a screen that was given out lately opens beyond the limit, and so does its
   const { websocket_url } = (await house.api('POST', `/v1/desktops/${id}/stream`, { body: { claim: 'view' } })).json
   await beyond(async () => {
     const page = await RfbClient.connect(websocket_url, { page: true })
-    const { ticket } = await until('a ticket', () => page.notes[0])
+    const { ticket } = await waitFor('a ticket', () => page.notes[0])
     page.close()
     const back = await RfbClient.connect(websocket_url.replace(/[^/]+$/, ticket), { page: true })
     await back.frame()

@@ -2,10 +2,10 @@
 import type { StreamClaim, StreamJson } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { send } from './api.ts'
-import { audience, IdentityProvider } from './identity-provider.ts'
-import { RfbClient } from './rfb-client.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { send } from './parts/api.ts'
+import { audience, IdentityProvider } from './parts/identity-provider.ts'
+import { RfbClient } from './parts/rfb-client.ts'
 
 async function claim(house: House, id: string, wish: StreamClaim, key: string): Promise<StreamJson> {
   const { status, text, json } = await house.api('POST', `/v1/desktops/${id}/stream`, { body: { claim: wish }, key })
@@ -26,7 +26,7 @@ test('the URLs lead where the caller found the service, or where browsers do, an
     expect(url.startsWith(`http://${host}/screens/${id}/view#`)).toBe(true)
     expect(websocket_url.startsWith(`ws://${host}/screens/${id}/view/`)).toBe(true)
   }
-  await until('the host to be linked there, too', async () => (await at(pages.url, 'x')).url)
+  await waitFor('the host to be linked there, too', async () => (await at(pages.url, 'x')).url)
   expect((await at(pages.url, 'x')).url).toMatch(/^https:\/\/desks\.example\/screens\//)
   expect((await at(pages.url, 'x')).websocket_url).toMatch(/^wss:\/\/desks\.example\/screens\//)
   for (const host of ['a/b', 'a@b', 'a b', 'a#']) {

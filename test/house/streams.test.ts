@@ -2,10 +2,10 @@ import { newId, type StreamClaim, type StreamJson, wakingReason } from '@dormous
 import { PNG } from 'pngjs'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import type { ApiAnswer } from './api.ts'
-import { audience, IdentityProvider } from './identity-provider.ts'
-import { RfbClient } from './rfb-client.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import type { ApiAnswer } from './parts/api.ts'
+import { audience, IdentityProvider } from './parts/identity-provider.ts'
+import { RfbClient } from './parts/rfb-client.ts'
 
 const ask = (house: House, id: string, body: unknown, key = house.org.key): Promise<ApiAnswer> =>
   house.api('POST', `/v1/desktops/${id}/stream`, { body, key })
@@ -100,7 +100,7 @@ test('control reaches the desktop; what a viewer says changes nothing, and both 
   const after = await viewer.frame(true)
   expect(after.equals(before)).toBe(false)
   driver.point(100, 150, 1)
-  await until('the pointer to be seen', async () => !(await viewer.frame()).equals(after))
+  await waitFor('the pointer to be seen', async () => !(await viewer.frame()).equals(after))
   viewer.close()
   driver.close()
 })
@@ -223,17 +223,17 @@ test('a claim is held while its socket is open and 30 s after; the page comes ba
   const { websocket_url } = await claim(house, id, 'control')
   const again = (ticket: string) => websocket_url.replace(/[^/]+$/, ticket)
   const page = await RfbClient.connect(websocket_url, { page: true })
-  const { ticket } = await until('a ticket', () => page.notes[0])
+  const { ticket } = await waitFor('a ticket', () => page.notes[0])
   page.socket.terminate()
-  await until('the socket to have left', async () => (await session(house)) === null)
+  await waitFor('the socket to have left', async () => (await session(house)) === null)
   const leftMs = (await held(house, id))!.getTime() - Date.now()
   expect(leftMs).toBeGreaterThan(20_000)
   expect(leftMs).toBeLessThan(61_000)
   expect((await ask(house, id, { claim: 'control' }, other.api_key)).status).toBe(409)
   const back = await RfbClient.connect(again(ticket), { page: true })
   await back.frame()
-  const next = await until('another ticket', () => back.notes[0])
-  await until('the page to have it', async () => {
+  const next = await waitFor('another ticket', () => back.notes[0])
+  await waitFor('the page to have it', async () => {
     const [row] = await house.database.rows<{ before: Buffer | null }>(
       'select previous_hash as before from stream_claims',
     )
@@ -252,7 +252,7 @@ test.concurrent('hibernation closes with 4002 and frees the claim; the page wait
   const { id } = await house.desktop('awake')
   const { websocket_url } = await claim(house, id, 'view')
   const page = await RfbClient.connect(websocket_url, { page: true })
-  const { ticket } = await until('a ticket', () => page.notes[0])
+  const { ticket } = await waitFor('a ticket', () => page.notes[0])
   const spare = await claim(house, id, 'view')
   await house.ask(id, 'hibernate')
   expect((await page.closed).code).toBe(4002)
@@ -260,7 +260,7 @@ test.concurrent('hibernation closes with 4002 and frees the claim; the page wait
   expect((await RfbClient.dial(waiting).closed).code).toBe(4002)
   const release = house.host.driver.faults.hang('restorePaused')
   const waking = house.ask(id, 'wake')
-  await until('the way up', async () => {
+  await waitFor('the way up', async () => {
     const { reason } = await RfbClient.dial(waiting).closed
     return reason === wakingReason
   })
@@ -278,9 +278,9 @@ test.concurrent('a page whose way broke just before its desktop fell asleep wait
   const { id } = await house.desktop('awake')
   const { websocket_url } = await claim(house, id, 'control')
   const page = await RfbClient.connect(websocket_url, { page: true })
-  const waiting = websocket_url.replace(/[^/]+$/, (await until('a ticket', () => page.notes[0])).ticket)
+  const waiting = websocket_url.replace(/[^/]+$/, (await waitFor('a ticket', () => page.notes[0])).ticket)
   page.socket.terminate()
-  await until('the socket to have left', async () => (await session(house)) === null)
+  await waitFor('the socket to have left', async () => (await session(house)) === null)
   await house.ask(id, 'hibernate')
   const graceEnds = () => house.database.rows(`update stream_claims set held_until = now() - interval '1 s'`)
   for (let knocks = 0; knocks < 2; knocks++) {
@@ -298,7 +298,7 @@ test.concurrent('after a hibernation the claim is anybody’s', async () => {
   const { id } = await house.desktop('awake')
   const other = await anotherKey(house)
   const page = await RfbClient.connect((await claim(house, id, 'control')).websocket_url, { page: true })
-  const { ticket } = await until('a ticket', () => page.notes[0])
+  const { ticket } = await waitFor('a ticket', () => page.notes[0])
   await house.ask(id, 'hibernate')
   await house.ask(id, 'wake')
   const { websocket_url } = await claim(house, id, 'control', {}, other.api_key)
@@ -333,7 +333,7 @@ test.concurrent('a control plane that stops says 1001, and the page is back afte
   const { id } = await house.desktop('awake')
   const { websocket_url } = await claim(house, id, 'control')
   const page = await RfbClient.connect(websocket_url, { page: true })
-  const { ticket } = await until('a ticket', () => page.notes[0])
+  const { ticket } = await waitFor('a ticket', () => page.notes[0])
   await house.restartControlPlane()
   expect((await page.closed).code).toBe(1001)
   const back = await RfbClient.connect(websocket_url.replace(/[^/]+$/, ticket), { page: true })
@@ -389,7 +389,7 @@ test.concurrent('no token is in any log line', async () => {
   const { id } = await house.desktop('awake')
   const { websocket_url } = await claim(house, id, 'control')
   const page = await RfbClient.connect(websocket_url, { page: true })
-  const { ticket } = await until('a ticket', () => page.notes[0])
+  const { ticket } = await waitFor('a ticket', () => page.notes[0])
   await RfbClient.dial(websocket_url).closed
   page.close()
   await page.closed

@@ -4,9 +4,9 @@ import { backendOf, leave } from '@dormouse/control-plane/leadership/store.ts'
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { send } from './api.ts'
-import type { Replica } from './replica.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
+import { send } from './parts/api.ts'
+import type { Replica } from './parts/replica.ts'
 
 const leaderLock = 'select pg_advisory_lock(7236810)'
 const fence = 'select 1 from leadership for key share'
@@ -40,7 +40,7 @@ test('a lease is renewed while a transaction of the leader is open: the two lock
   const { leadership } = house.replica.parts
   await leadership.transaction(async (tx) => {
     const before = await leaseOf(house)
-    await until('a renewal', async () => {
+    await waitFor('a renewal', async () => {
       await keepBusy(tx)
       return (await leaseOf(house)).ends > before.ends
     })
@@ -54,7 +54,7 @@ test('a take-over waits for the open transactions of the old leader, and begins 
   const { epoch } = leadership.term!
   await leadership.transaction(async (tx) => {
     await house.database.endSessions('dormouse-leadership')
-    await until('a taker to find it in the way', async () => {
+    await waitFor('a taker to find it in the way', async () => {
       await keepBusy(tx)
       return house.chronicle.find(/transaction of the old leader/).length > 0
     })
@@ -62,7 +62,7 @@ test('a take-over waits for the open transactions of the old leader, and begins 
     const { rows } = await tx.query('update leadership set expires_at = expires_at returning epoch')
     expect(rows).toEqual([{ epoch }])
   })
-  await until('the next term', () => leadership.term?.epoch === epoch + 1)
+  await waitFor('the next term', () => leadership.term?.epoch === epoch + 1)
 })
 
 test('a lock that nobody gives back, as of a frozen leader or a pooler, is taken once the lease has run out', async () => {
@@ -85,7 +85,7 @@ test('a transaction that a frozen leader left open is ended once the lease has r
   await house.replica.stop()
   await house.replica.start()
   await house.replica.leading()
-  await until('its end', () => isEnded(house, frozen))
+  await waitFor('its end', () => isEnded(house, frozen))
   expect((await leaseOf(house)).epoch).toBeGreaterThan(epoch)
   expect(await house.database.rows(`select 1 from organisations where name = 'never'`)).toEqual([])
 })
@@ -97,7 +97,7 @@ test('a session of another program that holds the lead is told to the operator a
   await using other = await sessionOf(house.database.url, 'psql')
   await other.query(`${leaderLock}; begin; ${fence}`)
   await house.replica.start()
-  const told = await until('it to be told', () => house.chronicle.find(/another program holds a lock/)[0])
+  const told = await waitFor('it to be told', () => house.chronicle.find(/another program holds a lock/)[0])
   expect(told).toMatchObject({ others: [{ pid: other.pid, application: 'psql' }] })
   expect(await isEnded(house, other)).toBe(false)
   await other.query('commit; select pg_advisory_unlock(7236810)')
@@ -136,7 +136,7 @@ test('a term that is over ends no term after it, however late its renewal speaks
   const { epoch } = leadership.term!
   const renewedFor = async (leases: number) => {
     const begun = (await leaseOf(house)).ends.getTime()
-    await until('renewals', async () => (await leaseOf(house)).ends.getTime() > begun + leases * 600)
+    await waitFor('renewals', async () => (await leaseOf(house)).ends.getTime() > begun + leases * 600)
   }
   await renewedFor(2)
   gate.resolve()
@@ -179,11 +179,11 @@ test('one that is told to stop gives its lease up: where the lock is held elsewh
   await using house = await House.start({ hosts: 0, controlPlane: { leadershipLeaseMs: 600_000 } })
   await using pooler = await sessionOf(house.database.url)
   const locked = pooler.query(leaderLock)
-  await until('the stranger to wait', async () => (await house.database.rows(waiting)).length > 0)
+  await waitFor('the stranger to wait', async () => (await house.database.rows(waiting)).length > 0)
   await house.replica.stop()
   await locked
   const second = await house.addReplica(undefined, { leadershipLeaseMs: 600 })
-  await until('it to lead', () => second.leads)
+  await waitFor('it to lead', () => second.leads)
   await pooler.ended
   await house.replica.start()
 })
@@ -194,9 +194,9 @@ test('one that is told to stop gives leadership up first, and then lets the requ
   const second = await house.addReplica()
   const release = house.host.driver.faults.hang('exec')
   const running = house.exec(id, 'echo done')
-  await until('the command', () => house.host.driver.faults.counts.exec === 1)
+  await waitFor('the command', () => house.host.driver.faults.counts.exec === 1)
   const stopping = house.replica.stop()
-  await until('the other to lead', () => second.leads)
+  await waitFor('the other to lead', () => second.leads)
   release()
   expect((await running).json).toMatchObject({ exit_code: 0, stdout: 'done\n' })
   await stopping
@@ -210,11 +210,11 @@ test('an agent that knows one address learns the others’, keeps one link to ea
   const linked = () => house.chronicle.find(/^linked$/).map(({ replicaId }) => replicaId)
   const ids = () => house.replicas.map(({ parts }) => parts.replicaId)
   // The host is told that it is welcome a moment after the replica knows it.
-  await until('both welcomes', () => linked().length === 2)
+  await waitFor('both welcomes', () => linked().length === 2)
   expect(linked().toSorted()).toEqual(ids().toSorted())
   await second.stop()
   await second.start()
-  await until('the third welcome', () => linked().length === 3)
+  await waitFor('the third welcome', () => linked().length === 3)
   await house.linked(house.host)
   expect(linked()[2]).toBe(ids()[1])
 })
@@ -235,7 +235,7 @@ test('/readyz says whether the sessions of the other replicas are this one’s t
     expect(await mayTakeOver(other)).toBe(false)
     await house.database.rows(`grant pg_signal_backend to ${role}`)
     // From memory, which a look in the background keeps.
-    await until('the grant to be seen', () => mayTakeOver(other))
+    await waitFor('the grant to be seen', () => mayTakeOver(other))
     await other.stop()
   } finally {
     await house.database.rows(`drop owned by ${role}; drop role ${role}`)

@@ -2,7 +2,7 @@ import { type Heartbeat, newId, type UsageJson } from '@dormouse/contract'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { until } from './until.ts'
+import { waitFor } from '../wait-for.ts'
 
 const usage = async (house: House, query = '', key = house.org.key): Promise<UsageJson> => {
   const answer = await house.api('GET', `/v1/usage${query}`, { key })
@@ -48,7 +48,7 @@ test('the ledger opens and closes with the operations that settle, names them, a
   const { id } = await house.desktop()
   expect(await ledgerOf(house, id)).toEqual([])
   const wake = await house.ask(id, 'wake')
-  await until('awake seconds', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
+  await waitFor('awake seconds', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
   const slept = await house.ask(id, 'hibernate')
   const again = await house.ask(id, 'wake')
   const gone = await house.ask(id, 'destroy')
@@ -94,7 +94,7 @@ test('a failed wake leaves what sleeps on counted as hibernated, in one interval
 test('a desktop whose guest powers off is billed up to its last proof of life and no further', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
-  await until('a proof of life', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
+  await waitFor('a proof of life', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
   house.host.driver.die(id)
   await house.becomes(id, 'stopped')
   const [closed] = await ledgerOf(house, id)
@@ -111,7 +111,7 @@ test('a desktop whose guest powers off is billed up to its last proof of life an
 test('a silent host bills nothing more, and where the desktop lived on, the time is made good', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
-  await until('a proof of life', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
+  await waitFor('a proof of life', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
   await house.killAgent()
   const silent = await ofDesktop(house, id)
   expect(await ofDesktop(house, id)).toEqual(silent)
@@ -119,7 +119,7 @@ test('a silent host bills nothing more, and where the desktop lived on, the time
   await says(house, newId(), { desktopId: id, generation: 1 })
   expect(await ofDesktop(house, id), 'another generation, another host').toEqual(silent)
   await house.restartAgent()
-  const later = await until('the next proof', async () => {
+  const later = await waitFor('the next proof', async () => {
     const row = await ofDesktop(house, id)
     return row!.awake_seconds > silent!.awake_seconds && row
   })
@@ -130,14 +130,14 @@ test('a silent host bills nothing more, and where the desktop lived on, the time
 test('a desktop that died with its silent host is not billed for the silence, also where it is destroyed in it', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
-  await until('a proof of life', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
+  await waitFor('a proof of life', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
   await house.killAgent()
   const before = await ofDesktop(house, id)
   expect((await house.ask(id, 'destroy')).result).toMatchObject({ cleanup: 'deferred' })
   expect(await ofDesktop(house, id)).toEqual(before)
   expect(await ledgerOf(house, id)).toMatchObject([{ kind: 'awake', open: false }])
   await house.restartAgent()
-  await until('the cleanup', async () => !(await house.observed(id)))
+  await waitFor('the cleanup', async () => !(await house.observed(id)))
   expect(await ofDesktop(house, id)).toEqual(before)
 })
 
@@ -230,7 +230,7 @@ test('a desktop that runs uncounted, or is counted and does not run, is told to 
   await using house = await House.start()
   const { id } = await house.desktop('awake')
   const { usage: ledger } = house.replica.parts
-  await until('a heartbeat with the desktop', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
+  await waitFor('a heartbeat with the desktop', async () => ((await ofDesktop(house, id))?.awake_seconds ?? 0) > 0)
   await ledger.compare()
   await ledger.compare()
   expect(house.chronicle.find(/the ledger/)).toEqual([])

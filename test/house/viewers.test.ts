@@ -2,7 +2,7 @@
 import type { StreamClaim, StreamJson } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { RfbClient } from './rfb-client.ts'
+import { RfbClient } from './parts/rfb-client.ts'
 
 async function connect(house: House, id: string, claim: StreamClaim): Promise<RfbClient> {
   const { json } = await house.api('POST', `/v1/desktops/${id}/stream`, { body: { claim } })

@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { House } from '../house.ts'
-import { inShort } from './host.ts'
+import { inShort } from './parts/host.ts'
 
 const controlPlanePoints = ['place', 'disk', 'run'].flatMap((step) => [`wake.${step}.before`, `wake.${step}.after`])
 /** Where the agent can fail between being asked and answering. */

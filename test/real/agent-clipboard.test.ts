@@ -5,7 +5,7 @@ import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { guestSpec, Stage, smallMiB } from './agent-stage.ts'
+import { guestSpec, Stage, smallMiB } from './parts/agent-stage.ts'
 
 let stage: Stage
 let bench: Bench<LibvirtDriver>

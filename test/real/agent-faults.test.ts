@@ -14,11 +14,12 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { SimulatedDriver } from '@dormouse/agent/driver/simulated/simulated.ts'
-import { Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
+import { Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId, Refusal } from '@dormouse/contract'
 import { LibvirtHost } from '@dormouse/node-libvirt'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { guestSpec, leaveWitness, lookAt, Stage, smallMiB } from './agent-stage.ts'
+import { waitFor } from '../wait-for.ts'
+import { guestSpec, leaveWitness, lookAt, Stage, smallMiB } from './parts/agent-stage.ts'
 
 type LibvirtBench = Bench<LibvirtDriver>
 
@@ -66,7 +67,7 @@ const saveFile = (on: LibvirtBench, id: string) => {
 
 /** A save is under way: its file has begun to grow. */
 const saving = (on: LibvirtBench, id: string) =>
-  until(() => {
+  waitFor(() => {
     const file = saveFile(on, id)
     return file && (statSync(file, { throwIfNoEntry: false })?.size ?? 0) > 1_000_000
   })
@@ -109,7 +110,7 @@ test('an agent that dies while memory is being restored starts over, from the sa
   const before = await leaveWitness(bench, id, 64)
   await bench.hibernated(fenceOf(id, 1, 2))
   awake(id, 2, 3).catch(() => undefined)
-  await until(async () => (await stage.domains(bench)).length > 0, 30_000)
+  await waitFor(async () => (await stage.domains(bench)).length > 0, 30_000)
   await bench.crash()
   expect(await insist(() => awake(id, 2, 3))).toEqual({ resumedFrom: 'memory', ready: true })
   await expectWhole(id, before, 4)
@@ -135,7 +136,7 @@ test('a libvirtd that is killed and comes back leaves every desktop running, wit
   const id = newId()
   await firstWake(id)
   const before = await leaveWitness(bench, id)
-  await until(() => bench.house.watch.running().length === 1)
+  await waitFor(() => bench.house.watch.running().length === 1)
   bench.said.length = 0
   await stage.libvirtd.killDaemon('SIGKILL')
   await stage.libvirtd.restartDaemon()
@@ -148,10 +149,10 @@ test('a libvirtd that is killed and comes back leaves every desktop running, wit
 test('a QEMU that dies, and a guest that powers off, are reported with the reason; the disk can be booted again', async () => {
   const id = newId()
   await firstWake(id)
-  await until(() => bench.house.watch.running().length === 1)
+  await waitFor(() => bench.house.watch.running().length === 1)
   bench.said.length = 0
   await bench.run(id, 'echo kept > /root/note; sync; poweroff', 10).catch(() => undefined)
-  await until(() => bench.said.some(({ name }) => name === 'desktop.observed'), 60_000)
+  await waitFor(() => bench.said.some(({ name }) => name === 'desktop.observed'), 60_000)
   expect(bench.said.find(({ name }) => name === 'desktop.observed')?.report).toMatchObject({
     desktopId: id,
     domain: 'absent',
@@ -248,7 +249,7 @@ test('a disk that is full to its last byte is emptied by destroying desktops, an
   expect(existsSync(join(small.memoryFolder, kept))).toBe(false)
   filler.free()
   await small.house.space.tend()
-  await until(() => small.house.watch.running().some(({ desktopId }) => desktopId === awake))
+  await waitFor(() => small.house.watch.running().some(({ desktopId }) => desktopId === awake))
   expect(small.house.space.ailment).toBeNull()
   await small.awake(fenceOf(fresh, 1, 1))
 })
@@ -262,7 +263,7 @@ test('a guest that a full disk has paused goes on when there is room, and what i
   const filler = fill(stage.smallFolder)
   const write = 'dd if=/dev/urandom of=/root/data bs=1M count=64 2>/dev/null; sync; echo $? > /run/ended'
   await small.run(id, `(${write}) > /dev/null 2>&1 < /dev/null &`)
-  await until(() => small.house.space.ailment, 60_000)
+  await waitFor(() => small.house.space.ailment, 60_000)
   expect(small.house.space.ailment).toMatch(/1 of its desktops are paused/)
   expect(await small.observe(id)).toMatchObject({ domain: 'paused', reason: 'ioerror' })
   // Neither an agent nor a libvirtd that starts again takes it for a guest that somebody has suspended.
@@ -273,9 +274,9 @@ test('a guest that a full disk has paused goes on when there is room, and what i
   expect(await insist(() => small.observe(id))).toMatchObject({ domain: 'paused', reason: 'ioerror' })
   filler.free()
   await small.house.space.tend()
-  await until(() => small.house.watch.running().length === 1)
+  await waitFor(() => small.house.watch.running().length === 1)
   expect(small.house.space.ailment).toBeNull()
-  await until(async () => (await insist(() => small.run(id, 'cat /run/ended'))) === '0', 120_000)
+  await waitFor(async () => (await insist(() => small.run(id, 'cat /run/ended'))) === '0', 120_000)
   expect(await small.run(id, 'stat -c %s /root/data')).toBe(String(64 * 2 ** 20))
   expect(await lookAt(small, id)).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
   await small.destroyed(fenceOf(id, 1, 2))

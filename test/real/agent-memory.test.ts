@@ -4,7 +4,7 @@ import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { guestSpec, leaveWitness, lookAt, Stage } from './agent-stage.ts'
+import { guestSpec, leaveWitness, lookAt, Stage } from './parts/agent-stage.ts'
 
 let stage: Stage
 let bench: Bench<LibvirtDriver>

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Context } from '../contract/context.ts'
 import type { Checked } from '../contract/row.ts'
 import { chapters } from '../contract/table.ts'
-import { Instance } from './instance.ts'
+import { Instance } from './parts/instance.ts'
 
 const long = process.env.DORMOUSE_TEST_LONG === '1'
 const short = `

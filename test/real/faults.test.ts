@@ -8,8 +8,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
 import { pids, readLive } from '../../scripts/ground/processes.ts'
 import { answer } from '../../scripts/ground/system-libvirtd.ts'
-import { Instance, until } from './instance.ts'
-import { expectKept, guest, leaveWitness, type Seen } from './witness.ts'
+import { waitFor } from '../wait-for.ts'
+import { Instance } from './parts/instance.ts'
+import { expectKept, guest, leaveWitness, type Seen } from './parts/witness.ts'
 
 let instance: Instance
 beforeAll(async () => {
@@ -29,12 +30,12 @@ const parts: Record<string, () => Promise<void>> = {
   libvirtd: async () => {
     const { killDaemon, socketPath } = await libvirt()
     await killDaemon('SIGKILL')
-    await until(() => works(answer(socketPath)))
+    await waitFor(() => works(answer(socketPath)))
   },
   Postgres: async () => {
     const pid = Number(readFileSync(join(instance.dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')[0])
     process.kill(pid, 'SIGINT')
-    await until(() => !isRunning(pid))
+    await waitFor(() => !isRunning(pid))
     await serves()
   },
 }
@@ -45,7 +46,7 @@ const works = (asked: Promise<unknown>): Promise<boolean> =>
     () => false,
   )
 /** A part takes longer to come back on a busy machine than a client is patient. */
-const serves = () => until(() => works(instance.client.listDesktops()))
+const serves = () => waitFor(() => works(instance.client.listDesktops()))
 
 /** The instance's own libvirt, taken hold of from outside. */
 const libvirt = () =>
@@ -79,14 +80,14 @@ const qemusOf = ({ id }: Desktop) =>
   pids().filter((pid) => readLive(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8'))?.match(`qemu.*uuid\0${id}`))
 
 const awakeAgain = (desktop: Desktop) =>
-  until(async () => {
+  waitFor(async () => {
     const { exitCode } = await desktop.commands.run('true').catch(() => ({ exitCode: 1 }))
     return exitCode === 0
   })
 
 /** What it is once nothing is under way with it. */
 const lasting = (desktop: Desktop) =>
-  until(async () => {
+  waitFor(async () => {
     const { state } = await desktop.refresh()
     return state !== 'waking' && state !== 'hibernating' && state
   })
@@ -161,7 +162,7 @@ test('a desktop whose QEMU is killed is stopped, and boots from its disk', async
   await desktop.wake()
   await guest(desktop, 'echo kept > /root/kept; sync')
   for (const pid of qemusOf(desktop)) process.kill(pid, 'SIGKILL')
-  await until(async () => (await desktop.refresh()).state === 'stopped')
+  await waitFor(async () => (await desktop.refresh()).state === 'stopped')
   expect((await desktop.wake()).result?.resumedFrom).toBe('disk')
   expect(await guest(desktop, 'cat /root/kept')).toBe('kept\n')
   await desktop.destroy()

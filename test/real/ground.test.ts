@@ -21,7 +21,8 @@ import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
 import type { Image } from '../../infra/guest-image/shelf.ts'
 import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
 import { startPostgres } from '../../scripts/ground/postgres.ts'
-import { pids, processesIn, readLive, run, waitFor } from '../../scripts/ground/processes.ts'
+import { pids, processesIn, readLive, run } from '../../scripts/ground/processes.ts'
+import { waitFor } from '../wait-for.ts'
 
 const root = join(import.meta.dirname, '../..')
 const say = () => {}
@@ -133,7 +134,7 @@ describe('two private libvirtd at once', () => {
   test('the first process reaps at once', async () => {
     const orphans = await hosts[0]!.exec('/bin/sh', '-c', 'for i in 1 2 3 4 5 6 7 8; do (sleep 0.01 & echo $!); done')
     const left = `for pid in ${orphans.split('\n').join(' ')}; do [ ! -e /proc/$pid ] || exit 1; done`
-    await until(() => hosts[0]!.exec('/bin/sh', '-c', left))
+    await succeeds('the orphans to be reaped', () => hosts[0]!.exec('/bin/sh', '-c', left))
   })
 
   test('a power loss ends the guest, and the next start finds its definition and disk', async () => {
@@ -200,7 +201,9 @@ async function boot(host: PrivateLibvirtd, image: Image): Promise<string[]> {
   await using libvirt = await LibvirtHost.open({ socketPath: host.socketPath })
   const guest = await libvirt.domains.define(domainXml(host.shortDir, image))
   await guest.create()
-  await until(() => libvirt.guestAgent(guest).command({ execute: 'guest-ping' }, { timeoutSecs: 1 }))
+  await succeeds('the guest agent', () =>
+    libvirt.guestAgent(guest).command({ execute: 'guest-ping' }, { timeoutSecs: 1 }),
+  )
   return (await libvirt.domains.list()).map(({ name }) => name)
 }
 
@@ -209,25 +212,26 @@ async function ask(host: PrivateLibvirtd, name: string, command: string): Promis
   const guest = await libvirt.domains.lookupByName(name)
   const agent = libvirt.guestAgent(guest!)
   const exec = { execute: 'guest-exec', arguments: { path: '/bin/sh', arg: ['-c', command], 'capture-output': true } }
-  const { pid } = (await until(() => agent.command(exec))) as { pid: number }
-  const status = await until(async () => {
+  const { pid } = (await succeeds('the command to start', () => agent.command(exec))) as { pid: number }
+  const status = await succeeds('the command to end', async () => {
     const now = (await agent.command({ execute: 'guest-exec-status', arguments: { pid } })) as Record<string, unknown>
     return now.exited ? now : Promise.reject(new Error('still runs'))
   })
   return Buffer.from(String(status['out-data'] ?? ''), 'base64').toString()
 }
 
-/** What an attempt answers once it succeeds, within 90 s: emulated guests on a busy machine are slow. */
-async function until<T>(attempt: () => Promise<T>): Promise<T> {
-  const end = performance.now() + 90_000
-  for (;;) {
-    try {
-      return await attempt()
-    } catch (error) {
-      if (performance.now() > end) throw error
-      await waitFor(() => false, 100)
-    }
-  }
+/** What an attempt answers once it succeeds: emulated guests on a busy machine are slow. */
+async function succeeds<T>(what: string, attempt: () => Promise<T>): Promise<T> {
+  const tried = await waitFor(
+    what,
+    async () =>
+      attempt().then(
+        (answer) => ({ answer }),
+        () => undefined,
+      ),
+    90_000,
+  )
+  return tried.answer
 }
 
 function firstBytes(socketPath: string): Promise<string> {

@@ -2,10 +2,11 @@
 // nothing hangs, and the guest works afterwards.
 import type { ExecBody } from '@dormouse/client'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { codeOf, GuestStage } from './guest-stage.ts'
-import { type Instance, until } from './instance.ts'
-import { NetworkedHost } from './networked-host.ts'
-import { allTransports, networkedImagesDir } from './transports.ts'
+import { waitFor } from '../wait-for.ts'
+import { codeOf, GuestStage } from './parts/guest-stage.ts'
+import type { Instance } from './parts/instance.ts'
+import { NetworkedHost } from './parts/networked-host.ts'
+import { allTransports, networkedImagesDir } from './parts/transports.ts'
 
 const mib = 1024 * 1024
 
@@ -95,7 +96,7 @@ describe.each(allTransports)('over %s', (transport) => {
   test('at the deadline the whole group goes, also what ignores gentler signals and what holds the output', async () => {
     const stubborn = `trap '' TERM INT HUP; (trap '' TERM; while :; do sleep 77; done) & sh -c 'sleep 77 & wait' & wait; sleep 77`
     expect(await codeOf(exec(stubborn, { timeout_secs: 1 }))).toBe('guest_deadline')
-    await until(async () => (await stage.run(`ps | grep -c '[s]leep 77' || :`)).trim() === '0', 5_000)
+    await waitFor(async () => (await stage.run(`ps | grep -c '[s]leep 77' || :`)).trim() === '0', 5_000)
   })
 
   test.each([
@@ -127,7 +128,7 @@ describe.each(allTransports)('over %s', (transport) => {
   test('a guest out of memory loses the command, not itself', async () => {
     const eat = await codeOf(exec('head -c 2000000000 /dev/zero | tail -c 1999999999 >/dev/null', { timeout_secs: 60 }))
     expect(eat).toMatch(/done|guest_deadline|guest_unavailable/)
-    await until(async () => (await codeOf(exec('true'))).startsWith('done'), 60_000)
+    await waitFor(async () => (await codeOf(exec('true'))).startsWith('done'), 60_000)
   })
 
   test('a full and a read-only disk do not hinder a command', async () => {

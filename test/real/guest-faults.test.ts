@@ -4,10 +4,11 @@ import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import { json } from 'node:stream/consumers'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { codeOf, GuestStage } from './guest-stage.ts'
-import { type Instance, until } from './instance.ts'
-import { NetworkedHost } from './networked-host.ts'
-import { allTransports, networkedImagesDir, reachedOver } from './transports.ts'
+import { waitFor } from '../wait-for.ts'
+import { codeOf, GuestStage } from './parts/guest-stage.ts'
+import type { Instance } from './parts/instance.ts'
+import { NetworkedHost } from './parts/networked-host.ts'
+import { allTransports, networkedImagesDir, reachedOver } from './parts/transports.ts'
 
 const mib = 1024 * 1024
 /** Two seconds are meant; the machine may be slow. The command itself would take a minute. */
@@ -71,7 +72,7 @@ describe.each(allTransports)('over %s', (transport) => {
   function command(of: GuestStage) {
     const mark = `/run/mark-${Math.random()}`
     const ended = codeOf(of.exec(`touch ${mark}; sleep 60`))
-    return { ended, under: until(async () => (await codeOf(of.get(mark))) === 'done', 10_000) }
+    return { ended, under: waitFor(async () => (await codeOf(of.get(mark))) === 'done', 10_000) }
   }
 
   const halfFiles = (of: GuestStage) => of.run(`ls -A /srv | grep '^.dormouse-' || :`)
@@ -83,7 +84,7 @@ describe.each(allTransports)('over %s', (transport) => {
       clearInterval(slowly)
       return ((await json(response)) as { code: string }).code
     })
-    return { ended, under: until(async () => (await halfFiles(of)) !== '', 10_000) }
+    return { ended, under: waitFor(async () => (await halfFiles(of)) !== '', 10_000) }
   }
 
   function download(of: GuestStage) {
@@ -146,7 +147,7 @@ describe.each(allTransports)('over %s', (transport) => {
     const codes = await under(() => codeOf(stage.exec('reboot -f')))
     expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
     await stage.works(rebootMs)
-    await until(async () => (await halfFiles(stage)) === '', 60_000)
+    await waitFor(async () => (await halfFiles(stage)) === '', 60_000)
   })
 
   test('an agent that is killed: what is under way is told, and what comes next goes the same way', async () => {
@@ -170,7 +171,7 @@ describe.each(allTransports)('over %s', (transport) => {
       doomed,
     )
     expect(codes).toEqual(['guest_unavailable', 'guest_unavailable', 'broken off'])
-    await until(async () => /not_awake|not_found/.test(await codeOf(doomed.exec('true'))), 10_000)
+    await waitFor(async () => /not_awake|not_found/.test(await codeOf(doomed.exec('true'))), 10_000)
     if (how !== 'destroyed') await doomed.desktop.destroy()
   })
 
@@ -193,10 +194,10 @@ describe.each(allTransports)('over %s', (transport) => {
   test.runIf(!overAgent)('a command that lost its connection is ended at its deadline all the same', async () => {
     const lost = codeOf(stage.exec('exec sleep 4321', { timeout_secs: 10 }))
     const runs = async () => (await stage.exec('ps | grep -q "[s]leep 4321"').catch(() => undefined))?.exit_code
-    await until(async () => (await runs()) === 0, 5_000)
+    await waitFor(async () => (await runs()) === 0, 5_000)
     await codeOf(aside('killall -9 sshd'))
     expect(await lost).toBe('guest_unavailable')
-    await until(async () => (await runs()) === 1, 20_000)
+    await waitFor(async () => (await runs()) === 1, 20_000)
   })
 
   test('a guest that is only busy is waited for: what was begun ends well, what begins is begun', async () => {
@@ -215,6 +216,6 @@ describe.each(allTransports)('over %s', (transport) => {
     expect(await codeOf(stage.exec('b() { b | b & }; b; sleep 60', { timeout_secs: 4 }))).toBe('guest_deadline')
     await stage.works(90_000)
     const few = async () => (await stage.exec('[ $(ps | wc -l) -lt 100 ]').catch(() => undefined))?.exit_code === 0
-    await until(few, 60_000)
+    await waitFor(few, 60_000)
   })
 })

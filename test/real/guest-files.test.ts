@@ -7,10 +7,11 @@ import type { IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { codeOf, GuestStage, md5 } from './guest-stage.ts'
-import { type Instance, until } from './instance.ts'
-import { NetworkedHost } from './networked-host.ts'
-import { allTransports, networkedImagesDir } from './transports.ts'
+import { waitFor } from '../wait-for.ts'
+import { codeOf, GuestStage, md5 } from './parts/guest-stage.ts'
+import type { Instance } from './parts/instance.ts'
+import { NetworkedHost } from './parts/networked-host.ts'
+import { allTransports, networkedImagesDir } from './parts/transports.ts'
 
 const mib = 1024 * 1024
 const long = process.env.DORMOUSE_TEST_LONG === '1'
@@ -158,9 +159,9 @@ describe.each(allTransports)('over %s', (transport) => {
     await put('/srv/kept', 'old')
     const sent = stage.open('PUT', '/srv/kept', { 'content-length': String(8 * mib) })
     sent.write(Buffer.alloc(4 * mib))
-    await until(async () => (await litter('/srv')) === '1', 10_000)
+    await waitFor(async () => (await litter('/srv')) === '1', 10_000)
     sent.destroy()
-    await until(async () => (await litter('/srv')) === '0', 10_000)
+    await waitFor(async () => (await litter('/srv')) === '0', 10_000)
     const reading = stage.open('GET', '/srv/big')
     reading.end()
     const [response] = (await once(reading, 'response')) as [IncomingMessage]
@@ -180,7 +181,7 @@ describe.each(allTransports)('over %s', (transport) => {
     const sent = stage.open('PUT', '/srv/cut', { 'content-length': String(8 * mib) })
     const answered = once(sent, 'response') as Promise<[IncomingMessage]>
     sent.write(Buffer.alloc(2 * mib))
-    await until(async () => (await litter('/srv')) === '1', 10_000)
+    await waitFor(async () => (await litter('/srv')) === '1', 10_000)
     await stage.desktop.hibernate()
     const [response] = await answered
     expect(response.statusCode).toBe(503)

@@ -10,12 +10,13 @@ import { SshLine } from '@dormouse/agent/ssh/connection.ts'
 import { execOverSsh } from '@dormouse/agent/ssh/exec.ts'
 import { openOverSsh, uploadOverSsh } from '@dormouse/agent/ssh/files.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
-import { type Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
+import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId } from '@dormouse/contract'
 import { LibvirtHost } from '@dormouse/node-libvirt'
 import { createLog } from '@dormouse/process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { guestSpec, Stage } from './agent-stage.ts'
+import { waitFor } from '../wait-for.ts'
+import { guestSpec, Stage } from './parts/agent-stage.ts'
 
 const long = process.env.DORMOUSE_TEST_LONG === '1'
 const closes = long ? 250 : 30
@@ -49,7 +50,7 @@ const pulseOf = (id: string) => processes.pulse(nameOf(id))
 async function awakeDesktop(): Promise<string> {
   const id = newId()
   await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
-  await until(async () => (await bench.run(id, 'tr "\\0" " " </proc/$PPID/cmdline')).includes('sshd'), 30_000)
+  await waitFor(async () => (await bench.run(id, 'tr "\\0" " " </proc/$PPID/cmdline')).includes('sshd'), 30_000)
   return id
 }
 
@@ -103,7 +104,7 @@ async function closeAbruptly(id: string): Promise<number[]> {
     line.close()
     await Promise.all(work)
     const started = performance.now()
-    await until(
+    await waitFor(
       () =>
         line.connect().then(
           () => true,
@@ -118,7 +119,7 @@ async function closeAbruptly(id: string): Promise<number[]> {
   }
   // What was cut off sweeps up after itself, in its own time.
   const left = async () => (await execOverSsh(line, wish(id, 'ls -A /srv'))).stdout.trim()
-  if (long) await until(async () => (await left()) === 'whole', 240_000)
+  if (long) await waitFor(async () => (await left()) === 'whole', 240_000)
   line.close()
   return cameBackMs
 }

@@ -2,9 +2,9 @@
 // succeed, and none of them holds up the others for long.
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { GuestStage, md5 } from './guest-stage.ts'
-import type { Instance } from './instance.ts'
-import { transports } from './transports.ts'
+import { GuestStage, md5 } from './parts/guest-stage.ts'
+import type { Instance } from './parts/instance.ts'
+import { transports } from './parts/transports.ts'
 
 const mib = 1024 * 1024
 const many = 50

@@ -12,13 +12,14 @@ import { SshLine } from '@dormouse/agent/ssh/connection.ts'
 import { execOverSsh } from '@dormouse/agent/ssh/exec.ts'
 import { openOverSsh, uploadOverSsh } from '@dormouse/agent/ssh/files.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
-import { type Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
+import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId } from '@dormouse/contract'
 import { type Domain, LibvirtHost, migrateFlag, xmlFlag } from '@dormouse/node-libvirt'
 import { createLog } from '@dormouse/process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { run } from '../../scripts/ground/processes.ts'
-import { guestSpec, Stage } from './agent-stage.ts'
+import { waitFor } from '../wait-for.ts'
+import { guestSpec, Stage } from './parts/agent-stage.ts'
 
 const trips = process.env.DORMOUSE_TEST_LONG === '1' ? 5 : 1
 const piece = randomBytes(256 * 1024)
@@ -77,7 +78,7 @@ const lineOn = (side: Side, id: string) =>
 test('what is under way when a desktop moves ends at once, and the next connection there is whole', async () => {
   const id = newId()
   await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
-  await until(async () => (await bench.run(id, 'tr "\\0" " " </proc/$PPID/cmdline')).includes('sshd'), 30_000)
+  await waitFor(async () => (await bench.run(id, 'tr "\\0" " " </proc/$PPID/cmdline')).includes('sshd'), 30_000)
   // Its successor dials only when it is asked for something.
   await bench.crash()
   const [home, away] = sides.map((side) => ({ ...side, line: lineOn(side, id) })) as [Held, Held]
@@ -96,7 +97,7 @@ test('what is under way when a desktop moves ends at once, and the next connecti
   }
   // What was cut off sweeps up after itself, in its own time.
   const left = async () => (await execOverSsh(home.line, wish(id, 'ls -A /srv'))).stdout
-  await until(async () => (await left()) === 'kept\nwhole\n', 240_000)
+  await waitFor(async () => (await left()) === 'kept\nwhole\n', 240_000)
   home.line.close()
   await domainOn(sides[0], id).destroy()
 })
@@ -117,7 +118,7 @@ async function moveInMidTransfer(id: string, from: Held, to: Held, trip: number)
   expect(await Promise.all(ends)).toEqual(ends.map(() => 'guest_unavailable'))
   const noticedMs = performance.now() - moved
   // A host dials when the guest has answered through its agent: by then it has noticed that the other host is gone.
-  await until(
+  await waitFor(
     () =>
       agentOn(to, id)
         .setTime()

@@ -6,10 +6,11 @@ import { join } from 'node:path'
 import { createAdminClient, createClient, type Desktop } from '@dormouse/client'
 import { LibvirtHost } from '@dormouse/node-libvirt'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Instance, until } from './instance.ts'
-import { NetworkedHost } from './networked-host.ts'
-import { desktopOver, makeImages, networkedImagesDir, reachedOver } from './transports.ts'
-import { guest } from './witness.ts'
+import { waitFor } from '../wait-for.ts'
+import { Instance } from './parts/instance.ts'
+import { NetworkedHost } from './parts/networked-host.ts'
+import { desktopOver, makeImages, networkedImagesDir, reachedOver } from './parts/transports.ts'
+import { guest } from './parts/witness.ts'
 
 let instance: Instance
 let networked: NetworkedHost
@@ -64,9 +65,9 @@ test('a network that an earlier release made is made anew while nobody is awake 
   await (await host.networks.define(xml.replace(/<dnsmasq:options>[\s\S]*<\/dnsmasq:options>/, ''))).create()
   expect(await network!.xml()).not.toContain('dnsmasq')
   await networked.killAgent()
-  await until(async () => (await network!.xml().catch(() => '')) === xml)
+  await waitFor(async () => (await network!.xml().catch(() => '')) === xml)
   host.close()
-  await until(() => desktop.wake().catch(() => undefined))
+  await waitFor(() => desktop.wake().catch(() => undefined))
   await reachedOver(desktop, 'tcp')
   expect(await addressOf(desktop)).toBe(before)
   await desktop.destroy()
@@ -81,7 +82,7 @@ test('a desktop that is gone has left its address; without the filter guests hav
   await networked.libvirtd.restartDaemon()
   const admin = createAdminClient({ baseUrl: instance.local.base_url, operatorKey: instance.local.operator_key })
   const said = async () => JSON.stringify((await admin.listHosts()).hosts.find(({ name }) => name === networked.name))
-  await until(async () => (await said()).includes('no filter'), 30_000)
+  await waitFor(async () => (await said()).includes('no filter'), 30_000)
   const plain = await desktopOver(instance, 'tcp', 'qga')
   expect(await guest(plain, 'ls /sys/class/net')).toBe('lo\n')
   await plain.destroy()

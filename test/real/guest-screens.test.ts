@@ -1,8 +1,9 @@
 // Guarantee: what takes a minute to prove of a real guest's screen: a link lives 60 s, and a screen that stands still is 504.
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Browser, says } from './browser.ts'
-import { GuestStage } from './guest-stage.ts'
-import { Instance, until } from './instance.ts'
+import { waitFor } from '../wait-for.ts'
+import { Browser, says } from './parts/browser.ts'
+import { GuestStage } from './parts/guest-stage.ts'
+import { Instance } from './parts/instance.ts'
 
 let instance: Instance
 let stage: GuestStage
@@ -20,9 +21,9 @@ afterAll(async () => {
 test('a link that nobody opened within 60 s opens nothing and says so; one that was made after it opens', async () => {
   const { url, expiresAt } = await stage.desktop.stream.getUrl({ claim: 'view' })
   const expiresIn = () => Date.parse(expiresAt) - Date.now()
-  await until(() => expiresIn() < 10_000, 60_000)
+  await waitFor(() => expiresIn() < 10_000, 60_000)
   const later = await stage.desktop.stream.getUrl({ claim: 'view' })
-  await until(() => expiresIn() < 0, 20_000)
+  await waitFor(() => expiresIn() < 0, 20_000)
   const page = await browser.open(url)
   await says(page, 'ended')
   expect(await page.textContent('#notice')).toContain('has expired')

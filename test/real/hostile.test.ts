@@ -2,8 +2,8 @@
 // guest-*.test.ts, in `npm run test:long`.
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { codeOf, GuestStage, md5 } from './guest-stage.ts'
-import type { Instance } from './instance.ts'
+import { codeOf, GuestStage, md5 } from './parts/guest-stage.ts'
+import type { Instance } from './parts/instance.ts'
 
 const mib = 1024 * 1024
 

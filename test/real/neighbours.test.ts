@@ -3,12 +3,13 @@
 // operator did not open. And the wall is put up again when somebody takes it down.
 import type { Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Instance, until } from './instance.ts'
-import { arm, dhcp, frames, hears, listening, named, type Party, send } from './intruder.ts'
-import { NetworkedHost } from './networked-host.ts'
-import { Surroundings } from './surroundings.ts'
-import { desktopOver, makeImages, networkedImagesDir } from './transports.ts'
-import { guest } from './witness.ts'
+import { waitFor } from '../wait-for.ts'
+import { Instance } from './parts/instance.ts'
+import { arm, dhcp, frames, hears, listening, named, type Party, send } from './parts/intruder.ts'
+import { NetworkedHost } from './parts/networked-host.ts'
+import { Surroundings } from './parts/surroundings.ts'
+import { desktopOver, makeImages, networkedImagesDir } from './parts/transports.ts'
+import { guest } from './parts/witness.ts'
 
 let instance: Instance
 let networked: NetworkedHost
@@ -131,15 +132,15 @@ test('the wall that somebody takes down is put up again, and the other installat
   const [table] = /dormouse_\w{12}/.exec(await tables())!
   await around.exec('nft', 'add', 'table', 'inet', 'dormouse_other')
   await around.exec('nft', 'delete', 'table', 'inet', table)
-  await until(async () => (await tables()).includes(table))
+  await waitFor(async () => (await tables()).includes(table))
   expect(await tables()).toContain('dormouse_other')
 })
 
 test('what its operator opens is reached, and nothing else, also by guests that were awake before', async () => {
   await networked.killAgent({ DORMOUSE_AGENT_NETWORK_ALLOW: 'host:8080, 192.168.77.0/24' })
   const opened = { internet: 'outside', 'host at the gateway’s address': 'host', 'private network': 'outside' }
-  await until(async () => (await around.exec('nft', 'list', 'ruleset')).includes('192.168.77.0/24'))
-  await until(() =>
+  await waitFor(async () => (await around.exec('nft', 'list', 'ruleset')).includes('192.168.77.0/24'))
+  await waitFor(() =>
     guest(intruder, 'true').then(
       () => true,
       () => false,

@@ -3,10 +3,11 @@ import type { Desktop } from '@dormouse/client'
 import { screenCloses, wakingReason } from '@dormouse/contract/screens'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Browser, keep, says } from './browser.ts'
-import { Front } from './front.ts'
-import { Instance, until } from './instance.ts'
-import { french, german, press } from './keyboards.ts'
+import { waitFor } from '../wait-for.ts'
+import { Browser, keep, says } from './parts/browser.ts'
+import { Front } from './parts/front.ts'
+import { Instance } from './parts/instance.ts'
+import { french, german, press } from './parts/keyboards.ts'
 
 let instance: Instance
 let browser: Browser
@@ -28,12 +29,12 @@ test('whoever controls has a clipboard, both ways; a viewer has none', async () 
   await page.click('#clipboard')
   await page.fill('#clipboard-text', 'from here')
   // The simulated desktop copies in capitals what it is given.
-  await until(async () => (await page.inputValue('#clipboard-text')) === 'FROM HERE')
+  await waitFor(async () => (await page.inputValue('#clipboard-text')) === 'FROM HERE')
   await page.fill('#clipboard-text', 'x'.repeat(1_000_001))
   expect(await page.isVisible('#clipboard-too-long')).toBe(true)
   await keep(page, 'clipboard-too-long')
   await page.fill('#clipboard-text', 'shorter')
-  await until(async () => (await page.inputValue('#clipboard-text')) === 'SHORTER')
+  await waitFor(async () => (await page.inputValue('#clipboard-text')) === 'SHORTER')
   expect(await page.isHidden('#clipboard-too-long')).toBe(true)
   const viewer = await browser.open((await desktop.stream.getUrl({ claim: 'view' })).url)
   await says(viewer, 'live')
@@ -49,7 +50,7 @@ test('where the browser trusts the page, the user’s own clipboard goes both wa
   const own = () => page.evaluate('navigator.clipboard.readText()')
   await page.evaluate(`navigator.clipboard.writeText('copied elsewhere')`)
   await page.evaluate(`dispatchEvent(new Event('focus'))`)
-  await until(async () => (await own()) === 'COPIED ELSEWHERE')
+  await waitFor(async () => (await own()) === 'COPIED ELSEWHERE')
   await page.close()
 })
 
@@ -65,7 +66,7 @@ test('where a screen knows no places of keys, the characters of the user’s own
   // A screen's keyboard, or a list of such signs: no place on a keyboard at all.
   await press(page, [{ key: '中', code: '' }])
   const typed = () => keysDown(sent).filter((keysym) => keysym !== altGr)
-  await until(() => typed().length >= 11)
+  await waitFor(() => typed().length >= 11)
   const letters = typed().map((keysym) => String.fromCodePoint(keysym > unicode ? keysym - unicode : keysym))
   // A euro has a number of its own, which is its Unicode's.
   expect(letters.join('')).toBe('üßzaéù@€éô中')
@@ -84,7 +85,7 @@ test('the desktop fits the window, whatever its size', async () => {
       const box = await page.locator('#screen canvas').boundingBox()
       return box !== null && box.width <= size.width && box.height <= size.height - 36 && box.width > size.width * 0.5
     }
-    await until(fits)
+    await waitFor(fits)
   }
   await page.close()
 })
@@ -95,7 +96,7 @@ test('it fills the screen when asked, and takes every key there for whoever cont
     const page = await browser.open(url, (opening) => opening.addInitScript(countLocks))
     await says(page, 'live')
     const fills = (wanted: boolean) =>
-      until(async () => (await page.evaluate('document.fullscreenElement !== null')) === wanted)
+      waitFor(async () => (await page.evaluate('document.fullscreenElement !== null')) === wanted)
     await page.click('text=Full screen')
     await fills(true)
     await page.click('text=Leave full screen')

@@ -12,7 +12,7 @@ import type { ScriptedFilter } from '@dormouse/control-plane/streams/rfb-script.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { endWithUs } from '../../scripts/ground/end-with-us.ts'
 import { identify } from '../../scripts/ground/processes.ts'
-import { until } from './instance.ts'
+import { waitFor } from '../wait-for.ts'
 
 const program = '/usr/bin/qemu-system-x86_64'
 const folder = mkdtempSync(join(tmpdir(), 'dormouse-vnc-'))
@@ -29,7 +29,7 @@ beforeAll(async () => {
   })
   await once(qemu, 'spawn')
   endWithUs(identify(qemu.pid!)!, 'SIGKILL')
-  await until(async () => (await shown()) > 100_000)
+  await waitFor(async () => (await shown()) > 100_000)
   qemu.stdin!.write('stop\n')
 })
 afterAll(async () => {
@@ -74,7 +74,7 @@ class Client {
     const said = new RfbFilter('view')
     const client = new Client(socket, said)
     socket.write(said.pass(greeting))
-    await until(() => client.passed > 40)
+    await waitFor(() => client.passed > 40)
     // Beside what a viewer may ask for: its filter would not let it ask for a clipboard.
     socket.write(encodings(...list))
     return client
@@ -88,7 +88,7 @@ class Client {
   async look(): Promise<void> {
     const before = this.passed
     this.say(wholeScreen)
-    await until(() => this.passed > before + 1_000)
+    await waitFor(() => this.passed > before + 1_000)
   }
 
   /** Takes nothing in any more. */
@@ -112,14 +112,14 @@ test.each([
 ])('pictures in %s are followed, and what is copied among them is left out', async (_, list) => {
   const client = await Client.connect(...list, extendedClipboard)
   const other = await Client.connect(0, extendedClipboard)
-  await until(() => client.answered - client.passed === capabilityBytes)
+  await waitFor(() => client.answered - client.passed === capabilityBytes)
   const times = 5
   for (let i = 0; i < times; i++) {
     await client.look()
     other.say(copied)
   }
   const copies = () => client.answered - client.passed
-  await until(() => copies() >= capabilityBytes + times * noteBytes)
+  await waitFor(() => copies() >= capabilityBytes + times * noteBytes)
   expect(copies()).toBe(capabilityBytes + times * noteBytes)
   client.end()
   other.end()

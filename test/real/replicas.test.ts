@@ -6,8 +6,9 @@ import { promisify } from 'node:util'
 import type { OperationJson } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { alive, signal } from '../../scripts/ground/processes.ts'
-import { type ApiAnswer, type ApiWish, send } from '../house/api.ts'
-import { Instance, until } from './instance.ts'
+import { type ApiAnswer, type ApiWish, send } from '../house/parts/api.ts'
+import { waitFor } from '../wait-for.ts'
+import { Instance } from './parts/instance.ts'
 
 let instance: Instance
 beforeAll(async () => {
@@ -42,7 +43,7 @@ test('a mutation at the replica that does not lead is 503 with Retry-After; both
   expect(seen.map(({ json }) => json.state)).toEqual(['awake', 'awake'])
   expect(seen[1]!.text).toBe(seen[0]!.text)
   const echo = { body: { command: 'echo here' } }
-  await until(async () => (await ask(other, 'POST', `/v1/desktops/${id}/exec`, echo)).json.stdout === 'here\n')
+  await waitFor(async () => (await ask(other, 'POST', `/v1/desktops/${id}/exec`, echo)).json.stdout === 'here\n')
 })
 
 test('kill -9 of the process that leads: the other leads, ends what was accepted, and the command line finds it', async () => {
@@ -52,19 +53,19 @@ test('kill -9 of the process that leads: the other leads, ends what was accepted
   const accepted = await ask(leader, 'POST', `/v1/desktops/${id}/wake`, wish)
   expect(accepted.status).toBe(202)
   await instance.kill(instance.replicaAt(leader))
-  const again = await until(async () => {
+  const again = await waitFor(async () => {
     const answer = await ask(other, 'POST', `/v1/desktops/${id}/wake?wait=true`, wish)
     return answer.status !== 503 && answer
   })
   expect(again.json).toMatchObject({ id: accepted.json.id, state: 'succeeded', result: { generation: 1 } })
-  await until(() => instance.local.base_url === other)
+  await waitFor(() => instance.local.base_url === other)
   expect(instance.log).toContain(`(${other}) leads now`)
   const env = { ...process.env, DORMOUSE_DATA: instance.dataDir }
   const { stdout } = await promisify(execFile)(bin, ['hibernate', id, '--json'], { env })
   expect((JSON.parse(stdout) as OperationJson).state).toBe('succeeded')
   // The one that was killed is back, and stands by.
   const standsBy = () => ask(leader, 'GET', '/readyz').catch(() => undefined)
-  await until(async () => (await standsBy())?.status === 200)
+  await waitFor(async () => (await standsBy())?.status === 200)
   expect((await ask(leader, 'POST', '/v1/desktops', { body: { tier: 'small' } })).status).toBe(503)
 })
 
@@ -75,7 +76,7 @@ test('a leader that is frozen is followed when its lease has run out, and change
   signal(frozen, 'SIGSTOP')
   const late = create(leader)
   try {
-    await until(async () => (await create(other)).status === 201)
+    await waitFor(async () => (await create(other)).status === 201)
   } finally {
     signal(frozen, 'SIGCONT')
   }

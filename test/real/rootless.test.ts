@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { isRoot } from '../../scripts/ground/namespaces.ts'
 import { pids, readLive } from '../../scripts/ground/processes.ts'
-import { Instance } from './instance.ts'
-import { expectKept, guest, leaveWitness } from './witness.ts'
+import { Instance } from './parts/instance.ts'
+import { expectKept, guest, leaveWitness } from './parts/witness.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 /** Somebody without any of root's powers, to whom root's files are their own: so a clone may lie anywhere. */

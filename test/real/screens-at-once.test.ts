@@ -3,9 +3,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { createAdminClient, type Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { RfbClient } from '../house/rfb-client.ts'
-import { Instance, until } from './instance.ts'
-import { guest } from './witness.ts'
+import { RfbClient } from '../house/parts/rfb-client.ts'
+import { waitFor } from '../wait-for.ts'
+import { Instance } from './parts/instance.ts'
+import { guest } from './parts/witness.ts'
 
 const atLength = process.env.DORMOUSE_TEST_LONG === '1'
 /** Fifty guests take some 10 GB of memory, and minutes until they are up. */
@@ -64,7 +65,7 @@ function numberIn(picture: Buffer, { width, height }: RfbClient): number {
 
 const seen = async (viewer: RfbClient): Promise<number> => numberIn(await viewer.frame(), viewer)
 const shows = (viewer: RfbClient, number: number): Promise<true> =>
-  until(async () => (await seen(viewer)) === number, 30_000)
+  waitFor(async () => (await seen(viewer)) === number, 30_000)
 
 const processes = ['agent', 'control plane'] as const
 type Of<T> = Record<(typeof processes)[number], T>
@@ -141,7 +142,7 @@ test('one of them never reads: nothing is kept for it, and all others see, work 
   )
   const before = await beatAt()
   await costs('while nothing happens, until the next heartbeat', () =>
-    until(async () => (await beatAt()) > before, 15_000),
+    waitFor(async () => (await beatAt()) > before, 15_000),
   )
   expect(await beat()).toMatchObject({ linked: true, state: 'active' })
   const offeredMiB = (pictures * deaf.width * deaf.height * 4) / mebibyte

@@ -15,11 +15,12 @@ import type { Page } from 'playwright-core'
 import { PNG } from 'pngjs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { signal } from '../../scripts/ground/processes.ts'
-import { Browser, history, keep, says } from './browser.ts'
-import { Cable } from './cable.ts'
-import { Instance, until } from './instance.ts'
-import { german, loadGermanKeys, press } from './keyboards.ts'
-import { guest } from './witness.ts'
+import { waitFor } from '../wait-for.ts'
+import { Browser, history, keep, says } from './parts/browser.ts'
+import { Cable } from './parts/cable.ts'
+import { Instance } from './parts/instance.ts'
+import { german, loadGermanKeys, press } from './parts/keyboards.ts'
+import { guest } from './parts/witness.ts'
 
 const bin = fileURLToPath(new URL('../../node_modules/.bin/dormouse', import.meta.url))
 
@@ -53,7 +54,7 @@ async function type(page: Page, word: string): Promise<void> {
   await page.keyboard.type(`echo ${word}; touch /run/${word}\n`, { delay: 15 })
 }
 const isTyped = (word: string, withinMs?: number): Promise<true> =>
-  until(async () => {
+  waitFor(async () => {
     // A replica that is being started hears nobody yet, or has no way to the host.
     const looked = await desktop.commands.run(['test', '-e', `/run/${word}`]).catch(unlessUnavailable)
     return looked?.exitCode === 0
@@ -61,7 +62,7 @@ const isTyped = (word: string, withinMs?: number): Promise<true> =>
 
 /** The page has the guest's keyboard: that one keeps 16 bytes, so what a starved guest lets fall is typed again. */
 async function controls(page: Page, word: string): Promise<void> {
-  await until(async () => {
+  await waitFor(async () => {
     await type(page, word)
     return isTyped(word, 15_000).catch(() => false as const)
   })
@@ -91,7 +92,7 @@ test('the page shows the guest’s console, and what is typed there is done and 
   await type(page, 'one')
   await isTyped('one')
   expect(await onScreen()).toMatch(/^one /m)
-  await until(async () => (await picture()) !== before)
+  await waitFor(async () => (await picture()) !== before)
   await keep(page, 'control')
   expect(page.url()).not.toContain('#')
   await page.close()
@@ -100,18 +101,18 @@ test('the page shows the guest’s console, and what is typed there is done and 
 test('keys of another layout pass as they lie, and the guest’s own layout makes ü, ß, @, € and é of them', async () => {
   const page = await open('control')
   await page.keyboard.type('tee /run/letters\n', { delay: 15 })
-  await until(async () => (await desktop.commands.run(['test', '-e', '/run/letters'])).exitCode === 0)
+  await waitFor(async () => (await desktop.commands.run(['test', '-e', '/run/letters'])).exitCode === 0)
   const asBefore = await loadGermanKeys(desktop)
   await press(page, [german.ü, german.ß, german.z])
   await press(page, [german.at, german.euro], true)
   await press(page, [german.acute, { key: 'é', code: 'KeyE' }, german.enter])
-  const letters = await until(() => guest(desktop, 'cat /run/letters'))
+  const letters = await waitFor(() => guest(desktop, 'cat /run/letters'))
   await asBefore()
   expect(letters).toBe('üßz@€é\n')
   await keep(page, 'letters')
   await page.keyboard.press('Control+d')
   // A page that is closed at once may take its last key along.
-  await until(async () => (await desktop.commands.run(['pidof', 'tee'])).exitCode !== 0)
+  await waitFor(async () => (await desktop.commands.run(['pidof', 'tee'])).exitCode !== 0)
   await page.close()
 })
 
@@ -132,7 +133,7 @@ test('a viewer’s page sees, and changes nothing, also when it is made to send 
       send.call(this, data)
     }
   })
-  await until(() => page.evaluate(() => (globalThis as unknown as { sent: number }).sent > 5))
+  await waitFor(() => page.evaluate(() => (globalThis as unknown as { sent: number }).sent > 5))
   const control = await open('control')
   await controls(control, 'three')
   // Whatever came before would stand on the screen, and on the line that the controller typed.
@@ -212,7 +213,7 @@ test('a reload and a cut of 20 s keep the claim', async () => {
   const cutAt = performance.now()
   await says(page, 'reconnecting')
   await keep(page, 'reconnecting')
-  await until(() => performance.now() - cutAt > 20_000, 25_000)
+  await waitFor(() => performance.now() - cutAt > 20_000, 25_000)
   await expect(client.openStream(desktop.id, { claim: 'control' })).rejects.toMatchObject({ status: 409 })
   cable.mend()
   await says(page, 'live')
@@ -237,7 +238,7 @@ async function comesBack(page: Page, after: () => unknown): Promise<void> {
   const before = (await history(page)).length
   await after()
   const since = async () => (await history(page)).slice(before)
-  await until(async () => (await since()).includes('reconnecting'))
+  await waitFor(async () => (await since()).includes('reconnecting'))
   await says(page, 'live')
 }
 
@@ -256,7 +257,7 @@ test('the agent is killed: a picture that is asked for is 503, and the page is b
 })
 
 const portOf = (url: string): number => Number(new URL(url).port)
-const leads = (url: string): Promise<true> => until(() => instance.local.base_url === url)
+const leads = (url: string): Promise<true> => waitFor(() => instance.local.base_url === url)
 
 test('the leader is killed: its own page says so and is back; the page of the one that follows does not notice', async () => {
   await leads(home)

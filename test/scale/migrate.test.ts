@@ -6,9 +6,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { beginTraffic } from '../house/traffic.ts'
-import { until } from '../house/until.ts'
+import { beginTraffic } from '../house/parts/traffic.ts'
 import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
 
 const rows = 1_000_000
 const fill = `-- outside a transaction
@@ -65,10 +65,10 @@ test('a million rows, under traffic', async () => {
     writeFileSync(join(folder, name), sql)
     if (name === '9002-index.sql') {
       const { child, ended } = await run()
-      await until('the build', async () => (await building()).length === 1)
+      await waitFor('the build', async () => (await building()).length === 1)
       child.kill('SIGKILL')
       await ended
-      await until('its end', async () => (await building()).length === 0)
+      await waitFor('its end', async () => (await building()).length === 0)
       const half = await house.database.rows(
         `select indisvalid as valid from pg_index where indexrelid = to_regclass('desktops_scale')`,
       )

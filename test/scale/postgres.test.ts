@@ -1,8 +1,8 @@
 // Guarantee: under fifteen kills of Postgres in four minutes nobody sees a 500. In short: `test/house/postgres.test.ts`.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { ownPostgres } from '../house/own-postgres.ts'
-import { beginTraffic, countsOf } from '../house/traffic.ts'
+import { ownPostgres } from '../house/parts/own-postgres.ts'
+import { beginTraffic, countsOf } from '../house/parts/traffic.ts'
 import { House } from '../house.ts'
 
 const kills = 15

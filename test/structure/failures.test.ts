@@ -1,4 +1,4 @@
-// What a failing test tells. (The mend: test/every-failure.ts.)
+// What a failing test tells. (The mend: test/setup/every-failure.ts.)
 import { expect, onTestFinished, test } from 'vitest'
 
 let told: (string | undefined)[] = []

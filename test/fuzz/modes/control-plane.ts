@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { Child } from '../../crash/child.ts'
-import { until } from '../../house/until.ts'
+import { waitFor } from '../../wait-for.ts'
 import { Dice } from '../dice.ts'
 import { text, value } from '../http/words.ts'
 import { command, guestCall, wakes } from '../link/commands.ts'
@@ -55,7 +55,7 @@ export class ControlPlaneSubject implements Subject {
       if (dice.chance(0.7)) socket.close()
     }
     subject.#agent.start({ DORMOUSE_AGENT_CONTROL_PLANES: plane.base(0) })
-    await until('the agent to link', () => plane.beats > 0)
+    await waitFor('the agent to link', () => plane.beats > 0)
     for (const { name, payload } of wakes(subject.#awake)) await plane.peer?.call(name, payload)
     return subject
   }
@@ -85,7 +85,7 @@ export class ControlPlaneSubject implements Subject {
   async verdict(): Promise<string[]> {
     if (!this.#agent.alive) return ['the agent has ended', ...this.#errors()]
     const before = this.#plane.beats
-    const beats = await until('a heartbeat', () => this.#plane.beats > before).catch(() => false)
+    const beats = await waitFor('a heartbeat', () => this.#plane.beats > before).catch(() => false)
     return [...(beats ? [] : ['the agent beats no more where it is welcome']), ...this.#errors()]
   }
 

@@ -2,7 +2,7 @@
 import { type Config, configSchema } from '@dormouse/control-plane/config.ts'
 import { type ControlPlane, startControlPlane } from '@dormouse/control-plane/context.ts'
 import { ArmedFailpoints, type Log, readConfig } from '@dormouse/process'
-import { until } from './until.ts'
+import { waitFor } from '../../wait-for.ts'
 
 /** Short times, so that a test of what happens after them is short; but a starved machine loses no lease. */
 const quick = {
@@ -56,7 +56,7 @@ export class Replica {
   }
 
   async leading(): Promise<void> {
-    await until('leadership', () => this.leads)
+    await waitFor('leadership', () => this.leads)
   }
 
   async stop(): Promise<void> {

@@ -2,9 +2,9 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { startPostgres } from '../../scripts/ground/postgres.ts'
-import { processesIn, signal } from '../../scripts/ground/processes.ts'
-import { makeTemplate } from '../ground.ts'
+import { startPostgres } from '../../../scripts/ground/postgres.ts'
+import { processesIn, signal } from '../../../scripts/ground/processes.ts'
+import { makeTemplate } from '../../setup/postgres.ts'
 
 export type OwnPostgres = Awaited<ReturnType<typeof ownPostgres>>
 

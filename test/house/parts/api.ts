@@ -1,7 +1,7 @@
 // A request as any program may send it, and its answer whole. Knows no route, and is not the SDK: a test of the contract
 // must be able to send what the SDK never would.
 import { request as httpRequest } from 'node:http'
-import { checked } from '../openapi.ts'
+import { checked } from '../../openapi.ts'
 
 export interface ApiWish {
   /** An API key; null sends no credential. */

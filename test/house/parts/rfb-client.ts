@@ -2,7 +2,7 @@
 // client would. Knows nothing of claims.
 import { type ScreenNote, screenProtocol, type TicketNote, ticketKept } from '@dormouse/contract'
 import { WebSocket } from 'ws'
-import { until } from './until.ts'
+import { waitFor } from '../../wait-for.ts'
 
 export interface RfbOptions {
   /** Opens it as the page does: tickets are told, and it says when it has them. One that is `deaf` never says so. */
@@ -61,7 +61,7 @@ export class RfbClient {
 
   /** How it was closed; where it is not, the refusal says what came instead. */
   get closed(): Promise<Closing> {
-    return until('the screen’s socket to be closed', () => this.#closing).catch((error: Error) => {
+    return waitFor('the screen’s socket to be closed', () => this.#closing).catch((error: Error) => {
       throw new Error(`${error.message}; ${this.notes.length} notes and ${this.unread} bytes unread have come`)
     })
   }
@@ -156,7 +156,7 @@ export class RfbClient {
       throw new Error(`the socket was closed: ${code} ${reason}`)
     })
     over.catch(() => undefined)
-    await Promise.race([until(`${length} bytes of the screen`, () => this.#received.length >= length), over])
+    await Promise.race([waitFor(`${length} bytes of the screen`, () => this.#received.length >= length), over])
     const taken = this.#received.subarray(0, length)
     this.#received = this.#received.subarray(length)
     return taken

@@ -5,14 +5,14 @@ import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, r
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { type Client, createClient, Desktop } from '@dormouse/client'
-import { endWithUs } from '../../scripts/ground/end-with-us.ts'
-import { alive, type Identity, identify, signal, waitGone } from '../../scripts/ground/processes.ts'
-import { logFiles, Secrets } from '../secrets.ts'
+import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
+import { alive, type Identity, identify, signal, waitGone } from '../../../scripts/ground/processes.ts'
+import { logFiles, Secrets } from '../../secrets.ts'
+import { waitFor } from '../../wait-for.ts'
 
-const root = fileURLToPath(new URL('../../', import.meta.url))
+const root = fileURLToPath(new URL('../../../', import.meta.url))
 
 export interface Local {
   base_url: string
@@ -133,7 +133,7 @@ export class Instance {
     void ended.then(() => {
       over = true
     })
-    await until(() => {
+    await waitFor(() => {
       if (over) throw new Error(`npm start ended by itself:\n${this.log}`)
       return existsSync(join(this.dataDir, 'local.json'))
     }, 180_000)
@@ -188,9 +188,9 @@ export class Instance {
 
   /** Kills it, and waits until the starter has put another in its place. */
   async kill(name: string): Promise<void> {
-    const victim = await until(() => this.process(name))
+    const victim = await waitFor(() => this.process(name))
     signal(victim, 'SIGKILL')
-    await until(() => {
+    await waitFor(() => {
       const now = this.process(name)
       return now && now.started !== victim.started
     })
@@ -207,20 +207,6 @@ const readText = (file: string): string => (existsSync(file) ? readFileSync(file
 /** What the starter has made for itself; nothing where it did not come so far. */
 function readKeys(dataDir: string): { apiKey?: string; operatorKey?: string } {
   return JSON.parse(readText(join(dataDir, 'keys.json')) || '{}') as { apiKey?: string; operatorKey?: string }
-}
-
-/** Waits for a value, as long as a starved machine may need for what comes at once. */
-export async function until<T>(
-  check: () => T | undefined | false | Promise<T | undefined | false>,
-  timeoutMs = 60_000,
-): Promise<T> {
-  const ends = performance.now() + timeoutMs
-  for (;;) {
-    const value = await check()
-    if (value) return value
-    if (performance.now() > ends) throw new Error(`nothing came within ${timeoutMs} ms: ${check}`)
-    await sleep(50)
-  }
 }
 
 /**

@@ -5,7 +5,7 @@ import { linkProofText, linkSubprotocols } from '@dormouse/contract'
 import { importJWK, SignJWT } from 'jose'
 import { expect } from 'vitest'
 import { WebSocket } from 'ws'
-import type { House } from '../house.ts'
+import type { House } from '../../house.ts'
 
 /** A host that enrolled and has no agent: the test speaks for it. */
 export async function enrol(house: House, name = 'by-hand') {

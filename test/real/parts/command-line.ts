@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import type { Instance } from './instance.ts'
 
-const bin = fileURLToPath(new URL('../../node_modules/.bin/dormouse', import.meta.url))
+const bin = fileURLToPath(new URL('../../../node_modules/.bin/dormouse', import.meta.url))
 
 export interface Ended {
   code: number

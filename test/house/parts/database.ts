@@ -1,7 +1,7 @@
 // A database of one house: its own copy of the migrated template, dropped with it. Knows no table.
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import { databaseNamed, templateName } from '../ground.ts'
+import { databaseNamed, templateName } from '../../setup/postgres.ts'
 
 export class Database {
   readonly url: string
@@ -17,10 +17,12 @@ export class Database {
     this.#pool.on('error', () => undefined)
   }
 
-  /** Copies the template on that server. */
+  /** Copies the template on that server, file by file: its pages need not pass through the log. */
   static async create(server: string): Promise<Database> {
     const name = `house_${randomBytes(6).toString('hex')}`
-    await onServer(server, (client) => client.query(`create database ${name} template ${templateName}`))
+    await onServer(server, (client) =>
+      client.query(`create database ${name} template ${templateName} strategy file_copy`),
+    )
     return new Database(server, name)
   }
 

@@ -10,15 +10,15 @@ import type { LibvirtSettings } from '@dormouse/agent/driver/libvirt/settings.ts
 import { Bench } from '@dormouse/agent/testing/bench.ts'
 import type { DesktopSpec } from '@dormouse/contract'
 import { createLog, type Log } from '@dormouse/process'
-import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
-import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
-import { run } from '../../scripts/ground/processes.ts'
-import { Secrets } from '../secrets.ts'
+import { ensureMiniImage } from '../../../infra/guest-image/mini.ts'
+import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../../scripts/ground/libvirtd.ts'
+import { run } from '../../../scripts/ground/processes.ts'
+import { Secrets } from '../../secrets.ts'
 
 export const guestSpec: DesktopSpec = { vcpus: 1, memoryMiB: 256, diskGiB: 1, imageVersion: 'mini' }
 /** Enough for one saved guest, and not for much beside it. */
 export const smallMiB = 300
-const imagesDir = fileURLToPath(new URL('../../.dormouse-test/images', import.meta.url))
+const imagesDir = fileURLToPath(new URL('../../../.dormouse-test/images', import.meta.url))
 
 export class Stage {
   readonly libvirtd: PrivateLibvirtd

@@ -6,7 +6,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { type ClientRequest, type IncomingMessage, request } from 'node:http'
 import { type Client, createClient, type Desktop, type ExecBody } from '@dormouse/client'
 import { expect } from 'vitest'
-import { Instance, until } from './instance.ts'
+import { waitFor } from '../../wait-for.ts'
+import { Instance } from './instance.ts'
 import { desktopOver, makeImages, type Transport } from './transports.ts'
 
 export class GuestStage {
@@ -77,7 +78,7 @@ export class GuestStage {
 
   /** Waits until commands work (again). */
   async works(withinMs = 60_000): Promise<void> {
-    await until(async () => (await codeOf(this.exec('true'))) === 'done', withinMs)
+    await waitFor(async () => (await codeOf(this.exec('true'))) === 'done', withinMs)
   }
 
   /** The process that runs the guest. */

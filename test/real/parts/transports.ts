@@ -12,10 +12,11 @@ import {
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Desktop } from '@dormouse/client'
-import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
-import { type Instance, until } from './instance.ts'
+import { ensureMiniImage } from '../../../infra/guest-image/mini.ts'
+import { waitFor } from '../../wait-for.ts'
+import type { Instance } from './instance.ts'
 
-const imagesDir = fileURLToPath(new URL('../../.dormouse-test/images', import.meta.url))
+const imagesDir = fileURLToPath(new URL('../../../.dormouse-test/images', import.meta.url))
 /** Of the host whose agent stands where the guests' network is: it alone has the image that is reached over one. */
 export const networkedImagesDir = `${imagesDir}-networked`
 
@@ -41,7 +42,7 @@ export async function desktopOver(instance: Instance, transport: Transport, by =
 
 /** Waits until commands go this way. */
 export async function reachedOver(desktop: Desktop, transport: Transport): Promise<void> {
-  await until(async () => {
+  await waitFor(async () => {
     // Only one that came over the network left a connection there.
     const { stdout } = await desktop.commands.run('tr "\\0" " " </proc/$PPID/cmdline; netstat -tn')
     const over = !stdout.includes('sshd') ? 'qga' : /:22\s.*ESTABLISHED/.test(stdout) ? 'tcp' : 'ssh'

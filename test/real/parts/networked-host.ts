@@ -8,12 +8,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createAdminClient } from '@dormouse/client'
-import { endWithUs } from '../../scripts/ground/end-with-us.ts'
-import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
-import { identify } from '../../scripts/ground/processes.ts'
-import { type Instance, until } from './instance.ts'
+import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
+import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../../scripts/ground/libvirtd.ts'
+import { identify } from '../../../scripts/ground/processes.ts'
+import { waitFor } from '../../wait-for.ts'
+import type { Instance } from './instance.ts'
 
-const root = fileURLToPath(new URL('../../', import.meta.url))
+const root = fileURLToPath(new URL('../../../', import.meta.url))
 const doorway = fileURLToPath(new URL('doorway.ts', import.meta.url))
 
 export class NetworkedHost {
@@ -74,7 +75,7 @@ export class NetworkedHost {
     this.#startAgent()
     const linked = async () =>
       (await admin.listHosts()).hosts.some(({ name, linked, images }) => name === this.name && linked && images.length)
-    await until(linked, 60_000).catch((error: Error) => {
+    await waitFor(linked, 60_000).catch((error: Error) => {
       throw new Error(`${error.message}\n${this.log}`)
     })
   }

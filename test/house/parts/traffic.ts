@@ -2,7 +2,7 @@
 // noted. Judges nothing.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { newId, type OperationJson } from '@dormouse/contract'
-import type { House } from '../house.ts'
+import type { House } from '../../house.ts'
 
 export interface Noted {
   what: string
