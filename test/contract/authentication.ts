@@ -1,7 +1,8 @@
 // The chapter "Authentication".
 import { newId } from '@dormouse/contract'
 import type { ApiWish } from '../house/parts/api.ts'
-import { type Chapter, holds, problem, same, status } from './row.ts'
+import { holds, problem, same, status } from './assertions.ts'
+import type { Chapter } from './row.ts'
 
 export const authentication: Chapter = {
   title: 'Authentication',

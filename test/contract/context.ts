@@ -5,7 +5,7 @@ import type { ApiAnswer, ApiWish } from '../house/parts/api.ts'
 import { AnswerChecker, type Exchange, type OpenApi } from '../openapi.ts'
 import type { Answered } from '../secrets.ts'
 import { ask } from './ask.ts'
-import { status } from './row.ts'
+import { status } from './assertions.ts'
 
 export interface Place {
   url: string

@@ -1,8 +1,9 @@
 // The chapter "Endpoints", up to the routes that reach into a guest.
 import { newId } from '@dormouse/contract'
+import { holds, problem, same, status } from './assertions.ts'
 import type { Context } from './context.ts'
 import { settles } from './resources.ts'
-import { type Chapter, type Checked, holds, problem, same, status } from './row.ts'
+import type { Chapter, Checked } from './row.ts'
 
 const verbs = ['wake', 'hibernate', 'destroy'] as const
 /** As HTTP carries it: a byte above 127. */

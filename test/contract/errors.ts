@@ -1,8 +1,9 @@
 // The chapter "Errors", and how its statuses may be retried.
 import { newId } from '@dormouse/contract'
 import type { ApiAnswer } from '../house/parts/api.ts'
+import { problem, same, status } from './assertions.ts'
 import type { Context } from './context.ts'
-import { type Chapter, problem, same, status } from './row.ts'
+import type { Chapter } from './row.ts'
 
 const here = (context: Context, rest: string) => context.idle().then((id) => `/v1/desktops/${id}${rest}`)
 

@@ -1,7 +1,8 @@
 // The chapter "Endpoints", from fork on: the routes that reach into a guest, and usage.
 import { newId } from '@dormouse/contract'
+import { holds, problem, same, status } from './assertions.ts'
 import { unauthenticated } from './endpoints.ts'
-import { type Chapter, holds, problem, same, status } from './row.ts'
+import type { Chapter } from './row.ts'
 
 const mib = 1024 * 1024
 const climbing = ['../x', 'a/../x', 'a/..', '%2e%2e/x', 'a%2f..%2fx']

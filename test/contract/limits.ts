@@ -1,7 +1,8 @@
 // The chapters "Limits" and "Versioning".
 import type { ApiWish } from '../house/parts/api.ts'
+import { holds, problem, same, status } from './assertions.ts'
 import type { Context } from './context.ts'
-import { type Chapter, holds, problem, same, status } from './row.ts'
+import type { Chapter } from './row.ts'
 
 const mib = 1024 * 1024
 const told: NonNullable<ApiWish['headers']> = {}

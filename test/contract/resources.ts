@@ -1,7 +1,8 @@
 // The chapter "Resources and their fields".
 import type { ApiAnswer } from '../house/parts/api.ts'
+import { holds, problem, same, status } from './assertions.ts'
 import type { Context } from './context.ts'
-import { type Chapter, type Checked, holds, problem, same, status } from './row.ts'
+import type { Chapter, Checked } from './row.ts'
 
 const create = (context: Context, body: unknown): Promise<ApiAnswer> => context.post('/v1/desktops', body)
 

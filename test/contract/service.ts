@@ -1,6 +1,7 @@
 // The chapter "What the service does".
 import { newId } from '@dormouse/contract'
-import { type Chapter, holds, problem, same, status } from './row.ts'
+import { holds, problem, same, status } from './assertions.ts'
+import type { Chapter } from './row.ts'
 
 export const service: Chapter = {
   title: 'What the service does',

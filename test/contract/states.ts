@@ -1,7 +1,9 @@
 // The chapter "States and transitions".
+
+import { holds, problem, same, status } from './assertions.ts'
 import type { Context } from './context.ts'
 import { settles } from './resources.ts'
-import { type Chapter, holds, problem, same, status } from './row.ts'
+import type { Chapter } from './row.ts'
 
 /** What each verb answers about a desktop that it may not touch. */
 async function forbidden(context: Context, id: string, verbs: string[]): Promise<void> {

@@ -1,25 +1,32 @@
-// The rules of the house about who may import whom, what files are called and how long they are; one function each,
-// from a source to sentences that say what is wrong and what to do. Pure; a new room is entered in `floors` below.
-import { importsOf, isTest, type Source } from './sources.ts'
+// Who may import whom: the floors of the programs, the order of the packages, and no circles. Data for dependency-cruiser;
+// a new room is entered in the floors below, and in ARCHITECTURE.md.
+import type { IRegularForbiddenRuleType } from 'dependency-cruiser'
 
-export type Rule = (source: Source) => string[]
-
-/** From the ground up. A room opens only rooms on lower floors. */
-const floors: Readonly<Record<string, number>> = {
-  ...onFloor(-2, ['db']),
-  // Whatever changes anything begins with the leader's fence: leadership is part of the ground.
-  ...onFloor(-1, ['leadership']),
-  ...onFloor(0, ['operations', 'reconcile', 'agents', 'http']),
-  ...onFloor(1, ['hosts', 'images', 'ledger', 'principals', 'audit']),
-  ...onFloor(2, ['desktops']),
-  ...onFloor(3, ['guest', 'streams']),
-  ...onFloor(4, ['drains', 'recovery', 'removals', 'idle', 'usage', 'retention']),
-  ...onFloor(5, ['main', 'config', 'context', 'app', 'operation-kinds', 'reconcilers', 'report-handlers']),
+/** The rooms in the `src` folder of one program, from the bottom up. The topmost floor, the roof, may import anything. */
+export interface FloorPlan {
+  src: string
+  floors: readonly (readonly string[])[]
 }
-const roof = 5
+
+export const floorPlans: readonly FloorPlan[] = [
+  {
+    src: 'apps/control-plane/src',
+    floors: [
+      ['db'],
+      // Every write begins with the leader's fence, so leadership lies below all that writes.
+      ['leadership'],
+      ['operations', 'reconcile', 'agents', 'http'],
+      ['hosts', 'ledger', 'principals', 'audit'],
+      ['desktops'],
+      ['guest', 'streams'],
+      ['recovery', 'removals', 'usage', 'retention'],
+      ['main', 'config', 'context', 'app', 'operation-kinds', 'reconcilers', 'report-handlers'],
+    ],
+  },
+]
 
 /** Which of our packages a package may import. */
-const packageArrows: Readonly<Record<string, readonly string[]>> = {
+export const packageArrows: Readonly<Record<string, readonly string[]>> = {
   contract: [],
   link: [],
   'node-libvirt': [],
@@ -27,173 +34,68 @@ const packageArrows: Readonly<Record<string, readonly string[]>> = {
   client: ['contract'],
 }
 
-const controlPlane = 'apps/control-plane/src/'
-const libvirtDriver = 'apps/agent/src/driver/libvirt/'
-const appNames: Readonly<Record<string, string>> = {
-  '@dormouse/agent': 'agent',
-  '@dormouse/control-plane': 'control-plane',
-  '@dormouse/viewer': 'viewer',
-  dormouse: 'cli',
-}
-const emptyNames = new Set(['util', 'utils', 'common', 'helper', 'helpers', 'types'])
-const maxLines = 400
+/** Files that are part of a circle today. Nothing may be added. */
+const knownCircles = ['apps/control-plane/src/operations/(definition|store)']
 
-/** An app stands alone: what two of them need is said in a package. */
-export const appsApart: Rule = (source) => {
-  const own = folderIn('apps', source.path)
-  if (!own && !folderIn('packages', source.path)) return []
-  return importsOf(source)
-    .filter((name) => appOf(name) !== undefined && appOf(name) !== own)
-    .map(
-      (name) =>
-        `${source.path} imports ${name}, which is in the app ${appOf(name)}. Nothing imports an app: move what both need into packages/.`,
-    )
-}
+const tests = '(\\.test\\.ts$|/testing/)'
 
-/** A package is entered by its name, and imports no more of ours than its place allows. */
-export const packagesInOrder: Rule = (source) => {
-  const own = folderIn('packages', source.path)
-  const allowed = own === undefined ? undefined : packageArrows[own]
-  return importsOf(source).flatMap((name) => {
-    const byPath = folderIn('packages', name)
-    if (byPath && byPath !== own)
-      return [
-        `${source.path} reaches into ${name}. Import @dormouse/${byPath} by its name; what it lacks, export from its index.ts.`,
-      ]
-    const named = ourPackage(name)
-    if (own === undefined || named === undefined || named === own || allowed?.includes(named)) return []
-    return [
-      `${source.path} imports ${name}. ${capital(own)} may import of ours ${allowed?.join(', ') || 'nothing'}: hand it in as a parameter, or move the code up.`,
-    ]
-  })
-}
+const arrows: Omit<IRegularForbiddenRuleType, 'severity'>[] = [
+  {
+    name: 'no circles',
+    comment: 'move what both need into a file below them; an import of a type counts',
+    from: { pathNot: `^(${knownCircles.join('|')})\\.ts$` },
+    to: { circular: true },
+  },
+  {
+    name: 'imports resolve',
+    comment: 'correct the path, or add the package',
+    from: {},
+    to: { couldNotResolve: true },
+  },
+  {
+    name: 'apps stand alone',
+    comment: 'no app imports another; move what both need into packages/',
+    from: { path: '^apps/([^/]+)/' },
+    to: { path: '^apps/', pathNot: '^apps/$1/' },
+  },
+  {
+    name: 'no package imports an app',
+    comment: 'move what both need into packages/',
+    from: { path: '^packages/' },
+    to: { path: '^apps/' },
+  },
+  {
+    name: 'packages are imported by name',
+    comment: 'import @dormouse/…; export from its index.ts what it lacks',
+    from: { path: '^([^/]+/[^/]+)/' },
+    to: { path: '^packages/', pathNot: '^$1/', dependencyTypes: ['local'], dependencyTypesNot: ['aliased-workspace'] },
+  },
+  {
+    name: 'the contract imports only zod',
+    comment: 'the contract only describes; move what needs more to the app that does it',
+    from: { path: '^packages/contract/', pathNot: tests },
+    to: { pathNot: '^(packages/contract|node_modules/zod)/' },
+  },
+  {
+    name: 'one door to libvirt',
+    comment: 'only driver/libvirt/ imports it; add what you need to driver/driver.ts and to both drivers',
+    from: { path: '^apps/', pathNot: '^apps/agent/src/driver/libvirt/' },
+    to: { path: '^packages/node-libvirt/' },
+  },
+  ...Object.entries(packageArrows).map(([name, allowed]) => ({
+    name: `what ${name} may import`,
+    comment: `of ours, ${allowed.join(', ') || 'nothing'}; pass it as a parameter, or move the code up`,
+    from: { path: `^packages/${name}/` },
+    to: { path: '^packages/', pathNot: `^packages/(${[name, ...allowed].join('|')})/` },
+  })),
+  ...floorPlans.flatMap(({ src, floors }) =>
+    floors.slice(0, -1).map((rooms, floor) => ({
+      name: `what floor ${floor} of ${src} may import`,
+      comment: `${rooms.join(', ')} may import lower floors only; move what both need to a room below, what they do together to a room above, or let the roof pass a function in`,
+      from: { path: `^${src}/(${rooms.join('|')})[/.]`, pathNot: tests },
+      to: { path: `^${src}/`, pathNot: `^${src}/(${['$1', ...floors.slice(0, floor).flat()].join('|')})[/.]` },
+    })),
+  ),
+]
 
-/** A package that nobody gave a place is not let in by chance. */
-export const packagesKnown: Rule = ({ path }) => {
-  const own = folderIn('packages', path)
-  if (own === undefined || Object.hasOwn(packageArrows, own)) return []
-  return [
-    `${path} is in packages/${own}, which has no place yet. Enter it in packageArrows in test/structure/rules.ts, and in ARCHITECTURE.md.`,
-  ]
-}
-
-/** The contract is what is said, and nothing that does: zod only. */
-export const contractIsPure: Rule = (source) => {
-  if (folderIn('packages', source.path) !== 'contract' || isTest(source)) return []
-  return importsOf(source)
-    .filter((name) => name !== 'zod' && !name.startsWith('packages/contract/'))
-    .map(
-      (name) =>
-        `${source.path} imports ${name}. The contract imports zod only: move what needs ${name} to the app that does it.`,
-    )
-}
-
-/** Floors open downwards only. Tests of a room are free. */
-export const floorsOpenDownwards: Rule = (source) => {
-  const from = roomOf(source.path)
-  if (from === undefined || isTest(source)) return []
-  if (!Object.hasOwn(floors, from))
-    return [
-      `${source.path} is in "${from}", which has no floor yet. Enter it in floors in test/structure/rules.ts, and in ARCHITECTURE.md.`,
-    ]
-  return importsOf(source).flatMap((name) => {
-    const to = roomOf(name)
-    if (to === undefined || to === from || mayOpen(from, to)) return []
-    return [
-      `${source.path} imports ${name}: ${from} (${floorName(from)}) may not open ${to} (${floorName(to)}). Move what both need to a room below, what they do together to a room above, or let the roof hand in a function.`,
-    ]
-  })
-}
-
-/** One door to the hypervisor. */
-export const oneDoorToLibvirt: Rule = (source) => {
-  if (!source.path.startsWith('apps/') || source.path.startsWith(libvirtDriver)) return []
-  return importsOf(source)
-    .filter((name) => ourPackage(name) === 'node-libvirt')
-    .map(
-      (name) =>
-        `${source.path} imports ${name}. Only ${libvirtDriver} does: say what is needed in driver/driver.ts, and let both drivers do it.`,
-    )
-}
-
-/** A name says what is inside. */
-export const namesSaySomething: Rule = ({ path }) => {
-  const parts = path.split('/')
-  const file = parts.at(-1) ?? ''
-  const empty = parts.filter((part) => emptyNames.has(part.replace(/(?:\.test)?\.ts$/, '')))
-  return [
-    ...empty.map(
-      (part) => `${path}: "${part}" says nothing. Put the code where it is born, under a name of what it does.`,
-    ),
-    ...(/^[a-z0-9]+(?:-[a-z0-9]+)*(?:\.test|\.config|\.d)?\.ts$/.test(file)
-      ? []
-      : [`${path}: file names are kebab-case. Rename it.`]),
-  ]
-}
-
-/** The first comment says what a room is for; a test says it by its name. */
-export const startsWithItsRoom: Rule = ({ path, text }) => {
-  if (path.endsWith('.test.ts')) return []
-  const start = text.replace(/^#!.*\n/, '').trimStart()
-  if (start.startsWith('//') || start.startsWith('/*')) return []
-  return [`${path} does not start with a comment. Say first what the file is for and what it does not know.`]
-}
-
-/** Nobody reads a file of more than 400 lines. */
-export const shortEnough: Rule = ({ path, text }) => {
-  const lines = text.split('\n').length - (text.endsWith('\n') ? 1 : 0)
-  return lines <= maxLines
-    ? []
-    : [`${path} has ${lines} lines, over ${maxLines}. Take out of it what has a name of its own.`]
-}
-
-function onFloor(floor: number, rooms: string[]): Record<string, number> {
-  return Object.fromEntries(rooms.map((room) => [room, floor]))
-}
-
-function mayOpen(from: string, to: string): boolean {
-  const [own, other] = [floors[from] ?? roof, floors[to]]
-  // A room without a floor is complained about where it stands.
-  return own === roof || other === undefined || other < own
-}
-
-function floorName(room: string): string {
-  const floor = floors[room]
-  if (floor === roof) return 'the roof'
-  return floor === -2 ? 'the ground' : `floor ${floor}`
-}
-
-/** The folder right under `parent` that the path is in. */
-function folderIn(parent: string, path: string): string | undefined {
-  const [first, second] = path.split('/')
-  return first === parent ? second : undefined
-}
-
-/** The folder or roof file of the control plane that the path is in. */
-function roomOf(path: string): string | undefined {
-  if (!path.startsWith(controlPlane)) return undefined
-  return path
-    .slice(controlPlane.length)
-    .split('/')[0]
-    ?.replace(/(?:\.test)?\.ts$/, '')
-}
-
-function appOf(name: string): string | undefined {
-  return folderIn('apps', name) ?? appNames[packageName(name)]
-}
-
-function ourPackage(name: string): string | undefined {
-  const [scope, rest] = name.split('/')
-  return scope === '@dormouse' ? rest : folderIn('packages', name)
-}
-
-function packageName(name: string): string {
-  return name
-    .split('/')
-    .slice(0, name.startsWith('@') ? 2 : 1)
-    .join('/')
-}
-
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1)
-}
+export const forbidden: IRegularForbiddenRuleType[] = arrows.map((arrow) => ({ ...arrow, severity: 'error' }))
