@@ -1,7 +1,7 @@
 // Guarantee: what a host, its hypervisor or placement says is told to operators, never to a customer. A customer is told in
 // our own words what happened, whether anything was lost, and what to do.
 import { createAdminClient } from '@dormouse/client'
-import { type OperationJson, type RefusalCode, refusals, toldOf } from '@dormouse/contract'
+import { messageOf, type OperationJson, type RefusalCode, refusals } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
@@ -74,7 +74,7 @@ test('whatever a host refuses with, and in whatever words, its words reach the o
     if (passing.includes(code)) continue
     const { error } = await operate(code)
     if (code === 'host_disk_full')
-      expect(error).toBe('the disk of the desktop’s host is full; nothing was lost; try again later')
+      expect(error).toBe('the disk of the desktop’s host is full; nothing was lost; retry later')
   }
   await house.withDeadline(1_000, async () => {
     for (const code of passing) {
@@ -126,7 +126,7 @@ test('what failed under the release before is told by its code, and its words ar
     `sim-1: ${marker}`,
     accepted.id,
   ])
-  expect((await house.operation(accepted.id)).error).toBe(toldOf('host_disk_full'))
+  expect((await house.operation(accepted.id)).error).toBe(messageOf('host_disk_full'))
   expect((await on.admin.getOperation(accepted.id)).cause).toBe(`sim-1: ${marker}`)
   await house.database.rows(
     `update operations set error = 'Superseded by destroy.', error_code = 'superseded' where id = $1`,

@@ -238,7 +238,9 @@ test('a body that stands still is given up with a problem, on each way that a bo
     const said = await answer(socket)
     socket.destroy()
     expect([line, said.slice(0, 12)]).toEqual([line, 'HTTP/1.1 400'])
-    expect(said).toContain('"detail":"the body stood still for too long","code":"invalid_request","field":"body"')
+    expect(said).toContain(
+      '"detail":"timed out waiting for the request body; send it without pauses","code":"invalid_request","field":"body"',
+    )
   }
   const slow = opened('POST /v1/desktops')
   const made = answer(slow)

@@ -1,5 +1,5 @@
 // Guarantee: a command's answer is the command's, and where there can be none, the status says why.
-import { isInner, refusalCode } from '@dormouse/contract'
+import { isInternalOnly, refusalCode } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
@@ -77,7 +77,7 @@ test('more than 300 s is 300 to the guest, nothing is 60, and neither is refused
   }
 })
 
-const inner = refusalCode.options.filter(isInner)
+const inner = refusalCode.options.filter(isInternalOnly)
 
 test('what a host says to us alone is never told to a caller, nor a fault: 503, and the next try is as good', async () => {
   await using house = await House.start()

@@ -8,7 +8,7 @@ import { House, type HouseOptions } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
 import { inShort } from './parts/host.ts'
 
-const noRoom = /^there is no room for this desktop now; nothing was lost; try again later$/
+const noRoom = /^no host has capacity for this desktop now; nothing was lost; retry later$/
 
 async function refusedWake(house: House, id: string, body: object = {}): Promise<string> {
   const answer = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, { body })
@@ -89,7 +89,7 @@ test('a host whose hypervisor is away says so: a wake bound to it fails, and wor
     house.host.driver.faults.down = true
     return refusedWake(house, id)
   })
-  expect(refusal).toMatch(/^the desktop’s host is out of reach/)
+  expect(refusal).toMatch(/^the desktop’s host is unreachable/)
   expect((await house.causes(id))[0]).toMatch(/hypervisor does not answer/)
   expect((await house.see(id)).state).toBe('hibernated')
   house.host.driver.faults.down = false
@@ -131,7 +131,7 @@ test('a guest that a full disk has paused stays awake, ails its host for operato
   )
   expect((await house.see(id)).state).toBe('awake')
   expect(await house.withDeadline(1_000, () => refusedWake(house, asleep))).toMatch(
-    /^the desktop’s host is out of reach/,
+    /^the desktop’s host is unreachable/,
   )
   expect((await house.causes(asleep))[0]).toMatch(/the disk is full/)
   expect((await house.see(asleep)).state).toBe('hibernated')
@@ -196,7 +196,7 @@ test('a saved memory that is not there any more fails the wake: no desktop that 
   await using house = await House.start()
   const { id } = await house.desktop('hibernated')
   rmSync(join(house.host.folder, 'memory', id), { recursive: true })
-  expect(await refusedWake(house, id)).toMatch(/^the saved memory is not where it was left.*discard_memory/i)
+  expect(await refusedWake(house, id)).toMatch(/^the saved memory is missing on the host.*discard_memory/i)
   expect((await house.see(id)).state).toBe('hibernated')
   expect((await house.ask(id, 'wake', { discard_memory: true })).result?.resumed_from).toBe('disk')
 })

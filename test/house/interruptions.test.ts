@@ -133,7 +133,7 @@ test('a wake of a desktop whose host is out of reach fails at once with that tex
   await house.database.rows(`update hosts set last_heartbeat_at = now() - interval '1 minute'`)
   const answer = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`)
   expect([answer.status, answer.json.code]).toEqual([409, 'operation_failed'])
-  expect(answer.json.detail).toMatch(/^the desktop’s host is out of reach/)
+  expect(answer.json.detail).toMatch(/^the desktop’s host is unreachable/)
   expect((await house.see(id)).state).toBe('hibernated')
   await house.restartAgent()
   expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')

@@ -81,13 +81,13 @@ test.concurrent('where the database dies at a commit and stays away, a request w
 test.concurrent('an operator whose act may have been done is told to look before it is sent again', async () => {
   await using on = await houseBehind()
   const { house, lossy } = on
-  house.chronicle.foresee(/the outcome of an act is not known/)
+  house.chronicle.foresee(/the outcome of an operator’s change is unknown/)
   const key = await house.replica.parts.principals.createOperatorKey('ops')
   const lost = lossy.loseCommitOf('an org of 74020')
   const [answer] = await Promise.all([
     house.api('POST', '/admin/v1/orgs', { key, body: { name: 'an org of 74020' } }),
     lost,
   ])
-  expect([answer.status, answer.json.detail]).toEqual([500, expect.stringMatching(/look whether it was done/)])
+  expect([answer.status, answer.json.detail]).toEqual([500, expect.stringMatching(/check whether the change was made/)])
   expect(await house.database.rows(`select 1 from organisations where name = 'an org of 74020'`)).toHaveLength(1)
 })

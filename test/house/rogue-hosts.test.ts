@@ -1,7 +1,7 @@
 // Guarantee: whatever one host says, it costs that host alone. The others' desktops wake, the leader leads, and the operator
 // is told by name.
 import { once } from 'node:events'
-import { newId, toldOf } from '@dormouse/contract'
+import { messageOf, newId } from '@dormouse/contract'
 import { CallRefused, type Peer } from '@dormouse/link'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { House } from '../house.ts'
@@ -382,7 +382,7 @@ describe('what a host answers', () => {
     const desktop = await house.desktop()
     const { status, json } = await house.api('POST', `/v1/desktops/${desktop.id}/wake?wait=true`)
     expect([status, json.code]).toEqual([409, 'operation_failed'])
-    expect((await house.operation(json.operation_id)).error).toBe(toldOf('hypervisor_failed', 'nothing was lost'))
+    expect((await house.operation(json.operation_id)).error).toBe(messageOf('hypervisor_failed', 'nothing was lost'))
     expect((await house.causes(desktop.id))[0]).toContain('a code that is not known here')
   })
 })

@@ -60,7 +60,7 @@ describe.each(origins)('a wake from "%s"', (origin) => {
     house.failpoints.set(point, 'throw')
     const failed = await house.settled((await house.begin(id, 'wake')).id)
     expect(failed).toMatchObject({ state: 'failed', result: null })
-    expect(failed.error).toMatch(/^something failed on our side; .*(kept|lost)/)
+    expect(failed.error).toMatch(/^internal error; .*(kept|lost)/)
     house.failpoints.set(point, undefined)
     await takenBack(house, id, origin)
   })

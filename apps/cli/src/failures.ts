@@ -1,8 +1,9 @@
-// What went wrong, for people: one sentence, the next step, and an exit code for scripts.
+// Explains failures: one sentence, the next step, and an exit code for scripts.
 import {
   AuthenticationError,
   ConflictError,
   ConnectionError,
+  type DesktopState,
   DormouseError,
   InvalidRequestError,
   NotFoundError,
@@ -45,10 +46,10 @@ export class CliError extends Error {
   }
 }
 
-/** What a failure would be about: the command, its desktop, and whether a program asked. */
+/** The command that may fail: its name, its desktop, and whether its output is JSON. */
 export interface About {
   verb?: string
-  /** What the command belongs to: `org`, `key` and `host` are operators'. */
+  /** The command's group: `org`, `key` or `host` below `admin`. */
   group?: string
   id?: string
   json?: boolean
@@ -60,23 +61,26 @@ export interface Explanation {
   exitCode: number
 }
 
-/** What to tell about a failure of the command that `about` names. */
+/** Explains a failure of the command that `about` names. */
 export function explain(error: unknown, about: About = {}): Explanation {
   if (error instanceof CliError) return error
   if (error instanceof DormouseError)
     return { message: error.message, next: nextStep(error, about), exitCode: codeOf(error) }
-  // A bug of ours: told whole, so that it can be reported.
+  // A bug: shown with its stack, so that it can be reported.
   return {
     message: error instanceof Error ? (error.stack ?? error.message) : String(error),
     exitCode: exitCodes.failed,
   }
 }
 
-/** What programs act on, where it is known. */
+/** The facts that programs act on, where they are known. */
 export function factsOf(error: unknown): object {
   if (error instanceof CliError) return error.facts
   if (!(error instanceof DormouseError)) return {}
-  return { code: error.code, status: error.status, operation_id: error.operationId }
+  const { code, status, operationId, problem } = error
+  const causeCode = error instanceof OperationFailedError ? error.causeCode : undefined
+  const { field, state, claim } = problem ?? {}
+  return { code, status, operation_id: operationId, cause_code: causeCode, field, state, claim }
 }
 
 const codes: [new (...given: never[]) => DormouseError, number][] = [
@@ -96,78 +100,83 @@ function codeOf(error: DormouseError): number {
   return codes.find(([kind]) => error instanceof kind)?.[1] ?? exitCodes.failed
 }
 
+/** By codes and fields alone. Where an older service leaves a field out, the step is the general one of the code. */
 function nextStep(error: DormouseError, { id = '<id>', verb, group = '' }: About): string | undefined {
-  if (isUnknown(error) && lists[group]) return `${lists[group]} shows what is there.`
-  if (/^the desktop is failed/.test(error.message)) return `dormouse destroy ${id}, then dormouse create`
-  if (error.code === 'wrong_state') return fromState(error, id, verb)
-  if (error.code === 'not_awake' && /^the desktop is destroy/i.test(error.message)) return 'dormouse create'
-  if (error.code === 'guest_deadline' && verb !== 'exec') return `try again; \`dormouse open ${id}\` shows its screen.`
+  if (isUnknown(error) && lists[group]) return `${lists[group]} lists them`
+  if (error.code === 'wrong_state' || error.code === 'not_awake') return fromState(error, id, verb)
+  if (error.code === 'guest_deadline' && verb !== 'exec') return `retry; \`dormouse open ${id}\` shows its screen`
   if (error.code === 'claim_held') return toTakeOver(error, id)
-  return byCode[error.code ?? '']?.(id) ?? byKind(error, id)
+  if (error instanceof OperationFailedError) return fromCause(error, id)
+  return byCode[error.code ?? '']?.(id) ?? byKind(error)
 }
 
-const isUnknown = (error: DormouseError) =>
-  error instanceof NotFoundError || (error instanceof InvalidRequestError && error.message.includes('must be a UUID'))
+const isUnknown = (error: DormouseError) => error instanceof NotFoundError || isMalformedId(error)
 
-/** Where operators find what they can name. */
+/** Fields of requests that hold an id. */
+const idFields = new Set(['id', 'org_id'])
+
+const isMalformedId = ({ problem }: DormouseError) => problem?.status === 400 && idFields.has(problem.field ?? '')
+
+/** The commands that list what an operator can name. */
 const lists: Record<string, string> = {
   org: '`dormouse admin org list`',
   key: '`dormouse admin org list`, and for keys `dormouse admin key list --org <id>`,',
   host: '`dormouse admin host list`',
 }
 
-/** The service's sentence begins with the state that it found. */
-function fromState({ message }: DormouseError, id: string, verb: string | undefined): string {
-  const state = /^the desktop is (\w+)/.exec(message)?.[1]
-  if (state?.endsWith('ing')) return `\`dormouse operations ${id}\` shows what is under way.`
-  if (verb === 'wake' && state === 'awake') return 'nothing to do: it is awake already.'
+function fromState({ problem, code }: DormouseError, id: string, verb: string | undefined): string {
+  const state = problem?.state
+  if (state === 'failed') return `dormouse destroy ${id}, then dormouse create`
+  if (code === 'not_awake') return state && gone.has(state) ? 'dormouse create' : `dormouse wake ${id}`
+  if (state && changing.has(state)) return `\`dormouse operations ${id}\` shows what is in progress`
+  if (verb === 'wake' && state === 'awake') return 'nothing to do; it is already awake'
   if (verb === 'hibernate' && state && asleep.has(state)) return `nothing to do; to wake it: dormouse wake ${id}`
   return look(id)
 }
 
-/** The service's sentence names the claim. */
-const toTakeOver = ({ message }: DormouseError, id: string) =>
-  `take it over: dormouse open ${id} --takeover${message.includes('claim "view"') ? ' --view' : ''}`
+const asleep = new Set<DesktopState>(['created', 'hibernated', 'stopped'])
+const changing = new Set<DesktopState>(['waking', 'hibernating', 'destroying'])
+const gone = new Set<DesktopState>(['destroying', 'destroyed'])
 
-const asleep = new Set(['created', 'hibernated', 'stopped'])
+const toTakeOver = ({ problem }: DormouseError, id: string) =>
+  `take it over: dormouse open ${id} --takeover${problem?.claim === 'view' ? ' --view' : ''}`
 
-const look = (id: string) => `\`dormouse get ${id}\` shows its state and generation.`
+const fromCause = ({ causeCode }: OperationFailedError, id: string) =>
+  causeCode === 'image_unavailable'
+    ? `dormouse destroy ${id}, then dormouse create --image <version>, with an image that hosts have`
+    : `\`dormouse operations ${id}\` shows what failed`
 
-const folder = (id: string) => `see what it is: dormouse exec ${id} -- ls -la <path>`
+const look = (id: string) => `\`dormouse get ${id}\` shows its state and generation`
+
+const folder = (id: string) => `list it: dormouse exec ${id} -- ls -la <path>`
 
 const byCode: Record<string, (id: string) => string> = {
   stale_generation: look,
-  quota_exceeded: () => '`dormouse list` shows what there is, `dormouse destroy <id>` makes room.',
-  not_awake: (id) => `dormouse wake ${id}`,
-  command_not_run: (id) => `check its name and --cwd; a line for the shell is run by: dormouse exec ${id} -- sh -c '…'`,
-  file_not_found: (id) => `see what is there: dormouse exec ${id} -- ls -la <folder>`,
-  is_directory: () => 'name a file in it; one is copied at a time.',
+  quota_exceeded: () => '`dormouse list` shows your desktops; `dormouse destroy <id>` frees one',
+  command_not_run: (id) => `check its name and --cwd; to run a shell line: dormouse exec ${id} -- sh -c '…'`,
+  file_not_found: (id) => `list the folder: dormouse exec ${id} -- ls -la <folder>`,
+  is_directory: () => 'name a file in it; cp copies one file at a time',
   not_directory: folder,
   not_regular: folder,
   symlink_loop: folder,
   permission_denied: folder,
-  read_only: (id) => `choose another folder; \`dormouse exec ${id} -- mount\` shows which can be written.`,
-  no_space: (id) => `make room: dormouse exec ${id} -- df -h`,
-  guest_unavailable: (id) => `try again in a moment; \`dormouse open ${id}\` shows its screen.`,
-  guest_deadline: () => 'give it longer with --timeout-secs (300 at most), or start it in the background.',
+  read_only: (id) => `choose another folder; \`dormouse exec ${id} -- mount\` shows which are writable`,
+  no_space: (id) => `free space in it: dormouse exec ${id} -- df -h`,
+  guest_unavailable: (id) => `retry in a moment; \`dormouse open ${id}\` shows its screen`,
+  guest_deadline: () => 'raise --timeout-secs (at most 300), or start it in the background',
 }
 
-function byKind(error: DormouseError, id: string): string | undefined {
-  if (error instanceof OperationFailedError && /^no host has the (desktop’s )?image/i.test(error.message))
-    return `dormouse destroy ${id}, then create one with --image and an image that hosts have.`
-  if (error instanceof OperationFailedError) return `\`dormouse operations ${id}\` shows what was tried.`
-  if (error instanceof NotFoundError) return '`dormouse list` shows what is there.'
+function byKind(error: DormouseError): string | undefined {
+  if (error instanceof NotFoundError || isMalformedId(error)) return '`dormouse list` shows the ids of your desktops'
   if (error instanceof AuthenticationError)
-    return 'check DORMOUSE_API_KEY (DORMOUSE_OPERATOR_KEY for admin); `dormouse admin key create` makes a key.'
-  if (error instanceof PermissionDeniedError) return 'admin commands need an operator key, in DORMOUSE_OPERATOR_KEY.'
+    return 'check DORMOUSE_API_KEY (DORMOUSE_OPERATOR_KEY for admin); `dormouse admin key create` creates a key'
+  if (error instanceof PermissionDeniedError) return 'set DORMOUSE_OPERATOR_KEY to an operator key'
   if (error instanceof TimeoutError && error.operationId)
-    return `go on waiting with: dormouse operation ${error.operationId} --wait`
+    return `to keep waiting: dormouse operation ${error.operationId} --wait`
   if (error instanceof ConnectionError)
-    return 'is it running? `npm start` in the clone starts it; DORMOUSE_URL names another.'
-  if (error instanceof UnavailableError || error instanceof RateLimitError)
-    return 'this may pass: try again in a moment.'
-  if (error instanceof InvalidRequestError && error.message.includes('must be a UUID'))
-    return '`dormouse list` shows the ids of desktops.'
-  if (error instanceof InvalidRequestError) return '`dormouse help` shows the commands, `--help` after one its options.'
-  return error.requestId && `request id ${error.requestId} finds it in the service’s log.`
+    return 'check that the service runs (`npm start` in the clone starts it) and that DORMOUSE_URL names it'
+  if (error instanceof UnavailableError || error instanceof RateLimitError) return 'retry in a moment'
+  if (error instanceof InvalidRequestError)
+    return '`dormouse --help` lists the commands; `dormouse <command> --help` lists its options'
+  return error.requestId && `quote request id ${error.requestId} to the operator`
 }

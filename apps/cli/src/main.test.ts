@@ -38,50 +38,49 @@ test('with --json a failure is one line of JSON on stderr', async () => {
     message: 'it broke',
     status: 409,
     operation_id: operationId,
-    next_step: `\`dormouse operations ${desktopId}\` shows what was tried.`,
+    next_step: `\`dormouse operations ${desktopId}\` shows what failed`,
   })
 })
 
 test.each([
-  ['wake', 409, 'wrong_state', 'the desktop is awake; wake is …', 'nothing to do'],
-  ['hibernate', 409, 'wrong_state', 'the desktop is hibernated; hibernate is …', `dormouse wake ${desktopId}`],
-  ['hibernate', 409, 'wrong_state', 'the desktop is waking; hibernate is …', `dormouse operations ${desktopId}`],
-  ['wake', 409, 'operation_failed', 'No host has the image “x”; hosts have: mini.', `dormouse destroy ${desktopId}`],
-  [
-    'wake',
-    409,
-    'operation_failed',
-    'no host has the desktop’s image; nothing was lost; create another',
-    `dormouse destroy ${desktopId}`,
-  ],
-  ['wake', 400, 'invalid_request', 'id: must be a UUID', 'dormouse list'],
-  [
-    'open',
-    409,
-    'claim_held',
-    'another client holds the claim "view", …',
-    `dormouse open ${desktopId} --takeover --view`,
-  ],
-  ['screenshot', 409, 'not_awake', 'the desktop is destroyed; create another', 'dormouse create'],
-  ['screenshot', 409, 'not_awake', 'the desktop is failed: its data is lost; …', `dormouse destroy ${desktopId}, then`],
-  ['wake', 409, 'wrong_state', 'the desktop is failed: its data is lost; …', `dormouse destroy ${desktopId}, then`],
-  ['create', 409, 'quota_exceeded', 'this organisation may have …', 'dormouse destroy <id>'],
-  ['screenshot', 504, 'guest_deadline', 'no picture of the screen came in time', `dormouse open ${desktopId}`],
-])('%s refused with %i %s (%s) names the command that helps', async (verb, status, code, detail, next) => {
-  const extra = code === 'operation_failed' ? { operation_id: operationId } : {}
-  const { dormouse } = await refusing(status, code, detail, extra)
+  ['wake', 409, 'wrong_state', { state: 'awake' }, 'nothing to do'],
+  ['hibernate', 409, 'wrong_state', { state: 'hibernated' }, `dormouse wake ${desktopId}`],
+  ['hibernate', 409, 'wrong_state', { state: 'waking' }, `dormouse operations ${desktopId}`],
+  ['wake', 409, 'wrong_state', { state: 'failed' }, `dormouse destroy ${desktopId}, then`],
+  ['wake', 409, 'wrong_state', {}, `dormouse get ${desktopId}`],
+  ['wake', 409, 'operation_failed', { cause_code: 'image_unavailable' }, `dormouse destroy ${desktopId}`],
+  ['wake', 409, 'operation_failed', {}, `dormouse operations ${desktopId}`],
+  ['wake', 400, 'invalid_request', { field: 'id' }, 'dormouse list'],
+  ['wake', 400, 'invalid_request', { field: 'wait' }, 'dormouse --help'],
+  ['open', 409, 'claim_held', { claim: 'view' }, `dormouse open ${desktopId} --takeover --view`],
+  ['open', 409, 'claim_held', {}, `dormouse open ${desktopId} --takeover`],
+  ['screenshot', 409, 'not_awake', { state: 'destroyed' }, 'dormouse create'],
+  ['screenshot', 409, 'not_awake', { state: 'failed' }, `dormouse destroy ${desktopId}, then`],
+  ['screenshot', 409, 'not_awake', {}, `dormouse wake ${desktopId}`],
+  ['create', 409, 'quota_exceeded', {}, 'dormouse destroy <id>'],
+  ['screenshot', 504, 'guest_deadline', {}, `dormouse open ${desktopId}`],
+])('%s refused with %i %s and %j names the command that helps', async (verb, status, code, fields, next) => {
+  const extra = code === 'operation_failed' ? { operation_id: operationId, ...fields } : fields
+  const { dormouse } = await refusing(status, code, 'what happened', extra)
   expect((await dormouse(verb === 'create' ? [verb] : [verb, desktopId])).stderr.split('Next step: ')[1]).toContain(
     next,
   )
 })
 
+test('a wait that finds the operation failed acts on its error code', async () => {
+  const failed = operation({ state: 'failed', error: 'it broke', error_code: 'image_unavailable' })
+  const { dormouse } = await start(() => ({ body: failed }))
+  expect((await dormouse(['wake', desktopId])).stderr).toContain('dormouse create --image')
+})
+
 test.each([
-  [['org', 'limit', 'acme', '--default'], 400, 'invalid_request', 'id: must be a UUID', 'dormouse admin org list'],
-  [['org', 'limit', desktopId, '--default'], 404, 'not_found', 'there is no …', 'dormouse admin org list'],
-  [['key', 'revoke', desktopId], 404, 'not_found', 'there is no …', 'dormouse admin key list --org <id>'],
-  [['host', 'remove', 'nobody'], 404, 'not_found', 'there is no …', 'dormouse admin host list'],
-])('an operator’s %j refused with %i names the list that helps', async (args, status, code, detail, next) => {
-  const { dormouse } = await refusing(status, code, detail)
+  [['org', 'limit', 'acme', '--default'], 400, 'invalid_request', { field: 'id' }, 'dormouse admin org list'],
+  [['key', 'list', '--org', 'acme'], 400, 'invalid_request', { field: 'org_id' }, 'dormouse admin org list'],
+  [['org', 'limit', desktopId, '--default'], 404, 'not_found', {}, 'dormouse admin org list'],
+  [['key', 'revoke', desktopId], 404, 'not_found', {}, 'dormouse admin key list --org <id>'],
+  [['host', 'remove', 'nobody'], 404, 'not_found', {}, 'dormouse admin host list'],
+])('an operator’s %j refused with %i names the list that helps', async (args, status, code, fields, next) => {
+  const { dormouse } = await refusing(status, code, 'what happened', fields)
   expect((await dormouse(['admin', ...args])).stderr.split('Next step: ')[1]).toContain(next)
 })
 
@@ -94,7 +93,7 @@ test('a service that is not there is said so, with the next step', async () => {
   const { dormouse } = await start(() => 'reset')
   const ended = await dormouse(['list'])
   expect(ended.code).toBe(exitCodes.unavailable)
-  expect(ended.stderr).toMatch(/no answer from http:.*\nNext step: is it running\?/)
+  expect(ended.stderr).toMatch(/no answer from http:.*\nNext step: check that the service runs/)
 })
 
 test('a wait that is out of time says how to go on', async () => {

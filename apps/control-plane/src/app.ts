@@ -1,5 +1,5 @@
 // The HTTP application: every scope with its door and its routes. Sees all, decides nothing.
-import { theOne404 } from '@dormouse/contract'
+import { notFound } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { Counter, Gauge, Registry } from 'prom-client'
 import { auditRoutes } from './audit/routes.ts'
@@ -102,7 +102,7 @@ export async function createApp(parts: AppParts): Promise<App> {
       const v1 = scope as unknown as App
       takeBodiesOf(v1, contractBodyBytes)
       v1.addHook('onRequest', customers)
-      notFound(v1)
+      answerUnknownPaths(v1)
       v1.register(async (files) => fileRoutes(files as unknown as App, parts))
       refuseOtherMethods(v1, paths)
       desktopRoutes(v1, desktopParts)
@@ -116,7 +116,7 @@ export async function createApp(parts: AppParts): Promise<App> {
     async (scope) => {
       const admin = scope as unknown as App
       admin.addHook('onRequest', operators)
-      notFound(admin)
+      answerUnknownPaths(admin)
       parts.acts.watch(admin, callerOf)
       refuseOtherMethods(admin, paths)
       principalRoutes(admin, parts)
@@ -132,7 +132,7 @@ export async function createApp(parts: AppParts): Promise<App> {
   await app.register(async (scope) => {
     const open = scope as unknown as App
     strangers.countAll(open)
-    notFound(open)
+    answerUnknownPaths(open)
     serveReadingPage(open)
     serveScreenPage(open)
     metricsRoute(open, registry)
@@ -143,8 +143,8 @@ export async function createApp(parts: AppParts): Promise<App> {
 }
 
 /** An unknown path asks for what its scope asks for: it tells a stranger nothing. */
-function notFound(scope: App): void {
-  scope.setNotFoundHandler((_request, reply) => void sendProblem(reply, theOne404()))
+function answerUnknownPaths(scope: App): void {
+  scope.setNotFoundHandler((_request, reply) => void sendProblem(reply, notFound()))
 }
 
 /** From memory, and without any limit: whoever watches over this process must not be held up by what others ask of it. */

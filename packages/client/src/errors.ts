@@ -1,5 +1,5 @@
 // What can go wrong, one class for each thing a caller can act on. Knows nothing of how requests are sent.
-import type { OperationJson, ProblemJson } from '@dormouse/contract'
+import type { OperationJson, ProblemJson, RefusalCode } from '@dormouse/contract'
 
 /** What is known of a failure beside its sentence. */
 export interface FailureFacts {
@@ -87,7 +87,7 @@ export class StaleGenerationError extends ConflictError {
   override name = 'StaleGenerationError'
 }
 
-/** The operation that was waited for failed; the message says why, and the remedy where there is one. */
+/** The operation failed. The message says why and what to do; `causeCode` says why for programs. */
 export class OperationFailedError extends ConflictError {
   override name = 'OperationFailedError'
   /** The whole record, where it was seen. */
@@ -96,6 +96,11 @@ export class OperationFailedError extends ConflictError {
   constructor(message: string, facts: FailureFacts = {}) {
     super(message, facts)
     this.operation = facts.operation
+  }
+
+  /** Undefined where the service is of an older release. */
+  get causeCode(): RefusalCode | undefined {
+    return this.problem?.cause_code ?? this.operation?.error_code ?? undefined
   }
 }
 

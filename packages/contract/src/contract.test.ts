@@ -7,11 +7,11 @@ import {
   execBody,
   id,
   isId,
+  messageOf,
   mutationBody,
   newId,
   Refusal,
   refusals,
-  toldOf,
   wakeBody,
 } from './index.ts'
 
@@ -83,8 +83,12 @@ test('every 503 and 429 says when to come again', () => {
   expect(new Refusal('not_leader', 'no').status).toBe(503)
 })
 
-test('a code that only another release knows is told as a fault on our side', () => {
-  expect(toldOf('of_tomorrow' as never, 'nothing was lost')).toMatch(
-    /^A fault on our side.*; nothing was lost; try again/,
-  )
+test('a code that only another release knows reads as an internal error', () => {
+  expect(messageOf('of_tomorrow' as never, 'nothing was lost')).toMatch(/^internal error; nothing was lost; retry/)
+})
+
+test('every sentence of the table is lower case, says what happened first, and has no full stop', () => {
+  for (const [code, { what, ...row }] of Object.entries(refusals)) {
+    for (const part of [what, 'next' in row ? row.next : 'retry']) expect(part, code).toMatch(/^[a-z`].*[^.]$/)
+  }
 })

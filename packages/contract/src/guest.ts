@@ -46,7 +46,9 @@ const variables = z
 
 export const execBody = z
   .object({
-    command: z.union([text.min(1), texts]).describe('A string runs in `/bin/sh -c`; an array runs as it is'),
+    command: z
+      .union([text.min(1), texts], 'must be a string or a list of strings, not empty and without NUL')
+      .describe('A string runs in `/bin/sh -c`; an array runs as it is'),
     cwd: text.nullish(),
     env: variables.nullish(),
     stdin: z.string().nullish(),

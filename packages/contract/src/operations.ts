@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { desktopState, time } from './desktops.ts'
 import { id } from './ids.ts'
-import { refusalCode } from './problems.ts'
+import { refusalCode } from './refusals.ts'
 
 export const operationKinds = ['wake', 'hibernate', 'destroy'] as const
 export const operationKind = z.enum(operationKinds)
@@ -46,6 +46,7 @@ export const operationJson = z
     state: operationState,
     result: operationResult.nullable().describe('Null until the operation succeeded'),
     error: z.string().nullable().describe('Null unless the operation failed: what happened, and the remedy'),
+    error_code: refusalCode.nullable().describe('Null unless the operation failed: why, for programs'),
     created_at: time,
     updated_at: time,
     settled_at: time.nullable(),
@@ -68,6 +69,7 @@ export const operationJson = z
           ready: true,
         },
         error: null,
+        error_code: null,
         created_at: '2026-01-01T12:02:00.000Z',
         updated_at: '2026-01-01T12:02:07.512Z',
         settled_at: '2026-01-01T12:02:07.512Z',
@@ -82,7 +84,6 @@ export const adminOperationJson = operationJson
     org_id: id,
     generation: z.int(),
     turn: z.int(),
-    error_code: refusalCode.nullable(),
     cause: z.string().nullable().describe('Why it failed, in the words of whatever failed; never shown to a customer'),
     request_id: z.string().nullable().describe('Finds it in the logs of the control plane and of its host'),
     findings: z.record(z.string(), z.unknown()).describe('What its steps have found out so far'),

@@ -66,7 +66,7 @@ test.each([
   [401, 'unauthenticated', 'DORMOUSE_API_KEY'],
   [404, 'not_found', 'dormouse list'],
   [409, 'not_awake', `dormouse wake ${desktopId}`],
-  [503, 'host_unreachable', 'try again'],
+  [503, 'host_unreachable', 'retry'],
   [504, 'guest_deadline', '--timeout-secs'],
 ])('%i %s is 125 with the next step, and is asked once', async (status, code, next) => {
   const { dormouse, seen } = await refusing(status, code, 'what happened')

@@ -1,7 +1,7 @@
 // Byte channels that an agent dials back for one transfer or one screen. Knows nothing of what the bytes are.
 import { hash, randomBytes } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { becauseOf } from '@dormouse/contract'
+import { refusalWithCause } from '@dormouse/contract'
 import { Channel, ChannelLost, UpgradeRefusal, type Upgrades } from '@dormouse/link'
 
 const channelPath = '/agent/v1/channels/'
@@ -60,7 +60,7 @@ export class Channels {
       this.#expected.delete(name)
       act()
     }
-    const late = () => reject(becauseOf('host_unreachable', 'the host did not dial back in time'))
+    const late = () => reject(refusalWithCause('host_unreachable', 'the host did not dial back in time'))
     const timer = setTimeout(() => give(late), withinMs)
     // Whoever cancels no longer looks; a rejection must not end the process.
     promise.catch(() => undefined).finally(() => clearTimeout(timer))

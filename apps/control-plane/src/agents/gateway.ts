@@ -2,7 +2,7 @@
 // those who were handed in.
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { linkSubprotocols, theOne404 } from '@dormouse/contract'
+import { linkSubprotocols, notFound } from '@dormouse/contract'
 import { acceptUpgrades, DialRefused, Pace, UpgradeRefusal } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
@@ -67,7 +67,7 @@ export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayO
     log,
     admit: (request) => hooks.strangers.refusal(request),
     answer: hooks.refuse,
-    nowhere: theOne404().detail,
+    nowhere: notFound().detail,
   })
   const newcomers = new Newcomers(hooks.proofs, hooks.strangers)
   upgrades.add({

@@ -1,12 +1,12 @@
 // The links to agents that this replica holds, and the one way to ask a host for something. No word of desktops.
 import { EventEmitter } from 'node:events'
 import {
-  becauseOf,
   type CommandName,
   type CommandPayload,
   type CommandResult,
   commands,
   type RefusalCode,
+  refusalWithCause,
 } from '@dormouse/contract'
 import { CallRefused, CallTimeout, LinkLost, type Peer } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
@@ -73,9 +73,9 @@ export class Links extends EventEmitter<Events> {
     options: { signal?: AbortSignal; timeoutMs?: number; requestId?: string | undefined } = {},
   ): Promise<CommandResult<N>> {
     const peer = this.#peers.get(hostId)
-    if (!peer) throw becauseOf('host_unreachable', 'this replica has no link to the host')
+    if (!peer) throw refusalWithCause('host_unreachable', 'this replica has no link to the host')
     if (this.#withheld.has(hostId))
-      throw becauseOf('host_unreachable', 'the host is withheld: an operator has to trust its epoch')
+      throw refusalWithCause('host_unreachable', 'the host is withheld: an operator has to trust its epoch')
     const answer = await peer.call(name, payload, options).catch((error: unknown) => {
       throw asRefusal(error)
     })
@@ -87,7 +87,7 @@ export class Links extends EventEmitter<Events> {
     const { success, data, error } = commands[name].result.safeParse(answer)
     if (success) return data as CommandResult<N>
     this.#log?.warn({ host: hostId, why: wrongWith(name, error) }, 'a host’s answer was not understood')
-    throw becauseOf('host_unreachable', 'the host gave an answer that cannot be read')
+    throw refusalWithCause('host_unreachable', 'the host gave an answer that cannot be read')
   }
 
   /** Cuts a host’s link, for a host that is removed or whose word cannot be trusted. */
@@ -132,18 +132,18 @@ function asRefusal(error: unknown): unknown {
   if (error instanceof CallRefused) {
     // The link's own word, said before anything was begun.
     if (error.code === 'too_many_calls') {
-      return becauseOf('host_unreachable', 'the host has too many calls under way')
+      return refusalWithCause('host_unreachable', 'the host has too many calls under way')
     }
     if (!hostsMayRefuse.has(error.code)) {
-      return becauseOf(
+      return refusalWithCause(
         'hypervisor_failed',
         `the host refused with a code that is not known here: ${inShort(error.detail)}`,
       )
     }
-    return becauseOf(error.code as RefusalCode, inShort(error.detail))
+    return refusalWithCause(error.code as RefusalCode, inShort(error.detail))
   }
   if (error instanceof LinkLost || error instanceof CallTimeout) {
-    return becauseOf('host_unreachable', inShort(error.message))
+    return refusalWithCause('host_unreachable', inShort(error.message))
   }
   return error
 }

@@ -7,7 +7,7 @@ import type { DesktopRow } from './store.ts'
 export function requireAwake(desktop: DesktopRow): { hostId: string; generation: number } {
   const { state, hostId, generation } = desktop
   if (state === 'awake' && hostId !== null) return { hostId, generation }
-  if (state === 'failed') return refuse('not_awake', isLost(desktop.failureCode))
+  if (state === 'failed') return refuse('not_awake', isLost(desktop.failureCode), { state })
   const isGone = state === 'destroying' || state === 'destroyed'
-  return refuse('not_awake', `the desktop is ${state}; ${isGone ? 'create another' : 'wake it first'}`)
+  return refuse('not_awake', `the desktop is ${state}; ${isGone ? 'create another' : 'wake it first'}`, { state })
 }

@@ -7,13 +7,13 @@ import {
   desktopListJson,
   desktopState,
   id,
-  missing,
   mutationBody,
   type OperationKind,
   operationJson,
   operationKinds,
   operationListJson,
   refuse,
+  refuseNotFound,
   wakeBody,
 } from '@dormouse/contract'
 import type { FastifyReply } from 'fastify'
@@ -154,7 +154,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
   )
 }
 
-const noFork = () => refuse('not_implemented', 'forking a desktop is not a working feature')
+const noFork = () => refuse('not_implemented', 'forking is not implemented')
 
 const summaries: Record<OperationKind, string> = {
   wake: 'Wake a desktop: from its saved memory, its disk, or the first time from its image',
@@ -207,8 +207,8 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
       }
       const settled = await waiters.wait(operation, callerGone(request, reply))
       if (settled.state === 'failed') {
-        const { id: operation_id, error } = operationToJson(settled)
-        refuse('operation_failed', error ?? 'the operation failed', { operation_id })
+        const { id: operation_id, error, error_code } = operationToJson(settled)
+        refuse('operation_failed', error ?? undefined, { operation_id, cause_code: error_code ?? undefined })
       }
       return reply.code(200).send(operationToJson(settled))
     },
@@ -219,7 +219,7 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
 export function operationAdminRoutes(app: App, { pool }: { pool: Pool }): void {
   app.get('/operations/:id', { schema: { params, response: { 200: adminOperationJson } } }, async (request) => {
     const found = await patiently(() => operations.readWhole(pool, request.params.id))
-    return found ?? missing()
+    return found ?? refuseNotFound()
   })
 }
 
@@ -288,7 +288,7 @@ function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): vo
     },
     async (request) => {
       const found = await patiently(() => operations.find(pool, customer(request).orgId, request.params.id))
-      if (!found) missing()
+      if (!found) refuseNotFound()
       return operationToJson(found)
     },
   )

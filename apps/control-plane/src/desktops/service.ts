@@ -2,11 +2,12 @@
 import {
   type CreateDesktopBody,
   type DesktopState,
-  missing,
   newId,
   type OperationKind,
   Refusal,
+  refusals,
   refuse,
+  refuseNotFound,
   type Tier,
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
@@ -103,17 +104,11 @@ export class Desktops {
       >
     const earlier = key === null ? undefined : await this.#readBack(key, async () => undefined, find)
     if (earlier) return replayed(earlier, fingerprint)
-    const counted = limit === 1 ? '1 desktop' : `${limit} desktops`
-    return refuse(
-      'quota_exceeded',
-      limit === 0
-        ? 'this organisation may have no desktop; ask the operator for more'
-        : `this organisation may have ${counted} and has at least as many; destroy some, or ask the operator for more`,
-    )
+    return refuse('quota_exceeded', refusals.quota_exceeded.detail({ limit }))
   }
 
   async get(caller: Customer, id: string): Promise<DesktopRow> {
-    return (await patiently(() => store.find(this.#options.pool, caller.orgId, id))) ?? missing()
+    return (await patiently(() => store.find(this.#options.pool, caller.orgId, id))) ?? refuseNotFound()
   }
 
   list(
@@ -146,7 +141,7 @@ export class Desktops {
     note: Note,
   ): Promise<{ operation: OperationRow; replay: Replay }> {
     const [row] = await store.findMany(this.#options.pool, [id])
-    return this.request({ orgId: (row ?? missing()).orgId }, id, kind, wish, note)
+    return this.request({ orgId: (row ?? refuseNotFound()).orgId }, id, kind, wish, note)
   }
 
   /** Moves the state and queues the work in one transaction: neither is ever seen without the other. */
@@ -185,7 +180,7 @@ export class Desktops {
     wish: Wish,
     operationId: string,
   ) {
-    const desktop = (await store.lock(tx, caller.orgId, id)) ?? missing()
+    const desktop = (await store.lock(tx, caller.orgId, id)) ?? refuseNotFound()
     const earlier = wish.key === null ? undefined : await operations.findByKey(tx, id, wish.key)
     if (earlier) {
       return {
@@ -196,12 +191,11 @@ export class Desktops {
       }
     }
     if (wish.expectedGeneration !== null && wish.expectedGeneration !== desktop.generation) {
-      refuse(
-        'stale_generation',
-        `expected_generation is ${wish.expectedGeneration}, the desktop is on generation ${desktop.generation}`,
-      )
+      const generations = { expected: wish.expectedGeneration, current: desktop.generation }
+      refuse('stale_generation', refusals.stale_generation.detail(generations))
     }
-    if (!permits(kind, desktop.state)) refuse('wrong_state', forbids(kind, desktop.state, desktop.failureCode))
+    const { state, failureCode } = desktop
+    if (!permits(kind, state)) refuse('wrong_state', forbids(kind, state, failureCode), { state })
     const overtaken =
       kind === 'destroy'
         ? await operations.supersede(tx, id, {
@@ -213,7 +207,7 @@ export class Desktops {
     const generationId = kind === 'wake' ? newId() : null
     const moved =
       (await store.begin(tx, id, kind, generationId)) ??
-      refuse('wrong_state', forbids(kind, desktop.state, desktop.failureCode))
+      refuse('wrong_state', forbids(kind, state, failureCode), { state })
     const operation = await operations.insert(tx, {
       id: operationId,
       desktopId: id,
@@ -251,7 +245,7 @@ export class Desktops {
       const found = await patiently(() => this.#outcome(error, find), within).catch(() => 'unknown' as const)
       if (found === undefined) return nothingChanged()
       if (found !== 'unknown') return found
-      if (key !== null) refuse('database_unavailable', 'the database went away; send the request again')
+      if (key !== null) refuse('database_unavailable', 'the database connection was lost; send the request again')
       throw error
     }
   }
@@ -265,8 +259,7 @@ export class Desktops {
   }
 }
 
-const nothingChanged = (): never =>
-  refuse('database_unavailable', 'the database does not answer; nothing was changed, send the request again')
+const nothingChanged = (): never => refuse('database_unavailable')
 
 const made = (desktop: DesktopRow): Created => ({ desktop, replay: 'no', made: true })
 

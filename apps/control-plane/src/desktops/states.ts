@@ -1,5 +1,5 @@
 // The life of a desktop as a table: what may be asked of it, from which states, through which, to which.
-import { type DesktopState, desktopStates, type OperationKind, type RefusalCode, toldOf } from '@dormouse/contract'
+import { type DesktopState, desktopStates, messageOf, type OperationKind, type RefusalCode } from '@dormouse/contract'
 
 interface Transition {
   from: readonly DesktopState[]
@@ -32,4 +32,4 @@ export function forbids(kind: OperationKind, state: DesktopState, failure: Refus
 
 /** The sentence for every request but a destroy, once the desktop is `failed`. */
 export const isLost = (failure: RefusalCode | null): string =>
-  `the desktop is failed: ${failure ? toldOf(failure) : 'its data is lost; destroy the desktop and create another'}`
+  `the desktop is failed: ${failure ? messageOf(failure) : 'its data is lost; destroy the desktop and create another'}`

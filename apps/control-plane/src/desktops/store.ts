@@ -4,10 +4,10 @@ import {
   type DesktopJson,
   type DesktopSpec,
   type DesktopState,
+  messageOf,
   type OperationKind,
   type RefusalCode,
   type Tier,
-  toldOf,
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import * as ledger from '../ledger/store.ts'
@@ -342,7 +342,7 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   billing_mode: row.billingMode,
   host_id: row.hostId,
   // A replica of the release before leaves the code where it destroys the desktop.
-  failure: row.state === 'failed' && row.failureCode ? toldOf(row.failureCode) : null,
+  failure: row.state === 'failed' && row.failureCode ? messageOf(row.failureCode) : null,
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
 })

@@ -1,18 +1,18 @@
 // Which paths of a guest may be named at all. Pure; what the path leads to is the guest's business.
-import { refuse } from '@dormouse/contract'
+import { refuseField } from '@dormouse/contract'
 
 const maxPathBytes = 4_096
 const maxNameBytes = 255
 
 /** The absolute path in the guest for what the caller wrote without its leading slash; refuses what can mean no file. */
 export function guestPath(given: string): string {
-  const bad = (why: string): never => refuse('invalid_request', `path ${why}`, { field: 'path' })
+  const bad = (why: string): never => refuseField('path', why)
   if (given.includes('\0')) bad('must not contain NUL')
   if (given === '' || given.endsWith('/')) bad('must name a file')
   if (Buffer.byteLength(given) > maxPathBytes) bad(`must have at most ${maxPathBytes} bytes`)
   if (disguises(given).some(climbs)) bad('must not contain a `..` segment')
   if (given.split('/').some((name) => Buffer.byteLength(name) > maxNameBytes))
-    bad(`has a name of more than ${maxNameBytes} bytes`)
+    bad(`must not have a name of more than ${maxNameBytes} bytes`)
   return `/${given}`
 }
 

@@ -104,7 +104,7 @@ export class Guests {
     // Both ends watch over its pace: as a whole it takes as long as it takes.
     const asked = this.#links.command(hostId, name, payload, { signal, timeoutMs: Infinity, requestId })
     const done = asked.catch((error: unknown) => {
-      throw signal.aborted ? new Refusal('invalid_request', 'the caller went away') : error
+      throw signal.aborted ? new Refusal('invalid_request', 'the client disconnected') : error
     })
     try {
       const channel = await Promise.race([awaited.channel, done.then(() => awaited.channel)])
@@ -137,5 +137,5 @@ async function* bytesOf(channel: Channel, done: Promise<unknown>): AsyncGenerato
 async function whyBroken(error: unknown, done: Promise<unknown>): Promise<never> {
   if (!(error instanceof ChannelLost || error instanceof CallRefused)) throw error
   await done
-  return refuse('host_unreachable', 'The transfer broke off; try again.')
+  return refuse('host_unreachable', 'the transfer was interrupted; retry')
 }

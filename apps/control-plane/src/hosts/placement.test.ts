@@ -1,5 +1,5 @@
 // Guarantee: a desktop goes where there is room, and a refusal names the limit that is in the way.
-import { Refusal, toldOf } from '@dormouse/contract'
+import { messageOf, Refusal } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { choose, insist } from './placement.ts'
 import type { Candidate } from './store.ts'
@@ -52,7 +52,7 @@ test.each([
   const refusal = refusalOf(() => choose([...hosts], wish))
   expect(refusal.code).toBe(code)
   expect(refusal.extra.cause).toContain(words)
-  expect(refusal.detail).toBe(toldOf(code))
+  expect(refusal.detail).toBe(messageOf(code))
 })
 
 test('a desktop bound to its host by its disk needs no new disk there, and goes nowhere else', () => {

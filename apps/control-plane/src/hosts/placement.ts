@@ -1,5 +1,5 @@
 // Where a desktop may go. Pure: decides on what the store has read, and names the limit that is in the way.
-import { becauseOf, type RefusalCode } from '@dormouse/contract'
+import { type RefusalCode, refusalWithCause } from '@dormouse/contract'
 import type { Candidate, Wish } from './store.ts'
 
 /** Disks grow as they are written: below this a host takes nothing more. */
@@ -7,7 +7,7 @@ const leastFreeDiskGiB = 1
 
 /** Names and figures of hosts are for operators. */
 function because(code: RefusalCode, cause: string): never {
-  throw becauseOf(code, cause)
+  throw refusalWithCause(code, cause)
 }
 
 /** The first candidate that can take the desktop; refuses with the reason that is nearest to a remedy. */

@@ -1,13 +1,13 @@
 // Hosts: how one is invited, enrols, proves itself, is heard of, and lends its room. Knows no desktop but by id.
 import { createHash, randomBytes } from 'node:crypto'
 import {
-  becauseOf,
   type EnrolBody,
   type EnrolledJson,
   type HostFacts,
   type HostJson,
   type InviteJson,
   newId,
+  refusalWithCause,
   refuse,
 } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
@@ -93,7 +93,7 @@ export class Hosts {
     const candidates = await store.candidates(tx, wish.desktopId, able, vcpusPerProcessor)
     // An agent or a control plane that has just been restarted: in a moment the link is there again.
     if (candidates.length === 0 && (await store.heardLately(tx, boundTo)))
-      throw becauseOf('host_unreachable', 'the host is not linked at the moment')
+      throw refusalWithCause('host_unreachable', 'the host is not linked at the moment')
     const host = boundTo ? insist(candidates[0], wish) : choose(candidates, wish)
     await store.reserve(tx, host.id, wish)
     return host.id

@@ -1,6 +1,6 @@
 // What the document says of answers beyond their bodies: meanings, headers, problems. Pure; knows no route.
 import { STATUS_CODES } from 'node:http'
-import { type ProblemJson, type RefusalCode, theOne404 } from '@dormouse/contract'
+import { notFound, type ProblemJson, type RefusalCode } from '@dormouse/contract'
 
 export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 413 | 429 | 500 | 501 | 503 | 504
 
@@ -73,7 +73,7 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
   404: {
     what: 'It does not exist or belongs to another organisation; the two cannot be told apart',
     code: 'not_found',
-    detail: theOne404().detail,
+    detail: notFound().detail,
   },
   409: {
     what: 'The state of things does not permit it; `code` says what is in the way',

@@ -4,7 +4,7 @@
 import type { IncomingMessage } from 'node:http'
 import { Transform, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { Refusal } from '@dormouse/contract'
+import { Refusal, refusals } from '@dormouse/contract'
 
 /** How long a caller who was answered may go on sending. */
 const lingerMs = 10_000
@@ -37,7 +37,7 @@ export class BoundedBody {
     })
     const stall = setTimeout(() => meter.destroy(stalled()), this.#bounds.stallMs)
     const broken = () => {
-      if (!raw.readableEnded) meter.destroy(brokenOff())
+      if (!raw.readableEnded) meter.destroy(endedEarly())
     }
     raw.once('error', broken).once('close', broken)
     raw.once('end', () => clearTimeout(stall)).pipe(meter)
@@ -94,7 +94,7 @@ export class BoundedBody {
       }
     }
     const ended = () => over.resolve()
-    const broken = () => fail(brokenOff())
+    const broken = () => fail(endedEarly())
     raw.on('data', hear).once('end', ended).once('error', broken).once('close', broken)
     if (raw.readableEnded) ended()
     else if (raw.destroyed) broken()
@@ -116,13 +116,14 @@ export class BoundedBody {
   }
 
   #tooLarge(): Refusal {
-    const { maxBytes } = this.#bounds
-    return new Refusal('payload_too_large', `the body is larger than the ${maxBytes} bytes that this route takes`)
+    return new Refusal('payload_too_large', refusals.payload_too_large.detail(this.#bounds))
   }
 }
 
-const stalled = () => new Refusal('invalid_request', 'the body stood still for too long', { field: 'body' })
-const brokenOff = () => new Refusal('invalid_request', 'the body broke off', { field: 'body' })
+const stalled = () =>
+  new Refusal('invalid_request', 'timed out waiting for the request body; send it without pauses', { field: 'body' })
+const endedEarly = () =>
+  new Refusal('invalid_request', 'the request body ended early; send all of it', { field: 'body' })
 
 /** What still comes is dropped, for a while: who has been answered may be sending yet, and reads only after that. */
 export function letGo(raw: IncomingMessage, withinMs: number): void {

@@ -1,7 +1,7 @@
 // The bodies of requests: how much of one a route takes, and JSON from its bytes. Knows no route and no credential.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { Refusal, refuse, theOne404 } from '@dormouse/contract'
+import { notFound, refuseField } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
 import type { App } from './app.ts'
 import { BoundedBody, letGo } from './bounded-body.ts'
@@ -40,15 +40,14 @@ export function readBodies(app: App, stallMs: number, hold: Hold): void {
 function nameNoType(app: App): void {
   app.addHook('onRequest', async ({ raw }) => {
     delete raw.headers['content-type']
-    if (raw.headers.host === undefined && raw.httpVersion !== '1.0')
-      refuse('invalid_request', 'a request names its Host', { field: 'Host' })
+    if (raw.headers.host === undefined && raw.httpVersion !== '1.0') refuseField('Host', 'must be sent')
   })
 }
 
 /** The framework would read the body of a request that leads nowhere. */
 function leaveUnrouted(app: App): void {
   app.addHook('preParsing', (request, _reply, payload, done) => {
-    if (request.is404) done(theOne404())
+    if (request.is404) done(notFound())
     else done(null, payload)
   })
 }
@@ -111,8 +110,7 @@ function parseJson(body: Buffer): unknown {
   if (body.length === 0) return {}
   const { text, value } = parsed(body)
   // A field of that name is never one of ours, and could become the prototype of what it is copied into.
-  if (polluting.test(text))
-    throw new Refusal('invalid_request', 'the body has a forbidden field', { field: '__proto__' })
+  if (polluting.test(text)) refuseField('__proto__', 'is not allowed as a field')
   return value
 }
 
@@ -121,7 +119,7 @@ function parsed(body: Buffer): { text: string; value: unknown } {
     const text = utf8.decode(body)
     return { text, value: JSON.parse(text) }
   } catch {
-    throw new Refusal('invalid_request', 'the body is not valid JSON', { field: 'body' })
+    return refuseField('body', 'must be valid JSON')
   }
 }
 

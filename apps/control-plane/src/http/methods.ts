@@ -1,5 +1,5 @@
 // A known path asked with a method it does not have: 405, and what it has. Knows no route by itself.
-import { refuse } from '@dormouse/contract'
+import { refusals, refuse } from '@dormouse/contract'
 import type { App } from './app.ts'
 
 /** Paths, as routes write them, and the methods they have. */
@@ -36,7 +36,7 @@ function refuseOthers(scope: App, url: string, methods: Set<string>): void {
     // Before the body: nobody waits for what nobody reads.
     onRequest: async (_request, reply) => {
       reply.header('allow', allow)
-      refuse('method_not_allowed', `this path takes ${allow}`)
+      refuse('method_not_allowed', refusals.method_not_allowed.detail({ allow }))
     },
     handler: () => undefined,
   })

@@ -1,6 +1,6 @@
 // How many requests a second one caller may send to this replica. Bounded itself: however many callers there are, it holds
 // no more than so many counts. Knows neither credentials nor addresses.
-import { Refusal } from '@dormouse/contract'
+import { Refusal, refusals } from '@dormouse/contract'
 
 const windowMs = 1_000
 const maxCallers = 10_000
@@ -44,7 +44,7 @@ export class RateLimit {
 
   #tooMany(now: number): Refusal {
     const resetSecs = Math.ceil((this.#windowEnds - now) / 1_000)
-    return new Refusal('rate_limited', `more than ${this.#perSecond} requests in a second`, {
+    return new Refusal('rate_limited', refusals.rate_limited.detail({ perSecond: this.#perSecond }), {
       retryAfterSecs: resetSecs,
       rateLimit: { limit: this.#perSecond, resetSecs },
     })

@@ -1,6 +1,6 @@
 // What routes read from requests beyond path and body: idempotency key, wait, and whether the caller is still there.
 import { createHash } from 'node:crypto'
-import { refuse } from '@dormouse/contract'
+import { refuseField } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 
@@ -15,7 +15,7 @@ export const waitQuery = z.object({
 /** The one Idempotency-Key of a request, or null. Any ASCII, 1 to 255 characters; anything else is 400. */
 export function idempotencyKey(request: FastifyRequest): string | null {
   const name = 'Idempotency-Key'
-  const bad = (why: string): never => refuse('invalid_request', `${name} ${why}`, { field: name })
+  const bad = (why: string): never => refuseField(name, why)
   // Node joins repeated headers with a comma; only the raw list tells one from two.
   const values = request.raw.rawHeaders.filter(
     (_, i, all) => i % 2 === 1 && all[i - 1]!.toLowerCase() === 'idempotency-key',

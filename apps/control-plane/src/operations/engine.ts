@@ -1,7 +1,7 @@
 // Carries operations through their steps: writes down before each, goes on after a crash, takes back on failure.
 // Knows nothing of what the steps do, and nothing of HTTP.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Refusal, toldOf } from '@dormouse/contract'
+import { messageOf, Refusal } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import { isDatabaseAway, type Pool, sqlState } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
@@ -181,7 +181,7 @@ export class Engine {
     }
     return this.#settle(running, async (tx, context) => {
       const lost = await definition.failed(tx, context, failure)
-      return store.settleFailed(tx, row.id, { ...failure, detail: toldOf(failure.code, lost) }, row.findings)
+      return store.settleFailed(tx, row.id, { ...failure, detail: messageOf(failure.code, lost) }, row.findings)
     })
   }
 
@@ -310,7 +310,7 @@ export class Engine {
       error instanceof Refusal
         ? { code: error.code, cause: error.extra.cause ?? error.detail }
         : { code: 'internal' as const, cause: `the control plane failed at ${row.kind}: ${(error as Error).message}` }
-    return { code, cause, detail: toldOf(code) }
+    return { code, cause, detail: messageOf(code) }
   }
 
   #requireOurs(running: Running): void {

@@ -1,12 +1,12 @@
 // The operations table. The only room that writes it.
 import {
   type AdminOperationJson,
+  messageOf,
   type OperationJson,
   type OperationKind,
   type OperationResult,
   type OperationState,
   type RefusalCode,
-  toldOf,
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import type { Failure, Findings } from './definition.ts'
@@ -238,6 +238,7 @@ export const operationToJson = (row: OperationRow): OperationJson => ({
   state: row.state,
   result: row.result,
   error: toldError(row),
+  error_code: row.errorCode,
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
   settled_at: row.settledAt?.toISOString() ?? null,
@@ -246,7 +247,7 @@ export const operationToJson = (row: OperationRow): OperationJson => ({
 /** What failed under the release before may have kept the words of a host: its code says what a customer may know. */
 function toldError({ error, errorCode, cause }: OperationRow): string | null {
   if (error === null || cause !== null || errorCode === 'superseded') return error
-  return toldOf(errorCode ?? 'internal')
+  return messageOf(errorCode ?? 'internal')
 }
 
 interface Mark {
@@ -268,7 +269,6 @@ const forOperators = (row: OperationRow & { timeline: Mark[] }) => ({
   org_id: row.orgId,
   generation: row.generation,
   turn: row.turn,
-  error_code: row.errorCode,
   cause: row.cause ?? row.error,
   request_id: row.requestId,
   findings: row.findings,

@@ -37,7 +37,7 @@ export class AccessTokens {
   /** Who holds the token; refuses with `unauthenticated`, or with `idp_unreachable` where that cannot be known now. */
   async verify(token: string): Promise<Caller> {
     const { issuer, audience, keys } = this.#options
-    if (!isWorthAKey(token, issuer)) return invalid()
+    if (!isWorthAKey(token, issuer)) return refuse('unauthenticated')
     try {
       const { payload } = await jwtVerify(token, (header, jws) => keys.find(header, jws), {
         issuer,
@@ -56,7 +56,7 @@ export class AccessTokens {
     const { issuer, orgClaim } = this.#options
     const org = Object.hasOwn(payload, orgClaim) ? payload[orgClaim] : undefined
     if (typeof org !== 'string' || !isId(org))
-      return refuse('unauthenticated', 'the access token names no organisation')
+      return refuse('unauthenticated', 'the access token has no organisation claim')
     const subject = typeof payload.sub === 'string' && payload.sub !== '' ? `jwt:${issuer}:${payload.sub}` : null
     return { orgId: org.toLowerCase(), subject, validMs: (payload.exp! + leewaySecs) * 1_000 - Date.now() }
   }
@@ -64,19 +64,17 @@ export class AccessTokens {
   #refusal(error: unknown): Refusal {
     const { log } = this.#options
     if (error instanceof Refusal) return error
-    if (error instanceof errors.JWTExpired) return new Refusal('unauthenticated', 'the access token has expired')
+    if (error instanceof errors.JWTExpired)
+      return new Refusal('unauthenticated', 'the access token has expired; get a new one')
     if (error instanceof errors.JOSEError) {
       log.debug({ code: error.code, why: error.message }, 'an access token was refused')
-      return new Refusal('unauthenticated', notValid)
+      return new Refusal('unauthenticated')
     }
     // The token is well formed, so it is the issuer's key that cannot be used.
     log.warn({ err: error }, 'a key of the identity provider cannot be used')
-    return new Refusal('idp_unreachable', 'the identity provider’s keys cannot be used')
+    return new Refusal('idp_unreachable', 'the identity provider’s keys cannot be used; retry')
   }
 }
-
-const notValid = 'the credential is not valid'
-const invalid = (): never => refuse('unauthenticated', notValid)
 
 /** Form, algorithm and issuer, before any key is looked for: garbage costs the issuer nothing. */
 function isWorthAKey(token: string, issuer: string): boolean {

@@ -27,7 +27,7 @@ export const customersOnly =
   (options: AuthenticationOptions): onRequestAsyncHookHandler =>
   async (request) => {
     const principal = await identify(request, options)
-    if (principal.kind !== 'customer') refuse('unauthenticated', 'the credential is not valid')
+    if (principal.kind !== 'customer') refuse('unauthenticated')
   }
 
 /** Lets operators in. A customer is known, and forbidden: 403. */
@@ -35,7 +35,7 @@ export const operatorsOnly =
   (options: AuthenticationOptions): onRequestAsyncHookHandler =>
   async (request) => {
     const principal = await identify(request, options)
-    if (principal.kind !== 'operator') refuse('forbidden', 'this needs an operator’s key')
+    if (principal.kind !== 'operator') refuse('forbidden', 'this route needs an operator key')
   }
 
 /**
@@ -72,5 +72,5 @@ export function callerOf({ principal }: FastifyRequest): string {
 /** The caller of a customer's route. */
 export function customer(request: FastifyRequest): Customer {
   const { principal } = request
-  return principal?.kind === 'customer' ? principal : refuse('unauthenticated', 'the credential is not valid')
+  return principal?.kind === 'customer' ? principal : refuse('unauthenticated')
 }

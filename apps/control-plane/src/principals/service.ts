@@ -69,7 +69,7 @@ export class Principals {
     const credential = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
     if (!credential) {
       stranger?.()
-      return refuse('unauthenticated', 'send `Authorization: Bearer <API key or access token>`')
+      return refuse('unauthenticated', 'there is no credential; send `Authorization: Bearer <API key or access token>`')
     }
     const name = digestOf(credential)
     const known = this.#known.get(name)
@@ -185,7 +185,7 @@ export class Principals {
   async revokeKey(id: string, note: Note = unnoted): Promise<void> {
     await transaction(this.#pool, async (tx) => {
       if (!(await store.revokeKey(tx, id)))
-        refuse('not_found', 'there is no such key; `dormouse admin key list --org <id>` names them')
+        refuse('not_found', 'there is no such key; `dormouse admin key list --org <id>` lists them')
       await note(tx, id)
     })
     // All are looked up again, and none becomes a stranger for it.
@@ -193,7 +193,7 @@ export class Principals {
   }
 }
 
-const unknownOrg = () => refuse('not_found', 'there is no such organisation; `dormouse admin org list` names them')
+const unknownOrg = () => refuse('not_found', 'there is no such organisation; `dormouse admin org list` lists them')
 
 const unnoted: Note = async () => undefined
 
@@ -205,4 +205,4 @@ function principalOf({ id, orgId }: store.KeyRow): Principal {
   return orgId ? { kind: 'customer', orgId, subject, goodUntil: null } : { kind: 'operator', subject }
 }
 
-const notValid = (): never => refuse('unauthenticated', 'the credential is not valid')
+const notValid = (): never => refuse('unauthenticated')

@@ -42,7 +42,7 @@ export class SigningKeys {
       if (performance.now() - this.#fetchedAt > this.#options.staleMs) void this.#refresh()
       return found
     }
-    if (!(await this.#refresh())) refuse('idp_unreachable', 'the identity provider does not answer; try again')
+    if (!(await this.#refresh())) refuse('idp_unreachable')
     return this.#known!(header, token)
   }
 

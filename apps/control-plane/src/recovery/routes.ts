@@ -1,5 +1,5 @@
 // Operators' word for a host that is not believed. HTTP and nothing else.
-import { missing, trustedHostJson } from '@dormouse/contract'
+import { refuseNotFound, trustedHostJson } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Hosts } from '../hosts/service.ts'
 import type { App } from '../http/app.ts'
@@ -22,7 +22,7 @@ export function recoveryAdminRoutes(app: App, { recovery, hosts, leadership }: R
     async (request) => {
       leadership.require()
       const { id, wasWithheld } = await recovery.trust(request.params.host, noteOf(request))
-      const found = (await hosts.list()).find((host) => host.id === id) ?? missing()
+      const found = (await hosts.list()).find((host) => host.id === id) ?? refuseNotFound()
       return { ...found, was_withheld: wasWithheld }
     },
   )

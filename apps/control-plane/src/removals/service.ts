@@ -1,5 +1,5 @@
 // Takes a host out for good: its key, its links, and the desktops that had their only disk there. Knows no HTTP.
-import { type RemovalJson, refuse, toldOf } from '@dormouse/contract'
+import { messageOf, type RemovalJson, refusals, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
 import type { Channels } from '../agents/channels.ts'
@@ -92,8 +92,7 @@ export class Removals {
     const { removedAt, before } = await hosts.remove(tx, host.id)
     if ((await desktops.boundTo(tx, host.id)).length > bound.length) throw new BoundMeanwhile()
     const { lost, unbound } = await concerned(tx, bound)
-    if (lost.length > yesLose)
-      refuse('would_lose', `${host.name} has the only disk of ${lost.length} desktops; confirm with yes_lose`)
+    if (lost.length > yesLose) refuse('would_lose', refusals.would_lose.detail({ host: host.name, lost: lost.length }))
     const overtaken = await this.#settle(tx, host.id, { lost, unbound })
     await note(tx, host.id, before && lost.length === 0 ? null : { name: host.name, lost: lost.length })
     return { removal: { ...toJson({ ...host, removedAt }, lost), removed_before: before }, overtaken }
@@ -101,7 +100,7 @@ export class Removals {
 
   async #settle(tx: pg.PoolClient, hostId: string, { lost, unbound }: Concerned): Promise<OperationRow[]> {
     const cause = 'an operator removed the host'
-    const failure = { code: 'host_removed', detail: toldOf('host_removed'), cause } as const
+    const failure = { code: 'host_removed', detail: messageOf('host_removed'), cause } as const
     const ids = [...lost, ...unbound].map(({ id }) => id)
     const overtaken = await operations.supersedeAll(tx, ids, failure)
     await desktops.endGenerationsOf(tx, ids, 'host removed')

@@ -2,7 +2,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { id, missing, refuse, streamClaim } from '@dormouse/contract'
+import { id, refuse, refuseNotFound, streamClaim } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
@@ -47,7 +47,7 @@ export function serveScreenPage(app: App): void {
     { schema: { hide: true, params: z.object({ name: z.string() }) } },
     (request, reply) => {
       const { name } = request.params
-      if (!assets().includes(name)) missing()
+      if (!assets().includes(name)) refuseNotFound()
       // Their names change with what is in them.
       return send(reply, join('assets', name)).header('cache-control', 'public, max-age=31536000, immutable')
     },
@@ -67,7 +67,7 @@ const assets = (): string[] => readdirSync(join(folder(), 'assets'))
 
 function folder(): string {
   const found = folders.find((path) => existsSync(join(path, 'index.html')))
-  return found ?? refuse('not_found', 'the page was not built; `npm run build` does')
+  return found ?? refuse('not_found', 'the viewer page is not built; run `npm run build`')
 }
 
 /** What a browser asked for; anything that is no host stays out of the policy. */

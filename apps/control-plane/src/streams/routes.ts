@@ -1,5 +1,5 @@
 // Customers' routes to a desktop's screen. HTTP and nothing else.
-import { id, refuse, type StreamJson, streamBody, streamJson } from '@dormouse/contract'
+import { id, refuseField, type StreamJson, streamBody, streamJson } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
@@ -71,7 +71,6 @@ export function streamRoutes(app: App, { streams, origin }: StreamRoutesOptions)
 }
 
 function originOf({ protocol, host }: FastifyRequest): string {
-  if (!/^[\w.-]+(:\d+)?$|^\[[\da-f:.]+\](:\d+)?$/i.test(host))
-    refuse('invalid_request', 'Host is no name that a URL could hold', { field: 'Host' })
+  if (!/^[\w.-]+(:\d+)?$|^\[[\da-f:.]+\](:\d+)?$/i.test(host)) refuseField('Host', 'must be a valid host name')
   return `${protocol}://${host}`
 }

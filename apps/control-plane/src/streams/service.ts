@@ -1,5 +1,5 @@
 // Who may see or control a desktop's screen, and pictures of it. Knows no socket.
-import { newId, Refusal, refuse, type StreamBody } from '@dormouse/contract'
+import { newId, Refusal, refusals, refuse, type StreamBody } from '@dormouse/contract'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import * as audit from '../audit/store.ts'
@@ -41,8 +41,7 @@ export class Streams {
   /** Gives the claim to the caller, or refuses with `claim_held`, naming until when another holds it. */
   async open(caller: Customer, desktopId: string, { claim, takeover }: StreamBody): Promise<Grant> {
     const { desktops, given, onHandedOver } = this.#options
-    const holder =
-      caller.subject ?? refuse('forbidden', 'an access token without `sub` names nobody who could hold a claim')
+    const holder = caller.subject ?? refuse('forbidden', 'this route needs a token with a `sub` claim')
     const { generation } = requireAwake(await desktops.get(caller, desktopId))
     const goodForMs = caller.goodUntil === null ? null : Math.round(caller.goodUntil - Date.now())
     const screen = { desktopId, claim }
@@ -75,7 +74,7 @@ export class Streams {
       let bytes = 0
       for await (const chunk of channel) {
         bytes += whole.push(chunk) && chunk.length
-        if (bytes > pictureMaxBytes) refuse('guest_unavailable', 'the picture of the screen does not end')
+        if (bytes > pictureMaxBytes) refuse('guest_unavailable', 'the screenshot is too large; retry')
       }
       return Buffer.concat(whole)
     } catch (error) {
@@ -102,8 +101,8 @@ async function hold(
   }
   const lost = now.isHeld && now.generation === wish.generation
   if (lost && !wish.takeover) {
-    const until = now.heldUntil.toISOString()
-    refuse('claim_held', `another client holds the claim "${screen.claim}", at least until ${until}`)
+    const { claim } = screen
+    refuse('claim_held', refusals.claim_held.detail({ claim, until: now.heldUntil.toISOString() }), { claim })
   }
   if (lost) {
     const details = { claim: screen.claim, from: now.holder }
@@ -117,6 +116,6 @@ async function hold(
 function asGuestRefusal(error: unknown, deadline: AbortSignal): unknown {
   if (error instanceof Refusal)
     return error.code === 'hypervisor_failed' ? new Refusal('guest_unavailable', error.detail, error.extra) : error
-  if (deadline.aborted) return new Refusal('guest_deadline', 'no picture of the screen came in time')
-  return new Refusal('host_unreachable', 'the picture of the screen broke off; try again')
+  if (deadline.aborted) return new Refusal('guest_deadline', 'timed out waiting for the screenshot; retry')
+  return new Refusal('host_unreachable', 'the screenshot was interrupted; retry')
 }

@@ -34,6 +34,7 @@ export function operation(changes: Partial<OperationJson> = {}): OperationJson {
     state: 'pending',
     result: null,
     error: null,
+    error_code: null,
     created_at: time,
     updated_at: time,
     settled_at: null,

@@ -1,5 +1,5 @@
 // Destroy: always converges. A host out of reach removes the remains the moment it is back.
-import { becauseOf, Refusal } from '@dormouse/contract'
+import { Refusal, refusalWithCause } from '@dormouse/contract'
 import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import { type Findings, type OperationDefinition, step } from '../../operations/definition.ts'
@@ -48,7 +48,8 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
           if (signal.aborted || (error instanceof Refusal && error.code === 'stale_epoch')) throw error
           const why = (error as Error).message
           if (await hosts.isRemoved(hostId)) return { cleanup: 'deferred', why }
-          if (context.ageMs < graceMs) throw becauseOf('host_unreachable', `the host has not removed it yet: ${why}`)
+          if (context.ageMs < graceMs)
+            throw refusalWithCause('host_unreachable', `the host has not removed it yet: ${why}`)
           return { cleanup: 'deferred', why }
         }
       },

@@ -1,0 +1,58 @@
+// What a failed validation says to people: the field's name and what it must be, never zod's own words.
+import { Refusal, refusals } from '@dormouse/contract'
+import type { FastifySchemaValidationError } from 'fastify'
+
+/** What zod says of an issue, as fastify-type-provider-zod hands it on. */
+interface Params {
+  expected?: string
+  values?: unknown[]
+  keys?: string[]
+  minimum?: number
+  maximum?: number
+  origin?: string
+}
+
+/** The refusal of the first issue, by the name of the field as the caller wrote it. */
+export function invalidRequest(issue: FastifySchemaValidationError | undefined, context: string | undefined): Refusal {
+  const params: Params = issue?.params ?? {}
+  const path = (issue?.instancePath ?? '').split('/').filter(Boolean)
+  const field = inShort([...path, ...(params.keys?.slice(0, 1) ?? [])].join('.') || context || 'request')
+  const why = inShort(whyOf(issue?.keyword, params, issue?.message))
+  return new Refusal('invalid_request', refusals.invalid_request.detail({ field, why }), { field })
+}
+
+function whyOf(keyword: string | undefined, params: Params, message = 'is not valid'): string {
+  if (keyword === 'unrecognized_keys') return 'is not a known field; correct its name, or leave it out'
+  if (!isOfZod(message)) return message
+  if (keyword === 'invalid_value') return `must be ${listed(params.values ?? [])}`
+  if (keyword === 'invalid_type') return `must be ${named[params.expected ?? ''] ?? params.expected}`
+  if (keyword === 'too_small') return `must be at least ${sized(params.minimum, params.origin)}`
+  if (keyword === 'too_big') return `must be at most ${sized(params.maximum, params.origin)}`
+  return 'is not valid'
+}
+
+/** Schemas that explain themselves begin in lower case. */
+const isOfZod = (message: string): boolean => /^[A-Z]/.test(message)
+
+const named: Record<string, string> = {
+  string: 'a string',
+  number: 'a number',
+  int: 'a whole number',
+  boolean: 'true or false',
+  array: 'a list',
+  object: 'an object',
+  record: 'an object',
+}
+
+const listed = (values: unknown[]): string =>
+  values
+    .filter((value) => value !== '')
+    .map(String)
+    .join(', ')
+    .replace(/, ([^,]*)$/, ' or $1')
+
+const sized = (size: number | undefined, origin: string | undefined): string =>
+  origin === 'string' ? `${size} characters long` : origin === 'array' ? `${size} items long` : String(size)
+
+/** The caller's own text comes back: never more of it than a person reads. */
+const inShort = (text: string): string => (text.length > 300 ? `${text.slice(0, 300).toWellFormed()}…` : text)

@@ -1,0 +1,68 @@
+// A refusal: a failure that was foreseen. Everything else that is thrown is a bug.
+import type { DesktopState } from './desktops.ts'
+import { messageOf, type RefusalCode, refusals } from './refusals.ts'
+import type { StreamClaim } from './streams.ts'
+
+interface Extra {
+  /** On 400: the part of the request that is wrong. */
+  field?: string
+  /** The desktop's state, where that is in the way. */
+  state?: DesktopState
+  /** The claim that another client holds. */
+  claim?: StreamClaim
+  operation_id?: string
+  /** Why that operation failed. */
+  cause_code?: RefusalCode
+  retryAfterSecs?: number
+  /** Sent as headers. */
+  rateLimit?: { limit: number; resetSecs: number }
+  /** For operators alone: in the log, never in a customer's response. */
+  cause?: string
+  /** Close the connection after the response. */
+  hangUp?: true
+}
+
+export class Refusal extends Error {
+  override readonly name = 'Refusal'
+  /** Read by the link: a refusal crosses it whole, any other error does not. */
+  readonly refusal = true
+  readonly code: RefusalCode
+  readonly detail: string
+  readonly extra: Extra
+
+  constructor(code: RefusalCode, detail: string = messageOf(code), extra: Extra = {}) {
+    super(`${code}: ${extra.cause ?? detail}`)
+    this.code = code
+    this.detail = detail
+    this.extra = extra
+  }
+
+  get status(): number {
+    return refusals[this.code].status
+  }
+}
+
+/** Throws a refusal, by default in the table's words. Usable as an expression: `row ?? refuse('not_found')`. */
+export function refuse(code: RefusalCode, detail?: string, extra?: Extra): never {
+  throw new Refusal(code, detail, extra)
+}
+
+/** Throws a 400 that names the field and says what it must be. */
+export function refuseField(field: string, why: string): never {
+  throw new Refusal('invalid_request', refusals.invalid_request.detail({ field, why }), { field })
+}
+
+/** A refusal in the table's words. The cause is for operators: no text of a host, a hypervisor or a database goes further. */
+export const refusalWithCause = (code: RefusalCode, cause: string): Refusal =>
+  new Refusal(code, messageOf(code), { cause })
+
+/**
+ * The 404 of every path. What is missing, what is another organisation's and what never existed get the same bytes. Only
+ * a missing file of the caller's own desktop has a 404 of its own.
+ */
+export const notFound = (): Refusal => new Refusal('not_found')
+
+/** Throws it. Usable as an expression: `row ?? refuseNotFound()`. */
+export function refuseNotFound(): never {
+  throw notFound()
+}

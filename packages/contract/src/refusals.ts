@@ -1,0 +1,238 @@
+// The one table of refusals: code, status, what happened and what to do. `docs/refusals.md` is made from it.
+import { z } from 'zod'
+
+interface Row {
+  status: number
+  /** Sent as Retry-After, in seconds, where the exact request is safe to send again. */
+  retryAfterSecs?: number
+  /** What happened. Names no host, path or program of the service: customers read it. */
+  what: string
+  /** What to do about it, where something can be done. */
+  next?: string
+  /** The whole sentence, where it has parameters. */
+  detail?: (params: never) => string
+  /** Problem fields that come with the code, beside `code` and `detail`. */
+  fields?: readonly ('field' | 'state' | 'claim' | 'operation_id' | 'cause_code')[]
+  /** Only the `cause_code` of a failed operation, or an agent's answer; never the code of a response. */
+  internalOnly?: true
+}
+
+const retry = 'retry, and ask the operator if it fails again'
+const retryWhenBack = 'retry when the host is back'
+const fromDisk = 'wake with `discard_memory` to boot from disk, or ask the operator'
+const checkState = 'check the desktop’s state, then retry'
+const anotherPath = 'choose another path'
+
+/** A sentence is lower case: what happened, then what to do, joined by a semicolon, with no full stop. */
+export const refusals = {
+  invalid_request: {
+    status: 400,
+    what: 'the request is not valid',
+    next: 'correct it and send it again',
+    detail: ({ field, why }: { field: string; why: string }) => `${field}: ${why}`,
+    fields: ['field'],
+  },
+  unauthenticated: {
+    status: 401,
+    what: 'the credential is not valid',
+    next: 'check that the API key or access token is complete, current and not revoked',
+  },
+  forbidden: { status: 403, what: 'the credential does not allow this', next: 'use a credential that does' },
+  not_found: {
+    status: 404,
+    what: 'not found, or in another organisation',
+    next: 'check the path, the id and the credential’s organisation',
+  },
+  file_not_found: { status: 404, what: 'there is no such file in the guest', next: 'check the path' },
+  method_not_allowed: {
+    status: 405,
+    what: 'the path does not take this method',
+    next: 'use a method that the `Allow` header names',
+    detail: ({ allow }: { allow: string }) => `the path does not take this method; it takes ${allow}`,
+  },
+  stale_generation: {
+    status: 409,
+    what: 'the desktop is on another generation than `expected_generation`',
+    next: 'read the desktop again, then retry',
+    detail: ({ expected, current }: { expected: number; current: number }) =>
+      `expected_generation is ${expected}, but the desktop is on generation ${current}; read the desktop again, then retry`,
+  },
+  wrong_state: { status: 409, what: 'the desktop’s state does not permit this', next: checkState, fields: ['state'] },
+  not_awake: { status: 409, what: 'the desktop is not awake', next: 'wake it first', fields: ['state'] },
+  operation_failed: {
+    status: 409,
+    what: 'the operation failed',
+    next: 'act on `cause_code`; `operation_id` names the operation',
+    fields: ['operation_id', 'cause_code'],
+  },
+  claim_held: {
+    status: 409,
+    what: 'another client holds the claim',
+    next: 'retry later, or send `takeover: true`',
+    detail: ({ claim, until }: { claim: string; until: string }) =>
+      `another client holds the claim "${claim}", at least until ${until}; retry later, or send \`takeover: true\``,
+    fields: ['claim'],
+  },
+  quota_exceeded: {
+    status: 409,
+    what: 'the organisation has as many desktops as it may have',
+    next: 'destroy some, or ask the operator for more',
+    detail: ({ limit }: { limit: number }) =>
+      limit === 0
+        ? 'this organisation may have no desktop; ask the operator for more'
+        : `this organisation may have ${limit === 1 ? '1 desktop' : `${limit} desktops`} and has at least as many; destroy some, or ask the operator for more`,
+  },
+  conflict: { status: 409, what: 'it exists already, or is in use', next: 'check it, then retry' },
+  would_lose: {
+    status: 409,
+    what: 'more desktops would be lost than `yes_lose` confirms',
+    next: 'confirm with the number of desktops that may be lost',
+    detail: ({ host, lost }: { host: string; lost: number }) =>
+      `${host} has the only disk of ${lost} desktops; confirm with yes_lose`,
+  },
+  invite_spent: { status: 409, what: 'the invitation was used, or has expired', next: 'create a new one' },
+  not_directory: { status: 409, what: 'part of the path is not a directory in the guest', next: anotherPath },
+  is_directory: { status: 409, what: 'the path is a directory in the guest', next: 'name a file in it' },
+  not_regular: { status: 409, what: 'the path is not a regular file in the guest', next: anotherPath },
+  symlink_loop: { status: 409, what: 'the path leads into a loop of symbolic links in the guest', next: anotherPath },
+  permission_denied: { status: 409, what: 'the guest’s file system denied access', next: anotherPath },
+  read_only: { status: 409, what: 'the guest’s file system is read-only', next: anotherPath },
+  no_space: { status: 409, what: 'the guest’s disk is full', next: 'free space in the guest' },
+  command_not_run: {
+    status: 409,
+    what: 'the guest could not start the command: no such program or folder, or no permission',
+    next: 'check the command’s name and its folder',
+  },
+  payload_too_large: {
+    status: 413,
+    what: 'the body is too large',
+    next: 'send less',
+    detail: ({ maxBytes }: { maxBytes: number }) => `the body is too large; this route takes ${maxBytes} bytes`,
+  },
+  rate_limited: {
+    status: 429,
+    retryAfterSecs: 1,
+    what: 'too many requests, connections or bytes in flight with this credential or from this address',
+    next: 'slow down, then retry',
+    detail: ({ perSecond }: { perSecond: number }) =>
+      `more than ${perSecond} requests in a second; slow down, then retry`,
+  },
+  internal: {
+    status: 500,
+    what: 'internal error',
+    next: retry,
+    detail: ({ requestId }: { requestId: string }) => `internal error; quote request id ${requestId}`,
+  },
+  not_implemented: { status: 501, what: 'this is not implemented' },
+  not_leader: {
+    status: 503,
+    retryAfterSecs: 1,
+    what: 'this replica is not the leader',
+    next: 'send the request again, to any replica',
+  },
+  database_unavailable: {
+    status: 503,
+    retryAfterSecs: 2,
+    what: 'the database is unavailable; nothing was changed',
+    next: 'send the request again',
+  },
+  idp_unreachable: { status: 503, retryAfterSecs: 5, what: 'the identity provider does not respond', next: 'retry' },
+  host_unreachable: { status: 503, retryAfterSecs: 5, what: 'the desktop’s host is unreachable', next: retryWhenBack },
+  guest_unavailable: { status: 503, retryAfterSecs: 2, what: 'the guest does not respond', next: checkState },
+  stopping: { status: 503, retryAfterSecs: 1, what: 'this replica is stopping', next: 'send the request again' },
+  guest_deadline: {
+    status: 504,
+    retryAfterSecs: 1,
+    what: 'the guest did not finish this before its deadline, and it was ended',
+    next: 'allow more time, or do less at once',
+  },
+
+  // Why an operation fails.
+  no_room: { status: 409, internalOnly: true, what: 'no host has capacity for this desktop now', next: 'retry later' },
+  no_host: { status: 409, internalOnly: true, what: 'no host can take this desktop now', next: 'retry later' },
+  host_away: {
+    status: 409,
+    internalOnly: true,
+    what: 'the desktop’s host is unreachable, or cannot run it now',
+    next: retryWhenBack,
+  },
+  image_unavailable: {
+    status: 409,
+    internalOnly: true,
+    what: 'no host has the desktop’s image',
+    next: 'create a desktop with another image, or ask the operator for this one',
+  },
+  memory_image_damaged: {
+    status: 409,
+    internalOnly: true,
+    what: 'the saved memory cannot be restored',
+    next: fromDisk,
+  },
+  memory_image_missing: {
+    status: 409,
+    internalOnly: true,
+    what: 'the saved memory is missing on the host',
+    next: fromDisk,
+  },
+  memory_lost: { status: 409, internalOnly: true, what: 'the saved memory can no longer be used', next: fromDisk },
+  disk_missing: {
+    status: 409,
+    internalOnly: true,
+    what: 'the desktop’s disk is missing on its host',
+    next: 'ask the operator',
+  },
+  host_disk_full: {
+    status: 409,
+    internalOnly: true,
+    what: 'the disk of the desktop’s host is full',
+    next: 'retry later',
+  },
+  guest_silent: {
+    status: 409,
+    internalOnly: true,
+    what: 'the guest did not respond in time after it started',
+    next: retry,
+  },
+  hypervisor_failed: { status: 409, internalOnly: true, what: 'the desktop’s host failed to do this', next: retry },
+  host_removed: {
+    status: 409,
+    internalOnly: true,
+    what: 'the desktop’s host was removed for good with its only disk: its data is lost',
+    next: 'destroy the desktop and create another',
+  },
+  superseded: { status: 409, internalOnly: true, what: 'a later request replaced this one', next: checkState },
+  deadline_exceeded: {
+    status: 409,
+    internalOnly: true,
+    what: 'the operation did not finish before its deadline',
+    next: checkState,
+  },
+
+  // What an agent answers to a command that is out of date.
+  stale_epoch: { status: 409, internalOnly: true, what: 'the service’s leader changed meanwhile', next: 'retry' },
+  stale_turn: {
+    status: 409,
+    internalOnly: true,
+    what: 'a later request for this desktop was carried out first',
+    next: checkState,
+  },
+  unknown_desktop: {
+    status: 409,
+    internalOnly: true,
+    what: 'the desktop is no longer on its host',
+    next: 'ask the operator',
+  },
+} as const satisfies Record<string, Row>
+
+export type RefusalCode = keyof typeof refusals
+
+export const refusalCode = z.enum(Object.keys(refusals) as [RefusalCode, ...RefusalCode[]])
+
+/** Whether no response carries the code itself. */
+export const isInternalOnly = (code: RefusalCode): boolean => 'internalOnly' in refusals[code]
+
+/** What happened, what was lost or kept where that is known, and what to do. The code may be another release's. */
+export function messageOf(code: RefusalCode, lost?: string): string {
+  const { what, next }: Row = refusals[code] ?? refusals.internal
+  return [what, lost, next].filter(Boolean).join('; ')
+}
