@@ -5,8 +5,8 @@ import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { QemuProcesses } from '@dormouse/agent/driver/libvirt/qemu-processes.ts'
-import { QgaTransport } from '@dormouse/agent/guest-agent/transport.ts'
-import { SshLine } from '@dormouse/agent/ssh/connection.ts'
+import { GuestAgentTransport } from '@dormouse/agent/guest-agent/transport.ts'
+import { SshConnection } from '@dormouse/agent/ssh/connection.ts'
 import { execOverSsh } from '@dormouse/agent/ssh/exec.ts'
 import { openOverSsh, uploadOverSsh } from '@dormouse/agent/ssh/files.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
@@ -44,7 +44,7 @@ const wish = (desktopId: string, command: string) => {
 const nameOf = (id: string) => domainName({ installationId: bench.installationId, desktopId: id })
 const domain = (id: string) => host.domains.of({ uuid: id, name: nameOf(id) })
 const processes = new QemuProcesses()
-const pulseOf = (id: string) => processes.pulse(nameOf(id))
+const activityOf = (id: string) => processes.pulse(nameOf(id))
 
 /** A desktop that is awake and has our key. */
 async function awakeDesktop(): Promise<string> {
@@ -55,12 +55,12 @@ async function awakeDesktop(): Promise<string> {
 }
 
 /** The only one who holds the desktop's port. */
-const lineTo = (id: string) =>
-  new SshLine({
+const connectionTo = (id: string) =>
+  new SshConnection({
     desktopId: id,
-    door: async () => ({ path: join(stage.libvirtd.shortDir, 'line-sockets', `${id}.ssh`) }),
-    agent: new QgaTransport(agentCall({ agent: () => host.guestAgent(domain(id)), pulse: pulseOf(id) })),
-    pulse: pulseOf(id),
+    address: async () => ({ path: join(stage.libvirtd.shortDir, 'line-sockets', `${id}.ssh`) }),
+    agent: new GuestAgentTransport(agentCall({ agent: () => host.guestAgent(domain(id)), pulse: activityOf(id) })),
+    activity: activityOf(id),
     keys: new SshKeys(join(bench.folder, 'guest-keys')),
     log: createLog({ name: 'line', level: 'silent' }),
   })
@@ -78,35 +78,35 @@ test(name, { timeout: 1_800_000 }, async () => {
 
 /** How long each next connection took, in ms. */
 async function closeAbruptly(id: string): Promise<number[]> {
-  const line = lineTo(id)
+  const connection = connectionTo(id)
   const bytes = randomBytes(256 * 1024)
   const hash = createHash('sha256').update(bytes).digest('hex')
   const under: (() => Promise<unknown>)[] = [
-    () => execOverSsh(line, wish(id, 'yes')),
-    () => execOverSsh(line, wish(id, 'cat >/dev/null; sleep 5')),
+    () => execOverSsh(connection, wish(id, 'yes')),
+    () => execOverSsh(connection, wish(id, 'cat >/dev/null; sleep 5')),
     async () => {
-      const upload = await uploadOverSsh(line, '/srv/cut', null)
+      const upload = await uploadOverSsh(connection, '/srv/cut', null)
       for (;;) await upload.write(bytes)
     },
     async () => {
-      const file = await openOverSsh(line, '/srv/whole')
+      const file = await openOverSsh(connection, '/srv/whole')
       while (await file.read());
     },
   ]
-  await line.connect()
-  const whole = await uploadOverSsh(line, '/srv/whole', null)
+  await connection.connect()
+  const whole = await uploadOverSsh(connection, '/srv/whole', null)
   for (let i = 0; i < 16; i++) await whole.write(bytes)
   await whole.commit()
   const cameBackMs: number[] = []
   for (let i = 0; i < closes; i++) {
     const work = under.map((begin) => begin().catch(() => undefined))
     await new Promise((resolve) => setTimeout(resolve, Math.random() * 150))
-    line.close()
+    connection.close()
     await Promise.all(work)
     const started = performance.now()
     await waitFor(
       () =>
-        line.connect().then(
+        connection.connect().then(
           () => true,
           () => false,
         ),
@@ -114,56 +114,56 @@ async function closeAbruptly(id: string): Promise<number[]> {
     )
     cameBackMs.push(performance.now() - started)
     if (cameBackMs.length % 25 === 0) console.info(`${id}: ${cameBackMs.length} of ${closes} closes`)
-    const result = await execOverSsh(line, wish(id, 'head -c 262144 /srv/whole | sha256sum'))
+    const result = await execOverSsh(connection, wish(id, 'head -c 262144 /srv/whole | sha256sum'))
     expect(result.stdout.slice(0, 64)).toBe(hash)
   }
   // What was cut off sweeps up after itself, in its own time.
-  const left = async () => (await execOverSsh(line, wish(id, 'ls -A /srv'))).stdout.trim()
+  const left = async () => (await execOverSsh(connection, wish(id, 'ls -A /srv'))).stdout.trim()
   if (long) await waitFor(async () => (await left()) === 'whole', 240_000)
-  line.close()
+  connection.close()
   return cameBackMs
 }
 
 test('a guest that lost our key, or has another of its own, is given ours anew through its agent', async () => {
   const id = await awakeDesktop()
   await bench.crash()
-  const line = lineTo(id)
-  await line.connect()
-  await execOverSsh(line, wish(id, 'rm -f /etc/dormouse/authorized_keys'))
-  line.close()
-  await line.connect()
+  const connection = connectionTo(id)
+  await connection.connect()
+  await execOverSsh(connection, wish(id, 'rm -f /etc/dormouse/authorized_keys'))
+  connection.close()
+  await connection.connect()
   await execOverSsh(
-    line,
+    connection,
     wish(id, 'cd /etc/ssh; rm -f ssh_host_ed25519_key*; ssh-keygen -q -t ed25519 -N "" -f ssh_host_ed25519_key'),
   )
-  line.close()
-  await line.connect()
-  const own = (await execOverSsh(line, wish(id, 'cat /etc/ssh/ssh_host_ed25519_key.pub'))).stdout
+  connection.close()
+  await connection.connect()
+  const own = (await execOverSsh(connection, wish(id, 'cat /etc/ssh/ssh_host_ed25519_key.pub'))).stdout
   const known = (await new SshKeys(join(bench.folder, 'guest-keys')).read(id))?.hostKey
   expect(own.split(' ')[1]).toBe(known)
-  line.close()
+  connection.close()
 })
 
 test('a guest whose root has a shell that greets runs commands and moves files like any other', async () => {
   const id = await awakeDesktop()
   await bench.crash()
-  const line = lineTo(id)
-  await line.connect()
+  const connection = connectionTo(id)
+  await connection.connect()
   const greeter = `#!/bin/sh\necho Welcome\necho '3 updates' >&2\nexec /bin/sh "$@"\n`
   const script = `printf %s '${greeter.replaceAll("'", `'\\''`)}' >/bin/greeter; chmod 755 /bin/greeter`
-  await execOverSsh(line, wish(id, `${script}; sed -i '/^root:/s#[^:]*$#/bin/greeter#' /etc/passwd`))
-  line.close()
-  await line.connect()
-  expect(await execOverSsh(line, wish(id, 'echo out; echo err >&2'))).toMatchObject({
+  await execOverSsh(connection, wish(id, `${script}; sed -i '/^root:/s#[^:]*$#/bin/greeter#' /etc/passwd`))
+  connection.close()
+  await connection.connect()
+  expect(await execOverSsh(connection, wish(id, 'echo out; echo err >&2'))).toMatchObject({
     stdout: 'out\n',
     stderr: 'err\n',
   })
-  const late = execOverSsh(line, { ...wish(id, 'exec sleep 77'), timeoutSecs: 1 })
+  const late = execOverSsh(connection, { ...wish(id, 'exec sleep 77'), timeoutSecs: 1 })
   await expect(late).rejects.toMatchObject({ code: 'guest_deadline' })
-  expect((await execOverSsh(line, wish(id, "ps | grep -c '[s]leep 77' || :"))).stdout).toBe('0\n')
-  const upload = await uploadOverSsh(line, '/srv/greeted', null)
+  expect((await execOverSsh(connection, wish(id, "ps | grep -c '[s]leep 77' || :"))).stdout).toBe('0\n')
+  const upload = await uploadOverSsh(connection, '/srv/greeted', null)
   await upload.write(Buffer.from('bytes'))
   await upload.commit()
-  expect((await (await openOverSsh(line, '/srv/greeted')).read())?.toString()).toBe('bytes')
-  line.close()
+  expect((await (await openOverSsh(connection, '/srv/greeted')).read())?.toString()).toBe('bytes')
+  connection.close()
 })

@@ -3,12 +3,12 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync, realpathSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { noPulse } from '@dormouse/agent/driver/guest-activity.ts'
+import { unknownActivity } from '@dormouse/agent/driver/guest-activity.ts'
 import { agentCall } from '@dormouse/agent/driver/libvirt/agent-call.ts'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
-import { QgaTransport } from '@dormouse/agent/guest-agent/transport.ts'
-import { SshLine } from '@dormouse/agent/ssh/connection.ts'
+import { GuestAgentTransport } from '@dormouse/agent/guest-agent/transport.ts'
+import { SshConnection } from '@dormouse/agent/ssh/connection.ts'
 import { execOverSsh } from '@dormouse/agent/ssh/exec.ts'
 import { openOverSsh, uploadOverSsh } from '@dormouse/agent/ssh/files.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
@@ -32,7 +32,7 @@ interface Side {
 }
 
 interface Held extends Side {
-  line: SshLine
+  connection: SshConnection
 }
 
 let sides: [Side, Side]
@@ -63,13 +63,13 @@ const wish = (desktopId: string, command: string) => {
 }
 
 const agentOn = (side: Side, id: string) =>
-  new QgaTransport(agentCall({ agent: () => side.host.guestAgent(domainOn(side, id)), pulse: noPulse }))
+  new GuestAgentTransport(agentCall({ agent: () => side.host.guestAgent(domainOn(side, id)), pulse: unknownActivity }))
 
 /** The only one who holds the desktop's port on that host; the keys moved along. */
-const lineOn = (side: Side, id: string) =>
-  new SshLine({
+const connectionOn = (side: Side, id: string) =>
+  new SshConnection({
     desktopId: id,
-    door: async () => ({ path: join(room(side.stage, 'sockets'), `${id}.ssh`) }),
+    address: async () => ({ path: join(room(side.stage, 'sockets'), `${id}.ssh`) }),
     agent: agentOn(side, id),
     keys: new SshKeys(join(bench.folder, 'guest-keys')),
     log: createLog({ name: 'line', level: 'silent' }),
@@ -81,38 +81,38 @@ test('what is under way when a desktop moves ends at once, and the next connecti
   await waitFor(async () => (await bench.run(id, 'tr "\\0" " " </proc/$PPID/cmdline')).includes('sshd'), 30_000)
   // Its successor dials only when it is asked for something.
   await bench.crash()
-  const [home, away] = sides.map((side) => ({ ...side, line: lineOn(side, id) })) as [Held, Held]
-  await home.line.connect()
-  await put(home.line, '/srv/whole', 8)
-  await put(home.line, '/srv/kept', 2)
-  const bootId = await bootIdOver(home.line, id)
+  const [home, away] = sides.map((side) => ({ ...side, connection: connectionOn(side, id) })) as [Held, Held]
+  await home.connection.connect()
+  await put(home.connection, '/srv/whole', 8)
+  await put(home.connection, '/srv/kept', 2)
+  const bootId = await bootIdOver(home.connection, id)
   for (let trip = 0; trip < trips; trip++) {
     for (const [from, to] of [
       [home, away],
       [away, home],
     ] as const) {
       await moveInMidTransfer(id, from, to, trip)
-      expect(await bootIdOver(to.line, id)).toBe(bootId)
+      expect(await bootIdOver(to.connection, id)).toBe(bootId)
     }
   }
   // What was cut off sweeps up after itself, in its own time.
-  const left = async () => (await execOverSsh(home.line, wish(id, 'ls -A /srv'))).stdout
+  const left = async () => (await execOverSsh(home.connection, wish(id, 'ls -A /srv'))).stdout
   await waitFor(async () => (await left()) === 'kept\nwhole\n', 240_000)
-  home.line.close()
+  home.connection.close()
   await domainOn(sides[0], id).destroy()
 })
 
-const bootIdOver = async (line: SshLine, id: string) =>
-  (await execOverSsh(line, wish(id, 'cat /proc/sys/kernel/random/boot_id'))).stdout
+const bootIdOver = async (connection: SshConnection, id: string) =>
+  (await execOverSsh(connection, wish(id, 'cat /proc/sys/kernel/random/boot_id'))).stdout
 
-async function put(line: SshLine, path: string, pieces: number): Promise<void> {
-  const upload = await uploadOverSsh(line, path, null)
+async function put(connection: SshConnection, path: string, pieces: number): Promise<void> {
+  const upload = await uploadOverSsh(connection, path, null)
   for (let i = 0; i < pieces; i++) await upload.write(piece)
   await upload.commit()
 }
 
 async function moveInMidTransfer(id: string, from: Held, to: Held, trip: number): Promise<void> {
-  const ends = underWay(from.line, id).map((work) => work.then(String, (error) => error.code))
+  const ends = underWay(from.connection, id).map((work) => work.then(String, (error) => error.code))
   const { totalMs, stoppedMs } = await move(id, from, to)
   const moved = performance.now()
   expect(await Promise.all(ends)).toEqual(ends.map(() => 'guest_unavailable'))
@@ -126,11 +126,11 @@ async function moveInMidTransfer(id: string, from: Held, to: Held, trip: number)
         .catch(() => false),
     10_000,
   )
-  await to.line.connect()
-  const { stdout } = await execOverSsh(to.line, wish(id, 'wc -c </srv/kept; wc -c </srv/whole'))
+  await to.connection.connect()
+  const { stdout } = await execOverSsh(to.connection, wish(id, 'wc -c </srv/kept; wc -c </srv/whole'))
   const reachedMs = performance.now() - moved
   expect(stdout.trim().split(/\s+/).map(Number)).toEqual([wholeBytes, 8 * piece.length])
-  await put(to.line, '/srv/kept', 2)
+  await put(to.connection, '/srv/kept', 2)
   const figures = { totalMs, stoppedMs, noticedMs, reachedMs }
   console.info(
     `trip ${trip}:`,
@@ -141,16 +141,16 @@ async function moveInMidTransfer(id: string, from: Held, to: Held, trip: number)
 }
 
 /** A command without an end, one that reads for ever, a file on its way in and one on its way out. */
-function underWay(line: SshLine, id: string): Promise<unknown>[] {
+function underWay(connection: SshConnection, id: string): Promise<unknown>[] {
   return [
-    execOverSsh(line, wish(id, 'yes')),
-    execOverSsh(line, wish(id, 'cat >/dev/null; sleep 60')),
-    uploadOverSsh(line, '/srv/kept', null).then(async (upload) => {
+    execOverSsh(connection, wish(id, 'yes')),
+    execOverSsh(connection, wish(id, 'cat >/dev/null; sleep 60')),
+    uploadOverSsh(connection, '/srv/kept', null).then(async (upload) => {
       for (;;) await upload.write(piece)
     }),
     (async () => {
       for (;;) {
-        const file = await openOverSsh(line, '/srv/whole')
+        const file = await openOverSsh(connection, '/srv/whole')
         while (await file.read());
       }
     })(),

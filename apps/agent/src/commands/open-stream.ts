@@ -1,7 +1,7 @@
 // Joins the screen of an awake desktop to a channel that the control plane expects.
 
+import { requireAwake } from '../desktops/awake-guest.ts'
 import { joinScreen } from '../streams/join-screen.ts'
-import { requireAwake } from '../streams/require-awake.ts'
 import type { CommandHandler } from './room.ts'
 
 export const openStream: CommandHandler<'stream.open'> = async ({ ground }, wish, signal, dialBack) => {

@@ -4,7 +4,7 @@ import type { CommandPayload } from '@dormouse/contract'
 import type { DialBack } from '../control.ts'
 import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
 import type { FileDownload } from '../driver/guest-transport.ts'
-import { inTime } from '../mechanics/waiting.ts'
+import { fileStep } from '../guest/file-step.ts'
 import type { CommandHandler } from './room.ts'
 import { brokenOff } from './write-file.ts'
 
@@ -15,7 +15,7 @@ export const readFile: CommandHandler<'guest.readFile'> = async ({ ground, trans
   using awake = whileAwake(ground, wish, given)
   const { signal } = awake
   const move = async () => {
-    const file = await inTime(guest.openFile(wish.path), wish.stepTimeoutSecs, signal, (late) => late.close())
+    const file = await fileStep(guest.openFile(wish.path), wish.stepTimeoutSecs, signal, (late) => late.close())
     try {
       return await empty(file, wish, signal, dialBack)
     } finally {
@@ -50,7 +50,7 @@ async function empty(file: FileDownload, wish: Wish, signal: AbortSignal, dialBa
 
 async function* pieces(file: FileDownload, stepTimeoutSecs: number, signal: AbortSignal): AsyncGenerator<Buffer> {
   for (;;) {
-    const bytes = await inTime(file.read(), stepTimeoutSecs, signal)
+    const bytes = await fileStep(file.read(), stepTimeoutSecs, signal)
     if (!bytes) return
     yield bytes
   }

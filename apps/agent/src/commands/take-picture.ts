@@ -1,6 +1,6 @@
 // Sends the screen of an awake desktop as one picture.
 import { pipeline } from 'node:stream/promises'
-import { requireAwake } from '../streams/require-awake.ts'
+import { requireAwake } from '../desktops/awake-guest.ts'
 import type { CommandHandler } from './room.ts'
 import { brokenOff } from './write-file.ts'
 

@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Refusal } from '@dormouse/contract'
 import { expect, test } from 'vitest'
-import { unlessAborted } from '../mechanics/waiting.ts'
+import { unlessAborted } from '../mechanics/deadlines.ts'
 import { brokenOff } from './write-file.ts'
 
 test('a read whose desktop goes away is refused for that reason, which both the guest and the stream are told', async () => {

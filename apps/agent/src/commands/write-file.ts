@@ -5,7 +5,7 @@ import { ChannelLost, DialRefused, LinkLost } from '@dormouse/link'
 import type { DialBack } from '../control.ts'
 import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
 import type { FileUpload } from '../driver/guest-transport.ts'
-import { inTime } from '../mechanics/waiting.ts'
+import { fileStep } from '../guest/file-step.ts'
 import type { CommandHandler } from './room.ts'
 
 /** A guest that cannot be reached sweeps up by itself. */
@@ -19,12 +19,12 @@ export const writeFile: CommandHandler<'guest.writeFile'> = async ({ ground, tra
   using awake = whileAwake(ground, wish, given)
   const { signal } = awake
   const move = async () => {
-    const upload = await inTime(guest.createFile(path, mode), secs, signal, (late) => late.abandon())
+    const upload = await fileStep(guest.createFile(path, mode), secs, signal, (late) => late.abandon())
     try {
       return await fill(upload, wish, signal, dialBack)
     } catch (error) {
       const why = brokenOff(error)
-      const swept = inTime(upload.abandon(), sweepSecs).catch(() => undefined)
+      const swept = fileStep(upload.abandon(), sweepSecs).catch(() => undefined)
       if (!(why instanceof Refusal) || why.code !== 'guest_unavailable') await swept
       throw why
     }
@@ -40,8 +40,8 @@ async function fill(upload: FileUpload, wish: Wish, signal: AbortSignal, dialBac
   const secs = wish.stepTimeoutSecs
   const channel = addAbortSignal(signal, await dialBack(wish.channel, signal))
   try {
-    for await (const bytes of channel) await inTime(upload.write(bytes), secs, signal)
-    return { size: await inTime(upload.commit(), secs, signal) }
+    for await (const bytes of channel) await fileStep(upload.write(bytes), secs, signal)
+    return { size: await fileStep(upload.commit(), secs, signal) }
   } finally {
     channel.destroy()
   }

@@ -1,42 +1,49 @@
-// The guest of a desktop that is awake here, in the generation that was asked for, and how long one may wait for it.
+// The guest of a desktop that is awake on this host in the generation that the caller names.
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import type { Ground } from './ground.ts'
+import type { Journal } from './journal.ts'
 
-interface Wish {
+type Deps = Pick<Ground, 'journal' | 'driver'>
+
+interface Target {
   desktopId: DesktopId
   generation: number
 }
 
-const lookEveryMs = 250
-/** One that stands still at so many looks in a row is not only about to be moved or saved. */
-const stillLooks = 3
-const asleep = 'the desktop went to sleep or went away meanwhile; look at its state'
-const frozen =
-  'the desktop stands still on its host: it goes to sleep, or was stopped there; look at its state, or try again'
+const checkEveryMs = 250
+/** A desktop that is paused at so many checks in a row is not only paused for a move or a save. */
+const pausedChecks = 3
+const notAwake = 'the desktop is no longer awake on its host; check its state'
+const paused = 'the desktop is paused on its host; check its state, then retry'
 
-export function awakeGuest(ground: Ground, wish: Wish): GuestTransport {
-  if (!isAwake(ground, wish)) refuse('not_awake', 'the desktop is not awake on its host in this generation')
-  return ground.driver.guest(wish.desktopId)
+/** Refuses with `not_awake` unless this generation runs on this host. */
+export function requireAwake(journal: Journal, target: Target): void {
+  if (!isAwake(journal, target)) refuse('not_awake', 'the desktop is not awake on its host in this generation')
+}
+
+export function awakeGuest({ journal, driver }: Deps, target: Target): GuestTransport {
+  requireAwake(journal, target)
+  return driver.guest(target.desktopId)
 }
 
 /**
- * Aborted with `given`, and when the desktop is no longer awake, or stands still on its host: whoever waits for the guest,
- * or for its caller, would not notice.
+ * A signal that aborts with `given`, and when the desktop is no longer awake or stays paused: a call to its guest would
+ * not notice either.
  */
-export function whileAwake(ground: Ground, wish: Wish, given?: AbortSignal): { signal: AbortSignal } & Disposable {
-  const over = new AbortController()
-  let still = 0
+export function whileAwake(deps: Deps, target: Target, given?: AbortSignal): { signal: AbortSignal } & Disposable {
+  const ended = new AbortController()
+  let pausedInARow = 0
   const timer = setInterval(() => {
-    still = ground.driver.frozen(wish.desktopId) ? still + 1 : 0
-    if (!isAwake(ground, wish)) over.abort(new Refusal('guest_unavailable', asleep))
-    else if (still >= stillLooks) over.abort(new Refusal('guest_unavailable', frozen))
-  }, lookEveryMs)
-  const signal = given ? AbortSignal.any([given, over.signal]) : over.signal
+    pausedInARow = deps.driver.frozen(target.desktopId) ? pausedInARow + 1 : 0
+    if (!isAwake(deps.journal, target)) ended.abort(new Refusal('guest_unavailable', notAwake))
+    else if (pausedInARow >= pausedChecks) ended.abort(new Refusal('guest_unavailable', paused))
+  }, checkEveryMs)
+  const signal = given ? AbortSignal.any([given, ended.signal]) : ended.signal
   return { signal, [Symbol.dispose]: () => clearInterval(timer) }
 }
 
-function isAwake({ journal }: Ground, { desktopId, generation }: Wish): boolean {
+function isAwake(journal: Journal, { desktopId, generation }: Target): boolean {
   const entry = journal.read(desktopId)
   return Boolean(entry?.running) && entry?.generation === generation
 }

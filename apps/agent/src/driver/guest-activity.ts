@@ -1,15 +1,19 @@
-// How a guest fares, seen from its host: tells one that is busy from one that will not answer. A guest that is busy burns
-// its processors' time; one that hangs, or is stopped, does not.
+// A guest's activity as its host sees it: tells a guest that is busy from one that will not answer. A busy guest uses
+// processor time; one that hangs or is stopped does not.
 import { setTimeout as sleep } from 'node:timers/promises'
 
-export interface Pulse {
-  /** Whether its process was stopped from outside: then nothing in it goes on until somebody lets it. */
+export interface GuestActivity {
+  /** Whether its process was stopped from outside: then nothing in it continues until it is resumed. */
   frozen(): boolean
-  /** Whether, over so many ms from now on, the guest runs or wants to. False where nobody can tell. */
+  /** Whether the guest runs or wants to, over the next `overMs`. False where that is not known. */
   busy(overMs: number): Promise<boolean>
-  /** Whether over that time it wants neither a processor nor the disk. False where nobody can tell. */
+  /** Whether it wants neither a processor nor the disk over that time. False where that is not known. */
   idle(overMs: number): Promise<boolean>
 }
 
-/** Nobody can tell. */
-export const noPulse: Pulse = { frozen: () => false, busy: async () => false, idle: (overMs) => sleep(overMs, false) }
+/** For a guest whose activity is not known. */
+export const unknownActivity: GuestActivity = {
+  frozen: () => false,
+  busy: async () => false,
+  idle: (overMs) => sleep(overMs, false),
+}

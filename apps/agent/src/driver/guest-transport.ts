@@ -1,4 +1,4 @@
-// How the agent talks to a guest, whatever carries the words.
+// What a guest can be asked to do, over whatever transport.
 import type { ExecCommand, ExecResult } from '@dormouse/contract'
 
 export interface GuestTransport {
@@ -6,26 +6,29 @@ export interface GuestTransport {
   ping(): Promise<void>
   /** Sets the guest's clock to the host's. */
   setTime(): Promise<void>
-  /** Runs a command to its end, or to its deadline (`guest_deadline`), which counts from now unless it is given. */
-  exec(command: ExecCommand, signal: AbortSignal, deadline?: number): Promise<ExecResult>
-  /** Begins a file beside the one it shall replace; what the guest's file system refuses is refused here already. */
+  /** Runs a command to its end, or to its deadline (`guest_deadline`): `deadlineOf(command)` unless one is given. */
+  exec(command: ExecCommand, deadline?: number): Promise<ExecResult>
+  /** Starts writing a file under a temporary name. Throws what the guest's file system refuses already here. */
   createFile(path: string, mode: number | null): Promise<FileUpload>
   /** Opens a regular file. */
   openFile(path: string): Promise<FileDownload>
 }
 
-/** A file that nobody sees under its name before it is whole. One call at a time. */
+/** A file that is visible under its name only once it is whole. One call at a time. */
 export interface FileUpload {
   write(bytes: Buffer): Promise<void>
-  /** Puts it in place, as large as what was written; answers that size. */
+  /** Moves the file into place and returns its size, which is that of all that was written. */
   commit(): Promise<number>
-  /** Takes it away as if it had never begun. A guest that cannot be reached does so by itself, later. */
+  /** Removes the unfinished file. A guest that is unreachable removes it by itself, later. */
   abandon(): Promise<void>
 }
 
 export interface FileDownload {
-  /** The next piece; undefined at the end. */
+  /** The next bytes; undefined at the end. */
   read(): Promise<Buffer | undefined>
-  /** May be called at any time, and again. */
+  /** May be called at any time, and repeatedly. */
   close(): Promise<void>
 }
+
+/** The deadline of a command that starts now, on the clock of `performance.now()`. */
+export const deadlineOf = ({ timeoutSecs }: ExecCommand): number => performance.now() + timeoutSecs * 1_000

@@ -19,7 +19,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { LocalAgent } from '../testing/local-agent.ts'
-import { QgaTransport } from './transport.ts'
+import { GuestAgentTransport } from './transport.ts'
 
 const shells = ['/bin/dash', '/bin/bash'].filter((shell) => existsSync(shell))
 
@@ -32,7 +32,7 @@ afterEach(() => rmSync(folder, { recursive: true }))
 describe.each(shells)('under %s', (shell) => {
   const guest = () => {
     const agent = new LocalAgent(shell)
-    const transport = new QgaTransport(agent.call)
+    const transport = new GuestAgentTransport(agent.call)
     const write = async (path: string, bytes: Buffer, mode: number | null = null) => {
       const upload = await transport.createFile(path, mode)
       await upload.write(bytes)
@@ -154,7 +154,7 @@ describe.each(shells)('under %s', (shell) => {
 test('a guest that says a path without end is not asked to write there', async () => {
   const said = Buffer.from(`/y\0/${'x'.repeat(20_000)}\x001\0`).toString('base64')
   const asked: unknown[] = []
-  const transport = new QgaTransport(async (execute, args) => {
+  const transport = new GuestAgentTransport(async (execute, args) => {
     asked.push(args)
     return execute === 'guest-exec' ? { pid: 1 } : { exited: true, exitcode: 0, 'out-data': said }
   })

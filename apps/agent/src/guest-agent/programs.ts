@@ -1,15 +1,13 @@
-// Programs that a guest's agent runs: started, asked after until they end, and killed.
+// Programs that a guest's agent runs: started, and polled until they end.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal, refuse } from '@dormouse/contract'
 import { z } from 'zod'
-import type { Ended } from '../scripts/exec-result.ts'
+import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
+import type { ProgramEnd } from '../scripts/exec-result.ts'
+import { agentLimits } from '../scripts/limits.ts'
 
-/** Throws a `guest_unavailable` refusal where the agent cannot be reached, AgentRefused where it says no. */
-export type AgentCall = (execute: string, args?: Record<string, unknown>) => Promise<unknown>
-
-export class AgentRefused extends Error {
-  override readonly name = 'AgentRefused'
-}
+const firstPauseMs = 3
+const longestPauseMs = 100
 
 const pidAnswer = z.object({ pid: z.int() })
 const statusAnswer = z.object({
@@ -20,44 +18,42 @@ const statusAnswer = z.object({
   'err-data': z.string().optional(),
 })
 
-/** The answer, where it has the form it should have: a guest's word is untrusted, and nonsense is no fault of ours. */
-export function understood<T>(form: z.ZodType<T>, answer: unknown): T {
+/** The answer in its expected form. The guest is not trusted: an answer in another form is a refusal, not our error. */
+export function parseAnswer<T>(form: z.ZodType<T>, answer: unknown): T {
   const parsed = form.safeParse(answer)
-  return parsed.success ? parsed.data : refuse('guest_unavailable', 'the guest’s agent answered nonsense')
+  return parsed.success
+    ? parsed.data
+    : refuse('guest_unavailable', 'the guest’s agent sent an answer that is not valid')
 }
-
-const firstPauseMs = 3
-/** How long a script of ours may take that has nothing to wait for. */
-export const sweepMs = 1_500
 
 export async function startProgram(call: AgentCall, args: Record<string, unknown>): Promise<number> {
   try {
-    return understood(pidAnswer, await call('guest-exec', args)).pid
+    return parseAnswer(pidAnswer, await call('guest-exec', args)).pid
   } catch (error) {
     throw asUnavailable(error)
   }
 }
 
-/** A script of ours that ends at once; the agent is made to forget it. */
-export async function runAside(call: AgentCall, script: string, mostMs = sweepMs): Promise<void> {
+/** Runs a short script of ours, whose result does not matter. Polling its end makes the agent forget it. */
+export async function runScript(call: AgentCall, script: string, timeoutMs: number = agentLimits.scriptMs) {
   const pid = await startProgram(call, { path: '/bin/sh', arg: ['-c', script] })
-  await untilEnded(call, pid, performance.now() + mostMs)
+  await programEnd(call, pid, performance.now() + timeoutMs)
 }
 
-/** Asks until the program has ended, ever less often; undefined at the deadline. */
-export async function untilEnded(call: AgentCall, pid: number, deadline: number): Promise<Ended | undefined> {
+/** Polls until the program has ended, less and less often; undefined at the deadline. */
+export async function programEnd(call: AgentCall, pid: number, deadline: number): Promise<ProgramEnd | undefined> {
   for (let pauseMs = firstPauseMs; ; pauseMs = nextPause(pauseMs)) {
-    const ended = await status(call, pid)
-    if (ended) return ended
+    const end = await status(call, pid)
+    if (end) return end
     const leftMs = deadline - performance.now()
     if (leftMs <= 0) return undefined
     await sleep(Math.min(pauseMs, leftMs))
   }
 }
 
-async function status(call: AgentCall, pid: number): Promise<Ended | undefined> {
+async function status(call: AgentCall, pid: number): Promise<ProgramEnd | undefined> {
   try {
-    const answer = understood(statusAnswer, await call('guest-exec-status', { pid }))
+    const answer = parseAnswer(statusAnswer, await call('guest-exec-status', { pid }))
     if (!answer.exited) return undefined
     const decode = (data = '') => Buffer.from(data, 'base64')
     const { exitcode, signal } = answer
@@ -69,13 +65,13 @@ async function status(call: AgentCall, pid: number): Promise<Ended | undefined> 
 
 function nextPause(pauseMs: number): number {
   if (pauseMs < 12) return pauseMs * 2
-  return Math.min(pauseMs * 1.1, 100)
+  return Math.min(pauseMs * 1.1, longestPauseMs)
 }
 
-/** What the agent refuses of these calls is an agent that cannot be used now. */
+/** An agent that refuses one of these calls cannot be used now. */
 export function asUnavailable(error: unknown): unknown {
   if (!(error instanceof AgentRefused)) return error
-  const refusal = new Refusal('guest_unavailable', 'the guest’s agent could not do it')
+  const refusal = new Refusal('guest_unavailable', 'the guest’s agent refused the call')
   refusal.cause = error
   return refusal
 }

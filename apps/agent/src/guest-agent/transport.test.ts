@@ -3,7 +3,7 @@ import { type ExecCommand, newId, refuse } from '@dormouse/contract'
 import { describe, expect, test } from 'vitest'
 import { until } from '../testing/bench.ts'
 import { LocalAgent } from '../testing/local-agent.ts'
-import { QgaTransport } from './transport.ts'
+import { GuestAgentTransport } from './transport.ts'
 
 const shells = ['/bin/dash', '/bin/bash'].filter((shell) => existsSync(shell))
 
@@ -26,7 +26,7 @@ const litter = (agent: LocalAgent) =>
 
 function guestWith(shell: string) {
   const agent = new LocalAgent(shell)
-  const transport = new QgaTransport(agent.call)
+  const transport = new GuestAgentTransport(agent.call)
   return {
     agent,
     exec: (command: string | string[], more?: Partial<ExecCommand>) => transport.exec(wish(command, more)),
@@ -111,7 +111,7 @@ describe.each(shells)('under %s', (shell) => {
       return agent.call(execute, isCommand ? { ...args, arg: [first, `sleep 1; ${script}`] } : args)
     }
     const child = 'sleep 300 & echo $!'
-    const { exitCode, stdout } = await new QgaTransport(call).exec(wish(child, { timeoutSecs: 20 }))
+    const { exitCode, stdout } = await new GuestAgentTransport(call).exec(wish(child, { timeoutSecs: 20 }))
     expect(exitCode).toBe(0)
     process.kill(Number(stdout))
     await until(() => litter(agent).length === 0)
@@ -135,7 +135,9 @@ describe.each(shells)('under %s', (shell) => {
       return answer
     }
     const big = 'x'.repeat(90_000)
-    expect(await new QgaTransport(call).exec(wish(['wc', '-c', '-'], { stdin: big, env: { big } }))).toMatchObject({
+    expect(
+      await new GuestAgentTransport(call).exec(wish(['wc', '-c', '-'], { stdin: big, env: { big } })),
+    ).toMatchObject({
       stdout: '90000 -\n',
     })
     expect(modes).toEqual([0o600, 0o600])
@@ -178,7 +180,7 @@ describe.concurrent('at the deadline', () => {
     }
     const file = `/tmp/dormouse-test-${newId()}`
     const command = wish(`echo $$ > ${file}; exec sleep 60`, { timeoutSecs: 4 })
-    await expect(new QgaTransport(call).exec(command)).rejects.toMatchObject({ code: 'guest_deadline' })
+    await expect(new GuestAgentTransport(call).exec(command)).rejects.toMatchObject({ code: 'guest_deadline' })
     const pid = Number(readFileSync(file, 'utf8'))
     rmSync(file)
     await until(() => !alive(pid))
@@ -192,7 +194,7 @@ test.each([
   ['a word', 'yes'],
   ['numbers that are none', { pid: 'one', exited: 1, 'buf-b64': 7 }],
 ])('an agent that answers %s is unavailable, whatever is asked', async (_what, nonsense) => {
-  const guest = new QgaTransport(async () => nonsense)
+  const guest = new GuestAgentTransport(async () => nonsense)
   const asked = [
     guest.exec(wish('true')),
     guest.exec(wish('true', { stdin: 'x'.repeat(90_000) })),

@@ -1,21 +1,28 @@
-// A guest over its SSH connection, with the guest agent beside it: the agent starts things (readiness, clock, keys) and
-// stands in where there is no connection. What may have been begun over one is never begun again over the other.
+// A guest over its SSH connection, or through its guest agent where there is none. The agent also sets the clock and
+// exchanges the SSH keys. What one transport may have started is never started again over the other.
 import type { ExecCommand, ExecResult } from '@dormouse/contract'
-import type { FileDownload, FileUpload, GuestTransport } from '../driver/guest-transport.ts'
-import { begunBefore, deadlineOf } from '../mechanics/deadlines.ts'
-import { patienceMs, type SshLine } from '../ssh/connection.ts'
+import { deadlineOf, type FileDownload, type FileUpload, type GuestTransport } from '../driver/guest-transport.ts'
+import { before } from '../mechanics/deadlines.ts'
+import { startedTooLate } from '../scripts/exec-result.ts'
+import { sshLimits } from '../scripts/limits.ts'
+import type { SshConnection } from '../ssh/connection.ts'
 import { execOverSsh } from '../ssh/exec.ts'
 import { openOverSsh, uploadOverSsh } from '../ssh/files.ts'
-import type { SpareShell } from '../ssh/warm-shell.ts'
+import type { WarmShell } from '../ssh/warm-shell.ts'
 
-export class SshTransport implements GuestTransport {
-  readonly #line: SshLine
-  readonly #spare: SpareShell
+export interface SshAccess {
+  connection: SshConnection
+  warmShell: WarmShell
+}
+
+export class SshFirstTransport implements GuestTransport {
+  readonly #connection: SshConnection
+  readonly #warmShell: WarmShell
   readonly #agent: GuestTransport
 
-  constructor({ line, spare }: { line: SshLine; spare: SpareShell }, agent: GuestTransport) {
-    this.#line = line
-    this.#spare = spare
+  constructor({ connection, warmShell }: SshAccess, agent: GuestTransport) {
+    this.#connection = connection
+    this.#warmShell = warmShell
     this.#agent = agent
   }
 
@@ -23,40 +30,40 @@ export class SshTransport implements GuestTransport {
     return this.#agent.ping()
   }
 
-  /** The guest is up: the connection is dialled, and nobody waits for it. */
+  /** A guest whose clock is set is up: the connection is opened in the background. */
   async setTime(): Promise<void> {
     await this.#agent.setTime()
-    void this.#connected()
+    void this.#isConnectedSoon()
   }
 
-  async exec(command: ExecCommand, signal: AbortSignal, deadline = deadlineOf(command)): Promise<ExecResult> {
-    const connected = await begunBefore(deadline, this.#connected(), async () => undefined)
-    if (!connected) return this.#agent.exec(command, signal, deadline)
-    return execOverSsh(this.#line, command, this.#spare, deadline)
+  async exec(command: ExecCommand, deadline = deadlineOf(command)): Promise<ExecResult> {
+    const isConnected = await before(deadline, this.#isConnectedSoon())
+    if (isConnected === undefined) throw startedTooLate()
+    if (!isConnected) return this.#agent.exec(command, deadline)
+    return execOverSsh(this.#connection, command, this.#warmShell, deadline)
   }
 
   async createFile(path: string, mode: number | null): Promise<FileUpload> {
-    return (await this.#connected()) ? uploadOverSsh(this.#line, path, mode) : this.#agent.createFile(path, mode)
+    const isConnected = await this.#isConnectedSoon()
+    return isConnected ? uploadOverSsh(this.#connection, path, mode) : this.#agent.createFile(path, mode)
   }
 
   async openFile(path: string): Promise<FileDownload> {
-    return (await this.#connected()) ? openOverSsh(this.#line, path) : this.#agent.openFile(path)
+    return (await this.#isConnectedSoon()) ? openOverSsh(this.#connection, path) : this.#agent.openFile(path)
   }
 
-  /** Whether there is a connection, or comes one soon. */
-  async #connected(): Promise<boolean> {
-    if (this.#line.ready) return true
-    const { hopeless } = this.#line
-    const dialled = this.#line.connect().then(
+  /** Whether the connection is ready, or becomes so while waiting is worth it. It is opened either way. */
+  async #isConnectedSoon(): Promise<boolean> {
+    if (this.#connection.isReady) return true
+    const { isSlow } = this.#connection
+    const connecting = this.#connection.connect().then(
       () => {
-        this.#spare.prepare()
-        return this.#line.ready
+        this.#warmShell.prepare()
+        return this.#connection.isReady
       },
       () => false,
     )
-    if (hopeless) return false
-    const late = Promise.withResolvers<false>()
-    const timer = setTimeout(() => late.resolve(false), patienceMs)
-    return Promise.race([dialled, late.promise]).finally(() => clearTimeout(timer))
+    if (isSlow) return false
+    return (await before(performance.now() + sshLimits.connectWaitMs, connecting)) ?? false
   }
 }

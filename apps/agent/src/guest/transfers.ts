@@ -1,9 +1,8 @@
-// The files that move into and out of guests, a few at once for each desktop: they go as fast as many would, none of them
-// starves, and commands find room beside them. Knows nothing of how a file is moved.
+// Limits the transfers of files with one guest: a few at once are as fast as many, all of them make progress, and commands
+// are not held up. Knows nothing of how a file is transferred.
 import { type DesktopId, Refusal } from '@dormouse/contract'
 import { Slots } from '../mechanics/locks.ts'
-
-const atOnce = 4
+import { fileLimits } from '../scripts/limits.ts'
 
 interface Queue {
   slots: Slots
@@ -13,19 +12,19 @@ interface Queue {
 export class Transfers {
   readonly #queues = new Map<DesktopId, Queue>()
 
-  /** Waits for a turn, so long at most, and unless the signal aborts; then moves the file. */
+  /** Runs the transfer when it is its turn; throws when the timeout for that passes, or the signal aborts before. */
   async run<T>(desktopId: DesktopId, timeoutSecs: number, signal: AbortSignal, move: () => Promise<T>): Promise<T> {
-    const queue = this.#queues.get(desktopId) ?? { slots: new Slots(atOnce), users: 0 }
+    const queue = this.#queues.get(desktopId) ?? { slots: new Slots(fileLimits.transfersAtOnce), users: 0 }
     this.#queues.set(desktopId, queue)
     queue.users++
     const late = new AbortController()
     const timer = setTimeout(() => late.abort(tooMany(timeoutSecs)), timeoutSecs * 1_000)
-    const begin = () => {
+    const start = () => {
       clearTimeout(timer)
       return move()
     }
     try {
-      return await queue.slots.run(AbortSignal.any([signal, late.signal]), begin)
+      return await queue.slots.run(AbortSignal.any([signal, late.signal]), start)
     } finally {
       clearTimeout(timer)
       if (--queue.users === 0) this.#queues.delete(desktopId)
@@ -34,4 +33,7 @@ export class Transfers {
 }
 
 const tooMany = (secs: number) =>
-  new Refusal('guest_unavailable', `the desktop’s other transfers left no room for ${secs} s; try again, fewer at once`)
+  new Refusal(
+    'guest_unavailable',
+    `the desktop’s ${fileLimits.transfersAtOnce} running transfers did not finish within ${secs} s; retry with fewer at once`,
+  )

@@ -1,22 +1,25 @@
-// What is kept of a command's output, in one piece: a server that says each byte by itself must not make a million objects
-// of them. Knows nothing of what it keeps.
-import { execOutputMaxBytes } from '@dormouse/contract'
+// The first part of a stream, in one buffer: a sender that sends single bytes must not create a million objects.
 
-/** The first part of a stream, one byte more than is told, so that a longer one shows; the rest is dropped. */
-export class Kept {
+/** Keeps at most `maxBytes` of what is added and drops the rest. */
+export class BoundedBuffer {
+  readonly #maxBytes: number
   #bytes = Buffer.alloc(0)
   #size = 0
   #taken = false
 
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes
+  }
+
   add(bytes: Buffer): void {
-    const fits = bytes.subarray(0, execOutputMaxBytes + 1 - this.#size)
+    const fits = bytes.subarray(0, this.#maxBytes - this.#size)
     if (this.#taken || fits.length === 0) return
-    this.#makeRoom(this.#size + fits.length)
+    this.#grow(this.#size + fits.length)
     fits.copy(this.#bytes, this.#size)
     this.#size += fits.length
   }
 
-  /** What was kept; from here on everything is dropped. */
+  /** What was kept. Everything that is added later is dropped. */
   take(): Buffer {
     const kept = this.#bytes.subarray(0, this.#size)
     this.#bytes = Buffer.alloc(0)
@@ -25,7 +28,7 @@ export class Kept {
     return kept
   }
 
-  #makeRoom(size: number): void {
+  #grow(size: number): void {
     if (this.#bytes.length >= size) return
     const larger = Buffer.alloc(Math.max(size, 2 * this.#bytes.length))
     this.#bytes.copy(larger)

@@ -1,9 +1,9 @@
-// The one place where a socket to a guest is opened: to its port, to its network, to its screen. Such a socket has an error
-// listener from its first moment to its last, so that nothing a guest does to it can end the process.
+// Opens every socket to a guest: to its port, its network and its screen. Such a socket has an error listener from its
+// first moment to its last: without one, a guest that resets the connection would end this process.
 import { connect, type NetConnectOpts, type Socket } from 'node:net'
 import type { Refusal } from '@dormouse/contract'
 
-/** A connected socket. Whoever uses it sees it close; `refusal` is thrown where it does not connect in time. */
+/** A connected socket. Throws `refusal` where it does not connect in time; later errors only close it. */
 export async function openSocket(to: NetConnectOpts, timeoutMs: number, refusal: () => Refusal): Promise<Socket> {
   const opened = Promise.withResolvers<Socket>()
   const socket = connect(to)

@@ -1,83 +1,92 @@
-// What came back of a command in a guest, as the contract wants it. A guest's word is untrusted: everything is bounded.
-import { type ExecCommand, type ExecResult, execOutputMaxBytes, refuse } from '@dormouse/contract'
-import { notRunCode, notRunWord, trailerWord } from './exec.ts'
+// The answer to a command, from what its script printed. Nothing of it is trusted: everything is bounded.
+import { type ExecCommand, type ExecResult, execOutputMaxBytes, Refusal, refuse } from '@dormouse/contract'
+import { trailerPrefix } from './collected-command.ts'
+import { notRunCode, notRunPrefix } from './command.ts'
+import { commandLimits } from './limits.ts'
 
-export interface Ended {
+/** How a program ended, and what it printed. */
+export interface ProgramEnd {
   exitCode: number | undefined
   signal: number | undefined
   stdout: Buffer
   stderr: Buffer
 }
 
-/** A reply must fit into one frame of the link, however its bytes are escaped. */
-const escapedMaxBytes = 3.75 * 1024 * 1024
-
-/** What the program that starts a command through the guest agent says when it cannot. */
-const launcherSays = (program: string) => [
-  `setsid: failed to execute ${program}: `,
-  `setsid: can't execute '${program}': `,
-]
-const launcherMaxBytes = 8 * 1024
-
-const noProgram = 'the guest has no such program, or may not run it'
-const reasons: Record<string, string> = {
+const noProgram = 'the guest has no such program, or it is not executable'
+const notRunReasons: Record<string, string> = {
   program: noProgram,
-  folder: 'the guest has no such folder to run it in',
-  space: 'the guest has no room for the command’s output',
-  input: 'the guest has no room for the command’s input',
+  folder: 'the guest has no such folder to run the command in',
+  space: 'the guest has no space for the command’s output',
+  input: 'the guest has no space for the command’s input',
 }
 
-export function resultOf(ended: Ended, nonce: string, durationMs: number): ExecResult {
-  const { exitCode, signal } = ended
-  const notRun = notRunWord(nonce)
-  if (exitCode === notRunCode && ended.stderr.toString('latin1', 0, notRun.length) === notRun) {
-    const reason = ended.stderr.toString('latin1', notRun.length)
-    refuse('command_not_run', reasons[reason] ?? 'the guest could not start the command')
-  }
-  const { stderr, cut } = withoutTrailer(ended.stderr, nonce)
-  const out = kept(ended.stdout, cut.includes('o'))
-  const err = kept(stderr, cut.includes('e'))
-  const half = escapedMaxBytes / 2
-  const room = Math.max(half, escapedMaxBytes - escapedBytes(err.text))
-  const stdout = fitted(out, room)
-  const shown = fitted(err, escapedMaxBytes - escapedBytes(stdout.text))
+/** The answer, or the refusal of a script that could not start its command. */
+export function execResultOf(end: ProgramEnd, nonce: string, durationMs: number): ExecResult {
+  refuseNotRun(end, nonce)
+  const { stderr, cut } = splitTrailer(end.stderr, nonce)
+  const out = asOutput(end.stdout, cut.includes('o'))
+  const err = asOutput(stderr, cut.includes('e'))
+  const { replyMaxBytes } = commandLimits
+  const stdout = fitted(out, Math.max(replyMaxBytes / 2, replyMaxBytes - escapedBytes(err.text)))
+  const rest = fitted(err, replyMaxBytes - escapedBytes(stdout.text))
   return {
-    exitCode: signal === undefined ? (exitCode ?? null) : null,
-    signal: signal ?? null,
+    exitCode: end.signal === undefined ? (end.exitCode ?? null) : null,
+    signal: end.signal ?? null,
     stdout: stdout.text,
-    stderr: shown.text,
+    stderr: rest.text,
     stdoutTruncated: stdout.truncated,
-    stderrTruncated: shown.truncated,
+    stderrTruncated: rest.truncated,
     durationMs,
   }
 }
 
-/** Refuses where `setsid`, which was to start a program, could not; a shell that was started says that for itself. */
-export function refuseUnlaunched({ exitCode, stderr }: Ended, { command }: ExecCommand): void {
-  if (!Array.isArray(command) || (exitCode !== 126 && exitCode !== 127)) return
-  const said = stderr.toString('utf8', 0, launcherMaxBytes)
-  if (launcherSays(command[0]!).some((words) => said.startsWith(words))) refuse('command_not_run', noProgram)
+function refuseNotRun({ exitCode, stderr }: ProgramEnd, nonce: string): void {
+  const prefix = notRunPrefix(nonce)
+  if (exitCode !== notRunCode || stderr.toString('latin1', 0, prefix.length) !== prefix) return
+  const reason = stderr.toString('latin1', prefix.length)
+  refuse('command_not_run', notRunReasons[reason] ?? 'the guest could not start the command')
 }
 
-interface Kept {
+/** What `setsid`, which starts a command for the guest agent, prints when it cannot. */
+const launcherMessages = (program: string) => [
+  `setsid: failed to execute ${program}: `,
+  `setsid: can't execute '${program}': `,
+]
+
+/** Refuses where `setsid` could not start the program. Where the command is a shell, that shell reports it in its output. */
+export function refuseUnlaunched({ exitCode, stderr }: ProgramEnd, { command }: ExecCommand): void {
+  if (!Array.isArray(command) || (exitCode !== 126 && exitCode !== 127)) return
+  const message = stderr.toString('utf8', 0, commandLimits.launcherMessageMaxBytes)
+  if (launcherMessages(command[0]!).some((start) => message.startsWith(start))) refuse('command_not_run', noProgram)
+}
+
+/** The refusal of a command that did not start before its deadline. */
+export const startedTooLate = () =>
+  new Refusal('guest_deadline', 'the guest is busy and did not start the command before its deadline')
+
+/** The refusal of a command that was ended at its deadline. */
+export const ranTooLong = ({ timeoutSecs }: Pick<ExecCommand, 'timeoutSecs'>) =>
+  new Refusal('guest_deadline', `the command ran longer than ${timeoutSecs} s and was ended`)
+
+interface Output {
   text: string
   truncated: boolean
 }
 
-function withoutTrailer(stderr: Buffer, nonce: string): { stderr: Buffer; cut: string } {
-  const word = trailerWord(nonce)
-  const at = stderr.lastIndexOf(word, undefined, 'latin1')
+function splitTrailer(stderr: Buffer, nonce: string): { stderr: Buffer; cut: string } {
+  const prefix = trailerPrefix(nonce)
+  const at = stderr.lastIndexOf(prefix, undefined, 'latin1')
   if (at < 0) return { stderr, cut: '' }
-  return { stderr: stderr.subarray(0, at), cut: stderr.toString('latin1', at + word.length) }
+  return { stderr: stderr.subarray(0, at), cut: stderr.toString('latin1', at + prefix.length) }
 }
 
-function kept(bytes: Buffer, cut: boolean): Kept {
+function asOutput(bytes: Buffer, cut: boolean): Output {
   return { text: bytes.toString('utf8', 0, execOutputMaxBytes), truncated: cut || bytes.length > execOutputMaxBytes }
 }
 
-function fitted({ text, truncated }: Kept, roomBytes: number): Kept {
+function fitted({ text, truncated }: Output, maxBytes: number): Output {
   let fit = text
-  while (escapedBytes(fit) > roomBytes) fit = fit.slice(0, Math.floor((fit.length * roomBytes) / escapedBytes(fit)) - 1)
+  while (escapedBytes(fit) > maxBytes) fit = fit.slice(0, Math.floor((fit.length * maxBytes) / escapedBytes(fit)) - 1)
   return { text: fit, truncated: truncated || fit.length < text.length }
 }
 

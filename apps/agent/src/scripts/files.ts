@@ -1,24 +1,25 @@
-// The shell scripts that prepare, place and take away files inside a guest, whatever carries the bytes: pure text, for any
-// POSIX shell with the usual small tools. What the guest's file system refuses comes back as its own words.
-import { quote } from './exec.ts'
+// The shell scripts that create, place and remove files inside a guest, over either transport: pure text, for any POSIX
+// shell with the usual small tools. An error of the guest's file system comes back as its message.
+import { fileLimits } from './limits.ts'
+import { quote } from './quote.ts'
 
-/** Exit code of a script that was refused; its last line says why. */
-export const refusedCode = 97
+/** Exit code of a script that failed; its last line on stderr is the reason. */
+const failedCode = 97
 
-/** A file on its way: where it shall be, where it is until then, and the watcher's process in the guest. */
+/** A file that is being written: its path, its temporary path until it is whole, and the watcher's process in the guest. */
 export interface Place {
   target: string
   temporary: string
   watcher: string
 }
 
-/** In the shell's own words, so that they can be told from one another. */
-const begin = `LC_ALL=C; export LC_ALL
+/** The messages in English, so that `file-failures.ts` can tell them apart. */
+const prologue = `LC_ALL=C; export LC_ALL
 PATH="\${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"; export PATH
-no() { printf ': %s\\n' "$1" >&2; exit ${refusedCode}; }
+no() { printf ': %s\\n' "$1" >&2; exit ${failedCode}; }
 `
 
-/** Names with newlines keep them: a substitution drops those at its end. */
+/** The `x` keeps newlines at the end of a name, which a substitution would drop. */
 const followLinks = `n=0
 while [ -L "$p" ]; do
   n=$((n + 1)); [ $n -le 40 ] || no 'Too many levels of symbolic links'
@@ -27,16 +28,16 @@ while [ -L "$p" ]; do
 done
 `
 
-/** Longer than a caller may stand still. */
+/** Longer than a caller may make no progress. */
 const watchSecs = 65
 
 /**
- * Makes an empty file in the folder of the one that shall be written, and that folder where it is not there; prints the
- * three words of a place. A link keeps being one: what it leads to is replaced. The watcher takes the file away when
- * nobody goes on with it. `next` goes on in the same shell, where `$t` is the file.
+ * Creates an empty temporary file in the folder of the file to be written, and that folder where it is missing. Prints the
+ * three fields of a `Place`. A symbolic link stays: its target is replaced. The watcher removes the temporary file when it
+ * stops growing. `next` continues in the same shell, where `$t` is the temporary file.
  */
 export function createScript(path: string, nonce: string, next = ''): string {
-  return `${begin}p=${quote(path)}
+  return `${prologue}p=${quote(path)}
 ${followLinks}[ -d "$p" ] && no 'Is a directory'
 [ -e "$p" ] && [ ! -f "$p" ] && no 'Not a regular file'
 d=\${p%/*}; [ "$d" ] || d=/
@@ -55,10 +56,10 @@ printf '%s\\0%s\\0%s\\0' "$p" "$t" $!
 ${next}`
 }
 
-/** Puts the file in place in one step, with the given mode, or the mode and owner of the one it replaces. */
+/** Moves the file into place in one step, with the given mode, or the mode and owner of the file that it replaces. */
 export function commitScript({ target, temporary, watcher }: Place, size: number, mode: number | null): string {
   const own = mode === null ? '$m' : mode.toString(8).padStart(4, '0')
-  return `${begin}p=${quote(target)}; t=${quote(temporary)}
+  return `${prologue}p=${quote(target)}; t=${quote(temporary)}
 kill -KILL -- -${watcher} 2>/dev/null
 trap 'rm -f "$t"' EXIT
 [ "$(wc -c <"$t")" -eq ${size} ] || no 'Short write'
@@ -69,16 +70,16 @@ e=$(chmod ${own} "$t" 2>&1 && mv -f "$t" "$p" 2>&1) || no "\${e##*: }"
 `
 }
 
-/** Takes away what was begun. */
+/** Removes an unfinished file. */
 export const abandonScript = ({ temporary, watcher }: Place): string =>
   `kill -KILL -- -${watcher} 2>/dev/null; rm -f ${quote(temporary)}\n`
 
-/** The same in a guest that began anew: the watcher ended with it, and its number may be another's. */
+/** The same in a guest that may have rebooted: the watcher's process id may now be another process's. */
 export const removeScript = ({ temporary }: Place): string => `rm -f ${quote(temporary)}\n`
 
-/** Succeeds where the path leads to a regular file: opening anything else could hang. `next` goes on, where it is `$p`. */
+/** Succeeds where the path leads to a regular file: opening anything else could hang. `next` continues; `$p` is the path. */
 export function checkScript(path: string, next = ''): string {
-  return `${begin}p=${quote(path)}
+  return `${prologue}p=${quote(path)}
 [ -d "$p" ] && no 'Is a directory'
 [ -f "$p" ] || {
   e=$(ls -dL "$p" 2>&1 >/dev/null) && no 'Not a regular file'
@@ -87,12 +88,9 @@ export function checkScript(path: string, next = ''): string {
 ${next}`
 }
 
-/** A guest’s word is untrusted: where a file lies takes fewer bytes. */
-export const placeMaxBytes = 16 * 1024
-
-/** The words of a place, each with a NUL behind it; undefined while they are not three. */
-export function readPlace(printed: Buffer): Place | undefined {
-  if (printed.length > placeMaxBytes) return undefined
+/** A place from its fields, each with a NUL behind it; undefined while they are not three. */
+export function parsePlace(printed: Buffer): Place | undefined {
+  if (printed.length > fileLimits.placeMaxBytes) return undefined
   const [target, temporary, watcher, ...more] = printed.toString('utf8').split('\0')
   if (!target || !temporary || !watcher || more.length !== 1 || !/^\d+$/.test(watcher)) return undefined
   return { target, temporary, watcher }

@@ -1,42 +1,51 @@
-// Where a script of ours begins to speak on a channel of a guest's SSH connection. What the guest's shell says before that
-// (its owner's `.bashrc` may greet) is none of the script's words. A guest's word is untrusted: all is bounded.
-import { announced } from './exec.ts'
+// The line with which a script of ours starts its output over SSH. The guest's login shell may print something first (its
+// owner's `.bashrc` may greet): output printed before our script starts is discarded.
+import { sshCommandLimits } from './limits.ts'
 
-const greetingMaxBytes = 16 * 1024
 const pidMaxDigits = 10
 
-export class Head {
-  readonly #announced: RegExp
-  readonly #lineMaxBytes: number
-  #held = Buffer.alloc(0)
+const startOf = (nonce: string): string => `dormouse-${nonce} began `
+
+/** The script, preceded by a start line with its process id on each of its two streams. */
+export const withStartLine = (script: string, nonce: string): string =>
+  `echo "${startOf(nonce)}$$"; echo "${startOf(nonce)}$$" >&2\n${script}`
+
+/** Finds the start line in one stream. */
+export class StartLine {
+  readonly #pattern: RegExp
+  readonly #maxBytes: number
+  #tail = Buffer.alloc(0)
   #greetingBytes = 0
   #pid: number | undefined
 
   constructor(nonce: string) {
-    const word = announced(nonce)
-    this.#announced = new RegExp(`${word}(\\d{1,${pidMaxDigits}})\\n`)
-    this.#lineMaxBytes = word.length + pidMaxDigits + 1
+    const start = startOf(nonce)
+    this.#pattern = new RegExp(`${start}(\\d{1,${pidMaxDigits}})\\n`)
+    this.#maxBytes = start.length + pidMaxDigits + 1
   }
 
-  /** The script's process, once it has spoken. */
+  /** The script's process, once its start line has come. */
   get pid(): number | undefined {
     return this.#pid
   }
 
-  /** Whether there is no end to what is said before. */
-  get endless(): boolean {
-    return this.#pid === undefined && this.#greetingBytes > greetingMaxBytes
+  /** Whether more came before the start line than is accepted. */
+  get isOverLimit(): boolean {
+    return this.#pid === undefined && this.#greetingBytes > sshCommandLimits.greetingMaxBytes
   }
 
-  /** What of these bytes is the script's own. */
-  own(bytes: Buffer): Buffer {
+  /** The part of these bytes that comes after the start line. */
+  after(bytes: Buffer): Buffer {
     if (this.#pid !== undefined) return bytes
-    const heard = Buffer.concat([this.#held, bytes])
-    const line = this.#announced.exec(heard.toString('latin1'))
+    const received = Buffer.concat([this.#tail, bytes])
+    const line = this.#pattern.exec(received.toString('latin1'))
     this.#greetingBytes += bytes.length
-    this.#held = line ? Buffer.alloc(0) : Buffer.from(heard.subarray(-this.#lineMaxBytes))
+    this.#tail = line ? Buffer.alloc(0) : Buffer.from(received.subarray(-this.#maxBytes))
     if (!line) return Buffer.alloc(0)
     this.#pid = Number(line[1])
-    return heard.subarray(line.index + line[0].length)
+    return received.subarray(line.index + line[0].length)
   }
 }
+
+/** Refused where the login shell prints more than its limit and our script does not start. */
+export const greetingTooLong = 'the guest’s login shell printed too much before running the command'

@@ -1,225 +1,189 @@
-// One kept SSH connection to the guest of a desktop: dialled when it is needed, dialled again when it was lost, shared by
-// all commands and files at once. Knows how to get there, not what it is used for.
+// The SSH connection to a desktop's guest: opened when it is needed, opened again when it was lost, shared by all commands
+// and files. Knows nothing of what it is used for.
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Client, ClientChannel } from 'ssh2'
-import { noPulse, type Pulse } from '../driver/guest-activity.ts'
+import type { SshAddress } from '../driver/guest-access.ts'
+import { type GuestActivity, unknownActivity } from '../driver/guest-activity.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
-import { drain, hangUp, openChannels } from './channels.ts'
-import { asRefusal, logIn, NotKnown } from './client.ts'
+import { sshLimits } from '../scripts/limits.ts'
+import { discardOutput, openChannelCount } from './channels.ts'
 import type { GuestKeys, SshKeys } from './keys.ts'
-import { type Door, reach, restMs } from './open-connection.ts'
-import { keepVigil, type Witnesses } from './watchdog.ts'
+import { KeysRejected, logIn } from './login.ts'
+import { openChannel } from './open-channel.ts'
+import { openConnection } from './open-connection.ts'
+import { watchConnection } from './watchdog.ts'
 
-export interface SshLineOptions {
+export interface SshConnectionOptions {
   desktopId: DesktopId
-  /** The way to the guest's SSH server; undefined where it has none. */
-  door: () => Promise<Door | undefined>
-  /** Through which keys are exchanged. */
+  /** Where the guest's SSH server listens; undefined where it has none. */
+  address: () => Promise<SshAddress | undefined>
+  /** Exchanges keys, and answers whether the guest is alive. */
   agent: GuestTransport
   keys: SshKeys
-  pulse?: Pulse
+  activity?: GuestActivity
   log: Log
 }
 
-/** How long a command may take to be begun in a busy guest; one that is gone is found out by the keepalives. */
-const openMs = 20_000
-const hopelessMs = 15_000
-/** How long a connection is worth waiting for. */
-export const patienceMs = 2_500
-const probeMs = 1_000
-const pulseMs = 500
-const queueMaxBytes = 512 * 1024
-const queuePauseMs = 5
-/** The server takes 100; some are left for what ends others. */
-const maxChannels = 90
-/** Only a server that never ends any of them has so many. */
-const hostileChannels = 256
+const capacityPollMs = 5
 
-export class SshLine {
-  readonly #options: SshLineOptions
-  #dialling: Promise<Client> | undefined
+export class SshConnection {
+  readonly #options: SshConnectionOptions
+  #connecting: Promise<Client> | undefined
   #client: Client | undefined
   #socket: Socket | undefined
   #lostAt = 0
   #failedAt = 0
-  #dialledAt = 0
-  #ended = false
+  #connectingSince = 0
+  #isEnded = false
 
-  constructor(options: SshLineOptions) {
+  constructor(options: SshConnectionOptions) {
     this.#options = options
   }
 
-  /** Whether the attempt under way takes long, or the last one failed lately: it is not worth waiting for. */
-  get hopeless(): boolean {
+  /** Whether connecting takes long, or failed recently: then it is not worth waiting for. */
+  get isSlow(): boolean {
     const now = performance.now()
-    if (this.#failedAt > 0 && now - this.#failedAt < hopelessMs) return true
-    return this.#dialling !== undefined && now - this.#dialledAt > patienceMs
+    if (this.#failedAt > 0 && now - this.#failedAt < sshLimits.connectFailedMs) return true
+    return this.#connecting !== undefined && now - this.#connectingSince > sshLimits.connectWaitMs
   }
 
-  get connected(): boolean {
+  get isConnected(): boolean {
     return this.#client !== undefined
   }
 
-  /** Whether one more command can be begun at once. */
-  get ready(): boolean {
-    return this.#client !== undefined && openChannels(this.#client) < maxChannels
+  /** Whether one more command can start at once. */
+  get isReady(): boolean {
+    return this.#client !== undefined && openChannelCount(this.#client) < sshLimits.channels
   }
 
-  /** Dials where there is no connection; `guest_unavailable` where none can be had. */
+  /** Connects where there is no connection; `guest_unavailable` where that fails. */
   async connect(): Promise<void> {
     if (this.#client) return
     this.#refuseOnceEnded()
-    if (!this.#dialling) this.#dialledAt = performance.now()
-    this.#dialling ??= this.#dial()
+    if (!this.#connecting) this.#connectingSince = performance.now()
+    this.#connecting ??= this.#connectWithKeys()
       .catch((error: unknown) => this.#failed(error))
       .finally(() => {
-        this.#dialling = undefined
+        this.#connecting = undefined
       })
-    await this.#dialling
+    await this.#connecting
   }
 
-  /**
-   * Begins a command, as the guest's shell reads it, and hands its channel to `wrap` in the very tick it opens, so that not
-   * even its end is missed. One that opens when nobody waits for it any more is handed to `late`.
-   */
-  async open<T>(script: string, wrap: (channel: ClientChannel) => T, late = hangUp): Promise<T> {
+  /** Starts a script: see `openChannel`. */
+  async openChannel<T>(script: string, wrap: (channel: ClientChannel) => T, late?: (channel: ClientChannel) => void) {
     const client = this.#client ?? refuse('guest_unavailable', 'the guest’s SSH server is not connected')
-    if (openChannels(client) >= hostileChannels) this.close()
-    const opened = Promise.withResolvers<T>()
-    let gaveUp = false
-    const giveUp = () => {
-      gaveUp = true
-      opened.reject(new Refusal('guest_unavailable', 'the guest is too busy to begin it'))
-    }
-    const timer = setTimeout(giveUp, openMs)
-    const lost = () => opened.reject(new Refusal('guest_unavailable', 'the connection to the guest was lost'))
-    client.once('close', lost)
-    try {
-      client.exec(script, (error, channel) => {
-        if (error) return opened.reject(asRefusal(error))
-        if (gaveUp) late(channel)
-        else opened.resolve(wrap(channel))
-      })
-      return await opened.promise
-    } catch (error) {
-      // A client that lost its connection this very moment throws.
-      throw error instanceof Refusal ? error : asRefusal(error as Error)
-    } finally {
-      clearTimeout(timer)
-      client.off('close', lost)
-    }
+    if (openChannelCount(client) >= sshLimits.hostileChannels) this.close()
+    return openChannel(client, script, wrap, late)
   }
 
-  /** Work in the guest that nobody waits for. A guest that is gone needs it no more; any other failure is logged. */
-  aside(work: Promise<unknown>): void {
+  /** Work in the guest that no caller waits for. A guest that is unreachable does not need it; other failures are logged. */
+  inBackground(work: Promise<unknown>): void {
     const { desktopId, log } = this.#options
     work.catch((err: unknown) => {
-      if (!(err instanceof Refusal)) log.error({ err, desktopId }, 'work beside a guest’s commands failed')
+      if (!(err instanceof Refusal)) log.error({ err, desktopId }, 'background work in a guest failed')
     })
   }
 
-  /** Waits until little is on its way: what many transfers have queued would hold up all else on the connection. */
-  async room(): Promise<void> {
-    while (this.#client && this.#socket && this.#socket.writableLength > queueMaxBytes) await sleep(queuePauseMs)
+  /** Waits until little is queued: what many transfers had queued would hold up the commands on the same connection. */
+  async sendCapacity(): Promise<void> {
+    const isFull = () => (this.#socket?.writableLength ?? 0) > sshLimits.queuedMaxBytes
+    while (this.#client && isFull()) await sleep(capacityPollMs)
   }
 
-  /** Ends a connection whose other end does not answer although it is not busy. */
+  /** Closes a connection whose server does not answer although the guest is not busy. */
   probe(): void {
     const client = this.#client
     if (!client) return
-    let answered = false
-    const giveUp = async () => {
-      const busy = await this.#options.pulse?.busy(pulseMs)
-      if (!busy && !answered && this.#client === client) this.close()
+    let hasAnswered = false
+    const closeIfDead = async () => {
+      const isBusy = await this.#options.activity?.busy(sshLimits.probeActivityMs)
+      if (!isBusy && !hasAnswered && this.#client === client) this.close()
     }
-    const timer = setTimeout(() => this.aside(giveUp()), probeMs)
+    const timer = setTimeout(() => this.inBackground(closeIfDead()), sshLimits.probeMs)
     const exchange = async () => {
       await this.#exchange()
-      answered = true
+      hasAnswered = true
     }
-    this.aside(exchange().finally(() => clearTimeout(timer)))
+    this.inBackground(exchange().finally(() => clearTimeout(timer)))
   }
 
-  /** Lets go of the connection; the guest goes on. */
+  /** Closes the connection. The next call of `connect` opens another. */
   close(): void {
     const client = this.#client
     if (!client) return
-    // Whoever dials from now on gets another.
     this.#lost(client)
-    // Not ssh2's own `destroy`, which leaves a socket that its server has made it end.
+    // Not ssh2's own `destroy`, which leaves a socket open that its server made it end.
     this.#socket?.destroy()
   }
 
-  /** Lets go of the connection for good: nobody dials again, and what is being dialled is let go of. */
+  /** Closes the connection for good, and one that is being opened. */
   end(): void {
-    this.#ended = true
+    this.#isEnded = true
     this.close()
   }
 
   #refuseOnceEnded(): void {
-    if (this.#ended) refuse('guest_unavailable', 'the connection to the guest was given up')
+    if (this.#isEnded) refuse('guest_unavailable', 'the SSH connection to the guest was closed')
   }
 
   #failed(error: unknown): never {
     const { desktopId, log } = this.#options
     this.#failedAt = performance.now()
-    if (error instanceof Refusal) log.debug({ err: error, desktopId }, 'the guest is not reached over SSH')
-    else log.error({ err: error, desktopId }, 'the connection to a guest failed')
-    return refuse('guest_unavailable', 'the guest is not reached over SSH')
+    if (error instanceof Refusal) log.debug({ err: error, desktopId }, 'the guest is unreachable over SSH')
+    else log.error({ err: error, desktopId }, 'connecting to a guest over SSH failed')
+    return refuse('guest_unavailable', 'the guest is unreachable over SSH')
   }
 
-  async #dial(): Promise<Client> {
-    const { desktopId, door, keys, agent, log } = this.#options
-    const way = (await door()) ?? refuse('guest_unavailable', 'the guest has no way in for SSH')
+  /** Connects with the keys of the last exchange, and with new ones where the guest rejects those. */
+  async #connectWithKeys(): Promise<Client> {
+    const { desktopId, keys, agent, log } = this.#options
+    const address = (await this.#options.address()) ?? refuse('guest_unavailable', 'the guest has no SSH server')
     const known = await keys.read(desktopId)
     try {
-      if (known) return await this.#login(way, known)
+      if (known) return await this.#connectOnce(address, known)
     } catch (error) {
-      if (!(error instanceof NotKnown)) throw error
-      log.info({ desktopId }, 'the guest does not know its host any more; keys are exchanged anew')
+      if (!(error instanceof KeysRejected)) throw error
+      log.info({ desktopId }, 'the guest’s SSH keys have changed; exchanging keys again')
     }
-    return this.#login(way, await keys.exchange(desktopId, agent, 'path' in way ? 'port' : 'network'))
+    return this.#connectOnce(address, await keys.exchange(desktopId, agent, 'path' in address ? 'port' : 'network'))
   }
 
-  async #login(way: Door, keys: GuestKeys): Promise<Client> {
-    const restLeftMs = this.#lostAt + restMs - performance.now()
-    if (this.#lostAt > 0 && restLeftMs > 0) await sleep(restLeftMs)
+  async #connectOnce(address: SshAddress, keys: GuestKeys): Promise<Client> {
+    const restMs = this.#lostAt + sshLimits.portRestMs - performance.now()
+    if (this.#lostAt > 0 && restMs > 0) await sleep(restMs)
     this.#refuseOnceEnded()
     try {
-      return await this.#begin(await reach(way, () => !this.#ended), keys)
+      return await this.#start(await openConnection(address, () => !this.#isEnded), keys)
     } catch (error) {
       this.#lostAt = performance.now()
       throw error
     }
   }
 
-  async #begin(socket: Socket, keys: GuestKeys): Promise<Client> {
+  async #start(socket: Socket, keys: GuestKeys): Promise<Client> {
     const client = await logIn(socket, keys)
-    if (this.#ended) socket.destroy()
+    if (this.#isEnded) socket.destroy()
     this.#refuseOnceEnded()
     this.#client = client
     this.#socket = socket
     client.once('close', () => this.#lost(client))
-    keepVigil(socket, this.#witnesses(), () => this.close())
-    return client
-  }
-
-  #witnesses(): Witnesses {
-    const { agent, pulse = noPulse } = this.#options
-    const elsewhere = () =>
+    const { agent, activity = unknownActivity } = this.#options
+    const agentAnswers = () =>
       agent.ping().then(
         () => true,
         () => false,
       )
-    return { pulse, elsewhere, nudge: () => this.aside(this.#exchange()) }
+    const nudge = () => this.inBackground(this.#exchange())
+    watchConnection(socket, { activity, agentAnswers, nudge }, () => this.close())
+    return client
   }
 
-  /** A command of no consequence, which a server that lives begins at once. */
+  /** A command without effect, which a server that is alive starts at once. */
   #exchange(): Promise<void> {
-    return this.open('exit', drain)
+    return this.openChannel('exit', discardOutput)
   }
 
   #lost(client: Client): void {

@@ -1,19 +1,19 @@
-// Guarantee: a command's time counts from when it is taken, also while its connection or its channel is being begun, and
-// what is begun when its time is over is ended at once. (With guests: test/real/guest-exec.test.ts.)
+// Guarantee: a command's deadline counts from its request, also while its connection or its channel is being opened. What
+// starts after the deadline is killed at once. (With guests: test/real/guest-exec.test.ts.)
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import type { GuestTransport } from '../driver/guest-transport.ts'
-import { SshTransport } from '../guest/ssh-first.ts'
-import { type LineToShells, lineToShells } from '../testing/ssh-server.ts'
-import type { SshLine } from './connection.ts'
+import { SshFirstTransport } from '../guest/ssh-first.ts'
+import { type ConnectedShells, connectToShells } from '../testing/ssh-server.ts'
+import type { SshConnection } from './connection.ts'
 import { execOverSsh } from './exec.ts'
-import { SpareShell } from './warm-shell.ts'
+import { WarmShell } from './warm-shell.ts'
 
-let guest: LineToShells
-/** Until this is let go, the guest begins nothing. */
+let guest: ConnectedShells
+/** The guest starts nothing until this resolves. */
 let busy: PromiseWithResolvers<void>
 beforeEach(async () => {
   busy = Promise.withResolvers()
-  guest = await lineToShells({ free: () => busy.promise })
+  guest = await connectToShells({ free: () => busy.promise })
 })
 afterEach(() => {
   vi.useRealTimers()
@@ -21,46 +21,48 @@ afterEach(() => {
   guest.close()
 })
 
-const wish = (timeoutSecs: number, more = {}) =>
+const request = (timeoutSecs: number, more = {}) =>
   ({ command: 'sleep 300', cwd: null, env: {}, stdin: null, timeoutSecs, ...more }) as never
 
-/** What the guest begins, now that it is not busy any more. */
-async function begunLate() {
+/** What the guest starts, now that it is not busy any more. */
+async function startedLate() {
   busy.resolve()
   await expect.poll(() => guest.shells.length).toBeGreaterThan(0)
   return guest.shells[0]!
 }
 
-test('a command that its guest does not begin in time is 504, and is ended when it begins after all', async () => {
-  await expect(execOverSsh(guest.line, wish(1))).rejects.toMatchObject({ code: 'guest_deadline' })
-  const { process } = await begunLate()
+test('a command that its guest does not start in time is refused, and is killed when it starts later', async () => {
+  await expect(execOverSsh(guest.connection, request(1))).rejects.toMatchObject({ code: 'guest_deadline' })
+  const { process } = await startedLate()
   await expect.poll(() => process.signalCode).toBe('SIGKILL')
 })
 
-test('so is one that was given up before its time was over', async () => {
+test('so is a command that does not start within the timeout for opening a channel', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout'] })
-  const asked = execOverSsh(guest.line, wish(300)).catch((error) => error.code)
+  const asked = execOverSsh(guest.connection, request(300)).catch((error) => error.code)
   await vi.advanceTimersByTimeAsync(20_000)
   expect(await asked).toBe('guest_unavailable')
   vi.useRealTimers()
-  const { process } = await begunLate()
+  const { process } = await startedLate()
   await expect.poll(() => process.signalCode).toBe('SIGKILL')
 })
 
-test('one too long for the guest’s shell, which it does not take in time, never begins', async () => {
+test('a command that is too long for the guest’s shell and not carried in time never starts', async () => {
   const long = '#'.repeat(120_000)
-  await expect(execOverSsh(guest.line, wish(1, { command: long }))).rejects.toMatchObject({ code: 'guest_deadline' })
-  const file = /[^>]+$/.exec((await begunLate()).command)![0]
-  const says = () => guest.shells.map(({ command, process }) => [command, process.exitCode])
-  await expect.poll(says).toEqual([
+  await expect(execOverSsh(guest.connection, request(1, { command: long }))).rejects.toMatchObject({
+    code: 'guest_deadline',
+  })
+  const file = /[^>]+$/.exec((await startedLate()).command)![0]
+  const shells = () => guest.shells.map(({ command, process }) => [command, process.exitCode])
+  await expect.poll(shells).toEqual([
     [expect.stringMatching(`cat >${file}$`), 0],
     [expect.stringMatching(`rm -f ${file}$`), 0],
   ])
 })
 
-test('while a connection is dialled the time runs too', async () => {
-  const line = { ready: false, hopeless: false, connect: () => new Promise(() => undefined) } as unknown as SshLine
-  const transport = new SshTransport({ line, spare: new SpareShell(line) }, {} as GuestTransport)
-  const signal = new AbortController().signal
-  await expect(transport.exec(wish(1), signal)).rejects.toMatchObject({ code: 'guest_deadline' })
+test('the deadline counts while the connection is being opened', async () => {
+  const connect = () => new Promise(() => undefined)
+  const connection = { isReady: false, isSlow: false, connect } as unknown as SshConnection
+  const transport = new SshFirstTransport({ connection, warmShell: new WarmShell(connection) }, {} as GuestTransport)
+  await expect(transport.exec(request(1))).rejects.toMatchObject({ code: 'guest_deadline' })
 })

@@ -1,29 +1,29 @@
-// Guarantee: whatever a guest's SSH server says to a file, it costs its host little, and the answer comes. (With guests:
+// Guarantee: whatever a guest's SSH server sends for a file, the caller gets an answer, and the host holds little memory. (With guests:
 // test/real/guest-files.test.ts.)
 import { Duplex, PassThrough } from 'node:stream'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
-import { lineToServer } from '../testing/ssh-server.ts'
-import type { SshLine } from './connection.ts'
+import { connectToServer } from '../testing/ssh-server.ts'
+import type { SshConnection } from './connection.ts'
 import { openOverSsh, uploadOverSsh } from './files.ts'
 
-test('a guest that never ends to say where the file lies is let go of', async () => {
-  const letGo = Promise.withResolvers<void>()
-  const guest = await lineToServer((channel) => {
+test('a guest that never stops printing where the file is gets its channel closed', async () => {
+  const closed = Promise.withResolvers<void>()
+  const guest = await connectToServer((channel) => {
     const pour = () => {
       while (channel.write(Buffer.alloc(32 * 1024, 'x')));
     }
-    channel.on('drain', pour).once('close', letGo.resolve).resume()
+    channel.on('drain', pour).once('close', closed.resolve).resume()
     pour()
   })
-  await expect(uploadOverSsh(guest.line, '/srv/file', null)).rejects.toMatchObject({ code: 'guest_unavailable' })
-  await letGo.promise
+  await expect(uploadOverSsh(guest.connection, '/srv/file', null)).rejects.toMatchObject({ code: 'guest_unavailable' })
+  await closed.promise
   guest.close()
 })
 
-/** A channel on which the test itself is the guest. */
-const handChannel = () =>
+/** A channel whose other end is the test. */
+const manualChannel = () =>
   Object.assign(new Duplex({ read: () => undefined, write: (_bytes, _encoding, done) => done() }), {
     stderr: new PassThrough(),
     close: () => undefined,
@@ -36,13 +36,13 @@ function heapBytes(): number {
   return process.memoryUsage().heapUsed
 }
 
-test('a file that comes in any number of pieces leaves nothing of each behind', async () => {
-  const channel = handChannel()
-  const open = async (script: string, wrap: (channel: never) => unknown) => {
+test('a file that comes in any number of chunks leaves nothing of each in memory', async () => {
+  const channel = manualChannel()
+  const openChannel = async (script: string, wrap: (channel: never) => unknown) => {
     channel.push(`${/dormouse-\w+ began /.exec(script)![0]}1\n\n`)
     return wrap(channel as never)
   }
-  const file = await openOverSsh({ open } as unknown as SshLine, '/x')
+  const file = await openOverSsh({ openChannel } as unknown as SshConnection, '/x')
   const readSome = async (pieces: number) => {
     for (let i = 0; i < pieces; i++) {
       channel.push('x')

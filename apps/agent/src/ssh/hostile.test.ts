@@ -1,5 +1,5 @@
-// Guarantee: a guest's SSH server, whatever it says, ends no process, learns no command unless it has the guest's key, and
-// makes its host hold no more than a bounded part of its memory. (`npm run fuzz -- --mode ssh` goes on with chance.)
+// Guarantee: a guest's SSH server, whatever it sends, ends no process, sees no command unless it has the guest's key, and
+// makes its host hold only a bounded amount of memory. (`npm run fuzz -- --mode ssh` tries more at random.)
 import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setImmediate } from 'node:timers/promises'
@@ -7,18 +7,18 @@ import { newId } from '@dormouse/contract'
 import type { Algorithms, Connection, ServerChannel } from 'ssh2'
 import { afterEach, describe, expect, test } from 'vitest'
 import {
+  type ConnectedServer,
+  connectToServer,
   endOf,
-  type LineToServer,
-  lineToServer,
-  lineTowardsServer,
   message,
-  type ServerWish,
+  type ServerOptions,
   sayRaw,
+  startServer,
 } from '../testing/ssh-server.ts'
-import { drain } from './channels.ts'
-import { logIn } from './client.ts'
+import { discardOutput } from './channels.ts'
 import { execOverSsh } from './exec.ts'
 import { newPair } from './keys.ts'
+import { logIn } from './login.ts'
 
 const command = (timeoutSecs = 20) => {
   return { desktopId: newId(), generation: 1, command: 'true', cwd: null, env: {}, stdin: null, timeoutSecs }
@@ -32,16 +32,16 @@ const closed = (channel: number) => message(97, channel)
 
 const socketOf = (client: Connection) => (client as unknown as { _sock: Socket })._sock
 
-let guest: LineToServer
+let guest: ConnectedServer
 afterEach(() => guest.close())
 
-async function connected(answer: (channel: ServerChannel, script: string) => void, wish?: ServerWish) {
-  guest = await lineToServer(answer, wish)
-  return guest.line
+async function connected(answer: (channel: ServerChannel, script: string) => void, options?: ServerOptions) {
+  guest = await connectToServer(answer, options)
+  return guest.connection
 }
 
-/** Says all of this on each channel, and lets go of it. */
-const saying =
+/** Sends all of this on each channel, and closes it. */
+const sending =
   (...messages: ((channel: number) => Buffer)[]) =>
   (channel: ServerChannel) => {
     const { client, number } = endOf(channel)
@@ -54,79 +54,81 @@ describe('ends no process', () => {
     ['errors after their end', [eof, (n: number) => moreData(n, 'more')]],
     ['both, again and again', [eof, eof, (n: number) => moreData(n, 'a'), (n: number) => data(n, 'b'), eof]],
   ])('by %s', async (_what, messages) => {
-    const line = await connected(saying(...messages))
-    await expect(execOverSsh(line, command(1))).rejects.toMatchObject({ refusal: true })
-    line.probe()
-    await expect(line.open('true', drain)).resolves.toBeUndefined()
+    const connection = await connected(sending(...messages))
+    await expect(execOverSsh(connection, command(1))).rejects.toMatchObject({ refusal: true })
+    connection.probe()
+    await expect(connection.openChannel('true', discardOutput)).resolves.toBeUndefined()
   })
 
-  test('by what it says on a channel before it begins the command there', async () => {
-    const line = await connected(saying(), {
+  test('by what it sends on a channel before it starts the command there', async () => {
+    const connection = await connected(sending(), {
       early: (client, n) => {
         for (const one of [eof(n), moreData(n, 'a'), data(n, 'b')]) sayRaw(client, one)
       },
     })
-    await expect(execOverSsh(line, command(1))).rejects.toMatchObject({ refusal: true })
+    await expect(execOverSsh(connection, command(1))).rejects.toMatchObject({ refusal: true })
   })
 })
 
 describe('without the guest’s key', () => {
-  test('a server gets no command, and is not told who we are', async () => {
+  test('a server gets no command, and no user name', async () => {
     const heard: string[] = []
     const exchanged: string[] = []
     const other = 'A'.repeat(68)
-    guest = await lineTowardsServer((_channel, script) => heard.push(script), {
+    guest = await startServer((_channel, script) => heard.push(script), {
       known: () => other,
       agent: {
-        exec: async (asked) => {
-          exchanged.push(String(asked.command))
+        exec: async ({ command }) => {
+          exchanged.push(String(command))
           return { exitCode: 0, stdout: `ssh-ed25519 ${other}\n` } as never
         },
       },
     })
-    guest.server.on('connection', (client) => client.on('authentication', () => heard.push('who we are')))
-    await expect(guest.line.connect()).rejects.toMatchObject({ code: 'guest_unavailable' })
-    expect([heard, guest.line.connected]).toEqual([[], false])
-    // The guest was asked for its key again, and has none but the one that is known.
+    guest.server.on('connection', (client) => client.on('authentication', () => heard.push('user name')))
+    await expect(guest.connection.connect()).rejects.toMatchObject({ code: 'guest_unavailable' })
+    expect([heard, guest.connection.isConnected]).toEqual([[], false])
+    // The keys were exchanged again, and the guest has no other key.
     expect(exchanged).toHaveLength(1)
   })
 })
 
 describe('what its host holds is bounded', () => {
-  /** A connection of which the guest's end is at hand. */
-  async function bothEnds(wish: ServerWish = {}, answer: (channel: ServerChannel) => void = () => undefined) {
-    guest = await lineTowardsServer(answer, wish)
+  /** A connection, and its other end. */
+  async function bothEnds(options: ServerOptions = {}, answer: (channel: ServerChannel) => void = () => undefined) {
+    guest = await startServer(answer, options)
     const coming = once(guest.server, 'connection')
-    await guest.line.connect()
-    return { line: guest.line, client: (await coming)[0] as Connection }
+    await guest.connection.connect()
+    return { connection: guest.connection, client: (await coming)[0] as Connection }
   }
 
   test.each([
-    ['beyond the window that it was given', 1_500, 30_000],
+    ['above the window that it was granted', 1_500, 30_000],
     ['one byte at a time', 20_000, 1],
-  ])('output that nobody reads, %s', async (_what, times, bytes) => {
+  ])('output that is not read, %s', async (_what, times, bytes) => {
     const opened = Promise.withResolvers<number>()
-    const { line, client } = await bothEnds({}, (channel) => opened.resolve(endOf(channel).number))
-    await line.open('cat', (channel) => void channel.pause())
+    const { connection, client } = await bothEnds({}, (channel) => opened.resolve(endOf(channel).number))
+    await connection.openChannel('cat', (channel) => void channel.pause())
     const message = data(await opened.promise, 'x'.repeat(bytes))
-    for (let i = 0; i < times && line.connected; i++) {
+    for (let i = 0; i < times && connection.isConnected; i++) {
       sayRaw(client, message)
       if (i % 256 === 0) await setImmediate()
     }
-    await expect.poll(() => line.connected).toBe(false)
+    await expect.poll(() => connection.isConnected).toBe(false)
   })
 
   test('channels that it never closes', async () => {
-    const { line } = await bothEnds({}, (channel) => channel.exit(0))
-    const opened = await Promise.allSettled(Array.from({ length: 300 }, () => line.open('true', drain)))
+    const { connection } = await bothEnds({}, (channel) => channel.exit(0))
+    const opened = await Promise.allSettled(
+      Array.from({ length: 300 }, () => connection.openChannel('true', discardOutput)),
+    )
     expect(opened.filter(({ status }) => status === 'fulfilled').length).toBeLessThanOrEqual(256)
-    const next = () => line.open('true', drain).then(String, (error) => error.code)
+    const next = () => connection.openChannel('true', discardOutput).then(String, (error) => error.code)
     await expect.poll(next).toBe('guest_unavailable')
-    expect(line.connected).toBe(false)
+    expect(connection.isConnected).toBe(false)
   })
 
-  test('answers that it asks for and does not take', async () => {
-    guest = await lineTowardsServer(() => undefined)
+  test('answers that it requests and does not read', async () => {
+    guest = await startServer(() => undefined)
     const coming = once(guest.server, 'connection')
     const socket = connect((guest.server.address() as AddressInfo).port, '127.0.0.1')
     await logIn(socket, { privateKey: newPair().private, hostKey: guest.hostKey })
@@ -138,34 +140,34 @@ describe('what its host holds is bounded', () => {
     await expect.poll(() => socket.destroyed).toBe(true)
   })
 
-  test('a connection that it says goodbye to, and keeps', async () => {
-    const { line, client } = await bothEnds()
+  test('a connection that it ends and does not close', async () => {
+    const { connection, client } = await bothEnds()
     socketOf(client).allowHalfOpen = true
     sayRaw(client, message(1, 11, '', ''))
-    await expect.poll(() => line.connected).toBe(false)
+    await expect.poll(() => connection.isConnected).toBe(false)
     socketOf(client).destroy()
   })
 
-  test('other keys that it says it has: it is not asked to prove them', async () => {
+  test('other keys that it offers: it is not asked to prove them', async () => {
     const heard: string[] = []
-    const { line, client } = await bothEnds({
-      config: { ident: 'OpenSSH_9.2', debug: (words) => heard.push(words) },
+    const { connection, client } = await bothEnds({
+      config: { ident: 'OpenSSH_9.2', debug: (text) => heard.push(text) },
     })
     const key = Buffer.from(guest.hostKey, 'base64')
     sayRaw(client, message(80, 'hostkeys-00@openssh.com', Buffer.from([0]), key.length, key))
-    void line.open('true', drain).catch(() => undefined)
-    await expect.poll(() => heard.filter((words) => /CHANNEL_OPEN/.test(words))).not.toEqual([])
-    expect(heard.filter((words) => /hostkeys-prove/.test(words))).toEqual([])
+    void connection.openChannel('true', discardOutput).catch(() => undefined)
+    await expect.poll(() => heard.filter((text) => /CHANNEL_OPEN/.test(text))).not.toEqual([])
+    expect(heard.filter((text) => /hostkeys-prove/.test(text))).toEqual([])
   })
 
   test.each([
-    ['a group of its own making', 'key exchange', { kex: ['diffie-hellman-group-exchange-sha256'] }],
+    ['a group that it generates', 'key exchange', { kex: ['diffie-hellman-group-exchange-sha256'] }],
     ['compression', 'compression', { compress: ['zlib', 'zlib@openssh.com'] }],
-  ])('the work of %s: it is not agreed to', async (_what, words, algorithms) => {
-    guest = await lineTowardsServer(() => undefined, { config: { algorithms: algorithms as Algorithms } })
+  ])('the cost of %s: it is not negotiated', async (_what, reason, algorithms) => {
+    guest = await startServer(() => undefined, { config: { algorithms: algorithms as Algorithms } })
     const refused = Promise.withResolvers<string>()
     guest.server.on('connection', (client: Connection) => client.on('error', (error) => refused.resolve(error.message)))
-    await expect(guest.line.connect()).rejects.toMatchObject({ code: 'guest_unavailable' })
-    expect(await refused.promise).toContain(words)
+    await expect(guest.connection.connect()).rejects.toMatchObject({ code: 'guest_unavailable' })
+    expect(await refused.promise).toContain(reason)
   })
 })

@@ -1,4 +1,4 @@
-// Guarantee: no desktop is given a key that its host cannot use, or keeps one.
+// Guarantee: no desktop gets or keeps a key that its host cannot use.
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,16 +8,16 @@ import { expect, test } from 'vitest'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import { newPair, SshKeys } from './keys.ts'
 
-test('of a thousand pairs each can be read and says who it is', () => {
-  const word = Buffer.from('word')
+test('each of a thousand key pairs can be read, signs and verifies', () => {
+  const text = Buffer.from('text')
   const readable = Array.from({ length: 1_000 }, newPair).filter((pair) => {
     const [ours, theirs] = [ssh2.utils.parseKey(pair.private), ssh2.utils.parseKey(pair.public)]
-    return !(ours instanceof Error) && !(theirs instanceof Error) && theirs.verify(word, ours.sign(word)) === true
+    return !(ours instanceof Error) && !(theirs instanceof Error) && theirs.verify(text, ours.sign(text)) === true
   })
   expect(readable).toHaveLength(1_000)
 })
 
-test('a pair that was kept and cannot be read counts as none, so that another is exchanged', async () => {
+test('a stored pair that cannot be read counts as none, so that another is exchanged', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-keys-'))
   const [broken, whole] = [newId(), newId()]
   const keep = (id: string, privateKey: string) =>
@@ -34,9 +34,9 @@ test('a pair that was kept and cannot be read counts as none, so that another is
 test.each([
   ['nothing', ''],
   ['a key of another kind', `ssh-rsa ${'A'.repeat(68)}`],
-  ['a key without end', `ssh-ed25519 ${'A'.repeat(1_000_000)}`],
-  ['what is no key', 'ssh-ed25519 {"a":1}'],
-])('a guest that says %s is not known by it', async (_what, stdout) => {
+  ['an endless key', `ssh-ed25519 ${'A'.repeat(1_000_000)}`],
+  ['something that is not a key', 'ssh-ed25519 {"a":1}'],
+])('a guest that prints %s as its key is refused', async (_what, stdout) => {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-keys-'))
   const agent = { exec: async () => ({ exitCode: 0, stdout }) } as unknown as GuestTransport
   const id = newId()

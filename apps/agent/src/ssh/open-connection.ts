@@ -1,71 +1,67 @@
-// The two ways to a guest's SSH server: a port of its own that only its host can open, or a network that only its host is
-// on. Either ends with a socket on which SSH begins. Knows nothing of keys.
+// Opens a socket to a guest's SSH server, over a port that only its host can open or a network that only its host is on.
+// SSH starts on that socket. Knows nothing of keys.
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal } from '@dormouse/contract'
+import type { SshAddress } from '../driver/guest-access.ts'
 import { openSocket } from '../mechanics/open-socket.ts'
+import { sshLimits } from '../scripts/limits.ts'
 import { shakeHands } from './handshake.ts'
 
-/** `localAddress` is the host's own on the guest's network. */
-export type Door = { path: string } | { host: string; port: number; localAddress: string }
-
-const dialMs = 2_000
-/** A guest may be booting. */
-const patienceMs = 30_000
 const retryMs = 150
-/** A guest that is up says something at once, were it only that it does not understand; a busy one is given ever longer. */
-const firstMuteMs = 1_000
-/** Before a port is taken again, so that the guest can notice that it was let go. */
-export const restMs = 300
 
-/** A socket on which SSH begins; `guest_unavailable` where there is none in time, or it is not wanted any more. */
-export function reach(door: Door, wanted: () => boolean = () => true): Promise<Socket> {
-  return 'path' in door ? reachPort(door, wanted) : reachAddress(door, wanted)
+type PortAddress = Extract<SshAddress, { path: string }>
+type NetworkAddress = Exclude<SshAddress, { path: string }>
+
+/** A socket on which SSH starts; `guest_unavailable` where there is none in time, or once it is not wanted any more. */
+export function openConnection(address: SshAddress, isWanted: () => boolean = () => true): Promise<Socket> {
+  return 'path' in address ? openPort(address, isWanted) : openNetwork(address, isWanted)
 }
 
 /**
- * QEMU holds a port back for good where a guest that was saved or moved had said more than its host had taken, and lets it
- * go when it is closed: one that says nothing is taken anew.
+ * QEMU stalls a port for good where a guest that was saved or moved had sent more than its host had read. Closing the port
+ * ends that: a port that sends nothing is closed and opened again. A guest that is up sends something at once, were it only
+ * that it did not understand; a busy one gets more time with each attempt.
  */
-async function reachPort(door: { path: string }, wanted: () => boolean): Promise<Socket> {
-  const ends = performance.now() + patienceMs
-  for (let muteMs = firstMuteMs; ; muteMs *= 2) {
-    const socket = await dial(door)
-    let mute = true
+async function openPort(address: PortAddress, isWanted: () => boolean): Promise<Socket> {
+  const deadline = performance.now() + sshLimits.reachMs
+  for (let silenceMs: number = sshLimits.firstSilenceMs; ; silenceMs *= 2) {
+    const socket = await dial(address)
+    let isSilent = true
     socket.once('data', () => {
-      mute = false
+      isSilent = false
     })
-    const timer = setTimeout(() => mute && socket.destroy(), muteMs)
+    const timer = setTimeout(() => isSilent && socket.destroy(), silenceMs)
     try {
-      await shakeHands(socket, ends - performance.now())
+      await shakeHands(socket, deadline - performance.now())
       return socket
     } catch (error) {
       socket.destroy()
-      if (!mute || !wanted() || performance.now() > ends) throw error
-      await sleep(restMs)
+      if (!isSilent || !isWanted() || performance.now() > deadline) throw error
+      await sleep(sshLimits.portRestMs)
     } finally {
       clearTimeout(timer)
     }
   }
 }
 
-async function reachAddress(door: Exclude<Door, { path: string }>, wanted: () => boolean): Promise<Socket> {
-  const ends = performance.now() + patienceMs
+async function openNetwork(address: NetworkAddress, isWanted: () => boolean): Promise<Socket> {
+  const deadline = performance.now() + sshLimits.reachMs
   for (;;) {
     try {
-      const socket = await dial(door)
-      // A command is a few small packets each way: none waits for the one before.
+      const socket = await dial(address)
+      // A command is a few small packets in each direction; none may wait for the previous one.
       return socket.setNoDelay(true)
     } catch (error) {
-      if (isElsewhere(error) || !wanted() || performance.now() > ends) throw error
+      if (isOnOtherNetwork(error) || !isWanted() || performance.now() > deadline) throw error
       await sleep(retryMs)
     }
   }
 }
 
-/** This host is not on the guest's network: whoever has the address here is a stranger. */
-const isElsewhere = (error: unknown): boolean =>
+/** This host is not on the guest's network, so the address would lead to some other machine. */
+const isOnOtherNetwork = (error: unknown): boolean =>
   error instanceof Refusal && (error.cause as NodeJS.ErrnoException | undefined)?.code === 'EADDRNOTAVAIL'
 
-const dial = (door: Door): Promise<Socket> =>
-  openSocket(door, dialMs, () => new Refusal('guest_unavailable', 'the guest’s SSH server is not reached'))
+const dial = (address: SshAddress): Promise<Socket> =>
+  openSocket(address, sshLimits.dialMs, () => new Refusal('guest_unavailable', 'the guest’s SSH server is unreachable'))

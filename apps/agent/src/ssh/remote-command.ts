@@ -1,128 +1,129 @@
-// One channel of a guest's SSH connection, and what the command on it says until it has ended; bounded.
+// One script on a channel of a guest's SSH connection, and what it prints until it has ended; bounded.
 import { randomBytes } from 'node:crypto'
 import { constants } from 'node:os'
-import { Refusal } from '@dormouse/contract'
+import { execOutputMaxBytes, Refusal } from '@dormouse/contract'
 import type { ClientChannel } from 'ssh2'
-import { Kept } from '../mechanics/bounded-buffer.ts'
+import { BoundedBuffer } from '../mechanics/bounded-buffer.ts'
 import { before } from '../mechanics/deadlines.ts'
-import { announce } from '../scripts/exec.ts'
-import type { Ended } from '../scripts/exec-result.ts'
-import { Head } from '../scripts/start-line.ts'
-import { hangUp } from './channels.ts'
-import type { SshLine } from './connection.ts'
+import type { ProgramEnd } from '../scripts/exec-result.ts'
+import { greetingTooLong, StartLine, withStartLine } from '../scripts/start-line.ts'
+import { closeChannel } from './channels.ts'
+import type { SshConnection } from './connection.ts'
 
-/** Collects what a command says until it has ended. */
-export class Run {
+/** One byte more than the limit, so that a longer output is detected. */
+const keptBytes = execOutputMaxBytes + 1
+
+export class RemoteCommand {
   readonly #channel: ClientChannel
-  readonly #out = new Kept()
-  readonly #err = new Kept()
+  readonly #stdout = new BoundedBuffer(keptBytes)
+  readonly #stderr = new BoundedBuffer(keptBytes)
   readonly #exited = Promise.withResolvers<true>()
   readonly #closed = Promise.withResolvers<true>()
-  readonly #named = Promise.withResolvers<true>()
-  #exit: Pick<Ended, 'exitCode' | 'signal'> | undefined
+  readonly #started = Promise.withResolvers<true>()
+  #exit: Pick<ProgramEnd, 'exitCode' | 'signal'> | undefined
   #heardAt = 0
-  #open = true
+  #acceptsInput = true
   #pid: number | undefined
 
   private constructor(channel: ClientChannel, nonce: string) {
     this.#channel = channel
     this.#exited.promise.catch(() => undefined)
-    const [outHead, errHead] = [new Head(nonce), new Head(nonce)]
-    channel.on('data', (bytes: Buffer) => this.#hear(this.#out, outHead, bytes))
-    channel.stderr.on('data', (bytes: Buffer) => this.#hear(this.#err, errHead, bytes))
+    const [outStart, errStart] = [new StartLine(nonce), new StartLine(nonce)]
+    channel.on('data', (bytes: Buffer) => this.#onData(this.#stdout, outStart, bytes))
+    channel.stderr.on('data', (bytes: Buffer) => this.#onData(this.#stderr, errStart, bytes))
     channel.on('exit', (code: number | null, name?: string) => {
-      this.#exit = { exitCode: code ?? undefined, signal: code === null ? signalOf(name) : undefined }
+      this.#exit = { exitCode: code ?? undefined, signal: code === null ? signalNumber(name) : undefined }
       this.#heardAt = performance.now()
-      this.#open = false
+      this.#acceptsInput = false
       this.#exited.resolve(true)
     })
     channel.on('close', () => {
-      this.#open = false
-      this.#exited.reject(new Refusal('guest_unavailable', 'the guest went away while the command ran'))
+      this.#acceptsInput = false
+      this.#exited.reject(
+        new Refusal('guest_unavailable', 'the connection to the guest was lost while the command ran'),
+      )
       this.#closed.resolve(true)
-      this.#named.resolve(true)
+      this.#started.resolve(true)
     })
   }
 
-  /** Begins a script of ours. One that begins when nobody waits for it any more is handed to `late`. */
-  static begin(line: SshLine, script: string, late = (run: Run) => run.close()): Promise<Run> {
+  /** Starts a script of ours. A command that starts after the timeout for opening a channel goes to `late`. */
+  static start(connection: SshConnection, script: string, late = (command: RemoteCommand) => command.close()) {
     const nonce = randomBytes(12).toString('hex')
-    const asRun = (channel: ClientChannel) => new Run(channel, nonce)
-    return line.open(announce(script, nonce), asRun, (channel) => late(asRun(channel)))
+    const asCommand = (channel: ClientChannel) => new RemoteCommand(channel, nonce)
+    return connection.openChannel(withStartLine(script, nonce), asCommand, (channel) => late(asCommand(channel)))
   }
 
-  /** Its process, where it has said so. */
+  /** The script's process, once its start line has come. */
   get pid(): number | undefined {
     return this.#pid
   }
 
-  /** Whether it may still be fed. */
-  get open(): boolean {
-    return this.#open
+  get acceptsInput(): boolean {
+    return this.#acceptsInput
   }
 
-  /** All that it shall read. */
-  feed(input: string): this {
-    this.#open = false
+  /** Sends the whole input, and ends it. */
+  sendInput(input: string): this {
+    this.#acceptsInput = false
     this.#channel.end(input)
     return this
   }
 
-  /** Waits for the command's own end; false at the deadline. */
-  over(deadline: number): Promise<boolean> {
+  /** Waits for the command's own end; false at the deadline. Throws where the connection is lost. */
+  exitedBefore(deadline: number): Promise<boolean> {
     return within(this.#exited.promise, deadline - performance.now())
   }
 
-  /** Its process, once its first line has come. */
-  async named(mostMs: number): Promise<number | undefined> {
-    await within(this.#named.promise, mostMs)
+  /** The script's process; undefined where its start line does not come in time. */
+  async pidWithin(timeoutMs: number): Promise<number | undefined> {
+    await within(this.#started.promise, timeoutMs)
     return this.pid
   }
 
-  /** Waits for the end of its output: for so long at most, and only until nothing has come for `quiet`. */
-  async drained(mostMs: number, quiet: number): Promise<boolean> {
-    const ends = performance.now() + mostMs
+  /** Waits for the end of the output, for a limited time; false as soon as nothing has come for `silenceMs`. */
+  async outputEnded(timeoutMs: number, silenceMs: number): Promise<boolean> {
+    const deadline = performance.now() + timeoutMs
     for (;;) {
-      const leftMs = Math.min(ends, this.#heardAt + quiet) - performance.now()
+      const leftMs = Math.min(deadline, this.#heardAt + silenceMs) - performance.now()
       if (await within(this.#closed.promise, leftMs)) return true
-      if (performance.now() >= Math.min(ends, this.#heardAt + quiet)) return false
+      if (performance.now() >= Math.min(deadline, this.#heardAt + silenceMs)) return false
     }
   }
 
-  /** How it ended and what it said; what still comes is dropped. */
-  take(): Ended {
-    const [stdout, stderr] = [this.#out.take(), this.#err.take()]
+  /** How the command ended and what it printed. Output that comes later is dropped. */
+  takeEnd(): ProgramEnd {
+    const [stdout, stderr] = [this.#stdout.take(), this.#stderr.take()]
     return { exitCode: this.#exit?.exitCode, signal: this.#exit?.signal, stdout, stderr }
   }
 
   close(): void {
-    hangUp(this.#channel)
+    closeChannel(this.#channel)
   }
 
-  #hear(kept: Kept, head: Head, bytes: Buffer): void {
+  #onData(buffer: BoundedBuffer, start: StartLine, bytes: Buffer): void {
     this.#heardAt = performance.now()
-    kept.add(head.own(bytes))
-    if (head.pid !== undefined) this.#name(head.pid)
-    else if (head.endless) this.#refuse('the guest’s shell never ends to greet')
+    buffer.add(start.after(bytes))
+    if (start.pid !== undefined) this.#hasStarted(start.pid)
+    else if (start.isOverLimit) this.#fail(greetingTooLong)
   }
 
-  #name(pid: number): void {
+  #hasStarted(pid: number): void {
     this.#pid = pid
-    this.#named.resolve(true)
+    this.#started.resolve(true)
   }
 
-  #refuse(why: string): void {
-    this.#open = false
+  #fail(why: string): void {
+    this.#acceptsInput = false
     this.#exited.reject(new Refusal('command_not_run', why))
     this.close()
   }
 }
 
-/** False where it is not there in time. */
-const within = async (promise: Promise<true>, ms: number): Promise<boolean> =>
-  (await before(performance.now() + ms, promise)) ?? false
+const within = async (promise: Promise<true>, timeoutMs: number): Promise<boolean> =>
+  (await before(performance.now() + timeoutMs, promise)) ?? false
 
 const signals: Record<string, number> = constants.signals
 
-/** OpenSSH has no name for some of them (SIGBUS, SIGSYS, SIGXCPU, …): which one it was is then not known. */
-const signalOf = (name = ''): number | undefined => signals[name.startsWith('SIG') ? name : `SIG${name}`]
+/** Undefined for a signal that OpenSSH does not name (SIGBUS, SIGSYS, SIGXCPU, …). */
+const signalNumber = (name = ''): number | undefined => signals[name.startsWith('SIG') ? name : `SIG${name}`]

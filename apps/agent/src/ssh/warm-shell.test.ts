@@ -1,60 +1,63 @@
-// Guarantee: a command finds a shell that waits for it, is its own as in one that was begun for it, and never waits for a
-// shell that is gone. (With guests: test/real/guest-exec.test.ts.)
+// Guarantee: a command runs in a warm shell as in one that was started for it, and never waits for a shell that has ended. (With guests: test/real/guest-exec.test.ts.)
 import { mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { spareScript } from '../scripts/exec.ts'
-import { type LineToShells, lineToShells } from '../testing/ssh-server.ts'
-import type { SshLine } from './connection.ts'
+import { warmShellScript } from '../scripts/command.ts'
+import { type ConnectedShells, connectToShells } from '../testing/ssh-server.ts'
+import type { SshConnection } from './connection.ts'
 import { execOverSsh } from './exec.ts'
-import { SpareShell } from './warm-shell.ts'
+import { WarmShell } from './warm-shell.ts'
 
-let guest: LineToShells
-let spare: SpareShell
+let guest: ConnectedShells
+let warmShell: WarmShell
 
 beforeEach(async () => {
-  guest = await lineToShells()
-  spare = new SpareShell(guest.line)
+  guest = await connectToShells()
+  warmShell = new WarmShell(guest.connection)
 })
 afterEach(() => guest.close())
 
-/** The last shell that was begun to wait. */
-const waiter = () => guest.shells.findLast(({ command }) => command.endsWith(spareScript()))!.process
+/** The last shell that was started without a command. */
+const lastShell = () => guest.shells.findLast(({ command }) => command.endsWith(warmShellScript()))!.process
 
 const run = (command: string | string[], more = {}) =>
-  execOverSsh(guest.line, { command, cwd: null, env: {}, stdin: null, timeoutSecs: 20, ...more } as never, spare)
+  execOverSsh(
+    guest.connection,
+    { command, cwd: null, env: {}, stdin: null, timeoutSecs: 20, ...more } as never,
+    warmShell,
+  )
 
-/** The process of the shell that waits. */
-const waiting = async () => {
-  await expect.poll(() => spare.waits).toBe(true)
-  return waiter().pid
+/** Waits for a warm shell, and returns its process. */
+const untilReady = async () => {
+  await expect.poll(() => warmShell.isReady).toBe(true)
+  return lastShell().pid
 }
 
-test('a command runs in the shell that waits, with its own words, folder, variables and end', async () => {
-  spare.prepare()
-  const pid = await waiting()
+test('a command runs in the warm shell, with its own output, folder, variables and exit code', async () => {
+  warmShell.prepare()
+  const pid = await untilReady()
   const env = { PLAIN: `it's "so" $HOME\n`, 'odd.name': '1' }
-  const told = await run('echo $$; pwd; printf %s "$PLAIN"; cat; echo err >&2; exit 3', { cwd: '/', env })
-  expect(told).toMatchObject({ exitCode: 3, stdout: `${pid}\n/\n${env.PLAIN}`, stderr: 'err\n' })
-  await waiting()
+  const result = await run('echo $$; pwd; printf %s "$PLAIN"; cat; echo err >&2; exit 3', { cwd: '/', env })
+  expect(result).toMatchObject({ exitCode: 3, stdout: `${pid}\n/\n${env.PLAIN}`, stderr: 'err\n' })
+  await untilReady()
   expect((await run(['env'], { env })).stdout).toContain('odd.name=1\n')
-  await waiting()
+  await untilReady()
   expect(await run('kill -9 $$')).toMatchObject({ exitCode: null, signal: 9 })
-  await waiting()
+  await untilReady()
   expect((await run(['printf', '%s|', 'x'.repeat(120_000), "'\n"])).stdout).toBe(`${'x'.repeat(120_000)}|'\n|`)
 })
 
-test('variables that a shell keeps to itself are the caller’s all the same', async () => {
-  const bash = await lineToShells({ shell: '/bin/bash' })
+test('variables that are read-only in a shell have the caller’s values', async () => {
+  const bash = await connectToShells({ shell: '/bin/bash' })
   const env = { UID: '7', PPID: '8', SHELLOPTS: 'x', PLAIN: '9' }
   const command = ['printenv', ...Object.keys(env)]
-  const told = await execOverSsh(bash.line, { command, env, cwd: null, stdin: null, timeoutSecs: 20 } as never)
-  expect(told).toMatchObject({ stdout: '7\n8\nx\n9\n', stderr: '' })
+  const result = await execOverSsh(bash.connection, { command, env, cwd: null, stdin: null, timeoutSecs: 20 } as never)
+  expect(result).toMatchObject({ stdout: '7\n8\nx\n9\n', stderr: '' })
   bash.close()
 })
 
-test('a program that says itself that there is no other is no command that was not run', async () => {
+test('a command that reports another program as missing was run', async () => {
   expect(await run(['setsid', '-w', 'no-such-program'])).toMatchObject({
     exitCode: 127,
     stderr: expect.stringMatching('setsid'),
@@ -66,17 +69,17 @@ test.each([
   [['no-such-program'], null],
   [['/etc/passwd'], null],
   ['true', '/no/such/folder'],
-])('%j in %s is refused there too', async (command, cwd) => {
-  spare.prepare()
-  await waiting()
+])('%j in %s is refused in a warm shell too', async (command, cwd) => {
+  warmShell.prepare()
+  await untilReady()
   await expect(run(command, { cwd })).rejects.toMatchObject({ code: 'command_not_run' })
 })
 
-test('a command begins in the home folder of its time, not of the time when its shell was begun', async () => {
+test('a command starts in the home folder as it is then, not as it was when its shell started', async () => {
   const home = mkdtempSync(join(tmpdir(), 'dormouse-home-'))
   vi.stubEnv('HOME', home)
-  spare.prepare()
-  await waiting()
+  warmShell.prepare()
+  await untilReady()
   renameSync(home, `${home}.old`)
   mkdirSync(home)
   expect((await run('pwd')).stdout).toBe(`${home}\n`)
@@ -84,45 +87,45 @@ test('a command begins in the home folder of its time, not of the time when its 
   vi.unstubAllEnvs()
 })
 
-test('however often it is asked for while one is begun, one shell waits', async () => {
+test('however often a shell is requested while one starts, only that one starts', async () => {
   vi.useFakeTimers()
-  const open = vi.fn(() => new Promise<never>(() => undefined))
-  const slow = new SpareShell({ ready: true, open, aside: () => undefined } as unknown as SshLine)
+  const openChannel = vi.fn(() => new Promise<never>(() => undefined))
+  const slow = new WarmShell({ isReady: true, openChannel, inBackground: () => undefined } as unknown as SshConnection)
   for (let i = 0; i < 3; i++) {
     slow.prepare()
     await vi.advanceTimersByTimeAsync(50)
   }
   vi.useRealTimers()
-  expect(open).toHaveBeenCalledTimes(1)
+  expect(openChannel).toHaveBeenCalledTimes(1)
 })
 
-test('a command with an input begins a shell of its own, and leaves the other to wait', async () => {
-  spare.prepare()
-  const pid = await waiting()
+test('a command with an input starts a shell of its own, and leaves the warm shell for the next', async () => {
+  warmShell.prepare()
+  const pid = await untilReady()
   expect((await run('cat', { stdin: 'in' })).stdout).toBe('in')
   expect((await run('echo $$')).stdout).toBe(`${pid}\n`)
 })
 
-test('a shell that was ended while it waited serves nobody', async () => {
-  spare.prepare()
-  await waiting()
-  waiter().kill('SIGKILL')
-  await expect.poll(() => spare.waits).toBe(false)
+test('a warm shell that has ended is not used', async () => {
+  warmShell.prepare()
+  await untilReady()
+  lastShell().kill('SIGKILL')
+  await expect.poll(() => warmShell.isReady).toBe(false)
   expect((await run('echo works')).stdout).toBe('works\n')
 })
 
-test('nor does one whose connection was lost', async () => {
-  spare.prepare()
-  await waiting()
-  guest.line.close()
-  await guest.line.connect()
+test('nor is one whose connection was lost', async () => {
+  warmShell.prepare()
+  await untilReady()
+  guest.connection.close()
+  await guest.connection.connect()
   expect((await run('echo works')).stdout).toBe('works\n')
 })
 
-test('at its deadline a command in it is ended with all it began', async () => {
-  spare.prepare()
-  await waiting()
-  const pid = waiter().pid!
+test('at its deadline a command in a warm shell is killed with all that it started', async () => {
+  warmShell.prepare()
+  await untilReady()
+  const pid = lastShell().pid!
   const work = run(`trap '' TERM; sleep 300 & wait; sleep 300`, { timeoutSecs: 1 })
   await expect(work).rejects.toMatchObject({ code: 'guest_deadline' })
   await expect.poll(async () => (await run(`ps -o stat= -s ${pid} | grep -v Z || echo none`)).stdout).toBe('none\n')

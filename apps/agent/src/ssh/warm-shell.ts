@@ -1,61 +1,61 @@
-// A shell that is begun in a guest before anybody needs it: to begin one is most of what a short command costs there. It
-// serves one command, and ends with its connection. Knows nothing of what it is told.
-import { spareScript } from '../scripts/exec.ts'
-import type { SshLine } from './connection.ts'
-import { Run } from './remote-command.ts'
+// A shell that is started in a guest before it is needed: starting one is most of the time that a short command takes there.
+// It serves one command, and ends with its connection.
+import { warmShellScript } from '../scripts/command.ts'
+import type { SshConnection } from './connection.ts'
+import { RemoteCommand } from './remote-command.ts'
 
-/** Where one command follows another at once, the guest has better to do. */
-const calmMs = 10
+/** Not started sooner after a command: often another command follows at once. */
+const idleMs = 10
 
-export class SpareShell {
-  readonly #line: SshLine
-  #run: Run | undefined
-  #underWay = 0
+export class WarmShell {
+  readonly #connection: SshConnection
+  #shell: RemoteCommand | undefined
+  #commandsInFlight = 0
   #timer: NodeJS.Timeout | undefined
-  #beginning = false
+  #isStarting = false
 
-  constructor(line: SshLine) {
-    this.#line = line
+  constructor(connection: SshConnection) {
+    this.#connection = connection
   }
 
-  /** Whether one waits, as far as is known here. */
-  get waits(): boolean {
-    return this.#run?.open ?? false
+  /** Whether a shell waits for a command, as far as this host knows. */
+  get isReady(): boolean {
+    return this.#shell?.acceptsInput ?? false
   }
 
-  /** The shell, for good, where one waits. */
-  take(): Run | undefined {
-    const run = this.waits ? this.#run : undefined
-    this.#run = undefined
-    return run
+  /** Hands the shell over, where one is ready. */
+  take(): RemoteCommand | undefined {
+    const shell = this.isReady ? this.#shell : undefined
+    this.#shell = undefined
+    return shell
   }
 
-  /** While a command is under way no other shell is begun; after the last one it is. */
-  during(): Disposable {
-    this.#underWay++
+  /** No shell is started while a command is in flight; after the last one it is. */
+  pause(): Disposable {
+    this.#commandsInFlight++
     clearTimeout(this.#timer)
     return {
       [Symbol.dispose]: () => {
-        this.#underWay--
+        this.#commandsInFlight--
         this.prepare()
       },
     }
   }
 
-  /** Begins a shell soon, unless one waits or a command comes first. */
+  /** Starts a shell soon, unless one is ready or a command comes first. */
   prepare(): void {
     clearTimeout(this.#timer)
-    if (this.#underWay === 0) this.#timer = setTimeout(() => this.#line.aside(this.#begin()), calmMs).unref()
+    if (this.#commandsInFlight > 0) return
+    this.#timer = setTimeout(() => this.#connection.inBackground(this.#start()), idleMs).unref()
   }
 
-  async #begin(): Promise<void> {
-    if (this.waits || this.#beginning || !this.#line.ready) return
-    this.#beginning = true
+  async #start(): Promise<void> {
+    if (this.isReady || this.#isStarting || !this.#connection.isReady) return
+    this.#isStarting = true
     try {
-      // Without one a command begins its own.
-      this.#run = await Run.begin(this.#line, spareScript())
+      this.#shell = await RemoteCommand.start(this.#connection, warmShellScript())
     } finally {
-      this.#beginning = false
+      this.#isStarting = false
     }
   }
 }

@@ -1,15 +1,15 @@
-// Guarantee: a connection on which the guest greets anew is given up at once, whatever came before; one that goes on is kept.
+// Guarantee: a connection on which the guest greets again is closed at once, whatever came before; one that works is kept.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { expect, test } from 'vitest'
-import { noPulse } from '../driver/guest-activity.ts'
+import { unknownActivity } from '../driver/guest-activity.ts'
 import { until } from '../testing/bench.ts'
-import { keepVigil, type Witnesses } from './watchdog.ts'
+import { type LifeSigns, watchConnection } from './watchdog.ts'
 
-/** Nobody says anything of the guest. */
-const nobody: Witnesses = { pulse: noPulse, elsewhere: async () => false, nudge: () => undefined }
+/** Nothing is known of the guest. */
+const noSigns: LifeSigns = { activity: unknownActivity, agentAnswers: async () => false, nudge: () => undefined }
 
-async function line(): Promise<{ host: Socket; guest: Socket }> {
+async function socketPair(): Promise<{ host: Socket; guest: Socket }> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const host = connect((server.address() as AddressInfo).port, '127.0.0.1')
@@ -22,88 +22,88 @@ test.each([
   ['alone', ['\nHELLO\n']],
   ['behind half a packet', [`${'x'.repeat(100)}\nHELLO\n`]],
   ['in pieces', ['half a pack', 'et\nHE', 'L', 'LO\n']],
-])('a greeting that comes %s ends the connection', async (_how, pieces) => {
-  const { host, guest } = await line()
-  keepVigil(host, nobody, () => host.destroy())
+])('a greeting that comes %s closes the connection', async (_how, chunks) => {
+  const { host, guest } = await socketPair()
+  watchConnection(host, noSigns, () => host.destroy())
   guest.setNoDelay(true)
-  for (const piece of pieces) {
-    guest.write(piece)
+  for (const chunk of chunks) {
+    guest.write(chunk)
     await until(() => guest.writableLength === 0)
   }
   await until(() => host.destroyed)
   guest.destroy()
 })
 
-test('bytes that are no greeting do not', async () => {
-  const { host, guest } = await line()
-  let given = false
-  keepVigil(host, nobody, () => {
-    given = true
+test('bytes that are not a greeting do not', async () => {
+  const { host, guest } = await socketPair()
+  let isClosed = false
+  watchConnection(host, noSigns, () => {
+    isClosed = true
   })
   guest.end('\nHELLO\n and more, \nHELL')
   await once(host, 'close')
-  expect(given).toBe(false)
+  expect(isClosed).toBe(false)
 })
 
-interface GivenUp {
-  looks: number
+interface Outcome {
+  checks: number
   nudges: number
   silentMs: number
 }
 
-/** Watches over a server that has fallen silent, until it is given up; answers how often its guest was looked at. */
-async function looksUntilGivenUp(more: Partial<Witnesses>): Promise<GivenUp> {
-  const { host, guest } = await line()
-  const began = performance.now()
-  let [looks, nudges] = [0, 0]
-  const look = async () => {
-    looks++
-    return more.pulse?.busy(0) ?? false
+/** Watches a silent server until its connection is closed. */
+async function watchSilentServer(more: Partial<LifeSigns>): Promise<Outcome> {
+  const { host, guest } = await socketPair()
+  const startedAt = performance.now()
+  let [checks, nudges] = [0, 0]
+  const busy = async () => {
+    checks++
+    return more.activity?.busy(0) ?? false
   }
   const nudge = () => {
     nudges++
     more.nudge?.()
   }
-  const given = Promise.withResolvers<void>()
-  const witnesses = { ...nobody, ...more, pulse: { ...noPulse, busy: look }, nudge }
-  keepVigil(host, witnesses, () => {
+  const closed = Promise.withResolvers<void>()
+  const signs = { ...noSigns, ...more, activity: { ...unknownActivity, busy }, nudge }
+  watchConnection(host, signs, () => {
     host.destroy()
-    given.resolve()
+    closed.resolve()
   })
-  await given.promise
+  await closed.promise
   guest.destroy()
-  return { looks, nudges, silentMs: performance.now() - began }
+  return { checks, nudges, silentMs: performance.now() - startedAt }
 }
 
-test('a silent server is given up at the first look where its guest idles and answers elsewhere, and later where nothing does', async () => {
+test('a silent server is given up at the first check where its guest is idle and its agent answers, and later where nothing does', async () => {
   const [alone, mute] = await Promise.all([
-    looksUntilGivenUp({}),
-    looksUntilGivenUp({ elsewhere: () => new Promise(() => undefined) }),
+    watchSilentServer({}),
+    watchSilentServer({ agentAnswers: () => new Promise(() => undefined) }),
   ])
-  expect(await looksUntilGivenUp({ elsewhere: async () => true })).toMatchObject({ looks: 1, nudges: 1 })
+  expect(await watchSilentServer({ agentAnswers: async () => true })).toMatchObject({ checks: 1, nudges: 1 })
   for (const { silentMs } of [alone, mute]) expect(silentMs).toBeGreaterThan(2_500)
   expect([alone.nudges, mute.nudges]).toEqual([1, 1])
 })
 
 test('a silent server whose guest is busy is waited for, though its agent answers', async () => {
-  let busyLooks = 0
-  const busy = async () => ++busyLooks < 4
-  const { looks } = await looksUntilGivenUp({ pulse: { ...noPulse, busy }, elsewhere: async () => true })
-  expect(looks).toBe(4)
+  let busyChecks = 0
+  const busy = async () => ++busyChecks < 4
+  const { checks } = await watchSilentServer({ activity: { ...unknownActivity, busy }, agentAnswers: async () => true })
+  expect(checks).toBe(4)
 })
 
-test('one that answers when it is nudged is kept', async () => {
-  const { host, guest } = await line()
-  let [nudges, given] = [0, false]
+test('a server that answers the nudge is kept', async () => {
+  const { host, guest } = await socketPair()
+  let [nudges, isClosed] = [0, false]
   const nudge = () => {
     nudges++
     guest.write('here')
   }
-  keepVigil(host, { ...nobody, elsewhere: async () => true, nudge }, () => {
-    given = true
+  watchConnection(host, { ...noSigns, agentAnswers: async () => true, nudge }, () => {
+    isClosed = true
   })
   await until(() => nudges === 2)
-  expect(given).toBe(false)
+  expect(isClosed).toBe(false)
   host.destroy()
   guest.destroy()
 })

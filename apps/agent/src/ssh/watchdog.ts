@@ -1,60 +1,57 @@
-// Watches over a kept connection, on which a guest that lives is never silent for long. Where its SSH server has died under
-// it, the next one greets, in the middle of whatever packet; and one that falls silent although it has nothing else to do
-// will not answer any more, long before the keepalives give a busy one up.
+// Closes a connection whose server has died. A guest that is alive is never silent for long on an open connection.
+// - Where its SSH server has died and the next one has started, that one sends its greeting in the middle of a packet.
+// - A guest that is silent although it is idle will not answer any more. The keepalives find that out much later, since they
+//   must wait for busy guests.
 import type { Socket } from 'node:net'
-import { setTimeout as sleep, setImmediate as untilRead } from 'node:timers/promises'
-import type { Pulse } from '../driver/guest-activity.ts'
+import { setTimeout as sleep, setImmediate as tick } from 'node:timers/promises'
+import type { GuestActivity } from '../driver/guest-activity.ts'
 import { before } from '../mechanics/deadlines.ts'
+import { watchdogLimits } from '../scripts/limits.ts'
 
-/** What `dormouse-ssh-port` says when it waits for a host. No cipher's bytes are this but by a chance of one in 2^56. */
+/** What `dormouse-ssh-port` sends when it waits for a host. Encrypted bytes match it with a chance of one in 2^56. */
 const greeting = Buffer.from('\nHELLO\n')
-const lookEveryMs = 100
-/** A keepalive, which comes 0.6 s after the last one’s answer, and its way there and back. */
-const quietMs = 900
-/** For so long a silent guest is looked at, again and again. */
-const windowMs = 300
-/** Where nothing else of the guest answers either, its silence alone must last so long. */
-const aloneMs = 2_500
+const checkEveryMs = 100
 
-export interface Witnesses {
-  pulse: Pulse
-  /** Asks the guest by another way; false where it does not answer. */
-  elsewhere: () => Promise<boolean>
-  /** Says something that any server answers at once: a port that stands still goes on with it. */
+export interface LifeSigns {
+  activity: GuestActivity
+  /** Whether the guest agent answers. */
+  agentAnswers: () => Promise<boolean>
+  /** Sends something that any server answers at once. A port that stalls continues with it. */
   nudge: () => void
 }
 
-/** Calls `giveUp` where the guest greets anew, or is silent and idle, until the socket closes. */
-export function keepVigil(socket: Socket, { pulse, elsewhere, nudge }: Witnesses, giveUp: () => void): void {
-  let [heardAt, nudgedAt, looking] = [performance.now(), 0, false]
+/** Calls `close` where the guest greets again, or is silent and idle, until the socket closes. */
+export function watchConnection(socket: Socket, { activity, agentAnswers, nudge }: LifeSigns, close: () => void): void {
+  let [heardAt, nudgedAt, isChecking] = [performance.now(), 0, false]
   let asking: Promise<boolean> | undefined
   let tail: Buffer = Buffer.alloc(0)
-  const hear = (bytes: Buffer) => {
+  const onData = (bytes: Buffer) => {
     heardAt = performance.now()
     tail = bytes.length < greeting.length ? Buffer.concat([tail, bytes]) : bytes
     tail = Buffer.from(tail.subarray(-greeting.length))
-    if (tail.equals(greeting)) giveUp()
+    if (tail.equals(greeting)) close()
   }
-  const answers = (): Promise<boolean | undefined> => {
-    asking ??= elsewhere().finally(() => {
+  const answersSoon = (): Promise<boolean | undefined> => {
+    asking ??= agentAnswers().finally(() => {
       asking = undefined
     })
-    return before(performance.now() + windowMs, asking)
+    return before(performance.now() + watchdogLimits.checkMs, asking)
   }
-  const look = async () => {
+  const check = async () => {
     const since = heardAt
-    if (looking || performance.now() - since < quietMs) return
-    looking = true
+    if (isChecking || performance.now() - since < watchdogLimits.silenceMs) return
+    isChecking = true
     // Once in each silence.
     if (nudgedAt < since) nudge()
     nudgedAt = performance.now()
-    const [busy, answered] = await Promise.all([pulse.busy(windowMs), answers(), sleep(windowMs)])
-    // Where this process was starved, the guest's words may lie unread behind the timer.
-    await untilRead()
-    looking = false
-    const silent = heardAt === since && !socket.destroyed
-    if (silent && !busy && (answered || performance.now() - since > aloneMs)) giveUp()
+    const { checkMs, silenceWithoutAgentMs } = watchdogLimits
+    const [isBusy, answered] = await Promise.all([activity.busy(checkMs), answersSoon(), sleep(checkMs)])
+    // Where this process had no processor time, the guest's bytes may be unread behind the timer.
+    await tick()
+    isChecking = false
+    const isSilent = heardAt === since && !socket.destroyed
+    if (isSilent && !isBusy && (answered || performance.now() - since > silenceWithoutAgentMs)) close()
   }
-  const timer = setInterval(() => void look(), lookEveryMs).unref()
-  socket.on('data', hear).once('close', () => clearInterval(timer))
+  const timer = setInterval(() => void check(), checkEveryMs).unref()
+  socket.on('data', onData).once('close', () => clearInterval(timer))
 }

@@ -2,7 +2,7 @@
 // transport sends runs under a real shell. Like qemu-ga it says `exited` only when the output has ended too.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { chmodSync, closeSync, existsSync, openSync, readSync, writeSync } from 'node:fs'
-import { type AgentCall, AgentRefused } from '../guest-agent/programs.ts'
+import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
 
 interface Started {
   child: ChildProcess

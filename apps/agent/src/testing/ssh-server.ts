@@ -1,47 +1,48 @@
-// An SSH server here that stands for a guest's, and a line to it. What it says to a command, each test decides, or a shell.
+// An SSH server on this machine in place of a guest's, and a connection to it. Each test decides what it answers to a
+// command, or a shell does.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { newId } from '@dormouse/contract'
 import { createLog } from '@dormouse/process'
 import ssh2, { type Connection, type Server, type ServerChannel, type ServerConfig } from 'ssh2'
-import { noPulse } from '../driver/guest-activity.ts'
+import { unknownActivity } from '../driver/guest-activity.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
-import { SshLine } from '../ssh/connection.ts'
+import { SshConnection } from '../ssh/connection.ts'
 import { newPair, SshKeys } from '../ssh/keys.ts'
 
-export interface LineToServer {
-  line: SshLine
-  /** The guest's server, to change what it answers to whoever dials from now on. */
+export interface ConnectedServer {
+  connection: SshConnection
+  /** The guest's server; a test may change how it answers later connections. */
   server: Server
   /** The guest's public key. */
   hostKey: string
   close(): void
 }
 
-export interface ServerWish {
-  /** Lets the next command begin. */
+export interface ServerOptions {
+  /** The next command starts when this resolves. */
   free?: () => Promise<unknown> | undefined
-  /** What is said on a command's channel, by its number, before the command begins. */
+  /** Called with the number of a command's channel before the command starts. */
   early?: (client: Connection, channel: number) => void
   config?: Partial<ServerConfig>
-  /** The key that the host knows the guest by. */
+  /** The guest's host key as the host knows it. */
   known?: (own: string) => string
   agent?: Partial<GuestTransport>
 }
 
-/** The one who listens is the guest, and says to a command what `answer` says, once `free` lets it begin. */
-export async function lineToServer(...wish: Parameters<typeof lineTowardsServer>): Promise<LineToServer> {
-  const made = await lineTowardsServer(...wish)
-  await made.line.connect()
+/** A connection to a server that answers each command with `answer`, once `free` lets it start. */
+export async function connectToServer(...options: Parameters<typeof startServer>): Promise<ConnectedServer> {
+  const made = await startServer(...options)
+  await made.connection.connect()
   return made
 }
 
 /** The same before it is connected. */
-export async function lineTowardsServer(
+export async function startServer(
   answer: (channel: ServerChannel, command: string) => void,
-  { free, early, config, known = (own) => own, agent }: ServerWish = {},
-): Promise<LineToServer> {
+  { free, early, config, known = (own) => own, agent }: ServerOptions = {},
+): Promise<ConnectedServer> {
   const [host, ours] = [newPair(), newPair()]
   const server = new ssh2.Server({ hostKeys: [host.private], ...config }, (client) => {
     client.on('error', () => undefined).on('authentication', (context) => context.accept())
@@ -60,37 +61,37 @@ export async function lineTowardsServer(
   const keys = new SshKeys('/nowhere')
   const hostKey = host.public.split(' ')[1]!
   keys.read = async () => ({ privateKey: ours.private, hostKey: known(hostKey) })
-  const line = new SshLine({
+  const connection = new SshConnection({
     desktopId: newId(),
-    door: async () => ({ host: '127.0.0.1', port, localAddress: '127.0.0.1' }),
+    address: async () => ({ host: '127.0.0.1', port, localAddress: '127.0.0.1' }),
     agent: { ping: async () => undefined, ...agent } as GuestTransport,
     keys,
-    pulse: { ...noPulse, busy: async () => true },
-    log: createLog({ name: 'line', level: 'silent' }),
+    activity: { ...unknownActivity, busy: async () => true },
+    log: createLog({ name: 'connection', level: 'silent' }),
   })
   const close = () => {
-    line.close()
+    connection.close()
     server.close()
   }
-  return { line, server, hostKey, close }
+  return { connection, server, hostKey, close }
 }
 
-/** Says any message as a server does, whatever the rules: a first byte, and what follows it. */
+/** Sends any message as a server does, also one that violates the protocol: a first byte, and what follows it. */
 export function sayRaw(client: Connection, message: Buffer): void {
-  const { _protocol } = client as unknown as { _protocol: Inside }
+  const { _protocol } = client as unknown as { _protocol: Internals }
   const { write } = _protocol._packetRW
   const packet = write.alloc(message.length)
   packet.set(message, write.allocStart)
   _protocol._cipher.encrypt(write.finalize(packet))
 }
 
-/** The connection that a server's channel is on, and the number that its other end knows it by. */
+/** The connection that a server's channel is on, and the channel's number at the other end. */
 export function endOf(channel: ServerChannel): { client: Connection; number: number } {
   const { _client: client, outgoing } = channel as unknown as { _client: Connection; outgoing: { id: number } }
   return { client, number: outgoing.id }
 }
 
-/** A message of SSH: bytes as they are, numbers as words of 32 bits, texts with their length. */
+/** An SSH message: bytes as they are, numbers as 32 bits, strings with their length. */
 export function message(type: number, ...parts: (Buffer | number | string)[]): Buffer {
   return Buffer.concat([Buffer.from([type]), ...parts.map(encoded)])
 }
@@ -98,35 +99,35 @@ export function message(type: number, ...parts: (Buffer | number | string)[]): B
 function encoded(part: Buffer | number | string): Buffer {
   if (Buffer.isBuffer(part)) return part
   if (typeof part === 'string') return Buffer.concat([encoded(Buffer.byteLength(part)), Buffer.from(part)])
-  const word = Buffer.alloc(4)
-  word.writeUInt32BE(part)
-  return word
+  const number = Buffer.alloc(4)
+  number.writeUInt32BE(part)
+  return number
 }
 
-interface Inside {
+interface Internals {
   _packetRW: { write: { allocStart: number; alloc(bytes: number): Buffer; finalize(packet: Buffer): Buffer } }
   _cipher: { encrypt(packet: Buffer): void }
 }
 
 const numberOf = (session: object) => (session as { _chanInfo: { outgoing: { id: number } } })._chanInfo.outgoing.id
 
-export interface LineToShells extends Pick<LineToServer, 'line' | 'close'> {
-  /** What each command runs in, in the order in which they began. */
+export interface ConnectedShells extends Pick<ConnectedServer, 'connection' | 'close'> {
+  /** The process of each command, in the order of their start. */
   shells: { command: string; process: ChildProcess }[]
 }
 
-interface ShellsWish {
-  /** Lets the next command begin. */
+interface ShellsOptions {
+  /** The next command starts when this resolves. */
   free?: () => Promise<unknown>
-  /** What each shell runs first. */
+  /** A command that each shell runs first. */
   greeting?: string
   shell?: string
 }
 
-/** The guest runs its commands in shells of this machine, which end with it. */
-export async function lineToShells({ free, greeting = '', shell: program = '/bin/sh' }: ShellsWish = {}) {
-  const shells: LineToShells['shells'] = []
-  const { line, close } = await lineToServer(
+/** The guest runs its commands in shells of this machine; `close` kills them. */
+export async function connectToShells({ free, greeting = '', shell: program = '/bin/sh' }: ShellsOptions = {}) {
+  const shells: ConnectedShells['shells'] = []
+  const { connection, close } = await connectToServer(
     (channel, command) => {
       const shell = spawn(program, ['-c', greeting + command], { detached: true })
       shells.push({ command, process: shell })
@@ -145,5 +146,5 @@ export async function lineToShells({ free, greeting = '', shell: program = '/bin
     close()
     for (const { process } of shells) process.kill('SIGKILL')
   }
-  return { line, shells, close: end } satisfies LineToShells
+  return { connection, shells, close: end } satisfies ConnectedShells
 }

@@ -3,7 +3,7 @@
 import { type GuestAgent, GuestAgentError, LibvirtError } from '@dormouse/node-libvirt'
 import { expect, test } from 'vitest'
 import { until } from '../../testing/bench.ts'
-import { noPulse, type Pulse } from '../guest-activity.ts'
+import { type GuestActivity, unknownActivity } from '../guest-activity.ts'
 import { agentCall } from './agent-call.ts'
 
 const facts = { code: 86, domain: 0, level: 2, procedure: 'domainAgentCommand' }
@@ -11,8 +11,8 @@ const unresponsive = (message: string) =>
   new GuestAgentError('unresponsive', 'x', new LibvirtError({ ...facts, message }))
 const late = unresponsive('Guest agent is not responding: Guest agent not available for now')
 const gone = unresponsive('Guest agent is not responding: QEMU guest agent is not connected')
-const busy: Pulse = { ...noPulse, busy: async () => true }
-const idle: Pulse = { ...noPulse, idle: async () => true }
+const busy: GuestActivity = { ...unknownActivity, busy: async () => true }
+const idle: GuestActivity = { ...unknownActivity, idle: async () => true }
 
 /** An agent that fails so often before it answers. */
 function failing(times: number, error: Error) {
@@ -34,7 +34,7 @@ test.each(['guest-exec', 'guest-exec-status', 'guest-file-write'])(
 )
 
 test.each([
-  ['an idle guest that does not answer', 'guest-exec', late, noPulse, /restart qemu-guest-agent/],
+  ['an idle guest that does not answer', 'guest-exec', late, unknownActivity, /restart qemu-guest-agent/],
   ['one whose agent is gone, however busy', 'guest-exec', gone, busy, /start qemu-guest-agent/],
   ['one whose readiness is asked', 'guest-ping', late, busy, /restart qemu-guest-agent/],
 ])('%s is told at once', async (_who, execute, error, pulse, told) => {
@@ -62,7 +62,7 @@ test('an agent that says nothing while its guest idles is mute, long before libv
 
 test.each([
   ['its guest is busy', busy, undefined],
-  ['nobody can tell how its guest fares', noPulse, undefined],
+  ['nobody can tell how its guest fares', unknownActivity, undefined],
   ['libvirt itself is slow', idle, () => new Promise(() => undefined)],
 ])('an agent that says nothing is waited for where %s', async (_why, pulse, daemon) => {
   const { agent, answer } = silent()

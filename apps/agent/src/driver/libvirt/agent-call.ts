@@ -1,10 +1,10 @@
 // One call of a guest's agent, its failures in our words.
 import { Refusal, refuse } from '@dormouse/contract'
 import { CallTimeout, ConnectionLost, type GuestAgent, GuestAgentError } from '@dormouse/node-libvirt'
-import { type AgentCall, AgentRefused } from '../../guest-agent/programs.ts'
-import { AgentTurns } from '../../mechanics/call-queue.ts'
+import { CallQueue } from '../../mechanics/call-queue.ts'
 import { before } from '../../mechanics/deadlines.ts'
-import type { Pulse } from '../guest-activity.ts'
+import { type AgentCall, AgentRefused } from '../guest-access.ts'
+import type { GuestActivity } from '../guest-activity.ts'
 
 /** How long an agent that listens may take; one that is mute is found out before. The guest's disk may take its time. */
 const probeSecs = 2
@@ -22,14 +22,14 @@ const probes = new Set(['guest-ping', 'guest-set-time', 'guest-get-time'])
 
 interface AgentOf {
   agent: () => GuestAgent
-  pulse: Pulse
-  turns?: AgentTurns
+  pulse: GuestActivity
+  turns?: CallQueue
   /** Comes when libvirt answers at all: one that is slow itself makes no guest mute. */
   daemon?: () => Promise<unknown>
 }
 
 /** Every failure to reach the agent is `guest_unavailable`; what the agent itself refuses is AgentRefused. */
-export function agentCall({ agent, pulse, turns = new AgentTurns(), daemon = async () => true }: AgentOf): AgentCall {
+export function agentCall({ agent, pulse, turns = new CallQueue(), daemon = async () => true }: AgentOf): AgentCall {
   const once = (execute: string, args?: Record<string, unknown>) =>
     agent().command(args ? { execute, arguments: args } : { execute }, { timeoutSecs: patienceSecs(execute) })
   /** libvirt waits for as long as it was told; a guest that idles meanwhile will not answer any more. */

@@ -3,7 +3,7 @@
 // Nobody comes onto it while its firewall is down.
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Network } from '@dormouse/node-libvirt'
-import type { Door } from '../../ssh/open-connection.ts'
+import type { SshAddress } from '../guest-access.ts'
 import { saying } from './failures.ts'
 import type { Firewall } from './firewall.ts'
 import {
@@ -69,7 +69,7 @@ export class GuestNetwork {
   }
 
   /** Where to dial that desktop; undefined unless its domain is held to the very address that is kept for it here. */
-  async door(desktopId: DesktopId, domainXml: string): Promise<Door | undefined> {
+  async door(desktopId: DesktopId, domainXml: string): Promise<SshAddress | undefined> {
     const nic = readNic(domainXml)
     if (nic?.network !== this.name || nic.mac !== macOf(desktopId)) return undefined
     const xml = await this.#xml()

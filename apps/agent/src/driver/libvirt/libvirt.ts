@@ -5,10 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, type DesktopSpec, isId, Refusal, refuse } from '@dormouse/contract'
 import { type Domain as Handle, type HostEvent, isLibvirtError, type Pool, versionText } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
-import { QgaTransport } from '../../guest-agent/transport.ts'
+import { GuestAgentTransport } from '../../guest-agent/transport.ts'
 import { listImages, type Readiness } from '../../images/images.ts'
-import type { Door } from '../../ssh/open-connection.ts'
 import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
+import type { SshAddress } from '../guest-access.ts'
 import type { GuestTransport } from '../guest-transport.ts'
 import { agentCall } from './agent-call.ts'
 import { type Capabilities, kvmOpens, readCapabilities } from './capabilities.ts'
@@ -267,7 +267,7 @@ export class LibvirtDriver implements Driver {
     const pulse = this.#processes.pulse(handle().name)
     const daemon = () => handle().state()
     const call = agentCall({ agent: () => this.#session.host.guestAgent(handle()), pulse, turns, daemon })
-    const agent = new QgaTransport(call)
+    const agent = new GuestAgentTransport(call)
     return this.#lines.guest(desktopId, { agent, pulse, door: () => this.#door(desktopId) })
   }
 
@@ -276,7 +276,7 @@ export class LibvirtDriver implements Driver {
   }
 
   /** The port where the domain has one; else its address, where its image says that SSH is to be had there. */
-  async #door(desktopId: DesktopId): Promise<Door | undefined> {
+  async #door(desktopId: DesktopId): Promise<SshAddress | undefined> {
     const xml = await saying('the domain could not be read', this.#handle(desktopId).xml())
     const path = sshSocketOf(xml)
     if (path) return { path }

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Pulse } from '../guest-activity.ts'
+import type { GuestActivity } from '../guest-activity.ts'
 
 interface Process {
   pid: number
@@ -22,7 +22,7 @@ export class QemuProcesses {
   #searchedAt = -searchEveryMs
 
   /** Of the domain with this name, whenever it is asked. */
-  pulse(domainName: string): Pulse {
+  pulse(domainName: string): GuestActivity {
     const wants = (overMs: number) => this.#wants(domainName, overMs)
     return {
       frozen: () => this.#frozen(domainName),

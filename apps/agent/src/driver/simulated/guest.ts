@@ -8,7 +8,7 @@ import {
   Refusal,
   refuse,
 } from '@dormouse/contract'
-import type { FileDownload, FileUpload, GuestTransport } from '../guest-transport.ts'
+import { deadlineOf, type FileDownload, type FileUpload, type GuestTransport } from '../guest-transport.ts'
 import type { SimulatedFaults } from './faults.ts'
 import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'
@@ -50,14 +50,14 @@ export class SimulatedGuest implements GuestTransport {
     this.#house.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, clockOffsetMs: 0 } })
   }
 
-  async exec(command: ExecCommand, signal: AbortSignal): Promise<ExecResult> {
+  async exec(command: ExecCommand, deadline = deadlineOf(command)): Promise<ExecResult> {
     await this.ping()
     this.#house.faults.lastExec = command
     await this.#house.faults.enter('exec')
     const started = performance.now()
-    const deadline = AbortSignal.timeout(command.timeoutSecs * 1000)
-    const ended = AbortSignal.any([deadline, signal, this.#house.alive(this.#desktopId)])
-    const world = this.#world(command, ended, deadline)
+    const late = AbortSignal.timeout(Math.max(0, Math.round(deadline - started)))
+    const ended = AbortSignal.any([late, this.#house.alive(this.#desktopId)])
+    const world = this.#world(command, ended, late)
     const { command: words, stdin } = command
     const result = Array.isArray(words)
       ? await runArray(world, words, stdin ?? '')

@@ -1,0 +1,124 @@
+// How long each step of access to a guest may take, and how much may be sent, kept or open at once. Nothing that a guest
+// sends is trusted: whatever it can make longer or larger has its limit here. How often a loop tries is beside the loop.
+const KiB = 1024
+const MiB = 1024 * KiB
+
+/** Commands, over either transport. */
+export const commandLimits = {
+  /** A reply must fit into one frame of the link, with its output escaped as JSON. */
+  replyMaxBytes: 3.75 * MiB,
+  /** How much of a command's stderr is searched for the message of the program that starts it. */
+  launcherMessageMaxBytes: 8 * KiB,
+  /** How long the answer to a command that passed its deadline waits for its end. */
+  killWaitMs: 6_000,
+  /** How long ending it is retried. */
+  killRetryMs: 60_000,
+} as const
+
+/** Commands over SSH. */
+export const sshCommandLimits = {
+  /** The guest's shell accepts a script of this size as its argument; a longer one goes through a file. */
+  scriptMaxBytes: 100_000,
+  /** What the guest's login shell may print before our script starts. */
+  greetingMaxBytes: 16 * KiB,
+  /** How long a script of ours that ends a command may take. */
+  killScriptMs: 5_000,
+  /** How long a command that passed its deadline before it started is waited for, to be ended. */
+  lateStartMs: 60_000,
+  /** How long to wait for the end of the output after the end of its command. */
+  outputMs: 500,
+  /** After this much silence the output is expected not to end: a background process holds it open. */
+  outputSilenceMs: 250,
+  /** How long a busy guest may take to find out which processes hold the output. */
+  holdMs: 5_000,
+  /** After that answer: what was written before it is on its way. */
+  heldOutputMs: 300,
+  heldOutputSilenceMs: 80,
+  /** How far the guest's own count of seconds may be behind. */
+  clockSkewSecs: 2,
+} as const
+
+/** The SSH connection and its channels. */
+export const sshLimits = {
+  /** How long one attempt to connect a socket may take. */
+  dialMs: 2_000,
+  /** How long connecting is retried: the guest may be booting. */
+  reachMs: 30_000,
+  /** How long a port may send nothing before it is closed and opened again. Doubled each time, for a busy guest. */
+  firstSilenceMs: 1_000,
+  /** How long a port stays closed before it is opened again, so that the guest notices. */
+  portRestMs: 300,
+  loginMs: 10_000,
+  /** So often that a silent server is checked twice within two seconds (watchdog.ts). */
+  keepaliveMs: 600,
+  /** A busy guest that answers nothing for half a minute is unreachable. A port that stalls continues with each keepalive. */
+  keepalives: 50,
+  /** How long a connection is worth waiting for before the guest agent is used instead. */
+  connectWaitMs: 2_500,
+  /** How long a failed attempt to connect is remembered: until then nothing waits for the next one. */
+  connectFailedMs: 15_000,
+  /** How long a busy guest may take to start a command. The keepalives detect a guest that is unreachable. */
+  openChannelMs: 20_000,
+  /** How long the answer to a probe may take, and how long the guest's activity is then measured. */
+  probeMs: 1_000,
+  probeActivityMs: 500,
+  /** The server accepts 100 channels; some are reserved for the scripts that end commands. */
+  channels: 90,
+  /** Only a server that never closes a channel has this many open. */
+  hostileChannels: 256,
+  /** Four paused downloads hold 4 MiB each: the window, and one that was in flight. */
+  unreadMaxBytes: 32 * MiB,
+  /** As many commands as a desktop may have in flight, each with the longest input. */
+  unsentMaxBytes: 160 * MiB,
+  /** Transfers wait while more than this is queued, so that commands are not held up. */
+  queuedMaxBytes: 512 * KiB,
+} as const
+
+/** When a silent connection is closed, although its keepalives have not failed yet. */
+export const watchdogLimits = {
+  /** A keepalive comes 0.6 s after the answer to the last one; the rest is its round trip. */
+  silenceMs: 900,
+  /** How long a silent guest is checked. */
+  checkMs: 300,
+  /** How long the silence must last where the guest agent does not answer either. */
+  silenceWithoutAgentMs: 2_500,
+} as const
+
+/** Commands and scripts through the guest agent. */
+export const agentLimits = {
+  /** From host to guest, the agent's channel is safe up to 64 KiB at a time. */
+  callMaxBytes: 56 * KiB,
+  /** A longer input goes through a file. */
+  inputMaxBytes: 18 * KiB,
+  /** How long a busy guest may take to create the file that carries a script or an input. */
+  uploadMs: 10_000,
+  /** A command that ends within this time needs no watcher. */
+  shortCommandMs: 300,
+  /** How soon a guest that had no space for the watcher is asked again. */
+  watcherRetryMs: 1_000,
+  /** How long a short script of ours may take. */
+  scriptMs: 1_500,
+  /** How many unanswered requests to end a command mean that the guest is unreachable. */
+  unansweredKills: 8,
+} as const
+
+/** Files, over either transport. */
+export const fileLimits = {
+  /** How long a script that creates folders or moves a file may take: it waits for the guest's disk only. */
+  scriptMs: 30_000,
+  /** What the script that creates a file may print. */
+  placeMaxBytes: 16 * KiB,
+  /** How much of the guest's error message is kept. */
+  messageMaxLength: 4_096,
+  /** Through the agent; base64 adds a third, and 64 KiB at a time are safe from host to guest. */
+  agentWriteBytes: 45 * KiB,
+  agentReadBytes: 512 * KiB,
+  /** How often removing an unfinished file is retried: a guest that reboots is back by then. */
+  removeTries: 24,
+  removeEveryMs: 5_000,
+  /** Transfers of one desktop at once. */
+  transfersAtOnce: 4,
+} as const
+
+/** How long the exchange of SSH keys may take in the guest. */
+export const keyExchangeSecs = 20
