@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { readOrExit } from './arguments.ts'
 import { endWithUs } from './ground/end-with-us.ts'
 import { ensurePackages } from './ground/packages.ts'
 import { identify } from './ground/processes.ts'
-import { orExplain } from './words.ts'
 
 const help = `npm test                   checks, unit, house (simulated hosts), real libvirt and QEMU
 npm test -- --project unit   only these tests (unit, house, real); may be given more than once
@@ -26,7 +26,7 @@ const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 const began = performance.now()
 const lap = (what: string) => console.log(`[${((performance.now() - began) / 1_000).toFixed(1).padStart(5)} s] ${what}`)
 
-const { values, positionals } = orExplain(() =>
+const { values, positionals } = readOrExit(() =>
   parseArgs({
     allowPositionals: true,
     options: {

@@ -1,4 +1,4 @@
-// Builds the page that shows a desktop, where its sources are not what they were at the last build.
+// Builds the viewer, the page that shows a desktop, if its sources changed since the last build.
 import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { run, type Say } from '../ground/processes.ts'
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const viewer = join(root, 'apps/viewer')
 
-/** Leaves the built page in apps/viewer/dist. Less than a second, and nothing at all where it is there already. */
+/** Leaves the built page in apps/viewer/dist. Takes less than a second, and nothing if it is up to date. */
 export async function ensureViewer({ say }: { say: Say }): Promise<void> {
   const now = fingerprint()
   const stamp = join(viewer, 'dist/.built-from')
@@ -23,10 +23,10 @@ export async function ensureViewer({ say }: { say: Say }): Promise<void> {
   } finally {
     rmSync(made, { recursive: true, force: true })
   }
-  say('The page that shows desktops was built.')
+  say('Built the viewer')
 }
 
-/** Of everything that the page is made of: its own files, what it imports, and which versions build it. */
+/** Covers everything the page is built from: its files, what it imports, and the versions of its tools. */
 function fingerprint(): string {
   const files = ['src', 'public']
     .flatMap((folder) => readdirSync(join(viewer, folder)).map((name) => join(viewer, folder, name)))

@@ -1,4 +1,4 @@
-// KVM counts only when processor and device agree.
+// Guarantee: KVM works only if the processor supports it and the device opens.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ const cpuWith = (flags: string) => {
   return file
 }
 
-test('a device without the processor’s support, or the other way round, is not enough', () => {
+test('needs both the device and the processor’s support', () => {
   const device = join(folder, 'kvm')
   writeFileSync(device, '')
   expect(kvmWorks({ cpuInfo: cpuWith('fpu vmx sse'), device })).toBe(true)

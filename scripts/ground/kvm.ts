@@ -1,8 +1,8 @@
-// Whether this machine can run guests on its own processor. Knows nothing of libvirt.
+// Whether KVM works on this machine. Knows no libvirt.
 
 import { closeSync, constants, openSync, readFileSync } from 'node:fs'
 
-/** The device may be there and be of no use: only processor and device together tell. */
+/** The device may exist without being usable: both the processor's flags and the device must be there. */
 export function kvmWorks({ cpuInfo = '/proc/cpuinfo', device = '/dev/kvm' } = {}): boolean {
   return /^flags\s*:.*\b(vmx|svm)\b/m.test(readFileSync(cpuInfo, 'utf8')) && opens(device)
 }
@@ -12,6 +12,6 @@ function opens(device: string): boolean {
     closeSync(openSync(device, constants.O_RDWR))
     return true
   } catch {
-    return false // whatever the reason, it means the same to the caller
+    return false // the reason makes no difference to the caller
   }
 }

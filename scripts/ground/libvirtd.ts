@@ -1,7 +1,7 @@
-// A libvirtd of our own in a private host, for machines where none runs. Knows nothing of desktops.
+// A libvirtd in a private host, for machines where none runs. Knows no desktops.
 //
-// All it keeps lies under one folder. The folder has a short name that is equal inside and outside, so that the agent,
-// who stays outside, and QEMU, who is inside, mean the same file by the same path.
+// All its files are in one folder, which has the same short name inside and outside. So the agent, which runs outside, and
+// QEMU, which runs inside, use the same path for the same file.
 
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,18 +9,18 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { openPrivateHost, type PrivateHost } from './private-host.ts'
 import { type Identity, readLive, type Say, signal, waitGone } from './processes.ts'
 import { dropShortName, giveShortName } from './short-name.ts'
-import { answer } from './system-libvirtd.ts'
+import { requireQemu } from './system-libvirtd.ts'
 
 export type PrivateLibvirtdOptions = {
-  /** Everything that QEMU shall reach by a short path lies in here; libvirt's own things in `libvirt/`. */
+  /** Holds everything that QEMU reaches by a short path; libvirt's own files are in `libvirt/`. */
   dir: string
   /** The host's name inside. */
   name: string
   hostUuid: string
   say: Say
-  /** What libvirtd found out about QEMU; may be shared by hosts of one machine. In `dir` by default. */
+  /** What libvirtd detected about QEMU. Hosts of one machine may share it; in `dir` by default. */
   cacheDir?: string
-  /** It ends with all that is in it when this process does, however that happens. For tests. */
+  /** It ends with everything in it when this process does, in whatever way. For tests. */
   endsWithUs?: boolean | undefined
 }
 
@@ -28,25 +28,25 @@ export type PrivateLibvirtd = {
   socketPath: string
   /** The short name of `dir`, the same folder inside and outside. */
   shortDir: string
-  /** Its first process; when that one dies, all in it die. */
+  /** Its init: when that dies, everything in it dies. */
   pid: number
-  /** It was left running by an earlier run, with whatever desktops are awake in it. */
+  /** An earlier run left it running, with its awake desktops. */
   adopted: boolean
-  /** Runs a program inside to its end, answers its stdout. */
+  /** Runs a program inside and returns its stdout. */
   exec(command: string, ...args: string[]): Promise<string>
-  /** Whether the daemon is there now. */
+  /** Whether the daemon runs now. */
   daemonRuns(): boolean
-  /** Ends the daemon alone; QEMU lives on. */
+  /** Ends only the daemon; QEMU keeps running. */
   killDaemon(name?: NodeJS.Signals): Promise<void>
-  /** Starts the daemon, after ending it where it runs. */
+  /** Starts the daemon, after ending it if it runs. */
   restartDaemon(): Promise<void>
-  /** Power loss: daemon and guests are gone at once. The folder keeps what was on disk. */
+  /** Kills daemon and guests at once, like a power loss. The folder keeps what was on disk. */
   powerOff(): Promise<void>
-  /** Ends the daemon in order, then everything else, and leaves nothing but the folder. */
+  /** Ends the daemon, then everything else. Only the folder stays. */
   stop(): Promise<void>
 }
 
-/** Where the distribution keeps what libvirt's network filters are made of. */
+/** The distribution's definitions of libvirt's network filters. */
 const filters = '/usr/share/libvirt/nwfilter'
 const startTimeoutMs = 60_000
 const stopTimeoutMs = 10_000
@@ -55,16 +55,16 @@ const stopTimeoutMs = 10_000
 export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Promise<PrivateLibvirtd> {
   const shortDir = giveShortName(options.dir)
   const home = join(shortDir, 'libvirt')
-  furnish(home, options)
+  prepareFolder(home, options)
   const host = await openPrivateHost({
     name: options.name,
     run: { [shortDir.replace('/run/', '')]: options.dir },
-    over: rooms(home, options.cacheDir),
+    over: mounts(home, options.cacheDir),
     record: join(home, 'host'),
     logFile: join(home, 'log/host.log'),
     endsWithUs: options.endsWithUs,
   })
-  if (host.adopted) options.say(`Found the private host ${options.name} still running`)
+  if (host.adopted) options.say('Taking over the private libvirt of an earlier run')
   const daemon = () => findDaemon(host)
   const killDaemon = (name: NodeJS.Signals = 'SIGKILL') => end(daemon(), name)
   const restartDaemon = async () => {
@@ -92,13 +92,13 @@ export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Pro
   }
 }
 
-/** The daemon says that it is up before it knows whether its drivers are, so it counts as up when it serves QEMU. */
+/** The daemon listens before its drivers are loaded, so it counts as started once it serves QEMU. */
 async function startDaemon(host: PrivateHost, home: string): Promise<void> {
   const end = performance.now() + startTimeoutMs
   await host.exec('/usr/sbin/libvirtd', '--daemon')
   for (;;) {
     try {
-      return await answer(socketIn(home))
+      return await requireQemu(socketIn(home))
     } catch (error) {
       if (findDaemon(host) && performance.now() < end) await sleep(20)
       else throw new Error(`libvirtd does not serve QEMU: ${(error as Error).message}\n${lastErrors(home)}`)
@@ -118,8 +118,8 @@ function lastErrors(home: string): string {
     .join('\n')
 }
 
-/** The machine's paths that are the private host's own, each with the folder of ours that is seen there. */
-function rooms(home: string, cacheDir = join(home, 'cache')): Record<string, string> {
+/** Paths that the private host has for itself, each with the folder or file that is mounted there. */
+function mounts(home: string, cacheDir = join(home, 'cache')): Record<string, string> {
   return {
     '/etc/libvirt': join(home, 'etc'),
     '/var/lib/libvirt': join(home, 'lib'),
@@ -132,16 +132,16 @@ function rooms(home: string, cacheDir = join(home, 'cache')): Record<string, str
   }
 }
 
-function furnish(home: string, { name, hostUuid, cacheDir }: PrivateLibvirtdOptions): void {
-  for (const room of ['etc', 'lib', 'log', 'cache', 'run'])
-    mkdirSync(join(home, room), { recursive: true, mode: 0o700 })
-  // dnsmasq gives root up, and reads there which guest has which address.
+function prepareFolder(home: string, { name, hostUuid, cacheDir }: PrivateLibvirtdOptions): void {
+  for (const folder of ['etc', 'lib', 'log', 'cache', 'run'])
+    mkdirSync(join(home, folder), { recursive: true, mode: 0o700 })
+  // dnsmasq drops root, and reads the guests' addresses there.
   chmodSync(join(home, 'lib'), 0o711)
   if (cacheDir) mkdirSync(cacheDir, { recursive: true, mode: 0o700 })
   writeFileSync(join(home, 'hosts'), `127.0.0.1 localhost ${name}\n`)
   writeFileSync(join(home, 'passwd'), withEntries('/etc/passwd', ['libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin']))
   writeFileSync(join(home, 'group'), withEntries('/etc/group', ['libvirt-qemu:x:64055:', 'kvm:x:64054:']))
-  writeFileSync(join(home, 'resolv.conf'), '') // a resolver that is asked and never answers makes migrations wait a minute
+  writeFileSync(join(home, 'resolv.conf'), '') // a resolver that never responds delays a migration by a minute
   writeFileSync(
     join(home, 'etc/libvirtd.conf'),
     daemonSettings(hostUuid, join(home, 'run'), join(home, 'log/libvirtd.log')),
@@ -150,14 +150,14 @@ function furnish(home: string, { name, hostUuid, cacheDir }: PrivateLibvirtdOpti
   if (existsSync(filters)) cpSync(filters, join(home, 'etc/nwfilter'), { recursive: true })
 }
 
-/** libvirtd looks up names that only a package with a daemon for the machine makes, though no process runs under them here. */
+/** libvirtd looks up users and groups that only the distribution's daemon package creates. No process runs as them here. */
 function withEntries(file: string, entries: string[]): string {
   const text = readFileSync(file, 'utf8')
   const missing = entries.filter((entry) => !new RegExp(`^${entry.split(':')[0]}:`, 'm').test(text))
   return [text.trimEnd(), ...missing, ''].join('\n')
 }
 
-/** libvirtd.conf: nothing but a socket that only its own user reaches; a session's lies where it always does. */
+/** libvirtd.conf: one socket, which only its own user can open. */
 export function daemonSettings(hostUuid: string, socketDir: string, logFile: string): string {
   return `host_uuid = "${hostUuid}"
 unix_sock_dir = "${socketDir}"
@@ -182,7 +182,7 @@ cgroup_controllers = []
 stdio_handler = "file"
 `
 
-/** Its pid file lies in the host's own /run, so that one of an earlier host is never taken for it. */
+/** Its pid file is in the host's own /run, so it cannot be one of an earlier host. */
 function findDaemon(host: PrivateHost): Identity | undefined {
   const pidInside = readLive(() => readFileSync(`/proc/${host.init.pid}/root/run/libvirtd.pid`, 'utf8'))
   return pidInside ? host.find(Number(pidInside)) : undefined

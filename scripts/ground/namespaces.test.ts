@@ -1,4 +1,4 @@
-// The shell text that others run as root.
+// Guarantee: the shell text that runs as root means what it should.
 import { expect, test } from 'vitest'
 import { coverRun, quote } from './namespaces.ts'
 import { run } from './processes.ts'

@@ -1,5 +1,4 @@
-// Namespaces and mounts as shell text: how to enter a private one, and how to give a deep folder a short name in it.
-// Knows nothing of what runs there.
+// Shell text for namespaces and mounts: how to enter a private one, and how to mount a deep folder under a short name.
 
 import { spawnSync } from 'node:child_process'
 
@@ -9,8 +8,8 @@ export function isRoot(): boolean {
 }
 
 /**
- * The command that makes namespaces. BusyBox's is taken first: some distributions confine util-linux's `unshare` so that
- * what it starts has no capabilities, even for root. Undefined where neither may make a mount namespace (most containers).
+ * The command that creates namespaces. BusyBox's comes first: some distributions confine util-linux's `unshare`, so that
+ * what it starts has no capabilities, even for root. Undefined if neither can create one, as in most containers.
  */
 export function unshareCommand(): string[] | undefined {
   const tools = [['busybox', 'unshare'], ['unshare']]
@@ -21,8 +20,8 @@ export function unshareCommand(): string[] | undefined {
 }
 
 /**
- * Shell lines that put an empty /run into this mount namespace and mount folders below it. The folders are opened
- * before /run is covered, so that they may themselves lie below it.
+ * Shell lines that mount an empty /run in this mount namespace, and folders below it. The folders are opened before /run
+ * is covered, since they may lie below it themselves.
  */
 export function coverRun(mounts: Record<string, string>): string {
   const entries = Object.entries(mounts)
@@ -39,7 +38,7 @@ export function coverRun(mounts: Record<string, string>): string {
   ].join('\n')
 }
 
-/** One word of shell, whatever is in it. */
+/** Quotes any text as one shell word. */
 export function quote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -1,5 +1,5 @@
-// The distribution's packages that the ground needs: which are missing, and as root on Debian or Ubuntu how they come here.
-// Knows nothing of what is done with them. Elsewhere it says what to type, and does nothing.
+// The distribution's packages that real hosts and the tests need. As root on Debian or Ubuntu it installs what is missing;
+// otherwise it throws an error with the command to run.
 
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { isRoot } from './namespaces.ts'
@@ -11,43 +11,47 @@ const bin = ['/usr/bin', '/usr/sbin', '/bin', '/sbin']
 const program = (name: string) => bin.map((folder) => `${folder}/${name}`)
 const drivers = '/usr/lib/x86_64-linux-gnu/libvirt/connection-driver'
 
-/** One line for each thing: it is there when one of the files is; of the packages those that the distribution has. */
+/** A need is met if one of its files exists. Of its packages, those are installed that the distribution has. */
 const needs: Need[] = [
   { files: program('qemu-system-x86_64'), packages: ['qemu-system-x86'], why: 'runs the desktops' },
   { files: program('qemu-img'), packages: ['qemu-utils'], why: 'makes their disks' },
-  { files: program('libvirtd'), packages: ['libvirt-daemon'], why: 'looks after QEMU' },
-  { files: [`${drivers}/libvirt_driver_qemu.so`], packages: ['libvirt-daemon-driver-qemu'], why: 'its part for QEMU' },
+  { files: program('libvirtd'), packages: ['libvirt-daemon'], why: 'manages QEMU' },
+  {
+    files: [`${drivers}/libvirt_driver_qemu.so`],
+    packages: ['libvirt-daemon-driver-qemu'],
+    why: 'its driver for QEMU',
+  },
   {
     files: [`${drivers}/libvirt_driver_storage.so`],
     packages: ['libvirt-daemon-driver-storage'],
-    why: 'its part for disks',
+    why: 'its driver for disks',
   },
-  { files: program('virsh'), packages: ['libvirt-clients'], why: 'shows what libvirt does, for you' },
-  { files: program('busybox'), packages: ['busybox-static'], why: 'small tools, for hosts and guests' },
+  { files: program('virsh'), packages: ['libvirt-clients'], why: 'inspects libvirt from the command line' },
+  { files: program('busybox'), packages: ['busybox-static'], why: 'small tools for hosts and guests' },
   { files: program('debugfs'), packages: ['e2fsprogs'], why: "makes the guest's file system" },
 ]
 
-/** For the tests alone. */
+/** Needed by the tests only. */
 const testNeeds: Need[] = [
   {
     files: ['chromium', 'google-chrome'].flatMap(program),
     packages: ['chromium'],
-    why: 'opens desktops in a browser, for the tests',
+    why: 'the browser of the tests',
   },
-  { files: program('dnsmasq'), packages: ['dnsmasq-base'], why: 'gives guests their addresses, for the tests' },
-  { files: program('ebtables'), packages: ['iptables'], why: 'holds guests to their addresses, for the tests' },
-  { files: program('nft'), packages: ['nftables'], why: 'closes their network, for the tests' },
-  { files: program('ip'), packages: ['iproute2'], why: 'makes networks to try that on, for the tests' },
-  { files: program('perl'), packages: ['perl-base'], why: 'sends what a hostile guest sends, for the tests' },
+  { files: program('dnsmasq'), packages: ['dnsmasq-base'], why: 'DHCP for guests, for the tests' },
+  { files: program('ebtables'), packages: ['iptables'], why: 'binds guests to their addresses, for the tests' },
+  { files: program('nft'), packages: ['nftables'], why: 'the firewall of their network, for the tests' },
+  { files: program('ip'), packages: ['iproute2'], why: 'makes test networks' },
+  { files: program('perl'), packages: ['perl-base'], why: 'sends hostile packets, for the tests' },
   {
     files: ['/usr/share/libvirt/nwfilter/clean-traffic.xml'],
     packages: ['libvirt-daemon-config-nwfilter'],
-    why: 'says by which rules, for the tests',
+    why: 'the network filters, for the tests',
   },
-  { files: program('strace'), packages: ['strace'], why: 'shows in which order files reach the disk, for the tests' },
+  { files: program('strace'), packages: ['strace'], why: 'shows the order of writes to disk, for the tests' },
 ]
 
-/** For the desktop image alone. */
+/** Needed by the desktop image only. */
 const bootstrap: Need = {
   files: program('mmdebstrap'),
   packages: ['mmdebstrap'],
@@ -55,16 +59,16 @@ const bootstrap: Need = {
 }
 
 const policy = '/usr/sbin/policy-rc.d'
-const policyText = '#!/bin/sh\n# Made by Dormouse while it installs packages: no daemon is started by that.\nexit 101\n'
+const policyText = '#!/bin/sh\n# Written by Dormouse while it installs packages, so that no daemon starts.\nexit 101\n'
 
-/** Whether something of the ground is not installed. */
+/** The needs that are not met. */
 export function missingNeeds(exists: (file: string) => boolean = existsSync, wanted = needs): Need[] {
   return wanted.filter(({ files }) => !files.some(exists))
 }
 
 type Purpose = { say: Say; tests?: boolean; desktop?: boolean }
 
-/** Installs what is missing, or throws with the command that does. */
+/** Installs what is missing, or throws with the command to run. */
 export async function ensurePackages({ say, tests = false, desktop = false }: Purpose): Promise<void> {
   const wanted = [...needs, ...(tests ? testNeeds : []), ...(desktop ? [bootstrap] : [])]
   const missing = missingNeeds(existsSync, wanted)
@@ -74,16 +78,16 @@ export async function ensurePackages({ say, tests = false, desktop = false }: Pu
     throw new Error(
       `${elsewhere}\nMissing: ${missing.map(({ packages, why }) => `${packages[0]} (${why})`).join(', ')}`,
     )
-  if (!isRoot()) throw new Error(`Packages are missing. As root:\n\n  ${byHand(names)}\n\n${without}`)
+  if (!isRoot()) throw new Error(`packages are missing; install them as root:\n\n  ${byHand(names)}\n\n${without}`)
   say(`Installing ${missing.map(({ packages, why }) => `${packages.join(' ')} (${why})`).join(', ')}`)
   await withoutDaemons(() => install(names, wanted, say))
   const still = missingNeeds(existsSync, wanted)
   if (still.length > 0)
-    throw new Error(`After the installation these are still missing: ${still.map(({ files }) => files[0]).join(', ')}`)
+    throw new Error(`still missing after the installation: ${still.map(({ files }) => files[0]).join(', ')}`)
 }
 
-const without = 'Simulated hosts need none of them: npm start -- --simulated 3'
-const elsewhere = `Real desktops need Debian 12 or later, or a current Ubuntu, on x86-64: the guest image is made of their packages.
+const without = 'Simulated hosts need no packages: npm start -- --simulated 3'
+const elsewhere = `real desktops need Debian 12 or later, or a current Ubuntu, on x86-64: the guest image is made of their packages
 ${without}`
 
 function byHand(names: string[]): string {
@@ -95,20 +99,20 @@ function hasApt(): boolean {
   return process.arch === 'x64' && (id === 'debian' || id === 'ubuntu')
 }
 
-/** What apt knows already may be enough; the lists are only fetched where it is not, since that takes longest. */
+/** Tries apt's present package lists first: updating them takes longest. */
 async function install(names: string[], wanted: Need[], say: Say): Promise<void> {
   const before = await known(names)
   if (before.length > 0 && (await aptInstall(before)).code === 0 && missingNeeds(existsSync, wanted).length === 0)
     return
-  say('Fetching the package lists')
+  say('Updating the package lists')
   const updated = await apt(['update'])
   const { code, stderr, stdout } = await aptInstall(await known(names))
   if (code === 0) return
   const why = [updated.code === 0 ? '' : updated.stderr, stderr || stdout].join('\n').trim().slice(-2000)
-  throw new Error(`apt-get could not install the packages:\n${why}\n\nBy hand:\n\n  ${byHand(names)}\n`)
+  throw new Error(`apt-get could not install the packages:\n${why}\n\nInstall them yourself:\n\n  ${byHand(names)}\n`)
 }
 
-/** Some distributions have a part in a package of its own that others have in a larger one. */
+/** Distributions split their packages differently: only those that this one has. */
 async function known(names: string[]): Promise<string[]> {
   const answers = await Promise.all(names.map((name) => finish('apt-cache', ['show', '--quiet=2', name])))
   return names.filter((_, i) => answers[i]!.code === 0 && answers[i]!.stdout !== '')
@@ -118,7 +122,7 @@ function aptInstall(names: string[]) {
   return apt(['install', '--yes', '--no-install-recommends', '-o', 'Dpkg::Options::=--force-unsafe-io', ...names])
 }
 
-/** Waits for another apt rather than failing beside it, and asks nothing. */
+/** Waits for another apt instead of failing, and never prompts. */
 function apt(args: string[]) {
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', NEEDRESTART_SUSPEND: '1', LC_ALL: 'C' }
   const options: RunOptions = { env }
@@ -129,7 +133,7 @@ function apt(args: string[]) {
   )
 }
 
-/** Where the machine has no policy of its own on starting daemons, one says no while we install. */
+/** Unless the machine has its own policy on starting daemons, none starts while we install. */
 async function withoutDaemons(work: () => Promise<void>): Promise<void> {
   if (existsSync(policy)) return work()
   writeFileSync(policy, policyText, { mode: 0o755 })

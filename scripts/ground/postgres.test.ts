@@ -1,8 +1,8 @@
-// Settings that must hold whatever the machine.
+// Guarantee: these settings hold on every machine.
 import { expect, test } from 'vitest'
 import { serverSettings } from './postgres.ts'
 
-test('listens on this machine alone, and gives up durability only when told to', () => {
+test('listens on loopback only, and is durable unless asked otherwise', () => {
   const durable = serverSettings(5432, true).join(' ')
   expect(durable).toContain('listen_addresses=127.0.0.1')
   expect(durable).not.toContain('fsync')

@@ -1,8 +1,6 @@
-// A real Postgres of our own from npm's binaries: made, started, stopped, killed. Knows nothing of what is kept in it.
+// A private Postgres from npm's binaries: creates, starts, stops and kills it. Knows none of its data.
 //
-// Postgres refuses to run as root, and another user may not enter a data folder below a folder of root's. So as root it
-// runs as an unprivileged user in a mount namespace of its own, where binaries and data are mounted under short names.
-// It sits in a session of its own: a Ctrl-C for the starter's process group must not reach it.
+// It has a session of its own, so that a Ctrl-C for the starter's process group does not reach it.
 
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -10,20 +8,20 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, r
 import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
 import { endWithUs } from './end-with-us.ts'
-import { findSeat, type Seat } from './postgres-seat.ts'
+import { findLauncher, type Launcher } from './postgres-launcher.ts'
 import { alive, type Identity, identify, processesIn, type Say, signal, waitFor, waitGone } from './processes.ts'
 
 export type PostgresOptions = {
-  /** Holds the database; made when missing. Its parents may be closed to everyone but root. */
+  /** Holds the database; created if missing. Its parent folders may be accessible to root only. */
   dataDir: string
   /** Holds the log, `postgres.log`, and the program, in `postgres`. */
   runtimeDir: string
   /** A free one by default. */
   port?: number
   say: Say
-  /** False: an unclean end of the machine may lose the database. For tests. */
+  /** False: a crash of the machine may lose the database. For tests. */
   durable: boolean
-  /** It ends when this process does, however that happens. For tests. */
+  /** It ends when this process does, in whatever way. For tests. */
   endsWithUs?: boolean
 }
 
@@ -32,11 +30,11 @@ export type Postgres = {
   url: string
   logFile: string
   readonly pid: number
-  /** Orderly, within 10 s; after that by force. Twice is the same as once. */
+  /** Shuts it down; kills it after 10 s. Idempotent. */
   stop(): Promise<void>
-  /** Starts it again on the same port, after stopping it where it still runs. */
+  /** Stops it if it runs, and starts it on the same port. */
   restart(): Promise<void>
-  /** As a power cut does it: every process of it, at once. */
+  /** Kills all of its processes at once, like a power cut. */
   kill(): Promise<void>
 }
 
@@ -45,19 +43,19 @@ const passwordFile = 'dormouse.password'
 const stopTimeoutMs = 10_000
 const readyTimeoutMs = 30_000
 
-/** Starts Postgres on a data folder, which it makes on the first call. What a killed run left there is cleared first. */
+/** Starts Postgres on a data folder, and creates the database if there is none. Ends what a killed run left there first. */
 export async function startPostgres(options: PostgresOptions): Promise<Postgres> {
   const { dataDir, runtimeDir, port, say, durable } = options
   mkdirSync(runtimeDir, { recursive: true })
   mkdirSync(dirname(dataDir), { recursive: true })
-  const seat = await findSeat(join(runtimeDir, 'postgres'))
-  if (!existsSync(join(dataDir, 'PG_VERSION'))) await initialise(seat, dataDir, durable, say)
+  const launcher = await findLauncher(join(runtimeDir, 'postgres'))
+  if (!existsSync(join(dataDir, 'PG_VERSION'))) await initialise(launcher, dataDir, durable, say)
   const listening = port ?? (await freePort())
   const password = readFileSync(join(dataDir, passwordFile), 'utf8').trim()
   const logFile = join(runtimeDir, 'postgres.log')
   const launch = async () => {
     await clearLeftovers(dataDir, say)
-    return launchServer(seat, options, serverSettings(listening, durable), logFile)
+    return launchServer(launcher, options, serverSettings(listening, durable), logFile)
   }
   let server = await launch()
 
@@ -83,9 +81,9 @@ export async function startPostgres(options: PostgresOptions): Promise<Postgres>
   }
 }
 
-/** The server's command line; what is not here is Postgres's own default. */
+/** The server's settings; everything else is Postgres's default. */
 export function serverSettings(port: number, durable: boolean): string[] {
-  const careless = {
+  const notDurable = {
     fsync: 'off',
     synchronous_commit: 'off',
     full_page_writes: 'off',
@@ -98,22 +96,22 @@ export function serverSettings(port: number, durable: boolean): string[] {
     unix_socket_directories: '',
     max_connections: 200,
     jit: 'off',
-    ...(durable ? {} : careless),
+    ...(durable ? {} : notDurable),
   }
   return Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
 }
 
-/** Makes the database beside its place and renames it there when it is whole, so that a half-made one is never started. */
-async function initialise(seat: Seat, dataDir: string, durable: boolean, say: Say): Promise<void> {
-  say('Making the database')
+/** Creates the database beside its folder and renames it when it is whole: a partial one is never started. */
+async function initialise(launcher: Launcher, dataDir: string, durable: boolean, say: Say): Promise<void> {
+  say('Creating the database')
   const making = `${dataDir}.making`
   rmSync(making, { recursive: true, force: true })
   mkdirSync(making, { mode: 0o700 })
-  await seat.run(making, initialiseScript(durable), `${randomBytes(24).toString('base64url')}\n`)
+  await launcher.run(making, initialiseScript(durable), `${randomBytes(24).toString('base64url')}\n`)
   renameSync(making, dataDir)
 }
 
-/** Runs where `$PG_BIN` and `$PG_DATA` are in reach. The password comes by stdin, never by a command line. */
+/** Reads the password from stdin: it never appears on a command line. */
 function initialiseScript(durable: boolean): string {
   return `set -eu
 umask 077
@@ -125,12 +123,12 @@ echo "$password" > "$PG_DATA/${passwordFile}"`
 }
 
 async function launchServer(
-  seat: Seat,
+  launcher: Launcher,
   { dataDir, endsWithUs }: PostgresOptions,
   settings: string[],
   logFile: string,
 ): Promise<Identity> {
-  const { command, args, env } = seat.command(dataDir, `exec "$PG_BIN/postgres" -D "$PG_DATA" "$@"`, settings)
+  const { command, args, env } = launcher.command(dataDir, `exec "$PG_BIN/postgres" -D "$PG_DATA" "$@"`, settings)
   const log = openSync(logFile, 'a', 0o600)
   const child = spawn(command, args, { env, detached: true, stdio: ['ignore', log, log] })
   closeSync(log)
@@ -141,10 +139,12 @@ async function launchServer(
   const ready = await waitFor(() => isReady(dataDir, child.pid!) || !server || !alive(server), readyTimeoutMs)
   if (server && ready && alive(server)) return server
   child.kill('SIGKILL')
-  throw new Error(`Postgres did not start. The end of ${logFile}:\n${readFileSync(logFile, 'utf8').slice(-1500)}`)
+  throw new Error(
+    `Postgres did not start; the last lines of ${logFile}:\n${readFileSync(logFile, 'utf8').slice(-1500)}`,
+  )
 }
 
-/** The eighth line of its pid file is where the server says that it takes connections; pg_ctl waits for the same. */
+/** The server writes to the eighth line of its pid file when it accepts connections. pg_ctl waits for the same line. */
 function isReady(dataDir: string, pid: number): boolean {
   const lines = pidFile(dataDir)
   return lines?.[0] === String(pid) && lines[7]?.trim() === 'ready'
@@ -156,14 +156,14 @@ function pidFile(dataDir: string): string[] | undefined {
 }
 
 /**
- * Ends what a killed starter left running on this data folder. Then the pid file, if any, is nobody's: by its pid alone
- * Postgres could take a stranger for itself and refuse to start.
+ * Ends what a killed run left running on this data folder, then removes its pid file. With that file, Postgres could
+ * mistake another process of the same pid for itself and refuse to start.
  */
 async function clearLeftovers(dataDir: string, say: Say): Promise<void> {
-  if (!existsSync('/proc/self/stat')) return // without /proc nothing is proved: Postgres judges its pid file itself
+  if (!existsSync('/proc/self/stat')) return // without /proc, Postgres must judge its pid file itself
   const left = processesIn(dataDir)
   const postmaster = left.find(({ pid }) => String(pid) === pidFile(dataDir)?.[0])
-  if (left.length > 0) say('Stopping the Postgres that an earlier run left behind')
+  if (left.length > 0) say('Stopping the Postgres of an earlier run')
   if (postmaster) signal(postmaster, 'SIGINT')
   if (!(await waitGone(left, stopTimeoutMs))) await killAll(dataDir)
   rmSync(join(dataDir, 'postmaster.pid'), { force: true })

@@ -1,7 +1,7 @@
-// A machine within the machine: own mounts, network, processes and host name, and a first process that reaps at once.
-// Knows nothing of libvirt. It outlives a starter that was killed; the next one finds it again by the record it left.
+// A private host: namespaces with their own mounts, network, processes and host name, and an init that reaps at once.
+// Knows no libvirt. It survives a killed starter; the next one finds it by the record that it left.
 //
-// Only /run and what the caller names is different inside: every other path is the same file inside and outside.
+// Only /run and the paths that the caller names differ inside: every other path is the same file inside and outside.
 
 import { spawn } from 'node:child_process'
 import { closeSync, existsSync, openSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
@@ -14,29 +14,29 @@ export type PrivateHostOptions = {
   name: string
   /** Names below /run, each with the folder to mount there. */
   run: Record<string, string>
-  /** Mounted over the same path of the machine: path → what is seen there instead. */
+  /** Paths of the machine, each with the folder or file that is mounted over it. */
   over: Record<string, string>
-  /** Where the record of the running host is kept. */
+  /** The file that identifies the running host. */
   record: string
   logFile: string
-  /** All in it ends when this process does, however that happens. */
+  /** Everything in it ends when this process does, in whatever way. */
   endsWithUs?: boolean | undefined
 }
 
 export type PrivateHost = {
-  /** Its first process, as the machine outside sees it. */
+  /** Its first process, with its pid outside. */
   init: Identity
-  /** It was still there from an earlier run. */
+  /** It was still running from an earlier run. */
   adopted: boolean
-  /** Runs a program inside to its end. */
+  /** Runs a program inside. */
   exec(command: string, ...args: string[]): Promise<string>
-  /** The process that has this pid inside, as the machine outside sees it. */
+  /** The process that has this pid inside, with its pid outside. */
   find(pidInside: number): Identity | undefined
-  /** Power loss: everything inside is gone at once. */
+  /** Kills everything inside at once, like a power loss. */
   powerOff(): Promise<void>
 }
 
-/** Boots a private host, or finds the one that an earlier run left running under the same record. */
+/** Boots a private host, or takes over the one of this record that still runs. */
 export async function openPrivateHost(options: PrivateHostOptions): Promise<PrivateHost> {
   const left = leftHost(options.record)
   const init = left ?? (await boot(options))
@@ -52,7 +52,7 @@ export async function openPrivateHost(options: PrivateHostOptions): Promise<Priv
   }
 }
 
-/** The host of this record, if it still runs. */
+/** The init of this record's host, if it still runs. */
 export function leftHost(record: string): Identity | undefined {
   if (!existsSync(record)) return undefined
   const [pid, started] = readFileSync(record, 'utf8').trim().split(' ')
@@ -74,19 +74,19 @@ async function boot(options: PrivateHostOptions): Promise<Identity> {
   const pid = await firstLine(child.stdout!)
   const init = identify(Number(pid))
   if (!init)
-    throw new Error(`The private host did not start: ${readFileSync(options.logFile, 'utf8').trim().slice(-800)}`)
+    throw new Error(`the private host did not start: ${readFileSync(options.logFile, 'utf8').trim().slice(-800)}`)
   if (options.endsWithUs) endWithUs(init, 'SIGKILL')
   writeFileSync(options.record, `${init.pid} ${init.started}\n`)
   return init
 }
 
-/** Answers the pid that the outside knows, for it is read before the new /proc covers the old one. */
+/** Prints its pid outside: it reads it before the new /proc covers the old one. */
 function initScript({ name, run, over }: PrivateHostOptions): string {
   return `set -eu
 read -r pid rest < /proc/self/stat
 ${coverRun(run)}
 mount -t proc proc /proc
-mount -t sysfs sys /sys || echo "no sysfs of its own: no guest networks here" >&2
+mount -t sysfs sys /sys || echo "no sysfs of its own, so no guest networks" >&2
 hostname ${quote(name)}
 busybox ip link set lo up
 ${Object.entries(over).map(mountOver).join('\n')}
@@ -97,13 +97,13 @@ sleep infinity &
 while :; do wait; done`
 }
 
-/** A folder that the machine lacks is made, to mount over; a file that leads nowhere (below /run, for one) is left alone. */
+/** Creates a folder that the machine lacks. A file that the machine lacks, such as one below /run, is left out. */
 function mountOver([path, source]: [string, string]): string {
   const [from, to] = [quote(source), quote(path)]
   return `if [ -d ${from} ]; then mkdir -p ${to}; fi; if [ -e ${to} ]; then mount --bind ${from} ${to}; fi`
 }
 
-/** Leaving the loop also closes our end of the pipe. */
+/** Leaving the loop closes our end of the pipe. */
 async function firstLine(stream: Readable): Promise<string | undefined> {
   let text = ''
   for await (const chunk of stream) {
@@ -115,7 +115,8 @@ async function firstLine(stream: Readable): Promise<string | undefined> {
 
 function noNamespaces(): never {
   throw new Error(
-    'This machine does not let root make namespaces (a container without CAP_SYS_ADMIN?): no private libvirtd here.',
+    'root cannot create namespaces here (a container without CAP_SYS_ADMIN?), so no private libvirtd can run;\n' +
+      'use simulated hosts instead: npm start -- --simulated 3',
   )
 }
 
@@ -143,8 +144,9 @@ function innermostPid(pid: number): number {
   return Number(/^NSpid:.*\s(\d+)$/m.exec(status ?? '')?.[1])
 }
 
-/** When the first process of a pid namespace dies, the kernel kills all others in it before that death is seen. */
+/** When the init of a pid namespace dies, the kernel kills the rest before that death can be seen. */
 async function kill(init: Identity): Promise<void> {
   signal(init, 'SIGKILL')
-  if (!(await waitGone([init], 10_000))) throw new Error(`The private host (pid ${init.pid}) does not go away`)
+  if (!(await waitGone([init], 10_000)))
+    throw new Error(`the private host (pid ${init.pid}) still runs 10 s after SIGKILL`)
 }

@@ -1,4 +1,4 @@
-// What other parts rely on when they name a process later.
+// Guarantee: a process is identified beyond its pid, and no program that we run can make us wait for ever or crash.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { alive, finish, identify, processesIn, run, signal, waitFor, waitGone } from './processes.ts'
 
-test('a process is known again until it is gone, and a later one with its pid is not taken for it', async () => {
+test('a process is identified until it ends, and not confused with a later one of the same pid', async () => {
   const child = spawn('sleep', ['1000'])
   const identity = identify(child.pid!)!
   expect(alive(identity)).toBe(true)
@@ -18,7 +18,7 @@ test('a process is known again until it is gone, and a later one with its pid is
   signal(identity, 'SIGKILL')
 })
 
-test('finds the processes that work in a folder, whatever they are called', async () => {
+test('finds the processes whose working directory is a folder', async () => {
   const folder = mkdtempSync(join(realpathSync(tmpdir()), 'dormouse-cwd-'))
   const child = spawn('sleep', ['1000'], { cwd: folder })
   try {
@@ -30,7 +30,7 @@ test('finds the processes that work in a folder, whatever they are called', asyn
   }
 })
 
-test('a failing program is an error with what it said; a missing one and one that ends before it reads its input are no crash', async () => {
+test('a failing program throws with its stderr; a missing one throws too, and one that reads no input does not crash us', async () => {
   await expect(run('sh', ['-c', 'echo why >&2; exit 3'])).rejects.toThrow(/\(3\): why/)
   await expect(run('/no/such/program', [])).rejects.toThrow('ENOENT')
   expect((await finish('true', [], { input: 'x'.repeat(1 << 20) })).code).toBe(0)

@@ -1,5 +1,5 @@
-// Processes of the machine as the ground sees them: run one to its end, know one again later, wait until one is gone.
-// Knows nothing of Postgres or libvirt. A pid alone proves nothing, since pids are used again; a pid with its start time does.
+// Processes of the machine: run a program, identify a process later, wait until it has ended. Knows no Postgres or libvirt.
+// A pid alone identifies nothing, since pids are reused. A pid with its start time does.
 
 import { type ExecFileException, execFile } from 'node:child_process'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 /** One line to the person who watches. */
 export type Say = (line: string) => void
 
-/** A process that can be told from a later one with the same pid. */
+/** Tells a process from a later one with the same pid. */
 export type Identity = { pid: number; started: string }
 
 const execute = promisify(execFile)
@@ -51,12 +51,12 @@ export async function finish(command: string, args: readonly string[], options: 
   )
 }
 
-/** Some of what we run lies in folders that only root has in its PATH. */
+/** Some programs are in folders that only root has in its PATH. */
 function withSystemPrograms(): NodeJS.ProcessEnv {
   return { ...process.env, PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin` }
 }
 
-/** The process behind a pid, or undefined where none runs (a zombie counts as gone). */
+/** The process with this pid, or undefined if none runs. A zombie has ended. */
 export function identify(pid: number): Identity | undefined {
   const fields = readLive(() =>
     readFileSync(`/proc/${pid}/stat`, 'utf8')
@@ -68,17 +68,17 @@ export function identify(pid: number): Identity | undefined {
   return { pid, started: `${boot}/${fields[19]}` }
 }
 
-/** Whether the very process that was identified still runs. */
+/** Whether the identified process still runs. */
 export function alive({ pid, started }: Identity): boolean {
   return identify(pid)?.started === started
 }
 
-/** Sends a signal to the very process that was identified; a process that is gone is no error. */
+/** Sends a signal to the identified process. One that has ended is not an error. */
 export function signal(identity: Identity, name: NodeJS.Signals): void {
   if (alive(identity)) readLive(() => process.kill(identity.pid, name))
 }
 
-/** Every process whose working directory is this very folder, under whatever name and in whatever mount namespace. */
+/** Every process whose working directory is this folder, under any name and in any mount namespace. */
 export function processesIn(folder: string): Identity[] {
   const { dev, ino } = statSync(folder)
   return pids().flatMap((pid) => {
@@ -87,14 +87,14 @@ export function processesIn(folder: string): Identity[] {
   })
 }
 
-/** All pids of the machine, as far as our /proc shows them. */
+/** All pids that our /proc shows. */
 export function pids(): number[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map(Number)
 }
 
-/** What is read of a process that may go away meanwhile, or be another user's: then undefined. */
+/** Returns undefined if the process has ended meanwhile, or belongs to another user. */
 export function readLive<T>(read: () => T): T | undefined {
   try {
     return read()
@@ -105,17 +105,19 @@ export function readLive<T>(read: () => T): T | undefined {
   }
 }
 
-/** Waits until the check answers a value, looking every 10 ms; answers undefined when the time is over. */
-export async function waitFor<T>(check: () => T | undefined | false, timeoutMs: number): Promise<T | undefined> {
+type Maybe<T> = T | undefined | false
+
+/** Polls every 10 ms until the check returns a value. Returns undefined after the timeout. */
+export async function waitFor<T>(check: () => Maybe<T> | Promise<Maybe<T>>, timeoutMs: number): Promise<T | undefined> {
   const end = performance.now() + timeoutMs
   for (;;) {
-    const value = check()
+    const value = await check()
     if (value || performance.now() > end) return value || undefined
     await sleep(10)
   }
 }
 
-/** Waits until all of these are gone; says whether they are. */
+/** Waits until all of these have ended; returns whether they have. */
 export async function waitGone(identities: Identity[], timeoutMs: number): Promise<boolean> {
   return (await waitFor(() => !identities.some(alive), timeoutMs)) ?? false
 }

@@ -1,7 +1,7 @@
-// A libvirtd of our own without root: libvirt's session mode, where QEMU runs as ourselves. Needs no namespaces. Knows
-// nothing of desktops. Guests have no network here, since only root makes one.
+// A libvirtd without root: libvirt's session mode, where QEMU runs as our own user. It needs no namespaces. Its guests have
+// no network, since only root can create one. Knows no desktops.
 //
-// It outlives a starter that was killed; the next one finds it again by the pid file in its folder.
+// It survives a killed starter; the next one finds it by the pid file in its folder.
 
 import { mkdirSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,12 +9,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { daemonSettings } from './libvirtd.ts'
 import { type Identity, identify, readLive, run, type Say, signal, waitGone } from './processes.ts'
 import { dropShortName, giveShortName } from './short-name.ts'
-import { answer } from './system-libvirtd.ts'
+import { requireQemu } from './system-libvirtd.ts'
 
 export const sessionUri = 'qemu:///session'
 
 export type SessionLibvirtdOptions = {
-  /** Everything that QEMU shall reach by a short path lies in here; libvirt's own things in `libvirt/`. */
+  /** Holds everything that QEMU reaches by a short path; libvirt's own files are in `libvirt/`. */
   dir: string
   hostUuid: string
   say: Say
@@ -24,11 +24,11 @@ export type SessionLibvirtd = {
   socketPath: string
   /** The short name of `dir`. */
   shortDir: string
-  /** Whether the daemon is there now. */
+  /** Whether the daemon runs now. */
   daemonRuns(): boolean
-  /** Starts the daemon, after ending it where it runs; QEMU lives on. */
+  /** Starts the daemon, after ending it if it runs. QEMU keeps running. */
   restartDaemon(): Promise<void>
-  /** Ends the daemon in order, then every QEMU that it left, and leaves nothing but the folder. */
+  /** Ends the daemon, then every QEMU that it left. Only the folder stays. */
   stop(): Promise<void>
 }
 
@@ -39,15 +39,15 @@ const stopTimeoutMs = 10_000
 export async function startSessionLibvirtd(options: SessionLibvirtdOptions): Promise<SessionLibvirtd> {
   const shortDir = giveShortName(options.dir)
   const home = join(shortDir, 'libvirt')
-  furnish(home, options.hostUuid)
-  // libvirt puts guests' sockets deep below this one.
+  prepareFolder(home, options.hostUuid)
+  // libvirt creates guests' sockets deep below this folder.
   const settings = giveShortName(join(home, 'config'))
   const daemon = () => findDaemon(home)
   const restartDaemon = async () => {
     await end(daemon())
     await startDaemon(home, settings)
   }
-  if (daemon()) options.say('Found the libvirt of an earlier run still running')
+  if (daemon()) options.say('Taking over the libvirt of an earlier run')
   else await restartDaemon()
   const stop = async () => {
     await end(daemon())
@@ -57,8 +57,8 @@ export async function startSessionLibvirtd(options: SessionLibvirtdOptions): Pro
   return { socketPath: socketIn(home), shortDir, daemonRuns: () => daemon() !== undefined, restartDaemon, stop }
 }
 
-/** The folders that libvirt and QEMU would look for in the user's home. */
-const rooms = {
+/** Replace the folders in the user's home that libvirt and QEMU would use. */
+const folders = {
   HOME: 'home',
   XDG_CONFIG_HOME: 'config',
   XDG_DATA_HOME: 'data',
@@ -67,38 +67,38 @@ const rooms = {
 }
 
 const environment = (home: string): Record<string, string> => ({
-  ...Object.fromEntries(Object.entries(rooms).map(([name, room]) => [name, join(home, room)])),
+  ...Object.fromEntries(Object.entries(folders).map(([name, folder]) => [name, join(home, folder)])),
   PATH: '/usr/sbin:/usr/bin:/sbin:/bin',
 })
 
 const socketIn = (home: string) => join(home, 'run/libvirt/libvirt-sock')
 
-function furnish(home: string, hostUuid: string): void {
-  for (const room of [...Object.values(rooms), 'config/libvirt', 'log']) {
-    mkdirSync(join(home, room), { recursive: true, mode: 0o700 })
+function prepareFolder(home: string, hostUuid: string): void {
+  for (const folder of [...Object.values(folders), 'config/libvirt', 'log']) {
+    mkdirSync(join(home, folder), { recursive: true, mode: 0o700 })
   }
   const settings = daemonSettings(hostUuid, join(home, 'run/libvirt'), join(home, 'log/libvirtd.log'))
   writeFileSync(join(home, 'config/libvirt/libvirtd.conf'), settings)
   writeFileSync(join(home, 'config/libvirt/qemu.conf'), qemuSettings)
 }
 
-/** qemu.conf for one user on any machine: no cgroups, no security driver, no virtlogd. */
+/** qemu.conf for a single user: no cgroups, no security driver, no virtlogd. */
 const qemuSettings = `security_driver = "none"
 cgroup_controllers = []
 stdio_handler = "file"
 `
 
-/** The daemon says that it is up before it knows whether its drivers are, so it counts as up when it serves QEMU. */
+/** The daemon listens before its drivers are loaded, so it counts as started once it serves QEMU. */
 async function startDaemon(home: string, settings: string): Promise<void> {
   const ends = performance.now() + startTimeoutMs
   await run('/usr/sbin/libvirtd', ['--daemon'], { env: { ...environment(home), XDG_CONFIG_HOME: settings }, cwd: '/' })
   for (;;) {
     try {
-      return await answer(socketIn(home), sessionUri)
+      return await requireQemu(socketIn(home), sessionUri)
     } catch (error) {
       if (!findDaemon(home) || performance.now() > ends) {
         throw new Error(
-          `libvirtd does not serve QEMU: ${(error as Error).message}; its log: ${join(home, 'log/libvirtd.log')}`,
+          `libvirtd does not serve QEMU: ${(error as Error).message}; log: ${join(home, 'log/libvirtd.log')}`,
         )
       }
       await sleep(20)
@@ -106,7 +106,7 @@ async function startDaemon(home: string, settings: string): Promise<void> {
   }
 }
 
-/** The process of the pid file, where it is a libvirtd of this very folder. */
+/** The process of the pid file, if it is a libvirtd of this folder. */
 function findDaemon(home: string): Identity | undefined {
   const pid = pidIn(join(home, 'run/libvirt/libvirtd.pid'))
   return pid && belongs(pid, 'libvirtd', home) ? identify(pid) : undefined
@@ -122,13 +122,13 @@ function guests(home: string): Identity[] {
 
 const pidIn = (file: string): number | undefined => Number(readLive(() => readFileSync(file, 'utf8'))) || undefined
 
-/** A pid file may be old, and its number another's by now. */
+/** A pid file may be stale, and its pid reused by another process. */
 function belongs(pid: number, program: string, home: string): boolean {
   const executable = readLive(() => readlinkSync(`/proc/${pid}/exe`)) ?? ''
-  const words = readLive(
+  const text = readLive(
     () => readFileSync(`/proc/${pid}/environ`, 'utf8') + readFileSync(`/proc/${pid}/cmdline`, 'utf8'),
   )
-  return executable.includes(`/${program}`) && (words ?? '').includes(`${home}/`)
+  return executable.includes(`/${program}`) && (text ?? '').includes(`${home}/`)
 }
 
 async function end(process: Identity | undefined): Promise<void> {

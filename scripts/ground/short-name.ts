@@ -1,6 +1,7 @@
-// A short name for a deep folder: socket paths must stay under 108 bytes wherever the data lies. Knows nothing of what is
-// in the folder. For root the name is a link below /run outside, and the folder itself, mounted, inside a private host: equal
-// in both. For anybody else it is a link in /tmp, from where nobody else can take it away.
+// A short name for a deep folder: a socket path must stay under 108 bytes, wherever the data is.
+//
+// As root the name is a link below /run, and inside a private host the same path is a mount of the folder. For other users
+// it is a link in /tmp, where no other user can remove it.
 
 import { randomBytes } from 'node:crypto'
 import {
@@ -16,7 +17,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 
-/** Answers `/run/dormouse-<id>` or the like, which leads to the folder. The id is kept in the folder, so that it may be moved. */
+/** Returns a link to the folder, such as `/run/dormouse-<id>`. The id is kept in the folder, so that the folder can be moved. */
 export function giveShortName(dir: string): string {
   mkdirSync(dir, { recursive: true, mode: 0o700 })
   const target = realpathSync(dir)
@@ -25,7 +26,7 @@ export function giveShortName(dir: string): string {
   if (now === target) return shortDir
   if (now && existsSync(now) && idOf(now) === idOf(target)) {
     throw new Error(
-      `${target} is a copy of ${now}, which is still there. Delete ${join(target, 'short-name')} to tell them apart.`,
+      `${target} is a copy of ${now}, which still exists; delete ${join(target, 'short-name')} to give the copy a name of its own`,
     )
   }
   if (now) unlinkSync(shortDir)
@@ -33,7 +34,7 @@ export function giveShortName(dir: string): string {
   return shortDir
 }
 
-/** Takes the short name back; the folder stays. */
+/** Removes the short name; the folder stays. */
 export function dropShortName(shortDir: string): void {
   if (linkTarget(shortDir)) unlinkSync(shortDir)
 }

@@ -1,28 +1,15 @@
-// What the starter asks of the control plane it has started: keys, hosts, what is awake.
-
-import { setTimeout as sleep } from 'node:timers/promises'
+// Requests of `npm start` to its control plane: keys, hosts, awake desktops.
 import { createAdminClient, type DesktopJson, type HostJson, type OperationJson } from '@dormouse/client'
 import type { Instance, Keys } from './instance.ts'
 
-/** Waits until the check answers something, and throws what is said after the time is over. */
-export async function until<T>(
-  check: () => Promise<T | undefined | false>,
-  timeoutMs: number,
-  otherwise: () => string,
-): Promise<T> {
-  const ends = performance.now() + timeoutMs
-  for (;;) {
-    const value = await check().catch(() => undefined)
-    if (value) return value
-    if (performance.now() > ends) throw new Error(otherwise())
-    await sleep(50)
-  }
-}
+/** Ready means: the database responds and a leader is known. */
+export const isReady = (baseUrl: string): Promise<boolean> =>
+  fetch(`${baseUrl}/readyz`).then(
+    ({ ok }) => ok,
+    () => false,
+  )
 
-/** Ready means: the database answers and a leader is known. */
-export const ready = async (baseUrl: string): Promise<boolean> => (await fetch(`${baseUrl}/readyz`)).ok
-
-/** The instance's own organisation and key, made the first time. */
+/** The instance's own organisation and keys, created on the first start. */
 export async function ensureKeys(
   instance: Instance,
   baseUrl: string,
@@ -39,7 +26,7 @@ export async function ensureKeys(
   return keys
 }
 
-/** False after the database was replaced by another one. */
+/** False if the database was replaced by another one. */
 async function works(baseUrl: string, keys: Keys): Promise<boolean> {
   const answers = await Promise.all([
     fetch(`${baseUrl}/admin/v1/orgs`, { headers: { authorization: `Bearer ${keys.operatorKey}` } }),
@@ -48,8 +35,8 @@ async function works(baseUrl: string, keys: Keys): Promise<boolean> {
   return answers.every(({ ok }) => ok)
 }
 
-/** Whether the host is linked, well and has the image. */
-export const takes = (image: string) => (host: HostJson) =>
+/** Whether the host is connected, healthy and has the image. */
+export const canRun = (image: string) => (host: HostJson) =>
   host.linked && host.state === 'active' && host.images.includes(image)
 
 export interface Operators {
@@ -57,7 +44,7 @@ export interface Operators {
   hibernate(id: string, signal: AbortSignal): Promise<OperationJson>
 }
 
-/** What an operator asks about everybody's desktops. */
+/** An operator's view of the desktops of all organisations. */
 export function operators(baseUrl: string, operatorKey: string): Operators {
   const ask = async <T>(method: string, path: string, signal?: AbortSignal): Promise<T> => {
     const response = await fetch(`${baseUrl}/admin/v1${path}`, {

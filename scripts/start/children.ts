@@ -1,4 +1,4 @@
-// The processes that the starter keeps: each in a session of its own, with a log file, started again when it ends unasked.
+// The processes of a run: each in its own session, with a log file, restarted when it ends unexpectedly.
 import { spawn } from 'node:child_process'
 import { closeSync, mkdirSync, openSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ export interface ChildOptions {
   /** A TypeScript file, from the root of the repository. */
   file: string
   env: Record<string, string>
-  /** Where its pid and its log are kept. */
+  /** Holds its pid file and its log. */
   runDir: string
   say: Say
 }
@@ -27,7 +27,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url))
 const restartPauseMs = 500
 const stopTimeoutMs = 15_000
 
-/** Starts the process, and another in its place whenever it ends unasked. */
+/** Starts the process, and restarts it whenever it ends unexpectedly. */
 export async function keepRunning({ name, file, env, runDir, say }: ChildOptions): Promise<Child> {
   const pidFile = join(runDir, `${name}.pid`)
   const logFile = join(runDir, `${name}.log`)
@@ -40,16 +40,16 @@ export async function keepRunning({ name, file, env, runDir, say }: ChildOptions
       cwd: root,
       detached: true,
       stdio: ['ignore', log, log],
-      // What was compiled once is not compiled again: a start is quicker and takes a fifth less memory.
+      // Code is compiled once: later starts are faster and take a fifth less memory.
       env: { ...essentials(), NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/compiled'), ...env },
     })
     closeSync(log)
     current = child.pid ? identify(child.pid) : undefined
     if (current) writeFileSync(pidFile, JSON.stringify(current))
-    child.on('exit', async (code, how) => {
+    child.on('exit', async (code, signalName) => {
       current = undefined
       if (stopping) return
-      say(`The ${name} ended by itself (${how ?? code}); it is started again. Its log: ${logFile}`)
+      say(`${name} ended unexpectedly (${signalName ?? `exit code ${code}`}); restarting it; log: ${logFile}`)
       await sleep(restartPauseMs)
       if (!stopping) launch()
     })
@@ -69,13 +69,13 @@ export async function keepRunning({ name, file, env, runDir, say }: ChildOptions
   }
 }
 
-/** What a child needs of our environment; nothing else of it is its business. */
+/** The only variables that a process takes from our environment. */
 function essentials(): Record<string, string> {
   const names = ['PATH', 'HOME', 'LANG', 'TZ', 'NODE_EXTRA_CA_CERTS']
   return Object.fromEntries(names.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])))
 }
 
-/** Ends what an earlier starter, that was killed, has left running in that folder, also what this one does not start. */
+/** Ends every process that a killed run left in that folder, including those that this run does not start. */
 export async function endLeftovers(runDir: string): Promise<void> {
   mkdirSync(runDir, { recursive: true })
   const files = readdirSync(runDir).filter((name) => name.endsWith('.pid'))

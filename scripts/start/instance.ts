@@ -1,4 +1,4 @@
-// The data folder of one running instance: who holds it, its keys, and the page that tells others where it is.
+// The data folder of an instance: which run has it, its keys, and `local.json`, by which others find it.
 import { accessSync, chmodSync, constants, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { alive, type Identity, identify } from '../ground/processes.ts'
@@ -14,15 +14,15 @@ export interface Instance {
   path(...parts: string[]): string
   keys(): Keys | undefined
   saveKeys(keys: Keys): void
-  /** Says to the CLI and to tests that all is ready: renamed into place, so that it is whole or absent. */
+  /** Writes `local.json` for the CLI and the tests: the instance is ready. The file is whole or absent. */
   announce(baseUrl: string): void
-  /** Takes the page back and lets go of the folder. */
+  /** Removes `local.json` and frees the folder. */
   release(): void
 }
 
-/** Takes the folder for this process; throws when another starter holds it. */
+/** Takes the folder for this process. Throws if another run has it. */
 export function openInstance(dir: string): Instance {
-  // QEMU may be another user, who passes through to its disks; what is secret has a mode of its own.
+  // QEMU may run as another user, and must reach its disks through this folder. Secret files have their own mode.
   makeOwn(dir)
   const path = (...parts: string[]) => join(dir, ...parts)
   takeLock(path('starter.pid'), dir)
@@ -51,7 +51,7 @@ function makeOwn(dir: string): void {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
     if (code !== 'EACCES' && code !== 'EPERM') throw error
-    throw new Error(`${dir} is not yours to write: set DORMOUSE_DATA to a folder that is`)
+    throw new Error(`${dir} is not writable; set DORMOUSE_DATA to a folder that is`)
   }
 }
 
@@ -59,13 +59,13 @@ function takeLock(file: string, dir: string): void {
   const holder = readJson<Identity>(file)
   if (holder && alive(holder)) {
     throw new Error(
-      `${dir} is in use by process ${holder.pid}; stop it, or set DORMOUSE_DATA and PORT for a second instance`,
+      `${dir} is in use by process ${holder.pid}; stop it, or set DORMOUSE_DATA and PORT to run a second instance`,
     )
   }
   writePrivate(file, identify(process.pid)!)
 }
 
-/** Undefined where there is none or it is not whole. */
+/** Undefined if the file is missing or not whole. */
 export function readJson<T>(file: string): T | undefined {
   try {
     return JSON.parse(readFileSync(file, 'utf8')) as T

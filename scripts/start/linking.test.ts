@@ -1,4 +1,4 @@
-// Guarantee: the hosts that link are enough for a start, and each other one is named with its reason and its remedy.
+// Guarantee: a start needs only the hosts that connect, and reports each other one with its reason and remedy.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,8 +8,8 @@ import { linkHosts, type Place } from './linking.ts'
 
 const complaint = { level: 40, time: '2100-01-01T00:00:00Z', msg: 'the control plane was not reached', why: 'refused' }
 
-/** Hosts by their names, in the state that the control plane tells of them. */
-function ground(states: Record<string, HostJson['state']>) {
+/** Hosts by name, each in the state that the control plane reports. */
+function startHosts(states: Record<string, HostJson['state']>) {
   const dir = mkdtempSync(join(tmpdir(), 'dormouse-linking-'))
   onTestFinished(() => rmSync(dir, { recursive: true }))
   const places = Object.keys(states).map((name) => ({ name, folder: join(dir, name) }))
@@ -28,28 +28,32 @@ function ground(states: Record<string, HostJson['state']>) {
       return { ...place, logFile: join(dir, `${place.name}.log`), since: new Date() }
     },
     say: (line) => said.push(line),
-    patienceMs: 100,
+    timeoutMs: 100,
   })
   const removal = (name: string) =>
     `${name} was removed from this installation; to use it again, delete ${join(dir, name)} and run npm start`
   const silence = (name: string) =>
-    `${name} did not become usable: the control plane was not reached: refused; its log: ${join(dir, name)}.log`
+    `${name} did not connect: the control plane was not reached: refused; log: ${join(dir, name)}.log`
   return { linking, started, said, removal, silence }
 }
 
-test('one that was removed is not started but named, and the others serve', async () => {
-  const { linking, started, said, removal, silence } = ground({ one: 'removed', two: 'active', three: 'unreachable' })
+test('a removed host is reported and not started, and the others serve', async () => {
+  const { linking, started, said, removal, silence } = startHosts({
+    one: 'removed',
+    two: 'active',
+    three: 'unreachable',
+  })
   expect(await linking).toBe(1)
   expect(started).toEqual(['two', 'three'])
   expect(said).toEqual([removal('one'), silence('three')])
 })
 
-test('where none is usable each reason is told', async () => {
-  const mixed = ground({ one: 'removed', two: 'unreachable' })
+test('if no host is usable, the error gives every reason', async () => {
+  const mixed = startHosts({ one: 'removed', two: 'unreachable' })
   await expect(mixed.linking).rejects.toThrow(
     `no host is usable:\n  ${mixed.removal('one')}\n  ${mixed.silence('two')}`,
   )
-  const gone = ground({ one: 'removed' })
+  const gone = startHosts({ one: 'removed' })
   await expect(gone.linking).rejects.toThrow(`no host is usable:\n  ${gone.removal('one')}`)
   expect([gone.started, gone.said]).toEqual([[], []])
 })

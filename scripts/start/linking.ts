@@ -1,20 +1,20 @@
-// Which hosts the instance can use: one that was removed is not started, and one that does not link is named with its reason.
-import { readFileSync } from 'node:fs'
+// Starts the hosts and waits for them. A host that was removed is not started; one that does not connect is reported with
+// its reason.
 import { join } from 'node:path'
 import type { HostJson } from '@dormouse/client'
-import type { Say } from '../ground/processes.ts'
-import { until } from './api.ts'
+import { type Say, waitFor } from '../ground/processes.ts'
 import { readJson } from './instance.ts'
+import { lastWarning } from './last-warning.ts'
 
 export interface Place {
   name: string
-  /** The host's state: delete it, and the host is a new one. */
+  /** The host's state. If it is deleted, the host enrols as a new one. */
   folder: string
 }
 
 export interface StartedHost extends Place {
   logFile: string
-  /** Its log may hold what earlier starts said. */
+  /** Its log may hold lines of earlier starts. */
   since: Date
 }
 
@@ -23,10 +23,10 @@ export interface LinkingOptions {
   isUsable(host: HostJson): boolean
   start(place: Place): Promise<StartedHost>
   say: Say
-  patienceMs?: number
+  timeoutMs?: number
 }
 
-/** Starts the hosts that were not removed and answers how many are usable; throws, with each one's reason, where none is. */
+/** Returns how many hosts are usable. Throws, with the reason of each, if none is. */
 export async function linkHosts(places: readonly Place[], options: LinkingOptions): Promise<number> {
   const { list, start, say } = options
   const known = await list()
@@ -37,27 +37,31 @@ export async function linkHosts(places: readonly Place[], options: LinkingOption
   refused.forEach(say)
   const started: StartedHost[] = []
   for (const place of wanted) started.push(await start(place))
-  const missing = await untilLinked(started, options)
+  const missing = await unusable(started, options)
   if (missing.length === started.length) throw noHost([...refused, ...missing])
   missing.forEach(say)
   return started.length - missing.length
 }
 
-/** The reasons of those that do not link in time. */
-async function untilLinked(started: StartedHost[], options: LinkingOptions): Promise<string[]> {
-  const { list, isUsable, patienceMs = 60_000 } = options
+/** Waits for the hosts; returns the reasons of those that are not usable in time. */
+async function unusable(started: StartedHost[], options: LinkingOptions): Promise<string[]> {
+  const { list, isUsable, timeoutMs = 60_000 } = options
   const missingIn = (hosts: HostJson[]) =>
     started.filter((one) => {
       const host = hostOf(one, hosts)
       return !host || !isUsable(host)
     })
-  const all = async () => missingIn(await list()).length === 0
-  if (await until(all, patienceMs, () => '').catch(() => false)) return []
+  const all = () =>
+    list().then(
+      (hosts) => missingIn(hosts).length === 0,
+      () => false,
+    )
+  if (await waitFor(all, timeoutMs)) return []
   const hosts = await list()
   return missingIn(hosts).map((one) => reasonOf(one, hostOf(one, hosts)))
 }
 
-/** By the id that it keeps since it enrolled. */
+/** A host keeps the id that it got when it enrolled. */
 function hostOf({ folder }: Place, hosts: readonly HostJson[]): HostJson | undefined {
   const hostId = readJson<{ hostId: string | null }>(join(folder, 'identity.json'))?.hostId
   return hosts.find(({ id }) => id === hostId)
@@ -69,28 +73,6 @@ const removal = ({ name, folder }: Place) =>
 const noHost = (reasons: string[]) => new Error(`no host is usable:\n  ${reasons.join('\n  ')}`)
 
 function reasonOf({ name, logFile, since }: StartedHost, host: HostJson | undefined): string {
-  const why = host?.ailment ?? lastComplaint(logFile, since) ?? 'its log names no reason'
-  return `${name} did not become usable: ${why}; its log: ${logFile}`
-}
-
-interface LogLine {
-  level: number
-  time: string
-  msg: string
-  why?: string
-  err?: { message?: string }
-}
-
-function lastComplaint(logFile: string, since: Date): string | undefined {
-  const lines = readFileSync(logFile, 'utf8').split('\n').map(asLogLine)
-  const last = lines.findLast((line) => line && line.level >= 40 && new Date(line.time) >= since)
-  return last && [last.msg, last.why ?? last.err?.message].filter(Boolean).join(': ')
-}
-
-function asLogLine(text: string): LogLine | undefined {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
+  const why = host?.ailment ?? lastWarning(logFile, since) ?? 'its log gives no reason'
+  return `${name} did not connect: ${why}; log: ${logFile}`
 }

@@ -1,11 +1,11 @@
-// Guarantee: a control plane that migrates its database is waited for as long as that goes on, and no other is.
+// Guarantee: the wait for a control plane is extended while it migrates its database, and only then.
 import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
-import { untilReady } from './readiness.ts'
+import { waitUntilReady } from './readiness.ts'
 
-const patienceMs = 100
+const timeoutMs = 100
 
 function logOf(text: string) {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-readiness-'))
@@ -15,23 +15,26 @@ function logOf(text: string) {
   return logFile
 }
 
-test('one whose migration goes on is waited for, and its user hears so', async () => {
+test('a migration that makes progress extends the wait, and the user is told', async () => {
   const logFile = logOf('')
   const said: string[] = []
   const isReady = async () => {
-    appendFileSync(logFile, '{"migration":"0099-large.sql","secs":5,"msg":"a migration is under way"}\n')
+    appendFileSync(logFile, '{"migration":"0099-large.sql","secs":5,"waitsFor":[],"msg":"in progress"}\n')
     return said.length === 3
   }
-  await untilReady({ isReady, logFile, say: (line) => said.push(line), patienceMs })
-  expect(said).toEqual(Array(3).fill(`the control plane still migrates its database; its log: ${logFile}`))
+  await waitUntilReady({ isReady, logFile, say: (line) => said.push(line), timeoutMs })
+  expect(said).toEqual(Array(3).fill(`the control plane is still migrating its database; log: ${logFile}`))
 })
 
-test('one that says nothing new of a migration is given up', async () => {
-  const logFile = logOf('{"msg":"a migration is under way"}\n')
+test('without new reports of a migration the wait ends, with the last warning', async () => {
+  const logFile = logOf('{"waitsFor":[],"msg":"in progress"}\n')
   const isReady = async () => {
-    appendFileSync(logFile, '{"msg":"applying a migration"}\n')
+    appendFileSync(
+      logFile,
+      '{"level":60,"time":"2100-01-01T00:00:00Z","msg":"could not start","err":{"message":"refused"}}\n',
+    )
     return false
   }
-  const waiting = untilReady({ isReady, logFile, say: () => undefined, patienceMs })
-  await expect(waiting).rejects.toThrow(`did not become ready; its log: ${logFile}`)
+  const waiting = waitUntilReady({ isReady, logFile, say: () => undefined, timeoutMs })
+  await expect(waiting).rejects.toThrow(`was not ready within 0.1 s: could not start: refused; log: ${logFile}`)
 })

@@ -1,28 +1,33 @@
-// Waits for a control plane that was started. One that migrates its database is waited for as long as its log says so.
+// Waits until a control plane is ready. While its log reports a running migration, the wait goes on.
 import { readFileSync } from 'node:fs'
-import type { Say } from '../ground/processes.ts'
-import { until } from './api.ts'
+import { type Say, waitFor } from '../ground/processes.ts'
+import { lastWarning } from './last-warning.ts'
 
 export interface ReadinessOptions {
   isReady(): Promise<boolean>
   logFile: string
   say: Say
-  /** How long it may take without a word of a migration. */
-  patienceMs?: number
+  /** How long it may take, counted again after each report of a migration. */
+  timeoutMs?: number
 }
 
-const ofMigrations = /a migration is under way|did not get its lock in time|another control plane migrates/g
+/** Fields of the log lines that a migration writes while it runs, or while it waits for a lock or for another migrator. */
+const progress = /"waitsFor":|"waitedFor":|"migrator":"another"/g
 
-export async function untilReady(options: ReadinessOptions): Promise<void> {
-  const { isReady, logFile, say, patienceMs = 30_000 } = options
-  for (let heard = wordsOf(logFile); ; ) {
-    if (await until(isReady, patienceMs, () => '').catch(() => false)) return
-    const now = wordsOf(logFile)
-    if (now === heard) throw new Error(`the control plane did not become ready; its log: ${logFile}`)
-    heard = now
-    say(`the control plane still migrates its database; its log: ${logFile}`)
+export async function waitUntilReady(options: ReadinessOptions): Promise<void> {
+  const { isReady, logFile, say, timeoutMs = 30_000 } = options
+  const since = new Date()
+  for (let seen = reportsIn(logFile); ; ) {
+    if (await waitFor(isReady, timeoutMs)) return
+    const now = reportsIn(logFile)
+    if (now === seen) throw new Error(notReady(timeoutMs, lastWarning(logFile, since), logFile))
+    seen = now
+    say(`the control plane is still migrating its database; log: ${logFile}`)
   }
 }
 
-/** How often the log speaks of a migration that goes on. One that begins again and again says nothing of the kind. */
-const wordsOf = (logFile: string): number => readFileSync(logFile, 'utf8').match(ofMigrations)?.length ?? 0
+const notReady = (timeoutMs: number, why: string | undefined, logFile: string) =>
+  `the control plane was not ready within ${timeoutMs / 1_000} s${why ? `: ${why}` : ''}; log: ${logFile}`
+
+/** A migration that starts over and over writes no such line. */
+const reportsIn = (logFile: string): number => readFileSync(logFile, 'utf8').match(progress)?.length ?? 0

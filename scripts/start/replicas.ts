@@ -1,8 +1,8 @@
-// The control planes that the starter keeps, on one database: each a process at an address of its own.
+// The control planes of a run: processes on one database, each with its own address.
 import type { Say } from '../ground/processes.ts'
-import { ready } from './api.ts'
+import { isReady } from './api.ts'
 import { type Child, keepRunning } from './children.ts'
-import { untilReady } from './readiness.ts'
+import { waitUntilReady } from './readiness.ts'
 
 export interface Replica {
   url: string
@@ -11,16 +11,16 @@ export interface Replica {
 
 export interface ReplicasOptions {
   count: number
-  /** Of the first; each other has the next one. */
+  /** Of the first; each other has the next port. */
   port: number
   env: Record<string, string>
   runDir: string
   say: Say
-  /** Called for each at once, so that it is stopped also where the next does not start. */
+  /** Called for each as it starts, so that it is stopped even if the next one fails to start. */
   started(process: Child): void
 }
 
-/** Starts one after the other, each ready before the next: the first one leads. */
+/** Starts one after another, each when the one before is ready: so the first one leads. */
 export async function startReplicas({ count, port, env, started, ...place }: ReplicasOptions): Promise<Replica[]> {
   const replicas: Replica[] = []
   for (let at = 0; at < count; at++) {
@@ -29,11 +29,11 @@ export async function startReplicas({ count, port, env, started, ...place }: Rep
       ...place,
       name: count === 1 ? 'control plane' : `control plane ${at + 1}`,
       file: 'apps/control-plane/src/main.ts',
-      // Each of several has an address of its own, whatever the environment says.
+      // Several replicas need an address each, whatever the environment sets.
       env: { ...env, PORT: String(port + at), ...(count > 1 && { DORMOUSE_PUBLIC_URL: url }) },
     })
     started(process)
-    await untilReady({ isReady: () => ready(url), logFile: process.logFile, say: place.say })
+    await waitUntilReady({ isReady: () => isReady(url), logFile: process.logFile, say: place.say })
     replicas.push({ url, process })
   }
   return replicas

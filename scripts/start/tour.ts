@@ -1,11 +1,11 @@
-// The main job before your eyes: create, wake, work, hibernate, wake, and the proof that nothing was lost.
+// The tour: create, wake, work, hibernate, wake, and check that nothing was lost.
 import { type Client, Desktop } from '@dormouse/client'
 import type { Say } from '../ground/processes.ts'
 
-/** What is looked at on both sides of the sleep. */
+/** Read before and after the sleep. */
 const counterStart =
   'echo 0 > /run/counter; (while :; do echo $(( $(cat /run/counter) + 1 )) > /run/counter.new && mv /run/counter.new /run/counter; sleep 0.1; done) > /dev/null 2>&1 < /dev/null &'
-const look = 'cat /run/counter /proc/sys/kernel/random/boot_id /root/hello.txt'
+const readState = 'cat /run/counter /proc/sys/kernel/random/boot_id /root/hello.txt'
 
 interface Seen {
   counter: number
@@ -13,7 +13,7 @@ interface Seen {
   file: string
 }
 
-/** Shows each step with its time; throws where what woke is not what went to sleep. Leaves the desktop awake. */
+/** Prints each step with its time. Throws if anything changed over the sleep. Leaves the desktop awake. */
 export async function tour(client: Client, say: Say): Promise<Desktop> {
   const step = async <T>(what: string, work: () => Promise<T>, outcome: (value: T) => string): Promise<T> => {
     const began = performance.now()
@@ -23,11 +23,11 @@ export async function tour(client: Client, say: Say): Promise<Desktop> {
   }
   const run = async (desktop: Desktop, command: string) => {
     const { exitCode, stdout, stderr } = await desktop.commands.run(command)
-    if (exitCode !== 0) throw new Error(`in the guest, ${command} ended with ${exitCode}: ${stderr}`)
+    if (exitCode !== 0) throw new Error(`the command ${command} failed in the guest (${exitCode}): ${stderr}`)
     return stdout
   }
   const seen = async (desktop: Desktop): Promise<Seen> => {
-    const [counter, bootId, file] = (await run(desktop, look)).trim().split('\n') as [string, string, string]
+    const [counter, bootId, file] = (await run(desktop, readState)).trim().split('\n') as [string, string, string]
     return { counter: Number(counter), bootId, file }
   }
 
@@ -42,7 +42,7 @@ export async function tour(client: Client, say: Say): Promise<Desktop> {
     ({ result }) => `from ${result?.resumedFrom}`,
   )
   await step(
-    'start a counter in its memory',
+    'start a counter in memory',
     () => run(desktop, counterStart),
     () => '',
   )
@@ -52,14 +52,14 @@ export async function tour(client: Client, say: Say): Promise<Desktop> {
     () => '/root/hello.txt',
   )
   const before = await step(
-    'look',
+    'read both',
     () => seen(desktop),
     ({ counter, bootId }) => `counter ${counter}, boot ${bootId.slice(0, 8)}`,
   )
   await step(
     'hibernate',
     () => desktop.hibernate(),
-    () => 'memory and disk saved, nothing runs',
+    () => 'memory and disk saved; no process left',
   )
   await step(
     'wake',
@@ -67,15 +67,15 @@ export async function tour(client: Client, say: Say): Promise<Desktop> {
     ({ result }) => `from ${result?.resumedFrom}`,
   )
   const after = await step(
-    'look again',
+    'read both again',
     () => seen(desktop),
     ({ counter, bootId }) => `counter ${counter}, boot ${bootId.slice(0, 8)}`,
   )
 
   if (after.counter < before.counter)
     throw new Error(`the counter went back from ${before.counter} to ${after.counter}`)
-  if (after.bootId !== before.bootId) throw new Error('the guest has booted anew: its memory was lost')
-  if (after.file !== before.file) throw new Error('the file has changed')
-  say('  The counter went on, the boot is the same, the file is there. Nothing was lost.')
+  if (after.bootId !== before.bootId) throw new Error('the guest rebooted; its memory was lost')
+  if (after.file !== before.file) throw new Error('the file changed')
+  say('  The counter kept counting, the guest did not reboot, and the file is there. Nothing was lost.')
   return desktop
 }

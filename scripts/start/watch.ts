@@ -1,9 +1,9 @@
-// Watches over what is not a process of our own kind: a daemon that ends by itself is started again.
+// Restarts a daemon that ends unexpectedly. Knows no daemon.
 import type { Say } from '../ground/processes.ts'
 
-const lookEveryMs = 300
+const pollMs = 300
 
-/** Looks until it is stopped; what it starts again is said. A failure to start is said once, and tried again. */
+/** Runs until it is stopped, and prints each restart. A failed start is printed once and tried again. */
 export function watchOver(
   name: string,
   runs: () => boolean,
@@ -13,20 +13,20 @@ export function watchOver(
   let stopped = false
   let pause = Promise.withResolvers<void>()
   const watching = (async () => {
-    let complained = false
+    let printed = false
     while (!stopped) {
       pause = Promise.withResolvers<void>()
-      const timer = setTimeout(pause.resolve, lookEveryMs)
+      const timer = setTimeout(pause.resolve, pollMs)
       await pause.promise
       clearTimeout(timer)
       if (stopped || runs()) continue
-      say(`${name} ended by itself; it is started again.`)
+      say(`${name} ended unexpectedly; restarting it`)
       const failure = await start().then(
         () => undefined,
         (error: Error) => error,
       )
-      if (failure && !complained) say(`${name} did not start: ${failure.message}`)
-      complained = failure !== undefined
+      if (failure && !printed) say(`${name} failed to start: ${failure.message}`)
+      printed = failure !== undefined
     }
   })()
   return async () => {

@@ -4,14 +4,14 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import type { Desktop } from '@dormouse/client'
-import { orExplain } from '../../scripts/words.ts'
+import { readOrExit } from '../../scripts/arguments.ts'
 import { Instance } from '../real/parts/instance.ts'
 import { reachedOver } from '../real/parts/transports.ts'
 import { getRates } from './get-rate.ts'
 import { guestFigures } from './guest.ts'
 import { type RawGuest, twinOf } from './raw-guest.ts'
 
-const { values } = orExplain(() =>
+const { values } = readOrExit(() =>
   parseArgs({
     options: {
       help: { type: 'boolean' },

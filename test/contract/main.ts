@@ -1,7 +1,7 @@
 // `npm run conformance`: holds a running service, anywhere, to the contract, with nothing but two keys of two
 // organisations. Makes its own small desktops, destroys them at the end, and touches no other.
 import { parseArgs } from 'node:util'
-import { orExplain } from '../../scripts/words.ts'
+import { readOrExit } from '../../scripts/arguments.ts'
 import { Context } from './context.ts'
 import { findPlace, lookAround, Unusable } from './place.ts'
 import { type Outcome, run } from './run.ts'
@@ -19,7 +19,7 @@ npm run conformance -- --url https://… --key svc_sk_… --other-key svc_sk_…
 Small desktops are made in both organisations, woken, and destroyed at the end. One row takes a minute; it runs
 beside the others. Exits with 0 where no row failed, 1 where one did, 2 where nothing could be checked.`
 
-const { values } = orExplain(() =>
+const { values } = readOrExit(() =>
   parseArgs({
     options: {
       help: { type: 'boolean', short: 'h' },

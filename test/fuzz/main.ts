@@ -2,7 +2,7 @@
 // mode calls a fault, is told with the words that repeat it: the seed repeats a run, the number one input.
 import { readdirSync, readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { orExplain, WrongWords } from '../../scripts/words.ts'
+import { readOrExit, UsageError } from '../../scripts/arguments.ts'
 import type { Mode, Subject, Target } from './mode.ts'
 import { modes } from './modes/all.ts'
 import { Fuzz } from './run.ts'
@@ -20,7 +20,7 @@ desktops and hosts are made and removed, and they touch no other.
 // What a timer can hold.
 const longestSecs = 2_000_000
 
-const { values, seconds, seed, only, chosen } = orExplain(() => {
+const { values, seconds, seed, only, chosen } = readOrExit(() => {
   const { values } = parseArgs({
     options: {
       help: { type: 'boolean', short: 'h' },
@@ -55,20 +55,20 @@ interface Told {
 
 function choose({ mode, only, url }: { mode?: string; only?: string; url?: string }): readonly Mode[] {
   if (mode === undefined && only !== undefined)
-    throw new WrongWords('--only needs --mode: each mode counts its own inputs')
+    throw new UsageError('--only needs --mode: each mode counts its own inputs')
   const named = modes.filter(({ name }) => mode === undefined || name === mode)
   if (named.length === 0) {
-    throw new WrongWords(`--mode is "${mode}"; it must be one of ${modes.map(({ name }) => name).join(', ')}`)
+    throw new UsageError(`--mode is "${mode}"; it must be one of ${modes.map(({ name }) => name).join(', ')}`)
   }
   const able = named.filter(({ remote }) => remote || !url)
-  if (able.length === 0) throw new WrongWords(`--mode ${mode} starts what it misuses; leave --url away`)
+  if (able.length === 0) throw new UsageError(`--mode ${mode} starts what it misuses; leave --url away`)
   return able
 }
 
 function wholeNumber(name: string, text: string, min: number, max = Number.MAX_SAFE_INTEGER): number {
   const value = Number(text)
   if (/^\d+$/.test(text) && value >= min && value <= max) return value
-  throw new WrongWords(`${name} is "${text}"; it must be a whole number from ${min} to ${max}`)
+  throw new UsageError(`${name} is "${text}"; it must be a whole number from ${min} to ${max}`)
 }
 
 function targetOf(words: typeof values): Target | undefined {

@@ -7,7 +7,7 @@ import type { Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
 import { pids, readLive } from '../../scripts/ground/processes.ts'
-import { answer } from '../../scripts/ground/system-libvirtd.ts'
+import { requireQemu } from '../../scripts/ground/system-libvirtd.ts'
 import { waitFor } from '../wait-for.ts'
 import { Instance } from './parts/instance.ts'
 import { expectKept, guest, leaveWitness, type Seen } from './parts/witness.ts'
@@ -30,7 +30,7 @@ const parts: Record<string, () => Promise<void>> = {
   libvirtd: async () => {
     const { killDaemon, socketPath } = await libvirt()
     await killDaemon('SIGKILL')
-    await waitFor(() => works(answer(socketPath)))
+    await waitFor(() => works(requireQemu(socketPath)))
   },
   Postgres: async () => {
     const pid = Number(readFileSync(join(instance.dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')[0])

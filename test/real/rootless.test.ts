@@ -70,7 +70,7 @@ test('a folder that is not the user’s is named, with what to do', () => {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-theirs-'))
   chmodSync(folder, 0o500)
   const dataDir = join(folder, 'data')
-  expect(refused({ DORMOUSE_DATA: dataDir })).toContain(`${dataDir} is not yours to write: set DORMOUSE_DATA`)
+  expect(refused({ DORMOUSE_DATA: dataDir })).toContain(`${dataDir} is not writable; set DORMOUSE_DATA`)
   rmSync(folder, { recursive: true })
 })
 
@@ -78,7 +78,7 @@ test.runIf(isRoot())('where packages are missing, it names them, and what needs 
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-bare-'))
   const hide = 'mount -t tmpfs none /usr/lib/x86_64-linux-gnu/libvirt && exec "$@"'
   const said = refused({ DORMOUSE_DATA: join(folder, 'data') }, ['unshare', '-m', '/bin/sh', '-c', hide, 'sh'])
-  expect(said).toMatch(/As root:\n\n {2}apt-get .*libvirt-daemon-driver-qemu/)
+  expect(said).toMatch(/as root:\n\n {2}apt-get .*libvirt-daemon-driver-qemu/)
   expect(said).toContain('npm start -- --simulated 3')
   rmSync(folder, { recursive: true })
 })

@@ -77,7 +77,8 @@ async function becomeMigrator(session: pg.Client, log: Log): Promise<void> {
   for (let attempt = 0; ; attempt++) {
     const { rows } = await session.query<{ mine: boolean }>('select pg_try_advisory_lock($1) as mine', [locks.migrator])
     if (rows[0]!.mine) break
-    if (attempt % 100 === 0) log.info('another control plane migrates the database; waiting for it')
+    if (attempt % 100 === 0)
+      log.info({ migrator: 'another' }, 'another control plane migrates the database; waiting for it')
     await sleep(lockPollMs)
   }
   await session.query(

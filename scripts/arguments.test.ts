@@ -15,7 +15,7 @@ test.each([
     `--seed is "1.5"; it must be a whole number from 0 to ${Number.MAX_SAFE_INTEGER}`,
   ],
   ['test/contract/main.ts', 'nope', "Unexpected argument 'nope'"],
-])('%s %s is told in one sentence and ends with 2', (file, word, sentence) => {
-  const ended = spawnSync(join(root, 'node_modules/.bin/node'), [join(root, file), word], { encoding: 'utf8' })
-  expect([ended.status, ended.stdout, ended.stderr]).toEqual([2, '', `${sentence}; --help shows the words.\n`])
+])('%s %s: one sentence, and exit code 2', (file, argument, sentence) => {
+  const ended = spawnSync(join(root, 'node_modules/.bin/node'), [join(root, file), argument], { encoding: 'utf8' })
+  expect([ended.status, ended.stdout, ended.stderr]).toEqual([2, '', `${sentence}; see --help\n`])
 })

@@ -1,0 +1,86 @@
+// Starts the parts in their order: database and hypervisor side by side, then control planes, then hosts.
+import { fileURLToPath } from 'node:url'
+import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
+import { ensureViewer } from '../build/viewer.ts'
+import { ensurePackages } from '../ground/packages.ts'
+import { startPostgres } from '../ground/postgres.ts'
+import { identify, run as runProgram, waitFor } from '../ground/processes.ts'
+import { ensureKeys } from './api.ts'
+import { settingsFor, startHosts } from './hosts.ts'
+import { startHypervisor } from './hypervisor.ts'
+import type { Keys } from './instance.ts'
+import { leaderOf } from './lead.ts'
+import { type Replica, startReplicas } from './replicas.ts'
+import type { Run } from './run.ts'
+import { watchOver } from './watch.ts'
+
+export interface Service extends Keys {
+  replicas: Replica[]
+}
+
+const leaderTimeoutMs = 30_000
+
+/** Resolves when at least one host can take desktops. */
+export async function bringUp(run: Run, signal: AbortSignal): Promise<Service> {
+  const { options, instance, say, step } = run
+  const { simulated } = options
+  if (!simulated) {
+    await ensurePackages({ say })
+    step('the required packages are installed')
+  }
+  const imagesDir = options.imagesDir ?? instance.path('images')
+  const image = simulated ? undefined : ensureMiniImage({ imagesDir, say })
+  image?.catch(() => {}) // It is awaited below, after the parts that are built meanwhile.
+  const [databaseUrl, hypervisor] = await Promise.all([
+    startDatabase(run),
+    simulated ? undefined : startHypervisor(run),
+    ensureViewer({ say }),
+  ])
+  signal.throwIfAborted()
+  const replicas = await startReplicas({
+    count: options.replicas,
+    port: options.port,
+    env: { ...settingsFor(hypervisor), DATABASE_URL: databaseUrl },
+    runDir: instance.path('run'),
+    say,
+    started: ({ stop }) => run.onStop('control plane', stop),
+  })
+  const urls = replicas.map(({ url }) => url)
+  const baseUrl = await requireLeader(replicas)
+  const keys = await ensureKeys(instance, baseUrl, () => makeOperatorKey(databaseUrl))
+  step(urls.length === 1 ? `the control plane is ready at ${baseUrl}` : `${urls.length} control planes are ready`)
+  await image
+  await startHosts(run, { urls, operatorKey: keys.operatorKey, hypervisor })
+  return { replicas, ...keys }
+}
+
+/** Returns the URL of the database: that of DATABASE_URL, or a Postgres of our own. */
+async function startDatabase({ options, instance, say, step, onStop }: Run): Promise<string> {
+  if (options.databaseUrl) return options.databaseUrl
+  const postgres = await startPostgres({
+    dataDir: instance.path('postgres'),
+    runtimeDir: instance.path('run'),
+    say,
+    durable: true,
+  })
+  const unwatch = watchOver('Postgres', () => identify(postgres.pid) !== undefined, postgres.restart, say)
+  onStop('Postgres', () => unwatch().then(postgres.stop))
+  step('Postgres is running')
+  return postgres.url
+}
+
+async function requireLeader(replicas: Replica[]): Promise<string> {
+  const leader = await waitFor(() => leaderOf(replicas.map(({ url }) => url)), leaderTimeoutMs)
+  if (leader) return leader
+  throw new Error(
+    `no control plane became the leader within ${leaderTimeoutMs / 1_000} s; log: ${replicas[0]!.process.logFile}`,
+  )
+}
+
+async function makeOperatorKey(databaseUrl: string): Promise<string> {
+  const main = fileURLToPath(new URL('../../apps/control-plane/src/main.ts', import.meta.url))
+  const made = await runProgram(process.execPath, [main, 'operator-key', '--name', 'local'], {
+    env: { ...process.env, DATABASE_URL: databaseUrl },
+  })
+  return made.trim()
+}
