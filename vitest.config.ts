@@ -1,4 +1,5 @@
 import { configDefaults, defineConfig } from 'vitest/config'
+import { fastFolder } from './test/setup/fast-folder.ts'
 
 const long = process.env.DORMOUSE_TEST_LONG === '1'
 /** The hostile cases of the guest take minutes on an emulated one: they have their turn in `npm run test:long`. */
@@ -9,6 +10,9 @@ const retry = process.env.CI ? 1 : 0
 
 /** How long a test may wait for what comes at once on a quiet machine: it spawns processes, and shares its processors. */
 const patient = { testTimeout: 120_000, hookTimeout: 120_000, expect: { poll: { timeout: 30_000 } } }
+
+/** Files of a worker share its process: to load the two programs again takes seconds for each. */
+const oneProcess = { isolate: false }
 
 const everyFailure = 'test/setup/every-failure.ts'
 
@@ -21,6 +25,7 @@ export default defineConfig({
       {
         test: {
           ...patient,
+          ...oneProcess,
           name: 'unit',
           setupFiles: everyFailure,
           include: [
@@ -36,8 +41,10 @@ export default defineConfig({
       {
         test: {
           ...patient,
+          ...oneProcess,
           name: 'house',
           include: ['test/house/**/*.test.ts'],
+          env: { TMPDIR: fastFolder() },
           globalSetup: 'test/setup/postgres.ts',
           setupFiles: [everyFailure, 'test/setup/every-answer.ts'],
         },

@@ -129,15 +129,25 @@ const beforeAnyRoute = ({ method, status }: Exchange): boolean =>
 export const plainFetch = globalThis.fetch
 
 const checkers = new Map<string, Promise<AnswerChecker>>()
+const origins = new Map<string, string>()
+
+/**
+ * Services that were started in this process with the same settings publish the same document. It is fetched once for
+ * all of them: to make it costs a service as much processor time as its start.
+ */
+export function sharesDocument(baseUrl: string, settings: object): void {
+  origins.set(baseUrl, JSON.stringify(settings))
+}
 
 /** Hands the exchange on where it is as the service's own document says; throws with every difference otherwise. */
 export async function checked<E extends Exchange>(baseUrl: string, exchange: E): Promise<E> {
   keepAnswer(baseUrl, exchange)
-  let checker = checkers.get(baseUrl)
+  const origin = origins.get(baseUrl) ?? baseUrl
+  let checker = checkers.get(origin)
   if (!checker) {
     checker = documentOf(baseUrl).then((document) => new AnswerChecker(document))
-    checkers.set(baseUrl, checker)
-    checker.catch(() => checkers.delete(baseUrl))
+    checkers.set(origin, checker)
+    checker.catch(() => checkers.delete(origin))
   }
   const known = await checker.catch(unlessAway)
   const complaints = known?.complaints(exchange) ?? []

@@ -1,5 +1,5 @@
-// The ground under the tests: one real Postgres for the run, and a migrated template that each house copies.
-import { existsSync, mkdtempSync, rmSync, statfsSync } from 'node:fs'
+// One real Postgres for the run, with a migrated template that each house copies.
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { migrate } from '@dormouse/control-plane/db/migrate.ts'
@@ -10,6 +10,7 @@ import { endWithUs } from '../../scripts/ground/end-with-us.ts'
 import { startPostgres } from '../../scripts/ground/postgres.ts'
 import { identify } from '../../scripts/ground/processes.ts'
 import { Secrets } from '../secrets.ts'
+import { fastFolder } from './fast-folder.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -19,8 +20,9 @@ declare module 'vitest' {
 
 export const templateName = 'dormouse_template'
 
-export default async function ground(project: TestProject): Promise<() => Promise<void>> {
-  const folder = mkdtempSync(join(placeFor(project.name), 'dormouse-test-'))
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  // A million rows stay on the disk.
+  const folder = mkdtempSync(join(project.name === 'house' ? fastFolder() : tmpdir(), 'dormouse-test-'))
   const postgres = await startPostgres({
     dataDir: join(folder, 'pg'),
     runtimeDir: folder,
@@ -40,19 +42,6 @@ export default async function ground(project: TestProject): Promise<() => Promis
     if (told.length > 0) throw new Error(`Postgres’ log was kept, for it is not clean: ${told.join('; ')}`)
     rmSync(folder, { recursive: true, force: true })
   }
-}
-
-const inMemory = '/dev/shm'
-const enoughBytes = 4 * 1024 ** 3
-
-/**
- * Memory for the many small databases of the houses, where the machine has enough. A house copies some 300 files and
- * removes them, which takes half of the processor time of its start on a disk. A million rows stay on the disk.
- */
-function placeFor(project: string): string {
-  if (project !== 'house' || !existsSync(inMemory)) return tmpdir()
-  const { bavail, bsize } = statfsSync(inMemory)
-  return bavail * bsize >= enoughBytes ? inMemory : tmpdir()
 }
 
 /** The migrated database that each house copies. */

@@ -2,6 +2,7 @@
 import { type Config, configSchema } from '@dormouse/control-plane/config.ts'
 import { type ControlPlane, startControlPlane } from '@dormouse/control-plane/context.ts'
 import { ArmedFailpoints, type Log, readConfig } from '@dormouse/process'
+import { sharesDocument } from '../../openapi.ts'
 import { waitFor } from '../../wait-for.ts'
 
 /** Short times, so that a test of what happens after them is short; but a starved machine loses no lease. */
@@ -53,6 +54,7 @@ export class Replica {
     const port = this.#port || this.#config.port
     this.#parts = await startControlPlane({ ...this.#config, ...wish, port }, this.#log, this.failpoints)
     this.#port = Number(new URL(this.#parts.url).port)
+    sharesDocument(this.url, { ...this.#config, ...wish, port: 0, databaseUrl: '' })
   }
 
   async leading(): Promise<void> {
