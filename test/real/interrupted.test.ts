@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { pids, readLive, waitFor } from '../../scripts/ground/processes.ts'
 
-const code = `import { Instance } from '${import.meta.dirname}/instance.ts'
+const code = `import { Instance } from '${import.meta.dirname}/parts/instance.ts'
 const { dataDir } = await Instance.start({}, ['--simulated', '1', '--no-tour'])
 console.log(dataDir)`
 

@@ -95,7 +95,7 @@ export async function says(page: Page, state: PageState): Promise<void> {
   await page.waitForSelector(`body[data-state=${state}]`, { timeout: 60_000 })
 }
 
-const kept = join(import.meta.dirname, '../../.dormouse-test/pictures')
+const kept = join(import.meta.dirname, '../../../.dormouse-test/pictures')
 
 /** Keeps a picture of the page, to be looked at. */
 export async function keep(page: Page, name: string): Promise<void> {
