@@ -198,9 +198,11 @@ test('a flood of unknown kids is a trickle to the provider, and no good token is
   const garbage = await Promise.all(Array.from({ length: 100 }, (_, i) => s.forge({}, { kid: `garbage-${i}` })))
   await s.provider.rotate('second')
   const good = await s.provider.token('mine')
+  const began = performance.now()
   const answers = await Promise.all([...garbage, good].map(s.ask))
   expect(answers.map(({ status }) => status)).toEqual([...Array(100).fill(401), 200])
-  expect(s.provider.keysAsked).toBeLessThanOrEqual(3)
+  // The provider is asked once a second at most.
+  expect(s.provider.keysAsked).toBeLessThanOrEqual(3 + Math.floor((performance.now() - began) / 1_000))
 })
 
 test('with the provider down and no key, a token is 503; it is good again when the provider is back', async () => {

@@ -76,12 +76,17 @@ describe('what is said on a link', () => {
   test('what takes more than its share of the thread is read more slowly, also on the next link, and its host is named', async () => {
     const told = () => house.chronicle.find(/more than its share/).filter(({ host }) => host === rogue.id)
     const costly = Array(1_500_000).fill(0)
-    const peer = await rogue.linked()
-    for (let said = 0; said < 5; said++) peer.emitEvent('desktop.observed', costly)
-    await waitFor('the first link to be slowed', () => told().length === 1)
-    // What it owes is owed on the next link, too, before it says anything there.
-    await rogue.link()
-    await waitFor('the next link to be slowed', () => told().length === 2)
+    /** What it owes is owed on the next link, too, before it says anything there. A slow machine forgives it meanwhile. */
+    const nextIsSlowed = async () => {
+      const before = told().length
+      const peer = await rogue.linked()
+      for (let said = 0; said < 5; said++) peer.emitEvent('desktop.observed', costly)
+      await waitFor('the first link to be slowed', () => told().length > before)
+      const slowed = told().length
+      await rogue.link()
+      return waitFor(() => told().length > slowed, 1_000).catch(() => false)
+    }
+    await waitFor('the next link to be slowed', nextIsSlowed)
   })
 
   test('nonsense is told to the operator a few times, however often it is said', async () => {

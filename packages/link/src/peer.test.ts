@@ -121,9 +121,9 @@ test.each(['nobody', 'constructor', '__proto__'])('a call without a handler (%s)
 test('a deadline rejects the call and aborts its handler', async () => {
   const held = heldHandler()
   await using link = await pair({ right: { handlers: { held: held.handler, echo: async (value) => value } } })
-  const call = link.left.call('held', undefined, { timeoutMs: 20 })
+  const call = expect(link.left.call('held', undefined, { timeoutMs: 20 })).rejects.toBeInstanceOf(CallTimeout)
   const { signal } = await held.begun
-  await expect(call).rejects.toBeInstanceOf(CallTimeout)
+  await call
   if (!signal.aborted) await once(signal, 'abort')
   // Its late answer is nobody's.
   held.release('late')

@@ -5,14 +5,14 @@ import { ArmedFailpoints, type Log, readConfig } from '@dormouse/process'
 import { sharesDocument } from '../../openapi.ts'
 import { waitFor } from '../../wait-for.ts'
 
-/** Short times, so that a test of what happens after them is short; but a starved machine loses no lease. */
+/** Short times where a test waits for their end; long ones where a starved machine must not miss them. */
 const quick = {
   heartbeatMs: 200,
   leadershipLeaseMs: 30_000,
   destroyGraceMs: 300,
-  wakeDeadlineMs: 8_000,
-  hibernateDeadlineMs: 8_000,
-  destroyDeadlineMs: 8_000,
+  wakeDeadlineMs: 40_000,
+  hibernateDeadlineMs: 40_000,
+  destroyDeadlineMs: 40_000,
   databasePool: 8,
   rateLimitPerSecond: 100_000,
   rateLimitStrangersPerSecond: 100_000,
