@@ -17,34 +17,61 @@ import { SimulatedDriver } from '@dormouse/agent/driver/simulated/simulated.ts'
 import { Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId, Refusal } from '@dormouse/contract'
 import { LibvirtHost } from '@dormouse/node-libvirt'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
-import { guestSpec, leaveWitness, lookAt, Stage, smallMiB } from './parts/agent-stage.ts'
+import { guestSpec, leaveWitness, lookAt, Stage, smallMiB, type Witness } from './parts/agent-stage.ts'
 
 type LibvirtBench = Bench<LibvirtDriver>
 
 let stage: Stage
-let bench: LibvirtBench
+const benches: LibvirtBench[] = []
 
 beforeAll(async () => {
   stage = await Stage.start()
 })
-// An installation for each test, and for each second try: what one leaves behind is no other's trouble.
-let benches = 0
-beforeEach(async () => {
-  bench = await stage.bench(`bench-${++benches}`)
-})
-afterEach(async () => {
-  await bench.driver.close()
-})
 afterAll(async () => {
+  for (const each of benches) await each.driver.close()
   await stage?.[Symbol.asyncDispose]()
 })
 
-const firstWake = (id: string, on = bench) => on.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
+/** An installation of its own: what a test that fails leaves behind is no other's trouble. */
+async function newBench(...settings: [Parameters<Stage['bench']>[1]?, string?]): Promise<LibvirtBench> {
+  const bench = await stage.bench(`bench-${benches.length + 1}`, ...settings)
+  benches.push(bench)
+  return bench
+}
 
-const awake = (id: string, generation: number, turn: number) =>
+const firstWake = (id: string, on: LibvirtBench) => on.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
+
+const wake = ({ bench, id, generation, turn }: Kept) =>
   bench.awake(fenceOf(id, generation, turn), 'require', 'require', guestSpec)
+
+/** A desktop that is awake, and what it must keep. */
+interface Kept {
+  bench: LibvirtBench
+  id: string
+  before: Witness
+  generation: number
+  turn: number
+}
+
+/** It goes from test to test, for an emulated boot takes long. A test that fails hands nothing on. */
+let kept: Kept | undefined
+
+async function awakeOne(): Promise<Kept> {
+  const found = kept
+  kept = undefined
+  return found ?? bootOne()
+}
+
+async function bootOne(): Promise<Kept> {
+  const [bench, id] = [await newBench(), newId()]
+  await firstWake(id, bench)
+  return { bench, id, before: await leaveWitness(bench, id, 64), generation: 1, turn: 1 }
+}
+
+/** The fence of the next command. */
+const nextTurn = (of: Kept) => fenceOf(of.id, of.generation, ++of.turn)
 
 /** Asks again while the answer is that it may pass, as the control plane does. */
 async function insist<T>(ask: () => Promise<T>): Promise<T> {
@@ -72,70 +99,78 @@ const saving = (on: LibvirtBench, id: string) =>
     return file && (statSync(file, { throwIfNoEntry: false })?.size ?? 0) > 1_000_000
   })
 
-async function expectWhole(id: string, before: { bootId: string; memoryHash: string }, turn: number) {
-  const after = await insist(() => lookAt(bench, id))
-  expect(after).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
-  await bench.destroyed(fenceOf(id, 9, turn))
-  expect(await stage.domains(bench)).toEqual([])
+/** Memory and boot are those from before. The desktop is handed on, without the image that it woke from. */
+async function expectWhole(of: Kept): Promise<void> {
+  const { bench, id, generation, turn } = of
+  const { bootId, memoryHash } = of.before
+  expect(await insist(() => lookAt(bench, id))).toMatchObject({ bootId, memoryHash })
+  await bench.tidy(fenceOf(id, generation, turn))
+  expect(saveFile(bench, id)).toBeUndefined()
+  kept = of
+}
+
+/** It wakes from its saved memory, and is whole. */
+async function expectWokenWhole(of: Kept): Promise<void> {
+  of.generation++
+  of.turn++
+  expect(await insist(() => wake(of))).toEqual({ resumedFrom: 'memory', ready: true })
+  await expectWhole(of)
 }
 
 test('an agent that dies while memory is being saved finds the image, and loses nothing', async () => {
-  const id = newId()
-  await firstWake(id)
-  const before = await leaveWitness(bench, id, 64)
-  bench.hibernated(fenceOf(id, 1, 2)).catch(() => undefined)
+  const of = await awakeOne()
+  const { bench, id } = of
+  const fence = nextTurn(of)
+  bench.hibernated(fence).catch(() => undefined)
   await saving(bench, id)
   await bench.crash()
-  await insist(() => bench.hibernated(fenceOf(id, 1, 2)))
+  await insist(() => bench.hibernated(fence))
   expect(await bench.observe(id)).toMatchObject({ domain: 'absent', memory: 'complete' })
-  expect(await awake(id, 2, 3)).toEqual({ resumedFrom: 'memory', ready: true })
-  await expectWhole(id, before, 4)
+  await expectWokenWhole(of)
 })
 
 test('a save is not over before its domain is gone: until then its image would pass for one of a guest that went on', async () => {
-  const id = newId()
-  await firstWake(id)
-  await leaveWitness(bench, id, 64)
-  const saved = bench.hibernated(fenceOf(id, 1, 2))
+  const of = await awakeOne()
+  const { bench, id } = of
+  const saved = bench.hibernated(nextTurn(of))
   await saving(bench, id)
   await bench.driver.jobEnded(id)
   expect(await bench.driver.domain(id)).toBeUndefined()
   await saved
-  await bench.destroyed(fenceOf(id, 9, 3))
+  await expectWokenWhole(of)
 })
 
 test('an agent that dies while memory is being restored starts over, from the same image', async () => {
-  const id = newId()
-  await firstWake(id)
-  const before = await leaveWitness(bench, id, 64)
-  await bench.hibernated(fenceOf(id, 1, 2))
-  awake(id, 2, 3).catch(() => undefined)
-  await waitFor(async () => (await stage.domains(bench)).length > 0, 30_000)
+  const of = await awakeOne()
+  const { bench } = of
+  await bench.hibernated(nextTurn(of))
+  of.generation++
+  of.turn++
+  wake(of).catch(() => undefined)
+  await waitFor(async () => (await stage.domains(bench)).length > 0)
   await bench.crash()
-  expect(await insist(() => awake(id, 2, 3))).toEqual({ resumedFrom: 'memory', ready: true })
-  await expectWhole(id, before, 4)
+  expect(await insist(() => wake(of))).toEqual({ resumedFrom: 'memory', ready: true })
+  await expectWhole(of)
 })
 
 test('a libvirtd that is killed while memory is being saved leaves a desktop that runs or is saved, never half', async () => {
-  const id = newId()
-  await firstWake(id)
-  const before = await leaveWitness(bench, id, 64)
-  const hibernating = bench.hibernated(fenceOf(id, 1, 2)).catch((error: unknown) => error)
+  const of = await awakeOne()
+  const { bench, id } = of
+  const fence = nextTurn(of)
+  const hibernating = bench.hibernated(fence).catch((error: unknown) => error)
   await saving(bench, id)
   await stage.libvirtd.killDaemon('SIGKILL')
   await stage.libvirtd.restartDaemon()
   await hibernating
   const { domain, memory } = await insist(() => bench.observe(id))
   expect(['running/partial', 'paused/partial', 'running/none', 'absent/complete']).toContain(`${domain}/${memory}`)
-  await insist(() => bench.hibernated(fenceOf(id, 1, 2)))
-  expect(await awake(id, 2, 3)).toEqual({ resumedFrom: 'memory', ready: true })
-  await expectWhole(id, before, 4)
+  await insist(() => bench.hibernated(fence))
+  await expectWokenWhole(of)
 })
 
 test('a libvirtd that is killed and comes back leaves every desktop running, with nothing to report', async () => {
-  const id = newId()
-  await firstWake(id)
-  const before = await leaveWitness(bench, id)
+  const of = await awakeOne()
+  const { bench, id } = of
   await waitFor(() => bench.house.watch.running().length === 1)
   bench.said.length = 0
   await stage.libvirtd.killDaemon('SIGKILL')
@@ -143,16 +178,28 @@ test('a libvirtd that is killed and comes back leaves every desktop running, wit
   await insist(() => bench.observe(id))
   await insist(() => bench.house.watch.lookAround())
   expect(bench.said).toEqual([])
-  await expectWhole(id, before, 2)
+  await expectWhole(of)
+})
+
+test('a destroy overtakes a save, and nothing of the desktop is left', async () => {
+  const of = await awakeOne()
+  const { bench, id } = of
+  const superseded = expect(bench.hibernated(nextTurn(of))).rejects.toMatchObject({ code: 'superseded' })
+  await saving(bench, id)
+  await bench.destroyed(nextTurn(of))
+  await superseded
+  expect(await stage.domains(bench)).toEqual([])
+  expect(existsSync(join(bench.memoryFolder, id))).toBe(false)
+  expect(existsSync(join(bench.folder, 'disks', `${id}.qcow2`))).toBe(false)
 })
 
 test('a QEMU that dies, and a guest that powers off, are reported with the reason; the disk can be booted again', async () => {
-  const id = newId()
-  await firstWake(id)
+  const [bench, id] = [await newBench(), newId()]
+  await firstWake(id, bench)
   await waitFor(() => bench.house.watch.running().length === 1)
   bench.said.length = 0
   await bench.run(id, 'echo kept > /root/note; sync; poweroff', 10).catch(() => undefined)
-  await waitFor(() => bench.said.some(({ name }) => name === 'desktop.observed'), 60_000)
+  await waitFor(() => bench.said.some(({ name }) => name === 'desktop.observed'))
   expect(bench.said.find(({ name }) => name === 'desktop.observed')?.report).toMatchObject({
     desktopId: id,
     domain: 'absent',
@@ -167,21 +214,8 @@ test('a QEMU that dies, and a guest that powers off, are reported with the reaso
   await bench.destroyed(fenceOf(id, 2, 3))
 })
 
-test('a destroy overtakes a save, and nothing of the desktop is left', async () => {
-  const id = newId()
-  await firstWake(id)
-  await leaveWitness(bench, id, 64)
-  const superseded = expect(bench.hibernated(fenceOf(id, 1, 2))).rejects.toMatchObject({ code: 'superseded' })
-  await saving(bench, id)
-  await bench.destroyed(fenceOf(id, 1, 3))
-  await superseded
-  expect(await stage.domains(bench)).toEqual([])
-  expect(existsSync(join(bench.memoryFolder, id))).toBe(false)
-  expect(existsSync(join(bench.folder, 'disks', `${id}.qcow2`))).toBe(false)
-})
-
 test('a full disk refuses a hibernation before it begins, or ends it; the guest goes on either way', async () => {
-  const small = await stage.bench('small', {}, join(stage.smallFolder, 'memory'))
+  const small = await newBench({}, join(stage.smallFolder, 'memory'))
   const id = newId()
   await firstWake(id, small)
   const before = await leaveWitness(small, id, 64)
@@ -197,7 +231,6 @@ test('a full disk refuses a hibernation before it begins, or ends it; the guest 
   rmSync(filler)
   expect(await small.hibernated(fenceOf(id, 1, 4))).toMatchObject({ memoryBytes: expect.any(Number) })
   await small.destroyed(fenceOf(id, 1, 5))
-  await small.driver.close()
 })
 
 /** Fills a folder's file system to its last byte. */
@@ -283,9 +316,9 @@ test('a guest that a full disk has paused goes on when there is room, and what i
 })
 
 test('two installations on one libvirtd do not see each other, whatever they are told', async () => {
-  const other = await stage.bench('other', { network: 'nat' })
+  const [bench, other] = [await newBench(), await newBench({ network: 'nat' })]
   const [mine, theirs] = [newId(), newId()]
-  await Promise.all([firstWake(mine), firstWake(theirs, other)])
+  await Promise.all([firstWake(mine, bench), firstWake(theirs, other)])
   const [here, there] = await Promise.all([bench.ask('host.inventory', {}), other.ask('host.inventory', {})])
   expect(here.items.map(({ desktopId }) => desktopId)).toEqual([mine])
   expect(there.items.map(({ desktopId }) => desktopId)).toEqual([theirs])
@@ -305,5 +338,4 @@ test('two installations on one libvirtd do not see each other, whatever they are
   expect(await other.observe(theirs)).toMatchObject({ domain: 'running' })
   await other.destroyed(fenceOf(theirs, 1, 2))
   expect(await stage.domains(bench)).toEqual([])
-  await other.driver.close()
 })
