@@ -1,6 +1,6 @@
 // Generates docs/states.md from the tables that the state machine uses.
-import { type DesktopState, desktopStates, operationKinds, operationStates } from '@dormouse/contract'
-import { passing, permits, transitions } from '@dormouse/control-plane/desktops/states.ts'
+import { desktopStates, operationKinds, operationStates } from '@dormouse/contract'
+import { passing, permits, removalChanges, transitions } from '@dormouse/control-plane/desktops/states.ts'
 import { code, head, table } from './markdown.ts'
 
 export function statesPage(): string {
@@ -33,15 +33,12 @@ const rows = (): string[][] =>
 
 const alternatives = (words: string[]): string => words.join(', ').replace(/, ([^,]*)$/, ' or $1')
 
-/** The states in which a desktop has a disk, which is lost if its host is removed. */
-const losable: readonly DesktopState[] = ['waking', 'awake', 'hibernating', 'hibernated', 'stopped']
-
 function diagram(): string {
   const asked = operationKinds.flatMap((kind) => {
     const { from, via, done } = transitions[kind]
     return [...from.map((state) => `${state} --> ${via}: ${kind}`), `${via} --> ${done}`]
   })
-  const lost = losable.map((state) => `${state} --> failed: its host is removed`)
+  const lost = removalChanges.failed.map((state) => `${state} --> failed: its host is removed`)
   return [
     'stateDiagram-v2',
     ...['[*] --> created', ...asked, ...lost, 'destroyed --> [*]'].map((line) => `  ${line}`),

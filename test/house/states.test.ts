@@ -1,5 +1,6 @@
 import { type DesktopState, desktopStates, type OperationKind, operationKinds } from '@dormouse/contract'
-import { permits } from '@dormouse/control-plane/desktops/states.ts'
+import { failAll, settle, unbindAll } from '@dormouse/control-plane/desktops/state-changes.ts'
+import { permits, sourcesOf } from '@dormouse/control-plane/desktops/states.ts'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
@@ -66,6 +67,55 @@ test.each(desktopStates)(
     await house.settle()
   },
 )
+
+test('a desktop settles from the states of the table alone, and a refused settlement names the state and changes nothing', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { pool } = house.replica.parts
+  const { id } = await house.desktop()
+  const put = (state: DesktopState) => house.database.rows('update desktops set state = $2 where id = $1', [id, state])
+  for (const by of [...operationKinds, 'correction'] as const) {
+    for (const to of desktopStates.filter((state) => sourcesOf(by, state).length > 0)) {
+      const allowed = sourcesOf(by, to)
+      await put(allowed[0]!)
+      await settle(pool, id, to, { by, operationId: null })
+      expect((await house.see(id)).state).toBe(to)
+      const other = desktopStates.find((state) => !allowed.includes(state))!
+      await put(other)
+      const before = await house.see(id)
+      await expect(settle(pool, id, to, { by, operationId: null })).rejects.toMatchObject({
+        name: 'StateMismatch',
+        message: expect.stringContaining(`desktop ${id} is ${other}; a ${by} may make it ${to} from`),
+      })
+      expect(await house.see(id)).toEqual(before)
+    }
+  }
+  await put('destroyed')
+  const found = { name: 'StateMismatch', message: expect.stringContaining(`desktop ${id} is destroyed`) }
+  await expect(failAll(pool, [id], 'host_removed')).rejects.toMatchObject(found)
+  await expect(unbindAll(pool, [id])).rejects.toMatchObject(found)
+})
+
+test('an operation that finds its desktop in another state leaves that state, and fails with it as its cause', async () => {
+  await using house = await House.start()
+  house.chronicle.foresee(/left another state as it is|a success could not be written down/)
+  const { id } = await house.desktop('hibernated')
+  house.failpoints.set('wake.settle.before', async () => {
+    await house.database.rows(`update desktops set state = 'stopped' where id = $1`, [id])
+  })
+  const { id: operationId } = await house.begin(id, 'wake')
+  expect(await house.settled(operationId)).toMatchObject({ state: 'failed' })
+  const [{ cause, error_code: code } = {}] = await house.database.rows(
+    'select cause, error_code from operations where id = $1',
+    [operationId],
+  )
+  expect([code, cause]).toEqual([
+    'internal',
+    expect.stringContaining(`desktop ${id} is stopped; a wake may make it awake`),
+  ])
+  expect((await house.see(id)).state).toBe('stopped')
+  house.failpoints.set('wake.settle.before', undefined)
+  await house.ask(id, 'wake', { discard_memory: true })
+})
 
 test.each(legal.destroy)('destroy is legal in state "%s" and ends with nothing on the host', async (state) => {
   await using house = await House.start()

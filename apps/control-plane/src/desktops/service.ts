@@ -19,6 +19,7 @@ import type { OperationRow } from '../operations/store.ts'
 import * as operations from '../operations/store.ts'
 import type { Customer } from '../principals/service.ts'
 import type { Quota } from './quota.ts'
+import { begin } from './state-changes.ts'
 import { forbids, permits } from './states.ts'
 import type { DesktopRow } from './store.ts'
 import * as store from './store.ts'
@@ -206,8 +207,7 @@ export class Desktops {
         : undefined
     const generationId = kind === 'wake' ? newId() : null
     const moved =
-      (await store.begin(tx, id, kind, generationId)) ??
-      refuse('wrong_state', forbids(kind, state, failureCode), { state })
+      (await begin(tx, id, kind, generationId)) ?? refuse('wrong_state', forbids(kind, state, failureCode), { state })
     const operation = await operations.insert(tx, {
       id: operationId,
       desktopId: id,

@@ -1,27 +1,63 @@
-// The life of a desktop as a table: what may be asked of it, from which states, through which, to which.
+// The states of a desktop as tables: every change of state that the code makes is in one of them. Pure.
 import { type DesktopState, desktopStates, messageOf, type OperationKind, type RefusalCode } from '@dormouse/contract'
 
 interface Transition {
+  /** The states in which the request is legal. */
   from: readonly DesktopState[]
+  /** While the operation is under way. */
   via: DesktopState
+  /** After it has succeeded. */
   done: DesktopState
+  /** After it has failed: one of these, whichever is true by then. */
+  undone: readonly DesktopState[]
 }
 
 const everyStateBut = (...not: DesktopState[]) => desktopStates.filter((state) => !not.includes(state))
+const resting = ['created', 'hibernated', 'stopped'] as const
 
-/** The only ways a request moves a desktop. */
+/** What a request changes. */
 export const transitions = {
-  wake: { from: ['created', 'hibernated', 'stopped'], via: 'waking', done: 'awake' },
-  hibernate: { from: ['awake'], via: 'hibernating', done: 'hibernated' },
-  destroy: { from: everyStateBut('destroying', 'destroyed'), via: 'destroying', done: 'destroyed' },
+  wake: { from: resting, via: 'waking', done: 'awake', undone: resting },
+  hibernate: { from: ['awake'], via: 'hibernating', done: 'hibernated', undone: ['awake', 'hibernated', 'stopped'] },
+  destroy: {
+    from: everyStateBut('destroying', 'destroyed'),
+    via: 'destroying',
+    done: 'destroyed',
+    undone: [...resting, 'failed'],
+  },
 } as const satisfies Record<OperationKind, Transition>
+
+type Changes = Readonly<Partial<Record<DesktopState, readonly DesktopState[]>>>
+
+/** What a host's report changes while no operation is under way: each new state, and from which it may follow. */
+const corrections: Changes = {
+  hibernated: ['created', 'awake', 'stopped'],
+  stopped: ['created', 'awake', 'hibernated'],
+}
+
+/** What removing a host changes: `failed` has lost its only disk, `created` had none yet. */
+export const removalChanges = {
+  failed: ['waking', 'awake', 'hibernating', 'hibernated', 'stopped'],
+  created: ['created', 'waking'],
+} as const satisfies Changes
+
+/** What brings a desktop into a lasting state: its operation, a host's report, or the removal of its host. */
+export type SettledBy = OperationKind | 'correction' | 'removal'
+
+/** The states from which this cause may bring a desktop into state `to`; none where the tables do not allow it. */
+export function sourcesOf(cause: SettledBy, to: DesktopState): readonly DesktopState[] {
+  if (cause === 'correction') return corrections[to] ?? []
+  if (cause === 'removal') return (removalChanges as Changes)[to] ?? []
+  const { via, done, undone }: Transition = transitions[cause]
+  return to === done || undone.includes(to) ? [via] : []
+}
 
 /** Whether a request of this kind is legal in this state. */
 export const permits = (kind: OperationKind, state: DesktopState): boolean =>
   (transitions[kind].from as readonly DesktopState[]).includes(state)
 
-/** The states in which a desktop's operation is under way; only its settling, or a destroy, ends them. */
-export const passing: readonly DesktopState[] = ['waking', 'hibernating', 'destroying']
+/** The states in which an operation is under way. They end when it settles, or when a destroy or a removal supersedes it. */
+export const passing: readonly DesktopState[] = Object.values(transitions).map(({ via }) => via)
 
 /** The sentence for a request that the state forbids. */
 export function forbids(kind: OperationKind, state: DesktopState, failure: RefusalCode | null = null): string {

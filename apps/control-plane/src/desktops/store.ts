@@ -1,17 +1,15 @@
-// Desktops and their generations: the tables. The only room that writes them.
+// The table of desktops: what is read of it, and what is written that changes no state (`state-changes.ts` does).
 import {
   type BillingMode,
   type DesktopJson,
   type DesktopSpec,
   type DesktopState,
   messageOf,
-  type OperationKind,
   type RefusalCode,
   type Tier,
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
-import * as ledger from '../ledger/store.ts'
-import { passing, transitions } from './states.ts'
+import { passing } from './states.ts'
 
 export interface DesktopRow {
   id: string
@@ -34,7 +32,7 @@ export interface DesktopRow {
   updatedAt: Date
 }
 
-const columns = `id, org_id as "orgId", tier, state, image_version as "imageVersion", vcpus, memory_mib as "memoryMiB",
+export const columns = `id, org_id as "orgId", tier, state, image_version as "imageVersion", vcpus, memory_mib as "memoryMiB",
   disk_gib as "diskGiB", generation, turn, current_generation_id as "currentGenerationId",
   idle_timeout_secs as "idleTimeoutSecs", billing_mode as "billingMode", host_id as "hostId", fingerprint,
   failure_code as "failureCode", created_at as "createdAt", updated_at as "updatedAt"`
@@ -178,24 +176,6 @@ export async function lockBoundTo(db: Db, hostId: string): Promise<DesktopRow[]>
   return rows
 }
 
-/** Their only disk is lost: nothing is billed of them from now on, and nothing can wake them. */
-export async function failAll(db: Db, rows: DesktopRow[], code: RefusalCode): Promise<void> {
-  const ids = rows.map(({ id }) => id)
-  await db.query(
-    `update desktops set state = 'failed', failure_code = $2, updated_at = clock_timestamp() where id = any($1)`,
-    [ids, code],
-  )
-  await ledger.closeAll(db, ids)
-}
-
-/** They left nothing behind that is theirs: the next wake may choose another host. */
-export async function unbindAll(db: Db, rows: DesktopRow[]): Promise<void> {
-  await db.query(
-    `update desktops set state = 'created', host_id = null, updated_at = clock_timestamp() where id = any($1)`,
-    [rows.map(({ id }) => id)],
-  )
-}
-
 /** The time by which `updated_at` is written. */
 export async function clock(db: Db): Promise<Date> {
   const { rows } = await db.query<{ now: Date }>('select clock_timestamp() as now')
@@ -225,57 +205,6 @@ export async function inTransition(db: Db, ids: string[]): Promise<Set<string>> 
   return new Set(rows.map(({ id }) => id))
 }
 
-/**
- * Moves the desktop into the transition's passing state and takes the next turn; a wake begins a new generation, which
- * supersedes the one before.
- * Undefined where the state forbids it: this statement is the machine.
- */
-export async function begin(
-  db: Db,
-  id: string,
-  kind: OperationKind,
-  generationId: string | null,
-): Promise<DesktopRow | undefined> {
-  const { from, via } = transitions[kind]
-  const { rows } = await db.query<DesktopRow>({
-    name: `desktops-begin-${kind}`,
-    text: `with moved as (
-             update desktops set state = $2, failure_code = null, turn = turn + 1, updated_at = clock_timestamp(),
-               generation = generation + $4, current_generation_id = coalesce($5, current_generation_id)
-             where id = $1 and state = any($3) returning ${columns}),
-           begun as (
-             insert into generations (id, desktop_id, generation)
-             select $5, id, generation from moved where $5::uuid is not null),
-           superseded as (
-             update generations g set superseded_at = clock_timestamp() from moved
-             where $5::uuid is not null and g.desktop_id = moved.id and g.generation = moved.generation - 1)
-           select * from moved`,
-    values: [id, via, from, kind === 'wake' ? 1 : 0, generationId],
-  })
-  return rows[0]
-}
-
-export interface Settling {
-  /** The operation that settles; null where a host told the change by itself. */
-  operationId: string | null
-  /** The host's success is a proof that the guest lived until now. Otherwise its last proof of life counts. */
-  livedUntilNow?: boolean
-  /** Where the desktop is from now on; by default where it was. */
-  hostId?: string
-}
-
-/** Settles the desktop in a state, and the ledger with it: what is billed is never another state than what is shown. */
-export async function settle(db: Db, id: string, state: DesktopState, settling: Settling): Promise<void> {
-  const { operationId, livedUntilNow = false, hostId = null } = settling
-  const { rows } = await db.query<DesktopRow>({
-    name: 'desktops-settle',
-    text: `update desktops set state = $2, host_id = coalesce($3, host_id), updated_at = clock_timestamp()
-           where id = $1 returning ${columns}`,
-    values: [id, state, hostId],
-  })
-  if (rows[0]) await ledger.follow(db, rows[0], { operationId, livedUntilNow })
-}
-
 /** Binds the desktop to the host that is about to hold its disk, before anything is made there. */
 export async function bind(db: Db, id: string, hostId: string | null): Promise<void> {
   await db.query({
@@ -283,43 +212,6 @@ export async function bind(db: Db, id: string, hostId: string | null): Promise<v
     text: 'update desktops set host_id = $2 where id = $1',
     values: [id, hostId],
   })
-}
-
-export async function startGeneration(db: Db, id: string, hostId: string): Promise<void> {
-  await db.query({
-    name: 'generations-start',
-    text: 'update generations set host_id = $2, started_at = coalesce(started_at, clock_timestamp()) where id = $1',
-    values: [id, hostId],
-  })
-}
-
-/** Ends a generation once; the first reason stays. */
-export async function endGeneration(db: Db, id: string, reason: string): Promise<void> {
-  await db.query({
-    name: 'generations-end',
-    text: 'update generations set ended_at = clock_timestamp(), end_reason = $2 where id = $1 and ended_at is null',
-    values: [id, reason],
-  })
-}
-
-/** Ends what is open of the generations of these desktops. */
-export async function endGenerationsOf(db: Db, desktopIds: string[], reason: string): Promise<void> {
-  await db.query(
-    `update generations g set ended_at = clock_timestamp(), end_reason = $2
-     from desktops d where d.id = any($1) and g.id = d.current_generation_id and g.ended_at is null`,
-    [desktopIds, reason],
-  )
-}
-
-/** Forgets generations that were superseded long ago, so never a desktop's latest; answers how many. */
-export async function pruneGenerations(db: Db, days: number): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from generations where id in (
-       select id from generations where superseded_at < now() - $1 * interval '1 day'
-       order by superseded_at limit 5000)`,
-    [days],
-  )
-  return rowCount ?? 0
 }
 
 export const specOf = (row: DesktopRow): DesktopSpec => ({

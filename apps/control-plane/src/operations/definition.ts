@@ -1,10 +1,7 @@
 // What an operation is made of: steps, each with an undo or a stated reason for none. No word of desktops.
-import type { Refusal } from '@dormouse/contract'
 import type pg from 'pg'
+import type { Failure, Findings } from './findings.ts'
 import type { OperationRow } from './store.ts'
-
-/** What the steps of an operation have found out so far; kept in the database between them. */
-export type Findings = Record<string, unknown>
 
 export interface StepContext {
   operation: OperationRow
@@ -37,6 +34,8 @@ export interface Step {
 export interface OperationDefinition {
   kind: string
   steps: Step[]
+  /** The host that carries it, once one is known: only that one may report its progress. */
+  hostOf(operation: OperationRow): string | null
   /**
    * Locks what the operation acts on. Always before the operation's own row: a request that overtakes it comes from that
    * side, and two orders would be a deadlock.
@@ -53,12 +52,12 @@ export interface OperationDefinition {
   failed(tx: pg.PoolClient, context: SettleContext, failure: Failure): Promise<string | undefined>
 }
 
-export interface Failure {
-  code: Refusal['code']
-  /** For the customer: what happened, whether anything was lost, what to do. No word of a host or its hypervisor. */
-  detail: string
-  /** For operators, in the words of whatever failed. */
-  cause: string
+/**
+ * What the operation acts on is in a state from which its table allows no such settlement: it was moved by something else.
+ * `succeeded` and `failed` throw it before they write anything.
+ */
+export class StateMismatch extends Error {
+  override readonly name = 'StateMismatch'
 }
 
 type Undo = Required<Pick<Step, 'undo' | 'putOff'>>

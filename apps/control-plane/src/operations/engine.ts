@@ -5,7 +5,14 @@ import { messageOf, Refusal } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import { isDatabaseAway, type Pool, sqlState } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
-import type { Failure, Findings, OperationDefinition, SettleContext, Step, StepContext } from './definition.ts'
+import {
+  type OperationDefinition,
+  type SettleContext,
+  StateMismatch,
+  type Step,
+  type StepContext,
+} from './definition.ts'
+import type { Failure, Findings } from './findings.ts'
 import type { OperationRow } from './store.ts'
 import * as store from './store.ts'
 import type { Waiters } from './waiters.ts'
@@ -68,9 +75,7 @@ export class Engine {
   /** The host says that a long step advances: its deadline moves. */
   progress(hostId: string, operationId: string): void {
     const running = this.#running.get(operationId)
-    const { findings, input } = running?.row ?? {}
-    // Another host's word is none.
-    if (running && (findings?.hostId ?? input?.hostId) === hostId)
+    if (running && this.#definition(running.row).hostOf(running.row) === hostId)
       running.deadline = Math.max(running.deadline, performance.now() + this.#options.progressGraceMs)
   }
 
@@ -143,7 +148,7 @@ export class Engine {
 
   async #carryOnce(running: Running): Promise<void> {
     const { row } = running
-    const failure = row.undoing ? causeKnown(row.failure) : await this.#forward(running)
+    const failure = row.undoing ? store.failureOf(row) : await this.#forward(running)
     const settled = failure ? await this.#back(running, failure) : await this.#succeedOrBack(running)
     this.#options.waiters.settled(settled)
     const { kind, desktopId: desktop, requestId: request, state, errorCode: code, cause } = settled
@@ -180,9 +185,18 @@ export class Engine {
       await this.#takeBack(running, definition.steps[row.step]!)
     }
     return this.#settle(running, async (tx, context) => {
-      const lost = await definition.failed(tx, context, failure)
+      const lost = await definition.failed(tx, context, failure).catch((error) => this.#leaveState(row, error))
       return store.settleFailed(tx, row.id, { ...failure, detail: messageOf(failure.code, lost) }, row.findings)
     })
+  }
+
+  /** The state that was found stays: the operation settles without it, and the log names it. */
+  #leaveState({ id }: OperationRow, error: unknown): undefined {
+    if (!(error instanceof StateMismatch)) throw error
+    this.#options.log.error(
+      { err: error, operation: id, alarm: true },
+      'a failed operation left another state as it is',
+    )
   }
 
   /** An undo that still fails when the deadline is over is put off, whatever the reason: its operation settles all the same. */
@@ -202,7 +216,8 @@ export class Engine {
     try {
       return await this.#succeed(running)
     } catch (error) {
-      if (sqlState(error) === undefined || isDatabaseAway(error)) throw error
+      const isFinal = error instanceof StateMismatch || (sqlState(error) !== undefined && !isDatabaseAway(error))
+      if (!isFinal) throw error
       const failure = this.#asFailure(error, running.row)
       this.#options.log.error({ err: error, operation: running.row.id }, 'a success could not be written down')
       running.row.step = this.#definition(running.row).steps.length - 1
@@ -254,7 +269,7 @@ export class Engine {
       try {
         return await write()
       } catch (error) {
-        if (error instanceof Abandoned) throw error
+        if (error instanceof Abandoned || error instanceof StateMismatch) throw error
         if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
         this.#options.log.warn({ err: error, operation: running.row.id }, 'an operation could not be written down')
         if (!isDatabaseAway(error) && attempt >= bugLimit) throw error
@@ -332,7 +347,3 @@ export class Engine {
     return definition
   }
 }
-
-/** A failure that a control plane of the release before wrote down: what it says is the cause. */
-const causeKnown = (failure: Failure | null): Failure | null =>
-  failure && { ...failure, cause: failure.cause ?? failure.detail }

@@ -9,7 +9,7 @@ import {
   type RefusalCode,
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
-import type { Failure, Findings } from './definition.ts'
+import { type Failure, type Findings, storedFailure } from './findings.ts'
 
 export interface OperationRow {
   id: string
@@ -25,7 +25,8 @@ export interface OperationRow {
   step: number
   findings: Findings
   undoing: boolean
-  failure: Failure | null
+  /** As it was stored; `failureOf` reads it. */
+  failure: unknown
   result: OperationResult | null
   error: string | null
   errorCode: RefusalCode | null
@@ -149,7 +150,7 @@ export async function liveAmong(db: Db, desktopIds: string[]): Promise<Set<strin
 /** Writes down where the engine stands; false where the operation has settled meanwhile (it was superseded). */
 export async function mark(
   db: Db,
-  op: { id: string; step: number; findings: Findings; undoing: boolean; failure: Failure | null },
+  op: { id: string; step: number; findings: Findings; undoing: boolean; failure: unknown },
   stepName: string,
 ): Promise<boolean> {
   const { rowCount } = await db.query({
@@ -274,5 +275,9 @@ const forOperators = (row: OperationRow & { timeline: Mark[] }) => ({
   findings: row.findings,
   timeline: row.timeline.map(({ at, ...mark }) => ({ ...mark, at: new Date(at).toISOString() })),
 })
+
+/** Why the operation is being undone; null while it goes forward. */
+export const failureOf = ({ undoing, failure }: OperationRow): Failure | null =>
+  undoing ? storedFailure.nullable().parse(failure) : null
 
 export const isSettled = (row: OperationRow): boolean => row.state === 'succeeded' || row.state === 'failed'

@@ -6,6 +6,8 @@ import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
 import type { Pool } from '../db/pool.ts'
 import * as deferred from '../desktops/deferred.ts'
+import { endGeneration } from '../desktops/generations.ts'
+import { settle } from '../desktops/state-changes.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
@@ -76,8 +78,8 @@ export class Comparison {
       { desktop: row.id, was: row.state, is: state, reason },
       'a desktop was found in another state',
     )
-    await desktops.settle(tx, row.id, state, { operationId: null })
-    if (row.currentGenerationId) await desktops.endGeneration(tx, row.currentGenerationId, reason ?? 'found stopped')
+    await settle(tx, row.id, state, { by: 'correction', operationId: null })
+    if (row.currentGenerationId) await endGeneration(tx, row.currentGenerationId, reason ?? 'found stopped')
     await this.#options.hosts.releaseMemory(tx, row.id)
   }
 

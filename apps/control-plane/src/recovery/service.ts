@@ -7,7 +7,8 @@ import type { Links } from '../agents/links.ts'
 import type { Note, Pool } from '../db/pool.ts'
 import type { DeferredCommand } from '../desktops/deferred.ts'
 import * as deferred from '../desktops/deferred.ts'
-import { type Asleep, stateAfterFailure } from '../desktops/operations/wake.ts'
+import { type AsleepResult, stateAfterFailure } from '../desktops/operations/failed-wake.ts'
+import { discardsMemory } from '../desktops/operations/input.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
@@ -167,9 +168,14 @@ export class Recovery {
     log.info({ desktop: command.desktopId, command: command.command }, 'a deferred command was carried out')
   }
   /** What an undo leaves: an operation that was forgotten meanwhile counts as one that gave no memory up. */
-  async #afterUndo(tx: pg.PoolClient, { state: from }: DesktopRow, { operationId }: DeferredCommand, answer: Asleep) {
+  async #afterUndo(
+    tx: pg.PoolClient,
+    { state: from }: DesktopRow,
+    { operationId }: DeferredCommand,
+    answer: AsleepResult,
+  ) {
     const operation = await operations.read(tx, operationId)
-    return stateAfterFailure({ from, discardMemory: operation?.input.discardMemory === true }, answer)
+    return stateAfterFailure({ from, discardMemory: operation !== undefined && discardsMemory(operation) }, answer)
   }
 }
 

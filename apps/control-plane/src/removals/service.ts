@@ -6,6 +6,8 @@ import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import type { Note, Pool } from '../db/pool.ts'
 import * as deferred from '../desktops/deferred.ts'
+import { endGenerationsOf } from '../desktops/generations.ts'
+import { failAll, unbindAll } from '../desktops/state-changes.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
 import type { NamedHost } from '../hosts/store.ts'
@@ -101,11 +103,12 @@ export class Removals {
   async #settle(tx: pg.PoolClient, hostId: string, { lost, unbound }: Concerned): Promise<OperationRow[]> {
     const cause = 'an operator removed the host'
     const failure = { code: 'host_removed', detail: messageOf('host_removed'), cause } as const
-    const ids = [...lost, ...unbound].map(({ id }) => id)
+    const [lostIds, unboundIds] = [idsOf(lost), idsOf(unbound)]
+    const ids = [...lostIds, ...unboundIds]
     const overtaken = await operations.supersedeAll(tx, ids, failure)
-    await desktops.endGenerationsOf(tx, ids, 'host removed')
-    await desktops.failAll(tx, lost, 'host_removed')
-    await desktops.unbindAll(tx, unbound)
+    await endGenerationsOf(tx, ids, 'host removed')
+    await failAll(tx, lostIds, 'host_removed')
+    await unbindAll(tx, unboundIds)
     // In the order in which care for one desktop takes them.
     await hosts.releaseHost(tx, hostId)
     await deferred.dropOf(tx, hostId)
@@ -143,12 +146,10 @@ async function find(db: pg.PoolClient | Pool, nameOrId: string): Promise<NamedHo
   return found ?? hosts.unknown()
 }
 
+const idsOf = (rows: DesktopRow[]): string[] => rows.map(({ id }) => id)
+
 async function concerned(db: pg.PoolClient | Pool, bound: DesktopRow[]): Promise<Concerned> {
-  const firstWakes = await operations.wakingFrom(
-    db,
-    bound.map(({ id }) => id),
-    'created',
-  )
+  const firstWakes = await operations.wakingFrom(db, idsOf(bound), 'created')
   // A destroy goes on by itself: it needs no host.
   const held = bound.filter(({ state }) => state !== 'destroying')
   const isNew = ({ id, state }: DesktopRow) => state === 'created' || firstWakes.has(id)

@@ -2,7 +2,7 @@
 import type { Log } from '@dormouse/process'
 import * as audit from '../audit/store.ts'
 import type { Db } from '../db/pool.ts'
-import * as desktops from '../desktops/store.ts'
+import { pruneGenerations } from '../desktops/generations.ts'
 import { pruneTokens } from '../hosts/proof-store.ts'
 import * as hosts from '../hosts/store.ts'
 import * as leadership from '../leadership/store.ts'
@@ -27,7 +27,7 @@ export class Retention {
     const { db, log, recordsDays, auditDays } = this.#options
     const rooms: Record<string, () => Promise<number>> = {
       operations: () => operations.prune(db, recordsDays),
-      generations: () => desktops.pruneGenerations(db, recordsDays),
+      generations: () => pruneGenerations(db, recordsDays),
       invitations: () => hosts.pruneInvites(db),
       'tokens of hosts': () => pruneTokens(db),
       replicas: () => leadership.pruneReplicas(db),

@@ -1,12 +1,15 @@
 // Destroy: always converges. A host out of reach removes the remains the moment it is back.
 import { Refusal, refusalWithCause } from '@dormouse/contract'
+import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
-import { type Findings, type OperationDefinition, step } from '../../operations/definition.ts'
+import { type OperationDefinition, step } from '../../operations/definition.ts'
 import { defer } from '../deferred.ts'
+import { endGeneration } from '../generations.ts'
 import type { Quota } from '../quota.ts'
+import { settle } from '../state-changes.ts'
 import { passing } from '../states.ts'
-import * as store from '../store.ts'
+import { lockAny } from '../store.ts'
 import { fenceOf, inputOf } from './input.ts'
 
 export interface DestroyContext {
@@ -18,14 +21,15 @@ export interface DestroyContext {
   quota: Pick<Quota, 'freed'>
 }
 
-interface Found extends Findings {
-  cleanup?: 'done' | 'deferred'
+const findings = z.object({
+  cleanup: z.enum(['done', 'deferred']).default('deferred'),
   /** Why the host could not, for operators. */
-  why?: string
-}
+  why: z.string().optional(),
+})
 
 export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): OperationDefinition => ({
   kind: 'destroy',
+  hostOf: (operation) => inputOf({ operation }).hostId,
   steps: [
     step({
       name: 'remove',
@@ -57,14 +61,14 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
     }),
   ],
 
-  lock: (tx, { desktopId }) => store.lockAny(tx, desktopId),
+  lock: (tx, { desktopId }) => lockAny(tx, desktopId),
 
-  async succeeded(tx, { operation, findings }) {
+  async succeeded(tx, { operation, findings: stored }) {
     const { desktopId, generation, generationId, turn, id } = operation
     const { hostId } = inputOf({ operation })
-    const cleanup = (findings as Found).cleanup ?? 'deferred'
-    await store.settle(tx, desktopId, 'destroyed', { operationId: id })
-    if (generationId) await store.endGeneration(tx, generationId, 'destroyed')
+    const { cleanup } = findings.parse(stored)
+    await settle(tx, desktopId, 'destroyed', { by: 'destroy', operationId: id })
+    if (generationId) await endGeneration(tx, generationId, 'destroyed')
     if (cleanup === 'deferred' && hostId && !(await hosts.isRemoved(hostId, tx))) {
       await defer(tx, { desktopId, hostId, command: 'desktop.ensureDestroyed', generation, turn, operationId: id })
     } else {
@@ -82,7 +86,7 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
   async failed(tx, { operation }) {
     const { from } = inputOf({ operation })
     const state = from === 'awake' || passing.includes(from) ? 'stopped' : from
-    await store.settle(tx, operation.desktopId, state, { operationId: operation.id })
+    await settle(tx, operation.desktopId, state, { by: 'destroy', operationId: operation.id })
     return 'it was not destroyed'
   },
 })

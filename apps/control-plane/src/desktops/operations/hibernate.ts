@@ -1,9 +1,12 @@
 // Hibernate: save. Where it fails, the host is asked what is true, and that becomes the state.
-import { type DesktopState, type Observation, Refusal } from '@dormouse/contract'
+import { type DesktopState, observation, Refusal } from '@dormouse/contract'
+import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
-import { type Findings, type OperationDefinition, step } from '../../operations/definition.ts'
-import * as store from '../store.ts'
+import { type OperationDefinition, step } from '../../operations/definition.ts'
+import { endGeneration } from '../generations.ts'
+import { settle } from '../state-changes.ts'
+import { lockAny } from '../store.ts'
 import { asking, fenceOf, inputOf } from './input.ts'
 
 export interface HibernateContext {
@@ -11,15 +14,19 @@ export interface HibernateContext {
   links: Links
 }
 
-interface Found extends Findings {
-  memoryBytes?: number
-  seen?: Pick<Observation, 'domain' | 'memory'> | 'out of reach' | 'nothing'
-}
+const findings = z.object({
+  memoryBytes: z.int().optional(),
+  /** What the host has of it after a save that failed. */
+  seen: z.union([observation.pick({ domain: true, memory: true }), z.enum(['out of reach', 'nothing'])]).optional(),
+})
+type Findings = z.infer<typeof findings>
+type Seen = Findings['seen']
 
-const putOff: Found = { seen: 'out of reach' }
+const putOff: Findings = { seen: 'out of reach' }
 
 export const hibernate = ({ hosts, links }: HibernateContext): OperationDefinition => ({
   kind: 'hibernate',
+  hostOf: (operation) => inputOf({ operation }).hostId,
   steps: [
     step({
       name: 'save',
@@ -38,8 +45,8 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
         const { hostId } = inputOf(context)
         const seen = await links
           .command(hostId!, 'desktop.observe', { desktopId: context.operation.desktopId }, asking(context))
-          .then(({ domain, memory }): Found['seen'] => ({ domain, memory }))
-          .catch((error: unknown): Found['seen'] => {
+          .then(({ domain, memory }): Seen => ({ domain, memory }))
+          .catch((error: unknown): Seen => {
             if (!(error instanceof Refusal)) throw error
             if (error.code === 'host_unreachable') return 'out of reach'
             if (error.code === 'unknown_desktop') return 'nothing'
@@ -51,34 +58,34 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
     }),
   ],
 
-  lock: (tx, { desktopId }) => store.lockAny(tx, desktopId),
+  lock: (tx, { desktopId }) => lockAny(tx, desktopId),
 
   async succeeded(tx, { operation }) {
     const { desktopId, generation, generationId } = operation
-    await store.settle(tx, desktopId, 'hibernated', { operationId: operation.id, livedUntilNow: true })
-    await store.endGeneration(tx, generationId!, 'hibernated')
+    await settle(tx, desktopId, 'hibernated', { by: 'hibernate', operationId: operation.id, livedUntilNow: true })
+    await endGeneration(tx, generationId!, 'hibernated')
     await hosts.releaseMemory(tx, desktopId)
     const { hostId } = inputOf({ operation })
     return { desktop_state: 'hibernated', generation, generation_id: generationId, host_id: hostId }
   },
 
-  async failed(tx, { operation, findings }) {
+  async failed(tx, { operation, findings: stored }) {
     const { desktopId, generationId } = operation
-    const { seen } = findings as Found
+    const { seen } = findings.parse(stored)
     const state = stateAsSeen(seen)
-    await store.settle(tx, desktopId, state, { operationId: operation.id })
+    await settle(tx, desktopId, state, { by: 'hibernate', operationId: operation.id })
     if (state === 'awake') return isKnown(seen) ? 'it is still awake' : 'it counts as awake until its host is back'
-    await store.endGeneration(tx, generationId!, state)
+    await endGeneration(tx, generationId!, state)
     await hosts.releaseMemory(tx, desktopId)
     if (state === 'hibernated') return 'it is hibernated all the same'
     return seen === 'nothing' ? 'its host has nothing of it' : 'it had stopped: its memory is lost, its disk is kept'
   },
 })
 
-const isKnown = (seen: Found['seen']): boolean => seen !== undefined && seen !== 'out of reach'
+const isKnown = (seen: Seen): boolean => seen !== undefined && seen !== 'out of reach'
 
 /** What is true after a save that failed. Out of reach it counts as awake until the host is back and says otherwise. */
-export function stateAsSeen(seen: Found['seen']): DesktopState {
+export function stateAsSeen(seen: Seen): DesktopState {
   if (seen === undefined || seen === 'out of reach') return 'awake'
   if (seen === 'nothing') return 'stopped'
   if (seen.domain === 'running' || seen.domain === 'paused') return 'awake'

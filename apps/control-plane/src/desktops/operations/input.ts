@@ -1,12 +1,17 @@
-// What an operation on a desktop knows of the moment it was accepted, and the fence its commands carry.
+// What an operation on a desktop knows of the moment it was accepted, and the fence that its commands carry.
 import { desktopSpec, desktopState, type Fence, id } from '@dormouse/contract'
 import { z } from 'zod'
 import type { StepContext } from '../../operations/definition.ts'
+import type { OperationRow } from '../../operations/store.ts'
 
 const input = z.object({ from: desktopState, discardMemory: z.boolean(), hostId: id.nullable(), spec: desktopSpec })
 export type Input = z.infer<typeof input>
 
 export const inputOf = (context: Pick<StepContext, 'operation'>): Input => input.parse(context.operation.input)
+
+/** Whether the caller gave up the saved memory. False once retention has emptied the input of an old operation. */
+export const discardsMemory = ({ input: stored }: Pick<OperationRow, 'input'>): boolean =>
+  input.pick({ discardMemory: true }).safeParse(stored).data?.discardMemory ?? false
 
 /** Everything a host needs to tell this command from an earlier or a later one. */
 export function fenceOf({
@@ -18,10 +23,10 @@ export function fenceOf({
   return { desktopId, epoch, generation, turn, operationId, deadlineMs: Math.ceil(remainingMs) }
 }
 
-/** The host keeps the deadline itself, and knows the cause better: it gets the time to say it. */
+/** The host keeps the deadline itself and knows the cause better, so it gets the time to report it. */
 const answerMarginMs = 2_000
 
-/** How a step asks the host: as long as the operation may take, and no longer than it is ours. */
+/** The options of a step's command: it lasts as long as the operation may take, and no longer than the operation is ours. */
 export const asking = ({ operation, signal, remainingMs }: StepContext) => ({
   signal,
   timeoutMs: Math.ceil(remainingMs) + answerMarginMs,

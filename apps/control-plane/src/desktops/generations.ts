@@ -1,0 +1,40 @@
+// The table of generations: one row for each wake of a desktop.
+import type { Db } from '../db/pool.ts'
+
+/** Notes the host on which the generation runs, and since when. */
+export async function startGeneration(db: Db, id: string, hostId: string): Promise<void> {
+  await db.query({
+    name: 'generations-start',
+    text: 'update generations set host_id = $2, started_at = coalesce(started_at, clock_timestamp()) where id = $1',
+    values: [id, hostId],
+  })
+}
+
+/** Ends a generation once; the first reason stays. */
+export async function endGeneration(db: Db, id: string, reason: string): Promise<void> {
+  await db.query({
+    name: 'generations-end',
+    text: 'update generations set ended_at = clock_timestamp(), end_reason = $2 where id = $1 and ended_at is null',
+    values: [id, reason],
+  })
+}
+
+/** Ends what is open of the generations of these desktops. */
+export async function endGenerationsOf(db: Db, desktopIds: string[], reason: string): Promise<void> {
+  await db.query(
+    `update generations g set ended_at = clock_timestamp(), end_reason = $2
+     from desktops d where d.id = any($1) and g.id = d.current_generation_id and g.ended_at is null`,
+    [desktopIds, reason],
+  )
+}
+
+/** Forgets generations that were superseded long ago, so never a desktop's latest; answers how many. */
+export async function pruneGenerations(db: Db, days: number): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from generations where id in (
+       select id from generations where superseded_at < now() - $1 * interval '1 day'
+       order by superseded_at limit 5000)`,
+    [days],
+  )
+  return rowCount ?? 0
+}

@@ -1,0 +1,46 @@
+// What is true after a wake that failed, from what its undo found. Pure.
+import { commands, type DesktopState } from '@dormouse/contract'
+import { z } from 'zod'
+import type { Failure } from '../../operations/findings.ts'
+import type { Input } from './input.ts'
+
+/** The host's answer to an undo, or that the undo is still to come. */
+export const asleepResult = z.union([commands['desktop.ensureAsleep'].result, z.literal('deferred')])
+export type AsleepResult = z.infer<typeof asleepResult>
+
+/**
+ * The state after the failure. A saved memory that was kept stays in the state: nothing is downgraded in silence. One that
+ * the host no longer has counts as lost where the caller gave it up; otherwise an operator may put it back.
+ */
+export function stateAfterFailure(
+  { from, discardMemory }: Pick<Input, 'from' | 'discardMemory'>,
+  asleep: AsleepResult | undefined,
+): DesktopState {
+  if (asleep === undefined || asleep === 'deferred') return from
+  if (asleep.memoryLost) return 'stopped'
+  if (asleep.state === 'hibernated') return 'hibernated'
+  if (from === 'hibernated' && discardMemory) return 'stopped'
+  return from === 'created' && asleep.state === 'stopped' ? 'stopped' : from
+}
+
+/** Whether the desktop left nothing on its host: the next wake may then choose another. */
+export const leftNothing = ({ hostId }: Pick<Input, 'hostId'>, asleep: AsleepResult | undefined): boolean =>
+  hostId === null && (asleep === undefined || (asleep !== 'deferred' && asleep.state === 'absent'))
+
+/** What the failed wake has cost, in half a sentence; undefined where the failure itself says it. */
+export function lossOf(
+  { from, discardMemory }: Pick<Input, 'from' | 'discardMemory'>,
+  asleep: AsleepResult | undefined,
+  failure: Failure,
+): string | undefined {
+  if (asleep === undefined) return 'nothing was lost'
+  if (asleep === 'deferred') return 'its host takes the rest back when it can'
+  if (asleep.memoryLost)
+    return failure.code === 'memory_lost'
+      ? 'its disk is kept'
+      : 'the guest had run by then and could not be saved anew: its memory is lost, its disk is kept'
+  if (asleep.state === 'hibernated') return 'its saved memory and its disk are kept'
+  if (from === 'hibernated' && discardMemory) return 'the saved memory was given up as asked, its disk is kept'
+  if (asleep.state === 'stopped') return 'its disk is kept'
+  return from === 'created' ? 'nothing was lost' : undefined
+}

@@ -1,0 +1,96 @@
+// Every statement that changes a desktop's state. Each changes it only from the states that `states.ts` allows, and names
+// the state that it found instead.
+import type { DesktopState, OperationKind, RefusalCode } from '@dormouse/contract'
+import type { Db } from '../db/pool.ts'
+import * as ledger from '../ledger/store.ts'
+import { StateMismatch } from '../operations/definition.ts'
+import { type SettledBy, sourcesOf, transitions } from './states.ts'
+import { columns, type DesktopRow } from './store.ts'
+
+/**
+ * Begins a transition: moves the desktop into its state of passage and takes the next turn. A wake begins a new generation,
+ * which supersedes the one before. Undefined where the state forbids it.
+ */
+export async function begin(
+  db: Db,
+  id: string,
+  kind: OperationKind,
+  generationId: string | null,
+): Promise<DesktopRow | undefined> {
+  const { from, via } = transitions[kind]
+  const { rows } = await db.query<DesktopRow>({
+    name: `desktops-begin-${kind}`,
+    text: `with moved as (
+             update desktops set state = $2, failure_code = null, turn = turn + 1, updated_at = clock_timestamp(),
+               generation = generation + $4, current_generation_id = coalesce($5, current_generation_id)
+             where id = $1 and state = any($3) returning ${columns}),
+           begun as (
+             insert into generations (id, desktop_id, generation)
+             select $5, id, generation from moved where $5::uuid is not null),
+           superseded as (
+             update generations g set superseded_at = clock_timestamp() from moved
+             where $5::uuid is not null and g.desktop_id = moved.id and g.generation = moved.generation - 1)
+           select * from moved`,
+    values: [id, via, from, kind === 'wake' ? 1 : 0, generationId],
+  })
+  return rows[0]
+}
+
+export interface Settlement {
+  by: Exclude<SettledBy, 'removal'>
+  /** The operation that settles; null for a correction. */
+  operationId: string | null
+  /** The host's success is a proof that the guest lived until now. Otherwise its last proof of life counts. */
+  livedUntilNow?: boolean
+  /** The host that has the desktop from now on; by default the one that had it. */
+  hostId?: string
+}
+
+/**
+ * Settles the desktop in a state and the ledger with it, so that what is billed and what is shown agree. Throws
+ * `StateMismatch` and changes nothing where the desktop is in a state from which this cause may not settle it so.
+ */
+export async function settle(db: Db, id: string, to: DesktopState, settlement: Settlement): Promise<void> {
+  const { by, operationId, livedUntilNow = false, hostId = null } = settlement
+  const from = sourcesOf(by, to)
+  const { rows } = await db.query<DesktopRow>({
+    name: 'desktops-settle',
+    text: `update desktops set state = $2, host_id = coalesce($3, host_id), updated_at = clock_timestamp()
+           where id = $1 and state = any($4) returning ${columns}`,
+    values: [id, to, hostId, from],
+  })
+  if (!rows[0]) throw await mismatch(db, [id], by, to)
+  await ledger.follow(db, rows[0], { operationId, livedUntilNow })
+}
+
+/** Their only disk is lost: billing ends, and nothing can wake them. */
+export async function failAll(db: Db, ids: string[], code: RefusalCode): Promise<void> {
+  const { rowCount } = await db.query(
+    `update desktops set state = 'failed', failure_code = $2, updated_at = clock_timestamp()
+     where id = any($1) and state = any($3)`,
+    [ids, code, sourcesOf('removal', 'failed')],
+  )
+  if (rowCount !== ids.length) throw await mismatch(db, ids, 'removal', 'failed')
+  await ledger.closeAll(db, ids)
+}
+
+/** They left nothing of their own on the host: the next wake may choose another. */
+export async function unbindAll(db: Db, ids: string[]): Promise<void> {
+  const { rowCount } = await db.query(
+    `update desktops set state = 'created', host_id = null, updated_at = clock_timestamp()
+     where id = any($1) and state = any($2)`,
+    [ids, sourcesOf('removal', 'created')],
+  )
+  if (rowCount !== ids.length) throw await mismatch(db, ids, 'removal', 'created')
+}
+
+/** Reads back the states that were found instead. */
+async function mismatch(db: Db, ids: string[], by: SettledBy, to: DesktopState): Promise<StateMismatch> {
+  const from = sourcesOf(by, to)
+  const { rows } = await db.query<{ id: string; state: DesktopState }>(
+    'select id, state from desktops where id = any($1) and state <> all($2) order by id limit 5',
+    [ids, by === 'removal' ? [...from, to] : from],
+  )
+  const found = rows.map(({ id, state }) => `desktop ${id} is ${state}`).join(', ') || 'the desktop does not exist'
+  return new StateMismatch(`${found}; a ${by} may make it ${to} from ${from.join(', ') || 'no state'}`)
+}

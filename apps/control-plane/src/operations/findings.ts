@@ -1,0 +1,19 @@
+// What an operation keeps in the database while it is carried: what its steps have found, and why it failed.
+import { type RefusalCode, refusalCode } from '@dormouse/contract'
+import { z } from 'zod'
+
+/** What the steps of an operation have found so far. Each kind of operation parses its own with a schema. */
+export type Findings = Record<string, unknown>
+
+export interface Failure {
+  code: RefusalCode
+  /** For the customer: what happened, whether anything was lost, what to do. Names no host and no hypervisor. */
+  detail: string
+  /** For operators: the error as it was reported. */
+  cause: string
+}
+
+/** A failure as it was stored. The release before stored no cause: its detail is the cause. */
+export const storedFailure: z.ZodType<Failure> = z
+  .object({ code: refusalCode.catch('internal'), detail: z.string(), cause: z.string().optional() })
+  .transform(({ code, detail, cause = detail }) => ({ code, detail, cause }))
