@@ -20,7 +20,17 @@ export const floorPlans: readonly FloorPlan[] = [
       ['desktops'],
       ['guest', 'streams'],
       ['recovery', 'removals', 'usage', 'retention'],
-      ['main', 'config', 'context', 'app', 'operation-kinds', 'reconcilers', 'report-handlers'],
+      [
+        'main',
+        'config',
+        'context',
+        'rooms',
+        'client-limits',
+        'app',
+        'operation-kinds',
+        'reconcilers',
+        'report-handlers',
+      ],
     ],
   },
 ]

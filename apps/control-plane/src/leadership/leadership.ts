@@ -11,8 +11,6 @@ export interface LeadershipOptions {
   pool: Pool
   databaseUrl: string
   replicaId: string
-  /** Where agents and other replicas reach this one. */
-  url: string
   leaseMs: number
   log: Log
   failpoints: Failpoints
@@ -47,6 +45,8 @@ export class Leadership extends EventEmitter<Events> {
   #term: OwnTerm | undefined
   #contending: Promise<void> | undefined
   #leaderKnown = false
+  /** Where agents and other replicas reach this one. */
+  #url = ''
 
   constructor(options: LeadershipOptions) {
     super()
@@ -68,8 +68,9 @@ export class Leadership extends EventEmitter<Events> {
     return store.mayEndSessions(this.#options.pool)
   }
 
-  /** Begins to contend; returns at once. */
-  start(): void {
+  /** Begins to contend, announcing this replica at the URL; returns at once. */
+  start(url: string): void {
+    this.#url = url
     this.#contending = this.#contend()
   }
 
@@ -180,8 +181,8 @@ export class Leadership extends EventEmitter<Events> {
   }
 
   async #look(): Promise<store.LeadershipRow> {
-    const { pool, replicaId, url } = this.#options
-    await store.announce(pool, replicaId, url)
+    const { pool, replicaId } = this.#options
+    await store.announce(pool, replicaId, this.#url)
     const row = await store.read(pool)
     this.#leaderKnown = !row.expired
     return row
@@ -259,9 +260,9 @@ export class Leadership extends EventEmitter<Events> {
 
   /** What agents and other replicas read; leadership does not hang on it. */
   async #announce(): Promise<void> {
-    const { pool, replicaId, url, log } = this.#options
+    const { pool, replicaId, log } = this.#options
     await store
-      .announce(pool, replicaId, url)
+      .announce(pool, replicaId, this.#url)
       .catch((error) => log.warn({ err: error }, 'this replica could not be announced'))
   }
 

@@ -1,0 +1,41 @@
+// What limits clients before any room is asked: requests a second, connections, and the bytes that are kept for them.
+import type { Log } from '@dormouse/process'
+import type { Config } from './config.ts'
+import { Addresses } from './http/addresses.ts'
+import { Connections } from './http/connections.ts'
+import { InFlightBytes } from './http/in-flight-bytes.ts'
+import { RateLimit } from './http/rate-limit.ts'
+import { sendRawProblem } from './http/raw-responses.ts'
+import { UnauthenticatedClients } from './http/unauthenticated-clients.ts'
+
+const mib = 1024 * 1024
+const tooManyConnections = { status: 429, detail: 'too many connections; close some, or show a credential on them' }
+
+export type ClientLimits = ReturnType<typeof clientLimits>
+
+/** The counters of this replica. A connection that must go takes the bytes that are kept for it along. */
+export function clientLimits(config: Config, log: Log) {
+  const addresses = new Addresses(config.trustedProxies)
+  const connections = new Connections({
+    limits: {
+      perAddress: config.maxConnectionsPerAddress,
+      perCredential: config.maxConnectionsPerCredential,
+      inAll: config.maxConnections,
+    },
+    addresses,
+    turnAway: (socket) => sendRawProblem(socket, tooManyConnections, log),
+    over: (request) => heldBytes.release(request),
+  })
+  const heldBytes = new InFlightBytes({
+    limits: {
+      perAddress: config.maxHeldMiBPerAddress * mib,
+      perCredential: config.maxHeldMiBPerCredential * mib,
+      inAll: config.maxHeldMiB * mib,
+    },
+    payerOf: (request) => connections.payerOf(request),
+    turnAway: (socket) => connections.turnAway(socket),
+  })
+  const unauthenticated = new RateLimit(config.rateLimitStrangersPerSecond)
+  const strangers = new UnauthenticatedClients(addresses, unauthenticated, connections)
+  return { connections, heldBytes, strangers }
+}

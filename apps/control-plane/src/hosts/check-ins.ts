@@ -1,0 +1,43 @@
+// What this replica answers to a host's hello and to each of its heartbeats. Knows no desktop.
+import type { HeartbeatAnswer, HostFacts, Welcome } from '@dormouse/contract'
+import { isDatabaseAway, type Pool } from '../db/pool.ts'
+import { liveReplicas, read } from '../leadership/store.ts'
+import type { Hosts } from './service.ts'
+
+export interface CheckInsOptions {
+  pool: Pool
+  hosts: Hosts
+  replicaId: string
+  heartbeatMs: number
+  leaseMs: number
+}
+
+export class CheckIns {
+  readonly #options: CheckInsOptions
+
+  constructor(options: CheckInsOptions) {
+    this.#options = options
+  }
+
+  /** Notes what the host reports of itself, and tells it the present epoch and which replicas to link to. */
+  async hello(hostId: string, facts: HostFacts): Promise<Welcome> {
+    const { pool, hosts, replicaId, heartbeatMs, leaseMs } = this.#options
+    await hosts.heard(hostId, facts)
+    const { epoch } = await read(pool)
+    return { hostId, replicaId, epoch, heartbeatMs, leaseMs, replicas: await liveReplicas(pool) }
+  }
+
+  /**
+   * Renews the host's lease. While the database is unavailable it renews none and keeps the link: guests are reached over
+   * the same link.
+   */
+  async heartbeat(hostId: string, facts: HostFacts): Promise<HeartbeatAnswer> {
+    const { pool, hosts } = this.#options
+    try {
+      return { leaseRenewed: await hosts.heard(hostId, facts), replicas: await liveReplicas(pool) }
+    } catch (error) {
+      if (!isDatabaseAway(error)) throw error
+      return { leaseRenewed: false, replicas: [] }
+    }
+  }
+}

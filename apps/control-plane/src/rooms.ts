@@ -1,0 +1,153 @@
+// The services of all rooms, each made once and given only what it uses. Decides nothing.
+import { newId } from '@dormouse/contract'
+import type { Failpoints, Log } from '@dormouse/process'
+import { Channels } from './agents/channels.ts'
+import { Links } from './agents/links.ts'
+import type { ClientLimits } from './client-limits.ts'
+import type { Config } from './config.ts'
+import { LongReads } from './db/long-reads.ts'
+import type { Pool } from './db/pool.ts'
+import { Quota } from './desktops/quota.ts'
+import { Desktops } from './desktops/service.ts'
+import { quotaOf } from './desktops/store.ts'
+import { Guests } from './guest/service.ts'
+import { CheckIns } from './hosts/check-ins.ts'
+import { HostProofs } from './hosts/proofs.ts'
+import { Hosts } from './hosts/service.ts'
+import { Leadership } from './leadership/leadership.ts'
+import { Readiness } from './leadership/readiness.ts'
+import { operationKinds } from './operation-kinds.ts'
+import { Engine } from './operations/engine.ts'
+import { Waiters } from './operations/waiters.ts'
+import { AccessTokens } from './principals/access-tokens.ts'
+import { fetchKeySet } from './principals/issuer.ts'
+import { Principals } from './principals/service.ts'
+import { SigningKeys } from './principals/signing-keys.ts'
+import { Recovery } from './recovery/service.ts'
+import { Removals } from './removals/service.ts'
+import { Retention } from './retention/service.ts'
+import { IssuedTokens } from './streams/issued-tokens.ts'
+import { Screens } from './streams/screens.ts'
+import { Streams } from './streams/service.ts'
+import { Usage } from './usage/service.ts'
+
+export interface Foundation {
+  config: Config
+  pool: Pool
+  installationId: string
+  failpoints: Failpoints
+  logOf(room: string): Log
+}
+
+export type Rooms = Mechanics & ReturnType<typeof openHosts> & ReturnType<typeof openRest>
+
+/** Makes the rooms floor by floor, from the mechanics up. None of them runs yet but the watches of its own state. */
+export function openRooms(foundation: Foundation, limits: ClientLimits): Rooms {
+  const mechanics = openMechanics(foundation)
+  const hosts = openHosts(foundation, mechanics)
+  return { ...mechanics, ...hosts, ...openRest(foundation, limits, mechanics, hosts) }
+}
+
+type Mechanics = ReturnType<typeof openMechanics>
+
+/** What knows no desktop: leadership, the links to agents, and those who wait for operations. */
+function openMechanics({ config, pool, failpoints, logOf }: Foundation) {
+  const replicaId = newId()
+  const leadership = new Leadership({
+    pool,
+    databaseUrl: config.databaseUrl,
+    replicaId,
+    leaseMs: config.leadershipLeaseMs,
+    log: logOf('leadership'),
+    failpoints,
+  })
+  return {
+    replicaId,
+    pool,
+    leadership,
+    readiness: new Readiness(pool, leadership),
+    links: new Links(logOf('agents')),
+    channels: new Channels(),
+    waiters: new Waiters({ db: pool, capMs: config.waitCapMs }),
+    longReads: new LongReads({ pool, poolSize: config.databasePool }),
+  }
+}
+
+/** What desktops need: hosts, and who may ask. */
+function openHosts({ config, pool, installationId, logOf }: Foundation, { links, replicaId }: Mechanics) {
+  const { hostLeaseMs: leaseMs, vcpusPerProcessor, heartbeatMs } = config
+  const hosts = new Hosts({ pool, links, installationId, leaseMs, vcpusPerProcessor, log: logOf('hosts') })
+  return {
+    hosts,
+    hostProofs: new HostProofs({ pool, installationId, log: logOf('hosts') }),
+    checkIns: new CheckIns({ pool, hosts, replicaId, heartbeatMs, leaseMs }),
+    principals: new Principals(pool, logOf('principals'), accessTokens(config, logOf('principals'))),
+  }
+}
+
+/** Desktops, what belongs to an awake one, and the rooms that look across others. */
+function openRest(
+  foundation: Foundation,
+  { connections }: ClientLimits,
+  mechanics: Mechanics,
+  { hosts, principals }: ReturnType<typeof openHosts>,
+) {
+  const { config, pool, logOf } = foundation
+  const { leadership, links, channels, longReads } = mechanics
+  const { engine, desktops } = openDesktops(foundation, mechanics, hosts)
+  const given = new IssuedTokens()
+  const [origin, count] = [config.pageUrl, connections.prove.bind(connections)]
+  const screens = new Screens({ pool, principals, links, channels, given, count, origin, log: logOf('streams') })
+  const { keepRecordsDays: recordsDays, keepAuditDays: auditDays } = config
+  return {
+    engine,
+    desktops,
+    screens,
+    streams: new Streams({ pool, desktops, links, channels, given, onHandedOver: () => void screens.look() }),
+    guests: new Guests(desktops, links, channels),
+    recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
+    removals: new Removals({ pool, leadership, engine, links, channels, log: logOf('removals') }),
+    usage: new Usage({ pool, leadership, longReads, links, log: logOf('usage') }),
+    retention: new Retention({ db: pool, log: logOf('retention'), recordsDays, auditDays }),
+  }
+}
+
+function openDesktops({ config, pool, failpoints, logOf }: Foundation, mechanics: Mechanics, hosts: Hosts) {
+  const { leadership, links, longReads, waiters } = mechanics
+  const { tierSmall, tierDefault, tierLarge, defaultImage, defaultIdleTimeoutSecs } = config
+  const quota = new Quota({ leadership, read: (orgId) => quotaOf(pool, orgId, config.maxDesktopsPerOrg) })
+  const engine = new Engine({
+    pool,
+    leadership,
+    waiters,
+    definitions: operationKinds({ leadership, hosts, links, graceMs: config.destroyGraceMs, quota }),
+    failpoints,
+    log: logOf('operations'),
+    progressGraceMs: Math.min(30_000, config.wakeDeadlineMs),
+  })
+  const desktops = new Desktops({
+    pool,
+    leadership,
+    engine,
+    quota,
+    longReads,
+    failpoints,
+    tiers: { small: tierSmall, default: tierDefault, large: tierLarge },
+    defaultImage,
+    defaultIdleTimeoutSecs,
+    deadlineMs: {
+      wake: config.wakeDeadlineMs,
+      hibernate: config.hibernateDeadlineMs,
+      destroy: config.destroyDeadlineMs,
+    },
+  })
+  return { engine, desktops }
+}
+
+/** The access tokens of the configured issuer; undefined where there is none. */
+function accessTokens(config: Config, log: Log): AccessTokens | undefined {
+  const { oidcIssuer: issuer, oidcAudience: audience, oidcJwksUrl = null, oidcOrgClaim: orgClaim } = config
+  if (!issuer || !audience) return undefined
+  const keys = new SigningKeys({ fetch: () => fetchKeySet({ issuer, jwksUrl: oidcJwksUrl }), log })
+  return new AccessTokens({ issuer, audience, orgClaim, keys, log })
+}
