@@ -57,7 +57,7 @@ describe.each(shells)('under %s', (shell) => {
     '-rf',
     '$HOME `id` *',
     'x'.repeat(255),
-  ])('%j comes out as it went in, below folders that are made', async (name) => {
+  ])('%j is read as it was written, below folders that are created', async (name) => {
     const { write, read, agent } = guest()
     const path = join(folder, 'a b', name.slice(0, 200), name)
     const bytes = randomBytes(200_000)
@@ -68,7 +68,7 @@ describe.each(shells)('under %s', (shell) => {
     expect([agent.openFiles, agent.largest < 64 * 1024]).toEqual([0, true])
   })
 
-  test('nobody sees a file before it is whole, and one that is given up was never there', async () => {
+  test('a file is visible only once it is whole, and an abandoned one leaves nothing', async () => {
     const { transport } = guest()
     const path = join(folder, 'file')
     writeFileSync(path, 'old')
@@ -91,7 +91,7 @@ describe.each(shells)('under %s', (shell) => {
     expect([readFileSync(path, 'utf8'), hidden(), agent.openFiles]).toEqual(['old', [], 0])
   })
 
-  test('a mode that is given is taken, one that is not stays as it was', async () => {
+  test('a given mode is set; without one the mode stays as it was', async () => {
     const { write } = guest()
     const path = join(folder, 'file')
     await write(path, Buffer.from('x'), 0o750)
@@ -101,7 +101,7 @@ describe.each(shells)('under %s', (shell) => {
     expect([statSync(path).mode & 0o7777, readFileSync(path, 'utf8')]).toEqual([0o600, 'y'])
   })
 
-  test('a link stays a link: what it leads to is written, and made where it is not there', async () => {
+  test('a link stays a link: its target is written, and created where it is missing', async () => {
     const { write, read } = guest()
     mkdirSync(join(folder, 'real'))
     symlinkSync('real/target\n', join(folder, 'link'))
@@ -112,7 +112,7 @@ describe.each(shells)('under %s', (shell) => {
     expect((await read(join(folder, 'second'))).toString()).toBe('x')
   })
 
-  test('what is no file to be written or read is refused by its name', async () => {
+  test('a path that is not a file to write or read is refused with its reason', async () => {
     const { write, read, agent } = guest()
     mkdirSync(join(folder, 'dir'))
     writeFileSync(join(folder, 'file'), '')
@@ -151,12 +151,12 @@ describe.each(shells)('under %s', (shell) => {
   })
 })
 
-test('a guest that says a path without end is not asked to write there', async () => {
-  const said = Buffer.from(`/y\0/${'x'.repeat(20_000)}\x001\0`).toString('base64')
+test('a guest that prints an endless path is not asked to write there', async () => {
+  const printed = Buffer.from(`/y\0/${'x'.repeat(20_000)}\x001\0`).toString('base64')
   const asked: unknown[] = []
   const transport = new GuestAgentTransport(async (execute, args) => {
     asked.push(args)
-    return execute === 'guest-exec' ? { pid: 1 } : { exited: true, exitcode: 0, 'out-data': said }
+    return execute === 'guest-exec' ? { pid: 1 } : { exited: true, exitcode: 0, 'out-data': printed }
   })
   await expect(transport.createFile('/x', null)).rejects.toMatchObject({ code: 'guest_unavailable' })
   expect(JSON.stringify(asked)).not.toContain('xxxxxx')

@@ -7,7 +7,7 @@ import { GuestAgentTransport } from './transport.ts'
 
 const shells = ['/bin/dash', '/bin/bash'].filter((shell) => existsSync(shell))
 
-const wish = (command: string | string[], more: Partial<ExecCommand> = {}): ExecCommand => ({
+const request = (command: string | string[], more: Partial<ExecCommand> = {}): ExecCommand => ({
   desktopId: newId(),
   generation: 1,
   command,
@@ -18,7 +18,7 @@ const wish = (command: string | string[], more: Partial<ExecCommand> = {}): Exec
   ...more,
 })
 
-/** Files of these commands. What other runs on this machine have there, now or for good, is none of ours. */
+/** Files of these commands. Other runs on this machine may have files there too. */
 const litter = (agent: LocalAgent) =>
   ['/run', '/tmp'].flatMap((path) =>
     readdirSync(path).filter((name) => [...agent.nonces].some((nonce) => name.startsWith(`.dormouse-${nonce}`))),
@@ -29,7 +29,7 @@ function guestWith(shell: string) {
   const transport = new GuestAgentTransport(agent.call)
   return {
     agent,
-    exec: (command: string | string[], more?: Partial<ExecCommand>) => transport.exec(wish(command, more)),
+    exec: (command: string | string[], more?: Partial<ExecCommand>) => transport.exec(request(command, more)),
   }
 }
 
@@ -70,7 +70,7 @@ describe.each(shells)('under %s', (shell) => {
     expect(await exec('no-such-program-at-all')).toMatchObject({ exitCode: 127 })
   })
 
-  test('a program or a folder that is not there is said by name', async () => {
+  test('a missing program or folder is refused', async () => {
     const { agent, exec } = guest()
     await expect(exec(['no-such-program-at-all'])).rejects.toMatchObject({ code: 'command_not_run' })
     await expect(exec(['/etc/passwd'])).rejects.toMatchObject({ code: 'command_not_run' })
@@ -78,7 +78,7 @@ describe.each(shells)('under %s', (shell) => {
     await until(() => litter(agent).length === 0)
   })
 
-  test('output beyond what is kept is dropped and said, and the command runs to its end', async () => {
+  test('output above the limit is dropped and reported, and the command runs to its end', async () => {
     const { exec } = guest()
     const result = await exec('head -c 3000000 /dev/zero | tr "\\0" x; echo done >&2')
     expect(result).toMatchObject({ exitCode: 0, stderr: 'done\n', stdoutTruncated: true, stderrTruncated: false })
@@ -88,22 +88,22 @@ describe.each(shells)('under %s', (shell) => {
     expect(whole.stdout).toHaveLength(1024 * 1024)
   })
 
-  test('bytes that grow when they are escaped are cut to what a frame of the link can carry', async () => {
+  test('output that grows when it is escaped is cut to what a frame of the link can carry', async () => {
     const { exec } = guest()
     const result = await exec('head -c 1000000 /dev/zero; head -c 1000000 /dev/urandom >&2')
     expect(Buffer.byteLength(JSON.stringify(result))).toBeLessThan(4 * 1024 * 1024)
     expect(result).toMatchObject({ exitCode: 0, stdoutTruncated: true })
   })
 
-  test('a child that holds the output neither delays the answer nor is ended', async () => {
+  test('a background process that holds the output neither delays the answer nor is killed', async () => {
     const { exec } = guest()
     const result = await exec('sleep 300 & echo $!')
     expect(result).toMatchObject({ exitCode: 0, stdoutTruncated: false })
-    // Throws where that process is gone.
+    // Throws where that process has ended.
     process.kill(Number(result.stdout))
   })
 
-  test('nor is one delayed that a busy guest begins so late that it was watched before', async () => {
+  test('nor is an answer delayed where a busy guest starts the command after its watcher', async () => {
     const agent = new LocalAgent(shell)
     const call: typeof agent.call = (execute, args) => {
       const [first, script] = (args?.arg ?? []) as string[]
@@ -111,13 +111,13 @@ describe.each(shells)('under %s', (shell) => {
       return agent.call(execute, isCommand ? { ...args, arg: [first, `sleep 1; ${script}`] } : args)
     }
     const child = 'sleep 300 & echo $!'
-    const { exitCode, stdout } = await new GuestAgentTransport(call).exec(wish(child, { timeoutSecs: 20 }))
+    const { exitCode, stdout } = await new GuestAgentTransport(call).exec(request(child, { timeoutSecs: 20 }))
     expect(exitCode).toBe(0)
     process.kill(Number(stdout))
     await until(() => litter(agent).length === 0)
   })
 
-  test('large scripts, variables and inputs are carried in pieces that the channel can bear', async () => {
+  test('large scripts, variables and inputs are sent in pieces that the channel can carry', async () => {
     const { exec, agent } = guest()
     const big = 'x'.repeat(90_000)
     expect(await exec(['sh', '-c', 'printf %s "$1" | wc -c', 'sh', big])).toMatchObject({ stdout: '90000\n' })
@@ -126,7 +126,7 @@ describe.each(shells)('under %s', (shell) => {
     await until(() => litter(agent).length === 0)
   })
 
-  test('what carries a script or an input is nobody else’s to read or write', async () => {
+  test('a file that carries a script or an input is readable and writable by root only', async () => {
     const agent = new LocalAgent(shell)
     const modes: number[] = []
     const call: typeof agent.call = async (execute, args) => {
@@ -136,14 +136,14 @@ describe.each(shells)('under %s', (shell) => {
     }
     const big = 'x'.repeat(90_000)
     expect(
-      await new GuestAgentTransport(call).exec(wish(['wc', '-c', '-'], { stdin: big, env: { big } })),
+      await new GuestAgentTransport(call).exec(request(['wc', '-c', '-'], { stdin: big, env: { big } })),
     ).toMatchObject({
       stdout: '90000 -\n',
     })
     expect(modes).toEqual([0o600, 0o600])
   })
 
-  test('a program that is not there is told from one that says so of another', async () => {
+  test('a missing program is distinguished from a program that reports another one as missing', async () => {
     const { exec } = guest()
     expect(await exec(['setsid', '-w', 'no-such-program'])).toMatchObject({ exitCode: 127 })
     expect(await exec('echo "setsid: no" >&2; exit 127')).toMatchObject({ exitCode: 127, stderr: 'setsid: no\n' })
@@ -154,9 +154,9 @@ describe.each(shells)('under %s', (shell) => {
   })
 })
 
-// At once, since each waits for its deadline, which leaves a starved machine time to begin the command.
+// Concurrent, since each waits for its deadline, which leaves a busy machine time to start the command.
 describe.concurrent('at the deadline', () => {
-  test.each(shells)('%s: the whole group is killed, also what ignores the gentle signals', async (shell) => {
+  test.each(shells)('%s: the whole group is killed, also processes that ignore the gentle signals', async (shell) => {
     const { agent, exec } = guestWith(shell)
     const mark = `dormouse-test-${newId()}`
     const stubborn = `trap '' TERM INT HUP; (exec -a ${mark} sleep 60 2>/dev/null || sleep 60) & echo $! > /tmp/${mark}; wait; sleep 60`
@@ -166,43 +166,43 @@ describe.concurrent('at the deadline', () => {
     await until(() => litter(agent).length === 0)
   })
 
-  test.each(shells)('%s: a guest that is too busy to hear of it is told again to end a command', async (shell) => {
+  test.each(shells)('%s: killing a command is retried where a busy guest does not answer', async (shell) => {
     const agent = new LocalAgent(shell)
-    let unheard = 3
+    let unanswered = 3
     const call: typeof agent.call = async (execute, args) => {
       if (
         JSON.stringify(args ?? '').includes('kill -KILL -- -') &&
         !JSON.stringify(args).includes('kill -0') &&
-        unheard-- > 0
+        unanswered-- > 0
       )
-        return refuse('guest_unavailable', 'the guest says nothing')
+        return refuse('guest_unavailable', 'the guest does not answer')
       return agent.call(execute, args)
     }
     const file = `/tmp/dormouse-test-${newId()}`
-    const command = wish(`echo $$ > ${file}; exec sleep 60`, { timeoutSecs: 4 })
+    const command = request(`echo $$ > ${file}; exec sleep 60`, { timeoutSecs: 4 })
     await expect(new GuestAgentTransport(call).exec(command)).rejects.toMatchObject({ code: 'guest_deadline' })
     const pid = Number(readFileSync(file, 'utf8'))
     rmSync(file)
     await until(() => !alive(pid))
-    expect(unheard).toBeLessThan(0)
+    expect(unanswered).toBeLessThan(0)
     await until(() => litter(agent).length === 0)
   })
 })
 
 test.each([
   ['nothing', undefined],
-  ['a word', 'yes'],
-  ['numbers that are none', { pid: 'one', exited: 1, 'buf-b64': 7 }],
-])('an agent that answers %s is unavailable, whatever is asked', async (_what, nonsense) => {
-  const guest = new GuestAgentTransport(async () => nonsense)
-  const asked = [
-    guest.exec(wish('true')),
-    guest.exec(wish('true', { stdin: 'x'.repeat(90_000) })),
+  ['a string', 'yes'],
+  ['fields of other types', { pid: 'one', exited: 1, 'buf-b64': 7 }],
+])('an agent that answers %s is unavailable, whatever the call', async (_what, answer) => {
+  const guest = new GuestAgentTransport(async () => answer)
+  const calls = [
+    guest.exec(request('true')),
+    guest.exec(request('true', { stdin: 'x'.repeat(90_000) })),
     guest.createFile('/x', null),
     guest.openFile('/x'),
   ]
-  const codes = asked.map((one) => one.then(String, (error) => error.code))
-  expect(await Promise.all(codes)).toEqual(asked.map(() => 'guest_unavailable'))
+  const codes = calls.map((one) => one.then(String, (error) => error.code))
+  expect(await Promise.all(codes)).toEqual(calls.map(() => 'guest_unavailable'))
 })
 
 function alive(pid: number): boolean {

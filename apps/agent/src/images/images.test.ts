@@ -25,7 +25,7 @@ async function folder() {
   return { path: join(path, 'images'), [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) }
 }
 
-test('a name leads to the version it stands for, so that a disk never changes under its owner', async () => {
+test('a name resolves to its version, so that a disk never changes under its owner', async () => {
   await using at = await folder()
   expect((await listImages(at.path)).sort()).toEqual(['mini', 'mini@abc'])
   const image = await findImage(at.path, 'mini')
@@ -33,25 +33,25 @@ test('a name leads to the version it stands for, so that a disk never changes un
   expect(await imageOfDisk(image!.disk)).toEqual(image)
 })
 
-test('what a manifest does not say its guests bring, they do not bring', async () => {
+test('a guest has only the features that its manifest lists', async () => {
   await using at = await folder()
   expect(await findImage(at.path, 'mini')).toMatchObject({ ssh: undefined, clipboard: false })
-  const brings = { ...manifest, transports: ['ssh', 'qga'], clipboard: true }
-  await writeFile(join(at.path, 'mini@abc', 'manifest.json'), JSON.stringify(brings))
+  const featured = { ...manifest, transports: ['ssh', 'qga'], clipboard: true }
+  await writeFile(join(at.path, 'mini@abc', 'manifest.json'), JSON.stringify(featured))
   expect(await findImage(at.path, 'mini')).toMatchObject({ ssh: 'port', clipboard: true })
 })
 
-test('what ready means, a manifest may say; one that says it wrongly is no image', async () => {
+test('a manifest may define when a guest is ready; one that defines it wrongly is not an image', async () => {
   await using at = await folder()
-  const says = (ready: unknown) =>
+  const setReady = (ready: unknown) =>
     writeFile(join(at.path, 'mini@abc', 'manifest.json'), JSON.stringify({ ...manifest, ready }))
   expect((await findImage(at.path, 'mini'))?.ready).toBeUndefined()
-  await says({ command: 'test -e /run/session' })
+  await setReady({ command: 'test -e /run/session' })
   expect((await findImage(at.path, 'mini'))?.ready).toEqual({ command: 'test -e /run/session', tryTimeoutSecs: 5 })
-  await says({ command: ['true'], try_timeout_secs: 20 })
+  await setReady({ command: ['true'], try_timeout_secs: 20 })
   expect((await findImage(at.path, 'mini'))?.ready).toEqual({ command: ['true'], tryTimeoutSecs: 20 })
   for (const wrong of [{}, { command: '' }, { command: [] }, { command: 'true', try_timeout_secs: 0 }, 'true']) {
-    await says(wrong)
+    await setReady(wrong)
     expect(await findImage(at.path, 'mini')).toBeUndefined()
   }
 })

@@ -1,5 +1,5 @@
-// The images that lie on this host: one folder each, whole once its manifest is there. A folder is never changed in
-// place, since disks are overlays on it; a name may lead to the newest version by a link.
+// The images on this host: one folder each, complete once it has its manifest. A folder is never changed in place, since
+// disks are overlays on it; a name may be a symbolic link to the newest version.
 import { readdir, readFile, readlink } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod'
@@ -24,13 +24,13 @@ const manifestSchema = z.object({
     .optional(),
 })
 
-/** What ready means in a guest beyond that it answers: a command that succeeds, and how long one try of it may take. */
+/** When a guest that answers is ready: when a command succeeds. How long one try of it may take. */
 export interface Readiness {
   command: string | string[]
   tryTimeoutSecs: number
 }
 
-/** What a guest of this image is started with; paths are as QEMU is to see them. */
+/** What a guest of this image starts with; paths are as QEMU sees them. */
 export interface Image {
   kernel: string
   initrd: string
@@ -39,15 +39,15 @@ export interface Image {
   cmdline: string
   /** A machine type's family, such as `pc` or `q35`. */
   machine: string
-  /** The guests' SSH server: on a port that leads to the host, on their network alone, or none. */
+  /** Where the guests' SSH server listens: on a port to the host, on their network only, or nowhere. */
   ssh: 'port' | 'network' | undefined
   /** Whether a program in its guests shares their clipboard with the host (spice-vdagent). */
   clipboard: boolean
-  /** Undefined where a guest that answers is ready. */
+  /** Undefined where every guest that answers is ready. */
   ready: Readiness | undefined
 }
 
-/** The versions that a desktop may be made of. */
+/** The versions that a desktop can be created from. */
 export async function listImages(imagesDir: string): Promise<string[]> {
   const names = (await readdir(imagesDir).catch(unlessMissing)) ?? []
   const found = await Promise.all(
@@ -56,7 +56,7 @@ export async function listImages(imagesDir: string): Promise<string[]> {
   return found.filter((name) => name !== undefined)
 }
 
-/** The image of that version, its link followed; the version never becomes a path unless a folder has that very name. */
+/** The image of that version, its link followed. A version is used in a path only if a folder has exactly that name. */
 export async function findImage(imagesDir: string, version: string): Promise<Image | undefined> {
   const names = (await readdir(imagesDir).catch(unlessMissing)) ?? []
   if (!names.includes(version)) return undefined
@@ -64,7 +64,7 @@ export async function findImage(imagesDir: string, version: string): Promise<Ima
   return readImage(join(imagesDir, basename(target)))
 }
 
-/** The image that a disk lies on, by the path of its backing file. */
+/** The image that a disk is an overlay on, by the path of its backing file. */
 export function imageOfDisk(backingFile: string): Promise<Image | undefined> {
   return readImage(dirname(backingFile))
 }

@@ -1,4 +1,4 @@
-// Guarantee: what a screen says arrives as it was, though the memory of what has left is given back; and each end ends the
+// Guarantee: a screen's bytes arrive unchanged, although the memory of sent bytes is released; and each side's end ends the
 // other.
 import { once } from 'node:events'
 import { type Duplex, duplexPair } from 'node:stream'
@@ -26,7 +26,7 @@ async function read(stream: Duplex, bytes: number): Promise<Buffer> {
   return all
 }
 
-test('pieces of any size arrive whole, both ways, and slowly read ones too', async () => {
+test('chunks of any size arrive whole, in both directions, also with a slow reader', async () => {
   await using way = await channels()
   const [screen, qemu] = duplexPair()
   const over = joinScreen(screen, way.left, log)

@@ -1,4 +1,4 @@
-// A control plane of one test: enrols hosts, lets them prove who they are, welcomes their links. It decides nothing.
+// The control plane of one test: enrols hosts, authenticates them and accepts their links. It decides nothing.
 import { createPublicKey, type JsonWebKey, randomBytes, verify } from 'node:crypto'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -25,12 +25,12 @@ export class ControlPlane {
   readonly hostId: string
   readonly installationId: string
   readonly replicaId = newId()
-  /** What it says which replicas there are; itself alone unless told. */
+  /** The replicas that it reports; only itself unless set. */
   replicas: string[] | undefined
   readonly hellos: Hello[] = []
   readonly heartbeats: Heartbeat[] = []
   readonly reports: { name: string; payload: unknown }[] = []
-  /** How hosts have opened links here. */
+  /** How hosts were authenticated here. */
   readonly proofs: ('challenge' | 'token')[] = []
   readonly #server = createServer((request, response) => {
     void this.#enrol(request).then((answer) => {
@@ -48,10 +48,10 @@ export class ControlPlane {
     this.#key = first ? first.#key : undefined
   }
 
-  /** A control plane, or another replica of one that knows its host already. */
+  /** A control plane, or another replica of `first`, which has enrolled its host already. */
   static async start(first?: ControlPlane, { challenges = true } = {}): Promise<ControlPlane> {
     const plane = new ControlPlane(first)
-    plane.#upgrades.add(challenges ? plane.#door() : plane.#doorOfBefore())
+    plane.#upgrades.add(challenges ? plane.#door() : plane.#doorBeforeProofs())
     await new Promise<void>((resolve) => plane.#server.listen(0, '127.0.0.1', resolve))
     return plane
   }
@@ -100,8 +100,8 @@ export class ControlPlane {
     }
   }
 
-  /** Of a control plane of the release before, which chooses no subprotocol and knows tokens only. */
-  #doorOfBefore(): Door<unknown> {
+  /** As in the previous release, which selects no subprotocol and accepts tokens only. */
+  #doorBeforeProofs(): Door<unknown> {
     return {
       path: isLink,
       authenticate: (request) => this.#authenticate(request),

@@ -1,5 +1,5 @@
-// A guest agent whose guest is this machine: starts programs and writes files as qemu-ga does, so that what the
-// transport sends runs under a real shell. Like qemu-ga it says `exited` only when the output has ended too.
+// A guest agent whose guest is this machine: starts programs and writes files as qemu-ga does, so that the transport's
+// scripts run in a real shell. Like qemu-ga it reports `exited` only once the output has ended too.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { chmodSync, closeSync, existsSync, openSync, readSync, writeSync } from 'node:fs'
 import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
@@ -21,32 +21,32 @@ const signals: Partial<Record<NodeJS.Signals, number>> = {
 
 export class LocalAgent {
   readonly calls: string[] = []
-  /** What tells the pieces of each command that was carried from those of any other. */
+  /** The nonces of all commands, by which their files are recognised. */
   readonly nonces = new Set<string>()
   /** The largest call so far, in bytes. */
   largest = 0
   readonly #started = new Map<number, Started>()
-  /** Handles, and what was written to each and is held back until it is flushed or closed, as qemu-ga does. */
+  /** Handles, and what was written to each and is buffered until it is flushed or closed, as qemu-ga does. */
   readonly #open = new Map<number, Buffer[]>()
-  /** The disk takes nothing more of what is held back. */
+  /** While true, the disk accepts nothing more of what is buffered. */
   full = false
   readonly #shell: string
 
-  /** `shell` stands in for the guest's /bin/sh. */
+  /** `shell` replaces the guest's /bin/sh. */
   constructor(shell = '/bin/sh') {
     this.#shell = shell
   }
 
-  /** Handles that nobody has closed. */
+  /** How many handles are open. */
   get openFiles(): number {
     return this.#open.size
   }
 
   readonly call: AgentCall = async (execute, args = {}) => {
     this.calls.push(execute)
-    const said = JSON.stringify({ execute, arguments: args })
-    this.largest = Math.max(this.largest, Buffer.byteLength(said))
-    for (const [, nonce] of said.matchAll(/\.dormouse-([0-9a-f]+)/g)) this.nonces.add(nonce!)
+    const request = JSON.stringify({ execute, arguments: args })
+    this.largest = Math.max(this.largest, Buffer.byteLength(request))
+    for (const [, nonce] of request.matchAll(/\.dormouse-([0-9a-f]+)/g)) this.nonces.add(nonce!)
     switch (execute) {
       case 'guest-ping':
         return {}

@@ -1,4 +1,4 @@
-// A guest's SSH server with nothing of ours between: the floor that commands and files are measured against.
+// A guest's SSH server without our code in between: the baseline that commands and files are measured against.
 import { connect } from 'node:net'
 import ssh2, { type Client, type SFTPWrapper } from 'ssh2'
 import { shakeHands } from '../ssh/handshake.ts'
@@ -7,7 +7,7 @@ import type { GuestKeys } from '../ssh/keys.ts'
 export interface RawSsh {
   /** Runs a command to its end. */
   exec(command: string): Promise<void>
-  /** Files of this host, by ssh2's own quickest way. */
+  /** Files of this host, by ssh2's fastest method. */
   put(from: string, to: string): Promise<void>
   get(from: string, to: string): Promise<void>
   close(): void
@@ -23,7 +23,7 @@ export async function rawSsh(socketPath: string, { privateKey }: GuestKeys): Pro
   const sftp = await new Promise<SFTPWrapper>((resolve, reject) =>
     client.sftp((error, opened) => (error ? reject(error) : resolve(opened))),
   )
-  const told = (work: (done: (error?: Error | null) => void) => void) =>
+  const promised = (work: (done: (error?: Error | null) => void) => void) =>
     new Promise<void>((resolve, reject) => work((error) => (error ? reject(error) : resolve())))
   return {
     exec: (command) =>
@@ -33,8 +33,8 @@ export async function rawSsh(socketPath: string, { privateKey }: GuestKeys): Pro
           channel.on('close', () => resolve()).resume()
         }),
       ),
-    put: (from, to) => told((done) => sftp.fastPut(from, to, done)),
-    get: (from, to) => told((done) => sftp.fastGet(from, to, done)),
+    put: (from, to) => promised((done) => sftp.fastPut(from, to, done)),
+    get: (from, to) => promised((done) => sftp.fastGet(from, to, done)),
     close: () => void client.destroy(),
   }
 }
