@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { readOrExit, UsageError } from '../../scripts/arguments.ts'
+import { smallest } from './dice.ts'
 import type { Mode, Subject, Target } from './mode.ts'
 import { modes } from './modes/all.ts'
 import { Fuzz } from './run.ts'
@@ -15,10 +16,13 @@ ${modes.map(({ name, about }) => `  ${name.padEnd(14)} ${about}`).join('\n')}
 
 Each mode starts what it misuses. With --url the modes that can misuse a service that runs already do so: their own
 desktops and hosts are made and removed, and they touch no other.
---mode NAME --only AT with the same --seed sends that one input again and shows what came.`
+--mode NAME --only AT with the same --seed sends that one input again and shows what came; if it fails, the
+smallest input that fails too.`
 
 // What a timer can hold.
 const longestSecs = 2_000_000
+/** How long to look for a smaller input that fails. */
+const shrinkMs = 30_000
 
 const { values, seconds, seed, only, chosen } = readOrExit(() => {
   const { values } = parseArgs({
@@ -88,7 +92,7 @@ async function main(): Promise<number> {
 }
 
 async function fuzz({ name }: Mode, subject: Subject): Promise<Told> {
-  const run = new Fuzz(subject)
+  const run = new Fuzz(subject, seed)
   const share = seconds / chosen.length
   say(`${name}: seed ${seed}, ${share} s`)
   const before = sizeOf(subject.pid)
@@ -114,11 +118,17 @@ function tell(told: Told & Fuzz['tally'] & { seconds: number; size: object }): v
   say(`${mode}: ${inputs} inputs in ${seconds} s, ${faults.length} faults`)
 }
 
+/** A process that has ended fails at any input: the one that ended it is the smallest that can be found. */
 async function again(subject: Subject, at: number): Promise<number> {
-  const { shown, why } = await subject.try(at)
+  let tries = 0
+  const trial = await smallest({ seed, at, timeoutMs: shrinkMs }, async (dice) => {
+    const gone = tries++ > 0 && subject.pid !== undefined && sizeOf(subject.pid) === undefined
+    const result = gone ? undefined : await subject.try(dice)
+    return { failed: (result?.why.length ?? 0) > 0, result }
+  })
   const left = await subject.verdict()
-  console.log(JSON.stringify({ ...shown, why, left }, null, 2))
-  return why.length + left.length === 0 ? 0 : 1
+  console.log(JSON.stringify({ ...trial?.shown, why: trial?.why, tries, left }, null, 2))
+  return (trial?.why.length ?? 0) + left.length === 0 ? 0 : 1
 }
 
 /** Memory and open files of a process that is there. */

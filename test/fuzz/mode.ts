@@ -1,5 +1,6 @@
 // The one shape of all that `npm run fuzz` can do: who speaks, to whom, and what was wrong with what came back. Knows no
 // protocol.
+import type { Dice } from './dice.ts'
 
 /** A service that runs already, instead of one that is started for the run. */
 export interface Target {
@@ -28,8 +29,8 @@ export interface Mode {
 export interface Subject extends AsyncDisposable {
   /** How many inputs are under way at once. */
   atOnce: number
-  /** Tries the input of that number. The same seed and number make the same input. */
-  try(at: number): Promise<Trial>
+  /** Tries the input that these choices make. */
+  try(dice: Dice): Promise<Trial>
   /** After the last input: in sentences what is wrong with the subject as a whole. */
   verdict(): Promise<string[]>
   /** The process that is misused, where it is not ours: its memory and open files are shown. */

@@ -1,4 +1,5 @@
 // Tries the inputs of one subject, several at a time, and counts. Knows neither what is misused nor how it is shown.
+import { diceOf } from './dice.ts'
 import type { Subject, Trial } from './mode.ts'
 
 export interface Fault {
@@ -21,10 +22,12 @@ const keptFaults = 50
 export class Fuzz {
   readonly tally: Tally = { inputs: 0, byAnswer: {}, byKind: {}, faults: [] }
   readonly #subject: Subject
+  readonly #seed: number
   #next = 0
 
-  constructor(subject: Subject) {
+  constructor(subject: Subject, seed: number) {
     this.#subject = subject
+    this.#seed = seed
   }
 
   /** Tries inputs until so many are tried, or until the signal says enough. */
@@ -38,7 +41,7 @@ export class Fuzz {
 
   /** Tries one input by its number. */
   async try(at: number): Promise<Trial> {
-    const trial = await this.#subject.try(at)
+    const trial = await this.#subject.try(diceOf(this.#seed, at))
     this.#count(at, trial)
     return trial
   }

@@ -23,7 +23,7 @@ test.each([
   [screen, 32],
 ])('$name: so many inputs are survived', async (mode, inputs) => {
   await using subject = await mode.begin({ seed: 1, target, say: () => undefined })
-  const fuzz = new Fuzz(subject)
+  const fuzz = new Fuzz(subject, 1)
   await fuzz.run(inputs)
   expect(await subject.verdict()).toEqual([])
   expect(fuzz.tally.faults).toEqual([])

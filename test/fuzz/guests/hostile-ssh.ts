@@ -1,7 +1,7 @@
 // An SSH server that breaks every rule it can. The same dice make the same plan, which is what can be shown of it.
 import type { Socket } from 'node:net'
 import { message, sayRaw } from '@dormouse/agent/testing/ssh-server.ts'
-import { Dice } from '../dice.ts'
+import { type Dice, diceOf } from '../dice.ts'
 import type { Line, Manner } from './actor.ts'
 
 interface Act {
@@ -153,7 +153,7 @@ export function sshPlan(dice: Dice): SshPlan {
     return { manner: { door: (socket) => doors[door]!(socket, dice) }, kind: 'door', shown: { door } }
   }
   // Each has chance of its own: in which order they are done is the host's matter.
-  const act = () => dice.pick(acts)(new Dice(dice.int(2 ** 31)))
+  const act = () => dice.pick(acts)(diceOf(dice.int(2 ** 31)))
   const scripts = Array.from({ length: 8 }, () => [act(), ...dice.many(8, act)])
   const early = dice.chance(0.2) ? dice.many(4, act) : []
   let next = 0

@@ -1,5 +1,5 @@
 // The subject of the modes in which a guest is hostile: desktops awake on a real agent. Knows no way to be hostile.
-import { Dice } from '../dice.ts'
+import type { Dice } from '../dice.ts'
 import type { Subject, Trial, Wish } from '../mode.ts'
 import { deskCount, Stage } from './stage.ts'
 
@@ -9,26 +9,24 @@ type Trying = (stage: Stage, dice: Dice) => Promise<Trial>
 export class GuestSubject implements Subject {
   readonly atOnce = deskCount
   readonly #stage: Stage
-  readonly #seed: number
   readonly #trying: Trying
 
-  private constructor(stage: Stage, seed: number, trying: Trying) {
+  private constructor(stage: Stage, trying: Trying) {
     this.#stage = stage
-    this.#seed = seed
     this.#trying = trying
   }
 
-  static async begin(way: 'ssh' | 'qga', { seed, target, say }: Wish, trying: Trying): Promise<GuestSubject> {
-    return new GuestSubject(await Stage.start(way, target, say), seed, trying)
+  static async begin(way: 'ssh' | 'qga', { target, say }: Wish, trying: Trying): Promise<GuestSubject> {
+    return new GuestSubject(await Stage.start(way, target, say), trying)
   }
 
   get pid(): number {
     return this.#stage.pid
   }
 
-  async try(at: number): Promise<Trial> {
+  async try(dice: Dice): Promise<Trial> {
     const ended = this.#stage.ended
-    const trial = await this.#trying(this.#stage, new Dice(this.#seed, at))
+    const trial = await this.#trying(this.#stage, dice)
     if (ended || !this.#stage.ended) return trial
     return { ...trial, why: [...trial.why, 'the agent ended at this input, or at one beside it'] }
   }

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { Child } from '../../crash/child.ts'
 import { waitFor } from '../../wait-for.ts'
-import { Dice } from '../dice.ts'
+import { type Dice, diceOf } from '../dice.ts'
 import { text, value } from '../http/words.ts'
 import { command, guestCall, wakes } from '../link/commands.ts'
 import { type Dial, HostileControlPlane } from '../link/hostile-control-plane.ts'
@@ -31,7 +31,6 @@ const foreseen = /did not welcome|a deferred/
 
 export class ControlPlaneSubject implements Subject {
   readonly atOnce = 12
-  readonly #seed: number
   readonly #plane = new HostileControlPlane(lines)
   readonly #folder = mkdtempSync(join(tmpdir(), 'dormouse-fuzz-'))
   readonly #agent: Child
@@ -39,18 +38,17 @@ export class ControlPlaneSubject implements Subject {
   readonly #awake = newId()
   readonly #others = Array.from({ length: 20 }, () => newId())
 
-  private constructor(seed: number, agent: (plane: HostileControlPlane, folder: string) => Child) {
-    this.#seed = seed
+  private constructor(agent: (plane: HostileControlPlane, folder: string) => Child) {
     this.#agent = agent(this.#plane, this.#folder)
   }
 
   static async begin(seed: number): Promise<ControlPlaneSubject> {
-    const subject = new ControlPlaneSubject(seed, agentOf)
+    const subject = new ControlPlaneSubject(agentOf)
     const plane = subject.#plane
     await plane.listen()
     // Chance of its own for channels, which come when the agent likes.
     plane.onChannel = (socket) => {
-      const dice = new Dice(seed, plane.beats)
+      const dice = diceOf(seed, plane.beats)
       for (let said = dice.int(100); said > 0; said--) socket.send(noise(dice), () => undefined)
       if (dice.chance(0.7)) socket.close()
     }
@@ -64,8 +62,7 @@ export class ControlPlaneSubject implements Subject {
     return this.#agent.pid
   }
 
-  async try(at: number): Promise<Trial> {
-    const dice = new Dice(this.#seed, at)
+  async try(dice: Dice): Promise<Trial> {
     const kind = dice.pick(kinds)
     const line = this.#free.shift()!
     const why: string[] = []

@@ -5,7 +5,7 @@ import { answerTo } from '@dormouse/agent/enrolment/identity.ts'
 import { linkSubprotocols, newId } from '@dormouse/contract'
 import { WebSocket } from 'ws'
 import { modestFacts, RogueHost } from '../../house/parts/rogue-host.ts'
-import { Dice } from '../dice.ts'
+import type { Dice } from '../dice.ts'
 import { value } from '../http/words.ts'
 import { answerOf } from '../link/answers.ts'
 import { anId, frame, nearly, noise } from '../link/sayings.ts'
@@ -17,7 +17,7 @@ export const host: Mode = {
   name: 'host',
   about: 'a hostile host to a control plane: links, channels, reports and answers',
   remote: true,
-  begin: async ({ seed, target, say }) => HostSubject.begin(await Service.at(target, say, quick), seed),
+  begin: async ({ target, say }) => HostSubject.begin(await Service.at(target, say, quick)),
 }
 
 /** A host that does not answer is waited for no longer than this. */
@@ -39,18 +39,16 @@ const kinds = ['handshake', 'frames', 'hello', 'talk', 'talk', 'talk', 'channel'
 export class HostSubject implements Subject {
   readonly atOnce = 3
   readonly #service: Service
-  readonly #seed: number
   readonly #free: RogueHost[] = []
   /** Of desktops that a hostile host may have. */
   readonly #ids: string[] = []
 
-  private constructor(service: Service, seed: number) {
+  private constructor(service: Service) {
     this.#service = service
-    this.#seed = seed
   }
 
-  static async begin(service: Service, seed: number): Promise<HostSubject> {
-    const subject = new HostSubject(service, seed)
+  static async begin(service: Service): Promise<HostSubject> {
+    const subject = new HostSubject(service)
     const { url, operatorKey } = service.target
     if (!operatorKey) throw new Error('a hostile host needs an invitation: give --operator-key')
     for (let rogue = 0; rogue < subject.atOnce; rogue++) {
@@ -66,8 +64,7 @@ export class HostSubject implements Subject {
     return this.#service.pid
   }
 
-  async try(at: number): Promise<Trial> {
-    const dice = new Dice(this.#seed, at)
+  async try(dice: Dice): Promise<Trial> {
     const kind = dice.pick(kinds)
     const rogue = this.#free.pop()!
     const why: string[] = []

@@ -2,7 +2,7 @@
 // that is no problem with a request id, any connection left open is a fault.
 import { createClient } from '@dormouse/client'
 import { AnswerChecker, type OpenApi } from '../../openapi.ts'
-import { Dice } from '../dice.ts'
+import type { Dice } from '../dice.ts'
 import { Desktops } from '../http/desktops.ts'
 import { inputOf, type Stock } from '../http/inputs.ts'
 import { faultsOf } from '../http/judge.ts'
@@ -15,7 +15,7 @@ export const http: Mode = {
   name: 'http',
   about: 'malformed HTTP and JSON on every route, over raw connections',
   remote: true,
-  begin: async ({ seed, target, say }) => HttpSubject.begin(await Service.at(target, say), seed),
+  begin: async ({ target, say }) => HttpSubject.begin(await Service.at(target, say)),
 }
 
 /** Inputs destroy the desktops they find; after so many there are new ones. */
@@ -24,24 +24,23 @@ const renewEvery = 250
 export class HttpSubject implements Subject {
   readonly atOnce = 24
   readonly #service: Service
-  readonly #seed: number
   readonly #stock: Stock
   readonly #checker: AnswerChecker
   readonly #desktops: Desktops
+  #tried = 0
 
-  private constructor(service: Service, seed: number, document: OpenApi) {
+  private constructor(service: Service, document: OpenApi) {
     const { key, operatorKey, url } = service.target
     this.#service = service
-    this.#seed = seed
     this.#stock = { routes: routesOf(document), key, operatorKey, ids: [] }
     this.#checker = new AnswerChecker(document)
     this.#desktops = new Desktops(url, key)
   }
 
   /** Reads the service's document and makes a few desktops to be misused. */
-  static async begin(service: Service, seed: number): Promise<HttpSubject> {
+  static async begin(service: Service): Promise<HttpSubject> {
     const answer = await fetch(`${service.target.url}/v1/openapi.json`)
-    const subject = new HttpSubject(service, seed, (await answer.json()) as OpenApi)
+    const subject = new HttpSubject(service, (await answer.json()) as OpenApi)
     subject.#stock.ids = await subject.#desktops.some()
     return subject
   }
@@ -50,9 +49,9 @@ export class HttpSubject implements Subject {
     return this.#service.pid
   }
 
-  async try(at: number): Promise<Trial> {
-    if (at % renewEvery === renewEvery - 1) this.#stock.ids = await this.#desktops.some()
-    const input = inputOf(this.#stock, new Dice(this.#seed, at))
+  async try(dice: Dice): Promise<Trial> {
+    if (++this.#tried % renewEvery === 0) this.#stock.ids = await this.#desktops.some()
+    const input = inputOf(this.#stock, dice)
     const outcome = await exchange(this.#address, input)
     for (const answer of outcome.answers) this.#desktops.note(answer)
     const bytes = input.bytes.toString('latin1').replaceAll(/svc_(sk|op)_\w{20,}/g, 'svc_$1_…')

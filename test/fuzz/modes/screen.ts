@@ -1,6 +1,6 @@
 // Is the screen of desktops that somebody looks at: by the page's own way, as a viewer and in control, and as a picture. A
 // process that ends, an answer by which the service is at fault, and a filter that fails otherwise than it says are faults.
-import { Dice } from '../dice.ts'
+import { diceOf } from '../dice.ts'
 import { faultsOfFilter } from '../guests/filter.ts'
 import { pictureOf, screenBytes, screenManner } from '../guests/hostile-screen.ts'
 import { GuestSubject } from '../guests/subject.ts'
@@ -25,7 +25,7 @@ export const screen: Mode = {
       const why = faultsOfFilter(bytes, dice)
       return stage.with(manner, async (desk) => {
         const [opened, taken] = await Promise.all([
-          look(desk, claim, new Dice(dice.int(2 ** 31))),
+          look(desk, claim, diceOf(dice.int(2 ** 31))),
           desk.ask('GET', '/screenshot'),
         ])
         return trialOf(claim, { ...opened, picture: taken }, shown, why)
