@@ -1,7 +1,13 @@
 // The OpenAPI 3.1 document, made from the very schemas that validate. Customers' routes only: operators' and agents' are
 // not in it. A route says in its schema what its successes mean and which problems it has beyond everybody's.
+import { problemJson } from '@dormouse/contract'
 import swagger from '@fastify/swagger'
-import { createJsonSchemaTransform, createJsonSchemaTransformObject } from 'fastify-type-provider-zod'
+import type { FastifySchema } from 'fastify'
+import {
+  fastifyZodOpenApiPlugin,
+  fastifyZodOpenApiTransform,
+  fastifyZodOpenApiTransformObject,
+} from 'fastify-zod-openapi'
 import { z } from 'zod'
 import {
   type Answers,
@@ -13,7 +19,6 @@ import {
   sharedProblems,
 } from './answers.ts'
 import type { App } from './app.ts'
-import { componentsInUse } from './openapi-components.ts'
 
 declare module 'fastify' {
   interface FastifySchema {
@@ -60,10 +65,23 @@ const documentJson = z
 
 /** Serves the document, unauthenticated, and makes it from all routes registered afterwards. */
 export async function publishOpenApi(app: App): Promise<void> {
+  await app.register(fastifyZodOpenApiPlugin, {
+    components: { schemas: { Problem: problemJson } },
+    documentOpts: {
+      // Answers may grow new fields, and no integer needs to be told that it is one that JSON can carry.
+      override: ({ zodSchema, jsonSchema }) => {
+        const { def } = zodSchema._zod
+        if (def.type === 'object' && !def.catchall) delete jsonSchema.additionalProperties
+        if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum
+        if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum
+      },
+      allowEmptySchema: { custom: true },
+    },
+  })
   await app.register(swagger, {
     openapi: { openapi: '3.1.0', info, tags, components: { securitySchemes }, security: [{ bearer: [] }] },
-    transform: (route) => transform(route as never) as never,
-    transformObject: (made) => complete(fromZod(made as never) as never) as never,
+    transform,
+    transformObject: (made) => complete(fastifyZodOpenApiTransformObject(made) as never) as never,
   })
   let document: string | undefined
   const schema = {
@@ -84,53 +102,24 @@ export async function publishOpenApi(app: App): Promise<void> {
   })
 }
 
-interface ZodJson {
-  zodSchema: { _zod: { def: { type: string; catchall?: unknown } } }
-  jsonSchema: Record<string, unknown>
-}
-
-/** Answers may grow new fields, and no integer needs to be told that it is one that JSON can carry. */
-const zodToJsonConfig = {
-  override: ({ zodSchema, jsonSchema }: ZodJson) => {
-    const { type, catchall } = zodSchema._zod.def
-    if (type === 'object' && !catchall) delete jsonSchema.additionalProperties
-    if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum
-    if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum
-  },
-}
-const routeFromZod = createJsonSchemaTransform({ zodToJsonConfig: zodToJsonConfig as never })
-const fromZod = createJsonSchemaTransformObject({ zodToJsonConfig: zodToJsonConfig as never })
-
-interface Schema extends Record<string, unknown> {
-  hide?: boolean
-  params?: { properties?: Record<string, unknown>; required?: string[] }
-}
-
 const notes = ['answers', 'problems', 'keyed', 'bodyOptional', 'bytes'] as const
 
+type Route = Parameters<typeof fastifyZodOpenApiTransform>[0]
+
 /** Carries what a route says of itself through the generator, which keeps only what begins with `x-`. */
-function transform(route: Parameters<typeof routeFromZod>[0]): { schema: Schema; url: string } {
-  if (!route.url.startsWith('/v1/')) return { schema: { hide: true }, url: route.url }
-  const { schema, url } = routeFromZod(route) as { schema?: Schema; url: string }
-  if (!schema || schema.hide) return { schema: { hide: true }, url }
-  for (const note of notes) {
-    schema[`x-${note}`] = schema[note]
-    delete schema[note]
-  }
-  return { schema, url: nameRest(schema, url) }
+function transform(route: Route): { schema: FastifySchema; url: string } {
+  const { schema, url } = route
+  if (!url.startsWith('/v1/') || !schema || schema.hide) return { schema: { hide: true }, url }
+  const carried = Object.fromEntries(notes.map((note) => [`x-${note}`, schema[note]]))
+  const left = Object.fromEntries(notes.map((note) => [note, undefined]))
+  return fastifyZodOpenApiTransform({ ...route, ...namingRest(url, { ...schema, ...left, ...carried }) } as Route)
 }
 
 /** The rest of a path has no name in the router; in the document it is `path`. */
-function nameRest(schema: Schema, url: string): string {
-  if (!url.endsWith('/*')) return url
-  const { properties = {}, required = [] } = schema.params ?? {}
-  const { '*': rest, ...others } = properties
-  schema.params = {
-    ...schema.params,
-    properties: { ...others, path: rest },
-    required: [...required.filter((name) => name !== '*'), 'path'],
-  }
-  return `${url.slice(0, -1)}:path`
+function namingRest(url: string, schema: FastifySchema): { url: string; schema: FastifySchema } {
+  if (!url.endsWith('/*')) return { url, schema }
+  const { '*': path, ...others } = (schema.params as z.ZodObject).shape
+  return { url: `${url.slice(0, -1)}:path`, schema: { ...schema, params: z.object({ ...others, path: path! }) } }
 }
 
 interface Operation {
@@ -159,7 +148,7 @@ function complete(made: OpenApiDocument): OpenApiDocument {
   const operations = Object.values(made.paths).flatMap((methods) => Object.values(methods))
   const statuses = new Set(operations.flatMap(({ responses }) => Object.keys(responses).map(Number)))
   const components = { ...made.components, headers: sharedHeaders, responses: sharedProblems(statuses) }
-  return componentsInUse({ ...made, components })
+  return { ...made, components }
 }
 
 function finish(operation: Operation): Operation {

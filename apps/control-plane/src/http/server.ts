@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Log } from '@dormouse/process'
 import fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
-import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod'
+import { type FastifyZodOpenApiTypeProvider, validatorCompiler } from 'fastify-zod-openapi'
 import type { App } from './app.ts'
 import { delayContinue } from './expect-continue.ts'
 import { type Hold, readBodies, smallBodyBytes } from './json-bodies.ts'
@@ -60,7 +60,7 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable }:
       shouldUpgradeCallback: ({ url, headers }) => isWebSocket(headers.upgrade) && !/^\/v1(\/|$)/.test(pathOf(url)),
     },
     clientErrorHandler: (error, socket) => respondToBrokenRequest(error, socket, log),
-  }).withTypeProvider<ZodTypeProvider>()
+  }).withTypeProvider<FastifyZodOpenApiTypeProvider>()
   app.setValidatorCompiler(validatorCompiler)
   // Answers are built by our own code from typed rows; checking each again would cost more than making it.
   app.setSerializerCompiler(() => JSON.stringify)

@@ -2,8 +2,8 @@
 import { Refusal, refusals } from '@dormouse/contract'
 import type { FastifySchemaValidationError } from 'fastify'
 
-/** What zod says of an issue, as fastify-type-provider-zod hands it on. */
-interface Params {
+/** What zod says of an issue. */
+interface Issue {
   expected?: string
   values?: unknown[]
   keys?: string[]
@@ -14,14 +14,14 @@ interface Params {
 
 /** The refusal of the first issue, by the name of the field as the caller wrote it. */
 export function invalidRequest(issue: FastifySchemaValidationError | undefined, context: string | undefined): Refusal {
-  const params: Params = issue?.params ?? {}
+  const { issue: params = {} } = (issue?.params ?? {}) as { issue?: Issue }
   const path = (issue?.instancePath ?? '').split('/').filter(Boolean)
   const field = inShort([...path, ...(params.keys?.slice(0, 1) ?? [])].join('.') || context || 'request')
   const why = inShort(whyOf(issue?.keyword, params, issue?.message))
   return new Refusal('invalid_request', refusals.invalid_request.detail({ field, why }), { field })
 }
 
-function whyOf(keyword: string | undefined, params: Params, message = 'is not valid'): string {
+function whyOf(keyword: string | undefined, params: Issue, message = 'is not valid'): string {
   if (keyword === 'unrecognized_keys') return 'is not a known field; correct its name, or leave it out'
   if (!isOfZod(message)) return message
   if (keyword === 'invalid_value') return `must be ${listed(params.values ?? [])}`
