@@ -4,7 +4,6 @@ import type { AddressInfo } from 'node:net'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { configSchema, foldersOf } from '@dormouse/agent/config.ts'
-import type { Ground } from '@dormouse/agent/desktops/ground.ts'
 import { inventory } from '@dormouse/agent/desktops/inventory.ts'
 import { Journal } from '@dormouse/agent/desktops/journal.ts'
 import { MemoryImages } from '@dormouse/agent/desktops/memory-images.ts'
@@ -176,7 +175,7 @@ export class Stage {
     try {
       const journal = await Journal.open(folders.state, async () => undefined)
       const memory = new MemoryImages(folders.memory, this.#installationId)
-      return await inventory({ installationId: this.#installationId, driver, journal, memory } as Ground)
+      return await inventory({ driver, journal, memory })
     } finally {
       await driver.close()
     }

@@ -3,8 +3,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { parseDestination } from '@dormouse/agent/driver/libvirt/allowed-destinations.ts'
 import { Firewall } from '@dormouse/agent/driver/libvirt/firewall.ts'
-import { readOpening } from '@dormouse/agent/driver/libvirt/openings.ts'
 import { createLog } from '@dormouse/process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openPrivateHost, type PrivateHost } from '../../scripts/ground/private-host.ts'
@@ -73,9 +73,9 @@ const nft = (words: readonly string[], input?: string) => {
   writeFileSync(join(folder, 'rules'), input)
   return host.exec('nft', '-f', join(folder, 'rules'))
 }
-const firewall = (table: string, ...openings: string[]) =>
+const firewall = (table: string, ...allowed: string[]) =>
   new Firewall(
-    { table, bridge: 'dmt', gateway, openings: openings.map(readOpening) },
+    { table, bridge: 'dmt', gateway, allowed: allowed.map(parseDestination) },
     createLog({ name: 'test', level: 'silent' }),
     nft,
   )
@@ -96,26 +96,26 @@ test('without it everything is reached that is reached with it, and all that it 
 })
 
 test('with it the public internet is reached, and nothing else; nobody begins a talk with a guest but its host', async () => {
-  await firewall('dormouse_t').hold()
+  await firewall('dormouse_t').ensure()
   expect(await answering([...at(8080, [...closed, ...open]), ...hosts, '10.9.0.12:8080'])).toEqual(at(8080, open))
   expect(await answering(['10.9.0.11:8080'], 'outside')).toEqual([])
   expect(await sh('busybox nc -w 9 10.9.0.11 8080 </dev/null')).toBe('guest\n')
 })
 
 test('an opening opens what it names: no other port, no other protocol, and no host that a network contains', async () => {
-  await firewall('dormouse_t', 'host:3128', '192.168.0.0/16', '10.200.0.2:8080', '172.20.0.2:8080/udp').hold()
+  await firewall('dormouse_t', 'host:3128', '192.168.0.0/16', '10.200.0.2:8080', '172.20.0.2:8080/udp').ensure()
   const opened = ['192.168.5.2:8080', '10.200.0.2:8080', `${gateway}:3128`]
   expect(await answering([...at(8080, closed), ...hosts])).toEqual(
     [...at(8080, closed), ...hosts].filter((each) => opened.includes(each)),
   )
-  await firewall('dormouse_t', '203.0.113.0/24', '10.9.0.0/24').hold()
+  await firewall('dormouse_t', '203.0.113.0/24', '10.9.0.0/24').ensure()
   expect(await answering([...hosts, '10.9.0.12:8080'])).toEqual([])
-  await firewall('dormouse_t', '203.0.113.1:8080').hold()
+  await firewall('dormouse_t', '203.0.113.1:8080').ensure()
   expect(await answering(hosts)).toEqual(['203.0.113.1:8080'])
 })
 
 test('a request for an address comes through that is the guest’s own, at a pace', async () => {
-  await firewall('dormouse_t').hold()
+  await firewall('dormouse_t').ensure()
   const heard = host.exec('perl', '-e', server)
   await sh('until [ -e /run/serves ]; do :; done')
   const forged = [
@@ -139,12 +139,12 @@ for(@ARGV){($o,$m,$g)=split;send(S,pack("H6",$o).("\\0"x21).pack("H8",$g).pack("
 
 test('what somebody changed is put back, what another installation has is left alone, and it goes when it is taken away', async () => {
   const [mine, theirs] = [firewall('dormouse_t'), firewall('dormouse_u')]
-  await Promise.all([mine.hold(), theirs.hold()])
+  await Promise.all([mine.ensure(), theirs.ensure()])
   await sh('nft flush chain inet dormouse_t beyond')
   expect(await answering(['10.200.0.2:8080'])).toEqual([])
   await theirs.remove()
   expect(await answering(['10.200.0.2:8080'])).toEqual(['10.200.0.2:8080'])
-  await mine.hold()
+  await mine.ensure()
   expect(await answering(['10.200.0.2:8080'])).toEqual([])
   await mine.remove()
   expect(await sh('nft list tables')).not.toContain('dormouse')

@@ -44,7 +44,7 @@ const wish = (desktopId: string, command: string) => {
 const nameOf = (id: string) => domainName({ installationId: bench.installationId, desktopId: id })
 const domain = (id: string) => host.domains.of({ uuid: id, name: nameOf(id) })
 const processes = new QemuProcesses()
-const activityOf = (id: string) => processes.pulse(nameOf(id))
+const activityOf = (id: string) => processes.activity(nameOf(id))
 
 /** A desktop that is awake and has our key. */
 async function awakeDesktop(): Promise<string> {
@@ -59,7 +59,7 @@ const connectionTo = (id: string) =>
   new SshConnection({
     desktopId: id,
     address: async () => ({ path: join(stage.libvirtd.shortDir, 'line-sockets', `${id}.ssh`) }),
-    agent: new GuestAgentTransport(agentCall({ agent: () => host.guestAgent(domain(id)), pulse: activityOf(id) })),
+    agent: new GuestAgentTransport(agentCall({ agent: () => host.guestAgent(domain(id)), activity: activityOf(id) })),
     activity: activityOf(id),
     keys: new SshKeys(join(bench.folder, 'guest-keys')),
     log: createLog({ name: 'line', level: 'silent' }),

@@ -63,7 +63,9 @@ const wish = (desktopId: string, command: string) => {
 }
 
 const agentOn = (side: Side, id: string) =>
-  new GuestAgentTransport(agentCall({ agent: () => side.host.guestAgent(domainOn(side, id)), pulse: unknownActivity }))
+  new GuestAgentTransport(
+    agentCall({ agent: () => side.host.guestAgent(domainOn(side, id)), activity: unknownActivity }),
+  )
 
 /** The only one who holds the desktop's port on that host; the keys moved along. */
 const connectionOn = (side: Side, id: string) =>

@@ -29,6 +29,8 @@ const allowed = {
   'apps/control-plane/src/desktops/store.ts': `import '../hosts/c.ts'`,
   'apps/control-plane/src/desktops/a.test.ts': `import '../guest/a.ts'`,
   'apps/control-plane/src/hosts/c.ts': '',
+  'apps/agent/src/guest/b.ts': `import '../driver/b.ts'`,
+  'apps/agent/src/driver/b.ts': '',
   'apps/agent/src/driver/libvirt/a.ts': `import { a } from '@dormouse/node-libvirt'`,
   'scripts/b.ts': `import { type A } from './a.ts'`,
   'packages/contract/src/index.ts': 'export const a = 1',
@@ -53,6 +55,7 @@ const wrong: [path: string, text: string, rule: string][] = [
   ['apps/control-plane/src/ledger/a.ts', `import '../config.ts'`, floor(3)],
   ['apps/control-plane/src/db/a.ts', `import '../attic/a.ts'`, floor(0)],
   ['apps/control-plane/src/attic/a.ts', `import './nothing.ts'`, 'imports resolve'],
+  ['apps/agent/src/driver/a.ts', `import type { B } from '../guest/b.ts'`, 'what floor 2 of apps/agent/src may import'],
   ['apps/agent/src/guest-agent/a.ts', `import { a } from '@dormouse/node-libvirt'`, 'one door to libvirt'],
   // One circle is reported once.
   ['scripts/a.ts', `import type { B } from './b.ts'`, 'no circles'],

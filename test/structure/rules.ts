@@ -33,6 +33,20 @@ export const floorPlans: readonly FloorPlan[] = [
       ],
     ],
   },
+  {
+    src: 'apps/agent/src',
+    floors: [
+      ['mechanics'],
+      ['images', 'enrolment', 'streams'],
+      ['driver'],
+      ['scripts'],
+      ['ssh', 'guest-agent'],
+      ['guest'],
+      ['desktops'],
+      ['commands'],
+      ['main', 'config', 'context', 'parts', 'make-driver', 'control', 'hello', 'facts', 'care', 'testing'],
+    ],
+  },
 ]
 
 /** Which of our packages a package may import. */

@@ -1,4 +1,4 @@
-// What the agent does by itself from time to time. What fails is logged and comes round again.
+// Periodic work. A failure is logged, and the work runs again after the next pause.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '@dormouse/process'
 
@@ -12,7 +12,7 @@ export class Care {
     this.#life = life
   }
 
-  /** Does the work now, and again so long after each time it has ended. */
+  /** Does the work now, and again `pauseMs` after each time it has ended. */
   every(pauseMs: number, what: string, work: () => Promise<unknown>): void {
     void this.#repeat(pauseMs, what, work)
   }
@@ -20,7 +20,7 @@ export class Care {
   async #repeat(pauseMs: number, what: string, work: () => Promise<unknown>): Promise<void> {
     while (!this.#life.aborted) {
       await work().catch((err: unknown) => {
-        if (!this.#life.aborted) this.#log.warn({ err, what }, 'care failed; it is tried again')
+        if (!this.#life.aborted) this.#log.warn({ err, what }, 'periodic work failed; it is retried')
       })
       await sleep(pauseMs, undefined, { ref: false, signal: this.#life }).catch(() => undefined)
     }

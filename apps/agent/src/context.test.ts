@@ -90,7 +90,7 @@ test('a host that enrolled under the release before goes on over plain HTTP, wit
   const exposed = on.plane.url.replace('127.0.0.1', '0.0.0.0')
   const agent = await on.agent({ DORMOUSE_AGENT_CONTROL_PLANES: exposed }, log)
   await until(() => agent.welcomed() > 0)
-  expect(lines.join('')).toContain('the next release refuses it: use https://')
+  expect(lines.join('')).toContain('the next release refuses it; use https://')
   await agent.close()
 })
 

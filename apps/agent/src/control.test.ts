@@ -5,7 +5,8 @@ import { Channel } from '@dormouse/link'
 import { listenOnLoopback, openDoors } from '@dormouse/link/testing'
 import { createLog } from '@dormouse/process'
 import { expect, test } from 'vitest'
-import { Control, type DialBack } from './control.ts'
+import type { DialBack } from './commands/handler.ts'
+import { Control } from './control.ts'
 
 /** A replica that takes channels as it is told, and a host that has dialled it. */
 async function stage(take: (channel: Channel) => void, admit: () => Promise<void> = async () => undefined) {

@@ -1,5 +1,5 @@
-// The links to the control plane: one per replica, dialled from here. Says hello, beats, carries commands in and
-// reports out. It knows no desktop.
+// The links to the control plane: one per replica, dialled from here. Sends hello and heartbeats, receives commands, sends
+// reports. Knows no desktop.
 import {
   agentCalls,
   type Heartbeat,
@@ -20,20 +20,18 @@ import {
   type Peer,
 } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
-
-/** Opens the channel that the asking replica expects under this token. */
-export type DialBack = (token: string, signal?: AbortSignal) => Promise<Channel>
+import type { DialBack } from './commands/handler.ts'
 
 export interface ControlOptions {
-  /** Base URLs to begin with; the replicas' own are learnt from them. */
+  /** Base URLs to start with; a replica's answer names all replicas. */
   seeds: readonly string[]
-  /** Whether an address may be spoken to at all. */
+  /** Whether an address may be dialled. */
   mayDial: (url: string) => boolean
-  /** For a control plane of the release before: goes into the headers, where this one does not look. */
+  /** For a control plane of the previous release, which expects it in the headers; this release ignores it. */
   token: () => Promise<string>
-  /** Proves on each new socket whose it is. */
+  /** Proves this host's identity on each new connection. */
   prove: (hands: Handshake) => Promise<void>
-  /** The handlers of one link's commands; what they dial back goes to the replica that asked. */
+  /** The handlers of one link's commands. The channels that they dial back go to that link's replica. */
   handlers: (dialBack: DialBack) => Readonly<Record<string, Handler>>
   hello: () => Promise<Hello>
   heartbeat: () => Promise<Heartbeat>
@@ -42,14 +40,14 @@ export interface ControlOptions {
 
 interface Link {
   line: Line
-  /** Whose link it is, once it was welcomed. */
+  /** Set once the replica has welcomed this host. */
   replicaId: string | undefined
 }
 
 const callTimeoutMs = 15_000
-/** In this order: a control plane of the release before takes the first. */
+/** In this order: a control plane of the previous release takes the first. */
 const protocols = [linkSubprotocols.token, linkSubprotocols.proof]
-/** Each desktop has its own bound, far below; this one is for a replica that has lost its way. */
+/** Each desktop has a limit of its own, far below; this one is for a faulty replica. */
 const maxInFlight = 4_096
 
 export class Control {
@@ -70,12 +68,12 @@ export class Control {
     return [...this.#links.values()].filter(({ replicaId }) => replicaId !== undefined).length
   }
 
-  /** How many of those that were dialled back are open. */
+  /** How many channels that were dialled back are open. */
   get channels(): number {
     return this.#channels.size
   }
 
-  /** Tells every replica; one that is out of reach learns it from the next hello. */
+  /** Sends the report to every replica; an unreachable one gets the state with the next hello. */
   say<N extends ReportName>(name: N, report: Report<N>): void {
     for (const { line, replicaId } of this.#links.values()) {
       if (replicaId === undefined || !line.peer) continue
@@ -83,12 +81,12 @@ export class Control {
         line.peer.emitEvent(name, report)
       } catch (error) {
         if (!(error instanceof LinkLost)) throw error
-        this.#options.log.debug({ report: name }, 'a report found its link gone')
+        this.#options.log.debug({ report: name }, 'a report was not sent: its link was lost')
       }
     }
   }
 
-  /** Ends all links, and what was dialled back. */
+  /** Closes all links and all channels. */
   async close(): Promise<void> {
     this.#closed = true
     for (const channel of this.#channels) channel.destroy()
@@ -133,7 +131,7 @@ export class Control {
     if (this.welcomed === 0) for (const seed of this.#seeds) this.#open(seed)
   }
 
-  /** Hello, welcome, then one heartbeat after another until the link is gone. A link that goes wrong is dialled anew. */
+  /** Hello, welcome, then heartbeats until the link closes. After an error the link is closed and dialled again. */
   async #greet(url: string, link: Link, peer: Peer): Promise<void> {
     const { log } = this.#options
     try {
@@ -166,8 +164,8 @@ export class Control {
   }
 
   /**
-   * One link to each live replica, and none to those that are gone. What one replica says of the others may be old: a link
-   * that beats is kept, with the commands that are under way on it.
+   * Keeps one link to each live replica and none to others. A replica's list may be outdated, so a link with heartbeats is
+   * kept, with its commands in flight.
    */
   #learn(replicas: readonly string[]): void {
     const live = replicas.map(trimmed)
@@ -177,7 +175,7 @@ export class Control {
     }
   }
 
-  /** Two addresses may lead to one replica: the one it gives itself is kept. */
+  /** Two addresses may lead to one replica: the one that it gives itself is kept. */
   #leaveDoubles(url: string, { replicaId, replicas }: Welcome): void {
     const live = replicas.map(trimmed)
     const doubles = [...this.#links].filter(([other, link]) => other !== url && link.replicaId === replicaId)

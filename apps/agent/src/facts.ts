@@ -1,23 +1,23 @@
-// What this host says of itself, kept fresh beside the heartbeats so that a hypervisor that hangs never delays one.
+// What this host reports about itself. A hypervisor that hangs never delays a heartbeat: the last known facts are used.
 import { type HostFacts, oldVcpusPerProcessor } from '@dormouse/contract'
 import packageJson from '../package.json' with { type: 'json' }
 import type { Driver } from './driver/driver.ts'
 
-const patienceMs = 1_000
-/** A hypervisor that has just been met is asked what QEMU can do, which takes it a while. */
-const firstPatienceMs = 10_000
+const timeoutMs = 1_000
+/** The first time, libvirt probes what QEMU can do, which takes it a while. */
+const firstTimeoutMs = 10_000
 
 export class Facts {
   readonly #driver: Driver
-  readonly #ailment: () => string | null
+  readonly #problem: () => string | null
   #known: HostFacts
-  #asking: Promise<HostFacts> | undefined
-  #met = false
+  #request: Promise<HostFacts> | undefined
+  #asked = false
 
-  /** `ailment` is asked for what ails the host beside its hypervisor. */
-  constructor(driver: Driver, ailment: () => string | null) {
+  /** `problem` returns any problem of the host besides its hypervisor. */
+  constructor(driver: Driver, problem: () => string | null) {
     this.#driver = driver
-    this.#ailment = ailment
+    this.#problem = problem
     this.#known = {
       agentVersion: packageJson.version,
       driver: driver.kind,
@@ -31,16 +31,16 @@ export class Facts {
     }
   }
 
-  /** The facts now; the last known ones, with an ailment, where the hypervisor does not answer within a second (at first: ten). */
+  /** The facts now. Where the hypervisor does not answer within 1 s (the first time: 10 s), the last known ones with a problem. */
   async current(): Promise<HostFacts> {
-    this.#asking ??= this.#ask()
+    this.#request ??= this.#ask()
     const late = Promise.withResolvers<void>()
-    const timer = setTimeout(late.resolve, this.#met ? patienceMs : firstPatienceMs)
-    const answer = await Promise.race([this.#asking, late.promise])
+    const timer = setTimeout(late.resolve, this.#asked ? timeoutMs : firstTimeoutMs)
+    const answer = await Promise.race([this.#request, late.promise])
     clearTimeout(timer)
-    this.#met = true
+    this.#asked = true
     const facts = answer ?? { ...this.#known, ailment: this.#known.ailment ?? 'the hypervisor does not answer' }
-    return { ...facts, ailment: facts.ailment ?? this.#ailment() }
+    return { ...facts, ailment: facts.ailment ?? this.#problem() }
   }
 
   async #ask(): Promise<HostFacts> {
@@ -55,7 +55,7 @@ export class Facts {
         ailment: `the hypervisor does not answer: ${error instanceof Error ? error.message : error}`,
       }
     } finally {
-      this.#asking = undefined
+      this.#request = undefined
     }
   }
 }

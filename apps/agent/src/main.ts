@@ -1,4 +1,4 @@
-// The agent's process: configuration in, agent up, and down again on a signal.
+// The agent's process: reads the settings, starts the agent, and stops it on a signal.
 import { createLog, failpointsFrom, readConfig, runProcess } from '@dormouse/process'
 import { configSchema } from './config.ts'
 import { startAgent } from './context.ts'

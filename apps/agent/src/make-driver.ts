@@ -1,34 +1,33 @@
-// Which hypervisor, from the configuration.
+// Chooses the hypervisor from the configuration, and how its guests are reached.
 import { join } from 'node:path'
 import { oldVcpusPerProcessor } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type AgentConfig, foldersOf } from './config.ts'
-import type { Driver } from './driver/driver.ts'
 import { LibvirtDriver } from './driver/libvirt/libvirt.ts'
 import type { FaultSettings } from './driver/simulated/faults.ts'
 import { SimulatedDriver } from './driver/simulated/simulated.ts'
+import { GuestConnections } from './guest/connections.ts'
+import type { Guests } from './guest/guests.ts'
 
-export function makeDriver(config: AgentConfig, log: Log): Driver {
+export type AnyDriver = LibvirtDriver | SimulatedDriver
+
+export function makeDriver(config: AgentConfig, log: Log): AnyDriver {
   return config.driver === 'libvirt' ? libvirtFrom(config, log) : simulatedFrom(config)
+}
+
+/** The driver's guests: real ones by SSH and guest agent, with their keys in `keysDir`; simulated ones directly. */
+export function guestsOf(driver: AnyDriver, keysDir: string, log: Log): Guests {
+  if (driver.kind === 'libvirt') return new GuestConnections(driver, keysDir, log)
+  return { guest: (desktopId) => driver.guest(desktopId), forget: async () => undefined, close: () => undefined }
 }
 
 function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
   const folders = foldersOf(config)
-  const {
-    libvirtSocket: socketPath,
-    libvirtUri: uri,
-    socketsDir,
-    kvm,
-    cpuModel,
-    network,
-    networkPrefix,
-    networkAllow,
-  } = config
-  const { memoryMiB, diskGiB } = config
+  const { socketsDir, kvm, cpuModel, network, networkPrefix, networkAllow, memoryMiB, diskGiB } = config
   return new LibvirtDriver(
     {
-      socketPath,
-      uri,
+      socketPath: config.libvirtSocket,
+      uri: config.libvirtUri,
       socketsDir,
       kvm,
       cpuModel,
@@ -37,7 +36,6 @@ function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
       networkAllow,
       disksDir: folders.disks,
       consolesDir: folders.consoles,
-      guestKeysDir: folders.guestKeys,
       imagesDir: folders.images,
       capacity: { processors: processorsOf(config), memoryMiB, diskGiB },
     },
@@ -65,7 +63,7 @@ export function simulatedFrom(config: AgentConfig): SimulatedDriver {
   })
 }
 
-/** How many processors were set, by whichever of the two settings; undefined where neither was. */
+/** The configured number of processors, by either of the two settings; undefined where neither is set. */
 const processorsOf = ({ processors, vcpus }: AgentConfig): number | undefined =>
   processors ?? (vcpus === undefined ? undefined : vcpus / oldVcpusPerProcessor)
 

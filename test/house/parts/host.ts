@@ -105,7 +105,7 @@ export class Host {
 
   /** The last thing that the host was asked to do with a desktop, as its journal has it. */
   async commandsOf(desktopId: string): Promise<string[]> {
-    const entry = this.#agent?.ground.journal.read(desktopId)
+    const entry = this.#agent?.journal.read(desktopId)
     return entry?.state === 'doing' && entry.command ? [verbOf(entry.command)] : []
   }
 

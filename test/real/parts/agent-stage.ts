@@ -56,7 +56,6 @@ export class Stage {
           socketPath: this.libvirtd.socketPath,
           disksDir: join(folder, 'disks'),
           consolesDir: join(folder, 'consoles'),
-          guestKeysDir: join(folder, 'guest-keys'),
           imagesDir,
           socketsDir: undefined,
           kvm: 'off',

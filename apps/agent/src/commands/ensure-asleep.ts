@@ -1,6 +1,6 @@
-// The undo of a wake: whatever is there sleeps again.
-import { asleep } from '../desktops/asleep.ts'
-import type { CommandHandler } from './room.ts'
+// Undoes a wake: nothing of the desktop runs any more.
+import { type AsleepDeps, asleep } from '../desktops/asleep.ts'
+import type { CommandHandler, TurnDeps } from './handler.ts'
 
-export const ensureAsleep: CommandHandler<'desktop.ensureAsleep'> = ({ ground, turns }, { fence }) =>
-  turns.obey(fence, 'desktop.ensureAsleep', (turn) => asleep(ground, turn), { takesBack: true, makesRoom: true })
+export const ensureAsleep: CommandHandler<'desktop.ensureAsleep', AsleepDeps & TurnDeps> = (deps, { fence }) =>
+  deps.turns.run(fence, 'desktop.ensureAsleep', (turn) => asleep(deps, turn), { undoes: true, freesSpace: true })

@@ -1,6 +1,6 @@
 // Nothing of the desktop is left on the host.
-import { destroy } from '../desktops/destroy.ts'
-import type { CommandHandler } from './room.ts'
+import { type DestroyDeps, destroy } from '../desktops/destroy.ts'
+import type { CommandHandler, TurnDeps } from './handler.ts'
 
-export const ensureDestroyed: CommandHandler<'desktop.ensureDestroyed'> = ({ ground, turns }, { fence }) =>
-  turns.obey(fence, 'desktop.ensureDestroyed', (turn) => destroy(ground, turn), { preempts: true, makesRoom: true })
+export const ensureDestroyed: CommandHandler<'desktop.ensureDestroyed', DestroyDeps & TurnDeps> = (deps, { fence }) =>
+  deps.turns.run(fence, 'desktop.ensureDestroyed', (turn) => destroy(deps, turn), { preempts: true, freesSpace: true })

@@ -1,6 +1,6 @@
-// The overlay on the image is there.
-import { ensureDisk as decide } from '../desktops/ensure-disk.ts'
-import type { CommandHandler } from './room.ts'
+// The desktop's disk exists: an overlay on its image.
+import { type DiskDeps, ensureDisk as decide } from '../desktops/ensure-disk.ts'
+import type { CommandHandler, TurnDeps } from './handler.ts'
 
-export const ensureDisk: CommandHandler<'desktop.ensureDisk'> = ({ ground, turns }, { fence, spec, disk }) =>
-  turns.obey(fence, 'desktop.ensureDisk', (turn) => decide(ground, turn, { spec, disk }))
+export const ensureDisk: CommandHandler<'desktop.ensureDisk', DiskDeps & TurnDeps> = (deps, { fence, spec, disk }) =>
+  deps.turns.run(fence, 'desktop.ensureDisk', (turn) => decide(deps, turn, { spec, disk }))

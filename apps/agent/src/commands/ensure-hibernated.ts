@@ -1,6 +1,6 @@
-// Memory and disk are saved, as they belong together, and nothing runs.
-import { hibernate } from '../desktops/hibernate.ts'
-import type { CommandHandler } from './room.ts'
+// The desktop's memory is saved beside its disk, and nothing runs.
+import { hibernate, type SaveDeps } from '../desktops/hibernate.ts'
+import type { CommandHandler, TurnDeps } from './handler.ts'
 
-export const ensureHibernated: CommandHandler<'desktop.ensureHibernated'> = ({ ground, turns }, { fence }) =>
-  turns.obey(fence, 'desktop.ensureHibernated', (turn) => hibernate(ground, turn))
+export const ensureHibernated: CommandHandler<'desktop.ensureHibernated', SaveDeps & TurnDeps> = (deps, { fence }) =>
+  deps.turns.run(fence, 'desktop.ensureHibernated', (turn) => hibernate(deps, turn))

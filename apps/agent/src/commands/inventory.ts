@@ -1,5 +1,6 @@
-// Everything of this installation on this host.
+// Every desktop of this installation on this host.
 import { inventory as list } from '../desktops/inventory.ts'
-import type { CommandHandler } from './room.ts'
+import type { LookDeps } from '../desktops/situation.ts'
+import type { CommandHandler } from './handler.ts'
 
-export const inventory: CommandHandler<'host.inventory'> = async ({ ground }) => ({ items: await list(ground) })
+export const inventory: CommandHandler<'host.inventory', LookDeps> = async (deps) => ({ items: await list(deps) })

@@ -1,14 +1,23 @@
 // Joins the screen of an awake desktop to a channel that the control plane expects.
-
+import type { Log } from '@dormouse/process'
 import { requireAwake } from '../desktops/awake-guest.ts'
+import type { Journal } from '../desktops/journal.ts'
+import type { Driver } from '../driver/driver.ts'
 import { joinScreen } from '../streams/join-screen.ts'
-import type { CommandHandler } from './room.ts'
+import type { CommandHandler } from './handler.ts'
 
-export const openStream: CommandHandler<'stream.open'> = async ({ ground }, wish, signal, dialBack) => {
-  requireAwake(ground.journal, wish)
-  const screen = await ground.driver.screen(wish.desktopId)
+interface ScreenDeps {
+  journal: Journal
+  driver: Pick<Driver, 'screen'>
+  log: Log
+}
+
+export const openStream: CommandHandler<'stream.open', ScreenDeps> = async (deps, request, signal, dialBack) => {
+  requireAwake(deps.journal, request)
+  const screen = await deps.driver.screen(request.desktopId)
   try {
-    void joinScreen(screen, await dialBack(wish.channel, signal), ground.log.child({ desktop: wish.desktopId }))
+    const channel = await dialBack(request.channel, signal)
+    void joinScreen(screen, channel, deps.log.child({ desktop: request.desktopId }))
   } catch (error) {
     screen.destroy()
     throw error

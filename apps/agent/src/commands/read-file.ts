@@ -1,43 +1,42 @@
-// Gives a file out of the guest of an awake desktop; its bytes go over a channel of their own, as fast as they are taken.
+// Reads a file in the guest of an awake desktop. Its bytes go over a channel of their own, as fast as they are taken.
 import { pipeline } from 'node:stream/promises'
 import type { CommandPayload } from '@dormouse/contract'
-import type { DialBack } from '../control.ts'
 import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
 import type { FileDownload } from '../driver/guest-transport.ts'
 import { fileStep } from '../guest/file-step.ts'
-import type { CommandHandler } from './room.ts'
-import { brokenOff } from './write-file.ts'
+import type { CommandHandler, DialBack } from './handler.ts'
+import { type TransferDeps, transferError } from './transfer.ts'
 
-type Wish = CommandPayload<'guest.readFile'>
+type ReadRequest = CommandPayload<'guest.readFile'>
 
-export const readFile: CommandHandler<'guest.readFile'> = async ({ ground, transfers }, wish, given, dialBack) => {
-  const guest = awakeGuest(ground, wish)
-  using awake = whileAwake(ground, wish, given)
+export const readFile: CommandHandler<'guest.readFile', TransferDeps> = async (deps, request, given, dialBack) => {
+  const guest = awakeGuest(deps, request)
+  using awake = whileAwake(deps, request, given)
   const { signal } = awake
-  const move = async () => {
-    const file = await fileStep(guest.openFile(wish.path), wish.stepTimeoutSecs, signal, (late) => late.close())
+  const transfer = async () => {
+    const file = await fileStep(guest.openFile(request.path), request.stepTimeoutSecs, signal, (late) => late.close())
     try {
-      return await empty(file, wish, signal, dialBack)
+      return await send(file, request, signal, dialBack)
     } finally {
-      // A guest that does not hear it has let go.
+      // A guest that is unreachable closes the file by itself.
       file.close().catch(() => undefined)
     }
   }
   try {
-    return await transfers.run(wish.desktopId, wish.queueTimeoutSecs, signal, move)
+    return await deps.transfers.run(request.desktopId, request.queueTimeoutSecs, signal, transfer)
   } catch (error) {
-    throw brokenOff(error)
+    throw transferError(error)
   }
 }
 
-async function empty(file: FileDownload, wish: Wish, signal: AbortSignal, dialBack: DialBack) {
-  const channel = await dialBack(wish.channel, signal)
-  // Only a channel whose other direction is read, too, comes to its end.
+async function send(file: FileDownload, request: ReadRequest, signal: AbortSignal, dialBack: DialBack) {
+  const channel = await dialBack(request.channel, signal)
+  // A channel ends only when its other direction is read, too.
   channel.resume()
   let size = 0
   await pipeline(
     async function* () {
-      for await (const bytes of pieces(file, wish.stepTimeoutSecs, signal)) {
+      for await (const bytes of contentOf(file, request.stepTimeoutSecs, signal)) {
         size += bytes.length
         yield bytes
       }
@@ -48,7 +47,7 @@ async function empty(file: FileDownload, wish: Wish, signal: AbortSignal, dialBa
   return { size }
 }
 
-async function* pieces(file: FileDownload, stepTimeoutSecs: number, signal: AbortSignal): AsyncGenerator<Buffer> {
+async function* contentOf(file: FileDownload, stepTimeoutSecs: number, signal: AbortSignal): AsyncGenerator<Buffer> {
   for (;;) {
     const bytes = await fileStep(file.read(), stepTimeoutSecs, signal)
     if (!bytes) return

@@ -1,9 +1,10 @@
-// What the leader thinks of this host's items; obeyed where nothing has changed since it saw them.
-import { inventory, obeyOrder } from '../desktops/inventory.ts'
-import type { CommandHandler } from './room.ts'
+// Carries out the leader's orders about this host's desktops, each only where nothing has changed since the leader saw it.
+import { inventory } from '../desktops/inventory.ts'
+import { carryOut, type OrderDeps } from '../desktops/orders.ts'
+import type { CommandHandler } from './handler.ts'
 
-export const rejoin: CommandHandler<'host.rejoin'> = async ({ ground, turns }, { epoch, orders }) => {
-  await ground.journal.raiseEpoch(epoch)
-  await Promise.all(orders.map((order) => obeyOrder(ground, turns, order)))
-  return { items: await inventory(ground) }
+export const rejoin: CommandHandler<'host.rejoin', OrderDeps> = async (deps, { epoch, orders }) => {
+  await deps.journal.raiseEpoch(epoch)
+  await Promise.all(orders.map((order) => carryOut(deps, order)))
+  return { items: await inventory(deps) }
 }

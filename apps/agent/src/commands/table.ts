@@ -1,23 +1,40 @@
-// Every command of the contract has its handler here; one that is missing does not compile.
-import { type CommandName, commands, refuse } from '@dormouse/contract'
-import type { DialBack } from '../control.ts'
+// Every command of the contract with its handler; a missing one does not compile.
+import { type CommandName, type CommandPayload, commands, refuse } from '@dormouse/contract'
+import type { Failpoints } from '@dormouse/process'
+import type { AsleepDeps } from '../desktops/asleep.ts'
+import type { DestroyDeps } from '../desktops/destroy.ts'
+import type { OrderDeps } from '../desktops/orders.ts'
+import type { WakeDeps } from '../desktops/wake.ts'
+import type { Transfers } from '../guest/transfers.ts'
+import type { CallsInFlight } from './calls-in-flight.ts'
 import { ensureAsleep } from './ensure-asleep.ts'
 import { ensureAwake } from './ensure-awake.ts'
 import { ensureDestroyed } from './ensure-destroyed.ts'
 import { ensureDisk } from './ensure-disk.ts'
 import { ensureHibernated } from './ensure-hibernated.ts'
 import { exec } from './exec.ts'
+import type { CommandHandler, DialBack } from './handler.ts'
 import { inventory } from './inventory.ts'
 import { observe } from './observe.ts'
 import { openStream } from './open-stream.ts'
 import { readFile } from './read-file.ts'
 import { rejoin } from './rejoin.ts'
-import type { CommandHandler, Room } from './room.ts'
 import { takePicture } from './take-picture.ts'
 import { tidy } from './tidy.ts'
 import { writeFile } from './write-file.ts'
 
-const table: { [N in CommandName]: CommandHandler<N> } = {
+/** What all commands need together; each handler's own type names its part. */
+export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDeps {
+  driver: WakeDeps['driver']
+  memory: WakeDeps['memory']
+  digests: WakeDeps['digests']
+  guests: AsleepDeps['guests']
+  failpoints: Failpoints
+  calls: CallsInFlight
+  transfers: Transfers
+}
+
+const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'desktop.ensureDisk': ensureDisk,
   'desktop.ensureAwake': ensureAwake,
   'desktop.ensureHibernated': ensureHibernated,
@@ -34,26 +51,24 @@ const table: { [N in CommandName]: CommandHandler<N> } = {
   'stream.picture': takePicture,
 }
 
-type Handle = (room: Room, payload: unknown, signal: AbortSignal, dialBack: DialBack) => Promise<unknown>
 type LinkHandler = (payload: unknown, ctx: { signal: AbortSignal }) => Promise<unknown>
 
-/** The handlers as one link wants them: parsed at the door, trusted inside. */
-export function linkHandlers(room: Room, dialBack: DialBack): Record<CommandName, LinkHandler> {
+/** The handlers of one link's commands. Payloads are parsed here and trusted below. */
+export function linkHandlers(deps: CommandDeps, dialBack: DialBack): Record<CommandName, LinkHandler> {
   const names = Object.keys(table) as CommandName[]
-  return Object.fromEntries(names.map((name) => [name, handler(room, name, dialBack)])) as Record<
+  return Object.fromEntries(names.map((name) => [name, handler(deps, name, dialBack)])) as Record<
     CommandName,
     LinkHandler
   >
 }
 
-function handler<N extends CommandName>(room: Room, name: N, dialBack: DialBack): LinkHandler {
+function handler<N extends CommandName>(deps: CommandDeps, name: N, dialBack: DialBack): LinkHandler {
   return async (payload, { signal }) => {
     const parsed = commands[name].payload.safeParse(payload)
     if (!parsed.success) return refuse('invalid_request', `${name}: ${parsed.error.message}`)
-    using _counted = room.calls.enter(name, desktopOf(parsed.data))
-    const run = table[name] as Handle
-    const result = await run(room, parsed.data, signal, dialBack)
-    await room.ground.failpoints.hit('command.before-reply')
+    using _counted = deps.calls.enter(name, desktopOf(parsed.data))
+    const result = await table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack)
+    await deps.failpoints.hit('command.before-reply')
     return result
   }
 }

@@ -1,16 +1,23 @@
 // Sends the screen of an awake desktop as one picture.
 import { pipeline } from 'node:stream/promises'
 import { requireAwake } from '../desktops/awake-guest.ts'
-import type { CommandHandler } from './room.ts'
-import { brokenOff } from './write-file.ts'
+import type { Journal } from '../desktops/journal.ts'
+import type { Driver } from '../driver/driver.ts'
+import type { CommandHandler } from './handler.ts'
+import { transferError } from './transfer.ts'
 
-export const takePicture: CommandHandler<'stream.picture'> = async ({ ground }, wish, signal, dialBack) => {
-  requireAwake(ground.journal, wish)
-  const picture = await ground.driver.picture(wish.desktopId)
-  const channel = await dialBack(wish.channel, signal)
+interface PictureDeps {
+  journal: Journal
+  driver: Pick<Driver, 'picture'>
+}
+
+export const takePicture: CommandHandler<'stream.picture', PictureDeps> = async (deps, request, signal, dialBack) => {
+  requireAwake(deps.journal, request)
+  const picture = await deps.driver.picture(request.desktopId)
+  const channel = await dialBack(request.channel, signal)
   channel.resume()
   await pipeline([picture], channel).catch((error: unknown) => {
-    throw brokenOff(error)
+    throw transferError(error)
   })
   return {}
 }

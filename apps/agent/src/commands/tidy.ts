@@ -1,14 +1,11 @@
-// The wake has settled: the spent image may go.
-import { removeSpent } from '../desktops/situation.ts'
-import type { CommandHandler } from './room.ts'
+// The wake has settled: the spent image is removed.
+import { type LookDeps, removeSpent } from '../desktops/situation.ts'
+import type { CommandHandler, TurnDeps } from './handler.ts'
 
-export const tidy: CommandHandler<'desktop.tidy'> = ({ ground, turns }, { fence }) =>
-  turns.obey(
-    fence,
-    'desktop.tidy',
-    async () => {
-      await removeSpent(ground, fence.desktopId)
-      return {}
-    },
-    { makesRoom: true },
-  )
+export const tidy: CommandHandler<'desktop.tidy', LookDeps & TurnDeps> = (deps, { fence }) => {
+  const work = async () => {
+    await removeSpent(deps, fence.desktopId)
+    return {}
+  }
+  return deps.turns.run(fence, 'desktop.tidy', work, { freesSpace: true })
+}

@@ -1,59 +1,67 @@
-// Decides how a wake is taken back. An unspent image is kept; a guest that has run is saved anew; only where that
-// cannot be is it stopped, and the answer says what was lost.
+// Decides how a wake is undone. An unspent image is kept; a guest that has run is saved again. Only where that is
+// impossible is the guest stopped, and the result says what was lost.
 import { type CommandResult, Refusal } from '@dormouse/contract'
-import type { Ground } from './ground.ts'
-import { alreadySaved, save } from './hibernate.ts'
+import type { Guests } from '../guest/guests.ts'
+import { alreadySaved, type SaveDeps, save } from './hibernate.ts'
 import { holdsMemory, lookAtRest, neverRan, type Situation } from './situation.ts'
 import type { Turn } from './turns.ts'
 
-type Answer = CommandResult<'desktop.ensureAsleep'>
-
-/** Nothing runs; answers the state that is then true. */
-export async function asleep(on: Ground, turn: Turn): Promise<Answer> {
-  await on.digests.stop(turn.fence.desktopId)
-  const now = await lookAtRest(on, turn.fence.desktopId)
-  const answer = holdsMemory(now) && !neverRan(now) ? await putToSleep(on, turn) : await leave(on, turn, now)
-  await turn.note({ running: false })
-  return answer
+export interface AsleepDeps extends SaveDeps {
+  guests: Guests
 }
 
-/** Nothing has run, or nothing runs any more. */
-async function leave(on: Ground, turn: Turn, now: Situation): Promise<Answer> {
+type Result = CommandResult<'desktop.ensureAsleep'>
+
+/** Ends what runs; returns the state that is then true. */
+export async function asleep(deps: AsleepDeps, turn: Turn): Promise<Result> {
+  await deps.digests.stop(turn.fence.desktopId)
+  const now = await lookAtRest(deps, turn.fence.desktopId)
+  const hasRun = holdsMemory(now) && !neverRan(now)
+  const result = hasRun ? await saveOrStop(deps, turn) : await keepSaved(deps, turn, now)
+  await turn.note({ running: false })
+  return result
+}
+
+/** No guest has run, or none runs any more. */
+async function keepSaved(deps: AsleepDeps, turn: Turn, now: Situation): Promise<Result> {
   if (now.usable) {
-    await alreadySaved(on, turn, now)
+    await alreadySaved(deps, turn, now)
     return { state: 'hibernated', memoryLost: false }
   }
-  if (now.domain) await on.driver.kill(turn.fence.desktopId)
+  if (now.domain) await deps.driver.kill(turn.fence.desktopId)
   const { wokeFrom, memoryLost } = turn.entry()
   return { state: now.disk ? 'stopped' : 'absent', memoryLost: memoryLost || wokeFrom === 'memory' }
 }
 
-/** A guest booted from its disk that never answered has nothing to lose, and would wake as silent as it slept. */
-async function putToSleep(on: Ground, turn: Turn): Promise<Answer> {
+/** A guest that was booted from its disk and never answered has nothing to lose, and would be as silent after a restore. */
+async function saveOrStop(deps: AsleepDeps, turn: Turn): Promise<Result> {
   const { wokeFrom } = turn.entry()
-  const silentBoot = (wokeFrom === 'disk' || wokeFrom === 'image') && !(await answers(on, turn))
+  const silentBoot = (wokeFrom === 'disk' || wokeFrom === 'image') && !(await answers(deps, turn))
   if (!silentBoot) {
     try {
-      await save(on, turn)
+      await save(deps, turn)
       return { state: 'hibernated', memoryLost: false }
     } catch (error) {
-      mayOnlyBeRefused(error)
-      on.log.warn({ err: error, desktopId: turn.fence.desktopId }, 'a wake could not be saved anew; stopping it')
+      throwUnlessRefusedByHypervisor(error)
+      deps.log.warn(
+        { err: error, desktopId: turn.fence.desktopId },
+        'a wake could not be undone by a save; stopping it',
+      )
     }
   }
   await turn.note({ memoryLost: !silentBoot })
-  await on.driver.kill(turn.fence.desktopId)
+  await deps.driver.kill(turn.fence.desktopId)
   return { state: 'stopped', memoryLost: !silentBoot }
 }
 
-/** Only the hypervisor's own refusal is worth a memory: a full disk or a lost daemon may pass, and is asked again. */
-function mayOnlyBeRefused(error: unknown): void {
+/** Only the hypervisor's own refusal may cost a memory. A full disk or a lost daemon may pass, and the save is retried. */
+function throwUnlessRefusedByHypervisor(error: unknown): void {
   if (!(error instanceof Refusal) || error.code !== 'hypervisor_failed') throw error
 }
 
-async function answers(on: Ground, turn: Turn): Promise<boolean> {
+async function answers({ guests }: AsleepDeps, turn: Turn): Promise<boolean> {
   try {
-    await on.driver.guest(turn.fence.desktopId).ping()
+    await guests.guest(turn.fence.desktopId).ping()
     return true
   } catch (error) {
     if (error instanceof Refusal) return false

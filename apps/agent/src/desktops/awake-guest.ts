@@ -1,10 +1,15 @@
 // The guest of a desktop that is awake on this host in the generation that the caller names.
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
+import type { Driver } from '../driver/driver.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
-import type { Ground } from './ground.ts'
+import type { Guests } from '../guest/guests.ts'
 import type { Journal } from './journal.ts'
 
-type Deps = Pick<Ground, 'journal' | 'driver'>
+export interface AwakeDeps {
+  journal: Journal
+  driver: Pick<Driver, 'frozen'>
+  guests: Guests
+}
 
 interface Target {
   desktopId: DesktopId
@@ -22,16 +27,16 @@ export function requireAwake(journal: Journal, target: Target): void {
   if (!isAwake(journal, target)) refuse('not_awake', 'the desktop is not awake on its host in this generation')
 }
 
-export function awakeGuest({ journal, driver }: Deps, target: Target): GuestTransport {
+export function awakeGuest({ journal, guests }: AwakeDeps, target: Target): GuestTransport {
   requireAwake(journal, target)
-  return driver.guest(target.desktopId)
+  return guests.guest(target.desktopId)
 }
 
 /**
  * A signal that aborts with `given`, and when the desktop is no longer awake or stays paused: a call to its guest would
  * not notice either.
  */
-export function whileAwake(deps: Deps, target: Target, given?: AbortSignal): { signal: AbortSignal } & Disposable {
+export function whileAwake(deps: AwakeDeps, target: Target, given?: AbortSignal): { signal: AbortSignal } & Disposable {
   const ended = new AbortController()
   let pausedInARow = 0
   const timer = setInterval(() => {

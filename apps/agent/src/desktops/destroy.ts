@@ -1,38 +1,50 @@
-// Decides how everything of a desktop goes. It waits for nobody: what is under way is ended, and says `superseded`.
+// Decides how everything of a desktop is removed. A destroy does not wait for work in progress: that ends as `superseded`.
 import type { DesktopId } from '@dormouse/contract'
-import type { Ground } from './ground.ts'
+import type { Failpoints } from '@dormouse/process'
+import type { Driver } from '../driver/driver.ts'
+import type { Guests } from '../guest/guests.ts'
+import { before } from '../mechanics/deadlines.ts'
+import type { Digests } from './digests.ts'
 import type { Note } from './journal.ts'
+import type { MemoryImages } from './memory-images.ts'
+import { reportPhase, type SendReport } from './report.ts'
 import type { Turn } from './turns.ts'
 
-/** How long earlier work may take to notice that it was ended, before its remains are removed under it. */
-const patienceMs = 30_000
+export interface RemoveDeps {
+  driver: Driver
+  guests: Guests
+  memory: MemoryImages
+  digests: Digests
+}
 
-/** Nothing of the desktop is left on the host; its journal stays as a tombstone. */
-export async function destroy(on: Ground, turn: Turn): Promise<Record<string, never>> {
-  const { desktopId, operationId } = turn.fence
-  on.say('operation.progress', { desktopId, operationId, phase: 'removing', doneBytes: null, totalBytes: null })
-  await on.driver.abortJob(desktopId)
-  await on.driver.kill(desktopId)
-  await within(turn.earlier, patienceMs)
-  await on.failpoints.hit('destroy.after-kill')
-  await removeAll(on, desktopId)
+export interface DestroyDeps extends RemoveDeps {
+  report: SendReport
+  failpoints: Failpoints
+}
+
+/** How long earlier work may take to notice that it was ended, before its files are removed. */
+const earlierWorkMs = 30_000
+
+/** Removes everything of the desktop from the host; its journal entry stays as a tombstone. */
+export async function destroy(deps: DestroyDeps, turn: Turn): Promise<Record<string, never>> {
+  const { desktopId } = turn.fence
+  reportPhase(deps.report, turn.fence, 'removing')
+  await deps.driver.abortJob(desktopId)
+  await deps.driver.kill(desktopId)
+  await before(performance.now() + earlierWorkMs, turn.earlier)
+  await deps.failpoints.hit('destroy.after-kill')
+  await removeAll(deps, desktopId)
   await turn.note({ destroyedAt: turn.entry().destroyedAt ?? new Date().toISOString(), ...nothing })
   return {}
 }
 
 const nothing: Note = { running: false, spent: [], disk: 'none', spec: null }
 
-/** Process first, then disk and memory; what earlier work started last is ended too. */
-export async function removeAll(on: Ground, desktopId: DesktopId): Promise<void> {
-  await on.digests.stop(desktopId)
-  await on.driver.kill(desktopId)
-  await on.driver.removeDisk(desktopId)
-  await on.memory.removeAll(desktopId)
-}
-
-async function within(work: Promise<unknown>, limitMs: number): Promise<void> {
-  const { promise: late, resolve } = Promise.withResolvers<void>()
-  const timer = setTimeout(resolve, limitMs)
-  await Promise.race([work, late])
-  clearTimeout(timer)
+/** Ends the process, which earlier work may have started again, then removes the disk and the saved memory. */
+export async function removeAll({ driver, guests, memory, digests }: RemoveDeps, desktopId: DesktopId): Promise<void> {
+  await digests.stop(desktopId)
+  await driver.kill(desktopId)
+  await driver.removeDisk(desktopId)
+  await guests.forget(desktopId)
+  await memory.removeAll(desktopId)
 }

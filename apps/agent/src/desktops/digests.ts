@@ -1,4 +1,4 @@
-// Computes the digest of each saved memory after its hibernation has settled, one at a time, never in anybody's way.
+// Computes the digest of each saved memory after its hibernation, one at a time and in the background.
 import type { DesktopId } from '@dormouse/contract'
 import { Slots } from '../mechanics/locks.ts'
 import type { MemoryImages } from './memory-images.ts'
@@ -25,7 +25,7 @@ export class Digests {
     this.#running.set(desktopId, { stop, ended })
   }
 
-  /** When this returns nothing writes to the desktop's manifests any more. */
+  /** When this returns, nothing writes to the desktop's manifests any more. */
   async stop(desktopId: DesktopId): Promise<void> {
     const running = this.#running.get(desktopId)
     this.#running.delete(desktopId)
@@ -33,7 +33,7 @@ export class Digests {
     await running?.ended
   }
 
-  /** Returns when all that was begun has ended. */
+  /** Resolves when every digest that was begun has ended. */
   async settled(): Promise<void> {
     await Promise.all([...this.#running.values()].map(({ ended }) => ended))
   }

@@ -1,31 +1,43 @@
-// Decides whether a desktop's disk may be made. A disk holds its owner's work: only a destroy removes one.
+// Decides whether a desktop's disk may be made. A disk holds its owner's work: only a destroy removes it.
 import { type CommandPayload, refuse } from '@dormouse/contract'
-import type { Ground } from './ground.ts'
+import type { Failpoints } from '@dormouse/process'
+import type { Driver } from '../driver/driver.ts'
+import type { Guests } from '../guest/guests.ts'
+import { reportPhase, type SendReport } from './report.ts'
 import type { Turn } from './turns.ts'
 
-type Wish = Pick<CommandPayload<'desktop.ensureDisk'>, 'spec' | 'disk'>
+export interface DiskDeps {
+  driver: Pick<Driver, 'hasDisk' | 'makeDisk' | 'removeDisk'>
+  guests: Guests
+  report: SendReport
+  failpoints: Failpoints
+}
 
-/** The disk is there. `disk_missing` where it must have been; answers whether it was made in this turn. */
-export async function ensureDisk(on: Ground, turn: Turn, { spec, disk }: Wish): Promise<{ made: boolean }> {
+type DiskRequest = Pick<CommandPayload<'desktop.ensureDisk'>, 'spec' | 'disk'>
+
+/** Makes the disk unless it exists; returns whether it was made in this turn. `disk_missing` where it is required. */
+export async function ensureDisk(deps: DiskDeps, turn: Turn, { spec, disk }: DiskRequest): Promise<{ made: boolean }> {
   const { desktopId } = turn.fence
   const { diskMade, disk: known, spec: noted } = turn.entry()
-  const there = await on.driver.hasDisk(desktopId)
-  const halfMade = there && known === 'making'
-  if (there && !halfMade) {
+  const exists = await deps.driver.hasDisk(desktopId)
+  const halfMade = exists && known === 'making'
+  if (exists && !halfMade) {
     if (!noted) await turn.note({ spec })
     return { made: diskMade }
   }
-  if (disk === 'require') refuse('disk_missing', 'the desktop’s disk is not on its host any more')
-  if (halfMade) await on.driver.removeDisk(desktopId)
-  return make(on, turn, spec)
+  if (disk === 'require') refuse('disk_missing', 'the desktop’s disk is no longer on its host')
+  if (halfMade) {
+    await deps.driver.removeDisk(desktopId)
+    await deps.guests.forget(desktopId)
+  }
+  return make(deps, turn, spec)
 }
 
-async function make(on: Ground, turn: Turn, spec: Wish['spec']): Promise<{ made: boolean }> {
-  const { desktopId, operationId } = turn.fence
-  on.say('operation.progress', { desktopId, operationId, phase: 'disk', doneBytes: null, totalBytes: null })
+async function make(deps: DiskDeps, turn: Turn, spec: DiskRequest['spec']): Promise<{ made: boolean }> {
+  reportPhase(deps.report, turn.fence, 'disk')
   await turn.note({ spec, disk: 'making' })
-  await on.driver.makeDisk(desktopId, spec)
-  await on.failpoints.hit('disk.after-make')
+  await deps.driver.makeDisk(turn.fence.desktopId, spec)
+  await deps.failpoints.hit('disk.after-make')
   turn.signal.throwIfAborted()
   await turn.note({ disk: 'fresh', diskMade: true })
   return { made: true }

@@ -142,7 +142,7 @@ test('what changes without a command is reported once, with the hypervisor’s r
   await until(() => bench.house.watch.running().length === 1)
   bench.driver.die(id, 'guest powered off')
   await until(() => bench.said.some(({ name }) => name === 'desktop.observed'))
-  await bench.house.watch.lookAround()
+  await bench.house.watch.checkAll()
   const reports = bench.said.filter(({ name }) => name === 'desktop.observed')
   expect(reports).toMatchObject([{ report: { desktopId: id, domain: 'absent', reason: 'guest powered off' } }])
 })

@@ -1,11 +1,15 @@
-// Decides how a running desktop is put to sleep with its memory. The one path for every hibernation, also for the undo
-// of a wake: the manifest says what is intended before a byte is written, and that it is whole only after it is synced.
+// Decides how a running desktop is saved with its memory. Every hibernation and the undo of a wake take this one path: the
+// manifest says what is intended before a byte is written, and that the file is whole only after it is synced.
 import { type CommandResult, Refusal, refuse } from '@dormouse/contract'
-import type { Ground } from './ground.ts'
+import type { Failpoints, Log } from '@dormouse/process'
+import type { Slots } from '../mechanics/locks.ts'
+import type { Digests } from './digests.ts'
 import type { MemoryImage } from './memory-images.ts'
+import type { SendReport } from './report.ts'
 import {
   finished,
   holdsMemory,
+  type LookDeps,
   look,
   lookAtRest,
   markOf,
@@ -16,83 +20,93 @@ import {
 } from './situation.ts'
 import type { Turn } from './turns.ts'
 
+export interface SaveDeps extends LookDeps {
+  installationId: string
+  digests: Digests
+  /** Limits the boots, restores and saves that run at once. */
+  slots: Slots
+  report: SendReport
+  failpoints: Failpoints
+  log: Log
+}
+
 const progressEveryMs = 500
 
-/** Memory and disk are saved as they belong together, and nothing runs. */
-export async function hibernate(on: Ground, turn: Turn): Promise<CommandResult<'desktop.ensureHibernated'>> {
-  await on.digests.stop(turn.fence.desktopId)
-  const now = await lookAtRest(on, turn.fence.desktopId)
-  const image = holdsMemory(now) && !neverRan(now) ? await save(on, turn) : await alreadySaved(on, turn, now)
+/** Saves the memory, so that it belongs to the disk as it is, and ends the process. */
+export async function hibernate(deps: SaveDeps, turn: Turn): Promise<CommandResult<'desktop.ensureHibernated'>> {
+  await deps.digests.stop(turn.fence.desktopId)
+  const now = await lookAtRest(deps, turn.fence.desktopId)
+  const image = holdsMemory(now) && !neverRan(now) ? await save(deps, turn) : await alreadySaved(deps, turn, now)
   return { memoryBytes: image.bytes ?? 0 }
 }
 
-/** Nothing has run since it was saved: what lies there is the answer. */
-export async function alreadySaved(on: Ground, turn: Turn, now: Situation): Promise<MemoryImage> {
+/** Nothing has run since the memory was saved, so the saved memory is the result. */
+export async function alreadySaved(deps: SaveDeps, turn: Turn, now: Situation): Promise<MemoryImage> {
   if (!now.usable) refuse('memory_lost', 'the desktop does not run any more, and no memory of it was saved')
-  if (now.domain) await on.driver.kill(turn.fence.desktopId)
-  return settle(on, turn, await finished(on, now.usable))
+  if (now.domain) await deps.driver.kill(turn.fence.desktopId)
+  return settle(deps, turn, await finished(deps, now.usable))
 }
 
-/** Saves what the domain holds; where that fails the guest goes on, and nothing half-written is left. */
-export async function save(on: Ground, turn: Turn): Promise<MemoryImage> {
+/** Saves what the domain holds. Where that fails, the guest runs on and no partial file is left. */
+export async function save(deps: SaveDeps, turn: Turn): Promise<MemoryImage> {
   const { fence } = turn
-  // Marked first: what cannot be marked does not live, and then the image may be all there is of it.
-  await on.driver.setMark(markOf(on, fence))
-  await removeVoid(on, fence.desktopId)
+  // The mark comes first: a domain that cannot be marked does not exist, and the image may then be its only memory.
+  await deps.driver.setMark(markOf(deps, fence))
+  await removeVoid(deps, fence.desktopId)
   const { spec } = turn.entry()
-  return on.slots.run(turn.signal, () =>
-    on.memory.withRoomFor(spec?.memoryMiB ?? 0, async () => {
-      const image = await on.memory.intend(fence, await on.driver.savedBy(fence.desktopId), spec?.imageVersion ?? null)
-      await on.failpoints.hit('hibernate.before-save')
+  return deps.slots.run(turn.signal, () =>
+    deps.memory.withSpaceFor(spec?.memoryMiB ?? 0, async () => {
+      const savedBy = await deps.driver.savedBy(fence.desktopId)
+      const image = await deps.memory.intend(fence, savedBy, spec?.imageVersion ?? null)
+      await deps.failpoints.hit('hibernate.before-save')
       turn.signal.throwIfAborted()
-      await write(on, turn, image)
-      await on.failpoints.hit('hibernate.after-save')
-      return settle(on, turn, await complete(on, image))
+      await write(deps, turn, image)
+      await deps.failpoints.hit('hibernate.after-save')
+      return settle(deps, turn, await complete(deps, image))
     }),
   )
 }
 
-async function write(on: Ground, turn: Turn, image: MemoryImage): Promise<void> {
+async function write(deps: SaveDeps, turn: Turn, image: MemoryImage): Promise<void> {
   const { desktopId, operationId } = turn.fence
-  let said = 0
+  let reportedAt = 0
   try {
-    await on.driver.save(desktopId, image.path, (doneBytes, totalBytes) => {
-      if (performance.now() - said < progressEveryMs) return
-      said = performance.now()
-      on.say('operation.progress', { desktopId, operationId, phase: 'saving', doneBytes, totalBytes })
+    await deps.driver.save(desktopId, image.path, (doneBytes, totalBytes) => {
+      if (performance.now() - reportedAt < progressEveryMs) return
+      reportedAt = performance.now()
+      deps.report('operation.progress', { desktopId, operationId, phase: 'saving', doneBytes, totalBytes })
     })
   } catch (error) {
-    await goOn(on, turn, image)
+    await resumeAfterFailure(deps, turn, image)
     throw error instanceof Refusal ? error : new Error('the memory could not be saved', { cause: error })
   }
 }
 
-/** The file is whole and nothing runs: a disk too full for the manifest's last word changes nothing of that. */
-async function complete(on: Ground, image: MemoryImage): Promise<MemoryImage> {
+/** The file is whole and nothing runs. A disk too full for the manifest's last state changes nothing about that. */
+async function complete({ memory, log }: SaveDeps, image: MemoryImage): Promise<MemoryImage> {
   try {
-    return await on.memory.complete(image)
+    return await memory.complete(image)
   } catch (error) {
     if (!(error instanceof Refusal)) throw error
-    on.log.warn({ err: error, image: image.file }, 'a manifest could not be completed; the image is whole')
+    log.warn({ err: error, image: image.file }, 'a manifest could not be completed; the image is whole')
     return image
   }
 }
 
-/** After a failed save: the guest runs on as if nothing had been asked. Where a whole image lies there, it is kept. */
-async function goOn(on: Ground, turn: Turn, image: MemoryImage): Promise<void> {
+/** After a failed save the guest runs on as before. A file that is whole, with no domain beside it, is kept. */
+async function resumeAfterFailure(deps: SaveDeps, turn: Turn, image: MemoryImage): Promise<void> {
   if (turn.signal.aborted) return
-  const { domain } = await look(on, turn.fence.desktopId)
+  const { domain } = await look(deps, turn.fence.desktopId)
   if (!domain) return
-  await on.memory.remove(image)
-  if (domain.state === 'paused') await on.driver.resume(turn.fence.desktopId)
+  await deps.memory.remove(image)
+  if (domain.state === 'paused') await deps.driver.resume(turn.fence.desktopId)
 }
 
-/** The image is the desktop's memory now; older ones are worthless since its guest ran. */
-async function settle(on: Ground, turn: Turn, image: MemoryImage): Promise<MemoryImage> {
-  const { desktopId } = turn.fence
-  await on.failpoints.hit('hibernate.before-complete')
+/** The image is the desktop's memory now. Older images are worthless, because the guest has run since. */
+async function settle(deps: SaveDeps, turn: Turn, image: MemoryImage): Promise<MemoryImage> {
+  await deps.failpoints.hit('hibernate.before-complete')
   await turn.note({ running: false, wokeFrom: null, memoryLost: false, spent: [] })
-  await removeOlder(on, image)
-  on.digests.begin(desktopId, image.file)
+  await removeOlder(deps, image)
+  deps.digests.begin(turn.fence.desktopId, image.file)
   return image
 }

@@ -9,7 +9,7 @@ import { Bench, fenceOf, spec } from '../testing/bench.ts'
 async function bury(bench: Bench, count: number): Promise<void> {
   const id = newId()
   await bench.destroyed(fenceOf(id, 1, 1))
-  const text = JSON.stringify(bench.house.ground.journal.read(id))
+  const text = JSON.stringify(bench.house.journal.read(id))
   const folder = join(bench.folder, 'journal')
   await mkdir(folder, { recursive: true })
   for (const other of Array.from({ length: count }, () => newId()))
@@ -40,7 +40,7 @@ test('an inventory asks the hypervisor once, however many desktops there are and
   for (const item of before.items) expect(await bench.observe(item.desktopId)).toEqual(item)
   await bury(bench, 1_000)
   await bench.crash()
-  expect(bench.house.ground.journal.all()).toHaveLength(1_004)
+  expect(bench.house.journal.all()).toHaveLength(1_004)
   expect(await inventoried(bench)).toEqual(before)
 })
 

@@ -1,5 +1,5 @@
-// What this host has obeyed, per desktop, on disk before anything is done: so that no late, lost or repeated command
-// of a lower turn changes anything, also after the agent was killed. Knows nothing of hypervisors.
+// The last command that this host has accepted for each desktop, on disk before any work begins. So no late, lost or
+// repeated command of a lower turn changes anything, even after the agent was killed. Knows nothing of hypervisors.
 import { readFileSync } from 'node:fs'
 import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -13,26 +13,26 @@ import { Reserve } from '../mechanics/reserve.ts'
 
 const entrySchema = z.object({
   desktopId: id,
-  /** The highest pair obeyed; generation counts first. */
+  /** The highest pair accepted; generation counts first. */
   generation: z.int().min(0),
   turn: z.int().min(0),
   operationId: id.nullable(),
-  /** The last command accepted in this turn, and how it went. */
+  /** The last command accepted in this turn, and its outcome. */
   command: z.string().nullable(),
   state: z.enum(['doing', 'done', 'failed']),
   failure: z.string().nullable(),
   spec: desktopSpec.nullable(),
-  /** `making` may be half a disk, `fresh` was never booted; both hold nobody's work. */
+  /** `making` may be half a disk, `fresh` was never booted; neither holds its owner's work. */
   disk: z.enum(['none', 'making', 'fresh', 'used']),
-  /** In this turn: the disk was made; what the guest came from, written before its first vCPU ran; an undo was asked. */
+  /** In this turn: the disk was made; what the guest came from, written before its first vCPU ran; an undo was requested. */
   diskMade: z.boolean(),
   wokeFrom: resumedFrom.nullable(),
   takenBack: z.boolean(),
-  /** What the image calls ready has come true since the guest was booted. */
+  /** The image's command for readiness has succeeded since the guest was booted. */
   ready: z.boolean().default(false),
-  /** In this turn a saved memory was spent, and its guest could not be saved anew. */
+  /** In this turn a saved memory was spent, and its guest could not be saved again. */
   memoryLost: z.boolean(),
-  /** Whether a domain is believed to run: told only where the hypervisor cannot be asked. */
+  /** Whether a domain should be running; reported only where the hypervisor does not answer. */
   running: z.boolean(),
   /** Memory images that must never be restored again, by file name. */
   spent: z.array(z.string()),
@@ -40,17 +40,16 @@ const entrySchema = z.object({
 })
 export type Entry = z.infer<typeof entrySchema>
 
-/** The part of an entry that work may change; the fence is changed by accepting a command alone. */
+/** The part of an entry that work may change; only accepting a command changes the fence. */
 export type Note = Partial<Omit<Entry, 'desktopId' | 'generation' | 'turn' | 'operationId'>>
 
-/** How a write comes about: what makes room, or takes back, may use the reserve of a full disk. */
-export interface Manner {
-  makesRoom?: boolean
+export interface WriteOptions {
+  /** The work frees space or undoes something, so on a full disk it may use the reserve. */
+  freesSpace?: boolean
 }
-const makingRoom: Manner = { makesRoom: true }
 
 type Pair = { generation: number; turn: number }
-/** Below zero where `a` is older than `b`. */
+/** Negative where `a` is older than `b`. */
 export const comparePairs = (a: Pair, b: Pair): number => a.generation - b.generation || a.turn - b.turn
 
 const newEntry = (desktopId: DesktopId): Entry => ({
@@ -73,7 +72,7 @@ const newEntry = (desktopId: DesktopId): Entry => ({
   destroyedAt: null,
 })
 
-/** How many entries are read before whatever else waits has its turn. */
+/** How many entries are read before the event loop runs other work. */
 const filesAtOnce = 250
 
 const ofThisTurn = { diskMade: false, wokeFrom: null, takenBack: false, memoryLost: false, failure: null } as const
@@ -82,7 +81,7 @@ export class Journal {
   readonly #folder: string
   readonly #epochFile: string
   readonly #beforeWrite: () => Promise<void>
-  /** For what makes room on a full disk. */
+  /** For work that frees space on a full disk. */
   readonly reserve: Reserve
   readonly #entries = new Map<DesktopId, Entry>()
   readonly #lock = new KeyedLock()
@@ -95,7 +94,7 @@ export class Journal {
     this.#beforeWrite = beforeWrite
   }
 
-  /** Reads all that was written before; a file that cannot be read stops the agent, since guessing could tear a disk. */
+  /** Reads all entries. One that cannot be read stops the agent, because a guess could corrupt a disk. */
   static async open(folder: string, beforeWrite: () => Promise<void> = async () => undefined): Promise<Journal> {
     const journal = new Journal(folder, await Reserve.open(join(folder, 'reserve')), beforeWrite)
     await privateFolder(journal.#folder)
@@ -108,7 +107,7 @@ export class Journal {
     return journal
   }
 
-  /** Synchronous: tens of thousands of tombstones are read so in a second, and one by one in many. */
+  /** Synchronous, because that reads tens of thousands of tombstones in a second; asynchronous reads take many. */
   #load(name: string): void {
     const desktopId = name.replace(/\.json$/, '')
     if (!isId(desktopId)) return
@@ -116,7 +115,7 @@ export class Journal {
     try {
       this.#entries.set(desktopId, entrySchema.parse(JSON.parse(readFileSync(path, 'utf8'))))
     } catch (cause) {
-      throw new Error(`the journal ${path} cannot be read; restore it, or move it away`, { cause })
+      throw new Error(`the journal ${path} cannot be read; restore it, or move it out of the folder`, { cause })
     }
   }
 
@@ -132,21 +131,21 @@ export class Journal {
     return this.#entries.get(desktopId)
   }
 
-  /** Refuses a lower epoch than any seen; a higher one is on disk when this returns. */
+  /** Refuses an epoch lower than the highest known; a higher one is on disk when this returns. */
   async raiseEpoch(epoch: number): Promise<void> {
-    if (epoch < this.#epoch) refuse('stale_epoch', `epoch ${epoch} is over; this host has heard epoch ${this.#epoch}`)
+    if (epoch < this.#epoch) refuse('stale_epoch', `epoch ${epoch} is over; this host knows epoch ${this.#epoch}`)
     if (epoch === this.#epoch) return
     await this.#lock.run('epoch', async () => {
       if (epoch <= this.#epoch) return
-      await this.#write(this.#epochFile, { epoch }, makingRoom)
+      await this.#write(this.#epochFile, { epoch }, { freesSpace: true })
       this.#epoch = epoch
     })
   }
 
-  /** Writes down that this command is being obeyed now. While the reserve is in use, nothing new begins. */
-  async accept(fence: Fence, command: string, note: Note = {}, how: Manner = {}): Promise<Entry> {
-    if (!how.makesRoom && !(await this.reserve.refill())) refuseFull()
-    return this.#change(fence.desktopId, how, (entry) => ({
+  /** Records that work on this command begins. While the reserve is incomplete, nothing new begins. */
+  async accept(fence: Fence, command: string, note: Note = {}, options: WriteOptions = {}): Promise<Entry> {
+    if (!options.freesSpace && !(await this.reserve.refill())) refuseFull()
+    return this.#change(fence.desktopId, options, (entry) => ({
       ...entry,
       ...(comparePairs(fence, entry) > 0 ? ofThisTurn : {}),
       ...note,
@@ -158,22 +157,22 @@ export class Journal {
     }))
   }
 
-  /** Notes what has come true in this turn; `superseded` where a later turn was accepted meanwhile. */
-  note(pair: Pair & { desktopId: DesktopId }, note: Note, how: Manner = {}): Promise<Entry> {
-    return this.#change(pair.desktopId, how, (entry) => {
+  /** Records a change in this turn; `superseded` where a later turn was accepted meanwhile. */
+  note(pair: Pair & { desktopId: DesktopId }, note: Note, options: WriteOptions = {}): Promise<Entry> {
+    return this.#change(pair.desktopId, options, (entry) => {
       if (comparePairs(pair, entry) < 0) refuse('superseded', 'a later request for this desktop was accepted')
       return { ...entry, ...note }
     })
   }
 
-  /** Raises a lost journal to what the host itself still says of the desktop. */
+  /** Raises a lost entry to what the host itself still reports of the desktop. */
   raise(desktopId: DesktopId, known: Pair & { operationId: string | null }, note: Note): Promise<Entry> {
     return this.#change(desktopId, {}, (entry) =>
       comparePairs(known, entry) > 0 ? { ...entry, ...known, ...note } : entry,
     )
   }
 
-  /** Forgets tombstones older than `beforeMs`. One that a power cut brings back is forgotten again. */
+  /** Removes tombstones older than `beforeMs`. One that a power cut brings back is removed the next time. */
   async prune(beforeMs: number): Promise<void> {
     const isOld = ({ destroyedAt }: Entry) => destroyedAt !== null && Date.parse(destroyedAt) <= beforeMs
     for (const { desktopId } of this.all().filter(isOld)) {
@@ -190,25 +189,25 @@ export class Journal {
     return join(this.#folder, `${desktopId}.json`)
   }
 
-  #change(desktopId: DesktopId, how: Manner, change: (entry: Entry) => Entry): Promise<Entry> {
+  #change(desktopId: DesktopId, options: WriteOptions, change: (entry: Entry) => Entry): Promise<Entry> {
     return this.#lock.run(desktopId, async () => {
       const entry = this.#entries.get(desktopId) ?? newEntry(desktopId)
       const changed = change(entry)
       if (changed === entry) return entry
-      await this.#write(this.#path(desktopId), changed, how)
+      await this.#write(this.#path(desktopId), changed, options)
       this.#entries.set(desktopId, changed)
       return changed
     })
   }
 
-  async #write(path: string, value: object, { makesRoom }: Manner): Promise<void> {
+  async #write(path: string, value: object, { freesSpace }: WriteOptions): Promise<void> {
     const text = JSON.stringify(value)
     try {
       await this.#beforeWrite()
       await writeDurably(path, text)
     } catch (error) {
       if (!isFull(error)) throw error
-      if (!makesRoom) refuseFull()
+      if (!freesSpace) refuseFull()
       await this.reserve.write(path, text).catch(diskFull)
     }
   }

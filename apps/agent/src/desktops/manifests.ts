@@ -1,11 +1,11 @@
-// The page beside each memory image: what it belongs to, and whether it may still be restored.
+// The manifest beside each memory image: what it belongs to, and whether it may still be restored.
 import { id } from '@dormouse/contract'
 import { z } from 'zod'
 import { readIfThere, writeDurably } from '../mechanics/durable-file.ts'
 import { diskFull } from '../mechanics/full-disk.ts'
 
 const manifestSchema = z.object({
-  /** `intended` before the save begins, `complete` when the file is whole and synced, `spent` before it is used. */
+  /** `intended` before the save begins, `complete` when the file is whole and synced, `spent` before its guest resumes. */
   state: z.enum(['intended', 'complete', 'spent']),
   installationId: id,
   desktopId: id,
@@ -29,7 +29,7 @@ export async function readManifest(path: string): Promise<Manifest | undefined> 
   try {
     return manifestSchema.parse(JSON.parse(text))
   } catch {
-    // Written atomically, so this is not our writing: such an image is never restored.
+    // Manifests are written atomically, so this one is not ours: such an image is never restored.
     return undefined
   }
 }

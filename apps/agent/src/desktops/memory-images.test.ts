@@ -12,16 +12,16 @@ test('of two saves at once, where there is room for one, the other is refused, a
   const { bavail, bsize } = await statfs(folder)
   const most = Math.floor((bavail * bsize * 0.6) / 1024 ** 2)
   const [begun, saved] = [Promise.withResolvers<void>(), Promise.withResolvers<string>()]
-  const first = memory.withRoomFor(most, () => {
+  const first = memory.withSpaceFor(most, () => {
     begun.resolve()
     return saved.promise
   })
   await begun.promise
   const full = { code: 'host_disk_full' }
-  await expect(memory.withRoomFor(most, async () => 'too much')).rejects.toMatchObject(full)
+  await expect(memory.withSpaceFor(most, async () => 'too much')).rejects.toMatchObject(full)
   saved.resolve('first')
   expect(await first).toBe('first')
-  await expect(memory.withRoomFor(most, () => Promise.reject(new Error('failed')))).rejects.toThrow('failed')
-  expect(await memory.withRoomFor(most, async () => 'second')).toBe('second')
+  await expect(memory.withSpaceFor(most, () => Promise.reject(new Error('failed')))).rejects.toThrow('failed')
+  expect(await memory.withSpaceFor(most, async () => 'second')).toBe('second')
   await rm(folder, { recursive: true, force: true })
 })

@@ -13,7 +13,7 @@ import { type Manifest, readManifest, writeManifest } from './manifests.ts'
 const mib = 1024 * 1024
 
 export interface MemoryImage {
-  /** File name without folder; what the journal calls it. */
+  /** The file's name without its folder, as in the journal. */
   file: string
   path: string
   manifestPath: string
@@ -26,15 +26,15 @@ export interface MemoryImage {
 export class MemoryImages {
   readonly #folder: string
   readonly #installationId: string
-  /** Promised to saves under way, so that many at once do not count the same free space. */
-  #promisedBytes = 0
+  /** Reserved by saves in progress, so that several at once do not count the same free space. */
+  #reservedBytes = 0
 
   constructor(folder: string, installationId: string) {
     this.#folder = folder
     this.#installationId = installationId
   }
 
-  /** Every desktop that has anything here. */
+  /** Every desktop with a folder here. */
   async desktops(): Promise<DesktopId[]> {
     return ((await readdir(this.#folder).catch(unlessMissing)) ?? []).filter(isId)
   }
@@ -57,7 +57,7 @@ export class MemoryImages {
     return { file, path, manifestPath, manifest, ...(await readHead(path)) }
   }
 
-  /** Says on disk that an image is about to be written, and where. */
+  /** Records on disk that an image is about to be written, and where. */
   async intend(fence: Fence, by: SavedBy, imageVersion: string | null): Promise<MemoryImage> {
     await privateFolder(join(this.#folder, fence.desktopId))
     await syncPath(this.#folder)
@@ -77,14 +77,14 @@ export class MemoryImages {
     }
   }
 
-  /** The file is whole: synced first, then said. */
+  /** The file is whole: it is synced first, then the manifest says so. */
   async complete(image: MemoryImage): Promise<MemoryImage> {
     await syncPath(image.path)
     const head = await readHead(image.path)
     return this.#rewrite({ ...image, ...head }, { state: 'complete', bytes: head.bytes })
   }
 
-  /** From here on it is never restored again. */
+  /** From now on it is never restored again. */
   spend(image: MemoryImage): Promise<MemoryImage> {
     return this.#rewrite(image, { state: 'spent' })
   }
@@ -95,7 +95,7 @@ export class MemoryImages {
     return { ...image, manifest }
   }
 
-  /** The file goes first: a manifest without a file says nothing is there, a file without one would be litter. */
+  /** Removes the file first: a manifest without a file is no image, but a file without a manifest would stay for good. */
   async remove(image: MemoryImage): Promise<void> {
     await rm(image.path, { force: true })
     await rm(image.manifestPath, { force: true })
@@ -115,40 +115,40 @@ export class MemoryImages {
     if (image.magic !== wholeMagic) refuseDamaged('its header is not that of a whole image')
   }
 
-  /** Compares the digest, where one was made; meant to run beside the restore, which must not resume before it. */
+  /** Compares the digest, where there is one. It may run beside the restore, which must not resume before it. */
   async verifyDigest(image: MemoryImage, signal: AbortSignal): Promise<void> {
     if (!image.manifest.sha256) return
     if ((await digest(image.path, signal)) !== image.manifest.sha256) refuseDamaged('its digest differs')
   }
 
-  /** Computes and records the digest, unless the image has gone or was spent meanwhile. */
+  /** Computes and records the digest, unless the image was removed or spent meanwhile. */
   async recordDigest(desktopId: DesktopId, file: string, signal: AbortSignal): Promise<void> {
-    const wanted = (image: MemoryImage) => image.file === file && image.manifest.state === 'complete'
-    const image = (await this.list(desktopId)).find(wanted)
+    const isWanted = (image: MemoryImage) => image.file === file && image.manifest.state === 'complete'
+    const image = (await this.list(desktopId)).find(isWanted)
     if (!image || image.manifest.sha256) return
     const sha256 = await digest(image.path, signal)
     signal.throwIfAborted()
-    const now = (await this.list(desktopId)).find(wanted)
+    const now = (await this.list(desktopId)).find(isWanted)
     if (now) await this.#rewrite(now, { sha256 })
   }
 
-  /** Runs `save` with `memoryMiB` set aside for it; `host_disk_full` where there is no room for that. */
-  async withRoomFor<T>(memoryMiB: number, save: () => Promise<T>): Promise<T> {
+  /** Runs `save` with `memoryMiB` of disk reserved for it; `host_disk_full` where there is not that much free. */
+  async withSpaceFor<T>(memoryMiB: number, save: () => Promise<T>): Promise<T> {
     const need = memoryMiB * mib
     await privateFolder(this.#folder)
     const { bavail, bsize } = await statfs(this.#folder)
-    const free = bavail * bsize - this.#promisedBytes
+    const free = bavail * bsize - this.#reservedBytes
     if (free < need) {
       refuse(
         'host_disk_full',
         `the host has ${Math.max(0, Math.floor(free / mib))} MiB free to save ${memoryMiB} MiB of memory`,
       )
     }
-    this.#promisedBytes += need
+    this.#reservedBytes += need
     try {
       return await save()
     } finally {
-      this.#promisedBytes -= need
+      this.#reservedBytes -= need
     }
   }
 }

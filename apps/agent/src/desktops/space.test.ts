@@ -19,16 +19,16 @@ test('a destroy and an undo are obeyed where nothing can be written any more; ne
   bench.failpoints.set('journal.before-write', noSpace)
   await expect(bench.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(full)
   await expect(bench.hibernated(fenceOf(awake, 1, 2))).rejects.toMatchObject(full)
-  expect(bench.house.space.ailment).toBeNull()
+  expect(bench.house.space.problem).toBeNull()
   await bench.destroyed(fenceOf(awake, 1, 2, { epoch: 2 }))
   expect(await bench.asleep(fenceOf(undone, 1, 1, { epoch: 2 }))).toEqual({ state: 'hibernated', memoryLost: false })
-  expect(bench.house.space.ailment).toMatch(/state folder is full; destroy/)
+  expect(bench.house.space.problem).toMatch(/state folder is full; destroy/)
   bench.failpoints.set('journal.before-write', undefined)
   await bench.crash()
-  expect(bench.house.ground.journal.highestEpoch).toBe(2)
-  expect(bench.house.ground.journal.read(awake)).toMatchObject({ state: 'done', destroyedAt: expect.any(String) })
-  expect(bench.house.ground.journal.read(undone)).toMatchObject({ state: 'done', takenBack: true })
-  expect(bench.house.space.ailment).toBeNull()
+  expect(bench.house.journal.highestEpoch).toBe(2)
+  expect(bench.house.journal.read(awake)).toMatchObject({ state: 'done', destroyedAt: expect.any(String) })
+  expect(bench.house.journal.read(undone)).toMatchObject({ state: 'done', takenBack: true })
+  expect(bench.house.space.problem).toBeNull()
   await bench.awake(fenceOf(fresh, 1, 1, { epoch: 2 }))
 })
 
@@ -46,26 +46,26 @@ test('a reserve that was half used when the agent died is whole again, and holds
 
 test('a guest that was paused for want of space is told once, ails its host, and goes on when there is room', async () => {
   await using bench = await Bench.start()
-  const { watch, space, ground } = bench.house
+  const { watch, space, journal } = bench.house
   const id = newId()
   await bench.awake(fenceOf(id, 1, 1))
   await until(() => watch.running().length === 1)
   bench.said.length = 0
   bench.driver.faults.diskFull = true
   bench.driver.starve(id)
-  await until(() => space.ailment)
-  expect(space.ailment).toMatch(/1 of its desktops are paused until there is room/)
-  for (let i = 0; i < 3; i++) await watch.lookAround()
+  await until(() => space.problem)
+  expect(space.problem).toMatch(/1 of its desktops are paused until there is space/)
+  for (let i = 0; i < 3; i++) await watch.checkAll()
   expect(bench.said).toMatchObject([{ name: 'desktop.observed', report: { desktopId: id, domain: 'paused' } }])
-  expect(ground.journal.read(id)?.running).toBe(true)
-  await space.tend()
+  expect(journal.read(id)?.running).toBe(true)
+  await space.check()
   expect(await bench.observe(id)).toMatchObject({ domain: 'paused' })
   bench.driver.faults.diskFull = false
   // Also by an agent that has just started, which has heard of no pause.
   await bench.crash()
-  await bench.house.space.tend()
+  await bench.house.space.check()
   await until(() => bench.house.watch.running().length === 1)
-  expect(bench.house.space.ailment).toBeNull()
+  expect(bench.house.space.problem).toBeNull()
   expect(await bench.run(id, 'echo on')).toBe('on')
 })
 
@@ -74,10 +74,10 @@ test('a guest that is not to run stays paused when there is room again', async (
   const id = newId()
   await bench.awake(fenceOf(id, 1, 1))
   bench.driver.starve(id)
-  await until(() => bench.house.space.ailment)
+  await until(() => bench.house.space.problem)
   const order = { desktopId: id, seen: { generation: 1, turn: 1 }, order: 'suspend' as const }
   await bench.ask('host.rejoin', { epoch: 1, orders: [order] })
-  await bench.house.space.tend()
+  await bench.house.space.check()
   expect(await bench.observe(id)).toMatchObject({ domain: 'paused' })
 })
 

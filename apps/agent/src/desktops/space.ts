@@ -1,52 +1,59 @@
-// What a full disk has stopped goes on when there is room: first the reserve is made again, then guests that the
-// hypervisor has paused for want of space are resumed. Meanwhile the host ails, and takes no desktop.
+// Resumes what a full disk has stopped: first the reserve is made whole again, then the guests that the hypervisor paused
+// for want of space are resumed. Until then the host reports a problem and takes no desktop.
 import type { DesktopId } from '@dormouse/contract'
-import type { Ground } from './ground.ts'
+import type { Log } from '@dormouse/process'
+import type { Driver } from '../driver/driver.ts'
+import type { Journal } from './journal.ts'
 import type { Turns } from './turns.ts'
 import type { Watch } from './watch.ts'
 
-/** With less, a guest would stand still again at once. */
-const leastFreeBytes = 64 * 1024 * 1024
+export interface SpaceDeps {
+  driver: Pick<Driver, 'freeDiskBytes' | 'domain' | 'resume'>
+  journal: Journal
+  turns: Turns
+  watch: Watch
+  log: Log
+}
+
+/** With less, a resumed guest would be paused again at once. */
+const minFreeBytes = 64 * 1024 * 1024
 
 export class Space {
-  readonly #on: Ground
-  readonly #turns: Turns
-  readonly #watch: Watch
-  #looked = false
+  readonly #deps: SpaceDeps
+  #checked = false
 
-  constructor(on: Ground, turns: Turns, watch: Watch) {
-    this.#on = on
-    this.#turns = turns
-    this.#watch = watch
+  constructor(deps: SpaceDeps) {
+    this.#deps = deps
   }
 
-  /** Why the host can take no desktop now, and what to do; null where its disk has room. */
-  get ailment(): string | null {
-    const paused = this.#watch.outOfSpace().length
+  /** Why the host can take no desktop now, and what to do; null where its disk has space. */
+  get problem(): string | null {
+    const paused = this.#deps.watch.outOfSpace().length
     const remedy = 'destroy desktops, or give the host a larger disk'
-    if (paused > 0) return `the disk is full, and ${paused} of its desktops are paused until there is room; ${remedy}`
-    return this.#on.journal.reserve.isWhole ? null : `the disk of the state folder is full; ${remedy}`
+    if (paused > 0) return `the disk is full, and ${paused} of its desktops are paused until there is space; ${remedy}`
+    return this.#deps.journal.reserve.isWhole ? null : `the disk of the state folder is full; ${remedy}`
   }
 
-  /** To be done every few seconds. */
-  async tend(): Promise<void> {
-    const whole = await this.#on.journal.reserve.refill()
-    // An agent that has just started knows of no pause yet.
-    if (!this.#looked) await this.#watch.lookAround()
-    this.#looked = true
-    const paused = this.#watch.outOfSpace()
-    if (!whole || paused.length === 0 || (await this.#on.driver.freeDiskBytes()) < leastFreeBytes) return
-    for (const desktopId of paused) await this.#goOn(desktopId)
+  /** To be called every few seconds. */
+  async check(): Promise<void> {
+    const { driver, journal, watch } = this.#deps
+    const whole = await journal.reserve.refill()
+    // An agent that has just started knows of no paused desktop yet.
+    if (!this.#checked) await watch.checkAll()
+    this.#checked = true
+    const paused = watch.outOfSpace()
+    if (!whole || paused.length === 0 || (await driver.freeDiskBytes()) < minFreeBytes) return
+    for (const desktopId of paused) await this.#resume(desktopId)
   }
 
-  /** Unless a command is at work on it, or it is not to run at all. */
-  async #goOn(desktopId: DesktopId): Promise<void> {
-    const { driver, journal, log } = this.#on
+  /** Unless a command is in progress for it, or it is not meant to run. */
+  async #resume(desktopId: DesktopId): Promise<void> {
+    const { driver, journal, turns, log } = this.#deps
     const entry = journal.read(desktopId)
     if (!entry?.running) return
-    await this.#turns.between(desktopId, entry, async () => {
+    await turns.whileIdle(desktopId, entry, async () => {
       if (!(await driver.domain(desktopId))?.outOfSpace) return
-      log.info({ desktopId }, 'the host’s disk has room again; a paused desktop goes on')
+      log.info({ desktopId }, 'the host’s disk has space again; a paused desktop is resumed')
       await driver.resume(desktopId)
     })
   }

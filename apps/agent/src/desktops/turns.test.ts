@@ -144,5 +144,5 @@ test('work that fails when a later turn is there already is answered with its ow
     await journal.accept(fenceOf(id, 1, 2), 'a later command')
     throw new Refusal('memory_lost', 'there is none')
   }
-  await expect(turns.obey(fenceOf(id, 1, 1), 'an earlier command', work)).rejects.toMatchObject({ code: 'memory_lost' })
+  await expect(turns.run(fenceOf(id, 1, 1), 'an earlier command', work)).rejects.toMatchObject({ code: 'memory_lost' })
 })

@@ -1,15 +1,15 @@
-// One piece of work at a time per desktop, in the order of (generation, turn). A lower pair is refused, an equal one
-// joins, a higher one overtakes: it is journalled at once, and what it overtook ends as `superseded`.
+// One piece of work at a time per desktop, in the order of (generation, turn). A lower pair is refused. An equal one joins
+// the work in progress. A higher one is journalled at once, and the work in progress ends as `superseded`.
 import { type DesktopId, type Fence, Refusal, refuse } from '@dormouse/contract'
 import { KeyedLock } from '../mechanics/locks.ts'
 import { comparePairs, type Entry, type Journal, type Note } from './journal.ts'
 
-/** What a piece of work is given. */
+/** What a piece of work gets. */
 export interface Turn {
   fence: Fence
   /** Aborted, with a `superseded` refusal, when a later turn was accepted. */
   signal: AbortSignal
-  /** The work that was there before has ended. Only what pre-empts needs to wait for it itself. */
+  /** Settles when earlier work has ended. Only work that pre-empts has to wait for it itself. */
   earlier: Promise<unknown>
   entry(): Entry
   note(note: Note): Promise<Entry>
@@ -22,24 +22,24 @@ interface Work {
   promise: Promise<unknown>
 }
 
-interface Manner {
-  /** Does not wait for earlier work to end, but ends it itself. */
+interface TurnOptions {
+  /** Starts before earlier work has ended, and ends it itself. */
   preempts?: boolean
-  /** Takes back what this same turn has done: nothing forward is obeyed in this turn any more. */
-  takesBack?: boolean
-  /** Is obeyed on a full disk, too. */
-  makesRoom?: boolean
+  /** Undoes what this turn has done: the turn accepts no other command afterwards. */
+  undoes?: boolean
+  /** Is accepted on a full disk, too. */
+  freesSpace?: boolean
 }
 
-const overtaken = () => new Refusal('superseded', 'a later request for this desktop was accepted')
+const superseded = () => new Refusal('superseded', 'a later request for this desktop was accepted')
 
 export class Turns {
   readonly #journal: Journal
   readonly #idle: (desktopId: DesktopId) => void
-  readonly #doors = new KeyedLock()
+  readonly #admissions = new KeyedLock()
   readonly #works = new Map<DesktopId, Work[]>()
 
-  /** `idle` is called whenever the last work of a desktop has ended. */
+  /** `idle` is called whenever the last piece of work of a desktop has ended. */
   constructor(journal: Journal, idle: (desktopId: DesktopId) => void) {
     this.#journal = journal
     this.#idle = idle
@@ -49,66 +49,71 @@ export class Turns {
     return this.#works.has(desktopId)
   }
 
-  /** Does the work when its turn comes, or joins the same work under way. */
-  async obey<T>(fence: Fence, command: string, work: (turn: Turn) => Promise<T>, manner: Manner = {}): Promise<T> {
+  /** Does the work when its turn comes, or joins the same work in progress. */
+  async run<T>(fence: Fence, command: string, work: (turn: Turn) => Promise<T>, options: TurnOptions = {}): Promise<T> {
     await this.#journal.raiseEpoch(fence.epoch)
-    const mine = await this.#doors.run(fence.desktopId, () => this.#admit(fence, command, work, manner))
+    const mine = await this.#admissions.run(fence.desktopId, () => this.#admit(fence, command, work, options))
     return mine.promise as Promise<T>
   }
 
-  /** Does the work if nothing else is being done for the desktop and its journal says `seen`; else undefined. */
-  async between<T>(desktopId: DesktopId, seen: Pick<Entry, 'generation' | 'turn'>, work: () => Promise<T>) {
-    const mine = await this.#doors.run(desktopId, async () => {
+  /** Does the work if no other is in progress for the desktop and its journal is still at `seen`; else returns undefined. */
+  async whileIdle<T>(desktopId: DesktopId, seen: Pick<Entry, 'generation' | 'turn'>, work: () => Promise<T>) {
+    const mine = await this.#admissions.run(desktopId, async () => {
       const entry = this.#journal.read(desktopId)
       if (this.busy(desktopId) || !entry || comparePairs(entry, seen) !== 0) return undefined
       const fence = { ...seen, operationId: entry.operationId ?? '' }
-      return { work: this.#add(desktopId, fence, 'between', () => work()) }
+      return { work: this.#add(desktopId, fence, 'while idle', () => work()) }
     })
     return (await mine?.work.promise) as T | undefined
   }
 
-  /** Returns when nothing is being done any more. */
+  /** Resolves when no work is in progress. */
   async settled(): Promise<void> {
     while (this.#works.size > 0) {
       await Promise.allSettled([...this.#works.values()].flat().map(({ promise }) => promise))
     }
   }
 
-  async #admit<T>(fence: Fence, command: string, work: (turn: Turn) => Promise<T>, manner: Manner): Promise<Work> {
-    this.#mustBeDue(fence, manner)
+  async #admit<T>(
+    fence: Fence,
+    command: string,
+    work: (turn: Turn) => Promise<T>,
+    options: TurnOptions,
+  ): Promise<Work> {
+    this.#requireCurrent(fence, options)
     const live = this.#works.get(fence.desktopId) ?? []
     const same = live.find((other) => other.command === command && comparePairs(other.fence, fence) === 0)
     if (same) return same
-    await this.#journal.accept(fence, command, manner.takesBack ? { takenBack: true } : {}, manner)
-    for (const other of live) if (overtakes(fence, manner, other)) other.controller.abort(overtaken())
+    await this.#journal.accept(fence, command, options.undoes ? { takenBack: true } : {}, options)
+    for (const other of live) if (supersedes(fence, options, other)) other.controller.abort(superseded())
     return this.#add(fence.desktopId, fence, command, async (signal, earlier) => {
-      if (!manner.preempts) await earlier
+      if (!options.preempts) await earlier
       signal.throwIfAborted()
-      return this.#do(this.#turn(fence, manner, signal, earlier), work)
+      return this.#do(this.#turn(fence, options, signal, earlier), work)
     })
   }
 
-  #mustBeDue(fence: Fence, manner: Manner): void {
+  #requireCurrent(fence: Fence, { preempts, undoes }: TurnOptions): void {
     const entry = this.#journal.read(fence.desktopId)
     if (!entry) return
     const order = comparePairs(fence, entry)
     if (order < 0 || (order === 0 && entry.operationId !== null && entry.operationId !== fence.operationId)) {
       const { generation, turn } = entry
-      refuse('stale_turn', `generation ${generation}, turn ${turn} of this desktop was obeyed before`)
+      refuse('stale_turn', `this host has already accepted generation ${generation}, turn ${turn} of this desktop`)
     }
-    if (entry.destroyedAt && !manner.preempts) refuse('stale_turn', 'the desktop was destroyed on this host')
-    if (order === 0 && entry.takenBack && !manner.takesBack && !manner.preempts) {
-      refuse('superseded', 'this turn was taken back')
+    if (entry.destroyedAt && !preempts) refuse('stale_turn', 'the desktop was destroyed on this host')
+    if (order === 0 && entry.takenBack && !undoes && !preempts) {
+      refuse('superseded', 'this turn was undone')
     }
   }
 
-  #turn(fence: Fence, manner: Manner, signal: AbortSignal, earlier: Promise<unknown>): Turn {
+  #turn(fence: Fence, options: TurnOptions, signal: AbortSignal, earlier: Promise<unknown>): Turn {
     return {
       fence,
       signal,
       earlier,
       entry: () => this.#journal.read(fence.desktopId)!,
-      note: (note) => this.#journal.note(fence, note, manner),
+      note: (note) => this.#journal.note(fence, note, options),
     }
   }
 
@@ -121,7 +126,7 @@ export class Turns {
       turn.signal.throwIfAborted()
       const failure = error instanceof Error ? error.message : String(error)
       await turn.note({ state: 'failed', failure }).catch((second: unknown) => {
-        // A later turn is there already: what this one failed at is its answer all the same.
+        // A later turn was accepted: the result of this one is its own failure all the same.
         if (second instanceof Refusal) throw error
         throw new AggregateError([error, second], failure)
       })
@@ -158,7 +163,7 @@ export class Turns {
   }
 }
 
-/** A later turn overtakes whatever is there; an undo or a destroy overtakes also its own turn. */
-function overtakes(fence: Fence, manner: Manner, other: Work): boolean {
-  return comparePairs(other.fence, fence) < 0 || manner.takesBack === true || manner.preempts === true
+/** A later turn supersedes all earlier work; an undo or a destroy supersedes also the work of its own turn. */
+function supersedes(fence: Fence, { undoes, preempts }: TurnOptions, other: Work): boolean {
+  return comparePairs(other.fence, fence) < 0 || undoes === true || preempts === true
 }

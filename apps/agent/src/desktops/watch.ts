@@ -1,112 +1,113 @@
-// Notices what happens to desktops without a command: a guest powered off, a process died, the hypervisor was away.
-// It reports; it mends two things alone: what stands up again after its
-// destruction is ended, and a guest whose save was cut off goes on.
+// Notices what happens to desktops without a command: a guest powers off, a process dies, the hypervisor was unreachable.
+// It reports, and repairs two things only: it removes a desktop that appears again after its destruction, and it resumes a
+// guest whose save was interrupted.
 import type { DesktopId, Observation } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
 import type { DriverEvent } from '../driver/driver.ts'
 import { KeyedLock } from '../mechanics/locks.ts'
-import { removeAll } from './destroy.ts'
-import type { Ground } from './ground.ts'
-import { asSeen } from './inventory.ts'
-import { look, removeVoid, type Situation } from './situation.ts'
+import { type RemoveDeps, removeAll } from './destroy.ts'
+import { toObservation } from './inventory.ts'
+import type { SendReport } from './report.ts'
+import { type LookDeps, look, removeVoid, type Situation } from './situation.ts'
 import type { Turns } from './turns.ts'
 
+export interface WatchDeps extends LookDeps, RemoveDeps {
+  driver: LookDeps['driver']
+  memory: LookDeps['memory']
+  turns: Turns
+  report: SendReport
+  log: Log
+}
+
 export class Watch {
-  readonly #on: Ground
-  readonly #turns: Turns
-  /** Reasons of events that came while a command was at work; looked at when it has ended. */
-  readonly #waiting = new Map<DesktopId, string | null>()
-  /** Running before a gap; what is not afterwards has changed unseen. */
+  readonly #deps: WatchDeps
+  /** The reasons of events that came while a command was in progress; checked when it has ended. */
+  readonly #pending = new Map<DesktopId, string | null>()
+  /** What ran at the last check: a desktop that does not any more has changed. */
   readonly #running = new Map<DesktopId, number>()
   readonly #outOfSpace = new Set<DesktopId>()
-  readonly #looks = new KeyedLock()
-  #around: Promise<void> | undefined
+  readonly #checks = new KeyedLock()
+  #checkingAll: Promise<void> | undefined
 
-  constructor(on: Ground, turns: Turns) {
-    this.#on = on
-    this.#turns = turns
-    on.driver.listen((event) => this.#heard(event))
+  constructor(deps: WatchDeps) {
+    this.#deps = deps
+    deps.driver.listen((event) => this.#heard(event))
   }
 
-  /** Proof of life, as last seen: each running desktop with its generation. */
+  /** Each desktop that ran at the last check, with its generation. */
   running(): { desktopId: DesktopId; generation: number }[] {
     return [...this.#running].map(([desktopId, generation]) => ({ desktopId, generation }))
   }
 
-  /** Those that the hypervisor has paused, for their disks could not grow, as last seen. */
+  /** The desktops that were paused at the last check because their disks could not grow. */
   outOfSpace(): DesktopId[] {
     return [...this.#outOfSpace]
   }
 
-  /** Looks at all domains, unless that is being done; reports each that changed since the last look. */
-  async lookAround(): Promise<void> {
-    this.#around ??= this.#lookAround().finally(() => {
-      this.#around = undefined
+  /** Checks all domains, or joins a check in progress; reports each desktop that has changed since the last one. */
+  async checkAll(): Promise<void> {
+    this.#checkingAll ??= this.#checkAll().finally(() => {
+      this.#checkingAll = undefined
     })
-    return this.#around
+    return this.#checkingAll
   }
 
-  async #lookAround(): Promise<void> {
-    const domains = await this.#on.driver.domains()
+  async #checkAll(): Promise<void> {
+    const domains = await this.#deps.driver.domains()
     const present = new Set(domains.filter(({ state }) => state === 'running').map(({ desktopId }) => desktopId))
-    const changed = [...present].filter((id) => !this.#running.has(id))
-    const gone = [...this.#running.keys()].filter((id) => !present.has(id))
+    const started = [...present].filter((id) => !this.#running.has(id))
+    const ended = [...this.#running.keys()].filter((id) => !present.has(id))
     const paused = domains.filter(({ outOfSpace }) => outOfSpace).map(({ desktopId }) => desktopId)
-    const others = [...paused, ...this.#outOfSpace]
-    await Promise.all([...new Set([...changed, ...gone, ...others])].map((id) => this.#look(id, null)))
+    const changed = new Set([...started, ...ended, ...paused, ...this.#outOfSpace])
+    await Promise.all([...changed].map((id) => this.#check(id, null)))
   }
 
-  /** After a gap also what seems unchanged is looked at: a save may have been cut off under it. */
-  async #lookAtAll(): Promise<void> {
-    await this.lookAround()
-    const believed = this.#on.journal.all().filter(({ running }) => running)
-    await Promise.all(believed.map(({ desktopId }) => this.#look(desktopId, null)))
+  /** After a gap also what seems unchanged is checked: a save may have been interrupted meanwhile. */
+  async #checkAfterGap(): Promise<void> {
+    await this.checkAll()
+    const expected = this.#deps.journal.all().filter(({ running }) => running)
+    await Promise.all(expected.map(({ desktopId }) => this.#check(desktopId, null)))
   }
 
-  /** All work of a desktop has ended: what was heard meanwhile is looked at, what it left is remembered. */
+  /** All work of a desktop has ended: checks what it left, and any event that came meanwhile. */
   idle(desktopId: DesktopId): void {
-    const reason = this.#waiting.get(desktopId) ?? null
-    this.#waiting.delete(desktopId)
-    this.#begin(desktopId, reason)
+    const reason = this.#pending.get(desktopId) ?? null
+    this.#pending.delete(desktopId)
+    this.#begin(this.#check(desktopId, reason))
   }
 
   #heard(event: DriverEvent): void {
-    if (event.type === 'gap') {
-      this.#lookAtAll().catch((error: unknown) => this.#missed(error))
-      return
-    }
-    if (this.#turns.busy(event.desktopId)) this.#waiting.set(event.desktopId, event.reason)
-    else this.#begin(event.desktopId, event.reason)
+    if (event.type === 'guest') return
+    if (event.type === 'gap') this.#begin(this.#checkAfterGap())
+    else if (this.#deps.turns.busy(event.desktopId)) this.#pending.set(event.desktopId, event.reason)
+    else this.#begin(this.#check(event.desktopId, event.reason))
   }
 
-  #begin(desktopId: DesktopId, reason: string | null): void {
-    this.#look(desktopId, reason).catch((error: unknown) => this.#missed(error))
+  #begin(check: Promise<void>): void {
+    check.catch((error: unknown) => this.#deps.log.warn({ err: error }, 'a desktop could not be checked'))
   }
 
-  #missed(error: unknown): void {
-    this.#on.log.warn({ err: error }, 'a desktop could not be looked at')
-  }
-
-  #look(desktopId: DesktopId, reason: string | null): Promise<void> {
-    return this.#looks.run(desktopId, async () => {
-      const now = await look(this.#on, desktopId)
-      if (this.#turns.busy(desktopId)) return
-      const seen = asSeen(this.#on, desktopId, now, reason)
+  #check(desktopId: DesktopId, reason: string | null): Promise<void> {
+    return this.#checks.run(desktopId, async () => {
+      const now = await look(this.#deps, desktopId)
+      if (this.#deps.turns.busy(desktopId)) return
+      const seen = toObservation(this.#deps, desktopId, now, reason)
       this.#remember(desktopId, seen)
-      const wasOutOfSpace = this.#noteSpace(desktopId, now)
+      const wasOutOfSpace = this.#rememberSpace(desktopId, now)
       if (!seen) return
-      if (now.domain?.outOfSpace) return wasOutOfSpace ? undefined : this.#tellOutOfSpace(seen)
-      if (!this.#asExpected(seen)) await this.#tell(seen)
-      if (seen.domain !== 'absent' && seen.memory === 'partial') await this.#goOn(desktopId)
+      if (now.domain?.outOfSpace) return wasOutOfSpace ? undefined : this.#reportOutOfSpace(seen)
+      if (!this.#isExpected(seen)) await this.#reportChange(seen)
+      if (seen.domain !== 'absent' && seen.memory === 'partial') await this.#resume(desktopId)
     })
   }
 
-  /** Its save was cut off: the guest goes on, and that image must never be taken for its memory. */
-  async #goOn(desktopId: DesktopId): Promise<void> {
-    const { driver, journal } = this.#on
+  /** Its save was interrupted: the guest is resumed, and that image must never be taken for its memory. */
+  async #resume(desktopId: DesktopId): Promise<void> {
+    const { driver, journal, turns } = this.#deps
     const entry = journal.read(desktopId)
     if (!entry) return
-    await this.#turns.between(desktopId, entry, async () => {
-      await removeVoid(this.#on, desktopId)
+    await turns.whileIdle(desktopId, entry, async () => {
+      await removeVoid(this.#deps, desktopId)
       if ((await driver.domain(desktopId))?.state === 'paused') await driver.resume(desktopId)
     })
   }
@@ -116,34 +117,35 @@ export class Watch {
     else this.#running.delete(desktopId)
   }
 
-  /** Answers whether it was out of space before. */
-  #noteSpace(desktopId: DesktopId, { domain }: Situation): boolean {
+  /** Returns whether it was out of space before. */
+  #rememberSpace(desktopId: DesktopId, { domain }: Situation): boolean {
     const before = this.#outOfSpace.has(desktopId)
     if (domain?.outOfSpace) this.#outOfSpace.add(desktopId)
     else this.#outOfSpace.delete(desktopId)
     return before
   }
 
-  /** It is believed to run all the same: it goes on by itself when there is room. */
-  #tellOutOfSpace(seen: Observation): void {
-    this.#on.log.warn({ observation: seen }, 'a desktop is paused: the host’s disk is full')
-    this.#on.say('desktop.observed', seen)
+  /** The journal keeps it as running: it is resumed when there is space. */
+  #reportOutOfSpace(seen: Observation): void {
+    this.#deps.log.warn({ observation: seen }, 'a desktop is paused because the host’s disk is full')
+    this.#deps.report('desktop.observed', seen)
   }
 
-  /** Whether it is as the last command left it: then the command's own answer has said so. */
-  #asExpected(seen: Observation): boolean {
-    return Boolean(this.#on.journal.read(seen.desktopId)?.running) === (seen.domain === 'running')
+  /** Whether the last command left it so: then the command's own result has reported it. */
+  #isExpected(seen: Observation): boolean {
+    return Boolean(this.#deps.journal.read(seen.desktopId)?.running) === (seen.domain === 'running')
   }
 
-  async #tell(seen: Observation): Promise<void> {
-    const entry = this.#on.journal.read(seen.desktopId)
+  async #reportChange(seen: Observation): Promise<void> {
+    const { journal, turns, report, log } = this.#deps
+    const entry = journal.read(seen.desktopId)
     if (entry?.destroyedAt && seen.domain !== 'absent') {
-      this.#on.log.warn({ desktopId: seen.desktopId }, 'a destroyed desktop stood up again; ended')
-      await this.#turns.between(seen.desktopId, entry, () => removeAll(this.#on, seen.desktopId))
+      log.warn({ desktopId: seen.desktopId }, 'a destroyed desktop appeared again; it is removed')
+      await turns.whileIdle(seen.desktopId, entry, () => removeAll(this.#deps, seen.desktopId))
       return
     }
-    this.#on.log.info({ observation: seen }, 'a desktop changed by itself')
-    this.#on.say('desktop.observed', seen)
-    if (entry && !entry.destroyedAt) await this.#on.journal.note(entry, { running: seen.domain === 'running' })
+    log.info({ observation: seen }, 'a desktop changed without a command')
+    report('desktop.observed', seen)
+    if (entry && !entry.destroyedAt) await journal.note(entry, { running: seen.domain === 'running' })
   }
 }

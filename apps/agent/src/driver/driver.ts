@@ -1,11 +1,11 @@
-// The only door to the hypervisor. Mechanical: each call does one thing and decides nothing. It knows no journals, no
-// turns and no fences beyond the mark it is told to write; what a wake or a hibernation is, is decided above.
+// The only access to the hypervisor. Mechanical: each call does one thing and decides nothing. It knows no journals, turns
+// or fences, only the mark that it writes. What a wake or a hibernation is, is decided in `desktops`.
 import type { Duplex } from 'node:stream'
 import type { Capacity, DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'
-import type { GuestTransport } from './guest-transport.ts'
+import type { GuestEvent } from './guest-access.ts'
 
-/** What stands in a domain's own metadata: whose it is, and the last command that was obeyed for it. */
+/** The metadata of a domain: its installation and desktop, and the last command that was accepted for it. */
 export interface Mark {
   installationId: string
   desktopId: DesktopId
@@ -19,16 +19,16 @@ export interface Domain {
   mark: Mark
   /** `paused` runs no vCPU but holds its memory; `stopped` is a definition without a process. */
   state: 'running' | 'paused' | 'stopped'
-  /** In the hypervisor's words. */
+  /** As the hypervisor reports it. */
   reason: string | null
-  /** Paused by the hypervisor, for its disk could not grow. It goes on where it was when it is resumed with room. */
+  /** Paused by the hypervisor because its disk could not grow. It continues when it is resumed and there is space. */
   outOfSpace: boolean
 }
 
 export interface DriverFacts {
   kvm: boolean
   versions: Record<string, string>
-  /** What it lends from; a part of one, where so little was set. */
+  /** The number of processors offered; may be a fraction. */
   processors: number
   capacity: Omit<Capacity, 'vcpus'>
   freeDiskGiB: number
@@ -36,7 +36,7 @@ export interface DriverFacts {
   ailment: string | null
 }
 
-/** What a saved memory can be restored by; kept in its manifest. */
+/** What can restore a saved memory; recorded in its manifest. */
 export interface SavedBy {
   hypervisor: string
   emulator: string
@@ -44,58 +44,57 @@ export interface SavedBy {
   machine: string
 }
 
-/** `gap`: events may have been missed, everything must be looked at again. */
-export type DriverEvent = { type: 'domain'; desktopId: DesktopId; reason: string | null } | { type: 'gap' }
+/** `gap`: events may have been missed, so everything has to be checked again. */
+export type DriverEvent = { type: 'domain'; desktopId: DesktopId; reason: string | null } | { type: 'gap' } | GuestEvent
 
 export type SaveProgress = (doneBytes: number, totalBytes: number) => void
 
 /**
- * Every call may be repeated, and throws a `Refusal` where the failure was foreseen: `hypervisor_failed`,
- * `host_disk_full`, `image_unavailable`, `memory_image_damaged`, or `host_unreachable` where the hypervisor does not
- * answer now (the outcome is then unknown).
+ * Every call may be repeated. An expected failure is thrown as a `Refusal`: `hypervisor_failed`, `host_disk_full`,
+ * `image_unavailable`, `memory_image_damaged`, or `host_unreachable` where the hypervisor does not answer; the outcome is
+ * then unknown.
  */
 export interface Driver {
   readonly kind: HostFacts['driver']
-  /** Begins for one installation. A hypervisor that is missing is an ailment, not an error. */
+  /** Opens the hypervisor for one installation. One that is missing is reported in the facts, not thrown. */
   open(installationId: string): Promise<void>
   close(): Promise<void>
   facts(): Promise<DriverFacts>
   listen(listener: (event: DriverEvent) => void): void
 
-  /** Only domains that carry this installation's mark. */
+  /** The domains that carry this installation's mark. */
   domains(): Promise<Domain[]>
   domain(desktopId: DesktopId): Promise<Domain | undefined>
   /** Boots from the disk; the domain runs when it returns. */
   startCold(spec: DesktopSpec, mark: Mark): Promise<void>
-  /** Writes memory to `path` and ends the domain; on failure the guest goes on and no whole file is left. */
+  /** Writes the memory to `path` and ends the domain. After a failure the guest runs on and no whole file is left. */
   save(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void>
-  /** The domain holds the memory of `path`; no vCPU has run. */
+  /** Makes a paused domain with the memory of `path`; no vCPU has run. */
   restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void>
   savedBy(desktopId: DesktopId): Promise<SavedBy>
   resume(desktopId: DesktopId): Promise<void>
   suspend(desktopId: DesktopId): Promise<void>
   setMark(mark: Mark): Promise<void>
-  /** Ends the process at once and removes the definition; nothing there is as good. */
+  /** Ends the process at once and removes the definition; does nothing where there is neither. */
   kill(desktopId: DesktopId): Promise<void>
-  /** Returns when no save is under way any more, also one that an agent before this one had begun. */
+  /** Resolves when no save is in progress, including one that an earlier agent process began. */
   jobEnded(desktopId: DesktopId): Promise<void>
-  /** Ends a save or restore under way; nothing under way is as good. */
+  /** Ends a save or restore in progress; does nothing where there is none. */
   abortJob(desktopId: DesktopId): Promise<void>
 
-  /** How much the disks of all desktops together can still grow. */
+  /** How much all disks together can still grow. */
   freeDiskBytes(): Promise<number>
   disks(): Promise<DesktopId[]>
   hasDisk(desktopId: DesktopId): Promise<boolean>
-  /** An overlay on the image; whole or not at all. */
+  /** Makes an overlay on the image, whole or not at all. */
   makeDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void>
   removeDisk(desktopId: DesktopId): Promise<void>
 
-  guest(desktopId: DesktopId): GuestTransport
-  /** What its image calls ready; undefined where it says nothing of it. */
+  /** When its image counts a guest as ready; undefined where the image does not say. */
   readiness(desktopId: DesktopId): Promise<Readiness | undefined>
-  /** Whether nothing goes on in its guest just now: paused, or its process stopped from outside. Asked often. */
+  /** Whether its guest makes no progress: it is paused, or its process is stopped. Cheap, because it is called often. */
   frozen(desktopId: DesktopId): boolean
-  /** A connection to the screen of a running desktop, which speaks RFB and greets first. What it says is its reader’s own. */
+  /** A connection to the screen of a running desktop. It speaks RFB and greets first; the caller owns its bytes. */
   screen(desktopId: DesktopId): Promise<Duplex>
   /** The screen as it is now, as PNG. */
   picture(desktopId: DesktopId): Promise<Buffer>

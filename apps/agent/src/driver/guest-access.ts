@@ -1,5 +1,7 @@
 // How guests are reached from their host: the raw connections that a hypervisor gives. What is sent over them, and which
 // of them is used, is decided in the rooms above.
+import type { DesktopId } from '@dormouse/contract'
+import type { GuestActivity } from './guest-activity.ts'
 
 /** Calls the guest agent. Throws a `guest_unavailable` refusal where it cannot be reached, AgentRefused where it refuses. */
 export type AgentCall = (execute: string, args?: Record<string, unknown>) => Promise<unknown>
@@ -10,3 +12,20 @@ export class AgentRefused extends Error {
 
 /** A port that only the host can open, or the guest's network address; `localAddress` is the host's own on that network. */
 export type SshAddress = { path: string } | { host: string; port: number; localAddress: string }
+
+export interface GuestAccess {
+  agent: AgentCall
+  activity: GuestActivity
+  /** Where the guest's SSH server listens now; undefined where it has none. */
+  sshAddress: () => Promise<SshAddress | undefined>
+}
+
+/**
+ * `interrupted`: the guest was restarted or saved, or has ended, so its connections are of no use. `agent-lost`: its guest
+ * agent has disconnected. `killed`: its process is about to be ended.
+ */
+export interface GuestEvent {
+  type: 'guest'
+  desktopId: DesktopId
+  change: 'interrupted' | 'agent-lost' | 'killed'
+}

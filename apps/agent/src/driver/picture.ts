@@ -1,4 +1,4 @@
-// A picture of a screen from what hypervisors give to what browsers show. Pure.
+// Converts a picture of a screen from the hypervisor's format to PNG. Pure.
 import { refuse } from '@dormouse/contract'
 import { PNG } from 'pngjs'
 
@@ -23,7 +23,7 @@ export function readPpm(bytes: Buffer): Pixels {
   return { width, height, rgb }
 }
 
-/** Packs pixels as PNG, at the pace of zlib's own threads. */
+/** Encodes pixels as PNG, on zlib's own threads. */
 export async function toPng({ width, height, rgb }: Pixels): Promise<Buffer> {
   const png = new PNG({ width, height, inputHasAlpha: false, inputColorType: 2, colorType: 2, deflateLevel: 6 })
   png.data = rgb

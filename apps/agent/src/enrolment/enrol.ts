@@ -1,4 +1,4 @@
-// Makes this host known to a control plane, once: a one-time token and a public key against a host id.
+// Enrols this host at a control plane, once: sends a one-time token and a public key, and gets a host id.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type EnrolBody, type EnrolledJson, enrolledJson } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
@@ -20,7 +20,7 @@ const longestPauseMs = 5_000
 const attemptTimeoutMs = 10_000
 const maxAnswerBytes = 64 * 1024
 
-/** The host's identity; enrols where there is none yet, and waits for a control plane that is not up. */
+/** The host's identity. Enrols where there is none yet, and waits for a control plane that is unavailable. */
 export async function enrolled(enrolment: Enrolment): Promise<Identity> {
   const stored = await loadIdentity(enrolment.stateDir)
   const strict = !isEnrolled(stored) || stored.strictTransport
@@ -28,7 +28,7 @@ export async function enrolled(enrolment: Enrolment): Promise<Identity> {
   if (isEnrolled(stored)) return stored
   if (!enrolment.token) {
     throw new Error(
-      'this host is not enrolled: make an invitation with `dormouse admin host invite` and set DORMOUSE_AGENT_ENROL_TOKEN',
+      'this host is not enrolled; create an invitation with `dormouse admin host invite` and set DORMOUSE_AGENT_ENROL_TOKEN',
     )
   }
   const body = { token: enrolment.token, name: enrolment.name, public_key: publicKeyOf(stored) }
@@ -47,13 +47,13 @@ async function ask({ controlPlanes, log, signal }: Enrolment, body: EnrolBody): 
     } catch (error) {
       if (error instanceof Declined) throw error
       signal.throwIfAborted()
-      log.warn({ err: error, controlPlane: base }, 'enrolment did not get through; trying again')
+      log.warn({ err: error, controlPlane: base }, 'enrolment failed; it is retried')
     }
     await sleep(Math.min(longestPauseMs, firstPauseMs * 2 ** Math.min(attempt, 10)), undefined, { signal })
   }
 }
 
-/** The control plane understood and said no: asking again is of no use. */
+/** The control plane refused the enrolment: a retry would be refused too. */
 class Declined extends Error {
   override readonly name = 'Declined'
 }
@@ -65,19 +65,20 @@ async function post(base: string, body: EnrolBody, signal: AbortSignal): Promise
     body: JSON.stringify(body),
     signal: AbortSignal.any([signal, AbortSignal.timeout(attemptTimeoutMs)]),
   })
-  const text = await wordsOf(response)
+  const text = await readBody(response)
   if (response.ok) return enrolledJson.parse(JSON.parse(text))
   const why = `the control plane answered ${response.status} to the enrolment: ${text.slice(0, 500)}`
   throw response.status < 500 && response.status !== 429 ? new Declined(why) : new Error(why)
 }
 
-/** The answer's body; more than an answer is rejected before it is held. */
-async function wordsOf(response: Response): Promise<string> {
+/** The response body; one that is too long is rejected before it is held in memory. */
+async function readBody(response: Response): Promise<string> {
   const chunks: Uint8Array[] = []
   let bytes = 0
   for await (const chunk of response.body ?? []) {
     bytes += chunks.push(chunk) && chunk.length
-    if (bytes > maxAnswerBytes) throw new Error('the control plane’s answer to the enrolment does not end')
+    if (bytes > maxAnswerBytes)
+      throw new Error(`the control plane’s answer to the enrolment is longer than ${maxAnswerBytes} bytes`)
   }
   return Buffer.concat(chunks).toString()
 }

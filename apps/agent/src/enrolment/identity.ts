@@ -1,4 +1,5 @@
-// Who this host is: its key, made here and never sent, and the ids it was given for it. One file only its owner reads.
+// This host's identity: its private key, which is made here and never sent, and the ids that it got for it. The file is
+// readable by its owner only.
 import { createPrivateKey, generateKeyPairSync, sign } from 'node:crypto'
 import { join } from 'node:path'
 import { id, linkProofText } from '@dormouse/contract'
@@ -11,7 +12,7 @@ const identitySchema = z.object({
   key: keySchema,
   hostId: id.nullable(),
   installationId: id.nullable(),
-  /** It enrolled when plain HTTP already had to be allowed. */
+  /** It enrolled under a release that requires a setting for plain HTTP. */
   strictTransport: z.boolean().default(false),
 })
 type Stored = z.infer<typeof identitySchema>
@@ -23,7 +24,7 @@ export interface Identity extends Stored {
 
 const tokenLifeSecs = 60
 
-/** The stored identity; a host that has none gets a key, stored before anybody hears of it. */
+/** The stored identity. A host without one gets a key, which is stored before it is used. */
 export async function loadIdentity(stateDir: string): Promise<Stored> {
   await privateFolder(stateDir)
   const text = await readIfThere(join(stateDir, 'identity.json'))
@@ -46,18 +47,18 @@ export async function saveIdentity(stateDir: string, identity: Stored): Promise<
 export const isEnrolled = (stored: Stored): stored is Identity =>
   stored.hostId !== null && stored.installationId !== null
 
-/** What enrolment sends of the key. */
+/** The part of the key that enrolment sends. */
 export function publicKeyOf({ key: { kty, crv, x } }: Stored) {
   return { kty, crv, x }
 }
 
-/** The signature that opens a link at the control plane which made this nonce. */
+/** The signature with which the control plane that made this nonce accepts a link. */
 export function answerTo(nonce: string, { key, hostId, installationId }: Identity): string {
   const text = Buffer.from(linkProofText(installationId, hostId, nonce))
   return sign(null, text, createPrivateKey({ key, format: 'jwk' })).toString('base64url')
 }
 
-/** What a control plane of the release before asks for instead, at each dial. To go with the next release. */
+/** What a control plane of the previous release requires instead, at each dial. To be removed with the next release. */
 export async function dialToken({ key, hostId, installationId }: Identity): Promise<string> {
   return new SignJWT()
     .setProtectedHeader({ alg: 'EdDSA' })

@@ -1,5 +1,5 @@
-// Who may use a state folder: one agent at a time, on the machine that the folder belongs to. Two agents with one key and
-// one journal would each undo what the other has done. Knows nothing of what is in the folder.
+// Ensures that one agent at a time uses a state folder, on the machine that the folder belongs to. Two agents with one key
+// and one journal would each undo what the other has done. Knows nothing of the folder's content.
 import { createHmac } from 'node:crypto'
 import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ import { z } from 'zod'
 import { privateFolder, readIfThere, removeDurably, writeDurably } from '../mechanics/durable-file.ts'
 import { isFull } from '../mechanics/full-disk.ts'
 
-/** Where a machine's id may be read, the best first. It outlives everything but a new machine. */
+/** The files with a machine's id, the best first. The id changes only with the machine. */
 const machineIdFiles = ['/etc/machine-id', '/var/lib/dbus/machine-id', '/sys/class/dmi/id/product_uuid']
 const machineId = /^[0-9a-f]{32}$|^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
@@ -25,11 +25,11 @@ export interface PossessionOptions {
 }
 
 export interface Possession {
-  /** Lets the next agent have the folder. The end of the process does so, too, however it ends. */
+  /** Releases the folder for the next agent. The end of the process does so, too, however it ends. */
   release(): void
 }
 
-/** Takes the folder; throws a sentence that says what to do where another agent or another machine has it. */
+/** Locks the folder. Throws a sentence that says what to do where another agent or another machine has it. */
 export async function takeFolder(options: PossessionOptions): Promise<Possession> {
   await privateFolder(options.stateDir)
   const lock = lockFolder(options.stateDir)
@@ -42,13 +42,13 @@ export async function takeFolder(options: PossessionOptions): Promise<Possession
   }
 }
 
-/** SQLite's lock on an empty database: a lock of the kernel, which is free when its process is gone. */
+/** SQLite's lock on an empty database: a kernel lock, which is released when its process ends. */
 function lockFolder(stateDir: string): DatabaseSync {
   const path = join(stateDir, 'lock')
   const lock = new DatabaseSync(path)
   try {
     lock.exec('begin exclusive')
-    // Who may open it may lock it, and keep us out.
+    // Any user that can open the file could lock it and keep the agent out.
     chmodSync(path, 0o600)
     return lock
   } catch (cause) {
@@ -70,16 +70,16 @@ async function bindToMachine({ stateDir, adopt, log, machineIdFiles: files = mac
   const bound = await readBinding(path)
   if (bound && present.some((each) => each.source === bound.source && each.machine === bound.machine)) return
   if (bound && !adopt) refuseMachine(stateDir)
-  if (bound) log.warn({ stateDir }, 'the state folder of another machine is adopted; unset DORMOUSE_AGENT_ADOPT now')
+  if (bound) log.warn({ stateDir }, 'the state folder of another machine was adopted; unset DORMOUSE_AGENT_ADOPT now')
   const [best] = present
   if (!best) {
-    log.warn({ files }, 'this machine has no id: its state folder is not bound to it')
-    // What was adopted belongs to the other machine no more.
+    log.warn({ files }, 'this machine has no id; its state folder is not bound to it')
+    // An adopted folder no longer belongs to the other machine.
     return removeDurably(path)
   }
   await writeDurably(path, JSON.stringify(best)).catch((err: unknown) => {
     if (!isFull(err)) throw err
-    log.warn({ err }, 'the disk is full: the state folder is bound to its machine at the next start')
+    log.warn({ err }, 'the disk is full; the state folder is bound to its machine at the next start')
   })
 }
 
@@ -89,20 +89,20 @@ async function readBinding(path: string): Promise<Binding | undefined> {
   try {
     return bindingSchema.parse(JSON.parse(text))
   } catch (cause) {
-    throw new Error(`${path} cannot be read; remove it where this machine is the only one that uses its folder`, {
+    throw new Error(`${path} cannot be read; remove it if no other machine uses its folder`, {
       cause,
     })
   }
 }
 
-/** Every id that the machine has. An id is not to be shown around: it is kept as a digest. */
+/** Every id of the machine. Ids are confidential, so only their digests are kept. */
 async function bindingsOf(files: readonly string[]): Promise<Binding[]> {
   const found = await Promise.all(files.map(async (source) => ({ source, id: await idIn(source) })))
   return found.flatMap(({ source, id }) => (id ? [{ source, machine: digestOf(id) }] : []))
 }
 
 async function idIn(file: string): Promise<string | undefined> {
-  // Missing, or not ours to read: the next one may be.
+  // Missing or not readable: the next file may be.
   const text = (await readIfThere(file).catch(() => undefined))?.trim()
   return text && machineId.test(text) ? text.toLowerCase() : undefined
 }
@@ -111,6 +111,6 @@ const digestOf = (id: string): string => createHmac('sha256', id).update('dormou
 
 function refuseMachine(stateDir: string): never {
   throw new Error(
-    `the state folder ${stateDir} belongs to another machine, and two machines with one key would harm their desktops. Where the disks were moved here and the other machine stays off, start once with DORMOUSE_AGENT_ADOPT=true; else give this one an empty folder and enrol it (\`dormouse admin host invite\`)`,
+    `the state folder ${stateDir} belongs to another machine, and two machines with one key would harm their desktops. If the disks were moved here and the other machine stays off, start once with DORMOUSE_AGENT_ADOPT=true; otherwise use an empty folder and enrol this machine (\`dormouse admin host invite\`)`,
   )
 }

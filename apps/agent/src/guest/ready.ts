@@ -6,6 +6,12 @@ import type { Driver } from '../driver/driver.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import type { Readiness } from '../images/images.ts'
 import { before, unlessAborted } from '../mechanics/deadlines.ts'
+import type { Guests } from './guests.ts'
+
+interface ReadyDeps {
+  driver: Pick<Driver, 'domain'>
+  guests: Guests
+}
 
 const firstPauseMs = 10
 const longestPauseMs = 100
@@ -14,8 +20,8 @@ const firstTryPauseMs = 50
 const longestTryPauseMs = 1_000
 
 /** Returns when the guest answers; `guest_silent` after `timeoutMs`, `hypervisor_failed` when its process ends. */
-export async function untilAnswers(driver: Driver, desktopId: string, timeoutMs: number, signal: AbortSignal) {
-  const guest = driver.guest(desktopId)
+export async function untilAnswers(deps: ReadyDeps, desktopId: string, timeoutMs: number, signal: AbortSignal) {
+  const guest = deps.guests.guest(desktopId)
   const startedAt = performance.now()
   let checkedAt = startedAt
   for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMs * 1.5, longestPauseMs)) {
@@ -27,7 +33,7 @@ export async function untilAnswers(driver: Driver, desktopId: string, timeoutMs:
     }
     if (now - checkedAt > checkEveryMs) {
       checkedAt = now
-      await requireRunning(driver, desktopId)
+      await requireRunning(deps, desktopId)
     }
     await sleep(pauseMs)
   }
@@ -43,14 +49,14 @@ interface ReadyRequest extends Readiness {
 }
 
 /** Whether the command of its image succeeds in time; `hypervisor_failed` when its process ends meanwhile. */
-export async function becomesReady(driver: Driver, request: ReadyRequest, signal: AbortSignal): Promise<boolean> {
-  const guest = driver.guest(request.desktopId)
+export async function becomesReady(deps: ReadyDeps, request: ReadyRequest, signal: AbortSignal): Promise<boolean> {
+  const guest = deps.guests.guest(request.desktopId)
   let pauseMs = firstTryPauseMs
   for (let tried = 1; ; tried++) {
     signal.throwIfAborted()
     if (await succeeds(guest, request, signal)) return true
     if (tried >= request.tries || performance.now() + pauseMs >= request.until) return false
-    await requireRunning(driver, request.desktopId)
+    await requireRunning(deps, request.desktopId)
     await sleep(pauseMs)
     pauseMs = Math.min(pauseMs * 1.5, longestTryPauseMs)
   }
@@ -71,7 +77,7 @@ function falseIfRefused(error: unknown): false {
   throw error
 }
 
-async function requireRunning(driver: Driver, desktopId: string): Promise<void> {
+async function requireRunning({ driver }: ReadyDeps, desktopId: string): Promise<void> {
   const domain = await driver.domain(desktopId)
   if (domain?.state === 'running') return
   const what = domain?.state === 'paused' ? 'was paused' : 'ended'

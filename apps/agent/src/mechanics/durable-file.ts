@@ -1,4 +1,4 @@
-// Small files that are there whole or not at all, also after a power cut. Knows nothing of what is in them.
+// Small files that are written whole or not at all, even after a power cut. Knows nothing of their content.
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
@@ -29,7 +29,7 @@ export async function removeDurably(path: string): Promise<void> {
   await syncPath(dirname(path)).catch(unlessMissing)
 }
 
-/** What was written into a file or folder before is on the disk when this returns. */
+/** Everything written to the file or folder before is on the disk when this returns. */
 export async function syncPath(path: string): Promise<void> {
   const handle = await open(path, 'r')
   try {
@@ -44,13 +44,13 @@ export async function readIfThere(path: string): Promise<string | undefined> {
   return readFile(path, 'utf8').catch(unlessMissing)
 }
 
-/** A folder only its owner may enter; with 0711 others may pass through to what they know the name of. */
+/** Makes a folder that only its owner may enter; with 0711 others may reach what they know the name of. */
 export async function privateFolder(path: string, mode = 0o700): Promise<string> {
   await mkdir(path, { recursive: true, mode })
   return path
 }
 
-/** Passes over "no such file"; for `.catch` where absence is an answer. */
+/** For `.catch`: ignores "no such file". */
 export function unlessMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error
 }

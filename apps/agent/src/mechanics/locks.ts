@@ -1,6 +1,6 @@
-// Who may go on now: one at a time per key, and so many at once in all. Knows nothing of what they guard.
+// Limits on work at once: one per key, or so many in all. Knows nothing of the work.
 
-/** One at a time per key, in the order asked. */
+/** Runs one piece of work at a time per key, in the order of the calls. */
 export class KeyedLock {
   readonly #tails = new Map<string, Promise<unknown>>()
 
@@ -16,18 +16,18 @@ export class KeyedLock {
   }
 }
 
-/** Does the work for each item, at most `limit` at once; answers in the items' order. */
+/** Does the work for each item, at most `limit` at once; returns the results in the items' order. */
 export async function eachOf<T, R>(items: readonly T[], limit: number, work: (item: T) => Promise<R>): Promise<R[]> {
-  const answers: R[] = []
+  const results: R[] = []
   const left = items.entries()
   const lane = async () => {
-    for (const [at, item] of left) answers[at] = await work(item)
+    for (const [at, item] of left) results[at] = await work(item)
   }
   await Promise.all(Array.from({ length: limit }, lane))
-  return answers
+  return results
 }
 
-/** At most `limit` at once; the others wait in line, and leave it when their signal aborts. */
+/** Runs at most `limit` pieces of work at once; the others queue, and leave the queue when their signal aborts. */
 export class Slots {
   #free: number
   readonly #waiting: (() => void)[] = []

@@ -1,6 +1,6 @@
-// Room on the disk that is set aside for what makes room: without it a full disk could not be emptied any more, for even
-// a destroy writes its journal first. It is held in small files. To use one is to write over it and to rename it, which
-// takes no block of the disk, so that no guest can be quicker.
+// Disk space that is reserved for work that frees space. Without it a full disk could not be emptied: even a removal
+// writes to a file first. The reserve is small files. Using one means overwriting and renaming it, which needs no free
+// block, so nothing else can take the space first.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -19,12 +19,12 @@ export class Reserve {
     this.#folder = folder
   }
 
-  /** Finds what an agent before this one has set aside, and makes what is missing where there is room. */
+  /** Finds the files of an earlier process, and makes the missing ones where there is space. */
   static async open(folder: string): Promise<Reserve> {
     const reserve = new Reserve(folder)
     const names = (await readdir(folder).catch(unlessMissing)) ?? []
     for (const name of names) await reserve.#find(join(folder, name))
-    // What is wrong with the folder is said when it is tended, and by the first write.
+    // An error of the folder is reported by the next refill, and by the first write.
     await reserve.refill().catch(() => undefined)
     return reserve
   }
@@ -33,7 +33,7 @@ export class Reserve {
     return this.#pieces.length >= pieceCount
   }
 
-  /** Makes what is missing; false where the disk has no room for it. */
+  /** Makes the missing files; false where the disk has no space for them. */
   async refill(): Promise<boolean> {
     if (this.isWhole) return true
     this.#filling ??= this.#fill().finally(() => {
@@ -42,7 +42,7 @@ export class Reserve {
     return this.#filling
   }
 
-  /** Puts a small file in its place although the disk is full; it is on the disk when this returns. */
+  /** Writes a small file although the disk is full; it is on the disk when this returns. */
   async write(path: string, text: string): Promise<void> {
     let full: unknown
     for (let piece = this.#pieces.pop(); piece; piece = this.#pieces.pop()) {
@@ -51,7 +51,7 @@ export class Reserve {
         await rename(piece, path)
         return await syncPath(dirname(path))
       } catch (error) {
-        // A file system that copies what is written over finds room once a piece is gone.
+        // A copy-on-write file system has space once a piece is removed.
         await rm(piece, { force: true })
         if (!isFull(error)) throw error
         full = error
@@ -77,7 +77,7 @@ export class Reserve {
   }
 }
 
-/** Random, so that no file system saves the room for it. */
+/** Random content, so that no file system compresses it. */
 async function makePiece(path: string): Promise<string> {
   try {
     const file = await open(path, 'wx', 0o600)

@@ -15,19 +15,10 @@ import {
   type WakeSource,
 } from '@dormouse/contract'
 import { ArmedFailpoints, createLog } from '@dormouse/process'
-import { CallsAtOnce } from '../commands/calls-at-once.ts'
 import { linkHandlers } from '../commands/table.ts'
-import { Digests } from '../desktops/digests.ts'
-import type { Ground } from '../desktops/ground.ts'
-import { Journal } from '../desktops/journal.ts'
-import { MemoryImages } from '../desktops/memory-images.ts'
-import { Space } from '../desktops/space.ts'
-import { Turns } from '../desktops/turns.ts'
-import { Watch } from '../desktops/watch.ts'
-import type { Driver } from '../driver/driver.ts'
 import { SimulatedDriver } from '../driver/simulated/simulated.ts'
-import { Transfers } from '../guest/transfers.ts'
-import { Slots } from '../mechanics/locks.ts'
+import type { AnyDriver } from '../make-driver.ts'
+import { makeParts, type Parts } from '../parts.ts'
 
 export const spec: DesktopSpec = { vcpus: 1, memoryMiB: 16, diskGiB: 1, imageVersion: 'mini' }
 
@@ -45,18 +36,14 @@ export const fenceOf = (desktopId: string, generation: number, turn: number, mor
 
 const nobodyToDial = () => Promise.reject(new Error('there is no control plane to dial back'))
 
-interface House<D extends Driver> {
-  ground: Ground
-  turns: Turns
-  watch: Watch
-  space: Space
+interface House<D extends AnyDriver> extends Omit<Parts, 'driver'> {
   driver: D
   handlers: ReturnType<typeof linkHandlers>
 }
 
 type Said = { [N in ReportName]: { name: N; report: Report<N> } }[ReportName]
 
-export interface BenchOptions<D extends Driver> {
+export interface BenchOptions<D extends AnyDriver> {
   /** Called anew after each crash. */
   makeDriver: (folder: string) => D
   folder: string
@@ -64,7 +51,7 @@ export interface BenchOptions<D extends Driver> {
   installationId?: string
 }
 
-export class Bench<D extends Driver = SimulatedDriver> {
+export class Bench<D extends AnyDriver = SimulatedDriver> {
   readonly failpoints = new ArmedFailpoints()
   readonly said: Said[] = []
   readonly folder: string
@@ -88,7 +75,7 @@ export class Bench<D extends Driver = SimulatedDriver> {
   }
 
   /** Over another hypervisor. */
-  static async over<D extends Driver>(options: BenchOptions<D>): Promise<Bench<D>> {
+  static async over<D extends AnyDriver>(options: BenchOptions<D>): Promise<Bench<D>> {
     const bench = new Bench(options)
     await bench.up()
     return bench
@@ -115,38 +102,26 @@ export class Bench<D extends Driver = SimulatedDriver> {
         life.signal.throwIfAborted()
       },
     }
-    const journal = await Journal.open(this.folder, () => failpoints.hit('journal.before-write'))
-    const memory = new MemoryImages(this.memoryFolder, installationId)
     const log = createLog({ name: 'bench', level: 'silent' })
-    const ground: Ground = {
+    const parts = await makeParts({
       installationId,
       driver,
-      journal,
-      memory,
-      digests: new Digests(memory, () => undefined),
-      slots: new Slots(4),
+      folders: { state: this.folder, memory: this.memoryFolder, guestKeys: join(this.folder, 'guest-keys') },
+      workAtOnce: 4,
       failpoints,
-      say: (name, report) => this.said.push({ name, report } as Said),
+      report: (name, report) => this.said.push({ name, report } as Said),
       log,
-    }
-    await driver.open(installationId)
-    const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
-    const watch = new Watch(ground, turns)
-    this.#house = {
-      ground,
-      turns,
-      watch,
-      space: new Space(ground, turns, watch),
-      driver,
-      handlers: linkHandlers({ ground, turns, calls: new CallsAtOnce(), transfers: new Transfers() }, nobodyToDial),
-    }
+      guestLog: log,
+    })
+    this.#house = { ...parts, driver, handlers: linkHandlers(parts, nobodyToDial) }
   }
 
   /** The agent is gone and comes back; its guests went on meanwhile. What was under way never finishes. */
   async crash(): Promise<void> {
     this.#life.abort(new Error('the agent died'))
+    this.house.guests.close()
     await this.driver.close()
-    await this.house.ground.digests.close()
+    await this.house.digests.close()
     await this.up()
   }
 
@@ -189,7 +164,7 @@ export class Bench<D extends Driver = SimulatedDriver> {
 
   /** A command in the guest, in the generation the journal has; its stdout without the last newline. */
   async run(desktopId: string, command: string, timeoutSecs = 60): Promise<string> {
-    const generation = this.house.ground.journal.read(desktopId)?.generation ?? 0
+    const generation = this.house.journal.read(desktopId)?.generation ?? 0
     const wish = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs }
     return (await this.ask('guest.exec', wish)).stdout.trimEnd()
   }
@@ -208,7 +183,8 @@ export class Bench<D extends Driver = SimulatedDriver> {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.house.turns.settled()
-    await this.house.ground.digests.close()
+    await this.house.digests.close()
+    this.house.guests.close()
     await this.driver.close()
     await rm(this.folder, { recursive: true, force: true })
   }

@@ -28,7 +28,7 @@ test.each(['guest-exec', 'guest-exec-status', 'guest-file-write'])(
   'a busy guest is asked again for %s where nothing was begun',
   async (execute) => {
     const { agent, asked } = failing(2, late)
-    expect(await agentCall({ agent, pulse: busy })(execute)).toBe('answer')
+    expect(await agentCall({ agent, activity: busy })(execute)).toBe('answer')
     expect(asked()).toBe(3)
   },
 )
@@ -37,9 +37,9 @@ test.each([
   ['an idle guest that does not answer', 'guest-exec', late, unknownActivity, /restart qemu-guest-agent/],
   ['one whose agent is gone, however busy', 'guest-exec', gone, busy, /start qemu-guest-agent/],
   ['one whose readiness is asked', 'guest-ping', late, busy, /restart qemu-guest-agent/],
-])('%s is told at once', async (_who, execute, error, pulse, told) => {
+])('%s is told at once', async (_who, execute, error, activity, told) => {
   const { agent, asked } = failing(1, error)
-  await expect(agentCall({ agent, pulse })(execute)).rejects.toMatchObject({
+  await expect(agentCall({ agent, activity })(execute)).rejects.toMatchObject({
     code: 'guest_unavailable',
     detail: expect.stringMatching(told),
   })
@@ -54,7 +54,7 @@ function silent() {
 
 test('an agent that says nothing while its guest idles is mute, long before libvirt gives it up', async () => {
   const { agent } = silent()
-  await expect(agentCall({ agent, pulse: idle })('guest-exec')).rejects.toMatchObject({
+  await expect(agentCall({ agent, activity: idle })('guest-exec')).rejects.toMatchObject({
     code: 'guest_unavailable',
     detail: expect.stringMatching(/restart qemu-guest-agent/),
   })
@@ -64,14 +64,14 @@ test.each([
   ['its guest is busy', busy, undefined],
   ['nobody can tell how its guest fares', unknownActivity, undefined],
   ['libvirt itself is slow', idle, () => new Promise(() => undefined)],
-])('an agent that says nothing is waited for where %s', async (_why, pulse, daemon) => {
+])('an agent that says nothing is waited for where %s', async (_why, activity, daemon) => {
   const { agent, answer } = silent()
   let looks = 0
   const look = (overMs: number) => {
     looks++
-    return pulse.idle(overMs)
+    return activity.idle(overMs)
   }
-  const asked = agentCall({ agent, pulse: { ...pulse, idle: look }, ...(daemon && { daemon }) })('guest-exec')
+  const asked = agentCall({ agent, activity: { ...activity, idle: look }, ...(daemon && { daemon }) })('guest-exec')
   await until(() => looks > 2)
   answer()
   expect(await asked).toBe('answer')
@@ -79,8 +79,8 @@ test.each([
 
 test('an agent that was to set the clock is waited for, long after another would be mute', async () => {
   const { agent, answer } = silent()
-  const asked = agentCall({ agent, pulse: idle })('guest-set-time')
-  await expect(agentCall({ agent: silent().agent, pulse: idle })('guest-exec')).rejects.toThrow()
+  const asked = agentCall({ agent, activity: idle })('guest-set-time')
+  await expect(agentCall({ agent: silent().agent, activity: idle })('guest-exec')).rejects.toThrow()
   answer()
   expect(await asked).toBe('answer')
 })

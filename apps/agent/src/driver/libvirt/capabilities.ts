@@ -1,4 +1,4 @@
-// What libvirt says that the host can do, as far as we need it; and whether its processor really virtualises.
+// What the host can do, as far as the agent needs it: libvirt's capabilities, and whether KVM works.
 import { open, readFile } from 'node:fs/promises'
 
 export interface Capabilities {
@@ -22,7 +22,7 @@ export function readCapabilities(xml: string): Capabilities | undefined {
   }
 }
 
-/** Whether the processor has the flags and the device opens: a device file alone proves nothing. */
+/** Whether the processor has the flags and the device opens; a device file alone proves nothing. */
 export async function kvmOpens(): Promise<boolean> {
   const cpu = await readFile('/proc/cpuinfo', 'utf8')
   if (!/^flags\s*:.*\b(vmx|svm)\b/m.test(cpu)) return false
@@ -31,7 +31,7 @@ export async function kvmOpens(): Promise<boolean> {
     await device.close()
     return true
   } catch {
-    // Missing, or not ours to open: either way it cannot be used.
+    // Missing, or without permission: either way it cannot be used.
     return false
   }
 }

@@ -1,31 +1,31 @@
 // The clipboard that a guest shares with whoever controls its screen: QEMU's own, on a port that is plugged in while the
-// guest runs. QEMU before 10.1 saves and moves no guest that has such a port, so it is there between the sleeps only.
+// guest runs. QEMU before 10.1 cannot save or migrate a guest with such a port, so it is unplugged before each save.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { refuse } from '@dormouse/contract'
 import type { Domain } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import { clipboardXml, hasClipboard } from './domain-xml.ts'
-import { saying } from './failures.ts'
+import { orRefuse } from './failures.ts'
 
-/** It takes milliseconds, but with a QEMU that hangs it takes for ever. */
+/** It takes milliseconds, but a QEMU that hangs never answers. */
 const patience = { timeoutMs: 15_000 }
 
 const unpluggedMs = 5_000
 const lookMs = 20
 
-/** Plugs the port in, also while the guest is paused. Without it (libvirt before 8.4) the desktop runs just as well. */
+/** Plugs the port in, also while the guest is paused. Without it (libvirt before 8.4) the desktop still works. */
 export async function offerClipboard(domain: Domain, log: Log): Promise<void> {
   try {
     await domain.attachDevice(clipboardXml, patience)
   } catch (error) {
-    log.warn({ err: error, desktopId: domain.uuid }, 'the desktop has no clipboard: its port could not be plugged in')
+    log.warn({ err: error, desktopId: domain.uuid }, 'the desktop has no clipboard; its port could not be plugged in')
   }
 }
 
-/** Does what a domain with that port does not let be done; where it fails, the port is back. */
+/** Does work that is impossible with that port plugged in. Where the work fails, the port is plugged in again. */
 export async function withoutClipboard(domain: Domain, log: Log, work: () => Promise<void>): Promise<void> {
   if (!hasClipboard(await domain.xml())) return work()
-  await saying('the clipboard’s port could not be unplugged, with which no memory is saved', unplug(domain))
+  await orRefuse('the clipboard’s port could not be unplugged, and the memory cannot be saved with it', unplug(domain))
   try {
     await work()
   } catch (error) {
@@ -34,12 +34,13 @@ export async function withoutClipboard(domain: Domain, log: Log, work: () => Pro
   }
 }
 
-/** libvirt may call it done while QEMU still has the port. */
+/** libvirt may return while QEMU still has the port. */
 async function unplug(domain: Domain): Promise<void> {
   await domain.detachDevice(clipboardXml, patience)
   const ends = performance.now() + unpluggedMs
   while (hasClipboard(await domain.xml())) {
-    if (performance.now() > ends) refuse('hypervisor_failed', 'the clipboard’s port is unplugged, and does not go')
+    if (performance.now() > ends)
+      refuse('hypervisor_failed', `QEMU did not release the clipboard’s port within ${unpluggedMs} ms`)
     await sleep(lookMs)
   }
 }

@@ -1,4 +1,4 @@
-// The files that take what the guests' kernels say, one per desktop, each kept short.
+// The log files of the guests' serial consoles, one per desktop, each limited in length.
 import { open, readdir, rm, stat, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DesktopId } from '@dormouse/contract'
@@ -13,7 +13,7 @@ export class Consoles {
     this.#folder = folder
   }
 
-  /** The desktop's file, which must be there before QEMU's user writes to it. */
+  /** Makes the desktop's file, which must exist before QEMU's user writes to it; returns its path. */
   async ready(desktopId: DesktopId): Promise<string> {
     await privateFolder(this.#folder, 0o711)
     const path = this.#path(desktopId)
@@ -25,8 +25,8 @@ export class Consoles {
     await rm(this.#path(desktopId), { force: true })
   }
 
-  /** QEMU appends to them, so that one cut short goes on from its beginning. */
-  async bound(): Promise<void> {
+  /** Empties each file above 1 MiB. QEMU appends, so it continues at the file's start. */
+  async truncateLong(): Promise<void> {
     for (const name of (await readdir(this.#folder).catch(unlessMissing)) ?? []) {
       const path = join(this.#folder, name)
       const size = (await stat(path).catch(unlessMissing))?.size ?? 0

@@ -1,5 +1,5 @@
-// The desktops' disks: overlays on images, in this installation's storage pool. Their files can be looked at without
-// libvirt, which makes and deletes them.
+// The desktops' disks: overlays on images, in this installation's storage pool. libvirt makes and deletes them; their files
+// are listed without it.
 import { readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DesktopId, type DesktopSpec, isId, refuse } from '@dormouse/contract'
@@ -7,7 +7,7 @@ import type { Pool } from '@dormouse/node-libvirt'
 import { findImage, type Image, imageOfDisk, type Readiness } from '../../images/images.ts'
 import { syncPath, unlessMissing } from '../../mechanics/durable-file.ts'
 import { backingFileOf, overlayXml } from './domain-xml.ts'
-import { saying } from './failures.ts'
+import { orRefuse } from './failures.ts'
 
 const gib = 1024 ** 3
 const suffix = '.qcow2'
@@ -45,40 +45,40 @@ export class LibvirtDisks {
     const bytes = Math.max(diskGiB * gib, image.virtualBytes)
     const pool = await this.#pool()
     const xml = overlayXml(`${desktopId}${suffix}`, bytes, image.disk)
-    await saying('the disk could not be made', pool.volumes.create(xml))
+    await orRefuse('the disk could not be made', pool.volumes.create(xml))
     await syncPath(this.path(desktopId))
     await syncPath(this.#folder)
   }
 
   async remove(desktopId: DesktopId): Promise<void> {
     const volume = await (await this.#pool()).volumes.lookup(`${desktopId}${suffix}`)
-    if (volume) await saying('the disk could not be removed', volume.delete())
-    // A file that the pool does not know of goes too.
+    if (volume) await orRefuse('the disk could not be removed', volume.delete())
+    // The file may be unknown to the pool.
     await rm(this.path(desktopId), { force: true })
   }
 
-  /** Whether guests from this disk share their clipboard; not where the image is gone. */
+  /** Whether guests from this disk share their clipboard; false where the image no longer exists. */
   async sharesClipboard(desktopId: DesktopId): Promise<boolean> {
     return (await this.#imageOf(desktopId))?.clipboard ?? false
   }
 
-  /** What the image calls ready; nothing where the image is gone. */
+  /** When the image counts a guest as ready; undefined where the image no longer exists. */
   async readiness(desktopId: DesktopId): Promise<Readiness | undefined> {
     return (await this.#imageOf(desktopId))?.ready
   }
 
-  /** The image a disk was made of, also where its name leads to a newer one by now. */
+  /** The image that the disk was made of, even where its name leads to a newer one by now. */
   async imageOf(desktopId: DesktopId): Promise<Image> {
     return (
       (await this.#imageOf(desktopId)) ??
-      refuse('image_unavailable', 'the image that the desktop’s disk was made of is not on its host any more')
+      refuse('image_unavailable', 'the image of the desktop’s disk is no longer on its host')
     )
   }
 
   async #imageOf(desktopId: DesktopId): Promise<Image | undefined> {
     const pool = await this.#pool()
     const volume = await pool.volumes.lookup(`${desktopId}${suffix}`)
-    const backing = volume && backingFileOf(await saying('the disk could not be read', volume.xml()))
+    const backing = volume && backingFileOf(await orRefuse('the disk could not be read', volume.xml()))
     return backing ? imageOfDisk(backing) : undefined
   }
 }

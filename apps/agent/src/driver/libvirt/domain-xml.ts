@@ -1,4 +1,4 @@
-// The XML of a domain, its mark and its volume: pure text in, text out.
+// The XML of a domain, its mark and its volume. Pure.
 import type { DesktopSpec } from '@dormouse/contract'
 import type { Mark } from '../driver.ts'
 import { type Nic, nicXml } from './network-xml.ts'
@@ -20,9 +20,9 @@ export interface DomainPlan {
   console: string
   /** Null gives the guest no network. */
   nic: Nic | null
-  /** Null leaves the place of the screen's socket to libvirt. */
+  /** Null lets libvirt choose the path of the screen's socket. */
   vncSocket: string | null
-  /** The port for SSH: where its socket lies, `null` where libvirt chooses, undefined where the image has no use for it. */
+  /** The path of the SSH port's socket; null lets libvirt choose, undefined makes no port. */
   sshSocket?: string | null | undefined
 }
 
@@ -31,7 +31,7 @@ const sshPort = 'org.dormouse.ssh.0'
 export const domainName = ({ installationId, desktopId }: Pick<Mark, 'installationId' | 'desktopId'>): string =>
   `${namePrefix(installationId)}${desktopId}`
 
-/** Stands before the names of all that belongs to an installation. */
+/** The beginning of the names of all the installation's domains. */
 export const namePrefix = (installationId: string): string => `dormouse-${installationId.slice(-12)}-`
 
 export function domainXml(plan: DomainPlan): string {
@@ -83,7 +83,7 @@ function devices({ disk, console, nic, vncSocket, sshSocket }: DomainPlan): stri
     <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>`
 }
 
-/** The mark as an element; `prefix` where it stands in a whole document. */
+/** The mark as an element; with `prefix` inside a document. */
 export function markXml({ installationId, desktopId, generation, turn, operationId }: Mark, prefix = ''): string {
   const xmlns = prefix ? `xmlns:${prefix.slice(0, -1)}` : 'xmlns'
   return (
@@ -92,7 +92,7 @@ export function markXml({ installationId, desktopId, generation, turn, operation
   )
 }
 
-/** The mark in an element or a whole document; undefined where there is none of ours. */
+/** The mark in an element or a document; undefined where there is none of ours. */
 export function readMark(xml: string): Mark | undefined {
   const element = /<(?:\w+:)?desktop\b[^>]*>/.exec(xml)?.[0]
   if (!element) return undefined
@@ -102,7 +102,7 @@ export function readMark(xml: string): Mark | undefined {
   return { installationId, desktopId, generation: Number(of('generation')), turn: Number(of('turn')), operationId }
 }
 
-/** Where the socket of a running domain's port for SSH lies. */
+/** The path of the SSH port's socket of a running domain. */
 export function sshSocketOf(xml: string): string | undefined {
   const channels = xml.match(/<channel type=['"]unix['"]>[\s\S]*?<\/channel>/g) ?? []
   const channel = channels.find((each) => each.includes(sshPort))
@@ -114,13 +114,13 @@ export const clipboardXml = `<channel type='qemu-vdagent'><source><clipboard cop
 
 export const hasClipboard = (xml: string): boolean => /<channel type=['"]qemu-vdagent['"]>/.test(xml)
 
-/** What a guest sees of its machine, which a saved one must find again. */
-export function madeAs(xml: string): { cpuModel: string; machine: string } {
+/** The machine that a guest sees; a saved guest needs the same again. */
+export function machineOf(xml: string): { cpuModel: string; machine: string } {
   const of = (form: RegExp) => form.exec(xml)?.[1] ?? 'unknown'
   return { cpuModel: of(/<cpu[\s\S]*?<model[^>]*>([^<]+)</), machine: of(/<type[^>]*machine='([^']+)'/) }
 }
 
-/** A saved domain's XML with another mark and its disk where it lies now; what the guest sees stays as it was. */
+/** A saved domain's XML with another mark and its disk's present path; what the guest sees stays the same. */
 export function withMarkAndDisk(xml: string, mark: Mark, disk: string): string {
   const marked = xml.replace(/<(?:\w+:)?desktop\b[^>]*?(?:\/>|>\s*<\/(?:\w+:)?desktop>)/, () =>
     markXml(mark, `${markKey}:`),
@@ -133,7 +133,7 @@ export function withMarkAndDisk(xml: string, mark: Mark, disk: string): string {
   )
 }
 
-/** A qcow2 overlay, as large as the tier says and at least as large as its image. */
+/** The XML of a qcow2 overlay. */
 export function overlayXml(name: string, bytes: number, backingFile: string): string {
   return `<volume>
   <name>${text(name)}</name>
@@ -144,7 +144,7 @@ export function overlayXml(name: string, bytes: number, backingFile: string): st
 `
 }
 
-/** Where a running domain's VNC listens. */
+/** The path of the socket on which a running domain's VNC listens. */
 export const vncSocketOf = (xml: string): string | undefined =>
   untext(/<graphics type=['"]vnc['"][\s\S]*?<listen type=['"]socket['"] socket=['"]([^'"]+)['"]/.exec(xml)?.[1])
 

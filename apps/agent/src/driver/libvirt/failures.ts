@@ -1,9 +1,9 @@
-// What libvirt's errors mean for the one who asked. A customer may read the sentence: it names no path of the host.
+// libvirt's errors as refusals. A customer may read the sentence, so it names no path of the host.
 import { Refusal, refuse } from '@dormouse/contract'
 import { CallTimeout, ConnectionLost, isLibvirtError } from '@dormouse/node-libvirt'
 
-/** Runs a call; what it throws becomes a refusal that says what could not be done. */
-export async function saying<T>(what: string, call: Promise<T>): Promise<T> {
+/** What the call returns; its error becomes a refusal that begins with `what`, such as "the disk could not be made". */
+export async function orRefuse<T>(what: string, call: Promise<T>): Promise<T> {
   try {
     return await call
   } catch (error) {
@@ -11,7 +11,7 @@ export async function saying<T>(what: string, call: Promise<T>): Promise<T> {
   }
 }
 
-/** A lost connection leaves the outcome unknown: asking again is how it becomes known. */
+/** After a lost connection the outcome is unknown; a repeated call finds it out. */
 export function asRefusal(what: string, error: unknown): unknown {
   if (error instanceof ConnectionLost || error instanceof CallTimeout) {
     return withCause(new Refusal('host_unreachable', 'libvirt on the desktop’s host does not answer'), error)
@@ -24,7 +24,7 @@ export function asRefusal(what: string, error: unknown): unknown {
 
 const noSpace = /no space left|disk quota exceeded/i
 
-/** Passes over "no such domain", and "it does not run": what was to end has ended. */
+/** For `.catch`: ignores that the domain does not exist or does not run, so what was to end has ended. */
 export function unlessGone(error: unknown): undefined {
   if (isLibvirtError(error, 'noDomain', 'operationInvalid')) return undefined
   throw error
@@ -37,7 +37,7 @@ function withCause(refusal: Refusal, cause: unknown): Refusal {
   return refusal
 }
 
-export const damaged = (why: string): never =>
+export const refuseDamaged = (why: string): never =>
   refuse(
     'memory_image_damaged',
     `the saved memory cannot be restored: ${withoutPaths(why)}; it is kept; wake with discard_memory to boot from disk`,

@@ -1,21 +1,21 @@
-// What guests may reach, in the words of nftables: one table for each installation, which looks at its own bridge and at
-// nothing else. Pure text. It only ever drops; what it lets pass is still up to every other table.
-import type { Opening } from './openings.ts'
+// What guests may reach, as rules for nftables: one table per installation, for its own bridge only. Pure text. It only
+// drops packets; what it accepts, other tables may still drop.
+import type { AllowedDestination } from './allowed-destinations.ts'
 
-export interface Enclosure {
-  /** The table's name: no other installation has it. */
+export interface FirewallSpec {
+  /** The table's name, unique to the installation. */
   table: string
-  /** The bridge that all guests of the installation are on. */
+  /** The bridge of all the installation's guests. */
   bridge: string
   /** The host's own address there. */
   gateway: string
-  /** What the operator opens. */
-  openings: readonly Opening[]
+  /** What the operator allows. */
+  allowed: readonly AllowedDestination[]
 }
 
 /**
- * Not the public internet: this network, private networks, carriers' networks, link-local with its metadata services,
- * benchmarks, multicast, what is reserved. The last is where one cloud answers its own machines.
+ * Not the public internet: this network, private networks, carrier-grade NAT, link-local with its metadata services,
+ * benchmarks, multicast, reserved. The last one is Azure's service for its own machines.
  */
 const notPublic = [
   '0.0.0.0/8',
@@ -30,18 +30,18 @@ const notPublic = [
   '224.0.0.0/3',
   '168.63.129.16',
 ]
-/** Tells the sender's program at once, which would otherwise wait for minutes. */
-const refusal = ['meta l4proto tcp reject with tcp reset', 'reject with icmpx admin-prohibited']
+/** Rejects instead of dropping: otherwise the sender's program would wait for minutes. */
+const reject = ['meta l4proto tcp reject with tcp reset', 'reject with icmpx admin-prohibited']
 const bytes = [0, 1, 2, 3, 4, 5]
 
-/** Replaces the installation's table as one transaction: there is no moment without it. */
-export function firewallRules({ table, bridge, gateway, openings }: Enclosure): string {
+/** Replaces the installation's table in one transaction, so there is no moment without it. */
+export function firewallRules({ table, bridge, gateway, allowed }: FirewallSpec): string {
   return `table inet ${table}
 delete table inet ${table}
 table inet ${table} {
   set asking { type ether_addr; size 65535; flags dynamic,timeout; timeout 1m; }
   chain refuse {
-${lines(refusal)}
+${lines(reject)}
   }
   chain dhcp {
 ${lines(dhcp)}
@@ -49,7 +49,7 @@ ${lines(dhcp)}
   chain to_host {
     type filter hook input priority filter - 10; policy accept;
     iifname != "${bridge}" accept
-${lines([...toHost(gateway), ...openings.filter(isOfHost).map((opening) => accept(opening, gateway)), 'goto refuse'])}
+${lines([...toHost(gateway), ...allowed.filter(mayBeHost).map((destination) => accept(destination, gateway)), 'goto refuse'])}
   }
   chain beyond {
     type filter hook forward priority filter - 10; policy accept;
@@ -57,18 +57,18 @@ ${lines([...toHost(gateway), ...openings.filter(isOfHost).map((opening) => accep
     oifname "${bridge}" goto refuse
     iifname != "${bridge}" accept
     meta nfproto != ipv4 drop
-${lines([...openings.filter(({ address }) => address !== 'host').map((opening) => accept(opening, gateway)), `ip daddr { ${notPublic.join(', ')} } goto refuse`])}
+${lines([...allowed.filter(({ address }) => address !== 'host').map((destination) => accept(destination, gateway)), `ip daddr { ${notPublic.join(', ')} } goto refuse`])}
   }
 }
 `
 }
 
-/** Empties the table first, for that which is not there cannot be deleted. */
+/** Creates the table first, because a table that does not exist cannot be deleted. */
 export const removal = (table: string): string => `table inet ${table}\ndelete table inet ${table}\n`
 
 /**
- * The host's two services, and answers to what the host itself began; the guest may also ask whether it is there. Requests
- * for an address are looked at first: to the kernel one may be an answer to the server's last word.
+ * The host's two services, DHCP and DNS, replies to connections of the host's own, and ping. DHCP comes first: the kernel
+ * may take a request for a reply to the server's last packet.
  */
 const toHost = (gateway: string): string[] => [
   'meta nfproto != ipv4 drop',
@@ -79,9 +79,9 @@ const toHost = (gateway: string): string[] => [
 ]
 
 /**
- * A request from an Ethernet machine, through no relay, that names the hardware address it really has (the filter on its
- * port sees to that one): nobody uses up addresses that are kept for others, or gives them back. nftables cannot compare
- * two fields, so each byte is looked up among the 256 pairs of equal ones.
+ * A DHCP request from an Ethernet machine, through no relay, that names the MAC of its own frame; the filter on its port
+ * ensures that the frame's MAC is its own. So no guest uses up or releases another's address. nftables cannot compare two
+ * fields, so each byte is looked up among the 256 pairs of equal ones.
  */
 const dhcp = [
   'meta iiftype != ether drop',
@@ -96,10 +96,10 @@ function equalPairs(): string {
   return Array.from({ length: 256 }, (_, byte) => `${byte} . ${byte}`).join(', ')
 }
 
-/** A wide network opens no service of a host that happens to have an address in it: that takes a port. */
-const isOfHost = ({ bits, port }: Opening): boolean => bits === 32 && port !== undefined
+/** A network allows no service of a host that has an address in it: for the host an entry needs a port. */
+const mayBeHost = ({ bits, port }: AllowedDestination): boolean => bits === 32 && port !== undefined
 
-function accept({ address, bits, port, protocol }: Opening, gateway: string): string {
+function accept({ address, bits, port, protocol }: AllowedDestination, gateway: string): string {
   const to = address === 'host' ? gateway : bits === 32 ? address : `${address}/${bits}`
   const at = port === undefined ? '' : `meta l4proto ${protocol ?? '{ tcp, udp }'} th dport ${port} `
   return `ip daddr ${to} ${at}accept`

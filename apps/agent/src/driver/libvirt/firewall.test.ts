@@ -4,7 +4,7 @@ import { createLog } from '@dormouse/process'
 import { beforeEach, expect, test } from 'vitest'
 import { Firewall } from './firewall.ts'
 
-const enclosure = { table: 'dormouse_t', bridge: 'dmt', gateway: '10.9.0.1', openings: [] }
+const spec = { table: 'dormouse_t', bridge: 'dmt', gateway: '10.9.0.1', allowed: [] }
 const log = createLog({ name: 'test', level: 'silent' })
 
 /** The kernel's side: what stands there, and how often it was written. */
@@ -14,7 +14,7 @@ let broken: string | undefined
 let firewall: Firewall
 beforeEach(() => {
   ;[stands, writes, broken] = [undefined, 0, undefined]
-  firewall = new Firewall(enclosure, log, async (_, input) => {
+  firewall = new Firewall(spec, log, async (_, input) => {
     if (broken) throw new Error(broken)
     if (input !== undefined) {
       writes += 1
@@ -26,39 +26,39 @@ beforeEach(() => {
 })
 
 test('it is put up once, and again when somebody changed it or took it away', async () => {
-  await Promise.all([firewall.hold(), firewall.hold(), firewall.hold()])
-  await firewall.hold()
+  await Promise.all([firewall.ensure(), firewall.ensure(), firewall.ensure()])
+  await firewall.ensure()
   expect(writes).toBe(1)
   stands = `${stands}accept`
-  await firewall.hold()
+  await firewall.ensure()
   expect(stands).not.toContain('}accept')
   stands = undefined
-  await firewall.hold()
+  await firewall.ensure()
   expect({ writes, stands: stands !== undefined }).toEqual({ writes: 3, stands: true })
 })
 
 test('a process that begins writes it anew: its settings may have changed', async () => {
   stands = 'an earlier one’s'
-  await firewall.hold()
+  await firewall.ensure()
   expect(writes).toBe(1)
 })
 
 test('where nobody can look or write, it does not stand, until somebody can', async () => {
   broken = 'nft is not installed'
-  await expect(firewall.hold()).rejects.toThrow('nft is not installed')
+  await expect(firewall.ensure()).rejects.toThrow('nft is not installed')
   broken = undefined
-  await firewall.hold()
+  await firewall.ensure()
   broken = 'nft: SIGKILL'
-  await expect(firewall.hold()).rejects.toThrow('SIGKILL')
+  await expect(firewall.ensure()).rejects.toThrow('SIGKILL')
   broken = undefined
-  await firewall.hold()
+  await firewall.ensure()
   expect(writes).toBe(1)
 })
 
 test('it goes when it is taken away, and stands again when it is held', async () => {
-  await firewall.hold()
+  await firewall.ensure()
   await firewall.remove()
   expect(stands).toBeUndefined()
-  await firewall.hold()
+  await firewall.ensure()
   expect(stands).toContain('dmt')
 })

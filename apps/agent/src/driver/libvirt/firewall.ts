@@ -1,71 +1,79 @@
-// The wall around the guests' network, kept up in the kernel by nftables. It stands whether or not the agent runs; the agent
-// looks after it, and puts it up again where somebody has taken it down.
+// The firewall of the guests' network: a table of nftables, in the kernel whether or not the agent runs. The agent checks
+// it, and restores it where it was changed.
 import { spawn } from 'node:child_process'
 import type { Log } from '@dormouse/process'
-import { type Enclosure, firewallRules, removal } from './firewall-rules.ts'
+import { type FirewallSpec, firewallRules, removal } from './firewall-rules.ts'
 
-/** Runs `nft` with these words and this input; answers its output, or throws a sentence that says what to do. */
-export type Nft = (words: readonly string[], input?: string) => Promise<string>
+/** Runs `nft` with these arguments and this input; returns its output, or throws a sentence that says what to do. */
+export type Nft = (args: readonly string[], input?: string) => Promise<string>
 
 export class Firewall {
-  readonly #enclosure: Enclosure
+  readonly #spec: FirewallSpec
   readonly #log: Log
   readonly #nft: Nft
-  /** What nftables says of our table when it is whole; undefined until this process has put it up. */
-  #whole: string | undefined
-  #holding: Promise<void> | undefined
+  /** What nftables lists for our table when it is complete; undefined until this process has loaded it. */
+  #expected: string | undefined
+  #ensuring: Promise<void> | undefined
 
-  constructor(enclosure: Enclosure, log: Log, nft: Nft = runNft) {
-    this.#enclosure = enclosure
+  constructor(spec: FirewallSpec, log: Log, nft: Nft = runNft) {
+    this.#spec = spec
     this.#log = log
     this.#nft = nft
   }
 
-  /** The wall stands when this resolves. Throws a sentence for the operator where it cannot be put up. */
-  hold(): Promise<void> {
-    this.#holding ??= this.#hold().finally(() => {
-      this.#holding = undefined
+  /** The firewall is complete when this resolves. Throws a sentence for the operator where it cannot be loaded. */
+  ensure(): Promise<void> {
+    this.#ensuring ??= this.#ensure().finally(() => {
+      this.#ensuring = undefined
     })
-    return this.#holding
+    return this.#ensuring
   }
 
-  /** Takes the wall down. */
+  /** Removes the firewall. */
   async remove(): Promise<void> {
-    this.#whole = undefined
-    await this.#nft(['-f', '-'], removal(this.#enclosure.table))
+    this.#expected = undefined
+    await this.#nft(['-f', '-'], removal(this.#spec.table))
   }
 
-  async #hold(): Promise<void> {
-    const { table } = this.#enclosure
-    if (this.#whole !== undefined) {
-      if ((await this.#listing().catch(() => undefined)) === this.#whole) return
-      this.#log.warn({ table, alarm: true }, 'somebody changed the firewall of the guests’ network; it is put back')
+  async #ensure(): Promise<void> {
+    const { table } = this.#spec
+    if (this.#expected !== undefined) {
+      if ((await this.#listing().catch(() => undefined)) === this.#expected) return
+      this.#log.warn(
+        { table, alarm: true },
+        'the firewall of the guests’ network was changed from outside; it is restored',
+      )
     }
-    await this.#nft(['-f', '-'], firewallRules(this.#enclosure))
-    this.#whole = await this.#listing()
+    await this.#nft(['-f', '-'], firewallRules(this.#spec))
+    this.#expected = await this.#listing()
   }
 
-  /** Without what changes by itself: which guests have asked for an address lately. */
+  /** Without what changes by itself: which guests requested an address recently. */
   #listing(): Promise<string> {
-    return this.#nft(['-s', '-t', 'list', 'table', 'inet', this.#enclosure.table])
+    return this.#nft(['-s', '-t', 'list', 'table', 'inet', this.#spec.table])
   }
 }
 
 const timeoutMs = 10_000
 const remedies: readonly (readonly [RegExp, string])[] = [
   [/ENOENT/, 'nft is not installed (Debian: apt-get install nftables, then restart the agent)'],
-  [/not permitted|must be root/i, 'the agent may not change the firewall: give its unit CAP_NET_ADMIN and AF_NETLINK'],
+  [
+    /not permitted|must be root/i,
+    'the agent has no permission to change the firewall; give its unit CAP_NET_ADMIN and AF_NETLINK',
+  ],
 ]
 
-const runNft: Nft = (words, input = '') =>
+const runNft: Nft = (args, input = '') =>
   new Promise((resolve, reject) => {
     const env = { ...process.env, PATH: `${process.env.PATH ?? ''}:/usr/sbin:/sbin`, LC_ALL: 'C' }
-    const child = spawn('nft', words, { env, timeout: timeoutMs, killSignal: 'SIGKILL' })
-    const said = { out: '', err: '' }
+    const child = spawn('nft', args, { env, timeout: timeoutMs, killSignal: 'SIGKILL' })
+    const output = { out: '', err: '' }
     const fail = (why: string) => reject(new Error(remedies.find(([form]) => form.test(why))?.[1] ?? `nft: ${why}`))
-    child.stdout.setEncoding('utf8').on('data', (text: string) => (said.out += text))
-    child.stderr.setEncoding('utf8').on('data', (text: string) => (said.err += text))
+    child.stdout.setEncoding('utf8').on('data', (text: string) => (output.out += text))
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (output.err += text))
     child.stdin.on('error', () => undefined).end(input)
     child.on('error', (error: NodeJS.ErrnoException) => fail(error.code ?? error.message))
-    child.on('close', (code, signal) => (code === 0 ? resolve(said.out) : fail(said.err.trim() || `${signal ?? code}`)))
+    child.on('close', (code, signal) =>
+      code === 0 ? resolve(output.out) : fail(output.err.trim() || `${signal ?? code}`),
+    )
   })

@@ -17,7 +17,7 @@ beforeEach(() => {
   hosts = []
   leases = []
   open = undefined
-  const firewall = { hold: async () => (open ? Promise.reject(new Error(open)) : undefined) }
+  const firewall = { ensure: async () => (open ? Promise.reject(new Error(open)) : undefined) }
   const kept = {
     name,
     xml: async () => {
@@ -35,58 +35,58 @@ beforeEach(() => {
 test('nobody comes onto it while its firewall does not stand, and a customer does not read why', async () => {
   const saved = `<interface type='network'><source network='${name}'/></interface>`
   open = 'nft is not installed on host seven'
-  for (const coming of [network.place(newId()), network.held(newId(), saved)]) {
+  for (const coming of [network.nicFor(newId()), network.attach(newId(), saved)]) {
     const refusal = await coming.catch((error: Refusal) => error)
     expect(refusal).toMatchObject({ code: 'hypervisor_failed', cause: { message: open } })
     expect((refusal as Refusal).detail).not.toContain('nft')
   }
   expect(hosts).toEqual([])
   open = undefined
-  await network.place(newId())
+  await network.nicFor(newId())
 })
 
 test('desktops that come at once have an address each, and keep it until they are gone', async () => {
   const ids = Array.from({ length: 253 }, newId)
-  const places = await Promise.all(ids.map((id) => network.place(id)))
+  const places = await Promise.all(ids.map((id) => network.nicFor(id)))
   expect(new Set(places.map(({ ip }) => ip)).size).toBe(253)
-  expect(await network.place(ids[7]!)).toEqual(places[7])
-  await expect(network.place(newId())).rejects.toMatchObject({ code: 'hypervisor_failed' })
-  await network.free(ids[7]!)
-  expect((await network.place(newId())).ip).toBe(places[7]!.ip)
+  expect(await network.nicFor(ids[7]!)).toEqual(places[7])
+  await expect(network.nicFor(newId())).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  await network.releaseAddress(ids[7]!)
+  expect((await network.nicFor(newId())).ip).toBe(places[7]!.ip)
 })
 
 test('a desktop that had an address before has it again, unless another has it by now or it is of another network', async () => {
-  expect(await network.place(newId(), '10.99.7.40')).toMatchObject({ ip: '10.99.7.40' })
-  expect((await network.place(newId(), '10.99.7.40')).ip).not.toBe('10.99.7.40')
-  expect((await network.place(newId(), '10.99.8.41')).ip).toMatch(/^10\.99\.7\./)
+  expect(await network.nicFor(newId(), '10.99.7.40')).toMatchObject({ ip: '10.99.7.40' })
+  expect((await network.nicFor(newId(), '10.99.7.40')).ip).not.toBe('10.99.7.40')
+  expect((await network.nicFor(newId(), '10.99.8.41')).ip).toMatch(/^10\.99\.7\./)
 })
 
 test('an address that another still has on lease is given only where no other is left', async () => {
   const [gone, id] = [newId(), newId()]
-  leases = [{ mac: macOf(gone), ip: (await network.place(gone)).ip }]
-  await network.free(gone)
-  for (let n = 0; n < 252; n++) expect((await network.place(newId(), leases[0]!.ip)).ip).not.toBe(leases[0]!.ip)
-  expect((await network.place(id)).ip).toBe(leases[0]!.ip)
+  leases = [{ mac: macOf(gone), ip: (await network.nicFor(gone)).ip }]
+  await network.releaseAddress(gone)
+  for (let n = 0; n < 252; n++) expect((await network.nicFor(newId(), leases[0]!.ip)).ip).not.toBe(leases[0]!.ip)
+  expect((await network.nicFor(id)).ip).toBe(leases[0]!.ip)
 })
 
 test('its own lease keeps a desktop from no address', async () => {
   const id = newId()
   leases = [{ mac: macOf(id), ip: '10.99.7.40' }]
-  expect((await network.place(id, '10.99.7.40')).ip).toBe('10.99.7.40')
+  expect((await network.nicFor(id, '10.99.7.40')).ip).toBe('10.99.7.40')
 })
 
 test('a saved desktop that was held to nothing is held to its own address when it wakes', async () => {
   const [id, saved] = [newId(), `<interface type='network'><source network='${name}'/></interface>`]
-  const held = await network.held(id, saved)
+  const held = await network.attach(id, saved)
   expect(held).toContain(`<parameter name='IP' value='${hosts[0]?.ip}'/>`)
-  expect(await network.held(id, '<domain/>')).toBe('<domain/>')
+  expect(await network.attach(id, '<domain/>')).toBe('<domain/>')
   expect(hosts).toHaveLength(1)
 })
 
 test('only the address that is kept for it and that its filter holds it to is dialled, from the host’s own', async () => {
   const [id, other] = [newId(), newId()]
-  const [nic, theirs] = [await network.place(id), await network.place(other)]
-  expect(await network.door(id, nicXml(nic))).toEqual({ host: nic.ip, port: 22, localAddress: '10.99.7.1' })
+  const [nic, theirs] = [await network.nicFor(id), await network.nicFor(other)]
+  expect(await network.sshAddress(id, nicXml(nic))).toEqual({ host: nic.ip, port: 22, localAddress: '10.99.7.1' })
   const odd = [
     nicXml({ ...nic, ip: theirs.ip }),
     nicXml({ ...nic, ip: '192.0.2.1' }),
@@ -95,7 +95,7 @@ test('only the address that is kept for it and that its filter holds it to is di
     nicXml(nic).replace('clean-traffic', 'allow-ipv4'),
     '<domain/>',
   ]
-  for (const xml of odd) expect(await network.door(id, xml)).toBeUndefined()
-  await network.free(id)
-  expect(await network.door(id, nicXml(nic))).toBeUndefined()
+  for (const xml of odd) expect(await network.sshAddress(id, xml)).toBeUndefined()
+  await network.releaseAddress(id)
+  expect(await network.sshAddress(id, nicXml(nic))).toBeUndefined()
 })

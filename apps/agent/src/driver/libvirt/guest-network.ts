@@ -1,36 +1,36 @@
 // The guests' network on this host: which desktop has which address. libvirt keeps the list (an address for each desktop,
-// until it is destroyed), hands the addresses out by DHCP and holds each guest to its own; a guest is never asked for it.
-// Nobody comes onto it while its firewall is down.
+// until it is destroyed), hands the addresses out by DHCP and filters each guest to its own; a guest is never asked for
+// it. No desktop joins the network while its firewall is down.
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Network } from '@dormouse/node-libvirt'
 import type { SshAddress } from '../guest-access.ts'
-import { saying } from './failures.ts'
+import { orRefuse } from './failures.ts'
 import type { Firewall } from './firewall.ts'
 import {
+  addressCount,
   gatewayOf,
   guestAddress,
   hasInterface,
-  heldTo,
   macOf,
   type Nic,
-  placesOn,
   readHosts,
   readNic,
   readSubnet,
+  withAddress,
 } from './network-xml.ts'
 
 const sshPortNumber = 22
 
-/** What is asked of libvirt's network. */
-type Kept = Pick<Network, 'name' | 'xml' | 'leases' | 'addDhcpHost' | 'removeDhcpHost'>
+/** What this file uses of libvirt's network. */
+type DhcpNetwork = Pick<Network, 'name' | 'xml' | 'leases' | 'addDhcpHost' | 'removeDhcpHost'>
 
 export class GuestNetwork {
-  readonly #network: Kept
-  readonly #firewall: Pick<Firewall, 'hold'>
-  /** Two desktops at once must not be given one address. */
-  #turn: Promise<unknown> = Promise.resolve()
+  readonly #network: DhcpNetwork
+  readonly #firewall: Pick<Firewall, 'ensure'>
+  /** Addresses are given one after the other: two desktops at once must not get the same. */
+  #last: Promise<unknown> = Promise.resolve()
 
-  constructor(network: Kept, firewall: Pick<Firewall, 'hold'>) {
+  constructor(network: DhcpNetwork, firewall: Pick<Firewall, 'ensure'>) {
     this.#network = network
     this.#firewall = firewall
   }
@@ -39,96 +39,93 @@ export class GuestNetwork {
     return this.#network.name
   }
 
-  /** Sees to it that the firewall stands. Throws a sentence for the operator where it cannot. */
-  hold(): Promise<void> {
-    return this.#firewall.hold()
+  /** Sees to it that the firewall is in place. Throws a sentence for the operator where that fails. */
+  ensureFirewall(): Promise<void> {
+    return this.#firewall.ensure()
   }
 
-  /** The desktop's place: the one it has, else with the address it wishes for, else with a free one. */
-  async place(desktopId: DesktopId, wished?: string): Promise<Nic> {
-    await this.hold().catch(unprotected)
-    const placing = this.#turn.then(() => this.#place(desktopId, wished))
-    this.#turn = placing.catch(() => undefined)
-    return placing
+  /** The desktop's port with the address that it has, else with the preferred one where that is free, else with another. */
+  async nicFor(desktopId: DesktopId, preferred?: string): Promise<Nic> {
+    await this.ensureFirewall().catch(refuseUnprotected)
+    const assigning = this.#last.then(() => this.#assign(desktopId, preferred))
+    this.#last = assigning.catch(() => undefined)
+    return assigning
   }
 
   /**
-   * A saved domain, held to the desktop's address: where another has its old one by now, to a new one, which it gets when it
-   * asks.
+   * A saved domain's XML, filtered to the desktop's address. Where another desktop has taken its old address, it gets a new
+   * one at its next DHCP request.
    */
-  async held(desktopId: DesktopId, savedXml: string): Promise<string> {
+  async attach(desktopId: DesktopId, savedXml: string): Promise<string> {
     if (!hasInterface(savedXml)) return savedXml
-    return heldTo(savedXml, (await this.place(desktopId, readNic(savedXml)?.ip)).ip)
+    return withAddress(savedXml, (await this.nicFor(desktopId, readNic(savedXml)?.ip)).ip)
   }
 
-  /** The desktop is gone for good, and its address free. */
-  async free(desktopId: DesktopId): Promise<void> {
+  /** Frees the address of a desktop that is destroyed. */
+  async releaseAddress(desktopId: DesktopId): Promise<void> {
     const mac = macOf(desktopId)
     const ip = readHosts(await this.#xml()).get(mac)
-    if (ip) await saying('the desktop’s address could not be freed', this.#network.removeDhcpHost({ mac, ip }))
+    if (ip) await orRefuse('the desktop’s address could not be freed', this.#network.removeDhcpHost({ mac, ip }))
   }
 
-  /** Where to dial that desktop; undefined unless its domain is held to the very address that is kept for it here. */
-  async door(desktopId: DesktopId, domainXml: string): Promise<SshAddress | undefined> {
+  /** Where the desktop's SSH server listens; undefined unless its domain is filtered to the address reserved for it here. */
+  async sshAddress(desktopId: DesktopId, domainXml: string): Promise<SshAddress | undefined> {
     const nic = readNic(domainXml)
     if (nic?.network !== this.name || nic.mac !== macOf(desktopId)) return undefined
     const xml = await this.#xml()
     const subnet = readSubnet(xml)
     if (!subnet || readHosts(xml).get(nic.mac) !== nic.ip) return undefined
-    // From the host's own address on that network: where it is not this host's, nothing leaves.
+    // Dialled from the host's own address on that network: where this host does not have it, nothing is sent.
     return { host: nic.ip, port: sshPortNumber, localAddress: gatewayOf(subnet) }
   }
 
-  async #place(desktopId: DesktopId, wished: string | undefined): Promise<Nic> {
+  async #assign(desktopId: DesktopId, preferred: string | undefined): Promise<Nic> {
     const xml = await this.#xml()
     const [mac, hosts] = [macOf(desktopId), readHosts(xml)]
-    const kept = hosts.get(mac)
-    if (kept) return { network: this.name, mac, ip: kept }
+    const reserved = hosts.get(mac)
+    if (reserved) return { network: this.name, mac, ip: reserved }
     const [taken, leased] = [new Set(hosts.values()), await this.#leasedToOthers(mac)]
-    const ip = free(candidates(xml, desktopId, wished), taken, leased)
-    await saying('the desktop was given no address', this.#network.addDhcpHost({ mac, ip }))
+    const ip = firstFree(candidates(xml, desktopId, preferred), taken, leased)
+    await orRefuse('the desktop could not be given an address', this.#network.addDhcpHost({ mac, ip }))
     return { network: this.name, mac, ip }
   }
 
-  /** dnsmasq gives these to nobody else until the lease ends, also where the machine that had it is gone. */
+  /** dnsmasq gives a leased address to no other machine until the lease ends, even where its machine no longer exists. */
   async #leasedToOthers(mac: string): Promise<Set<string>> {
-    const leases = await saying('the guests’ leases could not be read', this.#network.leases())
+    const leases = await orRefuse('the guests’ leases could not be read', this.#network.leases())
     return new Set(leases.filter((lease) => lease.mac !== mac).map(({ ip }) => ip))
   }
 
   #xml(): Promise<string> {
-    return saying('the guests’ network could not be read', this.#network.xml())
+    return orRefuse('the guests’ network could not be read', this.#network.xml())
   }
 }
 
-/** What is wrong with it is the operator's business: the cause says it. */
-function unprotected(cause: unknown): never {
+/** The cause is for the operator. */
+function refuseUnprotected(cause: unknown): never {
   const refusal = new Refusal(
     'hypervisor_failed',
-    'the desktop’s host could not protect its network: nothing was lost; try again later',
+    'the desktop’s host could not set up the firewall of its network; nothing was lost, try again later',
   )
   refusal.cause = cause
   throw refusal
 }
 
-/** The wished one where it is of this network, then all from a place on that follows from the id. */
-function candidates(xml: string, desktopId: DesktopId, wished: string | undefined): string[] {
+/** The preferred address where it is on this network, then all others from one that follows from the id. */
+function candidates(xml: string, desktopId: DesktopId, preferred: string | undefined): string[] {
   const subnet = readSubnet(xml) ?? refuse('hypervisor_failed', 'the guests’ network has no addresses')
-  const places = placesOn(subnet)
-  const first = Number.parseInt(desktopId.slice(-8), 16) % places
-  const all = Array.from({ length: places }, (_, n) => guestAddress(subnet, (first + n) % places)!)
-  return wished && all.includes(wished) ? [wished, ...all] : all
+  const count = addressCount(subnet)
+  const first = Number.parseInt(desktopId.slice(-8), 16) % count
+  const all = Array.from({ length: count }, (_, n) => guestAddress(subnet, (first + n) % count)!)
+  return preferred && all.includes(preferred) ? [preferred, ...all] : all
 }
 
-/** One that is on lease only where no other is left: its desktop has no network until the lease ends. */
-function free(candidates: string[], taken: Set<string>, leased: Set<string>): string {
+/** A leased address only where no other is left: its desktop then has no network until the lease ends. */
+function firstFree(candidates: string[], taken: Set<string>, leased: Set<string>): string {
   const left = candidates.filter((ip) => !taken.has(ip))
   return (
     left.find((ip) => !leased.has(ip)) ??
     left[0] ??
-    refuse(
-      'hypervisor_failed',
-      'the guests’ network has no address left: give it a shorter DORMOUSE_AGENT_NETWORK_PREFIX',
-    )
+    refuse('hypervisor_failed', 'the guests’ network has no address left; set a shorter DORMOUSE_AGENT_NETWORK_PREFIX')
   )
 }

@@ -1,21 +1,21 @@
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import {
+  addressCount,
   gatewayOf,
   guestAddress,
-  heldTo,
   isOn,
   isOutdated,
-  isUnheld,
+  isUnfiltered,
   macOf,
   networkXml,
   nicXml,
-  placesOn,
   readHosts,
   readNic,
   readSubnet,
   subnetOf,
-  unplugged,
+  withAddress,
+  withLinkDown,
 } from './network-xml.ts'
 
 test('a network is read back as it was written, whatever its size', () => {
@@ -31,8 +31,11 @@ test('a lease ends, so that the address of a desktop that is gone can be another
 test('guests have every address but the network’s own, the host’s and the one for all', () => {
   const subnet = subnetOf('10.99.7')
   expect(gatewayOf(subnet)).toBe('10.99.7.1')
-  expect([guestAddress(subnet, 0), guestAddress(subnet, placesOn(subnet) - 1)]).toEqual(['10.99.7.2', '10.99.7.254'])
-  expect(guestAddress(subnet, placesOn(subnet))).toBeUndefined()
+  expect([guestAddress(subnet, 0), guestAddress(subnet, addressCount(subnet) - 1)]).toEqual([
+    '10.99.7.2',
+    '10.99.7.254',
+  ])
+  expect(guestAddress(subnet, addressCount(subnet))).toBeUndefined()
   expect(guestAddress(subnetOf('10.99'), 255)).toBe('10.99.1.1')
 })
 
@@ -47,7 +50,7 @@ test('a desktop’s place is alone on its port, held to one address, and read ba
     .replace(`'dormouse-net'/>`, `'dormouse-net' portid='x' bridge='dm'/>\n      <target dev='vnet0'/>`)
     .replace('<parameter', '\n        <parameter')
   expect(readNic(written)).toEqual(nic)
-  expect(readNic(heldTo(written, '10.99.7.10'))).toEqual({ ...nic, ip: '10.99.7.10' })
+  expect(readNic(withAddress(written, '10.99.7.10'))).toEqual({ ...nic, ip: '10.99.7.10' })
 })
 
 test('a saved place is held to its address, and keeps its MAC and its slot, however it was held before', () => {
@@ -61,7 +64,7 @@ test('a saved place is held to its address, and keeps its MAC and its slot, howe
     "<filterref filter='clean-traffic'>\n</filterref><port isolated='no'/>",
   ]
   for (const filter of filters) {
-    const held = heldTo(
+    const held = withAddress(
       `<domain>${before}<source network='n'/>${filter}${slot}</interface><rng/></domain>`,
       '10.99.7.9',
     )
@@ -71,16 +74,16 @@ test('a saved place is held to its address, and keeps its MAC and its slot, howe
     expect(held).toContain(slot)
   }
   const saved = `${before}<source network='n'/></interface>`
-  expect(['<domain/>', saved, heldTo(saved, '10.99.7.9')].map(isUnheld)).toEqual([false, true, false])
-  expect(heldTo('<domain/>', '10.99.7.9')).toBe('<domain/>')
+  expect(['<domain/>', saved, withAddress(saved, '10.99.7.9')].map(isUnfiltered)).toEqual([false, true, false])
+  expect(withAddress('<domain/>', '10.99.7.9')).toBe('<domain/>')
 })
 
 test('a cable is pulled out of what is saved, and put in again where it is held', () => {
   const saved = `<domain>${nicXml({ network: 'n', mac: macOf(newId()), ip: '10.99.7.9' })}<rng/></domain>`
-  const out = unplugged(unplugged(saved))
+  const out = withLinkDown(withLinkDown(saved))
   expect(out.match(/<link state='down'\/>/g)).toHaveLength(1)
-  expect(heldTo(out, '10.99.7.9')).toBe(saved)
-  expect(unplugged('<domain/>')).toBe('<domain/>')
+  expect(withAddress(out, '10.99.7.9')).toBe(saved)
+  expect(withLinkDown('<domain/>')).toBe('<domain/>')
 })
 
 test('which network a domain is on is read from its interfaces alone', () => {

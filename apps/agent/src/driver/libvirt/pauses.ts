@@ -1,9 +1,9 @@
-// Which desktops are paused, as libvirt's events and its answers say. An answer that an event has overtaken is old news.
+// Which desktops are paused, from libvirt's events and replies. A reply to a request that is older than an event is ignored.
 import type { DesktopId } from '@dormouse/contract'
 
 export class Pauses {
   readonly #paused = new Set<DesktopId>()
-  /** Which event, counted over all desktops, was the last of each. */
+  /** The number of each desktop's last event, counted over all desktops. */
   readonly #lastEvents = new Map<DesktopId, number>()
   #events = 0
 
@@ -11,13 +11,13 @@ export class Pauses {
     return this.#paused.has(desktopId)
   }
 
-  /** An event tells it. */
+  /** To be called for each event. */
   heard(desktopId: DesktopId, paused: boolean): void {
     this.#lastEvents.set(desktopId, ++this.#events)
     this.#note(desktopId, paused)
   }
 
-  /** To be called before libvirt is asked; what it gives back takes the answer. */
+  /** To be called before a request to libvirt; the returned function takes the reply. */
   ask(desktopId: DesktopId): (paused: boolean) => void {
     const asked = this.#events
     return (paused) => {
@@ -25,13 +25,13 @@ export class Pauses {
     }
   }
 
-  /** The desktop is gone for good. */
+  /** To be called when the desktop is destroyed. */
   forget(desktopId: DesktopId): void {
     this.#paused.delete(desktopId)
     this.#lastEvents.delete(desktopId)
   }
 
-  /** Events may have been missed: the next answers tell. */
+  /** Events may have been missed: the next replies set the states again. */
   clear(): void {
     this.#paused.clear()
   }

@@ -35,35 +35,35 @@ test('a stopped process is frozen, one that runs, one that is gone and one that 
   const name = `dormouse-test-${process.pid}`
   const child = qemu(name, 'setInterval(() => 0, 50)')
   await once(child, 'spawn')
-  const pulse = new QemuProcesses().pulse(name)
-  expect(pulse.frozen()).toBe(false)
+  const activity = new QemuProcesses().activity(name)
+  expect(activity.frozen()).toBe(false)
   child.kill('SIGSTOP')
-  await until(() => pulse.frozen())
+  await until(() => activity.frozen())
   child.kill('SIGCONT')
-  await until(() => !pulse.frozen())
+  await until(() => !activity.frozen())
   await killed(child)
-  expect(pulse.frozen()).toBe(false)
-  expect(new QemuProcesses().pulse('dormouse-none').frozen()).toBe(false)
+  expect(activity.frozen()).toBe(false)
+  expect(new QemuProcesses().activity('dormouse-none').frozen()).toBe(false)
 })
 
 test('a desktop that woke in another process is as busy as that one is', async () => {
   const name = `dormouse-woken-${process.pid}`
-  const pulse = new QemuProcesses().pulse(name)
+  const activity = new QemuProcesses().activity(name)
   const busy = `require('node:fs').writeFileSync('/proc/self/comm', 'CPU 0/TCG'); for (;;) {}`
   for (let wake = 0; wake < 2; wake++) {
     const child = qemu(name, busy)
-    await until(() => pulse.busy(100))
+    await until(() => activity.busy(100))
     await killed(child)
   }
 })
 
 test('a guest of which something waits for the host’s disk is busy, though its processors idle, until the disk answers', async () => {
   const name = `dormouse-disk-${process.pid}`
-  const pulse = new QemuProcesses().pulse(name)
+  const activity = new QemuProcesses().activity(name)
   const child = qemu(name, waitsUninterruptibly, 'perl')
-  await until(() => pulse.busy(50))
-  expect([await pulse.idle(50), pulse.frozen()]).toEqual([false, false])
+  await until(() => activity.busy(50))
+  expect([await activity.idle(50), activity.frozen()]).toEqual([false, false])
   child.stdin!.end()
-  await until(() => pulse.idle(50))
-  expect(await pulse.busy(50)).toBe(false)
+  await until(() => activity.idle(50))
+  expect(await activity.busy(50)).toBe(false)
 })

@@ -1,5 +1,5 @@
-// The QEMU processes of this host, as its kernel tells of them: for what libvirt cannot say while one stands still. Reads
-// /proc and nothing else; where a process cannot be seen there, nothing is said of it.
+// The QEMU processes of this host, as the kernel reports them: for what libvirt cannot report while one is stopped. Reads
+// only /proc; a process that is not visible there counts as unknown.
 import { readdirSync, readFileSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -7,13 +7,13 @@ import type { GuestActivity } from '../guest-activity.ts'
 
 interface Process {
   pid: number
-  /** In the kernel's ticks; tells it from a later one of the same number. */
+  /** In the kernel's ticks; distinguishes it from a later process with the same pid. */
   began: string
 }
 
 const searchEveryMs = 1_000
 const lookEveryMs = 50
-/** Of the time of one of the host's processors: a guest that idles takes a few hundredths. */
+/** The share of one processor's time; an idle guest uses a few hundredths. */
 const busyShare = 0.3
 
 export class QemuProcesses {
@@ -21,8 +21,8 @@ export class QemuProcesses {
   #search: Promise<void> | undefined
   #searchedAt = -searchEveryMs
 
-  /** Of the domain with this name, whenever it is asked. */
-  pulse(domainName: string): GuestActivity {
+  /** The activity of the domain with this name, read at each call. */
+  activity(domainName: string): GuestActivity {
     const wants = (overMs: number) => this.#wants(domainName, overMs)
     return {
       frozen: () => this.#frozen(domainName),
@@ -33,13 +33,13 @@ export class QemuProcesses {
 
   #frozen(domainName: string): boolean {
     const state = this.#stateOf(domainName)
-    if (state === undefined) void this.#look()
+    if (state === undefined) void this.#searchSoon()
     return state === 'T' || state === 't'
   }
 
-  /** Whether it runs, or waits for a processor or the disk; undefined where it is not seen. */
+  /** Whether it runs, or waits for a processor or the disk; undefined where it is not visible. */
   async #wants(domainName: string, overMs: number): Promise<boolean | undefined> {
-    if (this.#stateOf(domainName) === undefined) await this.#look()
+    if (this.#stateOf(domainName) === undefined) await this.#searchSoon()
     const found = this.#found.get(domainName)
     if (!found) return sleep(overMs, undefined)
     const [before, startedAt] = [await wantedMs(found.pid), performance.now()]
@@ -49,7 +49,7 @@ export class QemuProcesses {
     return waited || (after - before) / (performance.now() - startedAt) > busyShare
   }
 
-  /** Undefined where it was not found yet, or has ended: a desktop that sleeps and wakes has another process. */
+  /** Undefined where it was not found yet, or has ended: after a wake a desktop has another process. */
   #stateOf(domainName: string): string | undefined {
     const found = this.#found.get(domainName)
     const stat = found && statOf(found.pid)
@@ -58,17 +58,17 @@ export class QemuProcesses {
     return undefined
   }
 
-  /** Looks for all of them at once, and not too often. */
-  #look(): Promise<void> {
+  /** Searches for all processes at once, at most once per second. */
+  #searchSoon(): Promise<void> {
     if (performance.now() - this.#searchedAt < searchEveryMs) return this.#search ?? Promise.resolve()
     this.#searchedAt = performance.now()
-    this.#search = this.#lookAround().finally(() => {
+    this.#search = this.#searchAll().finally(() => {
       this.#search = undefined
     })
     return this.#search
   }
 
-  async #lookAround(): Promise<void> {
+  async #searchAll(): Promise<void> {
     const names = await readdir('/proc').catch((): string[] => [])
     for (const pid of names.filter((name) => /^\d+$/.test(name)).map(Number)) {
       const words = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
@@ -79,7 +79,7 @@ export class QemuProcesses {
   }
 }
 
-/** What its virtual processors ran, and waited for one of the host's, since they began; undefined where that is not told. */
+/** How long its vCPUs have run or waited for a processor since they started; undefined where the kernel does not say. */
 async function wantedMs(pid: number): Promise<number | undefined> {
   try {
     const threads = await readdir(`/proc/${pid}/task`)
@@ -90,14 +90,14 @@ async function wantedMs(pid: number): Promise<number | undefined> {
   }
 }
 
-/** QEMU names the threads that run a guest; what saves or migrates it has others. */
+/** QEMU names the threads of vCPUs; threads that save or migrate have other names. */
 async function processorMs(thread: string): Promise<number> {
   if (!(await readFile(`${thread}/comm`, 'utf8')).startsWith('CPU ')) return 0
   const [ranNs = 0, waitedNs = 0] = (await readFile(`${thread}/schedstat`, 'utf8')).split(' ').map(Number)
   return (ranNs + waitedNs) / 1e6
 }
 
-/** Takes so long, and looks all the while: each wait may be short. */
+/** Takes `overMs`, and looks repeatedly, because each wait may be short. */
 async function waitedForDisk(pid: number, overMs: number): Promise<boolean> {
   const ends = performance.now() + overMs
   let waited = false
@@ -108,7 +108,7 @@ async function waitedForDisk(pid: number, overMs: number): Promise<boolean> {
   return waited || waitsForDisk(pid)
 }
 
-/** What a guest writes and reads goes through threads of its process, which its host's disk holds up. */
+/** A guest's disk I/O is done by threads of its process, which wait for the host's disk. */
 function waitsForDisk(pid: number): boolean {
   try {
     return readdirSync(`/proc/${pid}/task`).some((thread) => statOf(`${pid}/task/${thread}`)?.state === 'D')
@@ -119,7 +119,7 @@ function waitsForDisk(pid: number): boolean {
 
 function statOf(pid: number | string): { state: string; began: string } | undefined {
   try {
-    // Its name, in brackets, may hold anything.
+    // The name, in brackets, may contain anything.
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)!.split(' ')
     return { state: fields[0]!, began: fields[19]! }
   } catch {

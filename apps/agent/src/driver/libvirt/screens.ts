@@ -6,31 +6,32 @@ import type { Domain } from '@dormouse/node-libvirt'
 import { openSocket } from '../../mechanics/open-socket.ts'
 import { readPpm, toPng } from '../picture.ts'
 import { vncSocketOf } from './domain-xml.ts'
-import { saying } from './failures.ts'
+import { orRefuse } from './failures.ts'
 
 const dialMs = 5_000
 const maxPictureBytes = 256 * 1024 * 1024
 
 /** Connects to the domain's VNC; QEMU greets first. */
 export async function openScreen(domain: Domain): Promise<Duplex> {
-  const path = vncSocketOf(await saying('the desktop’s screen could not be found', domain.xml()))
+  const path = vncSocketOf(await orRefuse('the desktop’s screen could not be found', domain.xml()))
   if (!path) return refuse('hypervisor_failed', 'the desktop has no screen that can be opened')
   return openSocket({ path }, dialMs, () => new Refusal('hypervisor_failed', 'the desktop’s screen does not answer'))
 }
 
-/** The domain's screen now, as PNG whatever QEMU makes. */
+/** The domain's screen now, as PNG whatever format QEMU returns. */
 export async function takePicture(domain: Domain): Promise<Buffer> {
-  const { mime, stream } = await saying('no picture of the screen could be taken', domain.screenshot())
-  const bytes = await saying('the picture of the screen broke off', buffer(bounded(stream)))
+  const { mime, stream } = await orRefuse('the screen could not be captured', domain.screenshot())
+  const bytes = await orRefuse('the picture of the screen is incomplete', buffer(bounded(stream)))
   return mime === 'image/png' ? bytes : toPng(readPpm(bytes))
 }
 
-/** A host's answer is not trusted to end. */
+/** QEMU's picture may be endless, so its length is limited. */
 async function* bounded(stream: Readable): AsyncGenerator<Buffer> {
   let bytes = 0
   for await (const chunk of stream as AsyncIterable<Buffer>) {
     bytes += chunk.length
-    if (bytes > maxPictureBytes) refuse('hypervisor_failed', 'the picture of the screen does not end')
+    if (bytes > maxPictureBytes)
+      refuse('hypervisor_failed', `the picture of the screen is larger than ${maxPictureBytes} bytes`)
     yield chunk
   }
 }

@@ -1,4 +1,4 @@
-// The connection to libvirt's daemon: tries until there is one, and says meanwhile what is wrong and what to do.
+// The connection to libvirt's daemon: retries until it succeeds, and reports meanwhile what is wrong and what to do.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal } from '@dormouse/contract'
 import { type HostEvent, LibvirtHost } from '@dormouse/node-libvirt'
@@ -8,7 +8,7 @@ const retryMs = 1_000
 const remedy =
   'install and start it (Debian: apt-get install libvirt-daemon-system qemu-system-x86), or set DORMOUSE_AGENT_LIBVIRT_SOCKET'
 
-/** Where the daemon listens, and the driver to ask it for. */
+/** Where the daemon listens, and which of its drivers to use. */
 interface Address {
   socketPath: string
   uri?: string
@@ -20,7 +20,7 @@ export class Session {
   readonly #closing = new AbortController()
   readonly #onEvent: (event: HostEvent) => void
   #host: LibvirtHost | undefined
-  #why = 'it was not reached yet'
+  #cause = 'not connected yet'
 
   constructor({ socketPath, uri }: Address, log: Log, onEvent: (event: HostEvent) => void) {
     this.#address = { socketPath, ...(uri && { uri }) }
@@ -28,10 +28,10 @@ export class Session {
     this.#onEvent = onEvent
   }
 
-  /** Tries once, and goes on trying behind the scenes where that failed. */
+  /** Tries once, and retries in the background where that failed. */
   async begin(): Promise<void> {
     if (await this.#try()) return
-    void this.#goOn()
+    void this.#retry()
   }
 
   /** The connection; `host_unreachable` while there is none. */
@@ -41,9 +41,9 @@ export class Session {
   }
 
   /** Null while the daemon answers. */
-  get ailment(): string | null {
+  get problem(): string | null {
     if (this.#host?.isUp) return null
-    return `libvirt does not answer at ${this.#address.socketPath} (${this.#why}); ${remedy}`
+    return `libvirt does not answer at ${this.#address.socketPath} (${this.#cause}); ${remedy}`
   }
 
   close(): void {
@@ -51,7 +51,7 @@ export class Session {
     this.#host?.close()
   }
 
-  async #goOn(): Promise<void> {
+  async #retry(): Promise<void> {
     const { signal } = this.#closing
     while (!signal.aborted && !(await this.#try())) {
       await sleep(retryMs, undefined, { signal }).catch(() => undefined)
@@ -67,13 +67,13 @@ export class Session {
       this.#host = host
       host.on('event', (event) => this.#onEvent(event))
       host.on('down', (why) => {
-        this.#why = why.message
+        this.#cause = why.message
       })
       return true
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error)
-      if (why !== this.#why) this.#log.warn({ err: error }, 'libvirt does not answer')
-      this.#why = why
+      if (why !== this.#cause) this.#log.warn({ err: error }, 'libvirt does not answer')
+      this.#cause = why
       return false
     }
   }

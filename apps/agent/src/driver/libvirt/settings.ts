@@ -1,6 +1,6 @@
-// What the driver is told of its host. Where it comes from is the configuration's business.
-import type { Opening } from './openings.ts'
-import type { OwnCapacity } from './room.ts'
+// The libvirt driver's settings. Where they come from is the configuration's business.
+import type { AllowedDestination } from './allowed-destinations.ts'
+import type { CapacitySettings } from './capacity.ts'
 
 export interface LibvirtSettings {
   socketPath: string
@@ -9,14 +9,12 @@ export interface LibvirtSettings {
   disksDir: string
   consolesDir: string
   imagesDir: string
-  /** Where screens listen; libvirt chooses where it is not given. */
+  /** Where the sockets of screens and of guests' ports are; undefined lets libvirt choose. */
   socketsDir: string | undefined
-  /** Our halves of the key pairs by which guests know us. */
-  guestKeysDir: string
   kvm: 'auto' | 'on' | 'off'
   cpuModel: string
   network: 'nat' | 'none'
   networkPrefix: string | undefined
-  networkAllow: readonly Opening[]
-  capacity: OwnCapacity
+  networkAllow: readonly AllowedDestination[]
+  capacity: CapacitySettings
 }

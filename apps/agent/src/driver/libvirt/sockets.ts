@@ -1,4 +1,4 @@
-// Where the sockets of screens and of guests' ports lie: in a folder of ours with a short name, or where libvirt likes.
+// The paths of the sockets of screens and guest ports: in a configured folder with a short name, or chosen by libvirt.
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DesktopId } from '@dormouse/contract'
@@ -13,7 +13,7 @@ export class Sockets {
     this.#folder = folder
   }
 
-  /** Where one listens, in a folder that is there; null where libvirt chooses. */
+  /** The socket's path, in a folder that exists; null where libvirt chooses. */
   async ready(desktopId: DesktopId, kind: (typeof kinds)[number]): Promise<string | null> {
     if (!this.#folder) return null
     await privateFolder(this.#folder, 0o711)

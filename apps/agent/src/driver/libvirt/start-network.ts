@@ -1,9 +1,9 @@
-// Brings the guests' network up: libvirt's NAT, and the firewall around it. Knows no desktop.
+// Starts the guests' network: libvirt's NAT, and the firewall around it. Knows no desktop.
 import { readFile } from 'node:fs/promises'
 import { CallTimeout, ConnectionLost, isLibvirtError, type LibvirtHost, type Network } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
+import type { AllowedDestination } from './allowed-destinations.ts'
 import { Firewall } from './firewall.ts'
-import { furnitureName } from './furnish.ts'
 import { GuestNetwork } from './guest-network.ts'
 import {
   filterName,
@@ -16,68 +16,68 @@ import {
   type Subnet,
   subnetOf,
 } from './network-xml.ts'
-import type { Opening } from './openings.ts'
+import { installationName } from './storage-pool.ts'
 
 export interface Networking {
   /** Undefined where guests have none. */
   network?: GuestNetwork
-  /** What an operator reads. */
-  said: string
+  /** For the operator. */
+  summary: string
 }
 
-export interface NetworkWish {
+export interface NetworkRequest {
   network: 'nat' | 'none'
   prefix: string | undefined
-  openings: readonly Opening[]
+  allowed: readonly AllowedDestination[]
 }
 
 const tries = 8
-const filterMissing = `libvirt has no filter "${filterName}" to hold guests to their own addresses (Debian: apt-get install libvirt-daemon-config-nwfilter iptables)`
+const filterMissing = `libvirt does not have the filter "${filterName}", which limits guests to their own addresses (Debian: apt-get install libvirt-daemon-config-nwfilter iptables)`
 
 /**
- * NAT for the guests, where it can be started, where each guest can be held to its own address, and where the firewall can
- * be put around all of them; where one of these fails, none, and the reason is said.
+ * Gives the guests NAT, with each guest filtered to its own address and a firewall around all of them. Where any of these
+ * fails, guests have no network and the summary says why.
  */
 export async function ensureNetwork(
   host: LibvirtHost,
   installationId: string,
-  { network: kind, prefix, openings }: NetworkWish,
+  { network: kind, prefix, allowed }: NetworkRequest,
   log: Log,
 ): Promise<Networking> {
-  if (kind === 'none') return { said: 'none' }
+  if (kind === 'none') return { summary: 'none' }
   try {
     if (!(await host.networks.hasFilter(filterName))) throw new Error(filterMissing)
     const network = await startNetwork(host, installationId, prefix)
-    const firewall = await enclose(network, installationId, openings, log)
-    return { network: new GuestNetwork(network, firewall), said: 'nat' }
+    const firewall = await startFirewall(network, installationId, allowed, log)
+    return { network: new GuestNetwork(network, firewall), summary: 'nat' }
   } catch (error) {
     if (error instanceof ConnectionLost || error instanceof CallTimeout) throw error
     const why = (error as Error).message
-    log.warn({ network: furnitureName(installationId), why }, 'the guests have no network')
-    return { said: `none: nat could not be started (${why})` }
+    log.warn({ network: installationName(installationId), why }, 'the guests have no network')
+    return { summary: `none: nat could not be started (${why})` }
   }
 }
 
-async function enclose(
+async function startFirewall(
   network: Network,
   installationId: string,
-  openings: readonly Opening[],
+  allowed: readonly AllowedDestination[],
   log: Log,
 ): Promise<Firewall> {
   const [bridge, subnet] = [await network.bridgeName(), readSubnet(await network.xml())]
   if (!subnet) throw new Error('the guests’ network has no addresses')
   const devices = await readFile('/proc/net/dev', 'utf8')
   if (!devices.includes(`${bridge}:`))
-    throw new Error(`the agent does not run where ${bridge} is: run it on the host itself`)
+    throw new Error(`the agent is not in the network namespace of ${bridge}; run it on the host itself`)
   const table = `dormouse_${installationId.slice(-12)}`
-  const firewall = new Firewall({ table, bridge, gateway: gatewayOf(subnet), openings }, log)
-  await firewall.hold()
+  const firewall = new Firewall({ table, bridge, gateway: gatewayOf(subnet), allowed }, log)
+  await firewall.ensure()
   return firewall
 }
 
-/** The network as it runs, else on the subnet it had, else on the first that is free. */
+/** The network as it runs, else on the subnet that it had, else on the first free one. */
 async function startNetwork(host: LibvirtHost, installationId: string, prefix: string | undefined): Promise<Network> {
-  const name = furnitureName(installationId)
+  const name = installationName(installationId)
   const found = await host.networks.lookup(name)
   const xml = found && (await found.xml())
   const runs = found && (await isActive(host, name))
@@ -86,7 +86,7 @@ async function startNetwork(host: LibvirtHost, installationId: string, prefix: s
     await found.destroy()
   }
   const before = readSubnet(xml ?? '')
-  const wished = prefix ? [subnetOf(prefix)] : [...(before ? [before] : []), ...candidates(installationId)]
+  const subnets = prefix ? [subnetOf(prefix)] : [...(before ? [before] : []), ...candidates(installationId)]
   const xmlOn = (subnet: Subnet) => {
     const made = networkXml(
       name,
@@ -96,7 +96,7 @@ async function startNetwork(host: LibvirtHost, installationId: string, prefix: s
     )
     return found ? withIdentity(made, found.uuid, xml ?? '') : made
   }
-  return startFirst(host, wished.map(xmlOn))
+  return startFirst(host, subnets.map(xmlOn))
 }
 
 async function startFirst(host: LibvirtHost, xmls: string[]): Promise<Network> {
@@ -121,7 +121,7 @@ async function isActive(host: LibvirtHost, name: string): Promise<boolean> {
   return (await host.networks.list(activeNetworks)).some((network) => network.name === name)
 }
 
-/** A domain that has just ended is on nothing any more. */
+/** A domain that ends meanwhile is on no network. */
 async function isInUse(host: LibvirtHost, name: string): Promise<boolean> {
   const xmls = (await host.domains.list()).map((domain) => domain.xml().catch(() => ''))
   return (await Promise.all(xmls)).some((xml) => isOn(xml, name))
@@ -129,16 +129,16 @@ async function isInUse(host: LibvirtHost, name: string): Promise<boolean> {
 
 const isSame = (a: Subnet, b: Subnet | undefined): boolean => a.first === b?.first && a.bits === b.bits
 
-/** The same network to libvirt, and to sleeping guests, who know their gateway's hardware address. */
+/** The same UUID for libvirt, and the same MAC for saved guests, which remember their gateway's. */
 function withIdentity(xml: string, uuid: string, before: string): string {
   const mac = /<mac address=['"][\da-f:]+['"]\/>/.exec(before)?.[0] ?? ''
   return xml.replace('</name>', `</name><uuid>${uuid}</uuid>${mac}`)
 }
 
-/** A device name has 15 characters: the random end of the id. */
+/** A device name has at most 15 characters, so it takes the random end of the id. */
 const bridgeOf = (installationId: string) => `dm${installationId.slice(-12)}`
 
-/** Networks to try, the same ones for an installation each time, each with room for four thousand desktops. */
+/** Networks to try, always the same for an installation, each for about 4,000 desktops. */
 function candidates(installationId: string): Subnet[] {
   const first = Number.parseInt(installationId.slice(-4), 16)
   const second = 96 + ((first >> 8) % 32)

@@ -1,9 +1,9 @@
-// Exact numbers of bytes from a stream. Knows nothing of what they say.
+// Reads exact numbers of bytes from a stream. Knows nothing of their meaning.
 import type { Readable } from 'node:stream'
 
 export class ByteReader {
   readonly #source: Readable
-  /** Whoever waits for more bytes, or for the end. */
+  /** Wakes the reader that waits for more bytes, or for the end. */
   #awake: (() => void) | undefined
 
   constructor(source: Readable) {
@@ -11,7 +11,7 @@ export class ByteReader {
     for (const event of ['readable', 'end', 'close'] as const) source.on(event, () => this.#awake?.())
   }
 
-  /** The next `length` bytes; throws where the stream ends before. */
+  /** The next `length` bytes; throws where the stream ends earlier. */
   async take(length: number): Promise<Buffer> {
     if (length === 0) return Buffer.alloc(0)
     for (;;) {

@@ -1,4 +1,4 @@
-// The failures a simulated hypervisor can be told to have, so that a failing test can be replayed by hand.
+// The failures that a simulated hypervisor can have on request, so that a failing test can be replayed by hand.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, type ExecCommand, Refusal, type RefusalCode, refusalCode } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
@@ -35,7 +35,7 @@ export interface FaultSettings {
 }
 
 export class SimulatedFaults {
-  /** What the image of all guests calls ready. */
+  /** When the image of all guests counts a guest as ready. */
   readiness: Readiness | undefined
   readonly latencyMs: Partial<Record<SimulatedOperation, number>>
   /** No disk or memory image can be written. */
@@ -44,11 +44,11 @@ export class SimulatedFaults {
   readonly silentGuests = new Set<DesktopId>()
   /** How often each operation was begun. */
   readonly counts: Partial<Record<SimulatedOperation, number>> = {}
-  /** The last command that came as far as a guest. */
+  /** The last command that reached a guest. */
   lastExec: ExecCommand | undefined
   /** The whole hypervisor does not answer. */
   down = false
-  readonly #failing = new Map<SimulatedOperation, { times: number; code: RefusalCode; words: string }>()
+  readonly #failing = new Map<SimulatedOperation, { times: number; code: RefusalCode; detail: string }>()
   readonly #hanging = new Map<SimulatedOperation, PromiseWithResolvers<void>>()
 
   constructor(settings: FaultSettings = {}) {
@@ -58,17 +58,17 @@ export class SimulatedFaults {
     for (const text of settings.fail ?? []) this.#plan(text)
   }
 
-  /** The next `times` calls of the operation fail with this refusal, in these words. */
+  /** The next `times` calls of the operation fail with this refusal. */
   failNext(
     operation: SimulatedOperation,
     times = 1,
     code: RefusalCode = 'hypervisor_failed',
-    words = `simulated failure of ${operation}`,
+    detail = `simulated failure of ${operation}`,
   ): void {
-    this.#failing.set(operation, { times, code, words })
+    this.#failing.set(operation, { times, code, detail })
   }
 
-  /** Calls of the operation hang from now on, until the returned function is called. */
+  /** Calls of the operation hang until the returned function is called. */
   hang(operation: SimulatedOperation): () => void {
     const gate = Promise.withResolvers<void>()
     this.#hanging.set(operation, gate)
@@ -82,7 +82,7 @@ export class SimulatedFaults {
     return this.guestsSilent || this.silentGuests.has(desktopId)
   }
 
-  /** Every operation passes here first. */
+  /** Every operation calls this first. */
   async enter(operation: SimulatedOperation, signal?: AbortSignal): Promise<void> {
     this.counts[operation] = (this.counts[operation] ?? 0) + 1
     if (this.down) throw new Refusal('host_unreachable', 'the simulated hypervisor does not answer')
@@ -92,7 +92,7 @@ export class SimulatedFaults {
     const failing = this.#failing.get(operation)
     if (!failing || failing.times === 0) return
     failing.times--
-    throw new Refusal(failing.code, failing.words)
+    throw new Refusal(failing.code, failing.detail)
   }
 
   async #hang(operation: SimulatedOperation, signal?: AbortSignal): Promise<void> {
@@ -108,7 +108,8 @@ export class SimulatedFaults {
   #plan(text: string): void {
     const [operation, code = 'hypervisor_failed', times = '1'] = text.split(':')
     const known = simulatedOperations.find((name) => name === operation)
-    if (!known) throw new Error(`no simulated operation is called "${operation}"`)
+    if (!known)
+      throw new Error(`"${operation}" is not a simulated operation; use one of ${simulatedOperations.join(', ')}`)
     this.failNext(known, Number(times), refusalCode.parse(code))
   }
 }

@@ -1,17 +1,17 @@
-// Files of a simulated guest: which paths could be one, and bytes in a store that keeps text. A folder is there as long as
-// a file is below it.
+// Files of a simulated guest: which paths may be one, and bytes in a store that keeps text. A folder exists as long as it
+// contains a file.
 import { isUtf8 } from 'node:buffer'
 import { refuse } from '@dormouse/contract'
 
 const pieceBytes = 64 * 1024
-/** Before bytes that are no text. */
+/** The prefix of bytes that are not text. */
 const mark = '\0base64:'
 
 export function asText(bytes: Buffer): string {
   return isText(bytes) ? bytes.toString('utf8') : mark + bytes.toString('base64')
 }
 
-/** What JSON would keep as six characters a byte is no text here. */
+/** Bytes that JSON would write as six characters each do not count as text. */
 const isText = (bytes: Buffer): boolean => isUtf8(bytes) && !bytes.some((byte) => byte < 9)
 
 export function asBytes(text: string): Buffer {

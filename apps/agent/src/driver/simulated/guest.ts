@@ -1,5 +1,5 @@
-// A simulated guest: keeps its boot id, a counter of its time awake, its clock and the files under /run and /tmp in
-// memory, every other file on its disk, so that the loss of either shows.
+// A simulated guest. Its boot id, a counter of its time awake, its clock and the files under /run and /tmp are in its
+// memory; all other files are on its disk. So the loss of either is visible.
 import {
   type DesktopId,
   type ExecCommand,
@@ -14,49 +14,49 @@ import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './fil
 import { runArray, runShell, type ShellWorld } from './shell.ts'
 import type { JsonFolder, SimulatedDisk, SimulatedDomain } from './store.ts'
 
-export interface GuestHouse {
+export interface GuestMachine {
   domains: JsonFolder<SimulatedDomain>
   disks: JsonFolder<SimulatedDisk>
   faults: SimulatedFaults
-  /** Aborted when the domain of this process stops running. */
+  /** Aborts when the domain's process ends. */
   alive(desktopId: DesktopId): AbortSignal
 }
 
 const silenceMs = 50
-/** The counter in memory steps this often while the guest runs. */
+/** How often the counter in memory rises while the guest runs. */
 const counterStepMs = 50
 
 export class SimulatedGuest implements GuestTransport {
-  readonly #house: GuestHouse
+  readonly #machine: GuestMachine
   readonly #desktopId: DesktopId
 
-  constructor(house: GuestHouse, desktopId: DesktopId) {
-    this.#house = house
+  constructor(machine: GuestMachine, desktopId: DesktopId) {
+    this.#machine = machine
     this.#desktopId = desktopId
   }
 
   async ping(): Promise<void> {
-    await this.#house.faults.enter('ping')
+    await this.#machine.faults.enter('ping')
     this.#running()
-    if (!this.#house.faults.silent(this.#desktopId)) return
+    if (!this.#machine.faults.silent(this.#desktopId)) return
     await new Promise((resolve) => setTimeout(resolve, silenceMs))
     refuse('guest_unavailable', 'the guest does not answer')
   }
 
   async setTime(): Promise<void> {
     await this.ping()
-    await this.#house.faults.enter('setTime')
+    await this.#machine.faults.enter('setTime')
     const domain = this.#running()
-    this.#house.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, clockOffsetMs: 0 } })
+    this.#machine.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, clockOffsetMs: 0 } })
   }
 
   async exec(command: ExecCommand, deadline = deadlineOf(command)): Promise<ExecResult> {
     await this.ping()
-    this.#house.faults.lastExec = command
-    await this.#house.faults.enter('exec')
+    this.#machine.faults.lastExec = command
+    await this.#machine.faults.enter('exec')
     const started = performance.now()
     const late = AbortSignal.timeout(Math.max(0, Math.round(deadline - started)))
-    const ended = AbortSignal.any([late, this.#house.alive(this.#desktopId)])
+    const ended = AbortSignal.any([late, this.#machine.alive(this.#desktopId)])
     const world = this.#world(command, ended, late)
     const { command: words, stdin } = command
     const result = Array.isArray(words)
@@ -65,11 +65,11 @@ export class SimulatedGuest implements GuestTransport {
     return { ...asKept(result), durationMs: Math.round(performance.now() - started) }
   }
 
-  /** In its own memory until it is whole; modes are forgotten. */
+  /** Holds the file in memory until it is whole; ignores its mode. */
   async createFile(path: string): Promise<FileUpload> {
     await this.ping()
     refuseUnwritable(this.#files(), path)
-    const life = this.#house.alive(this.#desktopId)
+    const life = this.#machine.alive(this.#desktopId)
     const parts: Buffer[] = []
     return {
       write: async (bytes) => {
@@ -90,7 +90,7 @@ export class SimulatedGuest implements GuestTransport {
     await this.ping()
     const text = this.#read(path) ?? refuseUnread(this.#files(), path)
     const pieces = piecesOf(asBytes(text))
-    const life = this.#house.alive(this.#desktopId)
+    const life = this.#machine.alive(this.#desktopId)
     return {
       read: async () => {
         await this.#step('readFile', life)
@@ -100,10 +100,10 @@ export class SimulatedGuest implements GuestTransport {
     }
   }
 
-  /** One step of a transfer, in the life of the guest that began it. */
+  /** One step of a transfer; refused where the guest that started it has ended. */
   async #step(operation: 'writeFile' | 'readFile', life: AbortSignal): Promise<void> {
-    const gone = () => refuse('guest_unavailable', 'the guest went away during the transfer')
-    await this.#house.faults.enter(operation, life).catch((error) => {
+    const gone = () => refuse('guest_unavailable', 'the guest ended during the transfer')
+    await this.#machine.faults.enter(operation, life).catch((error) => {
       throw life.aborted ? gone() : error
     })
     if (life.aborted) gone()
@@ -112,11 +112,11 @@ export class SimulatedGuest implements GuestTransport {
 
   #files(): string[] {
     const { memory } = this.#running()
-    return [...Object.keys(memory.files), ...Object.keys(this.#house.disks.read(this.#desktopId)?.files ?? {})]
+    return [...Object.keys(memory.files), ...Object.keys(this.#machine.disks.read(this.#desktopId)?.files ?? {})]
   }
 
   #running(): SimulatedDomain {
-    const domain = this.#house.domains.read(this.#desktopId)
+    const domain = this.#machine.domains.read(this.#desktopId)
     return domain?.state === 'running' ? domain : refuse('guest_unavailable', 'the guest does not run')
   }
 
@@ -136,7 +136,7 @@ export class SimulatedGuest implements GuestTransport {
     if (path === '/proc/sys/kernel/random/boot_id') return `${memory.bootId}\n`
     const awakeMs = memory.awakeMs + Date.now() - (runningSince ?? Date.now())
     if (path === '/run/counter') return `${Math.floor(awakeMs / counterStepMs)}\n`
-    const files = inMemory(path) ? memory.files : this.#house.disks.read(this.#desktopId)?.files
+    const files = inMemory(path) ? memory.files : this.#machine.disks.read(this.#desktopId)?.files
     return files && Object.hasOwn(files, path) ? files[path] : undefined
   }
 
@@ -145,11 +145,11 @@ export class SimulatedGuest implements GuestTransport {
     const domain = this.#running()
     if (inMemory(path)) {
       const files = changed(domain.memory.files, path, text)
-      this.#house.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, files } })
+      this.#machine.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, files } })
       return
     }
-    const disk = this.#house.disks.read(this.#desktopId)
-    if (disk) this.#house.disks.write(this.#desktopId, { ...disk, files: changed(disk.files, path, text) })
+    const disk = this.#machine.disks.read(this.#desktopId)
+    if (disk) this.#machine.disks.write(this.#desktopId, { ...disk, files: changed(disk.files, path, text) })
   }
 }
 
@@ -163,7 +163,7 @@ function changed(files: Record<string, string>, path: string, text: string | und
 async function sleepIn(ms: number, ended: AbortSignal, deadline: AbortSignal, timeoutSecs: number): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   const late = () => new Refusal('guest_deadline', `the command ran longer than ${timeoutSecs} s and was ended`)
-  const gone = () => new Refusal('guest_unavailable', 'the guest went away while the command ran')
+  const gone = () => new Refusal('guest_unavailable', 'the guest ended while the command ran')
   const stop = () => reject(deadline.aborted ? late() : gone())
   if (ended.aborted) stop()
   ended.addEventListener('abort', stop, { once: true })

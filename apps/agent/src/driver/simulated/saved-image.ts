@@ -1,4 +1,4 @@
-// Saved memory as the simulated hypervisor writes it: libvirt's magic in front, a guest's memory behind.
+// A file of saved memory as the simulated hypervisor writes it: libvirt's header, then the guest's memory as JSON.
 import { open, readFile } from 'node:fs/promises'
 import { refuse } from '@dormouse/contract'
 import { z } from 'zod'
@@ -11,19 +11,23 @@ function header(magic: string): Buffer {
   return bytes
 }
 
-/** Writes the image as partial, then lets `whole` happen, then puts the whole magic over it. */
-export async function writeSaved(path: string, domain: SimulatedDomain, half: () => Promise<void>): Promise<void> {
+/** Writes the file as partial, awaits `beforeWhole`, then marks it as whole. */
+export async function writeSaved(
+  path: string,
+  domain: SimulatedDomain,
+  beforeWhole: () => Promise<void>,
+): Promise<void> {
   const file = await open(path, 'w', 0o600)
   try {
     await file.write(Buffer.concat([header(partialMagic), Buffer.from(JSON.stringify(domain))]))
-    await half()
+    await beforeWhole()
     await file.write(header(wholeMagic), 0, headerBytes, 0)
   } finally {
     await file.close()
   }
 }
 
-/** What was saved, or `memory_image_damaged`. */
+/** What was saved; `memory_image_damaged` where the file is not whole. */
 export async function readSaved(path: string): Promise<SimulatedDomain> {
   const bytes = await readFile(path)
   if (bytes.toString('latin1', 0, wholeMagic.length) !== wholeMagic) damaged('its header is not that of a whole image')

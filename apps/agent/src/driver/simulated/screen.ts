@@ -1,4 +1,4 @@
-// The screen of a simulated desktop: a test picture over RFB 3.8 that keys and pointer change, so that input can be seen.
+// The screen of a simulated desktop: a test picture over RFB 3.8 that keys and pointer change, so that input is visible.
 import { EventEmitter, once } from 'node:events'
 import type { Duplex } from 'node:stream'
 import type { Pixels } from '../picture.ts'
@@ -7,10 +7,10 @@ import { ByteReader } from './byte-reader.ts'
 const width = 320
 const height = 200
 const name = 'simulated desktop'
-/** Keys paint squares of this side, one after the other. */
+/** The side of the squares that keys paint, one after the other. */
 const square = 10
 
-/** The order of colours that a client asked for: by how many bits each is shifted in a 32-bit pixel. */
+/** The pixel format that a client requested: by how many bits each colour is shifted in a 32-bit pixel. */
 interface Shifts {
   red: number
   green: number
@@ -28,7 +28,7 @@ export class SimulatedScreen {
     return { width, height, rgb: Buffer.from(this.#rgb) }
   }
 
-  /** Serves one client until it goes, or the desktop ends. */
+  /** Serves one client until it disconnects or the desktop ends. */
   async serve(client: Duplex, life: AbortSignal): Promise<void> {
     const end = () => client.destroy()
     life.addEventListener('abort', end, { once: true })
@@ -62,25 +62,25 @@ export class SimulatedScreen {
     let shifts: Shifts = { red: 16, green: 8, blue: 0 }
     let shown = -1
     for (;;) {
-      // As QEMU does: who does not read is sent nothing more, and not heard either.
+      // As QEMU does: a client that does not read is sent nothing more, and its input is not read either.
       if (client.writableNeedDrain) await once(client, 'drain', { signal: gone })
       const type = (await reader.take(1))[0]
       if (type === 0) shifts = shiftsOf(await reader.take(19))
       else if (type === 2) await reader.take(4 * (await reader.take(3)).readUInt16BE(1))
       else if (type === 3) {
-        const wish = await reader.take(9)
-        if (wish[0] === 0) shown = -1
+        const request = await reader.take(9)
+        if (request[0] === 0) shown = -1
         const version = shown
         shown = this.#version
         void this.#send(client, shifts, version, gone)
       } else if (type === 4) this.#type(await reader.take(7))
       else if (type === 5) this.#point(await reader.take(5))
       else if (type === 6) this.#cut(await reader.take((await reader.take(7)).readUInt32BE(3)))
-      else throw new Error(`a message of type ${type} is unknown`)
+      else throw new Error(`unknown message type ${type}`)
     }
   }
 
-  /** Sends the whole picture, once it is another than the client has. */
+  /** Sends the whole picture, as soon as it differs from what the client has. */
   async #send(client: Duplex, shifts: Shifts, version: number, signal: AbortSignal): Promise<void> {
     if (this.#version === version) await once(this.#changes, 'change', { signal }).catch(() => undefined)
     if (!signal.aborted) client.write(rawUpdate(this.#rgb, shifts))
@@ -99,7 +99,7 @@ export class SimulatedScreen {
     if (pressed) this.#paint(message.readUInt16BE(1), message.readUInt16BE(3), 4, [255, 0, 0])
   }
 
-  /** What a client cuts is copied in capitals, for all clients: so both ways can be seen. */
+  /** Text that a client cuts is sent to all clients in capitals, so that both directions are visible. */
   #cut(text: Buffer): void {
     const copied = Buffer.from(text.toString('latin1').toUpperCase(), 'latin1')
     const head = Buffer.from([3, 0, 0, 0, 0, 0, 0, 0])
@@ -116,7 +116,7 @@ export class SimulatedScreen {
   }
 }
 
-/** Stripes of the lower half are the test's, the upper half is for keys. */
+/** The lower half has stripes for tests to compare; the upper half is for keys. */
 function testPicture(): Buffer {
   const rgb = Buffer.alloc(width * height * 3)
   for (let y = height / 2; y < height; y++) {
@@ -137,7 +137,7 @@ function serverInit(): Buffer {
 
 function shiftsOf(message: Buffer): Shifts {
   const [bits, , bigEndian, trueColour] = message.subarray(3)
-  if (bits !== 32 || bigEndian || !trueColour) throw new Error('only 32-bit little-endian true colour is shown')
+  if (bits !== 32 || bigEndian || !trueColour) throw new Error('only 32-bit little-endian true colour is supported')
   return { red: message[13]!, green: message[14]!, blue: message[15]! }
 }
 

@@ -1,8 +1,8 @@
-// The few commands a simulated guest understands, enough to see whether memory and disk survived: echo, cat, ls of
-// files, true, false, sleep, exit, date, uname, hostname, help, sync, test -e, rm, sh -c, with ; && || pipes, redirections and quotes. Knows nothing of domains.
+// The shell of a simulated guest, enough to see whether memory and disk survived: a few programs, with ; && || pipes,
+// redirections and quotes. Knows nothing of domains.
 import { refuse } from '@dormouse/contract'
 
-/** What the shell may touch of its guest. */
+/** What the shell may use of its guest. */
 export interface ShellWorld {
   read(path: string): string | undefined
   write(path: string, text: string): void
@@ -28,7 +28,7 @@ class Exit {
 
 type Output = { stdout: string; stderr: string }
 
-/** A string as `/bin/sh -c` runs it. */
+/** Runs a string as `/bin/sh -c` does. */
 export async function runShell(world: ShellWorld, script: string, stdin: string): Promise<ShellResult> {
   const out: Output = { stdout: '', stderr: '' }
   try {
@@ -39,7 +39,7 @@ export async function runShell(world: ShellWorld, script: string, stdin: string)
   }
 }
 
-/** An array as it is; `command_not_run` where there is no such program. */
+/** Runs an array without a shell; `command_not_run` where there is no such program. */
 export async function runArray(world: ShellWorld, words: string[], stdin: string): Promise<ShellResult> {
   const [name = ''] = words
   const program = programOf(name)
@@ -174,7 +174,7 @@ function runWords(world: ShellWorld, words: string[], stdin: string, out: Output
 
 type Program = (world: ShellWorld, args: string[], stdin: string, out: Output) => Promise<number> | number
 
-/** One that the guest has; what every object has is none. */
+/** A program of the guest; a property that every object has is not one. */
 function programOf(name: string): Program | undefined {
   const base = name.replace(/^\/(usr\/)?bin\//, '')
   return Object.hasOwn(programs, base) ? programs[base] : undefined

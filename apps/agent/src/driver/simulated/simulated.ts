@@ -1,4 +1,4 @@
-// A hypervisor of small files, with knobs for every failure: the same decisions stand above it as above libvirt.
+// A hypervisor made of small files, with settings for every failure. The same decisions run above it as above libvirt.
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
@@ -13,12 +13,12 @@ import { SimulatedScreen } from './screen.ts'
 import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
 
 export interface SimulatedSettings {
-  /** Where the simulated hypervisor keeps what outlives the agent. */
+  /** The folder of what outlives the agent. */
   folder: string
   processors?: number
   capacity?: DriverFacts['capacity']
   images?: string[]
-  /** Whether disks can be made of any image, also one not listed. */
+  /** Whether disks can be made of any image, even one that is not listed. */
   anyImage?: boolean
   faults?: FaultSettings
 }
@@ -50,7 +50,7 @@ export class SimulatedDriver implements Driver {
     this.#installationId = installationId
   }
 
-  /** From here on it answers nobody; its desktops stay as they are. */
+  /** From now on it does not answer; its desktops stay as they are. */
   async close(): Promise<void> {
     this.faults.down = true
     for (const job of this.#jobs.values()) job.abort(new Error('the simulated hypervisor was closed'))
@@ -74,21 +74,21 @@ export class SimulatedDriver implements Driver {
     this.#listeners.push(listener)
   }
 
-  /** A guest's process ends without anybody having asked. */
+  /** Ends a guest's process without a command. */
   die(desktopId: DesktopId, reason = 'crashed'): void {
     this.#end(desktopId, reason)
-    this.#tell({ type: 'domain', desktopId, reason })
+    this.#emit({ type: 'domain', desktopId, reason })
   }
 
-  /** A guest writes and its disk cannot grow: the hypervisor pauses it. */
+  /** Pauses a guest as if its disk could not grow. */
   starve(desktopId: DesktopId): void {
-    this.#domains.write(desktopId, { ...frozen(this.#must(desktopId)), outOfSpace: true })
-    this.#tell({ type: 'domain', desktopId, reason: 'no space' })
+    this.#domains.write(desktopId, { ...paused(this.#require(desktopId)), outOfSpace: true })
+    this.#emit({ type: 'domain', desktopId, reason: 'no space' })
   }
 
-  /** The hypervisor comes back after having been out of reach. */
+  /** Reports that the hypervisor was unreachable for a while. */
   gap(): void {
-    this.#tell({ type: 'gap' })
+    this.#emit({ type: 'gap' })
   }
 
   async domains(): Promise<Domain[]> {
@@ -97,13 +97,13 @@ export class SimulatedDriver implements Driver {
       .list()
       .map((desktopId) => this.#domains.read(desktopId))
       .filter((found) => found?.mark.installationId === this.#installationId)
-      .map((found) => seen(found!))
+      .map((found) => toDomain(found!))
   }
 
   async domain(desktopId: DesktopId): Promise<Domain | undefined> {
     await this.faults.enter('list')
     const found = this.#domains.read(desktopId)
-    return found && seen(found)
+    return found && toDomain(found)
   }
 
   async startCold(spec: DesktopSpec, mark: Mark): Promise<void> {
@@ -112,7 +112,7 @@ export class SimulatedDriver implements Driver {
     if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
     const disk = this.#disks.read(desktopId)
     if (!disk) return refuse('hypervisor_failed', 'the disk is not there')
-    if (disk.half) refuse('hypervisor_failed', 'the disk cannot be booted from: its making was cut off')
+    if (disk.half) refuse('hypervisor_failed', 'the disk cannot be booted; making it was interrupted')
     const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files: {} }
     this.#domains.write(desktopId, {
       mark,
@@ -122,19 +122,19 @@ export class SimulatedDriver implements Driver {
       runningSince: Date.now(),
       memory,
     })
-    this.#tell({ type: 'domain', desktopId, reason: null })
+    this.#emit({ type: 'domain', desktopId, reason: null })
   }
 
   async save(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void> {
     await this.#job(desktopId, async (signal) => {
       await this.faults.enter('save', signal)
-      const domain = frozen(this.#must(desktopId))
+      const domain = paused(this.#require(desktopId))
       try {
         await writeSaved(path, domain, async () => {
           progress(1, 2)
           if (this.faults.diskFull) refuse('host_disk_full', 'the host’s disk is full')
           signal.throwIfAborted()
-          this.#must(desktopId)
+          this.#require(desktopId)
         })
       } catch (error) {
         await rm(path, { force: true })
@@ -142,7 +142,7 @@ export class SimulatedDriver implements Driver {
       }
     })
     this.#end(desktopId, 'saved')
-    this.#tell({ type: 'domain', desktopId, reason: 'saved' })
+    this.#emit({ type: 'domain', desktopId, reason: 'saved' })
   }
 
   async restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void> {
@@ -150,7 +150,7 @@ export class SimulatedDriver implements Driver {
     if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
     const saved = await readSaved(path)
     this.#domains.write(desktopId, { ...saved, mark, outOfSpace: false })
-    this.#tell({ type: 'domain', desktopId, reason: null })
+    this.#emit({ type: 'domain', desktopId, reason: null })
   }
 
   async savedBy(): Promise<SavedBy> {
@@ -159,26 +159,26 @@ export class SimulatedDriver implements Driver {
 
   async resume(desktopId: DesktopId): Promise<void> {
     await this.faults.enter('resume')
-    const domain = this.#must(desktopId)
+    const domain = this.#require(desktopId)
     if (domain.state === 'running') return
     if (domain.outOfSpace && this.faults.diskFull) return
     const lag = domain.runningSince === null ? 0 : Date.now() - domain.runningSince
     const memory = { ...domain.memory, clockOffsetMs: domain.memory.clockOffsetMs - lag }
     const going = { ...domain, memory, outOfSpace: false }
     this.#domains.write(desktopId, { ...going, state: 'running', runningSince: Date.now() })
-    this.#tell({ type: 'domain', desktopId, reason: 'resumed' })
+    this.#emit({ type: 'domain', desktopId, reason: 'resumed' })
   }
 
   async suspend(desktopId: DesktopId): Promise<void> {
     await this.faults.enter('suspend')
-    const domain = this.#must(desktopId)
-    if (domain.state === 'running') this.#domains.write(desktopId, frozen(domain))
-    this.#tell({ type: 'domain', desktopId, reason: 'suspended' })
+    const domain = this.#require(desktopId)
+    if (domain.state === 'running') this.#domains.write(desktopId, paused(domain))
+    this.#emit({ type: 'domain', desktopId, reason: 'suspended' })
   }
 
   async setMark(mark: Mark): Promise<void> {
     await this.faults.enter('setMark')
-    this.#domains.write(mark.desktopId, { ...this.#must(mark.desktopId), mark })
+    this.#domains.write(mark.desktopId, { ...this.#require(mark.desktopId), mark })
   }
 
   async kill(desktopId: DesktopId): Promise<void> {
@@ -212,7 +212,7 @@ export class SimulatedDriver implements Driver {
     }
     if (this.faults.diskFull) refuse('host_disk_full', 'the host’s disk is full')
     if (this.#disks.read(desktopId)) return
-    // As with a real disk, who dies here leaves half of one.
+    // As with a real disk, an agent that dies here leaves half of one.
     this.#disks.write(desktopId, { spec, files: {}, half: true })
     await this.faults.enter('fillDisk')
     this.#disks.write(desktopId, { spec, files: {} })
@@ -239,7 +239,7 @@ export class SimulatedDriver implements Driver {
 
   async screen(desktopId: DesktopId): Promise<Duplex> {
     await this.faults.enter('screen')
-    this.#must(desktopId)
+    this.#require(desktopId)
     const [guest, host] = duplexPair()
     void this.#screen(desktopId).serve(guest, this.#life(desktopId).signal)
     return host
@@ -247,7 +247,7 @@ export class SimulatedDriver implements Driver {
 
   async picture(desktopId: DesktopId): Promise<Buffer> {
     await this.faults.enter('picture')
-    this.#must(desktopId)
+    this.#require(desktopId)
     return toPng(this.#screen(desktopId).pixels())
   }
 
@@ -261,11 +261,14 @@ export class SimulatedDriver implements Driver {
     return this.#settings.images ?? ['mini']
   }
 
-  #must(desktopId: DesktopId): SimulatedDomain {
-    return this.#domains.read(desktopId) ?? refuse('hypervisor_failed', `the domain is gone${this.#why(desktopId)}`)
+  #require(desktopId: DesktopId): SimulatedDomain {
+    return (
+      this.#domains.read(desktopId) ??
+      refuse('hypervisor_failed', `the domain does not exist${this.#endedBy(desktopId)}`)
+    )
   }
 
-  #why(desktopId: DesktopId): string {
+  #endedBy(desktopId: DesktopId): string {
     const reason = this.#diedOf.get(desktopId)
     return reason ? ` (${reason})` : ''
   }
@@ -293,17 +296,17 @@ export class SimulatedDriver implements Driver {
     }
   }
 
-  #tell(event: DriverEvent): void {
+  #emit(event: DriverEvent): void {
     for (const listener of this.#listeners) listener(event)
   }
 }
 
-function seen({ mark, state, outOfSpace }: SimulatedDomain): Domain {
+function toDomain({ mark, state, outOfSpace }: SimulatedDomain): Domain {
   return { desktopId: mark.desktopId, mark, state, reason: state === 'paused' ? 'paused' : null, outOfSpace }
 }
 
-/** The vCPUs stop: time awake stands still, and `runningSince` keeps the moment, by which the clock will lag. */
-function frozen(domain: SimulatedDomain): SimulatedDomain {
+/** Stops the vCPUs: the time awake no longer rises, and `runningSince` keeps the moment since when the clock lags. */
+function paused(domain: SimulatedDomain): SimulatedDomain {
   if (domain.state === 'paused') return domain
   const now = Date.now()
   const awakeMs = domain.memory.awakeMs + now - (domain.runningSince ?? now)

@@ -1,11 +1,11 @@
-// The simulated hypervisor's own memory: one small file per domain and per disk, so that an agent that is killed leaves
-// its desktops "running", as QEMU would.
+// The simulated hypervisor's state: one small file per domain and per disk. So an agent that is killed leaves its desktops
+// "running", as QEMU would.
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type DesktopId, desktopSpec, id } from '@dormouse/contract'
 import { z } from 'zod'
 
-/** What a guest holds in memory: gone with its process, saved and restored with its image. */
+/** What a guest holds in memory: lost with its process, saved and restored with its image. */
 export const guestMemory = z.object({
   bootId: z.string(),
   /** Time awake up to `runningSince`. */
@@ -20,7 +20,7 @@ export const simulatedDomain = z.object({
   mark,
   spec: desktopSpec,
   state: z.enum(['running', 'paused']),
-  /** Paused, for its disk could not grow. */
+  /** Paused because its disk could not grow. */
   outOfSpace: z.boolean().default(false),
   /** Host time in ms at which the vCPUs last began to run; null while paused. */
   runningSince: z.number().nullable(),
@@ -31,12 +31,12 @@ export type SimulatedDomain = z.infer<typeof simulatedDomain>
 export const simulatedDisk = z.object({
   spec: desktopSpec,
   files: z.record(z.string(), z.string()),
-  /** It is being made, or its making was cut off. */
+  /** It is being made, or making it was interrupted. */
   half: z.literal(true).optional(),
 })
 export type SimulatedDisk = z.infer<typeof simulatedDisk>
 
-/** A folder of JSON files, each written whole or not at all, and read again only when it is another file than before. */
+/** A folder of JSON files. Each is written whole or not at all, and read again only when the file has changed. */
 export class JsonFolder<T> {
   readonly #folder: string
   readonly #schema: z.ZodType<T>

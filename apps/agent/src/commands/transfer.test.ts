@@ -4,7 +4,7 @@ import { pipeline } from 'node:stream/promises'
 import { Refusal } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { unlessAborted } from '../mechanics/deadlines.ts'
-import { brokenOff } from './write-file.ts'
+import { transferError } from './transfer.ts'
 
 test('a read whose desktop goes away is refused for that reason, which both the guest and the stream are told', async () => {
   const over = new AbortController()
@@ -17,5 +17,5 @@ test('a read whose desktop goes away is refused for that reason, which both the 
   const channel = new PassThrough().resume()
   const ended: unknown = await pipeline(silentGuest, channel, { signal: over.signal }).catch((error: unknown) => error)
   expect(ended).toBeInstanceOf(AggregateError)
-  expect(brokenOff(ended)).toBe(reason)
+  expect(transferError(ended)).toBe(reason)
 })

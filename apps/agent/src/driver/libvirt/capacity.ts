@@ -1,9 +1,10 @@
-// What a host has room for, as far as nobody has set it.
+// What a host can take in all: as the operator set it, else as the machine is.
 import { statfs } from 'node:fs/promises'
 import type { LibvirtHost } from '@dormouse/node-libvirt'
 import type { DriverFacts } from '../driver.ts'
 
-export interface OwnCapacity {
+/** As the operator set it; undefined where the machine decides. */
+export interface CapacitySettings {
   processors: number | undefined
   memoryMiB: number | undefined
   diskGiB: number | undefined
@@ -11,26 +12,26 @@ export interface OwnCapacity {
 
 const gib = 1024 ** 3
 
-/** How many bytes the file system of a folder has left for us. */
+/** How many bytes the folder's file system has free for the agent. */
 export async function freeBytes(folder: string): Promise<number> {
   const { bavail, bsize } = await statfs(folder)
   return bavail * bsize
 }
 
-/** What the host can take in all, and how many of its disk's bytes are left. */
-export async function roomOf(
+/** The host's capacity, and how much of its disk is free. */
+export async function capacityOf(
   host: LibvirtHost,
   disksDir: string,
-  own: OwnCapacity,
+  settings: CapacitySettings,
 ): Promise<Pick<DriverFacts, 'processors' | 'capacity' | 'freeDiskGiB'>> {
   const { cpus, memoryKiB } = await host.nodeInfo()
   const { blocks, bsize } = await statfs(disksDir)
   return {
-    processors: own.processors ?? cpus,
+    processors: settings.processors ?? cpus,
     capacity: {
-      memoryMiB: own.memoryMiB ?? Math.floor((memoryKiB / 1024) * 0.8),
+      memoryMiB: settings.memoryMiB ?? Math.floor((memoryKiB / 1024) * 0.8),
       // Overlays are thin: far less is written than is offered.
-      diskGiB: own.diskGiB ?? Math.floor((blocks * bsize * 4) / gib),
+      diskGiB: settings.diskGiB ?? Math.floor((blocks * bsize * 4) / gib),
     },
     freeDiskGiB: Math.floor((await freeBytes(disksDir)) / gib),
   }

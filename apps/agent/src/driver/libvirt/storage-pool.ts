@@ -1,22 +1,22 @@
-// What an installation needs on a libvirt before its first desktop: a pool for the disks; its network is next door. All of
-// it carries the installation's id in its name; nothing else is looked at.
+// The storage pool of an installation's disks. Its name contains the installation's id; no other pool is touched.
 import { mkdir } from 'node:fs/promises'
 import { isLibvirtError, type LibvirtHost, type Pool } from '@dormouse/node-libvirt'
 import { poolFolderOf, poolXml } from './domain-xml.ts'
 
-export const furnitureName = (installationId: string): string => `dormouse-${installationId}`
+/** What the installation's pool and network are called. */
+export const installationName = (installationId: string): string => `dormouse-${installationId}`
 
-/** The pool of this installation's disks, running. Throws a sentence where it lies elsewhere. */
+/** The pool of this installation's disks, running. Throws a sentence for the operator where it is in another folder. */
 export async function ensurePool(host: LibvirtHost, installationId: string, folder: string): Promise<Pool> {
-  const name = furnitureName(installationId)
+  const name = installationName(installationId)
   // Others may pass through, none may list: QEMU's user must reach the disks below.
   await mkdir(folder, { recursive: true, mode: 0o711 })
   const found = await host.storage.pools.lookup(name)
   const pool = found ?? (await host.storage.pools.define(poolXml(name, folder)))
-  const lies = poolFolderOf(await pool.xml())
-  if (lies !== folder) {
+  const poolFolder = poolFolderOf(await pool.xml())
+  if (poolFolder !== folder) {
     throw new Error(
-      `the storage pool ${name} lies in ${lies}, not in ${folder}: set DORMOUSE_AGENT_DISKS_DIR to that, or undefine the pool`,
+      `the storage pool ${name} is in ${poolFolder}, not in ${folder}; set DORMOUSE_AGENT_DISKS_DIR to ${poolFolder}, or undefine the pool`,
     )
   }
   if ((await pool.info()).state !== 'running') await pool.create().catch(unlessRunning)
@@ -25,7 +25,7 @@ export async function ensurePool(host: LibvirtHost, installationId: string, fold
   return pool
 }
 
-/** Another start came first. */
+/** Another process started it first. */
 function unlessRunning(error: unknown): void {
   if (!isLibvirtError(error, 'operationInvalid')) throw error
 }

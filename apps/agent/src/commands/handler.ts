@@ -1,0 +1,23 @@
+// What a command's handler gets and returns.
+import type { CommandName, CommandPayload, CommandResult } from '@dormouse/contract'
+import type { Channel } from '@dormouse/link'
+import type { Turns } from '../desktops/turns.ts'
+
+/** Opens the channel that the requesting replica expects under this token. */
+export type DialBack = (token: string, signal?: AbortSignal) => Promise<Channel>
+
+/**
+ * `deps` is what this one command needs. `signal` aborts when no caller waits for the result any more; an `ensure…`
+ * command goes on all the same. `dialBack` opens a channel to the requesting replica, for what is too large for a result.
+ */
+export type CommandHandler<N extends CommandName, Deps> = (
+  deps: Deps,
+  payload: CommandPayload<N>,
+  signal: AbortSignal,
+  dialBack: DialBack,
+) => Promise<CommandResult<N>>
+
+/** For a command that takes its desktop's turn. */
+export interface TurnDeps {
+  turns: Turns
+}

@@ -1,0 +1,86 @@
+// How a desktop's domain begins: booted from its disk, or restored from its saved memory and paused.
+import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
+import { isLibvirtError } from '@dormouse/node-libvirt'
+import type { Log } from '@dormouse/process'
+import type { Mark } from '../driver.ts'
+import { offerClipboard } from './clipboard.ts'
+import type { Consoles } from './consoles.ts'
+import type { LibvirtDisks } from './disks.ts'
+import { domainXml, withMarkAndDisk } from './domain-xml.ts'
+import { orRefuse, refuseDamaged } from './failures.ts'
+import type { Installation } from './installation.ts'
+import { isUnfiltered, withLinkDown } from './network-xml.ts'
+import type { Sockets } from './sockets.ts'
+
+interface BootDeps {
+  installation: Installation
+  disks: LibvirtDisks
+  consoles: Consoles
+  sockets: Sockets
+  cpuModel: string
+  log: Log
+}
+
+const emulatedCpu = 'qemu64'
+/** libvirt's message about an image that it cannot read, or QEMU's about a memory that it cannot load. */
+const imageAtFault =
+  /save(d)? image|image (magic|format|header)|load of migration|migration stream|failed to read qemu header/i
+
+/** Boots the desktop from its disk; the domain runs when this returns. */
+export async function bootFromDisk(deps: BootDeps, spec: DesktopSpec, mark: Mark): Promise<void> {
+  const { installation, disks, consoles, sockets, cpuModel } = deps
+  const { desktopId } = mark
+  const { capabilities, kvm, network } = await installation.ready()
+  const image = await disks.imageOf(desktopId)
+  const xml = domainXml({
+    spec,
+    mark,
+    type: kvm ? 'kvm' : 'qemu',
+    emulator: capabilities.emulator,
+    machine: capabilities.machines.get(image.machine) ?? image.machine,
+    cpuModel: kvm ? cpuModel : emulatedCpu,
+    kernel: image.kernel,
+    initrd: image.initrd,
+    cmdline: image.cmdline,
+    disk: disks.path(desktopId),
+    console: await consoles.ready(desktopId),
+    nic: (await network?.nicFor(desktopId)) ?? null,
+    vncSocket: await sockets.ready(desktopId, 'vnc'),
+    sshSocket: image.ssh === 'port' ? await sockets.ready(desktopId, 'ssh') : undefined,
+  })
+  await orRefuse('the desktop could not be started', installation.session.host.domains.createXml(xml))
+  if (image.clipboard) await offerClipboard(installation.domain(desktopId), deps.log)
+  await shortenAgentTimeout(deps, desktopId)
+}
+
+/** The domain holds the saved memory and is paused when this returns; no vCPU has run. */
+export async function restoreFromFile(deps: BootDeps, path: string, mark: Mark): Promise<void> {
+  const { installation, disks, consoles, sockets } = deps
+  const { desktopId } = mark
+  const { network } = await installation.ready()
+  const { domains } = installation.session.host
+  try {
+    const saved = withMarkAndDisk(await domains.saveImageXml(path), mark, disks.path(desktopId))
+    if (!network && isUnfiltered(saved)) {
+      refuse('hypervisor_failed', 'the saved desktop needs a network and this host has none; the memory is kept')
+    }
+    const xml = network ? await network.attach(desktopId, saved) : withLinkDown(saved)
+    await consoles.ready(desktopId)
+    await sockets.ready(desktopId, 'vnc')
+    await domains.restore(path, { xml, paused: true })
+  } catch (error) {
+    if (isLibvirtError(error) && imageAtFault.test(error.message)) refuseDamaged(error.message)
+    await orRefuse('the memory could not be restored; it is kept', Promise.reject(error))
+  }
+  if (await disks.sharesClipboard(desktopId)) await offerClipboard(installation.domain(desktopId), deps.log)
+  await shortenAgentTimeout(deps, desktopId)
+}
+
+/** A guest agent that does not answer then costs one second instead of five. Where it fails, the desktop still works. */
+async function shortenAgentTimeout({ installation, log }: BootDeps, desktopId: DesktopId): Promise<void> {
+  try {
+    await installation.session.host.guestAgent(installation.domain(desktopId)).setResponseTimeout(1)
+  } catch (error) {
+    log.warn({ err: error, desktopId }, 'the guest agent’s response timeout could not be set')
+  }
+}

@@ -1,0 +1,51 @@
+// Makes the long-lived parts that commands and periodic work share, over one state folder and one driver.
+import type { Failpoints, Log } from '@dormouse/process'
+import { CallsInFlight } from './commands/calls-in-flight.ts'
+import type { CommandDeps } from './commands/table.ts'
+import { Digests } from './desktops/digests.ts'
+import { Journal } from './desktops/journal.ts'
+import { MemoryImages } from './desktops/memory-images.ts'
+import type { SendReport } from './desktops/report.ts'
+import { Space } from './desktops/space.ts'
+import { Turns } from './desktops/turns.ts'
+import { Watch } from './desktops/watch.ts'
+import { Transfers } from './guest/transfers.ts'
+import { type AnyDriver, guestsOf } from './make-driver.ts'
+import { Slots } from './mechanics/locks.ts'
+
+export interface PartsOptions {
+  installationId: string
+  driver: AnyDriver
+  folders: { state: string; memory: string; guestKeys: string }
+  /** How many boots, restores and saves run at once. */
+  workAtOnce: number
+  failpoints: Failpoints
+  report: SendReport
+  log: Log
+  guestLog: Log
+}
+
+export interface Parts extends CommandDeps {
+  watch: Watch
+  space: Space
+}
+
+export async function makeParts({ folders, driver, workAtOnce, guestLog, ...shared }: PartsOptions): Promise<Parts> {
+  const { installationId, failpoints, log } = shared
+  const journal = await Journal.open(folders.state, () => failpoints.hit('journal.before-write'))
+  const memory = new MemoryImages(folders.memory, installationId)
+  const digests = new Digests(memory, (err) => log.warn({ err }, 'a digest could not be computed'))
+  const guests = guestsOf(driver, folders.guestKeys, guestLog)
+  await driver.open(installationId)
+  const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
+  const deps = { ...shared, driver, journal, memory, digests, guests, turns }
+  const watch = new Watch(deps)
+  return {
+    ...deps,
+    slots: new Slots(workAtOnce),
+    watch,
+    space: new Space({ ...deps, watch }),
+    calls: new CallsInFlight(),
+    transfers: new Transfers(),
+  }
+}
