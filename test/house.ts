@@ -230,15 +230,11 @@ export class House {
     await this.becomes(id, 'stopped')
   }
 
-  /** Operations that are accepted during the work have so long; those before and after it have the usual time. */
+  /** Wakes and hibernations that are accepted during the work have so long, also after progress; others the usual time. */
   async withDeadline<T>(deadlineMs: number, work: () => Promise<T>): Promise<T> {
-    await this.database.rows(
-      `create function hurry() returns trigger language plpgsql as $$ begin
-         new.deadline_at = clock_timestamp() + interval '${deadlineMs} ms'; return new; end $$;
-       create trigger hurry before insert on operations for each row execute function hurry()`,
-    )
+    await this.restartControlPlane({ wakeDeadlineMs: deadlineMs, hibernateDeadlineMs: deadlineMs })
     const done = await work()
-    await this.database.rows('drop trigger hurry on operations; drop function hurry')
+    await this.restartControlPlane()
     return done
   }
 
