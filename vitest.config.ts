@@ -19,8 +19,8 @@ const everyFailure = 'test/setup/every-failure.ts'
 /** Three grounds: nothing at all (unit), Postgres with simulated hosts (house, scale), real libvirt and QEMU (real, desktop). */
 export default defineConfig({
   test: {
-    // The default is one less than there are processors; a file of tests waits for the processes it started half its time.
-    maxWorkers: 2,
+    // One more than the two processors of CI: a file waits for guests, leases and timeouts for much of its time.
+    maxWorkers: 3,
     projects: [
       {
         test: {

@@ -26,6 +26,9 @@ import { waitFor } from '../wait-for.ts'
 
 const root = join(import.meta.dirname, '../..')
 const say = () => {}
+const long = process.env.DORMOUSE_TEST_LONG === '1'
+/** Every file of the run takes its image from there, and the first one builds it. */
+const sharedImages = join(root, '.dormouse-test/images')
 let closed: string
 let deep: string
 
@@ -104,7 +107,7 @@ describe('two private libvirtd at once', () => {
     })
 
   beforeAll(async () => {
-    image = await ensureMiniImage({ imagesDir: join(root, '.dormouse-test/images'), say })
+    image = await ensureMiniImage({ imagesDir: sharedImages, say })
     hosts.push(...(await Promise.all([start('a'), start('bb')])))
   })
   afterAll(() => Promise.all(hosts.map((host) => host.stop())))
@@ -160,7 +163,8 @@ describe('two private libvirtd at once', () => {
 })
 
 test('two builds of the image at once give one image, and a third call none', async () => {
-  const imagesDir = join(closed, 'images')
+  // A build takes a minute of processor time: only at full length is it done twice, from nothing.
+  const imagesDir = long ? join(closed, 'images') : sharedImages
   const built: string[] = []
   const build = () => ensureMiniImage({ imagesDir, say: (line) => built.push(line) })
   const [one, other] = await Promise.all([build(), build()])
@@ -168,7 +172,7 @@ test('two builds of the image at once give one image, and a third call none', as
   const lines = built.length
   expect(await build()).toEqual(one)
   expect(built).toHaveLength(lines)
-  expect(readdirSync(imagesDir).sort()).toEqual(['mini', `mini@${one.manifest.version}`])
+  if (long) expect(readdirSync(imagesDir).sort()).toEqual(['mini', `mini@${one.manifest.version}`])
 })
 
 async function query(url: string, text: string): Promise<unknown[]> {

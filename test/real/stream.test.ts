@@ -201,7 +201,10 @@ test('the command line opens the screen, and takes a picture of it', async () =>
   await page.close()
 })
 
-test('a reload and a cut of 20 s keep the claim', async () => {
+/** A claim is held for 30 s; shorter than that, no length is worth the wait in every run. */
+const cutMs = process.env.DORMOUSE_TEST_LONG === '1' ? 20_000 : 5_000
+
+test(`a reload and a cut of ${cutMs / 1_000} s keep the claim`, async () => {
   await using cable = await Cable.to(Number(new URL(instance.local.base_url).port))
   const { url } = await desktop.stream.getUrl({ claim: 'control', takeover: true })
   const page = await browser.open(url.replace(/:\d+\//, `:${cable.port}/`))
@@ -213,7 +216,7 @@ test('a reload and a cut of 20 s keep the claim', async () => {
   const cutAt = performance.now()
   await says(page, 'reconnecting')
   await keep(page, 'reconnecting')
-  await waitFor(() => performance.now() - cutAt > 20_000, 25_000)
+  await waitFor(() => performance.now() - cutAt > cutMs)
   await expect(client.openStream(desktop.id, { claim: 'control' })).rejects.toMatchObject({ status: 409 })
   cable.mend()
   await says(page, 'live')
