@@ -1,4 +1,4 @@
-// What a byte channel promises: the bytes as they were, an end that is an end, and no more in memory than the window.
+// Guarantee: a channel delivers the bytes unchanged, tells an end from a cut, and holds no more than its window in memory.
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { buffer, text } from 'node:stream/consumers'
@@ -8,7 +8,7 @@ import { Channel, type ChannelOptions } from './channel.ts'
 import { CallRefused, ChannelLost } from './errors.ts'
 import { joined } from './testing/pair.ts'
 
-/** Two joined channels whose losses are expected: disposing cuts what is still open. */
+/** Two joined channels. Disposing cuts what is still open, so their errors are expected. */
 async function channels(left: ChannelOptions = {}, right: ChannelOptions = {}) {
   const joint = await joined(
     (socket) => new Channel(socket, left),
@@ -30,7 +30,7 @@ test('bytes of any size arrive whole and in order, both ways at once', async () 
   expect([hash(gotUp), hash(gotDown)]).toEqual([hash(up), hash(down)])
 })
 
-test('one direction ends while the other goes on', async () => {
+test('one direction ends while the other continues', async () => {
   await using joint = await channels()
   joint.left.end('question')
   expect(await text(joint.right)).toBe('question')
@@ -38,7 +38,7 @@ test('one direction ends while the other goes on', async () => {
   expect(await text(joint.left)).toBe('answer')
 })
 
-test('a reader who leaves before the end gives the channel up', async () => {
+test('a reader that stops before the end closes the channel', async () => {
   await using joint = await channels()
   const lost = once(joint.left, 'error')
   joint.left.write('one')
@@ -57,7 +57,7 @@ test('a channel that ended both ways closes its socket', async () => {
   expect([joint.left.errored, joint.right.errored]).toEqual([null, null])
 })
 
-test('a reader that stands still stops the writer at the window, and is not taken for dead', async () => {
+test('a paused reader stops the writer at the window, and is not taken for dead', async () => {
   const windowBytes = 100_000
   let pings = 0
   await using joint = await joined(
@@ -93,7 +93,7 @@ test.each(['cut', 'cutMidFrame'] as const)('a %s is an error to the reader, neve
   await expect(read).rejects.toBeInstanceOf(ChannelLost)
 })
 
-test('a channel that hears nothing more notices it', async () => {
+test('a channel detects a silent connection', async () => {
   const beat = { pingIntervalMs: 10, pingTimeoutMs: 20 }
   await using joint = await channels(beat, beat)
   const noticed = Promise.all([once(joint.left, 'error'), once(joint.right, 'error')])
@@ -120,7 +120,7 @@ test('a bug crosses as a loss, without its text', async () => {
   expect(String(error)).not.toContain('secret')
 })
 
-test('giving up before the end is a loss to the other side', async () => {
+test('closing before the end is a loss to the other side', async () => {
   await using joint = await channels()
   const lost = once(joint.left, 'error')
   joint.right.destroy()
@@ -139,16 +139,16 @@ test.each([
     },
     'bytes after the end',
   ],
-])('a stranger who sends %s is shown out with the reason', async (_what, act, reason) => {
+])('a client that sends %s is disconnected with the reason', async (_what, act, reason) => {
   await using joint = await joined(
     (socket) => socket,
     (socket) => new Channel(socket, { windowBytes: 1_000 }),
   )
   joint.right.on('error', () => {})
   const gone = once(joint.left, 'close')
-  act((words) => joint.left.send(words))
+  act((data) => joint.left.send(data))
   const [code, said] = await gone
   expect({ code, said: String(said) }).toEqual({ code: 1002, said: reason })
 })
 
-type Send = (words: string | Buffer) => void
+type Send = (data: string | Buffer) => void

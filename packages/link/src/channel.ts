@@ -1,6 +1,5 @@
-// A WebSocket of its own as a stream of bytes, for what would hold up the calls of a link: files, screens.
-// The reader grants the writer a window, so a slow reader stops a fast writer while pings still get through.
-// Knows nothing of what the bytes are.
+// A byte stream on a WebSocket of its own, for what would delay the calls of a link: files, screens. The reader grants the
+// writer a window, so a slow reader stops a fast writer while pings still pass. Knows nothing of the bytes.
 import { Duplex } from 'node:stream'
 import type { RawData, WebSocket } from 'ws'
 import { asRefusal, CallRefused, ChannelLost } from './errors.ts'
@@ -12,20 +11,20 @@ export interface ChannelOptions extends Partial<Heartbeat> {
   windowBytes?: number
 }
 
-/** What travels beside the bytes, as text. */
+/** Control messages beside the bytes, sent as text. */
 type Note = { credit: number } | { end: true } | { refused: { code: string; detail: string } }
 
-interface StuckWrite {
+interface PendingWrite {
   chunk: Buffer
   done: () => void
 }
 
 const defaultWindowBytes = 1024 * 1024
 const maxPieceBytes = 256 * 1024
-/** What the other side may say beside the bytes: some notes at first, and one for so many bytes of ours. */
+/** The other side may send this many notes, and one more for every so many bytes that it receives. */
 const firstNotes = 64
 const bytesPerNote = 1024
-/** No window is as large: more credit than that is none. */
+/** Credit above this is ignored: no window is that large. */
 const maxCredit = 1024 * 1024 * 1024
 
 /** Opens a channel. Rejects with DialRefused, or with the signal's reason. */
@@ -44,7 +43,7 @@ export class Channel extends Duplex {
   #credit = 0
   /** What the other side may still send. */
   #granted = 0
-  #stuck: StuckWrite | undefined
+  #pending: PendingWrite | undefined
   #notesLeft = firstNotes
   #bytesSinceNote = 0
   #ended = { here: false, there: false }
@@ -54,9 +53,9 @@ export class Channel extends Duplex {
     if (socket.readyState !== socket.OPEN) throw new TypeError('a Channel needs an open WebSocket')
     this.#socket = socket
     this.#windowBytes = options.windowBytes ?? defaultWindowBytes
-    // Whoever uses it meets its failure there; one that fails when nobody does must not end the process.
+    // Reads and writes report a failure. A channel that fails while nothing uses it must not end the process.
     this.on('error', () => undefined)
-    socket.on('message', (data, isBinary) => this.#hear(data, isBinary))
+    socket.on('message', (data, isBinary) => this.#onMessage(data, isBinary))
     socket.on('error', (error) => this.destroy(new ChannelLost(1006, error.message)))
     socket.on('close', (code, reason) => this.#lose(code, reason.toString()))
     const beat = heartbeatOf(options)
@@ -67,7 +66,7 @@ export class Channel extends Duplex {
     this.#grant()
   }
 
-  /** Node's own iterator destroys a stream that was read to its end, and with it the answer still to be written. */
+  /** Node's own iterator destroys a stream when it has been read to its end, and the response could not be written. */
   override async *[Symbol.asyncIterator](): AsyncGenerator<Buffer> {
     let whole = false
     try {
@@ -83,8 +82,8 @@ export class Channel extends Duplex {
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
-    this.#stuck = { chunk, done }
-    this.#sendWhatFits()
+    this.#pending = { chunk, done }
+    this.#sendPending()
   }
 
   override _final(done: () => void): void {
@@ -94,13 +93,13 @@ export class Channel extends Duplex {
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    this.#stuck = undefined
+    this.#pending = undefined
     this.#hangUp(error)
     done(error)
   }
 
   #hangUp(error: Error | null): void {
-    // Both sides have said their end: what is still in the buffers is let out at the socket's own pace.
+    // Both directions have ended: the socket still sends what is buffered.
     if (!error && this.#ended.here && this.#ended.there) {
       this.#socket.close(1000)
       return
@@ -115,26 +114,26 @@ export class Channel extends Duplex {
     this.#socket.send(JSON.stringify(note))
   }
 
-  #sendWhatFits(): void {
-    while (this.#stuck && this.#credit > 0) {
-      const { chunk, done } = this.#stuck
+  #sendPending(): void {
+    while (this.#pending && this.#credit > 0) {
+      const { chunk, done } = this.#pending
       const piece = chunk.subarray(0, Math.min(this.#credit, maxPieceBytes))
       this.#credit -= piece.length
       this.#earnNotes(piece.length)
-      this.#stuck = piece.length < chunk.length ? { chunk: chunk.subarray(piece.length), done } : undefined
-      // Written is what has left for the network, and is needed here no more; where that fails, the socket's end says so.
-      this.#socket.send(piece, this.#stuck ? undefined : () => done())
+      this.#pending = piece.length < chunk.length ? { chunk: chunk.subarray(piece.length), done } : undefined
+      // A chunk is done once the socket has sent it. If sending fails, the socket closes.
+      this.#socket.send(piece, this.#pending ? undefined : () => done())
     }
   }
 
-  /** For each so many bytes that it is sent, the other side may grant anew. */
+  /** The other side may send one more note for every `bytesPerNote` that we send it. */
   #earnNotes(bytes: number): void {
     this.#bytesSinceNote += bytes
     this.#notesLeft += Math.floor(this.#bytesSinceNote / bytesPerNote)
     this.#bytesSinceNote %= bytesPerNote
   }
 
-  /** Lets the other side fill the window again, once half of it is used up: fewer notes, and it never stands still. */
+  /** Refills the window once half of it is used: few notes, and the writer never stalls. */
   #grant(): void {
     const due = this.#windowBytes - this.#granted
     if (due < this.#windowBytes / 2 || this.#ended.there) return
@@ -142,29 +141,29 @@ export class Channel extends Duplex {
     this.#note({ credit: due })
   }
 
-  #hear(data: RawData, isBinary: boolean): void {
+  #onMessage(data: RawData, isBinary: boolean): void {
     if (this.destroyed) return
     try {
       const bytes = data as Buffer
-      if (isBinary) this.#take(bytes)
-      else this.#obey(readNote(bytes.toString()))
+      if (isBinary) this.#onBytes(bytes)
+      else this.#onNote(readNote(bytes.toString()))
     } catch (error) {
       this.destroy(error as Error)
     }
   }
 
-  #take(bytes: Buffer): void {
+  #onBytes(bytes: Buffer): void {
     if (this.#ended.there) throw new ProtocolBreach('bytes after the end')
     this.#granted -= bytes.length
     if (this.#granted < 0) throw new ProtocolBreach('more bytes than granted')
     if (this.push(bytes)) this.#grant()
   }
 
-  #obey(note: Note): void {
+  #onNote(note: Note): void {
     if (--this.#notesLeft < 0) throw new ProtocolBreach('more notes than bytes')
     if ('credit' in note) {
       this.#credit = Math.min(maxCredit, this.#credit + note.credit)
-      this.#sendWhatFits()
+      this.#sendPending()
     } else if ('end' in note) {
       this.#ended.there = true
       this.push(null)
@@ -175,7 +174,7 @@ export class Channel extends Duplex {
 
   #lose(code: number, reason: string): void {
     if (this.#ended.here && this.#ended.there) return
-    this.destroy(new ChannelLost(code, reason || `the socket closed with ${code}`))
+    this.destroy(new ChannelLost(code, reason || `the socket closed with code ${code}`))
   }
 }
 

@@ -1,4 +1,4 @@
-// What a line promises: it comes back after every loss, and never comes in a crowd.
+// Guarantee: a line comes back after every loss, at a random time.
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { expect, test } from 'vitest'
@@ -13,7 +13,7 @@ import { UpgradeRefusal } from './upgrades.ts'
 const backoff = { minMs: 1, maxMs: 20 }
 const handlers = { echo: async (value: unknown) => value }
 
-/** A server that takes every link whose credential `admit` lets in, behind a fault proxy. */
+/** A server that accepts the links whose credential `admit` accepts, behind a fault proxy. */
 async function answeringHouse(admit: (credential: string | undefined) => undefined | UpgradeRefusal = () => undefined) {
   const server = createServer()
   const upgrades = openDoors(server)
@@ -59,7 +59,7 @@ test('comes back from a half-open link', async () => {
   await line.close()
 })
 
-test('shows a fresh credential at each attempt, and tells why it was not let in', async () => {
+test('sends a fresh credential with each attempt, and reports why it was refused', async () => {
   const shown: (string | undefined)[] = []
   await using house = await answeringHouse((credential) => {
     shown.push(credential)
@@ -75,7 +75,7 @@ test('shows a fresh credential at each attempt, and tells why it was not let in'
   await line.close()
 })
 
-test('goes on trying when a credential cannot be made', async () => {
+test('keeps trying if a credential cannot be made', async () => {
   await using house = await answeringHouse()
   let tries = 0
   const headers = () => {
@@ -88,7 +88,7 @@ test('goes on trying when a credential cannot be made', async () => {
   await line.close()
 })
 
-test('goes on trying where nobody listens', async () => {
+test('keeps trying if nothing listens', async () => {
   const line = dial({ url: 'ws://127.0.0.1:9/link', backoff })
   for (let attempt = 0; attempt < 3; attempt++) {
     expect(await once(line, 'refused')).toMatchObject([{ status: undefined, cause: { code: 'ECONNREFUSED' } }])
@@ -96,7 +96,7 @@ test('goes on trying where nobody listens', async () => {
   await line.close()
 })
 
-test('a closed line dials no more, and says so to those who wait', async () => {
+test('a closed line stops dialling, and rejects its waiters', async () => {
   const line = dial({ url: 'ws://127.0.0.1:9/link', backoff })
   const waiting = expect(line.connected()).rejects.toBeInstanceOf(LinkLost)
   await line.close()
@@ -104,7 +104,7 @@ test('a closed line dials no more, and says so to those who wait', async () => {
   await expect(line.connected()).rejects.toBeInstanceOf(LinkLost)
 })
 
-test('closing during a handshake that never ends does not wait for it', async () => {
+test('closing does not wait for a handshake that never ends', async () => {
   await using house = await answeringHouse()
   house.proxy.halfOpen()
   const line = dial({ url: house.url, backoff })
@@ -112,13 +112,13 @@ test('closing during a handshake that never ends does not wait for it', async ()
   await line.close()
 })
 
-test('who waits for a link can give up', async () => {
+test('waiting for a link can be aborted', async () => {
   const line = dial({ url: 'ws://127.0.0.1:9/link', backoff })
   await expect(line.connected(AbortSignal.abort(new Error('enough')))).rejects.toThrow('enough')
   await line.close()
 })
 
-test('an event told in the very moment of welcome is heard', async () => {
+test('an event sent right after the upgrade is not missed', async () => {
   const server = createServer()
   const upgrades = openDoors(server)
   upgrades.add({

@@ -1,5 +1,5 @@
-// Keeps one link up: dials, and dials again after a loss, with full jitter so that a thousand agents do not come at once.
-// Knows nothing of calls: what was under way on a lost link is its caller's to ask again.
+// Keeps one link up: dials, and redials after a loss, with full jitter so that a thousand agents do not redial at once.
+// Knows no calls: what was in flight on a lost link is for its caller to retry.
 import { EventEmitter, once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { WebSocket } from 'ws'
@@ -14,7 +14,7 @@ export interface Backoff {
 }
 
 export interface DialOptions extends Omit<DialTarget, 'signal'>, PeerOptions {
-  /** Goes before each link: proves who dials. A link counts as up only after it. */
+  /** Proves our identity on each new socket. The link is up only after that. */
   prove?: (hands: Handshake) => Promise<void>
   backoff?: Backoff
 }
@@ -22,20 +22,20 @@ export interface DialOptions extends Omit<DialTarget, 'signal'>, PeerOptions {
 export interface LineEvents {
   /** A link is up. */
   peer: [peer: Peer]
-  /** The link is gone; the next attempt is on its way. */
+  /** The link is lost; it will be redialled. */
   lost: [reason: string]
-  /** An attempt failed; the next one is on its way. */
+  /** An attempt failed; another will follow. */
   refused: [error: DialRefused]
 }
 
 const forbiddenPauseMs = 60_000
 
-/** Starts dialling and keeps at it until closed. Listen for its events in the same tick. */
+/** Dials until it is closed. Add listeners in the same tick. */
 export function dial(options: DialOptions): Line {
   return new Line(options)
 }
 
-/** The longest wait before the given attempt (0, 1, 2 …); the wait itself is anything from zero to it. */
+/** The longest wait before an attempt (0, 1, 2 …). The wait itself is random, from zero up to this. */
 export function backoffCeilingMs({ minMs, maxMs }: Backoff, attempt: number): number {
   return Math.min(maxMs, minMs * 2 ** Math.min(attempt, 30))
 }
@@ -46,7 +46,7 @@ export class Line extends EventEmitter<LineEvents> {
   readonly #closing = new AbortController()
   readonly #done: Promise<void>
   #peer: Peer | undefined
-  /** The other side knows who dials and wants no link: it is asked rarely. */
+  /** The other side answered 403: it is redialled rarely. */
   #forbidden = false
 
   constructor(options: DialOptions) {
@@ -56,12 +56,12 @@ export class Line extends EventEmitter<LineEvents> {
     this.#done = this.#keepUp()
   }
 
-  /** The present link. */
+  /** The current link. */
   get peer(): Peer | undefined {
     return this.#peer
   }
 
-  /** The present link or the next one. Rejects with the signal's reason, or LinkLost once the line is closed. */
+  /** The current link or the next one. Rejects with the signal's reason, or with LinkLost once the line is closed. */
   async connected(signal?: AbortSignal): Promise<Peer> {
     signal?.throwIfAborted()
     this.#closing.signal.throwIfAborted()
@@ -76,36 +76,36 @@ export class Line extends EventEmitter<LineEvents> {
     }
   }
 
-  /** Stops dialling and ends the present link. */
+  /** Stops dialling and closes the current link. */
   async close(): Promise<void> {
     this.#closing.abort(new LinkLost(false, 'the line is closed'))
     await Promise.all([this.#peer?.close(1000, 'the line is closed'), this.#done])
   }
 
   async #keepUp(): Promise<void> {
-    // First listeners, then the first attempt.
+    // Callers add their listeners before the first attempt.
     await Promise.resolve()
     for (let attempt = 0; !this.#closing.signal.aborted; attempt++) {
-      const upForMs = await this.#hold().catch((err: unknown) => this.#stumble(err))
-      // A door that opens and slams again earns no fresh start.
+      const upForMs = await this.#hold().catch((err: unknown) => this.#listenerFailed(err))
+      // Only a link that lasted resets the backoff.
       if (upForMs > this.#backoff.maxMs) attempt = 0
       const ceilingMs = this.#forbidden ? forbiddenPauseMs : backoffCeilingMs(this.#backoff, attempt)
-      await this.#rest(Math.random() * ceilingMs)
+      await this.#pause(Math.random() * ceilingMs)
     }
   }
 
-  /** A listener that fails ends no line: it is dialled on. */
-  #stumble(err: unknown): number {
+  /** A failing listener does not stop the line from redialling. */
+  #listenerFailed(err: unknown): number {
     this.#options.log?.error({ err }, 'a listener of a line failed')
     return 0
   }
 
-  /** One link from its opening to its end; answers how long it was up. */
+  /** Opens a link and waits for its end. Returns for how long it was up. */
   async #hold(): Promise<number> {
     this.#forbidden = false
     try {
-      const { since, gone } = await this.#open()
-      await gone
+      const { since, lost } = await this.#open()
+      await lost
       return performance.now() - since
     } catch (error) {
       const refused = asDialRefused(error)
@@ -115,7 +115,7 @@ export class Line extends EventEmitter<LineEvents> {
     }
   }
 
-  #open(): Promise<{ since: number; gone: Promise<void> }> {
+  #open(): Promise<{ since: number; lost: Promise<void> }> {
     const target = { ...this.#options, signal: this.#closing.signal }
     const maxPayload = this.#options.maxFrameBytes ?? defaultMaxFrameBytes
     const { prove, handshakeTimeoutMs: timeoutMs = defaultHandshakeTimeoutMs } = this.#options
@@ -125,20 +125,20 @@ export class Line extends EventEmitter<LineEvents> {
     })
   }
 
-  #take(socket: WebSocket): { since: number; gone: Promise<void> } {
+  #take(socket: WebSocket): { since: number; lost: Promise<void> } {
     const peer = new Peer(socket, this.#options)
-    const gone = Promise.withResolvers<void>()
+    const lost = Promise.withResolvers<void>()
     peer.once('close', (reason) => {
       this.#peer = undefined
-      gone.resolve()
+      lost.resolve()
       this.emit('lost', reason)
     })
     this.#peer = peer
     this.emit('peer', peer)
-    return { since: performance.now(), gone: gone.promise }
+    return { since: performance.now(), lost: lost.promise }
   }
 
-  async #rest(waitMs: number): Promise<void> {
+  async #pause(waitMs: number): Promise<void> {
     try {
       await sleep(waitMs, undefined, { signal: this.#closing.signal })
     } catch (error) {
@@ -149,5 +149,5 @@ export class Line extends EventEmitter<LineEvents> {
 
 function asDialRefused(error: unknown): DialRefused {
   if (error instanceof DialRefused) return error
-  return new DialRefused('the attempt could not be made', { cause: error })
+  return new DialRefused('dialling failed', { cause: error })
 }

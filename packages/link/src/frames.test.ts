@@ -1,8 +1,8 @@
-// What a frame may be, and that nothing else passes.
+// Guarantee: only valid frames are decoded.
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { FrameError } from './errors.ts'
-import { decodeFrame, encodeSaying, type Frame, numbered } from './frames.ts'
+import { decodeFrame, encodeMessage, type Frame, numbered } from './frames.ts'
 
 const name = fc.string({ minLength: 1 })
 const id = fc.integer({ min: 1 })
@@ -16,11 +16,11 @@ const frames = fc.oneof(
   fc.record({ n: id, type: fc.constant('event' as const), name, payload }),
 )
 
-test('every frame comes back from its text as it was', () => {
+test('every frame is decoded as it was encoded', () => {
   fc.assert(
-    fc.property(frames, ({ n, ...saying }) => {
+    fc.property(frames, ({ n, ...message }) => {
       // JSON itself knows no negative zero.
-      expect(decodeFrame(numbered(n, encodeSaying(saying)))).toEqual(JSON.parse(JSON.stringify({ n, ...saying })))
+      expect(decodeFrame(numbered(n, encodeMessage(message)))).toEqual(JSON.parse(JSON.stringify({ n, ...message })))
     }),
   )
 })
@@ -56,6 +56,6 @@ test.each([
   expect(() => decodeFrame(text)).toThrow(FrameError)
 })
 
-test('leaves fields it does not know alone, so that a newer side may add some', () => {
+test('keeps unknown fields, so that a newer side may add some', () => {
   expect(decodeFrame('{"n":1,"type":"cancel","to":1,"why":"later"}')).toMatchObject({ type: 'cancel', to: 1 })
 })

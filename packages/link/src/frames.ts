@@ -1,9 +1,8 @@
-// What one side of a link says to the other: values to text and back, nothing else.
-// Pure: knows no socket, no call's meaning and no payload's shape.
+// The frames of a link, as values and as text. Pure: knows no socket, no call's meaning and no payload's shape.
 import { FrameError } from './errors.ts'
 
-/** What is said. `to` names, by its number, the call frame that is answered or cancelled. */
-export type Saying =
+/** What a frame carries. `to` is the number of the call frame that it answers or cancels. */
+export type Message =
   | { type: 'call'; name: string; payload: unknown; requestId?: string | undefined }
   | { type: 'reply'; to: number; payload: unknown }
   | { type: 'refused'; to: number; code: string; detail: string }
@@ -11,12 +10,12 @@ export type Saying =
   | { type: 'cancel'; to: number }
   | { type: 'event'; name: string; payload: unknown }
 
-/** A saying with its number. Each side numbers its frames 1, 2, 3 …, so that a lost, doubled or swapped one is noticed. */
-export type Frame = Saying & { n: number }
+/** A message with its number. Each side numbers its frames 1, 2, 3 …, so that a lost, repeated or reordered one is detected. */
+export type Frame = Message & { n: number }
 
 type Check = (value: unknown) => boolean
 
-/** Names are repeated in answers and logs: what is longer is no name. */
+/** Names are repeated in replies and logs, so their length is limited. */
 const maxNameChars = 200
 
 const isText: Check = (value) => typeof value === 'string'
@@ -25,7 +24,7 @@ const isName: Check = (value) => isShort(value) && value !== ''
 const isNumber: Check = (value) => Number.isSafeInteger(value) && (value as number) > 0
 const isShortOrAbsent: Check = (value) => value === undefined || isShort(value)
 
-const fieldsOf: Record<Saying['type'], Record<string, Check>> = {
+const fieldsOf: Record<Message['type'], Record<string, Check>> = {
   call: { name: isName, requestId: isShortOrAbsent },
   reply: { to: isNumber },
   refused: { to: isNumber, code: isName, detail: isText },
@@ -34,17 +33,17 @@ const fieldsOf: Record<Saying['type'], Record<string, Check>> = {
   event: { name: isName },
 }
 
-/** What is said as text, yet without its number. Throws what JSON throws on a payload that is not JSON (a bigint, a cycle). */
-export function encodeSaying(saying: Saying): string {
-  return JSON.stringify(saying)
+/** The message as text, without a number. Throws what JSON throws on a payload that is not JSON (a bigint, a cycle). */
+export function encodeMessage(message: Message): string {
+  return JSON.stringify(message)
 }
 
-/** The frame that says it, as text. */
-export function numbered(n: number, saying: string): string {
-  return `{"n":${n},${saying.slice(1)}`
+/** The frame as text. */
+export function numbered(n: number, message: string): string {
+  return `{"n":${n},${message.slice(1)}`
 }
 
-/** The frame that the text holds; throws FrameError where it holds none. Fields it does not know are left alone. */
+/** Throws FrameError if the text is not a frame. Unknown fields are kept. */
 export function decodeFrame(text: string): Frame {
   const value = parse(text)
   if (typeof value !== 'object' || value === null) throw new FrameError('a frame must be an object')
@@ -65,6 +64,6 @@ function parse(text: string): unknown {
 }
 
 function fieldsFor(type: unknown): Record<string, Check> {
-  if (typeof type === 'string' && Object.hasOwn(fieldsOf, type)) return fieldsOf[type as Saying['type']]
+  if (typeof type === 'string' && Object.hasOwn(fieldsOf, type)) return fieldsOf[type as Message['type']]
   throw new FrameError('a frame must have a known "type"')
 }

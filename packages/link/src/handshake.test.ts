@@ -1,4 +1,4 @@
-// What a socket must go through before it is a link, and what of a stranger costs nothing.
+// Guarantee: a socket becomes a link only after its handshake, and an unauthenticated client costs next to nothing.
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { Socket } from 'node:net'
@@ -14,8 +14,8 @@ import { UpgradeRefusal } from './upgrades.ts'
 
 type Outcome = 'taken' | DialRefused
 
-/** A door that asks for the word `please`; tells what became of each socket. */
-async function door(limits: HandshakeLimits = {}) {
+/** A server whose handshake expects `please`; it records the outcome for each socket. */
+async function greeter(limits: HandshakeLimits = {}) {
   const server = createServer()
   const upgrades = openDoors(server)
   const outcomes: Outcome[] = []
@@ -46,7 +46,7 @@ async function door(limits: HandshakeLimits = {}) {
 
 const rawOf = (socket: WebSocket) => (socket as unknown as { _socket: Socket })._socket
 
-/** In one packet, so that both are there when the first is heard. */
+/** In one packet, so that both have arrived when the first is read. */
 function sayTwoThings(socket: WebSocket) {
   const raw = rawOf(socket)
   raw.cork()
@@ -60,8 +60,8 @@ const saying = (word: string) => async (hands: Handshake) => {
   expect(await hands.hear()).toBe('come in')
 }
 
-test('a line that proves itself becomes a link, in the subprotocol that the door chose', async () => {
-  await using at = await door()
+test('a line that proves its identity becomes a link, with the subprotocol that the server chose', async () => {
+  await using at = await greeter()
   let spoken = ''
   const prove = async (hands: Handshake) => {
     spoken = hands.protocol
@@ -73,8 +73,8 @@ test('a line that proves itself becomes a link, in the subprotocol that the door
   await line.close()
 })
 
-test('a refusal reaches the one who dialled with its status and words, and the line dials again', async () => {
-  await using at = await door()
+test('a refusal reaches the dialling side with its status and detail, and the line redials', async () => {
+  await using at = await greeter()
   let attempts = 0
   const prove = (hands: Handshake) => saying(attempts++ === 0 ? 'now' : 'please')(hands)
   const line = dial({ url: at.url, protocols: ['second'], prove, backoff: { minMs: 1, maxMs: 1 } })
@@ -85,20 +85,20 @@ test('a refusal reaches the one who dialled with its status and words, and the l
 })
 
 test.each<[what: string, limits: HandshakeLimits, act: (socket: WebSocket) => void, why: RegExp]>([
-  ['says nothing', { timeoutMs: 20 }, () => undefined, /nothing was said within 20 ms/],
+  ['says nothing', { timeoutMs: 20 }, () => undefined, /no text within 20 ms/],
   ['goes away', {}, (socket) => socket.terminate(), /the socket closed/],
   ['sends bytes instead of text', {}, (socket) => socket.send(Buffer.from('please')), /out of turn/],
   ['says two things at once', {}, sayTwoThings, /out of turn/],
-  ['says too much', { maxBytes: 100 }, (socket) => socket.send('x'.repeat(101)), /too much/],
+  ['says too much', { maxBytes: 100 }, (socket) => socket.send('x'.repeat(101)), /too many bytes/],
+  ['says what never ends', { maxBytes: 100 }, (socket) => socket.send('x', { fin: false }), /no text|too many bytes/],
   [
-    'says what never ends',
+    'pings without end',
     { maxBytes: 100 },
-    (socket) => socket.send('x', { fin: false }),
-    /nothing was said|too much/,
+    (socket) => Array.from({ length: 50 }, () => socket.ping()),
+    /too many bytes/,
   ],
-  ['pings without end', { maxBytes: 100 }, (socket) => Array.from({ length: 50 }, () => socket.ping()), /too much/],
 ])('one that %s is turned away', async (_what, limits, act, why) => {
-  await using at = await door({ timeoutMs: 500, ...limits })
+  await using at = await greeter({ timeoutMs: 500, ...limits })
   const socket = new WebSocket(at.url, ['second'])
   socket.on('error', () => undefined)
   await once(socket, 'message')
@@ -109,8 +109,8 @@ test.each<[what: string, limits: HandshakeLimits, act: (socket: WebSocket) => vo
   expect((at.outcomes[0] as DialRefused).message).toMatch(why)
 })
 
-test('a frame of megabytes costs no more than its first bytes: the socket is cut while it comes', async () => {
-  await using at = await door({ maxBytes: 4_096 })
+test('a frame of megabytes costs only its first bytes: the socket is cut while it arrives', async () => {
+  await using at = await greeter({ maxBytes: 4_096 })
   const socket = new WebSocket(at.url, ['second'])
   socket.on('error', () => undefined)
   await once(socket, 'message')
@@ -119,5 +119,5 @@ test('a frame of megabytes costs no more than its first bytes: the socket is cut
   raw.write(Buffer.from([0x81, 0xff, 0, 0, 0, 0, 0, 0x40, 0, 0, 1, 2, 3, 4]))
   raw.write(Buffer.alloc(3 * 1024 * 1024))
   await expect.poll(() => at.outcomes).toHaveLength(1)
-  expect((at.outcomes[0] as DialRefused).message).toBe('it said too much')
+  expect((at.outcomes[0] as DialRefused).message).toBe('too many bytes')
 })

@@ -1,5 +1,5 @@
-// A short exchange of texts on an open socket, before the socket is used: one side proves who it is. Bounded in time and
-// in bytes. Knows no credential.
+// A short exchange of texts on a new socket, in which one side proves its identity. Limited in time and in bytes. Knows no
+// credential.
 import type { Duplex } from 'node:stream'
 import type { RawData, WebSocket } from 'ws'
 import { DialRefused } from './errors.ts'
@@ -7,33 +7,33 @@ import { closeSocket } from './sockets.ts'
 import { UpgradeRefusal } from './upgrades.ts'
 
 export interface HandshakeLimits {
-  /** How long the other side may take for each of its texts. */
+  /** How long the other side may take to send each of its texts. */
   timeoutMs?: number
-  /** What the other side may send in all until the handshake is over. */
+  /** How much the other side may send in the whole handshake. */
   maxBytes?: number
-  /** The socket below: its bytes count too, so that a frame that never ends is noticed. */
+  /** The underlying socket. Its bytes count too, so that an endless frame is detected. */
   raw?: Duplex
 }
 
 const defaults = { timeoutMs: 5_000, maxBytes: 4_096 }
 
-const outOfTurn = 'it spoke out of turn'
+const outOfTurn = 'a text out of turn'
 
-/** A refusal closes the socket with its HTTP status above this. */
+/** A refusal closes the socket with this plus its HTTP status. */
 const statusBase = 4_000
 
-/** One side of the exchange. Each side speaks in its turn. */
+/** One side of the exchange. The sides send in turn. */
 export interface Handshake {
-  /** The subprotocol that both sides speak; empty where there is none. */
+  /** The negotiated subprotocol; empty if there is none. */
   readonly protocol: string
   say(text: string): void
-  /** The other side's next text. Rejects with DialRefused where none comes. */
+  /** The other side's next text. Rejects with DialRefused if none arrives. */
   hear(): Promise<string>
 }
 
 /**
- * Runs `work` on a socket that nobody uses yet, and answers what it answers. The socket is then free: use it in the same
- * tick. Where `work` fails or answers an UpgradeRefusal, the socket is closed and the handshake rejects with DialRefused.
+ * Runs `work` on a new socket and returns its result. Use the socket in the same tick. If `work` throws or returns an
+ * UpgradeRefusal, the socket is closed; for a refusal, the handshake rejects with DialRefused.
  */
 export async function shakeHands<T>(
   socket: WebSocket,
@@ -50,15 +50,15 @@ export async function shakeHands<T>(
     void closeSocket(socket, 1011, 'the handshake failed')
     throw error
   } finally {
-    hands.letGo()
+    hands.detach()
   }
 }
 
 class Hands implements Handshake {
   readonly #socket: WebSocket
   readonly #limits: HandshakeLimits & typeof defaults
-  /** What nobody has asked for yet. */
-  #said: string | undefined
+  /** A text that arrived before it was asked for. */
+  #unread: string | undefined
   #listener: { resolve(text: string): void; reject(error: DialRefused): void } | undefined
   #failure: DialRefused | undefined
   #bytes = 0
@@ -81,19 +81,19 @@ class Hands implements Handshake {
 
   async hear(): Promise<string> {
     this.#requireOpen()
-    const said = this.#said
-    this.#said = undefined
-    if (said !== undefined) return said
+    const text = this.#unread
+    this.#unread = undefined
+    if (text !== undefined) return text
     const { promise, resolve, reject } = Promise.withResolvers<string>()
     this.#listener = { resolve, reject }
     const { timeoutMs } = this.#limits
-    const timer = setTimeout(() => this.#breach(1008, `nothing was said within ${timeoutMs} ms`), timeoutMs)
+    const timer = setTimeout(() => this.#breach(1008, `no text within ${timeoutMs} ms`), timeoutMs)
     return promise.finally(() => clearTimeout(timer))
   }
 
-  /** What was said too early would be lost now. */
+  /** An unread text would be lost now. */
   finish(): void {
-    if (this.#said !== undefined) this.#breach(1008, outOfTurn)
+    if (this.#unread !== undefined) this.#breach(1008, outOfTurn)
     this.#requireOpen()
   }
 
@@ -102,21 +102,21 @@ class Hands implements Handshake {
     if (this.#socket.readyState !== this.#socket.OPEN) throw new DialRefused('the socket is closing')
   }
 
-  /** Says no, and answers the error that stands for it. */
+  /** Closes the socket with the refusal, and returns it as an error. */
   refuse({ status, detail }: UpgradeRefusal): DialRefused {
     void closeSocket(this.#socket, statusBase + status, detail)
     return new DialRefused(`answered ${status}: ${detail}`, { status, detail })
   }
 
-  letGo(): void {
+  detach(): void {
     this.#socket.off('message', this.#take).off('close', this.#closed)
     this.#limits.raw?.off('data', this.#count)
   }
 
   readonly #take = (data: RawData, isBinary: boolean): void => {
     const bytes = data as Buffer
-    if (isBinary || this.#said !== undefined) this.#breach(1008, outOfTurn)
-    else if (bytes.length > this.#limits.maxBytes) this.#breach(1009, 'it said too much')
+    if (isBinary || this.#unread !== undefined) this.#breach(1008, outOfTurn)
+    else if (bytes.length > this.#limits.maxBytes) this.#breach(1009, 'too many bytes')
     else this.#give(bytes.toString())
   }
 
@@ -124,18 +124,18 @@ class Hands implements Handshake {
     const listener = this.#listener
     this.#listener = undefined
     if (listener) listener.resolve(text)
-    else this.#said = text
+    else this.#unread = text
   }
 
   readonly #count = (chunk: Buffer): void => {
     this.#bytes += chunk.length
     if (this.#bytes <= this.#limits.maxBytes) return
-    this.#fail(new DialRefused('it said too much'))
+    this.#fail(new DialRefused('too many bytes'))
     this.#socket.terminate()
   }
 
   readonly #closed = (code: number, reason: Buffer): void => {
-    const detail = reason.toString() || `the socket closed with ${code}`
+    const detail = reason.toString() || `the socket closed with code ${code}`
     const status = code >= statusBase + 400 && code < statusBase + 600 ? code - statusBase : undefined
     this.#fail(new DialRefused(status ? `answered ${status}: ${detail}` : detail, { status, detail }))
   }

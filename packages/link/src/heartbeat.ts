@@ -1,20 +1,20 @@
-// Notices a socket whose other end is gone without a word (power, cable, frozen process).
-// Knows nothing of what the socket carries.
+// Detects a socket whose other end is gone without closing it: power loss, a cable, a frozen process. Knows nothing of what
+// the socket carries.
 import type { WebSocket } from 'ws'
 
 export interface Heartbeat {
-  /** How often the other side is asked for a sign of life. */
+  /** How often a ping is sent. */
   pingIntervalMs: number
-  /** How long it may stay silent after being asked. */
+  /** How long the other side may stay silent after a ping. */
   pingTimeoutMs: number
 }
 
-/** What was asked for, and where nothing was: every 15 s, and 10 s to answer. */
+/** The given values, or the defaults: a ping every 15 s, and 10 s to respond. */
 export function heartbeatOf({ pingIntervalMs = 15_000, pingTimeoutMs = 10_000 }: Partial<Heartbeat>): Heartbeat {
   return { pingIntervalMs, pingTimeoutMs }
 }
 
-/** Asks for a sign of life at each interval; calls `onSilence` once where none comes. Anything heard is a sign. */
+/** Pings at each interval, and calls `onSilence` once if nothing arrives. Anything received counts as a response. */
 export function watchHeartbeat(socket: WebSocket, beat: Heartbeat, onSilence: () => void): void {
   let deadline: NodeJS.Timeout | undefined
   const hear = () => {
@@ -23,13 +23,13 @@ export function watchHeartbeat(socket: WebSocket, beat: Heartbeat, onSilence: ()
   }
   const judge = (unsentBytes: number) => {
     if (deadline === undefined) return
-    // A slow line that still takes our bytes is alive: the ping waits behind them.
+    // A slow connection that still takes our bytes is alive: the ping waits behind them.
     if (socket.bufferedAmount < unsentBytes) return listen()
     onSilence()
   }
   const listen = () => {
     const unsentBytes = socket.bufferedAmount
-    // A process that was itself frozen finds the answer already waiting: read once before judging.
+    // If our own process was frozen, the response is already waiting: read once before judging.
     deadline = setTimeout(() => setImmediate(judge, unsentBytes), beat.pingTimeoutMs)
   }
   const ask = setInterval(() => {

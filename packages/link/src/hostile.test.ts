@@ -1,5 +1,5 @@
-// Guarantee: whatever the other side of a link says, it costs that link alone: no process ends, nothing it said is repeated
-// without a bound, and it takes its share of the thread and no more.
+// Guarantee: whatever the other side of a link sends affects that link only. No process ends, nothing is repeated without a
+// limit, and the other side gets no more than its share of the thread.
 import { type EventEmitter, once } from 'node:events'
 import { createServer } from 'node:http'
 import { connect, createServer as createTcpServer } from 'node:net'
@@ -9,8 +9,9 @@ import { Channel, dialChannel } from './channel.ts'
 import { dial } from './dial.ts'
 import { CallRefused, ChannelLost } from './errors.ts'
 import { shakeHands } from './handshake.ts'
+import type { LinkLog } from './link-log.ts'
 import { Pace } from './pace.ts'
-import { type LinkLog, Peer, type PeerOptions } from './peer.ts'
+import { Peer, type PeerOptions } from './peer.ts'
 import { openDoors } from './testing/doors.ts'
 import { joined, listenOnLoopback, pair } from './testing/pair.ts'
 import { acceptUpgrades } from './upgrades.ts'
@@ -24,7 +25,7 @@ const stranger = (options: PeerOptions = {}) =>
     (socket) => new Peer(socket, options),
   )
 
-/** The event, which comes at once or never. */
+/** The event, which arrives at once or never. */
 const soon = (emitter: EventEmitter, event: string) => once(emitter, event, { signal: AbortSignal.timeout(20_000) })
 
 function recordingLog() {
@@ -37,15 +38,15 @@ test.each([
   ['a name', `{"n":1,"type":"call","name":"${long}"}`, 'a call frame has no valid "name"'],
   ['an event', `{"n":1,"type":"event","name":"${long}"}`, 'a event frame has no valid "name"'],
   ['a request id', `{"n":1,"type":"call","name":"a","requestId":"${long}"}`, 'a call frame has no valid "requestId"'],
-])('%s of megabytes is no frame', async (_what, words, reason) => {
+])('%s of megabytes is no frame', async (_what, data, reason) => {
   await using link = await stranger()
   const gone = soon(link.left, 'close')
-  link.left.send(words)
+  link.left.send(data)
   const [code, said] = await gone
   expect([code, String(said)]).toEqual([1002, reason])
 })
 
-test('a refusal of megabytes is cut by the one who says it and by the one who hears it', async () => {
+test('a refusal of megabytes is cut by its sender and by its receiver', async () => {
   const refuse = async () => {
     throw new CallRefused('no_room', long)
   }
@@ -58,7 +59,7 @@ test('a refusal of megabytes is cut by the one who says it and by the one who he
   expect(await asked.catch((thrown) => thrown.message.length)).toBe(4_010)
 })
 
-test('a bug of this side on what was said ends that link with a reason, and the process goes on', async () => {
+test('a bug of ours on a frame ends that link with a reason, and the process continues', async () => {
   const { lines, log } = recordingLog()
   // The answer of a bug is logged: a log that fails is the worst place to fail in.
   const error = () => {
@@ -94,7 +95,7 @@ const handshake = [
 ]
 const key = 'dGhlIHNhbXBsZSBub25jZQ=='
 
-/** What a server answers to the head of a frame; the mask that clients send is zero. */
+/** What a server responds to the head of a frame; the mask that clients send is zero. */
 async function saidToServer(head: Buffer): Promise<Buffer> {
   const server = createServer()
   const upgrades = openDoors(server)
@@ -112,7 +113,7 @@ async function saidToServer(head: Buffer): Promise<Buffer> {
   return said
 }
 
-/** What a dialling peer answers to the head of a frame. */
+/** What a dialling peer responds to the head of a frame. */
 async function saidToClient(head: Buffer): Promise<Buffer> {
   const heard = Promise.withResolvers<Buffer>()
   const server = createServer()
@@ -137,7 +138,7 @@ async function saidToClient(head: Buffer): Promise<Buffer> {
   return said
 }
 
-test('a channel that is broken before anybody listens ends nothing else', async () => {
+test('a channel that breaks before it has listeners affects nothing else', async () => {
   const server = createServer()
   const upgrades = openDoors(server)
   upgrades.add({ path: () => true, authenticate: () => undefined, onSocket: (socket) => socket.send('nonsense') })
@@ -148,7 +149,7 @@ test('a channel that is broken before anybody listens ends nothing else', async 
   server.close()
 })
 
-test('a thousand provocations are answered by one goodbye', async () => {
+test('a thousand bad frames get one close frame', async () => {
   let listening = 0
   await using link = await joined(
     (socket: WebSocket) => socket,
@@ -167,7 +168,7 @@ test('a thousand provocations are answered by one goodbye', async () => {
   expect(listening).toBeLessThan(6)
 })
 
-test('a channel hears no more notes than its bytes are worth', async () => {
+test('a channel accepts no more notes than its bytes allow', async () => {
   await using joint = await joined(
     (socket: WebSocket) => socket,
     (socket) => new Channel(socket),
@@ -178,14 +179,14 @@ test('a channel hears no more notes than its bytes are worth', async () => {
   expect([code, String(said)]).toEqual([1002, 'more notes than bytes'])
 })
 
-test('a talker owes what is beyond its share and its burst, for a second at most', () => {
+test('a pace demands a pause for what exceeds share and burst, of a second at most', () => {
   const pace = new Pace(0.25, 50)
   expect(pace.spend(50)).toBe(0)
   expect(pace.spend(100)).toBeGreaterThan(390)
   expect(pace.spend(10_000)).toBe(1_000)
 })
 
-test('who owes is read more slowly, on each of its links; nothing is lost, and it is logged once', async () => {
+test('a side above its share is read more slowly on each link; nothing is lost, and it is logged once', async () => {
   const { lines, log } = recordingLog()
   const spent: number[] = []
   const pace = { spend: (ms: number) => (spent.push(ms) % 10 === 0 ? 5 : 0) } as Pace
@@ -202,7 +203,7 @@ test('who owes is read more slowly, on each of its links; nothing is lost, and i
   expect(lines.filter((line) => line.includes('more slowly'))).toHaveLength(2)
 })
 
-test('a paused link is no dead one, and closes at once', async () => {
+test('a paused link is not taken for dead, and closes at once', async () => {
   const pace = { spend: (ms: number) => (ms === 0 ? 0 : 60_000) } as Pace
   await using link = await pair({ right: { pace } })
   const heard = soon(link.right, 'event')
@@ -213,7 +214,7 @@ test('a paused link is no dead one, and closes at once', async () => {
   expect(await gone).toEqual(['enough'])
 })
 
-test('an upgrade that cannot even be refused is hung up on', async () => {
+test('an upgrade that cannot be refused is disconnected', async () => {
   const { lines, log } = recordingLog()
   const server = createServer()
   const answer = () => {
@@ -227,7 +228,7 @@ test('an upgrade that cannot even be refused is hung up on', async () => {
   server.close()
 })
 
-test('a refusal whose body never ends keeps no line from dialling again', async () => {
+test('a refusal whose body never ends does not stop a line from redialling', async () => {
   let dialled = 0
   const server = createTcpServer((socket) => {
     dialled++
@@ -245,7 +246,7 @@ test('a refusal whose body never ends keeps no line from dialling again', async 
   server.close()
 })
 
-test('a listener that fails ends no line', async () => {
+test('a failing listener does not stop a line', async () => {
   const { lines, log } = recordingLog()
   const line = dial({ url: 'ws://127.0.0.1:9/', log, backoff: { minMs: 1, maxMs: 2 } })
   line.once('refused', () => {

@@ -1,4 +1,4 @@
-// The front door of the link: calls, events and byte channels over WebSockets. Knows nothing of desktops.
+// What users of the link import: calls, events and byte channels over WebSockets. Knows nothing of desktops.
 
 export { Channel, type ChannelOptions, dialChannel } from './channel.ts'
 export { type Backoff, type DialOptions, dial, type Line, type LineEvents } from './dial.ts'
@@ -12,17 +12,17 @@ export {
   FrameTooLarge,
   LinkLost,
 } from './errors.ts'
+export { freeMemory } from './free-memory.ts'
 export { type Handshake, shakeHands } from './handshake.ts'
-export { letGo } from './let-go.ts'
+export type { LinkLog } from './link-log.ts'
 export { Pace } from './pace.ts'
 export {
   type CallOptions,
   type Handler,
   type HandlerContext,
-  type LinkLog,
   Peer,
   type PeerEvents,
   type PeerOptions,
 } from './peer.ts'
 export type { DialTarget } from './sockets.ts'
-export { acceptUpgrades, type Door, type UpgradeOptions, UpgradeRefusal, type Upgrades } from './upgrades.ts'
+export { acceptUpgrades, type UpgradeOptions, UpgradeRefusal, type UpgradeRoute, type Upgrades } from './upgrades.ts'

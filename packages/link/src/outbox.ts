@@ -1,16 +1,16 @@
-// What one side says, on its way out: numbered in the order it leaves, and bounded. Large frames go one after another, so
-// that a small one, be it a sign of life, never waits behind more than one of them. Knows no call and no answer.
+// The frames that one side sends: numbered as they leave, and limited in what is unsent. Large frames are sent one at a
+// time, so that a small one, such as a heartbeat, waits behind at most one of them. Knows no call and no reply.
 import type { WebSocket } from 'ws'
 import { FrameTooLarge, LinkLost } from './errors.ts'
-import { encodeSaying, numbered, type Saying } from './frames.ts'
+import { encodeMessage, type Message, numbered } from './frames.ts'
 
 export interface OutboxLimits {
   maxFrameBytes: number
-  /** Unsent bytes at which small frames are too many. */
+  /** Unsent bytes above which the other side reads too slowly. */
   maxBufferedBytes: number
 }
 
-/** One large frame, until it has left. */
+/** A large frame that waits to be sent. */
 interface Turn {
   text: string
   onSent: (n: number) => void
@@ -35,58 +35,59 @@ export class Outbox {
     return this.#sent
   }
 
-  /** Whether the other side reads too slowly for one more frame. */
+  /** Whether too much is unsent for another frame. */
   get full(): boolean {
     return this.#socket.bufferedAmount > this.#limits.maxBufferedBytes
   }
 
-  /** Sends now, whatever its size, and answers its number. Throws FrameTooLarge, and what JSON throws. */
-  say(saying: Saying): number {
-    const { text } = this.#encode(saying)
-    return this.#send(text)
+  /** Sends at once, whatever the size, and returns the frame's number. Throws FrameTooLarge, and what JSON throws. */
+  send(message: Message): number {
+    const { text } = this.#encode(message)
+    return this.#write(text)
   }
 
   /**
-   * Sends now where it is small, and else in its turn; `onSent` hears its number, `onLost` that it never had its turn.
-   * What is answered takes a frame back, and says whether it was still there. Throws FrameTooLarge, and what JSON throws.
+   * Sends a small frame at once and a large one in its turn. `onSent` gets its number; `onLost` is called if it is never
+   * sent. Returns a function that withdraws the frame, and returns whether it was still waiting. Throws FrameTooLarge, and
+   * what JSON throws.
    */
-  sayInTurn(saying: Saying, onSent: Turn['onSent'], onLost: Turn['onLost']): () => boolean {
-    const { text, bytes } = this.#encode(saying)
+  sendInTurn(message: Message, onSent: Turn['onSent'], onLost: Turn['onLost']): () => boolean {
+    const { text, bytes } = this.#encode(message)
     if (bytes < largeBytes) {
-      onSent(this.#send(text))
+      onSent(this.#write(text))
       return () => false
     }
     const turn: Turn = { text, onSent, onLost }
     this.#waiting.add(turn)
-    this.#goOn()
+    this.#sendNext()
     return () => this.#waiting.delete(turn)
   }
 
-  /** Nothing leaves any more. */
+  /** The link is lost: nothing more is sent. */
   lose(reason: string): void {
     const lost = new LinkLost(false, reason)
     for (const { onLost } of this.#waiting) onLost(lost)
     this.#waiting.clear()
   }
 
-  #encode(saying: Saying): { text: string; bytes: number } {
-    const text = encodeSaying(saying)
+  #encode(message: Message): { text: string; bytes: number } {
+    const text = encodeMessage(message)
     const bytes = Buffer.byteLength(text)
     if (bytes > this.#limits.maxFrameBytes) throw new FrameTooLarge(bytes, this.#limits.maxFrameBytes)
     return { text, bytes }
   }
 
-  #send(text: string): number {
+  #write(text: string): number {
     this.#sent += 1
-    this.#socket.send(numbered(this.#sent, text), () => this.#goOn())
+    this.#socket.send(numbered(this.#sent, text), () => this.#sendNext())
     return this.#sent
   }
 
-  #goOn(): void {
+  #sendNext(): void {
     for (const turn of this.#waiting) {
       if (this.#socket.bufferedAmount >= largeBytes) return
       this.#waiting.delete(turn)
-      turn.onSent(this.#send(turn.text))
+      turn.onSent(this.#write(turn.text))
     }
   }
 }

@@ -1,6 +1,6 @@
-// How much of this process's one thread somebody may take by talking. Counts time, and knows neither links nor frames.
+// Limits how much of our thread others may use by sending to us. Counts time; knows neither links nor frames.
 
-/** The longest pause asked for at once: signs of life must still be heard between two of them. */
+/** The longest single pause: heartbeats must still be read between two of them. */
 const longestPauseMs = 1_000
 
 export class Pace {
@@ -9,13 +9,13 @@ export class Pace {
   #owedMs = 0
   #since = performance.now()
 
-  /** `share` of the thread's time, of 1, over and above `burstMs` at once. */
+  /** `share` of the thread's time, from 0 to 1, beyond `burstMs` at once. */
   constructor(share: number, burstMs = 50) {
     this.#share = share
     this.#burstMs = burstMs
   }
 
-  /** Counts what was spent on them; answers for how many milliseconds nothing of theirs is to be read. */
+  /** Counts the time that was spent on them. Returns for how many milliseconds to read nothing from them. */
   spend(ms: number): number {
     const now = performance.now()
     this.#owedMs = Math.max(0, this.#owedMs - (now - this.#since) * this.#share) + ms

@@ -1,16 +1,17 @@
-// What a call and an event promise, over a real loopback WebSocket and through its faults.
+// Guarantee: what happens to calls and events, over a real loopback WebSocket and through its faults.
 import { once } from 'node:events'
 import { inspect } from 'node:util'
 import { expect, test } from 'vitest'
 import type { WebSocket } from 'ws'
 import { CallFailed, CallRefused, CallTimeout, FrameTooLarge, LinkLost } from './errors.ts'
-import type { HandlerContext, LinkLog } from './peer.ts'
+import type { LinkLog } from './link-log.ts'
+import type { HandlerContext } from './peer.ts'
 import { Peer } from './peer.ts'
 import { joined, pair } from './testing/pair.ts'
 
 const never = () => new Promise<never>(() => {})
 
-/** A handler that says when it began, and waits until it is let go. */
+/** A handler that tells when it begins, and waits until it is released. */
 function heldHandler() {
   const begun = Promise.withResolvers<HandlerContext>()
   const release = Promise.withResolvers<unknown>()
@@ -27,14 +28,14 @@ function recordingLog() {
   return { lines, log: { debug: write, warn: write, error: write } satisfies LinkLog }
 }
 
-test('either side calls the other and gets its answer', async () => {
+test('either side calls the other and gets its reply', async () => {
   const shout = async (payload: unknown) => ({ loud: String(payload).toUpperCase() })
   await using link = await pair({ left: { handlers: { shout } }, right: { handlers: { shout } } })
   expect(await link.left.call('shout', 'hello')).toEqual({ loud: 'HELLO' })
   expect(await link.right.call('shout', 'back')).toEqual({ loud: 'BACK' })
 })
 
-test('calls run at once, and each gets its own answer whatever the order', async () => {
+test('calls run concurrently, and each gets its own reply in any order', async () => {
   const slow = heldHandler()
   await using link = await pair({ right: { handlers: { slow: slow.handler, echo: async (value) => value } } })
   const first = link.left.call('slow', undefined)
@@ -57,7 +58,7 @@ test('a handler may call back over the link that called it', async () => {
   expect(await link.left.call('ask', 21)).toBe(42)
 })
 
-test('events arrive in the order they were told', async () => {
+test('events arrive in the order they were sent', async () => {
   await using link = await pair()
   const heard: unknown[] = []
   const all = Promise.withResolvers<void>()
@@ -70,7 +71,7 @@ test('events arrive in the order they were told', async () => {
   expect(heard).toEqual(told)
 })
 
-test('a listener that fails on an event is logged, and the link goes on', async () => {
+test('a listener that fails on an event is logged, and the link stays up', async () => {
   const { lines, log } = recordingLog()
   await using link = await pair({ right: { log, handlers: { echo: async (value) => value } } })
   link.right.on('event', () => {
@@ -81,7 +82,7 @@ test('a listener that fails on an event is logged, and the link goes on', async 
   expect(lines).toContainEqual(expect.objectContaining({ message: 'a listener failed on an event' }))
 })
 
-test('a refusal crosses intact, two links far', async () => {
+test('a refusal crosses two links unchanged', async () => {
   const refusal = Object.assign(new Error('unused'), { refusal: true, code: 'no_room', detail: 'host is full' })
   const refusing = async () => {
     throw refusal
@@ -93,7 +94,7 @@ test('a refusal crosses intact, two links far', async () => {
   expect(error).toMatchObject({ code: 'no_room', detail: 'host is full', refusal: true })
 })
 
-test('a bug keeps its text at home, where the log names the same incident', async () => {
+test('the error of a bug stays on its side, whose log has the same incident', async () => {
   const { lines, log } = recordingLog()
   const bug = async () => {
     throw new Error('secret path /var/lib/thing')
@@ -118,7 +119,7 @@ test.each(['nobody', 'constructor', '__proto__'])('a call without a handler (%s)
   await expect(link.left.call(name, undefined)).rejects.toMatchObject({ code: 'unknown_call' })
 })
 
-test('a deadline rejects the call and aborts its handler', async () => {
+test('a timeout rejects the call and aborts its handler', async () => {
   const held = heldHandler()
   await using link = await pair({ right: { handlers: { held: held.handler, echo: async (value) => value } } })
   const call = expect(link.left.call('held', undefined, { timeoutMs: 20 })).rejects.toBeInstanceOf(CallTimeout)
@@ -130,7 +131,7 @@ test('a deadline rejects the call and aborts its handler', async () => {
   expect(await link.left.call('echo', 1)).toBe(1)
 })
 
-test('the caller can give up, and its handler hears of it', async () => {
+test('a caller can give up, which aborts the handler', async () => {
   const held = heldHandler()
   await using link = await pair({ right: { handlers: { held: held.handler } } })
   const mind = new AbortController()
@@ -156,7 +157,7 @@ test('more calls than the other side takes at once are refused, not queued', asy
   expect(await Promise.all(taken)).toEqual(['done', 'done'])
 })
 
-test('a call after the close was surely not done', async () => {
+test('a call after the close was not made', async () => {
   await using link = await pair()
   await link.left.close()
   expect(link.left.closed).toBe(true)
@@ -171,7 +172,7 @@ test('a close gives its reason to the other side', async () => {
   expect(await gone).toEqual(['taken over'])
 })
 
-test('a cut settles every call as of unknown outcome and aborts every handler', async () => {
+test('a cut settles every call with an unknown outcome and aborts every handler', async () => {
   const held = heldHandler()
   await using link = await pair({ right: { handlers: { held: held.handler } } })
   const calls = [1, 2, 3].map((value) => link.left.call('held', value))
@@ -196,7 +197,7 @@ test.each(['toTarget', 'toDialler'] as const)(
   },
 )
 
-test('a link that hears nothing more notices it on both sides', async () => {
+test('both sides detect a silent link', async () => {
   const beat = { pingIntervalMs: 20, pingTimeoutMs: 40 }
   await using link = await pair({ left: beat, right: { ...beat, handlers: { never } } })
   const call = link.left.call('never', undefined)
@@ -218,13 +219,13 @@ test('a quiet link that answers its pings stays up', async () => {
   expect(link.right.closed).toBe(false)
 })
 
-test('a slow link only delays the answer', async () => {
+test('a slow link only delays the reply', async () => {
   await using link = await pair({ right: { handlers: { echo: async (value) => value } } })
   link.proxy.delay(30)
   expect(await link.left.call('echo', 'slow')).toBe('slow')
 })
 
-test('a doubled call never runs twice: the link closes instead', async () => {
+test('a repeated call never runs twice: the link closes', async () => {
   let ran = 0
   await using link = await pair({ right: { handlers: { count: async () => ++ran } } })
   const gone = once(link.right, 'close')
@@ -234,7 +235,7 @@ test('a doubled call never runs twice: the link closes instead', async () => {
   expect(ran).toBe(1)
 })
 
-test('a doubled answer closes the link', async () => {
+test('a repeated reply closes the link', async () => {
   await using link = await pair({ right: { handlers: { echo: async (value) => value } } })
   const gone = once(link.left, 'close')
   link.proxy.duplicateNext('toDialler')
@@ -242,7 +243,7 @@ test('a doubled answer closes the link', async () => {
   expect(await gone).toEqual(['frame 1 came where 2 was due'])
 })
 
-test('events out of order are never told: the link closes instead', async () => {
+test('events out of order are not delivered: the link closes', async () => {
   await using link = await pair()
   const heard: unknown[] = []
   link.right.on('event', (_name, payload) => heard.push(payload))
@@ -263,7 +264,7 @@ test('a call over the size limit is not sent, and the link stays up', async () =
   expect(await link.left.call('echo', 'small')).toBe('small')
 })
 
-test('an answer over the size limit, or that is not JSON, fails that call alone', async () => {
+test('a reply over the size limit, or not JSON, fails only its call', async () => {
   const handlers = { large: async () => 'x'.repeat(1_000), odd: async () => 1n, echo: async (value: unknown) => value }
   await using link = await pair({ right: { maxFrameBytes: 1_000, handlers } })
   await expect(link.left.call('large', undefined)).rejects.toBeInstanceOf(CallFailed)
@@ -271,7 +272,7 @@ test('an answer over the size limit, or that is not JSON, fails that call alone'
   expect(await link.left.call('echo', 'small')).toBe('small')
 })
 
-test('a frame over the size limit closes the link of the one who hears it', async () => {
+test('a received frame over the size limit closes the link', async () => {
   await using link = await pair({ right: { maxFrameBytes: 1_000 } })
   await expect(link.left.call('echo', 'x'.repeat(2_000))).rejects.toMatchObject({
     sent: true,
@@ -279,7 +280,7 @@ test('a frame over the size limit closes the link of the one who hears it', asyn
   })
 })
 
-test('large answers and large calls, more than may be unsent at once, go one after another and end no link', async () => {
+test('large calls and replies, more than may be unsent at once, are sent one by one and the link stays up', async () => {
   const text = 'x'.repeat(1_000_000)
   const limits = { maxBufferedBytes: 2_000_000 }
   const large = async () => text
@@ -291,7 +292,7 @@ test('large answers and large calls, more than may be unsent at once, go one aft
   expect(new Set(lengths)).toEqual(new Set([text.length]))
 })
 
-test('a large call waits its turn; one that is given up before was surely not sent, and small ones pass it', async () => {
+test('a large call waits its turn: if it is cancelled before, it was not sent, and small ones pass it', async () => {
   await using link = await joined(
     (socket) => new Peer(socket),
     (socket) => socket,
@@ -319,7 +320,7 @@ test('a large call waits its turn; one that is given up before was surely not se
   expect(heard.indexOf('small')).toBeLessThanOrEqual(sent.length)
 })
 
-test('a side that does not keep up loses the link before memory grows without bound', async () => {
+test('a side that reads too slowly loses the link before our memory grows without bound', async () => {
   await using link = await pair({ left: { maxBufferedBytes: 1_000_000 } })
   link.proxy.halfOpen()
   const flood = () => {
@@ -333,17 +334,17 @@ test.each([
   ['nonsense', 'nonsense', 'a frame must be JSON'],
   ['bytes', Buffer.from([1, 2, 3]), 'a frame must be text'],
   ['an answer to nothing', '{"n":1,"type":"reply","to":1}', 'a reply frame answers a call that was never made'],
-])('a stranger who says %s is shown out with the reason', async (_what, words, reason) => {
+])('a client that sends %s is disconnected with the reason', async (_what, data, reason) => {
   await using link = await joined(
     (socket: WebSocket) => socket,
     (socket) => new Peer(socket),
   )
   const gone = once(link.left, 'close')
-  link.left.send(words)
+  link.left.send(data)
   const [code, said] = await gone
   expect({ code, said: String(said) }).toEqual({ code: 1002, said: reason })
 })
 
-test('an incident is named in characters that every log and database takes', () => {
+test('an incident contains only characters that every log and database accepts', () => {
   expect(new CallFailed('a\u0000\nb\ud800').message).toMatch(/under incident a b\ufffd$/)
 })

@@ -1,40 +1,34 @@
-// One side of a link: calls and events over one open WebSocket, both sides alike.
-// Knows neither who is at the other end nor what a payload means. It never retries: a lost link settles every call.
-import { randomUUID } from 'node:crypto'
+// One side of a link: calls and events over an open WebSocket, the same on both sides. Knows neither who the other side is
+// nor what a payload means. It never retries: when the link is lost, every call settles.
 import { EventEmitter } from 'node:events'
 import type { RawData, WebSocket } from 'ws'
-import { asRefusal, CallFailed, CallRefused, CallTimeout, FrameError, LinkLost } from './errors.ts'
-import { decodeFrame, type Frame, type Saying } from './frames.ts'
+import { CallFailed, CallRefused, CallTimeout, FrameError, LinkLost } from './errors.ts'
+import { decodeFrame, type Frame, type Message } from './frames.ts'
 import { type Heartbeat, heartbeatOf, watchHeartbeat } from './heartbeat.ts'
+import type { LinkLog } from './link-log.ts'
 import { Outbox } from './outbox.ts'
 import type { Pace } from './pace.ts'
+import { type CallFrame, ServedCalls } from './served-calls.ts'
 import { closeSocket, defaultMaxFrameBytes } from './sockets.ts'
 
-/** Answers one call. What it throws crosses as a refusal where it says `refusal: true`, else as an incident. */
+/** Handles one call. An error with `refusal: true` is sent back as a refusal, any other as an incident. */
 export type Handler = (payload: unknown, context: HandlerContext) => Promise<unknown>
 
 export interface HandlerContext {
-  /** Aborts when the caller gives up and when the link is lost (then its reason is a LinkLost). */
+  /** Aborts when the caller gives up, and when the link is lost (then its reason is a LinkLost). */
   signal: AbortSignal
   requestId?: string | undefined
   peer: Peer
 }
 
-/** The part of a pino logger that a link uses. */
-export interface LinkLog {
-  debug(fields: object, message: string): void
-  warn(fields: object, message: string): void
-  error(fields: object, message: string): void
-}
-
 export interface PeerOptions extends Partial<Heartbeat> {
   handlers?: Readonly<Record<string, Handler>>
   maxFrameBytes?: number
-  /** Calls of the other side that may be under way here at once. */
+  /** How many calls of the other side may be in flight here. */
   maxInFlight?: number
-  /** Unsent bytes of small frames at which the link closes rather than grow. */
+  /** The link closes when more than these bytes of small frames are unsent. */
   maxBufferedBytes?: number
-  /** How much of the thread the other side may take; it is read more slowly beyond. May be shared by several links. */
+  /** Limits the other side's share of our thread: above it, we read more slowly. Several links may share one. */
   pace?: Pace | undefined
   log?: LinkLog
 }
@@ -51,44 +45,48 @@ export interface PeerEvents {
   close: [reason: string]
 }
 
-interface Waiting {
+interface PendingCall {
   resolve(payload: unknown): void
   reject(error: unknown): void
 }
-
-type CallFrame = Extract<Frame, { type: 'call' }>
-type Answer = Extract<Saying, { to: number }>
 
 const defaults = { maxInFlight: 256, maxBufferedBytes: 16 * 1024 * 1024, callTimeoutMs: 30_000 }
 
 export class Peer extends EventEmitter<PeerEvents> {
   readonly #socket: WebSocket
   readonly #handlers: Readonly<Record<string, Handler>>
-  readonly #limits: { maxFrameBytes: number; maxInFlight: number }
+  readonly #maxFrameBytes: number
   readonly #outbox: Outbox
   readonly #log: LinkLog | undefined
   readonly #pace: Pace | undefined
-  readonly #waiting = new Map<number, Waiting>()
-  readonly #running = new Map<number, AbortController>()
+  readonly #pending = new Map<number, PendingCall>()
+  readonly #served: ServedCalls
   #received = 0
   #lost: string | undefined
-  #pause: NodeJS.Timeout | undefined
+  #resumeTimer: NodeJS.Timeout | undefined
   #slowed = false
 
-  /** Takes over an open socket. Listen for events in the same tick. */
+  /** Takes over an open socket. Add listeners in the same tick. */
   constructor(socket: WebSocket, options: PeerOptions = {}) {
     super()
     if (socket.readyState !== socket.OPEN) throw new TypeError('a Peer needs an open WebSocket')
     this.#socket = socket
     this.#handlers = options.handlers ?? {}
     const { maxFrameBytes = defaultMaxFrameBytes, maxInFlight = defaults.maxInFlight } = options
-    this.#limits = { maxFrameBytes, maxInFlight }
+    this.#maxFrameBytes = maxFrameBytes
     const maxBufferedBytes = options.maxBufferedBytes ?? defaults.maxBufferedBytes
     this.#outbox = new Outbox(socket, { maxFrameBytes, maxBufferedBytes })
     this.#log = options.log
     this.#pace = options.pace
+    this.#served = new ServedCalls({
+      maxInFlight,
+      handlerOf: (frame) => this.#handlerOf(frame),
+      sendInTurn: (...reply) => this.#sendInTurn(...reply),
+      sendIfUp: (reply) => this.#sendIfUp(reply),
+      log: options.log,
+    })
     this.#listen(heartbeatOf(options))
-    this.#rest(0)
+    this.#slowDown(0)
   }
 
   get closed(): boolean {
@@ -96,8 +94,8 @@ export class Peer extends EventEmitter<PeerEvents> {
   }
 
   /**
-   * Asks the other side and waits for its answer. Rejects with CallRefused, CallFailed, CallTimeout, LinkLost,
-   * FrameTooLarge, or the signal's reason; never asks twice.
+   * Calls the other side and waits for its reply. Rejects with CallRefused, CallFailed, CallTimeout, LinkLost,
+   * FrameTooLarge, or the signal's reason. Never retries.
    */
   async call(name: string, payload: unknown, options: CallOptions = {}): Promise<unknown> {
     const { timeoutMs = defaults.callTimeoutMs, signal, requestId } = options
@@ -106,29 +104,29 @@ export class Peer extends EventEmitter<PeerEvents> {
     let n = 0
     const sent = (number: number) => {
       n = number
-      this.#waiting.set(n, { resolve, reject })
+      this.#pending.set(n, { resolve, reject })
     }
-    const takeBack = this.#sayInTurn({ type: 'call', name, payload, requestId }, sent, reject)
-    const giveUp = (error: unknown) => (takeBack() ? reject(error) : this.#giveUp(n, error))
+    const withdraw = this.#sendInTurn({ type: 'call', name, payload, requestId }, sent, reject)
+    const giveUp = (error: unknown) => (withdraw() ? reject(error) : this.#cancel(n, error))
 
-    const abandon = () => giveUp(signal?.reason)
-    signal?.addEventListener('abort', abandon, { once: true })
-    const giveUpLate = () => giveUp(new CallTimeout(name, timeoutMs))
-    const timer = timeoutMs === Infinity ? undefined : setTimeout(giveUpLate, timeoutMs)
+    const onAbort = () => giveUp(signal?.reason)
+    signal?.addEventListener('abort', onAbort, { once: true })
+    const onTimeout = () => giveUp(new CallTimeout(name, timeoutMs))
+    const timer = timeoutMs === Infinity ? undefined : setTimeout(onTimeout, timeoutMs)
     try {
       return await promise
     } finally {
       clearTimeout(timer)
-      signal?.removeEventListener('abort', abandon)
+      signal?.removeEventListener('abort', onAbort)
     }
   }
 
-  /** Tells without waiting; events arrive in the order they were told. Throws LinkLost or FrameTooLarge. */
+  /** Sends an event without waiting. Events arrive in their order. Throws LinkLost or FrameTooLarge. */
   emitEvent(name: string, payload: unknown): void {
-    this.#say({ type: 'event', name, payload })
+    this.#send({ type: 'event', name, payload })
   }
 
-  /** Ends the link at once for this side; resolves when the socket is gone, which takes a second at most. */
+  /** Ends the link at once for this side. Resolves when the socket is closed, within a second. */
   close(code = 1000, reason = ''): Promise<void> {
     this.#lose(reason || 'closed by this side')
     return closeSocket(this.#socket, code, reason)
@@ -136,65 +134,66 @@ export class Peer extends EventEmitter<PeerEvents> {
 
   #listen(beat: Heartbeat): void {
     const socket = this.#socket
-    socket.on('message', (data, isBinary) => this.#hear(data, isBinary))
+    socket.on('message', (data, isBinary) => this.#onMessage(data, isBinary))
     socket.on('error', (error) => this.#lose(error.message))
-    socket.on('close', (code, reason) => this.#lose(reason.toString() || `the socket closed with ${code}`))
+    socket.on('close', (code, reason) => this.#lose(reason.toString() || `the socket closed with code ${code}`))
     watchHeartbeat(socket, beat, () => {
       this.#lose(`no sign of life within ${beat.pingTimeoutMs} ms`)
       socket.terminate()
     })
   }
 
-  #say(saying: Saying): void {
-    this.#requireRoom()
-    this.#outbox.say(saying)
+  #send(message: Message): void {
+    this.#requireCapacity()
+    this.#outbox.send(message)
   }
 
-  #sayInTurn(...saying: Parameters<Outbox['sayInTurn']>): () => boolean {
-    this.#requireRoom()
-    return this.#outbox.sayInTurn(...saying)
+  #sendInTurn(...message: Parameters<Outbox['sendInTurn']>): () => boolean {
+    this.#requireCapacity()
+    return this.#outbox.sendInTurn(...message)
   }
 
-  #requireRoom(): void {
+  #requireCapacity(): void {
     if (this.#lost === undefined && this.#outbox.full) this.#end(1013, 'the other side does not keep up')
     if (this.#lost !== undefined) throw new LinkLost(false, this.#lost)
   }
 
-  /** For what the other side need not hear once the link is lost, since the loss has told it. */
-  #sayIfUp(saying: Saying): void {
+  /** For messages that a lost link makes unnecessary. */
+  #sendIfUp(message: Message): void {
     try {
-      this.#say(saying)
+      this.#send(message)
     } catch (error) {
       if (!(error instanceof LinkLost)) throw error
     }
   }
 
-  #hear(data: RawData, isBinary: boolean): void {
+  #onMessage(data: RawData, isBinary: boolean): void {
     if (this.#lost !== undefined) return
     const began = performance.now()
     try {
-      this.#obey(this.#read(data, isBinary))
+      this.#onFrame(this.#read(data, isBinary))
     } catch (error) {
       if (error instanceof FrameError) this.#end(1002, error.message)
       else this.#fail(error)
     }
-    this.#rest(performance.now() - began)
+    this.#slowDown(performance.now() - began)
   }
 
-  /** Reads nothing for a while where what was said has cost too much: others talk to this process, too. */
-  #rest(spentMs: number): void {
-    const restMs = this.#pace?.spend(spentMs) ?? 0
-    if (restMs === 0 || this.#lost !== undefined) return
-    if (!this.#slowed) this.#log?.warn({ restMs }, 'the other side says more than its share; it is read more slowly')
+  /** Stops reading for a while if the other side has used more than its share of the thread. */
+  #slowDown(spentMs: number): void {
+    const pauseMs = this.#pace?.spend(spentMs) ?? 0
+    if (pauseMs === 0 || this.#lost !== undefined) return
+    if (!this.#slowed)
+      this.#log?.warn({ restMs: pauseMs }, 'the other side sends more than its share; it is read more slowly')
     this.#slowed = true
-    clearTimeout(this.#pause)
+    clearTimeout(this.#resumeTimer)
     this.#socket.pause()
-    this.#pause = setTimeout(() => this.#socket.resume(), restMs)
+    this.#resumeTimer = setTimeout(() => this.#socket.resume(), pauseMs)
   }
 
   #read(data: RawData, isBinary: boolean): Frame {
     if (isBinary || !Buffer.isBuffer(data)) throw new FrameError('a frame must be text')
-    if (data.length > this.#limits.maxFrameBytes) throw new FrameError('a frame is over the size limit')
+    if (data.length > this.#maxFrameBytes) throw new FrameError('a frame is over the size limit')
     const frame = decodeFrame(data.toString())
     if (frame.n !== this.#received + 1)
       throw new FrameError(`frame ${frame.n} came where ${this.#received + 1} was due`)
@@ -205,30 +204,30 @@ export class Peer extends EventEmitter<PeerEvents> {
     return frame
   }
 
-  #obey(frame: Frame): void {
-    if (frame.type === 'call') this.#serve(frame).catch((error: unknown) => this.#fail(error))
-    else if (frame.type === 'event') this.#tell(frame.name, frame.payload)
-    else if (frame.type === 'cancel') this.#running.get(frame.to)?.abort()
+  #onFrame(frame: Frame): void {
+    if (frame.type === 'call') this.#served.serve(frame).catch((error: unknown) => this.#fail(error))
+    else if (frame.type === 'event') this.#onEvent(frame.name, frame.payload)
+    else if (frame.type === 'cancel') this.#served.cancel(frame.to)
     else if (frame.type === 'reply') this.#settle(frame.to)?.resolve(frame.payload)
     else if (frame.type === 'refused') this.#settle(frame.to)?.reject(new CallRefused(frame.code, frame.detail))
     else this.#settle(frame.to)?.reject(new CallFailed(frame.incident))
   }
 
-  /** Takes the waiting call out; none is there where its caller has given up. */
-  #settle(n: number): Waiting | undefined {
-    const waiting = this.#waiting.get(n)
-    this.#waiting.delete(n)
-    return waiting
+  /** Takes the pending call out. There is none if its caller has given up. */
+  #settle(n: number): PendingCall | undefined {
+    const pending = this.#pending.get(n)
+    this.#pending.delete(n)
+    return pending
   }
 
-  #giveUp(n: number, error: unknown): void {
-    const waiting = this.#settle(n)
-    if (!waiting) return
-    waiting.reject(error)
-    this.#sayIfUp({ type: 'cancel', to: n })
+  #cancel(n: number, error: unknown): void {
+    const pending = this.#settle(n)
+    if (!pending) return
+    pending.reject(error)
+    this.#sendIfUp({ type: 'cancel', to: n })
   }
 
-  #tell(name: string, payload: unknown): void {
+  #onEvent(name: string, payload: unknown): void {
     try {
       this.emit('event', name, payload)
     } catch (err) {
@@ -236,71 +235,18 @@ export class Peer extends EventEmitter<PeerEvents> {
     }
   }
 
-  async #serve(frame: CallFrame): Promise<void> {
-    const handler = Object.hasOwn(this.#handlers, frame.name) ? this.#handlers[frame.name] : undefined
-    if (!handler) return this.#refuse(frame, 'unknown_call', `this side knows no call "${frame.name}"`)
-    if (this.#running.size >= this.#limits.maxInFlight) {
-      return this.#refuse(frame, 'too_many_calls', `${this.#running.size} calls are already under way here`)
-    }
-    const abort = new AbortController()
-    this.#running.set(frame.n, abort)
-    const answer = await this.#run(handler, frame, abort.signal)
-    await this.#answer(frame, answer, abort.signal)
-    this.#running.delete(frame.n)
+  #handlerOf({ name, payload, requestId }: CallFrame) {
+    const handler = Object.hasOwn(this.#handlers, name) ? this.#handlers[name] : undefined
+    return handler && ((signal: AbortSignal) => handler(payload, { signal, requestId, peer: this }))
   }
 
-  async #run(handler: Handler, frame: CallFrame, signal: AbortSignal): Promise<Answer> {
-    try {
-      const payload = await handler(frame.payload, { signal, requestId: frame.requestId, peer: this })
-      return { type: 'reply', to: frame.n, payload }
-    } catch (error) {
-      const refusal = asRefusal(error)
-      if (refusal) return { type: 'refused', to: frame.n, ...refusal }
-      if (signal.aborted && (error === signal.reason || (error as Error | undefined)?.name === 'AbortError')) {
-        return { type: 'failed', to: frame.n, incident: 'cancelled' }
-      }
-      return this.#incident(frame, error)
-    }
-  }
-
-  /** A bug of ours on what the other side said costs this link, and no more. */
+  /** A bug of ours in handling a frame ends this link, and nothing else. */
   #fail(err: unknown): void {
     this.#log?.error({ err }, 'a link failed')
     this.#end(1011, 'this side failed')
   }
 
-  #refuse(frame: CallFrame, code: string, detail: string): void {
-    this.#sayIfUp({ type: 'refused', to: frame.n, code, detail })
-  }
-
-  /** Resolves when the answer has left, or nobody waits for it any more. */
-  async #answer(frame: CallFrame, answer: Answer, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) return
-    const over = Promise.withResolvers<void>()
-    signal.addEventListener('abort', () => over.resolve(), { once: true })
-    try {
-      const takeBack = this.#sayInTurn(
-        answer,
-        () => over.resolve(),
-        () => over.resolve(),
-      )
-      await over.promise
-      takeBack()
-    } catch (error) {
-      if (error instanceof LinkLost) return
-      // The answer cannot be sent as it is: too large, or not JSON.
-      this.#sayIfUp(this.#incident(frame, error))
-    }
-  }
-
-  /** Logs the bug whole, and makes the answer that tells its name only. */
-  #incident(frame: CallFrame, err: unknown): Answer {
-    const incident = randomUUID()
-    this.#log?.error({ err, incident, call: frame.name, requestId: frame.requestId }, 'a call failed')
-    return { type: 'failed', to: frame.n, incident }
-  }
-
-  /** Ends the link for a cause of our own and says so to the other side. */
+  /** Ends the link for a reason of ours, and sends that reason. */
   #end(code: number, reason: string): void {
     this.#lose(reason)
     void closeSocket(this.#socket, code, reason)
@@ -309,15 +255,15 @@ export class Peer extends EventEmitter<PeerEvents> {
   #lose(reason: string): void {
     if (this.#lost !== undefined) return
     this.#lost = reason
-    clearTimeout(this.#pause)
-    // A goodbye takes its way through a socket that is read.
+    clearTimeout(this.#resumeTimer)
+    // A paused socket cannot receive the other side's close frame.
     this.#socket.resume()
     this.#log?.debug({ reason }, 'link closed')
     const lost = new LinkLost(true, reason)
-    for (const { reject } of this.#waiting.values()) reject(lost)
-    this.#waiting.clear()
+    for (const { reject } of this.#pending.values()) reject(lost)
+    this.#pending.clear()
     this.#outbox.lose(reason)
-    for (const abort of this.#running.values()) abort.abort(lost)
+    this.#served.cancelAll(lost)
     this.emit('close', reason)
   }
 }

@@ -1,5 +1,4 @@
-// Opening and closing one WebSocket: what peers, lines and channels have in common.
-// Knows nothing of frames and never tries twice.
+// Opens and closes one WebSocket, for peers, lines and channels. Knows no frames, and never retries.
 import type { IncomingMessage } from 'node:http'
 import type { SecureContextOptions } from 'node:tls'
 import { WebSocket } from 'ws'
@@ -8,9 +7,9 @@ import { DialRefused } from './errors.ts'
 export interface DialTarget {
   /** ws:// or wss:// address. */
   url: string
-  /** Asked anew for each attempt, so that a short-lived credential is fresh. */
+  /** Called for each attempt, so that a short-lived credential is fresh. */
   headers?: () => Promise<Record<string, string>> | Record<string, string>
-  /** Subprotocols, of which the other side chooses one. */
+  /** Subprotocols; the other side chooses one. */
   protocols?: readonly string[]
   tls?: Pick<SecureContextOptions, 'ca' | 'cert' | 'key'>
   handshakeTimeoutMs?: number
@@ -25,8 +24,8 @@ const maxProblemBytes = 64 * 1024
 const maxDetailChars = 500
 
 /**
- * Opens a WebSocket and hands it to `wrap` in the very tick it opens, so that not even the first message is missed.
- * Waits for what `wrap` promises. Rejects with DialRefused, with what `wrap` throws, or with the signal's reason.
+ * Opens a WebSocket and passes it to `wrap` in the same tick, so that no message is missed. Returns what `wrap` returns.
+ * Rejects with DialRefused, with what `wrap` throws, or with the signal's reason.
  */
 export async function openSocket<T>(
   target: DialTarget,
@@ -43,7 +42,7 @@ export async function openSocket<T>(
     maxPayload,
     perMessageDeflate: false,
     handshakeTimeout: handshakeTimeoutMs,
-    // A mask keeps scripts in browsers from steering proxies. No browser dials here, and a mask of zeros costs nothing.
+    // Masks protect proxies from scripts in browsers. No browser dials here, and a mask of zeros costs nothing.
     generateMask: (mask) => void mask.fill(0),
   })
   const abandon = () => {
@@ -68,22 +67,22 @@ export async function openSocket<T>(
   return promise.finally(() => target.signal?.removeEventListener('abort', abandon))
 }
 
-/** Goodbyes that are under way. Whoever is provoked a thousand times says one. */
+/** Sockets that are being closed: each sends one close frame, however often it is asked to. */
 const closing = new WeakMap<WebSocket, Promise<void>>()
 
-/** Says goodbye with code and reason, and hangs up where the other side does not answer within a second. */
+/** Sends a close frame with code and reason, and terminates the socket if the other side does not respond within a second. */
 export function closeSocket(socket: WebSocket, code: number, reason: string): Promise<void> {
-  const goodbye = closing.get(socket) ?? sayGoodbye(socket, code, reason)
-  closing.set(socket, goodbye)
-  return goodbye
+  const closed = closing.get(socket) ?? closeGracefully(socket, code, reason)
+  closing.set(socket, closed)
+  return closed
 }
 
-async function sayGoodbye(socket: WebSocket, code: number, reason: string): Promise<void> {
+async function closeGracefully(socket: WebSocket, code: number, reason: string): Promise<void> {
   if (socket.readyState === socket.CLOSED) return
   const { promise, resolve } = Promise.withResolvers<void>()
-  const hangUp = setTimeout(() => socket.terminate(), closeGraceMs)
+  const terminate = setTimeout(() => socket.terminate(), closeGraceMs)
   socket.once('close', () => {
-    clearTimeout(hangUp)
+    clearTimeout(terminate)
     resolve()
   })
   socket.close(code, fitCloseReason(reason))
@@ -100,7 +99,7 @@ export function fitCloseReason(reason: string): string {
 
 async function refusalOf(response: IncomingMessage, withinMs: number): Promise<DialRefused> {
   const status = response.statusCode ?? 0
-  // One that sends its body for ever keeps nobody from dialling again.
+  // A body that never ends must not delay the next attempt.
   const late = setTimeout(() => response.destroy(), withinMs)
   const detail = await problemDetail(response).finally(() => clearTimeout(late))
   return new DialRefused(`answered ${status}${detail ? `: ${detail}` : ''}`, { status, detail })
@@ -116,7 +115,7 @@ async function problemDetail(response: IncomingMessage): Promise<string | undefi
     const { detail } = JSON.parse(text) as { detail?: unknown }
     return typeof detail === 'string' ? detail.slice(0, maxDetailChars).toWellFormed() : undefined
   } catch {
-    // The status alone already says that the door is shut; a body that is no problem document adds nothing.
+    // The status is enough: a body that is no problem document adds nothing.
     return undefined
   }
 }

@@ -1,26 +1,26 @@
-// Who is let in through a server's upgrade door, and what the others are told.
+// Guarantee: which upgrade requests are accepted, and what the others get.
 import { once } from 'node:events'
 import { createServer, request } from 'node:http'
 import { json } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { Channel, dialChannel } from './channel.ts'
 import { DialRefused } from './errors.ts'
-import type { LinkLog } from './peer.ts'
+import type { LinkLog } from './link-log.ts'
 import { openDoors } from './testing/doors.ts'
 import { listenOnLoopback } from './testing/pair.ts'
-import { type Door, UpgradeRefusal } from './upgrades.ts'
+import { UpgradeRefusal, type UpgradeRoute } from './upgrades.ts'
 
-const open: Door<undefined> = {
+const open: UpgradeRoute<undefined> = {
   path: (pathname) => pathname === '/open',
   authenticate: () => undefined,
   onSocket: (socket) => new Channel(socket).end('hello'),
 }
 
-async function house(door: Partial<Door<unknown>> = {}, log?: LinkLog) {
+async function serve(route: Partial<UpgradeRoute<unknown>> = {}, log?: LinkLog) {
   const server = createServer((_request, response) => response.end('plain'))
   const upgrades = openDoors(server, log)
   upgrades.add({ ...open, path: (pathname) => pathname === '/other' })
-  upgrades.add({ ...open, ...door } as Door<unknown>)
+  upgrades.add({ ...open, ...route } as UpgradeRoute<unknown>)
   const port = await listenOnLoopback(server)
   const close = async () => {
     await upgrades.close()
@@ -37,7 +37,7 @@ const refusalAt = async (url: string) => {
 
 test('the context that authenticate made arrives with the socket', async () => {
   const arrived = Promise.withResolvers<unknown>()
-  await using there = await house({
+  await using there = await serve({
     authenticate: async ({ headers }) => ({ host: headers['x-host'] }),
     onSocket: (socket, context) => {
       arrived.resolve(context)
@@ -49,13 +49,13 @@ test('the context that authenticate made arrives with the socket', async () => {
   expect(await arrived.promise).toEqual({ host: 'h-1' })
 })
 
-test('plain HTTP on the same server goes on', async () => {
-  await using there = await house()
+test('plain HTTP on the same server still works', async () => {
+  await using there = await serve()
   expect(await (await fetch(`http://127.0.0.1:${there.port}/open`)).text()).toBe('plain')
 })
 
-test('a refusal is a whole HTTP answer with problem body and headers, before any upgrade', async () => {
-  await using there = await house({
+test('a refusal is an HTTP response with problem body and headers, before any upgrade', async () => {
+  await using there = await serve({
     authenticate: () => new UpgradeRefusal(401, 'the token is stale', { 'www-authenticate': 'Bearer' }),
   })
   const asked = request({
@@ -75,26 +75,26 @@ test('a refusal is a whole HTTP answer with problem body and headers, before any
   })
 })
 
-test('a path that no door knows is 404', async () => {
-  await using there = await house()
+test('a path without a route is 404', async () => {
+  await using there = await serve()
   expect(await refusalAt(`ws://127.0.0.1:${there.port}/elsewhere`)).toMatchObject({ status: 404 })
 })
 
-test('a bug in a door is a bare 500, and its text stays in the log', async () => {
+test('a bug in a route is a bare 500, and its error stays in the log', async () => {
   const logged: object[] = []
   const note = (fields: object) => void logged.push(fields)
   const broken = () => {
     throw new Error('secret')
   }
-  await using there = await house({ authenticate: broken }, { debug: note, warn: note, error: note })
+  await using there = await serve({ authenticate: broken }, { debug: note, warn: note, error: note })
   const refusal = await refusalAt(there.url)
   expect(refusal).toMatchObject({ status: 500 })
   expect(refusal.message).not.toContain('secret')
   expect(logged).toEqual([{ err: expect.objectContaining({ message: 'secret' }) }])
 })
 
-test('a closing server ends what is open and turns the next one away with 503', async () => {
-  await using there = await house({ onSocket: (socket) => void new Channel(socket).on('error', () => {}) })
+test('a closing server closes open sockets and refuses new ones with 503', async () => {
+  await using there = await serve({ onSocket: (socket) => void new Channel(socket).on('error', () => {}) })
   const channel = await dialChannel({ url: there.url })
   const broken = once(channel, 'error')
   await there.upgrades.close(1001, 'going away')

@@ -1,17 +1,17 @@
-// The door for WebSockets on an HTTP server that serves other things too: whoever may not come in
-// gets a proper HTTP answer before any upgrade. Knows nothing of credentials; each door brings its own check.
+// WebSocket upgrades on an HTTP server that serves other requests too. A request that is refused gets an HTTP response, and
+// no upgrade. Knows no credentials: each route brings its own check.
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { type WebSocket, WebSocketServer } from 'ws'
-import type { LinkLog } from './peer.ts'
+import type { LinkLog } from './link-log.ts'
 import { closeSocket, defaultMaxFrameBytes } from './sockets.ts'
 
-/** What `authenticate` answers to one who may not come in. The detail is shown to him. */
+/** What `authenticate` returns to refuse a request. The client is shown the detail. */
 export class UpgradeRefusal {
   readonly status: number
   readonly detail: string
   readonly headers: Record<string, string>
-  /** For programs, where the status does not say enough. */
+  /** For programs, if the status is not enough. */
   readonly code: string | undefined
 
   constructor(status: number, detail: string, headers: Record<string, string> = {}, code?: string) {
@@ -22,36 +22,36 @@ export class UpgradeRefusal {
   }
 }
 
-export interface Door<Context> {
+export interface UpgradeRoute<Context> {
   path: (pathname: string) => boolean
-  /** Whether the limit on newcomers is not for this one: he was let in lately, or shows what only such a one has. */
+  /** True exempts a client from the limit on unauthenticated ones: it was admitted lately, or shows that it was. */
   knows?: (request: IncomingMessage) => Promise<boolean> | boolean
   authenticate: (request: IncomingMessage) => Promise<Context | UpgradeRefusal> | Context | UpgradeRefusal
-  /** Which of the subprotocols that were offered is spoken; the first one by default. */
+  /** Chooses one of the offered subprotocols; the first by default. */
   protocol?: (offered: ReadonlySet<string>) => string | false
-  /** Wrap the socket in the same tick (`new Peer`, `new Channel`, `shakeHands`), so that no message is missed. */
+  /** Must wrap the socket in the same tick (`new Peer`, `new Channel`, `shakeHands`), so that no message is missed. */
   onSocket: (socket: WebSocket, context: Context, request: IncomingMessage) => void
 }
 
 export interface UpgradeOptions {
   log?: LinkLog
   maxFrameBytes?: number
-  /** Counts one whom no door knows, before any door looks; what it answers is one too many. */
+  /** Counts an unauthenticated client before its credential is checked. Returns a refusal above the limit. */
   admit?: (request: IncomingMessage) => UpgradeRefusal | undefined
-  /** Tells one who may not come in, and hangs up. */
+  /** Sends the refusal and closes the connection. */
   answer: (socket: Duplex, refusal: UpgradeRefusal) => void
-  /** What one is told whose path no door knows. */
+  /** The detail of the 404 for a path without a route. */
   nowhere: string
 }
 
-/** Takes over the server's upgrade requests; add doors to it. */
+/** Takes over the server's upgrade requests; add routes to it. */
 export function acceptUpgrades(server: Server, options: UpgradeOptions): Upgrades {
   return new Upgrades(server, options)
 }
 
 export class Upgrades {
   readonly #webSockets: WebSocketServer
-  readonly #doors: Door<unknown>[] = []
+  readonly #routes: UpgradeRoute<unknown>[] = []
   readonly #log: LinkLog | undefined
   readonly #admit: UpgradeOptions['admit']
   readonly #answer: (socket: Duplex, refusal: UpgradeRefusal) => void
@@ -72,18 +72,18 @@ export class Upgrades {
     this.#webSockets.on('wsClientError', (error, socket) =>
       this.#answer(socket, new UpgradeRefusal(400, error.message, { 'sec-websocket-version': '13' })),
     )
-    // Asked for by path first and then by credential, and only then whether it is a WebSocket handshake at all.
+    // Checked in this order: the path, the credential, and whether the request is a WebSocket handshake.
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       socket.on('error', (err) => this.#log?.debug({ err }, 'a socket failed before its upgrade'))
-      this.#enter(request, socket, head).catch((err: unknown) => this.#giveUp(socket, err))
+      this.#enter(request, socket, head).catch((err: unknown) => this.#abandon(socket, err))
     })
   }
 
-  add<Context>(door: Door<Context>): void {
-    this.#doors.push(door as Door<unknown>)
+  add<Context>(route: UpgradeRoute<Context>): void {
+    this.#routes.push(route as UpgradeRoute<unknown>)
   }
 
-  /** Turns newcomers away with 503 and ends every socket that came in. */
+  /** Refuses new requests with 503 and closes every open socket. */
   async close(code = 1001, reason = 'going away'): Promise<void> {
     this.#closing = true
     await Promise.all([...this.#webSockets.clients].map((socket) => closeSocket(socket, code, reason)))
@@ -91,53 +91,61 @@ export class Upgrades {
 
   async #enter(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     try {
-      const door = await this.#doorFor(request)
-      const context = door instanceof UpgradeRefusal ? door : await door.authenticate(request)
+      const route = await this.#routeFor(request)
+      const context = route instanceof UpgradeRefusal ? route : await route.authenticate(request)
       if (context instanceof UpgradeRefusal) this.#answer(socket, context)
       else if (this.#closing) this.#answer(socket, goingAway)
-      else if (!(door instanceof UpgradeRefusal)) this.#upgrade(door, context, request, socket, head)
+      else if (!(route instanceof UpgradeRefusal)) this.#upgrade(route, context, request, socket, head)
     } catch (err) {
       this.#log?.error({ err }, 'an upgrade failed')
       this.#answer(socket, new UpgradeRefusal(500, 'the request could not be served'))
     }
   }
 
-  /** Not even an answer could be given. */
-  #giveUp(socket: Duplex, err: unknown): void {
+  /** Not even a refusal could be sent. */
+  #abandon(socket: Duplex, err: unknown): void {
     this.#log?.error({ err }, 'a refused upgrade could not be answered')
     socket.destroy()
   }
 
-  async #doorFor(request: IncomingMessage): Promise<Door<unknown> | UpgradeRefusal> {
+  async #routeFor(request: IncomingMessage): Promise<UpgradeRoute<unknown> | UpgradeRefusal> {
     if (this.#closing) return goingAway
-    const door = this.#doorAt(request)
-    const isKnown = await door?.knows?.(request)
-    return (isKnown ? undefined : this.#admit?.(request)) ?? door ?? this.#nowhere
+    const route = this.#routeAt(request)
+    const isKnown = await route?.knows?.(request)
+    return (isKnown ? undefined : this.#admit?.(request)) ?? route ?? this.#nowhere
   }
 
-  #doorAt({ url = '/' }: IncomingMessage): Door<unknown> | undefined {
+  #routeAt({ url = '/' }: IncomingMessage): UpgradeRoute<unknown> | undefined {
     const pathname = url.split('?', 1)[0] ?? '/'
-    return this.#doors.find((door) => door.path(pathname))
+    return this.#routes.find((route) => route.path(pathname))
   }
 
   #protocolFor(offered: Set<string>, request: IncomingMessage): string | false {
     const [first = false] = offered
-    return this.#doorAt(request)?.protocol?.(offered) ?? first
+    return this.#routeAt(request)?.protocol?.(offered) ?? first
   }
 
-  #upgrade(door: Door<unknown>, context: unknown, request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  #upgrade(
+    route: UpgradeRoute<unknown>,
+    context: unknown,
+    request: IncomingMessage,
+    socket: Duplex,
+    head: Buffer,
+  ): void {
     if (socket.destroyed) return
     this.#webSockets.handleUpgrade(request, socket, head, (webSocket) => {
-      // Whoever takes it in listens, too; until then, and where nobody does, its failure is no one else's.
+      // The route adds its own listener. Without one, a failing socket would end the process.
       webSocket.on('error', (err) => this.#log?.debug({ err }, 'a socket failed'))
       try {
-        door.onSocket(webSocket, context, request)
+        route.onSocket(webSocket, context, request)
       } catch (err) {
-        this.#log?.error({ err }, 'a socket could not be taken in')
+        this.#log?.error({ err }, 'a route failed to take a socket')
         webSocket.terminate()
       }
     })
   }
 }
 
-const goingAway = new UpgradeRefusal(503, 'this process is closing; another one will answer', { 'retry-after': '1' })
+const goingAway = new UpgradeRefusal(503, 'this process is closing; retry, and another one will respond', {
+  'retry-after': '1',
+})

@@ -1,7 +1,7 @@
 // Copies the bytes between a screen's socket and a channel. Knows nothing of the protocol.
 import type { Duplex } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { CallRefused, ChannelLost, letGo } from '@dormouse/link'
+import { CallRefused, ChannelLost, freeMemory } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 
 /** Copies in both directions, with back-pressure, until one side ends, and then ends the other. */
@@ -21,7 +21,7 @@ async function copyOut(screen: Duplex, channel: Duplex): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     channel.write(chunk, (error) => (error ? reject(error) : resolve()))
     await promise
-    letGo(chunk)
+    freeMemory(chunk)
   }
   channel.end()
 }

@@ -15,7 +15,7 @@ import {
   linkSubprotocols,
   newId,
 } from '@dormouse/contract'
-import { type Door, type Handshake, Peer, shakeHands, UpgradeRefusal } from '@dormouse/link'
+import { type UpgradeRoute, type Handshake, Peer, shakeHands, UpgradeRefusal } from '@dormouse/link'
 import { openDoors } from '@dormouse/link/testing'
 import { importJWK, jwtVerify } from 'jose'
 
@@ -87,7 +87,7 @@ export class ControlPlane {
     return { host_id: this.hostId, installation_id: this.installationId }
   }
 
-  #door(): Door<unknown> {
+  #door(): UpgradeRoute<unknown> {
     return {
       path: isLink,
       protocol: () => linkSubprotocols.proof,
@@ -101,7 +101,7 @@ export class ControlPlane {
   }
 
   /** As in the previous release, which selects no subprotocol and accepts tokens only. */
-  #doorBeforeProofs(): Door<unknown> {
+  #doorBeforeProofs(): UpgradeRoute<unknown> {
     return {
       path: isLink,
       authenticate: (request) => this.#authenticate(request),

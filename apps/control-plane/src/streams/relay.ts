@@ -1,7 +1,7 @@
 // The bytes between a viewer's WebSocket and a desktop's screen. Each reader sets the pace of its writer: a viewer that
 // reads slowly gets fewer frames, and holds at most a window of them.
 import { pulseEveryMs, type ScreenNote } from '@dormouse/contract'
-import { type Channel, letGo } from '@dormouse/link'
+import { type Channel, freeMemory } from '@dormouse/link'
 import type { RawData, WebSocket } from 'ws'
 import { Brake, keepPace } from './pace.ts'
 import type { RfbFilter } from './rfb-filter.ts'
@@ -48,7 +48,7 @@ async function show(screen: Channel, socket: WebSocket, answered: ScriptedFilter
     const passed = answered ? answered.pass(chunk) : chunk
     if (passed.length > 0) await sent(socket, passed)
     // Nothing of it is kept where all of it has passed.
-    if (passed.length === chunk.length) letGo(chunk)
+    if (passed.length === chunk.length) freeMemory(chunk)
   }
 }
 

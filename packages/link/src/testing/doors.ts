@@ -1,12 +1,12 @@
-// A door for WebSockets that tells whom it turns away in a bare problem. Knows no table of refusals.
+// Upgrades whose refusals are bare problem documents. Knows no table of refusals.
 import { type Server, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { LinkLog } from '../peer.ts'
+import type { LinkLog } from '../link-log.ts'
 import { acceptUpgrades, type UpgradeRefusal, type Upgrades } from '../upgrades.ts'
 
-/** Takes over the server's upgrade requests; add doors to it. */
+/** Takes over the server's upgrade requests; add routes to it. */
 export function openDoors(server: Server, log?: LinkLog): Upgrades {
-  return acceptUpgrades(server, { log, answer: inBrief, nowhere: 'nothing answers here' })
+  return acceptUpgrades(server, { log, answer: inBrief, nowhere: 'there is no such path' })
 }
 
 /** Writes a problem body by hand: an upgrade request has no response object. */

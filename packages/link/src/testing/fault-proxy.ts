@@ -1,5 +1,5 @@
-// Stands between a dialler and its target on loopback and spoils what passes, on demand: cut, half-open, delay, and a frame
-// doubled, swapped with the next, or cut in the middle. Knows WebSocket frames, not what they say.
+// A proxy between a dialler and its target on loopback that injects faults: a cut, a half-open connection, a delay, or a
+// frame repeated, reordered or cut in the middle. Knows WebSocket frames, not their contents.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -33,17 +33,17 @@ export class FaultProxy {
     return (this.#server.address() as AddressInfo).port
   }
 
-  /** Resets every present connection; new ones are let through. */
+  /** Resets every open connection; new ones pass. */
   cut(): void {
     for (const socket of this.#sockets) socket.resetAndDestroy()
   }
 
-  /** From now on swallows everything, also new connections and goodbyes, and keeps the sockets open: a dead cable. */
+  /** From now on drops everything, including new connections and close frames, and keeps the sockets open: a dead cable. */
   halfOpen(): void {
     this.#silent = true
   }
 
-  /** Holds everything back for this long. */
+  /** Delays everything by this long. */
   delay(delayMs: number): void {
     this.#delayMs = delayMs
   }
@@ -63,7 +63,7 @@ export class FaultProxy {
     this.#tricks[direction].push('cutMidFrame')
   }
 
-  /** No more faults for new connections; connections that were swallowed are cut, since their streams have holes. */
+  /** Ends all faults. Half-open connections are cut, since bytes are missing in them. */
   heal(): void {
     if (this.#silent) this.cut()
     this.#silent = false

@@ -1,4 +1,4 @@
-// What tests need of the link: two peers joined over a real loopback WebSocket, a door, and a proxy that spoils it on demand.
+// For tests: two peers over a real loopback WebSocket, an upgrade server, and a proxy that injects faults.
 
 export { openDoors } from './doors.ts'
 export { type Direction, FaultProxy } from './fault-proxy.ts'

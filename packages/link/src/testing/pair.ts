@@ -1,5 +1,5 @@
 // Two peers joined over a real loopback WebSocket with a fault proxy between them.
-// Knows nothing of what they say to each other.
+// Knows nothing of what they send.
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
