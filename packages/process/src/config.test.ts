@@ -1,4 +1,4 @@
-// What a configuration promises to the one who sets it.
+// Guarantee: a configuration is complete and frozen, or every wrong variable is reported at once.
 import { expect, test } from 'vitest'
 import { z } from 'zod'
 import { ConfigError, describeConfig, readConfig, setting } from './config.ts'
@@ -29,7 +29,7 @@ const problemsWith = (env: Record<string, string | undefined>) => {
   return []
 }
 
-test('takes its own variables and defaults, and nothing else', () => {
+test('contains its own variables and defaults, and nothing else', () => {
   expect(readConfig(schema, { ...good, PORT: '9000' })).toEqual({
     port: 9000,
     databaseUrl: good.DATABASE_URL,
@@ -37,7 +37,7 @@ test('takes its own variables and defaults, and nothing else', () => {
   })
 })
 
-test('an empty variable is an unset one', () => {
+test('an empty variable counts as unset', () => {
   expect(readConfig(schema, { ...good, PORT: '' }).port).toBe(8080)
 })
 
@@ -47,22 +47,22 @@ test('cannot be changed afterwards, at any depth', () => {
   expect(() => Object.assign(config.tiers.small, { vcpus: 64 })).toThrow(TypeError)
 })
 
-test('names every wrong variable at once, with what was expected and what to do', () => {
+test('reports every wrong variable at once, with what was expected and what to do', () => {
   expect(problemsWith({ PORT: '99999', OIDC_ISSUER: 'nowhere' })).toEqual([
-    'PORT is "99999": Too big: expected number to be <=65535. Correct it, or unset it for the default (8080): TCP port of the API.',
-    'DATABASE_URL is not set. Set it: address of Postgres.',
-    'OIDC_ISSUER is "nowhere": Invalid URL. Correct it, or unset it for the default (none): identity provider.',
+    'PORT is "99999": Too big: expected number to be <=65535; correct it, or unset it for the default (8080): TCP port of the API',
+    'DATABASE_URL is not set; set it: address of Postgres',
+    'OIDC_ISSUER is "nowhere": Invalid URL; correct it, or unset it for the default (none): identity provider',
   ])
 })
 
 test('never shows the value of a secret', () => {
   expect(problemsWith({ DATABASE_URL: 'hunter2' }).join()).not.toContain('hunter2')
   expect(problemsWith({ DATABASE_URL: 'hunter2' })).toEqual([
-    'DATABASE_URL has a value that does not fit: Invalid URL. Correct it: address of Postgres.',
+    'DATABASE_URL has a value that is not valid: Invalid URL; correct it: address of Postgres',
   ])
 })
 
-test('describes itself: one row per variable', () => {
+test('describes one row per variable', () => {
   expect(describeConfig(schema)).toEqual([
     { name: 'PORT', default: '8080', description: 'TCP port of the API', secret: false },
     { name: 'DATABASE_URL', default: 'required', description: 'address of Postgres', secret: true },
@@ -71,7 +71,7 @@ test('describes itself: one row per variable', () => {
   ])
 })
 
-test('a default is described as it would be written, not as it is used', () => {
+test('describes a default as it would be written, not as it is used', () => {
   const seconds = z.coerce
     .number()
     .default(3)
@@ -80,6 +80,6 @@ test('a default is described as it would be written, not as it is used', () => {
   expect(describeConfig(z.object({ lease }))).toMatchObject([{ default: '3' }])
 })
 
-test('a field without a variable is a mistake of ours, and says which', () => {
+test('reports the field that names no variable', () => {
   expect(() => describeConfig(z.object({ port: z.number() }))).toThrow('the field "port" names no variable')
 })

@@ -1,10 +1,10 @@
-// What a failpoint does when armed, and that it does nothing when not.
+// Guarantee: an armed failpoint acts, and one that is not armed does nothing.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { expect, test } from 'vitest'
 import { ArmedFailpoints, FailpointError, failpointsFrom, noFailpoints } from './failpoints.ts'
 
-/** Hits "here" twice in a process of its own, saying so before and after each. */
+/** Hits "here" twice in a child process, which prints a line before and after each. */
 function child(armed: string) {
   const script = `
     import { failpointsFrom } from '${import.meta.resolve('./failpoints.ts')}'
@@ -27,12 +27,12 @@ async function outcomeOf(armed: string) {
   return { code, signal, said: said.trim().split('\n') }
 }
 
-test('nothing armed is nothing done', async () => {
+test('does nothing if nothing is armed', async () => {
   expect(failpointsFrom('')).toBe(noFailpoints)
   await noFailpoints.hit('anywhere')
 })
 
-test('kill ends the process as a power cut would, at the hit that was named', async () => {
+test('kill ends the process like a power cut, at the given hit', async () => {
   expect(await outcomeOf('here=kill@2')).toEqual({
     code: null,
     signal: 'SIGKILL',
@@ -40,11 +40,11 @@ test('kill ends the process as a power cut would, at the hit that was named', as
   })
 })
 
-test('exit ends the process with its code', async () => {
+test('exit ends the process with the given code', async () => {
   expect(await outcomeOf('here=exit:7')).toEqual({ code: 7, signal: null, said: ['before 1'] })
 })
 
-test('freeze stops the process until it is told to go on', async () => {
+test('freeze stops the process until SIGCONT', async () => {
   const running = child('here=freeze@1')
   const gone = once(running, 'close')
   const stopped = async () => (await import('node:fs/promises')).readFile(`/proc/${running.pid}/stat`, 'utf8')
@@ -53,14 +53,14 @@ test('freeze stops the process until it is told to go on', async () => {
   expect(await gone).toEqual([0, null])
 })
 
-test('throw fails at that place and no other', async () => {
+test('throw fails at that place only', async () => {
   const points = failpointsFrom('wake.before-mark=throw, save.after=delay:1')
   await points.hit('wake.after-mark')
   await points.hit('save.after')
   await expect(points.hit('wake.before-mark')).rejects.toBeInstanceOf(FailpointError)
 })
 
-test('every hit is noted in order, and can be listened to, so that a test can learn all names', async () => {
+test('records every hit in order and calls listeners, so that a test can learn all names', async () => {
   const points = new ArmedFailpoints()
   const heard: string[] = []
   points.onHit((name) => void heard.push(name))
@@ -70,7 +70,7 @@ test('every hit is noted in order, and can be listened to, so that a test can le
   expect(heard).toEqual(['a', 'b', 'a'])
 })
 
-test('a test arms a place with a function, and disarms it', async () => {
+test('a place can be armed with a function, and disarmed', async () => {
   const points = new ArmedFailpoints()
   const reached: string[] = []
   points.set('a', (name) => void reached.push(name))
@@ -80,7 +80,7 @@ test('a test arms a place with a function, and disarms it', async () => {
   expect(reached).toEqual(['a'])
 })
 
-test('the name * is every name, and counts every hit', async () => {
+test('the name * matches every name, and counts every hit', async () => {
   const points = failpointsFrom('*=throw@3')
   await points.hit('a')
   await points.hit('b')
@@ -88,7 +88,7 @@ test('the name * is every name, and counts every hit', async () => {
 })
 
 test.each(['here', 'here=', '=kill', 'here=melt', 'here=kill@0', 'here=delay:soon', 'here=constructor'])(
-  'says what is wrong with "%s"',
+  'reports what is wrong with "%s"',
   (text) => {
     expect(() => failpointsFrom(text)).toThrow(/is no failpoint/)
   },

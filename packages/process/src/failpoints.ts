@@ -1,8 +1,8 @@
-// Named places at which a test may kill, freeze, delay or fail a process, to prove what survives it.
-// Knows no name by itself; where nothing is armed, a hit does nothing.
+// Named places where a test can kill, freeze, delay or fail a process, to prove what survives it. Knows no names. Unless a
+// failpoint is armed, a hit does nothing.
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** What a room is given: it says where it is, and goes on unless a test wants otherwise. */
+/** Code calls `hit` at a named place. It continues unless a test has armed that place. */
 export interface Failpoints {
   hit(name: string): Promise<void>
 }
@@ -21,13 +21,13 @@ type Act = (name: string) => Promise<void> | void
 
 interface Rule {
   act: Act
-  /** The hit, counted from 1, at which it acts; every one where there is none. */
+  /** The hit, counted from 1, at which it acts; undefined for every hit. */
   at: number | undefined
 }
 
 const anyName = '*'
-const entryForm = /^(?<name>[\w.-]+|\*)=(?<wish>.+)$/
-const wishForm = /^(?<action>[a-z]+)(?::(?<arg>\d+))?(?:@(?<at>[1-9]\d*))?$/
+const entryForm = /^(?<name>[\w.-]+|\*)=(?<spec>.+)$/
+const specForm = /^(?<action>[a-z]+)(?::(?<arg>\d+))?(?:@(?<at>[1-9]\d*))?$/
 
 const actions: Record<string, (arg: number | undefined) => Act> = {
   kill: () => async () => {
@@ -46,16 +46,16 @@ const actions: Record<string, (arg: number | undefined) => Act> = {
     (code = 1) =>
     () =>
       process.exit(code),
-  /** Nothing but being noted: to learn which names there are. */
+  /** Only records the hit: to learn which names exist. */
   pass: () => () => {},
 }
 
-/** Where nothing is armed. */
+/** Nothing is armed. */
 export const noFailpoints: Failpoints = { hit: () => Promise.resolve() }
 
 /**
- * Failpoints as a variable says them, separated by commas: `name=action[:arg][@n]`, action one of kill, freeze, throw,
- * `delay:ms`, `exit:code`, pass; `@n` only at the nth hit; the name `*` is any. Throws a TypeError that names what is wrong.
+ * Parses failpoints, separated by commas: `name=action[:arg][@n]`. The action is kill, freeze, throw, `delay:ms`,
+ * `exit:code` or pass; `@n` acts only at the nth hit; the name `*` matches any. Throws a TypeError that says what is wrong.
  */
 export function failpointsFrom(text: string): Failpoints {
   const entries = text
@@ -65,9 +65,9 @@ export function failpointsFrom(text: string): Failpoints {
   if (entries.length === 0) return noFailpoints
   const armed = new ArmedFailpoints()
   for (const entry of entries) {
-    const { name, wish } = entryForm.exec(entry)?.groups ?? {}
-    if (!name || !wish) throw new TypeError(`"${entry}" is no failpoint: write name=action[:arg][@n]`)
-    armed.set(name, wish)
+    const { name, spec } = entryForm.exec(entry)?.groups ?? {}
+    if (!name || !spec) throw new TypeError(`"${entry}" is no failpoint; write name=action[:arg][@n]`)
+    armed.set(name, spec)
   }
   return armed
 }
@@ -88,13 +88,13 @@ export class ArmedFailpoints implements Failpoints {
     return [...new Set(this.#hits)]
   }
 
-  /** What happens at that name from now on: `action[:arg][@n]`, or a function; undefined disarms it. */
-  set(name: string, wish: string | Act | undefined): void {
-    if (wish === undefined) this.#rules.delete(name)
-    else this.#rules.set(name, typeof wish === 'string' ? parseWish(wish) : { act: wish, at: undefined })
+  /** Arms that name with `action[:arg][@n]` or a function; undefined disarms it. */
+  set(name: string, action: string | Act | undefined): void {
+    if (action === undefined) this.#rules.delete(name)
+    else this.#rules.set(name, typeof action === 'string' ? parseSpec(action) : { act: action, at: undefined })
   }
 
-  /** Is told of every hit, before anything happens there. */
+  /** Called at every hit, before the failpoint acts. */
   onHit(listener: (name: string) => void): void {
     this.#listeners.push(listener)
   }
@@ -111,10 +111,12 @@ export class ArmedFailpoints implements Failpoints {
   }
 }
 
-function parseWish(wish: string): Rule {
-  const { action = '', arg, at } = wishForm.exec(wish)?.groups ?? {}
+function parseSpec(spec: string): Rule {
+  const { action = '', arg, at } = specForm.exec(spec)?.groups ?? {}
   const make = Object.hasOwn(actions, action) ? actions[action] : undefined
   if (!make)
-    throw new TypeError(`"${wish}" is no failpoint action: one of ${Object.keys(actions).join(', ')}, then [:arg][@n]`)
+    throw new TypeError(
+      `"${spec}" is no failpoint action; write one of ${Object.keys(actions).join(', ')}, then [:arg][@n]`,
+    )
   return { act: make(arg === undefined ? undefined : Number(arg)), at: at === undefined ? undefined : Number(at) }
 }

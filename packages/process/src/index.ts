@@ -1,4 +1,4 @@
-// What every process needs: configuration, log, start and close, failpoints. Knows nothing of any process.
+// What every process needs: configuration, log, start and close, failpoints. Knows no process.
 
 export { ConfigError, describeConfig, readConfig, type SettingRow, setting } from './config.ts'
 export { ArmedFailpoints, FailpointError, type Failpoints, failpointsFrom, noFailpoints } from './failpoints.ts'

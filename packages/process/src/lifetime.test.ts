@@ -1,4 +1,4 @@
-// How a process ends: in order, within its deadline, with an exit code that tells the truth.
+// Guarantee: a process ends in order, within its deadline, and with a true exit code.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
@@ -14,7 +14,7 @@ function recordedLifetime() {
   return { lifetime: new Lifetime(log), lines }
 }
 
-/** A real process whose start is the given text; collects what it logs and how it ends. */
+/** A real process that runs the given code as its start; collects what it logs and how it ends. */
 function running(start: string, deadlineMs = longMs) {
   const script = `
     import { ConfigError, runProcess } from '${import.meta.resolve('./index.ts')}'
@@ -32,12 +32,12 @@ function running(start: string, deadlineMs = longMs) {
     lines.push(said)
     waiting.get(said.msg)?.()
   })
-  let complaint = ''
+  let stderr = ''
   child.stderr.setEncoding('utf8').on('data', (text) => {
-    complaint += text
+    stderr += text
   })
   const said = (message: string) => new Promise<void>((resolve) => waiting.set(message, resolve))
-  const ended = once(child, 'close').then(([code, signal]) => ({ code, signal, complaint, lines }))
+  const ended = once(child, 'close').then(([code, signal]) => ({ code, signal, stderr, lines }))
   return { child, said, ended }
 }
 
@@ -55,7 +55,7 @@ test('parts close in reverse order, one after another', async () => {
   expect(order).toEqual(['server', 'leadership', 'pool'].flatMap((name) => [`${name} closing`, `${name} closed`]))
 })
 
-test('a part that fails to close is named, and the others still close', async () => {
+test('a part that fails to close is logged, and the others still close', async () => {
   const { lifetime, lines } = recordedLifetime()
   let closed = false
   lifetime.onClose('pool', () => {
@@ -67,7 +67,7 @@ test('a part that fails to close is named, and the others still close', async ()
   expect(lines).toMatchObject([{ msg: 'a part failed to close', part: 'server' }])
 })
 
-test('a part that hangs past the deadline is named, with those that did not get their turn', async () => {
+test('a part that hangs past the deadline is logged, with those that were not closed', async () => {
   const { lifetime, lines } = recordedLifetime()
   lifetime.onClose('pool', () => {})
   lifetime.onClose('agents', () => {})
@@ -76,7 +76,7 @@ test('a part that hangs past the deadline is named, with those that did not get 
   expect(lines).toMatchObject([{ msg: 'closing hung', hung: 'server', left: ['agents', 'pool'] }])
 })
 
-test.each(['SIGTERM', 'SIGINT'] as const)('%s closes the process well', async (signal) => {
+test.each(['SIGTERM', 'SIGINT'] as const)('%s closes the process cleanly', async (signal) => {
   const run = running('')
   await run.said('serving')
   run.child.kill(signal)
@@ -94,7 +94,7 @@ test('a second signal exits at once', async () => {
   expect(await run.ended).toMatchObject({ code: 143 })
 })
 
-test('a process that cannot close in time says what hung and exits with 1', async () => {
+test('a process that cannot close in time logs what hung and exits with 1', async () => {
   const run = running(`lifetime.onClose('stuck', () => new Promise(() => {}))`, 20)
   await run.said('serving')
   run.child.kill('SIGTERM')
@@ -103,7 +103,7 @@ test('a process that cannot close in time says what hung and exits with 1', asyn
   expect(lines).toContainEqual(expect.objectContaining({ msg: 'closing hung', hung: 'stuck', left: ['timer'] }))
 })
 
-test('a start that is interrupted closes what it had begun', async () => {
+test('an interrupted start closes what it had started', async () => {
   const run = running(`
     lifetime.log.info('half way')
     await new Promise((resolve) => lifetime.closing.addEventListener('abort', resolve))
@@ -115,7 +115,7 @@ test('a start that is interrupted closes what it had begun', async () => {
   expect(lines.map(({ msg }) => msg)).toContain('late one closed')
 })
 
-test('a failed start closes what it had begun and exits with 1', async () => {
+test('a failed start closes what it had started and exits with 1', async () => {
   const run = running(
     `lifetime.onClose('half', () => lifetime.log.info('half closed')); throw new Error('no database')`,
   )
@@ -124,18 +124,18 @@ test('a failed start closes what it had begun and exits with 1', async () => {
   expect(lines.map(({ msg }) => msg)).toEqual(['could not start', 'closing', 'half closed', 'closed'])
 })
 
-test('a wrong configuration is told in plain words', async () => {
-  const run = running(`throw new ConfigError(['PORT is "x": not a number.'])`)
+test('a wrong configuration is printed as text', async () => {
+  const run = running(`throw new ConfigError(['PORT is "x": not a number'])`)
   expect(await run.ended).toMatchObject({
     code: 1,
-    complaint: 'The configuration cannot be used:\n  - PORT is "x": not a number.\n',
+    stderr: 'the configuration is not valid:\n  - PORT is "x": not a number\n',
   })
 })
 
 test.each([
   ['unhandledRejection', `void Promise.reject(new Error('nobody cared'))`],
   ['uncaughtException', `setImmediate(() => { throw new Error('nobody cared') })`],
-])('an error that nobody caught (%s) is logged whole and ends the process', async (kind, start) => {
+])('an uncaught error (%s) is logged with its stack and ends the process', async (kind, start) => {
   const { code, lines } = await running(start).ended
   expect(code).toBe(1)
   expect(lines).toContainEqual(

@@ -1,13 +1,12 @@
-// Start, wait, close: how a process comes up, what it waits for, and how it goes down within a deadline.
-// Knows nothing of what is started.
+// Starts a process, waits for its end, and closes its parts within a deadline. Does not know the parts.
 import { ConfigError } from './config.ts'
 import { createLog, type Log } from './log.ts'
 
 export interface ProcessOptions {
   name: string
-  /** Brings everything up and registers how each part closes; it resolves when the process serves. */
+  /** Starts everything and registers how each part closes. Resolves when the process serves. */
   start: (lifetime: Lifetime) => Promise<void>
-  /** For all closing together; 10 s by default. */
+  /** For closing all parts together; 10 s by default. */
   deadlineMs?: number
 }
 
@@ -17,7 +16,7 @@ interface Closer {
 }
 
 export class Lifetime {
-  /** What the process's own start and end are logged to; the start may put the configured log here. */
+  /** The log of the process's start and end. The start may replace it by the configured one. */
   log: Log
   readonly #closers: Closer[] = []
   readonly #closing = new AbortController()
@@ -32,12 +31,12 @@ export class Lifetime {
     return this.#closing.signal
   }
 
-  /** Resolves with the reason when the process was asked to end. */
+  /** Resolves with the reason when the process is asked to end. */
   get ended(): Promise<string> {
     return this.#ended.promise
   }
 
-  /** Closers run one after another, the last registered first: what was built on others goes before them. */
+  /** Closers run one after another, the last registered first, so that a part closes before those it uses. */
   onClose(name: string, close: () => Promise<void> | void): void {
     this.#closers.push({ name, close })
   }
@@ -48,7 +47,7 @@ export class Lifetime {
     this.#ended.resolve(reason)
   }
 
-  /** Closes all parts. Answers whether every one closed well and within the deadline; the log says which did not. */
+  /** Closes all parts. Returns whether each closed without error and within the deadline; the log names those that did not. */
   async close(deadlineMs: number): Promise<boolean> {
     const late = Promise.withResolvers<'late'>()
     const timer = setTimeout(() => late.resolve('late'), deadlineMs)
@@ -78,8 +77,8 @@ export class Lifetime {
 }
 
 /**
- * Runs a process from start to exit: 0 after a clean end by SIGTERM, SIGINT or `lifetime.end`; 1 after a failed start,
- * a failed or late close, or an error that nobody caught. A second signal exits at once.
+ * Runs a process from start to exit. Exit code 0: a clean end by SIGTERM, SIGINT or `lifetime.end`. Exit code 1: a failed
+ * start, a failed or late close, or an uncaught error. A second signal exits at once.
  */
 export async function runProcess({ name, start, deadlineMs = 10_000 }: ProcessOptions): Promise<never> {
   const lifetime = new Lifetime(createLog({ name }))
@@ -89,7 +88,7 @@ export async function runProcess({ name, start, deadlineMs = 10_000 }: ProcessOp
   const reason = await lifetime.ended
   lifetime.log.info({ reason }, 'closing')
   const dueAt = performance.now() + deadlineMs
-  // A start that is interrupted may still be registering what must be closed.
+  // An interrupted start may still register parts to close.
   const well = await Promise.race([started, after(deadlineMs)])
   const clean = await lifetime.close(dueAt - performance.now())
   lifetime.log.info({ clean }, 'closed')
@@ -125,11 +124,11 @@ function endOnSignals(lifetime: Lifetime): void {
   }
 }
 
-/** After an error that nobody caught nothing is known to be true any more: say it and go; what is on disk stays true. */
+/** After an uncaught error the process's state cannot be trusted: log it and exit. What is on disk stays valid. */
 function exitOnUncaught(lifetime: Lifetime): void {
   for (const kind of ['uncaughtException', 'unhandledRejection'] as const) {
     process.on(kind, (err: unknown) => {
-      lifetime.log.fatal({ err, kind }, 'an error that nobody caught')
+      lifetime.log.fatal({ err, kind }, 'uncaught error')
       process.exit(1)
     })
   }

@@ -1,4 +1,4 @@
-// What a log line holds, and what it never holds.
+// Guarantee: what a log line contains, and what it never contains.
 import { expect, test } from 'vitest'
 import { createLog } from './log.ts'
 
@@ -10,7 +10,7 @@ function recorded(level?: string) {
 
 const jwt = 'eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJob3N0In0.c2lnbmF0dXJl'
 
-test('a line is JSON with time, level, process, room and the facts as fields', () => {
+test('a line is JSON with time, level, process, room and fields', () => {
   const { log, lines } = recorded()
   log.child({ room: 'desktops' }).info({ desktopId: 'd-1' }, 'wake accepted')
   expect(JSON.parse(lines[0] ?? '')).toMatchObject({
@@ -29,14 +29,14 @@ test.each<[string, object]>([
   ['a list', { items: Array(200_000).fill({ a: 'x'.repeat(10) }) }],
   ['many fields', Object.fromEntries(Array.from({ length: 5_000 }, (_, at) => [`f${at}`, 'C'.repeat(1_000)]))],
   ['many long texts', { a: Array(20).fill(Array(20).fill('D'.repeat(3_000))) }],
-])('a line that quotes %s of megabytes is cut, and is a line still', (_what, facts) => {
+])('a line that quotes %s of megabytes is cut, and stays valid', (_what, facts) => {
   const { log, lines } = recorded()
   log.child({ room: 'agents' }).warn(facts, 'what was said')
   expect(lines[0]!.length).toBeLessThan(40_000)
   expect(JSON.parse(lines[0]!)).toMatchObject({ level: 40, name: 'api', room: 'agents', msg: 'what was said' })
 })
 
-test('the level holds', () => {
+test('respects the level', () => {
   const { log, lines } = recorded('warn')
   log.info('not this')
   log.warn('but this')
@@ -61,23 +61,20 @@ test.each([
   expect(JSON.parse(lines[0] ?? '')).toMatchObject({ after: 'still here', msg: 'something happened' })
 })
 
-test('hides a web token wherever it stands', () => {
+test('hides a web token anywhere in a line', () => {
   const { log, lines } = recorded()
   log.info({ note: `got ${jwt}` }, `shown ${jwt}`)
   expect(lines[0]).not.toContain('c2lnbmF0dXJl')
 })
 
-test.each(['token', 'eyJ-', '//a:', 'Bearer ', '":"'])(
-  'a line that repeats %o does not hold the process up',
-  (piece) => {
-    const { log, lines } = recorded()
-    const text = piece.repeat(100_000)
-    log.info({ [text]: text }, 'what a guest wrote')
-    expect(JSON.parse(lines[0] ?? '')).toMatchObject({ msg: 'what a guest wrote' })
-  },
-)
+test.each(['token', 'eyJ-', '//a:', 'Bearer ', '":"'])('a line that repeats %o does not stall the process', (piece) => {
+  const { log, lines } = recorded()
+  const text = piece.repeat(100_000)
+  log.info({ [text]: text }, 'what a guest wrote')
+  expect(JSON.parse(lines[0] ?? '')).toMatchObject({ msg: 'what a guest wrote' })
+})
 
-test('leaves ordinary facts alone', () => {
+test('keeps ordinary fields', () => {
   const { log, lines } = recorded()
   const facts = {
     desktopId: '0198f1c2-7c1e-7000-8000-000000000000',

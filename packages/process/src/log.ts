@@ -1,5 +1,4 @@
-// The one kind of log that every process writes: JSON lines, ISO times, no secret in any of them.
-// Knows nothing of what is logged; a room takes `log.child({ room })`.
+// The log of every process: JSON lines with ISO times and without secrets. A room uses `log.child({ room })`.
 import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pino'
 
 export type Log = Logger
@@ -8,16 +7,16 @@ export interface LogOptions {
   /** The process: api, agent, … */
   name: string
   level?: string
-  /** Standard output by default, written synchronously, so that a killed process has said what it knew. */
+  /** Standard output by default, written synchronously, so that a killed process has logged everything. */
   destination?: DestinationStream
 }
 
 const hidden = '[hidden]'
-// Every form here takes linear time: a line may quote what a guest wrote, and must not hold the process up.
+// Every pattern here takes linear time: a line may quote a guest, which must not stall the process.
 const textField = /"([^"\\]{1,64})":"(?:[^"\\]|\\.)*"/g
 const secretName = /authorization|cookie|password|passphrase|secret|token|api[-_]?key|private[-_]?key/i
 const secretText = [
-  // Keys of ours, whoever put them into a sentence.
+  // Our own keys, in any sentence.
   /\bsvc_(?:sk|op)_\w+/g,
   /\bdormouse_invite_[\w-]+/g,
   /\bBearer\s+[\w.~+/=-]+/gi,
@@ -27,7 +26,7 @@ const secretText = [
   /(?<=\/\/[^\s:@/"]*:)[^\s@/"]+(?=@)/g,
 ]
 
-/** A logger whose every line is scrubbed of credentials, at any depth and in any text, and is of a length. */
+/** A logger that removes credentials from every line, at any depth and in any text, and limits its length. */
 export function createLog({ name, level = 'info', destination }: LogOptions): Log {
   const options = {
     name,
@@ -35,11 +34,11 @@ export function createLog({ name, level = 'info', destination }: LogOptions): Lo
     timestamp: stdTimeFunctions.isoTime,
     hooks: { streamWrite: (line: string) => scrub(bounded(line)) },
   }
-  // pino's own default writes in the background: lines swap places at exit and are lost with a kill.
+  // pino's default writes in the background: lines would be reordered at exit and lost on a kill.
   return pino(options, destination ?? pino.destination({ fd: 1, sync: true }))
 }
 
-/** A line may quote what strangers said: one that is longer than anybody reads is cut, text by text. */
+/** A line may quote unauthenticated clients. Texts in a line that is too long are cut. */
 const maxLineChars = 32_768
 const maxTextChars = 2_000
 const maxItems = 20
