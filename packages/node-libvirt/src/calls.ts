@@ -1,7 +1,4 @@
-/**
- * How every call of this package reaches the daemon: by its lane, in its domain's turn, with a deadline for our waiting.
- * Knows nothing of what the calls mean.
- */
+/** Sends every call to the daemon: on its lane, in its domain's turn, with a timeout. Does not know what the calls mean. */
 import { type Address, Connection } from './connection.ts'
 import { CallTimeout } from './errors.ts'
 import { Lane, type LaneSize, type Ticket } from './lane.ts'
@@ -16,7 +13,7 @@ import { Turns } from './turns.ts'
 export const laneSizes = {
   /** Look-ups, states, lists, definitions: short, and mostly answered by the daemon's priority threads. */
   control: { connections: 1, kept: 1 },
-  /** Whatever changes a domain, pool or network, or takes long; a save or migration holds its slot for its whole time. */
+  /** Calls that change a domain, pool or network, or take long. A save or migration holds its slot until it ends. */
   operations: { connections: 2, spare: 4 },
   guest: { connections: 2 },
   stats: { connections: 1 },
@@ -24,13 +21,13 @@ export const laneSizes = {
 
 export type LaneName = keyof typeof laneSizes
 
-/** How long we wait where the caller does not say; operations end when the daemon says so. */
+/** The default timeouts. Operations have none: the daemon ends them. */
 const defaultTimeoutMs = { control: 30_000, operations: undefined, guest: 30_000, stats: 30_000 } as const
 
 export interface CallOptions {
   /** Calls of one turn run one after the other, in the order asked. */
   turn?: string
-  /** Does not wait for its turn, and gets a connection of its own where the lane is full. */
+  /** Skips its turn, and gets its own connection if the lane is full. */
   urgent?: boolean
   timeoutMs?: number
 }
@@ -73,7 +70,7 @@ export class Calls {
     return timeoutMs === undefined ? work : withDeadline(work, ticket, name, timeoutMs)
   }
 
-  /** A call that the daemon answers with data, on a connection of its own, which the stream closes. */
+  /** A call that returns a stream of data, on its own connection, which the stream closes. */
   async download<N extends ProcedureName>(
     name: N,
     args: Args<N>,

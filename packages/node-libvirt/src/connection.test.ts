@@ -1,4 +1,4 @@
-/** One connection: every call settles, once and truly, whatever the daemon does. */
+/** Guarantee: every call on a connection settles once and truthfully, whatever the daemon does. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Connection, type ConnectionOptions } from './connection.ts'
 import { ConnectionLost, LibvirtError } from './errors.ts'
@@ -34,7 +34,7 @@ async function failure(promise: Promise<unknown>): Promise<unknown> {
 }
 
 describe('a call', () => {
-  test('is answered with its own reply, also when replies come in another order', async () => {
+  test('gets its own reply, even if replies arrive in another order', async () => {
     const late = Promise.withResolvers<Result<'connectGetHostname'>>()
     daemon.answer('connectGetHostname', () => late.promise)
     daemon.answer('connectGetLibVersion', () => {
@@ -86,7 +86,7 @@ describe('a call', () => {
 
 describe('the connection', () => {
   test.each([
-    ['a reply nobody asked for', { serial: 99 }],
+    ['a reply to no pending call', { serial: 99 }],
     ['a reply with a body that is too short', {}],
   ])('closes on %s', async (_what, change) => {
     const closed = Promise.withResolvers<Error>()
@@ -105,7 +105,7 @@ describe('the connection', () => {
     await until(() => connection.closed)
   })
 
-  test('hears events that come before the reply to their registration', async () => {
+  test('receives events that arrive before the reply to their registration', async () => {
     const heard: number[] = []
     const domain = { name: 'd', uuid: '00000000-0000-4000-8000-000000000001', id: 1 }
     daemon.answer('connectDomainEventCallbackRegisterAny', (_args, client) => {
@@ -121,7 +121,7 @@ describe('the connection', () => {
     expect(heard).toEqual([319])
   })
 
-  test('authenticates by polkit where the daemon wants it, and says what it cannot', async () => {
+  test('authenticates by polkit if the daemon requires it, and reports what is not supported', async () => {
     daemon.answer('authPolkit', () => ({ complete: 1 }))
     daemon.answer('authList', () => ({ types: [2] }))
     await open()
@@ -129,11 +129,11 @@ describe('the connection', () => {
     daemon.answer('authList', () => ({ types: [1] }))
     expect(await failure(open())).toMatchObject({
       name: 'ConnectionLost',
-      message: /authentication we do not have \(1\)/,
+      message: /not supported \(1\)/,
     })
   })
 
-  test('does not open on a daemon that is not there, refuses, or is mute', async () => {
+  test('does not open if the daemon does not run, refuses, or is silent', async () => {
     const nowhere = { socketPath: '/nonexistent/libvirt-sock' }
     expect(await failure(open({ address: nowhere }))).toMatchObject({ sent: false, message: /ENOENT/ })
     daemon.answer('connectOpen', () => {
@@ -141,26 +141,29 @@ describe('the connection', () => {
     })
     expect(await failure(open())).toMatchObject({ name: 'LibvirtError', code: 38 })
     daemon.answer('connectOpen', forever)
-    expect(await failure(open({ openTimeoutMs: 50 }))).toMatchObject({ sent: false, message: /did not answer in time/ })
+    expect(await failure(open({ openTimeoutMs: 50 }))).toMatchObject({
+      sent: false,
+      message: /did not respond in time/,
+    })
     await until(() => daemon.open.length === 0, 'nothing left open')
   })
 })
 
 describe('keepalive', () => {
-  test('answers the daemon’s', async () => {
+  test('responds to the daemon’s', async () => {
     await open()
     const [client] = daemon.clients
     client?.ping()
     await until(() => client?.pongs === 1)
   })
 
-  test('holds a daemon that answers', async () => {
+  test('keeps a connection whose daemon responds', async () => {
     const connection = await open({ keepaliveMs: 10 })
     await until(() => (daemon.clients[0]?.pings ?? 0) > 12)
     expect(connection.closed).toBe(false)
   })
 
-  test.each(['is mute', 'stops reading'])('gives a daemon up that %s', async (how) => {
+  test.each(['is silent', 'stops reading'])('closes the connection if the daemon %s', async (how) => {
     daemon.answer('connectGetHostname', forever)
     daemon.pongs = false
     const connection = await open({ keepaliveMs: 10 })

@@ -1,7 +1,7 @@
 /**
- * One connection to the daemon: serial numbers to waiting calls, keepalive, the stream it may carry. Never has more
- * than four calls in flight, since at five the daemon stops reading. When it closes, every waiting call settles. Knows
- * no lanes and never reconnects.
+ * One connection to the daemon: matches replies to calls, keeps it alive, and carries at most one stream. Has at most four
+ * calls in flight, since at five the daemon stops reading. When it closes, every pending call settles. Knows no lanes, and
+ * never reconnects.
  */
 import { connect, type Socket } from 'node:net'
 import { ConnectionLost, LibvirtError } from './errors.ts'
@@ -17,7 +17,7 @@ import {
 } from './protocol.ts'
 import { type Codec, record, XdrReader } from './xdr.ts'
 
-/** The daemon allows five requests per connection and counts the one it is about to read. */
+/** The daemon allows five requests per connection, and counts the one that it is about to read. */
 export const callsInFlight = 4
 
 export type Address = { socketPath: string } | { host: string; port: number }
@@ -26,15 +26,15 @@ export interface ConnectionOptions {
   address: Address
   /** Which driver to open. */
   uri: string
-  /** How long connecting, authenticating and opening may take together. */
+  /** For connecting, authenticating and opening together. */
   openTimeoutMs: number
-  /** Silence after which the daemon is asked for a sign of life; after five unanswered the connection is closed. */
+  /** Interval of keepalives on a silent connection. After five without a response it is closed. */
   keepaliveMs?: number
   onEvent?: (procedure: number, body: XdrReader) => void
   onClose?: (reason: Error) => void
 }
 
-/** What receives a stream's packets. */
+/** Receives a stream's packets. */
 export interface StreamSink {
   receive(status: number, body: Buffer): void
   fail(error: Error): void
@@ -60,7 +60,7 @@ export class Connection {
   #closed: Error | undefined
   #stream: { serial: number; procedure: Procedure<unknown, unknown>; name: ProcedureName; sink: StreamSink } | undefined
   #keepalive: NodeJS.Timeout | undefined
-  #heard = true
+  #received = true
   #unanswered = 0
 
   private constructor(options: ConnectionOptions) {
@@ -77,7 +77,7 @@ export class Connection {
   static async open(options: ConnectionOptions): Promise<Connection> {
     const connection = new Connection(options)
     const deadline = setTimeout(
-      () => connection.close(new Error('the daemon did not answer in time')),
+      () => connection.close(new Error('the daemon did not respond in time')),
       options.openTimeoutMs,
     )
     try {
@@ -102,19 +102,19 @@ export class Connection {
     return this.#closed !== undefined
   }
 
-  /** Sends one call and waits for its reply as long as the connection lives. */
+  /** Sends one call and waits for its reply until the connection closes. */
   async call<N extends ProcedureName>(name: N, args: Args<N>): Promise<Result<N>> {
     return this.#send(name, args)
   }
 
-  /** Sends a call behind whose reply a stream opens; the sink gets the packets, the first perhaps before this resolves. */
+  /** Sends a call whose reply opens a stream. The sink gets the packets, the first one perhaps before this resolves. */
   async callStream<N extends ProcedureName>(name: N, args: Args<N>, sink: StreamSink): Promise<Result<N>> {
     const procedure = procedures[name] as Procedure<unknown, unknown>
     this.#stream = { serial: this.#serial + 1, procedure, name, sink }
     return this.#send(name, args)
   }
 
-  /** Answers the end of the stream's data with an empty packet. */
+  /** Confirms the end of the stream with an empty packet. */
   confirmEnd(): void {
     if (!this.#stream || this.#closed) return
     const { procedure, serial } = this.#stream
@@ -131,7 +131,7 @@ export class Connection {
     this.#socket.resume()
   }
 
-  /** Closes at once; calls that wait settle as sent, with the reason as their cause. */
+  /** Closes at once. Pending calls settle as sent, with the reason as their cause. */
   close(reason: Error = new Error('closed by us')): void {
     if (this.#closed) return
     this.#closed = reason
@@ -148,7 +148,8 @@ export class Connection {
   async #authenticate(): Promise<void> {
     const { types } = await this.call('authList', {})
     if (types.includes(noAuthentication)) return
-    if (!types.includes(polkit)) throw new Error(`the daemon asks for authentication we do not have (${types.join()})`)
+    if (!types.includes(polkit))
+      throw new Error(`the daemon requires an authentication that is not supported (${types.join()})`)
     await this.call('authPolkit', {})
   }
 
@@ -170,9 +171,9 @@ export class Connection {
     return promise
   }
 
-  /** Anything that does not decode closes the connection: what follows it cannot be trusted. */
+  /** Bytes that do not decode close the connection: nothing after them can be trusted. */
   #read(chunk: Buffer): void {
-    this.#heard = true
+    this.#received = true
     try {
       this.#splitter.push(chunk)
     } catch (error) {
@@ -195,7 +196,7 @@ export class Connection {
 
   #onReply(frame: Frame): void {
     const waiting = this.#waiting.get(frame.serial)
-    if (!waiting) throw new Error(`a reply to ${frame.serial}, which nobody asked`)
+    if (!waiting) throw new Error(`a reply to ${frame.serial}, which is no pending call`)
     waiting.settle(frame)
     this.#waiting.delete(frame.serial)
   }
@@ -209,8 +210,8 @@ export class Connection {
 
   #keepAlive(intervalMs: number): void {
     this.#keepalive = setInterval(() => {
-      this.#unanswered = this.#heard ? 0 : this.#unanswered + 1
-      this.#heard = false
+      this.#unanswered = this.#received ? 0 : this.#unanswered + 1
+      this.#received = false
       if (this.#unanswered >= keepalivesUnanswered) this.close(new Error('the daemon is silent'))
       else this.#sendKeepalive(keepaliveProcedure.ping)
     }, intervalMs)

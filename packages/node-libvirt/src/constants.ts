@@ -1,9 +1,9 @@
 /**
- * Numbers of libvirt's public API that callers and this package name. Each group is held against libvirt's own
- * description by `scripts/check-table.ts`, which also holds the prefix of each.
+ * Numbers of libvirt's public API. `scripts/check-table.ts` compares each group with libvirt's own description, and has the
+ * prefix of each.
  */
 
-/** `LibvirtError.code`: the ones worth telling apart. */
+/** Values of `LibvirtError.code` that callers distinguish. */
 export const errorCode = {
   internalError: 1,
   noSupport: 3,

@@ -1,7 +1,4 @@
-/**
- * What can be asked of one domain. Mutating calls run one at a time in the order asked; destroy, abortJob and jobInfo do
- * not wait for those.
- */
+/** The calls on one domain. Mutating calls run one at a time, in their order; destroy, abortJob and jobInfo skip the queue. */
 import type { Readable } from 'node:stream'
 import type { CallOptions, Calls } from './calls.ts'
 import {
@@ -26,9 +23,9 @@ import { flagsOf, nameOf, textParams, type Values, valuesOf } from './values.ts'
 export type DomainStateName = keyof typeof domainState | 'unknown'
 
 export interface SaveOptions {
-  /** The domain XML to keep in the image instead of the present one: only what the host sees may differ. */
+  /** The domain XML to keep in the image instead of the current one. Only what the host sees may differ. */
   xml?: string
-  /** Whether a restore leaves the guest paused or lets it run; by default as it was. */
+  /** Whether a restore pauses the guest or runs it; by default as it was. */
   paused?: boolean
   running?: boolean
   bypassCache?: boolean
@@ -49,7 +46,7 @@ export interface JobInfo {
   fileRemainingBytes: number
 }
 
-/** The names of the reasons that belong to a state; the states without an entry have none worth a name. */
+/** The reasons of each state that has reasons. */
 const reasons: Partial<Record<DomainStateName, Record<string, number>>> = {
   running: runningReason,
   paused: pausedReason,
@@ -59,7 +56,7 @@ const reasons: Partial<Record<DomainStateName, Record<string, number>>> = {
 /** `saveParams` with an image format came with libvirt 11.2. */
 const imageFormatSince = 11_002_000
 
-/** One domain, by its UUID. A handle: making one asks nothing, and it may name a domain that is gone. */
+/** A handle on a domain, by its UUID. Creating one makes no call, and the domain may not exist. */
 export class Domain {
   readonly #calls: Calls
   readonly uuid: string
@@ -71,12 +68,12 @@ export class Domain {
     this.name = name
   }
 
-  /** As the wire names it. The daemon finds a domain by its UUID; the id is for its own tales. */
+  /** The domain as the protocol refers to it. The daemon finds it by its UUID, and ignores the id. */
   get ref(): DomainRef {
     return { name: this.name, uuid: this.uuid, id: -1 }
   }
 
-  /** What the daemon believes; answers even when every ordinary thread of the daemon is stuck. */
+  /** The daemon's view of the state. Works even if every ordinary thread of the daemon is stuck. */
   async state(): Promise<{ state: DomainStateName; reason: string }> {
     const answer = await this.#calls.call('control', 'domainGetState', { domain: this.ref, flags: 0 })
     const state = nameOf(domainState, answer.state)
@@ -101,13 +98,13 @@ export class Domain {
     await this.#change('domainResume', { domain: this.ref })
   }
 
-  /** Ends the process at once; `graceful` never by force: then it fails where QEMU does not obey. Jumps the queue. */
+  /** Ends the process at once. With `graceful` it never uses force, and fails if QEMU does not end. Skips the queue. */
   async destroy(options: { graceful?: boolean } = {}): Promise<void> {
     const flags = flagsOf(destroyFlag, options)
     await this.#change('domainDestroyFlags', { domain: this.ref, flags }, { urgent: true })
   }
 
-  /** Forgets the definition; `flags` of `undefineFlag`. */
+  /** Removes the definition; `flags` of `undefineFlag`. */
   async undefine(flags = 0): Promise<void> {
     await this.#change('domainUndefineFlags', { domain: this.ref, flags })
   }
@@ -123,12 +120,12 @@ export class Domain {
       return
     }
     const { version } = await this.#calls.call('control', 'connectGetLibVersion', {})
-    if (version < imageFormatSince) throw new Error('choosing the format of a save image needs libvirt 11.2 or newer')
+    if (version < imageFormatSince) throw new Error('imageFormat needs libvirt 11.2 or newer')
     const params = textParams({ file: path, dxml: xml, image_format: imageFormat })
     await this.#change('domainSaveParams', { domain: this.ref, params, flags })
   }
 
-  /** The job under way (a save, a migration), or type `none`. */
+  /** The running job (a save, a migration), or type `none`. */
   async jobInfo(): Promise<JobInfo> {
     const urgent = { urgent: true, timeoutMs: 30_000 }
     const job = await this.#calls.call('operations', 'domainGetJobInfo', { domain: this.ref }, urgent)
@@ -148,7 +145,7 @@ export class Domain {
     }
   }
 
-  /** Statistics of the job under way, or of the last completed one. */
+  /** Statistics of the running job, or of the last completed one. */
   async jobStats(
     options: { completed?: boolean; keepCompleted?: boolean } = {},
   ): Promise<{ type: JobInfo['type']; stats: Values }> {
@@ -158,7 +155,7 @@ export class Domain {
     return { type: nameOf(jobType, type), stats: valuesOf(params) }
   }
 
-  /** Ends the job under way; the call that runs it then fails with `operationAborted`. Jumps the queue. */
+  /** Aborts the running job. Its call then fails with `operationAborted`. Skips the queue. */
   async abortJob(): Promise<void> {
     await this.#change('domainAbortJob', { domain: this.ref }, { urgent: true })
   }
@@ -174,26 +171,26 @@ export class Domain {
     }
   }
 
-  /** Sets the metadata element of that namespace, or removes it; in the running domain, the definition, or both. */
-  async setMetadata(wish: {
+  /** Sets or removes the metadata element of that namespace, in the running domain, the definition, or both. */
+  async setMetadata(metadata: {
     uri: string
     key: string
     xml: string | undefined
     live?: boolean
     config?: boolean
   }): Promise<void> {
-    const { uri, key, xml: metadata } = wish
-    const flags = flagsOf(affect, { live: wish.live, config: wish.config })
-    const args = { domain: this.ref, type: metadataType.element, metadata, key, uri, flags }
+    const { uri, key, xml, live, config } = metadata
+    const flags = flagsOf(affect, { live, config })
+    const args = { domain: this.ref, type: metadataType.element, metadata: xml, key, uri, flags }
     await this.#change('domainSetMetadata', args)
   }
 
-  /** Gives the running domain one more device, also one that is paused. */
+  /** Adds a device to the running or paused domain. */
   async attachDevice(xml: string, options: CallOptions = {}): Promise<void> {
     await this.#change('domainAttachDeviceFlags', { domain: this.ref, xml, flags: affect.live }, options)
   }
 
-  /** Takes a device from the running domain. */
+  /** Removes a device from the running domain. */
   async detachDevice(xml: string, options: CallOptions = {}): Promise<void> {
     await this.#change('domainDetachDeviceFlags', { domain: this.ref, xml, flags: affect.live }, options)
   }
@@ -205,14 +202,14 @@ export class Domain {
     await this.#calls.call('guest', 'domainSetTime', args, { turn: agentTurn(this.uuid) })
   }
 
-  /** A picture of the screen, in the format that `mime` names. Destroying the stream ends the transfer. */
+  /** A screenshot, in the format of `mime`. Destroying the stream ends the transfer. */
   async screenshot(screen = 0): Promise<{ mime: string; stream: Readable }> {
     const args = { domain: this.ref, screen, flags: 0 }
     const { result, stream } = await this.#calls.download('domainScreenshot', args)
     return { mime: result.mime ?? 'application/octet-stream', stream }
   }
 
-  /** Moves the running domain to another daemon, peer to peer: the source's daemon drives, our connection only waits. */
+  /** Migrates the running domain to another daemon, peer to peer: the source's daemon drives it, and our call waits. */
   async migrateTo(destination: string, migration: Migration): Promise<void> {
     const { params, flags } = migrationParams(migration)
     const args = { domain: this.ref, destination, params, cookie: new Uint8Array(), flags }
@@ -224,7 +221,7 @@ export class Domain {
   }
 }
 
-/** The turn in which calls of one domain's guest agent are made. */
+/** The turn of calls to one domain's guest agent. */
 export function agentTurn(uuid: string): string {
   return `agent:${uuid}`
 }

@@ -1,4 +1,4 @@
-/** The domains of one host: finding, defining, starting and restoring them, and figures of many at once. */
+/** The domains of one host: finds, defines, starts and restores them, and reads statistics of many at once. */
 import type { Calls } from './calls.ts'
 import { createFlag, saveFlag, statsFlag } from './constants.ts'
 import { Domain, type SaveOptions } from './domain.ts'
@@ -6,16 +6,16 @@ import { isLibvirtError } from './errors.ts'
 import type { DomainRef } from './protocol.ts'
 import { flagsOf, type Values, valuesOf } from './values.ts'
 
-export interface StatsWish {
-  /** Of `statsGroup`. Balloon and block enter every QEMU's monitor, where one that hangs holds up all. */
+export interface StatsOptions {
+  /** Of `statsGroup`. Balloon and block query every QEMU's monitor: one that hangs delays them all. */
   groups: number
-  /** These alone; by default all. */
+  /** Only these; by default all. */
   domains?: Domain[]
-  /** Leaves out what a busy domain cannot answer at once. */
+  /** Leaves out what a busy domain cannot return at once. */
   nowait?: boolean
 }
 
-/** The turn of the domain that an XML describes, where it names its UUID. */
+/** The turn of the domain that the XML describes, if it has a UUID. */
 function turnOf(xml: string): string | undefined {
   return /<uuid>\s*([\da-f-]{36})\s*<\/uuid>/i.exec(xml)?.[1]?.toLowerCase()
 }
@@ -28,7 +28,7 @@ export class Domains {
     this.#calls = calls
   }
 
-  /** A handle on a domain whose UUID and name are known, without asking. */
+  /** A handle on a domain whose UUID and name are known. Makes no call. */
   of(domain: { uuid: string; name: string }): Domain {
     return new Domain(this.#calls, domain)
   }
@@ -39,12 +39,12 @@ export class Domains {
     return domains.map((domain) => this.of(domain))
   }
 
-  /** The domain of that UUID, or undefined where there is none. */
+  /** The domain with that UUID, or undefined if there is none. */
   lookup(uuid: string): Promise<Domain | undefined> {
     return this.#found(this.#calls.call('control', 'domainLookupByUUID', { uuid }))
   }
 
-  /** The domain of that name, or undefined where there is none. */
+  /** The domain with that name, or undefined if there is none. */
   lookupByName(name: string): Promise<Domain | undefined> {
     return this.#found(this.#calls.call('control', 'domainLookupByName', { name }))
   }
@@ -74,8 +74,8 @@ export class Domains {
     return (await this.#calls.call('control', 'domainSaveImageGetXMLDesc', { path, flags: 0 })).xml
   }
 
-  /** Figures of many domains in one call, by libvirt's names (`cpu.time`, `state.state`, …). */
-  async stats({ groups, domains = [], nowait }: StatsWish): Promise<{ domain: Domain; stats: Values }[]> {
+  /** Statistics of many domains in one call, with libvirt's names (`cpu.time`, `state.state`, …). */
+  async stats({ groups, domains = [], nowait }: StatsOptions): Promise<{ domain: Domain; stats: Values }[]> {
     const args = { domains: domains.map((domain) => domain.ref), groups, flags: flagsOf(statsFlag, { nowait }) }
     const { records } = await this.#calls.call('stats', 'connectGetAllDomainStats', args)
     return records.map(({ domain, params }) => ({ domain: this.of(domain), stats: valuesOf(params) }))

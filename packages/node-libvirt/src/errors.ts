@@ -1,7 +1,7 @@
-/** What can go wrong with a call: the daemon refused, the connection broke, or we stopped waiting. */
+/** How a call can fail: the daemon refused it, the connection was lost, or it timed out. */
 import { errorCode } from './constants.ts'
 
-/** The daemon's own refusal. `domain` is the part of libvirt that speaks, `level` 2 for an error. */
+/** The daemon refused the call. `domain` is the part of libvirt that reports it; `level` is 2 for an error. */
 export class LibvirtError extends Error {
   override name = 'LibvirtError'
   readonly code: number
@@ -19,8 +19,8 @@ export class LibvirtError extends Error {
 }
 
 /**
- * The connection is gone. `sent` false: the call never left and surely did not run; true: its outcome is unknown, the
- * daemon may still be at it, read the state back.
+ * The connection is lost. If `sent` is false, the call did not run. If it is true, the outcome is unknown, and the daemon
+ * may still be working on it: read the state back.
  */
 export class ConnectionLost extends Error {
   override name = 'ConnectionLost'
@@ -28,21 +28,21 @@ export class ConnectionLost extends Error {
   readonly procedure: string | undefined
 
   constructor(sent: boolean, procedure: string | undefined, cause: Error) {
-    const outcome = sent ? 'was sent, its outcome is unknown' : 'was not sent'
+    const outcome = sent ? 'was sent, and its outcome is unknown' : 'was not sent'
     super(`no connection to libvirt (${cause.message})${procedure ? `: ${procedure} ${outcome}` : ''}`, { cause })
     this.sent = sent
     this.procedure = procedure
   }
 }
 
-/** We stopped waiting. libvirt has no cancel: if `sent`, the call goes on in the daemon and keeps its slot. */
+/** The call timed out. libvirt cannot cancel calls: if `sent`, the daemon goes on with it, and it keeps its slot. */
 export class CallTimeout extends Error {
   override name = 'CallTimeout'
   readonly sent: boolean
   readonly procedure: string
 
   constructor(sent: boolean, procedure: string) {
-    super(`${procedure} timed out ${sent ? 'waiting for its reply, its outcome is unknown' : 'before it was sent'}`)
+    super(`${procedure} timed out ${sent ? 'waiting for its reply, and its outcome is unknown' : 'before it was sent'}`)
     this.sent = sent
     this.procedure = procedure
   }

@@ -1,6 +1,6 @@
 /**
- * Messages of the RPC protocol: a length word, a header of six words, a body. Bytes to frames and back; knows neither
- * sockets nor what the bodies mean.
+ * Messages of the RPC protocol: a length word, a header of six words, a body. Encodes and decodes them; knows neither
+ * sockets nor the meaning of a body.
  */
 import { type Codec, XdrWriter } from './xdr.ts'
 
@@ -10,7 +10,7 @@ export const messageStatus = { ok: 0, error: 1, continue: 2 } as const
 const headerBytes = 28
 const maxFrameBytes = 32 * 1024 * 1024 + 4
 
-/** The peer does not speak the protocol; nothing after this can be trusted, the connection must be closed. */
+/** The other side violates the protocol. Nothing after that can be trusted: close the connection. */
 export class FramingError extends Error {
   override name = 'FramingError'
 }
@@ -49,9 +49,9 @@ function decode(bytes: Buffer): Frame {
   const version = bytes.readUInt32BE(8)
   const type = bytes.readInt32BE(16)
   const status = bytes.readInt32BE(24)
-  if (version !== 1) throw new FramingError(`protocol version ${version}`)
-  if (type < 0 || type > 6) throw new FramingError(`message type ${type}`)
-  if (status < 0 || status > 2) throw new FramingError(`message status ${status}`)
+  if (version !== 1) throw new FramingError(`protocol version ${version} is not supported`)
+  if (type < 0 || type > 6) throw new FramingError(`message type ${type} does not exist`)
+  if (status < 0 || status > 2) throw new FramingError(`message status ${status} does not exist`)
   return {
     program: bytes.readUInt32BE(4),
     procedure: bytes.readInt32BE(12),
@@ -62,7 +62,7 @@ function decode(bytes: Buffer): Frame {
   }
 }
 
-/** Cuts a byte stream into frames, wherever its chunks begin and end. A length is checked before it is waited for. */
+/** Splits a byte stream into frames, wherever its chunks begin and end. Checks a length before waiting for that many bytes. */
 export class FrameSplitter {
   readonly #onFrame: (frame: Frame) => void
   #parts: Buffer[] = []
@@ -73,7 +73,7 @@ export class FrameSplitter {
     this.#onFrame = onFrame
   }
 
-  /** Takes the next bytes and hands on every frame that is now whole. Throws FramingError. */
+  /** Takes the next bytes and passes on every frame that is complete. Throws FramingError. */
   push(chunk: Buffer): void {
     this.#parts.push(chunk)
     this.#held += chunk.length
@@ -82,7 +82,8 @@ export class FrameSplitter {
     this.#wanted = 4
     while (rest.length >= this.#wanted) {
       const length = rest.readUInt32BE(0)
-      if (length < headerBytes || length > maxFrameBytes) throw new FramingError(`a message of ${length} bytes`)
+      if (length < headerBytes || length > maxFrameBytes)
+        throw new FramingError(`a message of ${length} bytes, outside the protocol's limits`)
       this.#wanted = length
       if (rest.length < length) break
       this.#onFrame(decode(rest.subarray(0, length)))

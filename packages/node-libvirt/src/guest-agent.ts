@@ -1,6 +1,6 @@
 /**
- * The QEMU guest agent of one domain. libvirt takes one call at a time per domain, so ours wait in line; calls of other
- * domains and of the domain's monitor are not held up. Knows the agent's envelope, not its commands.
+ * The QEMU guest agent of one domain. libvirt takes one call at a time per domain, so calls queue here; other domains and
+ * the domain's monitor are not delayed. Knows the agent's envelope, not its commands.
  */
 import type { Calls } from './calls.ts'
 import { errorCode } from './constants.ts'
@@ -12,13 +12,13 @@ export interface AgentCommand {
   arguments?: Record<string, unknown>
 }
 
-/** `unresponsive` no agent answers now · `absent` the domain has no agent channel · `stopped` it does not run · `refused` the agent said no. */
+/** `unresponsive`: no agent responds · `absent`: the domain has no agent channel · `stopped`: it does not run · `refused`: by the agent. */
 export type GuestAgentReason = 'unresponsive' | 'absent' | 'stopped' | 'refused'
 
 export class GuestAgentError extends Error {
   override name = 'GuestAgentError'
   readonly reason: GuestAgentReason
-  /** What the agent or libvirt said. */
+  /** The agent's or libvirt's message. */
   readonly description: string
 
   constructor(reason: GuestAgentReason, command: string, cause: LibvirtError) {
@@ -29,10 +29,10 @@ export class GuestAgentError extends Error {
   }
 }
 
-/** libvirt reports the agent's own errors as an internal error that begins so. */
+/** libvirt reports the agent's errors as internal errors with this prefix. */
 const refusal = /^.*unable to execute QEMU agent command '[^']*'(: )?/
 
-/** Beyond the agent's own time: libvirt first waits up to five seconds for the agent to say that it is there. */
+/** On top of the agent's timeout: libvirt first waits up to five seconds for the agent to respond at all. */
 const graceMs = 10_000
 
 export class GuestAgent {
@@ -45,8 +45,8 @@ export class GuestAgent {
   }
 
   /**
-   * Gives the agent a command and answers its parsed `return`. Throws GuestAgentError, or CallTimeout where libvirt
-   * itself does not answer. `timeoutSecs` is the agent's time for this command.
+   * Runs a command and returns its parsed `return`. Throws GuestAgentError, or CallTimeout if libvirt itself does not
+   * respond. `timeoutSecs` limits the agent's time for this command.
    */
   async command(command: AgentCommand, { timeoutSecs = 10 } = {}): Promise<unknown> {
     const args = { domain: this.#domain.ref, command: JSON.stringify(command), timeoutSecs, flags: 0 }
@@ -60,14 +60,14 @@ export class GuestAgent {
     }
   }
 
-  /** How long libvirt waits for a mute agent before each command, 5 s by default. Holds until the domain stops. */
+  /** How long libvirt waits for an unresponsive agent before each command; 5 s by default. Applies until the domain stops. */
   async setResponseTimeout(timeoutSecs: number): Promise<void> {
     const args = { domain: this.#domain.ref, timeoutSecs, flags: 0 }
     await this.#calls.call('guest', 'domainAgentSetResponseTimeout', args, { turn: agentTurn(this.#domain.uuid) })
   }
 }
 
-/** Undefined where it is none: libvirt hands on what the guest said, and a guest's word is untrusted. */
+/** Undefined if there is none. libvirt passes on what the guest sent, which is not trusted. */
 function returnOf(answer: string | undefined): unknown {
   try {
     return (JSON.parse(answer ?? '{}') as { return?: unknown } | null)?.return

@@ -1,4 +1,4 @@
-/** What a daemon says unasked, in our words. */
+/** Decodes the events of a daemon into plain objects. */
 import {
   agentReason,
   agentState,
@@ -33,11 +33,11 @@ export type HostEvent =
       type: 'job-completed'
       domain: EventDomain
       operation: Names<typeof jobOperation>
-      /** Undefined where the daemon does not say. */
+      /** Undefined if the daemon does not report it. */
       success: boolean | undefined
       stats: Values
     }
-  /** Events may be missing: what was known must be asked again. */
+  /** Events may have been missed: read the state again. */
   | { type: 'gap' }
 
 const details: Record<keyof typeof lifecycleEvent, Record<string, number>> = {

@@ -1,4 +1,4 @@
-/** The host: events in our words, and a daemon that may come and go. */
+/** Guarantee: events are decoded, and a host survives the end and the return of its daemon. */
 import { once } from 'node:events'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { LibvirtHost } from './host.ts'
@@ -26,7 +26,7 @@ afterEach(async () => {
 })
 
 describe('events', () => {
-  test('arrive in our words and in their order', async () => {
+  test('arrive decoded and in their order', async () => {
     const [client] = daemon.clients
     const { domainEventCallbackLifecycle: lifecycle, domainEventCallbackReboot: reboot } = events
     const { domainEventCallbackAgentLifecycle: agent, domainEventCallbackJobCompleted: job } = events
@@ -49,7 +49,7 @@ describe('events', () => {
     ])
   })
 
-  test('that we did not ask for are passed over', async () => {
+  test('without a subscription are ignored', async () => {
     const { body, number } = events.domainEventCallbackReboot
     daemon.clients[0]?.say(9_999, body, { callback: 1, domain })
     daemon.clients[0]?.say(number, body, { callback: 1, domain })
@@ -58,8 +58,8 @@ describe('events', () => {
   })
 })
 
-describe('a daemon that goes', () => {
-  test('and comes back is subscribed to again, and the listener is told of the gap', async () => {
+describe('a daemon that disconnects', () => {
+  test('and comes back is subscribed to again, and listeners get a gap', async () => {
     const order: string[] = []
     host.on('down', () => order.push('down')).on('up', () => order.push('up'))
     host.on('event', ({ type }) => order.push(type))
@@ -76,7 +76,7 @@ describe('a daemon that goes', () => {
     expect(daemon.open[0]?.received.filter((it) => it === 'connectDomainEventCallbackRegisterAny')).toHaveLength(4)
   })
 
-  test('is not asked for after we closed', async () => {
+  test('is not reconnected after close', async () => {
     await daemon.die()
     host.close()
     await daemon.listen()
@@ -85,7 +85,7 @@ describe('a daemon that goes', () => {
     other.close()
   })
 
-  test('or is not there at first, or refuses, is an error of open', async () => {
+  test('or does not run at first, or refuses, is an error of open', async () => {
     daemon.answer('connectDomainEventCallbackRegisterAny', () => {
       throw new Refusal(84, 'no events here')
     })

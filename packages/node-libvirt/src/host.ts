@@ -1,6 +1,6 @@
 /**
- * One daemon as a caller sees it: its node, domains, storage and networks, and its events. Keeps the events coming over
- * a connection of their own, which it renews for ever; every other call opens its lane when it needs it.
+ * One daemon: its node, domains, storage and networks, and its events. Events have a connection of their own, which is
+ * renewed for ever; every other call opens its lane on demand.
  */
 import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -25,9 +25,9 @@ export type HostOptions = Address & {
   /** Which driver; default `qemu:///system`. */
   uri?: string
   log?: Log
-  /** Sizes of lanes that shall differ from `laneSizes`. */
+  /** Lane sizes that differ from `laneSizes`. */
   lanes?: Partial<Record<LaneName, LaneSize>>
-  /** How often a silent daemon is asked for a sign of life; it is given up after five. Default 5 s. */
+  /** Interval of keepalives to a silent daemon; after five without a response the connection closes. Default 5 s. */
   keepaliveMs?: number
   /** How long opening one connection may take. Default 10 s. */
   openTimeoutMs?: number
@@ -66,14 +66,14 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
     this.networks = new Networks(this.calls)
   }
 
-  /** Connects and subscribes. Rejects where that fails; once open, a lost daemon is waited for without end. */
+  /** Connects and subscribes to events, or rejects. Once open, it reconnects for ever. */
   static async open(options: HostOptions): Promise<LibvirtHost> {
     const host = new LibvirtHost(options)
     await host.#subscribe()
     return host
   }
 
-  /** Whether events come in. Calls may be tried at any time: where the daemon is away they fail as unsent. */
+  /** Whether events arrive. Calls can be made at any time; while the daemon is unreachable they fail as not sent. */
   get isUp(): boolean {
     return this.#events !== undefined
   }
@@ -88,7 +88,7 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
     return Number((await this.calls.call('control', 'connectGetVersion', {})).version)
   }
 
-  /** The daemon's own version, counted alike. */
+  /** The daemon's own version, in the same form. */
   async libraryVersion(): Promise<number> {
     return Number((await this.calls.call('control', 'connectGetLibVersion', {})).version)
   }
@@ -98,12 +98,12 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
     return { ...info, memoryKiB: Number(info.memoryKiB) }
   }
 
-  /** The XML that says what the host can; the first answer after an upgrade may take seconds. */
+  /** The XML of the host's capabilities. The first call after an upgrade may take seconds. */
   async capabilities(): Promise<string> {
     return (await this.calls.call('operations', 'connectGetCapabilities', {})).xml
   }
 
-  /** The XML that says what a domain of that kind can have here. */
+  /** The XML of what a domain of that kind can have on this host. */
   async domainCapabilities(
     kind: { emulator?: string; arch?: string; machine?: string; virtType?: string } = {},
   ): Promise<string> {
@@ -112,7 +112,7 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
     return (await this.calls.call('operations', 'connectGetDomainCapabilities', args)).xml
   }
 
-  /** Closes every connection. Calls that wait settle as lost; the daemon goes on with what it was asked. */
+  /** Closes every connection. Pending calls settle as lost, but the daemon goes on with them. */
   close(): void {
     this.#closing.abort()
     this.#events?.close()
@@ -148,7 +148,7 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
     this.#events = connection
   }
 
-  /** Listeners run on their own: what one of them throws is no reason to give the connection up. */
+  /** Listeners run in their own microtask: an error of a listener must not close the connection. */
   #onEvent(procedure: number, body: XdrReader): void {
     const event = readEvent(procedure, body)
     if (event) queueMicrotask(() => this.emit('event', event))
@@ -170,7 +170,7 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
         break
       } catch (error) {
         if (signal.aborted) return
-        this.#options.log?.info({ reason: (error as Error).message, waitMs }, 'libvirt is not back yet')
+        this.#options.log?.info({ reason: (error as Error).message, waitMs }, 'libvirt is still unreachable')
         await sleep(waitMs, undefined, { signal }).catch(() => {})
       }
     }

@@ -1,11 +1,11 @@
-/** libvirt's RPC protocol in TypeScript: what a caller may use. */
+/** What users of this package import: libvirt's RPC protocol in TypeScript. */
 export type { CallOptions, Calls, LaneName } from './calls.ts'
 export { laneSizes } from './calls.ts'
 export type { Address } from './connection.ts'
 export * from './constants.ts'
 export type { DomainStateName, JobInfo, SaveOptions } from './domain.ts'
 export { Domain } from './domain.ts'
-export type { StatsWish } from './domains.ts'
+export type { StatsOptions } from './domains.ts'
 export { CallTimeout, ConnectionLost, isLibvirtError, LibvirtError } from './errors.ts'
 export type { AgentCommand, GuestAgentReason } from './guest-agent.ts'
 export { GuestAgent, GuestAgentError } from './guest-agent.ts'

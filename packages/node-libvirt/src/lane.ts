@@ -1,6 +1,6 @@
 /**
- * A few connections for one kind of call, so that stuck calls of one kind never hold up another. Calls wait here until
- * a connection has a free slot, those the daemon has threads of its own for first. Connections open when needed.
+ * A few connections for one kind of call, so that stuck calls of one kind never delay another. Calls queue here until a
+ * connection has a free slot; calls for which the daemon reserves threads go first. Connections open on demand.
  */
 import { type Connection, callsInFlight } from './connection.ts'
 import { CallTimeout, ConnectionLost } from './errors.ts'
@@ -8,17 +8,17 @@ import { type Args, type ProcedureName, procedures, type Result } from './protoc
 
 export interface LaneSize {
   connections: number
-  /** Connections that are opened beyond that for urgent calls alone. */
+  /** Additional connections, for urgent calls only. */
   spare?: number
-  /** Slots of each connection that only high-priority calls may take. */
+  /** Slots of each connection that are reserved for high-priority calls. */
   kept?: number
 }
 
-/** A call's way through the lane, as its caller follows it. */
+/** The state of a call in the lane, shared with its caller. */
 export interface Ticket {
   urgent: boolean
   sent: boolean
-  /** The caller waits no more: a call not yet sent must not be. */
+  /** The caller no longer waits: do not send the call. */
   abandoned: boolean
   withdraw?: () => void
 }
@@ -45,7 +45,7 @@ export class Lane {
     this.#size = { connections, spare, kept }
   }
 
-  /** Sends the call when there is a slot. Rejects with ConnectionLost unsent where the daemon cannot be reached. */
+  /** Sends the call when a slot is free. Rejects with ConnectionLost, not sent, if the daemon is unreachable. */
   call<N extends ProcedureName>(name: N, args: Args<N>, ticket: Ticket): Promise<Result<N>> {
     const { promise, resolve, reject } = Promise.withResolvers<Result<N>>()
     const send = (connection: Connection) => {
@@ -61,7 +61,7 @@ export class Lane {
     return promise
   }
 
-  /** Closes every connection; what waits is rejected as unsent, what was sent as sent. */
+  /** Closes every connection. Queued calls reject as not sent, the others as sent. */
   close(reason: Error): void {
     this.#closed = true
     this.#refuse(reason)

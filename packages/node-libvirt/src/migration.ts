@@ -1,4 +1,4 @@
-/** The words of a peer-to-peer migration, and how libvirt spells them. */
+/** The options of a peer-to-peer migration, as libvirt's typed parameters. */
 import { migrateFlag } from './constants.ts'
 import type { TypedParam } from './protocol.ts'
 import { textParams } from './values.ts'
@@ -6,10 +6,12 @@ import { textParams } from './values.ts'
 export interface Migration {
   /** Of `migrateFlag`; `peer2peer` is added. */
   flags: number
-  /** Where the destination's QEMU listens, as `tcp://<address>`; give an address, or a name look-up may stall it. */
-  /** Or a unix socket that both hosts see, as `unix://<path>`. */
+  /**
+   * Where the destination's QEMU listens: `tcp://<address>`, or `unix://<path>` of a socket that both hosts see. Use an
+   * address, not a name: a name look-up may stall the migration.
+   */
   migrateUri?: string
-  /** Where the destination takes the disks, such as `unix://<path>`; by default a port beside that of `migrateUri`. */
+  /** Where the destination receives the disks, such as `unix://<path>`; by default a port next to that of `migrateUri`. */
   disksUri?: string
   /** The domain XML at the destination: only what the host sees may differ. */
   xml?: string

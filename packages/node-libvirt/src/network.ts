@@ -1,22 +1,22 @@
-/** Virtual networks, and the filters that keep what is said on them honest. */
+/** Virtual networks, and the filters against forged traffic on them. */
 import type { Calls } from './calls.ts'
 import { networkAffect, networkSection, networkUpdateCommand } from './constants.ts'
 import { isLibvirtError } from './errors.ts'
 import type { NetworkRef } from './protocol.ts'
 
-/** Which address a machine is given by DHCP. */
+/** A reserved DHCP address. */
 export interface DhcpHost {
   mac: string
   ip: string
 }
 
-/** Which machine has which address; one that asked by IPv6 need not have said its own. */
+/** A DHCP lease. An IPv6 client may not have sent its MAC address. */
 export interface DhcpLease {
   mac: string | undefined
   ip: string
 }
 
-/** Older daemons read two words of an update in the other order. */
+/** Older daemons read two arguments of an update in the other order. */
 const updateSince = 7_002_000
 
 /** A network, by its UUID. */
@@ -53,7 +53,7 @@ export class Network {
     await this.#calls.call('operations', 'networkSetAutostart', { network: this.ref, autostart }, { turn: this.uuid })
   }
 
-  /** Keeps an address for a machine, now and after a restart. Needs libvirt 7.2, and that the network runs. */
+  /** Reserves an address for a machine, now and after a restart. Needs libvirt 7.2 and a running network. */
   async addDhcpHost(host: DhcpHost): Promise<void> {
     await this.#update(networkUpdateCommand.addLast, host)
   }
@@ -81,7 +81,7 @@ export class Network {
 
   async #update(command: number, { mac, ip }: DhcpHost): Promise<void> {
     const { version } = await this.#calls.call('control', 'connectGetLibVersion', {})
-    if (version < updateSince) throw new Error('changing a network that runs needs libvirt 7.2 or newer')
+    if (version < updateSince) throw new Error('changing a running network needs libvirt 7.2 or newer')
     const args = {
       network: this.ref,
       command,
@@ -107,12 +107,12 @@ export class Networks {
     return networks.map((network) => new Network(this.#calls, network))
   }
 
-  /** The network of that name, or undefined where there is none. */
+  /** The network with that name, or undefined if there is none. */
   lookup(name: string): Promise<Network | undefined> {
     return this.#found(this.#calls.call('control', 'networkLookupByName', { name }))
   }
 
-  /** Whether the daemon can filter, and knows a filter of that name. */
+  /** Whether the daemon supports filters and has one with that name. */
   async hasFilter(name: string): Promise<boolean> {
     try {
       await this.#calls.call('control', 'nwfilterLookupByName', { name })

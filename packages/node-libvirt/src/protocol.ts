@@ -1,7 +1,7 @@
 /**
- * The table of what libvirt's daemon understands: for each procedure its number, the shapes of argument and result,
- * whether the daemon keeps threads free for it, and which way a stream behind it runs. Our own list of facts, in the
- * names of libvirt's public API; `scripts/check-table.ts` holds it against the distribution's packages.
+ * The table of libvirt's procedures: number, shapes of arguments and result, whether the daemon reserves threads for it, and
+ * the direction of its stream. It is our own list, with the names of libvirt's public API; `scripts/check-table.ts` compares
+ * it with the distribution's packages.
  */
 import {
   bytes,
@@ -41,7 +41,7 @@ const dhcpLease = record({
 const filterRef = record({ name: text, uuid })
 const typedParam = record({ name: text, value: typedValue })
 
-/** A domain as the wire names it; `id` is −1 while it does not run. */
+/** A domain in the protocol; `id` is −1 while it does not run. */
 export type DomainRef = Of<typeof domainRef>
 export type NetworkRef = Of<typeof networkRef>
 export type PoolRef = Of<typeof poolRef>
@@ -68,7 +68,7 @@ export interface Procedure<A, R> {
   number: number
   args: Codec<A>
   result: Codec<R>
-  /** The daemon has threads of its own for it: it answers even when every ordinary thread is stuck. */
+  /** The daemon reserves threads for it: it works even if every ordinary thread is stuck. */
   high: boolean
   /** A stream opens with the reply: the daemon sends (`in`) or receives (`out`). */
   stream?: 'in' | 'out'
@@ -256,7 +256,7 @@ export type ProcedureName = keyof typeof procedures
 export type Args<N extends ProcedureName> = Of<(typeof procedures)[N]['args']>
 export type Result<N extends ProcedureName> = Of<(typeof procedures)[N]['result']>
 
-/** What the daemon says unasked: the number to subscribe with, the number it arrives under, and its shape. */
+/** The daemon's events: the number to subscribe with, the number of the message, and its shape. */
 export const events = {
   domainEventCallbackLifecycle: {
     event: 0,

@@ -56,7 +56,7 @@ export class Pool {
     await this.#calls.call('operations', 'storagePoolCreate', { pool: this.ref, flags: 0 })
   }
 
-  /** Looks again at what lies in it. */
+  /** Rescans its contents. */
   async refresh(): Promise<void> {
     await this.#calls.call('operations', 'storagePoolRefresh', { pool: this.ref, flags: 0 })
   }
@@ -95,14 +95,14 @@ export class Volumes {
     this.#pool = pool
   }
 
-  /** The volume of that name, or undefined where there is none. */
+  /** The volume with that name, or undefined if there is none. */
   async lookup(name: string): Promise<Volume | undefined> {
     const args = { pool: this.#pool, name }
     const answer = await unless('noStorageVol', this.#calls.call('control', 'storageVolLookupByName', args))
     return answer && new Volume(this.#calls, answer.volume)
   }
 
-  /** Makes a volume; `flags` of `volumeCreateFlag`. */
+  /** Creates a volume; `flags` of `volumeCreateFlag`. */
   async create(xml: string, flags = 0): Promise<Volume> {
     const args = { pool: this.#pool, xml, flags }
     return new Volume(this.#calls, (await this.#calls.call('operations', 'storageVolCreateXML', args)).volume)
@@ -122,7 +122,7 @@ export class Pools {
     return pools.map((pool) => new Pool(this.#calls, pool))
   }
 
-  /** The pool of that name, or undefined where there is none. */
+  /** The pool with that name, or undefined if there is none. */
   async lookup(name: string): Promise<Pool | undefined> {
     const answer = await unless('noStoragePool', this.#calls.call('control', 'storagePoolLookupByName', { name }))
     return answer && new Pool(this.#calls, answer.pool)

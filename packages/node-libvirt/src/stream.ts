@@ -1,24 +1,24 @@
 /**
- * A libvirt stream as Node's own: Readable for what the daemon sends, Writable for what it takes. Each owns its
- * connection and closes it: streams have no credits, so unread data would stall every other call on it.
+ * A libvirt stream as a Node Readable. It owns its connection and closes it: libvirt has no flow control, so unread data
+ * would stall every other call on the connection.
  */
 import { Readable } from 'node:stream'
 import type { Connection, StreamSink } from './connection.ts'
 import { messageStatus } from './frames.ts'
 
-/** The daemon may fail a stream before its caller can listen; the error stays in `errored`, where pipelines find it. */
-function keepQuiet(): void {}
+/** The daemon may fail a stream before its caller listens. The error stays in `errored`, where pipelines find it. */
+function ignore(): void {}
 
-/** What the daemon sends. Unread data is left in the socket, destroying it closes the connection. */
+/** Unread data stays in the socket. Destroying the stream closes the connection. */
 export class IncomingStream extends Readable implements StreamSink {
   #connection: Connection | undefined
 
   constructor() {
     super({ highWaterMark: 1024 * 1024 })
-    this.on('error', keepQuiet)
+    this.on('error', ignore)
   }
 
-  /** Takes the connection over; before this, packets are only kept. */
+  /** Takes over the connection. Packets that arrive before are kept. */
   attach(connection: Connection): void {
     this.#connection = connection
   }

@@ -1,4 +1,4 @@
-/** Work that must happen in the order asked, per key: the daemon runs pipelined calls in any order. */
+/** Runs work of one key in its order: the daemon runs pipelined calls in any order. */
 
 export class Turns {
   readonly #last = new Map<string, Promise<void>>()
@@ -11,7 +11,7 @@ export class Turns {
     return mine
   }
 
-  /** Runs the work at once; later work of this key waits for it and for all before it. */
+  /** Runs the work at once. Later work of this key waits for it and for everything before it. */
   ahead<T>(key: string, work: () => Promise<T>): Promise<T> {
     const before = this.#last.get(key)
     const mine = work()
@@ -27,7 +27,7 @@ export class Turns {
   }
 }
 
-/** The end of the work, good or bad; who asked for it gets the outcome. */
+/** Resolves when the work has settled. Its caller gets the outcome. */
 function settled(work: Promise<unknown>): Promise<void> {
   return work.then(
     () => {},

@@ -1,17 +1,17 @@
-/** Between the wire's numbers and typed parameters and what callers see: names and plain values. */
+/** Converts between the protocol's numbers and typed parameters, and names and plain values. */
 import type { TypedParam } from './protocol.ts'
 
 /** A value of libvirt's; 64-bit ones are bigint. */
 export type Value = number | bigint | boolean | string
 export type Values = Record<string, Value>
 
-/** The name of a number in a group of constants; `unknown` for one this package does not know yet. */
+/** The name of a number in a group of constants; `unknown` if this package has none for it. */
 export function nameOf<G extends Record<string, number>>(group: G, number: number): (keyof G & string) | 'unknown' {
   for (const name in group) if (group[name] === number) return name
   return 'unknown'
 }
 
-/** Typed parameters as a plain object; a name that comes more than once keeps its last value. */
+/** Typed parameters as a plain object. A repeated name keeps its last value. */
 export function valuesOf(params: TypedParam[]): Values {
   return Object.fromEntries(params.map(({ name, value }) => [name, value.value]))
 }
@@ -33,7 +33,7 @@ export function flagsOf<G extends Record<string, number>>(
   return flags >>> 0
 }
 
-/** A version as libvirt counts it, in the usual spelling: 9000000 is 9.0.0. */
+/** libvirt's version number in its usual form: 9000000 is 9.0.0. */
 export function versionText(version: number): string {
   return [Math.floor(version / 1_000_000), Math.floor(version / 1_000) % 1_000, version % 1_000].join('.')
 }

@@ -1,7 +1,6 @@
 /**
- * XDR (RFC 4506): values to bytes and back, and nothing else. Knows no message, no socket and no libvirt.
- * Every codec carries its `shape`, a flat spelling of what lies on the wire, so that a table of codecs can be compared
- * with another description of the same protocol.
+ * XDR (RFC 4506): encodes values and decodes bytes. Knows no message, no socket and no libvirt. Every codec has a `shape`,
+ * a flat description of its bytes, so that a table of codecs can be compared with another description of the protocol.
  */
 
 /** Bytes that do not decode as the codec says. */
@@ -11,7 +10,7 @@ export class XdrError extends Error {
 
 const textDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
-/** A growing buffer that takes values in XDR order. */
+/** A growing buffer for encoded values. */
 export class XdrWriter {
   #bytes: Buffer
   #length = 0
@@ -24,7 +23,7 @@ export class XdrWriter {
     return this.#length
   }
 
-  /** Makes room for `count` bytes and answers where they start. */
+  /** Reserves `count` bytes and returns their offset. */
   reserve(count: number): number {
     const start = this.#length
     this.#length += count
@@ -61,7 +60,7 @@ export class XdrWriter {
     this.#bytes.writeDoubleBE(value, at)
   }
 
-  /** Bytes of a length both sides know, padded to four. */
+  /** Bytes of a fixed length, padded to a multiple of four. */
   fixed(value: Uint8Array): void {
     const padding = (4 - (value.length & 3)) & 3
     const at = this.reserve(value.length + padding)
@@ -78,13 +77,13 @@ export class XdrWriter {
     this.#bytes.fill(0, at + length, at + length + padding)
   }
 
-  /** What was written, without a copy: the writer must not be used afterwards. */
+  /** The written bytes, without a copy: do not use the writer afterwards. */
   finish(): Buffer {
     return this.#bytes.subarray(0, this.#length)
   }
 }
 
-/** A cursor over received bytes; every read past the end is an XdrError. */
+/** Reads received bytes. A read past the end throws XdrError. */
 export class XdrReader {
   readonly #bytes: Buffer
   #at: number
@@ -99,7 +98,7 @@ export class XdrReader {
   }
 
   #take(count: number): number {
-    if (count > this.left) throw new XdrError(`${count} bytes wanted at ${this.#at}, ${this.left} left`)
+    if (count > this.left) throw new XdrError(`${count} bytes needed at ${this.#at}, ${this.left} left`)
     const at = this.#at
     this.#at += count
     return at
@@ -125,7 +124,7 @@ export class XdrReader {
     return this.#bytes.readDoubleBE(this.#take(8))
   }
 
-  /** A view of `length` bytes and the padding behind them skipped. */
+  /** A view of `length` bytes; skips their padding. */
   fixed(length: number): Buffer {
     const at = this.#take(length + ((4 - (length & 3)) & 3))
     return this.#bytes.subarray(at, at + length)
@@ -140,14 +139,14 @@ export class XdrReader {
     }
   }
 
-  /** Refuses bytes that nobody asked for: the shapes of both sides differ. */
+  /** Throws if bytes are left: the two sides disagree on the shape. */
   end(): void {
     if (this.left > 0) throw new XdrError(`${this.left} bytes too many`)
   }
 }
 
 export interface Codec<T> {
-  /** What lies on the wire, flat: `i32 u64 text ?(text u32) [..] bytes o16`. */
+  /** The encoded form: `i32 u64 text ?(text u32) [..] bytes o16`. */
   readonly shape: string
   write(to: XdrWriter, value: T): void
   read(from: XdrReader): T
@@ -170,7 +169,7 @@ export const flag: Codec<boolean> = {
   read: (from) => from.i32() !== 0,
 }
 
-/** Bytes with their length before them. The decoded value is a copy: it outlives the frame it came in. */
+/** Bytes with their length before them. The decoded value is a copy, so it outlives its frame. */
 export const bytes: Codec<Uint8Array> = {
   shape: 'bytes',
   write: (to, value) => {
@@ -182,7 +181,7 @@ export const bytes: Codec<Uint8Array> = {
 
 const uuidForm = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
-/** Sixteen bytes, in our hands a lowercase dashed string. */
+/** Sixteen bytes, represented as a lowercase string with dashes. */
 export const uuid: Codec<string> = {
   shape: 'o16',
   write: (to, value) => {
@@ -196,7 +195,7 @@ export const uuid: Codec<string> = {
       .replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5'),
 }
 
-/** A fixed run of C characters, each in a word of its own; ends at the first NUL. */
+/** A fixed number of C characters, each in its own word; the text ends at the first NUL. */
 export function characters(count: number): Codec<string> {
   return {
     shape: Array(count).fill('i32').join(' '),
@@ -224,7 +223,7 @@ export function optional<T>(inner: Codec<T>): Codec<T | undefined> {
   }
 }
 
-/** Any number of one kind. The count is held against the bytes left before anything is made of it. */
+/** A list. Its count is checked against the remaining bytes before memory is allocated. */
 export function list<T>(inner: Codec<T>): Codec<T[]> {
   return {
     shape: `[${inner.shape}]`,

@@ -94,7 +94,7 @@ describe('a machine', () => {
     expect(await domain.state()).toMatchObject({ state: 'shutoff' })
   })
 
-  test('choosing an image format is refused before anything is sent where libvirt is older', async () => {
+  test('an image format is refused before anything is sent if libvirt is too old', async () => {
     if ((await host.libraryVersion()) < 11_002_000) {
       await expect(domain.save('/nowhere', { imageFormat: 'zstd' })).rejects.toThrow(/needs libvirt 11.2/)
     }
