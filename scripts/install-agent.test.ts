@@ -1,4 +1,4 @@
-// Guarantee: the installer puts whole files where the unit looks for them, keeps the invitation secret and the settings.
+// Guarantee: the installer puts whole files where the unit expects them, protects the invitation and keeps the settings.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -10,7 +10,7 @@ const root = fileURLToPath(new URL('../', import.meta.url))
 let clone: string
 let target: string
 
-/** A clone whose bundle and Node are stand-ins, so that nothing has to be built. */
+/** A clone with a fake bundle and a fake Node, so that nothing has to be built. */
 beforeEach(() => {
   clone = mkdtempSync(join(tmpdir(), 'dormouse-install-'))
   target = join(clone, 'target')
@@ -24,7 +24,7 @@ afterEach(() => rmSync(clone, { recursive: true, force: true }))
 const install = (args: string[], input = '') =>
   execFileSync(join(clone, 'scripts/install-agent'), [...args, '--root', target], { input, encoding: 'utf8' })
 
-test('installs what the unit starts, and settings that only root reads', () => {
+test('installs what the unit starts, and settings that only root can read', () => {
   install(['--control-plane', 'https://one.example,https://two.example', '--name', 'alpha'], 'an-invitation\n')
   const unit = readFileSync(join(target, 'etc/systemd/system/dormouse-agent.service'), 'utf8')
   const [, ...files] = /^ExecStart=(\S+) .*?(\S+)$/m.exec(unit)!
@@ -34,7 +34,7 @@ test('installs what the unit starts, and settings that only root reads', () => {
   expect(readFileSync(settings, 'utf8')).toContain('DORMOUSE_AGENT_ENROL_TOKEN=an-invitation\n')
 })
 
-test('run again, it keeps the settings', () => {
+test('keeps the settings when it runs again', () => {
   install(['--control-plane', 'https://one.example'], 'first\n')
   install([])
   expect(readFileSync(join(target, 'etc/dormouse/agent.env'), 'utf8')).toContain('=first\n')
@@ -46,11 +46,11 @@ test('a dry run changes nothing', () => {
 })
 
 test.each([
-  [[], 'the control plane is not known'],
-  [['--control-plane', 'http://a b'], 'characters that do not belong there'],
-  [['--control-plane', "x'\nEVIL=1"], 'characters that do not belong there'],
-  [['--what'], '--what is not known'],
-])('%j is refused with the next step', (args, why) => {
+  [[], 'the control plane is not set'],
+  [['--control-plane', 'http://a b'], 'characters that are not allowed'],
+  [['--control-plane', "x'\nEVIL=1"], 'characters that are not allowed'],
+  [['--what'], 'unknown option --what'],
+])('%j fails with the next step', (args, why) => {
   const script = join(clone, 'scripts/install-agent')
   const { status, stderr } = spawnSync(script, [...args, '--root', target], { encoding: 'utf8', input: '' })
   expect(status).toBe(1)

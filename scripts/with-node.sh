@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs a TypeScript file with the project's own Node, after installing npm packages where they are missing or old.
-# `--runtime` installs what running needs and leaves out what only checks and tests need.
-# Plain sh, because the Node that happens to be on the machine may be any version.
+# Runs a TypeScript file with the project's own Node, after installing npm packages if they are missing or outdated.
+# `--runtime` leaves out the packages that only checks and tests need.
+# Plain sh, because the machine's Node may have any version.
 set -eu
 cd "$(dirname "$0")/.."
 want=full
@@ -18,8 +18,8 @@ if [ ! -x node_modules/.bin/node ]; then
   if [ $want = runtime ]; then omit=--omit=dev; fi
   npm ci $omit $quiet >&2
 elif ! cmp -s package-lock.json $lock || [ "$have" = runtime ] && [ $want = full ]; then
-  # Only what is missing or has changed: whatever runs from this folder now goes on running.
-  echo "Bringing npm packages up to date…" >&2
+  # Only what is missing or has changed: programs that run from this folder keep running.
+  echo "Updating npm packages…" >&2
   if [ "$have" = runtime ] && [ $want = runtime ]; then omit=--omit=dev; else want=full; fi
   npm install --no-save $omit $quiet >&2
 else

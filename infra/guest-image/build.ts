@@ -1,4 +1,4 @@
-// `npm run image`: builds a guest image here, and says where it is. What is in one, mini.ts and desktop.ts know.
+// `npm run image`: builds a guest image and prints its folder. mini.ts and desktop.ts know what is in an image.
 
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -7,17 +7,17 @@ import { ensureMiniImage } from './mini.ts'
 
 const usage = `Usage: npm run image -- [mini | desktop] [--out <folder>] [--renew] [--json]
 
-Builds a guest image from the distribution's packages; where it is there already, it says so.
+Builds a guest image from the distribution's packages, unless it is built already, and prints its folder.
 
-  mini     a kernel, BusyBox, an SSH server, a text console; built in seconds. npm start brings it by itself
-  desktop  systemd, an X server, a window manager, a terminal, a clipboard; built as root in a minute or two
+  mini     a kernel, BusyBox, an SSH server, a text console; takes seconds. npm start builds it
+  desktop  systemd, an X server, a window manager, a terminal, a clipboard; needs root, takes a minute or two
 
-An image is a folder with manifest.json, disk.qcow2, vmlinuz and initrd. A running npm start offers a new one at once.
+An image is a folder with manifest.json, disk.qcow2, vmlinuz and initrd. A running npm start uses a new one at once.
 
-  --out <folder>  where images lie; by default DORMOUSE_IMAGES_DIR, or images/ below DORMOUSE_DATA (.dormouse)
-  --renew         builds it anew where the distribution has newer packages
-  --json          the result as one JSON document on stdout
-  --help          this text
+  --out <folder>  folder of images; by default DORMOUSE_IMAGES_DIR, or images/ in DORMOUSE_DATA (.dormouse)
+  --renew         build it again if the distribution has newer packages
+  --json          print the result as one JSON document
+  --help          show this text
 `
 
 const makers = { mini: ensureMiniImage, desktop: ensureDesktopImage }
@@ -36,7 +36,7 @@ else await main(positionals[0] ?? 'mini')
 
 async function main(name: string) {
   if (!isKnown(name)) {
-    console.error(`There is no recipe for an image "${name}".\n\n${usage}`)
+    console.error(`there is no image "${name}"; build mini or desktop\n\n${usage}`)
     process.exitCode = 2
     return
   }

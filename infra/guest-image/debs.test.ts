@@ -1,4 +1,4 @@
-// Which packages a listing of dependencies leads to.
+// Guarantee: a dependency listing leads to the right packages.
 import { expect, test } from 'vitest'
 import { needed } from './debs.ts'
 

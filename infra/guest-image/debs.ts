@@ -1,5 +1,4 @@
-// The distribution's packages as raw material: which ones, in which version, fetched and unpacked into a folder, never
-// installed. Knows nothing of what is made of them.
+// Downloads packages of the distribution and unpacks them into a folder, without installing them.
 
 import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,10 +6,10 @@ import { isRoot, quote } from '../../scripts/ground/namespaces.ts'
 import { finish, run, type Say } from '../../scripts/ground/processes.ts'
 import { distribution } from './recipe.ts'
 
-/** A fetched package file with its name and version. */
+/** A downloaded package file with its name and version. */
 export type Deb = { name: string; version: string; file: string }
 
-/** The kernels that a distribution makes for virtual machines, and for those that have a screen with pictures. */
+/** Each distribution's kernels: one for virtual machines, and one with drivers for graphical screens. */
 const kernels: Record<string, { machines: string; screens: string }> = {
   debian: { machines: 'linux-image-cloud-amd64', screens: 'linux-image-amd64' },
   ubuntu: { machines: 'linux-image-virtual', screens: 'linux-image-generic' },
@@ -20,18 +19,18 @@ const kernels: Record<string, { machines: string; screens: string }> = {
 export function kernelFor(purpose: 'machines' | 'screens'): string {
   const { id } = distribution()
   const kernel = kernels[id]?.[purpose]
-  if (!kernel) throw new Error(`Guest images are built from the packages of Debian or Ubuntu, and this is ${id}`)
+  if (!kernel) throw new Error(`guest images are built from packages of Debian or Ubuntu; this distribution is ${id}`)
   return kernel
 }
 
-/** Fetches these packages, that kernel, and every library they need. */
+/** Downloads these packages, that kernel, and every library they need. */
 export async function fetchDebs(kernel: string, roots: string[], folder: string, say: Say): Promise<Deb[]> {
   if (!(await known(kernel))) await update(say)
   const names = needed([kernel, ...roots], await dependencies([kernel, ...roots])).filter((name) => name !== kernel)
   if ((await download(names, folder)).code !== 0) {
-    await update(say) // an old list names versions that are no longer there
+    await update(say) // an outdated list names versions that no longer exist
     const { code, stderr } = await download(names, folder)
-    if (code !== 0) throw new Error(`The packages for the guest image could not be fetched: ${stderr.trim()}`)
+    if (code !== 0) throw new Error(`the packages of the guest image could not be downloaded: ${stderr.trim()}`)
   }
   return Promise.all(
     readdirSync(folder)
@@ -40,14 +39,14 @@ export async function fetchDebs(kernel: string, roots: string[], folder: string,
   )
 }
 
-/** Unpacks a package into a tree whose /bin, /lib and /sbin are links into /usr, whatever the package itself thinks. */
+/** Unpacks a package into a tree whose /bin, /lib and /sbin are links into /usr, even if the package has them as folders. */
 export async function unpack(deb: Deb, tree: string): Promise<void> {
   mkdirSync(tree, { recursive: true })
   const script = `dpkg-deb --fsys-tarfile ${quote(deb.file)} | tar -x --keep-directory-symlink --no-same-owner -C ${quote(tree)}`
   await run('/bin/sh', ['-c', script])
 }
 
-/** Which of these a package tool's dependency listing leads to: the roots, their kernel and the libraries, no programs. */
+/** The packages to download, from a dependency listing: the roots, their kernel and the libraries, but no other programs. */
 export function needed(roots: string[], listing: string): string[] {
   const edges = parse(listing)
   const found = new Set(roots)
@@ -59,7 +58,7 @@ function isMaterial(name: string): boolean {
   return /^(lib|zlib|gcc-\d+-base$)/.test(name) ? !name.startsWith('libpam-') : /^linux-(image|modules)-\d/.test(name)
 }
 
-/** Package → what it depends on; of alternatives only the first. */
+/** Package → its dependencies. Of alternatives only the first. */
 function parse(listing: string): Map<string, string[]> {
   const edges = new Map<string, string[]>()
   let current: string[] = []
@@ -88,10 +87,10 @@ async function known(name: string): Promise<boolean> {
   return (await run('apt-cache', ['show', '--no-all-versions', '--quiet=2', name]).catch(() => '')) !== ''
 }
 
-/** As another user than root the lists cannot be renewed; then what apt knows already has to do. */
+/** Only root can update the package lists. */
 async function update(say: Say): Promise<void> {
-  if (!isRoot()) throw new Error('apt does not know the packages for the guest image. As root: apt-get update')
-  say('Renewing the package lists')
+  if (!isRoot()) throw new Error('apt does not know the packages of the guest image; run as root: apt-get update')
+  say('Updating the package lists')
   await run('apt-get', ['--quiet=2', '-o', 'DPkg::Lock::Timeout=120', 'update'])
 }
 

@@ -1,6 +1,6 @@
-// The desktop guest: the distribution's own system with systemd, an X server, a window manager and a terminal, as "user"
-// finds it who is logged in already. Its packages are installed into a folder, and the folder becomes a disk: no mounts
-// on loop devices, but root is needed, since its files belong to more than one user.
+// The desktop image: the distribution's system with systemd, an X server, a window manager and a terminal, in which "user"
+// is logged in. Its packages are installed into a folder, and the folder becomes a disk. This needs no loop devices, but it
+// needs root, since the files belong to several users.
 
 import {
   chmodSync,
@@ -21,7 +21,7 @@ import { type Deb, fetchDebs, kernelFor, unpack } from './debs.ts'
 import { writeInitrd } from './initrd.ts'
 import { loadOrder } from './modules.ts'
 import { distribution } from './recipe.ts'
-import { ensureImage, type Facts, type Image, type Maker, type Wish } from './shelf.ts'
+import { ensureImage, type Facts, type Image, type ImageRequest, type Maker } from './shelf.ts'
 import { systemTree } from './system-tree.ts'
 
 const here = import.meta.dirname
@@ -33,13 +33,13 @@ const session = ['icewm', 'xterm', 'xclip']
 const packages = [...system, ...tools, ...hostsSide, ...screen, ...session]
 
 const bootModules = ['virtio_pci', 'virtio_blk', 'crc32c_generic', 'ext4', 'virtio_console']
-/** Of the kernel's few thousand modules those that a guest of QEMU has a use for. */
+/** The kernel modules that a QEMU guest uses, of a few thousand. */
 const modules = [
   ...bootModules,
   ...['virtio_net', 'virtio_rng', 'virtio_input', 'virtio_balloon', 'virtio_gpu', 'bochs'],
   ...['evdev', 'button', 'psmouse', 'uinput', 'af_packet', 'fuse', 'overlay', 'loop', 'tun'],
 ]
-/** What would only wake up, look, and find nothing to do. */
+/** Units that would wake up for nothing. */
 const unused = [
   ...[
     'apt-daily.timer',
@@ -49,14 +49,14 @@ const unused = [
     'e2scrub_reap.service',
   ],
   ...['fstrim.timer', 'systemd-networkd-wait-online.service', 'systemd-timesyncd.service', 'getty@tty1.service'],
-  // The host has a port of its own; the network is for whoever wants to be reached over it to open.
+  // The host has its own port. Users who want SSH over the network enable it themselves.
   ...['ssh.service', 'ssh.socket'],
 ]
 const used = ['dormouse-desktop', 'dormouse-host-key', 'dormouse-ssh-port', 'spice-vdagentd.socket', 'systemd-networkd']
 const left = ['doc', 'info', 'locale', 'man']
 const cmdline =
   'root=/dev/vda rw console=ttyS0 console=tty0 quiet loglevel=3 systemd.show_status=0 mitigations=off nokaslr'
-/** As the one whose screen it is: only that user is let onto it. */
+/** Runs as the user of the screen: only that user has access to it. */
 const ready = {
   command: ['setpriv', '--reuid=user', '--regid=user', '--clear-groups', '/usr/lib/dormouse/desktop-ready'],
   try_timeout_secs: 30,
@@ -66,7 +66,10 @@ const diskMiB = 4096
 const maker: Maker = {
   name: 'desktop',
   gather: async (work, say) => {
-    if (!isRoot()) throw new Error('The desktop image is built as root: its files belong to more than one user')
+    if (!isRoot())
+      throw new Error(
+        'the desktop image needs root, since its files belong to several users; run npm run image as root',
+      )
     await ensurePackages({ say, desktop: true })
     const root = join(work, 'root')
     const debs = await fetchDebs(kernelFor('screens'), ['busybox-static'], join(work, 'debs'), say)
@@ -76,27 +79,27 @@ const maker: Maker = {
   },
 }
 
-/** Answers the desktop image below this folder, and builds it where that is needed: in a minute or two. */
-export function ensureDesktopImage(wish: Wish): Promise<Image> {
-  return ensureImage(maker, wish)
+/** Returns the desktop image in this folder, and builds it if needed, which takes a minute or two. */
+export function ensureDesktopImage(request: ImageRequest): Promise<Image> {
+  return ensureImage(maker, request)
 }
 
-/** Every package with what it needs, in a folder, as the distribution's own tool would put it on a new disk. */
+/** Installs every package with its dependencies into a folder, as the distribution's own tool does. */
 async function install(root: string, say: Say): Promise<void> {
   const options = [
     ...['Apt::Install-Recommends "false"', 'APT::Sandbox::User "root"'].map((option) => `--aptopt=${option}`),
     ...left.map((each) => `--dpkgopt=path-exclude=/usr/share/${each}/*`),
     '--dpkgopt=force-unsafe-io',
   ]
-  const words = ['--mode=root', '--variant=minbase', '--format=directory', ...options, `--include=${packages.join()}`]
-  await run('mmdebstrap', [...words, distribution().codename, root, ...sources()], {
+  const args = ['--mode=root', '--variant=minbase', '--format=directory', ...options, `--include=${packages.join()}`]
+  await run('mmdebstrap', [...args, distribution().codename, root, ...sources()], {
     onStderr: (text) => {
       for (const [, line] of text.matchAll(/^I: (?!success)(.+)\n/gm)) say(`  ${line}`)
     },
   })
 }
 
-/** Where this machine has its packages from, the guest has them, too; without such a list the tool knows its own. */
+/** The guest uses this machine's package sources. Without such a list the tool uses its own. */
 function sources(): string[] {
   const lists = ['sources.list.d/debian.sources', 'sources.list.d/ubuntu.sources', 'sources.list']
   const files = lists.map((list) => `/etc/apt/${list}`).filter(existsSync)
@@ -125,7 +128,7 @@ async function make(work: string, out: string, debs: Deb[], say: Say): Promise<F
   return { cmdline, transports: ['ssh', 'qga'], clipboard: true, ready, kernel_version: version, diskMiB }
 }
 
-/** The modules lie side by side, with the index by which the guest finds them. */
+/** Copies the modules into one folder, with the index by which the guest finds them. */
 async function placeModules(from: string, root: string): Promise<string> {
   const [version] = globSync('*', { cwd: from }) as [string]
   const to = join(root, 'usr/lib/modules', version)
@@ -140,7 +143,7 @@ async function placeModules(from: string, root: string): Promise<string> {
   return version
 }
 
-/** Our own files, the user, what starts and what does not; nothing that two desktops must not share. */
+/** Adds our files and the user, and sets what starts. Removes what two desktops must not share. */
 async function configure(root: string): Promise<void> {
   cpSync(join(here, 'desktop/rootfs'), root, { recursive: true })
   const port = join(here, 'ssh-port')
@@ -171,7 +174,7 @@ function copyTo(file: string, folder: string, mode: number): void {
   chmodSync(target, mode)
 }
 
-/** An ext4 without a partition table; the guest makes it as large as the desktop's disk at its first boot. */
+/** An ext4 without a partition table. The guest grows it to the size of the desktop's disk at its first boot. */
 async function writeDisk(root: string, raw: string, file: string): Promise<void> {
   const features = ['-E', 'lazy_itable_init=0', '-O', '^metadata_csum', '-m', '0']
   await run('mke2fs', ['-q', '-t', 'ext4', '-L', 'desktop', '-d', root, ...features, raw, `${diskMiB}M`])

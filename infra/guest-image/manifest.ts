@@ -1,4 +1,4 @@
-// What an image says of itself, in `manifest.json` beside its files. Written last: a folder with a manifest is whole.
+// The description of an image, `manifest.json` beside its files. It is written last: a folder with a manifest is complete.
 
 import { createHash } from 'node:crypto'
 import { createReadStream, readFileSync, statSync } from 'node:fs'
@@ -8,24 +8,24 @@ import { pipeline } from 'node:stream/promises'
 export type ImageFile = { file: string; size: number; sha256: string }
 
 export type Manifest = {
-  /** The layout of this document. */
+  /** The version of this format. */
   format: 1
   name: string
-  /** Changes with every change of what is inside. */
+  /** Changes whenever the contents change. */
   version: string
   arch: 'x86_64'
-  /** The machine type it was made for; the host's newest of that kind. */
+  /** QEMU's machine type; the host uses its newest version of it. */
   machine: string
   kernel: ImageFile
   initrd: ImageFile
   disk: ImageFile & { format: 'qcow2'; virtual_size_bytes: number }
-  /** The kernel's command line by default. */
+  /** The kernel's command line. */
   cmdline: string
-  /** The ways a host may speak with the guest, best first. */
+  /** The ways in which a host can reach the guest, best first. */
   transports: string[]
-  /** Whether a program in the guest hands its clipboard to the host, and takes the host's. */
+  /** Whether the guest shares its clipboard with the host. */
   clipboard: boolean
-  /** What ready means, beyond that the guest answers: a command that then succeeds there. */
+  /** A command that succeeds in the guest once it is ready. Without it, a guest that responds is ready. */
   ready?: { command: string[]; try_timeout_secs: number }
   kernel_version: string
   /** Package → version. */
@@ -40,7 +40,7 @@ export function readManifest(dir: string): Manifest {
   return JSON.parse(readFileSync(join(dir, 'manifest.json'), 'utf8')) as Manifest
 }
 
-/** Whether every file of an image is there in its full size; digests are for whoever copies it. */
+/** Whether every file of an image has its full size. Digests are checked when an image is copied. */
 export function isWhole(dir: string, { kernel, initrd, disk }: Manifest): boolean {
   return [kernel, initrd, disk].every(
     ({ file, size }) => statSync(join(dir, file), { throwIfNoEntry: false })?.size === size,

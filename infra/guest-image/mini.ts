@@ -1,5 +1,5 @@
-// The mini guest: a kernel for virtual machines, BusyBox, the guest agent, an SSH server; nothing else. Made from the
-// distribution's packages without root, mounts or loop devices. Knows nothing of desktops or hosts.
+// The mini image: a kernel for virtual machines, BusyBox, the guest agent and an SSH server. It is built from the
+// distribution's packages without root, mounts or loop devices.
 
 import { copyFileSync, cpSync, existsSync, globSync, lstatSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { type Deb, fetchDebs, kernelFor, unpack } from './debs.ts'
 import { writeInitrd, writeModules } from './initrd.ts'
 import { loadOrder, type Module } from './modules.ts'
 import { copyPrograms } from './programs.ts'
-import { ensureImage, type Facts, type Image, type Maker, type Wish } from './shelf.ts'
+import { ensureImage, type Facts, type Image, type ImageRequest, type Maker } from './shelf.ts'
 import { systemTree } from './system-tree.ts'
 
 const here = import.meta.dirname
@@ -43,9 +43,9 @@ const maker: Maker = {
   },
 }
 
-/** Answers the mini image below this folder, and builds it where that is needed. */
-export function ensureMiniImage(wish: Wish): Promise<Image> {
-  return ensureImage(maker, wish)
+/** Returns the mini image in this folder, and builds it if needed. */
+export function ensureMiniImage(request: ImageRequest): Promise<Image> {
+  return ensureImage(maker, request)
 }
 
 async function make(work: string, out: string, debs: Deb[]): Promise<Facts> {
@@ -62,7 +62,7 @@ async function make(work: string, out: string, debs: Deb[]): Promise<Facts> {
   return { cmdline, transports: ['ssh', 'qga'], clipboard: false, kernel_version: kernelVersion, diskMiB }
 }
 
-/** The guest's file system as a folder: our own files over BusyBox's names and the programs with their libraries. */
+/** The guest's file system as a folder: programs with their libraries, BusyBox's commands, and our files over them. */
 async function rootTree(root: string, tree: string, modules: Module[]): Promise<string> {
   systemTree(root)
   for (const each of [
@@ -105,7 +105,7 @@ async function writeDisk(root: string, raw: string, file: string): Promise<void>
   await run('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', raw, file])
 }
 
-/** Owner and mode of a file in the guest are what they shall be there, whoever builds it and under whatever umask. */
+/** Sets owner and mode of each file in the guest, independent of who builds it and under which umask. */
 function inodeFields(root: string, path: string): string[] {
   const file = lstatSync(join(root, path))
   const owner = path === 'home/user' ? 1000 : 0

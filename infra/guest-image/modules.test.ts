@@ -1,4 +1,4 @@
-// The order in which a guest without an index of modules loads them.
+// Guarantee: modules are found and ordered without an index.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,16 +17,16 @@ writeFileSync(join(folder, 'kernel/virtio_blk.ko'), moduleText('virtio,virtio-ri
 writeFileSync(join(folder, 'kernel/drivers/virtio.ko.zst'), zstdCompressSync(moduleText('virtio_ring')))
 writeFileSync(join(folder, 'kernel/drivers/virtio_ring.ko'), moduleText(''))
 
-test('loads what a module needs before it, each once, unpacked, and nothing that is built in', () => {
+test('loads dependencies first, each module once and decompressed, and nothing that is built in', () => {
   const order = loadOrder(folder, ['ext4', 'virtio-blk', 'virtio', 'built_in_too'])
   expect(order.map(({ name }) => name)).toEqual(['virtio_ring', 'virtio', 'virtio_blk'])
   expect(order[1]?.bytes).toEqual(moduleText('virtio_ring'))
 })
 
-test('a module that the kernel does not have stops the build', () => {
+test('a missing module stops the build', () => {
   expect(() => loadOrder(folder, ['no_such'])).toThrow('no module no_such')
 })
 
-test('a module without a list of needs has none', () => {
+test('a module without a dependency list has no dependencies', () => {
   expect(dependsOn(Buffer.from('no modinfo at all'))).toEqual([])
 })

@@ -1,5 +1,5 @@
-// Kernel modules: which ones a set of names leads to, in the order they must be loaded, as bytes BusyBox can load.
-// Knows nothing of images. Reads the modules themselves, since the index of a kernel is only made when it is installed.
+// Kernel modules: those that a set of names needs, in load order, as bytes that BusyBox can load. Reads the modules
+// themselves, since a kernel's index is only created when the kernel is installed.
 
 import { execFileSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
@@ -8,7 +8,7 @@ import { zstdDecompressSync } from 'node:zlib'
 
 export type Module = { name: string; bytes: Buffer }
 
-/** The modules that these names lead to, dependencies first. A name that is built into the kernel needs none. */
+/** The modules that these names need, dependencies first. Modules that are built into the kernel are left out. */
 export function loadOrder(folder: string, names: string[]): Module[] {
   const files = new Map(
     globSync('**/*.ko{,.xz,.zst}', { cwd: folder }).map((file) => [nameOf(file), join(folder, file)]),
@@ -18,7 +18,7 @@ export function loadOrder(folder: string, names: string[]): Module[] {
   const add = (name: string) => {
     if (order.has(name) || builtIn.has(name)) return
     const file = files.get(name)
-    if (!file) throw new Error(`The kernel has no module ${name}`)
+    if (!file) throw new Error(`the kernel has no module ${name}`)
     const bytes = unpacked(file)
     dependsOn(bytes).forEach(add)
     order.set(name, { name, bytes })
@@ -27,7 +27,7 @@ export function loadOrder(folder: string, names: string[]): Module[] {
   return [...order.values()]
 }
 
-/** Module names are the same with hyphens and underscores. */
+/** Hyphens and underscores are equivalent in module names. */
 function nameOf(file: string): string {
   return basename(file)
     .replace(/\.ko(\.xz|\.zst)?$/, '')
@@ -40,7 +40,7 @@ function unpacked(file: string): Buffer {
   return readFileSync(file)
 }
 
-/** What a module says of itself in its .modinfo section. */
+/** The dependencies in a module's .modinfo section. */
 export function dependsOn(bytes: Buffer): string[] {
   const start = bytes.indexOf('\0depends=')
   if (start < 0) return []

@@ -1,4 +1,4 @@
-// What a loader's listing means.
+// Guarantee: a loader's listing is read correctly.
 import { expect, test } from 'vitest'
 import { librariesOf } from './programs.ts'
 
@@ -7,10 +7,10 @@ const listing = `	linux-vdso.so.1 (0x00007ffd)
 	/tree/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 => /lib64/ld-linux-x86-64.so.2 (0x00007f2)
 `
 
-test('libraries are files of the tree; the kernel’s and the loader itself are none', () => {
+test('lists the files of the tree, without the kernel’s library and the loader', () => {
   expect(librariesOf(listing)).toEqual(['/tree/usr/lib/x86_64-linux-gnu/libc.so.6'])
 })
 
-test('a library that is nowhere stops the build rather than the guest', () => {
+test('a missing library stops the build', () => {
   expect(() => librariesOf('\tlibgone.so.1 => not found\n')).toThrow('libgone.so.1 is in none of the packages')
 })

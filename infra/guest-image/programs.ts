@@ -1,5 +1,5 @@
-// Programs and the libraries they are linked with: copies both from an unpacked tree into another, and nothing else.
-// Knows nothing of packages. The tree's own loader says what it would load, so that no list of libraries has to be kept.
+// Copies programs and their libraries from an unpacked tree into another. The tree's own loader lists the libraries, so
+// that no list has to be maintained.
 
 import { chmodSync, copyFileSync, mkdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
@@ -8,7 +8,7 @@ import { run } from '../../scripts/ground/processes.ts'
 const libraries = 'usr/lib/x86_64-linux-gnu'
 const loader = 'ld-linux-x86-64.so.2'
 
-/** Copies programs with all they load. Paths are relative to both trees. */
+/** Copies programs with the libraries that they load. Paths are relative to both trees. */
 export async function copyPrograms(from: string, to: string, programs: string[]): Promise<void> {
   const loaded = await Promise.all(programs.map((program) => loadedBy(from, program)))
   for (const program of programs) copy(join(from, program), join(to, program))
@@ -22,7 +22,7 @@ async function loadedBy(tree: string, program: string): Promise<string[]> {
   return librariesOf(listing)
 }
 
-/** The files in a loader's listing; one that is not found stops the build rather than the guest. */
+/** The files in a loader's listing. A missing one stops the build, so that it does not stop the guest. */
 export function librariesOf(listing: string): string[] {
   const missing = /^\s*(\S+) => not found/m.exec(listing)
   if (missing) throw new Error(`${missing[1]} is in none of the packages`)

@@ -6,13 +6,13 @@ import { join } from 'node:path'
 
 const here = import.meta.dirname
 
-/** Digest of everything that decides what is inside the image of this name, but the packages. */
+/** Digest of everything that decides what is in the image of this name, except the packages. */
 export function recipeDigest(name: string): string {
   const { id, release } = distribution()
   return digest([id, release, ...filesOf(name).flatMap((file) => [file, readFileSync(join(here, file), 'latin1')])])
 }
 
-/** Every file of this folder but tests, pages, and what is another image's alone. */
+/** Every file of this folder except tests, pages, and files of other images. */
 function filesOf(name: string): string[] {
   const others = ['mini', 'desktop'].filter((other) => other !== name)
   return globSync('**/*', { cwd: here })

@@ -1,7 +1,7 @@
-// Where images lie. Knows nothing of what is in them.
+// The folder of images. Does not know what is in an image.
 //
-// An image is never changed in place, since desktops' disks are overlays on it: every version has a folder of its own,
-// `<imagesDir>/<name>@<version>`, and `<imagesDir>/<name>` leads to the newest.
+// An image never changes, since desktops' disks are overlays on it. Every version has its own folder,
+// `<imagesDir>/<name>@<version>`, and `<imagesDir>/<name>` is a link to the newest.
 
 import {
   existsSync,
@@ -20,10 +20,10 @@ import { digest, distribution, recipeDigest } from './recipe.ts'
 
 export type Image = { dir: string; manifest: Manifest }
 
-/** Where an image is wanted; `renew` builds it again where the distribution has newer packages. */
-export type Wish = { imagesDir: string; say: Say; renew?: boolean }
+/** `renew` builds the image again if the distribution has newer packages. */
+export type ImageRequest = { imagesDir: string; say: Say; renew?: boolean }
 
-/** What the maker of an image says of it; the rest of the manifest is found out here. */
+/** The part of the manifest that an image's maker provides. */
 export type Facts = Pick<Manifest, 'cmdline' | 'transports' | 'clipboard' | 'ready' | 'kernel_version'> & {
   diskMiB: number
 }
@@ -37,12 +37,12 @@ export type Materials = {
 
 export type Maker = {
   name: string
-  /** Brings the packages into the folder. */
+  /** Downloads the packages into the folder. */
   gather: (work: string, say: Say) => Promise<Materials>
 }
 
-/** Answers the newest image below this folder, and builds it where this recipe has not been built there yet. */
-export async function ensureImage(maker: Maker, { imagesDir, say, renew = false }: Wish): Promise<Image> {
+/** Returns the newest image in this folder, and builds it if this recipe has not been built there yet. */
+export async function ensureImage(maker: Maker, { imagesDir, say, renew = false }: ImageRequest): Promise<Image> {
   const recipe = recipeDigest(maker.name)
   const image = newest(imagesDir, maker.name)
   if (image && !renew && image.manifest.recipe === recipe) return image
@@ -57,25 +57,25 @@ function newest(imagesDir: string, name: string): Image | undefined {
   return isWhole(dir, manifest) ? { dir, manifest } : undefined
 }
 
-/** Two builds at once do not meet before the rename, and there the first one wins. */
+/** Concurrent builds do not affect each other before the rename. There the first one wins. */
 async function build({ name, gather }: Maker, imagesDir: string, recipe: string, say: Say): Promise<Image> {
   mkdirSync(imagesDir, { recursive: true })
   const work = mkdtempSync(join(imagesDir, '.making-'))
   try {
-    say(`Fetching the packages of the ${name} guest`)
+    say(`Downloading the packages of the ${name} image`)
     const { packages, make } = await gather(work, say)
     const versions = Object.entries(packages).map(([each, version]) => `${each}=${version}`)
     const version = digest([recipe, ...versions]).slice(0, 12)
     const dir = join(imagesDir, `${name}@${version}`)
     if (!existsSync(dir)) {
-      say(`Building the ${name} guest ${version}`)
+      say(`Building the ${name} image ${version}`)
       const out = join(work, 'out')
       mkdirSync(out)
       const facts = await make(out, version)
       await describe(out, { name, version, recipe, packages }, facts)
       place(out, dir)
     }
-    lead(join(imagesDir, name), `${name}@${version}`)
+    pointTo(join(imagesDir, name), `${name}@${version}`)
     return { dir, manifest: readManifest(dir) }
   } finally {
     rmSync(work, { recursive: true, force: true })
@@ -104,7 +104,7 @@ async function describe(out: string, title: Title, { diskMiB, ...facts }: Facts)
   writeFileSync(join(out, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
 }
 
-/** Where another build was first, its result stays: it is of the same version, and may be in use. */
+/** If another build was first, its result stays: it has the same version, and may be in use. */
 function place(out: string, dir: string): void {
   try {
     renameSync(out, dir)
@@ -113,8 +113,8 @@ function place(out: string, dir: string): void {
   }
 }
 
-/** Points the link to the folder, in one step for whoever reads it. */
-function lead(link: string, target: string): void {
+/** Points the link to the folder, atomically. */
+function pointTo(link: string, target: string): void {
   const fresh = `${link}.${process.pid}`
   rmSync(fresh, { force: true })
   symlinkSync(target, fresh)

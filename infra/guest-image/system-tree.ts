@@ -3,7 +3,7 @@
 import { mkdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A tree in which /bin, /sbin and /lib are names for folders of /usr, as every current distribution has it. */
+/** Creates a tree in which /bin, /sbin and /lib are links into /usr, as in every current distribution. */
 export function systemTree(root: string): string {
   for (const each of ['bin', 'sbin', 'lib', 'lib64']) {
     mkdirSync(join(root, 'usr', each), { recursive: true })

@@ -1,12 +1,12 @@
-// Bundles the app in whose folder it runs into one file that a plain Node 24 runs. Knows no app but by what it needs.
+// Bundles the app of the current folder into one file that a plain Node 24 runs.
 import { cpSync, existsSync, rmSync } from 'node:fs'
 import { build } from 'esbuild'
 import { ensureViewer } from './viewer.ts'
 
-/** Put in by hand: CommonJS parts of the bundle ask for Node's own modules by `require`. */
+/** CommonJS parts of the bundle need `require` for Node's own modules. */
 const banner = `import { createRequire as requireFrom } from 'node:module'\nconst require = requireFrom(import.meta.url)`
 
-/** Files that are read at run time from beside the program, where the app has what reads them. */
+/** Files that the program reads at run time: the source file that reads each, where it comes from, and where it goes. */
 const beside = [
   ['src/db/migrations', 'src/db/migrations', 'dist/migrations'],
   ['src/streams/page.ts', '../viewer/dist', 'dist/viewer'],
@@ -33,13 +33,13 @@ await build({
   sourcesContent: false,
   banner: { js: banner },
   define: { __dirname: 'import.meta.dirname' },
-  // Optional native parts, which their packages do without.
+  // Optional native parts; their packages work without them.
   external: ['pg-native', 'bufferutil', 'utf-8-validate', 'cpu-features', '*.node'],
   logLevel: 'warning',
 })
 for (const [reader, from, to] of beside) if (existsSync(reader)) cpSync(from, to, { recursive: true })
 
-/** A program with a door of its own (bin/) is started there; its bundle starts itself. */
+/** A program with a bin/ folder is started from there; its bundle must start it, too. */
 function entry(): string {
   return existsSync('bin') ? `import { main } from './src/main.ts'\nawait main()` : `import './src/main.ts'`
 }
