@@ -21,16 +21,6 @@ export async function tour(client: Client, say: Say): Promise<Desktop> {
     say(`  ${what.padEnd(34)} ${((performance.now() - began) / 1_000).toFixed(2).padStart(6)} s   ${outcome(value)}`)
     return value
   }
-  const run = async (desktop: Desktop, command: string) => {
-    const { exitCode, stdout, stderr } = await desktop.commands.run(command)
-    if (exitCode !== 0) throw new Error(`the command ${command} failed in the guest (${exitCode}): ${stderr}`)
-    return stdout
-  }
-  const seen = async (desktop: Desktop): Promise<Seen> => {
-    const [counter, bootId, file] = (await run(desktop, readState)).trim().split('\n') as [string, string, string]
-    return { counter: Number(counter), bootId, file }
-  }
-
   const desktop = await step(
     'create',
     () => Desktop.create({ client, tier: 'small' }),
@@ -78,4 +68,16 @@ export async function tour(client: Client, say: Say): Promise<Desktop> {
   if (after.file !== before.file) throw new Error('the file changed')
   say('  The counter kept counting, the guest did not reboot, and the file is there. Nothing was lost.')
   return desktop
+}
+
+/** Runs the command in the guest and returns its output. */
+async function run(desktop: Desktop, command: string): Promise<string> {
+  const { exitCode, stdout, stderr } = await desktop.commands.run(command)
+  if (exitCode !== 0) throw new Error(`the command ${command} failed in the guest (${exitCode}): ${stderr}`)
+  return stdout
+}
+
+async function seen(desktop: Desktop): Promise<Seen> {
+  const [counter, bootId, file] = (await run(desktop, readState)).trim().split('\n') as [string, string, string]
+  return { counter: Number(counter), bootId, file }
 }

@@ -15,7 +15,7 @@ import {
   linkSubprotocols,
   newId,
 } from '@dormouse/contract'
-import { type UpgradeRoute, type Handshake, Peer, shakeHands, UpgradeRefusal } from '@dormouse/link'
+import { type Handshake, Peer, shakeHands, UpgradeRefusal, type UpgradeRoute } from '@dormouse/link'
 import { openDoors } from '@dormouse/link/testing'
 import { importJWK, jwtVerify } from 'jose'
 

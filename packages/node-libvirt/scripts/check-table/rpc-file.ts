@@ -10,7 +10,8 @@ export interface RpcFile {
   shape(name: string): string
 }
 
-const words: Record<string, string> = {
+/** The shapes of C types. */
+const primitives: Record<string, string> = {
   int: 'i32',
   unsigned: 'u32',
   'unsigned int': 'u32',
@@ -51,7 +52,7 @@ export function readProtocol(commented: string, program: string, outside: Map<st
     const typedef = typedefs.get(type)
     const struct = structs.get(type)
     const union = unions.get(type)
-    if (words[type]) return words[type]
+    if (primitives[type]) return primitives[type]
     if (enums.has(type)) return 'i32'
     if (typedef) return field(typedef)
     if (struct !== undefined) return fields(struct)
@@ -80,6 +81,11 @@ export function readProtocol(commented: string, program: string, outside: Map<st
     return `{${cases.map(([, tag = '', text = '']) => `${outside.get(tag)}:${field(text.trim())}`).join(' ')}}`
   }
 
+  const procedures = proceduresOf(commented, program)
+  return { constants, procedures, shape: (name) => fields(structs.get(`${program}_${name}`) ?? '') }
+}
+
+function proceduresOf(commented: string, program: string): RpcFile['procedures'] {
   const prefix = `${program.toUpperCase()}_PROC_`
   const numbered = new RegExp(`/\\*\\*((?:(?!\\*/)[\\s\\S])*)\\*/\\s*${prefix}(\\w+) = (\\d+)`, 'g')
   const procedures: RpcFile['procedures'] = new Map()
@@ -87,5 +93,5 @@ export function readProtocol(commented: string, program: string, outside: Map<st
     const stream = notes.includes('@readstream') ? 'in' : notes.includes('@writestream') ? 'out' : undefined
     procedures.set(name, { number: Number(number), high: notes.includes('@priority: high'), stream })
   }
-  return { constants, procedures, shape: (name) => fields(structs.get(`${program}_${name}`) ?? '') }
+  return procedures
 }
