@@ -4,7 +4,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { diceOf } from '../fuzz/dice.ts'
+import { diceOf, smallest } from '../fuzz/dice.ts'
 import { inputOf } from '../fuzz/http/inputs.ts'
 import { exchange } from '../fuzz/http/wire.ts'
 import { ControlPlaneSubject } from '../fuzz/modes/control-plane.ts'
@@ -98,6 +98,14 @@ test('the same seed makes the same inputs', () => {
     Array.from({ length: 100 }, (_, at) => inputOf(stock, diceOf(seed, at)).bytes.toString('base64'))
   expect(inputs(7)).toEqual(inputs(7))
   expect(inputs(8)).not.toEqual(inputs(7))
+})
+
+test('an input that fails is made as small as one that still fails', async () => {
+  const found = await smallest({ seed: 1, at: 3, timeoutMs: 20_000 }, async (dice) => {
+    const input = { kind: dice.int(10), bytes: dice.bytes(300) }
+    return { failed: input.bytes.length > 3, result: input }
+  })
+  expect([found?.kind, found?.bytes.length]).toEqual([0, 4])
 })
 
 describe('what was found once', () => {
