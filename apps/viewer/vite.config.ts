@@ -1,4 +1,4 @@
-// Builds the page into files that the control plane serves as they are.
+// Builds the page into static files that the control plane serves.
 import { defineConfig } from 'vite'
 
 const notice = '/*! Contains noVNC, under the MPL 2.0: https://github.com/novnc/noVNC */'

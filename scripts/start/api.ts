@@ -1,5 +1,12 @@
 // Requests of `npm start` to its control plane: keys, hosts, awake desktops.
-import { createAdminClient, type DesktopJson, type HostJson, type OperationJson } from '@dormouse/client'
+import {
+  createAdminClient,
+  createClient,
+  type DesktopJson,
+  DormouseError,
+  type HostJson,
+  type OperationJson,
+} from '@dormouse/client'
 import type { Instance, Keys } from './instance.ts'
 
 /** Ready means: the database responds and a leader is known. */
@@ -27,13 +34,22 @@ export async function ensureKeys(
 }
 
 /** False if the database was replaced by another one. */
-async function works(baseUrl: string, keys: Keys): Promise<boolean> {
-  const answers = await Promise.all([
-    fetch(`${baseUrl}/admin/v1/orgs`, { headers: { authorization: `Bearer ${keys.operatorKey}` } }),
-    fetch(`${baseUrl}/v1/desktops?limit=1`, { headers: { authorization: `Bearer ${keys.apiKey}` } }),
+async function works(baseUrl: string, { operatorKey, apiKey }: Keys): Promise<boolean> {
+  const accepted = await Promise.all([
+    isAccepted(createAdminClient({ baseUrl, operatorKey, retries: 0 }).listOrgs()),
+    isAccepted(createClient({ baseUrl, apiKey, retries: 0 }).listDesktops({ limit: 1 })),
   ])
-  return answers.every(({ ok }) => ok)
+  return accepted.every(Boolean)
 }
+
+const isAccepted = (call: Promise<unknown>): Promise<boolean> =>
+  call.then(
+    () => true,
+    (error: unknown) => {
+      if (error instanceof DormouseError && error.status !== undefined) return false
+      throw error
+    },
+  )
 
 /** Whether the host is connected, healthy and has the image. */
 export const canRun = (image: string) => (host: HostJson) =>
@@ -46,18 +62,9 @@ export interface Operators {
 
 /** An operator's view of the desktops of all organisations. */
 export function operators(baseUrl: string, operatorKey: string): Operators {
-  const ask = async <T>(method: string, path: string, signal?: AbortSignal): Promise<T> => {
-    const response = await fetch(`${baseUrl}/admin/v1${path}`, {
-      method,
-      signal,
-      headers: { authorization: `Bearer ${operatorKey}` },
-    })
-    const body = (await response.json()) as T & { detail?: string }
-    if (!response.ok) throw new Error(body.detail ?? `HTTP ${response.status}`)
-    return body
-  }
+  const admin = createAdminClient({ baseUrl, operatorKey, retries: 0 })
   return {
-    awake: async () => (await ask<{ desktops: DesktopJson[] }>('GET', '/desktops?state=awake')).desktops,
-    hibernate: (id, signal) => ask<OperationJson>('POST', `/desktops/${id}/hibernate?wait=true`, signal),
+    awake: async () => (await admin.listDesktops({ state: 'awake' })).desktops,
+    hibernate: (id, signal) => admin.hibernateDesktop(id, { signal }),
   }
 }

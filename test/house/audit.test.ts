@@ -83,7 +83,7 @@ test('what was refused is no act, and an act that cannot be written down is not 
   expect(await house.database.rows(`select 1 from organisations where name = 'third'`)).toEqual([])
 })
 
-test('a route that names no act is not registered, and one that notes none is answered as a fault', async () => {
+test('a route that names no audit action is not registered, and one that writes no entry gets a 500', async () => {
   const log = createLog({ name: 'test', level: 'silent' })
   const app: App = createServer({
     log,
@@ -94,7 +94,7 @@ test('a route that names no act is not registered, and one that notes none is an
   })
   new AuditTrail(async () => undefined).watch(app, () => 'nobody')
   const post = (act?: string) => app.post(`/${act}`, { schema: act ? { act } : {} }, async () => ({ done: true }))
-  expect(() => post()).toThrow('POST /undefined names no act')
+  expect(() => post()).toThrow('POST /undefined names no audit action')
   post('forgotten')
   expect((await app.inject({ method: 'POST', url: '/forgotten' })).statusCode).toBe(500)
   await app.close()

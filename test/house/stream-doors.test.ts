@@ -68,7 +68,7 @@ test('an access token that expires ends its socket with 4004; one that is renewe
   const guess = `${unused.slice(0, -4)}AAAA`
   for (const [url, says] of [
     [unused, 'access token behind'],
-    [guess, 'this token was used'],
+    [guess, 'this link was used'],
   ] as const)
     expect((await RfbClient.dial(url).closed).reason).toContain(says)
   await second.frame()

@@ -1,6 +1,6 @@
 // Guarantee: the page's own parts do what they say, on a simulated screen that answers what it is sent.
 import type { Desktop } from '@dormouse/client'
-import { screenCloses, wakingReason } from '@dormouse/contract/screens'
+import { screenCloses } from '@dormouse/contract/screens'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
@@ -114,13 +114,17 @@ const countLocks = `
 
 test.each([
   ['connecting', undefined, 'Connecting…'],
-  ['reconnecting', { code: 1001 }, 'Nothing is lost there'],
+  ['reconnecting', { code: 1001 }, 'keeps running'],
   ['taken-over', { code: screenCloses.takenOver }, '--takeover --view'],
   ['asleep', { code: screenCloses.asleep }, 'dormouse wake'],
-  ['waking', { code: screenCloses.asleep, reason: wakingReason }, 'as soon as it is there'],
+  ['waking', { code: screenCloses.asleep, end: { cause: 'waking', why: '' } }, 'as soon as it is awake'],
   ['destroyed', { code: screenCloses.destroyed }, 'nothing left'],
-  ['ended', { code: screenCloses.revoked, reason: 'the credential was revoked' }, 'The credential was revoked.'],
-  ['lost', { code: screenCloses.hostLost }, 'cannot be reached'],
+  [
+    'ended',
+    { code: screenCloses.revoked, end: { cause: 'revoked', why: 'the credential was revoked' } },
+    'The credential was revoked.',
+  ],
+  ['lost', { code: screenCloses.hostLost }, 'is unreachable'],
 ] as const)(
   '%s: the page says what happened and what to do, in its title too, by day and night, wide and narrow',
   async (state, close, words) => {
@@ -186,7 +190,7 @@ test('an address without a link’s token says what to do, and asks for nothing'
   const { base_url } = instance.local
   const page = await browser.open(`${base_url}/screens/${desktop.id}/view`)
   await says(page, 'ended')
-  expect(await page.textContent('#notice')).toContain('Ask for a new link')
+  expect(await page.textContent('#notice')).toContain('Request a new link')
   await page.close()
 })
 

@@ -1,4 +1,4 @@
-// What every command gets: the ways out, and the clients for whoever may ask. Made once, in main.ts.
+// What every command gets: the terminal, and API clients. Created once, in main.ts.
 import { type AdminClient, type Client, createAdminClient, createClient } from '@dormouse/client'
 import { type About, CliError, exitCodes } from './failures.ts'
 import { findService } from './service.ts'
@@ -6,16 +6,16 @@ import { json, type Terminal } from './terminal.ts'
 
 export interface Context {
   terminal: Terminal
-  /** What a failure would be about: the command, its desktop, and whether a program asked. */
+  /** The command that may fail, for explaining failures. */
   about: About
-  /** Made when first needed: `--help` needs no service. */
+  /** Created when first needed: `--help` needs no service. */
   customer(): Client
   operator(): AdminClient
-  /** The document where `--json` was given, else text for people. */
+  /** Prints the document with `--json`, otherwise the text. */
   show(options: { json?: boolean }, document: object, text: () => string): void
 }
 
-/** Joins the parts; `folders` are where the local service is looked for. */
+/** `folders` are searched for the local service. */
 export function createContext(terminal: Terminal, env: Record<string, string | undefined>, folders: string[]): Context {
   return {
     terminal,
@@ -36,5 +36,9 @@ export function createContext(terminal: Terminal, env: Record<string, string | u
 }
 
 function noKey(variable: string, what: string): never {
-  throw new CliError(`this command needs ${what} for the service.`, `set ${variable}.`, exitCodes.denied)
+  throw new CliError(
+    `this command needs ${what}`,
+    `set ${variable}; for a local service, \`npm start\` writes it`,
+    exitCodes.denied,
+  )
 }

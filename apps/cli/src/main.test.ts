@@ -93,7 +93,7 @@ test('a service that is not there is said so, with the next step', async () => {
   const { dormouse } = await start(() => 'reset')
   const ended = await dormouse(['list'])
   expect(ended.code).toBe(exitCodes.unavailable)
-  expect(ended.stderr).toMatch(/no answer from http:.*\nNext step: check that the service runs/)
+  expect(ended.stderr).toMatch(/no response from http:.*\nNext step: check that the service runs/)
 })
 
 test('a wait that is out of time says how to go on', async () => {

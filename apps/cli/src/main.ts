@@ -1,4 +1,4 @@
-// The process: signals, pipes and exit codes around the program.
+// The process around the program: signals, pipes and exit codes.
 import { CommanderError } from 'commander'
 import { createContext } from './context.ts'
 import { type About, CliError, type Explanation, exitCodes, explain, factsOf } from './failures.ts'
@@ -19,18 +19,18 @@ export async function main(): Promise<void> {
   }
 }
 
-/** Ends like any program whose reader went away: at once, without a word. */
+/** Exits silently when the reader of a pipe has closed it, as other programs do. */
 function onPipeError(error: Error & { code?: string }): void {
   if (error.code === 'EPIPE') process.exit(brokenPipeExit)
   throw error
 }
 
-/** Aborted by the first Ctrl-C, so that the command can say what goes on; the second one ends the process. */
+/** Aborted by the first Ctrl-C, so that the command can say what goes on. The second Ctrl-C exits. */
 function interruptible(): AbortSignal {
   const controller = new AbortController()
   const stop = (exitCode: number) => () => {
     if (controller.signal.aborted) process.exit(exitCode)
-    controller.abort(new CliError('interrupted.', 'run it again when you like.', exitCode))
+    controller.abort(new CliError('interrupted', 'run it again', exitCode))
   }
   process.on('SIGINT', stop(exitCodes.interrupted))
   process.on('SIGTERM', stop(exitCodes.terminated))
@@ -40,19 +40,19 @@ function interruptible(): AbortSignal {
 function fail(terminal: Terminal, error: unknown, about: About): number {
   const isExec = process.argv[2] === 'exec'
   if (error instanceof CommanderError) {
-    // Commander has said what is wrong, or shown the help that was asked for.
+    // Commander has printed the error, or the help.
     if (error.exitCode === 0) return 0
     return isExec ? exitCodes.exec : exitCodes.usage
   }
   const { aborted, reason } = terminal.signal
   const failure: unknown = aborted && !(error instanceof CliError) ? reason : error
   const explanation = explain(failure, about)
-  tell(terminal, explanation, about.json ? factsOf(failure) : undefined)
+  report(terminal, explanation, about.json ? factsOf(failure) : undefined)
   return isExec && !aborted ? exitCodes.exec : explanation.exitCode
 }
 
-/** In words for people; with `facts`, in one line for programs. */
-function tell(terminal: Terminal, { message, next }: Explanation, facts: object | undefined): void {
+/** Two lines for people; with `facts`, one line of JSON for programs. */
+function report(terminal: Terminal, { message, next }: Explanation, facts: object | undefined): void {
   const lines = facts
     ? [JSON.stringify({ ...facts, message, next_step: next })]
     : [`dormouse: ${message}`, ...(next ? [`Next step: ${next}`] : [])]

@@ -1,4 +1,4 @@
-// Options that several commands share, and how their values are read.
+// Options that several commands share.
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Context } from './context.ts'
 
@@ -10,43 +10,45 @@ export interface KeyOption {
   idempotencyKey?: string
 }
 
-/** Every command takes `--json` and shows an example in its help. */
+/** Adds `--json`, and an example to the help. */
 export function withJson(command: Command, example: string): Command {
   return command
-    .option('--json', 'one JSON document on stdout, for programs')
+    .option('--json', 'print one JSON document, for programs')
     .addHelpText('after', `\nExample:\n  ${example.split('\n').join('\n  ')}`)
 }
 
-/** For what must not be done twice when the command is run again. */
+/** Makes it safe to run the command again. */
 export function keyOption(): Option {
-  return new Option('--idempotency-key <key>', 'repeats with the same key do it once')
+  return new Option('--idempotency-key <key>', 'run again with the same key, the command takes effect once')
 }
 
 /** How long a command waits for an operation. */
 export function timeoutOption(): Option {
-  return new Option('--timeout-secs <n>', 'stop waiting after this long; the operation goes on')
+  return new Option('--timeout-secs <n>', 'stop waiting after this long; the operation continues')
     .argParser(integerFrom(1))
     .default(600)
 }
 
-/** Reads a whole number of at least `min`. */
+/** Parses a whole number of at least `min`. */
 export function integerFrom(min: number): (text: string) => number {
   return (text) => {
     const value = Number(text)
     if (/^\d+$/.test(text) && Number.isSafeInteger(value) && value >= min) return value
-    throw new InvalidArgumentError(`It must be a whole number from ${min}.`)
+    throw new InvalidArgumentError(`It must be a whole number of at least ${min}.`)
   }
 }
 
-/** Says when a key given by the caller was used before: a silent success would hide a mistake. */
+/** Prints a note when a given key was used before: a silent success would hide a mistake. */
 export function replayNote({ terminal }: Context, { idempotencyKey }: KeyOption) {
-  let told = idempotencyKey === undefined
+  let isNoted = idempotencyKey === undefined
   return ({ status, headers }: { status: number; headers: Headers }) => {
-    if (told || status >= 400) return
-    told = true
+    if (isNoted || status >= 400) return
+    isNoted = true
     const replayed = headers.get('idempotency-replayed')
-    if (replayed === 'true') terminal.note('This key was used before: what follows is what came of it then.')
+    if (replayed === 'true') terminal.note('This key was used before; this is the earlier result.')
     if (replayed === 'mismatch')
-      terminal.note('This key was used before for a different request: nothing new was done, what follows is of then.')
+      terminal.note(
+        'This key was used before for a different request; nothing was done, and this is the earlier result.',
+      )
   }
 }

@@ -1,4 +1,4 @@
-// The command line's table of contents. Decides nothing.
+// All commands of the CLI.
 import { Command } from 'commander'
 import about from '../package.json' with { type: 'json' }
 import { addAdmin } from './commands/admin.ts'
@@ -17,25 +17,29 @@ Example:
   dormouse cp notes.txt <id>:/srv/notes.txt
   dormouse hibernate <id>
 
-The service: DORMOUSE_URL, DORMOUSE_API_KEY and (for admin) DORMOUSE_OPERATOR_KEY; else local.json in DORMOUSE_DATA,
-or the nearest .dormouse/local.json, which \`npm start\` writes.
+Environment:
+  DORMOUSE_URL           address of the service
+  DORMOUSE_API_KEY       your API key
+  DORMOUSE_OPERATOR_KEY  operator key, for admin commands
+  DORMOUSE_DATA          folder of a local service; its local.json has address and keys
+Without them, dormouse uses the nearest .dormouse/local.json, which \`npm start\` writes.
 
-With --json a failure is one line of JSON on stderr: {"code", "message", "status", "operation_id", "next_step"}, each
-where it is known; \`message\` always is. Wrong usage is said in words.
+With --json, a failure is one line of JSON on stderr. It always has "message"; where they are known, it has "code",
+"status", "operation_id", "cause_code", "field", "state", "claim" and "next_step". Usage errors are plain text.
 
 Exit codes:
-  0  done              4  refused: state, generation      8  stopped waiting: out of time
-  1  failed            5  the operation failed            125  exec: any failure of ours
-  2  usage             6  service not reached             130  Ctrl-C
-  3  not found         7  credential missing or refused   143  ended by SIGTERM`
+  0  success           4  conflict: state, generation    8  timed out waiting
+  1  failed            5  the operation failed           125  exec: dormouse itself failed
+  2  wrong usage       6  service unavailable            130  Ctrl-C
+  3  not found         7  missing or invalid credential  143  SIGTERM`
 
 /** The whole program; throws instead of ending the process. */
 export function createProgram(context: Context): Command {
   const program = new Command('dormouse')
-    .description('Desktops that sleep and wake.')
+    .description('Create, wake, hibernate and use remote desktops.')
     .version(about.version)
     .exitOverride()
-    .showHelpAfterError('Next step: --help after the command shows how it is used.')
+    .showHelpAfterError('Next step: run the command with --help.')
     .configureHelp({ showGlobalOptions: false })
     .addHelpText('after', help)
   program.hook('preAction', (_, command) => {

@@ -1,8 +1,8 @@
-// A bar that grows on stderr while bytes go by, with their rate; nothing at all where stderr is no terminal.
+// A progress bar on stderr for transfers. Prints nothing where stderr is not a terminal.
 
 export interface Progress {
   add(bytes: number): void
-  /** Takes the bar away. */
+  /** Removes the bar. */
   end(): void
   /** Until the end, or until now. */
   elapsedMs(): number
@@ -12,7 +12,7 @@ const width = 24
 const drawEveryMs = 100
 const mib = 1024 * 1024
 
-/** Without a total there is no bar, only what came by and how fast. */
+/** Without a total it shows the bytes and their rate, without a bar. */
 export function startProgress(label: string, total: number | undefined): Progress {
   const started = performance.now()
   let [done, ended] = [0, 0]

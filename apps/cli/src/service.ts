@@ -1,4 +1,4 @@
-// Finds the service to speak to and the keys for it: the environment, else what `npm start` wrote. Sends nothing.
+// Finds the service's address and keys: in the environment, otherwise in the local.json that `npm start` wrote.
 import { readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { CliError, exitCodes } from './failures.ts'
@@ -17,12 +17,12 @@ interface LocalService {
 
 type Env = Record<string, string | undefined>
 
-/** The service that the environment names, else the local one whose `local.json` is nearest to `folders`. */
+/** The service that the environment names; otherwise the local one whose `local.json` is nearest to `folders`. */
 export function findService(env: Env, folders: string[]): Service {
   const local = readLocal(env, folders)
   const baseUrl = env.DORMOUSE_URL || local?.base_url
   if (!baseUrl) throw noService()
-  // A local key is never shown to an address that the environment names, unless it is the same.
+  // A local key is never sent to another address that the environment names.
   const trusted = local?.base_url === baseUrl ? local : undefined
   return {
     baseUrl,
@@ -34,7 +34,7 @@ export function findService(env: Env, folders: string[]): Service {
 function readLocal(env: Env, folders: string[]): LocalService | undefined {
   if (env.DORMOUSE_DATA) {
     const found = readFile(join(env.DORMOUSE_DATA, 'local.json'))
-    if (!found && !env.DORMOUSE_URL) throw noService(`DORMOUSE_DATA (${env.DORMOUSE_DATA}) holds no local.json.`)
+    if (!found && !env.DORMOUSE_URL) throw noService(`there is no local.json in DORMOUSE_DATA (${env.DORMOUSE_DATA})`)
     return found
   }
   for (const folder of folders.flatMap(upwards)) {
@@ -59,8 +59,8 @@ function readFile(file: string): LocalService | undefined {
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
     if (code === 'EACCES')
       throw new CliError(
-        `${file} may be read only by the user who started the service.`,
-        'run dormouse as that user, or set DORMOUSE_URL and DORMOUSE_API_KEY.',
+        `${file} is readable only by the user who started the service`,
+        'run dormouse as that user, or set DORMOUSE_URL and DORMOUSE_API_KEY',
       )
     throw error
   }
@@ -72,15 +72,15 @@ function checkOwner(file: string): void {
   const me = process.getuid?.()
   if (me === undefined || me === 0 || uid === me || uid === 0) return
   throw new CliError(
-    `${file} belongs to another user (uid ${uid}) and is not trusted.`,
-    'set DORMOUSE_URL and DORMOUSE_API_KEY to say which service is meant.',
+    `${file} belongs to another user (uid ${uid}) and is not trusted`,
+    'set DORMOUSE_URL and DORMOUSE_API_KEY',
   )
 }
 
 function parse(file: string, text: string): LocalService {
   const { base_url, api_key, operator_key } = parseJson(text)
   if (typeof base_url === 'string' && isKey(api_key) && isKey(operator_key)) return { base_url, api_key, operator_key }
-  throw new CliError(`${file} is not what \`npm start\` writes.`, 'start the service anew, or set DORMOUSE_URL.')
+  throw new CliError(`${file} is not a valid local.json`, 'restart the service with `npm start`, or set DORMOUSE_URL')
 }
 
 function parseJson(text: string): Record<string, unknown> {
@@ -97,11 +97,11 @@ function isKey(value: unknown): value is string | undefined {
 }
 
 function noService(
-  what = 'no service was found: DORMOUSE_URL is not set and no .dormouse/local.json is near.',
+  what = 'no service found: DORMOUSE_URL is not set, and there is no .dormouse/local.json in this folder or above',
 ): CliError {
   return new CliError(
     what,
-    'start one with `npm start` in the clone, or set DORMOUSE_URL and DORMOUSE_API_KEY.',
+    'start one with `npm start` in the clone, or set DORMOUSE_URL and DORMOUSE_API_KEY',
     exitCodes.unavailable,
   )
 }

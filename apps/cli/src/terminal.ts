@@ -1,21 +1,21 @@
-// The ways out: one JSON document or text for people on stdout, everything else on stderr. Knows no command.
+// Output: results on stdout, as text or one JSON document; everything else on stderr.
 import { type Progress, startProgress } from './progress.ts'
 import { answerTo } from './question.ts'
 
 export interface Terminal {
   /** Aborted by the first Ctrl-C. */
   readonly signal: AbortSignal
-  /** Raw text to stdout. */
+  /** Writes to stdout. */
   write(text: string): void
-  /** A sentence on stderr. */
+  /** Prints a line to stderr. */
   note(text: string): void
-  /** Runs long work, with its elapsed time shown on stderr where that is a terminal. */
+  /** Runs long work, with its elapsed time on stderr if that is a terminal. */
   during<T>(label: string, work: () => Promise<T>): Promise<T>
-  /** Whether a person is there to answer. */
+  /** Whether questions can be answered. */
   readonly interactive: boolean
-  /** Asks on stderr and answers the line that was typed; empty where none was. */
+  /** Asks on stderr and returns the typed line; empty if there was none. */
   ask(question: string): Promise<string>
-  /** Shows how many bytes of `total` have gone by, on stderr where that is a terminal. */
+  /** Shows transferred bytes on stderr if that is a terminal. */
   progress(label: string, total?: number): Progress
 }
 
@@ -61,12 +61,12 @@ function spin(label: string): () => void {
   }
 }
 
-/** One document, for programs. */
+/** A document for programs. */
 export function json(value: object): string {
   return `${JSON.stringify(value, null, 2)}\n`
 }
 
-/** Columns under their names, for people. */
+/** Columns with headings. */
 export function table(names: string[], rows: (string | number | null | undefined)[][]): string {
   const cells = [names, ...rows.map((row) => row.map(cell))]
   const widths = names.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)))
@@ -74,7 +74,7 @@ export function table(names: string[], rows: (string | number | null | undefined
   return cells.map((row) => `${line(row).trimEnd()}\n`).join('')
 }
 
-/** One name and value a line, for people. */
+/** One name and value per line. */
 export function fields(values: Record<string, string | number | null | undefined>): string {
   const width = Math.max(...Object.keys(values).map((name) => name.length))
   return Object.entries(values)
@@ -91,7 +91,7 @@ function cell(value: string | number | null | undefined): string {
   return value === null || value === undefined || value === '' ? '-' : printable(String(value))
 }
 
-/** What others wrote must not steer the terminal. */
+/** Text from elsewhere must not control the terminal. */
 function printable(text: string): string {
   return text.replace(/[^\P{Cc}\n\t]/gu, '\ufffd')
 }

@@ -20,20 +20,20 @@ export function clientLimits(config: Config, log: Log) {
     limits: {
       perAddress: config.maxConnectionsPerAddress,
       perCredential: config.maxConnectionsPerCredential,
-      inAll: config.maxConnections,
+      total: config.maxConnections,
     },
     addresses,
-    turnAway: (socket) => sendRawProblem(socket, tooManyConnections, log),
+    evict: (socket) => sendRawProblem(socket, tooManyConnections, log),
     over: (request) => heldBytes.release(request),
   })
   const heldBytes = new InFlightBytes({
     limits: {
       perAddress: config.maxHeldMiBPerAddress * mib,
       perCredential: config.maxHeldMiBPerCredential * mib,
-      inAll: config.maxHeldMiB * mib,
+      total: config.maxHeldMiB * mib,
     },
-    payerOf: (request) => connections.payerOf(request),
-    turnAway: (socket) => connections.turnAway(socket),
+    ownerOf: (request) => connections.ownerOf(request),
+    evict: (socket) => connections.evict(socket),
   })
   const unauthenticated = new RateLimit(config.rateLimitStrangersPerSecond)
   const strangers = new UnauthenticatedClients(addresses, unauthenticated, connections)

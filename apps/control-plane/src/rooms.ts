@@ -95,15 +95,15 @@ function openRest(
   const { config, pool, logOf } = foundation
   const { leadership, links, channels, longReads } = mechanics
   const { engine, desktops } = openDesktops(foundation, mechanics, hosts)
-  const given = new IssuedTokens()
-  const [origin, count] = [config.pageUrl, connections.prove.bind(connections)]
-  const screens = new Screens({ pool, principals, links, channels, given, count, origin, log: logOf('streams') })
+  const issued = new IssuedTokens()
+  const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
+  const screens = new Screens({ pool, principals, links, channels, issued, count, origin, log: logOf('streams') })
   const { keepRecordsDays: recordsDays, keepAuditDays: auditDays } = config
   return {
     engine,
     desktops,
     screens,
-    streams: new Streams({ pool, desktops, links, channels, given, onHandedOver: () => void screens.look() }),
+    streams: new Streams({ pool, desktops, links, channels, issued, onTakenOver: () => void screens.check() }),
     guests: new Guests(desktops, links, channels),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
     removals: new Removals({ pool, leadership, engine, links, channels, log: logOf('removals') }),

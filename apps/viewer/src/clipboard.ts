@@ -1,16 +1,16 @@
-// The clipboard of whoever controls: what the desktop copies comes out, what is written here goes in. Browsers give a
-// page the real clipboard only where they trust it; the panel works everywhere.
+// The clipboard of a page that controls: text copied in the desktop comes out, text written here goes in. Browsers give a
+// page the real clipboard only where the user allows it; the panel works everywhere.
 import { isTooLong } from './paste.ts'
 
 export interface ClipboardParts {
   button: HTMLButtonElement
   panel: HTMLElement
   text: HTMLTextAreaElement
-  /** Said of a text that no desktop takes. */
+  /** Shown for a text that is too long for a desktop. */
   tooLong: HTMLElement
-  /** To the desktop. */
+  /** Sends the text to the desktop. */
   paste(text: string): void
-  /** The panel was closed by its key. */
+  /** Called when Escape closes the panel. */
   closed(): void
 }
 
@@ -32,7 +32,7 @@ export class Clipboard {
     addEventListener('focus', () => void this.#readOwn())
   }
 
-  /** Nothing can be pasted where there is no desktop; and once it is back, it has forgotten what it was told. */
+  /** Without a live desktop nothing can be pasted. A new connection knows nothing of earlier texts. */
   enable(isLive: boolean): void {
     this.#parts.button.disabled = !isLive
     if (isLive) return
@@ -52,16 +52,16 @@ export class Clipboard {
     this.#last = text
     this.#parts.text.value = text
     this.#parts.tooLong.hidden = true
-    // Only a page that is looked at and trusted may write; the panel shows it all the same.
+    // Only a focused page with permission may write; the panel shows the text in any case.
     navigator.clipboard?.writeText(text).catch(() => undefined)
   }
 
-  /** Only now does the desktop take every sign: what was written before may not have arrived as it was. */
+  /** Called once the desktop accepts all characters: a text sent before may have arrived garbled. */
   sendAgain(): void {
     if (this.#last !== '') this.#parts.paste(this.#last)
   }
 
-  /** What was copied elsewhere can be pasted in the desktop, where the browser has been told to trust this page. */
+  /** Sends text that was copied elsewhere, if the browser lets this page read the clipboard. */
   async #readOwn(): Promise<void> {
     if (this.#parts.button.disabled) return
     const { state } = await navigator.permissions

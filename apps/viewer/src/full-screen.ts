@@ -1,20 +1,20 @@
-// The desktop on the whole screen, and there with every key, where the browser gives them: otherwise Escape ends the full
-// screen and never reaches the desktop, and Alt+Tab is the browser's own.
+// Shows the desktop in full screen, with all keys captured where the browser allows it. Otherwise Escape leaves full screen
+// and never reaches the desktop, and Alt+Tab stays the browser's own.
 
-/** Chromium's, on pages that it trusts. */
+/** Chromium only, in secure contexts. */
 interface Keyboard {
   lock(): Promise<void>
 }
 
 export interface FullScreenParts {
   button: HTMLElement
-  /** Whoever only looks has no use for more keys. */
+  /** False for a page that only views. */
   takesKeys: boolean
-  /** Gives the keyboard back to the desktop. */
+  /** Returns the focus to the desktop. */
   back(): void
 }
 
-/** Has the button fill the screen, and leave it again. With every key taken, Escape leaves it when it is held. */
+/** Makes the button enter and leave full screen. With all keys captured, holding Escape leaves it. */
 export function offerFullScreen({ button, takesKeys, back }: FullScreenParts): void {
   const enter = async () => {
     await document.documentElement.requestFullscreen()
@@ -22,7 +22,7 @@ export function offerFullScreen({ button, takesKeys, back }: FullScreenParts): v
   }
   button.addEventListener('click', () => {
     const change = document.fullscreenElement ? document.exitFullscreen() : enter()
-    // What the browser does not give is done without.
+    // A browser may refuse either; the page works without.
     change.catch(() => undefined).finally(back)
   })
   document.addEventListener('fullscreenchange', () => {

@@ -1,11 +1,11 @@
-// What this tab may open the screen with: first the link's token, then the tickets it is given. Once each.
+// What this tab can open the screen with: first the link's token, then the tickets it receives. Each works once.
 const place = (path: string) => `dormouse ${path}`
 
 export class Keyring {
   readonly #path: string
   readonly #storage: Storage
 
-  /** Takes the token out of the address, so that no history and no shared screen shows it. */
+  /** Removes the token from the address, so that neither the history nor a shared screen shows it. */
   constructor(location: Location, history: History, storage: Storage) {
     this.#path = location.pathname
     this.#storage = storage
@@ -19,7 +19,7 @@ export class Keyring {
     return this.#storage.getItem(place(this.#path)) ?? undefined
   }
 
-  /** A reload of this tab finds it again; no other tab does. */
+  /** Survives a reload of this tab; no other tab sees it. */
   keep(key: string): void {
     this.#storage.setItem(place(this.#path), key)
   }

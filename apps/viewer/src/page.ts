@@ -1,24 +1,26 @@
-// The page that shows a desktop: opens its screen, says where it stands, and comes back by itself where it may.
-import { type ScreenNote, screenProtocol, ticketKept } from '@dormouse/contract/screens'
+// The page that shows a desktop: opens its screen, shows its state, and reconnects where it may.
+import { type EndNote, type ScreenNote, screenProtocol, ticketKept } from '@dormouse/contract/screens'
 import RFB from '@novnc/novnc'
 import { Clipboard } from './clipboard.ts'
-import { courseAfter, type PageState, wordsOf } from './course.ts'
+import { onDeadConnection } from './dead-connection.ts'
 import { offerFullScreen } from './full-screen.ts'
+import { bindKeyboardExit } from './keyboard-exit.ts'
 import { Keyring } from './keyring.ts'
 import { pasteAsWritten, whenAble } from './paste.ts'
-import { watchSilence } from './silence.ts'
-import { openWayOut } from './way-out.ts'
+import { type PageState, stateAfter, textOf } from './states.ts'
 
 const find = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T
 
 const claim = location.pathname.endsWith('/control') ? 'control' : 'view'
 const desktopId = location.pathname.split('/')[2] ?? ''
 const keyring = new Keyring(location, history, sessionStorage)
-/** What a browser says of a socket whose end nobody told. */
-const brokenOff = 1006
+/** The browser's close code for a connection that was lost. */
+const connectionLost = 1006
 let rfb: RFB | undefined
 let darkSince = performance.now()
 let attempts = 0
+/** From the service's last note on this socket. */
+let end: EndNote['end'] | undefined
 
 document.body.dataset.claim = claim
 find('badge').textContent = claim === 'control' ? 'Control' : 'View only'
@@ -36,7 +38,7 @@ const clipboard =
     : undefined
 
 offerFullScreen({ button: find('full-screen'), takesKeys: claim === 'control', back: toDesktop })
-openWayOut({ bar: find('bar'), back: toDesktop })
+bindKeyboardExit({ bar: find('bar'), back: toDesktop })
 pasteAsWritten(RFB.messages)
 whenAble(RFB.messages, () => clipboard?.sendAgain())
 open()
@@ -49,22 +51,24 @@ function open(): void {
   }
   if (document.body.dataset.state === 'connecting') show('connecting')
   const socket = new WebSocket(`${location.origin.replace(/^http/, 'ws')}${location.pathname}/${key}`, [screenProtocol])
-  keepTickets(socket)
+  end = undefined
+  readNotes(socket)
   socket.addEventListener('close', closed)
   const screen = screenOver(socket)
   rfb = screen
-  watchSilence(socket, () => {
-    // Its end would be told much later, when another may be open.
+  onDeadConnection(socket, () => {
+    // Its close event would come much later, when another socket may be open.
     socket.removeEventListener('close', closed)
     screen.disconnect()
-    closed({ code: brokenOff, reason: '' })
+    closed({ code: connectionLost })
   })
 }
 
-function keepTickets(socket: WebSocket): void {
+function readNotes(socket: WebSocket): void {
   socket.addEventListener('message', ({ data }) => {
     if (typeof data !== 'string') return
     const note = JSON.parse(data) as ScreenNote
+    if ('end' in note) end = note.end
     if (!('ticket' in note)) return
     keyring.keep(note.ticket)
     socket.send(ticketKept)
@@ -87,33 +91,34 @@ function screenOver(socket: WebSocket): RFB {
   return screen
 }
 
-function closed({ code, reason }: Pick<CloseEvent, 'code' | 'reason'>): void {
+function closed({ code }: Pick<CloseEvent, 'code'>): void {
   rfb = undefined
   if (document.body.dataset.state === 'live') darkSince = performance.now()
   const darkForMs = performance.now() - darkSince
-  const { state, againInMs } = courseAfter({ code, reason, darkForMs, attempts, hasTicket: keyring.key !== undefined })
+  const hasTicket = keyring.key !== undefined
+  const { state, reconnectInMs } = stateAfter({ code, cause: end?.cause, darkForMs, attempts, hasTicket })
   attempts++
-  show(state, reason)
-  if (againInMs !== undefined) setTimeout(open, againInMs)
-  else keyring.drop()
+  show(state, end?.why)
+  if (reconnectInMs === undefined) keyring.drop()
+  else setTimeout(open, reconnectInMs)
 }
 
-/** Says where the page stands, in the bar, over the screen and in the window's title. */
-function show(state: PageState, reason = ''): void {
-  const { short, title, text, todo, command } = wordsOf(state, { desktopId, claim, reason })
+/** Shows the state in the bar, over the screen and in the window's title. */
+function show(state: PageState, why?: string): void {
+  const { short, title, text, todo, command } = textOf(state, { desktopId, claim, why })
   document.body.dataset.state = state
   document.title = `${short} · desktop ${desktopId}`
   find('state').textContent = short
   find('notice').hidden = title === ''
   clipboard?.enable(state === 'live')
-  for (const [part, words] of Object.entries({ title, text, todo, command })) {
+  for (const [part, value] of Object.entries({ title, text, todo, command })) {
     const line = find(`notice-${part}`)
-    line.replaceChildren(...(part === 'command' ? unbroken(words) : [words]))
-    line.hidden = words === ''
+    line.replaceChildren(...(part === 'command' ? unbroken(value) : [value]))
+    line.hidden = value === ''
   }
 }
 
-/** A command goes to the next line between its words: one that is broken at a hyphen reads as two. */
+/** Breaks a command between its words only: one broken at a hyphen reads as two. */
 function unbroken(command: string): (Node | string)[] {
   return command.split(' ').flatMap((word, i) => {
     const part = document.createElement('span')

@@ -1,34 +1,34 @@
-// What is pasted reaches the guest as it was written. RFB has a carriage return at the end of each line and a NUL at the
-// end of all, and noVNC makes it so; QEMU hands both on, and a terminal in the guest would take each line for two.
+// Sends pasted text to the guest unchanged. RFB ends each line with a carriage return and the text with a NUL, and noVNC
+// converts texts so. QEMU passes both on, and a terminal in the guest would read each line as two.
 
-/** What noVNC says of the clipboard; the text is handed on as the screen asks for it. */
+/** noVNC's clipboard messages; the text is sent when the screen asks for it. */
 export interface ClipboardMessages {
   extendedClipboardProvide(socket: unknown, formats: number[], texts: string[]): void
   extendedClipboardCaps(socket: unknown, actions: number[], formats: object): void
   clientCutText(socket: unknown, data: Uint8Array, extended: boolean): void
 }
 
-/** QEMU hangs up on whoever says more than a mebibyte at once. */
+/** QEMU closes the connection on a clipboard message above 1 MiB. */
 const mostBytes = 1_000_000
 
 export const isTooLong = (text: string): boolean => new TextEncoder().encode(text).length > mostBytes
 
-/** The extended clipboard's words for: here is a text. */
+/** The extended clipboard's flags for: here is a text. */
 const hereIsText = [0x10, 0, 0, 1]
-/** deflate's frame (RFC 1950, 1951): a window of 32 KiB; blocks of bytes as they are have at most so many. */
+/** zlib's header (RFC 1950): deflate with a window of 32 KiB. A stored block (RFC 1951) holds at most 65,535 bytes. */
 const zlibHead = [0x78, 0x01]
 const blockBytes = 0xffff
 
 /**
- * Has noVNC send texts as they are, from now on. At once, while it asks: an answer that came later would be taken for
- * the answer about the text that was offered meanwhile.
+ * Makes noVNC send texts unchanged. Synchronously: a later answer would be taken for the answer about a text that was
+ * offered meanwhile.
  */
 export function pasteAsWritten(messages: ClipboardMessages): void {
   messages.extendedClipboardProvide = (socket, _formats, [text = '']) =>
     messages.clientCutText(socket, packed(text), true)
 }
 
-/** Says when a screen has told what its clipboard can: before, noVNC sends a text as Latin-1, and the rest of it as "?". */
+/** Calls back when a screen has announced its clipboard's capabilities. Until then noVNC sends Latin-1, and "?" for the rest. */
 export function whenAble(messages: ClipboardMessages, able: () => void): void {
   const { extendedClipboardCaps: answer } = messages
   messages.extendedClipboardCaps = (...words) => {
@@ -37,7 +37,7 @@ export function whenAble(messages: ClipboardMessages, able: () => void): void {
   }
 }
 
-/** Its length and itself, deflated, behind those words. What compresses in a browser takes a turn of its own. */
+/** Flags, length and text, in stored blocks of zlib: the browser's own compression is asynchronous. */
 function packed(text: string): Uint8Array {
   const written = new TextEncoder().encode(text)
   const plain = Uint8Array.from([...uint32(written.length), ...written])

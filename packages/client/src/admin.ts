@@ -1,21 +1,29 @@
-// One typed call per route of /admin/v1, for operators: their keys open no customer's route, and the other way round.
+// One typed call per route of /admin/v1. Operator keys work only here, and API keys only on /v1.
 import type {
   AdminOperationJson,
   AuditEntryJson,
   ChangeOrgBody,
   CreatedKeyJson,
+  CreateInviteBody,
+  CreateKeyBody,
+  CreateOrgBody,
   DeferredJson,
+  DesktopJson,
+  DesktopState,
   HostJson,
   InviteJson,
   KeyJson,
+  OperationJson,
   OrgJson,
   OrgsJson,
   RemovalJson,
+  RemoveHostBody,
   TrustedHostJson,
 } from '@dormouse/contract'
 import { readJson, sendJson } from './bodies.ts'
 import { newIdempotencyKey, nextCursor } from './client.ts'
-import { type CallOptions, Http, type HttpOptions } from './http.ts'
+import { type CallOptions, Http, type HttpCall, type HttpOptions } from './http.ts'
+import { waitCallTimeoutMs } from './operations.ts'
 import { path } from './path.ts'
 
 export interface AdminClientOptions extends HttpOptions {
@@ -24,7 +32,7 @@ export interface AdminClientOptions extends HttpOptions {
 }
 
 export interface AuditQuery {
-  /** What the entries tell of: the id of a desktop. */
+  /** Only entries about this desktop, host, organisation or key. */
   subject?: string
   limit?: number
   cursor?: string
@@ -35,23 +43,22 @@ export interface AuditPage {
   next?: string
 }
 
-/** The typed client of /admin/v1. What creates is sent once: these routes take no idempotency key. */
+/** The typed client of /admin/v1. Creates are never retried: these routes take no idempotency key. */
 export function createAdminClient(options: AdminClientOptions) {
   const http = new Http(options, options.operatorKey)
-  const get = <T>(call: CallOptions, route: string, query?: Record<string, string>) =>
+  const get = <T>(call: CallOptions, route: string, query?: HttpCall['query']) =>
     http.json<T>({ ...call, method: 'GET', path: route, query })
   const post = <T>(call: CallOptions, route: string, body: object) =>
     http.json<T>({ ...call, method: 'POST', path: route, ...sendJson(body) })
 
   return {
-    createOrg: (body: { name: string }, call: CallOptions = {}) => post<OrgJson>(call, '/admin/v1/orgs', body),
+    createOrg: (body: CreateOrgBody, call: CallOptions = {}) => post<OrgJson>(call, '/admin/v1/orgs', body),
     listOrgs: (call: CallOptions = {}) => get<OrgsJson>(call, '/admin/v1/orgs'),
-    /** Sets how many desktops an organisation may have; null leaves it to the service's settings. */
+    /** Limits how many desktops an organisation may have; null applies the service's default. */
     changeOrg: (id: string, body: ChangeOrgBody, call: CallOptions = {}) =>
       http.json<OrgJson>({ ...call, method: 'PATCH', path: path`/admin/v1/orgs/${id}`, ...sendJson(body) }),
-    /** The one answer that shows the key itself. */
-    createKey: (body: { org_id: string; name?: string | null }, call: CallOptions = {}) =>
-      post<CreatedKeyJson>(call, '/admin/v1/keys', body),
+    /** The only response that contains the key itself. */
+    createKey: (body: CreateKeyBody, call: CallOptions = {}) => post<CreatedKeyJson>(call, '/admin/v1/keys', body),
     listKeys: (orgId: string, call: CallOptions = {}) =>
       get<{ keys: KeyJson[] }>(call, '/admin/v1/keys', { org_id: orgId }),
     /** The key stops working at once. */
@@ -59,37 +66,50 @@ export function createAdminClient(options: AdminClientOptions) {
       await http.json<void>({ ...call, method: 'DELETE', path: path`/admin/v1/keys/${id}` })
     },
     /** A one-time token with which a host enrols. */
-    inviteHost: (body: { name?: string | null; valid_secs?: number | null } = {}, call: CallOptions = {}) =>
+    inviteHost: (body: CreateInviteBody = {}, call: CallOptions = {}) =>
       post<InviteJson>(call, '/admin/v1/hosts/invites', body),
-    /** What was done to somebody else's things and by whom, newest first: a page; `next` is the cursor of the one after it. */
+    /** One page of the audit log, newest first; `next` is the cursor of the next page. */
     listAudit: async (query: AuditQuery = {}, call: CallOptions = {}): Promise<AuditPage> =>
       http.run({ ...call, method: 'GET', path: '/admin/v1/audit', query: { ...query } }, async (response) => ({
         entries: (await readJson<{ entries: AuditEntryJson[] }>(response)).entries,
         next: nextCursor(response.headers.get('link')),
       })),
-    /** What hosts could not carry out and are asked again for, oldest first. */
+    /** Commands that hosts could not carry out yet and that the service retries, oldest first. */
     listDeferred: (call: CallOptions = {}) =>
       get<{ deferred_commands: DeferredJson[] }>(call, '/admin/v1/deferred-commands'),
-    /** What it would cost to remove a host, by name or id: the desktops that have their only disk there. */
+    /** Lists the desktops that removing the host, by name or id, would lose: those whose only disk it has. */
     previewRemoval: (host: string, call: CallOptions = {}) =>
       get<RemovalJson>(call, path`/admin/v1/hosts/${host}/removal`),
     /**
-     * Removes a host for good, unless more desktops than that would be lost with it. Twice is the same as once: it is sent
-     * again, as anything with a key, until the replica that leads has it.
+     * Removes a host for good, unless more than `yes_lose` desktops would be lost. Idempotent, so it is retried like a
+     * request with a key.
      */
-    removeHost: (host: string, body: { yes_lose: number }, call: CallOptions = {}) =>
+    removeHost: (host: string, body: RemoveHostBody, call: CallOptions = {}) =>
       http.json<RemovalJson>({
         ...call,
         method: 'POST',
         path: path`/admin/v1/hosts/${host}/removal`,
         ...sendJson(body, { 'idempotency-key': newIdempotencyKey() }),
       }),
-    /** Lets a host have commands again whose word about the epoch was not believed. By its id or its name. */
+    /** Confirms the epoch that a withheld host reported, so that it gets commands again. By name or id. */
     trustHost: (host: string, call: CallOptions = {}) =>
       post<TrustedHostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),
-    /** An operation of whatever organisation, with the cause of its failure and when its steps began. */
+    /** An operation of any organisation, with the original error of a failure and when its steps began. */
     getOperation: (id: string, call: CallOptions = {}) =>
       get<AdminOperationJson>(call, path`/admin/v1/operations/${id}`),
+    /** Desktops of all organisations, newest first; 1,000 unless `limit` says otherwise. */
+    listDesktops: (query: { state?: DesktopState; limit?: number } = {}, call: CallOptions = {}) =>
+      get<{ desktops: DesktopJson[] }>(call, '/admin/v1/desktops', query),
+    /** Hibernates a desktop of any organisation, and waits up to 120 s for it. */
+    hibernateDesktop: (id: string, call: CallOptions = {}) =>
+      http.json<OperationJson>({
+        timeoutMs: waitCallTimeoutMs,
+        ...call,
+        method: 'POST',
+        path: path`/admin/v1/desktops/${id}/hibernate`,
+        query: { wait: true },
+        ...sendJson({}),
+      }),
     listHosts: (call: CallOptions = {}) => get<{ hosts: HostJson[] }>(call, '/admin/v1/hosts'),
   }
 }

@@ -1,4 +1,4 @@
-// Turns the wire's snake_case into the camelCase of programs, in types and in values alike.
+// Converts the API's snake_case to camelCase, in types and in values.
 
 type CamelKey<K> = K extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<CamelKey<Tail>>}` : K
 

@@ -88,7 +88,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
 
 test.each(['', '.', '..'])('an id of "%s" is refused before it becomes another route', async (id) => {
   const { client, seen } = await start(() => ({ body: {} }))
-  await expect(client.getDesktop(id)).rejects.toThrow('not an identifier')
+  await expect(client.getDesktop(id)).rejects.toThrow('not an id')
   expect(seen).toHaveLength(0)
 })
 

@@ -1,14 +1,19 @@
-// One typed call per route of /v1, in the wire's own words. Composes nothing but the two ways to wait for an operation.
+// One typed call per route of /v1, with the API's own names, and two ways to wait for an operation.
 import type {
   CreateDesktopBody,
   DesktopJson,
   DesktopState,
   ExecBody,
   ExecJson,
+  execTimeoutDefaultSecs,
+  execTimeoutMaxSecs,
+  FileJson,
+  MutationBody,
   OperationJson,
   OperationKind,
-  StreamClaim,
+  StreamBody,
   StreamJson,
+  UsageJson,
   WakeBody,
 } from '@dormouse/contract'
 import { type FileData, type ReadFormat, type ReadResults, readers, readJson, sendJson } from './bodies.ts'
@@ -16,19 +21,19 @@ import { type CallOptions, Http, type HttpOptions } from './http.ts'
 import { pollOperation, type SettleOptions, settle, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
 import { guestPath, path } from './path.ts'
 
-/** Where the service is and who asks. */
+/** The service's address and the credential. */
 export interface ClientOptions extends HttpOptions {
   /** An API key, or a JWT access token. */
   apiKey: string
 }
 
 export interface KeyedOptions extends CallOptions {
-  /** Repeats with the same key do the thing once. One is made where none is given, so that a retry is safe. */
+  /** Requests with the same key take effect once. One is generated if none is given, so that retries are safe. */
   idempotencyKey?: string
 }
 
 export interface MutationOptions extends KeyedOptions {
-  /** Let the server hold the answer until the operation settles, 120 s at most. */
+  /** Makes the service respond when the operation settles, after 120 s at most. */
   wait?: boolean
 }
 
@@ -38,31 +43,18 @@ export interface DesktopQuery {
   cursor?: string
 }
 
-/** A page of desktops; `next` is the cursor of the one after it. */
+/** A page of desktops; `next` is the cursor of the next page. */
 export interface DesktopPage {
   desktops: DesktopJson[]
   next?: string
 }
 
-export interface UsageJson {
-  start: number
-  end: number
-  desktops: ({ desktop_id: string } & UsageSums)[]
-  totals: UsageSums[]
-}
-
-interface UsageSums {
-  tier: DesktopJson['tier']
-  billing_mode: DesktopJson['billing_mode']
-  awake_seconds: number
-  hibernated_seconds: number
-}
-
-const execTimeoutDefaultSecs = 60
-const execTimeoutMaxSecs = 300
-/** A file may wait for others of its desktop before it moves. */
+// The SDK takes only types from the contract: these are its values, as the compiler checks.
+const defaultTimeoutSecs: typeof execTimeoutDefaultSecs = 60
+const maxTimeoutSecs: typeof execTimeoutMaxSecs = 300
+/** A transfer may wait for others of its desktop before it begins. */
 const fileLimitMs = 300_000
-/** What the answer of a command may take beyond the command's own time. */
+/** Added to the command's own timeout for the response. */
 const execSlackMs = 30_000
 
 /** The typed client of /v1: one call per route, each under the retry policy. */
@@ -94,7 +86,7 @@ export function createClient(options: ClientOptions) {
         next: nextCursor(response.headers.get('link')),
       })),
 
-    /** A new desktop, in state `created`; the one already made where the key was used before. */
+    /** A new desktop, in state `created`; the existing one if the key was used before. */
     createDesktop: async (
       body: CreateDesktopBody,
       { idempotencyKey = newIdempotencyKey(), ...call }: KeyedOptions = {},
@@ -109,17 +101,17 @@ export function createClient(options: ClientOptions) {
     getDesktop: async (id: string, call: CallOptions = {}) =>
       http.json<DesktopJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}` }),
 
-    /** Asks for a wake; with `discard_memory` the saved memory is given up and it boots from disk. */
+    /** Requests a wake. With `discard_memory` it discards the saved memory and boots from disk. */
     wakeDesktop: async (id: string, body: WakeBody = {}, given?: MutationOptions) => mutate('wake', id, body, given),
 
     hibernateDesktop: async (id: string, body: MutationBody = {}, given?: MutationOptions) =>
       mutate('hibernate', id, body, given),
 
-    /** Asks for the end of it: legal from every state but `destroying` and `destroyed`. */
+    /** Requests a destroy: allowed in every state but `destroying` and `destroyed`. */
     destroyDesktop: async (id: string, body: MutationBody = {}, given?: MutationOptions) =>
       mutate('destroy', id, body, given),
 
-    /** In the contract, but no working feature: always fails with 501. */
+    /** Not implemented by the service: always fails with 501. */
     forkDesktop: async (id: string, call: CallOptions = {}) =>
       http.json<never>({ ...call, method: 'POST', path: path`/v1/desktops/${id}/fork` }),
 
@@ -133,7 +125,7 @@ export function createClient(options: ClientOptions) {
         path: path`/v1/desktops/${desktopId}/operations`,
       }),
 
-    /** Runs a command in an awake desktop. Not repeatable, so never retried. */
+    /** Runs a command in an awake desktop. Never retried. */
     exec: async (id: string, body: ExecBody, call: CallOptions = {}) =>
       http.json<ExecJson>({
         ...call,
@@ -143,14 +135,14 @@ export function createClient(options: ClientOptions) {
         ...sendJson(body),
       }),
 
-    /** Writes a file whole or not at all, 8 MiB at most; parents are made. `mode` is octal text, `0644`. */
+    /** Writes a file of at most 8 MiB, atomically; creates parent folders. `mode` is octal text, such as `0644`. */
     writeFile: async (
       id: string,
       file: string,
       data: FileData,
       { mode, ...call }: CallOptions & { mode?: string } = {},
     ) =>
-      http.json<{ path: string; size: number }>({
+      http.json<FileJson>({
         ...call,
         timeoutMs: call.timeoutMs ?? fileLimitMs,
         method: 'PUT',
@@ -160,7 +152,7 @@ export function createClient(options: ClientOptions) {
         body: data,
       }),
 
-    /** Reads a file of any size. A `stream` is handed over when its headers are there: limits and retries end then. */
+    /** Reads a file of any size. A `stream` is returned once the headers arrive; the timeout and retries end then. */
     readFile: async <F extends ReadFormat = 'bytes'>(
       id: string,
       file: string,
@@ -176,23 +168,23 @@ export function createClient(options: ClientOptions) {
         readers[format] as (response: Response) => Promise<ReadResults[F]>,
       ),
 
-    /** Claims the picture; a claim that another client holds is refused unless `takeover` says otherwise. */
-    openStream: async (id: string, body: { claim: StreamClaim; takeover?: boolean }, call: CallOptions = {}) =>
+    /** Claims the screen. Refused with `claim_held` while another client holds the claim, unless `takeover` is true. */
+    openStream: async (id: string, body: StreamBody, call: CallOptions = {}) =>
       http.json<StreamJson>({ ...call, method: 'POST', path: path`/v1/desktops/${id}/stream`, ...sendJson(body) }),
 
     /** The screen as it is now, as PNG. */
     screenshot: async (id: string, call: CallOptions = {}): Promise<Uint8Array<ArrayBuffer>> =>
       http.run({ ...call, method: 'GET', path: path`/v1/desktops/${id}/screenshot` }, readers.bytes),
 
-    /** What was used between two times in Unix seconds; by default from the start of this UTC month until now. */
+    /** Usage between two times in Unix seconds; by default from the start of this UTC month until now. */
     getUsage: async (query: { start?: number; end?: number } = {}, call: CallOptions = {}) =>
       http.json<UsageJson>({ ...call, method: 'GET', path: '/v1/usage', query }),
 
-    /** Asks for a transition and waits until it has settled; throws OperationFailedError where it failed. */
+    /** Requests a transition and waits until it settles; throws OperationFailedError if it failed. */
     settle: async (kind: OperationKind, id: string, body: WakeBody = {}, given: SettleOptions = {}) =>
       settle(http, (call) => mutate(kind, id, body, call), given.idempotencyKey ?? newIdempotencyKey(), given),
 
-    /** Waits for an operation that was asked for before; throws OperationFailedError where it failed. */
+    /** Waits for an operation that was requested before; throws OperationFailedError if it failed. */
     waitForOperation: async (id: string, given: WaitOptions = {}) =>
       pollOperation(http, (call) => getOperation(id, call), given),
   }
@@ -200,18 +192,16 @@ export function createClient(options: ClientOptions) {
 
 export type Client = ReturnType<typeof createClient>
 
-type MutationBody = Omit<WakeBody, 'discard_memory'>
-
-/** A key that nobody else makes; works in browsers on plain http too, where randomUUID does not. */
+/** A random key. Works in browsers on plain http too, where randomUUID does not exist. */
 export function newIdempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
 function execLimitMs(body: ExecBody): number {
-  return Math.min(body.timeout_secs ?? execTimeoutDefaultSecs, execTimeoutMaxSecs) * 1000 + execSlackMs
+  return Math.min(body.timeout_secs ?? defaultTimeoutSecs, maxTimeoutSecs) * 1000 + execSlackMs
 }
 
-/** The cursor in a `Link: <…>; rel="next"`. Only the cursor is taken: a link may not send the credential elsewhere. */
+/** The cursor in `Link: <…>; rel="next"`. Only the cursor: a link must not send the credential elsewhere. */
 export function nextCursor(link: string | null): string | undefined {
   const target = link?.match(/<([^>]*)>\s*;[^<]*\brel="?next"?/i)?.[1]
   if (target === undefined || !URL.canParse(target, 'http://localhost')) return undefined

@@ -1,13 +1,13 @@
-// A limit on how long a call may take, joined with the caller's own signal.
+// The timeout of a call, combined with the caller's own signal.
 
 const timerMaxMs = 2 ** 31 - 1
 
 export interface Deadline extends Disposable {
-  /** Aborted by the caller, or with `failure()` when the time is over. */
+  /** Aborted by the caller, or with `failure()` at the timeout. */
   readonly signal: AbortSignal
 }
 
-/** Starts the clock; `Infinity` sets no limit. Disposing stops it, the caller's signal stays in force. */
+/** Starts the timer; `Infinity` sets none. Disposing stops it; the caller's signal still aborts. */
 export function startDeadline(timeoutMs: number, caller: AbortSignal | undefined, failure: () => Error): Deadline {
   const over = new AbortController()
   const timer = timeoutMs <= timerMaxMs ? setTimeout(() => over.abort(failure()), timeoutMs) : undefined

@@ -1,4 +1,4 @@
-// A desktop as an object: what was last seen of it, and what may be asked of it, in camelCase.
+// A desktop as an object, in camelCase: its fields as last read, and its methods.
 import type { CreateDesktopBody, DesktopJson, DesktopState, OperationJson, OperationKind } from '@dormouse/contract'
 import { type Camel, camel } from './camel.ts'
 import { type Client, type ClientOptions, createClient, type KeyedOptions } from './client.ts'
@@ -6,7 +6,7 @@ import { Commands, Files, Stream } from './guest.ts'
 import type { CallOptions } from './http.ts'
 import type { SettleOptions } from './operations.ts'
 
-/** A client made before, or what makes one; DORMOUSE_URL and DORMOUSE_API_KEY stand in for what is left out. */
+/** An existing client, or the options of a new one. DORMOUSE_URL and DORMOUSE_API_KEY are the defaults. */
 export type Connection = { client?: Client } & Partial<ClientOptions>
 
 export type Operation = Camel<OperationJson>
@@ -14,13 +14,13 @@ export type Operation = Camel<OperationJson>
 export type CreateOptions = Connection & KeyedOptions & Camel<CreateDesktopBody>
 
 export interface TransitionOptions extends Omit<SettleOptions, 'onProgress'> {
-  /** Refused with StaleGenerationError when the desktop is on another one. */
+  /** Throws StaleGenerationError if the desktop is on another generation. */
   expectedGeneration?: number
   onProgress?: (operation: Operation) => void
 }
 
 export interface WakeOptions extends TransitionOptions {
-  /** Give the saved memory up and boot from disk. Never done unless asked for. */
+  /** Discard the saved memory and boot from disk. */
   discardMemory?: boolean
 }
 
@@ -39,7 +39,7 @@ export class Desktop {
     this.stream = new Stream(client, seen.id)
   }
 
-  /** Makes a desktop; it sleeps until its first `wake()`. */
+  /** Creates a desktop; it does not run before its first `wake()`. */
   static async create(options: CreateOptions): Promise<Desktop> {
     const client = clientOf(options)
     const { tier, billingMode, imageVersion, idleTimeoutSecs, idempotencyKey, ...call } = options
@@ -52,7 +52,7 @@ export class Desktop {
     return new Desktop(client, await client.createDesktop(body, { idempotencyKey, ...callOptions(call) }))
   }
 
-  /** Takes hold of a desktop that exists. Never wakes it, never changes its settings. */
+  /** Reads an existing desktop. Never wakes it, never changes its settings. */
   static async connect(id: string, options: Connection & CallOptions = {}): Promise<Desktop> {
     const client = clientOf(options)
     return new Desktop(client, await client.getDesktop(id, callOptions(options)))
@@ -81,7 +81,7 @@ export class Desktop {
   get tier() {
     return this.#seen.tier
   }
-  /** As last seen: `refresh()` looks again. */
+  /** As last read; `refresh()` reads it again. */
   get state() {
     return this.#seen.state
   }
@@ -94,7 +94,7 @@ export class Desktop {
   get currentGenerationId() {
     return this.#seen.current_generation_id
   }
-  /** Kept with the desktop, 0 = never; nothing hibernates by itself yet. */
+  /** Stored with the desktop, 0 = never; nothing hibernates automatically yet. */
   get idleTimeoutSecs() {
     return this.#seen.idle_timeout_secs
   }
@@ -119,15 +119,15 @@ export class Desktop {
     return camel(this.#seen)
   }
 
-  /** Looks again. */
+  /** Reads the desktop again. */
   async refresh(options?: CallOptions): Promise<this> {
     this.#seen = await this.#client.getDesktop(this.id, options)
     return this
   }
 
   /**
-   * Wakes it and waits until its guest answers, and until what its image calls ready has come true. `result.resumedFrom`
-   * says what came back; `result.ready` is false where the time was over first.
+   * Wakes the desktop, and waits until its guest responds and its image's readiness check passes. `result.resumedFrom`
+   * says what was restored; `result.ready` is false if the check had not passed in time.
    */
   wake(options: WakeOptions = {}): Promise<Operation> {
     return this.#settle('wake', options, { discard_memory: options.discardMemory })
@@ -136,7 +136,7 @@ export class Desktop {
     return this.wake(options)
   }
 
-  /** Saves memory and disk, and waits until nothing runs any more. */
+  /** Saves memory and disk, and waits until the desktop has stopped. */
   hibernate(options: TransitionOptions = {}): Promise<Operation> {
     return this.#settle('hibernate', options)
   }
@@ -144,7 +144,7 @@ export class Desktop {
     return this.hibernate(options)
   }
 
-  /** Removes it with all it holds, for good. */
+  /** Deletes the desktop and all its data for good. */
   destroy(options: TransitionOptions = {}): Promise<Operation> {
     return this.#settle('destroy', options)
   }
@@ -169,7 +169,7 @@ export class Desktop {
     return camel(operation)
   }
 
-  /** The result says what the desktop has become, so that nothing need be asked again. */
+  /** Updates the fields from the operation's result, which saves a request. */
   #take({ result, settled_at }: OperationJson): void {
     if (!result) return
     this.#seen = {

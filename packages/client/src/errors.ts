@@ -1,9 +1,9 @@
-// What can go wrong, one class for each thing a caller can act on. Knows nothing of how requests are sent.
+// The SDK's errors: one class for each kind of failure that a program can act on.
 import type { OperationJson, ProblemJson, RefusalCode } from '@dormouse/contract'
 
-/** What is known of a failure beside its sentence. */
+/** The facts of a failure beside its message. */
 export interface FailureFacts {
-  /** The service's own words, where it answered with a problem body. */
+  /** The problem body, where the service sent one. */
   problem?: ProblemJson
   status?: number
   requestId?: string
@@ -14,16 +14,16 @@ export interface FailureFacts {
   cause?: unknown
 }
 
-/** The base of every error the SDK throws by itself; an aborted call throws its signal's reason instead. */
+/** The base of all errors of the SDK. An aborted call throws its signal's reason instead. */
 export class DormouseError extends Error {
   override name = 'DormouseError'
   readonly problem?: ProblemJson
-  /** HTTP status; undefined where no answer came. */
+  /** HTTP status; undefined if there was no response. */
   readonly status?: number
-  /** Finds the request in the service's log. */
+  /** Identifies the request in the service's log. */
   readonly requestId?: string
   readonly retryAfterMs?: number
-  /** The operation the failure concerns, where there is one. */
+  /** The operation that the failure concerns, if any. */
   readonly operationId?: string
 
   constructor(message: string, facts: FailureFacts = {}) {
@@ -35,29 +35,29 @@ export class DormouseError extends Error {
     this.operationId = facts.operationId ?? facts.operation?.id ?? facts.problem?.operation_id
   }
 
-  /** The refusal's code, for programs; undefined where the service gave none. */
+  /** The refusal's code, for programs; undefined if the service sent none. */
   get code(): ProblemJson['code'] | undefined {
     return this.problem?.code
   }
 
-  /** What happened, for logs and for programs that pass errors on: JSON leaves an error's message out by itself. */
+  /** For logs: JSON.stringify leaves out an error's message by default. */
   toJSON() {
     const { name, code, message, status, operationId } = this
     return { name, code, message, status, operationId }
   }
 }
 
-/** No answer came: refused, reset, unreachable. Whether the service acted is unknown. */
+/** No response: refused, reset or unreachable. Whether the service acted is unknown. */
 export class ConnectionError extends DormouseError {
   override name = 'ConnectionError'
 }
 
-/** A deadline passed: the caller's own, or (with a problem, 504) the one inside the guest. */
+/** A timeout: the caller's own or, with status 504, the command's in the guest. */
 export class TimeoutError extends DormouseError {
   override name = 'TimeoutError'
 }
 
-/** 400, or a value the SDK itself refuses to send. */
+/** 400, or a value that the SDK refuses to send. `problem.field` names the part that is wrong. */
 export class InvalidRequestError extends DormouseError {
   override name = 'InvalidRequestError'
 }
@@ -67,7 +67,7 @@ export class AuthenticationError extends DormouseError {
   override name = 'AuthenticationError'
 }
 
-/** 403: the credential is genuine and may not do this. */
+/** 403: the credential is valid but does not allow this. */
 export class PermissionDeniedError extends DormouseError {
   override name = 'PermissionDeniedError'
 }
@@ -77,12 +77,12 @@ export class NotFoundError extends DormouseError {
   override name = 'NotFoundError'
 }
 
-/** 409: the state of things forbids it; `code` says which. */
+/** 409: the current state does not permit it; `code` and `problem.state` say why. */
 export class ConflictError extends DormouseError {
   override name = 'ConflictError'
 }
 
-/** 409: `expectedGeneration` is not the desktop's generation any more. */
+/** 409: the desktop is no longer on `expectedGeneration`. */
 export class StaleGenerationError extends ConflictError {
   override name = 'StaleGenerationError'
 }
@@ -90,7 +90,7 @@ export class StaleGenerationError extends ConflictError {
 /** The operation failed. The message says why and what to do; `causeCode` says why for programs. */
 export class OperationFailedError extends ConflictError {
   override name = 'OperationFailedError'
-  /** The whole record, where it was seen. */
+  /** The operation, where the service sent it. */
   readonly operation?: OperationJson
 
   constructor(message: string, facts: FailureFacts = {}) {
@@ -104,7 +104,7 @@ export class OperationFailedError extends ConflictError {
   }
 }
 
-/** 413: the body is larger than the route takes. */
+/** 413: the body is too large for the route. */
 export class PayloadTooLargeError extends DormouseError {
   override name = 'PayloadTooLargeError'
 }
@@ -114,12 +114,12 @@ export class RateLimitError extends DormouseError {
   override name = 'RateLimitError'
 }
 
-/** 503, still after the retries: no leader, host or identity provider out of reach. The request is safe to send again. */
+/** 503, still after the retries: leader, host, database or identity provider unavailable. Safe to send again. */
 export class UnavailableError extends DormouseError {
   override name = 'UnavailableError'
 }
 
-/** 500, 501 and what a proxy answers in the service's place. */
+/** 500, 501, and responses of a proxy in the service's place. */
 export class ServerError extends DormouseError {
   override name = 'ServerError'
 }
@@ -136,14 +136,14 @@ const byStatus: Record<number, typeof DormouseError> = {
   504: TimeoutError,
 }
 
-/** The error that stands for an answer of this status. */
+/** The error for a response of this status. */
 export function errorOf(status: number, message: string, facts: FailureFacts): DormouseError {
   return new (classOf(status, facts.problem))(message, { ...facts, status })
 }
 
 function classOf(status: number, problem: ProblemJson | undefined): typeof DormouseError {
   if (status === 409 && problem?.code === 'stale_generation') return StaleGenerationError
-  // A service that gives no codes still names the operation, which it does for nothing else.
+  // A service that sends no codes sends operation_id only for a failed operation.
   if (status === 409 && problem?.operation_id && (problem.code ?? 'operation_failed') === 'operation_failed')
     return OperationFailedError
   return byStatus[status] ?? (status >= 500 ? ServerError : DormouseError)

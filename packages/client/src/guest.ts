@@ -1,4 +1,4 @@
-// What may be asked of an awake desktop's guest: commands, files, its picture.
+// Commands, files and the screen of an awake desktop.
 import type { ExecJson, StreamClaim, StreamJson } from '@dormouse/contract'
 import type { FileData, ReadFormat, ReadResults } from './bodies.ts'
 import { type Camel, camel } from './camel.ts'
@@ -11,7 +11,7 @@ export interface RunOptions {
   cwd?: string
   envs?: Record<string, string>
   stdin?: string
-  /** The command's own limit in the guest: 60 s by default, 300 s at most; whole seconds, rounded up. */
+  /** The command's timeout in the guest: 60 s by default, at most 300 s; rounded up to whole seconds. */
   timeoutMs?: number
   signal?: AbortSignal
 }
@@ -26,8 +26,8 @@ export class Commands {
   }
 
   /**
-   * Runs a command to its end: a string in `/bin/sh -c`, an array as it is. A non-zero exit is a result, no error;
-   * TimeoutError when the command was ended at its limit. Aborting stops waiting, not the command.
+   * Runs a command: a string in `/bin/sh -c`, an array without a shell. A non-zero exit code is a result, not an error.
+   * Throws TimeoutError if the command reached its timeout. Aborting stops the wait, not the command.
    */
   async run(command: string | string[], options: RunOptions = {}): Promise<CommandResult> {
     const { cwd, envs, stdin, timeoutMs, signal } = options
@@ -45,12 +45,12 @@ export class Files {
     this.#id = id
   }
 
-  /** Writes a file whole or not at all, 8 MiB at most; parents are made. `mode` is octal text, `0644`. */
+  /** Writes a file of at most 8 MiB, atomically; creates parent folders. `mode` is octal text, such as `0644`. */
   write(file: string, data: FileData, options?: CallOptions & { mode?: string }) {
     return this.#client.writeFile(this.#id, file, data, options)
   }
 
-  /** Reads a file of any size, as text unless `format` says otherwise. */
+  /** Reads a file of any size; as text by default. */
   read<F extends ReadFormat = 'text'>(
     file: string,
     options: CallOptions & { format?: F } = {},
@@ -68,7 +68,7 @@ export class Stream {
     this.#id = id
   }
 
-  /** A URL that shows the desktop in a browser; ConflictError (`claim_held`) while another client holds the claim. */
+  /** A URL that shows the desktop in a browser. ConflictError (`claim_held`) while another client holds the claim. */
   async getUrl(options: CallOptions & { claim?: StreamClaim; takeover?: boolean } = {}): Promise<Camel<StreamJson>> {
     const { claim = 'view', takeover, ...call } = options
     return camel(await this.#client.openStream(this.#id, { claim, takeover }, call))

@@ -204,7 +204,7 @@ test('a signal that is aborted already sends nothing', async () => {
 test('a silent server ends in a TimeoutError, for the client’s limit and the call’s own', async () => {
   const { client } = await start(() => 'hang', { timeoutMs: 30 })
   await expect(client.getDesktop(desktopId)).rejects.toThrow(errors.TimeoutError)
-  await expect(client.getDesktop(desktopId, { timeoutMs: 10 })).rejects.toThrow('within 10 ms')
+  await expect(client.getDesktop(desktopId, { timeoutMs: 10 })).rejects.toThrow('timed out after 10 ms')
 })
 
 test('the limit covers the pauses between attempts', async () => {
@@ -235,7 +235,9 @@ test('a credential that could not be sent is refused without being repeated', ()
 })
 
 test('a missing address or credential is named with the variable that stands in for it', async () => {
-  expect(() => createClient({ baseUrl: '', apiKey: 'svc_sk_x' })).toThrow(/no baseUrl: pass it, or set DORMOUSE_URL/)
+  expect(() => createClient({ baseUrl: '', apiKey: 'svc_sk_x' })).toThrow(
+    /baseUrl is missing; pass it, or set DORMOUSE_URL/,
+  )
   expect(() => createClient({ baseUrl: 'http://x', apiKey: '' })).toThrow(/set DORMOUSE_API_KEY.*local\.json/)
 })
 

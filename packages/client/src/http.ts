@@ -1,5 +1,4 @@
-// Sends one request under the retry policy and the caller's limits, and turns what is not a success into an error.
-// Knows nothing of routes.
+// Sends one request with retries and a timeout, and converts failures to errors. Knows no route.
 import type { ProblemJson } from '@dormouse/contract'
 import { readJson } from './bodies.ts'
 import { startDeadline } from './deadline.ts'
@@ -8,25 +7,25 @@ import { type Clock, delayMs, isRepeatable, mayPass, parseRetryAfter, retriesDef
 
 const callTimeoutDefaultMs = 60_000
 
-/** Where the service is, and how to speak to it. */
+/** The service's address, and how to call it. */
 export interface HttpOptions {
-  /** Only scheme, host and port count: every path begins at the host. */
+  /** Only scheme, host and port are used. */
   baseUrl: string
   fetch?: typeof fetch
   /** Retries after the first attempt; 3 by default. */
   retries?: number
-  /** Limit of one call, its retries included; 60 s by default, `Infinity` for none. */
+  /** Timeout of one call with its retries; 60 s by default, `Infinity` for none. */
   timeoutMs?: number
   clock?: Clock
 }
 
-/** What every call takes. */
+/** Options of every call. */
 export interface CallOptions {
   signal?: AbortSignal
-  /** Limit of this call, its retries included. */
+  /** Timeout of this call with its retries. */
   timeoutMs?: number
   retries?: number
-  /** Sees status and headers of every answer, those that are retried included. */
+  /** Called with status and headers of every response, also of those that are retried. */
   onResponse?: (response: { status: number; headers: Headers }) => void
 }
 
@@ -52,24 +51,24 @@ export class Http {
   readonly #credential: string
   readonly #origin: URL
 
-  /** Refuses a base URL or a credential that could not be sent, without repeating the credential. */
+  /** Throws on a base URL or a credential that cannot be sent. The error never contains the credential. */
   constructor(options: HttpOptions, credential: string) {
     this.clock = options.clock ?? systemClock
     this.retries = options.retries
     this.#options = options
     this.#origin = parseBaseUrl(options.baseUrl)
     this.#credential = credential
-    if (!credential) throw new InvalidRequestError(missing('apiKey (operatorKey for operators)', 'DORMOUSE_API_KEY'))
+    if (!credential) throw new InvalidRequestError(missing('apiKey (for operators: operatorKey)', 'DORMOUSE_API_KEY'))
     if (!/^[\x21-\x7e]+$/.test(credential))
-      throw new InvalidRequestError('the credential has characters that no credential has')
+      throw new InvalidRequestError('the credential contains invalid characters; check that it was copied whole')
   }
 
-  /** The answer's JSON body, undefined where it has none. */
+  /** The response's JSON body; undefined where it has none. */
   json<T>(call: HttpCall): Promise<T> {
     return this.run(call, readJson<T>)
   }
 
-  /** What `read` makes of the answer; limits and retries last until it is done. */
+  /** The response as `read` reads it. Timeout and retries include the reading. */
   async run<T>(call: HttpCall, read: (response: Response) => Promise<T>): Promise<T> {
     const request = this.#prepare(call)
     const retries = call.retries ?? this.#options.retries ?? retriesDefault
@@ -78,7 +77,7 @@ export class Http {
     for (let attempt = 0; ; attempt++) {
       try {
         deadline.signal.throwIfAborted()
-        return await read(await this.#send(request, deadline.signal, call.onResponse)).catch(brokenOff)
+        return await read(await this.#send(request, deadline.signal, call.onResponse)).catch(interrupted)
       } catch (error) {
         deadline.signal.throwIfAborted()
         if (!(error instanceof DormouseError) || attempt >= retries) throw error
@@ -88,7 +87,7 @@ export class Http {
     }
   }
 
-  /** Built once, before the first attempt: what cannot be sent fails here and is never taken for a lost connection. */
+  /** Built once, before the first attempt: a request that cannot be sent is not mistaken for a lost connection. */
   #prepare(call: HttpCall): Prepared {
     const url = new URL(call.path, this.#origin)
     for (const [name, value] of Object.entries(call.query ?? {})) {
@@ -104,20 +103,20 @@ export class Http {
   async #send(request: Prepared, signal: AbortSignal, onResponse: CallOptions['onResponse']): Promise<Response> {
     const { url, ...init } = request
     const send = this.#options.fetch ?? fetch
-    // A redirect is refused: it would turn a POST into a GET, or carry the credential elsewhere.
-    // What is sent as a stream must say so, or fetch refuses it.
+    // Redirects are not followed: one could turn a POST into a GET, or send the credential elsewhere.
+    // fetch requires `duplex` for a stream.
     const half = init.body instanceof ReadableStream && { duplex: 'half' as const }
     const response = await send(url, { ...init, ...half, signal, redirect: 'manual' }).catch((cause: unknown) => {
-      throw new ConnectionError(`no answer from ${url.origin}: ${reasonOf(cause)}`, { cause })
+      throw new ConnectionError(`no response from ${url.origin}: ${reasonOf(cause)}`, { cause })
     })
     onResponse?.({ status: response.status, headers: response.headers })
     if (response.ok) return response
-    throw this.#failure(response, await response.text().catch(brokenOff))
+    throw this.#failure(response, await response.text().catch(interrupted))
   }
 
   #failure(response: Response, text: string): DormouseError {
     const problem = parseProblem(text)
-    const message = problem?.detail ?? `the service answered ${response.status} ${response.statusText}`.trim()
+    const message = problem?.detail ?? `the service responded with ${response.status} ${response.statusText}`.trim()
     return errorOf(response.status, message, {
       problem,
       requestId: response.headers.get('x-request-id') ?? undefined,
@@ -127,8 +126,8 @@ export class Http {
 }
 
 function missing(option: string, variable: string): string {
-  const where = '`npm start` writes address and keys to .dormouse/local.json'
-  return `there is no ${option}: pass it, or set ${variable}, which Desktop reads; ${where}`
+  const where = '`npm start` writes both to .dormouse/local.json'
+  return `${option} is missing; pass it, or set ${variable}, which Desktop reads (${where})`
 }
 
 function parseBaseUrl(text: string): URL {
@@ -139,15 +138,15 @@ function parseBaseUrl(text: string): URL {
 }
 
 function timedOut({ method, url }: Prepared, timeoutMs: number): TimeoutError {
-  return new TimeoutError(`${method} ${url.pathname} had no answer within ${timeoutMs} ms`)
+  return new TimeoutError(`${method} ${url.pathname} timed out after ${timeoutMs} ms; raise timeoutMs, or retry`)
 }
 
-function brokenOff(cause: unknown): never {
+function interrupted(cause: unknown): never {
   if (cause instanceof DormouseError) throw cause
-  throw new ConnectionError(`the answer broke off: ${reasonOf(cause)}`, { cause })
+  throw new ConnectionError(`the response was interrupted: ${reasonOf(cause)}`, { cause })
 }
 
-/** What a proxy answers in the service's place is no problem body: undefined. */
+/** Undefined for anything but a problem body, such as a proxy's response. */
 function parseProblem(text: string): ProblemJson | undefined {
   try {
     const body = JSON.parse(text) as Partial<ProblemJson> | null
@@ -157,7 +156,7 @@ function parseProblem(text: string): ProblemJson | undefined {
   }
 }
 
-/** The system's word for it (`ECONNREFUSED …`), which fetch hides in causes. */
+/** The system's error (`ECONNREFUSED …`), which fetch hides in causes. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   if (error.cause instanceof Error) return reasonOf(error.cause)

@@ -1,4 +1,4 @@
-// The SDK's public face.
+// The SDK's public API.
 export type {
   AdminOperationJson,
   AuditEntryJson,
@@ -16,9 +16,11 @@ export type {
   OrgJson,
   ProblemJson,
   RemovalJson,
+  StreamBody,
   StreamClaim,
   StreamJson,
   TrustedHostJson,
+  UsageJson,
   WakeBody,
 } from '@dormouse/contract'
 export {
@@ -38,7 +40,6 @@ export {
   type KeyedOptions,
   type MutationOptions,
   newIdempotencyKey,
-  type UsageJson,
 } from './client.ts'
 export {
   type Connection,

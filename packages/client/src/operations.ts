@@ -1,22 +1,22 @@
-// Waiting for an operation to settle, under one limit over all the requests that takes. Knows no route.
+// Waits for an operation to settle, with one timeout over all requests. Knows no route.
 import type { OperationJson } from '@dormouse/contract'
 import { startDeadline } from './deadline.ts'
 import { OperationFailedError, TimeoutError } from './errors.ts'
 import type { CallOptions, Http } from './http.ts'
 
-/** The server holds a waiting request for at most 120 s. */
+/** The service holds a waiting request for at most 120 s. */
 export const waitCallTimeoutMs = 150_000
 const settleTimeoutDefaultMs = 600_000
-/** A wait outlives a restart of the service: these add up to about half a minute. */
+/** A wait survives a restart of the service: the pauses add up to about half a minute. */
 const waitRetries = 7
 const pauseStartMs = 250
 const pauseMaxMs = 2000
 
 export interface WaitOptions {
   signal?: AbortSignal
-  /** Limit of the whole wait; 10 minutes by default. The operation goes on beyond it. */
+  /** Timeout of the whole wait; 10 minutes by default. The operation continues after it. */
   timeoutMs?: number
-  /** Sees the operation each time the service answers. */
+  /** Called with the operation at each response. */
   onProgress?: (operation: OperationJson) => void
   onResponse?: CallOptions['onResponse']
 }
@@ -28,18 +28,18 @@ export interface SettleOptions extends WaitOptions {
 type Ask = (call: CallOptions & { wait?: boolean; idempotencyKey?: string }) => Promise<OperationJson>
 
 /**
- * Asks once to get the handle, then again with the same key and `?wait=true` until the operation has settled: the
- * server answers such a repeat the moment that happens.
+ * Requests once to get the operation, then again with the same key and `?wait=true` until it settles. The service
+ * responds to such a repeat the moment that happens.
  */
 export function settle(http: Http, ask: Ask, idempotencyKey: string, options: WaitOptions): Promise<OperationJson> {
   const keyed = { idempotencyKey, onResponse: options.onResponse }
   const waiting = { ...keyed, wait: true, timeoutMs: waitCallTimeoutMs, retries: http.retries ?? waitRetries }
-  // The pause is for a server that does not hold a waiting request: it must not be asked in a tight loop.
+  // The pause prevents a tight loop where a server does not hold waiting requests.
   const pauseBefore = (turn: number) => (turn > 1 ? pauseStartMs : 0)
   return untilSettled(http, options, pauseBefore, (turn, signal) => ask({ ...(turn ? waiting : keyed), signal }))
 }
 
-/** Looks at the operation until it has settled: at once, then after growing pauses of 2 s at most. */
+/** Polls the operation until it settles: at once, then after growing pauses of at most 2 s. */
 export function pollOperation(http: Http, look: Ask, options: WaitOptions): Promise<OperationJson> {
   const call = { onResponse: options.onResponse, retries: http.retries ?? waitRetries }
   const pauseBefore = (turn: number) => (turn ? Math.min(pauseStartMs * 2 ** (turn - 1), pauseMaxMs) : 0)
@@ -71,6 +71,8 @@ function isSettled(operation: OperationJson | undefined): operation is Operation
 function notSettled(timeoutMs: number, seen: OperationJson | undefined): TimeoutError {
   const after = `within ${timeoutMs} ms`
   return seen
-    ? new TimeoutError(`the ${seen.kind} did not settle ${after}; it goes on`, { operation: seen })
-    : new TimeoutError(`the service did not answer ${after}; ask again with the same idempotency key`)
+    ? new TimeoutError(`the ${seen.kind} did not settle ${after}; it continues, so wait for operation ${seen.id}`, {
+        operation: seen,
+      })
+    : new TimeoutError(`no response ${after}; retry with the same idempotency key`)
 }

@@ -1,4 +1,4 @@
-// Builds request paths that mean what was given: URL parsing would quietly resolve `.` and `..` into other routes.
+// Builds request paths. URL parsing alone would silently resolve `.` and `..` into other routes.
 import { InvalidRequestError } from './errors.ts'
 
 /** A path of literal pieces and encoded values: path`/v1/desktops/${id}/wake`. */
@@ -8,14 +8,14 @@ export function path(pieces: TemplateStringsArray, ...values: string[]): string 
 
 function segment(value: string): string {
   if (value === '' || value === '.' || value === '..')
-    throw new InvalidRequestError(`${JSON.stringify(value)} is not an identifier`)
+    throw new InvalidRequestError(`${JSON.stringify(value)} is not an id`)
   return encodeURIComponent(value)
 }
 
-/** A guest's path as the files route takes it: encoded, without the leading slash. */
+/** A guest's path as the files route expects it: encoded, without the leading slash. */
 export function guestPath(file: string): string {
   const segments = file.replace(/^\/+/, '').split('/')
   if (segments.includes('..') || ['', '.'].includes(segments.at(-1)!))
-    throw new InvalidRequestError(`${JSON.stringify(file)} is not the path of a file: it needs a name and no "..".`)
+    throw new InvalidRequestError(`${JSON.stringify(file)} is not the path of a file; it needs a name and no ".."`)
   return segments.map(encodeURIComponent).join('/')
 }

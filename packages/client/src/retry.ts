@@ -1,4 +1,4 @@
-// The contract's retry policy, as functions of what was seen. Sends nothing and waits for nothing.
+// The API's retry policy, as pure functions.
 import { ConnectionError, type DormouseError } from './errors.ts'
 
 export const retriesDefault = 3
@@ -6,7 +6,7 @@ const backoffStartMs = 250
 const retryAfterMaxMs = 30_000
 const retryableStatuses = new Set([429, 503, 504])
 
-/** Time and chance, so that a test can hold both. */
+/** Time and randomness, so that tests control both. */
 export interface Clock {
   now(): number
   /** Resolves after that long; rejects with the signal's reason as soon as it is aborted. */
@@ -34,12 +34,12 @@ export const systemClock: Clock = {
     }),
 }
 
-/** Whether the very same request may be sent again: a GET, or one whose key makes the repeat harmless. */
+/** Whether the same request can be sent again: a GET, or one with an idempotency key. */
 export function isRepeatable(method: string, headers: Headers): boolean {
   return method === 'GET' || headers.has('idempotency-key')
 }
 
-/** Whether a later attempt may end better: no answer at all, or 429, 503, 504. */
+/** Whether a later attempt may succeed: after no response, or 429, 503, 504. */
 export function mayPass(failure: DormouseError): boolean {
   return failure instanceof ConnectionError || retryableStatuses.has(failure.status ?? 0)
 }

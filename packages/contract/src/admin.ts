@@ -1,4 +1,4 @@
-// What operators say to the control plane: organisations, keys, hosts, the audit log.
+// Bodies of operators' routes: organisations, keys, hosts, the audit log.
 import { z } from 'zod'
 import { time } from './desktops.ts'
 import { id } from './ids.ts'
@@ -11,11 +11,12 @@ const name = z
   .regex(/^[^\p{C}]*$/u, 'must be printable')
 
 export const createOrgBody = z.object({ name })
+export type CreateOrgBody = z.input<typeof createOrgBody>
 export const orgJson = z
   .object({
     id,
     name: z.string(),
-    max_desktops: z.int().nullable().describe('How many desktops it may have; null: what the settings say'),
+    max_desktops: z.int().nullable().describe('How many desktops it may have; null for the default'),
     created_at: time,
   })
   .meta({ id: 'Organisation' })
@@ -23,15 +24,16 @@ export type OrgJson = z.infer<typeof orgJson>
 
 export const orgsJson = z.object({
   orgs: z.array(orgJson),
-  default_max_desktops: z.int().describe('What the settings say: for those whose `max_desktops` is null'),
+  default_max_desktops: z.int().describe('The default limit, for organisations whose `max_desktops` is null'),
 })
 export type OrgsJson = z.infer<typeof orgsJson>
 
-/** Null takes the limit back: then the one of the settings holds. */
+/** Null removes the limit: the default applies. */
 export const changeOrgBody = z.strictObject({ max_desktops: z.int().min(0).max(1_000_000_000).nullable() })
 export type ChangeOrgBody = z.infer<typeof changeOrgBody>
 
 export const createKeyBody = z.object({ org_id: id, name: name.nullish() })
+export type CreateKeyBody = z.input<typeof createKeyBody>
 export const keyJson = z
   .object({
     id,
@@ -43,11 +45,12 @@ export const keyJson = z
   })
   .meta({ id: 'ApiKey' })
 export type KeyJson = z.infer<typeof keyJson>
-/** The one answer that shows the key itself. */
+/** The only response that contains the key itself. */
 export const createdKeyJson = z.object({ ...keyJson.shape, api_key: z.string() }).meta({ id: 'CreatedApiKey' })
 export type CreatedKeyJson = z.infer<typeof createdKeyJson>
 
 export const createInviteBody = z.object({ name: name.nullish(), valid_secs: z.int().min(60).max(604_800).nullish() })
+export type CreateInviteBody = z.input<typeof createInviteBody>
 export const inviteJson = z.object({ token: z.string(), expires_at: time }).meta({ id: 'HostInvite' })
 export type InviteJson = z.infer<typeof inviteJson>
 
@@ -56,43 +59,48 @@ export const hostJson = z
     id,
     name: z.string(),
     state: z.enum(['active', 'unreachable', 'lost', 'removed']),
-    linked: z.boolean().describe('Whether the replica that answers holds a link to it'),
+    linked: z.boolean().describe('Whether the responding replica has a link to it'),
     proves_by: z
       .enum(['challenge', 'token'])
       .nullable()
-      .describe('How it proved itself last; `token` is an agent of the release before, which the next one refuses'),
+      .describe(
+        'How it last authenticated; `token` means an agent of the release before, which the next release refuses',
+      ),
     withheld: z
       .object({ since: time, epoch: z.int() })
       .nullable()
-      .describe('It gets no commands: it says it obeyed this epoch. `dormouse admin host trust` confirms it'),
+      .describe('It gets no commands, because it reported this epoch. `dormouse admin host trust` confirms the epoch'),
     ailment: z.string().nullable().describe('Why it takes no desktop'),
     last_heartbeat_at: time.nullable(),
     driver: z.string().nullable(),
     kvm: z.boolean().nullable(),
     versions: z.record(z.string(), z.string()),
-    processors: z.number().nullable().describe('Its own; `capacity.vcpus` says how many virtual ones it lends out'),
+    processors: z
+      .number()
+      .nullable()
+      .describe('Physical processors; `capacity.vcpus` is how many virtual ones it offers'),
     capacity: z.object({ vcpus: z.int(), memory_mib: z.int(), disk_gib: z.int() }).nullable(),
     reserved: z.object({ vcpus: z.int(), memory_mib: z.int(), disk_gib: z.int() }),
     images: z.array(z.string()),
-    desktops: z.int().describe('Desktops that stand on it'),
+    desktops: z.int().describe('Desktops on it'),
     created_at: time,
   })
   .meta({ id: 'Host' })
 export type HostJson = z.infer<typeof hostJson>
 
 export const trustedHostJson = z
-  .object({ ...hostJson.shape, was_withheld: z.boolean().describe('Whether it got no commands until now') })
+  .object({ ...hostJson.shape, was_withheld: z.boolean().describe('Whether it was withheld until now') })
   .meta({ id: 'TrustedHost' })
 export type TrustedHostJson = z.infer<typeof trustedHostJson>
 
-/** A command that a host could not carry out, and that is sent again until it can. */
+/** A command that a host could not carry out yet; the service retries it. */
 export const deferredJson = z
   .object({
     desktop_id: id,
     host_id: id,
     command: z.enum(['desktop.ensureAsleep', 'desktop.ensureDestroyed']),
     operation_id: id.describe('The operation that left it behind'),
-    attempts: z.int().describe('Tries since then that failed'),
+    attempts: z.int().describe('Failed attempts since then'),
     last_tried_at: time.nullable(),
     last_error: z.string().nullable(),
     created_at: time,
@@ -101,16 +109,21 @@ export const deferredJson = z
 export type DeferredJson = z.infer<typeof deferredJson>
 
 export const removeHostBody = z.object({
-  yes_lose: z.int().min(0).describe('How many desktops may be lost: those that have their only disk there'),
+  yes_lose: z.int().min(0).describe('How many desktops may be lost: those whose only disk is there'),
 })
+export type RemoveHostBody = z.input<typeof removeHostBody>
+
 export const removalJson = z
   .object({
     host_id: id,
     name: z.string(),
-    removed_at: time.nullable().describe('Null while it is not removed'),
-    lost: z.int().describe('Desktops that have their only disk there: what a removal makes `failed`'),
-    desktops: z.array(z.object({ id, org_id: id })).describe('These desktops, and whose they are'),
-    removed_before: z.boolean().optional().describe('Of a removal: it was done before, and changed nothing now'),
+    removed_at: time.nullable().describe('Null until it is removed'),
+    lost: z.int().describe('Desktops whose only disk is there; a removal makes them `failed`'),
+    desktops: z.array(z.object({ id, org_id: id })).describe('These desktops and their organisations'),
+    removed_before: z
+      .boolean()
+      .optional()
+      .describe('Of a removal: the host was removed before, and nothing was changed'),
   })
   .meta({ id: 'Removal' })
 export type RemovalJson = z.infer<typeof removalJson>
@@ -121,7 +134,7 @@ const auditEntryJson = z
     at: time,
     actor: z.string().describe('`key:<id>`, `jwt:<issuer>:<subject>`, or `command line`'),
     action: z.string().describe('Such as `stream.takeover`, `org.create`, `host.remove`'),
-    subject: z.string().describe('The id of what it was done to'),
+    subject: z.string().describe('The id of what was changed'),
     details: z.record(z.string(), z.unknown()),
   })
   .meta({ id: 'AuditEntry' })

@@ -1,12 +1,12 @@
-// How a host becomes known and stays known: enrolment, hello and heartbeat over the link.
+// Enrolment of hosts, and hello and heartbeat over the link.
 import { z } from 'zod'
 import { durationMs, listOf, recordOf, said } from './bounds.ts'
 import { id } from './ids.ts'
 
-/** Raised when a frame's meaning changes; an agent with another one is told to upgrade. */
+/** Raised when a frame's meaning changes. An agent with another version is refused and must be upgraded. */
 export const linkProtocol = 1
 
-/** More than a frame of the link holds of them in earnest. */
+/** More than a real host has. */
 export const mostDesktops = 20_000
 const mostImages = 1_000
 const mostReplicas = 100
@@ -30,65 +30,64 @@ export const enrolledJson = z.object({ host_id: id, installation_id: id })
 export type EnrolledJson = z.infer<typeof enrolledJson>
 
 /**
- * Subprotocols of a link, in the order in which an agent offers them. A control plane that knows none takes the first, and
- * judges the host by the token in the request's header; one that knows them takes `proof`. The token goes with the next
- * release.
+ * Subprotocols of a link, in the order in which an agent offers them. A control plane of an older release accepts the first
+ * and authenticates the host by the token in the request's header. Others use `proof`. The next release drops the token.
  */
 export const linkSubprotocols = { token: 'dormouse.link.token', proof: 'dormouse.link.proof' } as const
 
-/** What a control plane says first on a socket that is to become a link: random, for this socket alone. */
+/** The control plane's first message on a new socket: a random nonce for this socket. */
 export const linkChallenge = z.object({ nonce: z.string().regex(/^[\w-]{43}$/) })
-/** What the host answers. */
+/** The host's response. */
 export const linkProof = z.object({ hostId: id, signature: z.string().regex(/^[\w-]{86}$/) })
-/** What the control plane says to a proof that is good. From then on the socket is a link. */
+/** The control plane's response to a valid proof. From then on the socket is a link. */
 export const linkAccepted = z.object({ accepted: z.literal(true) })
 
 /**
- * What a host signs with its key to open a link. It names its purpose and the installation, so that the signature is good
- * for nothing else; it holds no time, so that no clock matters.
+ * The text that a host signs to open a link. It contains its purpose and the installation, so that the signature is valid
+ * for nothing else. It contains no time, so that clocks do not matter.
  */
 export const linkProofText = (installationId: string, hostId: string, nonce: string): string =>
   `dormouse: host opens a link\ninstallation ${installationId}\nhost ${hostId}\nnonce ${nonce}\n`
 
-/** An agent of the release before says `capacity.vcpus` alone: so many for each processor. To go with the next release. */
+/** An agent of the release before reports `capacity.vcpus` alone, with this many per processor. Dropped with the next release. */
 export const oldVcpusPerProcessor = 4
 
-/** What a host can take in all. How many virtual processors that makes, the control plane alone decides: see `processors`. */
+/** A host's total capacity. The control plane alone derives virtual processors, from `processors`. */
 export const capacity = z.object({ vcpus: z.int().min(0), memoryMiB: z.int().min(0), diskGiB: z.int().min(0) })
 export type Capacity = z.infer<typeof capacity>
 
 export const hostFacts = z.object({
   agentVersion: said(100),
   driver: z.enum(['libvirt', 'simulated']),
-  /** Whether guests run on the processor itself, or are emulated. */
+  /** Whether guests run with KVM; otherwise they are emulated. */
   kvm: z.boolean(),
   versions: recordOf(said(200), 50),
   capacity,
-  /** Its own, or as many as it is to lend from. */
+  /** Physical processors, or as many of them as it offers. */
   processors: z.number().min(0).optional(),
   freeDiskGiB: z.int().min(0),
   images: listOf(said(128), mostImages),
-  /** Why the host can take no desktop now; null while it can. */
+  /** Why the host cannot take desktops now; null while it can. */
   ailment: said(1_000).nullable(),
 })
 export type HostFacts = z.infer<typeof hostFacts>
 
-/** All that a host knows of one desktop. Absence of an item is never a reason to destroy anything. */
+/** A host's state of one desktop. A missing item is never a reason to destroy anything. */
 export const observation = z.object({
   desktopId: id,
   generation: z.int().min(0),
   turn: z.int().min(0),
   operationId: id.nullable(),
-  /** `paused` is a guest stopped by us between restore and resume, or suspended; it answers nobody. */
+  /** `paused` is a guest between restore and resume, or one that was suspended. */
   domain: z.enum(['absent', 'running', 'paused', 'stopped']),
   /** Saved memory: `complete` may be restored once; `partial` and `spent` never. */
   memory: z.enum(['none', 'partial', 'complete', 'spent', 'damaged']),
   disk: z.boolean(),
-  /** Why the domain is not running, in the hypervisor's words, where it is known. */
+  /** Why the domain is not running, as the hypervisor reports it. */
   reason: said(500).nullable(),
 })
 export type Observation = z.infer<typeof observation>
-/** Of all desktops of a host. */
+/** All desktops of a host. */
 export const observations = listOf(observation, mostDesktops)
 
 export const hello = z.object({
@@ -115,7 +114,7 @@ export type Welcome = z.infer<typeof welcome>
 
 export const heartbeat = z.object({
   facts: hostFacts,
-  /** Proof of life: the desktops whose domain runs now, each with its generation. */
+  /** The desktops whose domain runs now, with their generations. Usage counts by this. */
   running: listOf(z.object({ desktopId: id, generation: z.int() }), mostDesktops),
 })
 export type Heartbeat = z.infer<typeof heartbeat>

@@ -1,7 +1,7 @@
-// Bounds of what other processes say: a length is looked at before what is inside. Knows nothing of what is said.
+// Size limits for data from other processes: lengths are checked before contents. Knows no message.
 import { z } from 'zod'
 
-/** Words that are shown and stored: cut where they are longer, and of characters that every log and database takes. */
+/** Text that is shown and stored: truncated to the limit, with only characters that every log and database accepts. */
 export const said = (mostChars: number) =>
   z.string().overwrite((words) =>
     words
@@ -10,7 +10,7 @@ export const said = (mostChars: number) =>
       .replaceAll(/[\p{Cc}\p{Cf}]+/gu, ' '),
   )
 
-/** A list of at most so many. It is read up to its first bad item: nobody needs to hear of a million. */
+/** A list of at most `most` items. Validation stops at the first bad one: a message for each of a million would take seconds. */
 export const listOf = <T extends z.ZodType>(item: T, most: number) =>
   z
     .custom<unknown[]>((given) => Array.isArray(given) && given.length <= most, `must be a list of at most ${most}`)
@@ -24,7 +24,7 @@ export const listOf = <T extends z.ZodType>(item: T, most: number) =>
       return items
     })
 
-/** Names and words by them, of at most so many. */
+/** An object of at most `most` fields. */
 export const recordOf = <T extends z.ZodType>(item: T, most: number) =>
   z
     .custom<Record<string, unknown>>(
@@ -33,10 +33,10 @@ export const recordOf = <T extends z.ZodType>(item: T, most: number) =>
     )
     .pipe(z.record(z.string().max(100), item))
 
-/** Timers end at once where they are asked for more. */
+/** Node's timers fire at once above this. */
 const longestTimerMs = 2 ** 31 - 1
 
-/** A time that a timer can wait; more is as good as this, which is weeks. */
+/** A duration for a timer; longer ones are cut to 24 days. */
 export const durationMs = z
   .int()
   .min(1)

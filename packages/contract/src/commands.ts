@@ -1,4 +1,4 @@
-// What the control plane asks of an agent. Every command asks for a result, not an act: twice is the same as once.
+// The control plane's commands to agents. Each asks for a result and is idempotent.
 import { z } from 'zod'
 import { mostDesktops, observation, observations } from './agents.ts'
 import { durationMs, durationSecs, listOf } from './bounds.ts'
@@ -6,14 +6,14 @@ import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
 import { resumedFrom } from './operations.ts'
 
-/** Orders commands: a host refuses a lower epoch, and a lower (generation, turn) of a desktop; an equal one joins or repeats. */
+/** Orders commands. A host refuses a lower epoch, and a lower (generation, turn) of a desktop. An equal one joins the work in progress, or repeats its outcome. */
 export const fence = z.object({
   desktopId: id,
   epoch: z.int().min(1),
   generation: z.int().min(0),
   turn: z.int().min(0),
   operationId: id,
-  /** Relative, since clocks differ: how long the asker will wait for the result. */
+  /** Relative, since clocks differ: how long the control plane waits for the result. */
   deadlineMs: durationMs,
 })
 export type Fence = z.infer<typeof fence>
@@ -60,10 +60,10 @@ export const execResult = z.object({
 })
 export type ExecResult = z.infer<typeof execResult>
 
-/** What the agent is to dial back: a channel that the asking replica expects. */
+/** The channel that the agent dials back, by the token that the replica expects. */
 const channel = z.string().regex(/^[\w-]{16,64}$/)
 
-/** Where the bytes go: a channel that the agent dials back, and for how long the guest may stand still on the way. */
+/** A transfer over a channel that the agent dials back, and its timeouts. */
 const transfer = z.object({
   desktopId: id,
   generation: z.int(),
@@ -71,23 +71,23 @@ const transfer = z.object({
   path: z.string(),
   channel,
   stepTimeoutSecs: durationSecs,
-  /** How long it may wait for others before it. */
+  /** How long it may wait for other transfers. */
   queueTimeoutSecs: durationSecs,
 })
 export const writeFileCommand = transfer.extend({
-  /** Null: as the file had, 0644 where it is new. */
+  /** Null keeps the file's mode; a new file gets 0644. */
   mode: z.int().min(0).max(0o7777).nullable(),
 })
 export type WriteFileCommand = z.infer<typeof writeFileCommand>
 export type ReadFileCommand = z.infer<typeof transfer>
 
-/** What the leader thinks of an item of an inventory; the agent obeys only while its journal still says `seen`. */
+/** The leader's decision on an inventory item. The agent obeys only while its journal still has `seen`. */
 export const rejoinOrder = z.object({
   desktopId: id,
   seen: z.object({ generation: z.int(), turn: z.int() }),
   /**
-   * keep: nothing to do, but tidy up what is spent. stop: another host has a higher generation. remove: a tombstone
-   * names it. suspend: it runs, nobody knows why; an operator decides.
+   * keep: only remove what is used up. stop: another host has a higher generation. remove: the desktop was destroyed.
+   * suspend: it runs without a record in the database; an operator decides.
    */
   order: z.enum(['keep', 'stop', 'remove', 'suspend']),
 })

@@ -1,4 +1,4 @@
-// A desktop as customers see it, and what they may ask when they create one.
+// A desktop as customers see it, and the body of a create.
 import { z } from 'zod'
 import { id } from './ids.ts'
 
@@ -39,7 +39,9 @@ export const desktopJson = z
     idle_timeout_secs: z
       .int()
       .min(0)
-      .describe('Idle time-out in seconds, 0 = never; kept with the desktop: nothing hibernates by itself yet'),
+      .describe(
+        'Idle time-out in seconds, 0 = never; stored with the desktop, but nothing hibernates automatically yet',
+      ),
     billing_mode: billingMode,
     host_id: id.nullable().describe('Host the desktop is placed on; null before the first placement'),
     failure: z.string().nullable().describe('Why the desktop is `failed`, and what to do; null in every other state'),
@@ -70,7 +72,7 @@ export type DesktopJson = z.infer<typeof desktopJson>
 
 export const desktopListJson = z.object({ desktops: z.array(desktopJson) }).meta({ id: 'DesktopList' })
 
-/** Null means omitted: what the caller left out takes the deployment's default. */
+/** Null means omitted: the deployment's default applies. */
 export const createDesktopBody = z
   .object({
     tier,
@@ -87,7 +89,7 @@ export const createDesktopBody = z
       .int()
       .min(0)
       .nullish()
-      .describe('0 = never; kept with the desktop: nothing hibernates by itself yet'),
+      .describe('0 = never; stored with the desktop, but nothing hibernates automatically yet'),
   })
   .meta({ id: 'CreateDesktopBody', examples: [{ tier: 'small' }, { tier: 'large', billing_mode: 'monthly' }] })
 export type CreateDesktopBody = z.infer<typeof createDesktopBody>

@@ -1,16 +1,16 @@
-// What is asked of an awake desktop's guest, and how it answers.
+// Commands and files in an awake desktop: request and response bodies, and limits.
 import { z } from 'zod'
 
 export const execTimeoutDefaultSecs = 60
 export const execTimeoutMaxSecs = 300
-/** Kept of each output stream; what goes beyond is counted and said. */
+/** Kept of each output stream; the result says whether it was cut. */
 export const execOutputMaxBytes = 1024 * 1024
 
-/** A file is written by one request of at most so much. */
+/** The largest file that one request writes. */
 export const fileWriteMaxBytes = 8 * 1024 * 1024
-/** How long the guest may take for one step of a file's way: to open it, to take or give a piece, to put it in place. */
+/** The guest's timeout for one step of a transfer: opening the file, one chunk, moving it into place. */
 export const fileStepTimeoutSecs = 30
-/** How long a transfer may wait for its turn: a few at once go as fast as many, and many at once would starve each other. */
+/** How long a transfer may wait for others. A few run at once: more would not be faster, and would starve each other. */
 export const fileQueueTimeoutSecs = 240
 
 const noNul = (text: string) => !text.includes('\0')
@@ -24,7 +24,7 @@ const whyNoText = (given: unknown): string | undefined => {
 }
 const isText = (given: unknown): boolean => whyNoText(given) === undefined
 
-/** Looked at as a whole, up to the first bad one: a message for each of a million would take seconds. */
+/** Validated as a whole, up to the first bad item: a message for each of a million would take seconds. */
 const texts = z
   .custom<string[]>((given) => Array.isArray(given) && given.length > 0 && given.every(isText))
   .meta({ type: 'array', minItems: 1, items: { type: 'string' } })
@@ -48,7 +48,7 @@ export const execBody = z
   .object({
     command: z
       .union([text.min(1), texts], 'must be a string or a list of strings, not empty and without NUL')
-      .describe('A string runs in `/bin/sh -c`; an array runs as it is'),
+      .describe('A string runs in `/bin/sh -c`; an array runs without a shell'),
     cwd: text.nullish(),
     env: variables.nullish(),
     stdin: z.string().nullish(),
@@ -59,18 +59,16 @@ export type ExecBody = z.infer<typeof execBody>
 
 export const execJson = z
   .object({
-    exit_code: z.int().nullable().describe('Null where a signal ended the command'),
+    exit_code: z.int().nullable().describe('Null if a signal ended the command'),
     signal: z
       .int()
       .nullable()
-      .describe('Number of the signal that ended the command; null too where the guest does not say which'),
+      .describe('Number of the signal that ended the command; also null where the guest does not report it'),
     stdout: z
       .string()
-      .describe(
-        'Its first MiB, as UTF-8: other bytes become U+FFFD. To have bytes as they are, write a file and read it',
-      ),
+      .describe('The first MiB, as UTF-8: other bytes become U+FFFD. For exact bytes, write a file and read it'),
     stderr: z.string(),
-    stdout_truncated: z.boolean().describe('The command said more than is kept'),
+    stdout_truncated: z.boolean().describe('Whether there was more output than is kept'),
     stderr_truncated: z.boolean(),
     duration_ms: z.int(),
   })
@@ -95,10 +93,10 @@ export const fileQuery = z.object({
     .string()
     .regex(/^[0-7]{3,4}$/, 'must be an octal mode such as 0644')
     .optional()
-    .describe('Octal mode, such as `0644`; left out, an existing file keeps its own and a new one gets 0644'),
+    .describe('Octal mode, such as `0644`; by default an existing file keeps its mode and a new one gets 0644'),
 })
 
 export const fileJson = z
-  .object({ path: z.string().describe('As the guest knows it'), size: z.int().describe('Bytes') })
+  .object({ path: z.string().describe('Absolute path in the guest'), size: z.int().describe('Bytes') })
   .meta({ id: 'WrittenFile', examples: [{ path: '/srv/report.txt', size: 11 }] })
 export type FileJson = z.infer<typeof fileJson>

@@ -1,4 +1,4 @@
-// Identifiers: how they are made and what is accepted at the doors.
+// Identifiers: how they are created, and which are accepted.
 import { z } from 'zod'
 
 export type DesktopId = string
@@ -15,7 +15,7 @@ export const id = z.string().regex(pattern, 'must be a UUID').toLowerCase().meta
 /** Whether the text is a UUID in hex-and-dash form, in any case. */
 export const isId = (text: string): boolean => pattern.test(text)
 
-/** A new UUIDv7: sorts by the millisecond it was made in. */
+/** A new UUIDv7: sorts by its creation time, in milliseconds. */
 export function newId(now = Date.now()): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16))
   const stamp = now.toString(16).padStart(12, '0')

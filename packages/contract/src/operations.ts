@@ -12,7 +12,7 @@ export const operationStates = ['pending', 'running', 'succeeded', 'failed'] as 
 export const operationState = z.enum(operationStates)
 export type OperationState = z.infer<typeof operationState>
 
-/** What a wake brought back: the guest's memory, its disk alone, or a fresh image. */
+/** What a wake restored: the guest's memory, its disk alone, or a fresh image. */
 export const resumedFrom = z.enum(['memory', 'disk', 'image'])
 export type ResumedFrom = z.infer<typeof resumedFrom>
 
@@ -23,17 +23,14 @@ export const operationResult = z
     generation_id: id.nullable(),
     host_id: id.nullable(),
     duration_ms: z.int().describe('From acceptance to settling'),
-    resumed_from: resumedFrom.optional().describe('Of a wake: what came back'),
+    resumed_from: resumedFrom.optional().describe('Of a wake: what was restored'),
     ready: z
       .boolean()
       .optional()
       .describe(
-        'Of a wake: `false` where the image says what ready means (a session on its screen, for example), and that had not come true when the wake’s time was over. The desktop is awake all the same. Absent where its host cannot tell',
+        'Of a wake: `false` if the image defines a readiness check (such as a session on its screen) that did not pass in time. The desktop is awake all the same. Absent where its host does not report it',
       ),
-    cleanup: z
-      .enum(['done', 'deferred'])
-      .optional()
-      .describe('Of a destroy: `deferred` while the host is out of reach'),
+    cleanup: z.enum(['done', 'deferred']).optional().describe('Of a destroy: `deferred` while the host is unreachable'),
   })
   .meta({ id: 'OperationResult' })
 export type OperationResult = z.infer<typeof operationResult>
@@ -84,12 +81,12 @@ export const adminOperationJson = operationJson
     org_id: id,
     generation: z.int(),
     turn: z.int(),
-    cause: z.string().nullable().describe('Why it failed, in the words of whatever failed; never shown to a customer'),
-    request_id: z.string().nullable().describe('Finds it in the logs of the control plane and of its host'),
-    findings: z.record(z.string(), z.unknown()).describe('What its steps have found out so far'),
+    cause: z.string().nullable().describe('The original error of a failure; never shown to customers'),
+    request_id: z.string().nullable().describe('Identifies the request in the logs of the control plane and the host'),
+    findings: z.record(z.string(), z.unknown()).describe('Results of its steps so far'),
     timeline: z
       .array(z.object({ step: z.string(), way: z.enum(['run', 'undo']), at: time }))
-      .describe('When each step began, and when it was begun to be taken back'),
+      .describe('When each step, and each undo of a step, began'),
   })
   .meta({ id: 'AdminOperation' })
 export type AdminOperationJson = z.infer<typeof adminOperationJson>
@@ -106,14 +103,12 @@ const expectedGeneration = z
 export const mutationBody = z
   .strictObject({ expected_generation: expectedGeneration })
   .meta({ id: 'MutationBody', examples: [{}, { expected_generation: 1 }] })
+export type MutationBody = z.infer<typeof mutationBody>
 
 export const wakeBody = z
   .strictObject({
     expected_generation: expectedGeneration,
-    discard_memory: z
-      .boolean()
-      .nullish()
-      .describe('Give the saved memory up and boot from disk. Never done unless asked for.'),
+    discard_memory: z.boolean().nullish().describe('Discard the saved memory and boot from disk'),
   })
   .meta({ id: 'WakeBody', examples: [{}, { expected_generation: 1 }, { discard_memory: true }] })
 export type WakeBody = z.infer<typeof wakeBody>

@@ -1,12 +1,12 @@
-// What an agent says without being asked. A report is an observation, never a wish.
+// An agent's reports: observations that no command asked for.
 import { z } from 'zod'
 import { observation } from './agents.ts'
 import { id } from './ids.ts'
 
 export const reports = {
-  /** Something changed on the host that no command asked for: a guest powered off, its process died, it came back. */
+  /** A change on the host without a command: a guest powered off, its process died, it returned. */
   'desktop.observed': observation,
-  /** A long save or restore advances; the operation's deadline is measured from here. */
+  /** Progress of a long save or restore; the operation's deadline is measured from here. */
   'operation.progress': z.object({
     desktopId: id,
     operationId: id,

@@ -1,40 +1,57 @@
-// How a desktop's screen is reached: what the page and the relay say to each other. No schema here, for the page is small.
+// What the viewer page and the relay send each other about a desktop's screen. No schema here: the page stays small.
 
-/** Why a screen's socket was closed by us. The reason beside the code is one sentence for people. */
+/** Close codes of a screen's socket. The close reason is one sentence for people. */
 export const screenCloses = {
-  /** Another client took the claim, or its holder opened it again elsewhere. */
+  /** Another client took the claim, or its holder opened it elsewhere. */
   takenOver: 4001,
   asleep: 4002,
   destroyed: 4003,
-  /** The key behind it was revoked, or the token was used, has expired, or is not for this screen. */
+  /** The credential was revoked, or the token was used, has expired, or is for another screen. */
   revoked: 4004,
-  /** The way to the desktop's screen broke; opening it again may find it. */
+  /** The connection to the desktop's screen was lost; opening it again may help. */
   hostLost: 4005,
 } as const
 
-/** Said with `asleep` while the desktop is on its way up: nobody has to wake it. */
-export const wakingReason = 'the desktop is waking; open it again in a moment'
+/** Why the service closed a screen's socket, more precisely than the close code. */
+export type ScreenEndCause =
+  | 'takenOver'
+  | 'asleep'
+  | 'waking'
+  | 'restarted'
+  | 'destroyed'
+  | 'revoked'
+  | 'expired'
+  | 'spent'
+  | 'graceOver'
+  | 'hostLost'
+  | 'hostRemoved'
+  | 'unfollowed'
+  | 'unreadable'
 
 /**
- * The page offers this WebSocket subprotocol: it is then told by text frames, as JSON, that the service is there, and the
- * ticket by which it may come back within the grace; it says `ticketKept` once it has that. Programs that do not offer
- * the subprotocol see binary frames only, which are RFB as it is.
+ * The page offers this WebSocket subprotocol. It then receives notes, as JSON in text frames, beside RFB in binary frames.
+ * A program that does not offer it receives RFB alone.
  */
 export const screenProtocol = 'dormouse.screen.v1'
 
-/** Until this is said, what the socket was opened with opens it again: the answer to an opening may have been lost. */
+/** The page sends this once it has stored its ticket. Until then, the token it opened the socket with still works. */
 export const ticketKept = 'kept'
 
-/** Good once, in the place of the token, as long as the claim is held. */
+/** A ticket reopens the screen once, in place of the token, as long as the claim is held. */
 export interface TicketNote {
   ticket: string
 }
 
-/** Said every so often, whether anything changes on the screen or not: a page that does not hear it has no way here. */
+/** Sent periodically, whether the screen changes or not. A page that misses it has lost its connection. */
 export interface PulseNote {
   alive: true
 }
 
-export type ScreenNote = TicketNote | PulseNote
+/** Sent just before the service closes the socket. */
+export interface EndNote {
+  end: { cause: ScreenEndCause; why: string }
+}
+
+export type ScreenNote = TicketNote | PulseNote | EndNote
 
 export const pulseEveryMs = 5_000

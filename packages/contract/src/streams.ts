@@ -6,17 +6,17 @@ export type StreamClaim = z.infer<typeof streamClaim>
 
 export const streamBody = z
   .object({
-    claim: streamClaim.describe('`view` sees; `control` also types and points'),
-    takeover: z.boolean().nullish().describe('Take the claim from whoever holds it, and end their socket'),
+    claim: streamClaim.describe('`view` only sees; `control` also types and points'),
+    takeover: z.boolean().nullish().describe('Take the claim from its holder, and close the holder’s socket'),
   })
   .meta({ id: 'StreamBody' })
 export type StreamBody = z.infer<typeof streamBody>
 
 export const streamJson = z
   .object({
-    url: z.string().describe('A page that shows the desktop in any browser; good once, until `expires_at`'),
+    url: z.string().describe('A page that shows the desktop in any browser; opens once, until `expires_at`'),
     websocket_url: z.string().describe('The same screen for programs: RFB over a WebSocket, in binary frames'),
-    expires_at: z.string().describe('Until when the URL can be opened'),
+    expires_at: z.string().describe('When the URL expires'),
     claim: streamClaim,
   })
   .meta({ id: 'Stream' })

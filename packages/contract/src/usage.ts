@@ -1,4 +1,4 @@
-// What an organisation has used between two times: the question and the answer.
+// An organisation's usage between two times: query and response.
 import { z } from 'zod'
 import { billingMode, tier } from './desktops.ts'
 import { id } from './ids.ts'
@@ -6,7 +6,7 @@ import { id } from './ids.ts'
 /** The last second of the year 9999. */
 export const lastUnixSecs = 253_402_300_799
 
-/** Digits and at most one point: a notation that programs read differently is none. */
+/** Digits and at most one point: no notation that programs read differently. */
 const decimal = (given: unknown): unknown =>
   typeof given === 'string' && /^\d{1,32}(\.\d{1,32})?$/.test(given) ? Number(given) : Number.NaN
 
@@ -25,7 +25,7 @@ const seconds = z.number().min(0)
 const used = {
   tier,
   billing_mode: billingMode,
-  awake_seconds: seconds.describe('As far as the host has proved it: no second of a dead desktop'),
+  awake_seconds: seconds.describe('Only time for which the host proved that the desktop ran'),
   hibernated_seconds: seconds,
 }
 
@@ -35,7 +35,7 @@ export const usageJson = z
   .object({
     start: seconds.describe('Unix seconds'),
     end: seconds.describe('Unix seconds'),
-    desktops: z.array(z.object({ desktop_id: id, ...used })).describe('Destroyed ones included'),
+    desktops: z.array(z.object({ desktop_id: id, ...used })).describe('Including destroyed ones'),
     totals: z.array(z.object(used)).describe('The exact sums of the rows above'),
   })
   .meta({

@@ -3,13 +3,20 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Readable } from 'node:stream'
+import type { EndNote } from '@dormouse/contract'
 import { WebSocketServer } from 'ws'
+
+interface Close {
+  code: number
+  /** What the service sends to a page first. */
+  end?: EndNote['end']
+}
 
 export class Front {
   readonly #server: Server
   readonly #sockets = new WebSocketServer({ noServer: true })
 
-  private constructor(service: string, close?: { code: number; reason?: string }) {
+  private constructor(service: string, close?: Close) {
     this.#server = createServer(async ({ url, headers }, answer) => {
       const {
         status,
@@ -23,13 +30,14 @@ export class Front {
     })
     this.#server.on('upgrade', (request, socket, head) =>
       this.#sockets.handleUpgrade(request, socket, head, (screen) => {
-        if (close) screen.close(close.code, close.reason)
+        if (close?.end) screen.send(JSON.stringify({ end: close.end } satisfies EndNote))
+        if (close) screen.close(close.code)
       }),
     )
   }
 
   /** Where no code is said, screens stay open and silent. */
-  static async before(service: string, close?: { code: number; reason?: string }): Promise<Front> {
+  static async before(service: string, close?: Close): Promise<Front> {
     const front = new Front(service, close)
     front.#server.listen(0, '127.0.0.1')
     await once(front.#server, 'listening')

@@ -1,4 +1,4 @@
-// admin: organisations, keys, hosts and the audit log, for operators.
+// admin: organisations, keys, hosts and the audit log. For operators.
 import type { AuditQuery, HostJson, OrgJson, TrustedHostJson } from '@dormouse/client'
 import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
@@ -12,7 +12,9 @@ const desktop = '019a9f00-0000-7000-8000-000000000001'
 
 /** Adds the operators' commands. */
 export function addAdmin(program: Command, context: Context): void {
-  const admin = program.command('admin').description('organisations, keys and hosts (needs an operator key)')
+  const admin = program
+    .command('admin')
+    .description('organisations, keys, hosts and the audit log (needs an operator key)')
   addOrgs(admin.command('org').description('organisations'), context)
   addKeys(admin.command('key').description('API keys of an organisation'), context)
   addHosts(admin.command('host').description('hosts that run desktops'), context)
@@ -23,7 +25,7 @@ export function addAdmin(program: Command, context: Context): void {
 
 function addOrgs(command: Command, { operator, show, terminal: { signal } }: Context): void {
   withJson(command.command('create'), 'dormouse admin org create acme --json')
-    .description('make an organisation')
+    .description('create an organisation')
     .argument('<name>', 'its name')
     .action(async (name: string, options: JsonOption) => {
       const made = await operator().createOrg({ name }, { signal })
@@ -38,13 +40,13 @@ function addOrgs(command: Command, { operator, show, terminal: { signal } }: Con
       show(options, found, () => table(['ID', 'NAME', 'MAX DESKTOPS', 'CREATED'], rows))
     })
   withJson(command.command('limit'), `dormouse admin org limit ${org} --max-desktops 500`)
-    .description('set how many desktops an organisation may have; those that it has it keeps')
+    .description('limit how many desktops an organisation may have; existing ones stay')
     .argument('<id>', 'organisation')
-    .addOption(new Option('--max-desktops <n>', 'so many').argParser(integerFrom(0)).conflicts('default'))
-    .option('--default', 'as many as the settings of the service say')
+    .addOption(new Option('--max-desktops <n>', 'the limit').argParser(integerFrom(0)).conflicts('default'))
+    .option('--default', 'use the default limit of the service')
     .action(async (id: string, options: JsonOption & { maxDesktops?: number; default?: boolean }, own: Command) => {
       const { maxDesktops = null } = options
-      if (maxDesktops === null && !options.default) own.error('error: say --max-desktops <n>, or --default')
+      if (maxDesktops === null && !options.default) own.error('error: use --max-desktops <n> or --default')
       const changed = await operator().changeOrg(id, { max_desktops: maxDesktops }, { signal })
       show(options, changed, () => fields({ id: changed.id, name: changed.name, 'max desktops': limitOf(changed) }))
     })
@@ -53,13 +55,13 @@ function addOrgs(command: Command, { operator, show, terminal: { signal } }: Con
 function addKeys(command: Command, { operator, show, terminal }: Context): void {
   const { signal } = terminal
   withJson(command.command('create'), `dormouse admin key create --org ${org} --name ci --json`)
-    .description('make an API key; it is shown this once')
+    .description('create an API key; it is shown only once')
     .requiredOption('--org <id>', 'organisation')
-    .option('--name <name>', 'to know it by')
+    .option('--name <name>', 'a name to recognise it by')
     .action(async (options: JsonOption & { org: string; name?: string }) => {
       const made = await operator().createKey({ org_id: options.org, name: options.name }, { signal })
       show(options, made, () => fields({ id: made.id, name: made.name, 'api key': made.api_key }))
-      if (!options.json) terminal.note('Keep the key now: it is not shown again.')
+      if (!options.json) terminal.note('Save the key now; it is not shown again.')
     })
   withJson(command.command('list'), `dormouse admin key list --org ${org}`)
     .description('list an organisation’s keys')
@@ -70,7 +72,7 @@ function addKeys(command: Command, { operator, show, terminal }: Context): void 
       show(options, { keys }, () => table(['ID', 'NAME', 'CREATED', 'LAST USED', 'REVOKED'], rows))
     })
   withJson(command.command('revoke'), 'dormouse admin key revoke 019a9f00-0000-7000-8000-0000000000dd')
-    .description('make a key stop working')
+    .description('revoke an API key; it stops working at once')
     .argument('<id>', 'key')
     .action(async (id: string, options: JsonOption) => {
       await operator().revokeKey(id, { signal })
@@ -81,17 +83,17 @@ function addKeys(command: Command, { operator, show, terminal }: Context): void 
 function addHosts(command: Command, { operator, show, terminal }: Context): void {
   const { signal } = terminal
   withJson(command.command('invite'), 'dormouse admin host invite --valid-secs 600 --json')
-    .description('make a one-time token with which a host enrols')
-    .option('--name <name>', 'to know the host by')
-    .option('--valid-secs <n>', 'how long it may be used', integerFrom(60))
+    .description('create a one-time token with which a host enrols')
+    .option('--name <name>', 'the host’s name')
+    .option('--valid-secs <n>', 'how long the token is valid', integerFrom(60))
     .action(async (options: JsonOption & { name?: string; validSecs?: number }) => {
       const made = await operator().inviteHost({ name: options.name, valid_secs: options.validSecs }, { signal })
       show(options, made, () => fields({ token: made.token, expires: made.expires_at }))
     })
   addHostRemove(command, { operator, show, terminal })
   withJson(command.command('trust'), 'dormouse admin host trust rack4-2')
-    .description('use after a restored database, for a host that `host list` shows as withheld: it gets commands again')
-    .argument('<host>', 'its id or its name')
+    .description('send commands again to a host that `host list` shows as withheld; for use after a database restore')
+    .argument('<host>', 'name or id')
     .action(async (host: string, options: JsonOption) => {
       const trusted = await operator().trustHost(host, { signal })
       show(options, trusted, () => trustWords(trusted))
@@ -103,13 +105,15 @@ function addHosts(command: Command, { operator, show, terminal }: Context): void
       show(options, { hosts }, () => table(hostColumns, hosts.map(hostRow)))
       const old = hosts.filter((host) => host.proves_by === 'token').map(({ name }) => name)
       if (old.length && !options.json)
-        terminal.note(`Upgrade the agents of ${old.join(', ')}: they link by a token, which the next release refuses.`)
+        terminal.note(
+          `Upgrade the agents on ${old.join(', ')}: they authenticate by token, which the next release refuses.`,
+        )
     })
 }
 
 function addDeferred(command: Command, { operator, show, terminal }: Context): void {
   withJson(command, 'dormouse admin deferred')
-    .description('what hosts could not carry out yet, and why; it is tried again by itself')
+    .description('list commands that hosts could not carry out yet, and why; the service retries them')
     .action(async (options: JsonOption) => {
       const { deferred_commands } = await operator().listDeferred({ signal: terminal.signal })
       const rows = deferred_commands.map((one) => [
@@ -121,7 +125,7 @@ function addDeferred(command: Command, { operator, show, terminal }: Context): v
         one.last_error,
       ])
       show(options, { deferred_commands }, () => (rows.length ? table(deferredColumns, rows) : ''))
-      if (!rows.length && !options.json) terminal.note('Nothing waits for a host.')
+      if (!rows.length && !options.json) terminal.note('No command waits for a host.')
     })
 }
 
@@ -129,10 +133,10 @@ const deferredColumns = ['SINCE', 'DESKTOP', 'HOST', 'TO BE', 'TRIES', 'LAST ERR
 
 function addAudit(command: Command, { operator, show, terminal }: Context): void {
   withJson(command, `dormouse admin audit --subject ${desktop} --limit 20`)
-    .description('what operators did, and who took a screen from whom, newest first')
-    .option('--subject <id>', 'what was done to one desktop, host, organisation or key')
-    .option('--limit <n>', 'so many', integerFrom(1))
-    .option('--cursor <cursor>', 'older than what was listed before')
+    .description('list what operators changed, and who took over whose screen, newest first')
+    .option('--subject <id>', 'only entries about this desktop, host, organisation or key')
+    .option('--limit <n>', 'at most this many', integerFrom(1))
+    .option('--cursor <cursor>', 'the next page; the page before prints it')
     .action(async (options: JsonOption & AuditQuery) => {
       const { subject, limit, cursor } = options
       const { entries, next } = await operator().listAudit({ subject, limit, cursor }, { signal: terminal.signal })

@@ -98,7 +98,7 @@ test('people read tables and sentences', async () => {
   expect(listing.stdout.split('\n')[2]).toContain('awake')
   expect((await dormouse(['get', desktopId])).stdout).toMatch(/state +awake/)
   expect((await dormouse(['wake', desktopId])).stdout).toBe(
-    `${desktopId} is awake after 1.2 s; its memory came back (generation 1)\n`,
+    `${desktopId} is awake after 1.2 s; its memory was restored (generation 1)\n`,
   )
   expect((await dormouse(['operations', desktopId])).stdout).toMatch(/wake +succeeded .* 1\.2 s +memory/)
 })
@@ -106,7 +106,7 @@ test('people read tables and sentences', async () => {
 test('a wake whose image was not ready in time says so', async () => {
   const result = { ...succeeded().result!, resumed_from: 'image', ready: false } as const
   const { dormouse } = await start(() => ({ body: succeeded({ result }) }))
-  expect((await dormouse(['wake', desktopId])).stdout).toContain('booted anew from its image; not ready yet')
+  expect((await dormouse(['wake', desktopId])).stdout).toContain('booted from its image; not ready yet')
 })
 
 test('an empty list says the next step, and nothing on stdout', async () => {

@@ -56,7 +56,7 @@ test('what breaks off leaves the old file and nothing else', async () => {
   const here = folder()
   writeFileSync(join(here, 'kept'), 'old')
   const { code, stderr } = await dormouse(['cp', `${desktopId}:/srv/x`, join(here, 'kept')])
-  expect([code, stderr]).toEqual([6, expect.stringContaining('broke off')])
+  expect([code, stderr]).toEqual([6, expect.stringContaining('was interrupted')])
   expect([readdirSync(here), readFileSync(join(here, 'kept'), 'utf8')]).toEqual([['kept'], 'old'])
 })
 
@@ -71,7 +71,7 @@ test('a link is followed, and what is no regular file is left as it is', async (
   symlinkSync('/dev/null', join(here, 'device'))
   for (const place of [join(here, 'device'), '-']) {
     const { code, stderr } = await dormouse(['cp', `${desktopId}:/srv/x`, place])
-    expect([code, stderr]).toEqual([2, expect.stringMatching(/no regular file|cannot be a stream/)])
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/is not a (regular )?file/)])
   }
   expect(seen).toHaveLength(asked)
 })
@@ -83,7 +83,7 @@ test('a disk here that takes no more is told, whatever came, and nothing is left
   const limited = `ulimit -f 64; exec "$0" "$@"`
   const copy = ['-c', limited, pinnedNode, door, 'cp', `${desktopId}:/srv/x`, join(here, 'x')]
   const { code, stderr } = await run('bash', copy, { env })
-  expect([code, stderr]).toEqual([1, expect.stringMatching(/EFBIG[\s\S]*nothing was kept/)])
+  expect([code, stderr]).toEqual([1, expect.stringMatching(/EFBIG[\s\S]*nothing was written/)])
   expect(readdirSync(here)).toEqual([])
 })
 

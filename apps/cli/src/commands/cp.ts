@@ -1,4 +1,4 @@
-// cp: a file into an awake desktop, or out of it. What arrives is whole or not there at all.
+// cp: copies a file into an awake desktop, or out of it. The target is complete or unchanged.
 import { createReadStream, createWriteStream } from 'node:fs'
 import { realpath, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
@@ -28,27 +28,27 @@ const uploadMaxBytes = 8 * mib
 /** Adds the command that copies. */
 export function addCp(program: Command, context: Context): void {
   withJson(program.command('cp'), example)
-    .description('copy a file into an awake desktop (8 MiB at most), or out of it (any size)')
-    .argument('<from>', 'a file here, or <id>:<path>')
-    .argument('<to>', 'a file or folder here, or <id>:<path>')
-    .option('--mode <mode>', 'octal mode in the desktop; that of the file here by default', octal)
+    .description('copy a file into an awake desktop (at most 8 MiB) or out of it (any size)')
+    .argument('<from>', 'a local file, or <id>:<path>')
+    .argument('<to>', 'a local file or folder, or <id>:<path>')
+    .option('--mode <mode>', 'octal mode of the new file; by default the local file’s', octal)
     .action((from: string, to: string, options: CpOptions) => cp(context, from, to, options))
 }
 
 async function cp(context: Context, from: string, to: string, options: CpOptions): Promise<void> {
   if (from === '-' || to === '-')
-    throw new CliError('a file cannot be a stream.', 'name a file; `dormouse exec -i` takes an input.', exitCodes.usage)
+    throw new CliError('- is not a file', 'name a file; `dormouse exec -i` sends standard input', exitCodes.usage)
   const [source, target] = [placeOf(from), placeOf(to)]
   if (source && !target) return download(context, source, to, options)
   if (target && !source) return upload(context, from, target, options)
   throw new CliError(
-    'one of the two must be a file in a desktop.',
-    'write it as <id>:<path>; `dormouse cp --help` shows how.',
+    'neither path, or both, name a desktop’s file',
+    'write exactly one as <id>:<path>; `dormouse cp --help` shows an example',
     exitCodes.usage,
   )
 }
 
-/** A desktop's id, a colon, and a path that may have no slash in front. */
+/** `<id>:<path>`; the path needs no leading slash. */
 function placeOf(text: string): Place | undefined {
   const [, id, path] = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(.+)$/is.exec(text) ?? []
   return id && path ? { id, path } : undefined
@@ -57,10 +57,10 @@ function placeOf(text: string): Place | undefined {
 async function upload(context: Context, from: string, { id, path }: Place, options: CpOptions): Promise<void> {
   context.about.id = id
   const { size, mode, isFile } = await look(from)
-  if (!isFile) throw new CliError(`${from} is not a file.`, 'copy one file at a time.', exitCodes.usage)
+  if (!isFile) throw new CliError(`${from} is not a file`, 'copy one file at a time', exitCodes.usage)
   if (size > uploadMaxBytes) {
-    const next = 'split it, or let the desktop fetch it: dormouse exec <id> -- wget …'
-    throw new CliError(`${from} has ${amount(size)}; a desktop takes 8 MiB at a time.`, next, exitCodes.usage)
+    const next = 'split it, or let the desktop download it: dormouse exec <id> -- wget …'
+    throw new CliError(`${from} has ${amount(size)}; one copy takes at most 8 MiB`, next, exitCodes.usage)
   }
   const file = path.endsWith('/') ? path + basename(from) : path
   const progress = context.terminal.progress(basename(from), size)
@@ -84,11 +84,11 @@ async function upload(context: Context, from: string, { id, path }: Place, optio
 async function download(context: Context, { id, path }: Place, to: string, options: CpOptions): Promise<void> {
   context.about.id = id
   const folder = await stat(to).catch(() => undefined)
-  // Where a link leads is what is replaced.
+  // A link stays; its target is replaced.
   const named = folder?.isDirectory() ? join(to, basename(path)) : to
   const file = await realpath(named).catch(() => named)
   const there = await stat(file).catch(() => undefined)
-  if (there && !there.isFile()) throw new CliError(`${file} is no regular file.`, 'name another.', exitCodes.usage)
+  if (there && !there.isFile()) throw new CliError(`${file} is not a regular file`, 'name another', exitCodes.usage)
   const { signal } = context.terminal
   const stream = await context.customer().readFile(id, path, { format: 'stream', signal })
   const progress = context.terminal.progress(basename(path))
@@ -120,12 +120,12 @@ async function save(stream: ReadableStream<Uint8Array>, part: string, add: (byte
   return size
 }
 
-/** The platform's words for what broke off, or for our own disk. */
+/** fetch reports a lost connection as TypeError; what has a code is a failure of the local disk. */
 function asCliError(error: unknown): unknown {
   const { code, message } = error as NodeJS.ErrnoException
   if (error instanceof TypeError)
-    return new CliError('the transfer broke off; nothing was kept.', 'try again.', exitCodes.unavailable)
-  return code ? new CliError(message, 'nothing was kept.') : error
+    return new CliError('the transfer was interrupted; nothing was written', 'retry', exitCodes.unavailable)
+  return code ? new CliError(message, 'nothing was written; free space or name another file') : error
 }
 
 async function look(file: string): Promise<{ size: number; mode: number; isFile: boolean }> {
@@ -136,7 +136,7 @@ async function look(file: string): Promise<{ size: number; mode: number; isFile:
 }
 
 const unreadable = (file: string, { code }: NodeJS.ErrnoException) =>
-  new CliError(`${file} cannot be read (${code}).`, 'check its name, and whether you may read it.', exitCodes.usage)
+  new CliError(`${file} cannot be read (${code})`, 'check its name and its permissions', exitCodes.usage)
 
 const told = ({ path, size }: { path: string; size: number }, ms: number) =>
   `${path}  ${amount(size)} in ${seconds(ms)}, ${rate(size, ms)}\n`
@@ -149,5 +149,5 @@ const rate = (bytes: number, ms: number) => `${(bytes / mib / (Math.max(ms, 1) /
 
 function octal(text: string): string {
   if (/^[0-7]{3,4}$/.test(text)) return text
-  throw new InvalidArgumentError('It must be an octal mode such as 0644.')
+  throw new InvalidArgumentError('It must be an octal mode, such as 0644.')
 }

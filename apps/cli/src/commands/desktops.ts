@@ -28,26 +28,26 @@ interface CreateOptions extends JsonOption, KeyOption {
   wake?: boolean
 }
 
-/** Adds the commands that make desktops and look at them. */
+/** Adds the commands that create and show desktops. */
 export function addDesktops(program: Command, context: Context): void {
   withJson(program.command('create'), 'dormouse create --tier small --wake')
-    .description('make a desktop; it sleeps until its first wake')
-    .addOption(new Option('--tier <tier>', 'its size').choices(tiers).default('default'))
-    .addOption(new Option('--billing-mode <mode>', 'how it is billed (service default: hourly)').choices(billingModes))
-    .option('--image <version>', 'image version (service default if left out)')
+    .description('create a desktop; it does not run before its first wake')
+    .addOption(new Option('--tier <tier>', 'its size (vCPUs, memory, disk)').choices(tiers).default('default'))
+    .addOption(new Option('--billing-mode <mode>', 'how it is billed (default: hourly)').choices(billingModes))
+    .option('--image <version>', 'image version (default: the service’s)')
     .option(
       '--idle-timeout-secs <n>',
-      'kept with the desktop, 0 = never; nothing hibernates by itself yet',
+      'stored with the desktop, 0 = never; nothing hibernates automatically yet',
       integerFrom(0),
     )
-    .option('--wake', 'wake it too, and wait until its guest answers and is ready')
+    .option('--wake', 'also wake it, and wait until its guest is ready')
     .addOption(keyOption())
     .action((options: CreateOptions) => create(context, options))
 
   withJson(program.command('list').alias('ls'), 'dormouse list --state awake')
     .description('list desktops, newest first')
     .addOption(new Option('--state <state>', 'only those in this state').choices(states))
-    .option('--limit <n>', 'at most so many', integerFrom(1))
+    .option('--limit <n>', 'at most this many', integerFrom(1))
     .action((options: JsonOption & { state?: DesktopState; limit?: number }) => list(context, options))
 
   withJson(program.command('get'), 'dormouse get 019a9f00-0000-7000-8000-000000000001')
@@ -67,10 +67,10 @@ async function create(context: Context, options: CreateOptions): Promise<void> {
   if (!options.wake) return context.show(options, desktop, () => describe(desktop))
   context.about.id = desktop.id
   try {
-    // Keys of desktops and of their transitions are apart, so the caller's one key makes both repeatable.
+    // Keys of creates and of transitions are separate scopes, so one key makes both repeatable.
     await settle(context, client, 'wake', desktop.id, {}, { idempotencyKey })
   } catch (error) {
-    // It exists, whatever became of its wake: who asked must learn its id.
+    // The desktop exists, whatever became of its wake: print its id.
     context.show(options, desktop, () => describe(desktop))
     throw error
   }
@@ -105,7 +105,7 @@ function describe(desktop: DesktopJson): string {
     image: desktop.image_version,
     generation: desktop.generation,
     'idle timeout': desktop.idle_timeout_secs
-      ? `${desktop.idle_timeout_secs} s (nothing hibernates by itself yet)`
+      ? `${desktop.idle_timeout_secs} s (nothing hibernates automatically yet)`
       : 'never',
     billing: desktop.billing_mode,
     host: desktop.host_id,

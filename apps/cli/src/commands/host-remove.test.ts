@@ -18,7 +18,7 @@ const asked = (seen: { method: string; path: string; body: Buffer }[]) =>
 test('--yes-lose removes without a question, and --json puts the one document on stdout', async () => {
   const { dormouse, seen } = await service()
   const told = await dormouse(['admin', 'host', 'remove', 'hv-3', '--yes-lose', '1'])
-  expect(told).toMatchObject({ code: 0, stderr: 'hv-3 is removed; 1 desktop failed: tell their owners.\n' })
+  expect(told).toMatchObject({ code: 0, stderr: 'hv-3 is removed; 1 desktop failed; inform their owners\n' })
   expect(told.stdout).toContain(lost[0]!.id)
   const { code, stdout, stderr } = await dormouse(['admin', 'host', 'remove', 'hv-3', '--yes-lose', '1', '--json'])
   expect([code, JSON.parse(stdout), stderr]).toEqual([0, removal, ''])
@@ -30,8 +30,8 @@ test.each([[[]], [['--json']]])('without it, where nobody can be asked, nothing 
   const { dormouse, seen } = await service()
   const { code, stdout, stderr } = await dormouse(['admin', 'host', 'remove', 'hv-3', ...options])
   expect([code, stdout]).toEqual([2, ''])
-  expect(stderr).toContain('removing hv-3 destroys the data of 1 desktop for good.')
-  expect(stderr).toContain('if you mean it, add --yes-lose 1.')
+  expect(stderr).toContain('removing hv-3 destroys the data of 1 desktop for good')
+  expect(stderr).toContain('to confirm, add --yes-lose 1')
   if (options.length > 0) expect(JSON.parse(stderr)).toMatchObject({ code: 'not_confirmed', lost: 1 })
   expect(asked(seen)).toEqual(['GET /admin/v1/hosts/hv-3/removal'])
 })
@@ -43,7 +43,7 @@ test('one who agreed to lose too few is told how many it would be', async () => 
   const { code, stderr } = await dormouse(['admin', 'host', 'remove', 'hv-3', '--yes-lose', '0', '--json'])
   expect([code, JSON.parse(stderr)]).toEqual([
     exitCodes.conflict,
-    expect.objectContaining({ code: 'would_lose', lost: 1, next_step: 'if you mean it, add --yes-lose 1.' }),
+    expect.objectContaining({ code: 'would_lose', lost: 1, next_step: 'to confirm, add --yes-lose 1' }),
   ])
 })
 
@@ -88,9 +88,9 @@ async function typing(answer: string) {
 test('a person is told what is lost, and types the name', async () => {
   const { ended, said, sent } = await typing('hv-3')
   expect([ended, sent]).toEqual(['done', [['hv-3', { yes_lose: 1 }, expect.anything()]]])
-  expect(said).toContain('hv-3 has the only disk of 1 desktop. Removing it cannot be taken back.')
+  expect(said).toContain('hv-3 has the only disk of 1 desktop. Removing it cannot be undone.')
 })
 
 test.each(['', 'y', 'yes', 'hv-4'])('one who types %j removes nothing', async (answer) => {
-  expect(await typing(answer)).toMatchObject({ ended: 'nothing was removed.', sent: [] })
+  expect(await typing(answer)).toMatchObject({ ended: 'nothing was removed', sent: [] })
 })

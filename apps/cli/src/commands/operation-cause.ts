@@ -1,4 +1,4 @@
-// admin operation: why an operation failed, for operators, and how far it came.
+// admin operation: why an operation failed, and when its steps began. For operators.
 import type { AdminOperationJson } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
@@ -8,7 +8,7 @@ import { fields, table } from '../terminal.ts'
 /** Adds the command. */
 export function addOperationCause(command: Command, { operator, show, terminal }: Context): void {
   withJson(command, 'dormouse admin operation 019a9f00-0000-7000-8000-0000000000aa')
-    .description('why an operation failed, in the words of whatever failed, and when its steps began')
+    .description('show why an operation failed, with the original error, and when its steps began')
     .argument('<id>', 'operation')
     .action(async (id: string, options: JsonOption) => {
       const found = await operator().getOperation(id, { signal: terminal.signal })
@@ -26,13 +26,13 @@ function about(operation: AdminOperationJson): string {
     kind: operation.kind,
     state: operation.state,
     cause: operation.cause,
-    'told the customer': operation.error,
+    'customer sees': operation.error,
     code: operation.error_code,
-    'found out': known.join(', '),
+    findings: known.join(', '),
     request: operation.request_id,
     accepted: operation.created_at,
     settled: operation.settled_at,
   })
-  const rows = timeline.map(({ step, way, at }) => [step, way === 'undo' ? 'taken back' : 'done', at])
-  return rows.length > 0 ? `${facts}\n${table(['STEP', 'TO BE', 'BEGAN'], rows)}` : facts
+  const rows = timeline.map(({ step, way, at }) => [step, way, at])
+  return rows.length > 0 ? `${facts}\n${table(['STEP', 'PHASE', 'BEGAN'], rows)}` : facts
 }

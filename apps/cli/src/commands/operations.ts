@@ -1,4 +1,4 @@
-// operations, operation: what was asked of a desktop, and what came of it.
+// operations, operation: a desktop's operations and their outcomes.
 import type { OperationJson } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
@@ -6,7 +6,7 @@ import { type JsonOption, timeoutOption, withJson } from '../options.ts'
 import { seconds, table } from '../terminal.ts'
 import { outcome, waiting } from './transitions.ts'
 
-/** Adds the commands that look at operations. */
+/** Adds both commands. */
 export function addOperations(program: Command, context: Context): void {
   withJson(program.command('operations'), 'dormouse operations 019a9f00-0000-7000-8000-000000000001')
     .description('list a desktop’s operations, newest first')
@@ -16,7 +16,7 @@ export function addOperations(program: Command, context: Context): void {
   withJson(program.command('operation'), 'dormouse operation 019a9f00-0000-7000-8000-0000000000aa --wait')
     .description('show one operation')
     .argument('<operation>', 'operation')
-    .option('--wait', 'wait until it has settled')
+    .option('--wait', 'wait until it succeeds or fails')
     .addOption(timeoutOption())
     .action((id: string, options: JsonOption & { wait?: boolean; timeoutSecs: number }) => get(context, id, options))
 }
@@ -25,7 +25,7 @@ async function list(context: Context, id: string, options: JsonOption): Promise<
   context.about.id = id
   const { operations } = await context.customer().listOperations(id, { signal: context.terminal.signal })
   context.show(options, { operations }, () => (operations.length ? listing(operations) : ''))
-  if (!operations.length && !options.json) context.terminal.note('Nothing was asked of this desktop yet.')
+  if (!operations.length && !options.json) context.terminal.note('This desktop has no operations yet.')
 }
 
 function listing(operations: OperationJson[]): string {
@@ -37,7 +37,7 @@ function listing(operations: OperationJson[]): string {
     result ? seconds(result.duration_ms) : null,
     error ?? result?.resumed_from ?? result?.desktop_state,
   ])
-  return table(['ID', 'KIND', 'STATE', 'ASKED', 'TOOK', 'OUTCOME'], rows)
+  return table(['ID', 'KIND', 'STATE', 'REQUESTED', 'TOOK', 'OUTCOME'], rows)
 }
 
 async function get(
@@ -49,7 +49,7 @@ async function get(
   const client = context.customer()
   const work = () => client.waitForOperation(id, { timeoutMs: options.timeoutSecs * 1000, signal })
   const operation = options.wait
-    ? await waiting(context, `waiting for ${id}`, `\`dormouse operation ${id}\` shows how it ends.`, work)
+    ? await waiting(context, `waiting for ${id}`, `\`dormouse operation ${id}\` shows the outcome`, work)
     : await client.getOperation(id, { signal })
   context.show(options, operation, () => outcome(operation))
 }

@@ -1,4 +1,4 @@
-// wake, hibernate, destroy: asked for, and waited for unless told otherwise.
+// wake, hibernate, destroy: requests the transition, and waits for it unless --no-wait is given.
 import type { Client, OperationJson, OperationKind, WakeBody } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
@@ -25,21 +25,21 @@ const doing = { wake: 'waking', hibernate: 'hibernating', destroy: 'destroying' 
 
 /** Adds the three commands that change a desktop's state. */
 export function addTransitions(program: Command, context: Context): void {
-  add(program, context, 'wake', 'wake a desktop, and wait until its guest answers and is ready').option(
+  add(program, context, 'wake', 'wake a desktop and wait until its guest is ready').option(
     '--discard-memory',
-    'give the saved memory up and boot from disk',
+    'discard the saved memory and boot from disk',
   )
-  add(program, context, 'hibernate', 'save a desktop’s memory and disk, and wait until nothing runs').alias('pause')
-  add(program, context, 'destroy', 'remove a desktop with all it holds, for good').alias('kill')
+  add(program, context, 'hibernate', 'save a desktop’s memory and disk and wait until it has stopped').alias('pause')
+  add(program, context, 'destroy', 'delete a desktop and all its data for good').alias('kill')
 }
 
 function add(program: Command, context: Context, kind: OperationKind, description: string): Command {
   return withJson(program.command(kind), `dormouse ${kind} 019a9f00-0000-7000-8000-000000000001`)
     .description(description)
     .argument('<id>', 'desktop')
-    .option('--no-wait', 'answer with the operation’s handle at once')
+    .option('--no-wait', 'print the operation and do not wait')
     .addOption(timeoutOption())
-    .option('--expected-generation <n>', 'refuse unless the desktop is on this generation', integerFrom(0))
+    .option('--expected-generation <n>', 'fail unless the desktop is on this generation', integerFrom(0))
     .addOption(keyOption())
     .action((id: string, options: TransitionOptions) => run(context, kind, id, options))
 }
@@ -64,7 +64,7 @@ function ask(context: Context, client: Client, kind: OperationKind, id: string, 
   return kind === 'hibernate' ? client.hibernateDesktop(id, body, call) : client.destroyDesktop(id, body, call)
 }
 
-/** Asks and waits, with a spinner; a Ctrl-C says that the operation goes on without us. */
+/** Requests and waits, with a spinner. Ctrl-C stops the wait, not the operation. */
 export async function settle(
   context: Context,
   client: Client,
@@ -76,10 +76,10 @@ export async function settle(
   const { signal } = context.terminal
   const onResponse = replayNote(context, { idempotencyKey })
   const work = () => client.settle(kind, id, body, { idempotencyKey, timeoutMs, signal, onResponse })
-  return await waiting(context, `${doing[kind]} ${id}`, `\`dormouse operations ${id}\` shows how it ends.`, work)
+  return await waiting(context, `${doing[kind]} ${id}`, `\`dormouse operations ${id}\` shows the outcome`, work)
 }
 
-/** Runs a wait with a spinner; what was asked of the service goes on when we stop waiting, and the failure says so. */
+/** Waits with a spinner. When interrupted, the failure says that the service goes on. */
 export async function waiting<T>(context: Context, label: string, next: string, work: () => Promise<T>): Promise<T> {
   const { terminal } = context
   try {
@@ -87,23 +87,23 @@ export async function waiting<T>(context: Context, label: string, next: string, 
   } catch (error) {
     const { reason } = terminal.signal
     if (error !== reason || !(reason instanceof CliError)) throw error
-    throw new CliError('stopped waiting; what was asked for goes on.', next, reason.exitCode)
+    throw new CliError('stopped waiting; the request goes on', next, reason.exitCode)
   }
 }
 
-/** What came of an operation, in one line; its handle while it is under way. */
+/** An operation's outcome in one line; its fields while it is in progress. */
 export function outcome({ id, desktop_id, kind, state, result, error }: OperationJson): string {
   if (!result) return fields({ operation: id, desktop: desktop_id, kind, state, error })
-  const came = result.resumed_from ? `; ${cameBack[result.resumed_from]}` : ''
+  const from = result.resumed_from ? `; ${resumed[result.resumed_from]}` : ''
   const unready = result.ready === false ? '; not ready yet: its image’s own check still fails' : ''
   const deferred =
-    result.cleanup === 'deferred' ? '; its host is out of reach, or was removed: if it comes back, it cleans up' : ''
+    result.cleanup === 'deferred' ? '; its host is unreachable or removed, and cleans up when it is back' : ''
   const after = seconds(result.duration_ms)
-  return `${desktop_id} is ${result.desktop_state} after ${after}${came}${unready}${deferred} (generation ${result.generation})\n`
+  return `${desktop_id} is ${result.desktop_state} after ${after}${from}${unready}${deferred} (generation ${result.generation})\n`
 }
 
-const cameBack = {
-  memory: 'its memory came back',
-  disk: 'booted from its disk, without the memory',
-  image: 'booted anew from its image',
+const resumed = {
+  memory: 'its memory was restored',
+  disk: 'booted from its disk, without its memory',
+  image: 'booted from its image',
 } as const

@@ -32,7 +32,7 @@ export function folder(): string {
   return made
 }
 
-/** Runs a program to its end with nothing of our own environment but the path. */
+/** Runs a program to its end with only PATH of our environment. */
 export async function run(program: string, args: string[], options: RunOptions = {}): Promise<Ended> {
   const env = { PATH: `${join(cloneRoot, 'node_modules/.bin')}:${process.env.PATH}`, ...options.env }
   const child = spawn(program, args, { env, cwd: options.cwd ?? folder(), stdio: 'pipe' })
@@ -43,7 +43,7 @@ export async function run(program: string, args: string[], options: RunOptions =
   return { code, stdout, stderr }
 }
 
-/** A service that answers as told, and the command line pointed at it. */
+/** A scripted service, and the CLI configured for it. */
 export async function start(script: Script) {
   const server = await serve(script)
   onTestFinished(() => server[Symbol.asyncDispose]())

@@ -1,17 +1,17 @@
-// The audit log: what was done to somebody else's, and by whom. Knows no room that writes to it; lines are never
-// changed, and kept as long as an operator wishes.
+// The audit log: operators' changes and take-overs of screens. Entries are never changed, and are kept as long as the
+// operator configures. Knows no room that writes to it.
 import type { AuditEntryJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
-export interface AuditLine {
+export interface AuditEntry {
   actor: string
   action: string
   subject: string
   details: Record<string, unknown>
 }
 
-/** Writes a line in the transaction that does what it tells of. */
-export async function record(db: Db, { actor, action, subject, details }: AuditLine): Promise<void> {
+/** Writes an entry in the transaction of the change. */
+export async function record(db: Db, { actor, action, subject, details }: AuditEntry): Promise<void> {
   await db.query('insert into audit_log (actor, action, subject, details) values ($1, $2, $3, $4)', [
     actor,
     action,
@@ -20,21 +20,21 @@ export async function record(db: Db, { actor, action, subject, details }: AuditL
   ])
 }
 
-export interface AuditRow extends AuditLine {
+export interface AuditRow extends AuditEntry {
   id: number
   at: Date
 }
 
-export interface AuditWish {
+export interface AuditQuery {
   /** Newest first, older than this one. */
   before: number | null
-  /** What the lines tell of; null for everything. */
+  /** Only entries about this; null for all. */
   subject: string | null
   limit: number
 }
 
-export async function list(db: Db, { before, subject, limit }: AuditWish): Promise<AuditRow[]> {
-  // Two statements, so that each finds its own index: a subject with few lines is not looked for among all.
+export async function list(db: Db, { before, subject, limit }: AuditQuery): Promise<AuditRow[]> {
+  // Two statements, so that each uses its own index.
   const which = subject === null ? 'true' : 'subject = $3'
   const { rows } = await db.query<AuditRow>(
     `select id, at, actor, action, subject, details from audit_log
@@ -46,7 +46,7 @@ export async function list(db: Db, { before, subject, limit }: AuditWish): Promi
 
 export const auditToJson = ({ at, ...row }: AuditRow): AuditEntryJson => ({ ...row, at: at.toISOString() })
 
-/** Forgets the oldest lines; answers how many. */
+/** Deletes the oldest entries; returns how many. */
 export async function prune(db: Db, days: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from audit_log where id in (

@@ -1,23 +1,23 @@
-// Which paths of a guest may be named at all. Pure; what the path leads to is the guest's business.
+// Validates paths in a guest. Pure; what a path leads to is up to the guest.
 import { refuseField } from '@dormouse/contract'
 
 const maxPathBytes = 4_096
 const maxNameBytes = 255
 
-/** The absolute path in the guest for what the caller wrote without its leading slash; refuses what can mean no file. */
+/** The absolute path for a path without its leading slash; refuses what cannot name a file. */
 export function guestPath(given: string): string {
   const bad = (why: string): never => refuseField('path', why)
   if (given.includes('\0')) bad('must not contain NUL')
   if (given === '' || given.endsWith('/')) bad('must name a file')
   if (Buffer.byteLength(given) > maxPathBytes) bad(`must have at most ${maxPathBytes} bytes`)
-  if (disguises(given).some(climbs)) bad('must not contain a `..` segment')
+  if (decodings(given).some(climbs)) bad('must not contain a `..` segment')
   if (given.split('/').some((name) => Buffer.byteLength(name) > maxNameBytes))
     bad(`must not have a name of more than ${maxNameBytes} bytes`)
   return `/${given}`
 }
 
-/** The path as it is, and as it would be after each further decoding that somebody on the way might do. */
-function disguises(given: string): string[] {
+/** The path, and what further percent-decoding by a proxy or the guest would make of it. */
+function decodings(given: string): string[] {
   const seen = [given]
   for (let depth = 0; depth < 4; depth++) {
     const next = decoded(seen.at(-1)!)

@@ -23,11 +23,11 @@ export function guestRoutes(app: App, { guests }: { guests: Guests }): void {
         operationId: 'execInDesktop',
         tags: ['Guest'],
         summary: 'Run a command in an awake desktop',
-        description: 'Only its own deadline ends it. What it leaves in the background lives on.',
+        description: 'Only its timeout ends it. Its background processes keep running.',
         params,
         body: execBody,
         response: { 200: execJson },
-        answers: { 200: 'The command has ended, with whatever exit code' },
+        answers: { 200: 'The command has ended, with any exit code' },
         problems: [404, 409, 504],
       },
     },
@@ -35,7 +35,7 @@ export function guestRoutes(app: App, { guests }: { guests: Guests }): void {
   )
 }
 
-/** A scope of its own: bodies are bytes here, whatever they say they are. */
+/** A scope of its own: bodies are raw bytes here, whatever the Content-Type. */
 export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stallMs: number }): void {
   const bounds = { maxBytes: fileWriteMaxBytes, stallMs }
   app.removeAllContentTypeParsers()
@@ -44,19 +44,19 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
   app.put(
     '/desktops/:id/files/*',
     {
-      // Before the body is asked for: what is known to be too large is never sent.
+      // Before `100 Continue`: a body that is known to be too large is not requested.
       onRequest: async ({ raw }) => void new BoundedBody(raw, bounds),
       schema: {
         operationId: 'writeFile',
         tags: ['Guest'],
         summary: 'Write a file in an awake desktop',
         description:
-          'Whole or not at all: nobody sees half a file, and where an upload breaks off the old file stays. Folders on the way are made.',
+          'Atomic: no reader sees half a file, and after an interrupted upload the old file stays. Parent folders are created.',
         params: fileParams,
         querystring: fileQuery,
-        bytes: 'The file as it is, up to 8 MiB, whatever the Content-Type says',
+        bytes: 'The file’s bytes, up to 8 MiB, whatever the Content-Type',
         response: { 200: fileJson },
-        answers: { 200: 'The file is there' },
+        answers: { 200: 'The file was written' },
         problems: [404, 409, 413, 504],
       },
     },
@@ -64,8 +64,11 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
       const path = guestPath(request.params['*'])
       const body = new BoundedBody(request.raw, bounds)
       const { mode } = request.query
-      const wish = { ...fileWish(request, reply, path), mode: mode === undefined ? null : Number.parseInt(mode, 8) }
-      const size = await guests.writeFile(customer(request), wish, body)
+      const transfer = {
+        ...transferParams(request, reply, path),
+        mode: mode === undefined ? null : Number.parseInt(mode, 8),
+      }
+      const size = await guests.writeFile(customer(request), transfer, body)
       return { path, size }
     },
   )
@@ -78,21 +81,21 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
         operationId: 'readFile',
         tags: ['Guest'],
         summary: 'Read a file in an awake desktop',
-        description: 'Of any size. An answer that ends before its end was broken off.',
+        description: 'A file of any size. A response that ends before its last chunk was interrupted.',
         params: fileParams,
-        answers: { 200: { what: 'The file as it is', bytes: 'application/octet-stream' } },
+        answers: { 200: { what: 'The file’s bytes', bytes: 'application/octet-stream' } },
         problems: [404, 409, 504],
       },
     },
     async (request, reply) => {
       const path = guestPath(request.params['*'])
-      const bytes = await guests.readFile(customer(request), fileWish(request, reply, path))
+      const bytes = await guests.readFile(customer(request), transferParams(request, reply, path))
       return reply.type('application/octet-stream').send(bytes)
     },
   )
 }
 
-function fileWish(request: FastifyRequest, reply: FastifyReply, path: string) {
+function transferParams(request: FastifyRequest, reply: FastifyReply, path: string) {
   const { id } = request.params as z.infer<typeof fileParams>
   return { id, path, signal: callerGone(request, reply), requestId: request.id }
 }

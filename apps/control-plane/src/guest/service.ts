@@ -1,4 +1,4 @@
-// What is asked of the guest of an awake desktop. Any replica that holds a link to the host may ask.
+// Commands and files in the guest of an awake desktop. Any replica with a link to the host can serve them.
 import { addAbortSignal, Readable } from 'node:stream'
 import {
   type CommandPayload,
@@ -21,10 +21,10 @@ import type { Desktops } from '../desktops/service.ts'
 import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Customer } from '../principals/service.ts'
 
-/** Beyond the guest's own deadline: the time the host may take to kill the command and answer. */
+/** Added to the guest's own deadline: time for the host to kill the command and respond. */
 const marginMs = 10_000
 const limits = { stepTimeoutSecs: fileStepTimeoutSecs, queueTimeoutSecs: fileQueueTimeoutSecs }
-/** Until then the host has its turn and has opened the file, or has said why not. */
+/** Within this time the host has opened the file, or has refused. */
 const transferBeginsMs = (fileQueueTimeoutSecs + fileStepTimeoutSecs) * 1_000 + marginMs
 
 export class Guests {
@@ -38,7 +38,7 @@ export class Guests {
     this.#channels = channels
   }
 
-  /** Runs a command. Only its own deadline ends it (504), also when the caller goes away; the host's loss is 503. */
+  /** Runs a command. Only its own deadline ends it (504), not the client's disconnect. A lost host is 503. */
   async exec(caller: Customer, id: string, body: ExecBody, requestId: string): Promise<ExecJson> {
     const { hostId, generation } = requireAwake(await this.#desktops.get(caller, id))
     const timeoutSecs = Math.min(body.timeout_secs ?? execTimeoutDefaultSecs, execTimeoutMaxSecs)
@@ -67,15 +67,19 @@ export class Guests {
     }
   }
 
-  /** Puts the body into a file, whole or not at all; answers its size. */
-  async writeFile(caller: Customer, wish: FileWish & { mode: number | null }, body: BoundedBody): Promise<number> {
-    const { channel, done } = await this.#transfer(caller, wish, 'guest.writeFile', { mode: wish.mode }).catch(
+  /** Writes the body to a file, atomically; returns its size. */
+  async writeFile(
+    caller: Customer,
+    transfer: TransferParams & { mode: number | null },
+    body: BoundedBody,
+  ): Promise<number> {
+    const { channel, done } = await this.#transfer(caller, transfer, 'guest.writeFile', { mode: transfer.mode }).catch(
       async (error: unknown) => {
         await body.discard()
         throw error
       },
     )
-    const sent = body.into(channel).catch((error: unknown) => whyBroken(error, done))
+    const sent = body.into(channel).catch((error: unknown) => throwCause(error, done))
     try {
       return (await Promise.race([sent.then(() => done), done])).size
     } finally {
@@ -83,25 +87,25 @@ export class Guests {
     }
   }
 
-  /** The bytes of a file, once it is open. The stream breaks off where the transfer does. */
-  async readFile(caller: Customer, wish: FileWish): Promise<Readable> {
-    const { channel, done } = await this.#transfer(caller, wish, 'guest.readFile', {})
+  /** The bytes of a file, once it is open. The stream fails where the transfer does. */
+  async readFile(caller: Customer, transfer: TransferParams): Promise<Readable> {
+    const { channel, done } = await this.#transfer(caller, transfer, 'guest.readFile', {})
     channel.end()
     done.catch(() => channel.destroy(new ChannelLost(1000, 'the host refused')))
-    return Readable.from(bytesOf(addAbortSignal(wish.signal, channel), done), { objectMode: false })
+    return Readable.from(bytesOf(addAbortSignal(transfer.signal, channel), done), { objectMode: false })
   }
 
-  /** Asks for a transfer and waits for its channel, or for the reason why there is none. */
+  /** Starts a transfer and waits for its channel, or for the host's refusal. */
   async #transfer<N extends 'guest.writeFile' | 'guest.readFile'>(
     caller: Customer,
-    { id, path, signal, requestId }: FileWish,
+    { id, path, signal, requestId }: TransferParams,
     name: N,
     more: Omit<CommandPayload<N>, keyof ReadFileCommand>,
   ): Promise<{ channel: Channel; done: Promise<CommandResult<N>> }> {
     const { hostId, generation } = requireAwake(await this.#desktops.get(caller, id))
     const awaited = this.#channels.expect(hostId, transferBeginsMs)
     const payload = { desktopId: id, generation, path, channel: awaited.token, ...limits, ...more } as CommandPayload<N>
-    // Both ends watch over its pace: as a whole it takes as long as it takes.
+    // No total timeout: both ends abort a transfer that makes no progress.
     const asked = this.#links.command(hostId, name, payload, { signal, timeoutMs: Infinity, requestId })
     const done = asked.catch((error: unknown) => {
       throw signal.aborted ? new Refusal('invalid_request', 'the client disconnected') : error
@@ -116,11 +120,11 @@ export class Guests {
   }
 }
 
-interface FileWish {
+interface TransferParams {
   id: string
   /** Absolute, in the guest. */
   path: string
-  /** Aborted when the caller goes away. */
+  /** Aborted when the client disconnects. */
   signal: AbortSignal
   requestId: string
 }
@@ -129,12 +133,12 @@ async function* bytesOf(channel: Channel, done: Promise<unknown>): AsyncGenerato
   try {
     yield* channel
   } catch (error) {
-    await whyBroken(error, done)
+    await throwCause(error, done)
   }
 }
 
-/** Where the channel was cut, the host's answer says why. */
-async function whyBroken(error: unknown, done: Promise<unknown>): Promise<never> {
+/** When the channel was lost, the host's response says why. */
+async function throwCause(error: unknown, done: Promise<unknown>): Promise<never> {
   if (!(error instanceof ChannelLost || error instanceof CallRefused)) throw error
   await done
   return refuse('host_unreachable', 'the transfer was interrupted; retry')

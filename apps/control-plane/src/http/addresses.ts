@@ -1,5 +1,5 @@
-// Which address a request comes from: the other end of its connection or, where that is a proxy that the operator trusts,
-// the one that the proxy names. Pure; counts nothing.
+// The client address of a request: the peer of its connection or, if that is a trusted proxy, the address that the proxy
+// names. Pure; counts nothing.
 import type { IncomingMessage } from 'node:http'
 import { isIP } from 'node:net'
 import proxyAddr from '@fastify/proxy-addr'
@@ -10,19 +10,19 @@ type Connection = IncomingMessage['socket']
 export class Addresses {
   readonly #isTrusted: ((address: string, hop: number) => boolean) | undefined
 
-  /** Addresses and ranges of the proxies whose `X-Forwarded-For` counts; throws where one is neither. */
+  /** Addresses and ranges of the trusted proxies; throws if one is neither. */
   constructor(proxies: readonly string[]) {
     const wrong = proxies.find((one) => !isIP(one.split('/', 1)[0]!))
-    if (wrong) throw new TypeError(`${wrong} is no IP address or range`)
+    if (wrong) throw new TypeError(`${wrong} is not an IP address or range`)
     this.#isTrusted = proxies.length > 0 ? proxyAddr.compile([...proxies]) : undefined
   }
 
-  /** Whether others are heard through this connection. */
+  /** Whether the connection's peer is a trusted proxy. */
   isProxy({ remoteAddress }: Connection): boolean {
     return this.#isTrusted !== undefined && remoteAddress !== undefined && this.#isTrusted(remoteAddress, 0)
   }
 
-  /** By what the requests of one caller are counted together, before anything else is known of him. */
+  /** The address by which an unauthenticated client is counted. */
   of(request: IncomingMessage): string {
     const { socket } = request
     if (!this.#isTrusted || !this.isProxy(socket)) return countedAs(socket.remoteAddress)
@@ -31,7 +31,7 @@ export class Addresses {
   }
 }
 
-/** Whether each is an address or a range, and none is everybody. */
+/** Whether each is an address or a range, and none covers all addresses. */
 export function areProxies(list: readonly string[]): boolean {
   try {
     return new Addresses(list) !== undefined
@@ -40,7 +40,7 @@ export function areProxies(list: readonly string[]): boolean {
   }
 }
 
-/** An IPv6 address counts as its /64, all of which one customer of a provider has. */
+/** An IPv6 address counts as its /64, which one customer of a provider has whole. */
 export function countedAs(address: string | undefined): string {
   if (!address?.includes(':')) return address ?? ''
   const known = ipaddr.process(address)
@@ -49,7 +49,7 @@ export function countedAs(address: string | undefined): string {
   return `${network.map((part) => part.toString(16)).join(':')}::/64`
 }
 
-/** Some proxies name the port, too. */
+/** Some proxies add the port. */
 function withoutPort(named: string | undefined): string {
   if (!named || isIP(named)) return named ?? ''
   return /^\[([^\]]+)\](?::\d+)?$/.exec(named)?.[1] ?? named.replace(/:\d+$/, '')

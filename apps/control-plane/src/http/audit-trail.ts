@@ -1,13 +1,12 @@
-// Operators' acts: whatever one of their routes changes is noted in the audit log, in the transaction that changes it.
-// A route that could change something says what its act is called, or it is not registered; an act that was not noted is
-// answered as a fault. Knows no table.
+// Holds operators' routes to the audit log. A route that changes something names its action in its schema, or it is not
+// registered. It writes its entry in the transaction of the change, or its response becomes a 500. Knows no table.
 import type { FastifyRequest } from 'fastify'
 import type { Db, Note } from '../db/pool.ts'
 import type { App } from './app.ts'
 
 declare module 'fastify' {
   interface FastifySchema {
-    /** What the route's act is called in the audit log, such as `org.create`; false where nothing is changed. */
+    /** The route's action in the audit log, such as `org.create`; false where it changes nothing. */
     act?: string | false
   }
   interface FastifyRequest {
@@ -15,25 +14,25 @@ declare module 'fastify' {
   }
 }
 
-type Line = { actor: string; action: string; subject: string; details: Record<string, unknown> }
+type Entry = { actor: string; action: string; subject: string; details: Record<string, unknown> }
 
-const harmless = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
+const readOnly = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 
 export class AuditTrail {
-  /** What operators can do, by method and path. */
+  /** Actions by method and path. */
   readonly byRoute = new Map<string, string>()
-  readonly #record: (tx: Db, line: Line) => Promise<void>
+  readonly #record: (tx: Db, entry: Entry) => Promise<void>
   readonly #noted = new WeakSet<FastifyRequest>()
 
-  constructor(record: (tx: Db, line: Line) => Promise<void>) {
+  constructor(record: (tx: Db, entry: Entry) => Promise<void>) {
     this.#record = record
   }
 
-  /** Holds every route that is registered in the scope from now on to the rule. */
+  /** Applies to every route that is registered in the scope from now on. */
   watch(scope: App, actorOf: (request: FastifyRequest) => string): void {
     scope.addHook('onRoute', ({ method, url, schema }) => {
-      const changing = [method].flat().filter((name) => !harmless.has(name))
-      if (changing.length > 0 && schema?.act === undefined) throw new Error(`${method} ${url} names no act`)
+      const changing = [method].flat().filter((name) => !readOnly.has(name))
+      if (changing.length > 0 && schema?.act === undefined) throw new Error(`${method} ${url} names no audit action`)
       if (schema?.act) for (const name of changing) this.byRoute.set(`${name} ${url}`, schema.act)
     })
     scope.addHook('preHandler', async (request) => {
@@ -43,7 +42,7 @@ export class AuditTrail {
     scope.addHook('onSend', async (request, { statusCode }) => {
       const { schema, url } = request.routeOptions
       if (statusCode < 300 && schema?.act && !this.#noted.has(request))
-        throw new Error(`${request.method} ${url} was done and not noted in the audit log`)
+        throw new Error(`${request.method} ${url} changed something and wrote no audit entry`)
     })
   }
 
@@ -55,8 +54,8 @@ export class AuditTrail {
   }
 }
 
-/** What notes the request's act; to be called in the transaction that does it. */
+/** Writes the request's audit entry; call it in the transaction of the change. */
 export function noteOf({ note, routeOptions }: FastifyRequest): Note {
   if (note) return note
-  throw new Error(`${routeOptions.url} has no act to note`)
+  throw new Error(`${routeOptions.url} has no audit action`)
 }

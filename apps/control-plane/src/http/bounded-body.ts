@@ -1,17 +1,16 @@
-// The body of a request as raw bytes, passed on as it comes, never more of it than a route takes and never waited for
-// longer than a body may stand still. It is not destroyed where its way ends early: the caller must still be answered.
-
+// A request body as raw bytes, bounded in size and in the time it may make no progress. The request is not destroyed where
+// the sink ends early: the client must still get its response.
 import type { IncomingMessage } from 'node:http'
 import { Transform, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Refusal, refusals } from '@dormouse/contract'
 
-/** How long a caller who was answered may go on sending. */
+/** How long a client may go on sending after its response. */
 const lingerMs = 10_000
 
 export interface BodyBounds {
   maxBytes: number
-  /** For how long not a byte of it may move. */
+  /** Abort a body that makes no progress for this long. */
   stallMs: number
 }
 
@@ -26,7 +25,7 @@ export class BoundedBody {
     if (Number(raw.headers['content-length'] ?? 0) > bounds.maxBytes) throw this.#tooLarge()
   }
 
-  /** Passes all of it on and ends the sink; where it breaks off, stands still or is too large, the sink is destroyed. */
+  /** Pipes the body into the sink and ends it. A body that is interrupted, stalled or too large destroys the sink. */
   async into(sink: Writable): Promise<void> {
     const raw = this.#raw
     const meter = new Transform({
@@ -36,24 +35,24 @@ export class BoundedBody {
       },
     })
     const stall = setTimeout(() => meter.destroy(stalled()), this.#bounds.stallMs)
-    const broken = () => {
+    const failed = () => {
       if (!raw.readableEnded) meter.destroy(endedEarly())
     }
-    raw.once('error', broken).once('close', broken)
+    raw.once('error', failed).once('close', failed)
     raw.once('end', () => clearTimeout(stall)).pipe(meter)
-    if (raw.destroyed) broken()
+    if (raw.destroyed) failed()
     try {
       await pipeline(meter, sink)
     } catch (error) {
       raw.unpipe(meter)
-      letGo(raw, this.#bounds.stallMs)
+      drain(raw, this.#bounds.stallMs)
       throw error
     } finally {
       clearTimeout(stall)
     }
   }
 
-  /** All of it at once. `hold` hears of each piece before it is kept; what it throws ends the reading. */
+  /** The whole body. `hold` is called before each piece is kept; what it throws ends the reading. */
   async bytes(hold: (bytes: number) => void): Promise<Buffer> {
     const chunks: Buffer[] = []
     await this.#flow((chunk) => {
@@ -63,24 +62,24 @@ export class BoundedBody {
     return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
   }
 
-  /** Refuses what is too large or stands still also where nobody wants it: a body is looked at before anything else is. */
+  /** Applies the bounds to a body that no handler reads: a bad body is refused before anything else is checked. */
   async measure(): Promise<void> {
     await this.#flow(() => undefined)
   }
 
-  /** Nobody takes it, and its sender is told so at once; where it did not say its size, only once that is known. */
+  /** Drops the body of a request that was refused. Without Content-Length its size is checked first. */
   async discard(): Promise<void> {
     if (this.#raw.headers['content-length'] === undefined) await this.measure()
-    else letGo(this.#raw, this.#bounds.stallMs)
+    else drain(this.#raw, this.#bounds.stallMs)
   }
 
-  /** Hands over each piece as it comes, without the streams that a sink with a pace of its own needs. */
+  /** Calls back with each piece. Cheaper than streams, for readers without back-pressure. */
   async #flow(take: (chunk: Buffer) => void): Promise<void> {
     const raw = this.#raw
-    const over = Promise.withResolvers<void>()
-    const fail = (error: unknown) => over.reject(error)
+    const finished = Promise.withResolvers<void>()
+    const fail = (error: unknown) => finished.reject(error)
     const stall = setTimeout(() => fail(stalled()), this.#bounds.stallMs)
-    const hear = (chunk: Buffer) => {
+    const receive = (chunk: Buffer) => {
       stall.refresh()
       this.#count(chunk, (error) => (error ? fail(error) : attempt(() => take(chunk))))
     }
@@ -88,24 +87,24 @@ export class BoundedBody {
       try {
         act()
       } catch (error) {
-        // Nothing that comes after it is looked at.
-        raw.off('data', hear)
+        // Later pieces are ignored.
+        raw.off('data', receive)
         fail(error)
       }
     }
-    const ended = () => over.resolve()
-    const broken = () => fail(endedEarly())
-    raw.on('data', hear).once('end', ended).once('error', broken).once('close', broken)
+    const ended = () => finished.resolve()
+    const failed = () => fail(endedEarly())
+    raw.on('data', receive).once('end', ended).once('error', failed).once('close', failed)
     if (raw.readableEnded) ended()
-    else if (raw.destroyed) broken()
+    else if (raw.destroyed) failed()
     try {
-      await over.promise
+      await finished.promise
     } catch (error) {
-      letGo(raw, this.#bounds.stallMs)
+      drain(raw, this.#bounds.stallMs)
       throw error
     } finally {
       clearTimeout(stall)
-      raw.off('data', hear).off('end', ended).off('error', broken).off('close', broken)
+      raw.off('data', receive).off('end', ended).off('error', failed).off('close', failed)
     }
   }
 
@@ -125,8 +124,8 @@ const stalled = () =>
 const endedEarly = () =>
   new Refusal('invalid_request', 'the request body ended early; send all of it', { field: 'body' })
 
-/** What still comes is dropped, for a while: who has been answered may be sending yet, and reads only after that. */
-export function letGo(raw: IncomingMessage, withinMs: number): void {
+/** Reads and drops the rest of the body for a while: some clients read the response only after they have sent everything. */
+export function drain(raw: IncomingMessage, withinMs: number): void {
   if (raw.complete || raw.destroyed) return
   const timer = setTimeout(() => raw.destroy(), Math.min(lingerMs, withinMs)).unref()
   raw.once('close', () => clearTimeout(timer)).once('end', () => clearTimeout(timer))

@@ -12,9 +12,9 @@ function counted(limits: Partial<ConnectionLimits>) {
   const gone: Socket[] = []
   let answered: (request: { raw: IncomingMessage }, reply: undefined, done: () => void) => void = () => undefined
   const connections = new Connections({
-    limits: { perAddress: 100, perCredential: 100, inAll: 100, ...limits },
+    limits: { perAddress: 100, perCredential: 100, total: 100, ...limits },
     addresses: new Addresses([]),
-    turnAway: (socket) => gone.push(socket),
+    evict: (socket) => gone.push(socket),
     over: (request) => over.push(request),
   })
   const addHook = (_name: string, hook: typeof answered) => {
@@ -32,11 +32,11 @@ function counted(limits: Partial<ConnectionLimits>) {
 }
 
 test('where everybody has shown a credential, the oldest of the one that holds most gives way', () => {
-  const { connections, connect, request, gone } = counted({ inAll: 5 })
+  const { connections, connect, request, gone } = counted({ total: 5 })
   const one = request()
-  connections.prove(one, 'a')
+  connections.countByCredential(one, 'a')
   const many = Array.from({ length: 4 }, () => request())
-  for (const each of many) connections.prove(each, 'b')
+  for (const each of many) connections.countByCredential(each, 'b')
   connect()
   expect(gone).toEqual([many[0]!.socket])
   // From here on strangers have one place, for which they give way to each other.
@@ -49,7 +49,7 @@ test('a connection between two requests is a strangerâ€™s again, and the last th
   const { connections, connect, request, end, gone } = counted({ perAddress: 2 })
   const [first, second] = [connect(), connect()]
   const asked = request(first)
-  connections.prove(asked, 'a')
+  connections.countByCredential(asked, 'a')
   end(asked)
   connect()
   expect(gone).toEqual([second])
@@ -59,9 +59,9 @@ test('two requests on one connection are two, and the connection is a strangerâ€
   const { connections, connect, request, end, gone } = counted({ perAddress: 1, perCredential: 2 })
   const socket = connect()
   const [one, two] = [request(socket), request(socket)]
-  connections.prove(one, 'a')
-  connections.prove(two, 'a')
-  expect(() => connections.prove(request(socket), 'a')).toThrow('more than 2 requests')
+  connections.countByCredential(one, 'a')
+  connections.countByCredential(two, 'a')
+  expect(() => connections.countByCredential(request(socket), 'a')).toThrow('more than 2 concurrent requests')
   end(one)
   connect()
   expect(gone).toEqual([])
@@ -72,11 +72,11 @@ test('two requests on one connection are two, and the connection is a strangerâ€
 test('what a connection held is over with it, and nothing is kept of anybody', () => {
   const { connections, request, over } = counted({})
   const [proven, stranger] = [request(), request()]
-  connections.prove(proven, 'a')
-  expect(connections.payerOf(proven)).toEqual({ name: 'credential a', isStranger: false })
-  expect(connections.payerOf(stranger)).toEqual({ name: 'address 192.0.2.1', isStranger: true })
+  connections.countByCredential(proven, 'a')
+  expect(connections.ownerOf(proven)).toEqual({ name: 'credential a', isAuthenticated: true })
+  expect(connections.ownerOf(stranger)).toEqual({ name: 'address 192.0.2.1', isAuthenticated: false })
   for (const { socket } of [proven, stranger]) socket.emit('close')
   expect(over).toEqual([proven, stranger])
   expect(connections.count).toBe(0)
-  expect(connections.prove(request(proven.socket), 'a')).toBeUndefined()
+  expect(connections.countByCredential(request(proven.socket), 'a')).toBeUndefined()
 })

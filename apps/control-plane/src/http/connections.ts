@@ -1,6 +1,6 @@
-// How many connections there are at once: from one address, with one credential, in all. Who has shown nothing counts by
-// his address, and the oldest gives way to the next: whoever comes can always show who he is. Who has shown a good credential
-// counts by that, for as long as his request or his WebSocket lasts. Knows no route and no credential but by its name.
+// Limits concurrent connections: per address, per credential and in total. An unauthenticated client counts by its address,
+// and the oldest is evicted for the next, so that a new client can always authenticate. An authenticated request or
+// WebSocket counts by its credential while it lasts. Knows no route, and credentials only by name.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { Refusal } from '@dormouse/contract'
@@ -10,71 +10,71 @@ import type { App } from './app.ts'
 export interface ConnectionLimits {
   perAddress: number
   perCredential: number
-  inAll: number
+  total: number
 }
 
-/** What is known of one address. It is forgotten with its last connection. */
-interface Home {
+/** The connections of one address. Dropped with the last one. */
+interface AddressEntry {
   name: string
-  /** Those who have shown nothing, the oldest first: connections, or requests that came through a proxy. */
-  strangers: Set<Connection | Visit>
-  /** How many refer to it, whatever they have shown. */
-  known: number
+  /** Unauthenticated connections, or requests through a proxy, the oldest first. */
+  unauthenticated: Set<Connection | ActiveRequest>
+  /** All that refer to it, authenticated or not. */
+  references: number
 }
 
 interface Connection {
   socket: Socket
-  /** Undefined for that of a proxy: its requests have addresses of their own. */
-  home: Home | undefined
-  visits: Map<IncomingMessage, Visit>
-  /** How many of its visits have shown a credential. */
-  proven: number
+  /** Undefined for a proxy's connection: its requests have addresses of their own. */
+  address: AddressEntry | undefined
+  requests: Map<IncomingMessage, ActiveRequest>
+  /** How many of its requests are authenticated. */
+  authenticated: number
   isUpgraded: boolean
 }
 
-/** A request under way, or a WebSocket, of which there is something to know. */
-interface Visit {
+/** A request in flight, or a WebSocket. */
+interface ActiveRequest {
   connection: Connection
-  home: Home | undefined
+  address: AddressEntry | undefined
   credential: string | undefined
 }
 
-/** Tells one who must go that he is one too many, and hangs up. */
-export type TurnAway = (socket: Socket) => void
+/** Refuses a connection above a limit, and closes it. */
+export type Evict = (socket: Socket) => void
 
 export class Connections {
   readonly #limits: ConnectionLimits
   readonly #addresses: Addresses
-  readonly #turnAway: TurnAway
+  readonly #evict: Evict
   readonly #over: (request: IncomingMessage) => void
   readonly #open = new Map<Socket, Connection>()
-  readonly #homes = new Map<string, Home>()
-  /** Connections on which nobody has shown anything, the one that is so for longest first. */
-  readonly #strangers = new Set<Connection>()
-  readonly #byCredential = new Map<string, Set<Visit>>()
+  readonly #addressEntries = new Map<string, AddressEntry>()
+  /** Connections without an authenticated request, the oldest such first. */
+  readonly #unauthenticated = new Set<Connection>()
+  readonly #byCredential = new Map<string, Set<ActiveRequest>>()
 
-  /** `over` is told when a request is answered, or its connection is gone. */
+  /** `over` is called when a request has its response, or its connection has closed. */
   constructor(options: {
     limits: ConnectionLimits
     addresses: Addresses
-    turnAway: TurnAway
+    evict: Evict
     over?: (request: IncomingMessage) => void
   }) {
     this.#limits = options.limits
     this.#addresses = options.addresses
-    this.#turnAway = options.turnAway
+    this.#evict = options.evict
     this.#over = options.over ?? (() => undefined)
   }
 
-  /** How many are open. */
+  /** Open connections. */
   get count(): number {
     return this.#open.size
   }
 
-  /** Counts every connection of the server, and ends the visits of the requests that it answers. */
+  /** Counts every connection of the server, and its requests until their responses. */
   watch(app: App): void {
     const server: Server = app.server
-    server.on('connection', (socket: Socket) => this.#take(socket))
+    server.on('connection', (socket: Socket) => this.#accept(socket))
     server.prependListener('upgrade', ({ socket }: IncomingMessage) => {
       const connection = this.#open.get(socket)
       if (connection) connection.isUpgraded = true
@@ -85,130 +85,131 @@ export class Connections {
     })
   }
 
-  /** Counts one who has shown nothing by the address that his proxy names; without one, his connection counts already. */
-  arrive(request: IncomingMessage): void {
+  /** Counts an unauthenticated request by the address that its proxy names. Without a proxy its connection counts already. */
+  countByAddress(request: IncomingMessage): void {
     const connection = this.#open.get(request.socket)
-    if (!connection || connection.home || connection.visits.has(request)) return
-    const home = this.#homeOf(this.#addresses.of(request))
-    const visit = { connection, home, credential: undefined }
-    connection.visits.set(request, visit)
-    this.#settle(home, visit)
+    if (!connection || connection.address || connection.requests.has(request)) return
+    const address = this.#entryOf(this.#addresses.of(request))
+    const active = { connection, address, credential: undefined }
+    connection.requests.set(request, active)
+    this.#addTo(address, active)
   }
 
-  /** From now on it counts by this credential. Throws `rate_limited` where that is one too many, if there is a limit. */
-  prove(request: IncomingMessage, credential: string, limit = this.#limits.perCredential): void {
+  /** Counts a request by its credential from now on. Throws `rate_limited` above the limit. */
+  countByCredential(request: IncomingMessage, credential: string, limit = this.#limits.perCredential): void {
     const connection = this.#open.get(request.socket)
     if (!connection) return
     const holds = this.#byCredential.get(credential) ?? new Set()
     if (holds.size >= limit) throw tooMany(limit)
     this.#byCredential.set(credential, holds)
-    this.#leave(connection.visits.get(request))
-    const visit = { connection, home: undefined, credential }
-    connection.visits.set(request, visit)
-    holds.add(visit)
-    if (connection.proven++ > 0) return
-    this.#strangers.delete(connection)
-    connection.home?.strangers.delete(connection)
+    this.#leave(connection.requests.get(request))
+    const active = { connection, address: undefined, credential }
+    connection.requests.set(request, active)
+    holds.add(active)
+    if (connection.authenticated++ > 0) return
+    this.#unauthenticated.delete(connection)
+    connection.address?.unauthenticated.delete(connection)
   }
 
-  /** Who pays for what the request holds: its credential or, where it has shown none, its address. */
-  payerOf(request: IncomingMessage): { name: string; isStranger: boolean } {
+  /** The owner of the request's bytes: its credential or, while unauthenticated, its address. */
+  ownerOf(request: IncomingMessage): { name: string; isAuthenticated: boolean } {
     const connection = this.#open.get(request.socket)
-    const visit = connection?.visits.get(request)
-    if (visit?.credential !== undefined) return { name: `credential ${visit.credential}`, isStranger: false }
-    // From now on it is told when this request is over.
-    if (connection && !visit) connection.visits.set(request, { connection, home: undefined, credential: undefined })
-    return { name: `address ${this.#addresses.of(request)}`, isStranger: true }
+    const active = connection?.requests.get(request)
+    if (active?.credential !== undefined) return { name: `credential ${active.credential}`, isAuthenticated: true }
+    // Registered, so that its end is noticed.
+    if (connection && !active)
+      connection.requests.set(request, { connection, address: undefined, credential: undefined })
+    return { name: `address ${this.#addresses.of(request)}`, isAuthenticated: false }
   }
 
-  /** Ends a connection to make room. */
-  turnAway(socket: Socket): void {
+  /** Closes a connection to free capacity. */
+  evict(socket: Socket): void {
     const connection = this.#open.get(socket)
     if (connection) this.#forget(connection)
     if (connection?.isUpgraded || isAnswering(socket)) socket.destroy()
-    else this.#turnAway(socket)
+    else this.#evict(socket)
   }
 
-  #take(socket: Socket): void {
+  #accept(socket: Socket): void {
     const isProxy = this.#addresses.isProxy(socket)
-    const home = isProxy ? undefined : this.#homeOf(countedAs(socket.remoteAddress))
-    const connection: Connection = { socket, home, visits: new Map(), proven: 0, isUpgraded: false }
+    const address = isProxy ? undefined : this.#entryOf(countedAs(socket.remoteAddress))
+    const connection: Connection = { socket, address, requests: new Map(), authenticated: 0, isUpgraded: false }
     this.#open.set(socket, connection)
     socket.once('close', () => this.#forget(connection))
-    if (this.#open.size > this.#limits.inAll) this.#makeRoom(socket)
-    if (this.#open.has(socket)) this.#rest(connection)
+    if (this.#open.size > this.#limits.total) this.#makeRoom(socket)
+    if (this.#open.has(socket)) this.#markUnauthenticated(connection)
   }
 
-  /** Nothing is shown on it at present: it is the last that gives way. */
-  #rest(connection: Connection): void {
-    this.#strangers.add(connection)
-    if (connection.home) this.#settle(connection.home, connection)
+  /** No request on it is authenticated now: it becomes the newest candidate for eviction. */
+  #markUnauthenticated(connection: Connection): void {
+    this.#unauthenticated.add(connection)
+    if (connection.address) this.#addTo(connection.address, connection)
   }
 
-  #settle(home: Home, stranger: Connection | Visit): void {
-    home.strangers.add(stranger)
-    if (home.strangers.size <= this.#limits.perAddress) return
-    const [oldest] = home.strangers
-    this.turnAway('socket' in oldest! ? oldest.socket : oldest!.connection.socket)
+  #addTo(address: AddressEntry, member: Connection | ActiveRequest): void {
+    address.unauthenticated.add(member)
+    if (address.unauthenticated.size <= this.#limits.perAddress) return
+    const [oldest] = address.unauthenticated
+    this.evict('socket' in oldest! ? oldest.socket : oldest!.connection.socket)
   }
 
-  /** The oldest stranger gives way; where there is none, the oldest of the credential that holds most; or the newcomer. */
+  /** Evicts the oldest unauthenticated connection; otherwise the oldest of the largest credential; otherwise the new one. */
   #makeRoom(newcomer: Socket): void {
-    const [oldest] = this.#strangers
-    const [ofMost] = [...this.#byCredential.values()].reduce<Set<Visit>>(
+    const [oldest] = this.#unauthenticated
+    const [ofMost] = [...this.#byCredential.values()].reduce<Set<ActiveRequest>>(
       (most, some) => (some.size > most.size ? some : most),
       new Set(),
     )
-    this.turnAway(oldest?.socket ?? ofMost?.connection.socket ?? newcomer)
+    this.evict(oldest?.socket ?? ofMost?.connection.socket ?? newcomer)
   }
 
-  #homeOf(name: string): Home {
-    const home = this.#homes.get(name) ?? { name, strangers: new Set(), known: 0 }
-    home.known++
-    this.#homes.set(name, home)
-    return home
+  #entryOf(name: string): AddressEntry {
+    const address = this.#addressEntries.get(name) ?? { name, unauthenticated: new Set(), references: 0 }
+    address.references++
+    this.#addressEntries.set(name, address)
+    return address
   }
 
   #end(request: IncomingMessage): void {
     const connection = this.#open.get(request.socket)
-    const visit = connection?.visits.get(request)
+    const active = connection?.requests.get(request)
     this.#over(request)
-    if (!connection || !visit) return
-    connection.visits.delete(request)
-    this.#leave(visit)
-    if (visit.credential !== undefined && --connection.proven === 0) this.#rest(connection)
+    if (!connection || !active) return
+    connection.requests.delete(request)
+    this.#leave(active)
+    if (active.credential !== undefined && --connection.authenticated === 0) this.#markUnauthenticated(connection)
   }
 
-  #leave(visit: Visit | undefined): void {
-    if (!visit) return
-    const { home, credential } = visit
-    if (home) this.#leaveHome(home, visit)
+  #leave(active: ActiveRequest | undefined): void {
+    if (!active) return
+    const { address, credential } = active
+    if (address) this.#leaveAddress(address, active)
     const holds = credential === undefined ? undefined : this.#byCredential.get(credential)
-    if (holds?.delete(visit) && holds.size === 0) this.#byCredential.delete(credential!)
+    if (holds?.delete(active) && holds.size === 0) this.#byCredential.delete(credential!)
   }
 
-  #leaveHome(home: Home, stranger: Connection | Visit): void {
-    home.strangers.delete(stranger)
-    if (--home.known === 0) this.#homes.delete(home.name)
+  #leaveAddress(address: AddressEntry, member: Connection | ActiveRequest): void {
+    address.unauthenticated.delete(member)
+    if (--address.references === 0) this.#addressEntries.delete(address.name)
   }
 
   #forget(connection: Connection): void {
     if (!this.#open.delete(connection.socket)) return
-    this.#strangers.delete(connection)
-    if (connection.home) this.#leaveHome(connection.home, connection)
-    for (const [request, visit] of connection.visits) {
-      this.#leave(visit)
+    this.#unauthenticated.delete(connection)
+    if (connection.address) this.#leaveAddress(connection.address, connection)
+    for (const [request, active] of connection.requests) {
+      this.#leave(active)
       this.#over(request)
     }
-    connection.visits.clear()
+    connection.requests.clear()
   }
 }
 
 function tooMany(limit: number): Refusal {
-  const detail = `more than ${limit} requests and screens under way with this credential; wait for some of them`
+  const detail = `more than ${limit} concurrent requests and screens with this credential; wait for some to end`
   return new Refusal('rate_limited', detail, { hangUp: true })
 }
 
-/** What is said now would stand in the midst of an answer. */
+/** Whether a response is being sent: a problem now would be read as part of it. */
 const isAnswering = (socket: Socket & { _httpMessage?: ServerResponse | null }): boolean =>
   socket._httpMessage?.headersSent === true

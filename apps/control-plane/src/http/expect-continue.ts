@@ -1,15 +1,15 @@
-// `Expect: 100-continue`: a body is asked for only from those who passed the door. Knows no credential.
+// `Expect: 100-continue`: the body is requested only after authentication. Knows no credential.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { App } from './app.ts'
 
-/** Asks for a withheld body where it is about to be read; a request refused before that ends its connection. */
+/** Sends `100 Continue` when a body is about to be read. A request that is refused before that closes its connection. */
 export function delayContinue(app: App): void {
   const withheld = new WeakSet<IncomingMessage>()
   app.server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
     withheld.add(request)
     app.server.emit('request', request, response)
   })
-  // An expectation nobody knows may be ignored; left alone, node answers it without looking at the credential.
+  // Unknown expectations are ignored. By default Node would respond before authentication.
   app.server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
     app.server.emit('request', request, response)
   })
@@ -18,7 +18,7 @@ export function delayContinue(app: App): void {
     done()
   })
   app.addHook('onSend', (request, reply, _payload, done) => {
-    // Whether the client still sends the body is not known: the next bytes could be either.
+    // The client may still send the body or not: the next bytes are ambiguous.
     if (withheld.has(request.raw)) reply.header('connection', 'close')
     done()
   })

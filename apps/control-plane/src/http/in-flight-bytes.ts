@@ -1,5 +1,5 @@
-// How many bytes this process holds for slow callers: bodies that are not whole yet, answers that are not read yet. Bounded
-// for one address, for one credential, and in all. Where all of it is used up, whoever holds most gives way.
+// Limits the bytes that this process buffers for slow clients: incomplete request bodies and unread responses. There is a
+// limit per address, per credential and in total. At the total limit, the client with the most bytes is evicted.
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { Refusal } from '@dormouse/contract'
@@ -8,92 +8,96 @@ import type { App } from './app.ts'
 export interface ByteLimits {
   perAddress: number
   perCredential: number
-  inAll: number
+  total: number
 }
 
-export interface Payer {
+/** The client that a request's bytes count for. */
+export interface Owner {
   name: string
-  isStranger: boolean
+  isAuthenticated: boolean
 }
 
 interface Account {
   held: number
-  /** What each request holds, the oldest first. */
-  bills: Map<IncomingMessage, number>
+  /** Bytes by request, the oldest first. */
+  requests: Map<IncomingMessage, number>
 }
 
-/** An answer that is shorter is not counted: connections are. */
-const countedFrom = 16 * 1024
+/** Shorter responses are not counted: the number of connections bounds them. */
+const minCountedBytes = 16 * 1024
 
 export class InFlightBytes {
   readonly #limits: ByteLimits
-  readonly #payerOf: (request: IncomingMessage) => Payer
-  readonly #turnAway: (socket: Socket) => void
+  readonly #ownerOf: (request: IncomingMessage) => Owner
+  readonly #evict: (socket: Socket) => void
   readonly #accounts = new Map<string, Account>()
-  readonly #payers = new WeakMap<IncomingMessage, string>()
+  readonly #owners = new WeakMap<IncomingMessage, string>()
   #held = 0
 
   constructor(options: {
     limits: ByteLimits
-    payerOf: (request: IncomingMessage) => Payer
-    turnAway: (socket: Socket) => void
+    ownerOf: (request: IncomingMessage) => Owner
+    evict: (socket: Socket) => void
   }) {
     this.#limits = options.limits
-    this.#payerOf = options.payerOf
-    this.#turnAway = options.turnAway
+    this.#ownerOf = options.ownerOf
+    this.#evict = options.evict
   }
 
-  /** How many are held. */
+  /** Bytes in flight. */
   get count(): number {
     return this.#held
   }
 
-  /** Counts the answers of every scope that is registered after this. */
+  /** Counts the responses of every scope that is registered after this. */
   watch(app: App): void {
     app.addHook('onSend', (request, _reply, payload, done) => {
       const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0
-      if (bytes >= countedFrom) this.hold(request.raw, bytes)
+      if (bytes >= minCountedBytes) this.hold(request.raw, bytes)
       done()
     })
   }
 
-  /** Counts bytes before they are kept, until the request is over. Throws `rate_limited` where they are too many. */
+  /** Counts bytes before they are buffered, until the request ends. Throws `rate_limited` above a limit. */
   hold(request: IncomingMessage, bytes: number): void {
-    const { name, isStranger } = this.#payerOf(request)
-    const account = this.#accounts.get(name) ?? { held: 0, bills: new Map() }
-    const limit = isStranger ? this.#limits.perAddress : this.#limits.perCredential
-    if (account.held + bytes > limit) throw tooMuch(isStranger ? 'from this address' : 'with this credential')
-    while (this.#held + bytes > this.#limits.inAll) this.#makeRoom(account.held + bytes)
+    const { name, isAuthenticated } = this.#ownerOf(request)
+    const account = this.#accounts.get(name) ?? { held: 0, requests: new Map() }
+    const limit = isAuthenticated ? this.#limits.perCredential : this.#limits.perAddress
+    if (account.held + bytes > limit) throw tooMuch(isAuthenticated ? 'with this credential' : 'from this address')
+    while (this.#held + bytes > this.#limits.total) this.#makeRoom(account.held + bytes)
     this.#accounts.set(name, account)
-    this.#payers.set(request, name)
+    this.#owners.set(request, name)
     this.#held += bytes
     account.held += bytes
-    account.bills.set(request, (account.bills.get(request) ?? 0) + bytes)
+    account.requests.set(request, (account.requests.get(request) ?? 0) + bytes)
   }
 
-  /** The request is over: it holds nothing any more. */
+  /** Releases the bytes of a request that has ended. */
   release(request: IncomingMessage): void {
-    const name = this.#payers.get(request)
+    const name = this.#owners.get(request)
     const account = name === undefined ? undefined : this.#accounts.get(name)
-    const bytes = account?.bills.get(request)
+    const bytes = account?.requests.get(request)
     if (!account || bytes === undefined) return
-    account.bills.delete(request)
+    account.requests.delete(request)
     account.held -= bytes
     this.#held -= bytes
-    if (account.bills.size === 0) this.#accounts.delete(name!)
+    if (account.requests.size === 0) this.#accounts.delete(name!)
   }
 
-  /** The oldest of whoever holds most gives way, unless it is the one who asks for more. */
-  #makeRoom(wished: number): void {
-    const most = [...this.#accounts.values()].reduce((a, b) => (b.held > a.held ? b : a), { held: 0, bills: new Map() })
-    const [oldest] = most.bills.keys()
-    if (most.held <= wished || !oldest) throw tooMuch('in all')
+  /** Evicts the oldest request of the client with the most bytes, unless that client asks for more. */
+  #makeRoom(wanted: number): void {
+    const most = [...this.#accounts.values()].reduce((a, b) => (b.held > a.held ? b : a), {
+      held: 0,
+      requests: new Map(),
+    })
+    const [oldest] = most.requests.keys()
+    if (most.held <= wanted || !oldest) throw tooMuch('in total')
     this.release(oldest)
-    this.#turnAway(oldest.socket)
+    this.#evict(oldest.socket)
   }
 }
 
 function tooMuch(where: string): Refusal {
-  const detail = `too many bytes are under way ${where}: send bodies to their end, and read answers as they come`
+  const detail = `too many bytes in flight ${where}; finish sending bodies, and read responses as they arrive`
   return new Refusal('rate_limited', detail, { hangUp: true })
 }

@@ -1,28 +1,28 @@
-// The bodies of requests: how much of one a route takes, and JSON from its bytes. Knows no route and no credential.
+// Request bodies: size limits, and JSON parsing. Knows no route and no credential.
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { notFound, refuseField } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
 import type { App } from './app.ts'
-import { BoundedBody, letGo } from './bounded-body.ts'
+import { BoundedBody, drain } from './bounded-body.ts'
 
-/** What the contract promises of every route under /v1 that takes JSON. */
+/** The API's limit for JSON bodies under /v1. */
 export const contractBodyBytes = 2 * 1024 * 1024
 
-/** What a route takes whose scope says nothing else: enough for every body outside /v1, also in the longest notation. */
+/** The default limit: enough for every body outside /v1, also in the longest notation. */
 export const smallBodyBytes = 4 * 1024
 
-/** Routes of this scope take so much, where one does not say otherwise itself. */
+/** Sets the body limit of this scope's routes; a route can override it. */
 export function takeBodiesOf(scope: App, maxBytes: number): void {
   scope.addHook('onRoute', (route) => {
     route.bodyLimit ??= maxBytes
   })
 }
 
-/** Counts so many bytes of a request before they are kept; throws where they are too many. */
+/** Counts bytes of a request before they are buffered; throws above the limit. */
 export type Hold = (request: IncomingMessage, bytes: number) => void
 
-/** Reads JSON whatever the Content-Type says; nothing at all is `{}`. Gives up a body that makes no progress for so long. */
+/** Parses bodies as JSON, whatever the Content-Type; an empty body is `{}`. Aborts a body that stalls for `stallMs`. */
 export function readBodies(app: App, stallMs: number, hold: Hold): void {
   app.removeAllContentTypeParsers()
   const bodyOf = (request: FastifyRequest) =>
@@ -30,30 +30,30 @@ export function readBodies(app: App, stallMs: number, hold: Hold): void {
   app.addContentTypeParser('*', async (request: FastifyRequest) =>
     parseInTurn(await bodyOf(request).bytes((bytes) => hold(request.raw, bytes))),
   )
-  nameNoType(app)
-  leaveUnrouted(app)
-  measureUnread(app, async (request) => bodyOf(request).measure())
-  hearSendersOut(app, stallMs)
+  ignoreContentType(app)
+  skipUnroutedBodies(app)
+  checkUnreadBodies(app, async (request) => bodyOf(request).measure())
+  drainAfterResponse(app, stallMs)
 }
 
-/** A Content-Type that is not even well-formed would be refused before any parser is asked. */
-function nameNoType(app: App): void {
+/** fastify would refuse a malformed Content-Type before any parser runs. */
+function ignoreContentType(app: App): void {
   app.addHook('onRequest', async ({ raw }) => {
     delete raw.headers['content-type']
     if (raw.headers.host === undefined && raw.httpVersion !== '1.0') refuseField('Host', 'must be sent')
   })
 }
 
-/** The framework would read the body of a request that leads nowhere. */
-function leaveUnrouted(app: App): void {
+/** fastify would read the body of a request without a route. */
+function skipUnroutedBodies(app: App): void {
   app.addHook('preParsing', (request, _reply, payload, done) => {
     if (request.is404) done(notFound())
     else done(null, payload)
   })
 }
 
-/** A body that nobody asked for, as with a GET, is not read by the framework; its bounds are those of others. */
-function measureUnread(app: App, measured: (request: FastifyRequest) => Promise<void>): void {
+/** fastify does not read the body of a GET. The size limit applies to it all the same. */
+function checkUnreadBodies(app: App, measured: (request: FastifyRequest) => Promise<void>): void {
   app.addHook('preValidation', (request, _reply, done) => {
     const { method, headers } = request
     const carries = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
@@ -62,15 +62,14 @@ function measureUnread(app: App, measured: (request: FastifyRequest) => Promise<
   })
 }
 
-/** How long one may go on sending who is hung up on. */
+/** How long a client may go on sending before its connection is closed. */
 const hangUpMs = 2_000
 
 /**
- * Who is answered while still sending is heard for a little longer, and for no longer than that. Who is told 413, or that
- * too much is under way, would lose the answer with the connection, so it stays until the body has been heard, and longer
- * where nobody asked for its end.
+ * Drains the rest of a body after an early response, for a limited time. A client that gets 413 or 429 would lose the
+ * response with the connection, so the connection stays open until the body has been drained.
  */
-function hearSendersOut(app: App, stallMs: number): void {
+function drainAfterResponse(app: App, stallMs: number): void {
   app.addHook('onSend', (request, reply, _payload, done) => {
     const { raw } = request
     if (raw.complete) return done()
@@ -78,24 +77,24 @@ function hearSendersOut(app: App, stallMs: number): void {
     if (hangsUp || reply.statusCode === 413) {
       reply.removeHeader('connection')
       reply.raw.shouldKeepAlive = true
-      if (hangsUp || /\bclose\b/i.test(request.headers.connection ?? '')) endWhenHeard(raw, reply.raw)
+      if (hangsUp || /\bclose\b/i.test(request.headers.connection ?? '')) closeWhenDrained(raw, reply.raw)
     }
-    letGo(raw, hangsUp ? hangUpMs : stallMs)
+    drain(raw, hangsUp ? hangUpMs : stallMs)
     done()
   })
 }
 
-/** Ends the connection once it was answered and all that was sent has been heard. */
-function endWhenHeard(asked: IncomingMessage, answer: ServerResponse): void {
+/** Closes the connection after the response was sent and the body drained. */
+function closeWhenDrained(asked: IncomingMessage, answer: ServerResponse): void {
   const end = () => asked.socket.destroySoon()
   answer.once('finish', () => (asked.complete ? end() : asked.once('end', end)))
 }
 
-/** To parse a larger one takes milliseconds, which those who wait behind it notice. */
+/** Parsing a larger body takes milliseconds, in which other requests wait. */
 const largeBytes = 64 * 1024
 let lastTurn: Promise<unknown> = Promise.resolve()
 
-/** Large bodies one at a time, and everything else that is due between them. */
+/** Parses large bodies one at a time, so that other work runs in between. */
 export async function parseInTurn(body: Buffer): Promise<unknown> {
   if (body.length <= largeBytes) return parseJson(body)
   const turn = lastTurn.then(() => nextTurn())
@@ -109,7 +108,7 @@ const utf8 = new TextDecoder('utf-8', { fatal: true })
 function parseJson(body: Buffer): unknown {
   if (body.length === 0) return {}
   const { text, value } = parsed(body)
-  // A field of that name is never one of ours, and could become the prototype of what it is copied into.
+  // No schema has such a field, and it could become the prototype of an object that it is copied into.
   if (polluting.test(text)) refuseField('__proto__', 'is not allowed as a field')
   return value
 }
@@ -124,8 +123,8 @@ function parsed(body: Buffer): { text: string; value: unknown } {
 }
 
 /**
- * `__proto__` as the name of a field, each character plain or escaped. In a text that is JSON this finds nothing else: a
- * string that is followed by a colon is a name, and the quote that begins it follows no backslash.
+ * `__proto__` as a field's name, each character plain or escaped. In valid JSON this matches nothing else: a string before
+ * a colon is a name, and its opening quote follows no backslash.
  */
 const polluting = new RegExp(`(?<!\\\\)"${[...'__proto__'].map(plainOrEscaped).join('')}"\\s*:`)
 

@@ -1,5 +1,5 @@
-// A JSON answer with one long list, written as its pages are read: no faster than the caller takes it. One that fails
-// after its first byte cuts the connection, so that nobody takes a part for the whole.
+// Streams a JSON response with one long list, page by page, no faster than the client reads. A failure after the first
+// byte aborts the connection, so that no client mistakes a part for the whole.
 import { Readable } from 'node:stream'
 import { longReadMs, type Pages } from '../db/long-reads.ts'
 
@@ -21,7 +21,10 @@ export class JsonList<R> extends Readable {
     super()
     this.#options = options
     this.#before = options.head
-    this.#timer = setTimeout(() => this.destroy(new Error('a long list was not read to its end in time')), longReadMs)
+    this.#timer = setTimeout(
+      () => this.destroy(new Error('timed out streaming a long list to a slow client')),
+      longReadMs,
+    )
   }
 
   override _read(): void {

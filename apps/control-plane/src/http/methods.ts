@@ -1,11 +1,11 @@
-// A known path asked with a method it does not have: 405, and what it has. Knows no route by itself.
+// A known path with a method that it does not take: 405, with the methods that it takes.
 import { refusals, refuse } from '@dormouse/contract'
 import type { App } from './app.ts'
 
-/** Paths, as routes write them, and the methods they have. */
+/** Route patterns and their methods. */
 export type KnownPaths = Map<string, Set<string>>
 
-/** Notes every route registered from now on, in this scope and those within it. */
+/** Records every route registered from now on, in this scope and those within it. */
 export function notePaths(app: App): KnownPaths {
   const paths: KnownPaths = new Map()
   app.addHook('onRoute', ({ url, method }) => {
@@ -16,9 +16,9 @@ export function notePaths(app: App): KnownPaths {
   return paths
 }
 
-/** Answers all other methods of the known paths below the scope's prefix, behind the scope's door. */
+/** Registers 405 for all other methods of the known paths below the scope's prefix, after authentication. */
 export function refuseOtherMethods(scope: App, paths: KnownPaths): void {
-  // A plugin begins when the scope that it is in is complete.
+  // A plugin runs when its scope is complete.
   scope.register(async (late) => {
     for (const [path, methods] of [...paths]) {
       if (path.startsWith(`${scope.prefix}/`))
@@ -33,7 +33,7 @@ function refuseOthers(scope: App, url: string, methods: Set<string>): void {
     method: scope.supportedMethods.filter((method) => !methods.has(method)),
     url,
     schema: { hide: true, act: false },
-    // Before the body: nobody waits for what nobody reads.
+    // Before the body is read.
     onRequest: async (_request, reply) => {
       reply.header('allow', allow)
       refuse('method_not_allowed', refusals.method_not_allowed.detail({ allow }))

@@ -1,10 +1,10 @@
-// How many requests a second one caller may send to this replica. Bounded itself: however many callers there are, it holds
-// no more than so many counts. Knows neither credentials nor addresses.
+// Limits the requests per second of one client to this replica. Its own memory is bounded, however many clients there are.
+// Knows neither credentials nor addresses.
 import { Refusal, refusals } from '@dormouse/contract'
 
 const windowMs = 1_000
 const maxCallers = 10_000
-/** Those for whom there is no count of their own in this window share one. */
+/** Clients above `maxCallers` share one count. */
 const others = ''
 
 export class RateLimit {
@@ -16,7 +16,7 @@ export class RateLimit {
     this.#perSecond = perSecond
   }
 
-  /** Counts a request; throws `rate_limited` where it is one too many in this second. */
+  /** Counts a request; throws `rate_limited` above the limit of this second. */
   count(caller: string): void {
     const now = performance.now()
     if (now >= this.#windowEnds) this.#begin(now)
@@ -26,7 +26,7 @@ export class RateLimit {
     if (counted > this.#perSecond) throw this.#tooMany(now)
   }
 
-  /** Takes a count back. */
+  /** Takes one count back. */
   forgive(caller: string): void {
     const name = this.#nameOf(caller)
     const counted = this.#counts.get(name)

@@ -1,5 +1,5 @@
-// Problems for those who have no response object: what is not HTTP, and upgrades that are refused. Written to the socket by
-// hand, and as whole as any other answer. Knows no route.
+// Problems for sockets without a response object: invalid HTTP, and refused upgrades. Written to the socket directly, with
+// the same headers and body as any other problem. Knows no route.
 import { randomUUID } from 'node:crypto'
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
@@ -10,7 +10,7 @@ import type { Log } from '@dormouse/process'
 export interface RawProblem {
   status: number
   detail: string
-  /** By default the one that its status stands for here. */
+  /** By default derived from the status. */
   code?: string
   headers?: Record<string, string>
 }
@@ -27,10 +27,10 @@ const codes: Readonly<Record<number, RefusalCode>> = {
   503: 'stopping',
 }
 
-/** How long the other end may take to hear it. */
+/** How long the client may take to read it. */
 const lingerMs = 10_000
 
-/** Answers with a problem and ends the connection. */
+/** Sends a problem and closes the connection. */
 export function sendRawProblem(socket: Duplex, problem: RawProblem, log: Log): void {
   if (socket.destroyed) return
   const { status, detail, headers, code = codes[status] ?? 'internal' } = problem
@@ -53,17 +53,20 @@ export function sendRawProblem(socket: Duplex, problem: RawProblem, log: Log): v
 }
 
 const problems: Readonly<Record<string, RawProblem>> = {
-  HPE_HEADER_OVERFLOW: { status: 431, detail: 'the head of the request is too large' },
-  ERR_HTTP_REQUEST_TIMEOUT: { status: 408, detail: 'the head of the request did not come in time; send it again' },
+  HPE_HEADER_OVERFLOW: { status: 431, detail: 'the request headers are too large; send fewer or shorter ones' },
+  ERR_HTTP_REQUEST_TIMEOUT: {
+    status: 408,
+    detail: 'timed out waiting for the request headers; send the request again',
+  },
 }
 
-/** Answers what is not HTTP at all and so never becomes a request. */
+/** Responds to bytes that are not valid HTTP and so never become a request. */
 export function respondToBrokenRequest(error: Error & { code?: string }, socket: Socket, log: Log): void {
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) return void socket.destroy()
   sendRawProblem(socket, problems[error.code ?? ''] ?? { status: 400, detail: 'the request is not valid HTTP' }, log)
 }
 
-/** A whole request came before the broken one: what is said now would be taken for its answer, or stand in the midst of it. */
+/** Whether an earlier request on the socket still gets its response: a problem now would be read as part of it. */
 function isAnswering(socket: Socket & { _httpMessage?: ServerResponse<IncomingMessage> }): boolean {
   const response = socket._httpMessage
   return response !== undefined && response !== null && (response.headersSent || response.req.complete)

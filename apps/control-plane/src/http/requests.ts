@@ -1,4 +1,4 @@
-// What routes read from requests beyond path and body: idempotency key, wait, and whether the caller is still there.
+// What routes read from requests besides path and body: idempotency key, `wait`, and whether the client disconnected.
 import { createHash } from 'node:crypto'
 import { refuseField } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -9,7 +9,7 @@ export const waitQuery = z.object({
   wait: z
     .enum(['true', 'false'], 'must be `true` or `false`')
     .optional()
-    .describe('`true`: answer when the operation settles, or after 120 s with the operation in progress'),
+    .describe('`true`: respond when the operation settles, or after 120 s with the operation in progress'),
 })
 
 /** The one Idempotency-Key of a request, or null. Any ASCII, 1 to 255 characters; anything else is 400. */
@@ -28,13 +28,13 @@ export function idempotencyKey(request: FastifyRequest): string | null {
   return key
 }
 
-/** What a repeated request is compared by: whatever the order of its fields, and null is the same as left out. */
-export function fingerprint(wish: Record<string, unknown>): Buffer {
-  const said = Object.entries(wish).filter(([, value]) => value !== null && value !== undefined)
-  return createHash('sha256').update(JSON.stringify(said.sort())).digest()
+/** Compares repeated requests. The order of fields does not matter, and null equals omitted. */
+export function fingerprint(params: Record<string, unknown>): Buffer {
+  const given = Object.entries(params).filter(([, value]) => value !== null && value !== undefined)
+  return createHash('sha256').update(JSON.stringify(given.sort())).digest()
 }
 
-/** Aborted when the client goes away before it was answered. */
+/** Aborted when the client disconnects before its response. */
 export function callerGone(request: FastifyRequest, reply: FastifyReply): AbortSignal {
   const gone = new AbortController()
   const { socket } = request.raw
@@ -43,9 +43,9 @@ export function callerGone(request: FastifyRequest, reply: FastifyReply): AbortS
     if (!reply.raw.writableFinished) gone.abort()
   }
   reply.raw.once('close', onClose)
-  // An answer that waits behind others on its connection is told nothing.
+  // A pipelined response that waits behind others gets no close event.
   socket.once('close', onClose)
-  // Gone while its mutation was being accepted: nobody will say so any more.
+  // Disconnected before this was called: no event follows.
   if (reply.raw.destroyed || (request.raw.destroyed && !request.raw.complete)) gone.abort()
   return gone.signal
 }

@@ -1,5 +1,4 @@
-// The HTTP server: how bodies are read, how requests are checked and how answers are written. No word of desktops.
-
+// The HTTP server: limits, body parsing, validation and error handling. Knows nothing of desktops.
 import { randomUUID } from 'node:crypto'
 import type { Log } from '@dormouse/process'
 import fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
@@ -11,27 +10,27 @@ import { handleError } from './problems.ts'
 import { respondToBrokenRequest } from './raw-responses.ts'
 import { abortStalledResponses } from './stalled-responses.ts'
 
-/** Asked for a path that is no path, which no scope can take: throws where its caller may not even know that. */
+/** Authenticates a request whose path is malformed, which no scope can route; throws a refusal if it may not pass. */
 export type AuthenticateUnroutable = (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 
 const longestHeadMs = 20_000
 
 export interface ServerOptions {
   log: Log
-  /** For how long not a byte of a body, or of an answer, may move. */
+  /** Abort a request body or response that makes no progress for this long. */
   stallMs: number
-  /** Addresses and ranges of the proxies that say who their callers are. */
+  /** Addresses and ranges of the proxies whose `X-Forwarded-For` counts. */
   trustedProxies: string[]
-  /** Counts the bytes of bodies before they are kept. */
+  /** Counts the bytes of bodies before they are buffered. */
   hold: Hold
   unroutable: AuthenticateUnroutable
 }
 
-/** A server without routes. Its log lines carry the request id that an operation and its commands carry on. */
+/** A server without routes. Its log lines carry the request id, as do the operation and its commands. */
 export function createServer({ log, stallMs, trustedProxies, hold, unroutable }: ServerOptions): App {
   const answerUnroutable = async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const refusal = await unroutable(request, reply).catch((denied: unknown) => denied)
-    // No hook runs for it, and its body is not read.
+    // No hook runs for this request, and its body is not read.
     reply.headers({ 'x-request-id': request.id, connection: 'close' })
     handleError(refusal ?? error, request, reply)
   }
@@ -39,7 +38,7 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable }:
   const app = fastify({
     loggerInstance: log as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: true }),
-    // Bodies have no limit as a whole: one that moves may take its time.
+    // A body that makes progress has no total timeout.
     requestTimeout: 0,
     bodyLimit: smallBodyBytes,
     trustProxy: trustedProxies.length > 0 && trustedProxies,
@@ -51,18 +50,18 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable }:
     routerOptions: { maxParamLength: 8_192, ignoreTrailingSlash: false },
     frameworkErrors: (error, request, reply) => void answerUnroutable(error, request, reply as never),
     http: {
-      // How long the head of a request may take, from its connection or from its first byte on.
+      // Timeout of the request headers, from the connection or from their first byte on.
       headersTimeout: headMs,
       connectionsCheckingInterval: Math.ceil(headMs / 4),
-      // Left alone, node refuses a request without a Host by itself, and says nothing.
+      // By default Node refuses a request without Host with an empty response.
       requireHostHeader: false,
-      // Below /v1 every request is one that shows a credential; no upgrade passes it by.
+      // No upgrades below /v1: they would bypass authentication.
       shouldUpgradeCallback: ({ url, headers }) => isWebSocket(headers.upgrade) && !/^\/v1(\/|$)/.test(pathOf(url)),
     },
     clientErrorHandler: (error, socket) => respondToBrokenRequest(error, socket, log),
   }).withTypeProvider<FastifyZodOpenApiTypeProvider>()
   app.setValidatorCompiler(validatorCompiler)
-  // Answers are built by our own code from typed rows; checking each again would cost more than making it.
+  // Responses are built from typed rows; validating each again would cost more than building it.
   app.setSerializerCompiler(() => JSON.stringify)
   app.setErrorHandler(handleError)
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
@@ -72,7 +71,7 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable }:
   return app as unknown as App
 }
 
-/** The path of a request, also where its line names the whole URL, as for a proxy. */
+/** The path of a request, also where the request line has a whole URL, as for a proxy. */
 export const pathOf = (url = ''): string => url.replace(/^https?:\/\/[^/]*/i, '')
 
 const isWebSocket = (upgrade = ''): boolean => upgrade.toLowerCase() === 'websocket'

@@ -1,4 +1,4 @@
-// Those who have not shown that they may come in: counted by their address, at every door, before they cost anything.
+// Counts unauthenticated clients by address, before their requests cost anything.
 import type { IncomingMessage } from 'node:http'
 import { Refusal } from '@dormouse/contract'
 import { UpgradeRefusal } from '@dormouse/link'
@@ -19,28 +19,28 @@ export class UnauthenticatedClients {
     this.#connections = connections
   }
 
-  /** By what it is counted. */
+  /** The address that the request counts for. */
   addressOf(request: IncomingMessage): string {
     return this.#addresses.of(request)
   }
 
-  /** Counts one; throws `rate_limited` where its address has sent too many. */
+  /** Counts a request; throws `rate_limited` if its address has sent too many. */
   count(request: IncomingMessage): void {
     this.#limit.count(this.addressOf(request))
-    this.#connections.arrive(request)
+    this.#connections.countByAddress(request)
   }
 
-  /** It was none. */
+  /** Takes the count back: the request was authenticated. */
   forgive(request: IncomingMessage): void {
     this.#limit.forgive(this.addressOf(request))
   }
 
-  /** Its socket is a host's, of which there are only as many as this replica asked for. */
+  /** The socket is a host's. Their number is not limited here: this replica asked for each. */
   prove(request: IncomingMessage, hostId: string): void {
-    this.#connections.prove(request, `host:${hostId}`, Number.POSITIVE_INFINITY)
+    this.#connections.countByCredential(request, `host:${hostId}`, Number.POSITIVE_INFINITY)
   }
 
-  /** Counts everybody who comes into this scope, which asks for no credential. */
+  /** Counts every request of a scope that needs no credential. */
   countAll(scope: App): void {
     scope.addHook('onRequest', (request, _reply, done) => {
       this.count(request.raw)
@@ -48,7 +48,7 @@ export class UnauthenticatedClients {
     })
   }
 
-  /** Counts one who wants to upgrade; answers what he is told where that is one too many. */
+  /** Counts an upgrade; returns the refusal above the limit. */
   refusal(request: IncomingMessage): UpgradeRefusal | undefined {
     try {
       this.count(request)

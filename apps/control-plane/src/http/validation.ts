@@ -51,8 +51,12 @@ const listed = (values: unknown[]): string =>
     .join(', ')
     .replace(/, ([^,]*)$/, ' or $1')
 
-const sized = (size: number | undefined, origin: string | undefined): string =>
-  origin === 'string' ? `${size} characters long` : origin === 'array' ? `${size} items long` : String(size)
+const units: Record<string, string> = { string: 'character', array: 'item' }
+
+function sized(size = 0, origin = ''): string {
+  const unit = units[origin]
+  return unit ? `${size} ${unit}${size === 1 ? '' : 's'} long` : String(size)
+}
 
 /** The caller's own text comes back: never more of it than a person reads. */
 const inShort = (text: string): string => (text.length > 300 ? `${text.slice(0, 300).toWellFormed()}…` : text)

@@ -1,4 +1,4 @@
-// Access tokens: from a JWT to what its issuer says of the caller. Knows no HTTP and no organisation.
+// Verifies access tokens (JWT) and reads the caller from their claims. Knows no HTTP.
 import { isId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { decodeJwt, decodeProtectedHeader, errors, type JWTPayload, jwtVerify } from 'jose'
@@ -15,13 +15,13 @@ export interface AccessTokensOptions {
 
 export interface Caller {
   orgId: string
-  /** Null where the token names nobody. */
+  /** Null for a token without `sub`. */
   subject: string | null
-  /** How long the token is still good, leeway included. */
+  /** How long the token is still valid, with leeway. */
   validMs: number
 }
 
-/** Asymmetric ones only: what the issuer publishes must never be enough to sign with. */
+/** Asymmetric only: a published key must never be enough to sign with. */
 const algorithms = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519'.split(' ')
 const leewaySecs = 30
 const maxLength = 8_192
@@ -34,7 +34,7 @@ export class AccessTokens {
     this.#options = options
   }
 
-  /** Who holds the token; refuses with `unauthenticated`, or with `idp_unreachable` where that cannot be known now. */
+  /** The token's caller. Refuses with `unauthenticated`, or `idp_unreachable` where the issuer's keys are unavailable. */
   async verify(token: string): Promise<Caller> {
     const { issuer, audience, keys } = this.#options
     if (!isWorthAKey(token, issuer)) return refuse('unauthenticated')
@@ -70,13 +70,13 @@ export class AccessTokens {
       log.debug({ code: error.code, why: error.message }, 'an access token was refused')
       return new Refusal('unauthenticated')
     }
-    // The token is well formed, so it is the issuer's key that cannot be used.
+    // The token is well-formed, so the issuer's key is unusable.
     log.warn({ err: error }, 'a key of the identity provider cannot be used')
     return new Refusal('idp_unreachable', 'the identity provider’s keys cannot be used; retry')
   }
 }
 
-/** Form, algorithm and issuer, before any key is looked for: garbage costs the issuer nothing. */
+/** Checks form, algorithm and issuer before any key is fetched, so that garbage costs the issuer nothing. */
 function isWorthAKey(token: string, issuer: string): boolean {
   if (token.length > maxLength || !form.test(token)) return false
   try {

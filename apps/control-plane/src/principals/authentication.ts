@@ -1,4 +1,4 @@
-// The door of every authenticated scope: nobody passes without a principal of the right kind, nor too often.
+// The authentication hooks: a request needs a principal of the right kind, and must be within its rate limit.
 import { refuse } from '@dormouse/contract'
 import type { FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
 import { patienceMs } from '../db/pool.ts'
@@ -15,14 +15,14 @@ declare module 'fastify' {
 
 export interface AuthenticationOptions {
   principals: Principals
-  /** For those who showed a good credential. */
+  /** Of authenticated requests, by credential. */
   callers: RateLimit
-  /** For those who did not, or not lately. */
+  /** Of all others, by address. */
   strangers: UnauthenticatedClients
   connections: Connections
 }
 
-/** Lets customers in. An operator's key is no customer's: 401. */
+/** Requires a customer. An operator key gets 401. */
 export const customersOnly =
   (options: AuthenticationOptions): onRequestAsyncHookHandler =>
   async (request) => {
@@ -30,7 +30,7 @@ export const customersOnly =
     if (principal.kind !== 'customer') refuse('unauthenticated')
   }
 
-/** Lets operators in. A customer is known, and forbidden: 403. */
+/** Requires an operator. A customer gets 403. */
 export const operatorsOnly =
   (options: AuthenticationOptions): onRequestAsyncHookHandler =>
   async (request) => {
@@ -39,37 +39,37 @@ export const operatorsOnly =
   }
 
 /**
- * A credential that was found good lately passes whatever others did from its address: many callers may share one. Any
- * other is counted by its address before it is looked up, and no longer once it is found good.
+ * A credential that was verified lately is not counted by its address, which many clients may share. Any other is counted by
+ * its address before the look-up, and the count is taken back once it is verified.
  */
 async function identify(
   request: FastifyRequest,
   { principals, callers, strangers, connections }: AuthenticationOptions,
 ): Promise<Principal> {
-  let isStranger = false
-  const stranger = () => {
-    isStranger = true
+  let isCounted = false
+  const beforeLookUp = () => {
+    isCounted = true
     strangers.count(request.raw)
   }
-  // A mutation is told 503, and its caller asks again: nobody waits long for that.
+  // A mutation gets 503 soon and is retried by its client, so it does not wait long for the database.
   const { keyed, act } = request.routeOptions?.schema ?? {}
   const withinMs = keyed || act ? patienceMs.brief : patienceMs.contract
-  const principal = await principals.authenticate(request.headers.authorization, { withinMs, stranger })
-  if (isStranger) strangers.forgive(request.raw)
+  const principal = await principals.authenticate(request.headers.authorization, { withinMs, beforeLookUp })
+  if (isCounted) strangers.forgive(request.raw)
   request.principal = principal
   const caller = callerOf(request)
   callers.count(caller)
-  connections.prove(request.raw, caller)
+  connections.countByCredential(request.raw, caller)
   return principal
 }
 
-/** By what the requests of one credential are counted together. */
+/** The name by which the requests of one credential are counted. */
 export function callerOf({ principal }: FastifyRequest): string {
   if (principal?.kind === 'customer') return principal.subject ?? `jwt-of:${principal.orgId}`
   return principal?.subject ?? ''
 }
 
-/** The caller of a customer's route. */
+/** The customer of an authenticated request. */
 export function customer(request: FastifyRequest): Customer {
   const { principal } = request
   return principal?.kind === 'customer' ? principal : refuse('unauthenticated')

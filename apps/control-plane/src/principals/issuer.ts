@@ -1,5 +1,5 @@
-// The identity provider as seen from here: its key set, fetched. Only what is configured is asked, and what its discovery
-// document names; briefly, without redirects, and never for more than a few kilobytes.
+// Fetches the identity provider's key set, from the configured URL or the one in its discovery document. With a short
+// timeout, without redirects, and with a size limit.
 import { createPublicKey, type JsonWebKey } from 'node:crypto'
 import type { JSONWebKeySet, JWK } from 'jose'
 import { z } from 'zod'
@@ -7,11 +7,11 @@ import { z } from 'zod'
 export interface Issuer {
   /** Exactly as in the `iss` of its tokens. */
   issuer: string
-  /** Where its keys are; null asks its discovery document. */
+  /** URL of its keys; null reads it from the discovery document. */
   jwksUrl: string | null
 }
 
-/** For discovery and keys together: nobody waits longer for an issuer that hangs. */
+/** For discovery and keys together. */
 const timeoutMs = 2_500
 const maxBytes = 256 * 1024
 const minRsaBits = 2_048
@@ -19,25 +19,25 @@ const minRsaBits = 2_048
 const keySet = z.object({ keys: z.array(z.looseObject({ kty: z.string() })) })
 const loopback = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
 
-/** Whether an issuer may be asked at this address: over TLS, or without leaving the machine. */
+/** Whether the URL is safe to fetch keys from: over TLS, or on this machine. */
 export function isFetchable(url: string): boolean {
   if (!URL.canParse(url)) return false
   const { protocol, hostname } = new URL(url)
   return protocol === 'https:' || (protocol === 'http:' && loopback.test(hostname))
 }
 
-/** The usable keys of the issuer; throws where it cannot be reached in time or answers anything else. */
+/** The issuer's usable keys; throws on a timeout or an unusable response. */
 export async function fetchKeySet({ issuer, jwksUrl }: Issuer): Promise<JSONWebKeySet> {
   const signal = AbortSignal.timeout(timeoutMs)
   const url = jwksUrl ?? (await discover(issuer, signal))
   const published: { keys: JWK[] } = keySet.parse(await fetchJson(url, signal))
   const keys = published.keys.filter(isUsable)
-  // None at all is an answer, by which an issuer withdraws every key it had; none that can be used is nonsense.
-  if (keys.length === 0 && published.keys.length > 0) throw new Error(`${url} names no key that can be used`)
+  // An empty set is valid: the issuer withdrew all its keys. A set without a usable key is not.
+  if (keys.length === 0 && published.keys.length > 0) throw new Error(`${url} has no usable key`)
   return { keys }
 }
 
-/** Whether signatures can be checked with it. An issuer may also publish what we do not understand. */
+/** Whether it can verify signatures. An issuer may also publish keys of unknown kinds. */
 function isUsable(key: JWK): boolean {
   try {
     const { asymmetricKeyDetails } = createPublicKey({ key: key as JsonWebKey, format: 'jwk' })
@@ -50,7 +50,7 @@ function isUsable(key: JWK): boolean {
 async function discover(issuer: string, signal: AbortSignal): Promise<string> {
   const document = z.object({
     issuer: z.literal(issuer),
-    // An issuer behind TLS sends nobody to a service of this machine.
+    // An issuer behind TLS must not redirect to a service of this machine.
     jwks_uri: z
       .string()
       .refine(isFetchable)
@@ -66,9 +66,9 @@ async function fetchJson(url: string, signal: AbortSignal): Promise<unknown> {
   let size = 0
   for await (const chunk of response.body ?? []) {
     size += chunk.byteLength
-    if (size > maxBytes) throw new Error(`${url} answers more than ${maxBytes} bytes`)
+    if (size > maxBytes) throw new Error(`${url} responded with more than ${maxBytes} bytes`)
     chunks.push(chunk)
   }
-  if (response.status !== 200) throw new Error(`${url} answers ${response.status}`)
+  if (response.status !== 200) throw new Error(`${url} responded with ${response.status}`)
   return JSON.parse(Buffer.concat(chunks).toString())
 }

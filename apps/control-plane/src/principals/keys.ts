@@ -1,4 +1,4 @@
-// API keys: how one is made and recognised. Pure.
+// Creates and recognises API keys. Pure.
 import { createHash, randomBytes } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 
@@ -17,7 +17,7 @@ const base62 = (value: bigint, length: number): string => {
 
 const checksum = (text: string): string => base62(BigInt(crc32(text)), checksumLength)
 
-/** A new key: prefix, 256 random bits in base62, checksum. It is shown once and kept as its hash. */
+/** A new key: prefix, 256 random bits in base62, checksum. It is shown once; only its hash is stored. */
 export function makeKey(kind: KeyKind): { key: string; hash: Buffer } {
   const body = keyPrefixes[kind] + base62(BigInt(`0x${randomBytes(32).toString('hex')}`), secretLength)
   const key = body + checksum(body)
@@ -26,12 +26,12 @@ export function makeKey(kind: KeyKind): { key: string; hash: Buffer } {
 
 const shape = new RegExp(`^(svc_sk_|svc_op_)[0-9A-Za-z]{${secretLength + checksumLength}}$`)
 
-/** Which kind of key this could be; undefined for garbage, which then costs no look-up. */
+/** The kind of a well-formed key; undefined for garbage, which costs no look-up. */
 export function kindOf(key: string): KeyKind | undefined {
   if (!shape.test(key)) return undefined
   if (checksum(key.slice(0, -checksumLength)) !== key.slice(-checksumLength)) return undefined
   return key.startsWith(keyPrefixes.customer) ? 'customer' : 'operator'
 }
 
-/** The key as the database knows it. A look-up by hash needs no constant-time comparison: the hash tells nothing of the key. */
+/** The key as stored. A look-up by hash needs no constant-time comparison: the hash reveals nothing of the key. */
 export const hashOf = (key: string): Buffer => createHash('sha256').update(key).digest()

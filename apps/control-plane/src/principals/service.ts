@@ -1,4 +1,4 @@
-// Who is asking: credentials to principals. Knows no HTTP.
+// Authenticates credentials, and manages organisations and keys. Knows no HTTP.
 import { hash as digest } from 'node:crypto'
 import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
@@ -10,9 +10,9 @@ import * as store from './store.ts'
 export interface Customer {
   kind: 'customer'
   orgId: string
-  /** Stable name of the credential's holder: claims are held and audited by it. Null for a token without `sub`. */
+  /** Stable name of the credential's holder, for claims and the audit log. Null for a token without `sub`. */
   subject: string | null
-  /** Until when its access token is good, in ms since 1970; null for an API key. */
+  /** When its access token expires, in ms since 1970; null for an API key. */
   goodUntil: number | null
 }
 export interface Operator {
@@ -21,27 +21,25 @@ export interface Operator {
 }
 export type Principal = Customer | Operator
 
-/** A key found good stays good for this long without another look: a revocation takes effect within a second. */
+/** A verified key is trusted for this long without a look-up: a revocation takes effect within a second. */
 const keyTrustMs = 500
-/** A token found good stays good until it expires, but no longer than this: its issuer may withdraw the key behind it. */
+/** A verified token is trusted until it expires, at most this long: its issuer may withdraw the key behind it. */
 const tokenTrustMs = 300_000
-/** For so long after it was last found good, a credential is looked up whatever others do from its address. */
-const latelyMs = 600_000
+/** For this long after its last verification, a credential is not counted by its address. */
+const recentMs = 600_000
 const touchEveryMs = 60_000
 const cacheMax = 10_000
 
-export interface Asking {
-  /** How long it waits for a database that is away. */
+export interface AuthenticateOptions {
+  /** How long to wait for an unavailable database. */
   withinMs?: number
-  /**
-   * Called before anything is looked up for one whose credential was not verified lately; what it throws ends it there.
-   */
-  stranger?: () => void
+  /** Called before the look-up of a credential that was not verified lately. What it throws ends the request. */
+  beforeLookUp?: () => void
 }
 
 interface Known {
   principal: Principal
-  /** Until then it is trusted without a look. */
+  /** Trusted without a look-up until then. */
   until: number
   verifiedAt: number
 }
@@ -50,11 +48,11 @@ export class Principals {
   readonly #pool: Pool
   readonly #log: Log
   readonly #tokens: AccessTokens | undefined
-  /** The one that was verified longest ago comes first. */
+  /** By digest of the credential; the least recently verified first. */
   readonly #known = new Map<string, Known>()
   readonly #touched = new Map<string, number>()
 
-  /** Without an issuer's tokens, every JWT is refused. */
+  /** Without `tokens`, every JWT is refused. */
   constructor(pool: Pool, log: Log, tokens?: AccessTokens) {
     this.#pool = pool
     this.#log = log
@@ -62,20 +60,23 @@ export class Principals {
   }
 
   /**
-   * The principal behind an `Authorization` header; refuses with 401 for anything that is not a live credential, and with
-   * 503 where the identity provider would have to be asked and does not answer.
+   * The principal of an `Authorization` header. Refuses with 401 for anything but a valid credential, and with 503 where
+   * the identity provider is needed and unavailable.
    */
-  async authenticate(header: string | undefined, { withinMs, stranger }: Asking = {}): Promise<Principal> {
+  async authenticate(
+    header: string | undefined,
+    { withinMs, beforeLookUp }: AuthenticateOptions = {},
+  ): Promise<Principal> {
     const credential = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
     if (!credential) {
-      stranger?.()
+      beforeLookUp?.()
       return refuse('unauthenticated', 'there is no credential; send `Authorization: Bearer <API key or access token>`')
     }
     const name = digestOf(credential)
     const known = this.#known.get(name)
     const now = performance.now()
     if (known && known.until > now) return known.principal
-    if (!known || known.verifiedAt < now - latelyMs) stranger?.()
+    if (!known || known.verifiedAt < now - recentMs) beforeLookUp?.()
     return kindOf(credential) ? this.#lookUp(credential, name, withinMs) : this.#verify(credential, name, withinMs)
   }
 
@@ -93,23 +94,25 @@ export class Principals {
   }
 
   async #callerOf(token: string, withinMs?: number): Promise<Caller> {
-    const caller = (await this.#tokens?.verify(token)) ?? notValid()
-    return (await patiently(() => store.orgExists(this.#pool, caller.orgId), withinMs)) ? caller : notValid()
+    const caller = (await this.#tokens?.verify(token)) ?? refuse('unauthenticated')
+    return (await patiently(() => store.orgExists(this.#pool, caller.orgId), withinMs))
+      ? caller
+      : refuse('unauthenticated')
   }
 
   async #lookUp(key: string, name: string, withinMs?: number): Promise<Principal> {
-    // Trusted from before the look: what is revoked while the answer is on its way is not trusted longer for that.
+    // Measured from before the query, so that a revocation during it is not trusted for longer.
     const until = performance.now() + keyTrustMs
     const row = await patiently(() => store.findLiveKey(this.#pool, hashOf(key)), withinMs)
     if (!row) {
       this.#known.delete(name)
-      return notValid()
+      return refuse('unauthenticated')
     }
     this.#touch(row.id)
     return this.#remember(name, principalOf(row), until)
   }
 
-  /** Notes that it was good just now; until then it is trusted without another look. */
+  /** Caches a verified credential, trusted without a look-up until the given time. */
   #remember(name: string, principal: Principal, until: number): Principal {
     this.#known.delete(name)
     const [oldest] = this.#known.keys()
@@ -118,16 +121,16 @@ export class Principals {
     return principal
   }
 
-  /** Notes the use of a key, at most once a minute, and never in the way of the request. */
+  /** Records the use of a key, at most once a minute, without delaying the request. */
   #touch(id: string): void {
     const now = performance.now()
     if (now - (this.#touched.get(id) ?? -touchEveryMs) < touchEveryMs) return
     if (this.#touched.size >= cacheMax) this.#touched.clear()
     this.#touched.set(id, now)
-    store.touchKey(this.#pool, id).catch((error) => this.#log.warn({ err: error }, 'the use of a key was not noted'))
+    store.touchKey(this.#pool, id).catch((error) => this.#log.warn({ err: error }, 'the use of a key was not recorded'))
   }
 
-  /** Those of these subjects whose keys were revoked. A token's holder is never known to be. */
+  /** The subjects whose keys were revoked. Never a token's holder: tokens expire. */
   async withdrawn(subjects: string[], db: Db = this.#pool): Promise<Set<string>> {
     const ids = subjects.filter((subject) => subject.startsWith('key:')).map((subject) => subject.slice('key:'.length))
     if (ids.length === 0) return new Set()
@@ -146,7 +149,7 @@ export class Principals {
     return patiently(() => store.listOrgs(this.#pool))
   }
 
-  /** Sets how many desktops an organisation may have; null leaves it to the settings. The leader heeds it within a second. */
+  /** Limits an organisation's desktops; null applies the default. The leader applies it within a second. */
   limitOrg(id: string, maxDesktops: number | null, note: Note = unnoted): Promise<OrgJson> {
     return transaction(this.#pool, async (tx) => {
       const { org, before } = (await store.limitOrg(tx, id, maxDesktops)) ?? unknownOrg()
@@ -155,18 +158,18 @@ export class Principals {
     })
   }
 
-  /** Makes a customer's key; the answer is the only place where it is ever shown. */
+  /** Creates a customer's key. The returned value is the only place where it is ever shown. */
   async createKey(orgId: string, name: string, note: Note = unnoted): Promise<CreatedKeyJson> {
     const { key, row } = await this.#insertKey('customer', orgId, name, note)
     return { ...store.keyToJson(row), api_key: key }
   }
 
-  /** Makes an operator's key. Only from the command line of the control plane itself. */
+  /** Creates an operator's key. Only the control plane's own command line does. */
   async createOperatorKey(name: string, note: Note = unnoted): Promise<string> {
     return (await this.#insertKey('operator', null, name, note)).key
   }
 
-  /** Whoever shows it first is no stranger. */
+  /** Caches the new key, so that its first use is not counted by address. */
   async #insertKey(kind: KeyKind, orgId: string | null, name: string, note: Note) {
     const { key, hash } = makeKey(kind)
     const row = await transaction(this.#pool, async (tx) => {
@@ -188,7 +191,7 @@ export class Principals {
         refuse('not_found', 'there is no such key; `dormouse admin key list --org <id>` lists them')
       await note(tx, id)
     })
-    // All are looked up again, and none becomes a stranger for it.
+    // Every cached credential is looked up again; none counts by address for that.
     for (const known of this.#known.values()) known.until = 0
   }
 }
@@ -197,12 +200,10 @@ const unknownOrg = () => refuse('not_found', 'there is no such organisation; `do
 
 const unnoted: Note = async () => undefined
 
-/** By what a credential is kept: the memory of a process holds none for longer than a request. */
+/** The cache key: the process keeps no credential in memory for longer than a request. */
 const digestOf = (credential: string): string => digest('sha256', credential, 'base64')
 
 function principalOf({ id, orgId }: store.KeyRow): Principal {
   const subject = `key:${id}`
   return orgId ? { kind: 'customer', orgId, subject, goodUntil: null } : { kind: 'operator', subject }
 }
-
-const notValid = (): never => refuse('unauthenticated')

@@ -1,5 +1,5 @@
-// The issuer's signing keys as last seen. What was fetched goes on working while the issuer is away; however many tokens
-// name keys that nobody knows, it is asked one thing at a time and not more often than the pace allows.
+// Caches the issuer's signing keys. Cached keys work while the issuer is unavailable. However many tokens name unknown
+// keys, there is one request to the issuer at a time, and at least `paceMs` between two.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
@@ -15,9 +15,9 @@ import {
 export interface SigningKeysOptions {
   fetch(): Promise<JSONWebKeySet>
   log: Log
-  /** Least time between two questions to the issuer. */
+  /** Minimum time between two requests to the issuer. */
   paceMs?: number
-  /** Keys older than this are fetched anew behind the back of those they serve: a withdrawn key must go. */
+  /** Keys older than this are refreshed in the background, so that withdrawn keys stop working. */
   staleMs?: number
 }
 
@@ -25,7 +25,7 @@ export class SigningKeys {
   readonly #options: Required<SigningKeysOptions>
   #known: ReturnType<typeof createLocalJWKSet> | undefined
   #fetchedAt = Number.NEGATIVE_INFINITY
-  #asked: { at: number; well: boolean } = { at: Number.NEGATIVE_INFINITY, well: true }
+  #lastRequest: { at: number; succeeded: boolean } = { at: Number.NEGATIVE_INFINITY, succeeded: true }
   #refreshing: Promise<boolean> | undefined
 
   constructor({ paceMs = 1_000, staleMs = 300_000, ...options }: SigningKeysOptions) {
@@ -33,8 +33,8 @@ export class SigningKeys {
   }
 
   /**
-   * The key that a token's header names. One that is not known is asked for once: then it is jose's JWKSNoMatchingKey,
-   * or `idp_unreachable` where the issuer could not say.
+   * The key that a token's header names. An unknown key causes one refresh; then it is jose's JWKSNoMatchingKey, or
+   * `idp_unreachable` where the refresh failed.
    */
   async find(header: JWSHeaderParameters, token: FlattenedJWSInput): Promise<CryptoKey> {
     const found = await this.#lookUp(header, token)
@@ -55,28 +55,28 @@ export class SigningKeys {
     }
   }
 
-  /** Whether the keys are fresh now; never rejects. Who comes while it is under way waits for the same answer. */
+  /** Whether the keys are fresh now; never rejects. Concurrent calls share one request. */
   #refresh(): Promise<boolean> {
-    this.#refreshing ??= this.#ask().finally(() => {
+    this.#refreshing ??= this.#fetch().finally(() => {
       this.#refreshing = undefined
     })
     return this.#refreshing
   }
 
-  async #ask(): Promise<boolean> {
+  async #fetch(): Promise<boolean> {
     const { paceMs, fetch, log } = this.#options
-    const waitMs = this.#asked.at + paceMs - performance.now()
-    if (waitMs > 0 && !this.#asked.well) return false
-    // A key that was made this very second is worth waiting for: no good token is refused for others' garbage.
+    const waitMs = this.#lastRequest.at + paceMs - performance.now()
+    if (waitMs > 0 && !this.#lastRequest.succeeded) return false
+    // Wait for the next permitted request: a valid token with a new key must not be refused because of others' garbage.
     if (waitMs > 0) await sleep(waitMs)
-    this.#asked = { at: performance.now(), well: false }
+    this.#lastRequest = { at: performance.now(), succeeded: false }
     try {
       this.#known = createLocalJWKSet(await fetch())
       this.#fetchedAt = performance.now()
-      this.#asked.well = true
+      this.#lastRequest.succeeded = true
     } catch (error) {
       log.warn({ err: error }, 'the identity provider’s keys could not be fetched')
     }
-    return this.#asked.well
+    return this.#lastRequest.succeeded
   }
 }

@@ -1,4 +1,4 @@
-// Whether whoever shows a token may open a screen now: the claim, the desktop and the credential are checked again.
+// Decides whether a token opens a screen now: checks the claim, the desktop and the credential again.
 import type { StreamClaim } from '@dormouse/contract'
 import { newId, screenCloses } from '@dormouse/contract'
 import { type Db, type Pool, transaction } from '../db/pool.ts'
@@ -14,20 +14,20 @@ export interface Admission {
   claim: StreamClaim
   generation: number
   hostId: string
-  /** Opens the screen again within the grace. */
+  /** Reopens the screen within the grace period. */
   ticket: string
 }
 
 export interface Entrance {
   screen: Screen
   token: string
-  /** It takes tickets, and says when it has them. */
+  /** It accepts tickets, and confirms them. */
   isPage: boolean
-  /** Counts the socket with whatever else its holder has open; throws where that is one too many, and nothing is spent. */
+  /** Counts the socket for its holder; throws above the limit, and the token stays valid. */
   count(holder: string): void
 }
 
-/** Spends the token and enters the claim; answers the ending that the socket is closed with where that may not be. */
+/** Uses up the token and takes the claim's session; returns the ending to close the socket with where that is refused. */
 export function admit(
   pool: Pool,
   principals: Principals,
@@ -37,8 +37,8 @@ export function admit(
     const standing = await store.lockStanding(tx, screen)
     if (!standing) return endings.spent
     const hash = hashOf(token)
-    const no = await whyNot(tx, standing, screen, hash)
-    // Whose way broke just before the desktop fell asleep waits for it, too.
+    const no = await endingFor(tx, standing, screen, hash)
+    // A page that lost its connection just before the desktop fell asleep may wait for it, too.
     if (no?.code === screenCloses.asleep && standing.isHeld && returns(standing, hash)) await store.wait(tx, screen)
     if (no) return no
     if ((await principals.withdrawn([standing.holder], tx)).size > 0) return endings.revoked
@@ -51,11 +51,11 @@ export function admit(
   })
 }
 
-async function whyNot(tx: Db, now: Standing, screen: Screen, hash: Buffer): Promise<Ending | undefined> {
+async function endingFor(tx: Db, now: Standing, screen: Screen, hash: Buffer): Promise<Ending | undefined> {
   const asleep = endingOf(now.desktop, now.desktop.generation)
   const isBack = returns(now, hash)
   const token = isBack ? undefined : await store.spendToken(tx, screen, hash)
-  // Whoever shows neither learns nothing else of the claim.
+  // Without a valid token or ticket, a client learns nothing about the claim.
   if (!isBack && !token) return endings.spent
   if (now.expired) return endings.expired
   if (!token) return now.isHeld || now.waits ? asleep : endings.graceOver
@@ -65,8 +65,8 @@ async function whyNot(tx: Db, now: Standing, screen: Screen, hash: Buffer): Prom
 }
 
 /**
- * Whether a page comes back with its ticket, which is not spent on a desktop that sleeps: it waits for the wake. Or with
- * what opened the last socket before it had the next ticket: the answer may not have reached it.
+ * Whether a page returns with its ticket, which stays valid while the desktop sleeps. Or with what opened the last socket,
+ * if the page has not confirmed the next ticket: it may not have arrived.
  */
 const returns = ({ ticketHash, previousHash }: Standing, hash: Buffer): boolean =>
   Boolean(ticketHash?.equals(hash) || previousHash?.equals(hash))

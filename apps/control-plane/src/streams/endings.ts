@@ -1,31 +1,44 @@
-// Why a screen's socket is closed, and what it says then: a code for programs, one sentence for people. Pure.
-import type { DesktopState } from '@dormouse/contract'
-import { screenCloses, wakingReason } from '@dormouse/contract'
+// Why the service closes a screen's socket: a close code and a cause for programs, a sentence for people. Pure.
+import type { DesktopState, ScreenEndCause } from '@dormouse/contract'
+import { screenCloses } from '@dormouse/contract'
 
 export interface Ending {
   code: number
-  reason: string
+  cause: ScreenEndCause
+  why: string
+  /** What to do. Programs get it in the close reason; the page has its own words. */
+  next?: string
 }
 
-const ending = (name: keyof typeof screenCloses, reason: string): Ending => ({ code: screenCloses[name], reason })
+const { takenOver, asleep, destroyed, revoked, hostLost } = screenCloses
+const newUrl = 'ask for a new URL'
 
-export const endings = {
-  takenOver: ending('takenOver', 'another client took the claim, or its holder opened it elsewhere'),
-  asleep: ending('asleep', 'the desktop is not awake; wake it'),
-  waking: ending('asleep', wakingReason),
-  restarted: ending('hostLost', 'the desktop was started anew; open it again'),
-  destroyed: ending('destroyed', 'the desktop was destroyed'),
-  revoked: ending('revoked', 'the credential behind this screen was revoked'),
-  expired: ending('revoked', 'the access token behind this screen has expired; ask for a new URL with another'),
-  spent: ending('revoked', 'this token was used, has expired, or is not for this screen; ask for a new URL'),
-  graceOver: ending('revoked', 'the claim was let go meanwhile; ask for a new URL'),
-  hostLost: ending('hostLost', 'the way to the desktop’s screen broke; open it again'),
-  hostRemoved: ending('hostLost', 'the desktop’s host was removed for good'),
-  unfollowed: { code: 1011, reason: 'the screen said what a viewer cannot be shown' },
-  unreadable: { code: 1008, reason: 'the client said what no screen understands' },
-} as const satisfies Record<string, Ending>
+const table = {
+  takenOver: { code: takenOver, why: 'another client took the claim, or its holder opened it elsewhere' },
+  asleep: { code: asleep, why: 'the desktop is not awake', next: 'wake it' },
+  // Pages of the release before match this reason, so it must not change before the next release.
+  waking: { code: asleep, why: 'the desktop is waking', next: 'open it again in a moment' },
+  restarted: { code: hostLost, why: 'the desktop was restarted', next: 'open it again' },
+  destroyed: { code: destroyed, why: 'the desktop was destroyed' },
+  revoked: { code: revoked, why: 'the credential behind this screen was revoked' },
+  expired: {
+    code: revoked,
+    why: 'the access token behind this screen has expired',
+    next: `${newUrl} with another token`,
+  },
+  spent: { code: revoked, why: 'this link was used, has expired, or is for another screen', next: newUrl },
+  graceOver: { code: revoked, why: 'the claim was released meanwhile', next: newUrl },
+  hostLost: { code: hostLost, why: 'the connection to the desktop’s screen was lost', next: 'open it again' },
+  hostRemoved: { code: hostLost, why: 'the desktop’s host was removed for good' },
+  unfollowed: { code: 1011, why: 'the screen sent a message that viewers cannot be shown' },
+  unreadable: { code: 1008, why: 'the client sent a message that is not valid RFB' },
+} as const satisfies Record<ScreenEndCause, Omit<Ending, 'cause'>>
 
-/** Why nobody may look at a desktop in this state and generation; undefined where it may be looked at. */
+export const endings = Object.fromEntries(
+  Object.entries(table).map(([cause, ending]) => [cause, { ...ending, cause }]),
+) as Record<ScreenEndCause, Ending>
+
+/** Why no client may see a desktop in this state and generation; undefined where clients may. */
 export function endingOf(now: { state: DesktopState; generation: number }, generation: number): Ending | undefined {
   if (now.state === 'destroying' || now.state === 'destroyed') return endings.destroyed
   if (now.state === 'waking') return endings.waking

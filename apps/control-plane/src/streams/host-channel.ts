@@ -1,9 +1,9 @@
-// A channel to a desktop's screen on its host. Knows neither claims nor what runs over it.
+// Opens a channel to a desktop's screen on its host. Knows neither claims nor RFB.
 import type { Channel } from '@dormouse/link'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 
-export interface HostWish {
+export interface ScreenRequest {
   hostId: string
   name: 'stream.open' | 'stream.picture'
   desktopId: string
@@ -11,22 +11,22 @@ export interface HostWish {
   requestId: string
 }
 
-/** Asks the host to dial back, and answers what it dialled; refuses where it is out of reach or says no. */
+/** Asks the host to dial back, and returns the channel; refuses where the host is unreachable or refuses. */
 export async function openChannel(
   { links, channels }: { links: Links; channels: Channels },
-  { hostId, name, desktopId, generation, requestId }: HostWish,
+  { hostId, name, desktopId, generation, requestId }: ScreenRequest,
   signal: AbortSignal,
 ): Promise<Channel> {
   const awaited = channels.expect(hostId)
   const asked = links.command(hostId, name, { desktopId, generation, channel: awaited.token }, { signal, requestId })
   try {
-    // A host answers `stream.picture` only when it is read: whichever comes first, the channel or a refusal.
+    // A host responds to `stream.picture` only after the picture was read: wait for the channel or a refusal.
     return await Promise.race([awaited.channel, asked.then(() => awaited.channel)])
   } catch (error) {
     awaited.cancel()
     throw error
   } finally {
-    // Its failure after the channel is there shows on the channel.
+    // Once the channel is open, a failure of the call shows on the channel.
     asked.catch(() => undefined)
   }
 }

@@ -1,5 +1,5 @@
-// What opens a screen and was given out by this replica lately: whoever shows it is no stranger, whatever others do from
-// his address. Kept as hashes, each for one use, and never more than so many. Decides nothing.
+// Remembers tokens and tickets that this replica issued lately: a client that presents one is not counted by its address.
+// Kept as hashes, each for one use, at most `keptMax`. Admits nobody by itself.
 
 const keptMax = 10_000
 
@@ -13,7 +13,7 @@ export class IssuedTokens {
     this.#hashes.add(hash.toString('base64'))
   }
 
-  /** Whether it was given, and not taken before. */
+  /** Whether it was issued, and not taken before. */
   take(hash: Buffer): boolean {
     return this.#hashes.delete(hash.toString('base64'))
   }

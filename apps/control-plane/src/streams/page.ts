@@ -1,4 +1,4 @@
-// The page that shows a screen, as it was built, to anybody: it is the token in the link that opens anything.
+// Serves the viewer page and its files to anyone: only the token in a link opens a screen.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -9,7 +9,7 @@ import type { App } from '../http/app.ts'
 
 const params = z.object({ id, claim: streamClaim })
 
-/** Beside the bundle, or where the sources' build leaves it. */
+/** Beside the bundle, or in the build output of the sources. */
 const folders = ['./viewer', '../../../viewer/dist'].map((path) => fileURLToPath(new URL(path, import.meta.url)))
 
 const types: Readonly<Record<string, string>> = {
@@ -19,21 +19,21 @@ const types: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 }
 
-/** Nothing from elsewhere, nothing framed, nothing inline. Pictures of the screen come as data. */
+/** Nothing from other origins, no frames, nothing inline. noVNC draws pictures from data URLs. */
 const policy = (host: string): string =>
   [
     `default-src 'none'`,
     `script-src 'self'`,
     `style-src 'self'`,
     `img-src 'self' data:`,
-    // Not every browser takes 'self' for a WebSocket.
+    // Not every browser accepts 'self' for WebSockets.
     `connect-src 'self' ws://${host} wss://${host}`,
     `base-uri 'none'`,
     `form-action 'none'`,
     `frame-ancestors 'none'`,
   ].join('; ')
 
-/** Serves the page and the files that it names, at any address where a screen may be. */
+/** Serves the page at every screen's URL, and its files. */
 export function serveScreenPage(app: App): void {
   const page = (request: FastifyRequest, reply: FastifyReply) =>
     send(reply, 'index.html')
@@ -48,7 +48,7 @@ export function serveScreenPage(app: App): void {
     (request, reply) => {
       const { name } = request.params
       if (!assets().includes(name)) refuseNotFound()
-      // Their names change with what is in them.
+      // File names contain a hash of the content.
       return send(reply, join('assets', name)).header('cache-control', 'public, max-age=31536000, immutable')
     },
   )
@@ -70,5 +70,5 @@ function folder(): string {
   return found ?? refuse('not_found', 'the viewer page is not built; run `npm run build`')
 }
 
-/** What a browser asked for; anything that is no host stays out of the policy. */
+/** The request's host, if it is safe to put into the policy. */
 const hostOf = ({ host }: FastifyRequest): string => (/^[\w.:[\]-]+$/.test(host) ? host : 'invalid')

@@ -3,9 +3,9 @@ import { once } from 'node:events'
 import { Channel } from '@dormouse/link'
 import { joined } from '@dormouse/link/testing'
 import { afterEach, expect, test, vi } from 'vitest'
-import { Brake, keepPace } from './pace.ts'
-import { relay, tellPulse, watchPulse } from './relay.ts'
+import { pingClient, relay, sendPulses } from './relay.ts'
 import { RfbFilter } from './rfb-filter.ts'
+import { SocketPause, throttle } from './throttle.ts'
 
 const pieceBytes = 64 * 1024
 const windowBytes = 1024 * 1024
@@ -42,7 +42,7 @@ test(
       most.channel = Math.max(most.channel, screen.readableLength)
     }
     viewer.pause()
-    const over = relay(socket, screen, { said: new RfbFilter('control'), answered: undefined })
+    const over = relay(socket, screen, { fromClient: new RfbFilter('control'), fromScreen: undefined })
     for (let i = 0; i < pieces; i++) host.write(Buffer.alloc(pieceBytes, i))
     const stands = () => socket.bufferedAmount > 0 && screen.readableLength >= windowBytes / 2
     await expect.poll(stands, { timeout: timeoutMs }).toBe(true)
@@ -76,7 +76,7 @@ test('a viewer that says more than hands and programs need is heard in part each
   const { left: viewer, right: socket } = door
   let heard = 0
   socket.on('message', () => heard++)
-  keepPace(socket, new Brake(socket))
+  throttle(socket, new SocketPause(socket))
   for (let said = 0; said < 100_000; said++) viewer.send(Buffer.alloc(8))
   await expect.poll(() => socket.isPaused, { timeout: timeoutMs }).toBe(true)
   expect(heard).toBeGreaterThanOrEqual(4_000)
@@ -93,7 +93,7 @@ test('a viewer is asked for a sign of life every 15 s, and hung up on after thre
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] })
   await using door = await viewerAndSocket()
   const { left: viewer, right: socket } = door
-  watchPulse(socket)
+  pingClient(socket)
   for (let turn = 0; turn < 4; turn++) {
     vi.advanceTimersByTime(15_000)
     await once(socket, 'pong')
@@ -113,7 +113,7 @@ test('a page is told at once, and every five seconds, that the way to it is aliv
   await using door = await viewerAndSocket()
   const { left: viewer, right: socket } = door
   const isTold = async () => expect(JSON.parse(String((await once(viewer, 'message'))[0]))).toEqual({ alive: true })
-  tellPulse(socket)
+  sendPulses(socket)
   await isTold()
   for (let turn = 0; turn < 3; turn++) {
     vi.advanceTimersByTime(5_000)

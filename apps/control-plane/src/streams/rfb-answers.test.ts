@@ -110,7 +110,7 @@ describe('to a viewer', () => {
   test('pictures of smaller pixels pass as they are', () => {
     const terms = new RfbTerms()
     terms.version = '8'
-    terms.wish(format(16))
+    terms.request(format(16))
     const short = rectangle(7, 5, 1, 0x00, some(10))
     const said = bytes(greeting, update(rectangle(0, 5, 5, some(50)), rectangle(7, 8, 8, 0x80, some(2)), short))
     const answers = answersToViewer(terms)

@@ -1,10 +1,10 @@
-// What a screen says to a viewer, in RFB, and what of it passes: pictures and bells. What the desktop copied ends here,
-// and what is not known ends the screen. RFC 6143.
+// Filters what a screen sends to a viewer, in RFB (RFC 6143): pictures and bells pass, the clipboard does not, and an
+// unknown message closes the screen.
 import { bodies, lastRectangle, unknown } from './rfb-encodings.ts'
 import { drop, pass, peek, type Script, ScriptedFilter } from './rfb-script.ts'
 import type { RfbTerms } from './rfb-terms.ts'
 
-/** Lets pass what a viewer may see; throws RfbBreach on what cannot be followed. */
+/** Passes what a viewer may see; throws RfbBreach on a message of unknown length. */
 export const answersToViewer = (terms: RfbTerms): ScriptedFilter => new ScriptedFilter(screen(terms))
 
 function* screen(terms: RfbTerms): Script<never> {
@@ -15,7 +15,7 @@ function* screen(terms: RfbTerms): Script<never> {
 function* introduction(terms: RfbTerms): Script {
   yield pass(12)
   const [types] = yield peek(1)
-  // The viewer chose its version before the screen went on.
+  // The viewer chooses its version before the screen continues.
   if (terms.version === undefined) throw unknown('more before there is a version')
   if (terms.version === '3') yield* only(1)
   else yield* choice(types!)

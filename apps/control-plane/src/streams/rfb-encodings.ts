@@ -1,5 +1,5 @@
-// The encodings that can be followed: those of QEMU whose lengths are said, or follow from width, height and pixels.
-// Looks at no pixel. RFC 6143 and github.com/rfbproto/rfbproto.
+// The encodings that the filter can follow: those of QEMU whose lengths are explicit, or follow from width, height and
+// pixel size. Reads no pixel. RFC 6143 and github.com/rfbproto/rfbproto.
 import { pass, peek, type Script } from './rfb-script.ts'
 import { RfbBreach, type RfbTerms } from './rfb-terms.ts'
 
@@ -39,11 +39,11 @@ export const bodies: Readonly<Record<number, Body>> = {
 }
 
 /** Quality and compression: they change no form. */
-const isWish = (encoding: number): boolean =>
+const isHint = (encoding: number): boolean =>
   (encoding >= -32 && encoding <= -23) || (encoding >= -256 && encoding <= -247)
 
 /** Whether a viewer may ask for it. */
-export const isFollowed = (encoding: number): boolean => encoding in bodies || isWish(encoding)
+export const isFollowed = (encoding: number): boolean => encoding in bodies || isHint(encoding)
 
 function* counted(): Script {
   yield pass(4 + (yield peek(4)).readUInt32BE(0))
@@ -53,7 +53,7 @@ const fill = 8
 const jpeg = 9
 const png = 10
 const palette = 1
-/** What would be shorter is not compressed, and not counted. */
+/** Shorter data is neither compressed nor prefixed with a length. */
 const leastCompressed = 12
 
 function* tight(rectangle: Rectangle, terms: RfbTerms, pictures: number[]): Script {
@@ -66,7 +66,7 @@ function* tight(rectangle: Rectangle, terms: RfbTerms, pictures: number[]): Scri
   else yield* compact()
 }
 
-/** Passes what is said of a filter; answers how many bytes there are before they are compressed. */
+/** Passes the filter's parameters; returns the size of the data before compression. */
 function* filtered({ width, height }: Rectangle, terms: RfbTerms, isNamed: boolean): Script<number> {
   const filter = isNamed ? (yield peek(1))[0]! : 0
   if (filter > 2) throw unknown(`Tight’s filter ${filter}`)
@@ -77,7 +77,7 @@ function* filtered({ width, height }: Rectangle, terms: RfbTerms, isNamed: boole
   return (colours <= 2 ? Math.ceil(width / 8) : width) * height
 }
 
-/** As many bytes as the one to three before them say: seven bits each, and eight of the third. */
+/** Passes data with Tight's compact length: one to three bytes, seven bits each, eight in the third. */
 function* compact(): Script {
   let bytes = 0
   for (let i = 0; i < 3; i++) {
@@ -89,5 +89,5 @@ function* compact(): Script {
   yield pass(bytes)
 }
 
-/** What the screen says and nobody can follow. */
+/** A message of the screen that the filter cannot follow. */
 export const unknown = (what: string): RfbBreach => new RfbBreach(`the screen said ${what}`, 'screen')

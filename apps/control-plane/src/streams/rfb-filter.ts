@@ -1,22 +1,22 @@
-// What a client says to a screen, in RFB, and what of it passes. A viewer negotiates and asks for frames; keys, pointer,
-// clipboard, size and all else end here. Pure: bytes in, bytes out, wherever they are cut.
+// Filters what a client sends to a screen, in RFB. A viewer may negotiate and request frames; keys, pointer, clipboard,
+// size and everything else are dropped. Pure: bytes in, bytes out, wherever they are split.
 // RFC 6143, and the extensions that QEMU and noVNC know (github.com/rfbproto/rfbproto).
 import type { StreamClaim } from '@dormouse/contract'
 import { isFollowed } from './rfb-encodings.ts'
 import { RfbBreach, RfbTerms, type RfbVersion } from './rfb-terms.ts'
 
 interface Message {
-  /** So many bytes tell how long it is. */
+  /** The bytes needed to know its length. */
   head: number
-  /** Of the message that begins there. */
+  /** Its length. */
   length: (bytes: Buffer, at: number) => number
-  /** What a viewer's becomes; absent where it is dropped. */
+  /** What passes of a viewer's message; absent where it is dropped. */
   pass?: (message: Buffer, terms: RfbTerms) => Buffer
 }
 
 const fixed = (bytes: number): Pick<Message, 'head' | 'length'> => ({ head: 1, length: () => bytes })
 
-/** What may be said once both sides have introduced themselves, by its first byte. */
+/** Messages after the handshake, by their first byte. */
 const messages: Readonly<Record<number, Message>> = {
   /** SetPixelFormat */
   0: { ...fixed(20), pass: withPixels },
@@ -42,11 +42,11 @@ const messages: Readonly<Record<number, Message>> = {
   255: { head: 4, length: qemuLength },
 }
 
-/** More encodings than anybody has; a bound on what is kept. */
+/** More encodings than any client has; bounds the buffer. */
 const maxPassedBytes = 4 + 4 * 1_024
 
 function withPixels(message: Buffer, terms: RfbTerms): Buffer {
-  terms.wish(message.subarray(4))
+  terms.request(message.subarray(4))
   return message
 }
 
@@ -55,7 +55,7 @@ function withPictures(message: Buffer, terms: RfbTerms): Buffer {
   return message
 }
 
-/** Without those after which a screen would listen for other forms of input, or say what nobody here can follow. */
+/** Removes encodings that enable other forms of input, or messages that the other filter cannot follow. */
 function withFollowedEncodings(message: Buffer, terms: RfbTerms): Buffer {
   terms.settle()
   const all = Array.from({ length: (message.length - 4) / 4 }, (_, i) => message.readInt32BE(4 + 4 * i))
@@ -77,29 +77,29 @@ function qemuLength(bytes: Buffer, at: number): number {
 type Phase = 'version' | 'security' | 'init' | 'messages'
 
 export class RfbFilter {
-  /** What was agreed on, for whoever follows what the screen answers. */
+  /** What was negotiated, for the filter of the other direction. */
   readonly terms = new RfbTerms()
   readonly #claim: StreamClaim
   #phase: Phase = 'version'
-  /** What was said, from the beginning of what is not complete. */
+  /** Received bytes from the start of the incomplete message. */
   #kept: Buffer = Buffer.alloc(0)
-  /** So far it is read. */
+  /** How far they are parsed. */
   #at = 0
-  /** What is still to come of a message that is dropped. */
+  /** Remaining bytes of a message that is dropped. */
   #dropping = 0
 
   constructor(claim: StreamClaim) {
     this.#claim = claim
   }
 
-  /** What may pass of these bytes and those kept before; throws RfbBreach on what cannot be read. */
+  /** Returns what passes of these bytes and those kept before; throws RfbBreach on invalid ones. */
   pass(chunk: Buffer): Buffer {
     if (this.#phase === 'messages' && this.#claim === 'control') return chunk
     this.#kept = this.#kept.length === 0 ? chunk : Buffer.concat([this.#kept, chunk])
     this.#at = 0
     const passed: Buffer[] = []
     for (let next = this.#next(); next !== undefined; next = this.#next()) passed.push(next)
-    // A copy: what is left may be a byte of a chunk of megabytes.
+    // A copy: the rest may be one byte of a chunk of megabytes.
     this.#kept = Buffer.from(this.#kept.subarray(this.#at))
     return passed.length === 1 ? passed[0]! : Buffer.concat(passed)
   }
@@ -108,7 +108,7 @@ export class RfbFilter {
     return this.#kept.length - this.#at
   }
 
-  /** The next whole thing that passes; undefined where more bytes are needed. */
+  /** The next part that passes; undefined where more bytes are needed. */
   #next(): Buffer | undefined {
     if (this.#phase === 'version') return this.#version()
     if (this.#phase === 'security') return this.#security()
@@ -123,7 +123,7 @@ export class RfbFilter {
     const minor = /^RFB 003\.00([378])\n$/.exec(version.toString('latin1'))?.[1]
     if (!minor) throw new RfbBreach('not a version of RFB')
     this.terms.version = minor as RfbVersion
-    // Before 3.7 the server alone chooses, and nothing is said about it.
+    // Before 3.7 the server alone chooses the security type.
     this.#phase = minor === '3' ? 'init' : 'security'
     return version
   }
@@ -136,14 +136,14 @@ export class RfbFilter {
     return choice
   }
 
-  /** Always shared: whoever comes alone would throw the others out. */
+  /** Always shared: an exclusive client would disconnect the others. */
   #init(): Buffer | undefined {
     if (!this.#take(1)) return undefined
     this.#phase = 'messages'
     return Buffer.from([1])
   }
 
-  /** The next that passes. What is dropped before it costs no more than a look: a chunk may hold half a million of it. */
+  /** The next message that passes. Dropping must be cheap: a chunk may hold half a million dropped messages. */
   #message(): Buffer | undefined {
     for (;;) {
       this.#drop()
@@ -161,7 +161,7 @@ export class RfbFilter {
     this.#at += here
   }
 
-  /** The message that begins here, where enough is there to tell how long it is. */
+  /** The message that starts here, once enough bytes are there to know its length. */
   #begun(): Message | undefined {
     if (this.#left === 0) return undefined
     const message = messages[this.#kept[this.#at]!]

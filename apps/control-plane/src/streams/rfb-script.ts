@@ -1,7 +1,7 @@
-// Reads a stream of bytes by a script that says, step by step, what passes and what is dropped. Pure: it makes no
-// difference where the bytes are cut. Knows nothing of what they say.
+// Filters a stream of bytes by a script, which decides step by step what passes and what is dropped. Pure: it does not
+// matter where the bytes are split. Knows no protocol.
 
-/** What is to be done with the bytes that come next. Those of a `peek` are handed to the script, and are still to come. */
+/** What to do with the next bytes. Those of a `peek` are given to the script and not consumed. */
 export interface Step {
   act: 'peek' | 'pass' | 'drop'
   bytes: number
@@ -16,7 +16,7 @@ export const drop = (bytes: number): Step => ({ act: 'drop', bytes })
 export class ScriptedFilter {
   readonly #script: Script<never>
   #step: Step
-  /** The beginning of what the script wants to see whole. */
+  /** The start of an incomplete `peek`. */
   #kept: Buffer = Buffer.alloc(0)
 
   constructor(script: Script<never>) {
@@ -24,7 +24,7 @@ export class ScriptedFilter {
     this.#step = script.next(this.#kept).value
   }
 
-  /** What passes of these bytes and those kept before; throws what the script throws. */
+  /** Returns what passes of these bytes and those kept before; throws what the script throws. */
   pass(chunk: Buffer): Buffer {
     const bytes = this.#kept.length === 0 ? chunk : Buffer.concat([this.#kept, chunk])
     const passed: Buffer[] = []

@@ -1,6 +1,6 @@
-// What a viewer and a screen have agreed on, as far as the length of what the screen says hangs on it. Pure.
+// What a viewer and a screen have negotiated, as far as the length of the screen's messages depends on it. Pure.
 
-/** One side said what has no known length: nothing after it can be told apart. */
+/** A message of unknown length: nothing after it can be parsed. */
 export class RfbBreach extends Error {
   override readonly name = 'RfbBreach'
   readonly by: 'viewer' | 'screen'
@@ -15,43 +15,43 @@ export class RfbBreach extends Error {
 export type RfbVersion = '3' | '7' | '8'
 
 export class RfbTerms {
-  /** Chosen by the viewer, before the screen goes on. */
+  /** Chosen by the viewer before the screen continues. */
   version: RfbVersion | undefined
   #pixelBytes: number | undefined
   #isSettled = false
 
-  /** The screen's own format, which holds unless the viewer wishes another. */
+  /** The screen's own pixel format, used unless the viewer requests another. */
   offer(format: Buffer): void {
     this.#pixelBytes ??= bytesOf(format)
   }
 
   /**
-   * The viewer's wish. It may not change the size of a pixel once pictures may come: which of them were made before
-   * and which after, nobody could tell.
+   * The viewer's requested pixel format. It must not change the pixel size once pictures may arrive: the filter could not
+   * tell which pictures have which size.
    */
-  wish(format: Buffer): void {
+  request(format: Buffer): void {
     const bytes = bytesOf(format)
     if (bytes === undefined) throw new RfbBreach('a form of pixels that is not shown to viewers')
     if (this.#isSettled && bytes !== this.#pixelBytes) throw new RfbBreach('a new size of pixels among pictures')
     this.#pixelBytes = bytes
   }
 
-  /** From here on pictures may come. */
+  /** From now on pictures may arrive. */
   settle(): void {
     this.#isSettled = true
   }
 
   get pixelBytes(): number {
-    return this.#pixelBytes ?? nobodySaid()
+    return this.#pixelBytes ?? unknownSize()
   }
 
-  /** Tight leaves the fourth byte out, which holds no colour. */
+  /** Tight omits the fourth byte, which holds no colour. */
   get tightPixelBytes(): number {
     return this.pixelBytes === 4 ? 3 : this.pixelBytes
   }
 }
 
-function nobodySaid(): never {
+function unknownSize(): never {
   throw new RfbBreach('a picture of pixels whose size nobody said', 'screen')
 }
 

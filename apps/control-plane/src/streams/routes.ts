@@ -10,7 +10,7 @@ const params = z.object({ id })
 
 export interface StreamRoutesOptions {
   streams: Streams
-  /** Where browsers find this service; by default where the caller found it. */
+  /** The service's public origin; by default the one of the request. */
   origin: string | undefined
 }
 
@@ -21,9 +21,9 @@ export function streamRoutes(app: App, { streams, origin }: StreamRoutesOptions)
       schema: {
         operationId: 'openStream',
         tags: ['Guest'],
-        summary: 'Claim a desktop’s screen, and get a URL that shows it',
+        summary: 'Claim a desktop’s screen and get a URL that shows it',
         description:
-          'Each claim has one holder: the API key, or the subject of the access token. It is held until the URL expires unopened, then as long as it is open, and 30 s after. The URL opens once, within 60 s; the holder may ask for another.',
+          'Each claim has one holder: the API key, or the subject of the access token. The holder keeps it until the URL expires unopened; once opened, while a screen is open and for 30 s after. The URL opens once, within 60 s; the holder can request another.',
         params,
         body: streamBody,
         response: { 200: streamJson },
@@ -50,13 +50,13 @@ export function streamRoutes(app: App, { streams, origin }: StreamRoutesOptions)
       schema: {
         operationId: 'takeScreenshot',
         tags: ['Guest'],
-        summary: 'Take a picture of a desktop’s screen',
+        summary: 'Take a screenshot of a desktop',
         description: 'Needs no claim.',
         params,
         answers: {
           200: {
-            what: 'The screen as it is now',
-            headers: { 'cache-control': '`no-store`: the next one differs' },
+            what: 'The current screen',
+            headers: { 'cache-control': '`no-store`' },
             bytes: 'image/png',
           },
         },

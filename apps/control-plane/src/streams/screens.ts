@@ -1,5 +1,5 @@
-// The screens that are open on this replica: a door for their sockets, and a watch that ends those which may not stay.
-// The watch has no input but the database, so that whatever another replica or a host did is noticed here too.
+// The open screens of this replica: admits their sockets, and periodically closes those that may not stay. The check
+// reads only the database, so that it notices what another replica or a host did.
 import type { IncomingMessage } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isId, type ScreenNote, screenCloses, screenProtocol, ticketKept } from '@dormouse/contract'
@@ -16,7 +16,7 @@ import { type Admission, admit, type Entrance } from './admission.ts'
 import { type Ending, endingOf, endings } from './endings.ts'
 import { openChannel } from './host-channel.ts'
 import type { IssuedTokens } from './issued-tokens.ts'
-import { endSocket, relay, tellPulse, watchPulse } from './relay.ts'
+import { endSocket, pingClient, relay, sendPulses } from './relay.ts'
 import { answersToViewer } from './rfb-answers.ts'
 import { RfbFilter } from './rfb-filter.ts'
 import { RfbBreach } from './rfb-terms.ts'
@@ -29,10 +29,10 @@ export interface ScreensOptions {
   principals: Principals
   links: Links
   channels: Channels
-  given: IssuedTokens
-  /** Counts a socket by whose it is; throws a refusal where that is one too many. */
+  issued: IssuedTokens
+  /** Counts a socket for its holder; throws a refusal above the limit. */
   count(request: IncomingMessage, holder: string): void
-  /** Where browsers find the pages of this service, beside the address they asked. */
+  /** The service's public origin, accepted beside the one of the request. */
   origin: string | undefined
   log: Log
 }
@@ -40,11 +40,11 @@ export interface ScreensOptions {
 interface Session {
   admission: Admission
   socket: WebSocket
-  /** Why it was told to end. */
+  /** Why it was closed. */
   ending: Ending | undefined
 }
 
-const lookEveryMs = 500
+const checkEveryMs = 500
 const renewEveryMs = 5_000
 const openTimeoutMs = 10_000
 
@@ -53,21 +53,25 @@ export class Screens {
   readonly #sessions = new Map<string, Session>()
   readonly #running = new Set<Promise<void>>()
   readonly #watching: NodeJS.Timeout
-  #looking: Promise<void> | undefined
+  #checking: Promise<void> | undefined
   #renewedAt = 0
 
   constructor(options: ScreensOptions) {
     this.#options = options
-    this.#watching = setInterval(() => this.#looking ?? void this.look(), lookEveryMs).unref()
+    this.#watching = setInterval(() => this.#checking ?? void this.check(), checkEveryMs).unref()
   }
 
-  /** Lets viewers in who bring a token. Why one may not stay is said by close codes: a browser shows no other answer. */
+  /** Admits clients with a token. Refusals are close codes: a browser shows a page no other response. */
   attach(upgrades: Upgrades): void {
     upgrades.add({
       path: (pathname) => screenOf(pathname) !== undefined,
-      knows: ({ url = '' }) => this.#options.given.take(hashOf(screenOf(url)!.token)),
+      knows: ({ url = '' }) => this.#options.issued.take(hashOf(screenOf(url)!.token)),
       authenticate: async (request) => {
-        if (!this.#isOurs(request)) return new UpgradeRefusal(403, 'screens are shown by the pages of this service')
+        if (!this.#isOurs(request))
+          return new UpgradeRefusal(
+            403,
+            'the request comes from another origin; open the screen on the service’s own page',
+          )
         const { token, ...screen } = screenOf(request.url ?? '')!
         const count = (holder: string) => this.#options.count(request, holder)
         return this.#admit({ screen, token, isPage: offersTickets(request), count })
@@ -81,16 +85,16 @@ export class Screens {
     })
   }
 
-  /** Ends every session that may not stay. One look at a time; a wish during one is answered by the next. */
-  async look(): Promise<void> {
-    await this.#looking
-    this.#looking ??= this.#look().finally(() => {
-      this.#looking = undefined
+  /** Closes every session that may not stay. One check at a time; a call during one waits for the next. */
+  async check(): Promise<void> {
+    await this.#checking
+    this.#checking ??= this.#check().finally(() => {
+      this.#checking = undefined
     })
-    await this.#looking
+    await this.#checking
   }
 
-  /** Waits until the sockets, which were told to end, have left their claims. */
+  /** Closes all sockets, and waits until their claims are released. */
   async close(): Promise<void> {
     for (const { socket } of this.#sessions.values()) socket.terminate()
     await Promise.all(this.#running)
@@ -98,13 +102,13 @@ export class Screens {
   }
 
   async #admit(entrance: Entrance): Promise<Admission | Ending | UpgradeRefusal> {
-    const { pool, principals, given } = this.#options
+    const { pool, principals, issued } = this.#options
     const admitted = await admit(pool, principals, entrance).catch(asUpgradeRefusal)
-    if ('ticket' in admitted) given.note(hashOf(admitted.ticket))
+    if ('ticket' in admitted) issued.note(hashOf(admitted.ticket))
     return admitted
   }
 
-  /** Programs have no origin; a browser says whose page opened the socket. */
+  /** Programs send no Origin; a browser sends the origin of the page that opens the socket. */
   #isOurs({ headers }: IncomingMessage): boolean {
     if (headers.origin === undefined || headers.origin === this.#options.origin) return true
     return URL.canParse(headers.origin) && new URL(headers.origin).host === headers.host
@@ -114,53 +118,55 @@ export class Screens {
     const { sessionId, desktopId, claim } = admission
     const log = this.#options.log.child({ session: sessionId, desktop: desktopId, claim })
     const session: Session = { admission, socket, ending: undefined }
-    // What the viewer says waits in the network until there is a screen to say it to.
+    // What the client sends waits in the network until the screen is open.
     socket.pause()
-    watchPulse(socket)
+    pingClient(socket)
     this.#sessions.set(sessionId, session)
     log.info('a screen was opened')
     try {
       await this.#show(session)
     } catch (error) {
-      if (error instanceof RfbBreach) this.#endUnread(session, error, log)
-      else log.debug({ err: error }, 'a screen broke off')
+      if (error instanceof RfbBreach) this.#endInvalid(session, error, log)
+      else log.debug({ err: error }, 'a screen was interrupted')
     }
-    if (socket.readyState === socket.OPEN) this.#end(session, await this.#whyOver(session))
+    if (socket.readyState === socket.OPEN) this.#end(session, await this.#endingAfter(session))
     this.#sessions.delete(sessionId)
     await this.#leave(session, log)
     log.info({ code: session.ending?.code }, 'a screen was closed')
   }
 
-  /** Returns when it is over, whoever ended it. */
+  /** Relays the screen until either side ends it. */
   async #show({ admission, socket }: Session): Promise<void> {
     const { desktopId, generation, hostId, claim, ticket, sessionId } = admission
-    if (socket.protocol === screenProtocol) this.#giveTicket(socket, sessionId, ticket)
+    if (socket.protocol === screenProtocol) this.#sendTicket(socket, sessionId, ticket)
     const gone = new AbortController()
     socket.once('close', () => gone.abort())
     const signal = AbortSignal.any([gone.signal, AbortSignal.timeout(openTimeoutMs)])
-    const wish = { hostId, name: 'stream.open', desktopId, generation, requestId: sessionId } as const
-    const channel = await openChannel(this.#options, wish, signal)
+    const request = { hostId, name: 'stream.open', desktopId, generation, requestId: sessionId } as const
+    const channel = await openChannel(this.#options, request, signal)
     if (socket.readyState !== socket.OPEN) return void channel.destroy()
-    const said = new RfbFilter(claim)
-    const answered = claim === 'view' ? answersToViewer(said.terms) : undefined
-    await relay(socket, channel, { said, answered })
+    const fromClient = new RfbFilter(claim)
+    const fromScreen = claim === 'view' ? answersToViewer(fromClient.terms) : undefined
+    await relay(socket, channel, { fromClient, fromScreen })
   }
 
-  /** First of all: whatever fails from here on, the page can come back. */
-  #giveTicket(socket: WebSocket, sessionId: string, ticket: string): void {
+  /** Sent first, so that the page can reconnect whatever fails later. */
+  #sendTicket(socket: WebSocket, sessionId: string, ticket: string): void {
     const { pool, log } = this.#options
     socket.send(JSON.stringify({ ticket } satisfies ScreenNote))
-    tellPulse(socket)
+    sendPulses(socket)
     const hear = (data: RawData, isBinary: boolean) => {
       if (isBinary || data.toString() !== ticketKept) return
       socket.off('message', hear)
-      store.confirm(pool, sessionId).catch((err) => log.warn({ err }, 'a ticket stays good beside the next one'))
+      store
+        .confirm(pool, sessionId)
+        .catch((err) => log.warn({ err }, 'a used token stays valid until the next ticket is confirmed'))
     }
     socket.on('message', hear)
   }
 
-  /** The screen ended first: by what the desktop did, which may be known in a moment, or the way to it broke. */
-  async #whyOver({ admission: { sessionId, generation } }: Session): Promise<Ending> {
+  /** Why the screen ended first: the desktop's state, which may be known only in a moment, or a lost connection. */
+  async #endingAfter({ admission: { sessionId, generation } }: Session): Promise<Ending> {
     for (const waitMs of [0, 1_000]) {
       await sleep(waitMs)
       const known = await store.watched(this.#options.pool, [sessionId]).catch(() => undefined)
@@ -171,9 +177,9 @@ export class Screens {
     return endings.hostLost
   }
 
-  #endUnread(session: Session, breach: RfbBreach, log: Log): void {
+  #endInvalid(session: Session, breach: RfbBreach, log: Log): void {
     const isOurs = breach.by === 'screen'
-    log[isOurs ? 'warn' : 'debug']({ err: breach }, 'a screen was ended for what was said')
+    log[isOurs ? 'warn' : 'debug']({ err: breach }, 'a screen was closed after an invalid message')
     this.#end(session, isOurs ? endings.unfollowed : endings.unreadable)
   }
 
@@ -184,11 +190,13 @@ export class Screens {
   }
 
   async #leave({ admission: { sessionId }, ending }: Session, log: Log): Promise<void> {
-    const letGo = ending?.code === screenCloses.asleep ? store.release : store.leave
-    await letGo(this.#options.pool, sessionId).catch((err) => log.warn({ err }, 'a claim was left to run out'))
+    const release = ending?.code === screenCloses.asleep ? store.release : store.leave
+    await release(this.#options.pool, sessionId).catch((err) =>
+      log.warn({ err }, 'a claim was not released and will expire'),
+    )
   }
 
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     const sessions = [...this.#sessions.values()]
     const ids = sessions.map(({ admission }) => admission.sessionId)
     if (ids.length === 0) return
@@ -198,12 +206,12 @@ export class Screens {
       const withdrawn = await principals.withdrawn([...known.values()].map(({ holder }) => holder))
       for (const session of sessions) {
         const now = known.get(session.admission.sessionId)
-        const ending = whyNoMore(now, withdrawn, session.admission.generation)
+        const ending = endingNow(now, withdrawn, session.admission.generation)
         if (ending) this.#end(session, ending)
       }
       await this.#renew(ids)
     } catch (err) {
-      log.warn({ err }, 'open screens could not be looked after')
+      log.warn({ err }, 'open screens could not be checked')
     }
   }
 
@@ -214,13 +222,13 @@ export class Screens {
   }
 }
 
-function whyNoMore(now: store.Watched | undefined, withdrawn: Set<string>, generation: number): Ending | undefined {
+function endingNow(now: store.Watched | undefined, withdrawn: Set<string>, generation: number): Ending | undefined {
   if (!now) return endings.takenOver
   if (now.expired) return endings.expired
   return withdrawn.has(now.holder) ? endings.revoked : endingOf(now, generation)
 }
 
-/** Which of several protocols is spoken is the first one's that is offered. */
+/** Of several offered protocols, the first is used. */
 const offersTickets = ({ headers }: IncomingMessage): boolean =>
   headers['sec-websocket-protocol']?.split(',', 1)[0]?.trim() === screenProtocol
 

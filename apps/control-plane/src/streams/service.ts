@@ -1,4 +1,4 @@
-// Who may see or control a desktop's screen, and pictures of it. Knows no socket.
+// Claims on a desktop's screen, and screenshots. Knows no socket.
 import { newId, Refusal, refusals, refuse, type StreamBody } from '@dormouse/contract'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
@@ -18,9 +18,9 @@ export interface StreamsOptions {
   desktops: Desktops
   links: Links
   channels: Channels
-  given: IssuedTokens
-  /** Somebody else's socket may have to end: look at once, not at the next turn. */
-  onHandedOver(): void
+  issued: IssuedTokens
+  /** Another client's socket may have to close: check at once, not at the next interval. */
+  onTakenOver(): void
 }
 
 export interface Grant {
@@ -38,37 +38,37 @@ export class Streams {
     this.#options = options
   }
 
-  /** Gives the claim to the caller, or refuses with `claim_held`, naming until when another holds it. */
+  /** Gives the claim to the caller; refuses with `claim_held`, and until when, while another client holds it. */
   async open(caller: Customer, desktopId: string, { claim, takeover }: StreamBody): Promise<Grant> {
-    const { desktops, given, onHandedOver } = this.#options
+    const { desktops, issued, onTakenOver } = this.#options
     const holder = caller.subject ?? refuse('forbidden', 'this route needs a token with a `sub` claim')
     const { generation } = requireAwake(await desktops.get(caller, desktopId))
     const goodForMs = caller.goodUntil === null ? null : Math.round(caller.goodUntil - Date.now())
     const screen = { desktopId, claim }
-    const wish = { holder, goodForMs, generation, takeover: takeover ?? false }
-    const { lost, ...grant } = await patiently(() => this.#grant(screen, wish))
-    given.note(hashOf(grant.token))
-    if (lost) onHandedOver()
+    const params = { holder, goodForMs, generation, takeover: takeover ?? false }
+    const { lost, ...grant } = await patiently(() => this.#grant(screen, params))
+    issued.note(hashOf(grant.token))
+    if (lost) onTakenOver()
     return grant
   }
 
-  /** A holder who asks twice has another token. */
-  #grant(screen: Screen, wish: store.Holder & { takeover: boolean }): Promise<Grant & { lost: boolean }> {
+  /** Each request of the holder gets a new token. */
+  #grant(screen: Screen, params: store.Holder & { takeover: boolean }): Promise<Grant & { lost: boolean }> {
     const { token, hash } = makeToken()
     return transaction(this.#options.pool, async (tx) => {
-      const { holdId, lost } = await hold(tx, screen, wish)
-      const { generation } = wish
+      const { holdId, lost } = await hold(tx, screen, params)
+      const { generation } = params
       return { token, lost, expiresAt: await store.insertToken(tx, screen, { hash, holdId, generation }) }
     })
   }
 
-  /** The screen now, as PNG. */
+  /** The current screen, as PNG. */
   async picture(caller: Customer, desktopId: string, requestId: string): Promise<Buffer> {
     const { hostId, generation } = requireAwake(await this.#options.desktops.get(caller, desktopId))
     const signal = AbortSignal.timeout(pictureTimeoutMs)
     try {
-      const wish = { hostId, name: 'stream.picture', desktopId, generation, requestId } as const
-      const channel = await openChannel(this.#options, wish, signal)
+      const request = { hostId, name: 'stream.picture', desktopId, generation, requestId } as const
+      const channel = await openChannel(this.#options, request, signal)
       channel.end()
       const whole: Buffer[] = []
       let bytes = 0
@@ -82,34 +82,34 @@ export class Streams {
     }
   }
 
-  /** Forgets what opens nothing any more. */
+  /** Deletes expired tokens and claims. */
   async prune(): Promise<void> {
     await store.prune(this.#options.pool)
   }
 }
 
-/** Makes the caller the holder; `lost` where somebody else was. */
+/** Makes the caller the holder; `lost` if another client was. */
 async function hold(
   tx: Db,
   screen: Screen,
-  wish: store.Holder & { takeover: boolean },
+  params: store.Holder & { takeover: boolean },
 ): Promise<{ holdId: string; lost: boolean }> {
   const now = await store.lock(tx, screen)
-  if (now.holder === wish.holder) {
-    await store.prolong(tx, screen, wish)
+  if (now.holder === params.holder) {
+    await store.prolong(tx, screen, params)
     return { holdId: now.holdId, lost: false }
   }
-  const lost = now.isHeld && now.generation === wish.generation
-  if (lost && !wish.takeover) {
+  const lost = now.isHeld && now.generation === params.generation
+  if (lost && !params.takeover) {
     const { claim } = screen
     refuse('claim_held', refusals.claim_held.detail({ claim, until: now.heldUntil.toISOString() }), { claim })
   }
   if (lost) {
     const details = { claim: screen.claim, from: now.holder }
-    await audit.record(tx, { actor: wish.holder, action: 'stream.takeover', subject: screen.desktopId, details })
+    await audit.record(tx, { actor: params.holder, action: 'stream.takeover', subject: screen.desktopId, details })
   }
   const holdId = newId()
-  await store.hand(tx, screen, { ...wish, holdId })
+  await store.hand(tx, screen, { ...params, holdId })
   return { holdId, lost }
 }
 

@@ -1,8 +1,8 @@
-// Claims on screens, and the tokens that open them: the tables. The only room that writes them.
+// The tables of claims on screens and of the tokens that open them. No other room writes them.
 import type { DesktopState, StreamClaim } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
-/** Which screen, and as what. */
+/** A desktop's screen, and the claim on it. */
 export interface Screen {
   desktopId: string
   claim: StreamClaim
@@ -17,15 +17,15 @@ export interface Hold {
   isHeld: boolean
 }
 
-/** A hold lasts as long as its URL can be opened, then as long as a socket is open, then as long as one may come back. */
+/** A claim is held while its URL is valid, then while a socket is open, then for a grace period. */
 export const tokenSecs = 60
 export const graceSecs = 30
-/** How long a page may wait for a desktop that fell asleep under it. */
+/** How long a page may wait for its sleeping desktop. */
 export const waitSecs = 3_600
 
 const soon = (secs: number) => `clock_timestamp() + interval '${secs} s'`
 
-/** The claim, under lock, whoever holds it; made where there was none. */
+/** The claim, locked; created if there was none. */
 export async function lock(db: Db, { desktopId, claim }: Screen): Promise<Hold> {
   await db.query(
     `insert into stream_claims (desktop_id, claim, hold_id, holder, generation, held_until)
@@ -41,14 +41,14 @@ export async function lock(db: Db, { desktopId, claim }: Screen): Promise<Hold> 
   return rows[0]!
 }
 
-/** Who takes a claim, and for how many ms the credential is good; null for good until revoked. */
+/** The client that takes a claim. `goodForMs` is null for a credential that is valid until revoked. */
 export interface Holder {
   holder: string
   goodForMs: number | null
   generation: number
 }
 
-/** Goes on holding it, for a new URL: as long as the best of the holder's credentials is good. */
+/** Extends the hold for a new URL, for as long as the holder's longest-lived credential is valid. */
 export async function prolong(db: Db, { desktopId, claim }: Screen, by: Holder): Promise<void> {
   await db.query(
     `update stream_claims set generation = $3, held_until = greatest(held_until, ${soon(tokenSecs)}),
@@ -58,7 +58,7 @@ export async function prolong(db: Db, { desktopId, claim }: Screen, by: Holder):
   )
 }
 
-/** Gives it to a new holder: sockets and tokens of the old one are good for nothing. */
+/** Gives the claim to a new holder. Sockets and tokens of the old one become invalid. */
 export async function hand(db: Db, { desktopId, claim }: Screen, to: Holder & { holdId: string }): Promise<void> {
   await db.query(
     `update stream_claims set hold_id = $3, holder = $4, generation = $5, held_until = ${soon(tokenSecs)},
@@ -69,7 +69,7 @@ export async function hand(db: Db, { desktopId, claim }: Screen, to: Holder & { 
   )
 }
 
-/** Answers until when the token is good. */
+/** Returns when the token expires. */
 export async function insertToken(
   db: Db,
   { desktopId, claim }: Screen,
@@ -85,16 +85,16 @@ export async function insertToken(
 
 export interface Standing extends Hold {
   ticketHash: Buffer | null
-  /** What the last socket was opened with, until its page has its ticket. */
+  /** What opened the last socket, until its page has confirmed its ticket. */
   previousHash: Buffer | null
-  /** A page that fell asleep with its desktop may still come back. */
+  /** A page may still return after its desktop fell asleep. */
   waits: boolean
-  /** The holder's access token is good no more. */
+  /** The holder's access token has expired. */
   expired: boolean
   desktop: { state: DesktopState; generation: number; hostId: string | null }
 }
 
-/** The claim under lock, and how its desktop is; undefined where nobody ever claimed it. */
+/** The claim, locked, with its desktop's state; undefined if it was never claimed. */
 export async function lockStanding(db: Db, { desktopId, claim }: Screen): Promise<Standing | undefined> {
   const { rows } = await db.query<Standing>(
     `select c.hold_id as "holdId", c.holder, c.generation, c.held_until as "heldUntil",
@@ -109,7 +109,7 @@ export async function lockStanding(db: Db, { desktopId, claim }: Screen): Promis
   return rows[0]
 }
 
-/** Takes a token out of the world; undefined where there is none for this screen, or it came too late. */
+/** Deletes a token; undefined if there is none for this screen, or it has expired. */
 export async function spendToken(
   db: Db,
   { desktopId, claim }: Screen,
@@ -123,7 +123,7 @@ export async function spendToken(
   return rows[0]?.isFresh ? rows[0] : undefined
 }
 
-/** A socket opens: whatever socket was open before is not the claim's any more. */
+/** Makes a socket the claim's session. An older socket loses it. */
 export async function enter(
   db: Db,
   { desktopId, claim }: Screen,
@@ -137,12 +137,12 @@ export async function enter(
   )
 }
 
-/** The page has its ticket: what it was opened with is good for nothing any more. */
+/** The page has its ticket: what opened the socket becomes invalid. */
 export async function confirm(db: Db, sessionId: string): Promise<void> {
   await db.query('update stream_claims set previous_hash = null where session_id = $1', [sessionId])
 }
 
-/** Open sockets hold their claims. */
+/** Extends the claims of open sockets. */
 export async function renew(db: Db, sessionIds: string[]): Promise<void> {
   await db.query(
     `update stream_claims set held_until = greatest(held_until, ${soon(graceSecs)}) where session_id = any($1)`,
@@ -150,7 +150,7 @@ export async function renew(db: Db, sessionIds: string[]): Promise<void> {
   )
 }
 
-/** The socket has closed: its holder may come back within the grace. */
+/** The socket has closed: its holder may return within the grace period. */
 export async function leave(db: Db, sessionId: string): Promise<void> {
   await db.query(
     `update stream_claims set session_id = null, held_until = greatest(held_until, ${soon(graceSecs)})
@@ -159,7 +159,7 @@ export async function leave(db: Db, sessionId: string): Promise<void> {
   )
 }
 
-/** The desktop fell asleep: the claim is free, but whoever waits for the desktop to wake may come back. */
+/** The desktop fell asleep: the claim is free, but its page may return after the wake. */
 export async function release(db: Db, sessionId: string): Promise<void> {
   await db.query(
     `update stream_claims set session_id = null, held_until = clock_timestamp(), waits_until = ${soon(waitSecs)}
@@ -168,7 +168,7 @@ export async function release(db: Db, sessionId: string): Promise<void> {
   )
 }
 
-/** Whoever was away when the desktop fell asleep may come back as one who was there. */
+/** Lets a page that was disconnected when the desktop fell asleep return after the wake. */
 export async function wait(db: Db, { desktopId, claim }: Screen): Promise<void> {
   await db.query(`update stream_claims set waits_until = ${soon(waitSecs)} where desktop_id = $1 and claim = $2`, [
     desktopId,
@@ -179,13 +179,13 @@ export async function wait(db: Db, { desktopId, claim }: Screen): Promise<void> 
 export interface Watched {
   sessionId: string
   holder: string
-  /** The holder's access token is good no more. */
+  /** The holder's access token has expired. */
   expired: boolean
   state: DesktopState
   generation: number
 }
 
-/** Those of these sockets that still are their claim's, and how their desktops are. */
+/** The sessions that still have their claim, with their desktops' states. */
 export async function watched(db: Db, sessionIds: string[]): Promise<Watched[]> {
   const { rows } = await db.query<Watched>({
     name: 'streams-watched',
@@ -197,7 +197,7 @@ export async function watched(db: Db, sessionIds: string[]): Promise<Watched[]> 
   return rows
 }
 
-/** Forgets what opens nothing any more. */
+/** Deletes expired tokens and claims. */
 export async function prune(db: Db): Promise<void> {
   await db.query('delete from stream_tokens where expires_at < clock_timestamp()')
   await db.query(

@@ -1,7 +1,7 @@
-// What opens a screen once: random, and kept as a hash only. Pure.
+// Creates tokens that open a screen once. Only their hash is stored. Pure.
 import { hash, randomBytes } from 'node:crypto'
 
-/** 256 random bits as they stand in a URL. */
+/** 256 random bits in base64url. */
 export const tokenForm = /^[\w-]{43}$/
 
 export function makeToken(): { token: string; hash: Buffer } {

@@ -1,4 +1,4 @@
-// A real HTTP server for tests of what speaks to the service: it answers as told and keeps what it was asked.
+// A real HTTP server for tests of clients: it responds by a script and keeps the requests.
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 

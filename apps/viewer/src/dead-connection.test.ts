@@ -1,7 +1,7 @@
-// Guarantee: a page notices that its way is dead, and takes no screen for dead on which nothing changes.
+// Guarantee: a page notices that its connection is dead, and takes no idle screen for dead.
 import { pulseEveryMs, type ScreenNote } from '@dormouse/contract/screens'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { watchSilence } from './silence.ts'
+import { onDeadConnection } from './dead-connection.ts'
 
 beforeEach(() => {
   vi.useFakeTimers()
@@ -13,7 +13,7 @@ afterEach(() => {
 function watched() {
   const socket = new EventTarget()
   const silent = vi.fn()
-  watchSilence(socket as WebSocket, silent)
+  onDeadConnection(socket as WebSocket, silent)
   return {
     silent,
     opens: () => socket.dispatchEvent(new Event('open')),

@@ -1,13 +1,13 @@
-// How a keyboard leaves the desktop and comes back to it: there every key is the desktop's, the tabulator too.
+// Moves the keyboard focus from the desktop to the page's bar and back. In the desktop every key is the desktop's, Tab too.
 
-export interface WayOutParts {
+export interface KeyboardExitParts {
   bar: HTMLElement
-  /** Gives the keyboard back to the desktop. */
+  /** Returns the focus to the desktop. */
   back(): void
 }
 
-/** Ctrl, Alt and Shift, pressed together and let go, lead to the bar; Escape leads back. */
-export function openWayOut({ bar, back }: WayOutParts): void {
+/** Ctrl, Alt and Shift, pressed together and released, focus the bar; Escape returns. */
+export function bindKeyboardExit({ bar, back }: KeyboardExitParts): void {
   let leaves = false
   addEventListener(
     'keydown',
@@ -19,7 +19,7 @@ export function openWayOut({ bar, back }: WayOutParts): void {
   addEventListener(
     'keyup',
     ({ ctrlKey, altKey, shiftKey }) => {
-      // Not before the desktop has seen all three let go.
+      // Not before the desktop has seen all three released.
       if (!leaves || ctrlKey || altKey || shiftKey) return
       leaves = false
       bar.querySelector<HTMLElement>('button:not([hidden], :disabled)')?.focus()
