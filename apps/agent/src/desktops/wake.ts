@@ -60,8 +60,8 @@ async function isReady(deps: WakeDeps, turn: Turn, resumedFrom: ResumedFrom, dea
   const { desktopId } = turn.fence
   const readiness = turn.entry().ready ? undefined : await deps.driver.readiness(desktopId)
   if (!readiness) return true
-  const tries = resumedFrom === 'memory' ? 1 : Infinity
-  const command = { ...turn.fence, ...readiness, tries, until: deadline }
+  const maxTries = resumedFrom === 'memory' ? 1 : Infinity
+  const command = { ...turn.fence, ...readiness, maxTries, deadline }
   const ready = await becomesReady(deps, command, turn.signal).catch((error) => explain(deps, turn, error))
   if (ready) await turn.note({ ready })
   return ready

@@ -42,20 +42,19 @@ export async function untilAnswers(deps: ReadyDeps, desktopId: string, timeoutMs
 interface ReadyRequest extends Readiness {
   desktopId: DesktopId
   generation: number
-  /** How often the command is tried at most. */
-  tries: number
-  /** The deadline of the last try. */
-  until: number
+  maxTries: number
+  /** The deadline of all tries, on the clock of `performance.now()`. */
+  deadline: number
 }
 
 /** Whether the command of its image succeeds in time; `hypervisor_failed` when its process ends meanwhile. */
 export async function becomesReady(deps: ReadyDeps, request: ReadyRequest, signal: AbortSignal): Promise<boolean> {
   const guest = deps.guests.guest(request.desktopId)
   let pauseMs = firstTryPauseMs
-  for (let tried = 1; ; tried++) {
+  for (let tries = 1; ; tries++) {
     signal.throwIfAborted()
     if (await succeeds(guest, request, signal)) return true
-    if (tried >= request.tries || performance.now() + pauseMs >= request.until) return false
+    if (tries >= request.maxTries || performance.now() + pauseMs >= request.deadline) return false
     await requireRunning(deps, request.desktopId)
     await sleep(pauseMs)
     pauseMs = Math.min(pauseMs * 1.5, longestTryPauseMs)
@@ -65,7 +64,7 @@ export async function becomesReady(deps: ReadyDeps, request: ReadyRequest, signa
 /** One try. It is killed at its deadline, which is not waited for. */
 async function succeeds(guest: GuestTransport, request: ReadyRequest, signal: AbortSignal): Promise<boolean> {
   const { desktopId, generation, command, tryTimeoutSecs: timeoutSecs } = request
-  const deadline = Math.min(request.until, performance.now() + timeoutSecs * 1_000)
+  const deadline = Math.min(request.deadline, performance.now() + timeoutSecs * 1_000)
   const exec = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs }
   const trying = guest.exec(exec, deadline).then(({ exitCode }) => exitCode === 0, falseIfRefused)
   return (await unlessAborted(before(deadline, trying), signal)) ?? false

@@ -1,5 +1,5 @@
-// The decisions over the simulated hypervisor, without a control plane: commands as the link would carry them, and a
-// crash after which everything is made anew over the same folders.
+// The agent over a hypervisor, the simulated one by default, without a control plane: commands as the link carries them, and
+// a crash after which everything is created again over the same folders.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -22,7 +22,7 @@ import { makeParts, type Parts } from '../parts.ts'
 
 export const spec: DesktopSpec = { vcpus: 1, memoryMiB: 16, diskGiB: 1, imageVersion: 'mini' }
 
-/** A fence as the control plane makes it; pairs are what matters. */
+/** A fence as the control plane makes it; only generation and turn matter. */
 export const fenceOf = (desktopId: string, generation: number, turn: number, more: Partial<Fence> = {}): Fence => ({
   desktopId,
   epoch: 1,
@@ -34,7 +34,7 @@ export const fenceOf = (desktopId: string, generation: number, turn: number, mor
   ...more,
 })
 
-const nobodyToDial = () => Promise.reject(new Error('there is no control plane to dial back'))
+const noDialBack = () => Promise.reject(new Error('there is no control plane to dial back'))
 
 interface House<D extends AnyDriver> extends Omit<Parts, 'driver'> {
   driver: D
@@ -44,7 +44,7 @@ interface House<D extends AnyDriver> extends Omit<Parts, 'driver'> {
 type Said = { [N in ReportName]: { name: N; report: Report<N> } }[ReportName]
 
 export interface BenchOptions<D extends AnyDriver> {
-  /** Called anew after each crash. */
+  /** Called again after each crash. */
   makeDriver: (folder: string) => D
   folder: string
   memoryFolder?: string
@@ -113,10 +113,10 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
       log,
       guestLog: log,
     })
-    this.#house = { ...parts, driver, handlers: linkHandlers(parts, nobodyToDial) }
+    this.#house = { ...parts, driver, handlers: linkHandlers(parts, noDialBack) }
   }
 
-  /** The agent is gone and comes back; its guests went on meanwhile. What was under way never finishes. */
+  /** The agent dies and starts again; its guests run on. What was in flight never finishes. */
   async crash(): Promise<void> {
     this.#life.abort(new Error('the agent died'))
     this.house.guests.close()
@@ -125,7 +125,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     await this.up()
   }
 
-  /** Begins the work, and lets the agent die where it reaches the failpoint. */
+  /** Starts the work, and crashes the agent where it reaches the failpoint. */
   async crashAt(name: string, work: () => Promise<unknown>): Promise<void> {
     const { promise: reached, resolve } = Promise.withResolvers<void>()
     this.failpoints.set(name, () => {
@@ -165,11 +165,11 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   /** A command in the guest, in the generation the journal has; its stdout without the last newline. */
   async run(desktopId: string, command: string, timeoutSecs = 60): Promise<string> {
     const generation = this.house.journal.read(desktopId)?.generation ?? 0
-    const wish = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs }
-    return (await this.ask('guest.exec', wish)).stdout.trimEnd()
+    const request = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs }
+    return (await this.ask('guest.exec', request)).stdout.trimEnd()
   }
 
-  /** Seconds between the guest's clock and ours. */
+  /** Seconds between the guest's clock and the host's. */
   async clockError(desktopId: string): Promise<number> {
     const before = Date.now() / 1_000
     const theirs = Number(await this.run(desktopId, 'date +%s'))
