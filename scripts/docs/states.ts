@@ -1,6 +1,6 @@
 // Generates docs/states.md from the tables that the state machine uses.
 import { desktopStates, operationKinds, operationStates } from '@dormouse/contract'
-import { passing, permits, removalChanges, transitions } from '@dormouse/control-plane/desktops/states.ts'
+import { inProgress, isLegal, removalChanges, transitions } from '@dormouse/control-plane/desktops/states.ts'
 import { code, head, table } from './markdown.ts'
 
 export function statesPage(): string {
@@ -8,7 +8,7 @@ export function statesPage(): string {
     head('States', '`apps/control-plane/src/desktops/states.ts`'),
     '## Desktops\n\nThe requests that each state allows. Any other request gets 409 `wrong_state`.\n',
     `${table(['state', ...operationKinds], rows())}\n`,
-    `- **In progress.** In ${alternatives(passing.map(code))}, an operation is in progress. The state changes when it`,
+    `- **In progress.** In ${alternatives(inProgress.map(code))}, an operation is in progress. The state changes when it`,
     '  settles, or when a destroy supersedes it.',
     '- **Failed operations.** A failed operation leaves the desktop in a true state that allows another attempt.',
     '- **Hosts.** If the host reports a different state, an `awake` desktop becomes `stopped` or `hibernated`. A `hibernated`',
@@ -28,7 +28,7 @@ export function statesPage(): string {
 const rows = (): string[][] =>
   desktopStates.map((state) => [
     code(state),
-    ...operationKinds.map((kind) => (permits(kind, state) ? `→ ${code(transitions[kind].via)}` : '')),
+    ...operationKinds.map((kind) => (isLegal(kind, state) ? `→ ${code(transitions[kind].via)}` : '')),
   ])
 
 const alternatives = (words: string[]): string => words.join(', ').replace(/, ([^,]*)$/, ' or $1')

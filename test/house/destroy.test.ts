@@ -26,7 +26,7 @@ test.each(underWay)(
     const overtaken = await house.begin(id, kind)
     await waitFor(`the host to be asked for the ${kind}`, async () => (await house.host.commandsOf(id)).includes(kind))
     const destroying = await house.begin(id, 'destroy')
-    expect(await house.settled(overtaken.id)).toMatchObject({ state: 'failed', error: 'Superseded by destroy.' })
+    expect(await house.settled(overtaken.id)).toMatchObject({ state: 'failed', error: 'superseded by destroy' })
     release()
     expect(await house.settled(destroying.id)).toMatchObject({ state: 'succeeded', result: { cleanup: 'done' } })
     await house.settle()
@@ -89,7 +89,7 @@ test('more destroys than a pass may do by itself are all carried out on rejoin, 
     async () => (await house.database.rows('select 1 from deferred_commands')).length === 0,
   )
   // One pass at a time: when another has ended, so has the one of the rejoin.
-  await house.replica.parts.recovery.ask(house.host.id)
+  await house.replica.parts.recovery.compare(house.host.id)
   expect(house.chronicle.find(/too much/)).toEqual([])
 })
 
@@ -99,7 +99,7 @@ test('a destroy whose hypervisor does not answer is deferred, and done when it a
   house.host.driver.faults.failNext('kill', 1_000)
   expect((await house.ask(id, 'destroy')).result).toMatchObject({ cleanup: 'deferred' })
   house.host.driver.faults.failNext('kill', 0)
-  await house.replica.parts.recovery.carryOutDeferred()
+  await house.replica.parts.recovery.sendDeferred()
   await waitFor('the remains to go', async () => (await house.inventory()).length === 0)
 })
 

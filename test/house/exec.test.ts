@@ -35,7 +35,7 @@ test('a host that is away is 503 with Retry-After, and at once when it goes in t
   const before = house.host.driver.faults.counts.exec ?? 0
   const running = house.exec(id, 'sleep 30', { timeout_secs: 60 })
   await waitFor('the command to run', () => (house.host.driver.faults.counts.exec ?? 0) > before)
-  await house.replica.parts.links.cut(house.host.id, 'cut by the test')
+  await house.replica.parts.links.disconnect(house.host.id, 'cut by the test')
   const cut = await running
   expect([cut.status, cut.json.code]).toEqual([503, 'host_unreachable'])
   await house.linked(house.host)

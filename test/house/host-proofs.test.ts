@@ -41,7 +41,7 @@ test('a token opens one link within minutes, and none once its host has signed a
   for (const { url } of house.replicas) expect(await byToken(url, token)).toBe(401)
   expect(await status()).toBe(101)
   expect(await provesBy()).toBe('token')
-  expect(house.chronicle.find(/linked by its token.*upgrade its agent/).length).toBe(2)
+  expect(house.chronicle.find(/authenticated with a token.*upgrade its agent/).length).toBe(2)
   const at = await challenged(house)
   expect(await answered(at, host.id, host.signature(at.nonce))).toBe('accepted')
   expect(await status()).toBe(401)

@@ -67,7 +67,7 @@ test.each(kinds)(
   async (kind) => {
     await using house = await House.start({ controlPlane: { destroyGraceMs: 5_000 } })
     const { id, operation, release } = await midway(house, kind)
-    await house.replica.parts.links.cut(house.host.id, 'cut by the test')
+    await house.replica.parts.links.disconnect(house.host.id, 'cut by the test')
     await house.linked(house.host)
     release()
     await wentOn(house, kind, id, operation)
@@ -122,7 +122,7 @@ test('the word of a host that an operation is getting on counts for its own oper
   })
   release()
   await house.shows(id, 'saved')
-  await house.replica.parts.recovery.ask(house.host.id)
+  await house.replica.parts.recovery.compare(house.host.id)
   await house.becomes(id, 'hibernated')
 })
 

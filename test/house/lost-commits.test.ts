@@ -32,7 +32,7 @@ async function overtakenAt({ house, lossy }: Awaited<ReturnType<typeof houseBehi
   go.resolve()
   await house.settle()
   house.failpoints.set(point, undefined)
-  expect(await house.operation(wake.id)).toMatchObject({ state: 'failed', error: 'Superseded by destroy.' })
+  expect(await house.operation(wake.id)).toMatchObject({ state: 'failed', error: 'superseded by destroy' })
   return { id, reached: house.failpoints.hits.slice(before) }
 }
 

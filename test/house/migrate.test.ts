@@ -64,7 +64,7 @@ test('a migration that does not get its lock gives way to those behind it, says 
   await using holder = await session('a long reader')
   await holder.query('begin; lock table desktops in access share mode')
   const migrating = bringUpToDate()
-  const waits = /did not get its lock/
+  const waits = /timed out waiting for the lock/
   const [line] = await waitFor('it to give way', () => {
     const found = chronicle.find(waits)
     return found.length > 0 && found

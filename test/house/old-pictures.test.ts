@@ -25,7 +25,7 @@ test('a desktop that woke for the first time while a host was compared is not ca
   await using house = await House.start()
   const first = await house.desktop('awake')
   const release = await heldBack(house, first.id)
-  const pass = house.replica.parts.recovery.ask(house.host.id)
+  const pass = house.replica.parts.recovery.compare(house.host.id)
   await somebodyWaits(house)
   const second = await house.desktop('awake')
   await release()
@@ -38,7 +38,7 @@ test('a desktop that was asleep in the picture of its host and woke since is not
   for (let i = 0; i < 2; i++) await house.desktop('hibernated')
   const [first, second] = (await house.inventory()).map((item) => item.desktopId)
   const release = await heldBack(house, first!)
-  const pass = house.replica.parts.recovery.ask(house.host.id)
+  const pass = house.replica.parts.recovery.compare(house.host.id)
   await somebodyWaits(house)
   await house.ask(second!, 'wake')
   await release()
@@ -48,7 +48,7 @@ test('a desktop that was asleep in the picture of its host and woke since is not
 
 test('with a database restored from an older copy, the leader begins above every epoch that a host has obeyed', async () => {
   await using house = await House.start({ controlPlane: { leadershipLeaseMs: 3_000 } })
-  house.chronicle.foresee(/a host has seen a later epoch/)
+  house.chronicle.foresee(/a host reports a later epoch/)
   for (let i = 0; i < 3; i++) await house.endTerm()
   const { id } = await house.desktop('awake')
   await house.replica.stop()

@@ -19,13 +19,13 @@ function double(house: House, id: string): string {
 
 test('a desktop that runs and that nobody knows is suspended and told to the operator, never destroyed', async () => {
   await using house = await House.start()
-  house.chronicle.foresee(/does not know/)
+  house.chronicle.foresee(/no record in the database/)
   const { id } = await house.desktop('awake')
   await house.killAgent()
   const stranger = double(house, id)
   await house.restartAgent()
   await waitFor('the stranger to be suspended', async () => (await house.observed(stranger))?.domain === 'paused')
-  expect(house.chronicle.find(/runs that the database does not know/)).not.toEqual([])
+  expect(house.chronicle.find(/runs a desktop that has no record in the database/)).not.toEqual([])
   expect(await house.host.holds(stranger)).toEqual({ domain: 'paused', disk: true })
   expect((await house.observed(id))?.domain).toBe('running')
   expect((await house.see(id)).state).toBe('awake')
@@ -53,12 +53,12 @@ test('a tombstone removes what stands up again, and only that', async () => {
 
 test('where one pass would remove more than a few, it removes nothing and alarms', async () => {
   await using house = await House.start()
-  house.chronicle.foresee(/too much would be/)
+  house.chronicle.foresee(/too many desktops would be/)
   const ids = await Promise.all(Array.from({ length: 7 }, async () => (await house.desktop('awake')).id))
   await house.killAgent()
   await house.database.rows(`update desktops set state = 'destroyed', turn = turn + 1`)
   await house.restartAgent()
-  await waitFor('the alarm', () => house.chronicle.find(/too much would be/).length > 0)
+  await waitFor('the alarm', () => house.chronicle.find(/too many desktops would be/).length > 0)
   for (const id of ids) expect(await house.host.holds(id)).toEqual({ domain: 'running', disk: true })
   await house.database.rows(`update desktops set state = 'destroyed', turn = turn + 1`)
 })
@@ -76,11 +76,11 @@ test('a host that comes back without anything destroys nothing in the database: 
 
 test('a database that is behind its host changes nothing there, and tells the operator', async () => {
   await using house = await House.start()
-  house.chronicle.foresee(/restored from an older copy/)
+  house.chronicle.foresee(/restored from a backup/)
   const { id } = await house.desktop('awake')
   await house.database.rows(`update desktops set state = 'stopped', turn = 0, generation = 0 where id = $1`, [id])
-  await house.replica.parts.recovery.ask(house.host.id)
-  expect(house.chronicle.find(/restored from an older copy/)).not.toEqual([])
+  await house.replica.parts.recovery.compare(house.host.id)
+  expect(house.chronicle.find(/restored from a backup/)).not.toEqual([])
   expect(await house.host.holds(id)).toEqual({ domain: 'running', disk: true })
 })
 

@@ -42,7 +42,7 @@ describe('what is said on a link', () => {
   test('a link begins with one hello', async () => {
     const peer = await rogue.link()
     const beat = { facts: (rogue.hello() as { facts: object }).facts, running: [] }
-    await expect(peer.call('host.heartbeat', beat)).rejects.toMatchObject({ detail: 'a link begins with a hello' })
+    await expect(peer.call('host.heartbeat', beat)).rejects.toMatchObject({ detail: 'a link must begin with a hello' })
     await peer.call('host.hello', rogue.hello())
     await expect(peer.call('host.hello', rogue.hello())).rejects.toMatchObject({ code: 'conflict' })
     expect(await peer.call('host.heartbeat', beat)).toMatchObject({ leaseRenewed: true })
@@ -91,28 +91,28 @@ describe('what is said on a link', () => {
 
   test('nonsense is told to the operator a few times, however often it is said', async () => {
     const peer = await rogue.linked()
-    const before = house.chronicle.find(/report was not understood/).length
+    const before = house.chronicle.find(/a report of a host was invalid/).length
     const names = ['constructor', '__proto__', 'nonsense', 'desktop.observed']
     for (let said = 0; said < 1_000; said++) peer.emitEvent(names[said % names.length]!, { nothing: said })
-    const told = () => house.chronicle.find(/report was not understood/).slice(before)
+    const told = () => house.chronicle.find(/a report of a host was invalid/).slice(before)
     await waitFor('the thousandth', () => told().some(({ count }) => count === 1_000))
     expect(told().map(({ count }) => count)).toEqual([1, 10, 100, 1_000])
   })
 })
 
-describe('what a host says of itself', () => {
+describe('what a host reports of itself', () => {
   const absurd = { freeDiskGiB: 3_000_000_000, images: ['mini'] }
 
   test('one that says it has everything is given nothing, is named, and stands in nobody’s way', async () => {
     await using house = await House.start()
-    house.chronicle.foresee(/says of itself what cannot be/)
+    house.chronicle.foresee(/reports implausible facts/)
     await using rogue = await rogueOf(house)
     await rogue.linked({ facts: absurd })
     const { id } = await house.desktop('awake')
     expect((await house.see(id)).host_id).toBe(house.host.id)
     const listed = (await house.replica.parts.hosts.list()).find((host) => host.id === rogue.id)
-    expect(listed?.ailment).toContain('3000000000 GiB of free disk, which no host has')
-    expect(house.chronicle.find(/says of itself what cannot be/)).toMatchObject([{ host: rogue.id, alarm: true }])
+    expect(listed?.ailment).toContain('3000000000 GiB of free disk, which is not plausible')
+    expect(house.chronicle.find(/reports implausible facts/)).toMatchObject([{ host: rogue.id, alarm: true }])
   })
 
   test('what was written down of it before is no number that ends a placement', async () => {
@@ -133,13 +133,13 @@ describe('one host’s word about the epoch', () => {
   let rogue: RogueHost
   const epoch = async () => Number((await house.database.rows('select epoch from leadership'))[0]!.epoch)
   const listed = async () => (await house.replica.parts.hosts.list()).find(({ id }) => id === rogue.id)
-  const withheld = /names a later epoch than the database and is not believed/
+  const withheld = /its commands are withheld until an operator trusts it/
 
   /** Links anew, says that epoch, and waits until the leader has judged it. */
   const claim = async (highestEpoch: number): Promise<void> => {
     await house.replica.leading()
     await rogue.linked({ hello: { highestEpoch } })
-    await house.replica.parts.recovery.ask(rogue.id)
+    await house.replica.parts.recovery.compare(rogue.id)
   }
   /** The same, where it is believed: a later term begins. */
   const claimBelieved = async (highestEpoch: number): Promise<void> => {
@@ -149,7 +149,7 @@ describe('one host’s word about the epoch', () => {
 
   beforeAll(async () => {
     house = await House.start()
-    house.chronicle.foresee(withheld, /a host has seen a later epoch/)
+    house.chronicle.foresee(withheld, /was the database restored from a backup/)
   })
   beforeEach(async () => {
     rogue = await rogueOf(house, `rogue-${newId()}`)
@@ -195,7 +195,7 @@ describe('one host’s word about the epoch', () => {
     expect((await listed())?.withheld).not.toBeNull()
     await house.endTerm()
     await waitFor('commands again', async () => {
-      await house.replica.parts.recovery.ask(rogue.id)
+      await house.replica.parts.recovery.compare(rogue.id)
       return (await listed())?.withheld === null
     })
     expect(await house.replica.parts.links.command(rogue.id, 'host.inventory', {})).toEqual({ items: [] })
@@ -208,7 +208,7 @@ describe('one host’s word about the epoch', () => {
     expect(await epoch()).toBe(before)
     expect(house.chronicle.find(withheld).filter(({ host }) => host === rogue.id)).toMatchObject([{ alarm: true }])
     const { status, json } = await house.api('POST', `/admin/v1/hosts/${rogue.id}/trust`, { key: operator })
-    expect([status, json.detail]).toEqual([409, expect.stringContaining('enrol it anew')])
+    expect([status, json.detail]).toEqual([409, expect.stringContaining('enrol it again')])
   })
 })
 
@@ -217,7 +217,7 @@ describe('what a host says of desktops', () => {
   let rogue: RogueHost
   beforeAll(async () => {
     house = await House.start()
-    house.chronicle.foresee(/does not know/, /more alarms than are shown/, /later turn than the database/)
+    house.chronicle.foresee(/no record in the database/, /more alarms were raised/, /later turn than the database/)
     rogue = await rogueOf(house)
   })
   afterAll(async () => {
@@ -280,7 +280,7 @@ describe('what a host says of desktops', () => {
     asked[0]!()
     await waitFor('the second look', () => asked.length === 2)
     asked[1]!()
-    await house.replica.parts.recovery.ask(rogue.id)
+    await house.replica.parts.recovery.compare(rogue.id)
     await peer.call('host.heartbeat', { facts: modestFacts, running: [] })
     expect(asked).toHaveLength(2)
   })
@@ -303,12 +303,12 @@ describe('what a host says of desktops', () => {
     }))
     await holder.client.query('begin')
     await holder.client.query('select 1 from desktops where id = $1 for update', [id])
-    const before = house.chronicle.find(/does not know/).length
+    const before = house.chronicle.find(/no record in the database/).length
     await rogue.linked({ handlers: { 'host.inventory': async () => ({ items }), 'host.rejoin': rejoin } })
     await waitFor('the orders', () => orders.length > 0)
     expect(orders).toHaveLength(101)
-    expect(house.chronicle.find(/does not know/).length - before).toBe(20)
-    expect(house.chronicle.find(/more alarms than are shown/)).toMatchObject([{ host: rogue.id, left: 80 }])
+    expect(house.chronicle.find(/no record in the database/).length - before).toBe(20)
+    expect(house.chronicle.find(/more alarms were raised/)).toMatchObject([{ host: rogue.id, left: 80 }])
     expect((await house.see(id)).state).toBe('awake')
   })
 
@@ -364,7 +364,7 @@ describe('what a host answers', () => {
     exec = async () => ({ exitCode: 'zero' })
     const { status, json } = await house.exec(id, 'true')
     expect([status, json.code]).toEqual([503, 'host_unreachable'])
-    expect(house.chronicle.find(/answer was not understood/)).toMatchObject([{ host: rogue.id }])
+    expect(house.chronicle.find(/the answer of a host was invalid/)).toMatchObject([{ host: rogue.id }])
   })
 
   test('of a bug of its own is no bug of ours: 503', async () => {
@@ -388,6 +388,6 @@ describe('what a host answers', () => {
     const { status, json } = await house.api('POST', `/v1/desktops/${desktop.id}/wake?wait=true`)
     expect([status, json.code]).toEqual([409, 'operation_failed'])
     expect((await house.operation(json.operation_id)).error).toBe(messageOf('hypervisor_failed', 'nothing was lost'))
-    expect((await house.causes(desktop.id))[0]).toContain('a code that is not known here')
+    expect((await house.causes(desktop.id))[0]).toContain('an unknown code')
   })
 })

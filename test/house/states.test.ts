@@ -1,6 +1,6 @@
 import { type DesktopState, desktopStates, type OperationKind, operationKinds } from '@dormouse/contract'
 import { failAll, settle, unbindAll } from '@dormouse/control-plane/desktops/state-changes.ts'
-import { permits, sourcesOf } from '@dormouse/control-plane/desktops/states.ts'
+import { isLegal, sourcesOf } from '@dormouse/control-plane/desktops/states.ts'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
@@ -14,7 +14,7 @@ const legal: Record<OperationKind, DesktopState[]> = {
 
 test('the table of states is the one of the contract', () => {
   for (const kind of operationKinds) {
-    expect(desktopStates.filter((state) => permits(kind, state)).sort(), kind).toEqual(legal[kind].toSorted())
+    expect(desktopStates.filter((state) => isLegal(kind, state)).sort(), kind).toEqual(legal[kind].toSorted())
   }
 })
 
@@ -47,7 +47,7 @@ async function bring(house: House, state: DesktopState): Promise<{ id: string; r
 }
 
 test.each(desktopStates)(
-  'in state "%s", what the table forbids is 409 that names the state, and changes nothing',
+  'in state "%s", what the table illegalRequest is 409 that names the state, and changes nothing',
   async (state) => {
     await using house = await House.start()
     const { id, release } = await bring(house, state)
@@ -97,7 +97,7 @@ test('a desktop settles from the states of the table alone, and a refused settle
 
 test('an operation that finds its desktop in another state leaves that state, and fails with it as its cause', async () => {
   await using house = await House.start()
-  house.chronicle.foresee(/left another state as it is|a success could not be written down/)
+  house.chronicle.foresee(/found an unexpected state|a success could not be stored/)
   const { id } = await house.desktop('hibernated')
   house.failpoints.set('wake.settle.before', async () => {
     await house.database.rows(`update desktops set state = 'stopped' where id = $1`, [id])

@@ -167,7 +167,7 @@ test('a leader that cannot renew stops by itself when its lease has run out, tho
   const ended = new Promise<void>((resolve) => leadership.once('ended', () => resolve()))
   house.failpoints.set('leadership.before-renew', () => gate.promise)
   await ended
-  expect(house.chronicle.find(/no longer leading/).at(-1)).toMatchObject({ why: 'the lease ran out' })
+  expect(house.chronicle.find(/no longer leading/).at(-1)).toMatchObject({ why: 'the lease expired' })
   const refused = await house.api('POST', '/v1/desktops', { body: { tier: 'small' } })
   expect([refused.status, refused.json.code]).toEqual([503, 'not_leader'])
   house.failpoints.set('leadership.before-renew', undefined)

@@ -102,7 +102,10 @@ test('a wake that gives the saved memory up and then fails leaves what is true: 
   house.host.driver.faults.guestsSilent = true
   const wish = { discard_memory: true }
   const failed = await house.withDeadline(1_500, async () => house.settled((await house.begin(id, 'wake', wish)).id))
-  expect(failed).toMatchObject({ state: 'failed', error: expect.stringMatching(/given up as asked, its disk is kept/) })
+  expect(failed).toMatchObject({
+    state: 'failed',
+    error: expect.stringMatching(/discarded as requested, its disk is kept/),
+  })
   expect((await house.see(id)).state).toBe('stopped')
   house.host.driver.faults.guestsSilent = false
   expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('disk')
@@ -136,7 +139,7 @@ test('a memory that was given up by a wake that cannot be taken back yet is told
   rmSync(join(house.host.folder, 'memory', id), { recursive: true })
   for (const point of ['wake.after-resume', 'journal.before-write']) house.host.failpoints.set(point, undefined)
   await house.database.rows('update deferred_commands set last_tried_at = null')
-  await house.replica.parts.recovery.carryOutDeferred()
+  await house.replica.parts.recovery.sendDeferred()
   await house.becomes(id, 'stopped')
   house.host.driver.faults.guestsSilent = false
   expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('disk')
@@ -161,7 +164,7 @@ test.each(['wake.settle.before', 'wake.settle.after'])(
   'a failure at "%s" delays a wake and loses nothing',
   async (point) => {
     await using house = await House.start()
-    house.chronicle.foresee(/^an operation stumbled/)
+    house.chronicle.foresee(/^an operation hit an unexpected error/)
     const { id } = await house.desktop()
     house.failpoints.set(point, 'throw@1')
     const operation = await house.settled((await house.begin(id, 'wake')).id)
@@ -190,7 +193,7 @@ test('where a failed wake cannot be saved anew, the desktop is stopped and the e
 
 test('every step of every operation may run twice', async () => {
   await using house = await House.start()
-  house.chronicle.foresee(/^an operation stumbled/)
+  house.chronicle.foresee(/^an operation hit an unexpected error/)
   house.repeating('wake', ['place', 'disk', 'run'])
   house.repeating('hibernate', ['save'])
   house.repeating('destroy', ['remove'])

@@ -115,12 +115,12 @@ function openRoutes(scope: App, { parts, registry }: Scoped): void {
   scope.register(async (agents: App) => enrolRoutes(agents, parts), { prefix: '/agent/v1' })
 }
 
-/** An unknown path asks for what its scope asks for: it tells a stranger nothing. */
+/** An unknown path needs the credential of its scope, so that unauthenticated clients learn nothing. */
 function answerUnknownPaths(scope: App): void {
   scope.setNotFoundHandler((_request, reply) => void sendProblem(reply, notFound()))
 }
 
-/** From memory, and without any limit: whoever watches over this process must not be held up by what others ask of it. */
+/** Answered from memory and without any limit: monitoring must not be delayed by other requests. */
 function healthRoutes(app: App, readiness: Readiness): void {
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
 
@@ -136,13 +136,13 @@ function healthRoutes(app: App, readiness: Readiness): void {
 function countMismatches(registry: Registry): () => void {
   const mismatches = new Counter({
     name: 'dormouse_idempotency_mismatches_total',
-    help: 'Requests that repeated an Idempotency-Key with another body',
+    help: 'Requests that reused an Idempotency-Key with another body',
     registers: [registry],
   })
   return () => mismatches.inc()
 }
 
-/** How near this replica is to its limits. */
+/** Gauges of how close this replica is to its limits. */
 function showHeld(registry: Registry, { connections, heldBytes }: AppParts): void {
   const show = (name: string, help: string, count: () => number) =>
     new Gauge({
@@ -153,8 +153,8 @@ function showHeld(registry: Registry, { connections, heldBytes }: AppParts): voi
         this.set(count())
       },
     })
-  show('dormouse_connections', 'Connections that are open', () => connections.count)
-  show('dormouse_held_bytes', 'Bytes of unfinished bodies and unread answers', () => heldBytes.count)
+  show('dormouse_connections', 'Open connections', () => connections.count)
+  show('dormouse_held_bytes', 'Bytes of incomplete request bodies and unread responses', () => heldBytes.count)
 }
 
 function metricsRoute(app: App, registry: Registry): void {

@@ -1,4 +1,4 @@
-// What limits clients before any room is asked: requests a second, connections, and the bytes that are kept for them.
+// Limits of clients, applied before any route: requests per second, connections, and the bytes that are kept for them.
 import type { Log } from '@dormouse/process'
 import type { Config } from './config.ts'
 import { Addresses } from './http/addresses.ts'
@@ -13,7 +13,7 @@ const tooManyConnections = { status: 429, detail: 'too many connections; close s
 
 export type ClientLimits = ReturnType<typeof clientLimits>
 
-/** The counters of this replica. A connection that must go takes the bytes that are kept for it along. */
+/** The counters of this replica. Closing a connection releases the bytes that are kept for it. */
 export function clientLimits(config: Config, log: Log) {
   const addresses = new Addresses(config.trustedProxies)
   const connections = new Connections({

@@ -1,6 +1,5 @@
 #!/usr/bin/env node
-// The control plane's process: serves until it is told to stop. Also migrates its database, and makes the first
-// operator's key.
+// The control plane's program: serves until it is stopped, migrates the database, or makes an operator's key.
 import { parseArgs } from 'node:util'
 import { createLog, failpointsFrom, readConfig, runProcess } from '@dormouse/process'
 import { record } from './audit/store.ts'
@@ -11,8 +10,8 @@ import { type Note, openPool } from './db/pool.ts'
 import { Principals } from './principals/service.ts'
 
 const help = `dormouse-control-plane                          serve (configuration: docs/configuration.md)
-dormouse-control-plane migrate                  bring the database up to date, while the release before serves, and end
-dormouse-control-plane operator-key [--name N]  make an operator's key, and print it once`
+dormouse-control-plane migrate                  bring the database up to date and exit; the previous release may keep serving
+dormouse-control-plane operator-key [--name N]  make an operator's key and print it once`
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
@@ -56,7 +55,7 @@ async function makeOperatorKey(name: string): Promise<void> {
   const config = readConfig(configSchema, process.env)
   const log = createLog({ name: 'control-plane', level: 'warn' })
   await migrate({ databaseUrl: config.databaseUrl, log })
-  const pool = openPool(config.databaseUrl, 1, (error) => log.warn({ err: error }, 'the connection was lost'))
+  const pool = openPool(config.databaseUrl, 1, (error) => log.warn({ err: error }, 'the database connection was lost'))
   const note: Note = (tx, subject, details) =>
     record(tx, { actor: 'command line', action: 'operator_key.create', subject, details: details ?? {} })
   console.log(await new Principals(pool, log).createOperatorKey(name, note))

@@ -1,4 +1,4 @@
-// The list of operations, each with what it needs and nothing else.
+// The list of operations, each with what it needs.
 import type { OperationKind } from '@dormouse/contract'
 import { type DestroyContext, destroy } from './desktops/operations/destroy.ts'
 import { hibernate } from './desktops/operations/hibernate.ts'

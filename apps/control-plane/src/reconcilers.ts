@@ -1,5 +1,4 @@
-// The list of what is cared for steadily, and how often.
-
+// The list of reconcilers, each with its interval.
 import type { Engine } from './operations/engine.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
 import type { Recovery } from './recovery/service.ts'
@@ -16,9 +15,9 @@ interface Rooms {
 }
 
 export const reconcilers = ({ engine, recovery, usage, streams, retention }: Rooms): Reconciler[] => [
-  { name: 'operations', everyMs: 5_000, run: () => engine.adoptStray() },
-  { name: 'rejoin', everyMs: 60_000, run: async () => recovery.askAll() },
-  { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.carryOutDeferred() },
+  { name: 'operations', everyMs: 5_000, run: () => engine.adoptUnstarted() },
+  { name: 'rejoin', everyMs: 60_000, run: async () => recovery.compareAll() },
+  { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.sendDeferred() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },
   { name: 'retention', everyMs: 600_000, run: () => retention.prune() },

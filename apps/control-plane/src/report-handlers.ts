@@ -1,4 +1,4 @@
-// The list of what agents report, and who hears it.
+// The list of agents' reports, each with its handler.
 import type { Report, ReportName } from '@dormouse/contract'
 import type { Engine } from './operations/engine.ts'
 import type { Recovery } from './recovery/service.ts'

@@ -1,4 +1,4 @@
-// Byte channels that an agent dials back for one transfer or one screen. Knows nothing of what the bytes are.
+// Byte channels that an agent dials back, each for one transfer or one screen. Knows nothing of what the bytes mean.
 import { hash, randomBytes } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { refusalWithCause } from '@dormouse/contract'
@@ -14,12 +14,12 @@ interface Expected {
   cancel: () => void
 }
 
-/** A channel that one host has been asked for. */
+/** A channel that one host was asked to dial back. */
 export interface Awaited {
-  /** What the host names when it dials back: random, good once. */
+  /** Identifies the channel when the host dials back: random, valid once. */
   token: string
   channel: Promise<Channel>
-  /** Nobody waits for it any more. */
+  /** Stops waiting for it. */
   cancel(): void
 }
 
@@ -33,8 +33,8 @@ export class Channels {
   }
 
   /**
-   * Lets expected channels in. The name is the proof: it went over the host's own link, is good once and for a while, and
-   * nobody else has it.
+   * Accepts expected channels. Their token authenticates them: it was sent over the host's own link, expires, and is valid
+   * once.
    */
   attach(upgrades: Upgrades, prove: (request: IncomingMessage, hostId: string) => void): void {
     upgrades.add({
@@ -51,7 +51,7 @@ export class Channels {
     })
   }
 
-  /** Expects a channel from one host; refuses after that time with `host_unreachable`. */
+  /** Expects a channel from one host. Rejects with `host_unreachable` after `withinMs`. */
   expect(hostId: string, withinMs = dialTimeoutMs): Awaited {
     const token = randomBytes(24).toString('base64url')
     const name = nameOf(token)
@@ -62,17 +62,18 @@ export class Channels {
     }
     const late = () => reject(refusalWithCause('host_unreachable', 'the host did not dial back in time'))
     const timer = setTimeout(() => give(late), withinMs)
-    // Whoever cancels no longer looks; a rejection must not end the process.
+    // A caller that cancels no longer awaits it, and an unhandled rejection would end the process.
     promise.catch(() => undefined).finally(() => clearTimeout(timer))
     const cancel = () => give(late)
     this.#expected.set(name, { hostId, resolve, cancel })
     return { token, channel: promise, cancel }
   }
 
-  /** Ends a host's channels, and expects no more of it, where it may not be spoken to any more. */
-  cut(hostId: string): void {
+  /** Closes a host's channels and cancels its expected ones: the host was removed. */
+  disconnect(hostId: string): void {
     for (const expected of [...this.#expected.values()]) if (expected.hostId === hostId) expected.cancel()
-    for (const [channel, of] of this.#open) if (of === hostId) channel.destroy(new ChannelLost(1001, 'cut'))
+    for (const [channel, of] of this.#open)
+      if (of === hostId) channel.destroy(new ChannelLost(1001, 'the host was removed'))
   }
 
   #spend(token: string): Expected | undefined {
@@ -83,7 +84,7 @@ export class Channels {
   }
 }
 
-/** Looked up by its hash: how long that takes tells nothing of the token. */
+/** Tokens are looked up by their hash, so that timing reveals nothing. */
 const nameOf = (token: string): string => hash('sha256', token, 'base64')
 
 const notExpected = () => new UpgradeRefusal(404, 'no such channel is expected')

@@ -1,14 +1,14 @@
-// The door for agents: checks who dials, and lets each host in by one link at a time. What is said on it is passed up to
-// those who were handed in.
+// Accepts agents' links: authenticates each connection and keeps one link for each host. Messages go to the hooks that were
+// passed in.
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { linkSubprotocols, notFound } from '@dormouse/contract'
 import { acceptUpgrades, DialRefused, Pace, UpgradeRefusal } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
+import { asUpgradeRefusal, Handshakes, type Proving, type Strangers } from './handshakes.ts'
 import { type HostHooks, HostLink } from './host-link.ts'
 import type { Links } from './links.ts'
-import { asUpgradeRefusal, Newcomers, type Proving, type Strangers } from './newcomers.ts'
 
 export const linkPath = '/agent/v1/link'
 
@@ -17,19 +17,19 @@ interface Host {
   name: string
 }
 
-/** What the roof hands in: the gateway itself knows neither hosts nor desktops. */
+/** Passed in by the roof: the gateway itself knows neither hosts nor desktops. */
 export interface GatewayHooks extends HostHooks {
   proofs: Proving<Host> & {
-    /** Of an agent of the release before: answers the host whose token this is; throws a refusal otherwise. */
+    /** For agents of the previous release: answers the host that made this token; throws a refusal otherwise. */
     byToken(token: string): Promise<Host>
-    /** Whether a host made it that proved itself lately. Looks nothing up. */
+    /** Whether a recently authenticated host made this token. Looks nothing up. */
     knowsToken(token: string): Promise<boolean>
   }
   strangers: Strangers & {
-    /** Counts one who wants to upgrade; answers what he is told where that is one too many. */
+    /** Counts a request to upgrade; answers the refusal where its address is above a limit. */
     refusal(request: IncomingMessage): UpgradeRefusal | undefined
   }
-  /** Tells one who may not come in why, and hangs up. */
+  /** Answers a refused upgrade and closes the connection. */
   refuse(socket: Duplex, refusal: UpgradeRefusal): void
 }
 
@@ -41,12 +41,12 @@ export interface GatewayOptions {
   log: Log
 }
 
-/** Of this process's one thread. What a host says in earnest takes a hundredth. */
+/** The share of this process's one thread. The messages of a healthy host take a hundredth. */
 const shareOfOneHost = 0.25
 
 /**
- * Accepts agents' links on the HTTP server. A link counts only after a hello that was understood. `answered` waits for what
- * agents have asked, whether or not they still hear it.
+ * Accepts agents' links on the HTTP server. A link is used only after a valid hello. `answered` waits until all calls of
+ * agents have been handled, whether or not the agent is still connected.
  */
 export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayOptions) {
   const asked = new Set<Promise<unknown>>()
@@ -58,7 +58,7 @@ export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayO
     paces.set(hostId, pace)
     const hostLog = log.child({ host: hostId, hostName: name })
     const link = new HostLink(socket, { hostId, hooks: heard, pace, heartbeatMs, log: hostLog })
-    // Beside the one that counts a host has one more at most.
+    // A host has at most one link beside the one in use.
     void arriving.get(hostId)?.leave()
     arriving.set(hostId, link)
     link.peer.on('close', () => arriving.get(hostId) === link && arriving.delete(hostId))
@@ -69,13 +69,13 @@ export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayO
     answer: hooks.refuse,
     nowhere: notFound().detail,
   })
-  const newcomers = new Newcomers(hooks.proofs, hooks.strangers)
+  const handshakes = new Handshakes(hooks.proofs, hooks.strangers)
   upgrades.add({
     path: (pathname) => pathname === linkPath,
-    // Who offers a proof is counted when it is looked at, if it is not that of a host which came in lately.
+    // A proof is counted when it is checked, unless a recently authenticated host signed it.
     knows: (request) => offersProof(request) || hooks.proofs.knowsToken(tokenOf(request)),
     protocol: (offered) => offered.has(linkSubprotocols.proof) && linkSubprotocols.proof,
-    // Whoever can answer a challenge is judged by nothing else.
+    // An agent that can answer a challenge is authenticated by that alone.
     authenticate: async (request) => (offersProof(request) ? undefined : byToken(request, hooks)),
     onSocket: (socket, host, request) => {
       const enter = (proven: Host) => {
@@ -83,16 +83,16 @@ export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayO
         take(socket, proven)
       }
       if (host) return enter(host)
-      newcomers
-        .meet(socket, request)
+      handshakes
+        .authenticate(socket, request)
         .then(enter)
-        .catch((err) => log[err instanceof DialRefused ? 'debug' : 'error']({ err }, 'a link was not proved'))
+        .catch((err) => log[err instanceof DialRefused ? 'debug' : 'error']({ err }, 'a link was not authenticated'))
     },
   })
   return { upgrades, answered: () => Promise.allSettled(asked) }
 }
 
-/** The same hooks; each answer that is still to come stands in `asked`. */
+/** The same hooks; `asked` holds every call that is being handled. */
 function noting(asked: Set<Promise<unknown>>, links: Links, hooks: HostHooks): HostHooks {
   const noted = <T>(answer: Promise<T>): Promise<T> => {
     const over = () => asked.delete(answer)
@@ -104,7 +104,7 @@ function noting(asked: Set<Promise<unknown>>, links: Links, hooks: HostHooks): H
     hello: (...said) => noted(hooks.hello(...said)),
     heartbeat: (...said) => noted(hooks.heartbeat(...said)),
     report: (...said) => hooks.report(...said),
-    // Once the link is listed its host may be asked for its inventory.
+    // The link is listed first: `joined` asks the host for its inventory.
     joined: (hostId, hello, peer) => {
       links.add(hostId, peer)
       hooks.joined(hostId, hello, peer)
@@ -119,6 +119,7 @@ const tokenOf = ({ headers }: IncomingMessage): string => /^Bearer (\S+)$/i.exec
 
 async function byToken(request: IncomingMessage, { proofs }: GatewayHooks): Promise<Host | UpgradeRefusal> {
   const token = tokenOf(request)
-  if (!token) return new UpgradeRefusal(401, 'a host proves who it is; offer the subprotocol of proofs')
+  if (!token)
+    return new UpgradeRefusal(401, 'this needs a proof of the host; offer the subprotocol dormouse.link.proof')
   return proofs.byToken(token).catch(asUpgradeRefusal)
 }

@@ -1,5 +1,5 @@
-// One host's link from its first word on: its hello, its heartbeats and its reports, one at a time, at their pace, and as far
-// as they are understood. Knows neither how the host proved itself nor what its words mean.
+// One host's link: its hello, then its heartbeats and reports, validated and rate-limited. Knows neither how the host was
+// authenticated nor what its messages mean.
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
   agentCalls,
@@ -16,13 +16,13 @@ import {
 import { type HandlerContext, type Pace, Peer } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
-import { understood } from './understood.ts'
+import { validated } from './validation.ts'
 
-/** What the roof hands in: a link itself knows neither hosts nor desktops. */
+/** Passed in by the roof: a link itself knows neither hosts nor desktops. */
 export interface HostHooks {
-  /** The host's first word; what it answers is the welcome. */
+  /** The host's first message. The result is sent back as the welcome. */
   hello(hostId: string, hello: Hello): Promise<Welcome>
-  /** The hello was answered: the link counts. */
+  /** The hello was answered: the link may be used. */
   joined(hostId: string, hello: Hello, peer: Peer): void
   heartbeat(hostId: string, heartbeat: Heartbeat): Promise<HeartbeatAnswer>
   report<N extends ReportName>(hostId: string, name: N, report: Report<N>): void
@@ -33,25 +33,25 @@ export interface HostLinkOptions {
   hooks: HostHooks
   /** Shared by all links of the host. */
   pace: Pace
-  /** How often a host should say that it lives. */
+  /** How often a host should send a heartbeat. */
   heartbeatMs: number
   log: Log
 }
 
-/** An agent has one call under way at a time. */
+/** An agent has one call in flight at a time. */
 const maxInFlight = 4
 const helloTimeoutMs = 30_000
 
 export class HostLink {
   readonly peer: Peer
   readonly #options: HostLinkOptions
-  #said: 'nothing' | 'hello' | 'welcomed' = 'nothing'
+  #phase: 'nothing' | 'hello' | 'welcomed' = 'nothing'
   #beating = false
-  /** When the next heartbeat is worth looking at. */
+  /** The earliest time at which the next heartbeat is handled. */
   #nextBeat = 0
-  #odd = 0
+  #invalid = 0
 
-  /** Takes over an open socket, in the tick in which it opens. */
+  /** Takes over an open socket. Call it in the tick in which the socket opens. */
   constructor(socket: WebSocket, options: HostLinkOptions) {
     this.#options = options
     const { pace, log } = options
@@ -59,7 +59,7 @@ export class HostLink {
       log,
       pace,
       maxInFlight,
-      // A host that died in silence is unreachable within 15 s: 5 s to the ping, 5 s for its answer.
+      // A host that dies silently is unreachable within 15 s: at most 5 s to the next ping, 5 s for its answer.
       pingIntervalMs: 5_000,
       pingTimeoutMs: 5_000,
       handlers: {
@@ -75,38 +75,38 @@ export class HostLink {
     })
   }
 
-  /** Makes room for a newer link of the host, unless it was welcomed: then it is closed by the one that is welcomed next. */
+  /** Closes in favour of a newer link of the host, unless it was welcomed: then the newer one replaces it once it is welcomed. */
   async leave(): Promise<void> {
-    if (this.#said !== 'welcomed') await this.peer.close(4000, 'replaced by a newer link')
+    if (this.#phase !== 'welcomed') await this.peer.close(4000, 'replaced by a newer link')
   }
 
   #requireHello(): void {
-    if (this.#said === 'nothing') void this.peer.close(4003, `no hello came within ${helloTimeoutMs} ms`)
+    if (this.#phase === 'nothing') void this.peer.close(4003, `no hello within ${helloTimeoutMs} ms`)
   }
 
   async #hello(payload: unknown): Promise<Welcome> {
     const { hostId, hooks, log } = this.#options
-    if (this.#said !== 'nothing') refuse('conflict', 'this link has said hello before')
-    this.#said = 'hello'
-    const hello = understood('host.hello', agentCalls['host.hello'].payload, payload, log)
+    if (this.#phase !== 'nothing') refuse('conflict', 'this link has already sent a hello')
+    this.#phase = 'hello'
+    const hello = validated('host.hello', agentCalls['host.hello'].payload, payload, log)
     if (hello.protocol !== linkProtocol) {
-      refuse('conflict', `this control plane speaks link protocol ${linkProtocol}; upgrade the agent`)
+      refuse('conflict', `this control plane needs link protocol ${linkProtocol}; upgrade the agent`)
     }
     const welcome = await hooks.hello(hostId, hello)
-    this.#said = 'welcomed'
+    this.#phase = 'welcomed'
     hooks.joined(hostId, hello, this.peer)
     log.info({ desktops: hello.inventory.length }, 'host linked')
     return welcome
   }
 
-  /** One at a time, and none long before it is due: each costs the database something. */
+  /** Handles one heartbeat at a time, and none long before it is due: each writes to the database. */
   async #heartbeat(payload: unknown, { signal }: HandlerContext): Promise<HeartbeatAnswer> {
     const { hostId, hooks, heartbeatMs, log } = this.#options
-    if (this.#said !== 'welcomed') refuse('conflict', 'a link begins with a hello')
-    if (this.#beating) refuse('conflict', 'the heartbeat before has not been answered yet')
+    if (this.#phase !== 'welcomed') refuse('conflict', 'a link must begin with a hello')
+    if (this.#beating) refuse('conflict', 'the previous heartbeat has not been answered yet')
     this.#beating = true
     try {
-      const heartbeat = understood('host.heartbeat', agentCalls['host.heartbeat'].payload, payload, log)
+      const heartbeat = validated('host.heartbeat', agentCalls['host.heartbeat'].payload, payload, log)
       await sleep(Math.max(0, this.#nextBeat - performance.now()), undefined, { signal })
       this.#nextBeat = performance.now() + heartbeatMs / 2
       return await hooks.heartbeat(hostId, heartbeat)
@@ -117,16 +117,16 @@ export class HostLink {
 
   #report(name: string, payload: unknown): void {
     const { hostId, hooks } = this.#options
-    if (this.#said !== 'welcomed') return
+    if (this.#phase !== 'welcomed') return
     const parsed = isReport(name) ? reports[name].safeParse(payload) : undefined
     if (parsed?.success) hooks.report(hostId, name as ReportName, parsed.data)
-    else this.#misunderstood(name)
+    else this.#logInvalid(name)
   }
 
-  /** The first is told, and then the tenth, the hundredth: a host that talks nonsense fills no log. */
-  #misunderstood(report: string): void {
-    const count = ++this.#odd
-    if (Number.isInteger(Math.log10(count))) this.#options.log.warn({ report, count }, 'a report was not understood')
+  /** Logs the 1st, 10th, 100th and so on, so that a faulty host cannot flood the log. */
+  #logInvalid(report: string): void {
+    const count = ++this.#invalid
+    if (Number.isInteger(Math.log10(count))) this.#options.log.warn({ report, count }, 'a report of a host was invalid')
   }
 }
 

@@ -1,4 +1,4 @@
-// The links to agents that this replica holds, and the one way to ask a host for something. No word of desktops.
+// The links to agents that this replica holds, and the only way to send a host a command. Knows no desktop.
 import { EventEmitter } from 'node:events'
 import {
   type CommandName,
@@ -10,7 +10,7 @@ import {
 } from '@dormouse/contract'
 import { CallRefused, CallTimeout, LinkLost, type Peer } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
-import { wrongWith } from './understood.ts'
+import { firstIssue } from './validation.ts'
 
 interface Events {
   linked: [hostId: string]
@@ -28,9 +28,9 @@ export class Links extends EventEmitter<Events> {
     this.#log = log
   }
 
-  /** Takes a host's link; a newer one replaces the older, which is closed. */
+  /** Takes a host's link. A newer link replaces the older one, which is closed. */
   add(hostId: string, peer: Peer): void {
-    // Gone while its hello was answered: it must not take the place of the link that came after it.
+    // It closed while its hello was answered. It must not replace a link that came later.
     if (peer.closed) return
     const older = this.#peers.get(hostId)
     this.#peers.set(hostId, peer)
@@ -47,12 +47,12 @@ export class Links extends EventEmitter<Events> {
     return this.#peers.has(hostId)
   }
 
-  /** Whether the host is linked, and is one that commands are sent to. */
+  /** Whether the host is linked and its commands are not withheld. */
   takesCommands(hostId: string): boolean {
     return this.has(hostId) && !this.#withheld.has(hostId)
   }
 
-  /** Sends a host no commands from now on, or sends them again. What is under way goes on. */
+  /** Withholds commands from a host, or allows them again. Commands in flight continue. */
   withhold(hostId: string, none: boolean): void {
     if (none) this.#withheld.add(hostId)
     else this.#withheld.delete(hostId)
@@ -63,8 +63,8 @@ export class Links extends EventEmitter<Events> {
   }
 
   /**
-   * Asks a host and checks its answer against the contract. A lost link or a missed deadline is `host_unreachable`:
-   * the outcome is unknown, and asking again is how it becomes known.
+   * Sends a host a command and validates the answer. A lost link or a timeout is `host_unreachable`: the outcome is unknown,
+   * and retrying the command finds it out.
    */
   async command<N extends CommandName>(
     hostId: string,
@@ -75,28 +75,28 @@ export class Links extends EventEmitter<Events> {
     const peer = this.#peers.get(hostId)
     if (!peer) throw refusalWithCause('host_unreachable', 'this replica has no link to the host')
     if (this.#withheld.has(hostId))
-      throw refusalWithCause('host_unreachable', 'the host is withheld: an operator has to trust its epoch')
+      throw refusalWithCause('host_unreachable', 'commands to the host are withheld; an operator must trust it')
     const answer = await peer.call(name, payload, options).catch((error: unknown) => {
       throw asRefusal(error)
     })
-    return this.#understood(hostId, name, answer)
+    return this.#validated(hostId, name, answer)
   }
 
-  /** An answer that cannot be read tells as little as none: asking again is how the outcome becomes known. */
-  #understood<N extends CommandName>(hostId: string, name: N, answer: unknown): CommandResult<N> {
+  /** An invalid answer says as little as none: retrying the command finds out the outcome. */
+  #validated<N extends CommandName>(hostId: string, name: N, answer: unknown): CommandResult<N> {
     const { success, data, error } = commands[name].result.safeParse(answer)
     if (success) return data as CommandResult<N>
-    this.#log?.warn({ host: hostId, why: wrongWith(name, error) }, 'a host’s answer was not understood')
-    throw refusalWithCause('host_unreachable', 'the host gave an answer that cannot be read')
+    this.#log?.warn({ host: hostId, why: firstIssue(name, error) }, 'the answer of a host was invalid')
+    throw refusalWithCause('host_unreachable', 'the host sent an invalid answer')
   }
 
-  /** Cuts a host’s link, for a host that is removed or whose word cannot be trusted. */
-  async cut(hostId: string, reason: string): Promise<void> {
+  /** Closes the link of a host that was removed. */
+  async disconnect(hostId: string, reason: string): Promise<void> {
     await this.#peers.get(hostId)?.close(4001, reason)
   }
 }
 
-/** What a host may say of its own: whether we lead, and who may ask for what, is not for it to say. */
+/** The codes with which a host may refuse. Leadership, authentication and limits are not for a host to decide. */
 const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'command_not_run',
   'disk_missing',
@@ -130,15 +130,12 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
 
 function asRefusal(error: unknown): unknown {
   if (error instanceof CallRefused) {
-    // The link's own word, said before anything was begun.
+    // Sent by the link itself, before the command began.
     if (error.code === 'too_many_calls') {
-      return refusalWithCause('host_unreachable', 'the host has too many calls under way')
+      return refusalWithCause('host_unreachable', 'the host has too many calls in flight')
     }
     if (!hostsMayRefuse.has(error.code)) {
-      return refusalWithCause(
-        'hypervisor_failed',
-        `the host refused with a code that is not known here: ${inShort(error.detail)}`,
-      )
+      return refusalWithCause('hypervisor_failed', `the host refused with an unknown code: ${inShort(error.detail)}`)
     }
     return refusalWithCause(error.code as RefusalCode, inShort(error.detail))
   }
@@ -148,7 +145,7 @@ function asRefusal(error: unknown): unknown {
   return error
 }
 
-/** A host's words go into the database and to operators: of a length, and of characters that both can take. */
+/** A host's text goes into the database and to operators: limits its length, and replaces control characters. */
 const inShort = (words: string): string =>
   words
     .slice(0, 1_000)

@@ -1,7 +1,7 @@
 // Operators' view of the audit log. HTTP and nothing else.
 import { auditJson } from '@dormouse/contract'
 import { z } from 'zod'
-import { type Pool, patiently } from '../db/pool.ts'
+import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import type { App } from '../http/app.ts'
 import { auditToJson, list } from './store.ts'
 
@@ -18,7 +18,7 @@ const query = z.object({
 export function auditRoutes(app: App, { pool }: { pool: Pool }): void {
   app.get('/audit', { schema: { querystring: query, response: { 200: auditJson } } }, async (request, reply) => {
     const { limit, cursor = null, subject = null } = request.query
-    const rows = await patiently(() => list(pool, { before: cursor, subject, limit: limit + 1 }))
+    const rows = await retryWhileUnavailable(() => list(pool, { before: cursor, subject, limit: limit + 1 }))
     if (rows.length > limit) {
       rows.length = limit
       const next = new URLSearchParams({ ...(subject && { subject }), limit: `${limit}`, cursor: `${rows.at(-1)!.id}` })

@@ -1,10 +1,10 @@
-// Answers that may be larger than the memory: the rows of one query, as they were at one moment, page by page. Each holds
-// a connection of the pool while it is read, so only a part of the pool is lent for that. Knows no table.
+// Reads results that may not fit into memory: the rows of one query at one moment, page by page. Each read holds a
+// connection of the pool, so only a part of the pool may be used for long reads. Knows no table.
 import type pg from 'pg'
-import { type Pool, patiently } from './pool.ts'
-import { Turns } from './turns.ts'
+import { type Pool, retryWhileUnavailable } from './pool.ts'
+import { Slots } from './slots.ts'
 
-/** Pages in order; the last one is undefined. To be closed, however far it was read. */
+/** Pages in order; undefined after the last one. The reader must close it, however far it has read. */
 export interface Pages<R> {
   next(): Promise<R[] | undefined>
   close(): void
@@ -12,7 +12,7 @@ export interface Pages<R> {
 
 export interface LongReadsOptions {
   pool: Pool
-  /** Connections of the pool, of which a quarter is lent at once, and an eighth to one caller. */
+  /** Connections of the pool. Long reads use up to a quarter of them, and those of one caller up to an eighth. */
   poolSize: number
 }
 
@@ -21,34 +21,34 @@ export interface LongQuery {
   values: unknown[]
 }
 
-/** How long one answer may take. Until then its snapshot keeps vacuum from the rows that it sees. */
+/** How long one read may take. Its snapshot keeps vacuum from removing rows that it sees. */
 export const longReadMs = 300_000
 const pageRows = 500
 
 export class LongReads {
   readonly #pool: Pool
-  readonly #turns: Turns
+  readonly #slots: Slots
 
   constructor({ pool, poolSize }: LongReadsOptions) {
     this.#pool = pool
     const atOnce = Math.max(1, Math.floor(poolSize / 4))
     const perCaller = Math.max(1, Math.floor(atOnce / 2))
-    this.#turns = new Turns({ atOnce, perCaller, waitMs: 120_000, waitingPerCaller: 32 })
+    this.#slots = new Slots({ atOnce, perCaller, waitMs: 120_000, waitingPerCaller: 32 })
   }
 
-  /** How many are read now, and how many wait for that. */
+  /** How many reads are open, and how many wait for a slot. */
   get counts(): { taken: number; waiting: number } {
-    return this.#turns.counts
+    return this.#slots.counts
   }
 
-  /** Opens the reading when it is the caller's turn. */
+  /** Waits for a slot of the caller, then opens the read. */
   async open<R extends pg.QueryResultRow>(caller: string, query: LongQuery, gone: AbortSignal): Promise<Pages<R>> {
-    await this.#turns.take(caller, gone)
+    await this.#slots.acquire(caller, gone)
     try {
-      const client = await patiently(() => this.#begin(query))
+      const client = await retryWhileUnavailable(() => this.#begin(query))
       return this.#pages<R>(client, caller)
     } catch (error) {
-      this.#turns.giveBack(caller)
+      this.#slots.release(caller)
       throw error
     }
   }
@@ -77,8 +77,8 @@ export class LongReads {
       close: () => {
         if (!open) return
         open = false
-        this.#turns.giveBack(caller)
-        // In the middle of a page, or after a failure, the connection is of no use to anybody.
+        this.#slots.release(caller)
+        // In the middle of a page, or after an error, the connection cannot be reused.
         if (reading) client.release(true)
         else
           client.query('rollback').then(

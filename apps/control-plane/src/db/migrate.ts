@@ -1,5 +1,5 @@
-// Brings the schema up to date while the service runs: each migration by itself, on a session that no timeout of a
-// statement bounds. One migrator works at a time. What is interrupted goes on at the next start.
+// Brings the schema up to date while the service runs: one migration at a time, on a session without a statement timeout.
+// Only one process migrates at a time. An interrupted migration continues at the next start.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
@@ -21,15 +21,15 @@ const locks = {
   transaction: 7_236_811,
 }
 const lockPollMs = 100
-/** How long a migration may queue for a table: everybody who comes after it waits behind it. */
+/** How long a migration may wait for a lock on a table: every later query of that table waits behind it. */
 const lockTimeoutMs = 1_000
-/** A concurrent build holds nobody up while it waits. It waits for each transaction that began before it, such as a dump. */
+/** A concurrent index build blocks no query. It waits for each transaction that began before it, such as a dump. */
 const outsideLockTimeoutMs = 3_600_000
 const retryMs = { least: 250, most: 10_000 }
 
 /**
- * Applies what is missing; answers its names. A file once applied is never changed: its successor is a new file. With
- * nothing missing it waits for nobody, so that a replica can start while a newer one migrates.
+ * Applies the missing migrations; answers their names. An applied file is never changed: a new file follows it. Where none
+ * is missing this waits for no lock, so that a replica can start while a newer one migrates.
  */
 export async function migrate({ databaseUrl, log, folder = migrationsFolder }: MigrateOptions): Promise<string[]> {
   const migrations = readMigrations(folder)
@@ -49,7 +49,7 @@ export async function migrate({ databaseUrl, log, folder = migrationsFolder }: M
   }
 }
 
-/** Takes the settings of the role and of the last migration back: no timeout but that of locks. */
+/** Resets what the role or the last migration has set: no timeout applies but the one for locks. */
 async function configure(session: pg.Client, lockMs: number, log: Log): Promise<void> {
   await session.query(
     `select set_config(wish.name, wish.value, false)
@@ -58,10 +58,10 @@ async function configure(session: pg.Client, lockMs: number, log: Log): Promise<
      join pg_settings known on known.name = wish.name`,
     [String(lockMs)],
   )
-  // A migrator that is killed must not leave its statement running. Not every system can tell.
+  // The statement of a killed migrator must not keep running. Not every system supports this setting.
   await session
     .query(`set client_connection_check_interval = '2s'`)
-    .catch((error) => log.debug({ err: error }, 'the server cannot tell when a client is gone'))
+    .catch((error) => log.debug({ err: error }, 'the server does not support client_connection_check_interval'))
 }
 
 async function missing(session: pg.Client, migrations: Migration[]): Promise<Migration[]> {
@@ -72,13 +72,13 @@ async function missing(session: pg.Client, migrations: Migration[]): Promise<Mig
   return migrations.filter(({ name }) => !names.has(name))
 }
 
-/** Asks again and again: a statement that waits holds a snapshot, and a concurrent build waits for snapshots. */
+/** Polls for the lock: a waiting statement holds a snapshot, and a concurrent index build waits for snapshots. */
 async function becomeMigrator(session: pg.Client, log: Log): Promise<void> {
   for (let attempt = 0; ; attempt++) {
     const { rows } = await session.query<{ mine: boolean }>('select pg_try_advisory_lock($1) as mine', [locks.migrator])
     if (rows[0]!.mine) break
     if (attempt % 100 === 0)
-      log.info({ migrator: 'another' }, 'another control plane migrates the database; waiting for it')
+      log.info({ migrator: 'another' }, 'waiting for another control plane that is migrating the database')
     await sleep(lockPollMs)
   }
   await session.query(
@@ -93,7 +93,7 @@ interface Work {
   log: Log
 }
 
-/** Tries until it is applied. It gives way to whoever holds a lock, and to whoever waits behind it. */
+/** Retries until it is applied. Between attempts, sessions that hold a lock and those that wait behind it go first. */
 async function apply(work: Work): Promise<void> {
   const { session, migration, log } = work
   const { name, outside } = migration
@@ -104,16 +104,16 @@ async function apply(work: Work): Promise<void> {
       await configure(session, outside ? outsideLockTimeoutMs : lockTimeoutMs, log)
       return await (outside ? applyOutside(session, migration) : applyInside(session, migration))
     } catch (error) {
-      if (!mayPass(error)) throw new Error(`migration ${name} failed`, { cause: error })
+      if (!isTransient(error)) throw new Error(`migration ${name} failed`, { cause: error })
       const waitedFor = watch.waitedFor()
-      log.warn({ migration: name, waitedFor }, 'a migration did not get its lock in time; it is tried again')
+      log.warn({ migration: name, waitedFor }, 'timed out waiting for the lock of a migration; retrying')
       await sleep(Math.min(retryMs.most, retryMs.least * 2 ** attempt) * (0.5 + Math.random() / 2))
     }
   }
 }
 
 /** No lock in time, or a deadlock. */
-const mayPass = (error: unknown): boolean => ['55P03', '40P01'].includes(sqlState(error) ?? '')
+const isTransient = (error: unknown): boolean => ['55P03', '40P01'].includes(sqlState(error) ?? '')
 
 async function applyInside(session: pg.Client, { name, sql }: Migration): Promise<void> {
   await session.query('begin')
@@ -132,7 +132,7 @@ async function applyInside(session: pg.Client, { name, sql }: Migration): Promis
   }
 }
 
-/** Between the build of an index and its record, or in the middle of the build, an earlier migrator may have ended. */
+/** An earlier migrator may have ended in the middle of an index build, or between the build and its record. */
 async function applyOutside(session: pg.Client, { name, sql, index }: Migration): Promise<void> {
   const state = index === undefined ? 'missing' : await indexState(session, index)
   if (state === 'half-built') await session.query(`drop index concurrently ${index}`)

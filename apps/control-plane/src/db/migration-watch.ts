@@ -1,4 +1,4 @@
-// Looks on while a migration runs: says how far it is and whom it waits for. Knows no migration but by its session.
+// Watches a running migration by its session: logs its progress and the sessions that it waits for.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
@@ -20,20 +20,20 @@ interface Blocker {
 }
 
 export interface MigrationWatch extends AsyncDisposable {
-  /** Whom the migration waited for when it was last looked at. */
+  /** The sessions that it waited for at the last look. */
   waitedFor(): Blocker[]
 }
 
 const lookMs = 500
 const sayMs = 5_000
 
-/** Looks until it is disposed of. What it cannot see is no fault of the migration. */
+/** Watches until it is disposed of. An error of the watch never fails the migration. */
 export function watchMigration(options: WatchOptions): MigrationWatch {
   const ending = new AbortController()
   let blockers: Blocker[] = []
   const watching = look(options, ending.signal, (seen) => {
     blockers = seen
-  }).catch((error) => options.log.debug({ err: error }, 'a migration cannot be watched'))
+  }).catch((error) => options.log.debug({ err: error }, 'the progress of a migration could not be read'))
   return {
     waitedFor: () => blockers,
     [Symbol.asyncDispose]: async () => {
@@ -58,7 +58,7 @@ async function look(options: WatchOptions, signal: AbortSignal, seen: (blockers:
       said = performance.now()
       const secs = Math.round((said - began) / 1_000)
       const facts = { migration: options.migration.name, secs, waitsFor, ...(await progressOf(own, options.session)) }
-      options.log.info(facts, 'a migration is under way')
+      options.log.info(facts, 'a migration is running')
     }
   } finally {
     await own.end()
@@ -75,7 +75,7 @@ async function blockersOf(own: pg.Client, session: pg.Client): Promise<Blocker[]
   return rows
 }
 
-/** How far the build of an index is. */
+/** The progress of an index build. */
 async function progressOf(own: pg.Client, session: pg.Client): Promise<object | undefined> {
   const { rows } = await own.query<object>(
     `select phase, blocks_done as "blocksDone", blocks_total as "blocksTotal"
@@ -86,8 +86,8 @@ async function progressOf(own: pg.Client, session: pg.Client): Promise<object | 
 }
 
 /**
- * A replica of the release before waits for leadership in one statement, whose snapshot a concurrent build would wait for
- * until that replica leads. Its session may be ended: it opens another and waits on.
+ * A replica of the previous release waits for leadership in one statement. A concurrent index build would wait for its
+ * snapshot until that replica leads. Ending that session is safe: the replica opens another and keeps waiting.
  */
 async function endStandbys(own: pg.Client, session: pg.Client): Promise<void> {
   await own.query(

@@ -2,12 +2,12 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
 export interface Migration {
-  /** The file's name, by which it is remembered once it is applied. */
+  /** The file's name, under which it is recorded once it is applied. */
   name: string
   sql: string
   /** Runs as one statement, outside any transaction: its first line says so. */
   outside: boolean
-  /** The index that it builds concurrently. An interrupted build leaves one behind that is not valid. */
+  /** The index that it builds concurrently. An interrupted build leaves an invalid index behind. */
   index: string | undefined
 }
 

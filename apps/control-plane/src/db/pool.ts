@@ -1,4 +1,4 @@
-// The ground: connections to Postgres, and transactions. Knows no table.
+// Connections to Postgres, transactions, and retries while it is unavailable. Knows no table.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 
@@ -10,13 +10,13 @@ export interface Db {
 
 export type Pool = pg.Pool
 
-/** Writes down what a transaction does to somebody or something, in that very transaction. Null: it changes nothing. */
+/** Records in the audit log, in the same transaction, what it does to the subject. Null details: it changes nothing. */
 export type Note = (tx: Db, subject: string, details?: Record<string, unknown> | null) => Promise<void>
 
-// bigint columns hold counters far below 2^53; timestamps are only ever shown, as RFC 3339 with milliseconds.
+// bigint columns hold counters far below 2^53.
 pg.types.setTypeParser(pg.types.builtins.INT8, Number)
 
-/** What our sessions are called in Postgres. A take-over ends sessions by these names, those of earlier releases too. */
+/** The names of our sessions in Postgres. A failover ends sessions by these names, also those of earlier releases. */
 export const sessionNames = {
   pool: 'dormouse',
   leadership: 'dormouse-leadership',
@@ -27,26 +27,26 @@ const timeouts = ['statement_timeout', 'query_timeout', 'lock_timeout', 'idle_in
 
 const session = {
   statement_timeout: 10_000,
-  // A server that is frozen ends no statement by itself.
+  // A frozen server does not end a statement itself.
   query_timeout: 12_000,
-  // A frozen process must not hold a row that a new leader waits for.
+  // A frozen process must not keep a row locked that a new leader waits for.
   idle_in_transaction_session_timeout: 2_000,
   keepAlive: true,
   connectionTimeoutMillis: 2_000,
 }
 
-/** Opens a pool. An idle connection that breaks is replaced by the pool; its error is only worth a line in the log. */
+/** Opens a pool. The pool replaces an idle connection that breaks; its error only goes to `onIdleError`. */
 export function openPool(url: string, max: number, onIdleError: (error: Error) => void): Pool {
   const own = { connectionString: withoutSettings(url, ['application_name']), application_name: sessionNames.pool }
   const pool = new pg.Pool({ ...own, max, ...session })
   pool.on('error', onIdleError)
-  // Between the pool's hands and a transaction's nobody listens for a moment: then the next query says what was lost.
+  // Between the pool and a transaction a client has no listener for a moment. The next query then reports the error.
   pool.on('connect', (client) => client.on('error', () => undefined))
   return pool
 }
 
 /**
- * A connection outside the pool, without any timeout of a statement: for what lives as long as the session, such as the
+ * Opens a connection outside the pool, without a statement timeout: for what lasts as long as the session, such as the
  * leader's advisory lock, and for migrations.
  */
 export async function openSession(url: string, name: keyof typeof sessionNames): Promise<pg.Client> {
@@ -56,7 +56,7 @@ export async function openSession(url: string, name: keyof typeof sessionNames):
     keepAlive: true,
     connectionTimeoutMillis: 2_000,
   })
-  // It may be ended in the very packet that welcomes it, before anybody else could listen.
+  // The server may end it in the packet that accepts it, before a caller can listen.
   let ended: Error | undefined
   client.on('error', (error) => {
     ended = error
@@ -66,29 +66,29 @@ export async function openSession(url: string, name: keyof typeof sessionNames):
   return client
 }
 
-/** What a URL says in its query would win over what we say. */
+/** Settings in a URL's query would override ours. */
 function withoutSettings(url: string, names: readonly string[]): string {
   const [address = '', query = ''] = url.split('?', 2)
   const left = query.split('&').filter((pair) => pair !== '' && !names.includes(pair.split('=', 1)[0]!))
   return left.length > 0 ? `${address}?${left.join('&')}` : address
 }
 
-/** The connection broke while a commit was under way: whether it took effect must be read back. */
+/** The connection was lost during a commit. Whether it took effect must be read back. */
 export class CommitUnknown extends Error {
   override readonly name = 'CommitUnknown'
-  /** The backend that was asked. Once it has ended, what is not there will not come. */
+  /** The backend that was asked to commit. Once it has ended, a commit that cannot be seen will never appear. */
   readonly backendPid: number | null
 
   constructor(backendPid: number | null, cause: Error) {
-    super('the answer to a commit was lost', { cause })
+    super('the connection was lost during a commit', { cause })
     this.backendPid = backendPid
   }
 }
 
 /**
- * Runs `work` in one transaction, READ COMMITTED. `begin` may carry further statements, to save a round trip; `check`
- * sees their results. Whatever is thrown rolls back. A connection that was lost, or whose rollback fails, is not given
- * back to the pool.
+ * Runs `work` in one READ COMMITTED transaction. `begin` may contain further statements, to save a round trip; `check`
+ * gets their results. Any error rolls back. A connection that was lost, or whose rollback fails, does not return to the
+ * pool.
  */
 export async function transaction<T>(
   pool: Pool,
@@ -98,7 +98,7 @@ export async function transaction<T>(
 ): Promise<T> {
   const client = await pool.connect()
   let broken: Error | undefined
-  // Between queries a lost connection is an event, not a rejection: the next query then fails by itself.
+  // Between queries a lost connection is an event, not a rejection. The next query then fails.
   const onError = (error: Error) => {
     broken = error
   }
@@ -108,11 +108,11 @@ export async function transaction<T>(
     check?.(Array.isArray(results) ? results : [results])
     const value = await work(client)
     await client.query('commit').catch((error: Error) => {
-      throw isDatabaseAway(error) ? new CommitUnknown(pidOf(client), error) : error
+      throw isDatabaseUnavailable(error) ? new CommitUnknown(pidOf(client), error) : error
     })
     return value
   } catch (error) {
-    if (error instanceof CommitUnknown || isDatabaseAway(error)) broken = error as Error
+    if (error instanceof CommitUnknown || isDatabaseUnavailable(error)) broken = error as Error
     else
       await client.query('rollback').catch((failed: Error) => {
         broken = failed
@@ -124,11 +124,11 @@ export async function transaction<T>(
   }
 }
 
-/** The backend's pid; null until it has said it. */
+/** The backend's pid; null until the server has sent it. */
 export const pidOf = (client: pg.Client | pg.PoolClient): number | null =>
   (client as pg.Client & { processID: number | null }).processID
 
-/** Whether a backend of ours has ended, and with it all that it was asked to commit. */
+/** Whether a backend of ours has ended. What it has not committed by then is rolled back. */
 export async function hasEnded(db: Db, pid: number): Promise<boolean> {
   const { rowCount } = await db.query('select 1 from pg_stat_activity where pid = $1 and application_name = $2', [
     pid,
@@ -137,37 +137,37 @@ export async function hasEnded(db: Db, pid: number): Promise<boolean> {
   return rowCount === 0
 }
 
-/** How long the database may be away before a caller is told: the contract's, and that of who may simply ask again. */
-export const patienceMs = { contract: 10_000, brief: 2_000 }
+/** How long a request retries while the database is unavailable: the contract's time, and a short one where the caller can retry. */
+export const retryLimitMs = { contract: 10_000, brief: 2_000 }
 
 /**
- * Tries again while the database is away. For reads, and for what may be done twice: it may have been done when the
- * answer was lost.
+ * Retries while the database is unavailable. Only for reads and idempotent actions: the first attempt may have succeeded
+ * although its answer was lost.
  */
-export async function patiently<T>(read: () => Promise<T>, withinMs = patienceMs.contract): Promise<T> {
+export async function retryWhileUnavailable<T>(read: () => Promise<T>, withinMs = retryLimitMs.contract): Promise<T> {
   const ends = performance.now() + withinMs
   for (let attempt = 0; ; attempt++) {
     try {
       return await read()
     } catch (error) {
-      const mayPass = isDatabaseAway(error) || error instanceof CommitUnknown
-      if (!mayPass || performance.now() > ends) throw error
-      // Those who wait must not come all at once.
+      const isTransient = isDatabaseUnavailable(error) || error instanceof CommitUnknown
+      if (!isTransient || performance.now() > ends) throw error
+      // Jitter, so that all waiting requests do not retry at once.
       await sleep(Math.min(500, 50 * 2 ** attempt) * (0.5 + Math.random() / 2))
     }
   }
 }
 
-/** Postgres’ code of an error, e.g. `23505` for a unique violation; undefined where it has none. */
+/** The error's SQLSTATE, such as `23505` for a unique violation, or its system error code; undefined where it has none. */
 export function sqlState(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }
 
 /**
- * Whether the database itself is away (starting, stopping, unreachable), as opposed to having refused a statement. Who was
- * ended to resolve a deadlock has done nothing either, and may ask again.
+ * Whether the database is unavailable (starting, stopping, unreachable), as opposed to having rejected a statement. The
+ * victim of a deadlock counts too: it has changed nothing and may retry.
  */
-export function isDatabaseAway(error: unknown): boolean {
+export function isDatabaseUnavailable(error: unknown): boolean {
   const code = sqlState(error)
   if (code) return /^(08|57P|25P03|40P01|53300|ECONN|EHOST|ENET|EPIPE|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|ENOENT)/.test(code)
   return (

@@ -1,4 +1,4 @@
-// Commands that a host could not carry out: kept until it can. A later turn of the desktop makes one pointless.
+// Commands that a host could not execute, kept until it can. A later turn of the desktop makes one obsolete.
 import type { DeferredJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
@@ -19,7 +19,7 @@ interface DeferredRow extends DeferredCommand {
 }
 
 const columns = `desktop_id as "desktopId", host_id as "hostId", command, generation, turn, operation_id as "operationId"`
-/** The time between tries doubles from 5 s up to a minute. */
+/** The time between attempts doubles from 5 s up to a minute. */
 const due = `last_tried_at is null
   or last_tried_at < now() - least(60, 5 * 2 ^ least(attempts - 1, 4)) * interval '1 second'`
 
@@ -44,7 +44,7 @@ export async function ofHost(db: Db, hostId: string): Promise<DeferredCommand[]>
   return rows
 }
 
-/** Those of the hosts that have one that is due for another try. */
+/** Which of these hosts have a command that is due for another attempt. */
 export async function hostsAmong(db: Db, hostIds: string[]): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(
     `select distinct host_id as id from deferred_commands where host_id = any($1) and (${due})`,
@@ -53,7 +53,7 @@ export async function hostsAmong(db: Db, hostIds: string[]): Promise<string[]> {
   return rows.map(({ id }) => id)
 }
 
-/** Whether the host still owes the undo of the desktop's latest turn: what it has of it is then explained. */
+/** Whether the undo of the desktop's latest turn is still deferred: that explains what the host has of it. */
 export async function owesUndo(db: Db, desktopId: string, hostId: string, turn: number): Promise<boolean> {
   const { rowCount } = await db.query(
     `select 1 from deferred_commands
@@ -63,7 +63,7 @@ export async function owesUndo(db: Db, desktopId: string, hostId: string, turn: 
   return rowCount !== 0
 }
 
-/** For operators: all that wait, oldest first. */
+/** For operators: all deferred commands, oldest first. */
 export async function list(db: Db, limit: number): Promise<DeferredJson[]> {
   const { rows } = await db.query<DeferredRow>(
     `select ${columns}, attempts, last_tried_at as "lastTriedAt", last_error as "lastError", created_at as "createdAt"
@@ -73,7 +73,7 @@ export async function list(db: Db, limit: number): Promise<DeferredJson[]> {
   return rows.map(deferredToJson)
 }
 
-/** Notes why the host could not carry it out this time. */
+/** Counts a failed attempt and stores its error. */
 export async function tried(db: Db, deferred: DeferredCommand, error: string): Promise<void> {
   const { desktopId, hostId, command, turn } = deferred
   await db.query(
@@ -90,7 +90,7 @@ export async function done(db: Db, deferred: DeferredCommand): Promise<void> {
   )
 }
 
-/** Forgets what a host is never asked for again. */
+/** Deletes the deferred commands of a removed host. */
 export async function dropOf(db: Db, hostId: string): Promise<void> {
   await db.query('delete from deferred_commands where host_id = $1', [hostId])
 }

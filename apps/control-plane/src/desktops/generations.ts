@@ -19,7 +19,7 @@ export async function endGeneration(db: Db, id: string, reason: string): Promise
   })
 }
 
-/** Ends what is open of the generations of these desktops. */
+/** Ends the open generations of these desktops. */
 export async function endGenerationsOf(db: Db, desktopIds: string[], reason: string): Promise<void> {
   await db.query(
     `update generations g set ended_at = clock_timestamp(), end_reason = $2
@@ -28,7 +28,7 @@ export async function endGenerationsOf(db: Db, desktopIds: string[], reason: str
   )
 }
 
-/** Forgets generations that were superseded long ago, so never a desktop's latest; answers how many. */
+/** Deletes generations that were superseded long ago, so never a desktop's latest; answers how many. */
 export async function pruneGenerations(db: Db, days: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from generations where id in (

@@ -1,4 +1,4 @@
-// Guarantee: whatever happens to creates under way, no more places are given than there are, and no fewer.
+// Guarantee: however creates in flight end, an organisation gets exactly as many desktops as its limit allows.
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { Quota } from './quota.ts'
@@ -8,7 +8,7 @@ const turns = async (count: number) => {
   for (let at = 0; at < count; at++) await turn()
 }
 
-/** What becomes of one create: after so many turns it is committed, after so many more it is answered. */
+/** One create: it arrives, commits and is answered after so many turns of the event loop each. */
 const fate = fc.record({
   arrives: fc.nat(8),
   commits: fc.nat(5),
@@ -16,7 +16,7 @@ const fate = fc.record({
   end: fc.constantFrom('made', 'replayed', 'failed'),
 })
 
-test('with creates that succeed, fail and are replayed, interleaved at will, the limit is kept to the one', async () => {
+test('with creates that succeed, fail and are replayed in any order, the limit is kept exactly', async () => {
   await fc.assert(
     fc.asyncProperty(fc.nat(6), fc.array(fate, { maxLength: 25 }), fc.nat(4), async (limit, fates, readTakes) => {
       let desktops = 0
@@ -45,7 +45,7 @@ test('with creates that succeed, fail and are replayed, interleaved at will, the
       const wanted = fates.filter(({ end }) => end === 'made').length
       expect(desktops).toBe(Math.min(wanted, limit))
       if (wanted <= limit && limit > 0 && fates.length <= limit) expect(all.some(({ full }) => full)).toBe(false)
-      // What was freed is given again.
+      // A freed place can be taken again.
       if (desktops > 0) {
         desktops--
         quota.freed('org')
@@ -61,7 +61,7 @@ test('with creates that succeed, fail and are replayed, interleaved at will, the
   )
 })
 
-test('each term counts anew: another leader has made desktops meanwhile', async () => {
+test('each term counts from the database again: another leader may have made desktops meanwhile', async () => {
   const term = { epoch: 1, signal: new AbortController().signal }
   let desktops = 0
   const leadership = { require: () => undefined, term }
@@ -78,12 +78,12 @@ test('each term counts anew: another leader has made desktops meanwhile', async 
   expect(await create()).toEqual({ made: false })
 })
 
-test('a reading that takes longer than it is trusted is of use all the same', async () => {
+test('a count that takes longer than it is trusted is still used', async () => {
   let reads = 0
   const read = async () => {
     const ends = performance.now() + 5
     while (performance.now() < ends) await turn()
-    if (++reads > 3) throw new Error('it is read again and again')
+    if (++reads > 3) throw new Error('the count is read again and again')
     return { limit: 2, desktops: 0 }
   }
   const quota = new Quota({ leadership: { require: () => undefined, term: undefined }, read, trustMs: 1 })

@@ -1,26 +1,26 @@
-// How many desktops each organisation may have. Only the leader makes desktops, so it counts in memory what it has under
-// way, beside what it has read of the database: a create below the quota takes no lock. Knows no HTTP and no table.
+// Quotas of desktops. Only the leader makes desktops, so it adds the creates in flight, counted in memory, to what it has
+// read from the database. A create below the quota takes no lock. Knows neither HTTP nor tables.
 import type { Leadership } from '../leadership/leadership.ts'
 
 export interface QuotaOptions {
   leadership: Pick<Leadership, 'require' | 'term'>
-  /** What the organisation may have, and what it has, counted up to that. */
+  /** The organisation's limit and its desktops, counted up to the limit. */
   read(orgId: string): Promise<{ limit: number; desktops: number }>
-  /** How long a reading counts; a limit that an operator changes holds after that. */
+  /** How long a count is used. A limit that an operator changes takes effect after this time. */
   trustMs?: number
 }
 
-/** The room of one organisation, as the leader of one term knows it. */
+/** The quota of one organisation, as the leader of one term knows it. */
 interface Account {
   epoch: number
   limit: number
-  /** Places that nobody has taken: never too many, and too few where it was read while creates were under way. */
+  /** Free places: never too many, but perhaps too few where creates were in flight during the count. */
   free: number
   exact: boolean
   underWay: number
   trustedUntil: number
   reading: Promise<void> | undefined
-  /** Those who wait for a create that is under way to end. */
+  /** Creates that wait for one in flight to end. */
   waiting: (() => void)[]
 }
 
@@ -32,13 +32,13 @@ export class Quota {
     this.#options = options
   }
 
-  /** One of its desktops was destroyed: what was read before is not true any more. */
+  /** A desktop was destroyed: the count is outdated. */
   freed(orgId: string): void {
     const account = this.#accounts.get(orgId)
     if (account) distrust(account)
   }
 
-  /** Makes a desktop where there is room; where there is none `full` answers, who is told the limit. */
+  /** Calls `make` where the quota allows another desktop, otherwise `full` with the limit. */
   async within<T extends { made: boolean }>(
     orgId: string,
     make: () => Promise<T>,
@@ -51,7 +51,7 @@ export class Quota {
       if (!done.made) account.free++
       return done
     } catch (error) {
-      // It may have been made all the same: the database is asked.
+      // It may have been made all the same: count again.
       distrust(account)
       throw error
     } finally {
@@ -60,7 +60,7 @@ export class Quota {
     }
   }
 
-  /** Takes a place as soon as there is one; answers the limit once it is certain that there is none. */
+  /** Takes a place as soon as there is one. Answers the limit once it is certain that there is none. */
   async #take(orgId: string): Promise<Account | number> {
     for (;;) {
       this.#options.leadership.require()
@@ -77,7 +77,7 @@ export class Quota {
     }
   }
 
-  /** What another term has counted says nothing of this one. */
+  /** A count of an earlier term is not used. */
   #account(orgId: string): Account {
     const epoch = this.#options.leadership.term?.epoch ?? 0
     const known = this.#accounts.get(orgId)
@@ -88,7 +88,7 @@ export class Quota {
     return account
   }
 
-  /** One reading for all who come meanwhile. */
+  /** Counts once for all creates that wait for it. */
   #read(orgId: string, account: Account): Promise<void> {
     account.reading ??= this.#count(orgId, account).finally(() => {
       account.reading = undefined
@@ -96,13 +96,13 @@ export class Quota {
     return account.reading
   }
 
-  /** What is under way may be counted twice, as a row and as a place that is taken, but never not at all. */
+  /** A create in flight may be counted twice, as a row and as a taken place, but is never missed. */
   async #count(orgId: string, account: Account): Promise<void> {
     const { underWay } = account
     account.trustedUntil = Number.POSITIVE_INFINITY
     try {
       const { limit, desktops } = await this.#options.read(orgId)
-      // From now on: a reading that takes long is still of use to those who waited for it.
+      // From the end of the read on, so that a slow count is still used by the creates that waited for it.
       if (account.trustedUntil > 0) account.trustedUntil = performance.now() + (this.#options.trustMs ?? 1_000)
       Object.assign(account, { limit, free: limit - desktops - underWay, exact: underWay === 0 })
     } catch (error) {

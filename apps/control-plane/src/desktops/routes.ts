@@ -1,4 +1,4 @@
-// Customers' routes for desktops and their operations. HTTP and nothing else.
+// Routes for desktops and their operations. Only HTTP.
 import {
   adminOperationJson,
   createDesktopBody,
@@ -18,7 +18,7 @@ import {
 } from '@dormouse/contract'
 import type { FastifyReply } from 'fastify'
 import { z } from 'zod'
-import { type Pool, patiently } from '../db/pool.ts'
+import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import type { App } from '../http/app.ts'
 import { noteOf } from '../http/audit-trail.ts'
 import { JsonList } from '../http/json-list.ts'
@@ -37,12 +37,12 @@ export interface DesktopRoutesOptions {
   leadership: Leadership
   desktops: Desktops
   waiters: Waiters
-  /** Counts replays whose body differs from the first: a bug of the caller that a silent 200 would hide. */
+  /** Counts replays with another body: a bug in the client that a silent 200 would hide. */
   onMismatch(): void
 }
 
 const params = z.object({ id })
-/** A list that is longer is written while it is read. */
+/** Longer lists are streamed while they are read. */
 const atOnceMax = 1_000
 const listQuery = z.object({
   state: desktopState.optional().describe('Lifecycle-state filter; destroyed ones are listed only with `destroyed`'),
@@ -50,7 +50,7 @@ const listQuery = z.object({
   cursor: id.optional().describe('From the `next` link of the page before'),
 })
 
-/** Says in a header that the answer is an earlier one. */
+/** Marks a replayed answer with a header. */
 function sayReplay(reply: FastifyReply, replay: Replay, onMismatch: () => void): void {
   if (replay !== 'no') reply.header('idempotency-replayed', replay === 'same' ? 'true' : 'mismatch')
   if (replay === 'mismatch') onMismatch()
@@ -66,7 +66,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         operationId: 'createDesktop',
         tags: ['Desktops'],
         summary: 'Create a desktop',
-        description: 'It is not awake yet and holds nothing of any host until its first wake.',
+        description: 'It is not awake yet. It uses no host until its first wake.',
         body: createDesktopBody,
         keyed: 'organisation',
         response: { 200: desktopJson, 201: desktopJson },
@@ -93,7 +93,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         operationId: 'listDesktops',
         tags: ['Desktops'],
         summary: 'List the organisation’s desktops, newest first',
-        description: 'As they are at one moment. An answer that ends before its end is not whole.',
+        description: 'A snapshot of one moment. A response that is cut off is incomplete.',
         querystring: listQuery,
         response: { 200: desktopListJson },
         answers: { 200: { what: 'The desktops', headers: { link: 'With `limit`: the next page, as `rel="next"`' } } },
@@ -142,12 +142,12 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
       schema: {
         operationId: 'forkDesktop',
         tags: ['Desktops'],
-        summary: 'Not a working feature',
+        summary: 'Not implemented',
         description: 'Always 501, whatever the id.',
         params: z.object({ id: z.string() }),
         problems: [501],
       },
-      // Right behind the credential: no body is looked at.
+      // Right after the credential: the body is not read.
       onRequest: async () => noFork(),
     },
     noFork,
@@ -157,8 +157,8 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
 const noFork = () => refuse('not_implemented', 'forking is not implemented')
 
 const summaries: Record<OperationKind, string> = {
-  wake: 'Wake a desktop: from its saved memory, its disk, or the first time from its image',
-  hibernate: 'Hibernate an awake desktop: memory and disk are saved, and it uses no processor',
+  wake: 'Wake a desktop: from its saved memory, from its disk, or the first time from its image',
+  hibernate: 'Hibernate an awake desktop: its memory and disk are saved, and it uses no processor',
   destroy: 'Destroy a desktop and everything that belongs to it',
 }
 
@@ -179,13 +179,13 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
         keyed: 'desktop',
         response: { 200: operationJson, 202: operationJson },
         answers: {
-          200: 'The operation has settled, or 120 s of waiting are over and it is still `pending` or `running`',
+          200: 'The operation has settled, or it is still `pending` or `running` after a wait of 120 s',
           202: 'The operation is queued',
         },
         problems: [404, 409],
       },
       preValidation: async (request) => {
-        // No body at all; `null` is one, and none that the document knows.
+        // Only a missing body: `null` is a body, and not a valid one.
         if (request.body === undefined) request.body = {}
       },
     },
@@ -215,15 +215,15 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
   )
 }
 
-/** Operators' route for one operation: why it failed, and how far it came. */
+/** Operators' route for one operation: its cause, findings and timeline. */
 export function operationAdminRoutes(app: App, { pool }: { pool: Pool }): void {
   app.get('/operations/:id', { schema: { params, response: { 200: adminOperationJson } } }, async (request) => {
-    const found = await patiently(() => operations.readWhole(pool, request.params.id))
+    const found = await retryWhileUnavailable(() => operations.readWhole(pool, request.params.id))
     return found ?? refuseNotFound()
   })
 }
 
-/** Operators' routes: what a stop of a host needs to know and to ask, whosever the desktops are. */
+/** Operators' routes for draining a host: desktops of all organisations, deferred commands, hibernation. */
 export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waiters }: DesktopRoutesOptions): void {
   const query = z.object({
     state: desktopState.optional(),
@@ -257,14 +257,19 @@ export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waite
     },
     async (request, reply) => {
       leadership.require()
-      const wish = {
+      const transition = {
         key: null,
         fingerprint: fingerprint({}),
         requestId: request.id,
         expectedGeneration: null,
         discardMemory: false,
       }
-      const { operation } = await desktops.requestAsOperator(request.params.id, 'hibernate', wish, noteOf(request))
+      const { operation } = await desktops.requestAsOperator(
+        request.params.id,
+        'hibernate',
+        transition,
+        noteOf(request),
+      )
       const wait = request.query.wait === 'true'
       const answer = wait ? await waiters.wait(operation, callerGone(request, reply)) : operation
       return reply.code(wait ? 200 : 202).send(operationToJson(answer))
@@ -287,7 +292,7 @@ function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): vo
       },
     },
     async (request) => {
-      const found = await patiently(() => operations.find(pool, customer(request).orgId, request.params.id))
+      const found = await retryWhileUnavailable(() => operations.find(pool, customer(request).orgId, request.params.id))
       if (!found) refuseNotFound()
       return operationToJson(found)
     },
@@ -309,7 +314,7 @@ function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): vo
     async (request) => {
       const caller = customer(request)
       const desktop = await desktops.get(caller, request.params.id)
-      const rows = await patiently(() => operations.listOfDesktop(pool, caller.orgId, desktop.id, 100))
+      const rows = await retryWhileUnavailable(() => operations.listOfDesktop(pool, caller.orgId, desktop.id, 100))
       return { operations: rows.map(operationToJson) }
     },
   )

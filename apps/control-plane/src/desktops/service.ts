@@ -1,4 +1,4 @@
-// The business of desktops: create, list, read, and ask for a transition. Knows no HTTP and no host.
+// Creates, lists and reads desktops, and accepts requests for transitions. Knows neither HTTP nor hosts.
 import {
   type CreateDesktopBody,
   type DesktopState,
@@ -12,7 +12,15 @@ import {
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
 import type { LongReads, Pages } from '../db/long-reads.ts'
-import { CommitUnknown, hasEnded, isDatabaseAway, type Note, type Pool, patienceMs, patiently } from '../db/pool.ts'
+import {
+  CommitUnknown,
+  hasEnded,
+  isDatabaseUnavailable,
+  type Note,
+  type Pool,
+  retryLimitMs,
+  retryWhileUnavailable,
+} from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
 import type { OperationRow } from '../operations/store.ts'
@@ -20,7 +28,7 @@ import * as operations from '../operations/store.ts'
 import type { Customer } from '../principals/service.ts'
 import type { Quota } from './quota.ts'
 import { begin } from './state-changes.ts'
-import { forbids, permits } from './states.ts'
+import { illegalRequest, isLegal } from './states.ts'
 import type { DesktopRow } from './store.ts'
 import * as store from './store.ts'
 
@@ -43,17 +51,17 @@ export interface DesktopsOptions {
   deadlineMs: Record<OperationKind, number>
 }
 
-/** How a record came to be the answer: made now, or found by its key, with the same body or with another. */
+/** Whether the answer is an earlier record with the same Idempotency-Key, and whether the request's body was the same. */
 export type Replay = 'no' | 'same' | 'mismatch'
 
 interface Created {
   desktop: DesktopRow
   replay: Replay
-  /** By this request. */
+  /** Whether this request made it. */
   made: boolean
 }
 
-export interface Wish {
+export interface TransitionRequest {
   key: string | null
   fingerprint: Buffer
   requestId: string
@@ -68,7 +76,7 @@ export class Desktops {
     this.#options = options
   }
 
-  /** Makes a desktop, or answers the one that the organisation made with this key before. */
+  /** Makes a desktop, or answers the one that the organisation has already made with this key. */
   async create(caller: Customer, body: CreateDesktopBody, key: string | null, fingerprint: Buffer): Promise<Created> {
     const { leadership, tiers, defaultImage, defaultIdleTimeoutSecs } = this.#options
     const id = newId()
@@ -97,7 +105,7 @@ export class Desktops {
     return this.#options.quota.within(caller.orgId, make, (limit) => this.#replay(caller, key, fingerprint, limit))
   }
 
-  /** Beyond the quota only what was made with this key before is answered. */
+  /** Above the quota: answers an earlier desktop with this key, otherwise refuses. */
   async #replay(caller: Customer, key: string | null, fingerprint: Buffer, limit: number): Promise<Created> {
     const find = () =>
       this.#options.leadership.transaction((tx) => store.findByKey(tx, caller.orgId, key!)) as Promise<
@@ -109,65 +117,65 @@ export class Desktops {
   }
 
   async get(caller: Customer, id: string): Promise<DesktopRow> {
-    return (await patiently(() => store.find(this.#options.pool, caller.orgId, id))) ?? refuseNotFound()
+    return (await retryWhileUnavailable(() => store.find(this.#options.pool, caller.orgId, id))) ?? refuseNotFound()
   }
 
   list(
     caller: Customer,
-    wish: { state: DesktopState | null; before: string | null; limit: number | null },
+    params: { state: DesktopState | null; before: string | null; limit: number | null },
   ): Promise<DesktopRow[]> {
-    return patiently(() => store.list(this.#options.pool, { orgId: caller.orgId, ...wish }))
+    return retryWhileUnavailable(() => store.list(this.#options.pool, { orgId: caller.orgId, ...params }))
   }
 
-  /** The whole list, however long, as it is at one moment. */
+  /** The whole list, of any length, as a snapshot. */
   listAll(
     caller: Customer,
-    wish: { state: DesktopState | null; before: string | null },
+    params: { state: DesktopState | null; before: string | null },
     gone: AbortSignal,
   ): Promise<Pages<DesktopRow>> {
-    const query = store.listQuery({ orgId: caller.orgId, ...wish, limit: null })
+    const query = store.listQuery({ orgId: caller.orgId, ...params, limit: null })
     return this.#options.longReads.open(caller.orgId, query, gone)
   }
 
   /** For operators: the desktops of every organisation. */
   listAny(state: DesktopState | null, limit: number): Promise<DesktopRow[]> {
-    return patiently(() => store.listAny(this.#options.pool, state, limit))
+    return retryWhileUnavailable(() => store.listAny(this.#options.pool, state, limit))
   }
 
-  /** For operators: a request in the name of whoever owns the desktop. */
+  /** For operators: a request on behalf of the desktop's organisation. */
   async requestAsOperator(
     id: string,
     kind: OperationKind,
-    wish: Wish,
+    params: TransitionRequest,
     note: Note,
   ): Promise<{ operation: OperationRow; replay: Replay }> {
     const [row] = await store.findMany(this.#options.pool, [id])
-    return this.request({ orgId: (row ?? refuseNotFound()).orgId }, id, kind, wish, note)
+    return this.request({ orgId: (row ?? refuseNotFound()).orgId }, id, kind, params, note)
   }
 
-  /** Moves the state and queues the work in one transaction: neither is ever seen without the other. */
+  /** Changes the state and queues the operation in one transaction, so that neither is ever visible without the other. */
   async request(
     caller: Pick<Customer, 'orgId'>,
     id: string,
     kind: OperationKind,
-    wish: Wish,
+    params: TransitionRequest,
     note?: Note,
   ): Promise<{ operation: OperationRow; replay: Replay }> {
     const { leadership, engine, failpoints, pool } = this.#options
     const operationId = newId()
     const readBack = async () => {
       const operation = await operations.read(pool, operationId)
-      return operation && { operation, replay: 'no' as const, term: leadership.term, overtaken: undefined }
+      return operation && { operation, replay: 'no' as const, term: leadership.term, superseded: undefined }
     }
-    const accepted = await this.#readBack(wish.key, readBack, () =>
+    const accepted = await this.#readBack(params.key, readBack, () =>
       leadership.transaction(async (tx, term) => {
-        const made = await this.#accept(tx, term, caller, id, kind, wish, operationId)
+        const made = await this.#accept(tx, term, caller, id, kind, params, operationId)
         await note?.(tx, id, { operation_id: made.operation.id })
         return made
       }),
     )
     await failpoints.hit('operation.accepted')
-    if (accepted.overtaken) engine.overtaken(accepted.overtaken)
+    if (accepted.superseded) engine.superseded(accepted.superseded)
     if (accepted.term) engine.accept(accepted.operation, accepted.term)
     return accepted
   }
@@ -178,36 +186,37 @@ export class Desktops {
     caller: Pick<Customer, 'orgId'>,
     id: string,
     kind: OperationKind,
-    wish: Wish,
+    params: TransitionRequest,
     operationId: string,
   ) {
     const desktop = (await store.lock(tx, caller.orgId, id)) ?? refuseNotFound()
-    const earlier = wish.key === null ? undefined : await operations.findByKey(tx, id, wish.key)
+    const earlier = params.key === null ? undefined : await operations.findByKey(tx, id, params.key)
     if (earlier) {
       return {
         operation: earlier,
-        replay: compare(earlier.fingerprint, wish.fingerprint),
+        replay: compare(earlier.fingerprint, params.fingerprint),
         term: undefined,
-        overtaken: undefined,
+        superseded: undefined,
       }
     }
-    if (wish.expectedGeneration !== null && wish.expectedGeneration !== desktop.generation) {
-      const generations = { expected: wish.expectedGeneration, current: desktop.generation }
+    if (params.expectedGeneration !== null && params.expectedGeneration !== desktop.generation) {
+      const generations = { expected: params.expectedGeneration, current: desktop.generation }
       refuse('stale_generation', refusals.stale_generation.detail(generations))
     }
     const { state, failureCode } = desktop
-    if (!permits(kind, state)) refuse('wrong_state', forbids(kind, state, failureCode), { state })
-    const overtaken =
+    if (!isLegal(kind, state)) refuse('wrong_state', illegalRequest(kind, state, failureCode), { state })
+    const superseded =
       kind === 'destroy'
         ? await operations.supersede(tx, id, {
             code: 'superseded',
-            detail: 'Superseded by destroy.',
+            detail: 'superseded by destroy',
             cause: 'superseded by destroy',
           })
         : undefined
     const generationId = kind === 'wake' ? newId() : null
     const moved =
-      (await begin(tx, id, kind, generationId)) ?? refuse('wrong_state', forbids(kind, state, failureCode), { state })
+      (await begin(tx, id, kind, generationId)) ??
+      refuse('wrong_state', illegalRequest(kind, state, failureCode), { state })
     const operation = await operations.insert(tx, {
       id: operationId,
       desktopId: id,
@@ -218,31 +227,34 @@ export class Desktops {
       turn: moved.turn,
       input: {
         from: desktop.state,
-        discardMemory: wish.discardMemory,
+        discardMemory: params.discardMemory,
         hostId: desktop.hostId,
         spec: store.specOf(desktop),
       },
-      requestId: wish.requestId,
-      key: wish.key,
-      fingerprint: wish.key === null ? null : wish.fingerprint,
+      requestId: params.requestId,
+      key: params.key,
+      fingerprint: params.key === null ? null : params.fingerprint,
       deadlineMs: this.#options.deadlineMs[kind],
     })
-    return { operation, replay: 'no' as const, term, overtaken }
+    return { operation, replay: 'no' as const, term, superseded }
   }
 
   /**
-   * A commit whose answer was lost is read back by the id that was made before. Where even that is impossible, a
-   * request with a key may be sent again (503); one without a key may have happened, and is answered 500.
+   * Runs a transaction. If the answer to its commit is lost, the outcome is read back by the id that was chosen before. Where
+   * that is impossible too, a request with a key gets 503 and may be retried. One without a key gets 500: it may have taken
+   * effect.
    */
   async #readBack<T>(key: string | null, find: () => Promise<T | undefined>, act: () => Promise<T>): Promise<T> {
     try {
       return await act()
     } catch (error) {
       if (error instanceof Refusal) throw error
-      if (isDatabaseAway(error)) return nothingChanged()
+      if (isDatabaseUnavailable(error)) return nothingChanged()
       if (!(error instanceof CommitUnknown)) throw error
-      const within = key === null ? patienceMs.contract : patienceMs.brief
-      const found = await patiently(() => this.#outcome(error, find), within).catch(() => 'unknown' as const)
+      const within = key === null ? retryLimitMs.contract : retryLimitMs.brief
+      const found = await retryWhileUnavailable(() => this.#outcome(error, find), within).catch(
+        () => 'unknown' as const,
+      )
       if (found === undefined) return nothingChanged()
       if (found !== 'unknown') return found
       if (key !== null) refuse('database_unavailable', 'the database connection was lost; send the request again')
@@ -250,7 +262,7 @@ export class Desktops {
     }
   }
 
-  /** What was committed; undefined once it is certain that nothing was, and nothing will be. */
+  /** What was committed; undefined once it is certain that nothing was and nothing will be. */
   async #outcome<T>(lost: CommitUnknown, find: () => Promise<T | undefined>): Promise<T | undefined> {
     const ended = lost.backendPid !== null && (await hasEnded(this.#options.pool, lost.backendPid))
     const found = await find()

@@ -8,8 +8,8 @@ import { type SettledBy, sourcesOf, transitions } from './states.ts'
 import { columns, type DesktopRow } from './store.ts'
 
 /**
- * Begins a transition: moves the desktop into its state of passage and takes the next turn. A wake begins a new generation,
- * which supersedes the one before. Undefined where the state forbids it.
+ * Begins a transition: moves the desktop into its state in progress and takes the next turn. A wake begins a new generation,
+ * which supersedes the previous one. Undefined where the state does not allow it.
  */
 export async function begin(
   db: Db,

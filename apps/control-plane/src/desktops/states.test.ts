@@ -1,31 +1,31 @@
-// Guarantee: destroy is legal from every living state; nothing leaves a state of passage but its operation or a destroy.
+// Guarantee: destroy is legal in every state but its own two; a state in progress ends only by its operation or a destroy.
 import { desktopStates, operationKinds } from '@dormouse/contract'
 import { expect, test } from 'vitest'
-import { forbids, passing, permits, sourcesOf, transitions } from './states.ts'
+import { illegalRequest, inProgress, isLegal, sourcesOf, transitions } from './states.ts'
 
-test('destroy is legal from every state but the two that already are one', () => {
-  const refused = desktopStates.filter((state) => !permits('destroy', state))
+test('destroy is legal in every state but `destroying` and `destroyed`', () => {
+  const refused = desktopStates.filter((state) => !isLegal('destroy', state))
   expect(refused).toEqual(['destroying', 'destroyed'])
 })
 
-test('while an operation is under way only destroy is legal', () => {
-  for (const state of passing) {
-    const legal = operationKinds.filter((kind) => permits(kind, state))
+test('while an operation is in progress only destroy is legal', () => {
+  for (const state of inProgress) {
+    const legal = operationKinds.filter((kind) => isLegal(kind, state))
     expect(legal).toEqual(state === 'destroying' ? [] : ['destroy'])
   }
 })
 
-test('every transition passes through a state of passage and ends in a state of rest', () => {
+test('every transition goes through a state in progress and ends in a lasting one', () => {
   for (const { via, done } of Object.values(transitions)) {
-    expect(passing).toContain(via)
-    expect(passing).not.toContain(done)
+    expect(inProgress).toContain(via)
+    expect(inProgress).not.toContain(done)
   }
 })
 
-test('an operation settles from its own state of passage only, and into no other state of passage', () => {
+test('an operation settles only from its own state in progress, and into a lasting state', () => {
   for (const kind of operationKinds) {
     const settled = desktopStates.filter((to) => sourcesOf(kind, to).length > 0)
-    expect(settled.filter((to) => passing.includes(to))).toEqual([])
+    expect(settled.filter((to) => inProgress.includes(to))).toEqual([])
     for (const to of settled) expect(sourcesOf(kind, to)).toEqual([transitions[kind].via])
   }
 })
@@ -37,8 +37,8 @@ test('no report and no removal moves a desktop that is being destroyed, is destr
   }
 })
 
-test('a refusal says from where it would be possible', () => {
-  expect(forbids('wake', 'awake')).toBe(
+test('a refusal names the states in which the request is legal', () => {
+  expect(illegalRequest('wake', 'awake')).toBe(
     'the desktop is awake; wake is possible when it is created, hibernated or stopped',
   )
 })

@@ -4,7 +4,7 @@ import { type DesktopState, desktopStates, messageOf, type OperationKind, type R
 interface Transition {
   /** The states in which the request is legal. */
   from: readonly DesktopState[]
-  /** While the operation is under way. */
+  /** While the operation is in progress. */
   via: DesktopState
   /** After it has succeeded. */
   done: DesktopState
@@ -29,7 +29,7 @@ export const transitions = {
 
 type Changes = Readonly<Partial<Record<DesktopState, readonly DesktopState[]>>>
 
-/** What a host's report changes while no operation is under way: each new state, and from which it may follow. */
+/** What a host's report changes while no operation is in progress: each new state, and from which states it may follow. */
 const corrections: Changes = {
   hibernated: ['created', 'awake', 'stopped'],
   stopped: ['created', 'awake', 'hibernated'],
@@ -53,19 +53,19 @@ export function sourcesOf(cause: SettledBy, to: DesktopState): readonly DesktopS
 }
 
 /** Whether a request of this kind is legal in this state. */
-export const permits = (kind: OperationKind, state: DesktopState): boolean =>
+export const isLegal = (kind: OperationKind, state: DesktopState): boolean =>
   (transitions[kind].from as readonly DesktopState[]).includes(state)
 
-/** The states in which an operation is under way. They end when it settles, or when a destroy or a removal supersedes it. */
-export const passing: readonly DesktopState[] = Object.values(transitions).map(({ via }) => via)
+/** The states in which an operation is in progress. They end when it settles, or when a destroy or a removal supersedes it. */
+export const inProgress: readonly DesktopState[] = Object.values(transitions).map(({ via }) => via)
 
-/** The sentence for a request that the state forbids. */
-export function forbids(kind: OperationKind, state: DesktopState, failure: RefusalCode | null = null): string {
-  if (state === 'failed') return isLost(failure)
+/** The message for a request that is illegal in this state. */
+export function illegalRequest(kind: OperationKind, state: DesktopState, failure: RefusalCode | null = null): string {
+  if (state === 'failed') return failedMessage(failure)
   const from = transitions[kind].from.join(', ')
   return `the desktop is ${state}; ${kind} is possible when it is ${from.replace(/, ([^,]*)$/, ' or $1')}`
 }
 
-/** The sentence for every request but a destroy, once the desktop is `failed`. */
-export const isLost = (failure: RefusalCode | null): string =>
+/** The message for every request but a destroy while the desktop is `failed`. */
+export const failedMessage = (failure: RefusalCode | null): string =>
   `the desktop is failed: ${failure ? messageOf(failure) : 'its data is lost; destroy the desktop and create another'}`

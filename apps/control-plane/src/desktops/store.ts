@@ -9,7 +9,7 @@ import {
   type Tier,
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
-import { passing } from './states.ts'
+import { inProgress } from './states.ts'
 
 export interface DesktopRow {
   id: string
@@ -42,7 +42,7 @@ export type NewDesktop = Pick<
   'id' | 'orgId' | 'tier' | 'imageVersion' | 'vcpus' | 'memoryMiB' | 'diskGiB' | 'idleTimeoutSecs' | 'billingMode'
 > & { key: string | null; fingerprint: Buffer | null }
 
-/** Undefined where the organisation has used the key before. Waits for a concurrent request with the same key. */
+/** Undefined where the organisation has already used the key. Waits for a concurrent request with the same key. */
 export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | undefined> {
   const { rows } = await db.query<DesktopRow>({
     name: 'desktops-insert',
@@ -68,7 +68,7 @@ export async function insert(db: Db, desktop: NewDesktop): Promise<DesktopRow | 
   return rows[0]
 }
 
-/** What the organisation may have, and how many desktops it has, counted up to that. */
+/** The organisation's limit, and its desktops counted up to that limit. */
 export async function quotaOf(db: Db, orgId: string, byDefault: number): Promise<{ limit: number; desktops: number }> {
   const { rows } = await db.query<{ limit: number; desktops: number }>({
     name: 'desktops-quota',
@@ -98,7 +98,7 @@ export async function find(db: Db, orgId: string, id: string): Promise<DesktopRo
   return rows[0]
 }
 
-/** Like `find`, and holds the row until the transaction ends. */
+/** Like `find`, and locks the row until the transaction ends. */
 export async function lock(db: Db, orgId: string, id: string): Promise<DesktopRow | undefined> {
   const { rows } = await db.query<DesktopRow>({
     name: 'desktops-lock',
@@ -108,13 +108,13 @@ export async function lock(db: Db, orgId: string, id: string): Promise<DesktopRo
   return rows[0]
 }
 
-/** For our own care, which knows no organisation. */
+/** Like `lock`, for internal work on the desktops of any organisation. */
 export async function lockAny(db: Db, id: string): Promise<DesktopRow | undefined> {
   const { rows } = await db.query<DesktopRow>(`select ${columns} from desktops where id = $1 for update`, [id])
   return rows[0]
 }
 
-export interface ListWish {
+export interface ListParams {
   orgId: string
   state: DesktopState | null
   /** Newest first, older than this id. */
@@ -122,13 +122,13 @@ export interface ListWish {
   limit: number | null
 }
 
-export async function list(db: Db, wish: ListWish): Promise<DesktopRow[]> {
-  const name = wish.state === null ? 'desktops-list' : 'desktops-list-state'
-  return (await db.query<DesktopRow>({ name, ...listQuery(wish) })).rows
+export async function list(db: Db, params: ListParams): Promise<DesktopRow[]> {
+  const name = params.state === null ? 'desktops-list' : 'desktops-list-state'
+  return (await db.query<DesktopRow>({ name, ...listQuery(params) })).rows
 }
 
-/** Two statements, so that each finds its own index: a list reads no tombstones. */
-export function listQuery({ orgId, state, before, limit }: ListWish): { text: string; values: unknown[] } {
+/** Two statements, so that each uses its own index and reads no destroyed desktops needlessly. */
+export function listQuery({ orgId, state, before, limit }: ListParams): { text: string; values: unknown[] } {
   const which = state === null ? `state <> 'destroyed'` : 'state = $4'
   return {
     text: `select ${columns} from desktops where org_id = $1 and ($2::uuid is null or id < $2) and ${which}
@@ -147,7 +147,7 @@ export async function listAny(db: Db, state: DesktopState | null, limit: number)
   return rows
 }
 
-/** What a host is believed to hold: every desktop bound to it that is not destroyed. */
+/** What a host is expected to hold: every desktop bound to it that is not destroyed. */
 export async function believedOn(db: Db, hostId: string): Promise<DesktopRow[]> {
   const { rows } = await db.query<DesktopRow>(
     `select ${columns} from desktops where host_id = $1 and state <> 'destroyed'`,
@@ -158,7 +158,7 @@ export async function believedOn(db: Db, hostId: string): Promise<DesktopRow[]> 
 
 const isThere = `state <> all('{destroyed,failed}')`
 
-/** What the removal of a host concerns: every desktop bound to it that is neither destroyed nor failed. */
+/** What removing a host affects: every desktop bound to it that is neither destroyed nor failed. */
 export async function boundTo(db: Db, hostId: string): Promise<DesktopRow[]> {
   const { rows } = await db.query<DesktopRow>(
     `select ${columns} from desktops where host_id = $1 and state <> 'destroyed' and ${isThere} order by id`,
@@ -167,7 +167,7 @@ export async function boundTo(db: Db, hostId: string): Promise<DesktopRow[]> {
   return rows
 }
 
-/** Like `boundTo`, and holds the rows until the transaction ends. */
+/** Like `boundTo`, and locks the rows until the transaction ends. */
 export async function lockBoundTo(db: Db, hostId: string): Promise<DesktopRow[]> {
   const { rows } = await db.query<DesktopRow>(
     `select ${columns} from desktops where host_id = $1 and state <> 'destroyed' and ${isThere} order by id for update`,
@@ -176,7 +176,7 @@ export async function lockBoundTo(db: Db, hostId: string): Promise<DesktopRow[]>
   return rows
 }
 
-/** The time by which `updated_at` is written. */
+/** The database's clock, which also writes `updated_at`. */
 export async function clock(db: Db): Promise<Date> {
   const { rows } = await db.query<{ now: Date }>('select clock_timestamp() as now')
   return rows[0]!.now
@@ -187,7 +187,7 @@ export async function findMany(db: Db, ids: string[]): Promise<DesktopRow[]> {
   return rows
 }
 
-/** Where each of these stands that stands anywhere: the host that holds its disk. */
+/** The host that holds the disk of each of these desktops that has one. */
 export async function placesOf(db: Db, ids: string[]): Promise<Map<string, string>> {
   const { rows } = await db.query<{ id: string; hostId: string }>(
     `select id, host_id as "hostId" from desktops where id = any($1) and host_id is not null`,
@@ -196,16 +196,16 @@ export async function placesOf(db: Db, ids: string[]): Promise<Map<string, strin
   return new Map(rows.map(({ id, hostId }) => [id, hostId]))
 }
 
-/** Which of these are on their way from one state to another. */
+/** Which of these have an operation in progress. */
 export async function inTransition(db: Db, ids: string[]): Promise<Set<string>> {
   const { rows } = await db.query<{ id: string }>('select id from desktops where id = any($1) and state = any($2)', [
     ids,
-    passing,
+    inProgress,
   ])
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Binds the desktop to the host that is about to hold its disk, before anything is made there. */
+/** Binds the desktop to the host that will hold its disk, before anything is made there; null unbinds it. */
 export async function bind(db: Db, id: string, hostId: string | null): Promise<void> {
   await db.query({
     name: 'desktops-bind',
@@ -233,7 +233,7 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   idle_timeout_secs: row.idleTimeoutSecs,
   billing_mode: row.billingMode,
   host_id: row.hostId,
-  // A replica of the release before leaves the code where it destroys the desktop.
+  // A replica of the previous release keeps the code when it destroys the desktop.
   failure: row.state === 'failed' && row.failureCode ? messageOf(row.failureCode) : null,
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),

@@ -1,6 +1,6 @@
 // What this replica answers to a host's hello and to each of its heartbeats. Knows no desktop.
 import type { HeartbeatAnswer, HostFacts, Welcome } from '@dormouse/contract'
-import { isDatabaseAway, type Pool } from '../db/pool.ts'
+import { isDatabaseUnavailable, type Pool } from '../db/pool.ts'
 import { liveReplicas, read } from '../leadership/store.ts'
 import type { Hosts } from './service.ts'
 
@@ -36,7 +36,7 @@ export class CheckIns {
     try {
       return { leaseRenewed: await hosts.heard(hostId, facts), replicas: await liveReplicas(pool) }
     } catch (error) {
-      if (!isDatabaseAway(error)) throw error
+      if (!isDatabaseUnavailable(error)) throw error
       return { leaseRenewed: false, replicas: [] }
     }
   }

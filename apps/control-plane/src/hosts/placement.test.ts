@@ -1,7 +1,7 @@
-// Guarantee: a desktop goes where there is room, and a refusal names the limit that is in the way.
+// Guarantee: a desktop goes to a host with enough capacity, and a refusal names the limit that prevents it.
 import { messageOf, Refusal } from '@dormouse/contract'
 import { expect, test } from 'vitest'
-import { choose, insist } from './placement.ts'
+import { chooseHost, requireHost } from './placement.ts'
 import type { Candidate } from './store.ts'
 
 const host = (given: Partial<Candidate> = {}): Candidate => ({
@@ -20,7 +20,7 @@ const host = (given: Partial<Candidate> = {}): Candidate => ({
   heldDiskGiB: 0,
   ...given,
 })
-const wish = { desktopId: 'd', vcpus: 1, memoryMiB: 1_024, diskGiB: 10, image: 'mini' }
+const request = { desktopId: 'd', vcpus: 1, memoryMiB: 1_024, diskGiB: 10, image: 'mini' }
 
 const refusalOf = (act: () => unknown): Refusal => {
   try {
@@ -32,12 +32,12 @@ const refusalOf = (act: () => unknown): Refusal => {
   throw new Error('nothing was refused')
 }
 
-test('the first host with room is taken, hosts that are full, ill, silent or without the image are passed over', () => {
+test('the first host with room is taken; full, unhealthy and silent hosts and those without the image are skipped', () => {
   const full = host({ id: 'full', heldMemoryMiB: 4_000 })
   const ill = host({ id: 'ill', ailment: 'no QEMU' })
   const silent = host({ id: 'silent', silent: true })
   const bare = host({ id: 'bare', images: [] })
-  expect(choose([full, ill, silent, bare, host({ id: 'good' })], wish).id).toBe('good')
+  expect(chooseHost([full, ill, silent, bare, host({ id: 'good' })], request).id).toBe('good')
 })
 
 test.each([
@@ -49,16 +49,18 @@ test.each([
   ['no_room', [host({ freeDiskGiB: 0 })], 'alpha’s disk is full'],
   ['no_room', [host({ heldDiskGiB: 95 })], 'alpha has 5 GiB of disk free, 10 are needed'],
 ] as const)('refuses with %s and says why', (code, hosts, words) => {
-  const refusal = refusalOf(() => choose([...hosts], wish))
+  const refusal = refusalOf(() => chooseHost([...hosts], request))
   expect(refusal.code).toBe(code)
   expect(refusal.extra.cause).toContain(words)
   expect(refusal.detail).toBe(messageOf(code))
 })
 
-test('a desktop bound to its host by its disk needs no new disk there, and goes nowhere else', () => {
-  expect(insist(host({ heldDiskGiB: 100, freeDiskGiB: 0 }), wish).id).toBe('h1')
-  expect(refusalOf(() => insist(undefined, wish)).code).toBe('host_away')
-  expect(refusalOf(() => insist(host({ ailment: 'no QEMU' }), wish)).code).toBe('host_away')
-  expect(refusalOf(() => insist(host({ ailment: 'no QEMU', ailsLately: true }), wish)).code).toBe('host_unreachable')
-  expect(refusalOf(() => insist(host({ heldMemoryMiB: 4_000 }), wish)).code).toBe('no_room')
+test('a desktop whose disk is on a host needs no new disk there, and wakes on no other host', () => {
+  expect(requireHost(host({ heldDiskGiB: 100, freeDiskGiB: 0 }), request).id).toBe('h1')
+  expect(refusalOf(() => requireHost(undefined, request)).code).toBe('host_away')
+  expect(refusalOf(() => requireHost(host({ ailment: 'no QEMU' }), request)).code).toBe('host_away')
+  expect(refusalOf(() => requireHost(host({ ailment: 'no QEMU', ailsLately: true }), request)).code).toBe(
+    'host_unreachable',
+  )
+  expect(refusalOf(() => requireHost(host({ heldMemoryMiB: 4_000 }), request)).code).toBe('no_room')
 })

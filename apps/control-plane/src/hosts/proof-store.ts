@@ -1,4 +1,4 @@
-// What the table of hosts keeps of how each host proves who it is, and the tokens that were used. No word of signatures.
+// What authenticates hosts, in the table of hosts, and the table of used tokens. Knows no signature.
 import type { Db } from '../db/pool.ts'
 
 export interface KnownHost {
@@ -7,7 +7,7 @@ export interface KnownHost {
   publicKey: { kty: 'OKP'; crv: 'Ed25519'; x: string }
   removedAt: Date | null
   challengedAt: Date | null
-  /** How far its clock is ahead of ours; null while that is not known. */
+  /** How far its clock is ahead of ours; null while unknown. */
   tokenSkewSecs: number | null
   /** The database's clock, which all replicas share. */
   now: Date
@@ -16,7 +16,7 @@ export interface KnownHost {
 const columns = `id, name, public_key as "publicKey", removed_at as "removedAt", challenged_at as "challengedAt",
   token_skew_secs as "tokenSkewSecs", clock_timestamp() as now`
 
-/** Also one that was removed: whoever has its key may hear so. */
+/** Also finds a removed host: the holder of its key may learn that it was removed. */
 export async function findKnown(db: Db, id: string): Promise<KnownHost | undefined> {
   const { rows } = await db.query<KnownHost>({
     name: 'hosts-known',
@@ -26,7 +26,7 @@ export async function findKnown(db: Db, id: string): Promise<KnownHost | undefin
   return rows[0]
 }
 
-/** From now on no token lets this host in. */
+/** From now on no token authenticates this host. */
 export async function noteChallenge(db: Db, id: string): Promise<void> {
   await db.query('update hosts set challenged_at = now() where id = $1 and challenged_at is null', [id])
 }
@@ -37,12 +37,12 @@ export interface UsedToken {
   skewSecs: number
 }
 
-/** Used tokens that are kept of one host: twelve hours of an agent that loses its link every two seconds. */
+/** Used tokens kept for one host: twelve hours of an agent that loses its link every two seconds. */
 const mostTokens = 20_000
 
 /**
- * Uses a token up; false where it was used before, the host has signed a challenge meanwhile, or it has used up too many:
- * a host makes tokens as fast as it likes, and each is a row.
+ * Uses a token up. False where it was used before, where the host has signed a challenge meanwhile, or where it has used too
+ * many: a host can make any number of tokens, and each takes a row.
  */
 export async function useToken(db: Db, { hostId, tokenId, skewSecs }: UsedToken): Promise<boolean> {
   const { rowCount } = await db.query(
@@ -55,7 +55,7 @@ export async function useToken(db: Db, { hostId, tokenId, skewSecs }: UsedToken)
   return rowCount === 1
 }
 
-/** Forgets tokens that are too old to be good: their hours are counted generously. */
+/** Deletes used tokens that are long too old to be valid; answers how many. */
 export async function pruneTokens(db: Db): Promise<number> {
   const { rowCount } = await db.query(`delete from host_tokens_used where used_at < now() - interval '12 hours'`)
   return rowCount ?? 0

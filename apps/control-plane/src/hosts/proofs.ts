@@ -1,4 +1,4 @@
-// How a host proves who it is: it signs a challenge. For one more release an agent may show a token of its key instead.
+// Authenticates hosts: a host signs a challenge. For one more release an agent may present a token signed with its key.
 import { createPublicKey, type KeyObject, randomBytes, verify } from 'node:crypto'
 import { linkProofText, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
@@ -19,12 +19,12 @@ export interface ProofsOptions {
   log: Log
 }
 
-/** How far a token's date may be from what we know of its host's clock. It covers the minute for which the agent dates it. */
+/** How far a token's date may be from the known clock of its host. It covers the minute for which an agent's token is dated. */
 const leewaySecs = 300
-/** The same while nothing is known of that clock: for the first token of a host that enrolled under the rule of before. */
+/** The same while that clock is unknown: for the first token of a host that enrolled before skews were kept. */
 const firstLeewaySecs = 10_800
 
-/** Hosts whose keys are kept. */
+/** How many keys are kept in memory. */
 const keptMax = 10_000
 
 const claims = z.object({ sub: z.guid(), aud: z.string(), jti: z.guid(), iat: z.int() })
@@ -32,7 +32,7 @@ type Claims = z.infer<typeof claims>
 
 export class HostProofs {
   readonly #options: ProofsOptions
-  /** Keys of hosts that proved themselves, the latest last. */
+  /** Keys of recently authenticated hosts, the latest last. */
   readonly #lately = new Map<string, KeyObject>()
 
   constructor(options: ProofsOptions) {
@@ -45,18 +45,18 @@ export class HostProofs {
   }
 
   /**
-   * The host that signed this nonce. Refuses whoever is none, and a host that was removed. `stranger` is called before
-   * anything is looked up, unless a host signed it that proved itself lately.
+   * The host that signed this nonce. Refuses unknown and removed hosts. `beforeLookup` is called before anything is looked up,
+   * unless a recently authenticated host signed it.
    */
   async bySignature(
     nonce: string,
     hostId: string,
     signature: string,
-    stranger: () => void = () => undefined,
+    beforeLookup: () => void = () => undefined,
   ): Promise<ProvenHost> {
     const { pool } = this.#options
     const isSignedWith = (key: KeyObject | undefined) => key && this.#isSigned(key, { nonce, hostId, signature })
-    if (!isSignedWith(this.#lately.get(hostId))) stranger()
+    if (!isSignedWith(this.#lately.get(hostId))) beforeLookup()
     const host = (await this.#find(hostId)) ?? notKnown()
     const key = createPublicKey({ key: host.publicKey, format: 'jwk' })
     if (!isSignedWith(key)) notKnown()
@@ -76,7 +76,7 @@ export class HostProofs {
 
   async #find(hostId: string): Promise<KnownHost | undefined> {
     const host = await store.findKnown(this.#options.pool, hostId)
-    // From now on it is a stranger like any other.
+    // From now on it counts as an unauthenticated client.
     if (!host || host.removedAt) this.#lately.delete(hostId)
     return host
   }
@@ -88,13 +88,13 @@ export class HostProofs {
     this.#lately.set(hostId, key)
   }
 
-  /** Whether a host made this token that proved itself lately, by its token or otherwise. Looks nothing up. */
+  /** Whether a recently authenticated host made this token. Looks nothing up. */
   async knowsToken(token: string): Promise<boolean> {
     const key = this.#lately.get(claimsOf(token)?.sub ?? '')
     return key !== undefined && (await isSignedToken(token, key))
   }
 
-  /** The host that made this token. A token opens one link, and none for a host that has ever signed a challenge. */
+  /** The host that made this token. A token is valid for one link, and never for a host that has signed a challenge. */
   async byToken(token: string): Promise<ProvenHost> {
     const { pool, log } = this.#options
     const said = claimsOf(token) ?? notKnown()
@@ -103,16 +103,16 @@ export class HostProofs {
     if (said.aud !== this.#options.installationId || !(await isSignedToken(token, key))) notKnown()
     requirePresent(host)
     if (host.challengedAt)
-      refuse('unauthenticated', 'this host signs challenges: no token opens a link for it any more')
+      refuse('unauthenticated', 'this host signs challenges, so a token no longer authenticates it')
     const skewSecs = requireTimely(said, host)
     if (!(await store.useToken(pool, { hostId: host.id, tokenId: said.jti, skewSecs })))
       refuse(
         'unauthenticated',
-        'this token was used before, or too many were; make another later, or upgrade the agent',
+        'this token was used before, or the host has used too many; retry later, or upgrade the agent',
       )
     this.#remember(host.id, key)
     const facts = { host: host.id, hostName: host.name }
-    log.warn(facts, 'a host linked by its token, which the next release refuses; upgrade its agent')
+    log.warn(facts, 'a host authenticated with a token, which the next release refuses; upgrade its agent')
     return { hostId: host.id, name: host.name }
   }
 }
@@ -123,13 +123,13 @@ const isSignedToken = (token: string, key: KeyObject): Promise<boolean> =>
     () => false,
   )
 
-const notKnown = (): never => refuse('unauthenticated', 'the host is not known by this key; enrol it again')
+const notKnown = (): never => refuse('unauthenticated', 'no host with this key is known; enrol it again')
 
 function requirePresent({ removedAt }: KnownHost): void {
   if (removedAt) refuse('forbidden', 'this host was removed; to use it again, enrol it with an empty state folder')
 }
 
-/** What a token says, before anybody has looked whether it is true: it names the key that tells. */
+/** The claims of a token, not verified yet: they name the key that verifies them. */
 function claimsOf(token: string): Claims | undefined {
   try {
     return claims.parse(JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()))
@@ -138,11 +138,14 @@ function claimsOf(token: string): Claims | undefined {
   }
 }
 
-/** How far the host's clock is ahead of ours. Refuses a date that is neither near the true time nor near the host's own. */
+/** How far the host's clock is ahead of ours. Refuses a date that is near neither our time nor the host's. */
 function requireTimely({ iat }: Claims, { tokenSkewSecs, now }: KnownHost): number {
   const ahead = iat - Math.round(now.getTime() / 1_000)
   const near = tokenSkewSecs === null ? firstLeewaySecs : leewaySecs
   if (Math.abs(ahead) <= near || Math.abs(ahead - (tokenSkewSecs ?? 0)) <= near) return ahead
   const off = `${Math.abs(ahead)} s ${ahead < 0 ? 'old' : 'ahead of our clock'}`
-  return refuse('unauthenticated', `the token is ${off}; set the host’s clock, or upgrade its agent, which needs none`)
+  return refuse(
+    'unauthenticated',
+    `the token is ${off}; set the host’s clock, or upgrade its agent, which then needs no clock`,
+  )
 }

@@ -1,4 +1,4 @@
-// Operators' routes for hosts, and the one where a host enrols. HTTP and nothing else.
+// Operators' routes for hosts, and the route that enrols a host. Only HTTP.
 import { createInviteBody, enrolBody, enrolledJson, hostJson, inviteJson } from '@dormouse/contract'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
@@ -20,7 +20,7 @@ export function hostAdminRoutes(app: App, { hosts }: { hosts: Hosts }): void {
   }))
 }
 
-/** Open to whoever holds an invitation. */
+/** Needs an invitation instead of a credential. */
 export function enrolRoutes(app: App, { hosts }: { hosts: Hosts }): void {
   app.post('/enrol', { schema: { body: enrolBody, response: { 201: enrolledJson } } }, async (request, reply) =>
     reply.code(201).send(await hosts.enrol(request.body)),

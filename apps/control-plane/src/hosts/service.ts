@@ -1,4 +1,4 @@
-// Hosts: how one is invited, enrols, proves itself, is heard of, and lends its room. Knows no desktop but by id.
+// Hosts: invitations, enrolment, health, placement and trust. Knows desktops only by their id.
 import { createHash, randomBytes } from 'node:crypto'
 import {
   type EnrolBody,
@@ -13,9 +13,9 @@ import {
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
-import { type Db, type Note, type Pool, patiently, transaction } from '../db/pool.ts'
-import { believable } from './believable.ts'
-import { choose, insist } from './placement.ts'
+import { type Db, type Note, type Pool, retryWhileUnavailable, transaction } from '../db/pool.ts'
+import { chooseHost, requireHost } from './placement.ts'
+import { plausibleFacts } from './plausible-facts.ts'
 import * as store from './store.ts'
 
 const invitePrefix = 'dormouse_invite_'
@@ -26,21 +26,21 @@ export interface HostsOptions {
   links: Links
   installationId: string
   leaseMs: number
-  /** How many virtual processors a host lends out for each of its own. */
+  /** Virtual processors that a host may allocate for each of its own. */
   vcpusPerProcessor: number
   log: Log
 }
 
 export class Hosts {
   readonly #options: HostsOptions
-  /** What was told of each host whose facts cannot be. */
-  readonly #absurd = new Map<string, string | null>()
+  /** The ailment that was last logged of each host with implausible facts. */
+  readonly #implausible = new Map<string, string | null>()
 
   constructor(options: HostsOptions) {
     this.#options = options
   }
 
-  /** A token that enrols one host, once. Shown here and never again. */
+  /** A token that enrols one host, once. It cannot be read again later. */
   async invite(name: string | null, validSecs = defaultInviteSecs, note: Note = unnoted): Promise<InviteJson> {
     const token = invitePrefix + randomBytes(32).toString('base64url')
     const id = newId()
@@ -51,7 +51,7 @@ export class Hosts {
     return { token, expires_at: expiresAt.toISOString() }
   }
 
-  /** Spends an invitation on a host. Asked twice with one token and one key, it answers the same host. */
+  /** Enrols a host with an invitation. A repeated request with the same token and key answers the same host. */
   async enrol({ token, name, public_key }: EnrolBody): Promise<EnrolledJson> {
     const { pool, installationId } = this.#options
     const hash = sha256(token)
@@ -69,39 +69,42 @@ export class Hosts {
     return { host_id: hostId, installation_id: installationId }
   }
 
-  /** Notes what a host says of itself; false where it counts as lost, whose lease is never renewed. */
+  /** Stores what a host reports of itself and renews its lease; false where it is lost or removed. */
   async heard(hostId: string, said: HostFacts): Promise<boolean> {
     const { pool, leaseMs, links } = this.#options
-    const facts = believable(said)
-    if (facts !== said) this.#tellAbsurd(hostId, facts.ailment)
-    else this.#absurd.delete(hostId)
+    const facts = plausibleFacts(said)
+    if (facts !== said) this.#logImplausible(hostId, facts.ailment)
+    else this.#implausible.delete(hostId)
     const host = await store.heard(pool, hostId, facts, leaseMs)
     if (host) links.withhold(hostId, host.withheld)
     return host !== undefined
   }
 
-  #tellAbsurd(host: string, why: string | null): void {
-    if (this.#absurd.get(host) === why) return
-    this.#absurd.set(host, why)
-    this.#options.log.error({ host, why, alarm: true }, 'a host says of itself what cannot be; it is given no desktop')
+  #logImplausible(host: string, why: string | null): void {
+    if (this.#implausible.get(host) === why) return
+    this.#implausible.set(host, why)
+    this.#options.log.error(
+      { host, why, alarm: true },
+      'a host reports implausible facts; it gets no desktop until they are fixed',
+    )
   }
 
-  /** Reserves room on the host that holds the desktop's disk, or on the best one where it has none yet. */
-  async place(tx: pg.PoolClient, boundTo: string | null, wish: store.Wish): Promise<string> {
+  /** Reserves capacity on the host that holds the desktop's disk, or on the best host where it has no disk yet. */
+  async place(tx: pg.PoolClient, boundTo: string | null, request: store.PlacementRequest): Promise<string> {
     const { links, vcpusPerProcessor } = this.#options
     const able = (boundTo ? [boundTo] : links.hostIds()).filter((id) => links.takesCommands(id))
-    const candidates = await store.candidates(tx, wish.desktopId, able, vcpusPerProcessor)
-    // An agent or a control plane that has just been restarted: in a moment the link is there again.
+    const candidates = await store.candidates(tx, request.desktopId, able, vcpusPerProcessor)
+    // The agent or this control plane has just restarted: the link will be back in a moment.
     if (candidates.length === 0 && (await store.heardLately(tx, boundTo)))
       throw refusalWithCause('host_unreachable', 'the host is not linked at the moment')
-    const host = boundTo ? insist(candidates[0], wish) : choose(candidates, wish)
-    await store.reserve(tx, host.id, wish)
+    const host = boundTo ? requireHost(candidates[0], request) : chooseHost(candidates, request)
+    await store.reserve(tx, host.id, request)
     return host.id
   }
 
   /**
-   * What the host's word about the epoch is good for, in the transaction of the leader: `believed` once; after that, and where
-   * it cannot be true, it is `withheld` and gets no commands. `again` is a word that was withheld before.
+   * Decides on an epoch above the database's that the host reports. It is `believed` once for each host. After that, or where
+   * it is not credible, commands to the host are `withheld`. `again`: they were withheld because of this epoch before.
    */
   async hearEpoch(
     tx: pg.PoolClient,
@@ -111,13 +114,13 @@ export class Hosts {
     return (await store.withhold(tx, hostId, epoch)) ? 'withheld' : 'again'
   }
 
-  /** Its word about the epoch is no higher than what the database knows: it has commands again, if it had none. */
+  /** The host's epoch is not above the database's: commands to it are allowed again. */
   async acceptEpoch(hostId: string): Promise<void> {
     const { pool, links } = this.#options
     if (!links.takesCommands(hostId) && (await store.release(pool, hostId))) links.withhold(hostId, false)
   }
 
-  /** The one host of that id or name, and the epoch because of which it gets no commands. Its row is held. */
+  /** Locks the one host with that id or name. `withheldEpoch` is why its commands are withheld, null where they are not. */
   async lockNamed(tx: pg.PoolClient, idOrName: string): Promise<store.NamedHost & { withheldEpoch: number | null }> {
     const [host, another] = await store.findNamed(tx, idOrName)
     if (another) refuse('conflict', `several hosts are called ${idOrName}; name it by its id`)
@@ -129,14 +132,14 @@ export class Hosts {
   releaseMemory = store.releaseMemory
   releaseAll = store.releaseAll
 
-  /** Whether the host is gone for good: nothing is waited for there. */
+  /** Whether the host was removed for good: there is nothing to wait for. */
   isRemoved(hostId: string, db: Db = this.#options.pool): Promise<boolean> {
     return store.isRemoved(db, hostId)
   }
 
   list(): Promise<HostJson[]> {
     const { pool, links, vcpusPerProcessor } = this.#options
-    return patiently(() => store.list(pool, vcpusPerProcessor, (id) => links.has(id)))
+    return retryWhileUnavailable(() => store.list(pool, vcpusPerProcessor, (id) => links.has(id)))
   }
 }
 

@@ -1,4 +1,4 @@
-// Hosts, invitations and what desktops hold of hosts: the tables. The only room that writes them.
+// The tables of hosts, invitations and reservations.
 import { type Capacity, type HostFacts, type HostJson, oldVcpusPerProcessor, refuse } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
@@ -13,7 +13,7 @@ export interface HostRow {
   lostAt: Date | null
   removedAt: Date | null
   provesBy: HostJson['proves_by']
-  /** Since when it gets no commands, and which epoch it says it has obeyed. */
+  /** Since when its commands are withheld, and the epoch that it reports. */
   withheldAt: Date | null
   withheldEpoch: number | null
   createdAt: Date
@@ -40,7 +40,7 @@ export async function insertInvite(
   return rows[0]!.expiresAt
 }
 
-/** Uses an invitation up; false where it is unknown, used or expired. */
+/** Uses up an invitation; false where it is unknown, used or expired. */
 export async function spendInvite(db: Db, hash: Buffer, hostId: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `update host_invites set used_at = now(), host_id = $2
@@ -50,7 +50,7 @@ export async function spendInvite(db: Db, hash: Buffer, hostId: string): Promise
   return rowCount === 1
 }
 
-/** Forgets invitations that enrol nobody any more; a week is enough for a host whose first answer was lost. */
+/** Deletes used and expired invitations. A week is enough for a host that retries because its first answer was lost. */
 export async function pruneInvites(db: Db): Promise<number> {
   const { rowCount } = await db.query(
     `delete from host_invites where coalesce(used_at, expires_at) < now() - interval '7 days'`,
@@ -58,7 +58,7 @@ export async function pruneInvites(db: Db): Promise<number> {
   return rowCount ?? 0
 }
 
-/** The host that an invitation was spent on with this very key: the answer to an enrolment whose first answer was lost. */
+/** The host that was enrolled with this invitation and this key: answers a retry whose first answer was lost. */
 export async function findEnrolled(db: Db, hash: Buffer, publicKey: object): Promise<string | undefined> {
   const { rows } = await db.query<{ id: string }>(
     `select hosts.id from host_invites join hosts on hosts.id = host_invites.host_id
@@ -78,7 +78,7 @@ export interface NamedHost {
   removedAt: Date | null
 }
 
-/** The hosts that this may mean: the one with this id, else those with this name that are there, else those that were. */
+/** The hosts that this may mean: the one with this id, otherwise present hosts with this name, otherwise the last removed one. */
 export async function findNamed(db: Db, nameOrId: string): Promise<NamedHost[]> {
   const { rows } = await db.query<NamedHost>(
     `select id, name, removed_at as "removedAt" from hosts where id::text = lower($1) or name = $1
@@ -93,7 +93,7 @@ export async function findNamed(db: Db, nameOrId: string): Promise<NamedHost[]> 
 /** The 404 of a host, for operators. */
 export const unknown = (): never => refuse('not_found', 'there is no such host; `dormouse admin host list` names them')
 
-/** Removes the host for good; answers when, and whether that was done before. Placements on it wait, and pass it by. */
+/** Removes the host for good; answers when, and whether it was removed before. Placements wait for this and then skip the host. */
 export async function remove(db: Db, id: string): Promise<{ removedAt: Date; before: boolean }> {
   const { rowCount } = await db.query('update hosts set removed_at = now() where id = $1 and removed_at is null', [id])
   const { rows } = await db.query<{ removedAt: Date }>('select removed_at as "removedAt" from hosts where id = $1', [
@@ -115,12 +115,12 @@ export async function removedAmong(db: Db, ids: string[]): Promise<string[]> {
   return rows.map(({ id }) => id)
 }
 
-/** Nothing is held of a host that is removed. */
+/** Deletes all reservations on a removed host. */
 export async function releaseHost(db: Db, id: string): Promise<void> {
   await db.query('delete from reservations where host_id = $1', [id])
 }
 
-/** Notes what a host says of itself and puts its lease off; undefined where it is lost or removed. */
+/** Stores what a host reports of itself and renews its lease; undefined where it is lost or removed. */
 export async function heard(
   db: Db,
   id: string,
@@ -140,7 +140,7 @@ export async function heard(
   return rows[0]
 }
 
-/** Uses up the one time that a host's word about the epoch is believed; false where that was done before. */
+/** Uses up the one time that the host's epoch is believed, and allows its commands; false where it was used before. */
 export async function believeEpoch(db: Db, id: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `update hosts set epoch_believed_at = now(), withheld_at = null, withheld_epoch = null
@@ -150,7 +150,7 @@ export async function believeEpoch(db: Db, id: string): Promise<boolean> {
   return rowCount === 1
 }
 
-/** Lets the host have no commands, because of the epoch it names; false where that is so already. */
+/** Withholds commands because of the epoch that the host reports; false where they already were because of this epoch. */
 export async function withhold(db: Db, id: string, epoch: number): Promise<boolean> {
   const { rowCount } = await db.query(
     `update hosts set withheld_at = coalesce(withheld_at, now()), withheld_epoch = $2
@@ -160,7 +160,7 @@ export async function withhold(db: Db, id: string, epoch: number): Promise<boole
   return rowCount === 1
 }
 
-/** Lets the host have commands again; false where it had them. */
+/** Allows commands to the host again; false where they were not withheld. */
 export async function release(db: Db, id: string): Promise<boolean> {
   const { rowCount } = await db.query(
     'update hosts set withheld_at = null, withheld_epoch = null where id = $1 and withheld_at is not null',
@@ -169,7 +169,7 @@ export async function release(db: Db, id: string): Promise<boolean> {
   return rowCount === 1
 }
 
-/** The epoch because of which the host gets no commands, null where it gets them. Holds the row until the transaction ends. */
+/** The epoch because of which commands are withheld, null where they are not. Locks the row until the transaction ends. */
 export async function lockWithheld(db: Db, id: string): Promise<number | null> {
   const { rows } = await db.query<{ epoch: number | null }>(
     'select withheld_epoch as epoch from hosts where id = $1 for update',
@@ -178,14 +178,14 @@ export async function lockWithheld(db: Db, id: string): Promise<number | null> {
   return rows[0]?.epoch ?? null
 }
 
-/** The host's word counts once more, and it has commands again. */
+/** The host's epoch may be believed once more, and its commands are allowed again. */
 export async function trust(db: Db, id: string): Promise<void> {
   await db.query('update hosts set epoch_believed_at = null, withheld_at = null, withheld_epoch = null where id = $1', [
     id,
   ])
 }
 
-/** Whether the host, or where none is named any host, was heard of so lately that it does not count as out of reach yet. */
+/** Whether the host, or any host where none is given, sent a heartbeat so recently that it does not count as unreachable yet. */
 export async function heardLately(db: Db, hostId: string | null): Promise<boolean> {
   const { rowCount } = await db.query(
     `select 1 from hosts where ($1::uuid is null or id = $1) and lost_at is null and removed_at is null
@@ -195,17 +195,17 @@ export async function heardLately(db: Db, hostId: string | null): Promise<boolea
   return rowCount !== 0
 }
 
-export interface Wish extends Capacity {
+export interface PlacementRequest extends Capacity {
   desktopId: string
   image: string
 }
 
-/** What was written down before facts were held within reason may be larger, as may what a replica of that release writes. */
+/** Earlier releases stored facts without a limit, and a replica of such a release may still write them. */
 const maxInteger = 2 ** 31 - 1
 
-/** What a host has of its own; an agent of the release before says only a multiple of it. */
+/** A host's own processors. An agent of the previous release reports only a multiple of them. */
 const processors = `coalesce((h.facts->>'processors')::numeric, h.vcpus / ${oldVcpusPerProcessor}.0)`
-/** The one place where processors are lent out more than once. */
+/** The one place where processors are overcommitted. */
 const lent = (perProcessor: string) => `least(floor(${processors} * ${perProcessor}::numeric), ${maxInteger})::int`
 
 /** Processors are shared between desktops; memory and disk are not. */
@@ -217,10 +217,10 @@ export interface Candidate {
   name: string
   images: string[]
   ailment: string | null
-  /** Its ailment began a moment ago: its hypervisor may just be starting again. */
+  /** It became unhealthy a moment ago: its hypervisor may be restarting. */
   ailsLately: boolean
   silent: boolean
-  /** Virtual ones, as many as it lends out. */
+  /** Virtual processors that it may allocate. */
   vcpus: number
   memoryMiB: number
   diskGiB: number
@@ -230,7 +230,7 @@ export interface Candidate {
   heldDiskGiB: number
 }
 
-/** Hosts with what others hold of them, most free memory first. Other placements on them wait until the transaction ends. */
+/** Hosts with what other desktops hold, most free memory first. Locks them: other placements on them wait for this transaction. */
 export async function candidates(
   db: Db,
   desktopId: string,
@@ -251,18 +251,18 @@ export async function candidates(
   return rows
 }
 
-/** Writes down what the desktop holds of the host, instead of what it held before. */
-export async function reserve(db: Db, hostId: string, wish: Wish): Promise<void> {
+/** Stores what the desktop reserves on the host; replaces its earlier reservation. */
+export async function reserve(db: Db, hostId: string, request: PlacementRequest): Promise<void> {
   await db.query({
     name: 'reservations-put',
     text: `insert into reservations (desktop_id, host_id, vcpus, memory_mib, disk_gib) values ($1, $2, $3, $4, $5)
            on conflict (desktop_id) do update set host_id = excluded.host_id, vcpus = excluded.vcpus,
              memory_mib = excluded.memory_mib, disk_gib = excluded.disk_gib`,
-    values: [wish.desktopId, hostId, wish.vcpus, wish.memoryMiB, wish.diskGiB],
+    values: [request.desktopId, hostId, request.vcpus, request.memoryMiB, request.diskGiB],
   })
 }
 
-/** The desktop sleeps: it holds its disk and nothing else. */
+/** The desktop is asleep: it keeps only its disk reserved. */
 export async function releaseMemory(db: Db, desktopId: string): Promise<void> {
   await db.query({
     name: 'reservations-sleep',
@@ -271,7 +271,7 @@ export async function releaseMemory(db: Db, desktopId: string): Promise<void> {
   })
 }
 
-/** The desktop leaves nothing behind. */
+/** The desktop has nothing on its host: deletes its reservation. */
 export async function releaseAll(db: Db, desktopId: string): Promise<void> {
   await db.query({
     name: 'reservations-drop',

@@ -3,7 +3,7 @@ import { STATUS_CODES } from 'node:http'
 import { isInternalOnly, messageOf, notFound, type ProblemJson, Refusal, refusals } from '@dormouse/contract'
 import { CallFailed } from '@dormouse/link'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { CommitUnknown, isDatabaseAway } from '../db/pool.ts'
+import { CommitUnknown, isDatabaseUnavailable } from '../db/pool.ts'
 import { invalidRequest } from './validation.ts'
 
 /** What fastify itself refuses, by its codes. */
@@ -76,8 +76,8 @@ export function rateLimitHeaders({ extra: { rateLimit } }: Refusal): Record<stri
 /** Where the database failed before a mutation began, nothing was changed: it is safe to send again. */
 function beforeMutation(error: unknown, { id, routeOptions }: FastifyRequest): Refusal | undefined {
   const { keyed, act } = routeOptions?.schema ?? {}
-  if (keyed && isDatabaseAway(error)) return new Refusal('database_unavailable')
-  if (act && isDatabaseAway(error)) {
+  if (keyed && isDatabaseUnavailable(error)) return new Refusal('database_unavailable')
+  if (act && isDatabaseUnavailable(error)) {
     return new Refusal('database_unavailable', 'the database is unavailable; send the request again')
   }
   if (act && error instanceof CommitUnknown) {
@@ -98,6 +98,6 @@ export function handleError(error: unknown, request: FastifyRequest, reply: Fast
     if (code === 'internal') request.log.error({ err: error }, 'the outcome of an operator’s change is unknown')
     return sendProblem(reply, refusal)
   }
-  request.log.error({ err: error }, isDatabaseAway(error) ? 'the database is unavailable' : 'a request failed')
+  request.log.error({ err: error }, isDatabaseUnavailable(error) ? 'the database is unavailable' : 'a request failed')
   return sendProblem(reply, new Refusal('internal', refusals.internal.detail({ requestId: request.id })))
 }

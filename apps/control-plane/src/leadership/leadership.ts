@@ -1,4 +1,4 @@
-// Who may change anything. At most one replica leads; the epoch in the database makes that safe, the rest makes it quick.
+// Elects the one replica that may change anything. The epoch in the database makes that safe; locks and leases make it fast.
 import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { refuse } from '@dormouse/contract'
@@ -16,10 +16,10 @@ export interface LeadershipOptions {
   failpoints: Failpoints
 }
 
-/** A term of leadership: ends once, by loss or by choice, and never comes back. */
+/** One term of leadership. It ends once, by loss or by choice, and never resumes. */
 export interface Term {
   epoch: number
-  /** Aborted the moment this replica no longer leads. */
+  /** Aborted as soon as this replica no longer leads. */
   signal: AbortSignal
 }
 
@@ -53,28 +53,28 @@ export class Leadership extends EventEmitter<Events> {
     this.#options = options
   }
 
-  /** The present term, where this replica leads. */
+  /** The current term; undefined where this replica does not lead. */
   get term(): Term | undefined {
     return this.#term
   }
 
-  /** Whether some replica is known to lead, for `/readyz`. */
+  /** Whether any replica is known to lead, for `/readyz`. */
   get leaderKnown(): boolean {
     return this.#term !== undefined || this.#leaderKnown
   }
 
-  /** Whether this replica could end the sessions of one that is frozen, for `/readyz`. */
+  /** Whether this replica is allowed to end the sessions of a frozen leader, for `/readyz`. */
   mayTakeOver(): Promise<boolean> {
     return store.mayEndSessions(this.#options.pool)
   }
 
-  /** Begins to contend, announcing this replica at the URL; returns at once. */
+  /** Begins to contend for leadership and announces this replica at the URL. Returns at once. */
   start(url: string): void {
     this.#url = url
     this.#contending = this.#contend()
   }
 
-  /** Gives leadership up, so that another takes over at once, and contends no more. */
+  /** Gives leadership up, so that another replica takes over at once, and stops contending. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     const term = this.#term
@@ -84,12 +84,12 @@ export class Leadership extends EventEmitter<Events> {
       if (term) await store.giveUp(pool, term.epoch, replicaId)
       await store.withdraw(pool, replicaId)
     } catch (error) {
-      log.warn({ err: error }, 'leadership could not be given up; its lease will run out')
+      log.warn({ err: error }, 'leadership could not be given up; its lease will expire')
     }
     await this.#contending
   }
 
-  /** A transaction that commits only while this replica leads; otherwise nothing happens and 503 is answered. */
+  /** Runs a transaction that commits only while this replica leads. Otherwise nothing is changed, and it refuses with 503. */
   async transaction<T>(work: (tx: pg.PoolClient, term: Term) => Promise<T>): Promise<T> {
     const term = this.#term
     if (!term || performance.now() > term.leaseEnds) return this.#refuse()
@@ -105,7 +105,7 @@ export class Leadership extends EventEmitter<Events> {
     )
   }
 
-  /** Refuses unless this replica leads: the early answer, before a mutation looks at anything. */
+  /** Refuses unless this replica leads. Called before a mutation reads anything; the fence decides in the end. */
   require(): void {
     if (!this.#term || performance.now() > this.#term.leaseEnds) this.#refuse()
   }
@@ -123,7 +123,8 @@ export class Leadership extends EventEmitter<Events> {
       try {
         await this.#contendOnce(await openSession(databaseUrl, 'leadership'))
       } catch (error) {
-        if (!this.#stopping.signal.aborted) log.warn({ err: error }, 'contending for leadership was interrupted')
+        if (!this.#stopping.signal.aborted)
+          log.warn({ err: error }, 'contending for leadership was interrupted; retrying')
       }
       await this.#pause(200)
     }
@@ -140,18 +141,18 @@ export class Leadership extends EventEmitter<Events> {
     }
   }
 
-  /** One session's life: wait for the lock or for the lease to run out, lead while it lasts. */
+  /** The life of one session: wait for the lock or for the lease to expire, then lead as long as the session lasts. */
   async #contendWith(session: pg.Client): Promise<void> {
     const { log } = this.#options
     const lost = Promise.withResolvers<never>()
-    lost.promise.catch(() => log.debug('the leadership session is gone'))
+    lost.promise.catch(() => log.debug('the leadership session was lost'))
     session.on('error', lost.reject)
     session.on('end', () => lost.reject(new Error('the leadership session ended')))
     this.#stopping.signal.addEventListener('abort', () => lost.reject(new Error('stopping')), { once: true })
 
     this.#stopping.signal.throwIfAborted()
     const locked = store.awaitLock(session).then(() => 'locked' as const)
-    locked.catch(() => log.debug('the leader lock was not had'))
+    locked.catch(() => log.debug('the leader lock was not acquired'))
     const watching = new AbortController()
     try {
       while ((await Promise.race([locked, lost.promise, this.#watchLease(watching.signal)])) === 'expired') {
@@ -160,7 +161,7 @@ export class Leadership extends EventEmitter<Events> {
     } finally {
       watching.abort()
     }
-    // One who stops has no business with the lead, least of all to take it from the one who has it.
+    // A replica that is stopping must not take leadership, least of all from a healthy leader.
     this.#stopping.signal.throwIfAborted()
     const taken = await this.#take(session)
     const term = this.#begin(taken)
@@ -169,9 +170,9 @@ export class Leadership extends EventEmitter<Events> {
     )
   }
 
-  /** Answers `expired` once the leader's lease has run out, however long that takes. */
+  /** Answers `expired` once the leader's lease has expired, however long that takes. */
   async #watchLease(signal: AbortSignal): Promise<'expired' | 'abandoned'> {
-    // The first look only tells: right after the start the lock may well be had without force.
+    // The first look decides nothing: right after the start the lock is often free.
     await this.#look()
     for (;;) {
       await this.#pause(this.#options.leaseMs / 4, signal)
@@ -188,11 +189,11 @@ export class Leadership extends EventEmitter<Events> {
     return row
   }
 
-  /** The leader is silent but its session still holds the lock: it is frozen, or cut off. Its sessions are ended. */
+  /** The lease has expired but a session still holds the lock: the leader is frozen or disconnected. Ends its sessions. */
   async #force(): Promise<void> {
     const { ended, others } = await store.endBlockers(this.#options.pool)
     const { log } = this.#options
-    if (ended > 0) log.warn({ ended }, 'the lease ran out; the sessions that held leadership were ended')
+    if (ended > 0) log.warn({ ended }, 'the lease expired; the sessions that held leadership were ended')
     if (others.length > 0)
       log.warn({ others }, 'another program holds a lock on leadership, so no replica can lead; end its session')
   }
@@ -206,13 +207,13 @@ export class Leadership extends EventEmitter<Events> {
         return { epoch: await store.take(session, replicaId, leaseMs), leaseEnds: sent + leaseMs }
       } catch (error) {
         if (sqlState(error) !== '55P03') throw error
-        log.warn('an open transaction of the old leader is in the way')
+        log.warn('waiting for an open transaction of the old leader')
         if ((await store.read(pool)).expired) await this.#force()
       }
     }
   }
 
-  /** Counts the lease by the monotonic clock, from when it or a renewal was asked for. */
+  /** Measures the lease by the monotonic clock, from the moment at which it or its renewal was requested. */
   #begin({ epoch, leaseEnds }: Taken): OwnTerm {
     const ended = new AbortController()
     this.#term = { epoch, signal: ended.signal, end: () => ended.abort(), leaseEnds }
@@ -220,11 +221,11 @@ export class Leadership extends EventEmitter<Events> {
     return this.#term
   }
 
-  /** Leads until the term ends, also where a renewal never answers. */
+  /** Leads until the term ends, even if a renewal never answers. */
   async #lead(session: pg.Client, term: OwnTerm): Promise<void> {
     const { leaseMs } = this.#options
     const ended = new Promise<void>((resolve) => term.signal.addEventListener('abort', () => resolve(), { once: true }))
-    const late = () => performance.now() > term.leaseEnds && this.#endTerm(term, 'the lease ran out')
+    const late = () => performance.now() > term.leaseEnds && this.#endTerm(term, 'the lease expired')
     const guard = setInterval(late, leaseMs / 10)
     try {
       void this.#announce()
@@ -239,8 +240,8 @@ export class Leadership extends EventEmitter<Events> {
   }
 
   /**
-   * On the session that holds the lock, so that no crowd at the pool is in its way. A renewal that fails is tried again
-   * until the lease runs out: a slow moment of the database ends no term.
+   * Renews on the session that holds the lock, so that a busy pool does not delay it. A failed renewal is retried until the
+   * lease expires, so that a slow moment of the database ends no term.
    */
   async #renew(session: pg.Client, term: OwnTerm): Promise<void> {
     const { replicaId, leaseMs, log, failpoints } = this.#options
@@ -254,11 +255,11 @@ export class Leadership extends EventEmitter<Events> {
       term.leaseEnds = sent + leaseMs
       void this.#announce()
     } catch (error) {
-      log.warn({ err: error }, 'the lease could not be renewed')
+      log.warn({ err: error }, 'the lease could not be renewed; retrying until it expires')
     }
   }
 
-  /** What agents and other replicas read; leadership does not hang on it. */
+  /** Agents and other replicas read it. Leadership does not depend on it. */
   async #announce(): Promise<void> {
     const { pool, replicaId, log } = this.#options
     await store
@@ -266,7 +267,7 @@ export class Leadership extends EventEmitter<Events> {
       .catch((error) => log.warn({ err: error }, 'this replica could not be announced'))
   }
 
-  /** Ends this term once, and no other: whoever speaks of it may be late. */
+  /** Ends this term, once. A late call cannot end a later term. */
   #endTerm(term: OwnTerm | undefined, why: string): void {
     if (!term || term.signal.aborted) return
     if (this.#term === term) this.#term = undefined

@@ -1,8 +1,8 @@
-// Whether this replica can serve, kept in memory: whoever asks, and however often, asks no database.
+// Whether this replica can serve. Checked in the background, so that health checks never query the database.
 import type { Pool } from '../db/pool.ts'
 import type { Leadership } from './leadership.ts'
 
-/** A database that says nothing for so long is away, for whoever asks. */
+/** A database that does not answer in this time counts as unavailable. */
 const look = { text: 'select 1', query_timeout: 2_000 }
 const lookEveryMs = 1_000
 
@@ -10,9 +10,9 @@ export class Readiness {
   readonly #pool: Pool
   readonly #leadership: Leadership
   readonly #looking = new AbortController()
-  /** As the last look found it. */
+  /** The result of the last check. */
   database = false
-  /** Whether this replica could end the sessions of one that is frozen. */
+  /** Whether this replica is allowed to end the sessions of a frozen leader. */
   mayTakeOver = false
 
   constructor(pool: Pool, leadership: Leadership) {
@@ -29,7 +29,7 @@ export class Readiness {
     return this.#leadership.term !== undefined
   }
 
-  /** Looks once, and from then on in the background. */
+  /** Checks once, and then every second in the background. */
   async start(): Promise<void> {
     await this.#look()
     const again = () => void this.#look().finally(schedule)

@@ -1,4 +1,4 @@
-// The leadership row and the list of replicas. Knows SQL, not when to take over.
+// The leadership row and the table of replicas. Decides nothing.
 import type pg from 'pg'
 import { type Db, sessionNames } from '../db/pool.ts'
 
@@ -12,9 +12,9 @@ export interface LeadershipRow {
 }
 
 /**
- * Waits until no other session holds the leader's lock. Ends with the session, so a dead leader frees it at once. It asks
- * anew every two seconds: a statement that waits holds a snapshot, which would keep vacuum from its work, and builds of
- * indexes from ending, for as long as the other leads.
+ * Waits for the leader's advisory lock. The lock ends with its session, so a dead leader releases it at once. The statement
+ * is repeated every two seconds: a waiting statement holds a snapshot, which would block vacuum and index builds for as
+ * long as the other replica leads.
  */
 export async function awaitLock(session: pg.Client): Promise<void> {
   await session.query(`set statement_timeout = 0; set lock_timeout = '2s'`)
@@ -22,7 +22,7 @@ export async function awaitLock(session: pg.Client): Promise<void> {
   await session.query('set lock_timeout = 0')
 }
 
-/** A refusal that the block itself catches is no error in the server's log. */
+/** The block catches the lock timeout itself, so that the server's log shows no error. */
 async function askForLock(session: pg.Client): Promise<boolean> {
   const results = (await session.query(
     `do $$ begin
@@ -35,10 +35,10 @@ async function askForLock(session: pg.Client): Promise<boolean> {
   return results[1].rows[0]!.locked
 }
 
-/** One backend of Postgres. A pid alone is soon another's, and on the server after a failover it is a stranger's. */
+/** One backend of Postgres. A pid alone may be reused, and after a failover of Postgres it names a session of another program. */
 export interface Backend {
   pid: number
-  /** In seconds since 1970, to the microsecond. */
+  /** Unix time in seconds, with microseconds. */
   startedAt: string
 }
 
@@ -49,7 +49,7 @@ export async function backendOf(session: pg.Client): Promise<Backend> {
   return rows[0]!
 }
 
-/** Ends a session, also while it waits for the lock: Postgres hears no goodbye before that statement is over. */
+/** Ends a session, also one that waits for the lock: Postgres reads no termination message before the statement ends. */
 export async function leave(db: Db, session: pg.Client, backend: Backend | undefined): Promise<void> {
   try {
     if (backend)
@@ -70,7 +70,7 @@ export async function read(db: Db): Promise<LeadershipRow> {
   return rows[0] as LeadershipRow
 }
 
-/** Raises the epoch in the name of the replica. The row lock waits for every transaction of the old leader. */
+/** Raises the epoch for this replica. The row lock waits for every transaction of the old leader. */
 export async function take(session: pg.Client, replicaId: string, leaseMs: number): Promise<number> {
   await session.query('begin')
   try {
@@ -95,10 +95,11 @@ export interface OtherHolder {
 }
 
 /**
- * Ends the sessions that keep the row from being taken: a frozen leader's open transactions and its advisory lock. Only
- * while the lease has run out, so that a leader that has just begun is left alone; only in this database, for locks are
- * listed for the whole server, where other installations have the same ones; and only sessions of our name. A session of
- * another program is somebody's work: it is told to the operator.
+ * Ends the sessions that block a take-over: the open transactions and the advisory lock of a frozen leader. Three limits:
+ *
+ * - only while the lease has expired, so that a leader that has just begun is left alone;
+ * - only in this database: locks are listed for the whole server, where other installations use the same numbers;
+ * - only sessions with our names. Sessions of other programs are returned in `others`, to be logged.
  */
 export async function endBlockers(db: Db): Promise<{ ended: number; others: OtherHolder[] }> {
   const { rows } = await db.query<OtherHolder & { ended: boolean }>(
@@ -116,7 +117,7 @@ export async function endBlockers(db: Db): Promise<{ ended: number; others: Othe
   return { ended: rows.length - others.length, others }
 }
 
-/** Whether the sessions of all replicas are ours to end: those of another role are not, without pg_signal_backend. */
+/** Whether our role may end the sessions of all replicas. Sessions of another role need pg_signal_backend. */
 export async function mayEndSessions(db: Db): Promise<boolean> {
   const { rows } = await db.query<{ may: boolean }>(
     `select coalesce(bool_and(pg_has_role(usesysid, 'usage') or pg_has_role('pg_signal_backend', 'usage')), true) as may
@@ -127,21 +128,21 @@ export async function mayEndSessions(db: Db): Promise<boolean> {
   return rows[0]!.may
 }
 
-/** Puts the lease off; false where another epoch has begun. Does not conflict with the key share of a transaction. */
+/** Extends the lease; false where another epoch has begun. Does not conflict with the key share lock of a transaction. */
 export async function renew(session: pg.Client, epoch: number, replicaId: string, leaseMs: number): Promise<boolean> {
   const renewal = {
     name: 'leadership-renew',
     text: `update leadership set expires_at = clock_timestamp() + $3 * interval '1 millisecond'
             where epoch = $1 and replica_id = $2`,
     values: [epoch, replicaId, leaseMs],
-    // A server that is frozen answers nothing.
+    // A frozen server does not answer.
     query_timeout: leaseMs,
   }
   const { rowCount } = await session.query(renewal)
   return rowCount === 1
 }
 
-/** Gives the lease up so that nobody has to wait for it. */
+/** Lets the lease expire, so that no other replica has to wait for it. */
 export async function giveUp(db: Db, epoch: number, replicaId: string): Promise<void> {
   await db.query(`update leadership set expires_at = '-infinity' where epoch = $1 and replica_id = $2`, [
     epoch,
@@ -149,17 +150,17 @@ export async function giveUp(db: Db, epoch: number, replicaId: string): Promise<
   ])
 }
 
-/** Raises the epoch above one that a host has seen: the database was restored from an older copy. */
+/** Raises the epoch to at least one that a host has seen: the database was restored from an older copy. */
 export async function raiseAbove(db: Db, seen: number): Promise<void> {
   await db.query('update leadership set epoch = greatest(epoch, $1)', [seen])
 }
 
-/** The statement with which every mutating transaction begins; no row means that this replica no longer leads. */
+/** The fence: every mutating transaction begins with it. No row means that this replica no longer leads. */
 export const fenceStatement = (epoch: number, replicaId: string): string =>
   `begin isolation level read committed; select 1 from leadership where epoch = ${epoch} and replica_id = '${replicaId}'
      and expires_at > clock_timestamp() for key share`
 
-/** Says that the replica lives and where it is reached. */
+/** Notes that the replica is alive and the URL at which it is reached. */
 export async function announce(db: Db, replicaId: string, url: string): Promise<void> {
   await db.query(
     `insert into replicas (id, url) values ($1, $2) on conflict (id) do update set url = excluded.url, seen_at = now()`,
@@ -167,7 +168,7 @@ export async function announce(db: Db, replicaId: string, url: string): Promise<
   )
 }
 
-/** Base URLs of the replicas heard of within the last 15 s. */
+/** Base URLs of the replicas that announced themselves within the last 15 s. */
 export async function liveReplicas(db: Db): Promise<string[]> {
   const { rows } = await db.query<{ url: string }>(
     `select url from replicas where seen_at > now() - interval '15 seconds' order by started_at`,
@@ -179,7 +180,7 @@ export async function withdraw(db: Db, replicaId: string): Promise<void> {
   await db.query('delete from replicas where id = $1', [replicaId])
 }
 
-/** Forgets replicas that ended without a word; answers how many. */
+/** Removes replicas that ended without withdrawing; answers how many. */
 export async function pruneReplicas(db: Db): Promise<number> {
   const { rowCount } = await db.query(`delete from replicas where seen_at < now() - interval '1 day'`)
   return rowCount ?? 0

@@ -1,11 +1,11 @@
-// The ledger: when each desktop was awake or hibernated, as far as its host has proved it. The only room that writes it.
-// Knows a desktop by what is billed of it, and neither operations nor reports.
+// The table of the ledger: when each desktop was awake or hibernated, as far as its host has proved it. Knows what is billed
+// of a desktop, and neither operations nor reports.
 import type { BillingMode, DesktopState, Tier } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
 export type UsageKind = 'awake' | 'hibernated'
 
-/** What the ledger writes down of a desktop. */
+/** What the ledger stores of a desktop. */
 export interface Billed {
   id: string
   orgId: string
@@ -17,17 +17,17 @@ export interface Billed {
 }
 
 export interface Cause {
-  /** The operation that settles; null where a host told the change by itself. */
+  /** The operation that settles; null where a host reported the change. */
   operationId: string | null
-  /** The host's own success says that the guest lived until now, as that of a save does. */
+  /** The host's success proves that the guest ran until now, as that of a save does. */
   livedUntilNow: boolean
 }
 
 const kindOf = (state: DesktopState): UsageKind | null => (state === 'awake' || state === 'hibernated' ? state : null)
 
 /**
- * Follows a desktop into the state it settles in: closes what no longer holds and opens what now does, in the
- * transaction that moves the state. What was awake ends at its last proof of life, unless the cause is a proof itself.
+ * Updates the ledger to the state in which a desktop settles, in the same transaction: closes the interval that ends, and
+ * opens the one that begins. An awake interval ends at its last proof of life, unless the cause is a proof itself.
  */
 export async function follow(db: Db, desktop: Billed, cause: Cause): Promise<void> {
   const kind = kindOf(desktop.state)
@@ -35,7 +35,7 @@ export async function follow(db: Db, desktop: Billed, cause: Cause): Promise<voi
   if (kind) await open(db, desktop, kind, cause)
 }
 
-/** A failed wake raises the generation of what sleeps on: only an awake interval belongs to one generation. */
+/** A failed wake raises the generation of a hibernated desktop, so only awake intervals end with their generation. */
 async function close(db: Db, desktop: Billed, kind: UsageKind | null, cause: Cause): Promise<void> {
   await db.query({
     name: 'ledger-close',
@@ -47,7 +47,7 @@ async function close(db: Db, desktop: Billed, kind: UsageKind | null, cause: Cau
   })
 }
 
-/** Nothing is billed of these desktops any more: what was awake ends at its last proof of life. */
+/** Billing of these desktops ends. Awake intervals end at their last proof of life. */
 export async function closeAll(db: Db, desktopIds: string[]): Promise<void> {
   await db.query(
     `update usage_intervals set period = tstzrange(lower(period), greatest(lower(period),
@@ -57,7 +57,7 @@ export async function closeAll(db: Db, desktopIds: string[]): Promise<void> {
   )
 }
 
-/** Begins after the interval before, also where the database's clock was set back meanwhile. */
+/** Begins after the previous interval, even if the database's clock was set back meanwhile. */
 async function open(db: Db, desktop: Billed, kind: UsageKind, cause: Cause): Promise<void> {
   await db.query({
     name: 'ledger-open',
@@ -85,7 +85,7 @@ export interface Living {
   generation: number
 }
 
-/** Notes a host's proof of life: one statement for all it runs. A generation that is not the billed one proves nothing. */
+/** Stores a host's proof of life in one statement for all that it runs. Only the billed generation counts. */
 export async function prove(db: Db, hostId: string, running: Living[]): Promise<void> {
   await db.query({
     name: 'ledger-prove',
@@ -97,7 +97,7 @@ export async function prove(db: Db, hostId: string, running: Living[]): Promise<
   })
 }
 
-/** What is open as awake on these hosts. */
+/** The open awake intervals on these hosts. */
 export async function awakeOn(db: Db, hostIds: string[]): Promise<(Living & { hostId: string })[]> {
   const { rows } = await db.query<Living & { hostId: string }>(
     `select desktop_id as "desktopId", generation, host_id as "hostId" from usage_intervals
@@ -118,7 +118,7 @@ export interface UsedMs {
 const countedMs = (kind: UsageKind) =>
   `coalesce(round(sum(extract(epoch from ends - begins) * 1000) filter (where kind = '${kind}' and ends > begins)), 0)::bigint`
 
-export interface UsedWish {
+export interface UsageQuery {
   orgId: string
   /** In Unix seconds, as is the end. */
   start: number
@@ -126,12 +126,12 @@ export interface UsedWish {
   limit: number | null
 }
 
-/** What an organisation's desktops used between two times, destroyed ones included. */
-export async function used(db: Db, wish: UsedWish): Promise<UsedMs[]> {
-  return (await db.query<UsedMs>({ name: 'ledger-used', ...usedQuery(wish) })).rows
+/** The usage of an organisation's desktops between two times, including destroyed ones. */
+export async function used(db: Db, query: UsageQuery): Promise<UsedMs[]> {
+  return (await db.query<UsedMs>({ name: 'ledger-used', ...usedQuery(query) })).rows
 }
 
-export function usedQuery({ orgId, start, end, limit }: UsedWish): { text: string; values: unknown[] } {
+export function usedQuery({ orgId, start, end, limit }: UsageQuery): { text: string; values: unknown[] } {
   return {
     text: `select desktop_id as "desktopId", tier, billing_mode as "billingMode",
              ${countedMs('awake')} as "awakeMs", ${countedMs('hibernated')} as "hibernatedMs"

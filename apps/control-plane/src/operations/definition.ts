@@ -1,4 +1,4 @@
-// What an operation is made of: steps, each with an undo or a stated reason for none. No word of desktops.
+// What an operation consists of: steps, each with an undo or a stated reason for having none. Knows no desktop.
 import type pg from 'pg'
 import type { Failure, Findings } from './findings.ts'
 import type { OperationRow } from './store.ts'
@@ -6,9 +6,9 @@ import type { OperationRow } from './store.ts'
 export interface StepContext {
   operation: OperationRow
   findings: Findings
-  /** Of the present leader; goes into every command. */
+  /** The current leader's; part of every command. */
   epoch: number
-  /** Aborted when leadership is lost, the deadline passes, or a later request overtakes the operation. */
+  /** Aborted when leadership is lost or a later request supersedes the operation. */
   signal: AbortSignal
   /** Milliseconds until the operation's deadline; for an undo, what one attempt may take. */
   remainingMs: number
@@ -16,17 +16,17 @@ export interface StepContext {
   ageMs: number
 }
 
-/** What a settling transaction knows. */
+/** What is passed to the transaction that settles the operation. */
 export type SettleContext = Pick<StepContext, 'operation' | 'findings' | 'epoch'>
 
 export interface Step {
   name: string
-  /** May run twice; asks for a result, not an act. What it answers is added to the findings. */
+  /** May run twice, so it must ask for a result, not for an action. What it returns is added to the findings. */
   run(context: StepContext): Promise<Findings | undefined>
-  /** Takes the step back, wherever in it the failure was. May run twice, too. */
+  /** Takes the step back, wherever it failed. May run twice, too. */
   undo?(context: StepContext): Promise<Findings | undefined>
-  /** What is found where the undo did not succeed before the deadline. `failed` must keep the undo for later. */
-  putOff?: Findings
+  /** The findings where the undo does not succeed before the deadline. `failed` must then store the undo for later. */
+  deferred?: Findings
   /** Why there is nothing to take back. */
   noUndo?: string
 }
@@ -34,20 +34,20 @@ export interface Step {
 export interface OperationDefinition {
   kind: string
   steps: Step[]
-  /** The host that carries it, once one is known: only that one may report its progress. */
+  /** The host that does the work, once one is known. Only its progress reports count. */
   hostOf(operation: OperationRow): string | null
   /**
-   * Locks what the operation acts on. Always before the operation's own row: a request that overtakes it comes from that
-   * side, and two orders would be a deadlock.
+   * Locks what the operation acts on. It is locked before the operation's own row, in the order in which a request that
+   * supersedes the operation locks them. Two orders would deadlock.
    */
   lock(tx: pg.PoolClient, operation: OperationRow): Promise<unknown>
-  /** The last step, in the one transaction that settles the operation: makes the new state true. */
+  /** The last step: writes the new state in the transaction that settles the operation. Answers the operation's result. */
   succeeded(tx: pg.PoolClient, context: SettleContext): Promise<Record<string, unknown>>
-  /** After a success is committed: what may be lost without harm, since steady care does it again. */
+  /** Runs after a success is committed. It may get lost: recovery repeats it. */
   afterwards?(context: SettleContext): Promise<void>
   /**
-   * Instead of it, after the undos: puts what the operation acted on back into a true state. Answers whether anything was
-   * lost, in half a sentence for the customer.
+   * Runs instead of `succeeded`, after the undos: puts what the operation acted on into a state that is true. Answers what
+   * was lost, in half a sentence for the customer.
    */
   failed(tx: pg.PoolClient, context: SettleContext, failure: Failure): Promise<string | undefined>
 }
@@ -60,7 +60,7 @@ export class StateMismatch extends Error {
   override readonly name = 'StateMismatch'
 }
 
-type Undo = Required<Pick<Step, 'undo' | 'putOff'>>
+type Undo = Required<Pick<Step, 'undo' | 'deferred'>>
 
-/** Names a step that has an undo, or says why it has none: the type makes forgetting impossible. */
+/** A step with an undo, or with the reason why it has none. The type does not allow neither. */
 export const step = (given: Step & (Undo | { noUndo: string })): Step => given

@@ -1,9 +1,9 @@
-// Carries operations through their steps: writes down before each, goes on after a crash, takes back on failure.
-// Knows nothing of what the steps do, and nothing of HTTP.
+// Runs operations step by step: it stores its progress before each step, resumes after a crash, and undoes the steps after
+// a failure. Knows neither what the steps do nor HTTP.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf, Refusal } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
-import { isDatabaseAway, type Pool, sqlState } from '../db/pool.ts'
+import { isDatabaseUnavailable, type Pool, sqlState } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import {
   type OperationDefinition,
@@ -24,30 +24,30 @@ export interface EngineOptions {
   definitions: Record<string, OperationDefinition>
   failpoints: Failpoints
   log: Log
-  /** A long save or restore that advances is not timed out until this long after its last word. */
+  /** Each progress report of a long save or restore extends the deadline to at least this long from now. */
   progressGraceMs: number
 }
 
-/** These may pass by themselves; every other refusal is an answer. */
-const passing = new Set(['host_unreachable', 'guest_unavailable', 'database_unavailable'])
-/** These may pass, too, while hosts are still coming back to a control plane that has just started. */
-const passingAtFirst = new Set(['no_host', 'host_away', 'no_room', 'image_unavailable'])
-/** An agent dials again within 3 s. */
+/** These refusals are transient and retried. Every other refusal is final. */
+const transient = new Set(['host_unreachable', 'guest_unavailable', 'database_unavailable'])
+/** These are transient too while hosts are still reconnecting to a new leader. */
+const transientAtFirst = new Set(['no_host', 'host_away', 'no_room', 'image_unavailable'])
+/** An agent reconnects within 3 s. */
 const linkGraceMs = 5_000
 const bugLimit = 5
 
-/** The work is no longer ours: leadership ended or a later request overtook it. Nothing is written. */
+/** The operation is no longer ours: leadership ended, or a later request superseded it. Nothing is written. */
 class Abandoned extends Error {}
 
 interface Running {
   row: OperationRow
-  /** By this process's monotonic clock, as are the other times here. */
+  /** This and the other times here are by the monotonic clock. */
   acceptedAt: number
   term: Term
   abort: AbortController
   signal: AbortSignal
   deadline: number
-  /** Taken over after a crash or a change of leader: until then a host that is missing may only be late. */
+  /** For an operation of an earlier term: until then a missing host may still be reconnecting. */
   hostsDueAt: number
   done: Promise<void>
 }
@@ -61,25 +61,25 @@ export class Engine {
     options.leadership.on('led', (term) => void this.#adopt(term))
   }
 
-  /** Starts an operation that has just been committed. One that the crash of this process loses is found by `#adopt`. */
+  /** Starts an operation that has just been committed. If this process crashes, `#adopt` finds it. */
   accept(row: OperationRow, term: Term): void {
     if (!term.signal.aborted) this.#start(row, term)
   }
 
-  /** Stops carrying an operation that a later request has settled. */
-  overtaken(row: OperationRow): void {
+  /** Stops an operation that a later request has settled. */
+  superseded(row: OperationRow): void {
     this.#running.get(row.id)?.abort.abort(new Abandoned('superseded'))
     this.#options.waiters.settled(row)
   }
 
-  /** The host says that a long step advances: its deadline moves. */
+  /** The host reports progress of a long step: the deadline is extended. Reports of other hosts are ignored. */
   progress(hostId: string, operationId: string): void {
     const running = this.#running.get(operationId)
     if (running && this.#definition(running.row).hostOf(running.row) === hostId)
       running.deadline = Math.max(running.deadline, performance.now() + this.#options.progressGraceMs)
   }
 
-  /** Resolves when nothing is being carried: for an orderly stop, and for tests. */
+  /** Resolves when no operation is running: for an orderly stop, and for tests. */
   async idle(): Promise<void> {
     while (this.#running.size > 0) await Promise.all([...this.#running.values()].map((running) => running.done))
   }
@@ -88,24 +88,24 @@ export class Engine {
     return this.#running.size
   }
 
-  /** Carries what was accepted and is carried by nobody: its commit was lost sight of. */
-  async adoptStray(): Promise<void> {
+  /** Starts operations that were committed but never started, because the answer to their commit was lost. */
+  async adoptUnstarted(): Promise<void> {
     const term = this.#options.leadership.term
     if (term) await this.#adopt(term)
   }
 
-  /** A new leader goes on with everything that has not settled. */
+  /** Resumes every operation that has not settled. */
   async #adopt(term: Term): Promise<void> {
     const { pool, log } = this.#options
     while (!term.signal.aborted) {
       try {
         const rows = await store.live(pool)
         const left = rows.filter((row) => this.#running.get(row.id)?.term !== term)
-        if (left.length > 0) log.info({ count: left.length, epoch: term.epoch }, 'going on with operations')
+        if (left.length > 0) log.info({ count: left.length, epoch: term.epoch }, 'resuming operations')
         for (const row of left) await this.#startAfterPrevious(row, term)
         return
       } catch (error) {
-        log.warn({ err: error }, 'operations could not be read')
+        log.warn({ err: error }, 'operations could not be read; retrying')
         await sleep(200, undefined, { ref: false })
       }
     }
@@ -120,44 +120,47 @@ export class Engine {
     if (this.#running.has(row.id)) return
     const abort = new AbortController()
     const signal = AbortSignal.any([term.signal, abort.signal])
-    // However long nobody led: what was accepted is asked for at least once more, for its host may have done it.
+    // Even after a long time without a leader it gets one more attempt: its host may have done the work.
     const now = performance.now()
     const deadline = Math.max(now + row.leftMs, hostsDueAt)
     const acceptedAt = now - row.ageMs
     const running: Running = { row, term, abort, signal, acceptedAt, deadline, hostsDueAt, done: Promise.resolve() }
     this.#running.set(row.id, running)
-    running.done = this.#carry(running)
+    running.done = this.#run(running)
       .catch((error) =>
-        this.#options.log.info({ operation: row.id, why: error.message }, 'operation left to its successor'),
+        this.#options.log.info({ operation: row.id, why: error.message }, 'operation stopped; it is no longer ours'),
       )
       .finally(() => this.#running.delete(row.id))
   }
 
-  /** Goes on until it has settled, whatever fails on the way: an operation is never left half-way. Rejects when it is no longer ours. */
-  async #carry(running: Running): Promise<void> {
+  /** Runs the operation until it has settled, whatever fails on the way. Rejects when it is no longer ours. */
+  async #run(running: Running): Promise<void> {
     for (let attempt = 0; ; attempt++) {
       try {
-        return await this.#carryOnce(running)
+        return await this.#runOnce(running)
       } catch (error) {
         if (error instanceof Abandoned) throw error
-        this.#options.log.error({ err: error, operation: running.row.id }, 'an operation stumbled; it is carried on')
+        this.#options.log.error(
+          { err: error, operation: running.row.id },
+          'an operation hit an unexpected error; retrying',
+        )
         await this.#backoff(running, attempt)
       }
     }
   }
 
-  async #carryOnce(running: Running): Promise<void> {
+  async #runOnce(running: Running): Promise<void> {
     const { row } = running
-    const failure = row.undoing ? store.failureOf(row) : await this.#forward(running)
-    const settled = failure ? await this.#back(running, failure) : await this.#succeedOrBack(running)
+    const failure = row.undoing ? store.failureOf(row) : await this.#runSteps(running)
+    const settled = failure ? await this.#undoSteps(running, failure) : await this.#succeedOrUndo(running)
     this.#options.waiters.settled(settled)
     const { kind, desktopId: desktop, requestId: request, state, errorCode: code, cause } = settled
     const facts = { operation: row.id, desktop, kind, request, state, ...(code && { code, cause }) }
     this.#options.log.info(facts, 'operation settled')
   }
 
-  /** Runs the steps from where the operation stands; answers why it failed, or undefined. */
-  async #forward(running: Running): Promise<Failure | undefined> {
+  /** Runs the steps from the stored one on. Answers why a step failed; undefined where all succeeded. */
+  async #runSteps(running: Running): Promise<Failure | undefined> {
     const { row } = running
     const definition = this.#definition(row)
     for (let at = Math.max(row.step, 0); at < definition.steps.length; at++) {
@@ -175,14 +178,14 @@ export class Engine {
     return undefined
   }
 
-  /** Takes the steps back, the one that failed first: it may have done part of its work. */
-  async #back(running: Running, failure: Failure): Promise<OperationRow> {
+  /** Undoes the steps, beginning with the one that failed: it may have done part of its work. */
+  async #undoSteps(running: Running, failure: Failure): Promise<OperationRow> {
     const { row } = running
     const definition = this.#definition(row)
     Object.assign(row, { undoing: true, failure })
     for (; row.step >= 0; row.step--) {
       await this.#mark(running)
-      await this.#takeBack(running, definition.steps[row.step]!)
+      await this.#undoStep(running, definition.steps[row.step]!)
     }
     return this.#settle(running, async (tx, context) => {
       const lost = await definition.failed(tx, context, failure).catch((error) => this.#leaveState(row, error))
@@ -190,38 +193,38 @@ export class Engine {
     })
   }
 
-  /** The state that was found stays: the operation settles without it, and the log names it. */
+  /** The desktop keeps the state that was found; the operation still settles as failed, and the log names that state. */
   #leaveState({ id }: OperationRow, error: unknown): undefined {
     if (!(error instanceof StateMismatch)) throw error
     this.#options.log.error(
       { err: error, operation: id, alarm: true },
-      'a failed operation left another state as it is',
+      'a failed operation found an unexpected state and left it unchanged',
     )
   }
 
-  /** An undo that still fails when the deadline is over is put off, whatever the reason: its operation settles all the same. */
-  async #takeBack(running: Running, step: Step): Promise<void> {
+  /** An undo that still fails at the deadline is deferred, whatever the reason. Its operation settles all the same. */
+  async #undoStep(running: Running, step: Step): Promise<void> {
     const { row } = running
     try {
       await this.#attempt(running, step, 'undo')
     } catch (error) {
       if (error instanceof Abandoned) throw error
-      this.#options.log.warn({ err: error, operation: row.id, step: step.name }, 'an undo is put off')
-      Object.assign(row.findings, step.putOff, { why: (error as Error).message })
+      this.#options.log.warn({ err: error, operation: row.id, step: step.name }, 'an undo is deferred')
+      Object.assign(row.findings, step.deferred, { why: (error as Error).message })
     }
   }
 
-  /** A success that the database refuses to write down is a failure like any other, and is taken back. */
-  async #succeedOrBack(running: Running): Promise<OperationRow> {
+  /** A success that cannot be stored is a failure like any other: its steps are undone. */
+  async #succeedOrUndo(running: Running): Promise<OperationRow> {
     try {
       return await this.#succeed(running)
     } catch (error) {
-      const isFinal = error instanceof StateMismatch || (sqlState(error) !== undefined && !isDatabaseAway(error))
+      const isFinal = error instanceof StateMismatch || (sqlState(error) !== undefined && !isDatabaseUnavailable(error))
       if (!isFinal) throw error
       const failure = this.#asFailure(error, running.row)
-      this.#options.log.error({ err: error, operation: running.row.id }, 'a success could not be written down')
+      this.#options.log.error({ err: error, operation: running.row.id }, 'a success could not be stored; undoing it')
       running.row.step = this.#definition(running.row).steps.length - 1
-      return this.#back(running, failure)
+      return this.#undoSteps(running, failure)
     }
   }
 
@@ -232,12 +235,12 @@ export class Engine {
       store.settleSucceeded(tx, row.id, await definition.succeeded(tx, context), row.findings),
     )
     definition.afterwards?.({ operation: row, findings: row.findings, epoch: term.epoch }).catch((error) => {
-      this.#options.log.info({ err: error, operation: row.id }, 'what follows an operation is left to steady care')
+      this.#options.log.info({ err: error, operation: row.id }, 'work after an operation failed; recovery repeats it')
     })
     return settled
   }
 
-  /** Settles in one transaction with the state it is about, and only while the operation is live. */
+  /** Settles the operation and the state of what it acts on in one transaction, and only while the operation is live. */
   async #settle(
     running: Running,
     write: (tx: Parameters<OperationDefinition['succeeded']>[0], context: SettleContext) => Promise<OperationRow>,
@@ -247,7 +250,7 @@ export class Engine {
     const settled = await this.#persist(running, () =>
       this.#options.leadership.transaction(async (tx, term) => {
         await this.#definition(row).lock(tx, row)
-        if (!(await store.lockLive(tx, row.id))) throw new Abandoned('it settled meanwhile')
+        if (!(await store.lockLive(tx, row.id))) throw new Abandoned('the operation has settled meanwhile')
         return write(tx, { operation: row, findings: row.findings, epoch: term.epoch })
       }),
     )
@@ -259,10 +262,10 @@ export class Engine {
     const live = await this.#persist(running, () =>
       this.#options.leadership.transaction((tx) => store.mark(tx, running.row, this.#stepOf(running.row))),
     )
-    if (!live) throw new Abandoned('it settled meanwhile')
+    if (!live) throw new Abandoned('the operation has settled meanwhile')
   }
 
-  /** Writes until it is written: a database that is away for a while delays an operation and ends none. */
+  /** Retries a write until it succeeds: an unavailable database delays an operation but fails none. */
   async #persist<T>(running: Running, write: () => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt++) {
       this.#requireOurs(running)
@@ -271,16 +274,16 @@ export class Engine {
       } catch (error) {
         if (error instanceof Abandoned || error instanceof StateMismatch) throw error
         if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
-        this.#options.log.warn({ err: error, operation: running.row.id }, 'an operation could not be written down')
-        if (!isDatabaseAway(error) && attempt >= bugLimit) throw error
+        this.#options.log.warn({ err: error, operation: running.row.id }, 'an operation could not be stored; retrying')
+        if (!isDatabaseUnavailable(error) && attempt >= bugLimit) throw error
         await this.#backoff(running, attempt)
       }
     }
   }
 
   /**
-   * Runs a step or its undo until it answers. What may pass is tried again until the deadline, a bug a few times, an undo
-   * until the deadline whatever fails.
+   * Runs a step or its undo. A transient refusal is retried until the deadline, an unexpected error a few times, and an undo
+   * until the deadline whatever its error is.
    */
   async #attempt(running: Running, step: Step, way: 'run' | 'undo'): Promise<void> {
     const { row } = running
@@ -294,22 +297,22 @@ export class Engine {
       } catch (error) {
         this.#requireOurs(running)
         if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
-        const mayPass = this.#mayPass(running, error)
-        const isBug = !(error instanceof Refusal) && !isDatabaseAway(error)
+        const isTransient = this.#isTransient(running, error)
+        const isBug = !(error instanceof Refusal) && !isDatabaseUnavailable(error)
         if (isBug) this.#options.log.error({ err: error, operation: row.id, step: step.name, way }, 'a step failed')
         if (way === 'undo' && performance.now() >= running.deadline) throw error
-        if (way === 'run' && !mayPass && !(isBug && attempt < bugLimit)) throw error
+        if (way === 'run' && !isTransient && !(isBug && attempt < bugLimit)) throw error
         await this.#backoff(running, attempt)
-        // Too late to ask again: what was answered last is the cause, not that nobody can answer in no time.
-        if (way === 'run' && mayPass && performance.now() >= running.deadline) throw error
+        // Past the deadline there is no further attempt: the cause is the last answer, not a timeout of zero.
+        if (way === 'run' && isTransient && performance.now() >= running.deadline) throw error
       }
     }
   }
 
-  #mayPass({ deadline, hostsDueAt }: Running, error: unknown): boolean {
+  #isTransient({ deadline, hostsDueAt }: Running, error: unknown): boolean {
     if (performance.now() >= deadline) return false
-    if (!(error instanceof Refusal)) return isDatabaseAway(error)
-    return passing.has(error.code) || (passingAtFirst.has(error.code) && performance.now() < hostsDueAt)
+    if (!(error instanceof Refusal)) return isDatabaseUnavailable(error)
+    return transient.has(error.code) || (transientAtFirst.has(error.code) && performance.now() < hostsDueAt)
   }
 
   #context(running: Running, way: 'run' | 'undo'): StepContext {
@@ -324,12 +327,15 @@ export class Engine {
     const { code, cause } =
       error instanceof Refusal
         ? { code: error.code, cause: error.extra.cause ?? error.detail }
-        : { code: 'internal' as const, cause: `the control plane failed at ${row.kind}: ${(error as Error).message}` }
+        : {
+            code: 'internal' as const,
+            cause: `the control plane failed during ${row.kind}: ${(error as Error).message}`,
+          }
     return { code, cause, detail: messageOf(code) }
   }
 
   #requireOurs(running: Running): void {
-    if (running.signal.aborted) throw new Abandoned('leadership ended, or a later request overtook it')
+    if (running.signal.aborted) throw new Abandoned('leadership ended, or a later request superseded it')
   }
 
   async #backoff(running: Running, attempt: number): Promise<void> {

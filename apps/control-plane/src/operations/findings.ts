@@ -1,4 +1,4 @@
-// What an operation keeps in the database while it is carried: what its steps have found, and why it failed.
+// What an operation keeps in the database while it is in progress: what its steps have found, and why it failed.
 import { type RefusalCode, refusalCode } from '@dormouse/contract'
 import { z } from 'zod'
 

@@ -1,11 +1,11 @@
-// What is forgotten of operations that settled long ago.
+// Prunes operations that settled long ago.
 import type { Db } from '../db/pool.ts'
 
 const pieceRows = 5_000
 
 /**
- * Deletes those that nobody can name any more: without a key, and with no interval of the ledger that they opened or
- * closed. Of the others stay id, key, fingerprint and outcome. Answers how many it looked at; each is looked at once.
+ * Deletes operations without a key to which no interval of the ledger refers. Others keep their id, key, fingerprint and
+ * outcome, and the rest is emptied. Answers how many rows it handled; each is handled once.
  */
 export async function prune(db: Db, days: number): Promise<number> {
   const { rows } = await db.query<{ count: number }>(

@@ -1,4 +1,4 @@
-// The operations table. The only room that writes it.
+// The table of operations.
 import {
   type AdminOperationJson,
   messageOf,
@@ -20,7 +20,7 @@ export interface OperationRow {
   generation: number
   generationId: string | null
   turn: number
-  /** What the caller wished, and what the operation needs to know of the moment it was accepted. */
+  /** The parameters of the request, and what the operation needs to know of the moment at which it was accepted. */
   input: Record<string, unknown>
   step: number
   findings: Findings
@@ -30,11 +30,11 @@ export interface OperationRow {
   result: OperationResult | null
   error: string | null
   errorCode: RefusalCode | null
-  /** Why it failed, for operators. Null in what failed under the release before: there `error` is the cause. */
+  /** Why it failed, for operators. Null where the release before stored the failure: there `error` is the cause. */
   cause: string | null
   requestId: string | null
   fingerprint: Buffer | null
-  /** Until its deadline, and since it was accepted, when it was read: by the database's clock, which all replicas share. */
+  /** Until its deadline and since its acceptance, at the time of reading, by the database's clock, which all replicas share. */
   leftMs: number
   ageMs: number
   createdAt: Date
@@ -64,7 +64,7 @@ export interface NewOperation {
   deadlineMs: number
 }
 
-/** Queues an operation; the caller's transaction moves the state of what it acts on. */
+/** Queues an operation. The same transaction must change the state of what it acts on. */
 export async function insert(db: Db, op: NewOperation): Promise<OperationRow> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-insert',
@@ -121,7 +121,7 @@ export async function listOfDesktop(db: Db, orgId: string, desktopId: string, li
   return rows
 }
 
-/** All that have not settled, oldest first: what a new leader goes on with. */
+/** All that have not settled, oldest first: what a new leader resumes. */
 export async function live(db: Db): Promise<OperationRow[]> {
   const { rows } = await db.query<OperationRow>(
     `select ${columns} from operations where state in ('pending', 'running') order by id`,
@@ -129,7 +129,7 @@ export async function live(db: Db): Promise<OperationRow[]> {
   return rows
 }
 
-/** Whether the desktop has an operation under way: then nobody else moves its state. */
+/** Whether the desktop has a live operation. Nothing else changes its state then. */
 export async function hasLive(db: Db, desktopId: string): Promise<boolean> {
   const { rowCount } = await db.query(
     `select 1 from operations where desktop_id = $1 and state in ('pending', 'running')`,
@@ -138,7 +138,7 @@ export async function hasLive(db: Db, desktopId: string): Promise<boolean> {
   return rowCount !== 0
 }
 
-/** Which of these desktops have an operation under way. */
+/** Which of these desktops have a live operation. */
 export async function liveAmong(db: Db, desktopIds: string[]): Promise<Set<string>> {
   const { rows } = await db.query<{ id: string }>(
     `select desktop_id as id from operations where desktop_id = any($1) and state in ('pending', 'running')`,
@@ -147,7 +147,7 @@ export async function liveAmong(db: Db, desktopIds: string[]): Promise<Set<strin
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Writes down where the engine stands; false where the operation has settled meanwhile (it was superseded). */
+/** Stores the engine's progress; false where the operation has settled meanwhile because it was superseded. */
 export async function mark(
   db: Db,
   op: { id: string; step: number; findings: Findings; undoing: boolean; failure: unknown },
@@ -199,7 +199,7 @@ export async function settleFailed(db: Db, id: string, failure: Failure, finding
   return rows[0]!
 }
 
-/** Settles the live operation of a desktop as overtaken, if there is one. */
+/** Settles the live operation of a desktop as superseded, if there is one. */
 export async function supersede(db: Db, desktopId: string, failure: Failure): Promise<OperationRow | undefined> {
   const { rows } = await db.query<OperationRow>(
     `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
@@ -210,7 +210,7 @@ export async function supersede(db: Db, desktopId: string, failure: Failure): Pr
   return rows[0]
 }
 
-/** Settles what is live on any of these desktops as overtaken. */
+/** Settles the live operations of these desktops as superseded. */
 export async function supersedeAll(db: Db, desktopIds: string[], failure: Failure): Promise<OperationRow[]> {
   const { rows } = await db.query<OperationRow>(
     `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
@@ -221,7 +221,7 @@ export async function supersedeAll(db: Db, desktopIds: string[], failure: Failur
   return rows
 }
 
-/** Those of these desktops that are on their way out of that state. */
+/** Which of these desktops have a live wake that began in that state. */
 export async function wakingFrom(db: Db, desktopIds: string[], from: string): Promise<Set<string>> {
   const { rows } = await db.query<{ id: string }>(
     `select desktop_id as id from operations
@@ -231,7 +231,7 @@ export async function wakingFrom(db: Db, desktopIds: string[], from: string): Pr
   return new Set(rows.map(({ id }) => id))
 }
 
-/** The record as customers see it. */
+/** The operation as customers see it. */
 export const operationToJson = (row: OperationRow): OperationJson => ({
   id: row.id,
   desktop_id: row.desktopId,
@@ -245,7 +245,7 @@ export const operationToJson = (row: OperationRow): OperationJson => ({
   settled_at: row.settledAt?.toISOString() ?? null,
 })
 
-/** What failed under the release before may have kept the words of a host: its code says what a customer may know. */
+/** A failure that the release before stored may quote a host. Customers get the text of its code instead. */
 function toldError({ error, errorCode, cause }: OperationRow): string | null {
   if (error === null || cause !== null || errorCode === 'superseded') return error
   return messageOf(errorCode ?? 'internal')
@@ -257,7 +257,7 @@ interface Mark {
   at: string
 }
 
-/** The record as operators see it; undefined where there is none. */
+/** The operation as operators see it; undefined where there is none. */
 export async function readWhole(db: Db, id: string): Promise<AdminOperationJson | undefined> {
   const { rows } = await db.query<OperationRow & { timeline: Mark[] }>(
     `select ${columns}, timeline from operations where id = $1`,

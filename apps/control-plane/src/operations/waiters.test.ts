@@ -1,4 +1,4 @@
-// Guarantee: an operation is looked at once for all who wait for it, and nobody waits in vain or for ever.
+// Guarantee: an operation is polled once for all requests that wait for it, and every wait ends.
 import type pg from 'pg'
 import { expect, test } from 'vitest'
 import type { Db } from '../db/pool.ts'
@@ -10,7 +10,7 @@ const running = operation('running')
 const succeeded = operation('succeeded')
 const stays = new AbortController().signal
 
-/** A database that answers what the script says, look by look. */
+/** A database with scripted answers, one for each read. */
 function database(look: (count: number) => Promise<OperationRow>) {
   const seen = { looks: 0, atOnce: 0 }
   let underWay = 0
@@ -25,7 +25,7 @@ function database(look: (count: number) => Promise<OperationRow>) {
 const crowd = (waiters: Waiters, count: number) =>
   Array.from({ length: count }, () => waiters.wait(running, stays).then(({ state }) => state))
 
-test('two hundred who wait for an operation that settles on another replica cost one look at a time', async () => {
+test('two hundred waits for an operation that settles on another replica cost one read at a time', async () => {
   const { seen, db } = database(async (count) => (count < 5 ? running : succeeded))
   const waiters = new Waiters({ db, capMs: 60_000, pollMs: 1 })
   expect(new Set(await Promise.all(crowd(waiters, 200)))).toEqual(new Set(['succeeded']))
@@ -33,7 +33,7 @@ test('two hundred who wait for an operation that settles on another replica cost
   expect(waiters.count).toBe(0)
 })
 
-test('one that settles here tells everybody at once, and nobody looks again', async () => {
+test('one that settles here resolves every wait at once, without another read', async () => {
   const { seen, db } = database(async () => running)
   const waiters = new Waiters({ db, capMs: 60_000, pollMs: 60_000 })
   const all = Promise.all(crowd(waiters, 200))
@@ -42,7 +42,7 @@ test('one that settles here tells everybody at once, and nobody looks again', as
   expect(seen.looks).toBeLessThanOrEqual(2)
 })
 
-test('who joins while a look is under way is told by one that begins after it', async () => {
+test('a request that joins during a read resolves by one that begins after it', async () => {
   const first = Promise.withResolvers<OperationRow>()
   const { seen, db } = database((count) => (count === 1 ? first.promise : Promise.resolve(succeeded)))
   const waiters = new Waiters({ db, capMs: 60_000, pollMs: 60_000 })
@@ -52,7 +52,7 @@ test('who joins while a look is under way is told by one that begins after it', 
   expect(seen.looks).toBe(2)
 })
 
-test('the cap, a caller who goes, and a stop answer what is known; a fault of the database is one', async () => {
+test('the cap, a disconnect and a stop answer what is known; an error of the query is thrown', async () => {
   const { db } = database(async () => running)
   expect(await new Waiters({ db, capMs: 1, pollMs: 60_000 }).wait(running, stays)).toBe(running)
   const waiters = new Waiters({ db, capMs: 60_000, pollMs: 60_000 })
@@ -66,7 +66,7 @@ test('the cap, a caller who goes, and a stop answer what is known; a fault of th
   await expect(broken.wait(running, stays)).rejects.toThrow('no such column')
 })
 
-test('a database that is away delays the answer and fails nobody', async () => {
+test('an unavailable database delays the answer and fails no wait', async () => {
   const away = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
   const { db } = database(async (count) => (count < 3 ? Promise.reject(away) : succeeded))
   expect(await new Waiters({ db, capMs: 60_000, pollMs: 1 }).wait(running, stays)).toBe(succeeded)

@@ -1,11 +1,11 @@
-// Those who wait for an operation to settle: told at once where it settles here, else by looking again every 2 s. Each
-// operation is looked at once for all who wait for it.
-import { type Db, isDatabaseAway } from '../db/pool.ts'
+// Requests that wait for an operation to settle. They resolve at once where it settles on this replica; otherwise it is
+// polled every 2 s, once for all requests that wait for it.
+import { type Db, isDatabaseUnavailable } from '../db/pool.ts'
 import { isSettled, type OperationRow, read } from './store.ts'
 
 export interface WaitersOptions {
   db: Db
-  /** Nobody waits longer than this. */
+  /** No request waits longer than this. */
   capMs: number
   pollMs?: number
 }
@@ -19,22 +19,22 @@ export class Waiters {
     this.#options = options
   }
 
-  /** How many operations are waited for. */
+  /** How many operations have waiting requests. */
   get count(): number {
     return this.#watched.size
   }
 
-  /** The process stops: everybody is answered with what is known now. */
+  /** The process is stopping: every wait resolves with what is known now. */
   release(): void {
     this.#closing.abort()
   }
 
-  /** Tells those who wait for this operation that it settled. */
+  /** Resolves the waits for this operation, which has settled. */
   settled(row: OperationRow): void {
     this.#watched.get(row.id)?.saw(row)
   }
 
-  /** Answers the settled operation, or the one in progress when the cap is reached or the caller goes away. */
+  /** Answers the settled operation, or the one in progress when the cap is reached or the client disconnects. */
   async wait(row: OperationRow, gone: AbortSignal): Promise<OperationRow> {
     const signal = AbortSignal.any([gone, this.#closing.signal])
     if (isSettled(row) || signal.aborted) return row
@@ -67,9 +67,9 @@ interface Waiter {
   reject(error: unknown): void
 }
 
-/** One operation that is waited for, by however many. */
+/** One operation, polled for all its waiting requests. */
 class Watch {
-  /** As it was last read, while it is in progress. */
+  /** As it was last read. */
   latest: OperationRow | undefined
   readonly #read: () => Promise<OperationRow | undefined>
   readonly #pollMs: number
@@ -83,14 +83,14 @@ class Watch {
     this.#pollMs = pollMs
   }
 
-  /** It may have settled just before: whoever joins is told by a look that begins after that. */
+  /** It may have settled just before, so a request that joins resolves only by a read that begins afterwards. */
   join(waiter: Waiter): void {
     this.#waiters.add(waiter)
     if (this.#looking) this.#joinedMeanwhile = true
     else void this.#look()
   }
 
-  /** Answers how many still wait. */
+  /** Answers how many requests still wait. */
   leave(waiter: Waiter): number {
     this.#waiters.delete(waiter)
     if (this.#waiters.size === 0) clearTimeout(this.#timer)
@@ -102,7 +102,7 @@ class Watch {
     if (isSettled(row)) for (const { resolve } of this.#waiters) resolve(row)
   }
 
-  /** One look at a time, at once and then at its pace, for as long as anybody waits. */
+  /** One read at a time: at once, then every `pollMs` as long as a request waits. */
   async #look(): Promise<void> {
     clearTimeout(this.#timer)
     this.#looking = true
@@ -112,8 +112,8 @@ class Watch {
         const row = await this.#read()
         if (row) this.saw(row)
       } catch (error) {
-        // What was accepted stays accepted: a database that is away for a moment only delays the answer.
-        if (!isDatabaseAway(error)) for (const { reject } of this.#waiters) reject(error)
+        // An unavailable database only delays the answer: the operation stays accepted.
+        if (!isDatabaseUnavailable(error)) for (const { reject } of this.#waiters) reject(error)
       }
     } while (this.#joinedMeanwhile)
     this.#looking = false

@@ -1,7 +1,7 @@
 // The authentication hooks: a request needs a principal of the right kind, and must be within its rate limit.
 import { refuse } from '@dormouse/contract'
 import type { FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
-import { patienceMs } from '../db/pool.ts'
+import { retryLimitMs } from '../db/pool.ts'
 import type { Connections } from '../http/connections.ts'
 import type { RateLimit } from '../http/rate-limit.ts'
 import type { UnauthenticatedClients } from '../http/unauthenticated-clients.ts'
@@ -53,7 +53,7 @@ async function identify(
   }
   // A mutation gets 503 soon and is retried by its client, so it does not wait long for the database.
   const { keyed, act } = request.routeOptions?.schema ?? {}
-  const withinMs = keyed || act ? patienceMs.brief : patienceMs.contract
+  const withinMs = keyed || act ? retryLimitMs.brief : retryLimitMs.contract
   const principal = await principals.authenticate(request.headers.authorization, { withinMs, beforeLookUp })
   if (isCounted) strangers.forgive(request.raw)
   request.principal = principal

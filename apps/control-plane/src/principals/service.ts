@@ -2,7 +2,7 @@
 import { hash as digest } from 'node:crypto'
 import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import { type Db, type Note, type Pool, patiently, transaction } from '../db/pool.ts'
+import { type Db, type Note, type Pool, retryWhileUnavailable, transaction } from '../db/pool.ts'
 import type { AccessTokens, Caller } from './access-tokens.ts'
 import { hashOf, type KeyKind, kindOf, makeKey } from './keys.ts'
 import * as store from './store.ts'
@@ -95,7 +95,7 @@ export class Principals {
 
   async #callerOf(token: string, withinMs?: number): Promise<Caller> {
     const caller = (await this.#tokens?.verify(token)) ?? refuse('unauthenticated')
-    return (await patiently(() => store.orgExists(this.#pool, caller.orgId), withinMs))
+    return (await retryWhileUnavailable(() => store.orgExists(this.#pool, caller.orgId), withinMs))
       ? caller
       : refuse('unauthenticated')
   }
@@ -103,7 +103,7 @@ export class Principals {
   async #lookUp(key: string, name: string, withinMs?: number): Promise<Principal> {
     // Measured from before the query, so that a revocation during it is not trusted for longer.
     const until = performance.now() + keyTrustMs
-    const row = await patiently(() => store.findLiveKey(this.#pool, hashOf(key)), withinMs)
+    const row = await retryWhileUnavailable(() => store.findLiveKey(this.#pool, hashOf(key)), withinMs)
     if (!row) {
       this.#known.delete(name)
       return refuse('unauthenticated')
@@ -146,7 +146,7 @@ export class Principals {
   }
 
   listOrgs(): Promise<OrgJson[]> {
-    return patiently(() => store.listOrgs(this.#pool))
+    return retryWhileUnavailable(() => store.listOrgs(this.#pool))
   }
 
   /** Limits an organisation's desktops; null applies the default. The leader applies it within a second. */
@@ -182,7 +182,7 @@ export class Principals {
   }
 
   async listKeys(orgId: string | null): Promise<KeyJson[]> {
-    return (await patiently(() => store.listKeys(this.#pool, orgId))).map(store.keyToJson)
+    return (await retryWhileUnavailable(() => store.listKeys(this.#pool, orgId))).map(store.keyToJson)
   }
 
   async revokeKey(id: string, note: Note = unnoted): Promise<void> {

@@ -1,4 +1,4 @@
-// Steady care: functions without input that run again and again while this replica leads. Each is idempotent.
+// Runs reconcilers: idempotent functions without input that are repeated while this replica leads.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '@dormouse/process'
 import type { Leadership, Term } from '../leadership/leadership.ts'
@@ -9,7 +9,7 @@ export interface Reconciler {
   run(): Promise<void>
 }
 
-/** Runs each reconciler at its pace for as long as a term lasts. One that fails is logged, and simply runs again. */
+/** Runs each reconciler at its interval during every term. A failure is logged, and the next run follows as usual. */
 export function reconcile(leadership: Leadership, reconcilers: Reconciler[], log: Log): void {
   leadership.on('led', (term) => {
     for (const reconciler of reconcilers) void keepRunning(term, reconciler, log)
@@ -18,7 +18,7 @@ export function reconcile(leadership: Leadership, reconcilers: Reconciler[], log
 
 async function keepRunning(term: Term, { name, everyMs, run }: Reconciler, log: Log): Promise<void> {
   while (!term.signal.aborted) {
-    await run().catch((error) => log.warn({ err: error, reconciler: name }, 'a reconciler failed; it runs again'))
+    await run().catch((error) => log.warn({ err: error, reconciler: name }, 'a reconciler failed; it will run again'))
     await sleep(everyMs, undefined, { signal: term.signal, ref: false }).catch(() => undefined)
   }
 }

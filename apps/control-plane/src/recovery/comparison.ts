@@ -1,5 +1,5 @@
-// A host's word against the database's: each difference is settled under its desktop's lock. A host is believed about its own
-// desktops alone; what it has of others is judged without a lock, and the judgement goes to that host and nowhere else.
+// Compares a host's inventory with the database and resolves each difference under the desktop's lock. A host is believed
+// only about its own desktops. What it has of others is judged without a lock, and affects only that host.
 import type { Observation, RejoinOrder } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
@@ -13,7 +13,7 @@ import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import * as operations from '../operations/store.ts'
-import { Alarms, guarded } from './care.ts'
+import { Alarms, guarded } from './guarded.ts'
 import { isDrastic, judge, judgeMissing, massLimit } from './rejoin.ts'
 
 export interface ComparisonOptions {
@@ -24,7 +24,7 @@ export interface ComparisonOptions {
   log: Log
 }
 
-/** On which host something is looked at, since when the picture is true by the database's clock, and who hears alarms. */
+/** One look at a host: since when its inventory is true, by the database's clock, and where its alarms go. */
 interface Sight {
   hostId: string
   asOf: Date
@@ -40,7 +40,7 @@ export class Comparison {
     this.#options = options
   }
 
-  /** All that the host has. */
+  /** Compares the host's whole inventory. */
   async whole(term: Term, hostId: string): Promise<void> {
     const { links } = this.#options
     const sight = await this.#sight(hostId)
@@ -53,7 +53,7 @@ export class Comparison {
     await links.command(hostId, 'host.rejoin', { epoch: term.epoch, orders }, { timeoutMs: commandTimeoutMs })
   }
 
-  /** What the host says has changed by itself. By now it may be old: it is asked again, about its own desktops. */
+  /** Observes desktops again of which the host reported a change, if they are its own. The reports may be outdated. */
   async hinted(hostId: string, hints: Observation[]): Promise<void> {
     const { pool, leadership, log } = this.#options
     const places = await desktops.placesOf(
@@ -66,7 +66,7 @@ export class Comparison {
     }
   }
 
-  /** Moves the desktop into a state that was found to be true, where it is another than the database's. */
+  /** Corrects the desktop's state where the host has another. */
   async become(
     tx: pg.PoolClient,
     row: DesktopRow,
@@ -76,7 +76,7 @@ export class Comparison {
     if (!state || state === row.state) return
     this.#options.log.warn(
       { desktop: row.id, was: row.state, is: state, reason },
-      'a desktop was found in another state',
+      'a desktop was found in another state; corrected',
     )
     await settle(tx, row.id, state, { by: 'correction', operationId: null })
     if (row.currentGenerationId) await endGeneration(tx, row.currentGenerationId, reason ?? 'found stopped')
@@ -103,7 +103,7 @@ export class Comparison {
     const busy = await operations.liveAmong(pool, ids)
     const orders: RejoinOrder[] = []
     for (const item of items) {
-      // One item that cannot be settled keeps no other from it.
+      // An item that fails must not stop the others.
       await guarded(log, async () => {
         const row = rows.get(item.desktopId)
         const order =
@@ -117,7 +117,7 @@ export class Comparison {
     return orders
   }
 
-  /** What a host has of a desktop that is not its own changes nothing here; the order is for that host. */
+  /** A desktop that is not the host's own: nothing changes here, and the order goes to that host only. */
   #judgeForeign(
     { hostId, asOf, alarms }: Sight,
     item: Observation,
@@ -142,13 +142,13 @@ export class Comparison {
     const drastic = orders.filter(({ order }) => isDrastic(order)).length
     if (drastic <= massLimit(items)) return false
     const facts = { host, drastic, items, alarm: true }
-    this.#options.log.error(facts, 'too much would be stopped or removed at once; nothing is done')
+    this.#options.log.error(facts, 'too many desktops would be stopped or removed at once; nothing was done')
     return true
   }
 
   /**
-   * Under the lock of a desktop of that host, only while no operation is under way and no undo is put off, and only where none
-   * has settled since the picture was taken: makes the state true; answers the order.
+   * Corrects the state under the desktop's lock and answers the order for the host. Does nothing if an operation is in
+   * progress, an undo is deferred, or the desktop has changed since the inventory was taken.
    */
   async #correct(
     tx: pg.PoolClient,
@@ -157,7 +157,7 @@ export class Comparison {
     item: Observation | undefined,
   ): Promise<RejoinOrder['order'] | undefined> {
     const row = await desktops.lockAny(tx, id)
-    // It may have been moved while its lock was waited for.
+    // It may have changed while this waited for the lock.
     if (row?.hostId !== hostId || row.updatedAt >= asOf || (await operations.hasLive(tx, id))) return undefined
     if (await deferred.owesUndo(tx, id, hostId, row.turn)) return undefined
     if (!item) {

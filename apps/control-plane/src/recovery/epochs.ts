@@ -1,5 +1,5 @@
-// What hosts say of the epochs they have obeyed. One later than the database's means that the database was restored from an
-// older copy, or that the host is not to be believed: its word counts once, and then an operator is asked.
+// The epochs that hosts report. One above the database's means that the database was restored from an older backup, or that
+// the host is wrong. Each host is believed once; after that an operator must decide.
 import { refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
@@ -15,12 +15,12 @@ export interface EpochsOptions {
   log: Log
 }
 
-/** No word uses more numbers up than this. */
+/** A larger jump of the epoch is not credible. */
 const credibleStep = 1_000_000
 
 export class Epochs {
   readonly #options: EpochsOptions
-  /** The highest that each host had obeyed when it linked. */
+  /** The highest epoch that each host reported when it linked. */
   readonly #said = new Map<string, number>()
 
   constructor(options: EpochsOptions) {
@@ -32,8 +32,9 @@ export class Epochs {
   }
 
   /**
-   * Whether the host follows this term. Where it names a later epoch, the database's is raised above it, once for each host,
-   * which ends the term; after that the host gets no commands until `trust`, or until the epochs have come up to its word.
+   * Whether the host accepts the epoch of this term. Where it reports a later one, the database's epoch is raised to it, once
+   * for each host, which ends the term. After that, commands to the host are withheld until an operator trusts it or the
+   * epochs have caught up.
    */
   async settle(term: Term, hostId: string): Promise<boolean> {
     const { leadership, hosts, links } = this.#options
@@ -49,11 +50,11 @@ export class Epochs {
       return heard
     })
     links.withhold(hostId, verdict !== 'believed')
-    this.#tell(verdict, { host: hostId, epoch: term.epoch, seen: epoch })
+    this.#log(verdict, { host: hostId, epoch: term.epoch, seen: epoch })
     return false
   }
 
-  /** An operator’s word for the host: it has commands again, and its word about the epoch counts once more. */
+  /** An operator trusts the host: its commands are allowed again, and its epoch may be believed once more. */
   async trust(idOrName: string, note: Note): Promise<{ id: string; wasWithheld: boolean }> {
     const { leadership, hosts, links } = this.#options
     const trusted = await leadership.transaction(async (tx, term) => {
@@ -62,7 +63,7 @@ export class Epochs {
       if (epoch - term.epoch > credibleStep) {
         refuse(
           'conflict',
-          `the host says it obeyed epoch ${epoch}, and the database is at ${term.epoch}: no history explains that; remove the host and enrol it anew`,
+          `the host reports epoch ${epoch}, but the database is at ${term.epoch}, and such a jump is not credible; remove the host and enrol it again`,
         )
       }
       await hosts.trust(tx, host.id)
@@ -73,15 +74,15 @@ export class Epochs {
     return trusted
   }
 
-  #tell(verdict: 'believed' | 'withheld' | 'again', facts: { host: string; epoch: number; seen: number }): void {
+  #log(verdict: 'believed' | 'withheld' | 'again', facts: { host: string; epoch: number; seen: number }): void {
     const { log } = this.#options
     const alarm = { ...facts, alarm: true }
     if (verdict === 'believed') {
-      log.error(alarm, 'a host has seen a later epoch than the database: was it restored from an older copy?')
+      log.error(alarm, 'a host reports a later epoch than the database; was the database restored from a backup?')
     } else if (verdict === 'withheld') {
       log.error(
         { ...alarm, remedy: 'dormouse admin host trust' },
-        'a host names a later epoch than the database and is not believed; it gets no commands until an operator trusts it',
+        'a host reports a later epoch than the database; its commands are withheld until an operator trusts it',
       )
     }
   }

@@ -1,11 +1,11 @@
-// Hints of hosts that something changed by itself: of each desktop the latest, looked at together, one look after another.
-// However often a host says something, it costs one look at a time. Knows nothing of what a look finds.
+// Coalesces hosts' reports that a desktop has changed: keeps the latest of each desktop and handles them in batches, one batch
+// of a host at a time, however often it reports. Knows nothing of what handling them does.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DesktopId, Observation } from '@dormouse/contract'
 
-/** What a host says meanwhile is looked at together. */
+/** Reports of a host that arrive in this time are handled together. */
 const pauseMs = 100
-/** More is left to the steady comparison. */
+/** Further reports are dropped: the periodic comparison finds the change. */
 const mostWaiting = 1_000
 
 export class Hints {
@@ -17,7 +17,7 @@ export class Hints {
     this.#look = look
   }
 
-  /** Has it looked at, at once where the host has said nothing lately. */
+  /** Queues a report. It is handled at once where the host has reported nothing lately. */
   take(hostId: string, hint: Observation): void {
     const waiting = this.#waiting.get(hostId)
     if (!waiting) void this.#work(hostId, new Map([[hint.desktopId, hint]]))

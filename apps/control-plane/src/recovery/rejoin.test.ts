@@ -1,4 +1,4 @@
-// Guarantee: a host that comes back loses nothing that is believed in, and nothing is destroyed but by a tombstone.
+// Guarantee: a host that reconnects loses nothing that the database expects, and only a destroyed record removes anything.
 import type { DesktopState, Observation } from '@dormouse/contract'
 import { desktopStates } from '@dormouse/contract'
 import fc from 'fast-check'
@@ -37,7 +37,7 @@ test('a hibernated desktop whose memory was used is stopped; one whose memory is
     expect(judge('h', seen({ memory }), row('hibernated'))).toEqual({ order: 'keep' })
 })
 
-test('a desktop that runs and is not believed to is suspended and reported, never destroyed by guess', () => {
+test('a desktop that runs against the database’s state is suspended and reported, never destroyed', () => {
   for (const state of ['hibernated', 'stopped', 'created'] as const) {
     expect(judge('h', seen({ domain: 'running' }), row(state))).toMatchObject({
       order: 'suspend',
@@ -47,7 +47,7 @@ test('a desktop that runs and is not believed to is suspended and reported, neve
   expect(judge('h', seen({ domain: 'running' }), undefined)).toMatchObject({ order: 'suspend' })
 })
 
-test('only a tombstone removes', () => {
+test('only the record of a destroyed desktop removes it', () => {
   const domain = fc.constantFrom('absent', 'running', 'paused', 'stopped') as fc.Arbitrary<Observation['domain']>
   const memory = fc.constantFrom('none', 'partial', 'complete', 'spent', 'damaged') as fc.Arbitrary<
     Observation['memory']
@@ -60,7 +60,7 @@ test('only a tombstone removes', () => {
   )
 })
 
-test('a host that has seen later turns than the database is left alone: the database is the older copy', () => {
+test('a host that has seen later turns than the database is left alone: the database may be an older backup', () => {
   expect(judge('h', seen({ turn: 6, domain: 'running' }), row('destroyed'))).toMatchObject({
     order: 'keep',
     alarm: expect.any(String),
@@ -71,7 +71,7 @@ test('absence makes an awake desktop stopped, and touches nothing else', () => {
   for (const state of desktopStates) expect(judgeMissing(row(state))).toBe(state === 'awake' ? 'stopped' : undefined)
 })
 
-test('one pass does nothing drastic to more than five items or a twentieth', () => {
+test('one comparison stops or removes at most five items or a twentieth', () => {
   expect(massLimit(10)).toBe(5)
   expect(massLimit(1_000)).toBe(50)
 })

@@ -1,27 +1,30 @@
-// A host is back and says what it has: each item is compared with what the database believes. Never destroys on absence.
-// Pure: decides; `service.ts` reads, writes and sends.
+// Judges each item of a host's inventory against the database's row. Absence never destroys anything. Pure: `comparison.ts`
+// reads, writes and sends.
 import type { DesktopState, Observation, RejoinOrder } from '@dormouse/contract'
 import type { DesktopRow } from '../desktops/store.ts'
 
-/** What one comparison asks for: an order to the host, a new true state in the database, or a word to the operator. */
+/** The result of one comparison: an order to the host, and perhaps a corrected state and an alarm for operators. */
 export interface Verdict {
   order: RejoinOrder['order']
-  /** The state the database should hold instead; undefined where it is true already. */
+  /** The state that the database should have; undefined where it is right. */
   become?: DesktopState
   alarm?: string
 }
 
 const keep: Verdict = { order: 'keep' }
 
-/** Compares one item of a host's inventory with the database's row of it. */
+/** Compares one item of a host's inventory with the row of its desktop. */
 export function judge(hostId: string, item: Observation, row: DesktopRow | undefined): Verdict {
   const runs = item.domain === 'running' || item.domain === 'paused'
   if (!row)
     return runs
-      ? { order: 'suspend', alarm: 'a desktop runs that the database does not know' }
-      : { ...keep, alarm: 'a desktop is kept that the database does not know' }
+      ? { order: 'suspend', alarm: 'a host runs a desktop that has no record in the database' }
+      : { ...keep, alarm: 'a host keeps a desktop that has no record in the database' }
   if (item.generation > row.generation || (item.generation === row.generation && item.turn > row.turn)) {
-    return { ...keep, alarm: 'the host has seen a later turn than the database: was it restored from an older copy?' }
+    return {
+      ...keep,
+      alarm: 'the host has seen a later turn than the database; was the database restored from a backup?',
+    }
   }
   if (row.state === 'destroyed') return { order: 'remove' }
   if (row.hostId !== hostId) return runs ? { order: 'stop' } : keep
@@ -37,7 +40,7 @@ function judgeBelieved(item: Observation, row: DesktopRow, runs: boolean): Verdi
       return { ...keep, become: saved ? 'hibernated' : 'stopped' }
     case 'hibernated':
       if (runs) return { order: 'suspend', alarm: 'a desktop runs that should be hibernated' }
-      // A spent memory is never restored. One that is missing may be put back by hand.
+      // Spent memory is never restored. A missing one may be put back by an operator.
       return item.memory === 'spent' ? { ...keep, become: 'stopped' } : keep
     case 'stopped':
       if (saved) return { ...keep, become: 'hibernated' }
@@ -49,11 +52,11 @@ function judgeBelieved(item: Observation, row: DesktopRow, runs: boolean): Verdi
   }
 }
 
-/** What the database believes awake and the host does not have has stopped. Anything else that is missing is left alone. */
+/** An awake desktop that the host does not have has stopped. Anything else that is missing is left alone. */
 export const judgeMissing = (row: DesktopRow): DesktopState | undefined =>
   row.state === 'awake' ? 'stopped' : undefined
 
-/** One pass never stops or removes more than this of a host's items: it is then more likely that we are wrong. */
+/** The most items of a host that one comparison may stop or remove. If more differ, the error is probably ours. */
 export const massLimit = (items: number): number => Math.max(5, Math.floor(items * 0.05))
 
 export const isDrastic = (order: RejoinOrder['order']): boolean => order === 'stop' || order === 'remove'

@@ -1,4 +1,4 @@
-// Operators' word for a host that is not believed. HTTP and nothing else.
+// Operators' route to trust a host whose commands are withheld. Only HTTP.
 import { refuseNotFound, trustedHostJson } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Hosts } from '../hosts/service.ts'

@@ -1,4 +1,4 @@
-// Brings database and hosts back to one truth: when a host links, when it reports a change, when it was out of reach.
+// Reconciles the database with the hosts: when a host links, when it reports a change, and when it was unreachable.
 import type { Hello, Observation } from '@dormouse/contract'
 import { newId, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
@@ -14,11 +14,11 @@ import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import * as operations from '../operations/store.ts'
-import { guarded } from './care.ts'
+import { RunsByHost } from './coalesced-runs.ts'
 import { Comparison } from './comparison.ts'
 import { Epochs } from './epochs.ts'
+import { guarded } from './guarded.ts'
 import { Hints } from './hints.ts'
-import { PassesByHost } from './passes.ts'
 
 export interface RecoveryOptions {
   pool: Pool
@@ -30,11 +30,12 @@ export interface RecoveryOptions {
 
 const commandTimeoutMs = 60_000
 const deferredAtOnce = 4
+
 export class Recovery {
   readonly #options: RecoveryOptions
-  readonly #comparing = new PassesByHost()
-  readonly #carrying = new PassesByHost()
-  readonly #underWay = new Set<Promise<void>>()
+  readonly #comparing = new RunsByHost()
+  readonly #sending = new RunsByHost()
+  readonly #running = new Set<Promise<void>>()
   readonly #epochs: Epochs
   readonly #comparison: Comparison
   readonly #hints: Hints
@@ -46,58 +47,58 @@ export class Recovery {
     this.#hints = new Hints((hostId, hints) => this.#guarded(() => this.#comparison.hinted(hostId, hints)))
   }
 
-  /** A host has linked. Only the leader looks; when a replica becomes leader it looks at every host. */
+  /** A host has linked. Only the leader compares; a new leader compares every host. */
   joined(hostId: string, { highestEpoch }: Hello): void {
     this.#epochs.note(hostId, highestEpoch)
-    void this.ask(hostId)
+    void this.compare(hostId)
   }
 
-  /** Asks every linked host what it has. Waits for none: one may hang. */
-  askAll(): void {
-    for (const hostId of this.#options.links.hostIds()) void this.ask(hostId)
+  /** Begins to compare every linked host. Does not wait: one may hang. */
+  compareAll(): void {
+    for (const hostId of this.#options.links.hostIds()) void this.compare(hostId)
   }
 
-  /** Asks one host for its inventory and settles the differences. */
-  ask(hostId: string): Promise<void> {
-    return this.#comparing.ask(hostId, () =>
+  /** Asks one host for its inventory and resolves the differences. */
+  compare(hostId: string): Promise<void> {
+    return this.#comparing.request(hostId, () =>
       this.#leading(async (term) => {
         if (!(await this.#epochs.settle(term, hostId))) return
-        // What was put off was asked for by name: it counts as no mass action, and is done before the picture is taken.
-        await this.#carryOutOn(hostId)
+        // Deferred commands run before the inventory is taken: they were requested one by one and are no mass action.
+        await this.#sendDeferred(hostId)
         await this.#comparison.whole(term, hostId)
       }),
     )
   }
 
-  /** An operator’s word for a host whose word about the epoch was not believed; answers its id, and whether it had no commands. */
+  /** An operator trusts a host; answers its id, and whether its commands were withheld. */
   async trust(idOrName: string, note: Note): Promise<{ id: string; wasWithheld: boolean }> {
     const trusted = await this.#epochs.trust(idOrName, note)
-    void this.ask(trusted.id)
+    void this.compare(trusted.id)
     return trusted
   }
 
-  /** Something changed on a host that no command asked for. The report is a hint: by now it may be old. */
+  /** A host reports a change that no command caused. The report may be outdated: it only triggers a new observation. */
   observed(hostId: string, hint: Observation): void {
     if (this.#options.leadership.term) this.#hints.take(hostId, hint)
   }
 
-  /** Begins to carry out what was put off, on every host that is linked now. Waits for none: one may hang. */
-  async carryOutDeferred(): Promise<void> {
+  /** Begins to send the deferred commands of every linked host. Does not wait: one may hang. */
+  async sendDeferred(): Promise<void> {
     const { leadership, links, pool } = this.#options
     if (!leadership.term) return
     const able = links.hostIds().filter((hostId) => links.takesCommands(hostId))
-    for (const hostId of await deferred.hostsAmong(pool, able)) void this.#carryOutOn(hostId)
+    for (const hostId of await deferred.hostsAmong(pool, able)) void this.#sendDeferred(hostId)
   }
 
-  /** A few at a time: one that hangs until its deadline keeps the others of its host waiting no longer than it must. */
-  #carryOutOn(hostId: string): Promise<void> {
-    return this.#carrying.ask(hostId, () =>
+  /** Sends a few at a time, so that one that hangs until its deadline delays few others of its host. */
+  #sendDeferred(hostId: string): Promise<void> {
+    return this.#sending.request(hostId, () =>
       this.#leading(async (term) => {
         const left = await deferred.ofHost(this.#options.pool, hostId)
-        const carry = async () => {
-          for (let next = left.shift(); next; next = left.shift()) await this.#carryOut(term, next)
+        const sendAll = async () => {
+          for (let next = left.shift(); next; next = left.shift()) await this.#sendOne(term, next)
         }
-        await Promise.all(Array.from({ length: deferredAtOnce }, carry))
+        await Promise.all(Array.from({ length: deferredAtOnce }, sendAll))
       }),
     )
   }
@@ -109,26 +110,26 @@ export class Recovery {
     })
   }
 
-  /** Resolves when no care is under way: for an orderly stop, once there is no term and no link any more. */
+  /** Resolves when no recovery is running: for an orderly stop, after the term and the links have ended. */
   async idle(): Promise<void> {
-    while (this.#underWay.size > 0) await Promise.all(this.#underWay)
+    while (this.#running.size > 0) await Promise.all(this.#running)
   }
 
   #guarded(work: () => Promise<unknown>): Promise<void> {
-    const care = guarded(this.#options.log, work).finally(() => this.#underWay.delete(care))
-    this.#underWay.add(care)
-    return care
+    const run = guarded(this.#options.log, work).finally(() => this.#running.delete(run))
+    this.#running.add(run)
+    return run
   }
 
-  /** Sends one command that was put off. */
-  async #carryOut(term: Term, command: DeferredCommand): Promise<void> {
+  /** Sends one deferred command. */
+  async #sendOne(term: Term, command: DeferredCommand): Promise<void> {
     await this.#guarded(async () => {
       const answer = await this.#send(term, command)
       if (answer) await this.#finish(command, answer)
     })
   }
 
-  /** What the host answers; nothing where a later turn has made it pointless, undefined where it did not succeed. */
+  /** The host's answer: empty where a later turn made the command obsolete, undefined where it failed. */
   async #send(term: Term, command: DeferredCommand): Promise<object | undefined> {
     const { desktopId, generation, turn, operationId, hostId } = command
     const fence = { desktopId, generation, turn, operationId, epoch: term.epoch, deadlineMs: commandTimeoutMs }
@@ -136,16 +137,16 @@ export class Recovery {
     try {
       return await this.#options.links.command(hostId, command.command, { fence }, asked)
     } catch (error) {
-      if (isOvertaken(error)) return {}
-      await this.#keep(command, error)
+      if (isObsolete(error)) return {}
+      await this.#noteFailure(command, error)
       return undefined
     }
   }
 
-  /** It is tried again, and an operator can read why. */
-  async #keep(command: DeferredCommand, error: unknown): Promise<void> {
+  /** Stores the error for operators. The command will be retried. */
+  async #noteFailure(command: DeferredCommand, error: unknown): Promise<void> {
     const { desktopId: desktop, hostId: host } = command
-    this.#options.log.warn({ err: error, desktop, host }, 'a deferred command has failed again')
+    this.#options.log.warn({ err: error, desktop, host }, 'a deferred command failed again; it will be retried')
     await this.#options.leadership.transaction((tx) => deferred.tried(tx, command, inOneLine(error)))
   }
 
@@ -165,9 +166,10 @@ export class Recovery {
       }
       await deferred.done(tx, command)
     })
-    log.info({ desktop: command.desktopId, command: command.command }, 'a deferred command was carried out')
+    log.info({ desktop: command.desktopId, command: command.command }, 'a deferred command succeeded')
   }
-  /** What an undo leaves: an operation that was forgotten meanwhile counts as one that gave no memory up. */
+
+  /** The state after a deferred undo. */
   async #afterUndo(
     tx: pg.PoolClient,
     { state: from }: DesktopRow,
@@ -179,11 +181,11 @@ export class Recovery {
   }
 }
 
-/** The host has obeyed a later request for the desktop. */
-const isOvertaken = (error: unknown): boolean =>
+/** The host has executed a later request for the desktop. */
+const isObsolete = (error: unknown): boolean =>
   error instanceof Refusal && (error.code === 'stale_turn' || error.code === 'superseded')
 
-/** A host's words go into the database: of a length, and of characters that it takes. */
+/** A host's text goes into the database: limits its length, and replaces control characters. */
 const inOneLine = (error: unknown): string =>
   (error instanceof Refusal ? error.detail : String(error))
     .slice(0, 500)

@@ -1,7 +1,7 @@
-// Operators' routes for taking a host out. HTTP and nothing else.
+// Operators' routes for removing a host. Only HTTP.
 import { removalJson, removeHostBody } from '@dormouse/contract'
 import { z } from 'zod'
-import { patiently } from '../db/pool.ts'
+import { retryWhileUnavailable } from '../db/pool.ts'
 import type { App } from '../http/app.ts'
 import { noteOf } from '../http/audit-trail.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -14,7 +14,7 @@ export function removalRoutes(
   { removals, leadership }: { removals: Removals; leadership: Leadership },
 ): void {
   app.get('/hosts/:host/removal', { schema: { params, response: { 200: removalJson } } }, (request) =>
-    patiently(() => removals.preview(request.params.host)),
+    retryWhileUnavailable(() => removals.preview(request.params.host)),
   )
 
   app.post(

@@ -1,4 +1,4 @@
-// Takes a host out for good: its key, its links, and the desktops that had their only disk there. Knows no HTTP.
+// Removes a host for good: its key, its links, and the desktops with their only disk there. Knows no HTTP.
 import { messageOf, type RemovalJson, refusals, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
@@ -26,19 +26,19 @@ export interface RemovalsOptions {
   log: Log
 }
 
-/** Desktops of a host, by what its removal does to them. */
-interface Concerned {
+/** The desktops of a host, by what its removal does to them. */
+interface Affected {
   /** Their only disk is lost. */
   lost: DesktopRow[]
-  /** Never awake: what is lost is the image's, and another host has that. */
+  /** Never woken: they have no data yet, and may wake on another host. */
   unbound: DesktopRow[]
 }
 
 const lookEveryMs = 500
 const tries = 5
 
-/** A desktop was bound to the host while the others were locked: they are locked again, with it. */
-class BoundMeanwhile extends Error {}
+/** Another desktop was bound to the host while the known ones were being locked: lock them all again. */
+class AddedMeanwhile extends Error {}
 
 export class Removals {
   readonly #options: RemovalsOptions
@@ -49,7 +49,7 @@ export class Removals {
     this.#options = options
   }
 
-  /** Cuts, from now on, the links that this replica holds to hosts that are removed, whichever replica removed them. */
+  /** From now on closes this replica's links to removed hosts, whichever replica removed them. */
   watch(): void {
     this.#watching = setInterval(() => void this.look(), lookEveryMs).unref()
   }
@@ -59,63 +59,63 @@ export class Removals {
     await this.#looking
   }
 
-  /** What the removal of this host would cost now. */
+  /** What removing this host would cost now. */
   async preview(nameOrId: string): Promise<RemovalJson> {
     const { pool } = this.#options
     const host = await find(pool, nameOrId)
-    return toJson(host, (await concerned(pool, await desktops.boundTo(pool, host.id))).lost)
+    return toJson(host, (await affectedBy(pool, await desktops.boundTo(pool, host.id))).lost)
   }
 
   /**
-   * Removes the host, unless more desktops than `yesLose` have their only disk there. They become `failed`, and what was
-   * under way on them settles with that truth. Twice is the same as once.
+   * Removes the host, unless more desktops than `yesLose` have their only disk there. Those become `failed`, and their
+   * operations settle as failed. Idempotent.
    */
   async remove(nameOrId: string, yesLose: number, note: Note): Promise<RemovalJson> {
     const { leadership, engine, log } = this.#options
     for (let attempt = 1; ; attempt++) {
       try {
         const work = (tx: pg.PoolClient) => this.#remove(tx, nameOrId, yesLose, note)
-        const { removal, overtaken } = await leadership.transaction(work)
-        for (const row of overtaken) engine.overtaken(row)
-        await this.#cut(removal.host_id)
+        const { removal, superseded } = await leadership.transaction(work)
+        for (const row of superseded) engine.superseded(row)
+        await this.#disconnect(removal.host_id)
         if (!removal.removed_before)
           log.warn({ host: removal.host_id, hostName: removal.name, lost: removal.lost }, 'a host was removed')
         return removal
       } catch (error) {
-        if (!(error instanceof BoundMeanwhile) || attempt >= tries) throw error
+        if (!(error instanceof AddedMeanwhile) || attempt >= tries) throw error
       }
     }
   }
 
-  /** Desktops first and the host last, as everybody who places a desktop locks them. */
+  /** Locks the desktops first and the host last, in the same order as a placement. */
   async #remove(tx: pg.PoolClient, nameOrId: string, yesLose: number, note: Note) {
     const host = await find(tx, nameOrId)
     const bound = await desktops.lockBoundTo(tx, host.id)
     const { removedAt, before } = await hosts.remove(tx, host.id)
-    if ((await desktops.boundTo(tx, host.id)).length > bound.length) throw new BoundMeanwhile()
-    const { lost, unbound } = await concerned(tx, bound)
+    if ((await desktops.boundTo(tx, host.id)).length > bound.length) throw new AddedMeanwhile()
+    const { lost, unbound } = await affectedBy(tx, bound)
     if (lost.length > yesLose) refuse('would_lose', refusals.would_lose.detail({ host: host.name, lost: lost.length }))
-    const overtaken = await this.#settle(tx, host.id, { lost, unbound })
+    const superseded = await this.#settle(tx, host.id, { lost, unbound })
     await note(tx, host.id, before && lost.length === 0 ? null : { name: host.name, lost: lost.length })
-    return { removal: { ...toJson({ ...host, removedAt }, lost), removed_before: before }, overtaken }
+    return { removal: { ...toJson({ ...host, removedAt }, lost), removed_before: before }, superseded }
   }
 
-  async #settle(tx: pg.PoolClient, hostId: string, { lost, unbound }: Concerned): Promise<OperationRow[]> {
+  async #settle(tx: pg.PoolClient, hostId: string, { lost, unbound }: Affected): Promise<OperationRow[]> {
     const cause = 'an operator removed the host'
     const failure = { code: 'host_removed', detail: messageOf('host_removed'), cause } as const
     const [lostIds, unboundIds] = [idsOf(lost), idsOf(unbound)]
     const ids = [...lostIds, ...unboundIds]
-    const overtaken = await operations.supersedeAll(tx, ids, failure)
+    const superseded = await operations.supersedeAll(tx, ids, failure)
     await endGenerationsOf(tx, ids, 'host removed')
     await failAll(tx, lostIds, 'host_removed')
     await unbindAll(tx, unboundIds)
-    // In the order in which care for one desktop takes them.
+    // The same lock order as in recovery of one desktop.
     await hosts.releaseHost(tx, hostId)
     await deferred.dropOf(tx, hostId)
-    return overtaken
+    return superseded
   }
 
-  /** One look at a time. */
+  /** Closes the links to removed hosts; one run at a time. */
   look(): Promise<void> {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined
@@ -128,15 +128,15 @@ export class Removals {
     const linked = links.hostIds()
     if (linked.length === 0) return
     try {
-      for (const id of await hosts.removedAmong(pool, linked)) await this.#cut(id)
+      for (const id of await hosts.removedAmong(pool, linked)) await this.#disconnect(id)
     } catch (err) {
-      log.warn({ err }, 'links could not be compared with the hosts that are removed; it is tried again')
+      log.warn({ err }, 'links to removed hosts could not be checked; retrying')
     }
   }
 
-  async #cut(hostId: string): Promise<void> {
-    this.#options.channels.cut(hostId)
-    await this.#options.links.cut(hostId, 'the host was removed')
+  async #disconnect(hostId: string): Promise<void> {
+    this.#options.channels.disconnect(hostId)
+    await this.#options.links.disconnect(hostId, 'the host was removed')
   }
 }
 
@@ -148,9 +148,9 @@ async function find(db: pg.PoolClient | Pool, nameOrId: string): Promise<NamedHo
 
 const idsOf = (rows: DesktopRow[]): string[] => rows.map(({ id }) => id)
 
-async function concerned(db: pg.PoolClient | Pool, bound: DesktopRow[]): Promise<Concerned> {
+async function affectedBy(db: pg.PoolClient | Pool, bound: DesktopRow[]): Promise<Affected> {
   const firstWakes = await operations.wakingFrom(db, idsOf(bound), 'created')
-  // A destroy goes on by itself: it needs no host.
+  // A destroy continues: it needs no host.
   const held = bound.filter(({ state }) => state !== 'destroying')
   const isNew = ({ id, state }: DesktopRow) => state === 'created' || firstWakes.has(id)
   return { lost: held.filter((row) => !isNew(row)), unbound: held.filter(isNew) }

@@ -1,4 +1,4 @@
-// What is forgotten, and when: each room forgets its own, a piece at a time, and nothing that a caller was promised.
+// Prunes old records: each room deletes its own, in batches, and nothing that the API promises to keep.
 import type { Log } from '@dormouse/process'
 import * as audit from '../audit/store.ts'
 import type { Db } from '../db/pool.ts'
@@ -22,7 +22,7 @@ export class Retention {
     this.#options = options
   }
 
-  /** Forgets a piece of what is old enough; where one room cannot, the others still do. Twice is the same as once. */
+  /** Deletes a batch of old records of each room. An error in one room does not stop the others. Idempotent. */
   async prune(): Promise<void> {
     const { db, log, recordsDays, auditDays } = this.#options
     const rooms: Record<string, () => Promise<number>> = {
@@ -38,7 +38,7 @@ export class Retention {
         const count = await forget()
         if (count > 0) log.info({ what, count }, 'old records were pruned')
       } catch (err) {
-        log.warn({ what, err }, 'old records could not be pruned; it is tried again')
+        log.warn({ what, err }, 'old records could not be pruned; retrying later')
       }
     }
   }

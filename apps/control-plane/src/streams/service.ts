@@ -3,7 +3,7 @@ import { newId, Refusal, refusals, refuse, type StreamBody } from '@dormouse/con
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import * as audit from '../audit/store.ts'
-import { type Db, type Pool, patiently, transaction } from '../db/pool.ts'
+import { type Db, type Pool, retryWhileUnavailable, transaction } from '../db/pool.ts'
 import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { Customer } from '../principals/service.ts'
@@ -46,7 +46,7 @@ export class Streams {
     const goodForMs = caller.goodUntil === null ? null : Math.round(caller.goodUntil - Date.now())
     const screen = { desktopId, claim }
     const params = { holder, goodForMs, generation, takeover: takeover ?? false }
-    const { lost, ...grant } = await patiently(() => this.#grant(screen, params))
+    const { lost, ...grant } = await retryWhileUnavailable(() => this.#grant(screen, params))
     issued.note(hashOf(grant.token))
     if (lost) onTakenOver()
     return grant

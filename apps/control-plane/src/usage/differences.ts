@@ -1,13 +1,13 @@
-// Where the ledger and the hosts disagree on what runs. Pure: decides nothing, mends nothing.
+// Where the ledger and the hosts disagree on what runs. Pure; repairs nothing.
 import type { Living } from '../ledger/store.ts'
 
 export interface Difference extends Living {
   hostId: string
-  /** unbooked: the host runs it and nobody counts. unproved: the ledger holds it awake and the host does not run it. */
+  /** unbooked: the host runs it and the ledger does not count it. unproved: the ledger counts it and the host does not run it. */
   what: 'unbooked' | 'unproved'
 }
 
-/** Compares what hosts say they run with what the ledger holds awake on these hosts. */
+/** Compares what hosts report as running with what the ledger counts as awake on them. */
 export function differences(
   said: ReadonlyMap<string, readonly Living[]>,
   booked: readonly (Living & { hostId: string })[],

@@ -1,4 +1,4 @@
-// Customers' route for what they have used. HTTP and nothing else.
+// Customers' route for their usage. Only HTTP.
 import { usageJson, usageQuery } from '@dormouse/contract'
 import type { Pages } from '../db/long-reads.ts'
 import type { App } from '../http/app.ts'
@@ -34,7 +34,7 @@ export function usageRoutes(app: App, { usage }: { usage: Usage }): void {
   )
 }
 
-/** The sums come last: they are known when every row was written. */
+/** The sums come last: they are known once every row has been written. */
 function writeUsage({ start, end }: Span, pages: Pages<UsedMs>): JsonList<UsedMs> {
   const totals = new Totals()
   return new JsonList({

@@ -1,10 +1,10 @@
-// What an organisation has used, and the comparison of the ledger with what hosts say they run. Knows no HTTP.
+// An organisation's usage, and the comparison of the ledger with what hosts report as running. Knows no HTTP.
 import type { Heartbeat, UsageJson } from '@dormouse/contract'
 import { refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
-import { type Pool, patiently } from '../db/pool.ts'
+import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import * as ledger from '../ledger/store.ts'
@@ -25,19 +25,19 @@ export interface Span {
   end: number
 }
 
-/** An answer about more desktops is written while it is read. */
+/** Responses about more desktops are streamed while they are read. */
 const atOnceMax = 1_000
 
-export interface UsageWish {
+export interface UsageParams {
   start?: number | undefined
   end?: number | undefined
 }
 
 export class Usage {
   readonly #options: UsageOptions
-  /** What each linked host said last. */
+  /** What each linked host reported last. */
   readonly #running = new Map<string, ledger.Living[]>()
-  /** Found once: on the way from one state to another a difference is normal, and gone at the next look. */
+  /** Differences found once. During a transition a difference is normal, and gone at the next comparison. */
   #suspected = new Set<string>()
 
   constructor(options: UsageOptions) {
@@ -45,40 +45,42 @@ export class Usage {
     options.links.on('unlinked', (hostId) => this.#running.delete(hostId))
   }
 
-  /** The times that are meant, by default since the month (UTC) began. In Unix seconds. */
-  span(wish: UsageWish, now = new Date()): Span {
-    const { start = Date.UTC(now.getUTCFullYear(), now.getUTCMonth()) / 1_000, end = now.getTime() / 1_000 } = wish
+  /** The span of the query in Unix seconds, by default from the beginning of the month (UTC) until now. */
+  span(params: UsageParams, now = new Date()): Span {
+    const { start = Date.UTC(now.getUTCFullYear(), now.getUTCMonth()) / 1_000, end = now.getTime() / 1_000 } = params
     if (start > end) {
-      const field = wish.start === undefined ? 'end' : 'start'
+      const field = params.start === undefined ? 'end' : 'start'
       refuse('invalid_request', `${field}: start (${start}) is later than end (${end})`, { field })
     }
     return { start, end }
   }
 
-  /** The seconds of each desktop in the span, and their sums; undefined where there are too many for one piece. */
+  /** The seconds of each desktop in the span and their sums; undefined where there are too many rows for one response. */
   async query({ orgId }: Customer, span: Span): Promise<UsageJson | undefined> {
-    const rows = await patiently(() => ledger.used(this.#options.pool, { orgId, ...span, limit: atOnceMax + 1 }))
+    const rows = await retryWhileUnavailable(() =>
+      ledger.used(this.#options.pool, { orgId, ...span, limit: atOnceMax + 1 }),
+    )
     if (rows.length > atOnceMax) return undefined
     return { ...span, desktops: rows.map(usedToJson), totals: totalsOf(rows).map(inSeconds) }
   }
 
-  /** The same, however many there are, as it is at one moment. */
+  /** The same for any number of rows, as a snapshot. */
   queryAll({ orgId }: Customer, span: Span, gone: AbortSignal): Promise<Pages<ledger.UsedMs>> {
     return this.#options.longReads.open(orgId, ledger.usedQuery({ orgId, ...span, limit: null }), gone)
   }
 
-  /** A heartbeat proves life. Only the leader writes it down: the same word goes to every replica. */
+  /** A heartbeat proves that its desktops run. Only the leader stores it: every replica receives the same heartbeat. */
   async heard(hostId: string, { running, facts }: Heartbeat): Promise<void> {
     if (!this.#options.leadership.term) return
-    // A host that ails cannot see what it runs: that is no difference.
+    // An unhealthy host cannot list what it runs, which is no difference.
     if (facts.ailment === null) this.#running.set(hostId, running)
     else this.#running.delete(hostId)
     await ledger
       .prove(this.#options.pool, hostId, running)
-      .catch((error) => this.#options.log.warn({ err: error, host: hostId }, 'a proof of life was not noted'))
+      .catch((error) => this.#options.log.warn({ err: error, host: hostId }, 'a proof of life could not be stored'))
   }
 
-  /** Compares the ledger with what the hosts say; what differs in two looks on end is told to the operator. */
+  /** Compares the ledger with the hosts' reports. A difference in two comparisons in a row raises an alarm. */
   async compare(): Promise<void> {
     const { pool, log } = this.#options
     const said = new Map(this.#running)
@@ -92,7 +94,7 @@ export class Usage {
       pool,
       found.map(({ desktopId }) => desktopId),
     )
-    // What a host runs that is not its own is for the comparison of its inventory.
+    // A desktop that is not the host's own is handled by the comparison of its inventory.
     const real = found.filter(
       ({ desktopId, hostId, what }) => !busy.has(desktopId) && (what === 'unproved' || own.get(desktopId) === hostId),
     )
@@ -101,8 +103,9 @@ export class Usage {
   }
 
   #tell({ what, ...where }: Difference, log: Log): void {
-    if (what === 'unbooked') log.error({ ...where, alarm: true }, 'a desktop runs that the ledger does not count')
-    else log.error({ ...where, alarm: true }, 'the ledger holds a desktop awake that its host does not run')
+    if (what === 'unbooked')
+      log.error({ ...where, alarm: true }, 'a host runs a desktop that the ledger does not count')
+    else log.error({ ...where, alarm: true }, 'the ledger counts a desktop as awake that its host does not run')
   }
 }
 

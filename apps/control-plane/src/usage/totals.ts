@@ -1,4 +1,4 @@
-// Sums of what was used, in whole milliseconds, so that they are exactly the sums of the rows. Pure.
+// Sums of usage in whole milliseconds, so that they match the rows exactly. Pure.
 import type { UsedMs } from '../ledger/store.ts'
 
 type Total = Omit<UsedMs, 'desktopId'>

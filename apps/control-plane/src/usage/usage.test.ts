@@ -1,4 +1,4 @@
-// Guarantee: what is summed up is exactly what the rows say, and a difference between ledger and hosts is found.
+// Guarantee: sums match the rows exactly, and a difference between ledger and hosts is found.
 import { usageQuery } from '@dormouse/contract'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
@@ -32,7 +32,7 @@ test('totals are the exact sums of the rows, one for each tier and billing mode'
   )
 })
 
-test('what a host runs and nobody counts, and what is counted and not run, is found; another generation is both', () => {
+test('a desktop that runs uncounted and one that is counted but does not run are found; another generation is both', () => {
   const said = new Map([['h1', [{ desktopId: 'a', generation: 2 }]]])
   const booked = [{ desktopId: 'a', generation: 1, hostId: 'h1' }]
   expect(differences(said, [{ desktopId: 'a', generation: 2, hostId: 'h1' }])).toEqual([])
@@ -63,7 +63,7 @@ test.each([
   '253402300800',
   '253402300799.5',
   '9'.repeat(500),
-])('the time %j is refused by its name', (text) => {
+])('the time %j is refused with the name of its field', (text) => {
   for (const field of ['start', 'end']) {
     expect(usageQuery.safeParse({ [field]: text }).error?.issues[0]?.path).toEqual([field])
   }

@@ -1,4 +1,4 @@
-// Destroy: always converges. A host out of reach removes the remains the moment it is back.
+// Destroy: always converges. An unreachable host removes what is left as soon as it is back.
 import { Refusal, refusalWithCause } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
@@ -8,16 +8,16 @@ import { defer } from '../deferred.ts'
 import { endGeneration } from '../generations.ts'
 import type { Quota } from '../quota.ts'
 import { settle } from '../state-changes.ts'
-import { passing } from '../states.ts'
+import { inProgress } from '../states.ts'
 import { lockAny } from '../store.ts'
 import { fenceOf, inputOf } from './input.ts'
 
 export interface DestroyContext {
   hosts: Hosts
   links: Links
-  /** How long a host out of reach is waited for. */
+  /** How long to wait for an unreachable host. */
   graceMs: number
-  /** Its organisation has room for another. */
+  /** Learns that the organisation has one desktop less. */
   quota: Pick<Quota, 'freed'>
 }
 
@@ -48,7 +48,7 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
           )
           return { cleanup: 'done' }
         } catch (error) {
-          // Another leader has taken over: it goes on with this.
+          // Another leader has taken over and resumes this operation.
           if (signal.aborted || (error instanceof Refusal && error.code === 'stale_epoch')) throw error
           const why = (error as Error).message
           if (await hosts.isRemoved(hostId)) return { cleanup: 'deferred', why }
@@ -57,7 +57,7 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
           return { cleanup: 'deferred', why }
         }
       },
-      noUndo: 'a destroy is never taken back',
+      noUndo: 'a destroy cannot be undone',
     }),
   ],
 
@@ -80,12 +80,12 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
   afterwards: async ({ operation }) => quota.freed(operation.orgId),
 
   /**
-   * A host that refuses to remove leaves a failed destroy and a desktop that may be destroyed again. Whatever it was
-   * doing has been superseded for good: it counts as stopped until its host says otherwise.
+   * Where the host refuses to remove it, the destroy fails and may be requested again. An operation that the destroy has
+   * superseded does not resume, so the desktop counts as stopped until its host reports otherwise.
    */
   async failed(tx, { operation }) {
     const { from } = inputOf({ operation })
-    const state = from === 'awake' || passing.includes(from) ? 'stopped' : from
+    const state = from === 'awake' || inProgress.includes(from) ? 'stopped' : from
     await settle(tx, operation.desktopId, state, { by: 'destroy', operationId: operation.id })
     return 'it was not destroyed'
   },

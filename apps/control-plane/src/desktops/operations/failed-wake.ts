@@ -34,13 +34,13 @@ export function lossOf(
   failure: Failure,
 ): string | undefined {
   if (asleep === undefined) return 'nothing was lost'
-  if (asleep === 'deferred') return 'its host takes the rest back when it can'
+  if (asleep === 'deferred') return 'its host will clean up when it can'
   if (asleep.memoryLost)
     return failure.code === 'memory_lost'
       ? 'its disk is kept'
-      : 'the guest had run by then and could not be saved anew: its memory is lost, its disk is kept'
+      : 'the guest had already run and could not be saved again: its memory is lost, its disk is kept'
   if (asleep.state === 'hibernated') return 'its saved memory and its disk are kept'
-  if (from === 'hibernated' && discardMemory) return 'the saved memory was given up as asked, its disk is kept'
+  if (from === 'hibernated' && discardMemory) return 'the saved memory was discarded as requested, its disk is kept'
   if (asleep.state === 'stopped') return 'its disk is kept'
   return from === 'created' ? 'nothing was lost' : undefined
 }

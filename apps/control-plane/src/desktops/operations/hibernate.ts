@@ -1,4 +1,4 @@
-// Hibernate: save. Where it fails, the host is asked what is true, and that becomes the state.
+// Hibernate: save. Where it fails, the host is asked for the actual state, and that becomes the desktop's.
 import { type DesktopState, observation, Refusal } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
@@ -7,7 +7,7 @@ import { type OperationDefinition, step } from '../../operations/definition.ts'
 import { endGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
-import { asking, fenceOf, inputOf } from './input.ts'
+import { commandOptions, fenceOf, inputOf } from './input.ts'
 
 export interface HibernateContext {
   hosts: Hosts
@@ -22,7 +22,7 @@ const findings = z.object({
 type Findings = z.infer<typeof findings>
 type Seen = Findings['seen']
 
-const putOff: Findings = { seen: 'out of reach' }
+const deferred: Findings = { seen: 'out of reach' }
 
 export const hibernate = ({ hosts, links }: HibernateContext): OperationDefinition => ({
   kind: 'hibernate',
@@ -36,15 +36,15 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
           hostId!,
           'desktop.ensureHibernated',
           { fence: fenceOf(context) },
-          asking(context),
+          commandOptions(context),
         )
         return { memoryBytes }
       },
-      /** A save is not taken back; the host says what came of it. */
+      /** A save cannot be undone; the host reports what came of it. */
       undo: async (context) => {
         const { hostId } = inputOf(context)
         const seen = await links
-          .command(hostId!, 'desktop.observe', { desktopId: context.operation.desktopId }, asking(context))
+          .command(hostId!, 'desktop.observe', { desktopId: context.operation.desktopId }, commandOptions(context))
           .then(({ domain, memory }): Seen => ({ domain, memory }))
           .catch((error: unknown): Seen => {
             if (!(error instanceof Refusal)) throw error
@@ -54,7 +54,7 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
           })
         return { seen }
       },
-      putOff,
+      deferred,
     }),
   ],
 
@@ -74,17 +74,18 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
     const { seen } = findings.parse(stored)
     const state = stateAsSeen(seen)
     await settle(tx, desktopId, state, { by: 'hibernate', operationId: operation.id })
-    if (state === 'awake') return isKnown(seen) ? 'it is still awake' : 'it counts as awake until its host is back'
+    if (state === 'awake')
+      return isKnown(seen) ? 'it is still awake' : 'it counts as awake until its host is reachable again'
     await endGeneration(tx, generationId!, state)
     await hosts.releaseMemory(tx, desktopId)
-    if (state === 'hibernated') return 'it is hibernated all the same'
+    if (state === 'hibernated') return 'it is hibernated nevertheless'
     return seen === 'nothing' ? 'its host has nothing of it' : 'it had stopped: its memory is lost, its disk is kept'
   },
 })
 
 const isKnown = (seen: Seen): boolean => seen !== undefined && seen !== 'out of reach'
 
-/** What is true after a save that failed. Out of reach it counts as awake until the host is back and says otherwise. */
+/** The state after a failed save. On an unreachable host the desktop counts as awake until the host reports otherwise. */
 export function stateAsSeen(seen: Seen): DesktopState {
   if (seen === undefined || seen === 'out of reach') return 'awake'
   if (seen === 'nothing') return 'stopped'

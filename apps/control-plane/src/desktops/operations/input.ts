@@ -27,7 +27,7 @@ export function fenceOf({
 const answerMarginMs = 2_000
 
 /** The options of a step's command: it lasts as long as the operation may take, and no longer than the operation is ours. */
-export const asking = ({ operation, signal, remainingMs }: StepContext) => ({
+export const commandOptions = ({ operation, signal, remainingMs }: StepContext) => ({
   signal,
   timeoutMs: Math.ceil(remainingMs) + answerMarginMs,
   requestId: operation.requestId ?? undefined,

@@ -1,4 +1,4 @@
-// Wake: place, disk, run. Wherever it fails, it holds no memory of a host, and the saved work is still there.
+// Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept.
 import { Refusal, refuse, resumedFrom, type WakeSource } from '@dormouse/contract'
 import type pg from 'pg'
 import { z } from 'zod'
@@ -13,7 +13,7 @@ import { endGeneration, startGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { bind, lockAny } from '../store.ts'
 import { asleepResult, leftNothing, lossOf, stateAfterFailure } from './failed-wake.ts'
-import { asking, fenceOf, type Input, inputOf } from './input.ts'
+import { commandOptions, fenceOf, type Input, inputOf } from './input.ts'
 
 const tidyMs = 30_000
 
@@ -32,9 +32,9 @@ const findings = z.object({
 })
 type Findings = z.infer<typeof findings>
 
-const putOff: Findings = { asleep: 'deferred' }
+const deferred: Findings = { asleep: 'deferred' }
 
-/** What a wake may start from, by where it came from. A saved memory is given up only when the caller says so. */
+/** What the wake may start from, by the desktop's state. Saved memory is discarded only if the caller says so. */
 function sourceOf({ from, discardMemory }: Input): WakeSource {
   const disk = from === 'created' ? 'make' : 'require'
   if (discardMemory) return { memory: 'discard', disk }
@@ -42,7 +42,7 @@ function sourceOf({ from, discardMemory }: Input): WakeSource {
 }
 
 const hostOf = (context: Pick<StepContext, 'findings'>): string =>
-  findings.parse(context.findings).hostId ?? refuse('no_host', 'The desktop has no host.')
+  findings.parse(context.findings).hostId ?? refuse('no_host', 'the desktop has no host')
 
 export function wake({ leadership, hosts, links }: WakeContext): OperationDefinition {
   const place = ({ operation }: StepContext) => {
@@ -50,8 +50,8 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
     const { desktopId } = operation
     return leadership.transaction(async (tx) => {
       await lockAny(tx, desktopId)
-      // A destroy may have settled this operation while it waited here: it then holds nothing any more.
-      if (!(await lockLive(tx, operation.id))) refuse('superseded', 'Superseded by a later request.')
+      // A destroy may have settled this operation while it waited for the lock. It then must reserve nothing.
+      if (!(await lockLive(tx, operation.id))) refuse('superseded', 'superseded by a later request')
       const hostId = await hosts.place(tx, boundTo, { desktopId, ...spec, image: spec.imageVersion })
       await bind(tx, desktopId, hostId)
       return { hostId }
@@ -62,26 +62,26 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
     const { from, spec } = inputOf(context)
     if (from !== 'created') return undefined
     const payload = { fence: fenceOf(context), spec, disk: 'make' as const }
-    await links.command(hostOf(context), 'desktop.ensureDisk', payload, asking(context))
+    await links.command(hostOf(context), 'desktop.ensureDisk', payload, commandOptions(context))
     return undefined
   }
 
   const run = async (context: StepContext): Promise<Findings> => {
     const input = inputOf(context)
     const payload = { fence: fenceOf(context), spec: input.spec, source: sourceOf(input) }
-    const woken = await links.command(hostOf(context), 'desktop.ensureAwake', payload, asking(context))
+    const woken = await links.command(hostOf(context), 'desktop.ensureAwake', payload, commandOptions(context))
     const isFirst = input.from === 'created' && woken.resumedFrom === 'disk'
     return { resumedFrom: isFirst ? 'image' : woken.resumedFrom, ready: woken.ready }
   }
 
-  /** The unspent memory is kept, a guest that has run is saved anew. Out of reach: when it is back. */
+  /** Unspent memory is kept; a guest that has run is saved again. On an unreachable host the undo is deferred. */
   const sleepAgain = async (context: StepContext) => {
     if (findings.parse(context.findings).asleep) return {}
     try {
       const payload = { fence: fenceOf(context) }
-      return { asleep: await links.command(hostOf(context), 'desktop.ensureAsleep', payload, asking(context)) }
+      return { asleep: await links.command(hostOf(context), 'desktop.ensureAsleep', payload, commandOptions(context)) }
     } catch (error) {
-      if (cannotBeDoneNow(error)) return { ...putOff, why: (error as Error).message }
+      if (cannotBeDoneNow(error)) return { ...deferred, why: (error as Error).message }
       throw error
     }
   }
@@ -92,11 +92,11 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       step({
         name: 'place',
         run: place,
-        noUndo: 'what the desktop holds of a host is written down with its state, when the operation settles',
+        noUndo: 'the reservation is written together with the state when the operation settles',
       }),
-      // The undo removes no disk, which holds its owner’s work: it only learns what is there.
-      step({ name: 'disk', run: makeDisk, undo: sleepAgain, putOff }),
-      step({ name: 'run', run, undo: sleepAgain, putOff }),
+      // The undo never removes the disk, which may hold its owner’s work. It only finds out what is there.
+      step({ name: 'disk', run: makeDisk, undo: sleepAgain, deferred }),
+      step({ name: 'run', run, undo: sleepAgain, deferred }),
     ],
     hostOf: (operation) => findings.parse(operation.findings).hostId ?? inputOf({ operation }).hostId,
     lock: (tx, { desktopId }) => lockAny(tx, desktopId),
@@ -121,7 +121,7 @@ async function settleAwake(tx: pg.PoolClient, { operation, findings: stored }: S
   }
 }
 
-/** The spent image may go; where this is lost, the next inventory does it. */
+/** Lets the host remove the spent memory image. If this command is lost, the next inventory removes it. */
 async function tidy(links: Links, { operation, findings: stored, epoch }: SettleContext): Promise<void> {
   const { hostId, resumedFrom } = findings.parse(stored)
   if (resumedFrom !== 'memory' && !inputOf({ operation }).discardMemory) return
@@ -153,6 +153,6 @@ async function settleFailed(
   return lossOf(input, asleep, failure)
 }
 
-/** An undo is put off at once where the host is away, and where it has obeyed a later turn. */
+/** An undo is deferred at once where the host is unreachable or has already executed a later turn. */
 const cannotBeDoneNow = (error: unknown): boolean =>
   error instanceof Refusal && ['host_unreachable', 'stale_turn', 'superseded'].includes(error.code)

@@ -1,13 +1,12 @@
-// Who may use something scarce at once: so many in all, so many of one caller, and the others wait in line, bounded.
-// Knows nothing of what is scarce.
+// Slots for something scarce: a limit in all and one for each caller. Others wait in a bounded queue.
 import { refuse } from '@dormouse/contract'
 
-export interface TurnsOptions {
+export interface SlotsOptions {
   atOnce: number
-  /** One caller alone never has all. */
+  /** Below `atOnce`, so that one caller never holds every slot. */
   perCaller: number
   waitMs: number
-  /** How many of one caller may wait. */
+  /** How many requests of one caller may wait. */
   waitingPerCaller: number
 }
 
@@ -16,29 +15,29 @@ interface Waiting {
   begin(): void
 }
 
-export class Turns {
-  readonly #options: TurnsOptions
+export class Slots {
+  readonly #options: SlotsOptions
   readonly #held = new Map<string, number>()
   readonly #waiting = new Set<Waiting>()
   #total = 0
 
-  constructor(options: TurnsOptions) {
+  constructor(options: SlotsOptions) {
     this.#options = options
   }
 
-  /** How many have their turn now, and how many wait for one. */
+  /** How many slots are taken, and how many requests wait for one. */
   get counts(): { taken: number; waiting: number } {
     return { taken: this.#total, waiting: this.#waiting.size }
   }
 
-  /** Waits for a turn; refuses with 429 who waits too long, or with too many. Every turn is given back once. */
-  async take(caller: string, gone: AbortSignal): Promise<void> {
+  /** Waits for a slot. Refuses with 429 after `waitMs`, or where too many of the caller wait already. Release it once. */
+  async acquire(caller: string, gone: AbortSignal): Promise<void> {
     if (this.#fits(caller)) return this.#hold(caller)
     const { waitMs, waitingPerCaller } = this.#options
     if ([...this.#waiting].filter((one) => one.caller === caller).length >= waitingPerCaller) busy()
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const waiting = { caller, begin: () => resolve(true) }
-    // At once: a turn that is given back in the same tick must not be given to one who has left.
+    // Synchronous, so that a slot released in the same tick does not go to a caller that has left.
     const giveUp = () => {
       this.#waiting.delete(waiting)
       resolve(false)
@@ -52,7 +51,7 @@ export class Turns {
     if (!begins) busy()
   }
 
-  giveBack(caller: string): void {
+  release(caller: string): void {
     this.#total--
     const left = (this.#held.get(caller) ?? 1) - 1
     if (left > 0) this.#held.set(caller, left)
@@ -76,4 +75,4 @@ export class Turns {
 }
 
 const busy = (): never =>
-  refuse('rate_limited', 'too many whole lists are read at once; ask for pages with `limit`, or again in a moment')
+  refuse('rate_limited', 'too many long lists are being read; ask for pages with `limit`, or retry in a moment')

@@ -1,19 +1,19 @@
-// Guarantee: care for a host is never done twice at once, no wish is lost, and none piles up.
+// Guarantee: work for a host never runs twice at once, no request is lost, and requests do not pile up.
 import { expect, test } from 'vitest'
-import { PassesByHost } from './passes.ts'
+import { RunsByHost } from './coalesced-runs.ts'
 
 function counting() {
-  const passes = new PassesByHost()
+  const runs = new RunsByHost()
   const gates: PromiseWithResolvers<void>[] = []
   const work = () => {
     const gate = Promise.withResolvers<void>()
     gates.push(gate)
     return gate.promise
   }
-  return { gates, ask: (hostId: string) => passes.ask(hostId, work) }
+  return { gates, ask: (hostId: string) => runs.request(hostId, work) }
 }
 
-test('wishes during a pass make one more after it, for all of them', async () => {
+test('requests during a run cause one more run, for all of them', async () => {
   const { gates, ask } = counting()
   const first = ask('a')
   const later = [ask('a'), ask('a'), ask('a')]
@@ -33,7 +33,7 @@ test('wishes during a pass make one more after it, for all of them', async () =>
   expect(gates).toHaveLength(4)
 })
 
-test('a host that hangs keeps no other waiting', async () => {
+test('a host that hangs delays no other', async () => {
   const { gates, ask } = counting()
   void ask('hangs')
   const other = ask('works')

@@ -1,41 +1,41 @@
-// Sockets that want to become links: each is given a challenge and proves who it is, before anything else is heard.
-// Bounded in number, bytes and time. Knows neither keys nor hosts.
+// Sockets that are not authenticated yet: each gets a challenge and must answer it before anything else. Limited in number,
+// bytes and time. Knows neither keys nor hosts.
 import type { IncomingMessage } from 'node:http'
 import { linkAccepted, linkChallenge, linkProof, Refusal } from '@dormouse/contract'
 import { type Handshake, shakeHands, UpgradeRefusal } from '@dormouse/link'
 import type { WebSocket } from 'ws'
 import type { z } from 'zod'
-import { isDatabaseAway } from '../db/pool.ts'
+import { isDatabaseUnavailable } from '../db/pool.ts'
 
 export interface Proving<Host> {
-  /** A nonce that nobody was given before. */
+  /** A new random nonce. */
   challenge(): string
   /**
-   * Answers the host that signed it; throws a refusal otherwise. `stranger` is called before anything is looked up, unless
-   * the signature is that of a host which proved itself lately; what it throws ends it there.
+   * Answers the host that signed it; throws a refusal otherwise. `beforeLookup` is called before anything is looked up, unless a
+   * recently authenticated host signed it. An error that `beforeLookup` throws ends the attempt.
    */
-  bySignature(nonce: string, hostId: string, signature: string, stranger: () => void): Promise<Host>
+  bySignature(nonce: string, hostId: string, signature: string, beforeLookup: () => void): Promise<Host>
 }
 
-/** What is known of those who have shown nothing yet. */
+/** Counts clients that are not authenticated yet. */
 export interface Strangers {
   addressOf(request: IncomingMessage): string
-  /** Throws a refusal where its address has sent too many. */
+  /** Throws a refusal where the address is above its limit. */
   count(request: IncomingMessage): void
-  /** It was none. */
+  /** Takes the count back: the client is a host. */
   forgive(request: IncomingMessage): void
-  /** Its socket is a host's: it counts by its address no more. */
+  /** The socket belongs to a host: it no longer counts for its address. */
   prove(request: IncomingMessage, hostId: string): void
 }
 
-/** At once, on this replica. An agent needs one round trip: whoever waits longest for its word is a stranger. */
-const maxNewcomers = 256
+/** At once, on this replica. An agent needs one round trip, so the oldest of them is the least likely to be one. */
+const maxPending = 256
 const limits = { timeoutMs: 5_000, maxBytes: 4_096 }
 
-export class Newcomers<Host> {
+export class Handshakes<Host> {
   readonly #proving: Proving<Host>
   readonly #strangers: Strangers
-  /** By the address that each comes from. Oldest first. */
+  /** With the address of each. Oldest first. */
   readonly #waiting = new Map<WebSocket, string>()
 
   constructor(proving: Proving<Host>, strangers: Strangers) {
@@ -43,36 +43,36 @@ export class Newcomers<Host> {
     this.#strangers = strangers
   }
 
-  /** Sockets that have proved nothing yet. */
+  /** Sockets that are not authenticated yet. */
   get count(): number {
     return this.#waiting.size
   }
 
-  /** The host at the other end. Rejects with DialRefused where it proves nothing; the socket is closed then. */
-  async meet(socket: WebSocket, request: IncomingMessage): Promise<Host> {
+  /** Authenticates the host at the other end. Otherwise rejects with DialRefused and closes the socket. */
+  async authenticate(socket: WebSocket, request: IncomingMessage): Promise<Host> {
     this.#makeRoom()
     this.#waiting.set(socket, this.#strangers.addressOf(request))
     try {
-      return await shakeHands(socket, { ...limits, raw: request.socket }, (hands) => this.#ask(hands, request))
+      return await shakeHands(socket, { ...limits, raw: request.socket }, (hands) => this.#challenge(hands, request))
     } finally {
       this.#waiting.delete(socket)
     }
   }
 
-  /** The oldest of the address that has most gives way: strangers who say nothing keep no host out. */
+  /** Closes the oldest socket of the address with the most, so that silent clients cannot keep hosts out. */
   #makeRoom(): void {
-    if (this.#waiting.size < maxNewcomers) return
+    if (this.#waiting.size < maxPending) return
     const byAddress = Map.groupBy(this.#waiting.keys(), (socket) => this.#waiting.get(socket))
     const [oldest] = [...byAddress.values()].reduce((most, some) => (some.length > most.length ? some : most))
     if (oldest) this.#waiting.delete(oldest)
     oldest?.terminate()
   }
 
-  async #ask(hands: Handshake, request: IncomingMessage): Promise<Host | UpgradeRefusal> {
+  async #challenge(hands: Handshake, request: IncomingMessage): Promise<Host | UpgradeRefusal> {
     const nonce = this.#proving.challenge()
     hands.say(JSON.stringify(linkChallenge.parse({ nonce })))
     const proof = linkProof.safeParse(parsed(await hands.hear()))
-    if (!proof.success) return new UpgradeRefusal(400, 'this is no proof of a host')
+    if (!proof.success) return new UpgradeRefusal(400, 'not a valid proof of a host')
     try {
       const host = await this.#prove(nonce, proof.data, request)
       hands.say(JSON.stringify(linkAccepted.parse({ accepted: true })))
@@ -83,20 +83,20 @@ export class Newcomers<Host> {
   }
 
   async #prove(nonce: string, { hostId, signature }: z.infer<typeof linkProof>, request: IncomingMessage) {
-    let isStranger = false
+    let isUnknown = false
     const host = await this.#proving.bySignature(nonce, hostId, signature, () => {
-      isStranger = true
+      isUnknown = true
       this.#strangers.count(request)
     })
-    if (isStranger) this.#strangers.forgive(request)
+    if (isUnknown) this.#strangers.forgive(request)
     return host
   }
 }
 
-/** What one who may not come in is told; rethrows a bug. */
+/** The refusal of an upgrade; rethrows a bug. */
 export function asUpgradeRefusal(error: unknown): UpgradeRefusal {
   if (error instanceof Refusal) return new UpgradeRefusal(error.status, error.detail, {}, error.code)
-  if (!isDatabaseAway(error)) throw error
+  if (!isDatabaseUnavailable(error)) throw error
   const headers = { 'retry-after': '2' }
   return new UpgradeRefusal(503, 'the database does not answer; try again', headers, 'database_unavailable')
 }

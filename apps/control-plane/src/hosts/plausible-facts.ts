@@ -1,14 +1,14 @@
-// What a host says of itself, as far as anybody can believe it. Pure.
+// Checks that what a host reports of itself is plausible. Pure.
 import type { HostFacts } from '@dormouse/contract'
 
-/** Beyond the largest machines that there are, and within what the database counts with. */
+/** Above the largest machines that exist, and within the range of the database's columns. */
 const most = { processors: 4_096, vcpus: 16_384, memoryMiB: 256 * 1024 * 1024, diskGiB: 64 * 1024 * 1024 } as const
 
 /**
- * The facts, each within reason, and in an ailment which were not: such a host takes no desktop until its facts are mended,
- * for whoever says that he has everything would be given everything.
+ * The facts, each limited to a plausible value, with an ailment that names those that were not. Such a host gets no desktop:
+ * a host that claims endless capacity would get every one.
  */
-export function believable(facts: HostFacts): HostFacts {
+export function plausibleFacts(facts: HostFacts): HostFacts {
   const { vcpus, memoryMiB, diskGiB } = facts.capacity
   const told = [
     { what: 'processors', says: facts.processors ?? 0, most: most.processors },
@@ -17,8 +17,8 @@ export function believable(facts: HostFacts): HostFacts {
     { what: 'GiB of disk', says: diskGiB, most: most.diskGiB },
     { what: 'GiB of free disk', says: facts.freeDiskGiB, most: most.diskGiB },
   ]
-  const absurd = told.filter(({ says, most }) => says > most)
-  if (absurd.length === 0) return facts
+  const implausible = told.filter(({ says, most }) => says > most)
+  if (implausible.length === 0) return facts
   return {
     ...facts,
     capacity: {
@@ -28,6 +28,6 @@ export function believable(facts: HostFacts): HostFacts {
     },
     ...(facts.processors !== undefined && { processors: Math.min(facts.processors, most.processors) }),
     freeDiskGiB: Math.min(facts.freeDiskGiB, most.diskGiB),
-    ailment: `it says that it has ${absurd.map(({ says, what }) => `${says} ${what}`).join(' and ')}, which no host has; mend its agent, or remove the host`,
+    ailment: `it reports ${implausible.map(({ says, what }) => `${says} ${what}`).join(' and ')}, which is not plausible; fix its agent, or remove the host`,
   }
 }
