@@ -36,6 +36,12 @@ test('a failing program throws with its stderr; a missing one throws too, and on
   expect((await finish('true', [], { input: 'x'.repeat(1 << 20) })).code).toBe(0)
 })
 
-test('waiting is bounded', async () => {
-  expect(await waitFor(() => false, 30)).toBeUndefined()
+test('waiting is bounded, and so is how often it asks', async () => {
+  let asked = 0
+  const check = () => {
+    asked++
+    return false
+  }
+  expect(await waitFor(check, 100, 50)).toBeUndefined()
+  expect(asked).toBeLessThanOrEqual(4)
 })

@@ -107,13 +107,17 @@ export function readLive<T>(read: () => T): T | undefined {
 
 type Maybe<T> = T | undefined | false
 
-/** Polls every 10 ms until the check returns a value. Returns undefined after the timeout. */
-export async function waitFor<T>(check: () => Maybe<T> | Promise<Maybe<T>>, timeoutMs: number): Promise<T | undefined> {
+/** Polls until the check returns a value. Returns undefined after the timeout. */
+export async function waitFor<T>(
+  check: () => Maybe<T> | Promise<Maybe<T>>,
+  timeoutMs: number,
+  everyMs = 10,
+): Promise<T | undefined> {
   const end = performance.now() + timeoutMs
   for (;;) {
     const value = await check()
     if (value || performance.now() > end) return value || undefined
-    await sleep(10)
+    await sleep(everyMs)
   }
 }
 

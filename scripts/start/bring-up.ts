@@ -5,7 +5,7 @@ import { ensureViewer } from '../build/viewer.ts'
 import { ensurePackages } from '../ground/packages.ts'
 import { startPostgres } from '../ground/postgres.ts'
 import { identify, run as runProgram, waitFor } from '../ground/processes.ts'
-import { ensureKeys } from './api.ts'
+import { apiPollMs, ensureKeys } from './api.ts'
 import { settingsFor, startHosts } from './hosts.ts'
 import { startHypervisor } from './hypervisor.ts'
 import type { Keys } from './instance.ts'
@@ -70,7 +70,7 @@ async function startDatabase({ options, instance, say, step, onStop }: Run): Pro
 }
 
 async function requireLeader(replicas: Replica[]): Promise<string> {
-  const leader = await waitFor(() => leaderOf(replicas.map(({ url }) => url)), leaderTimeoutMs)
+  const leader = await waitFor(() => leaderOf(replicas.map(({ url }) => url)), leaderTimeoutMs, apiPollMs)
   if (leader) return leader
   throw new Error(
     `no control plane became the leader within ${leaderTimeoutMs / 1_000} s; log: ${replicas[0]!.process.logFile}`,

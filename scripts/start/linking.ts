@@ -3,6 +3,7 @@
 import { join } from 'node:path'
 import type { HostJson } from '@dormouse/client'
 import { type Say, waitFor } from '../ground/processes.ts'
+import { apiPollMs } from './api.ts'
 import { readJson } from './instance.ts'
 import { lastWarning } from './last-warning.ts'
 
@@ -56,7 +57,7 @@ async function unusable(started: StartedHost[], options: LinkingOptions): Promis
       (hosts) => missingIn(hosts).length === 0,
       () => false,
     )
-  if (await waitFor(all, timeoutMs)) return []
+  if (await waitFor(all, timeoutMs, apiPollMs)) return []
   const hosts = await list()
   return missingIn(hosts).map((one) => reasonOf(one, hostOf(one, hosts)))
 }

@@ -1,6 +1,7 @@
 // Waits until a control plane is ready. While its log reports a running migration, the wait goes on.
 import { readFileSync } from 'node:fs'
 import { type Say, waitFor } from '../ground/processes.ts'
+import { apiPollMs } from './api.ts'
 import { lastWarning } from './last-warning.ts'
 
 export interface ReadinessOptions {
@@ -18,7 +19,7 @@ export async function waitUntilReady(options: ReadinessOptions): Promise<void> {
   const { isReady, logFile, say, timeoutMs = 30_000 } = options
   const since = new Date()
   for (let seen = reportsIn(logFile); ; ) {
-    if (await waitFor(isReady, timeoutMs)) return
+    if (await waitFor(isReady, timeoutMs, apiPollMs)) return
     const now = reportsIn(logFile)
     if (now === seen) throw new Error(notReady(timeoutMs, lastWarning(logFile, since), logFile))
     seen = now
