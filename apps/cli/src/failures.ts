@@ -138,8 +138,11 @@ const asleep = new Set<DesktopState>(['created', 'hibernated', 'stopped'])
 const changing = new Set<DesktopState>(['waking', 'hibernating', 'destroying'])
 const gone = new Set<DesktopState>(['destroying', 'destroyed'])
 
+/** Names no command where the claim is unknown: the wrong one would take another claim from its holder. */
 const toTakeOver = ({ problem }: DormouseError, id: string) =>
-  `take it over: dormouse open ${id} --takeover${problem?.claim === 'view' ? ' --view' : ''}`
+  problem?.claim === undefined
+    ? 'to take it over, run the same command with --takeover'
+    : `take it over: dormouse open ${id} --takeover${problem.claim === 'view' ? ' --view' : ''}`
 
 const fromCause = ({ causeCode }: OperationFailedError, id: string) =>
   causeCode === 'image_unavailable'

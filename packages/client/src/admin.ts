@@ -97,7 +97,7 @@ export function createAdminClient(options: AdminClientOptions) {
     /** An operation of any organisation, with the original error of a failure and when its steps began. */
     getOperation: (id: string, call: CallOptions = {}) =>
       get<AdminOperationJson>(call, path`/admin/v1/operations/${id}`),
-    /** Desktops of all organisations, newest first; 1,000 unless `limit` says otherwise. */
+    /** Desktops of all organisations, oldest first; 1,000 unless `limit` says otherwise. */
     listDesktops: (query: { state?: DesktopState; limit?: number } = {}, call: CallOptions = {}) =>
       get<{ desktops: DesktopJson[] }>(call, '/admin/v1/desktops', query),
     /** Hibernates a desktop of any organisation, and waits up to 120 s for it. */
