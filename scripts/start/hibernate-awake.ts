@@ -22,7 +22,9 @@ async function hibernateEach(operators: Operators, say: Say, signal: AbortSignal
   const awake = await operators.awake()
   if (awake.length === 0) return
   say(
-    `Hibernating ${awake.length} desktop${awake.length === 1 ? '' : 's'}; press Ctrl-C again to skip this and lose their memory`,
+    awake.length === 1
+      ? 'Hibernating 1 desktop; press Ctrl-C again to skip this and lose its memory'
+      : `Hibernating ${awake.length} desktops; press Ctrl-C again to skip this and lose their memory`,
   )
   const left = awake.map((desktop, index) => ({ desktop, index: index + 1 }))
   const worker = async () => {

@@ -1,6 +1,6 @@
 // What the document says of answers beyond their bodies: meanings, headers, problems. Pure; knows no route.
 import { STATUS_CODES } from 'node:http'
-import { notFound, type ProblemJson, type RefusalCode } from '@dormouse/contract'
+import { messageOf, type ProblemJson, type RefusalCode, refusals } from '@dormouse/contract'
 
 export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 413 | 429 | 500 | 501 | 503 | 504
 
@@ -58,39 +58,39 @@ interface ProblemText {
 
 const problemTexts: Record<ProblemStatus, ProblemText> = {
   400: {
-    what: 'Something in the request is malformed; `field` names it',
+    what: 'The request is not valid; `field` names the part',
     code: 'invalid_request',
-    detail: 'tier: Invalid option: expected one of "small"|"default"|"large"',
+    detail: 'tier: must be small, default or large',
     field: 'tier',
   },
   401: {
     what: 'Missing or invalid credentials',
     code: 'unauthenticated',
-    detail: 'the credential is not valid',
+    detail: messageOf('unauthenticated'),
     headers: { 'www-authenticate': headerRef('Challenge') },
   },
-  403: { what: 'The credential is genuine and may not do this', code: 'forbidden', detail: 'this needs a subject' },
+  403: { what: 'The credential does not allow this', code: 'forbidden', detail: messageOf('forbidden') },
   404: {
-    what: 'It does not exist or belongs to another organisation; the two cannot be told apart',
+    what: 'Not found, or in another organisation; the response is the same for both',
     code: 'not_found',
-    detail: notFound().detail,
+    detail: messageOf('not_found'),
   },
   409: {
-    what: 'The state of things does not permit it; `code` says what is in the way',
+    what: 'The current state does not permit this; `code` says why',
     code: 'wrong_state',
     detail: 'the desktop is awake; wake is possible when it is created, hibernated or stopped',
     // A replay that waited may find that the earlier operation failed.
     headers: { 'idempotency-replayed': headerRef('Replayed') },
   },
   413: {
-    what: 'The body is larger than this route takes',
+    what: 'The body is too large for this route',
     code: 'payload_too_large',
-    detail: 'the body is larger than this route takes',
+    detail: messageOf('payload_too_large'),
   },
   429: {
-    what: 'Too many requests, connections or bytes under way, with this credential or from this address',
+    what: 'Too many requests, connections or bytes in flight with this credential or from this address',
     code: 'rate_limited',
-    detail: 'more than 100 requests in a second',
+    detail: refusals.rate_limited.detail({ perSecond: 100 }),
     headers: {
       ...retryAfter,
       'x-ratelimit-limit': headerRef('RateLimit'),
@@ -99,21 +99,21 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     },
   },
   500: {
-    what: 'A fault on the service’s side; the request id finds it in the log',
+    what: 'Internal error; quote the request id to the operator',
     code: 'internal',
-    detail: 'something failed on our side; request 0b6f1c3e-4d0f-4a35-9d54-1c2f5e6a7b80 finds it in the log',
+    detail: refusals.internal.detail({ requestId: '0b6f1c3e-4d0f-4a35-9d54-1c2f5e6a7b80' }),
   },
-  501: { what: 'Not a working feature', code: 'not_implemented', detail: 'forking a desktop is not a working feature' },
+  501: { what: 'Not implemented', code: 'not_implemented', detail: 'forking is not implemented' },
   503: {
-    what: 'It cannot be done now, and the exact request is safe to send again: this replica does not lead, the host or the identity provider is out of reach, or the database is',
+    what: 'Not possible now: this replica does not lead, or the host, the guest, the identity provider or the database is unavailable. The same request is safe to send again',
     code: 'not_leader',
-    detail: 'this replica does not lead; send the request again, to any replica; the one that leads takes it',
+    detail: messageOf('not_leader'),
     headers: retryAfter,
   },
   504: {
-    what: 'It ran past its own deadline in the guest',
+    what: 'It exceeded its deadline in the guest, and was ended',
     code: 'guest_deadline',
-    detail: 'the command ran longer than its 60 s and was ended',
+    detail: messageOf('guest_deadline'),
   },
 }
 
