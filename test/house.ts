@@ -41,6 +41,7 @@ export class House {
   readonly #options: HouseOptions
   #org: Org | undefined
   #otherOrg: Promise<Org> | undefined
+  #operatorKey: string | undefined
 
   private constructor(database: Database, options: HouseOptions) {
     this.database = database
@@ -175,6 +176,13 @@ export class House {
    */
   async api(method: string, path: string, wish: ApiWish = {}): Promise<ApiAnswer> {
     return send(this.url + path, method, { key: this.org.key, ...wish })
+  }
+
+  /** The metrics of the first replica, as text. */
+  async metrics(): Promise<string> {
+    this.#operatorKey ??= await this.replica.parts.principals.createOperatorKey('metrics')
+    this.secrets.learn('the operator’s key', this.#operatorKey)
+    return (await this.api('GET', '/metrics', { key: this.#operatorKey })).text
   }
 
   /** Channels that agents have dialled back to the first replica and that are open now. */

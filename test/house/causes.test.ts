@@ -68,7 +68,9 @@ test('whatever a host refuses with, and in whatever words, its words reach the o
     ])
     for (const { status, text, headers } of answers) {
       expect([code, status >= 400, text]).toEqual([code, true, expect.not.stringContaining('MARKER')])
-      const line = house.chronicle.find(/^a request was refused$/).find((one) => one.reqId === headers['x-request-id'])
+      const line = house.chronicle
+        .find(/^a request was refused$/)
+        .find((one) => one.request === headers['x-request-id'])
       expect([code, line?.cause]).toEqual([code, expect.stringContaining(`${marker} ${code}`)])
     }
     if (passing.includes(code)) continue

@@ -36,7 +36,7 @@ test('the same create key with another body answers the existing desktop, says m
   expect([reordered.status, reordered.headers['idempotency-replayed']]).toEqual([200, 'true'])
   expect([second.status, second.json.id, second.json.tier]).toEqual([200, first.json.id, 'small'])
   expect(second.headers['idempotency-replayed']).toBe('mismatch')
-  expect((await house.api('GET', '/metrics')).text).toMatch(/^dormouse_idempotency_mismatches_total 1$/m)
+  expect(await house.metrics()).toMatch(/^dormouse_idempotency_mismatches_total 1$/m)
 })
 
 test('a mutation key is one per desktop whatever the verb, and independent on two desktops', async () => {

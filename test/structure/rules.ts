@@ -20,6 +20,7 @@ export const floorPlans: readonly FloorPlan[] = [
       ['desktops'],
       ['guest', 'streams'],
       ['recovery', 'removals', 'usage', 'retention'],
+      ['telemetry'],
       [
         'main',
         'config',

@@ -1,8 +1,8 @@
 // The HTTP application: every scope with its authentication and its routes. Decides nothing.
 import { notFound } from '@dormouse/contract'
-import type { Log } from '@dormouse/process'
+import { bulkLog, type Log } from '@dormouse/process'
 import type { onRequestHookHandler } from 'fastify'
-import { Counter, Gauge, Registry } from 'prom-client'
+import { Counter, type Registry } from 'prom-client'
 import { auditRoutes } from './audit/routes.ts'
 import type { ClientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
@@ -27,6 +27,9 @@ import { removalRoutes } from './removals/routes.ts'
 import type { Rooms } from './rooms.ts'
 import { serveScreenPage } from './streams/page.ts'
 import { streamRoutes } from './streams/routes.ts'
+import { watchRequests } from './telemetry/requests.ts'
+import { metricsRoutes } from './telemetry/routes.ts'
+import type { Telemetry } from './telemetry/telemetry.ts'
 import { usageRoutes } from './usage/routes.ts'
 
 export interface AppParts extends Rooms, ClientLimits {
@@ -34,6 +37,7 @@ export interface AppParts extends Rooms, ClientLimits {
   log: Log
   acts: AuditTrail
   inFlight: InFlightRequests
+  telemetry: Telemetry
 }
 
 /** The application, ready to listen. The routes of a room take of the parts what they name, and see no other. */
@@ -49,20 +53,23 @@ export async function createApp(given: AppParts): Promise<App> {
   }
   const { bodyStallMs: stallMs, trustedProxies, pageUrl: origin, maxDesktopsPerOrg } = config
   const app = createServer({ log, stallMs, trustedProxies, hold: (...bytes) => heldBytes.hold(...bytes), unroutable })
+  const { registry } = given.telemetry
+  watchRequests(app, { registry, log: bulkLog(log).child({ room: 'http' }) })
   connections.watch(app)
   heldBytes.watch(app)
   given.inFlight.watch(app)
-  const registry = new Registry()
-  showHeld(registry, given)
   const scoped = {
     parts: { ...given, stallMs, origin, maxDesktopsPerOrg, onMismatch: countMismatches(registry) },
     paths: notePaths(app),
-    registry,
   }
   await publishOpenApi(app)
   await app.register(async (scope: App) => customerRoutes(scope, customers, scoped), { prefix: '/v1' })
   await app.register(async (scope: App) => operatorRoutes(scope, operators, scoped), { prefix: '/admin/v1' })
   await app.register(async (scope: App) => openRoutes(scope, scoped))
+  await app.register(async (scope: App) => {
+    scope.addHook('onRequest', operatorsOnly({ ...authentication, isForMonitoring: true }))
+    metricsRoutes(scope, given)
+  })
   healthRoutes(app, given.readiness)
   return app
 }
@@ -76,7 +83,6 @@ interface Scoped {
     onMismatch(): void
   }
   paths: KnownPaths
-  registry: Registry
 }
 
 function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
@@ -105,13 +111,12 @@ function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   operationAdminRoutes(scope, parts)
 }
 
-/** Routes without a credential: pages, metrics, and the enrolment of hosts. Requests are counted by their address. */
-function openRoutes(scope: App, { parts, registry }: Scoped): void {
+/** Routes without a credential: pages, and the enrolment of hosts. Requests are counted by their address. */
+function openRoutes(scope: App, { parts }: Scoped): void {
   parts.strangers.countAll(scope)
   answerUnknownPaths(scope)
   serveReadingPage(scope)
   serveScreenPage(scope)
-  metricsRoute(scope, registry)
   scope.register(async (agents: App) => enrolRoutes(agents, parts), { prefix: '/agent/v1' })
 }
 
@@ -140,28 +145,4 @@ function countMismatches(registry: Registry): () => void {
     registers: [registry],
   })
   return () => mismatches.inc()
-}
-
-/** Gauges of how close this replica is to its limits. */
-function showHeld(registry: Registry, { connections, heldBytes }: AppParts): void {
-  const show = (name: string, help: string, count: () => number) =>
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(count())
-      },
-    })
-  show('dormouse_connections', 'Open connections', () => connections.count)
-  show('dormouse_held_bytes', 'Bytes of incomplete request bodies and unread responses', () => heldBytes.count)
-}
-
-function metricsRoute(app: App, registry: Registry): void {
-  app.get('/metrics', { schema: { hide: true } }, async (_request, reply) =>
-    reply
-      .type(registry.contentType)
-      .serializer(String)
-      .send(await registry.metrics()),
-  )
 }

@@ -17,6 +17,7 @@ import { reconcile } from './reconcile/reconcilers.ts'
 import { reconcilers } from './reconcilers.ts'
 import { reportHandlers } from './report-handlers.ts'
 import { openRooms, type Rooms } from './rooms.ts'
+import { Telemetry } from './telemetry/telemetry.ts'
 
 /** How long a stop waits for requests in flight. One that takes longer, such as an exec, is aborted. */
 const drainMs = 3_000
@@ -36,19 +37,30 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const logOf = (room: string) => log.child({ room })
   const pool = await openDatabase(config, logOf('db'))
   const limits = clientLimits(config, logOf('http'))
-  const rooms = openRooms({ config, pool, installationId: await installationId(pool), failpoints, logOf }, limits)
+  const telemetry = new Telemetry(log, logOf)
+  const foundation = { config, pool, installationId: await installationId(pool), failpoints, telemetry, logOf }
+  const rooms = openRooms(foundation, limits)
   reconcile(rooms.leadership, reconcilers(rooms), logOf('reconcile'))
   await rooms.readiness.start()
   const inFlight = new InFlightRequests()
   const acts = new AuditTrail(record)
-  const app = await createApp({ ...rooms, ...limits, config, log: logOf('http'), acts, inFlight })
+  telemetry.watch({ ...rooms, ...limits, inFlight })
+  const app = await createApp({ ...rooms, ...limits, config, log: logOf('http'), acts, inFlight, telemetry })
   const gateway = acceptAgents({ app, rooms, limits, config, logOf })
   const url = await listen(app, config)
   rooms.leadership.start(url)
   rooms.removals.watch()
   logOf('http').info({ url }, 'listening')
   const { connections, heldBytes } = limits
-  return { ...rooms, url, acts, inFlight, connections, heldBytes, close: () => close(rooms, app, gateway, inFlight) }
+  return {
+    ...rooms,
+    url,
+    acts,
+    inFlight,
+    connections,
+    heldBytes,
+    close: () => close(rooms, app, gateway, inFlight).finally(() => telemetry.close()),
+  }
 }
 
 async function openDatabase(config: Config, log: Log): Promise<Pool> {

@@ -29,6 +29,7 @@ import { Retention } from './retention/service.ts'
 import { IssuedTokens } from './streams/issued-tokens.ts'
 import { Screens } from './streams/screens.ts'
 import { Streams } from './streams/service.ts'
+import type { Telemetry } from './telemetry/telemetry.ts'
 import { Usage } from './usage/service.ts'
 
 export interface Foundation {
@@ -36,6 +37,7 @@ export interface Foundation {
   pool: Pool
   installationId: string
   failpoints: Failpoints
+  telemetry: Pick<Telemetry, 'operations' | 'commands'>
   logOf(room: string): Log
 }
 
@@ -51,7 +53,7 @@ export function openRooms(foundation: Foundation, limits: ClientLimits): Rooms {
 type Mechanics = ReturnType<typeof openMechanics>
 
 /** What knows no desktop: leadership, the links to agents, and those who wait for operations. */
-function openMechanics({ config, pool, failpoints, logOf }: Foundation) {
+function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundation) {
   const replicaId = newId()
   const leadership = new Leadership({
     pool,
@@ -66,7 +68,7 @@ function openMechanics({ config, pool, failpoints, logOf }: Foundation) {
     pool,
     leadership,
     readiness: new Readiness(pool, leadership),
-    links: new Links(logOf('agents')),
+    links: new Links(logOf('agents'), telemetry.commands),
     channels: new Channels(),
     waiters: new Waiters({ db: pool, capMs: config.waitCapMs }),
     longReads: new LongReads({ pool, poolSize: config.databasePool }),
@@ -112,7 +114,8 @@ function openRest(
   }
 }
 
-function openDesktops({ config, pool, failpoints, logOf }: Foundation, mechanics: Mechanics, hosts: Hosts) {
+function openDesktops(foundation: Foundation, mechanics: Mechanics, hosts: Hosts) {
+  const { config, pool, failpoints, telemetry, logOf } = foundation
   const { leadership, links, longReads, waiters } = mechanics
   const { tierSmall, tierDefault, tierLarge, defaultImage, defaultIdleTimeoutSecs } = config
   const quota = new Quota({ leadership, read: (orgId) => quotaOf(pool, orgId, config.maxDesktopsPerOrg) })
@@ -123,6 +126,7 @@ function openDesktops({ config, pool, failpoints, logOf }: Foundation, mechanics
     definitions: operationKinds({ leadership, hosts, links, graceMs: config.destroyGraceMs, quota }),
     failpoints,
     log: logOf('operations'),
+    observer: telemetry.operations,
     progressGraceMs: Math.min(30_000, config.wakeDeadlineMs),
   })
   const desktops = new Desktops({

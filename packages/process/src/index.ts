@@ -3,4 +3,5 @@
 export { ConfigError, describeConfig, readConfig, type SettingRow, setting } from './config.ts'
 export { ArmedFailpoints, FailpointError, type Failpoints, failpointsFrom, noFailpoints } from './failpoints.ts'
 export { Lifetime, type ProcessOptions, runProcess } from './lifetime.ts'
-export { createLog, type Log, type LogOptions, scrub } from './log.ts'
+export { bulkLog, createLog, type Log, type LogOptions, onAlarm, scrub } from './log.ts'
+export { logFields, outsideWork, withLogFields } from './work-context.ts'

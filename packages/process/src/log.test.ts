@@ -1,6 +1,7 @@
 // Guarantee: what a log line contains, and what it never contains.
 import { expect, test } from 'vitest'
-import { createLog } from './log.ts'
+import { bulkLog, createLog, onAlarm } from './log.ts'
+import { outsideWork, withLogFields } from './work-context.ts'
 
 function recorded(level?: string) {
   const lines: string[] = []
@@ -84,4 +85,37 @@ test('keeps ordinary fields', () => {
   }
   log.info(facts, 'a fact')
   expect(JSON.parse(lines[0] ?? '')).toMatchObject(facts)
+})
+
+test('every line of a piece of work has its fields, also after an await, and no other line has them', async () => {
+  const { log, lines } = recorded()
+  const room = log.child({ room: 'desktops' })
+  await withLogFields({ request: 'r-1' }, async () => {
+    await Promise.resolve()
+    withLogFields({ operation: 'o-1' }, () => room.info({ desktop: 'd-1' }, 'inner'))
+    bulkLog(log).info('in bulk')
+    outsideWork(() => room.info('a connection'))
+  })
+  room.info('later')
+  const parsed = lines.map((line) => JSON.parse(line))
+  expect(parsed.map(({ request, operation }) => [request, operation])).toEqual([
+    ['r-1', 'o-1'],
+    ['r-1', undefined],
+    [undefined, undefined],
+    [undefined, undefined],
+  ])
+  expect(parsed[0].desktop).toBe('d-1')
+})
+
+test('alarms of a log and its children are noticed by their kind, until the listener leaves', () => {
+  const { log, lines } = recorded()
+  const kinds: string[] = []
+  const leave = onAlarm(log, (kind) => kinds.push(kind))
+  log.child({ room: 'usage' }).child({ host: 'h' }).error({ alarm: true, alarmKind: 'ledger' }, 'one')
+  log.error({ alarm: true }, 'two')
+  log.error({ err: new Error('none') }, 'three')
+  leave()
+  log.error({ alarm: true, alarmKind: 'ledger' }, 'four')
+  expect(kinds).toEqual(['ledger', 'other'])
+  expect(lines).toHaveLength(4)
 })

@@ -1,5 +1,6 @@
 // The log of every process: JSON lines with ISO times and without secrets. A room uses `log.child({ room })`.
-import { type DestinationStream, type Logger, pino, stdTimeFunctions } from 'pino'
+import { type DestinationStream, type LogFn, type Logger, pino, stdTimeFunctions } from 'pino'
+import { logFields } from './work-context.ts'
 
 export type Log = Logger
 
@@ -26,16 +27,59 @@ const secretText = [
   /(?<=\/\/[^\s:@/"]*:)[^\s@/"]+(?=@)/g,
 ]
 
+/** On the root of a log, inherited by its children. */
+const alarmListeners = Symbol('alarm listeners')
+const bulkLines = Symbol('bulk lines')
+
+interface Root {
+  [alarmListeners]?: Set<(kind: string) => void>
+  [bulkLines]?: Log
+}
+
 /** A logger that removes credentials from every line, at any depth and in any text, and limits its length. */
 export function createLog({ name, level = 'info', destination }: LogOptions): Log {
   const options = {
     name,
     level,
     timestamp: stdTimeFunctions.isoTime,
-    hooks: { streamWrite: (line: string) => scrub(bounded(line)) },
+    // A new object each time: pino adds the line's own fields to it.
+    mixin: () => ({ ...logFields() }),
   }
+  const hooks = { streamWrite: (line: string) => scrub(bounded(line)), logMethod: noticeAlarm }
   // pino's default writes in the background: lines would be reordered at exit and lost on a kill.
-  return pino(options, destination ?? pino.destination({ fd: 1, sync: true }))
+  const log = pino({ ...options, hooks }, destination ?? pino.destination({ fd: 1, sync: true }))
+  const root: Root = { [alarmListeners]: new Set(), [bulkLines]: pino(options, destination ?? bulkDestination()) }
+  return Object.assign(log, root)
+}
+
+/**
+ * The same log for lines that are many, and whose fields are all ours: it writes up to 100 ms later, in bulk, and looks for
+ * no credentials. A killed process loses the last ones.
+ */
+export function bulkLog(log: Log): Log {
+  return (log as Root)[bulkLines] ?? log
+}
+
+function bulkDestination(): DestinationStream {
+  const destination = pino.destination({ fd: 1, sync: true, minLength: 8_192, periodicFlush: 100 })
+  process.once('exit', () => destination.flushSync())
+  return destination
+}
+
+/** Calls the listener with the kind of every alarm that this log or its children raise: a line with `alarm` and `alarmKind`. */
+export function onAlarm(log: Log, listener: (kind: string) => void): () => void {
+  const listeners = (log as Root)[alarmListeners]
+  listeners?.add(listener)
+  return () => void listeners?.delete(listener)
+}
+
+function noticeAlarm(this: Log, args: Parameters<LogFn>, method: LogFn): void {
+  const [facts] = args as [unknown]
+  if (typeof facts === 'object' && facts !== null && 'alarm' in facts) {
+    const kind = 'alarmKind' in facts ? String(facts.alarmKind) : 'other'
+    for (const listener of (this as Root)[alarmListeners] ?? []) listener(kind)
+  }
+  method.apply(this, args)
 }
 
 /** A line may quote unauthenticated clients. Texts in a line that is too long are cut. */

@@ -17,15 +17,23 @@ interface Events {
   unlinked: [hostId: string, reason: string]
 }
 
+/** Wraps every command. Passed in by the roof: metrics and traces are no matter of a link. */
+export type CommandObserver = <N extends CommandName>(
+  name: N,
+  work: () => Promise<CommandResult<N>>,
+) => Promise<CommandResult<N>>
+
 export class Links extends EventEmitter<Events> {
   readonly #peers = new Map<string, Peer>()
   /** Hosts that get no commands. */
   readonly #withheld = new Set<string>()
   readonly #log: Log | undefined
+  readonly #observe: CommandObserver
 
-  constructor(log?: Log) {
+  constructor(log?: Log, observe: CommandObserver = (_name, work) => work()) {
     super()
     this.#log = log
+    this.#observe = observe
   }
 
   /** Takes a host's link. A newer link replaces the older one, which is closed. */
@@ -76,10 +84,12 @@ export class Links extends EventEmitter<Events> {
     if (!peer) throw refusalWithCause('host_unreachable', 'this replica has no link to the host')
     if (this.#withheld.has(hostId))
       throw refusalWithCause('host_unreachable', 'commands to the host are withheld; an operator must trust it')
-    const answer = await peer.call(name, payload, options).catch((error: unknown) => {
-      throw asRefusal(error)
+    return this.#observe(name, async () => {
+      const answer = await peer.call(name, payload, options).catch((error: unknown) => {
+        throw asRefusal(error)
+      })
+      return this.#validated(hostId, name, answer)
     })
-    return this.#validated(hostId, name, answer)
   }
 
   /** An invalid answer says as little as none: retrying the command finds out the outcome. */

@@ -84,7 +84,7 @@ export class Hosts {
     if (this.#implausible.get(host) === why) return
     this.#implausible.set(host, why)
     this.#options.log.error(
-      { host, why, alarm: true },
+      { host, why, alarm: true, alarmKind: 'implausible_facts' },
       'a host reports implausible facts; it gets no desktop until they are fixed',
     )
   }

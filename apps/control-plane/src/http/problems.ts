@@ -92,12 +92,15 @@ function beforeMutation(error: unknown, { id, routeOptions }: FastifyRequest): R
 /** The error handler of every scope: sends refusals, logs bugs and hides them behind a bare 500. */
 export function handleError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const refusal = asRefusal(error) ?? beforeMutation(error, request)
+  // An error of the body arrives outside the context of the request.
+  const id = { request: request.id }
   if (refusal) {
     const { code, extra } = refusal
-    if (extra.cause !== undefined) request.log.info({ code, cause: extra.cause }, 'a request was refused')
-    if (code === 'internal') request.log.error({ err: error }, 'the outcome of an operator’s change is unknown')
+    if (extra.cause !== undefined) request.log.info({ ...id, code, cause: extra.cause }, 'a request was refused')
+    if (code === 'internal') request.log.error({ ...id, err: error }, 'the outcome of an operator’s change is unknown')
     return sendProblem(reply, refusal)
   }
-  request.log.error({ err: error }, isDatabaseUnavailable(error) ? 'the database is unavailable' : 'a request failed')
+  const what = isDatabaseUnavailable(error) ? 'the database is unavailable' : 'a request failed'
+  request.log.error({ ...id, err: error }, what)
   return sendProblem(reply, new Refusal('internal', refusals.internal.detail({ requestId: request.id })))
 }

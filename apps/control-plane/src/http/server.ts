@@ -47,6 +47,8 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable }:
     forceCloseConnections: true,
     return503OnClosing: false,
     genReqId: () => randomUUID(),
+    // The id of the request is in every line already, and a log for each request would cost more than the line.
+    childLoggerFactory: (logger) => logger,
     routerOptions: { maxParamLength: 8_192, ignoreTrailingSlash: false },
     frameworkErrors: (error, request, reply) => void answerUnroutable(error, request, reply as never),
     http: {

@@ -13,6 +13,7 @@ import {
   type StepContext,
 } from './definition.ts'
 import type { Failure, Findings } from './findings.ts'
+import type { EngineObserver } from './observer.ts'
 import type { OperationRow } from './store.ts'
 import * as store from './store.ts'
 import type { Waiters } from './waiters.ts'
@@ -24,6 +25,7 @@ export interface EngineOptions {
   definitions: Record<string, OperationDefinition>
   failpoints: Failpoints
   log: Log
+  observer: EngineObserver
   /** Each progress report of a long save or restore extends the deadline to at least this long from now. */
   progressGraceMs: number
 }
@@ -70,6 +72,7 @@ export class Engine {
   superseded(row: OperationRow): void {
     this.#running.get(row.id)?.abort.abort(new Abandoned('superseded'))
     this.#options.waiters.settled(row)
+    this.#options.observer.settled(row)
   }
 
   /** The host reports progress of a long step: the deadline is extended. Reports of other hosts are ignored. */
@@ -118,6 +121,7 @@ export class Engine {
 
   #start(row: OperationRow, term: Term, hostsDueAt = 0): void {
     if (this.#running.has(row.id)) return
+    this.#options.observer.accepted(row)
     const abort = new AbortController()
     const signal = AbortSignal.any([term.signal, abort.signal])
     // Even after a long time without a leader it gets one more attempt: its host may have done the work.
@@ -126,7 +130,8 @@ export class Engine {
     const acceptedAt = now - row.ageMs
     const running: Running = { row, term, abort, signal, acceptedAt, deadline, hostsDueAt, done: Promise.resolve() }
     this.#running.set(row.id, running)
-    running.done = this.#run(running)
+    running.done = this.#options.observer
+      .run(row, () => this.#run(running))
       .catch((error) =>
         this.#options.log.info({ operation: row.id, why: error.message }, 'operation stopped; it is no longer ours'),
       )
@@ -154,9 +159,7 @@ export class Engine {
     const failure = row.undoing ? store.failureOf(row) : await this.#runSteps(running)
     const settled = failure ? await this.#undoSteps(running, failure) : await this.#succeedOrUndo(running)
     this.#options.waiters.settled(settled)
-    const { kind, desktopId: desktop, requestId: request, state, errorCode: code, cause } = settled
-    const facts = { operation: row.id, desktop, kind, request, state, ...(code && { code, cause }) }
-    this.#options.log.info(facts, 'operation settled')
+    this.#options.observer.settled(settled)
   }
 
   /** Runs the steps from the stored one on. Answers why a step failed; undefined where all succeeded. */
@@ -197,7 +200,7 @@ export class Engine {
   #leaveState({ id }: OperationRow, error: unknown): undefined {
     if (!(error instanceof StateMismatch)) throw error
     this.#options.log.error(
-      { err: error, operation: id, alarm: true },
+      { err: error, operation: id, alarm: true, alarmKind: 'unexpected_state' },
       'a failed operation found an unexpected state and left it unchanged',
     )
   }
@@ -291,7 +294,7 @@ export class Engine {
       this.#requireOurs(running)
       try {
         if (way === 'undo') await this.#options.failpoints.hit(`${row.kind}.${step.name}.undo`)
-        const found: Findings | undefined = await step[way]?.(this.#context(running, way))
+        const found = await this.#observed(running, step, way)
         Object.assign(row.findings, found)
         return
       } catch (error) {
@@ -307,6 +310,11 @@ export class Engine {
         if (way === 'run' && isTransient && performance.now() >= running.deadline) throw error
       }
     }
+  }
+
+  async #observed(running: Running, step: Step, way: 'run' | 'undo'): Promise<Findings | undefined> {
+    const attempt = { operation: running.row, step: step.name, way }
+    return this.#options.observer.attempt(attempt, async () => step[way]?.(this.#context(running, way)))
   }
 
   #isTransient({ deadline, hostsDueAt }: Running, error: unknown): boolean {

@@ -20,6 +20,8 @@ export interface AuthenticationOptions {
   /** Of all others, by address. */
   strangers: UnauthenticatedClients
   connections: Connections
+  /** Waits hardly for an unavailable database, and then trusts a key that was verified lately. */
+  isForMonitoring?: boolean
 }
 
 /** Requires a customer. An operator key gets 401. */
@@ -44,7 +46,7 @@ export const operatorsOnly =
  */
 async function identify(
   request: FastifyRequest,
-  { principals, callers, strangers, connections }: AuthenticationOptions,
+  { principals, callers, strangers, connections, isForMonitoring = false }: AuthenticationOptions,
 ): Promise<Principal> {
   let isCounted = false
   const beforeLookUp = () => {
@@ -53,8 +55,9 @@ async function identify(
   }
   // A mutation gets 503 soon and is retried by its client, so it does not wait long for the database.
   const { keyed, act } = request.routeOptions?.schema ?? {}
-  const withinMs = keyed || act ? retryLimitMs.brief : retryLimitMs.contract
-  const principal = await principals.authenticate(request.headers.authorization, { withinMs, beforeLookUp })
+  const withinMs = isForMonitoring ? 0 : keyed || act ? retryLimitMs.brief : retryLimitMs.contract
+  const how = { withinMs, beforeLookUp, trustsLately: isForMonitoring }
+  const principal = await principals.authenticate(request.headers.authorization, how)
   if (isCounted) strangers.forgive(request.raw)
   request.principal = principal
   const caller = callerOf(request)

@@ -2,7 +2,7 @@
 import { hash as digest } from 'node:crypto'
 import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import { type Db, type Note, type Pool, retryWhileUnavailable, transaction } from '../db/pool.ts'
+import { type Db, isDatabaseUnavailable, type Note, type Pool, retryWhileUnavailable, transaction } from '../db/pool.ts'
 import type { AccessTokens, Caller } from './access-tokens.ts'
 import { hashOf, type KeyKind, kindOf, makeKey } from './keys.ts'
 import * as store from './store.ts'
@@ -35,6 +35,8 @@ export interface AuthenticateOptions {
   withinMs?: number
   /** Called before the look-up of a credential that was not verified lately. What it throws ends the request. */
   beforeLookUp?: () => void
+  /** Where the database is unavailable, trusts a key that was verified within the last ten minutes. For reading metrics only. */
+  trustsLately?: boolean
 }
 
 interface Known {
@@ -65,7 +67,7 @@ export class Principals {
    */
   async authenticate(
     header: string | undefined,
-    { withinMs, beforeLookUp }: AuthenticateOptions = {},
+    { withinMs, beforeLookUp, trustsLately = false }: AuthenticateOptions = {},
   ): Promise<Principal> {
     const credential = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
     if (!credential) {
@@ -76,8 +78,15 @@ export class Principals {
     const known = this.#known.get(name)
     const now = performance.now()
     if (known && known.until > now) return known.principal
-    if (!known || known.verifiedAt < now - recentMs) beforeLookUp?.()
-    return kindOf(credential) ? this.#lookUp(credential, name, withinMs) : this.#verify(credential, name, withinMs)
+    const isRecent = known !== undefined && known.verifiedAt >= now - recentMs
+    if (!isRecent) beforeLookUp?.()
+    if (!kindOf(credential)) return this.#verify(credential, name, withinMs)
+    const found = this.#lookUp(credential, name, withinMs)
+    if (!isRecent || !trustsLately) return found
+    return found.catch((error) => {
+      if (!isDatabaseUnavailable(error)) throw error
+      return known.principal
+    })
   }
 
   async #verify(token: string, name: string, withinMs?: number): Promise<Principal> {

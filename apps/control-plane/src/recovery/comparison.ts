@@ -141,7 +141,7 @@ export class Comparison {
   #isTooMuch(host: string, orders: RejoinOrder[], items: number): boolean {
     const drastic = orders.filter(({ order }) => isDrastic(order)).length
     if (drastic <= massLimit(items)) return false
-    const facts = { host, drastic, items, alarm: true }
+    const facts = { host, drastic, items, alarm: true, alarmKind: 'mass_action' }
     this.#options.log.error(facts, 'too many desktops would be stopped or removed at once; nothing was done')
     return true
   }

@@ -76,7 +76,7 @@ export class Epochs {
 
   #log(verdict: 'believed' | 'withheld' | 'again', facts: { host: string; epoch: number; seen: number }): void {
     const { log } = this.#options
-    const alarm = { ...facts, alarm: true }
+    const alarm = { ...facts, alarm: true, alarmKind: 'epoch' }
     if (verdict === 'believed') {
       log.error(alarm, 'a host reports a later epoch than the database; was the database restored from a backup?')
     } else if (verdict === 'withheld') {

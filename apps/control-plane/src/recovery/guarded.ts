@@ -31,13 +31,17 @@ export class Alarms {
   }
 
   raise(facts: object, what: string): void {
-    if (++this.#raised <= most) this.#log.error({ host: this.#host, ...facts, alarm: true }, what)
+    if (++this.#raised <= most)
+      this.#log.error({ host: this.#host, ...facts, alarm: true, alarmKind: 'inventory' }, what)
   }
 
   /** Logs how many were not logged. */
   close(): void {
     const left = this.#raised - most
     if (left > 0)
-      this.#log.error({ host: this.#host, left, alarm: true }, 'more alarms were raised for a host than are logged')
+      this.#log.error(
+        { host: this.#host, left, alarm: true, alarmKind: 'inventory' },
+        'more alarms were raised for a host than are logged',
+      )
   }
 }

@@ -85,6 +85,11 @@ export class Screens {
     })
   }
 
+  /** How many are open. */
+  get open(): number {
+    return this.#sessions.size
+  }
+
   /** Closes every session that may not stay. One check at a time; a call during one waits for the next. */
   async check(): Promise<void> {
     await this.#checking

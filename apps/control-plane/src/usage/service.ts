@@ -104,8 +104,12 @@ export class Usage {
 
   #tell({ what, ...where }: Difference, log: Log): void {
     if (what === 'unbooked')
-      log.error({ ...where, alarm: true }, 'a host runs a desktop that the ledger does not count')
-    else log.error({ ...where, alarm: true }, 'the ledger counts a desktop as awake that its host does not run')
+      log.error({ ...where, alarm: true, alarmKind: 'ledger' }, 'a host runs a desktop that the ledger does not count')
+    else
+      log.error(
+        { ...where, alarm: true, alarmKind: 'ledger' },
+        'the ledger counts a desktop as awake that its host does not run',
+      )
   }
 }
 

@@ -40,7 +40,7 @@ export class Firewall {
     if (this.#expected !== undefined) {
       if ((await this.#listing().catch(() => undefined)) === this.#expected) return
       this.#log.warn(
-        { table, alarm: true },
+        { table, alarm: true, alarmKind: 'firewall' },
         'the firewall of the guests’ network was changed from outside; it is restored',
       )
     }

@@ -75,7 +75,7 @@ export class Installation {
       const { kvm, versions, network } = await this.ready()
       await network
         ?.ensureFirewall()
-        .catch((error: unknown) => this.#log.error({ err: error, alarm: true }, firewallDown))
+        .catch((error: unknown) => this.#log.error({ err: error, alarm: true, alarmKind: 'firewall' }, firewallDown))
       await consoles.truncateLong()
       const { disksDir, capacity } = this.#settings
       return { kvm, versions, ...(await capacityOf(this.session.host, disksDir, capacity)), images, ailment: null }

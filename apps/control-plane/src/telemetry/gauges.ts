@@ -1,0 +1,74 @@
+// Gauges of what this replica holds right now, read when they are asked for: connections, links, screens, the pool.
+
+import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Pool } from '../db/pool.ts'
+import type { Leadership } from '../leadership/leadership.ts'
+
+export interface Held {
+  connections: { count: number }
+  heldBytes: { count: number }
+  inFlight: { count: number }
+  links: { hostIds(): string[] }
+  channels: { open: number }
+  screens: { open: number }
+  pool: Pool
+  leadership: Leadership
+}
+
+/** Shows what this replica holds. */
+export function showHeld(registry: Registry, held: Held): void {
+  const { connections, heldBytes, inFlight, links, channels, screens, pool } = held
+  const show = (name: string, help: string, count: () => number) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(count())
+      },
+    })
+  show('dormouse_connections', 'Open connections', () => connections.count)
+  show('dormouse_held_bytes', 'Bytes of incomplete request bodies and unread responses', () => heldBytes.count)
+  show('dormouse_http_requests_in_flight', 'Requests without a response', () => inFlight.count)
+  show('dormouse_links', 'Hosts that are linked to this replica', () => links.hostIds().length)
+  show('dormouse_channels', 'Open byte channels to hosts, for files and screens', () => channels.open)
+  show('dormouse_screens', 'Open screens', () => screens.open)
+  new Gauge({
+    name: 'dormouse_db_pool_connections',
+    help: 'Connections of the pool to Postgres, by what they do',
+    labelNames: ['state'],
+    registers: [registry],
+    collect() {
+      this.set({ state: 'used' }, pool.totalCount - pool.idleCount)
+      this.set({ state: 'idle' }, pool.idleCount)
+    },
+  })
+  show('dormouse_db_pool_waiting', 'Queries that wait for a connection of the pool', () => pool.waitingCount)
+}
+
+/** Shows whether this replica leads, and how many terms it has begun and lost. */
+export function showLeadership(registry: Registry, leadership: Leadership): void {
+  const registers = [registry]
+  new Gauge({
+    name: 'dormouse_leader',
+    help: '1 while this replica leads, otherwise 0',
+    registers,
+    collect() {
+      this.set(leadership.term ? 1 : 0)
+    },
+  })
+  const epoch = new Gauge({
+    name: 'dormouse_leader_epoch',
+    help: 'Epoch of the last term of this replica; 0 where it has not led',
+    registers,
+  })
+  const began = new Counter({
+    name: 'dormouse_leader_terms_total',
+    help: 'Terms of leadership that this replica has begun',
+    registers,
+  })
+  leadership.on('led', (term) => {
+    began.inc()
+    epoch.set(term.epoch)
+  })
+}

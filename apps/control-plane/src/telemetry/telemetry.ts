@@ -1,0 +1,51 @@
+// The metrics and the lines of operations and requests. Made before the rooms, which get only the observers in it, and then
+// shown what they hold. No other room knows the format of metrics.
+import { type Log, onAlarm } from '@dormouse/process'
+import { processMetrics } from '@dormouse/process/metrics'
+import { Counter, Registry } from 'prom-client'
+import { observeCommands } from './commands.ts'
+import { Fleet, type FleetOptions } from './fleet.ts'
+import { type Held, showHeld, showLeadership } from './gauges.ts'
+import { OperationTelemetry } from './operations.ts'
+
+export class Telemetry {
+  readonly registry = new Registry()
+  readonly operations: OperationTelemetry
+  readonly commands = observeCommands(this.registry)
+  readonly #logOf: (room: string) => Log
+  readonly #stopAlarms: () => void
+  #fleet: Fleet | undefined
+
+  constructor(log: Log, logOf: (room: string) => Log) {
+    this.#logOf = logOf
+    this.operations = new OperationTelemetry({ registry: this.registry, log: logOf('operations') })
+    const alarms = new Counter({
+      name: 'dormouse_alarms_total',
+      help: 'Log lines with `alarm`: what an operator has to look at',
+      labelNames: ['kind'],
+      registers: [this.registry],
+    })
+    this.#stopAlarms = onAlarm(log, (kind) => alarms.inc({ kind }))
+  }
+
+  /** Shows what the rooms hold whenever the metrics are read. */
+  watch(rooms: Held & { hosts: { list: FleetOptions['list'] } }): void {
+    showHeld(this.registry, rooms)
+    showLeadership(this.registry, rooms.leadership)
+    this.#fleet = new Fleet({ registry: this.registry, list: () => rooms.hosts.list(), log: this.#logOf('telemetry') })
+  }
+
+  /** All metrics, as Prometheus reads them. */
+  async text(): Promise<string> {
+    await this.#fleet?.refresh()
+    return Registry.merge([processMetrics(), this.registry]).metrics()
+  }
+
+  get contentType(): string {
+    return this.registry.contentType
+  }
+
+  close(): void {
+    this.#stopAlarms()
+  }
+}
