@@ -26,6 +26,7 @@ const failpoints: Record<Victim, string[]> = {
     'hibernate.after-save',
     'hibernate.before-complete',
     'journal.before-write',
+    'journal.before-sync',
     'destroy.after-kill',
     'disk.after-make',
     'command.before-reply',

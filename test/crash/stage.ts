@@ -173,7 +173,7 @@ export class Stage {
     const driver = makeDriver(config, createLog({ name: 'judge', level: 'silent' }))
     await driver.open(this.#installationId)
     try {
-      const journal = await Journal.open(folders.state, async () => undefined)
+      const journal = Journal.view(folders.state)
       const memory = new MemoryImages(folders.memory, this.#installationId)
       return await inventory({ driver, journal, memory })
     } finally {

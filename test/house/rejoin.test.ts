@@ -2,18 +2,22 @@
 import { cpSync, mkdtempDisposableSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Journal } from '@dormouse/agent/desktops/journal.ts'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
 
 /** Copies everything the simulated host has of a desktop under another name: a desktop that nobody knows. */
-function double(house: House, id: string): string {
+async function double(house: House, id: string): Promise<string> {
   const stranger = newId()
-  for (const folder of ['simulated/domains', 'simulated/disks', 'journal']) {
+  for (const folder of ['simulated/domains', 'simulated/disks']) {
     const from = join(house.host.folder, folder, `${id}.json`)
     writeFileSync(from.replace(id, stranger), readFileSync(from, 'utf8').replaceAll(id, stranger))
   }
+  await using journal = await Journal.open(house.host.folder)
+  const { desktopId: _, generation, turn, operationId, ...note } = journal.read(id)!
+  await journal.raise(stranger, { generation, turn, operationId }, note)
   return stranger
 }
 
@@ -22,7 +26,7 @@ test('a desktop that runs and that nobody knows is suspended and told to the ope
   house.chronicle.foresee(/no record in the database/)
   const { id } = await house.desktop('awake')
   await house.killAgent()
-  const stranger = double(house, id)
+  const stranger = await double(house, id)
   await house.restartAgent()
   await waitFor('the stranger to be suspended', async () => (await house.observed(stranger))?.domain === 'paused')
   expect(house.chronicle.find(/runs a desktop that has no record in the database/)).not.toEqual([])

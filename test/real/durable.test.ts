@@ -16,6 +16,7 @@ async function traced(folder: string, program: string): Promise<string[]> {
   const log = join(folder, 'trace')
   const script = `
     import { writeDurably } from '${agent}/mechanics/durable-file.ts'
+    import { Journal } from '${agent}/desktops/journal.ts'
     import { MemoryImages } from '${agent}/desktops/memory-images.ts'
     import { writeFile } from 'node:fs/promises'
     ${program}`
@@ -64,4 +65,23 @@ test('a saved memory is synced before its manifest says that it is whole', async
   const [manifest, saved] = ['json', 'save'].map((end) => `${id}/1-2-${id}.${end}`)
   const renamed = `rename .*tmp ${manifest}`
   expect(seen.join('\n')).toMatch(inOrder(renamed, `write ${saved}`, `fsync ${saved}`, renamed, `fsync ${id}`))
+})
+
+test('what is accepted at once is appended by one write and on the disk by one sync, without a rename', async () => {
+  using at = mkdtempDisposableSync(join(tmpdir(), 'dormouse-durable-'))
+  const other = id.replace(/0$/, '1')
+  const seen = await traced(
+    at.path,
+    `const journal = await Journal.open('${at.path}')
+     const accept = (desktopId) =>
+       journal.accept({ desktopId, operationId: '${id}', epoch: 1, generation: 1, turn: 2, deadlineMs: 1 }, 'any')
+     await Promise.all(['${id}', '${other}'].map(accept))
+     await writeFile('${at.path}/accepted', '')
+     await journal.note({ desktopId: '${id}', generation: 1, turn: 2 }, { state: 'done' })
+     await journal.close()`,
+  )
+  const opened = seen.lastIndexOf('rename journal.log.new journal.log')
+  expect(seen.slice(0, opened).slice(-2)).toEqual(['write journal.log.new', 'fsync journal.log.new'])
+  const appended = seen.slice(opened).filter((call) => call.endsWith(' journal.log') && !call.startsWith('rename'))
+  expect(appended).toEqual(['write journal.log', 'fsync journal.log', 'write journal.log'])
 })

@@ -132,12 +132,14 @@ function agentOf(
       await control.close()
       await before(performance.now() + closeMs, turns.settled())
       await digests.close()
+      await journal.close()
       life.abort(new Error('the agent was closed'))
       await disconnect()
     },
     kill: async () => {
       life.abort(new Error('the agent was killed'))
       await control.close()
+      await journal.close()
       await disconnect()
     },
   }

@@ -32,7 +32,7 @@ export interface Parts extends CommandDeps {
 
 export async function makeParts({ folders, driver, workAtOnce, guestLog, ...shared }: PartsOptions): Promise<Parts> {
   const { installationId, failpoints, log } = shared
-  const journal = await Journal.open(folders.state, () => failpoints.hit('journal.before-write'))
+  const journal = await Journal.open(folders.state, (name) => failpoints.hit(name))
   const memory = new MemoryImages(folders.memory, installationId)
   const digests = new Digests(memory, (err) => log.warn({ err }, 'a digest could not be computed'))
   const guests = guestsOf(driver, folders.guestKeys, guestLog)

@@ -1,6 +1,6 @@
 // What this host has of each desktop, as observed.
 import type { DesktopId, Observation } from '@dormouse/contract'
-import type { Entry } from './journal.ts'
+import type { Entry } from './journal-entry.ts'
 import { judge, type LookDeps, look, lookAtAll, type Situation } from './situation.ts'
 
 /** What exists of one desktop now; undefined where nothing does and nothing ever did. */

@@ -1,8 +1,9 @@
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
+import { AppendLog } from '../mechanics/append-log.ts'
 import { fenceOf } from '../testing/bench.ts'
 import { Journal } from './journal.ts'
 
@@ -18,13 +19,14 @@ test('what was accepted and noted is read back by the next process', async () =>
   await journal.raiseEpoch(7)
   await journal.accept(fenceOf(id, 2, 3), 'desktop.ensureAwake')
   await journal.note(fenceOf(id, 2, 3), { wokeFrom: 'memory', spent: ['a.save'] })
-  const next = await Journal.open(at.path)
+  await journal.close()
+  await using next = await Journal.open(at.path)
   expect(next.highestEpoch).toBe(7)
   expect(next.read(id)).toMatchObject({ generation: 2, turn: 3, wokeFrom: 'memory', spent: ['a.save'], state: 'doing' })
   await expect(next.raiseEpoch(6)).rejects.toMatchObject({ code: 'stale_epoch' })
 })
 
-test('a write that was cut off leaves the entry as it was, and no litter counts as one', async () => {
+test('a write that was cut off leaves the entry as it was', async () => {
   await using at = await folder()
   const id = newId()
   let cut = false
@@ -35,24 +37,28 @@ test('a write that was cut off leaves the entry as it was, and no litter counts 
   cut = true
   await expect(journal.note(fenceOf(id, 1, 1), { wokeFrom: 'memory' })).rejects.toThrow('cut off')
   expect(journal.read(id)?.wokeFrom).toBeNull()
-  await writeFile(join(at.path, 'journal', `${id}.json.77-1.tmp`), '{"half":')
-  const next = await Journal.open(at.path)
+  await journal.close()
+  await using next = await Journal.open(at.path)
   expect(next.all()).toHaveLength(1)
   expect(next.read(id)?.wokeFrom).toBeNull()
 })
 
-test('a journal that cannot be read stops the agent, and names the file', async () => {
+test('an entry that cannot be read stops the agent, and names the file', async () => {
   await using at = await folder()
-  const id = newId()
-  await (await Journal.open(at.path)).accept(fenceOf(id, 1, 1), 'desktop.ensureAwake')
-  await writeFile(join(at.path, 'journal', `${id}.json`), '{}')
-  await expect(Journal.open(at.path)).rejects.toThrow(`${id}.json`)
+  await (await Journal.open(at.path)).close()
+  const record = JSON.stringify({ entry: { desktopId: newId(), generation: 'one' } })
+  const log = await AppendLog.open(
+    { path: join(at.path, 'journal.log'), snapshot: () => [record], hit: async () => undefined },
+    undefined,
+  )
+  await log.close()
+  await expect(Journal.open(at.path)).rejects.toThrow('journal.log has a record that this agent cannot read')
 })
 
 test('a note of an overtaken turn is refused and changes nothing', async () => {
   await using at = await folder()
   const id = newId()
-  const journal = await Journal.open(at.path)
+  await using journal = await Journal.open(at.path)
   await journal.accept(fenceOf(id, 1, 1), 'desktop.ensureAwake')
   await journal.accept(fenceOf(id, 1, 2), 'desktop.ensureDestroyed')
   await expect(journal.note(fenceOf(id, 1, 1), { running: true })).rejects.toMatchObject({ code: 'superseded' })
@@ -68,13 +74,15 @@ test('tombstones are forgotten after their time, and nothing else is', async () 
   await journal.note(fenceOf(young, 1, 1), { destroyedAt: '2024-01-01T00:00:00.000Z' })
   await journal.prune(Date.parse('2023-01-01T00:00:00.000Z'))
   expect(journal.all().map(({ desktopId }) => desktopId)).toEqual([young, alive])
-  expect(await readdir(join(at.path, 'journal'))).toHaveLength(2)
+  await journal.close()
+  await using next = await Journal.open(at.path)
+  expect(next.all().map(({ desktopId }) => desktopId)).toEqual([young, alive])
 })
 
 test('a lost journal is raised to what domains and images say, never lowered', async () => {
   await using at = await folder()
   const id = newId()
-  const journal = await Journal.open(at.path)
+  await using journal = await Journal.open(at.path)
   await journal.raise(id, { generation: 4, turn: 9, operationId: newId() }, { running: true })
   await journal.raise(id, { generation: 3, turn: 99, operationId: newId() }, { running: false })
   expect(journal.read(id)).toMatchObject({ generation: 4, turn: 9, running: true })

@@ -1,122 +1,94 @@
 // The last command that this host has accepted for each desktop, on disk before any work begins. So no late, lost or
 // repeated command of a lower turn changes anything, even after the agent was killed. Knows nothing of hypervisors.
-import { readFileSync } from 'node:fs'
-import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setImmediate } from 'node:timers/promises'
-import { type DesktopId, desktopSpec, type Fence, id, isId, refuse, resumedFrom } from '@dormouse/contract'
+import { isDeepStrictEqual } from 'node:util'
+import { type DesktopId, type Fence, id, refuse } from '@dormouse/contract'
 import { z } from 'zod'
-import { privateFolder, readIfThere, writeDurably } from '../mechanics/durable-file.ts'
+import { AppendLog, type AppendOptions, readLogFile } from '../mechanics/append-log.ts'
+import { privateFolder } from '../mechanics/durable-file.ts'
 import { diskFull, isFull, refuseFull } from '../mechanics/full-disk.ts'
 import { KeyedLock } from '../mechanics/locks.ts'
-import { Reserve } from '../mechanics/reserve.ts'
-
-const entrySchema = z.object({
-  desktopId: id,
-  /** The highest pair accepted; generation counts first. */
-  generation: z.int().min(0),
-  turn: z.int().min(0),
-  operationId: id.nullable(),
-  /** The last command accepted in this turn, and its outcome. */
-  command: z.string().nullable(),
-  state: z.enum(['doing', 'done', 'failed']),
-  failure: z.string().nullable(),
-  spec: desktopSpec.nullable(),
-  /** `making` may be half a disk, `fresh` was never booted; neither holds its owner's work. */
-  disk: z.enum(['none', 'making', 'fresh', 'used']),
-  /** In this turn: the disk was made; what the guest came from, written before its first vCPU ran; an undo was requested. */
-  diskMade: z.boolean(),
-  wokeFrom: resumedFrom.nullable(),
-  takenBack: z.boolean(),
-  /** The image's command for readiness has succeeded since the guest was booted. */
-  ready: z.boolean().default(false),
-  /** In this turn a saved memory was spent, and its guest could not be saved again. */
-  memoryLost: z.boolean(),
-  /** Whether a domain should be running; reported only where the hypervisor does not answer. */
-  running: z.boolean(),
-  /** Memory images that must never be restored again, by file name. */
-  spent: z.array(z.string()),
-  destroyedAt: z.iso.datetime().nullable(),
-})
-export type Entry = z.infer<typeof entrySchema>
-
-/** The part of an entry that work may change; only accepting a command changes the fence. */
-export type Note = Partial<Omit<Entry, 'desktopId' | 'generation' | 'turn' | 'operationId'>>
+import { comparePairs, type Entry, entrySchema, type Note, newEntry, ofThisTurn, type Pair } from './journal-entry.ts'
+import { readOldJournal, removeOldJournal } from './old-journal.ts'
 
 export interface WriteOptions {
   /** The work frees space or undoes something, so on a full disk it may use the reserve. */
   freesSpace?: boolean
+  /**
+   * A power cut may lose the change, so nobody waits for the disk. A change of `command`, `state` and `failure` alone is always
+   * written so: each command checks by itself how far an earlier one has come.
+   */
+  unsynced?: boolean
 }
 
-type Pair = { generation: number; turn: number }
-/** Negative where `a` is older than `b`. */
-export const comparePairs = (a: Pair, b: Pair): number => a.generation - b.generation || a.turn - b.turn
+/** A later record of a desktop replaces an earlier one. */
+const recordSchema = z.union([
+  z.object({ entry: entrySchema }),
+  z.object({ forget: id }),
+  z.object({ epoch: z.int().min(0) }),
+])
 
-const newEntry = (desktopId: DesktopId): Entry => ({
-  desktopId,
-  generation: 0,
-  turn: 0,
-  operationId: null,
-  command: null,
-  state: 'done',
-  failure: null,
-  spec: null,
-  disk: 'none',
-  diskMade: false,
-  wokeFrom: null,
-  takenBack: false,
-  ready: false,
-  memoryLost: false,
-  running: false,
-  spent: [],
-  destroyedAt: null,
-})
-
-/** How many entries are read before the event loop runs other work. */
-const filesAtOnce = 250
-
-const ofThisTurn = { diskMade: false, wokeFrom: null, takenBack: false, memoryLost: false, failure: null } as const
+const logPath = (stateFolder: string) => join(stateFolder, 'journal.log')
 
 export class Journal {
-  readonly #folder: string
-  readonly #epochFile: string
-  readonly #beforeWrite: () => Promise<void>
-  /** For work that frees space on a full disk. */
-  readonly reserve: Reserve
+  readonly #hit: (name: string) => Promise<void>
   readonly #entries = new Map<DesktopId, Entry>()
   readonly #lock = new KeyedLock()
   #epoch = 0
+  /** Undefined in a journal that is only read. */
+  #log: AppendLog | undefined
 
-  private constructor(folder: string, reserve: Reserve, beforeWrite: () => Promise<void>) {
-    this.reserve = reserve
-    this.#folder = join(folder, 'journal')
-    this.#epochFile = join(folder, 'epoch.json')
-    this.#beforeWrite = beforeWrite
+  private constructor(hit: (name: string) => Promise<void>) {
+    this.#hit = hit
   }
 
-  /** Reads all entries. One that cannot be read stops the agent, because a guess could corrupt a disk. */
-  static async open(folder: string, beforeWrite: () => Promise<void> = async () => undefined): Promise<Journal> {
-    const journal = new Journal(folder, await Reserve.open(join(folder, 'reserve')), beforeWrite)
-    await privateFolder(journal.#folder)
-    for (const [at, name] of (await readdir(journal.#folder)).entries()) {
-      journal.#load(name)
-      if (at % filesAtOnce === 0) await setImmediate()
+  /**
+   * Reads all entries. A journal that cannot be read stops the agent, because a guess could corrupt a disk. `hit` is called
+   * before each write, and at each step that replaces a file.
+   */
+  static async open(
+    stateFolder: string,
+    hit: (name: string) => Promise<void> = async () => undefined,
+  ): Promise<Journal> {
+    await privateFolder(stateFolder)
+    const journal = new Journal(hit)
+    const path = logPath(stateFolder)
+    const content = readLogFile(path)
+    for (const record of content?.records ?? []) journal.#load(record, path)
+    const old = await readOldJournal(stateFolder)
+    for (const entry of old.entries) journal.#takeOver(entry, old.takenOver)
+    journal.#epoch = Math.max(journal.#epoch, old.epoch)
+    journal.#log = await AppendLog.open({ path, snapshot: () => journal.#records(), hit }, content)
+    try {
+      await removeOldJournal(stateFolder, hit)
+    } catch (error) {
+      await journal.close()
+      throw error
     }
-    const epoch = await readIfThere(journal.#epochFile)
-    if (epoch) journal.#epoch = z.object({ epoch: z.int().min(0) }).parse(JSON.parse(epoch)).epoch
     return journal
   }
 
-  /** Synchronous, because that reads tens of thousands of tombstones in a second; asynchronous reads take many. */
-  #load(name: string): void {
-    const desktopId = name.replace(/\.json$/, '')
-    if (!isId(desktopId)) return
-    const path = join(this.#folder, name)
-    try {
-      this.#entries.set(desktopId, entrySchema.parse(JSON.parse(readFileSync(path, 'utf8'))))
-    } catch (cause) {
-      throw new Error(`the journal ${path} cannot be read; restore it, or move it out of the folder`, { cause })
-    }
+  /** Only for reading, since another process may be writing it. */
+  static view(stateFolder: string): Journal {
+    const journal = new Journal(async () => undefined)
+    const path = logPath(stateFolder)
+    for (const record of readLogFile(path)?.records ?? []) journal.#load(record, path)
+    return journal
+  }
+
+  /** Why nothing can be accepted any more; undefined while the journal can be written. */
+  get failure(): Error | undefined {
+    return this.#log?.failure
+  }
+
+  /** Whether the reserve for work that frees space is whole. */
+  get hasReserve(): boolean {
+    return this.#writer.hasReserve
+  }
+
+  /** Makes the reserve whole; returns false where the disk has no space for it. */
+  refillReserve(): Promise<boolean> {
+    return this.#writer.refillReserve()
   }
 
   get highestEpoch(): number {
@@ -137,14 +109,16 @@ export class Journal {
     if (epoch === this.#epoch) return
     await this.#lock.run('epoch', async () => {
       if (epoch <= this.#epoch) return
-      await this.#write(this.#epochFile, { epoch }, { freesSpace: true })
-      this.#epoch = epoch
+      const onWritten = () => {
+        this.#epoch = epoch
+      }
+      await this.#append({ epoch }, { onWritten }, { freesSpace: true })
     })
   }
 
   /** Records that work on this command begins. While the reserve is incomplete, nothing new begins. */
   async accept(fence: Fence, command: string, note: Note = {}, options: WriteOptions = {}): Promise<Entry> {
-    if (!options.freesSpace && !(await this.reserve.refill())) refuseFull()
+    if (!options.freesSpace && !(await this.refillReserve())) refuseFull()
     return this.#change(fence.desktopId, options, (entry) => ({
       ...entry,
       ...(comparePairs(fence, entry) > 0 ? ofThisTurn : {}),
@@ -179,36 +153,75 @@ export class Journal {
       await this.#lock.run(desktopId, async () => {
         const entry = this.#entries.get(desktopId)
         if (!entry || !isOld(entry)) return
-        await rm(this.#path(desktopId), { force: true })
+        await this.#append({ forget: desktopId }, { unsynced: true }, {})
         this.#entries.delete(desktopId)
       })
     }
   }
 
-  #path(desktopId: DesktopId): string {
-    return join(this.#folder, `${desktopId}.json`)
+  /** Writes what waits, and closes the file. */
+  async close(): Promise<void> {
+    await this.#log?.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  get #writer(): AppendLog {
+    if (!this.#log) throw new Error('this journal was opened for reading')
+    return this.#log
+  }
+
+  *#records(): Iterable<string> {
+    yield JSON.stringify({ epoch: this.#epoch })
+    for (const entry of this.#entries.values()) yield JSON.stringify({ entry })
+  }
+
+  #load(record: unknown, path: string): void {
+    const parsed = recordSchema.safeParse(record)
+    if (!parsed.success) {
+      const cause = parsed.error
+      throw new Error(`the journal ${path} has a record that this agent cannot read; install a later release`, {
+        cause,
+      })
+    }
+    const { data } = parsed
+    if ('epoch' in data) this.#epoch = data.epoch
+    else if ('forget' in data) this.#entries.delete(data.forget)
+    else this.#entries.set(data.entry.desktopId, data.entry)
+  }
+
+  /** An entry of the release before. Until all were taken over, that release may have changed one in the same turn. */
+  #takeOver(old: Entry, takenOver: boolean): void {
+    const known = this.#entries.get(old.desktopId)
+    const order = known ? comparePairs(old, known) : 1
+    if (order > 0 || (order === 0 && !takenOver)) this.#entries.set(old.desktopId, old)
   }
 
   #change(desktopId: DesktopId, options: WriteOptions, change: (entry: Entry) => Entry): Promise<Entry> {
     return this.#lock.run(desktopId, async () => {
       const entry = this.#entries.get(desktopId) ?? newEntry(desktopId)
       const changed = change(entry)
-      if (changed === entry) return entry
-      await this.#write(this.#path(desktopId), changed, options)
-      this.#entries.set(desktopId, changed)
+      if (isDeepStrictEqual(changed, entry)) return entry
+      const unsynced = options.unsynced || isDeepStrictEqual({ ...changed, ...progressOf(entry) }, entry)
+      const keep = () => void this.#entries.set(desktopId, changed)
+      await this.#append({ entry: changed }, { unsynced, onWritten: keep }, options)
       return changed
     })
   }
 
-  async #write(path: string, value: object, { freesSpace }: WriteOptions): Promise<void> {
-    const text = JSON.stringify(value)
+  async #append(record: object, how: AppendOptions, { freesSpace }: WriteOptions): Promise<void> {
+    const text = JSON.stringify(record)
     try {
-      await this.#beforeWrite()
-      await writeDurably(path, text)
+      await this.#hit('journal.before-write')
+      await this.#writer.append(text, how)
     } catch (error) {
       if (!isFull(error)) throw error
       if (!freesSpace) refuseFull()
-      await this.reserve.write(path, text).catch(diskFull)
+      await this.#writer.append(text, { ...how, useReserve: true }).catch(diskFull)
     }
   }
 }
+
+const progressOf = ({ command, state, failure }: Entry): Note => ({ command, state, failure })

@@ -1,4 +1,4 @@
-// Resumes what a full disk has stopped: first the reserve is made whole again, then the guests that the hypervisor paused
+// Resumes what a full disk has stopped: first the journal's reserve is made whole again, then the guests that the hypervisor paused
 // for want of space are resumed. Until then the host reports a problem and takes no desktop.
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
@@ -31,13 +31,15 @@ export class Space {
     const paused = this.#deps.watch.outOfSpace().length
     const remedy = 'destroy desktops, or give the host a larger disk'
     if (paused > 0) return `the disk is full, and ${paused} of its desktops are paused until there is space; ${remedy}`
-    return this.#deps.journal.reserve.isWhole ? null : `the disk of the state folder is full; ${remedy}`
+    const { failure, hasReserve } = this.#deps.journal
+    if (failure) return failure.message
+    return hasReserve ? null : `the disk of the state folder is full; ${remedy}`
   }
 
   /** To be called every few seconds. */
   async check(): Promise<void> {
     const { driver, journal, watch } = this.#deps
-    const whole = await journal.reserve.refill()
+    const whole = await journal.refillReserve()
     // An agent that has just started knows of no paused desktop yet.
     if (!this.#checked) await watch.checkAll()
     this.#checked = true

@@ -137,7 +137,7 @@ test('twenty desktops at once are all served, four at a time', async () => {
 
 test('work that fails when a later turn is there already is answered with its own refusal', async () => {
   using folder = mkdtempDisposableSync(join(tmpdir(), 'dormouse-turns-'))
-  const journal = await Journal.open(folder.path)
+  await using journal = await Journal.open(folder.path)
   const turns = new Turns(journal, () => undefined)
   const id = newId()
   const work = async () => {

@@ -2,7 +2,8 @@
 // the work in progress. A higher one is journalled at once, and the work in progress ends as `superseded`.
 import { type DesktopId, type Fence, Refusal, refuse } from '@dormouse/contract'
 import { KeyedLock } from '../mechanics/locks.ts'
-import { comparePairs, type Entry, type Journal, type Note } from './journal.ts'
+import type { Journal } from './journal.ts'
+import { comparePairs, type Entry, type Note } from './journal-entry.ts'
 
 /** What a piece of work gets. */
 export interface Turn {

@@ -122,6 +122,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     this.house.guests.close()
     await this.driver.close()
     await this.house.digests.close()
+    await this.house.journal.close()
     await this.up()
   }
 
@@ -186,6 +187,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     await this.house.digests.close()
     this.house.guests.close()
     await this.driver.close()
+    await this.house.journal.close()
     await rm(this.folder, { recursive: true, force: true })
   }
 }

@@ -1,0 +1,68 @@
+// What the journal keeps of one desktop.
+import { type DesktopId, desktopSpec, id, resumedFrom } from '@dormouse/contract'
+import { z } from 'zod'
+
+export const entrySchema = z.object({
+  desktopId: id,
+  /** The highest pair accepted; generation counts first. */
+  generation: z.int().min(0),
+  turn: z.int().min(0),
+  operationId: id.nullable(),
+  /** The last command accepted in this turn, and its outcome. */
+  command: z.string().nullable(),
+  state: z.enum(['doing', 'done', 'failed']),
+  failure: z.string().nullable(),
+  spec: desktopSpec.nullable(),
+  /** `making` may be half a disk, `fresh` was never booted; neither holds its owner's work. */
+  disk: z.enum(['none', 'making', 'fresh', 'used']),
+  /** In this turn: the disk was made; what the guest came from, written before its first vCPU ran; an undo was requested. */
+  diskMade: z.boolean(),
+  wokeFrom: resumedFrom.nullable(),
+  takenBack: z.boolean(),
+  /** The image's command for readiness has succeeded since the guest was booted. */
+  ready: z.boolean().default(false),
+  /** In this turn a saved memory was spent, and its guest could not be saved again. */
+  memoryLost: z.boolean(),
+  /** Whether a domain should be running; reported only where the hypervisor does not answer. */
+  running: z.boolean(),
+  /** Memory images that must never be restored again, by file name. */
+  spent: z.array(z.string()),
+  destroyedAt: z.iso.datetime().nullable(),
+})
+export type Entry = z.infer<typeof entrySchema>
+
+/** The part of an entry that work may change; only accepting a command changes the fence. */
+export type Note = Partial<Omit<Entry, 'desktopId' | 'generation' | 'turn' | 'operationId'>>
+
+export type Pair = Pick<Entry, 'generation' | 'turn'>
+/** Negative where `a` is older than `b`. */
+export const comparePairs = (a: Pair, b: Pair): number => a.generation - b.generation || a.turn - b.turn
+
+export const newEntry = (desktopId: DesktopId): Entry => ({
+  desktopId,
+  generation: 0,
+  turn: 0,
+  operationId: null,
+  command: null,
+  state: 'done',
+  failure: null,
+  spec: null,
+  disk: 'none',
+  diskMade: false,
+  wokeFrom: null,
+  takenBack: false,
+  ready: false,
+  memoryLost: false,
+  running: false,
+  spent: [],
+  destroyedAt: null,
+})
+
+/** What an entry loses when a new turn begins. */
+export const ofThisTurn = {
+  diskMade: false,
+  wokeFrom: null,
+  takenBack: false,
+  memoryLost: false,
+  failure: null,
+} as const satisfies Note
