@@ -56,6 +56,7 @@ const simulatedHost = ({ name, folder }: Place) => ({
   DORMOUSE_AGENT_DRIVER: 'simulated',
   DORMOUSE_AGENT_NAME: name,
   DORMOUSE_AGENT_STATE_DIR: folder,
+  DORMOUSE_AGENT_METRICS_LISTEN: 'off',
 })
 
 /** A private libvirt's network leads nowhere: its guests get none, and start sooner without its filters. */
@@ -66,6 +67,7 @@ const realHost = (
 ): Record<string, string> => ({
   DORMOUSE_AGENT_NAME: hostname(),
   DORMOUSE_AGENT_STATE_DIR: `${dir}/${name}`,
+  DORMOUSE_AGENT_METRICS_LISTEN: 'off',
   DORMOUSE_AGENT_LIBVIRT_SOCKET: socketPath,
   ...(uri && { DORMOUSE_AGENT_LIBVIRT_URI: uri }),
   DORMOUSE_AGENT_IMAGES_DIR: imagesDir,

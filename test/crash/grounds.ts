@@ -24,6 +24,7 @@ export function simulatedGround(folder: string): HostGround {
     agentEnv: {
       DORMOUSE_AGENT_DRIVER: 'simulated',
       DORMOUSE_AGENT_STATE_DIR: folder,
+      DORMOUSE_AGENT_METRICS_LISTEN: 'off',
       DORMOUSE_AGENT_SIMULATED_LATENCY_MS:
         'makeDisk=20,startCold=60,restorePaused=60,resume=10,save=80,kill=20,removeDisk=40,ping=5',
     },
@@ -50,6 +51,7 @@ export async function realGround(folder: string): Promise<HostGround> {
     name: 'real',
     agentEnv: {
       DORMOUSE_AGENT_STATE_DIR: `${libvirtd.shortDir}/agent`,
+      DORMOUSE_AGENT_METRICS_LISTEN: 'off',
       DORMOUSE_AGENT_LIBVIRT_SOCKET: libvirtd.socketPath,
       DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
     },

@@ -81,3 +81,25 @@ test('one line for each request and each operation says what an operator needs, 
   expect(settled).toMatchObject({ ...operation, waitedMs: expect.any(Number), ranMs: expect.any(Number) })
   expect(settled?.request).toBe(hibernated.headers['x-request-id'])
 })
+
+test('an agent shows its commands and phases at an address of its own, and logs with the id of the request', async () => {
+  await using house = await House.start({ agent: { metricsListen: { host: '127.0.0.1', port: 0 } } })
+  const { id } = await house.desktop('awake')
+  const woken = await house.api('POST', `/v1/desktops/${id}/hibernate?wait=true`)
+  const text = await (await fetch(house.host.metricsUrl!)).text()
+  expect(
+    seriesOf(
+      text,
+      'dormouse_agent_command_duration_seconds_count{command="desktop.ensureHibernated",outcome="succeeded"}',
+    ),
+  ).toBe(1)
+  expect(seriesOf(text, 'dormouse_agent_commands_in_progress{command="desktop.ensureHibernated"}')).toBe(0)
+  expect(seriesOf(text, 'dormouse_agent_phase_duration_seconds_count{phase="booting"}')).toBe(1)
+  expect(seriesOf(text, 'dormouse_agent_links')).toBe(1)
+  expect(text).toMatch(/^nodejs_eventloop_lag_seconds /m)
+  expect(text).not.toContain(id)
+  expect((await fetch(house.host.metricsUrl!.replace('/metrics', '/else'))).status).toBe(404)
+  const [line] = house.chronicle.find(/^command$/).filter(({ command }) => command === 'desktop.ensureHibernated')
+  const request = woken.headers['x-request-id']
+  expect(line).toMatchObject({ request, operation: woken.json.id, desktop: id, outcome: 'succeeded', host: 'sim-1' })
+})

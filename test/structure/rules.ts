@@ -45,6 +45,7 @@ export const floorPlans: readonly FloorPlan[] = [
       ['guest'],
       ['desktops'],
       ['commands'],
+      ['telemetry'],
       ['main', 'config', 'context', 'parts', 'make-driver', 'control', 'hello', 'facts', 'care', 'testing'],
     ],
   },

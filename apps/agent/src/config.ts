@@ -22,6 +22,15 @@ function destinations(texts: string[], context: z.RefinementCtx) {
   }
 }
 
+/** Null for `off`. */
+function listenAddress(text: string, context: z.RefinementCtx): { host: string; port: number } | null {
+  if (text === 'off') return null
+  const [, ipv6, name, port] = /^(?:\[([\da-f:.]+)\]|([^[\]:\s]+)):(\d{1,5})$/i.exec(text) ?? []
+  if (port !== undefined && Number(port) <= 65_535) return { host: (ipv6 ?? name)!, port: Number(port) }
+  context.addIssue({ code: 'custom', message: 'must be off, or an address and a port, such as 127.0.0.1:9464' })
+  return z.NEVER
+}
+
 const limit = (env: string, what: string) => setting(env, what, z.coerce.number().int().min(1).optional())
 
 export const configSchema = z.object({
@@ -126,6 +135,11 @@ export const configSchema = z.object({
   workAtOnce: limit(
     'DORMOUSE_AGENT_WORK_AT_ONCE',
     'how many boots, restores and saves run at once; by default two per processor',
+  ),
+  metricsListen: setting(
+    'DORMOUSE_AGENT_METRICS_LISTEN',
+    'address and port of the metrics, for Prometheus, such as 10.0.0.7:9464; off serves none. They need no credential, so choose an address that only monitoring reaches. If the address is in use, the agent logs that and runs without',
+    z.string().default('127.0.0.1:9464').transform(listenAddress),
   ),
   logLevel: setting(
     'DORMOUSE_AGENT_LOG_LEVEL',

@@ -29,6 +29,7 @@ async function stage(wish: { challenges?: boolean } = {}) {
       DORMOUSE_AGENT_ENROL_TOKEN: 'good',
       DORMOUSE_AGENT_NAME: 'host-1',
       DORMOUSE_AGENT_DRIVER: 'simulated',
+      DORMOUSE_AGENT_METRICS_LISTEN: 'off',
       ...env,
     })
     return startAgent({ config, log })

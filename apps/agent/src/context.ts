@@ -17,6 +17,8 @@ import { sayHeartbeat, sayHello } from './hello.ts'
 import { type AnyDriver, makeDriver } from './make-driver.ts'
 import { before } from './mechanics/deadlines.ts'
 import { makeParts, type Parts } from './parts.ts'
+import { type MetricsServer, serveMetrics } from './telemetry/serve.ts'
+import { Telemetry } from './telemetry/telemetry.ts'
 
 export interface AgentOptions {
   config: AgentConfig
@@ -36,6 +38,8 @@ export interface Agent {
   welcomed(): number
   /** How many channels that were dialled back are open. */
   channels(): number
+  /** Where the metrics are; undefined where they are not served. */
+  metricsUrl: string | undefined
   /** Waits a while for work in progress, and leaves every desktop as it is. */
   close(): Promise<void>
   /** Stops as a killed process would: nothing is finished, nothing more is written. */
@@ -68,7 +72,8 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
   const life = new AbortController()
   const identity = await enrol(config, log, life.signal)
   const guestLog = log.child({ room: 'driver' })
-  const driver = given.driver ?? makeDriver(config, guestLog)
+  const telemetry = new Telemetry(log)
+  const driver = given.driver ?? makeDriver(config, guestLog, telemetry.libvirtCall)
   let control: Control | undefined
   const parts = await makeParts({
     installationId: identity.installationId,
@@ -76,13 +81,17 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
     folders: foldersOf(config),
     workAtOnce: config.workAtOnce ?? 2 * availableParallelism(),
     failpoints: whileAlive(failpoints, life.signal),
-    report: (name, report) => control?.say(name, report),
+    report: (name, report) => {
+      telemetry.report(name, report)
+      control?.say(name, report)
+    },
     log: log.child({ room: 'desktops' }),
     guestLog,
   })
   startCare(new Care(log.child({ room: 'care' }), life.signal), parts)
-  control = connect(config, identity, parts, log)
-  return agentOf(identity, { ...parts, driver }, control, life)
+  control = connect(config, identity, parts, telemetry, log)
+  const metrics = await showMetrics(config, telemetry, control, log)
+  return agentOf(identity, { ...parts, driver }, control, metrics, life)
 }
 
 function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<Identity> {
@@ -95,28 +104,46 @@ function startCare(care: Care, { journal, space }: Parts): void {
   care.every(spaceEveryMs, 'disk space', () => space.check())
 }
 
-function connect(config: AgentConfig, identity: Identity, parts: Parts, log: Log): Control {
+function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetry: Telemetry, log: Log): Control {
   const facts = new Facts(parts.driver, () => parts.space.problem)
   return new Control({
     seeds: config.controlPlanes,
     mayDial: dialRule({ allowHttp: config.allowHttp, strict: identity.strictTransport, log }),
     token: () => dialToken(identity),
     prove: (hands) => prove(hands, identity),
-    handlers: (dialBack) => linkHandlers(parts, dialBack),
+    handlers: (dialBack) => linkHandlers(parts, { dialBack, observe: telemetry.command }),
     hello: () => sayHello(parts, facts),
     heartbeat: () => sayHeartbeat(parts.watch, facts, parts.log),
     log: log.child({ room: 'control' }),
   })
 }
 
+async function showMetrics(
+  { metricsListen }: AgentConfig,
+  telemetry: Telemetry,
+  control: Control,
+  log: Log,
+): Promise<MetricsServer> {
+  telemetry.show('dormouse_agent_links', 'Replicas that have welcomed this host', () => control.welcomed)
+  telemetry.show('dormouse_agent_channels', 'Open byte channels, for files and screens', () => control.channels)
+  const server = await serveMetrics(metricsListen, () => telemetry.text(), log.child({ room: 'telemetry' }))
+  const close = () => {
+    server.close()
+    telemetry.close()
+  }
+  return { url: server.url, close }
+}
+
 function agentOf(
   identity: Identity,
   parts: Parts & { driver: AnyDriver },
   control: Control,
+  metrics: MetricsServer,
   life: AbortController,
 ): Agent {
   const { journal, turns, digests, guests, driver } = parts
   const disconnect = async () => {
+    metrics.close()
     guests.close()
     await driver.close()
   }
@@ -128,6 +155,7 @@ function agentOf(
     turns,
     welcomed: () => control.welcomed,
     channels: () => control.channels,
+    metricsUrl: metrics.url,
     close: async () => {
       await control.close()
       await before(performance.now() + closeMs, turns.settled())

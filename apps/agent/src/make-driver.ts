@@ -4,6 +4,7 @@ import { oldVcpusPerProcessor } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type AgentConfig, foldersOf } from './config.ts'
 import { LibvirtDriver } from './driver/libvirt/libvirt.ts'
+import type { CallObserver } from './driver/libvirt/settings.ts'
 import type { FaultSettings } from './driver/simulated/faults.ts'
 import { SimulatedDriver } from './driver/simulated/simulated.ts'
 import { GuestConnections } from './guest/connections.ts'
@@ -11,8 +12,8 @@ import type { Guests } from './guest/guests.ts'
 
 export type AnyDriver = LibvirtDriver | SimulatedDriver
 
-export function makeDriver(config: AgentConfig, log: Log): AnyDriver {
-  return config.driver === 'libvirt' ? libvirtFrom(config, log) : simulatedFrom(config)
+export function makeDriver(config: AgentConfig, log: Log, observeCall?: CallObserver): AnyDriver {
+  return config.driver === 'libvirt' ? libvirtFrom(config, log, observeCall) : simulatedFrom(config)
 }
 
 /** The driver's guests: real ones by SSH and guest agent, with their keys in `keysDir`; simulated ones directly. */
@@ -21,7 +22,7 @@ export function guestsOf(driver: AnyDriver, keysDir: string, log: Log): Guests {
   return { guest: (desktopId) => driver.guest(desktopId), forget: async () => undefined, close: () => undefined }
 }
 
-function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
+function libvirtFrom(config: AgentConfig, log: Log, observeCall: CallObserver | undefined): LibvirtDriver {
   const folders = foldersOf(config)
   const { socketsDir, kvm, cpuModel, network, networkPrefix, networkAllow, memoryMiB, diskGiB } = config
   return new LibvirtDriver(
@@ -38,6 +39,7 @@ function libvirtFrom(config: AgentConfig, log: Log): LibvirtDriver {
       consolesDir: folders.consoles,
       imagesDir: folders.images,
       capacity: { processors: processorsOf(config), memoryMiB, diskGiB },
+      observeCall,
     },
     log,
   )

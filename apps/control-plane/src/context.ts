@@ -1,6 +1,6 @@
 // Starts and stops a control plane: opens the database, makes the rooms, joins them to HTTP and to the agents' links, listens.
 import { isIPv6 } from 'node:net'
-import type { Failpoints, Log } from '@dormouse/process'
+import { type Failpoints, type Log, outsideWork } from '@dormouse/process'
 import { openGateway } from './agents/gateway.ts'
 import { createApp } from './app.ts'
 import { record } from './audit/store.ts'
@@ -65,7 +65,8 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
 
 async function openDatabase(config: Config, log: Log): Promise<Pool> {
   const pool = openPool(config.databaseUrl, config.databasePool, (err) =>
-    log.warn({ err }, 'an idle database connection was lost'),
+    // Of no request, though one may have opened it.
+    outsideWork(() => log.warn({ err }, 'an idle database connection was lost')),
   )
   const applied = await migrate({ databaseUrl: config.databaseUrl, log })
   if (applied.length > 0) log.info({ applied }, 'the schema was brought up to date')

@@ -32,12 +32,15 @@ export interface CallOptions {
   timeoutMs?: number
 }
 
+export type CallObserver = <T>(procedure: ProcedureName, work: () => Promise<T>) => Promise<T>
+
 export interface CallsOptions {
   address: Address
   uri: string
   openTimeoutMs: number
   keepaliveMs: number
   lanes?: Partial<Record<LaneName, LaneSize>>
+  observeCall?: CallObserver | undefined
 }
 
 export class Calls {
@@ -58,11 +61,17 @@ export class Calls {
   }
 
   /** One call. Rejects with LibvirtError, ConnectionLost or CallTimeout, and is never repeated. */
-  call<N extends ProcedureName>(
+  call<N extends ProcedureName>(lane: LaneName, name: N, args: Args<N>, options: CallOptions = {}): Promise<Result<N>> {
+    const { observeCall } = this.#options
+    const work = () => this.#call(lane, name, args, options)
+    return observeCall ? observeCall(name, work) : work()
+  }
+
+  #call<N extends ProcedureName>(
     lane: LaneName,
     name: N,
     args: Args<N>,
-    { turn, urgent = false, timeoutMs = defaultTimeoutMs[lane] }: CallOptions = {},
+    { turn, urgent = false, timeoutMs = defaultTimeoutMs[lane] }: CallOptions,
   ): Promise<Result<N>> {
     const ticket: Ticket = { urgent, sent: false, abandoned: false }
     const send = () => this.#lanes[lane].call(name, args, ticket)

@@ -4,7 +4,7 @@
  */
 import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Calls, type LaneName } from './calls.ts'
+import { type CallObserver, Calls, type LaneName } from './calls.ts'
 import { type Address, Connection } from './connection.ts'
 import type { Domain } from './domain.ts'
 import { Domains } from './domains.ts'
@@ -31,6 +31,8 @@ export type HostOptions = Address & {
   keepaliveMs?: number
   /** How long opening one connection may take. Default 10 s. */
   openTimeoutMs?: number
+  /** Wraps each call, from its request to its answer, with its wait for a connection. */
+  observeCall?: CallObserver | undefined
 }
 
 export interface NodeInfo {
@@ -60,7 +62,7 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
   private constructor(options: HostOptions) {
     super()
     this.#options = options
-    this.calls = new Calls({ ...this.#connectionOptions(), lanes: options.lanes })
+    this.calls = new Calls({ ...this.#connectionOptions(), lanes: options.lanes, observeCall: options.observeCall })
     this.domains = new Domains(this.calls)
     this.storage = { pools: new Pools(this.calls) }
     this.networks = new Networks(this.calls)

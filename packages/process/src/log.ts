@@ -60,9 +60,14 @@ export function bulkLog(log: Log): Log {
   return (log as Root)[bulkLines] ?? log
 }
 
+let shared: DestinationStream | undefined
+
+/** One for the process: all logs without a destination write to standard output. */
 function bulkDestination(): DestinationStream {
+  if (shared) return shared
   const destination = pino.destination({ fd: 1, sync: true, minLength: 8_192, periodicFlush: 100 })
   process.once('exit', () => destination.flushSync())
+  shared = destination
   return destination
 }
 

@@ -153,6 +153,7 @@ function agentOf(_plane: HostileControlPlane, folder: string): Child {
   const env = {
     DORMOUSE_AGENT_ENROL_TOKEN: 'fuzz',
     DORMOUSE_AGENT_STATE_DIR: join(folder, 'state'),
+    DORMOUSE_AGENT_METRICS_LISTEN: 'off',
     DORMOUSE_AGENT_NAME: 'fuzz',
     DORMOUSE_AGENT_DRIVER: 'simulated',
     DORMOUSE_AGENT_LOG_LEVEL: 'info',

@@ -45,6 +45,7 @@ export class Host {
       DORMOUSE_AGENT_STATE_DIR: this.folder,
       DORMOUSE_AGENT_NAME: name,
       DORMOUSE_AGENT_DRIVER: 'simulated',
+      DORMOUSE_AGENT_METRICS_LISTEN: 'off',
     }
     this.#config = { ...readConfig(configSchema, env), ...agent }
     this.#log = log.child({ host: name })
@@ -59,6 +60,11 @@ export class Host {
 
   get id(): string {
     return this.#id
+  }
+
+  /** Where its metrics are. */
+  get metricsUrl(): string | undefined {
+    return this.#agent?.metricsUrl
   }
 
   /** Channels that its agent has dialled back and that are open now. */

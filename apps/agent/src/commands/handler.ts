@@ -17,6 +17,19 @@ export type CommandHandler<N extends CommandName, Deps> = (
   dialBack: DialBack,
 ) => Promise<CommandResult<N>>
 
+/** A command as it arrived. */
+export interface CommandCall {
+  name: CommandName
+  /** Of the operation that it belongs to, if it takes a desktop's turn. */
+  operationId: string | undefined
+  desktopId: string | undefined
+  /** Of the request that caused it. */
+  requestId: string | undefined
+}
+
+/** Wraps every command. Passed in by the roof: metrics and traces are no matter of a command. */
+export type CommandObserver = <T>(call: CommandCall, work: () => Promise<T>) => Promise<T>
+
 /** For a command that takes its desktop's turn. */
 export interface TurnDeps {
   turns: Turns

@@ -1,5 +1,5 @@
 // Every command of the contract with its handler; a missing one does not compile.
-import { type CommandName, type CommandPayload, commands, refuse } from '@dormouse/contract'
+import { type CommandName, type CommandPayload, commands, type Fence, refuse } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
 import type { AsleepDeps } from '../desktops/asleep.ts'
 import type { DestroyDeps } from '../desktops/destroy.ts'
@@ -13,7 +13,7 @@ import { ensureDestroyed } from './ensure-destroyed.ts'
 import { ensureDisk } from './ensure-disk.ts'
 import { ensureHibernated } from './ensure-hibernated.ts'
 import { exec } from './exec.ts'
-import type { CommandHandler, DialBack } from './handler.ts'
+import type { CommandHandler, CommandObserver, DialBack } from './handler.ts'
 import { inventory } from './inventory.ts'
 import { observe } from './observe.ts'
 import { openStream } from './open-stream.ts'
@@ -51,27 +51,45 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'stream.picture': takePicture,
 }
 
-type LinkHandler = (payload: unknown, ctx: { signal: AbortSignal }) => Promise<unknown>
+interface Call {
+  signal: AbortSignal
+  requestId?: string | undefined
+}
+
+type LinkHandler = (payload: unknown, call: Call) => Promise<unknown>
+
+/** What the handlers of one link's commands need besides the parts. */
+interface Around {
+  dialBack: DialBack
+  observe: CommandObserver
+}
 
 /** The handlers of one link's commands. Payloads are parsed here and trusted below. */
-export function linkHandlers(deps: CommandDeps, dialBack: DialBack): Record<CommandName, LinkHandler> {
+export function linkHandlers(deps: CommandDeps, around: Around): Record<CommandName, LinkHandler> {
   const names = Object.keys(table) as CommandName[]
-  return Object.fromEntries(names.map((name) => [name, handler(deps, name, dialBack)])) as Record<
+  return Object.fromEntries(names.map((name) => [name, handler(deps, name, around)])) as Record<
     CommandName,
     LinkHandler
   >
 }
 
-function handler<N extends CommandName>(deps: CommandDeps, name: N, dialBack: DialBack): LinkHandler {
-  return async (payload, { signal }) => {
+function handler<N extends CommandName>(deps: CommandDeps, name: N, { dialBack, observe }: Around): LinkHandler {
+  return async (payload, { signal, requestId }) => {
     const parsed = commands[name].payload.safeParse(payload)
     if (!parsed.success) return refuse('invalid_request', `${name}: ${parsed.error.message}`)
-    using _counted = deps.calls.enter(name, desktopOf(parsed.data))
-    const result = await table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack)
-    await deps.failpoints.hit('command.before-reply')
-    return result
+    const desktopId = desktopOf(parsed.data)
+    using _counted = deps.calls.enter(name, desktopId)
+    const fence = fenceOf(parsed.data)
+    const { operationId } = fence ?? {}
+    return observe({ name, desktopId: desktopId ?? fence?.desktopId, operationId, requestId }, async () => {
+      const result = await table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack)
+      await deps.failpoints.hit('command.before-reply')
+      return result
+    })
   }
 }
 
 const desktopOf = (payload: object): string | undefined =>
   'desktopId' in payload && typeof payload.desktopId === 'string' ? payload.desktopId : undefined
+
+const fenceOf = (payload: object): Fence | undefined => ('fence' in payload ? (payload.fence as Fence) : undefined)

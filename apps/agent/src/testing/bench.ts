@@ -113,7 +113,11 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
       log,
       guestLog: log,
     })
-    this.#house = { ...parts, driver, handlers: linkHandlers(parts, noDialBack) }
+    this.#house = {
+      ...parts,
+      driver,
+      handlers: linkHandlers(parts, { dialBack: noDialBack, observe: (_call, work) => work() }),
+    }
   }
 
   /** The agent dies and starts again; its guests run on. What was in flight never finishes. */

@@ -8,6 +8,8 @@ import { Fleet, type FleetOptions } from './fleet.ts'
 import { type Held, showHeld, showLeadership } from './gauges.ts'
 import { OperationTelemetry } from './operations.ts'
 
+const alarmKinds = ['ledger', 'implausible_facts', 'unexpected_state', 'inventory', 'epoch', 'mass_action', 'other']
+
 export class Telemetry {
   readonly registry = new Registry()
   readonly operations: OperationTelemetry
@@ -25,6 +27,8 @@ export class Telemetry {
       labelNames: ['kind'],
       registers: [this.registry],
     })
+    // From zero on, so that the first one is an increase.
+    for (const kind of alarmKinds) alarms.inc({ kind }, 0)
     this.#stopAlarms = onAlarm(log, (kind) => alarms.inc({ kind }))
   }
 

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal } from '@dormouse/contract'
 import { type HostEvent, LibvirtHost } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
+import type { CallObserver } from './settings.ts'
 
 const retryMs = 1_000
 const remedy =
@@ -12,6 +13,7 @@ const remedy =
 interface Address {
   socketPath: string
   uri?: string
+  observeCall?: CallObserver | undefined
 }
 
 export class Session {
@@ -22,8 +24,8 @@ export class Session {
   #host: LibvirtHost | undefined
   #cause = 'not connected yet'
 
-  constructor({ socketPath, uri }: Address, log: Log, onEvent: (event: HostEvent) => void) {
-    this.#address = { socketPath, ...(uri && { uri }) }
+  constructor({ socketPath, uri, observeCall }: Address, log: Log, onEvent: (event: HostEvent) => void) {
+    this.#address = { socketPath, ...(uri && { uri }), observeCall }
     this.#log = log
     this.#onEvent = onEvent
   }

@@ -2,6 +2,9 @@
 import type { AllowedDestination } from './allowed-destinations.ts'
 import type { CapacitySettings } from './capacity.ts'
 
+/** Wraps each call to libvirt. Passed in by the roof: metrics and traces are no matter of the driver. */
+export type CallObserver = <T>(procedure: string, work: () => Promise<T>) => Promise<T>
+
 export interface LibvirtSettings {
   socketPath: string
   /** The system's driver by default. */
@@ -17,4 +20,5 @@ export interface LibvirtSettings {
   networkPrefix: string | undefined
   networkAllow: readonly AllowedDestination[]
   capacity: CapacitySettings
+  observeCall?: CallObserver | undefined
 }
