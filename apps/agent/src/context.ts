@@ -79,7 +79,7 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
     installationId: identity.installationId,
     driver,
     folders: foldersOf(config),
-    workAtOnce: config.workAtOnce ?? 2 * availableParallelism(),
+    workAtOnce: workAtOnceOf(config),
     failpoints: whileAlive(failpoints, life.signal),
     report: (name, report) => {
       telemetry.report(name, report)
@@ -99,13 +99,15 @@ function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<Iden
   return enrolled({ stateDir, controlPlanes, token, name, allowHttp, log: log.child({ room: 'enrolment' }), signal })
 }
 
+const workAtOnceOf = ({ workAtOnce }: AgentConfig): number => workAtOnce ?? 2 * availableParallelism()
+
 function startCare(care: Care, { journal, space }: Parts): void {
   care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   care.every(spaceEveryMs, 'disk space', () => space.check())
 }
 
 function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetry: Telemetry, log: Log): Control {
-  const facts = new Facts(parts.driver, () => parts.space.problem)
+  const facts = new Facts(parts.driver, () => parts.space.problem, workAtOnceOf(config))
   return new Control({
     seeds: config.controlPlanes,
     mayDial: dialRule({ allowHttp: config.allowHttp, strict: identity.strictTransport, log }),

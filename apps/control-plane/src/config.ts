@@ -104,6 +104,21 @@ const settings = z.object({
     300,
     'how long a hibernation may take; progress extends it',
   ),
+  operationsInFlight: whole(
+    'DORMOUSE_OPERATIONS_IN_FLIGHT',
+    512,
+    'wakes and hibernations in flight in all; the others wait. Destroys have as many slots of their own',
+  ),
+  operationsPerHost: setting(
+    'DORMOUSE_OPERATIONS_PER_HOST',
+    'wakes and hibernations in flight on one host; by default twice as many as it boots, restores and saves at once. Destroys have as many slots of their own',
+    z.coerce.number().int().min(1).optional(),
+  ),
+  queueLimitMs: ms(
+    'DORMOUSE_QUEUE_LIMIT_SECS',
+    1_800,
+    'how long an operation may wait for a free slot before it fails, which takes none of its deadline',
+  ),
   destroyDeadlineMs: ms('DORMOUSE_DESTROY_DEADLINE_SECS', 120, 'how long a destroy may take'),
   destroyGraceMs: ms(
     'DORMOUSE_DESTROY_GRACE_SECS',

@@ -6,6 +6,7 @@ import { createApp } from './app.ts'
 import { record } from './audit/store.ts'
 import { type ClientLimits, clientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
+import { inLane } from './db/lanes.ts'
 import { migrate } from './db/migrate.ts'
 import { openPool, type Pool } from './db/pool.ts'
 import { installationId } from './hosts/installation.ts'
@@ -41,14 +42,14 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const foundation = { config, pool, installationId: await installationId(pool), failpoints, telemetry, logOf }
   const rooms = openRooms(foundation, limits)
   reconcile(rooms.leadership, reconcilers(rooms), logOf('reconcile'))
-  await rooms.readiness.start()
+  await inLane('care', () => rooms.readiness.start())
   const inFlight = new InFlightRequests()
   const acts = new AuditTrail(record)
   telemetry.watch({ ...rooms, ...limits, inFlight })
   const app = await createApp({ ...rooms, ...limits, config, log: logOf('http'), acts, inFlight, telemetry })
   const gateway = acceptAgents({ app, rooms, limits, config, logOf })
   const url = await listen(app, config)
-  rooms.leadership.start(url)
+  inLane('care', () => rooms.leadership.start(url))
   rooms.removals.watch()
   logOf('http').info({ url }, 'listening')
   const { connections, heldBytes } = limits
@@ -95,12 +96,13 @@ function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Part
     hooks: {
       proofs: hostProofs,
       strangers,
-      hello: (hostId, { facts }) => checkIns.hello(hostId, facts),
+      hello: (hostId, { facts }) => inLane('care', () => checkIns.hello(hostId, facts)),
       joined: (hostId, hello) => recovery.joined(hostId, hello),
-      heartbeat: async (hostId, heartbeat) => {
-        await usage.heard(hostId, heartbeat)
-        return checkIns.heartbeat(hostId, heartbeat.facts)
-      },
+      heartbeat: (hostId, heartbeat) =>
+        inLane('care', async () => {
+          await usage.heard(hostId, heartbeat)
+          return checkIns.heartbeat(hostId, heartbeat.facts)
+        }),
       report: (hostId, name, report) => handlers[name](hostId, report as never),
       refuse: (socket, refusal) => sendRawProblem(socket, refusal, logOf('http')),
     },

@@ -7,5 +7,5 @@ type Handlers = { [N in ReportName]: (hostId: string, report: Report<N>) => void
 
 export const reportHandlers = ({ engine, recovery }: { engine: Engine; recovery: Recovery }): Handlers => ({
   'desktop.observed': (hostId, observation) => recovery.observed(hostId, observation),
-  'operation.progress': (hostId, { operationId }) => engine.progress(hostId, operationId),
+  'operation.progress': (hostId, report) => engine.progress(hostId, report.operationId, report),
 })

@@ -14,11 +14,13 @@ import { Guests } from './guest/service.ts'
 import { CheckIns } from './hosts/check-ins.ts'
 import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
+import { WorkLimits } from './hosts/work-limits.ts'
 import { Leadership } from './leadership/leadership.ts'
 import { Readiness } from './leadership/readiness.ts'
 import { operationKinds } from './operation-kinds.ts'
 import { Engine } from './operations/engine.ts'
 import { Waiters } from './operations/waiters.ts'
+import { WorkQueue } from './operations/work-queue.ts'
 import { AccessTokens } from './principals/access-tokens.ts'
 import { fetchKeySet } from './principals/issuer.ts'
 import { Principals } from './principals/service.ts'
@@ -79,10 +81,12 @@ function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundatio
 function openHosts({ config, pool, installationId, logOf }: Foundation, { links, replicaId }: Mechanics) {
   const { hostLeaseMs: leaseMs, vcpusPerProcessor, heartbeatMs } = config
   const hosts = new Hosts({ pool, links, installationId, leaseMs, vcpusPerProcessor, log: logOf('hosts') })
+  const workLimits = new WorkLimits(config.operationsPerHost)
   return {
     hosts,
+    workLimits,
     hostProofs: new HostProofs({ pool, installationId, log: logOf('hosts') }),
-    checkIns: new CheckIns({ pool, hosts, replicaId, heartbeatMs, leaseMs }),
+    checkIns: new CheckIns({ pool, hosts, workLimits, replicaId, heartbeatMs, leaseMs }),
     principals: new Principals(pool, logOf('principals'), accessTokens(config, logOf('principals'))),
   }
 }
@@ -92,11 +96,11 @@ function openRest(
   foundation: Foundation,
   { connections }: ClientLimits,
   mechanics: Mechanics,
-  { hosts, principals }: ReturnType<typeof openHosts>,
+  { hosts, workLimits, principals }: ReturnType<typeof openHosts>,
 ) {
   const { config, pool, logOf } = foundation
   const { leadership, links, channels, longReads } = mechanics
-  const { engine, desktops } = openDesktops(foundation, mechanics, hosts)
+  const { engine, desktops } = openDesktops(foundation, mechanics, { hosts, workLimits })
   const issued = new IssuedTokens()
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
   const screens = new Screens({ pool, principals, links, channels, issued, count, origin, log: logOf('streams') })
@@ -114,7 +118,11 @@ function openRest(
   }
 }
 
-function openDesktops(foundation: Foundation, mechanics: Mechanics, hosts: Hosts) {
+function openDesktops(
+  foundation: Foundation,
+  mechanics: Mechanics,
+  { hosts, workLimits }: Pick<ReturnType<typeof openHosts>, 'hosts' | 'workLimits'>,
+) {
   const { config, pool, failpoints, telemetry, logOf } = foundation
   const { leadership, links, longReads, waiters } = mechanics
   const { tierSmall, tierDefault, tierLarge, defaultImage, defaultIdleTimeoutSecs } = config
@@ -123,6 +131,11 @@ function openDesktops(foundation: Foundation, mechanics: Mechanics, hosts: Hosts
     pool,
     leadership,
     waiters,
+    queue: new WorkQueue({
+      inAll: config.operationsInFlight,
+      onHost: (hostId) => workLimits.of(hostId),
+      limitMs: config.queueLimitMs,
+    }),
     definitions: operationKinds({ leadership, hosts, links, graceMs: config.destroyGraceMs, quota }),
     failpoints,
     log: logOf('operations'),

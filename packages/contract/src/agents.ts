@@ -65,6 +65,8 @@ export const hostFacts = z.object({
   capacity,
   /** Physical processors, or as many of them as it offers. */
   processors: z.number().min(0).optional(),
+  /** How many boots, restores and saves it does at once. Agents before this field do not report it. */
+  workAtOnce: z.int().min(1).max(10_000).optional(),
   freeDiskGiB: z.int().min(0),
   images: listOf(said(128), mostImages),
   /** Why the host cannot take desktops now; null while it can. */

@@ -35,6 +35,38 @@ export const operationResult = z
   .meta({ id: 'OperationResult' })
 export type OperationResult = z.infer<typeof operationResult>
 
+export const operationPhases = [
+  'waiting',
+  'placing',
+  'making_disk',
+  'starting',
+  'restoring',
+  'booting',
+  'waiting_for_guest',
+  'saving',
+  'removing',
+  'undoing',
+] as const
+export const operationPhase = z.enum(operationPhases)
+export type OperationPhase = z.infer<typeof operationPhase>
+
+/** Additive: clients must accept further phases. */
+export const operationProgress = z
+  .object({
+    phase: operationPhase.describe(
+      'What is being done. `waiting`: for a free slot on its host; that takes none of the operation’s own time. A later release may add phases',
+    ),
+    done_bytes: z.int().min(0).nullable().describe('Of a save or a restore, where the host reports it'),
+    total_bytes: z.int().min(0).nullable().describe('Of a save or a restore, where the host reports it'),
+    queued_behind: z
+      .int()
+      .min(0)
+      .nullable()
+      .describe('While it waits: about how many operations come before it. Only the leader knows it'),
+  })
+  .meta({ id: 'OperationProgress' })
+export type OperationProgress = z.infer<typeof operationProgress>
+
 export const operationJson = z
   .object({
     id: id.describe('Operation identifier'),
@@ -44,6 +76,9 @@ export const operationJson = z
     result: operationResult.nullable().describe('Null until the operation succeeded'),
     error: z.string().nullable().describe('Null unless the operation failed: what happened, and the remedy'),
     error_code: refusalCode.nullable().describe('Null unless the operation failed: why, for programs'),
+    progress: operationProgress
+      .nullable()
+      .describe('How far it has come; null once it has settled. A replica that does not lead knows the phase only'),
     created_at: time,
     updated_at: time,
     settled_at: time.nullable(),
@@ -67,6 +102,7 @@ export const operationJson = z
         },
         error: null,
         error_code: null,
+        progress: null,
         created_at: '2026-01-01T12:02:00.000Z',
         updated_at: '2026-01-01T12:02:07.512Z',
         settled_at: '2026-01-01T12:02:07.512Z',

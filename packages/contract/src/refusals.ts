@@ -136,6 +136,12 @@ export const refusals = {
     what: 'the database is unavailable; nothing was changed',
     next: 'send the request again',
   },
+  overloaded: {
+    status: 503,
+    retryAfterSecs: 30,
+    what: 'the service has more requests than it can take now; nothing was changed',
+    next: 'send the request again after `Retry-After`',
+  },
   idp_unreachable: { status: 503, retryAfterSecs: 5, what: 'the identity provider does not respond', next: 'retry' },
   host_unreachable: { status: 503, retryAfterSecs: 5, what: 'the desktop’s host is unreachable', next: retryWhenBack },
   guest_unavailable: { status: 503, retryAfterSecs: 2, what: 'the guest does not respond', next: checkState },
@@ -206,6 +212,13 @@ export const refusals = {
     internalOnly: true,
     what: 'the operation did not finish before its deadline',
     next: checkState,
+  },
+
+  waited_too_long: {
+    status: 409,
+    internalOnly: true,
+    what: 'too many operations came before it, and it did not begin in time',
+    next: 'retry later',
   },
 
   // What an agent answers to a command that is out of date.

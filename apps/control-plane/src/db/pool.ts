@@ -1,6 +1,7 @@
 // Connections to Postgres, transactions, and retries while it is unavailable. Knows no table.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
+import { LanedPool } from './lanes.ts'
 
 /** Anything a query can be sent to: the pool, or the connection of a transaction. */
 export interface Db {
@@ -38,7 +39,7 @@ const session = {
 /** Opens a pool. The pool replaces an idle connection that breaks; its error only goes to `onIdleError`. */
 export function openPool(url: string, max: number, onIdleError: (error: Error) => void): Pool {
   const own = { connectionString: withoutSettings(url, ['application_name']), application_name: sessionNames.pool }
-  const pool = new pg.Pool({ ...own, max, ...session })
+  const pool = new LanedPool({ ...own, max, ...session })
   pool.on('error', onIdleError)
   // Between the pool and a transaction a client has no listener for a moment. The next query then reports the error.
   pool.on('connect', (client) => client.on('error', () => undefined))

@@ -25,7 +25,7 @@ import { JsonList } from '../http/json-list.ts'
 import { callerGone, fingerprint, idempotencyKey, waitQuery } from '../http/requests.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import * as operations from '../operations/store.ts'
-import { isSettled, operationToJson } from '../operations/store.ts'
+import { isSettled } from '../operations/store.ts'
 import type { Waiters } from '../operations/waiters.ts'
 import { customer } from '../principals/authentication.ts'
 import * as deferred from './deferred.ts'
@@ -203,23 +203,22 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
       })
       sayReplay(reply, replay, onMismatch)
       if (request.query.wait !== 'true') {
-        return reply.code(isSettled(operation) ? 200 : 202).send(operationToJson(operation))
+        return reply.code(isSettled(operation) ? 200 : 202).send(desktops.operationToJson(operation))
       }
       const settled = await waiters.wait(operation, callerGone(request, reply))
       if (settled.state === 'failed') {
-        const { id: operation_id, error, error_code } = operationToJson(settled)
+        const { id: operation_id, error, error_code } = desktops.operationToJson(settled)
         refuse('operation_failed', error ?? undefined, { operation_id, cause_code: error_code ?? undefined })
       }
-      return reply.code(200).send(operationToJson(settled))
+      return reply.code(200).send(desktops.operationToJson(settled))
     },
   )
 }
 
 /** Operators' route for one operation: its cause, findings and timeline. */
-export function operationAdminRoutes(app: App, { pool }: { pool: Pool }): void {
+export function operationAdminRoutes(app: App, { desktops }: Pick<DesktopRoutesOptions, 'desktops'>): void {
   app.get('/operations/:id', { schema: { params, response: { 200: adminOperationJson } } }, async (request) => {
-    const found = await retryWhileUnavailable(() => operations.readWhole(pool, request.params.id))
-    return found ?? refuseNotFound()
+    return (await desktops.wholeOperation(request.params.id)) ?? refuseNotFound()
   })
 }
 
@@ -272,7 +271,7 @@ export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waite
       )
       const wait = request.query.wait === 'true'
       const answer = wait ? await waiters.wait(operation, callerGone(request, reply)) : operation
-      return reply.code(wait ? 200 : 202).send(operationToJson(answer))
+      return reply.code(wait ? 200 : 202).send(desktops.operationToJson(answer))
     },
   )
 }
@@ -294,7 +293,7 @@ function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): vo
     async (request) => {
       const found = await retryWhileUnavailable(() => operations.find(pool, customer(request).orgId, request.params.id))
       if (!found) refuseNotFound()
-      return operationToJson(found)
+      return desktops.operationToJson(found)
     },
   )
 
@@ -315,7 +314,7 @@ function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): vo
       const caller = customer(request)
       const desktop = await desktops.get(caller, request.params.id)
       const rows = await retryWhileUnavailable(() => operations.listOfDesktop(pool, caller.orgId, desktop.id, 100))
-      return { operations: rows.map(operationToJson) }
+      return { operations: rows.map((row) => desktops.operationToJson(row)) }
     },
   )
 }

@@ -1,8 +1,10 @@
 // Creates, lists and reads desktops, and accepts requests for transitions. Knows neither HTTP nor hosts.
 import {
+  type AdminOperationJson,
   type CreateDesktopBody,
   type DesktopState,
   newId,
+  type OperationJson,
   type OperationKind,
   Refusal,
   refusals,
@@ -151,6 +153,17 @@ export class Desktops {
   ): Promise<{ operation: OperationRow; replay: Replay }> {
     const [row] = await store.findMany(this.#options.pool, [id])
     return this.request({ orgId: (row ?? refuseNotFound()).orgId }, id, kind, params, note)
+  }
+
+  /** The operation as customers see it. */
+  operationToJson(row: OperationRow): OperationJson {
+    return operations.operationToJson(row, this.#options.engine.progressOf(row))
+  }
+
+  /** The operation as operators see it; undefined where there is none. */
+  wholeOperation(id: string): Promise<AdminOperationJson | undefined> {
+    const { pool, engine } = this.#options
+    return retryWhileUnavailable(() => operations.readWhole(pool, id, (row) => engine.progressOf(row)))
   }
 
   /** Changes the state and queues the operation in one transaction, so that neither is ever visible without the other. */

@@ -3,10 +3,12 @@ import type { HeartbeatAnswer, HostFacts, Welcome } from '@dormouse/contract'
 import { isDatabaseUnavailable, type Pool } from '../db/pool.ts'
 import { liveReplicas, read } from '../leadership/store.ts'
 import type { Hosts } from './service.ts'
+import type { WorkLimits } from './work-limits.ts'
 
 export interface CheckInsOptions {
   pool: Pool
   hosts: Hosts
+  workLimits: WorkLimits
   replicaId: string
   heartbeatMs: number
   leaseMs: number
@@ -21,7 +23,8 @@ export class CheckIns {
 
   /** Notes what the host reports of itself, and tells it the present epoch and which replicas to link to. */
   async hello(hostId: string, facts: HostFacts): Promise<Welcome> {
-    const { pool, hosts, replicaId, heartbeatMs, leaseMs } = this.#options
+    const { pool, hosts, workLimits, replicaId, heartbeatMs, leaseMs } = this.#options
+    workLimits.heard(hostId, facts)
     await hosts.heard(hostId, facts)
     const { epoch } = await read(pool)
     return { hostId, replicaId, epoch, heartbeatMs, leaseMs, replicas: await liveReplicas(pool) }
@@ -32,7 +35,8 @@ export class CheckIns {
    * the same link.
    */
   async heartbeat(hostId: string, facts: HostFacts): Promise<HeartbeatAnswer> {
-    const { pool, hosts } = this.#options
+    const { pool, hosts, workLimits } = this.#options
+    workLimits.heard(hostId, facts)
     try {
       return { leaseRenewed: await hosts.heard(hostId, facts), replicas: await liveReplicas(pool) }
     } catch (error) {

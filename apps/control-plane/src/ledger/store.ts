@@ -107,6 +107,19 @@ export async function awakeOn(db: Db, hostIds: string[]): Promise<(Living & { ho
   return rows
 }
 
+/** Whether the desktop has an open awake interval of that generation on that host. */
+export async function isAwakeOn(
+  db: Db,
+  { desktopId, generation, hostId }: Living & { hostId: string },
+): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `select 1 from usage_intervals where desktop_id = $1 and generation = $2 and host_id = $3
+       and kind = 'awake' and upper_inf(period)`,
+    [desktopId, generation, hostId],
+  )
+  return rowCount !== 0
+}
+
 export interface UsedMs {
   desktopId: string
   tier: Tier

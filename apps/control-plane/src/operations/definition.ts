@@ -1,4 +1,5 @@
 // What an operation consists of: steps, each with an undo or a stated reason for having none. Knows no desktop.
+import type { OperationPhase as Phase } from '@dormouse/contract'
 import type pg from 'pg'
 import type { Failure, Findings } from './findings.ts'
 import type { OperationRow } from './store.ts'
@@ -21,6 +22,8 @@ export type SettleContext = Pick<StepContext, 'operation' | 'findings' | 'epoch'
 
 export interface Step {
   name: string
+  /** What callers see while the step runs and its host has reported nothing more exact. */
+  phase: Phase
   /** May run twice, so it must ask for a result, not for an action. What it returns is added to the findings. */
   run(context: StepContext): Promise<Findings | undefined>
   /** Takes the step back, wherever it failed. May run twice, too. */
@@ -33,6 +36,8 @@ export interface Step {
 
 export interface OperationDefinition {
   kind: string
+  /** Waits only for others that overtake, and not for the rest. */
+  overtakes?: true
   steps: Step[]
   /** The host that does the work, once one is known. Only its progress reports count. */
   hostOf(operation: OperationRow): string | null

@@ -1,8 +1,9 @@
 // Runs operations step by step: it stores its progress before each step, resumes after a crash, and undoes the steps after
 // a failure. Knows neither what the steps do nor HTTP.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { messageOf, Refusal } from '@dormouse/contract'
+import { messageOf, type OperationProgress, Refusal } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
+import { inLane } from '../db/lanes.ts'
 import { isDatabaseUnavailable, type Pool, sqlState } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import {
@@ -12,16 +13,21 @@ import {
   type Step,
   type StepContext,
 } from './definition.ts'
-import type { Failure, Findings } from './findings.ts'
+import { type Failure, type Findings, failureFrom } from './findings.ts'
 import type { EngineObserver } from './observer.ts'
+import { Progress, type Reported } from './progress.ts'
+import { Abandoned, type Running } from './running.ts'
 import type { OperationRow } from './store.ts'
 import * as store from './store.ts'
+import { isTransient } from './transient.ts'
 import type { Waiters } from './waiters.ts'
+import type { WorkQueue } from './work-queue.ts'
 
 export interface EngineOptions {
   pool: Pool
   leadership: Leadership
   waiters: Waiters
+  queue: WorkQueue
   definitions: Record<string, OperationDefinition>
   failpoints: Failpoints
   log: Log
@@ -30,37 +36,24 @@ export interface EngineOptions {
   progressGraceMs: number
 }
 
-/** These refusals are transient and retried. Every other refusal is final. */
-const transient = new Set(['host_unreachable', 'guest_unavailable', 'database_unavailable'])
-/** These are transient too while hosts are still reconnecting to a new leader. */
-const transientAtFirst = new Set(['no_host', 'host_away', 'no_room', 'image_unavailable'])
 /** An agent reconnects within 3 s. */
 const linkGraceMs = 5_000
+/** How many stored operations a new leader reads at once. */
+const adoptedAtOnce = 500
 const bugLimit = 5
-
-/** The operation is no longer ours: leadership ended, or a later request superseded it. Nothing is written. */
-class Abandoned extends Error {}
-
-interface Running {
-  row: OperationRow
-  /** This and the other times here are by the monotonic clock. */
-  acceptedAt: number
-  term: Term
-  abort: AbortController
-  signal: AbortSignal
-  deadline: number
-  /** For an operation of an earlier term: until then a missing host may still be reconnecting. */
-  hostsDueAt: number
-  done: Promise<void>
-}
 
 export class Engine {
   readonly #options: EngineOptions
   readonly #running = new Map<string, Running>()
+  readonly #progress: Progress
 
   constructor(options: EngineOptions) {
     this.#options = options
-    options.leadership.on('led', (term) => void this.#adopt(term))
+    this.#progress = new Progress({
+      definitionOf: (row) => this.#definition(row),
+      ahead: (id) => options.queue.ahead(id),
+    })
+    options.leadership.on('led', (term) => void inLane('work', () => this.#adopt(term)))
   }
 
   /** Starts an operation that has just been committed. If this process crashes, `#adopt` finds it. */
@@ -76,10 +69,16 @@ export class Engine {
   }
 
   /** The host reports progress of a long step: the deadline is extended. Reports of other hosts are ignored. */
-  progress(hostId: string, operationId: string): void {
+  progress(hostId: string, operationId: string, reported?: Reported): void {
     const running = this.#running.get(operationId)
-    if (running && this.#definition(running.row).hostOf(running.row) === hostId)
-      running.deadline = Math.max(running.deadline, performance.now() + this.#options.progressGraceMs)
+    if (!running || this.#definition(running.row).hostOf(running.row) !== hostId) return
+    if (reported) this.#progress.report(running.row, reported)
+    running.deadline = Math.max(running.deadline, performance.now() + this.#options.progressGraceMs)
+  }
+
+  /** How far an operation has come; null once it has settled. */
+  progressOf(row: OperationRow): OperationProgress | null {
+    return this.#progress.of(row, this.#running.get(row.id)?.row)
   }
 
   /** Resolves when no operation is running: for an orderly stop, and for tests. */
@@ -102,21 +101,22 @@ export class Engine {
     const { pool, log } = this.#options
     while (!term.signal.aborted) {
       try {
-        const rows = await store.live(pool)
-        const left = rows.filter((row) => this.#running.get(row.id)?.term !== term)
+        const left = (await store.liveIds(pool)).filter((id) => this.#running.get(id)?.term !== term)
         if (left.length > 0) log.info({ count: left.length, epoch: term.epoch }, 'resuming operations')
-        for (const row of left) await this.#startAfterPrevious(row, term)
+        while (left.length > 0) {
+          const rows = await store.liveOf(pool, left.slice(0, adoptedAtOnce))
+          for (const row of rows) {
+            await this.#running.get(row.id)?.done
+            if (!term.signal.aborted) this.#start(row, term, performance.now() + linkGraceMs)
+          }
+          left.splice(0, adoptedAtOnce)
+        }
         return
       } catch (error) {
         log.warn({ err: error }, 'operations could not be read; retrying')
         await sleep(200, undefined, { ref: false })
       }
     }
-  }
-
-  async #startAfterPrevious(row: OperationRow, term: Term): Promise<void> {
-    await this.#running.get(row.id)?.done
-    if (!term.signal.aborted) this.#start(row, term, performance.now() + linkGraceMs)
   }
 
   #start(row: OperationRow, term: Term, hostsDueAt = 0): void {
@@ -128,14 +128,25 @@ export class Engine {
     const now = performance.now()
     const deadline = Math.max(now + row.leftMs, hostsDueAt)
     const acceptedAt = now - row.ageMs
-    const running: Running = { row, term, abort, signal, acceptedAt, deadline, hostsDueAt, done: Promise.resolve() }
+    const [slot, done] = [undefined, Promise.resolve()]
+    const running: Running = { row, term, abort, signal, acceptedAt, deadline, hostsDueAt, slot, done }
     this.#running.set(row.id, running)
-    running.done = this.#options.observer
-      .run(row, () => this.#run(running))
+    running.done = inLane('work', () => this.#runInTurn(running))
       .catch((error) =>
         this.#options.log.info({ operation: row.id, why: error.message }, 'operation stopped; it is no longer ours'),
       )
-      .finally(() => this.#running.delete(row.id))
+      .finally(() => {
+        running.slot?.release()
+        this.#progress.forget(row.id)
+        this.#running.delete(row.id)
+      })
+  }
+
+  async #runInTurn(running: Running): Promise<void> {
+    const { row } = running
+    const tooLate = await this.#waitForSlot(running)
+    if (tooLate) Object.assign(row, { undoing: true, failure: tooLate, step: Math.max(row.step, 0) })
+    return this.#options.observer.run(row, () => this.#run(running))
   }
 
   /** Runs the operation until it has settled, whatever fails on the way. Rejects when it is no longer ours. */
@@ -168,6 +179,7 @@ export class Engine {
     const definition = this.#definition(row)
     for (let at = Math.max(row.step, 0); at < definition.steps.length; at++) {
       row.step = at
+      await this.#waitForSlot(running)
       await this.#mark(running)
       const step = definition.steps[at]!
       try {
@@ -181,11 +193,38 @@ export class Engine {
     return undefined
   }
 
+  /**
+   * Waits until the operation may do its work where its next step does it. That takes none of its own time. Answers why it
+   * failed where it has waited too long; one that has begun waits without a limit.
+   */
+  async #waitForSlot(running: Running): Promise<Failure | undefined> {
+    const { row, signal, slot, acceptedAt } = running
+    const definition = this.#definition(row)
+    const hostId = definition.hostOf(row)
+    if (slot && (slot.hostId === hostId || row.undoing)) return undefined
+    const began = performance.now()
+    const begun = row.undoing || row.state === 'running' || slot !== undefined
+    // An undo frees what others wait for.
+    const overtakes = row.undoing || definition.overtakes === true
+    const ticket = { id: row.id, orgId: row.orgId, hostId, overtakes, begun, waitedMs: began - acceptedAt }
+    try {
+      running.slot = await this.#options.queue.enter(ticket, signal)
+    } catch (error) {
+      this.#requireOurs(running)
+      return this.#asFailure(error, row)
+    } finally {
+      slot?.release()
+    }
+    running.deadline += performance.now() - began
+    return undefined
+  }
+
   /** Undoes the steps, beginning with the one that failed: it may have done part of its work. */
   async #undoSteps(running: Running, failure: Failure): Promise<OperationRow> {
     const { row } = running
     const definition = this.#definition(row)
     Object.assign(row, { undoing: true, failure })
+    await this.#waitForSlot(running)
     for (; row.step >= 0; row.step--) {
       await this.#mark(running)
       await this.#undoStep(running, definition.steps[row.step]!)
@@ -262,8 +301,11 @@ export class Engine {
   }
 
   async #mark(running: Running): Promise<void> {
+    const { row, deadline } = running
+    row.leftMs = deadline - performance.now()
+    const { name } = this.#definition(row).steps[row.step]!
     const live = await this.#persist(running, () =>
-      this.#options.leadership.transaction((tx) => store.mark(tx, running.row, this.#stepOf(running.row))),
+      this.#options.leadership.transaction((tx) => store.mark(tx, row, name)),
     )
     if (!live) throw new Abandoned('the operation has settled meanwhile')
   }
@@ -300,14 +342,15 @@ export class Engine {
       } catch (error) {
         this.#requireOurs(running)
         if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
-        const isTransient = this.#isTransient(running, error)
+        const now = performance.now()
+        const mayPass = now < running.deadline && isTransient(error, now < running.hostsDueAt)
         const isBug = !(error instanceof Refusal) && !isDatabaseUnavailable(error)
         if (isBug) this.#options.log.error({ err: error, operation: row.id, step: step.name, way }, 'a step failed')
         if (way === 'undo' && performance.now() >= running.deadline) throw error
-        if (way === 'run' && !isTransient && !(isBug && attempt < bugLimit)) throw error
+        if (way === 'run' && !mayPass && !(isBug && attempt < bugLimit)) throw error
         await this.#backoff(running, attempt)
         // Past the deadline there is no further attempt: the cause is the last answer, not a timeout of zero.
-        if (way === 'run' && isTransient && performance.now() >= running.deadline) throw error
+        if (way === 'run' && mayPass && performance.now() >= running.deadline) throw error
       }
     }
   }
@@ -317,12 +360,6 @@ export class Engine {
     return this.#options.observer.attempt(attempt, async () => step[way]?.(this.#context(running, way)))
   }
 
-  #isTransient({ deadline, hostsDueAt }: Running, error: unknown): boolean {
-    if (performance.now() >= deadline) return false
-    if (!(error instanceof Refusal)) return isDatabaseUnavailable(error)
-    return transient.has(error.code) || (transientAtFirst.has(error.code) && performance.now() < hostsDueAt)
-  }
-
   #context(running: Running, way: 'run' | 'undo'): StepContext {
     const { row, term, signal } = running
     const remainingMs = way === 'undo' ? 30_000 : Math.max(1, running.deadline - performance.now())
@@ -330,16 +367,9 @@ export class Engine {
     return { operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs, ageMs }
   }
 
-  #asFailure(error: unknown, row: OperationRow): Failure {
+  #asFailure(error: unknown, { kind }: OperationRow): Failure {
     if (error instanceof Abandoned) throw error
-    const { code, cause } =
-      error instanceof Refusal
-        ? { code: error.code, cause: error.extra.cause ?? error.detail }
-        : {
-            code: 'internal' as const,
-            cause: `the control plane failed during ${row.kind}: ${(error as Error).message}`,
-          }
-    return { code, cause, detail: messageOf(code) }
+    return failureFrom(error, kind)
   }
 
   #requireOurs(running: Running): void {
@@ -349,10 +379,6 @@ export class Engine {
   async #backoff(running: Running, attempt: number): Promise<void> {
     const ms = Math.min(2_000, 50 * 2 ** attempt) * (0.5 + Math.random() / 2)
     await sleep(ms, undefined, { signal: running.signal }).catch(() => this.#requireOurs(running))
-  }
-
-  #stepOf(row: OperationRow): string {
-    return this.#definition(row).steps[row.step]!.name
   }
 
   #definition(row: OperationRow): OperationDefinition {

@@ -1,5 +1,5 @@
 // What an operation keeps in the database while it is in progress: what its steps have found, and why it failed.
-import { type RefusalCode, refusalCode } from '@dormouse/contract'
+import { messageOf, Refusal, type RefusalCode, refusalCode } from '@dormouse/contract'
 import { z } from 'zod'
 
 /** What the steps of an operation have found so far. Each kind of operation parses its own with a schema. */
@@ -17,3 +17,11 @@ export interface Failure {
 export const storedFailure: z.ZodType<Failure> = z
   .object({ code: refusalCode.catch('internal'), detail: z.string(), cause: z.string().optional() })
   .transform(({ code, detail, cause = detail }) => ({ code, detail, cause }))
+
+/** The failure of an operation whose step threw this. */
+export function failureFrom(error: unknown, kind: string): Failure {
+  if (error instanceof Refusal)
+    return { code: error.code, cause: error.extra.cause ?? error.detail, detail: messageOf(error.code) }
+  const cause = `the control plane failed during ${kind}: ${(error as Error).message}`
+  return { code: 'internal', cause, detail: messageOf('internal') }
+}

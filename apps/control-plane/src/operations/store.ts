@@ -4,6 +4,7 @@ import {
   messageOf,
   type OperationJson,
   type OperationKind,
+  type OperationProgress,
   type OperationResult,
   type OperationState,
   type RefusalCode,
@@ -34,8 +35,12 @@ export interface OperationRow {
   cause: string | null
   requestId: string | null
   fingerprint: Buffer | null
-  /** Until its deadline and since its acceptance, at the time of reading, by the database's clock, which all replicas share. */
+  /**
+   * Until its deadline, at the time of reading, by the database's clock, which all replicas share. One that has not begun
+   * has all of its time left: the first mark moves the deadline.
+   */
   leftMs: number
+  /** Since its acceptance, as above. */
   ageMs: number
   createdAt: Date
   updatedAt: Date
@@ -45,7 +50,8 @@ export interface OperationRow {
 const columns = `id, desktop_id as "desktopId", org_id as "orgId", kind, state, generation,
   generation_id as "generationId", turn, input, step, findings, undoing, failure, result, error,
   error_code as "errorCode", cause, request_id as "requestId", fingerprint,
-  (extract(epoch from deadline_at - clock_timestamp()) * 1000)::float8 as "leftMs",
+  (extract(epoch from deadline_at - case when state = 'pending' then created_at else clock_timestamp() end)
+    * 1000)::float8 as "leftMs",
   (extract(epoch from clock_timestamp() - created_at) * 1000)::float8 as "ageMs",
   created_at as "createdAt", updated_at as "updatedAt", settled_at as "settledAt"`
 
@@ -121,10 +127,19 @@ export async function listOfDesktop(db: Db, orgId: string, desktopId: string, li
   return rows
 }
 
-/** All that have not settled, oldest first: what a new leader resumes. */
-export async function live(db: Db): Promise<OperationRow[]> {
+/** The ids of all that have not settled, oldest first: what a new leader resumes. */
+export async function liveIds(db: Db): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `select id from operations where state in ('pending', 'running') order by id`,
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** Those of these operations that have not settled, oldest first. */
+export async function liveOf(db: Db, ids: string[]): Promise<OperationRow[]> {
   const { rows } = await db.query<OperationRow>(
-    `select ${columns} from operations where state in ('pending', 'running') order by id`,
+    `select ${columns} from operations where id = any($1) and state in ('pending', 'running') order by id`,
+    [ids],
   )
   return rows
 }
@@ -147,20 +162,24 @@ export async function liveAmong(db: Db, desktopIds: string[]): Promise<Set<strin
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Stores the engine's progress; false where the operation has settled meanwhile because it was superseded. */
+/**
+ * Stores the engine's progress and how much time is left; false where the operation has settled meanwhile because it was
+ * superseded.
+ */
 export async function mark(
   db: Db,
-  op: { id: string; step: number; findings: Findings; undoing: boolean; failure: unknown },
+  op: Pick<OperationRow, 'id' | 'step' | 'findings' | 'undoing' | 'failure' | 'leftMs'>,
   stepName: string,
 ): Promise<boolean> {
   const { rowCount } = await db.query({
     name: 'operations-mark',
     text: `update operations set state = 'running', step = $2, findings = $3, undoing = $4, failure = $5,
-             updated_at = clock_timestamp(), timeline = case
+             updated_at = clock_timestamp(), deadline_at = clock_timestamp() + $8 * interval '1 millisecond',
+             timeline = case
                when timeline->-1->>'step' = $6 and timeline->-1->>'way' = $7 then timeline
                else timeline || jsonb_build_object('step', $6::text, 'way', $7::text, 'at', clock_timestamp()) end
            where id = $1 and state in ('pending', 'running')`,
-    values: [op.id, op.step, op.findings, op.undoing, op.failure, stepName, op.undoing ? 'undo' : 'run'],
+    values: [op.id, op.step, op.findings, op.undoing, op.failure, stepName, op.undoing ? 'undo' : 'run', op.leftMs],
   })
   return rowCount === 1
 }
@@ -232,7 +251,7 @@ export async function wakingFrom(db: Db, desktopIds: string[], from: string): Pr
 }
 
 /** The operation as customers see it. */
-export const operationToJson = (row: OperationRow): OperationJson => ({
+export const operationToJson = (row: OperationRow, progress: OperationProgress | null): OperationJson => ({
   id: row.id,
   desktop_id: row.desktopId,
   kind: row.kind,
@@ -240,6 +259,7 @@ export const operationToJson = (row: OperationRow): OperationJson => ({
   result: row.result,
   error: toldError(row),
   error_code: row.errorCode,
+  progress,
   created_at: row.createdAt.toISOString(),
   updated_at: row.updatedAt.toISOString(),
   settled_at: row.settledAt?.toISOString() ?? null,
@@ -258,12 +278,16 @@ interface Mark {
 }
 
 /** The operation as operators see it; undefined where there is none. */
-export async function readWhole(db: Db, id: string): Promise<AdminOperationJson | undefined> {
+export async function readWhole(
+  db: Db,
+  id: string,
+  progressOf: (row: OperationRow) => OperationProgress | null,
+): Promise<AdminOperationJson | undefined> {
   const { rows } = await db.query<OperationRow & { timeline: Mark[] }>(
     `select ${columns}, timeline from operations where id = $1`,
     [id],
   )
-  return rows[0] && { ...operationToJson(rows[0]), ...forOperators(rows[0]) }
+  return rows[0] && { ...operationToJson(rows[0], progressOf(rows[0])), ...forOperators(rows[0]) }
 }
 
 const forOperators = (row: OperationRow & { timeline: Mark[] }) => ({

@@ -1,6 +1,7 @@
 // Runs reconcilers: idempotent functions without input that are repeated while this replica leads.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '@dormouse/process'
+import { inLane } from '../db/lanes.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 
 export interface Reconciler {
@@ -12,7 +13,7 @@ export interface Reconciler {
 /** Runs each reconciler at its interval during every term. A failure is logged, and the next run follows as usual. */
 export function reconcile(leadership: Leadership, reconcilers: Reconciler[], log: Log): void {
   leadership.on('led', (term) => {
-    for (const reconciler of reconcilers) void keepRunning(term, reconciler, log)
+    for (const reconciler of reconcilers) void inLane('work', () => keepRunning(term, reconciler, log))
   })
 }
 

@@ -4,6 +4,7 @@ import { newId, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
+import { inLane } from '../db/lanes.ts'
 import type { Note, Pool } from '../db/pool.ts'
 import type { DeferredCommand } from '../desktops/deferred.ts'
 import * as deferred from '../desktops/deferred.ts'
@@ -116,7 +117,7 @@ export class Recovery {
   }
 
   #guarded(work: () => Promise<unknown>): Promise<void> {
-    const run = guarded(this.#options.log, work).finally(() => this.#running.delete(run))
+    const run = inLane('work', () => guarded(this.#options.log, work)).finally(() => this.#running.delete(run))
     this.#running.add(run)
     return run
   }

@@ -1,13 +1,14 @@
 // An organisation's usage, and the comparison of the ledger with what hosts report as running. Knows no HTTP.
 import type { Heartbeat, UsageJson } from '@dormouse/contract'
-import { refuse } from '@dormouse/contract'
+import { Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
-import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import { type Db, type Pool, retryWhileUnavailable, transaction } from '../db/pool.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import * as ledger from '../ledger/store.ts'
+import * as operations from '../operations/store.ts'
 import type { Customer } from '../principals/service.ts'
 import { type Difference, differences, nameOf } from './differences.ts'
 import { totalsOf } from './totals.ts'
@@ -28,6 +29,12 @@ export interface Span {
 /** Responses about more desktops are streamed while they are read. */
 const atOnceMax = 1_000
 
+/** All reads of one look are of the same moment. */
+const snapshot = 'begin isolation level repeatable read read only'
+/** Further differences are confirmed at the next comparison. */
+const mostConfirmed = 50
+const observeTimeoutMs = 10_000
+
 export interface UsageParams {
   start?: number | undefined
   end?: number | undefined
@@ -37,7 +44,7 @@ export class Usage {
   readonly #options: UsageOptions
   /** What each linked host reported last. */
   readonly #running = new Map<string, ledger.Living[]>()
-  /** Differences found once. During a transition a difference is normal, and gone at the next comparison. */
+  /** Differences of the last comparison. */
   #suspected = new Set<string>()
 
   constructor(options: UsageOptions) {
@@ -80,26 +87,58 @@ export class Usage {
       .catch((error) => this.#options.log.warn({ err: error, host: hostId }, 'a proof of life could not be stored'))
   }
 
-  /** Compares the ledger with the hosts' reports. A difference in two comparisons in a row raises an alarm. */
+  /**
+   * Compares the ledger with the hosts' reports. A report may be older than the ledger, so a difference in two comparisons in
+   * a row is confirmed before it raises an alarm.
+   */
   async compare(): Promise<void> {
-    const { pool, log } = this.#options
+    const found = await this.#differences()
+    const again = found.filter((one) => this.#suspected.has(nameOf(one))).slice(0, mostConfirmed)
+    this.#suspected = new Set(found.map(nameOf))
+    for (const difference of again) if (await this.#isConfirmed(difference)) this.#tell(difference, this.#options.log)
+  }
+
+  /** Of desktops without an operation in progress. One that is not the host's own is handled by the comparison of its inventory. */
+  async #differences(): Promise<Difference[]> {
+    const { pool } = this.#options
     const said = new Map(this.#running)
-    const booked = await ledger.awakeOn(pool, [...said.keys()])
-    const found = differences(said, booked)
-    const busy = await desktops.inTransition(
-      pool,
-      found.map(({ desktopId }) => desktopId),
-    )
-    const own = await desktops.placesOf(
-      pool,
-      found.map(({ desktopId }) => desktopId),
-    )
-    // A desktop that is not the host's own is handled by the comparison of its inventory.
-    const real = found.filter(
+    const read = async (tx: Db) => {
+      const found = differences(said, await ledger.awakeOn(tx, [...said.keys()]))
+      const ids = found.map(({ desktopId }) => desktopId)
+      const busy = new Set([...(await desktops.inTransition(tx, ids)), ...(await operations.liveAmong(tx, ids))])
+      return { found, busy, own: await desktops.placesOf(tx, ids) }
+    }
+    const { found, busy, own } = await transaction(pool, read, snapshot)
+    return found.filter(
       ({ desktopId, hostId, what }) => !busy.has(desktopId) && (what === 'unproved' || own.get(desktopId) === hostId),
     )
-    for (const difference of real.filter((one) => this.#suspected.has(nameOf(one)))) this.#tell(difference, log)
-    this.#suspected = new Set(real.map(nameOf))
+  }
+
+  /** Whether the host itself contradicts the ledger now, while nothing changes the desktop. */
+  async #isConfirmed(difference: Difference): Promise<boolean> {
+    const { desktopId, hostId, generation } = difference
+    const before = await this.#stateOf(difference)
+    const runs = await this.#options.links
+      .command(hostId, 'desktop.observe', { desktopId }, { timeoutMs: observeTimeoutMs })
+      .then((seen) => seen.domain === 'running' && seen.generation === generation)
+      .catch((error: unknown) => {
+        if (!(error instanceof Refusal)) throw error
+        return error.code === 'unknown_desktop' ? false : undefined
+      })
+    const after = await this.#stateOf(difference)
+    return runs === !after.isBooked && before.mark === after.mark && after.mark !== undefined
+  }
+
+  /** `mark` changes with every change of the desktop; undefined while an operation is in progress. */
+  #stateOf(difference: Difference): Promise<{ isBooked: boolean; mark: string | undefined }> {
+    const { desktopId } = difference
+    const read = async (tx: Db) => {
+      const [row] = await desktops.findMany(tx, [desktopId])
+      const isQuiet = row !== undefined && !(await operations.hasLive(tx, desktopId))
+      const mark = isQuiet ? `${row.state} ${row.turn} ${row.updatedAt.getTime()}` : undefined
+      return { isBooked: await ledger.isAwakeOn(tx, difference), mark }
+    }
+    return transaction(this.#options.pool, read, snapshot)
   }
 
   #tell({ what, ...where }: Difference, log: Log): void {

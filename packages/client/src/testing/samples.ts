@@ -35,6 +35,7 @@ export function operation(changes: Partial<OperationJson> = {}): OperationJson {
     result: null,
     error: null,
     error_code: null,
+    progress: null,
     created_at: time,
     updated_at: time,
     settled_at: null,

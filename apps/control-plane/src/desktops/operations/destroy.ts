@@ -29,10 +29,12 @@ const findings = z.object({
 
 export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): OperationDefinition => ({
   kind: 'destroy',
+  overtakes: true,
   hostOf: (operation) => inputOf({ operation }).hostId,
   steps: [
     step({
       name: 'remove',
+      phase: 'removing',
       run: async (context) => {
         const { operation, signal } = context
         const { hostId } = inputOf(context)

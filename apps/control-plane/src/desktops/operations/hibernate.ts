@@ -30,6 +30,7 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
   steps: [
     step({
       name: 'save',
+      phase: 'saving',
       run: async (context) => {
         const { hostId } = inputOf(context)
         const { memoryBytes } = await links.command(

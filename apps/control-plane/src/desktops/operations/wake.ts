@@ -91,12 +91,13 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
     steps: [
       step({
         name: 'place',
+        phase: 'placing',
         run: place,
         noUndo: 'the reservation is written together with the state when the operation settles',
       }),
       // The undo never removes the disk, which may hold its owner’s work. It only finds out what is there.
-      step({ name: 'disk', run: makeDisk, undo: sleepAgain, deferred }),
-      step({ name: 'run', run, undo: sleepAgain, deferred }),
+      step({ name: 'disk', phase: 'making_disk', run: makeDisk, undo: sleepAgain, deferred }),
+      step({ name: 'run', phase: 'starting', run, undo: sleepAgain, deferred }),
     ],
     hostOf: (operation) => findings.parse(operation.findings).hostId ?? inputOf({ operation }).hostId,
     lock: (tx, { desktopId }) => lockAny(tx, desktopId),
