@@ -48,6 +48,7 @@ const testNeeds: Need[] = [
     packages: ['libvirt-daemon-config-nwfilter'],
     why: 'the network filters, for the tests',
   },
+  { files: program('prometheus'), packages: ['prometheus'], why: 'reads the metrics, for the tests' },
   { files: program('strace'), packages: ['strace'], why: 'shows the order of writes to disk, for the tests' },
 ]
 
