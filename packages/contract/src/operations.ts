@@ -121,8 +121,19 @@ export const adminOperationJson = operationJson
     request_id: z.string().nullable().describe('Identifies the request in the logs of the control plane and the host'),
     findings: z.record(z.string(), z.unknown()).describe('Results of its steps so far'),
     timeline: z
-      .array(z.object({ step: z.string(), way: z.enum(['run', 'undo']), at: time }))
-      .describe('When each step, and each undo of a step, began'),
+      .array(
+        z.object({
+          step: z.string(),
+          way: z.enum(['run', 'undo']),
+          at: time,
+          duration_ms: z
+            .number()
+            .nullable()
+            .optional()
+            .describe('Until the next one began, or the operation settled; null while it runs'),
+        }),
+      )
+      .describe('When each step, and each undo of a step, began, and how long it took'),
   })
   .meta({ id: 'AdminOperation' })
 export type AdminOperationJson = z.infer<typeof adminOperationJson>

@@ -297,7 +297,15 @@ const forOperators = (row: OperationRow & { timeline: Mark[] }) => ({
   cause: row.cause ?? row.error,
   request_id: row.requestId,
   findings: row.findings,
-  timeline: row.timeline.map(({ at, ...mark }) => ({ ...mark, at: new Date(at).toISOString() })),
+  timeline: row.timeline.map(({ at, ...mark }, i) => {
+    const next = row.timeline[i + 1]?.at ?? row.settledAt
+    const began = new Date(at)
+    return {
+      ...mark,
+      at: began.toISOString(),
+      duration_ms: next === null ? null : new Date(next).getTime() - began.getTime(),
+    }
+  }),
 })
 
 /** Why the operation is being undone; null while it goes forward. */
