@@ -63,8 +63,27 @@ test('a saved memory is synced before its manifest says that it is whole', async
      await memory.complete(image)`,
   )
   const [manifest, saved] = ['json', 'save'].map((end) => `${id}/1-2-${id}.${end}`)
-  const renamed = `rename .*tmp ${manifest}`
-  expect(seen.join('\n')).toMatch(inOrder(renamed, `write ${saved}`, `fsync ${saved}`, renamed, `fsync ${id}`))
+  const [intended, synced, completed] = [`write ${manifest}`, `fsync ${saved}`, `write ${manifest}`]
+  expect(seen.join('\n')).toMatch(inOrder(intended, `write ${saved}`, synced, completed, `fsync ${manifest}`))
+  // So are the folders: until then a power cut could take the files away.
+  for (const folder of ['.', id]) {
+    expect(seen.join('\n')).toMatch(inOrder(intended, `write ${saved}`, `fsync ${folder}`, completed))
+  }
+})
+
+test('a used memory is marked by a write in place that is synced before its guest goes on', async () => {
+  using at = mkdtempDisposableSync(join(tmpdir(), 'dormouse-durable-'))
+  const fence = { desktopId: id, operationId: id, epoch: 1, generation: 1, turn: 2, deadlineMs: 1_000 }
+  const by = { hypervisor: 'any', emulator: 'any', cpuModel: 'any', machine: 'any' }
+  const seen = await traced(
+    at.path,
+    `const memory = new MemoryImages('${at.path}', '${id}')
+     const image = await memory.intend(${JSON.stringify(fence)}, ${JSON.stringify(by)}, null)
+     await writeFile('${at.path}/intended', 'a')
+     await memory.spend(image)`,
+  )
+  const manifest = `${id}/1-2-${id}.json`
+  expect(seen).toEqual([`write ${manifest}`, 'write intended', `write ${manifest}`, `fsync ${manifest}`])
 })
 
 test('what is accepted at once is appended by one write and on the disk by one sync, without a rename', async () => {

@@ -105,7 +105,8 @@ async function resumeAfterFailure(deps: SaveDeps, turn: Turn, image: MemoryImage
 /** The image is the desktop's memory now. Older images are worthless, because the guest has run since. */
 async function settle(deps: SaveDeps, turn: Turn, image: MemoryImage): Promise<MemoryImage> {
   await deps.failpoints.hit('hibernate.before-complete')
-  await turn.note({ running: false, wokeFrom: null, memoryLost: false, spent: [] })
+  // Not synced: what this resets is not looked at while the newest image is whole.
+  await turn.note({ running: false, wokeFrom: null, memoryLost: false, spent: [] }, { unsynced: true })
   await removeOlder(deps, image)
   deps.digests.begin(turn.fence.desktopId, image.file)
   return image

@@ -53,14 +53,14 @@ function isTombstone({ journal }: LookDeps, item: Observation): boolean {
 }
 
 /** What the journal says, for when the hypervisor does not answer; each item says so. */
-export async function journalledInventory(deps: LookDeps): Promise<Observation[]> {
+export function journalledInventory(deps: LookDeps): Observation[] {
   const entries = deps.journal.all().filter(({ destroyedAt }) => !destroyedAt)
-  return Promise.all(entries.map((entry) => fromJournal(deps, entry)))
+  return entries.map((entry) => fromJournal(deps, entry))
 }
 
-async function fromJournal({ memory: images }: LookDeps, entry: Entry): Promise<Observation> {
+function fromJournal({ memory: images }: LookDeps, entry: Entry): Observation {
   const { desktopId, generation, turn, operationId, running, spec } = entry
-  const { memory } = judge(await images.list(desktopId), undefined, entry)
+  const { memory } = judge(images.list(desktopId), undefined, entry)
   const reason = 'the hypervisor does not answer; this is what the journal says'
   const domain = running ? 'running' : 'absent'
   return { desktopId, generation, turn, operationId, domain, memory, disk: spec !== null, reason }
@@ -72,7 +72,7 @@ export async function raiseJournal({ driver, memory, journal }: LookDeps): Promi
     await journal.raise(desktopId, mark, { running: state === 'running' })
   }
   for (const desktopId of await memory.desktops()) {
-    const [newest] = await memory.list(desktopId)
+    const [newest] = memory.list(desktopId)
     if (newest) await journal.raise(desktopId, newest.manifest, {})
   }
 }

@@ -1,7 +1,9 @@
-// The manifest beside each memory image: what it belongs to, and whether it may still be restored.
+// The manifest beside each memory image: what it belongs to, and whether it may still be restored. What changes later is in
+// fields of a fixed length within the file's first sector. So a change is one write in place, whole or not at all.
+import { closeSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
 import { id } from '@dormouse/contract'
 import { z } from 'zod'
-import { readIfThere, writeDurably } from '../mechanics/durable-file.ts'
+import { unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
 import { diskFull } from '../mechanics/full-disk.ts'
 
 const manifestSchema = z.object({
@@ -22,18 +24,55 @@ const manifestSchema = z.object({
 })
 export type Manifest = z.infer<typeof manifestSchema>
 
-/** Undefined where there is none, or where it is not one of ours. */
-export async function readManifest(path: string): Promise<Manifest | undefined> {
-  const text = await readIfThere(path)
-  if (text === undefined) return undefined
+/** Undefined where there is none, or where it is not one of ours. It is read on this thread, as it is written. */
+export function readManifest(path: string): Manifest | undefined {
   try {
-    return manifestSchema.parse(JSON.parse(text))
-  } catch {
-    // Manifests are written atomically, so this one is not ours: such an image is never restored.
+    return manifestSchema.parse(JSON.parse(readFileSync(path, 'utf8')))
+  } catch (error) {
+    if (!(error instanceof SyntaxError || error instanceof z.ZodError)) unlessMissing(error as NodeJS.ErrnoException)
+    // Not ours, or cut off before its image was begun: such an image is never restored.
     return undefined
   }
 }
 
-export async function writeManifest(path: string, manifest: Manifest): Promise<void> {
-  await writeDurably(path, `${JSON.stringify(manifest, null, 1)}\n`).catch(diskFull)
+/** Writes a new manifest. A power cut may undo it: it is synced by the caller. */
+export function createManifest(path: string, manifest: Manifest): void {
+  try {
+    writeFileSync(path, textOf(manifest), { mode: 0o600 })
+  } catch (error) {
+    diskFull(error)
+  }
 }
+
+/** Changes the fields that may change. A power cut may undo that: it is synced by the caller. */
+export async function changeManifest(path: string, manifest: Manifest): Promise<void> {
+  if (!hasFixedHead(readFileSync(path, 'utf8'))) {
+    // Written by the release before.
+    await writeDurably(path, textOf(manifest)).catch(diskFull)
+    return
+  }
+  const file = openSync(path, 'r+')
+  try {
+    writeSync(file, headOf(manifest), 0)
+  } finally {
+    closeSync(file)
+  }
+}
+
+const textOf = (manifest: Manifest): string => {
+  const { state: _, bytes: __, sha256: ___, ...fixed } = manifest
+  return `${headOf(manifest)}${JSON.stringify(fixed, null, 1).slice(1)}\n`
+}
+
+const stateLength = '"intended"'.length
+const bytesLength = `${Number.MAX_SAFE_INTEGER}`.length
+const digestLength = 64 + '""'.length
+
+/** The fields that change, each with spaces behind its value. */
+function headOf({ state, bytes, sha256 }: Pick<Manifest, 'state' | 'bytes' | 'sha256'>): string {
+  const padded = (value: string | number | null, length: number) => JSON.stringify(value).padEnd(length)
+  return `{"state":${padded(state, stateLength)},"bytes":${padded(bytes, bytesLength)},"sha256":${padded(sha256, digestLength)},`
+}
+
+const headForm = /^\{"state":(.{10}),"bytes":(.{16}),"sha256":(.{66}),/
+const hasFixedHead = (text: string): boolean => headForm.test(text)

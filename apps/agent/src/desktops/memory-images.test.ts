@@ -1,9 +1,13 @@
-// Guarantee: room that one save was promised is not promised to another. (What is saved and restored: hibernate.test.ts.)
+// Guarantee: space that one save was promised is not promised to another; a manifest is changed whole, whichever release
+// wrote it. (What is saved and restored: hibernate.test.ts.)
+import { mkdtempDisposableSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { mkdtemp, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
+import { wholeMagic } from '../driver/saved-file.ts'
+import { fenceOf } from '../testing/bench.ts'
 import { MemoryImages } from './memory-images.ts'
 
 test('of two saves at once, where there is room for one, the other is refused, and has the room when the first is done', async () => {
@@ -24,4 +28,50 @@ test('of two saves at once, where there is room for one, the other is refused, a
   await expect(memory.withSpaceFor(most, () => Promise.reject(new Error('failed')))).rejects.toThrow('failed')
   expect(await memory.withSpaceFor(most, async () => 'second')).toBe('second')
   await rm(folder, { recursive: true, force: true })
+})
+
+const savedBy = { hypervisor: 'libvirt 9.0.0', emulator: 'QEMU 7.2.0', cpuModel: 'qemu64', machine: 'q35' }
+
+/** A saved memory whose file is whole. */
+async function savedMemory() {
+  const folder = mkdtempDisposableSync(join(tmpdir(), 'dormouse-memory-'))
+  const [installationId, id] = [newId(), newId()]
+  const memory = new MemoryImages(folder.path, installationId)
+  const image = await memory.intend(fenceOf(id, 1, 2), savedBy, 'mini')
+  writeFileSync(image.path, wholeMagic.padEnd(200))
+  return { memory, image, id, [Symbol.dispose]: () => folder.remove() }
+}
+
+test('a manifest changes in place, within the first sector, which a disk writes whole or not at all', async () => {
+  using saved = await savedMemory()
+  const { memory, image, id } = saved
+  const before = statSync(image.manifestPath)
+  await memory.recordDigest(id, (await memory.complete(image)).file, new AbortController().signal)
+  const [complete] = memory.list(id)
+  const sha256 = expect.stringMatching(/^[0-9a-f]{64}$/)
+  expect(complete?.manifest).toEqual({ ...image.manifest, state: 'complete', bytes: 200, sha256 })
+  await memory.spend(complete!)
+  expect(memory.list(id)[0]?.manifest).toEqual({ ...complete!.manifest, state: 'spent' })
+  const { ino, size } = statSync(image.manifestPath)
+  expect([ino, size]).toEqual([before.ino, before.size])
+  expect(readFileSync(image.manifestPath, 'utf8').indexOf('installationId')).toBeLessThan(512)
+})
+
+test('a manifest of the release before is read, and marked as spent', async () => {
+  using saved = await savedMemory()
+  const { memory, image, id } = saved
+  const old = { ...image.manifest, state: 'complete', bytes: 200 }
+  writeFileSync(image.manifestPath, `${JSON.stringify(old, null, 1)}\n`)
+  const [found] = memory.list(id)
+  expect(found?.manifest).toEqual(old)
+  memory.verify(found!)
+  await memory.spend(found!)
+  expect(memory.list(id)[0]?.manifest).toEqual({ ...old, state: 'spent' })
+  expect(readdirSync(join(image.path, '..'))).toHaveLength(2)
+})
+
+test('a manifest that was cut off before its image was begun is no image', async () => {
+  using saved = await savedMemory()
+  writeFileSync(saved.image.manifestPath, readFileSync(saved.image.manifestPath).subarray(0, 50))
+  expect(saved.memory.list(saved.id)).toEqual([])
 })

@@ -1,9 +1,9 @@
 // What exists of a desktop right now: its domain, its saved memory, its disk. Every decision looks first, so a repeated,
 // interrupted or lost command needs no special case.
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { DesktopId, Observation } from '@dormouse/contract'
 import type { Domain, Driver, Mark } from '../driver/driver.ts'
 import { wholeMagic } from '../driver/saved-file.ts'
-import { eachOf } from '../mechanics/locks.ts'
 import type { Journal } from './journal.ts'
 import type { Entry } from './journal-entry.ts'
 import type { MemoryImage, MemoryImages } from './memory-images.ts'
@@ -29,14 +29,14 @@ export interface Situation {
 export async function look(deps: LookDeps, desktopId: DesktopId): Promise<Situation> {
   // The domain comes last: a save that ends meanwhile then shows at least its file.
   const disk = await deps.driver.hasDisk(desktopId)
-  const before = await deps.memory.list(desktopId)
+  const before = deps.memory.list(desktopId)
   const domain = await deps.driver.domain(desktopId)
-  const images = domain ? before : await deps.memory.list(desktopId)
+  const images = domain ? before : deps.memory.list(desktopId)
   return { domain, disk, images, ...judge(images, domain, deps.journal.read(desktopId)) }
 }
 
-/** How many folders of saved memories are read at once. */
-const foldersAtOnce = 32
+/** How many folders of saved memories are read before the event loop runs other work. */
+const foldersAtOnce = 50
 
 /**
  * Everything on the host, by one listing of each kind however many desktops there are. In the order of `look`: disks, saved
@@ -62,7 +62,12 @@ export async function lookAtAll(deps: LookDeps): Promise<Map<DesktopId, Situatio
 }
 
 async function savedMemories(deps: LookDeps, desktopIds: DesktopId[]): Promise<Map<DesktopId, MemoryImage[]>> {
-  return new Map(await eachOf(desktopIds, foldersAtOnce, async (id) => [id, await deps.memory.list(id)] as const))
+  const found = new Map<DesktopId, MemoryImage[]>()
+  for (const [at, id] of desktopIds.entries()) {
+    found.set(id, deps.memory.list(id))
+    if (at % foldersAtOnce === 0) await nextTurn()
+  }
+  return found
 }
 
 /** Looks when no save is in progress: the hypervisor finishes one that an earlier agent process began. */
@@ -102,7 +107,7 @@ export const holdsMemory = ({ domain }: Situation): boolean => domain !== undefi
 
 /** Records in journal and manifests that no image of the desktop may be restored again. */
 export async function spendAll(deps: LookDeps, turn: Turn, note: Parameters<Turn['note']>[0]): Promise<void> {
-  const images = await deps.memory.list(turn.fence.desktopId)
+  const images = deps.memory.list(turn.fence.desktopId)
   await turn.note({ ...note, spent: images.map(({ file }) => file) })
   for (const image of images) if (image.manifest.state !== 'spent') await deps.memory.spend(image)
 }
@@ -124,7 +129,7 @@ export async function removeVoid(deps: LookDeps, desktopId: DesktopId): Promise<
 
 /** Removes all images but the one that counts. */
 export async function removeOlder(deps: LookDeps, than: MemoryImage): Promise<void> {
-  for (const image of await deps.memory.list(than.manifest.desktopId)) {
+  for (const image of deps.memory.list(than.manifest.desktopId)) {
     if (image.file !== than.file) await deps.memory.remove(image)
   }
 }

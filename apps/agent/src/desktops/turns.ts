@@ -2,7 +2,7 @@
 // the work in progress. A higher one is journalled at once, and the work in progress ends as `superseded`.
 import { type DesktopId, type Fence, Refusal, refuse } from '@dormouse/contract'
 import { KeyedLock } from '../mechanics/locks.ts'
-import type { Journal } from './journal.ts'
+import type { Journal, WriteOptions } from './journal.ts'
 import { comparePairs, type Entry, type Note } from './journal-entry.ts'
 
 /** What a piece of work gets. */
@@ -13,7 +13,7 @@ export interface Turn {
   /** Settles when earlier work has ended. Only work that pre-empts has to wait for it itself. */
   earlier: Promise<unknown>
   entry(): Entry
-  note(note: Note): Promise<Entry>
+  note(note: Note, options?: Pick<WriteOptions, 'unsynced'>): Promise<Entry>
 }
 
 interface Work {
@@ -114,7 +114,7 @@ export class Turns {
       signal,
       earlier,
       entry: () => this.#journal.read(fence.desktopId)!,
-      note: (note) => this.#journal.note(fence, note, options),
+      note: (note, how) => this.#journal.note(fence, note, { ...options, ...how }),
     }
   }
 

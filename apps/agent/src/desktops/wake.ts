@@ -63,7 +63,8 @@ async function isReady(deps: WakeDeps, turn: Turn, resumedFrom: ResumedFrom, dea
   const maxTries = resumedFrom === 'memory' ? 1 : Infinity
   const command = { ...turn.fence, ...readiness, maxTries, deadline }
   const ready = await becomesReady(deps, command, turn.signal).catch((error) => explain(deps, turn, error))
-  if (ready) await turn.note({ ready })
+  // Not synced: where it is lost, the command is tried again.
+  if (ready) await turn.note({ ready }, { unsynced: true })
   return ready
 }
 
@@ -157,7 +158,8 @@ async function boot(deps: WakeDeps, turn: Turn, { spec }: WakeRequest): Promise<
   await failpoints.hit('wake.after-mark')
   turn.signal.throwIfAborted()
   await deps.driver.startCold(spec, markOf(deps, turn.fence))
-  await turn.note({ disk: 'used' })
+  // Not synced: where it is lost, the next boot reports that it came from the image.
+  await turn.note({ disk: 'used' }, { unsynced: true })
   await failpoints.hit('wake.after-resume')
   return wokeFrom
 }

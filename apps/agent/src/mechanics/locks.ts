@@ -16,17 +16,6 @@ export class KeyedLock {
   }
 }
 
-/** Does the work for each item, at most `limit` at once; returns the results in the items' order. */
-export async function eachOf<T, R>(items: readonly T[], limit: number, work: (item: T) => Promise<R>): Promise<R[]> {
-  const results: R[] = []
-  const left = items.entries()
-  const lane = async () => {
-    for (const [at, item] of left) results[at] = await work(item)
-  }
-  await Promise.all(Array.from({ length: limit }, lane))
-  return results
-}
-
 /** Runs at most `limit` pieces of work at once; the others queue, and leave the queue when their signal aborts. */
 export class Slots {
   #free: number

@@ -1,5 +1,5 @@
 // A file of saved memory as the simulated hypervisor writes it: libvirt's header, then the guest's memory as JSON.
-import { open, readFile } from 'node:fs/promises'
+import { closeSync, openSync, readFileSync, writeSync } from 'node:fs'
 import { refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import { headerBytes, partialMagic, wholeMagic } from '../saved-file.ts'
@@ -17,19 +17,19 @@ export async function writeSaved(
   domain: SimulatedDomain,
   beforeWhole: () => Promise<void>,
 ): Promise<void> {
-  const file = await open(path, 'w', 0o600)
+  const file = openSync(path, 'w', 0o600)
   try {
-    await file.write(Buffer.concat([header(partialMagic), Buffer.from(JSON.stringify(domain))]))
+    writeSync(file, Buffer.concat([header(partialMagic), Buffer.from(JSON.stringify(domain))]))
     await beforeWhole()
-    await file.write(header(wholeMagic), 0, headerBytes, 0)
+    writeSync(file, header(wholeMagic), 0, headerBytes, 0)
   } finally {
-    await file.close()
+    closeSync(file)
   }
 }
 
 /** What was saved; `memory_image_damaged` where the file is not whole. */
-export async function readSaved(path: string): Promise<SimulatedDomain> {
-  const bytes = await readFile(path)
+export function readSaved(path: string): SimulatedDomain {
+  const bytes = readFileSync(path)
   if (bytes.toString('latin1', 0, wholeMagic.length) !== wholeMagic) damaged('its header is not that of a whole image')
   const parsed = z.string().transform(parseJson).pipe(simulatedDomain).safeParse(bytes.toString('utf8', headerBytes))
   return parsed.success ? parsed.data : damaged('its content cannot be read')

@@ -148,7 +148,7 @@ export class SimulatedDriver implements Driver {
   async restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void> {
     await this.#job(desktopId, (signal) => this.faults.enter('restorePaused', signal))
     if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
-    const saved = await readSaved(path)
+    const saved = readSaved(path)
     this.#domains.write(desktopId, { ...saved, mark, outOfSpace: false })
     this.#emit({ type: 'domain', desktopId, reason: null })
   }

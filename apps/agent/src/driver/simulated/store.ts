@@ -1,6 +1,15 @@
 // The simulated hypervisor's state: one small file per domain and per disk. So an agent that is killed leaves its desktops
-// "running", as QEMU would.
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+// "running", as QEMU would. A power cut ends them, as it would end QEMU, so nothing is synced.
+import {
+  appendFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { type DesktopId, desktopSpec, id } from '@dormouse/contract'
 import { z } from 'zod'
@@ -36,11 +45,18 @@ export const simulatedDisk = z.object({
 })
 export type SimulatedDisk = z.infer<typeof simulatedDisk>
 
-/** A folder of JSON files. Each is written whole or not at all, and read again only when the file has changed. */
+/** Below this size, a file keeps its older lines. */
+const smallBytes = 64 * 1024
+
+/**
+ * A folder of files. A change is appended as one line, so a process that is killed while it writes leaves the line before.
+ * A file that has grown is written anew and renamed. It is read again only when it has changed.
+ */
 export class JsonFolder<T> {
   readonly #folder: string
   readonly #schema: z.ZodType<T>
-  readonly #known = new Map<DesktopId, { file: string; value: T }>()
+  /** What was read or written last; `whole` where the file ends with a line feed. */
+  readonly #known = new Map<DesktopId, { version: string; value: T; whole: boolean }>()
 
   constructor(folder: string, schema: z.ZodType<T>) {
     this.#folder = folder
@@ -55,34 +71,56 @@ export class JsonFolder<T> {
   }
 
   read(desktopId: DesktopId): T | undefined {
-    const path = this.#path(desktopId)
-    const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
-    const file = stat && `${stat.ino} ${stat.mtimeNs} ${stat.size}`
+    const file = this.#stat(desktopId)
     const known = this.#known.get(desktopId)
-    if (known?.file === file) return known?.value
+    if (known && known.version === file?.version) return known.value
     this.#known.delete(desktopId)
     if (!file) return undefined
     try {
-      const value = this.#schema.parse(JSON.parse(readFileSync(path, 'utf8')))
-      this.#known.set(desktopId, { file, value })
+      const text = readFileSync(this.#path(desktopId), 'utf8')
+      const value = this.#schema.parse(JSON.parse(lastLine(text)))
+      this.#known.set(desktopId, { version: file.version, value, whole: text.endsWith('\n') })
       return value
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+      // A process was killed while it wrote the first line.
+      if (error instanceof SyntaxError) return undefined
       throw error
     }
   }
 
   write(desktopId: DesktopId, value: T): void {
-    const temporary = `${this.#path(desktopId)}.tmp`
-    writeFileSync(temporary, JSON.stringify(value))
-    renameSync(temporary, this.#path(desktopId))
+    const path = this.#path(desktopId)
+    const line = `${JSON.stringify(value)}\n`
+    const old = this.#stat(desktopId)
+    const known = this.#known.get(desktopId)
+    const mayAppend = known?.whole && known.version === old?.version && old.size + line.length < smallBytes
+    if (mayAppend) appendFileSync(path, line)
+    else if (!old) writeFileSync(path, line)
+    else {
+      writeFileSync(`${path}.tmp`, line)
+      renameSync(`${path}.tmp`, path)
+    }
+    this.#known.set(desktopId, { version: this.#stat(desktopId)!.version, value, whole: true })
   }
 
   remove(desktopId: DesktopId): void {
-    rmSync(this.#path(desktopId), { force: true })
+    if (this.#stat(desktopId)) unlinkSync(this.#path(desktopId))
+    this.#known.delete(desktopId)
+  }
+
+  #stat(desktopId: DesktopId): { size: number; version: string } | undefined {
+    const stat = statSync(this.#path(desktopId), { bigint: true, throwIfNoEntry: false })
+    return stat && { size: Number(stat.size), version: `${stat.ino} ${stat.mtimeNs} ${stat.size}` }
   }
 
   #path(desktopId: DesktopId): string {
     return join(this.#folder, `${desktopId}.json`)
   }
+}
+
+/** The last line that is whole. The release before wrote one without a line feed. */
+function lastLine(text: string): string {
+  const end = text.lastIndexOf('\n')
+  return end < 0 ? text : text.slice(text.lastIndexOf('\n', end - 1) + 1, end)
 }
