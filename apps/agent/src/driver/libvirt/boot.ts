@@ -48,7 +48,10 @@ export async function bootFromDisk(deps: BootDeps, spec: DesktopSpec, mark: Mark
     vncSocket: await sockets.ready(desktopId, 'vnc'),
     sshSocket: image.ssh === 'port' ? await sockets.ready(desktopId, 'ssh') : undefined,
   })
-  await orRefuse('the desktop could not be started', installation.session.host.domains.createXml(xml))
+  await orRefuse(
+    'the desktop could not be started',
+    installation.session.host.domains.createXml(installation.cpu.shorten(xml, kvm)),
+  )
   if (image.clipboard) await offerClipboard(installation.domain(desktopId), deps.log)
   await shortenAgentTimeout(deps, desktopId)
 }
@@ -57,7 +60,7 @@ export async function bootFromDisk(deps: BootDeps, spec: DesktopSpec, mark: Mark
 export async function restoreFromFile(deps: BootDeps, path: string, mark: Mark): Promise<void> {
   const { installation, disks, consoles, sockets } = deps
   const { desktopId } = mark
-  const { network } = await installation.ready()
+  const { kvm, network } = await installation.ready()
   const { domains } = installation.session.host
   try {
     const saved = withMarkAndDisk(await domains.saveImageXml(path), mark, disks.path(desktopId))
@@ -67,7 +70,7 @@ export async function restoreFromFile(deps: BootDeps, path: string, mark: Mark):
     const xml = network ? await network.attach(desktopId, saved) : withLinkDown(saved)
     await consoles.ready(desktopId)
     await sockets.ready(desktopId, 'vnc')
-    await domains.restore(path, { xml, paused: true })
+    await domains.restore(path, { xml: installation.cpu.shorten(xml, kvm), paused: true })
   } catch (error) {
     if (isLibvirtError(error) && imageAtFault.test(error.message)) refuseDamaged(error.message)
     await orRefuse('the memory could not be restored; it is kept', Promise.reject(error))

@@ -3,11 +3,12 @@
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import { type Domain as Handle, type Pool, versionText } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
-import { listImages } from '../../images/images.ts'
+import { findImage, listImages } from '../../images/images.ts'
 import type { DriverFacts } from '../driver.ts'
 import { type Capabilities, kvmOpens, readCapabilities } from './capabilities.ts'
 import { capacityOf } from './capacity.ts'
 import type { Consoles } from './consoles.ts'
+import { CpuQuestions } from './cpu-questions.ts'
 import { domainName } from './domain-xml.ts'
 import { asRefusal, orRefuse } from './failures.ts'
 import type { Session } from './session.ts'
@@ -28,6 +29,7 @@ const firewallDown =
 
 export class Installation {
   readonly session: Session
+  readonly cpu: CpuQuestions
   readonly #settings: LibvirtSettings
   readonly #log: Log
   #id = ''
@@ -35,6 +37,7 @@ export class Installation {
 
   constructor(session: Session, settings: LibvirtSettings, log: Log) {
     this.session = session
+    this.cpu = new CpuQuestions(log)
     this.#settings = settings
     this.#log = log
   }
@@ -96,7 +99,19 @@ export class Installation {
     const guests = await ensureNetwork(host, this.#id, { network, prefix, allowed }, this.#log)
     const [libvirt, qemu] = await Promise.all([host.libraryVersion(), host.version()])
     const versions = { libvirt: versionText(libvirt), qemu: versionText(qemu), network: guests.summary }
+    if (kvm) void this.#compareCpus(capabilities)
     return { capabilities, kvm, pool, network: guests.network, versions }
+  }
+
+  /** In the background, one machine type after the other. */
+  async #compareCpus({ emulator, machines }: Capabilities): Promise<void> {
+    const { imagesDir, cpuModel } = this.#settings
+    const images = await Promise.all((await listImages(imagesDir)).map((version) => findImage(imagesDir, version)))
+    const families = new Set(images.map((image) => image?.machine).filter((machine) => machine !== undefined))
+    for (const family of families) {
+      const machine = machines.get(family) ?? family
+      await this.cpu.check(this.session.host, { installationId: this.#id, type: 'kvm', emulator, machine, cpuModel })
+    }
   }
 
   async #chooseKvm({ kvm }: Capabilities): Promise<boolean> {
