@@ -1,85 +1,140 @@
-// `npm run bench`: what the house adds to its floors, each measured beside its floor in one run. Figures, no verdicts.
-
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+// `npm run bench`: the service beside its floors, in turn, in one run. Figures, no verdicts.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import type { Desktop } from '@dormouse/client'
-import { readOrExit } from '../../scripts/arguments.ts'
-import { Instance } from '../real/parts/instance.ts'
-import { reachedOver } from '../real/parts/transports.ts'
-import { getRates } from './get-rate.ts'
-import { guestFigures } from './guest.ts'
-import { type RawGuest, twinOf } from './raw-guest.ts'
+import { readOrExit, UsageError } from '../../scripts/arguments.ts'
+import { startPostgres } from '../../scripts/ground/postgres.ts'
+import { fsyncMsIn } from './fsync.ts'
+import { commitOf, machineOf } from './machine.ts'
+import { RealStage } from './real.ts'
+import { type Recorded, recordResults } from './results.ts'
+import { Service, thisCheckout } from './service.ts'
+import { showRows } from './show.ts'
+import type { Sides, Subject } from './subject.ts'
+import { creates } from './subjects/creates.ts'
+import { durability } from './subjects/durability.ts'
+import { failover } from './subjects/failover.ts'
+import { fence } from './subjects/fence.ts'
+import { guest } from './subjects/guest.ts'
+import { memory } from './subjects/memory.ts'
+import { operations } from './subjects/operations.ts'
+import { power } from './subjects/power.ts'
+import { readRates } from './subjects/reads.ts'
+import { screens } from './subjects/screens.ts'
 
-const { values } = readOrExit(() =>
-  parseArgs({
+const subjects: readonly Subject[] = [
+  operations,
+  durability,
+  creates,
+  readRates,
+  memory,
+  fence,
+  failover,
+  power,
+  guest,
+  screens,
+]
+
+const help = `npm run bench [-- OPTIONS]
+
+Measures the service beside its floors, in turn: floor, service, floor, service, and so on.
+
+--simulated       only what needs no hypervisor; --real, only what runs on QEMU
+--only NAME       only this subject; may be given more than once
+--list            list the subjects and end
+--quick           two short rounds
+--rounds N        rounds of each measurement; 5 by default
+--against FOLDER  measure another checkout of this repository too, in the same turns; its packages must be installed
+--record          write bench/results.json; \`npm run docs\` then writes docs/performance.md
+--json            print the figures as JSON, and progress to stderr`
+
+const { values } = readOrExit(() => {
+  const given = parseArgs({
     options: {
-      help: { type: 'boolean' },
+      help: { type: 'boolean', short: 'h' },
+      list: { type: 'boolean' },
+      only: { type: 'string', multiple: true },
+      simulated: { type: 'boolean' },
+      real: { type: 'boolean' },
+      quick: { type: 'boolean' },
+      rounds: { type: 'string' },
+      against: { type: 'string' },
+      record: { type: 'boolean' },
       json: { type: 'boolean' },
-      guest: { type: 'boolean' },
-      rounds: { type: 'string', default: '9' },
     },
-  }),
-)
-if (values.help)
-  console.log(`npm run bench -- [--rounds 9] [--guest] [--json]
+  })
+  const unknown = given.values.only?.find((name) => !subjects.some((subject) => subject.name === name))
+  if (unknown) throw new UsageError(`--only ${unknown}: no such subject`)
+  return given
+})
 
-Wake and hibernate beside bare libvirt, commands and files beside bare SSH, GET beside bare Fastify; --guest: commands and
-files alone.`)
-else await main(Number(values.rounds))
+if (values.help) console.log(help)
+else if (values.list) for (const { name, what } of subjects) console.log(`${name.padEnd(12)} ${what}`)
+else await main()
 
-async function main(rounds: number): Promise<void> {
-  const say = (line: string) => values.json || console.log(line)
-  say('Starting real desktops…')
-  await using instance = await Instance.start()
-  const desktop = await instance.create()
-  await desktop.wake()
-  // Its keys are on the disk before that is copied.
-  await reachedOver(desktop, 'ssh')
-  await desktop.commands.run('sync')
-  const short = `/run/dormouse-${readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()}`
-  const twin = await twinOf(`${short}/libvirt/run/libvirt-sock`, desktop.id, short)
-  const shown: Record<string, unknown> = {}
-  const show = (figures: Record<string, unknown>) => {
-    Object.assign(shown, figures)
-    if (values.json) return
-    for (const [name, figure] of Object.entries(figures)) {
-      console.log(`\n${name}`)
-      console.table(figure)
+async function main(): Promise<void> {
+  const chosen = subjects.filter(isChosen)
+  const rounds = Number(values.rounds ?? (values.quick ? 2 : 5))
+  const secondsEach = values.quick ? 1 : 2
+  const say = values.json ? console.error : console.log
+  say(`${chosen.map(({ name }) => name).join(', ')}: about ${estimate(chosen, rounds, secondsEach)}`)
+  const folder = mkdtempSync(join(tmpdir(), 'dormouse-bench-'))
+  const fsyncMs = fsyncMsIn(folder)
+  const dataDir = join(folder, 'pg')
+  const postgres = await startPostgres({ dataDir, runtimeDir: folder, say, durable: true, endsWithUs: true })
+  const place = { url: postgres.url, dataDir }
+  const checkouts = { ours: thisCheckout, ...(values.against && { before: resolve(values.against) }) }
+  const recorded: Recorded[] = []
+  try {
+    const machine = await machineOf(postgres.url, fsyncMs)
+    const commit = await commitOf(checkouts.ours)
+    const beforeCommit = checkouts.before && (await commitOf(checkouts.before))
+    await using real = new RealStage()
+    const sides = await startSides(checkouts, { postgres: place, folder })
+    try {
+      for (const { name, what, run } of chosen) {
+        const date = new Date().toISOString()
+        const rows = await run({ sides, postgres: place, rounds, secondsEach, folder, real, say })
+        const commits = { ...(commit && { commit }), ...(beforeCommit && { beforeCommit }) }
+        recorded.push({ subject: name, what, date, ...commits, machine, rows })
+        if (!values.json) showRows(rows)
+      }
+    } finally {
+      for (const service of Object.values(sides)) await service.stop()
     }
+  } finally {
+    await postgres.stop()
+    rmSync(folder, { recursive: true, force: true })
   }
-  if (!values.guest) show({ milliseconds: await powerFigures(desktop, twin, rounds, say) })
-  show(await guestFigures({ instance, desktop, twin, rounds }))
-  await twin.end()
-  if (!values.guest) show(await getRates(instance, desktop.id))
-  if (values.json) console.log(JSON.stringify(shown, null, 2))
+  if (values.json) console.log(JSON.stringify(recorded, null, 2))
+  if (values.record)
+    recordResults(
+      recorded,
+      subjects.map(({ name }) => name),
+    )
 }
 
-async function powerFigures(desktop: Desktop, twin: RawGuest, rounds: number, say: (line: string) => unknown) {
-  const times: Record<string, number[]> = {
-    'hibernate, API': [],
-    'save, libvirt': [],
-    'wake, API': [],
-    'restore, libvirt': [],
-  }
-  const timed = async (name: string, work: () => Promise<unknown>) => {
-    const began = performance.now()
-    await work()
-    times[name]!.push(performance.now() - began)
-  }
-  for (let round = 0; round < rounds; round++) {
-    say(`round ${round + 1} of ${rounds}`)
-    await timed('hibernate, API', () => desktop.hibernate())
-    times['save, libvirt']!.push(await twin.save())
-    await timed('wake, API', () => desktop.wake())
-    times['restore, libvirt']!.push(await twin.restore())
-  }
-  return Object.fromEntries(Object.entries(times).map(([name, all]) => [name, spread(all)]))
+function isChosen({ name, hosts }: Subject): boolean {
+  if (values.only) return values.only.includes(name)
+  return values.simulated === values.real || (hosts === 'simulated' ? values.simulated : values.real) === true
 }
 
-function spread(all: number[]) {
-  const sorted = all.toSorted((a, b) => a - b)
-  const at = (part: number) =>
-    Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))]! * 10) / 10
-  return { min: at(0), p50: at(0.5), max: at(1) }
+async function startSides(
+  checkouts: { ours: string; before?: string },
+  { postgres, folder }: { postgres: { url: string; dataDir: string }; folder: string },
+): Promise<Sides> {
+  const start = (side: string, checkout: string) =>
+    Service.start({ checkout, postgres, folder: join(folder, side), hosts: 2 })
+  const ours = await start('ours', checkouts.ours)
+  return { ours, ...(checkouts.before && { before: await start('before', checkouts.before) }) }
+}
+
+function estimate(chosen: readonly Subject[], rounds: number, secondsEach: number): string {
+  const sides = values.against ? 1.8 : 1
+  const seconds = chosen.reduce(
+    (sum, { seconds: { fixed, perRound } }) => sum + fixed + (perRound * rounds * secondsEach) / 2,
+    8,
+  )
+  return `${Math.ceil((seconds * sides) / 60)} min`
 }

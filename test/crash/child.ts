@@ -14,6 +14,9 @@ export interface ChildOptions {
   file: string
   env: Record<string, string>
   logFile: string
+  /** The checkout that the file belongs to; by default this one. */
+  checkout?: string
+  args?: readonly string[]
 }
 
 export class Child {
@@ -34,12 +37,12 @@ export class Child {
 
   /** Starts it; `more` is added to its environment this time. */
   start(more: Record<string, string> = {}): void {
-    const { file, env, logFile } = this.#options
+    const { file, env, logFile, checkout = root, args = [] } = this.#options
     const log = openSync(logFile, 'a', 0o600)
     const { PATH = '', HOME = '' } = process.env
-    const compiled = join(root, 'node_modules/.cache/compiled')
-    const child = spawn(process.execPath, [join(root, file)], {
-      cwd: root,
+    const compiled = join(checkout, 'node_modules/.cache/compiled')
+    const child = spawn(process.execPath, [join(checkout, file), ...args], {
+      cwd: checkout,
       detached: true,
       stdio: ['ignore', log, log],
       env: { PATH, HOME, NODE_COMPILE_CACHE: compiled, ...env, ...more },

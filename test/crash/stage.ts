@@ -1,7 +1,5 @@
 // One control plane and one agent as real processes on a database of their own, and what a trial asks of them.
 import { mkdirSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { configSchema, foldersOf } from '@dormouse/agent/config.ts'
 import { inventory } from '@dormouse/agent/desktops/inventory.ts'
@@ -15,6 +13,7 @@ import { openPool, type Pool } from '@dormouse/control-plane/db/pool.ts'
 import { Hosts } from '@dormouse/control-plane/hosts/service.ts'
 import { Principals } from '@dormouse/control-plane/principals/service.ts'
 import { createLog, readConfig } from '@dormouse/process'
+import { freePort } from '../free-port.ts'
 import { type ApiAnswer, type ApiWish, send } from '../house/parts/api.ts'
 import { waitFor } from '../wait-for.ts'
 import { Child } from './child.ts'
@@ -206,12 +205,4 @@ export class Stage {
     await this.pool.end()
     await this.ground.close()
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }

@@ -14,6 +14,8 @@ export interface RawGuest {
   ssh(): Promise<RawSsh>
   /** Its agent, through libvirt. */
   agent(): RawAgent
+  /** Destroys the domain, and boots it again; milliseconds of the destroy alone. */
+  destroyAndBoot(): Promise<number>
   end(): Promise<void>
 }
 
@@ -97,6 +99,12 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
       return rawSsh(socketPath, keys)
     },
     agent: () => rawAgent(host.guestAgent(host.domains.of({ uuid, name: twin.name }))),
+    destroyAndBoot: async () => {
+      const tookMs = await timed(() => host.domains.of({ uuid, name: twin.name }).destroy())
+      await host.domains.createXml(xml)
+      await answers()
+      return tookMs
+    },
     end: async () => {
       await host.domains.of({ uuid, name: twin.name }).destroy()
       host.close()

@@ -1,0 +1,42 @@
+// A desktop on real QEMU behind the whole service, and its twin that bare libvirt drives. Started when the first subject
+// needs it, and shared by all.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Desktop } from '@dormouse/client'
+import { Instance } from '../real/parts/instance.ts'
+import { reachedOver } from '../real/parts/transports.ts'
+import { type RawGuest, twinOf } from './floors/raw-guest.ts'
+
+export interface Real {
+  instance: Instance
+  desktop: Desktop
+  twin: RawGuest
+}
+
+export class RealStage implements AsyncDisposable {
+  #started: Promise<Real> | undefined
+  #instance: Instance | undefined
+
+  get(): Promise<Real> {
+    this.#started ??= this.#start()
+    return this.#started
+  }
+
+  async #start(): Promise<Real> {
+    const instance = await Instance.start()
+    this.#instance = instance
+    const desktop = await instance.create()
+    await desktop.wake()
+    // Its keys are on the disk before that is copied.
+    await reachedOver(desktop, 'ssh')
+    await desktop.commands.run('sync')
+    const short = `/run/dormouse-${readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()}`
+    return { instance, desktop, twin: await twinOf(`${short}/libvirt/run/libvirt-sock`, desktop.id, short) }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const started = await this.#started?.catch(() => undefined)
+    await started?.twin.end()
+    await this.#instance?.[Symbol.asyncDispose]()
+  }
+}
