@@ -5,7 +5,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, w
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Desktop } from '@dormouse/client'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { typed } from './parts/command-line.ts'
 import { md5 } from './parts/guest-stage.ts'
 import { Instance } from './parts/instance.ts'
@@ -21,6 +21,13 @@ const memoryMiB = long ? 64 : 16
 let instance: Instance
 beforeAll(async () => {
   instance = await Instance.start()
+})
+/** A try that failed leaves nothing to the next one. */
+beforeEach(async () => {
+  if (!existsSync(join(instance.dataDir, 'local.json'))) await instance.up()
+  const { desktops } = await instance.client.listDesktops()
+  const left = desktops.filter(({ state }) => state !== 'destroyed')
+  await Promise.all(left.map(({ id }) => instance.client.settle('destroy', id)))
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
