@@ -96,8 +96,11 @@ class Client {
     this.#socket.pause()
   }
 
-  end(): void {
-    this.#socket.destroy()
+  /** Resolves once QEMU has closed it: until then QEMU announces what it copied to the next client. */
+  async end(): Promise<void> {
+    const closed = once(this.#socket, 'close')
+    this.#socket.resume().end()
+    await closed
   }
 }
 
@@ -121,8 +124,7 @@ test.each([
   const copies = () => client.answered - client.passed
   await waitFor(() => copies() >= capabilityBytes + times * noteBytes)
   expect(copies()).toBe(capabilityBytes + times * noteBytes)
-  client.end()
-  other.end()
+  await Promise.all([client.end(), other.end()])
 })
 
 test('a screen that nobody takes in is not made: QEMU keeps few of hundreds', async () => {
@@ -137,8 +139,7 @@ test('a screen that nobody takes in is not made: QEMU keeps few of hundreds', as
   // All of them would be 600 MB.
   expect(times * 640 * 480 * 4).toBeGreaterThan(600e6)
   expect(residentBytes() - before).toBeLessThan(60e6)
-  deaf.end()
-  other.end()
+  await Promise.all([deaf.end(), other.end()])
 })
 
 const residentBytes = (): number =>
@@ -151,7 +152,7 @@ async function showsPicture(): Promise<boolean> {
   if (!client) return false
   client.say(wholeScreen)
   const isThere = await waitFor(() => client.passed > 100_000, 2_000).catch(() => false)
-  client.end()
+  await client.end()
   return isThere
 }
 
