@@ -2,8 +2,8 @@ import { configDefaults, defineConfig } from 'vitest/config'
 import { fastFolder } from './test/setup/fast-folder.ts'
 
 const long = process.env.DORMOUSE_TEST_LONG === '1'
-/** The hostile cases of the guest take minutes on an emulated one: they have their turn in `npm run test:long`. */
-const notAtLength = long ? [] : ['test/real/guest-*.test.ts']
+/** These take minutes on emulated guests and rarely break: they have their turn in `npm run test:long`. */
+const notAtLength = long ? [] : ['test/real/guest-*.test.ts', 'test/real/screens-at-once.test.ts']
 
 /** Only real guests get a second try, and only under CI: a noisy machine stops QEMU for seconds. `npm test` names each. */
 const retry = process.env.CI ? 1 : 0

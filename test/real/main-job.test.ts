@@ -41,10 +41,10 @@ test('local.json says where everything is, to its owner only', () => {
   })
 })
 
-test(`one desktop keeps counter, boot, 64 MiB of memory and its files over ${cycles} sleeps, and its clock is right`, async () => {
+test(`one desktop keeps counter, boot, ${memoryMiB} MiB of memory and its files over ${cycles} sleeps, and its clock is right`, async () => {
   const desktop = await instance.create()
   expect((await desktop.wake()).result?.resumedFrom).toBe('image')
-  let seen = await leaveWitness(desktop)
+  let seen = await leaveWitness(desktop, memoryMiB)
   for (let cycle = 0; cycle < cycles; cycle++) {
     expect((await desktop.hibernate()).result?.desktopState).toBe('hibernated')
     expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
@@ -134,7 +134,7 @@ async function expectCopied(id: string): Promise<void> {
 test('Ctrl-C hibernates what is awake and leaves nothing running; the next start goes on with the same desktops', async () => {
   const desktop = await instance.create()
   await desktop.wake()
-  const before = await leaveWitness(desktop)
+  const before = await leaveWitness(desktop, memoryMiB)
   await instance.down()
   expect(instance.log).toContain('Hibernating 1 desktop')
   expect(existsSync(join(instance.dataDir, 'local.json'))).toBe(false)
