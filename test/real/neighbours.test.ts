@@ -122,9 +122,8 @@ test('it gets no address but its own, and takes nobody’s away', async () => {
     { mac: theirs.mac, kind: 4, ip: theirs.ip },
   ])
   expect(answered).toBe(`${own.mac.replaceAll(':', '')}\n`)
-  const byMac = (a: Party, b: Party) => a.mac.localeCompare(b.mac)
-  const leases = (await around.leases()).map(({ mac, ip }) => ({ mac, ip }))
-  expect(leases.sort(byMac)).toEqual([own, theirs].sort(byMac))
+  const inShort = ({ mac, ip }: { mac?: string; ip: string }) => `${mac} ${ip}`
+  expect((await around.leases()).map(inShort).sort()).toEqual([own, theirs].map(inShort).sort())
   expect(await guest(victim, 'udhcpc -i eth0 -n -q -t 3 2>&1')).toContain(`lease of ${theirs.ip} obtained`)
 })
 
