@@ -1,6 +1,6 @@
 // The HTTP application: every scope with its authentication and its routes. Decides nothing.
 import { notFound } from '@dormouse/contract'
-import { bulkLog, type Log } from '@dormouse/process'
+import type { Log } from '@dormouse/process'
 import type { onRequestHookHandler } from 'fastify'
 import { Counter, type Registry } from 'prom-client'
 import { auditRoutes } from './audit/routes.ts'
@@ -54,7 +54,7 @@ export async function createApp(given: AppParts): Promise<App> {
   const { bodyStallMs: stallMs, trustedProxies, pageUrl: origin, maxDesktopsPerOrg } = config
   const app = createServer({ log, stallMs, trustedProxies, hold: (...bytes) => heldBytes.hold(...bytes), unroutable })
   const { registry } = given.telemetry
-  watchRequests(app, { registry, log: bulkLog(log).child({ room: 'http' }) })
+  watchRequests(app, { registry, log })
   connections.watch(app)
   heldBytes.watch(app)
   given.inFlight.watch(app)

@@ -93,14 +93,13 @@ test('every line of a piece of work has its fields, also after an await, and no 
   await withLogFields({ request: 'r-1' }, async () => {
     await Promise.resolve()
     withLogFields({ operation: 'o-1' }, () => room.info({ desktop: 'd-1' }, 'inner'))
-    bulkLog(log).info('in bulk')
+    room.debug('not at this level')
     outsideWork(() => room.info('a connection'))
   })
   room.info('later')
   const parsed = lines.map((line) => JSON.parse(line))
   expect(parsed.map(({ request, operation }) => [request, operation])).toEqual([
     ['r-1', 'o-1'],
-    ['r-1', undefined],
     [undefined, undefined],
     [undefined, undefined],
   ])
@@ -118,4 +117,16 @@ test('alarms of a log and its children are noticed by their kind, until the list
   log.error({ alarm: true, alarmKind: 'ledger' }, 'four')
   expect(kinds).toEqual(['ledger', 'other'])
   expect(lines).toHaveLength(4)
+})
+
+test('lines in bulk have the form of the others, whatever their texts contain, and the level of the log', () => {
+  const { log, lines } = recorded()
+  const write = bulkLog(log, { room: 'http' })
+  write('debug', { route: '/healthz' }, 'request')
+  const fields = { route: '/v1/desktops/:id', caller: 'a"b\\c\n\u2028é\ud800', status: 200, aborted: true }
+  write('info', { ...fields, org: undefined }, 'request')
+  log.child({ room: 'http' }).info({ ...fields }, 'request')
+  const [bulk, usual] = lines.map((line) => JSON.parse(line))
+  expect(lines).toHaveLength(2)
+  expect(bulk).toEqual({ ...usual, time: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/) })
 })

@@ -1,5 +1,7 @@
 // The log of every process: JSON lines with ISO times and without secrets. A room uses `log.child({ room })`.
+import { hostname } from 'node:os'
 import { type DestinationStream, type LogFn, type Logger, pino, stdTimeFunctions } from 'pino'
+import { type BulkFields, inBulk, lineWriter } from './bulk-lines.ts'
 import { logFields } from './work-context.ts'
 
 export type Log = Logger
@@ -33,7 +35,7 @@ const bulkLines = Symbol('bulk lines')
 
 interface Root {
   [alarmListeners]?: Set<(kind: string) => void>
-  [bulkLines]?: Log
+  [bulkLines]?: { name: string; destination: DestinationStream }
 }
 
 /** A logger that removes credentials from every line, at any depth and in any text, and limits its length. */
@@ -47,28 +49,36 @@ export function createLog({ name, level = 'info', destination }: LogOptions): Lo
   }
   const hooks = { streamWrite: (line: string) => scrub(bounded(line)), logMethod: noticeAlarm }
   // pino's default writes in the background: lines would be reordered at exit and lost on a kill.
-  const log = pino({ ...options, hooks }, destination ?? pino.destination({ fd: 1, sync: true }))
-  const root: Root = { [alarmListeners]: new Set(), [bulkLines]: pino(options, destination ?? bulkDestination()) }
+  const log = pino({ ...options, hooks }, destination ?? output())
+  const bulk = { name, destination: destination ?? outputInBulk() }
+  const root: Root = { [alarmListeners]: new Set(), [bulkLines]: bulk }
   return Object.assign(log, root)
 }
 
-/**
- * The same log for lines that are many, and whose fields are all ours: it writes up to 100 ms later, in bulk, and looks for
- * no credentials. A killed process loses the last ones.
- */
-export function bulkLog(log: Log): Log {
-  return (log as Root)[bulkLines] ?? log
+/** Standard output. All logs of the process share it, so that no line is written into another. */
+const output = once(() => pino.destination({ fd: 1, sync: true }))
+const outputInBulk = once(() => inBulk(output()))
+
+function once<T>(make: () => T): () => T {
+  let made: T | undefined
+  return () => {
+    made ??= make()
+    return made
+  }
 }
 
-let shared: DestinationStream | undefined
-
-/** One for the process: all logs without a destination write to standard output. */
-function bulkDestination(): DestinationStream {
-  if (shared) return shared
-  const destination = pino.destination({ fd: 1, sync: true, minLength: 8_192, periodicFlush: 100 })
-  process.once('exit', () => destination.flushSync())
-  shared = destination
-  return destination
+/** Writes lines beside the log with these fields, at its level and to its destination. `bulk-lines.ts` says what they lack. */
+export function bulkLog(
+  log: Log,
+  bindings: BulkFields,
+): (level: 'debug' | 'info', fields: BulkFields, msg: string) => void {
+  const { [bulkLines]: bulk } = log as Root
+  if (!bulk) return (level, fields, msg) => log[level]({ ...bindings, ...fields }, msg)
+  const write = lineWriter(bulk.destination, { pid: process.pid, hostname: hostname(), name: bulk.name, ...bindings })
+  const { values } = log.levels
+  return (level, fields, msg) => {
+    if (log.isLevelEnabled(level)) write(values[level]!, fields, msg)
+  }
 }
 
 /** Calls the listener with the kind of every alarm that this log or its children raise: a line with `alarm` and `alarmKind`. */

@@ -1,8 +1,10 @@
-// Watches HTTP requests: how long each took, one log line each, and its id in every line that it causes. Knows no route.
-import { type Log, withLogFields } from '@dormouse/process'
-import type { FastifyReply, FastifyRequest } from 'fastify'
-import { Histogram, type Registry } from 'prom-client'
+// Watches HTTP requests: how long each took, one log line each, and its id in every line that it causes. Knows no route. What
+// is the same for all requests of a route is prepared once, because this runs at every request.
+import { type BulkFields, bulkLog, type Log, withLogFields } from '@dormouse/process'
+import type { FastifyReply, FastifyRequest, onRequestHookHandler, onResponseHookHandler, RouteOptions } from 'fastify'
+import type { Registry } from 'prom-client'
 import type { App } from '../http/app.ts'
+import { Durations, type Series } from './durations.ts'
 
 export interface RequestTelemetryOptions {
   registry: Registry
@@ -14,41 +16,87 @@ export interface RequestTelemetryOptions {
 const quietRoutes = new Set(['/healthz', '/readyz', '/metrics'])
 /** All unknown paths count as one route. */
 const unknownRoute = 'unknown'
+const withBody = new Set(['POST', 'PUT', 'PATCH'])
+/** The subject of an access token is its issuer's text. */
+const maxCallerChars = 200
 
-/** Watches the requests of every scope that is registered after this. */
-export function watchRequests(app: App, { registry, log }: RequestTelemetryOptions): void {
-  const durations = new Histogram({
+/** Watches the requests of every route and scope that is registered after this. */
+export function watchRequests(app: App, options: RequestTelemetryOptions): void {
+  const durations = new Durations({
     name: 'dormouse_http_request_duration_seconds',
     help: 'From the headers of a request until the end of its response',
-    labelNames: ['method', 'route', 'status'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120],
-    registers: [registry],
+    registry: options.registry,
   })
-  app.addHook('onRequest', (request, _reply, done) => withLogFields({ request: request.id }, done))
-  // Reading a body leaves the context of the request.
-  app.addHook('preValidation', (request, _reply, done) => withLogFields({ request: request.id }, done))
-  app.addHook('onResponse', (request, reply, done) => {
-    const route = request.routeOptions.url ?? unknownRoute
-    durations.observe({ method: request.method, route, status: reply.statusCode }, reply.elapsedTime / 1_000)
-    const level = quietRoutes.has(route) ? 'debug' : 'info'
-    if (log.isLevelEnabled(level)) log[level](lineOf(request, reply, route), 'request')
-    done()
+  const reporters = new Map<string, onResponseHookHandler>()
+  const reporterOf = (method: string, route: string) => {
+    const name = `${method} ${route}`
+    const reporter = reporters.get(name) ?? reporterOfRoute(durations, options.log, method, route)
+    reporters.set(name, reporter)
+    return reporter
+  }
+  const inContext: onRequestHookHandler = (request, _reply, done) => withLogFields({ request: request.id }, done)
+  app.addHook('onRequest', inContext)
+  app.addHook('onRoute', (route) => {
+    const methods = [route.method].flat()
+    // Reading a body leaves the context of the request.
+    if (methods.some((method) => withBody.has(method))) append(route, 'preValidation', inContext)
+    const [only] = methods
+    if (methods.length === 1) append(route, 'onResponse', reporterOf(only!, route.url))
+    else
+      append(
+        route,
+        'onResponse',
+        atEnd((request) => reporterOf(request.method, route.url)),
+      )
+  })
+  const unknown = atEnd((request) => reporterOf(request.method, unknownRoute))
+  app.addHook('onResponse', function (request, reply, done) {
+    if (request.is404) unknown.call(this, request, reply, done)
+    else done()
   })
 }
 
-/** Without the path, which may contain names of files, and without the query. */
-function lineOf(request: FastifyRequest, reply: FastifyReply, route: string): object {
-  const { principal, method, id } = request
+/** A hook that finds its reporter at each request. */
+const atEnd = (reporterOf: (request: FastifyRequest) => onResponseHookHandler): onResponseHookHandler =>
+  function (request, reply, done) {
+    reporterOf(request).call(this, request, reply, done)
+  }
+
+/** Runs the hook after those that the route has already. */
+function append<N extends 'preValidation' | 'onResponse'>(route: RouteOptions, name: N, hook: RouteOptions[N]): void {
+  const before = route[name]
+  route[name] = [...(before === undefined ? [] : [before].flat()), hook] as RouteOptions[N]
+}
+
+function reporterOfRoute(durations: Durations, log: Log, method: string, route: string): onResponseHookHandler {
+  const write = bulkLog(log, { room: 'http', method, route })
+  const level = quietRoutes.has(route) ? 'debug' : 'info'
+  const byStatus = new Map<number, Series>()
+  const begin = (status: number) => {
+    const series = durations.series({ method, route, status })
+    byStatus.set(status, series)
+    return series
+  }
+  return (request, reply, done) => {
+    const { statusCode: status, elapsedTime: ms } = reply
+    const series = byStatus.get(status) ?? begin(status)
+    series.observe(ms / 1_000)
+    write(level, fieldsOf(request, reply, status, ms), 'request')
+    done()
+  }
+}
+
+/** Neither the path, which may contain names of files, nor the query. */
+function fieldsOf({ principal, id }: FastifyRequest, reply: FastifyReply, status: number, ms: number): BulkFields {
   const bytes = reply.getHeader('content-length')
   return {
-    method,
-    route,
-    status: reply.statusCode,
-    ms: Math.round(reply.elapsedTime * 10) / 10,
-    ...(principal?.kind === 'customer' && { org: principal.orgId }),
-    ...(principal?.subject && { caller: principal.subject }),
-    ...(bytes !== undefined && { bytes: Number(bytes) }),
-    ...(!reply.raw.writableFinished && { aborted: true }),
+    status,
+    ms: Math.round(ms * 10) / 10,
+    org: principal?.kind === 'customer' ? principal.orgId : undefined,
+    caller: principal?.subject?.slice(0, maxCallerChars),
+    bytes: bytes === undefined ? undefined : Number(bytes),
+    aborted: reply.raw.writableFinished ? undefined : true,
     request: id,
   }
 }
