@@ -1,11 +1,12 @@
 // `npm run docs`: writes the pages of docs/ that are generated from the code, or lists those that are out of date.
-import { readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { configurationPage } from './docs/configuration.ts'
+import { performancePages } from './docs/performance/page.ts'
 import { refusalsPage } from './docs/refusals.ts'
 import { statesPage } from './docs/states.ts'
 
-const help = `npm run docs               write docs/refusals.md, docs/states.md and docs/configuration.md
+const help = `npm run docs               write the generated pages of docs/ and their plots
 npm run docs -- --check    write nothing; fail if one of them is out of date`
 
 /** The function that generates each page, by the page's path. */
@@ -13,6 +14,7 @@ export const pages: Record<string, () => string> = {
   'docs/refusals.md': refusalsPage,
   'docs/states.md': statesPage,
   'docs/configuration.md': configurationPage,
+  ...performancePages,
 }
 
 const fileOf = (page: string) => new URL(`../${page}`, import.meta.url)
@@ -39,6 +41,7 @@ function main(): void {
 
 function write(): void {
   for (const page of stalePages()) {
+    mkdirSync(new URL('.', fileOf(page)), { recursive: true })
     writeFileSync(fileOf(page), pages[page]!())
     console.log(`wrote ${page}`)
   }

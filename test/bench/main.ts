@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { readOrExit, UsageError } from '../../scripts/arguments.ts'
+import { endWithUs } from '../../scripts/ground/end-with-us.ts'
 import { startPostgres } from '../../scripts/ground/postgres.ts'
+import { identify } from '../../scripts/ground/processes.ts'
 import { fsyncMsIn } from './fsync.ts'
 import { commitOf, machineOf } from './machine.ts'
 import { RealStage } from './real.ts'
@@ -83,6 +85,8 @@ async function main(): Promise<void> {
   const fsyncMs = fsyncMsIn(folder)
   const dataDir = join(folder, 'pg')
   const postgres = await startPostgres({ dataDir, runtimeDir: folder, say, durable: true, endsWithUs: true })
+  // Interrupted, it leaves no process and no folder behind.
+  const unbind = endWithUs(identify(postgres.pid)!, 'SIGINT', folder)
   const place = { url: postgres.url, dataDir }
   const checkouts = { ours: thisCheckout, ...(values.against && { before: resolve(values.against) }) }
   const recorded: Recorded[] = []
@@ -95,7 +99,12 @@ async function main(): Promise<void> {
     try {
       for (const { name, what, run } of chosen) {
         const date = new Date().toISOString()
-        const rows = await run({ sides, postgres: place, rounds, secondsEach, folder, real, say })
+        // The figures of the others stand without it.
+        const rows = await run({ sides, postgres: place, rounds, secondsEach, folder, real, say }).catch((error) => {
+          console.error(`${name} failed`, error)
+          process.exitCode = 1
+        })
+        if (!rows) continue
         const commits = { ...(commit && { commit }), ...(beforeCommit && { beforeCommit }) }
         recorded.push({ subject: name, what, date, ...commits, machine, rows })
         if (!values.json) showRows(rows)
@@ -105,6 +114,7 @@ async function main(): Promise<void> {
     }
   } finally {
     await postgres.stop()
+    unbind()
     rmSync(folder, { recursive: true, force: true })
   }
   if (values.json) console.log(JSON.stringify(recorded, null, 2))

@@ -1,6 +1,8 @@
 // The hosts of a large installation, many to a process.
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
+import { identify } from '../../../scripts/ground/processes.ts'
 import { Child } from '../../crash/child.ts'
 import { fastFolder } from '../../setup/fast-folder.ts'
 import { waitFor } from '../../wait-for.ts'
@@ -10,13 +12,19 @@ import type { FleetOrders } from './fleet-process.ts'
 const hostsPerProcess = 250
 const startMs = 300_000
 
+export interface Fleet {
+  /** Removes the hosts' folders, once their processes have ended. */
+  remove(): void
+}
+
 /**
  * Adds so many simulated hosts to the service and waits until all are linked. Their folders are in memory: in real life
- * each has a disk of its own. Returns the folder, which the caller removes.
+ * each has a disk of its own.
  */
-export async function addFleet(service: Service, count: number, name = 'fleet'): Promise<string> {
-  const folder = join(fastFolder(), `dormouse-${name}-${process.pid}-${service.hosts.length}`)
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
+export async function addFleet(service: Service, count: number): Promise<Fleet> {
+  const folder = mkdtempSync(join(fastFolder(), 'dormouse-fleet-'))
+  // Our own end is what it waits for.
+  const unbind = endWithUs(identify(process.pid)!, 'SIGKILL', folder)
   const processes = Math.max(Math.ceil(count / hostsPerProcess), Math.min(2, count))
   const ready: string[] = []
   for (let at = 0; at < processes; at++) {
@@ -46,7 +54,12 @@ export async function addFleet(service: Service, count: number, name = 'fleet'):
   }
   await waitFor('the fleet to start', () => ready.every((file) => existsSync(file)), startMs)
   await service.ready(count)
-  return folder
+  return {
+    remove: () => {
+      unbind()
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
 }
 
 /** Invitations for these hosts, a few requests at once. */

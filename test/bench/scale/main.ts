@@ -5,12 +5,14 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { readOrExit, UsageError } from '../../../scripts/arguments.ts'
+import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
 import { startPostgres } from '../../../scripts/ground/postgres.ts'
+import { identify } from '../../../scripts/ground/processes.ts'
 import { fsyncMsIn } from '../fsync.ts'
 import { commitOf, machineOf } from '../machine.ts'
 import { recordScale, type ScaleRun } from '../results.ts'
 import { Service, thisCheckout } from '../service.ts'
-import { addFleet } from './fleet.ts'
+import { addFleet, type Fleet } from './fleet.ts'
 import { leaderChange } from './leader-change.ts'
 import { oneOperation } from './one-operation.ts'
 import type { Figures, ScaleSubject, Size } from './size.ts'
@@ -69,10 +71,13 @@ else await main()
 async function main(): Promise<void> {
   const say = values.json ? console.error : console.log
   const quick = values.quick ?? false
+  say(`about ${values.quick || values.hosts || values.desktops ? 5 : 15} min`)
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-scale-'))
   const fsyncMs = fsyncMsIn(folder)
   const dataDir = join(folder, 'pg')
   const postgres = await startPostgres({ dataDir, runtimeDir: folder, say, durable: true, endsWithUs: true })
+  // Interrupted, it leaves no process and no folder behind.
+  const unbind = endWithUs(identify(postgres.pid)!, 'SIGINT', folder)
   const place = { url: postgres.url, dataDir }
   const checkout = resolve(values.against ?? thisCheckout)
   const chosen = values.only ?? names
@@ -99,6 +104,7 @@ async function main(): Promise<void> {
     if (values.record) recordScale(run)
   } finally {
     await postgres.stop()
+    unbind()
     rmSync(folder, { recursive: true, force: true })
   }
 }
@@ -115,7 +121,7 @@ interface Setting {
 async function measure(size: Size, { chosen, quick, say, ...given }: Setting): Promise<Record<string, Figures>> {
   say(`${sizeText(size)}: starting`)
   const service = await Service.start({ ...given, folder: join(given.folder, sizeText(size)), hosts: 0 })
-  let fleet: string | undefined
+  let fleet: Fleet | undefined
   try {
     fleet = await addFleet(service, size.hosts)
     const desktops = await service.create(size.desktops)
@@ -129,7 +135,7 @@ async function measure(size: Size, { chosen, quick, say, ...given }: Setting): P
     return figures
   } finally {
     await service.stop()
-    if (fleet) rmSync(fleet, { recursive: true, force: true })
+    fleet?.remove()
   }
 }
 
