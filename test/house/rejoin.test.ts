@@ -7,6 +7,7 @@ import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
+import { RogueHost } from './parts/rogue-host.ts'
 
 /** Copies everything the simulated host has of a desktop under another name: a desktop that nobody knows. */
 async function double(house: House, id: string): Promise<string> {
@@ -97,4 +98,65 @@ test('an agent refuses the commands of a leader of an older epoch', async () => 
   const late = house.replica.parts.links.command(house.host.id, 'desktop.ensureDestroyed', { fence })
   await expect(late).rejects.toMatchObject({ code: 'stale_epoch' })
   expect((await house.ask(id, 'wake')).result?.resumed_from).toBe('memory')
+})
+
+/** A host by hand, with one desktop of its own that was never woken. */
+async function handmade(house: House, digests?: string[]) {
+  const { token } = await house.replica.parts.hosts.invite('handmade')
+  const host = await RogueHost.enrol(house.url, token)
+  const { id } = await house.desktop()
+  await house.database.rows('update desktops set host_id = $2 where id = $1', [id, host.id])
+  const item = {
+    desktopId: id,
+    generation: 0,
+    turn: 0,
+    operationId: null,
+    domain: 'absent',
+    memory: 'none',
+    disk: true,
+  }
+  const asked: { known: string[] }[] = []
+  const orders: { desktopId: string }[] = []
+  await host.linked({
+    handlers: {
+      'host.inventory': async (payload) => {
+        asked.push(payload as { known: string[] })
+        return { items: [{ ...item, reason: null }], digests }
+      },
+      'host.rejoin': async (payload) => {
+        orders.push(...(payload as { orders: { desktopId: string }[] }).orders)
+        return { items: [] }
+      },
+    },
+  })
+  const compare = async () => {
+    orders.length = 0
+    await house.replica.parts.recovery.compare(host.id)
+    return { known: asked.at(-1)!.known, judged: orders.map(({ desktopId }) => desktopId) }
+  }
+  return { host, id, compare }
+}
+
+test('what a host and the database agreed on is not judged again, until either of them has changed', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const digests = Array.from({ length: 16 }, (_, bucket) => `digest ${bucket}`)
+  const { host, id, compare } = await handmade(house, digests)
+  await using _host = host
+  await compare()
+  expect(await compare()).toEqual({ known: digests, judged: [] })
+  await house.database.rows('update desktops set turn = 1 where id = $1', [id])
+  const bucket = Number.parseInt(id.slice(-1), 16)
+  expect(await compare()).toEqual({ known: digests.with(bucket, ''), judged: [id] })
+  expect(await compare()).toEqual({ known: digests, judged: [] })
+  digests[bucket] = 'another'
+  expect(await compare()).toMatchObject({ judged: [id] })
+  expect(await compare()).toEqual({ known: digests, judged: [] })
+})
+
+test('a host of the release before, which has no digests, is compared whole each time', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { host, id, compare } = await handmade(house)
+  await using _host = host
+  await compare()
+  expect(await compare()).toEqual({ known: Array.from({ length: 16 }, () => ''), judged: [id] })
 })

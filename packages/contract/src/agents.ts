@@ -92,6 +92,13 @@ export type Observation = z.infer<typeof observation>
 /** All desktops of a host. */
 export const observations = listOf(observation, mostDesktops)
 
+/** An inventory has a digest for each bucket of desktops, so that only what differs is sent and compared. */
+export const inventoryBuckets = 16
+/** Ids end at random. */
+export const bucketOf = (desktopId: string): number => Number.parseInt(desktopId.slice(-1), inventoryBuckets)
+/** By bucket; empty where none is known. Only the host that made a digest can make it again. */
+export const inventoryDigests = listOf(z.string().max(64), inventoryBuckets)
+
 export const hello = z.object({
   protocol: z.int(),
   installationId: id,

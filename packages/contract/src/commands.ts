@@ -1,6 +1,6 @@
 // The control plane's commands to agents. Each asks for a result and is idempotent.
 import { z } from 'zod'
-import { mostDesktops, observation, observations } from './agents.ts'
+import { inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
 import { durationMs, durationSecs, listOf } from './bounds.ts'
 import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
@@ -130,7 +130,14 @@ export const commands = {
   /** The wake has settled: the spent image may go. */
   'desktop.tidy': { payload: fenced, result: z.object({}) },
   'desktop.observe': { payload: z.object({ desktopId: id }), result: observation },
-  'host.inventory': { payload: z.object({}), result: z.object({ items: observations }) },
+  /**
+   * With `known` digests: only the items of buckets whose digest is another, and the digests of all buckets. Agents before
+   * this field return all items and no digests.
+   */
+  'host.inventory': {
+    payload: z.object({ known: inventoryDigests.optional() }),
+    result: z.object({ items: observations, digests: inventoryDigests.optional() }),
+  },
   'host.rejoin': {
     payload: z.object({ epoch: z.int().min(1), orders: listOf(rejoinOrder, mostDesktops) }),
     result: z.object({ items: observations }),

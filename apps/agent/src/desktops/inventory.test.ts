@@ -52,3 +52,18 @@ test('a desktop that stands up again after its destruction is in the inventory',
   await bench.driver.makeDisk(id, spec)
   expect((await inventoried(bench)).items).toMatchObject([{ desktopId: id, domain: 'absent', disk: true }])
 })
+
+test('a leader that names digests gets only what differs; one of the release before gets everything and no digests', async () => {
+  await using bench = await Bench.start()
+  const [one, other] = [`${newId().slice(0, -1)}1`, `${newId().slice(0, -1)}2`]
+  for (const id of [one, other]) await bench.awake(fenceOf(id, 1, 1))
+  expect(Object.keys(await bench.ask('host.inventory', {}))).toEqual(['items'])
+  const first = await bench.ask('host.inventory', { known: [] })
+  expect(first.items).toHaveLength(2)
+  const known = first.digests!
+  expect(await bench.ask('host.inventory', { known })).toEqual({ items: [], digests: known })
+  await bench.hibernated(fenceOf(other, 1, 2))
+  const later = await bench.ask('host.inventory', { known })
+  expect(later.items.map(({ desktopId }) => desktopId)).toEqual([other])
+  expect(later.digests).toEqual(known.with(2, later.digests![2]!))
+})

@@ -125,6 +125,9 @@ export async function transaction<T>(
   }
 }
 
+/** Begins a transaction whose reads are all of the same moment. */
+export const snapshot = 'begin isolation level repeatable read read only'
+
 /** The backend's pid; null until the server has sent it. */
 export const pidOf = (client: pg.Client | pg.PoolClient): number | null =>
   (client as pg.Client & { processID: number | null }).processID

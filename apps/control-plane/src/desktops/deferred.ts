@@ -63,6 +63,15 @@ export async function owesUndo(db: Db, desktopId: string, hostId: string, turn: 
   return rowCount !== 0
 }
 
+/** The desktops of the host whose latest undo is deferred, with its turn. */
+export async function owedUndos(db: Db, hostId: string): Promise<Map<string, number>> {
+  const { rows } = await db.query<{ id: string; turn: number }>(
+    `select desktop_id as id, turn from deferred_commands where host_id = $1 and command = 'desktop.ensureAsleep'`,
+    [hostId],
+  )
+  return new Map(rows.map(({ id, turn }) => [id, turn]))
+}
+
 /** For operators: all deferred commands, oldest first. */
 export async function list(db: Db, limit: number): Promise<DeferredJson[]> {
   const { rows } = await db.query<DeferredRow>(

@@ -4,6 +4,7 @@ import {
   type DesktopJson,
   type DesktopSpec,
   type DesktopState,
+  inventoryBuckets,
   messageOf,
   type RefusalCode,
   type Tier,
@@ -147,13 +148,39 @@ export async function listAny(db: Db, state: DesktopState | null, limit: number)
   return rows
 }
 
-/** What a host is expected to hold: every desktop bound to it that is not destroyed. */
-export async function believedOn(db: Db, hostId: string): Promise<DesktopRow[]> {
+/** Ids end at random: a desktop's bucket is the last digit of its id. */
+const bucket = `right(id::text, 1)`
+
+/** What a host is expected to hold, of these buckets: every desktop bound to it that is not destroyed. */
+export async function believedOn(db: Db, hostId: string, buckets: readonly number[]): Promise<DesktopRow[]> {
   const { rows } = await db.query<DesktopRow>(
-    `select ${columns} from desktops where host_id = $1 and state <> 'destroyed'`,
-    [hostId],
+    `select ${columns} from desktops where host_id = $1 and state <> 'destroyed' and ${bucket} = any($2)`,
+    [hostId, buckets.map((number) => number.toString(inventoryBuckets))],
   )
   return rows
+}
+
+/** The same rows in short. */
+export interface Believed {
+  /** By bucket: changes with every change of the state or of the turn of one of its desktops. */
+  digests: string[]
+  count: number
+  /** When this was read, by the database's clock, which also writes `updated_at`. */
+  asOf: Date
+}
+
+export async function believedInShort(db: Db, hostId: string): Promise<Believed> {
+  const { rows } = await db.query<{ asOf: Date; bucket: string | null; digest: string; count: number }>({
+    name: 'desktops-believed-in-short',
+    text: `select at as "asOf", bucket, digest, count from (select clock_timestamp() as at) now left join (
+             select ${bucket} as bucket, count(*)::int as count,
+               md5(string_agg(concat_ws(' ', id, generation, turn, state), ',' order by id)) as digest
+             from desktops where host_id = $1 and state <> 'destroyed' group by 1) believed on true`,
+    values: [hostId],
+  })
+  const digests: string[] = []
+  for (const row of rows) if (row.bucket !== null) digests[Number.parseInt(row.bucket, inventoryBuckets)] = row.digest
+  return { digests, count: rows.reduce((sum, { count }) => sum + (count ?? 0), 0), asOf: rows[0]!.asOf }
 }
 
 const isThere = `state <> all('{destroyed,failed}')`
@@ -174,12 +201,6 @@ export async function lockBoundTo(db: Db, hostId: string): Promise<DesktopRow[]>
     [hostId],
   )
   return rows
-}
-
-/** The database's clock, which also writes `updated_at`. */
-export async function clock(db: Db): Promise<Date> {
-  const { rows } = await db.query<{ now: Date }>('select clock_timestamp() as now')
-  return rows[0]!.now
 }
 
 export async function findMany(db: Db, ids: string[]): Promise<DesktopRow[]> {

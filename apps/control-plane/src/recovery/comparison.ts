@@ -1,10 +1,10 @@
 // Compares a host's inventory with the database and resolves each difference under the desktop's lock. A host is believed
 // only about its own desktops. What it has of others is judged without a lock, and affects only that host.
-import type { Observation, RejoinOrder } from '@dormouse/contract'
+import { bucketOf, type Observation, type RejoinOrder } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
-import type { Pool } from '../db/pool.ts'
+import { type Db, type Pool, snapshot, transaction } from '../db/pool.ts'
 import * as deferred from '../desktops/deferred.ts'
 import { endGeneration } from '../desktops/generations.ts'
 import { settle } from '../desktops/state-changes.ts'
@@ -13,6 +13,8 @@ import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import * as operations from '../operations/store.ts'
+import { AtOnce } from './at-once.ts'
+import { Compared } from './compared.ts'
 import { Alarms, guarded } from './guarded.ts'
 import { isDrastic, judge, judgeMissing, massLimit } from './rejoin.ts'
 
@@ -31,25 +33,49 @@ interface Sight {
   alarms: Alarms
 }
 
+interface View {
+  rows: ReadonlyMap<string, DesktopRow>
+  /** Desktops with an operation in progress. */
+  busy: ReadonlySet<string>
+  /** Desktops whose latest undo is deferred, with its turn. */
+  owed: ReadonlyMap<string, number>
+  /** Of the rows, by bucket. */
+  digests: readonly string[]
+}
+
 const commandTimeoutMs = 60_000
+/** Hosts whose inventories are judged at once: after a power cut, many return together. */
+const judgedAtOnce = 4
+
+const push = (orders: RejoinOrder[], item: Observation, order: RejoinOrder['order'] | undefined) => {
+  const { desktopId, generation, turn } = item
+  if (order) orders.push({ desktopId, seen: { generation, turn }, order })
+}
 
 export class Comparison {
   readonly #options: ComparisonOptions
+  readonly #compared = new Compared()
+  readonly #judging = new AtOnce(judgedAtOnce)
 
   constructor(options: ComparisonOptions) {
     this.#options = options
   }
 
-  /** Compares the host's whole inventory. */
+  /** Compares what has changed of the host's inventory, or of the database's rows, since they last agreed. */
   async whole(term: Term, hostId: string): Promise<void> {
     const { links } = this.#options
     const sight = await this.#sight(hostId)
-    const { items } = await links.command(hostId, 'host.inventory', {}, { timeoutMs: commandTimeoutMs })
-    const latest = new Map(items.map((item) => [item.desktopId, item]))
-    const orders = await this.#judgeAll(sight, [...latest.values()])
-    await this.#settleMissing(sight, latest)
+    const known = this.#compared.known(hostId, sight.digests)
+    const told = await links.command(hostId, 'host.inventory', { known }, { timeoutMs: commandTimeoutMs })
+    const buckets = [...known.keys()].filter((bucket) => !told.digests || told.digests[bucket] !== known[bucket])
+    if (buckets.length === 0) return
+    const asked = new Set(buckets)
+    const latest = new Map(
+      told.items.filter(({ desktopId }) => asked.has(bucketOf(desktopId))).map((item) => [item.desktopId, item]),
+    )
+    const orders = await this.#judging.run(() => this.#judgeAll(sight, latest, buckets, told.digests))
     sight.alarms.close()
-    if (this.#isTooMuch(hostId, orders, latest.size) || orders.length === 0) return
+    if (this.#isTooMuch(hostId, orders, Math.max(latest.size, sight.count)) || orders.length === 0) return
     await links.command(hostId, 'host.rejoin', { epoch: term.epoch, orders }, { timeoutMs: commandTimeoutMs })
   }
 
@@ -83,9 +109,9 @@ export class Comparison {
     await this.#options.hosts.releaseMemory(tx, row.id)
   }
 
-  async #sight(hostId: string): Promise<Sight> {
+  async #sight(hostId: string): Promise<Sight & desktops.Believed> {
     const { pool, log } = this.#options
-    return { hostId, asOf: await desktops.clock(pool), alarms: new Alarms(log, hostId) }
+    return { hostId, ...(await desktops.believedInShort(pool, hostId)), alarms: new Alarms(log, hostId) }
   }
 
   async #lookAt(hostId: string, { desktopId, reason }: Observation): Promise<void> {
@@ -96,25 +122,66 @@ export class Comparison {
     await leadership.transaction((tx) => this.#correct(tx, sight, desktopId, told))
   }
 
-  async #judgeAll(sight: Sight, items: Observation[]): Promise<RejoinOrder[]> {
-    const { pool, leadership, log } = this.#options
-    const ids = items.map(({ desktopId }) => desktopId)
-    const rows = new Map((await desktops.findMany(pool, ids)).map((row) => [row.id, row]))
-    const busy = await operations.liveAmong(pool, ids)
+  /** Judges on one snapshot. Only what differs there is judged again under the desktop's lock, which costs a transaction. */
+  async #judgeAll(
+    sight: Sight & desktops.Believed,
+    items: ReadonlyMap<string, Observation>,
+    buckets: number[],
+    digests: readonly string[] | undefined,
+  ): Promise<RejoinOrder[]> {
+    const view = await this.#view(sight.hostId, [...items.keys()], buckets)
+    const differs = new Set<number>()
     const orders: RejoinOrder[] = []
-    for (const item of items) {
+    for (const item of items.values()) {
+      const { agrees, order } = this.#judgeQuietly(sight, item, view)
+      if (!agrees) differs.add(bucketOf(item.desktopId))
       // An item that fails must not stop the others.
-      await guarded(log, async () => {
-        const row = rows.get(item.desktopId)
-        const order =
-          row?.hostId === sight.hostId
-            ? await leadership.transaction((tx) => this.#correct(tx, sight, item.desktopId, item))
-            : this.#judgeForeign(sight, item, row, busy)
-        if (!order) return
-        orders.push({ desktopId: item.desktopId, seen: { generation: item.generation, turn: item.turn }, order })
-      })
+      if (order === 'differs')
+        await guarded(this.#options.log, async () =>
+          push(orders, item, await this.#correctIn(sight, item.desktopId, item)),
+        )
+      else push(orders, item, order)
     }
+    for (const row of view.rows.values()) {
+      if (row.hostId !== sight.hostId || items.has(row.id) || !judgeMissing(row)) continue
+      differs.add(bucketOf(row.id))
+      await guarded(this.#options.log, () => this.#correctIn(sight, row.id, undefined))
+    }
+    // The other buckets agree as before.
+    const rows = digests?.map((_, bucket) => (buckets.includes(bucket) ? view : sight).digests[bucket])
+    if (digests && rows) this.#compared.note(sight.hostId, digests, rows, differs)
     return orders
+  }
+
+  /** What the snapshot says of an item: whether host and database agree, and the order; `differs` needs the lock. */
+  #judgeQuietly(
+    sight: Sight,
+    item: Observation,
+    view: View,
+  ): { agrees: boolean; order: RejoinOrder['order'] | 'differs' | undefined } {
+    const row = view.rows.get(item.desktopId)
+    if (row?.hostId !== sight.hostId) return { agrees: false, order: this.#judgeForeign(sight, item, row, view.busy) }
+    const moves = row.updatedAt >= sight.asOf || view.busy.has(row.id) || view.owed.get(row.id) === row.turn
+    if (moves) return { agrees: false, order: undefined }
+    const { order, become, alarm } = judge(sight.hostId, item, row)
+    if (order !== 'keep' || become || alarm) return { agrees: false, order: 'differs' }
+    return { agrees: item.memory === 'none' || item.memory === 'complete', order }
+  }
+
+  /** All of one moment. */
+  #view(hostId: string, ids: string[], buckets: number[]): Promise<View> {
+    const read = async (tx: Db): Promise<View> => {
+      const believed = await desktops.believedOn(tx, hostId, buckets)
+      const rows = new Map([...believed, ...(await desktops.findMany(tx, ids))].map((row) => [row.id, row]))
+      const busy = await operations.liveAmong(tx, [...rows.keys()])
+      const { digests } = await desktops.believedInShort(tx, hostId)
+      return { rows, busy, owed: await deferred.owedUndos(tx, hostId), digests }
+    }
+    return transaction(this.#options.pool, read, snapshot)
+  }
+
+  #correctIn(sight: Sight, id: string, item: Observation | undefined): Promise<RejoinOrder['order'] | undefined> {
+    return this.#options.leadership.transaction((tx) => this.#correct(tx, sight, id, item))
   }
 
   /** A desktop that is not the host's own: nothing changes here, and the order goes to that host only. */
@@ -128,14 +195,6 @@ export class Comparison {
     const { order, alarm } = judge(hostId, item, row)
     if (alarm) alarms.raise({ item, state: row?.state }, alarm)
     return order
-  }
-
-  async #settleMissing(sight: Sight, present: ReadonlyMap<string, unknown>): Promise<void> {
-    const { pool, leadership } = this.#options
-    for (const row of await desktops.believedOn(pool, sight.hostId)) {
-      if (present.has(row.id) || !judgeMissing(row)) continue
-      await leadership.transaction((tx) => this.#correct(tx, sight, row.id, undefined))
-    }
   }
 
   #isTooMuch(host: string, orders: RejoinOrder[], items: number): boolean {

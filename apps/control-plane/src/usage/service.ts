@@ -4,7 +4,7 @@ import { Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
-import { type Db, type Pool, retryWhileUnavailable, transaction } from '../db/pool.ts'
+import { type Db, type Pool, retryWhileUnavailable, snapshot, transaction } from '../db/pool.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import * as ledger from '../ledger/store.ts'
@@ -29,8 +29,6 @@ export interface Span {
 /** Responses about more desktops are streamed while they are read. */
 const atOnceMax = 1_000
 
-/** All reads of one look are of the same moment. */
-const snapshot = 'begin isolation level repeatable read read only'
 /** Further differences are confirmed at the next comparison. */
 const mostConfirmed = 50
 const observeTimeoutMs = 10_000
