@@ -18,7 +18,11 @@ async function main(): Promise<void> {
     await endLeftovers(run.instance.path('run'))
     for (let replica = 0; replica < options.replicas; replica++) await requireFree(options.port + replica)
     service = await bringUp(run, interrupted.first)
-    await Promise.race([serve(run, service), interrupted.promise])
+    // Without its data there is nothing to save to.
+    run.failed.catch(() => {
+      service = undefined
+    })
+    await Promise.race([serve(run, service), interrupted.promise, run.failed])
   } finally {
     if (service) await hibernateAwake(run, service, interrupted.second)
     await run.stopAll()

@@ -1,4 +1,5 @@
 // Starts the parts in their order: database and hypervisor side by side, then control planes, then hosts.
+import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
 import { ensureViewer } from '../build/viewer.ts'
@@ -55,15 +56,26 @@ export async function bringUp(run: Run, signal: AbortSignal): Promise<Service> {
 }
 
 /** Returns the URL of the database: that of DATABASE_URL, or a Postgres of our own. */
-async function startDatabase({ options, instance, say, step, onStop }: Run): Promise<string> {
+async function startDatabase({ options, instance, say, step, onStop, fail }: Run): Promise<string> {
   if (options.databaseUrl) return options.databaseUrl
+  const dataDir = instance.path('postgres')
   const postgres = await startPostgres({
-    dataDir: instance.path('postgres'),
+    dataDir,
     runtimeDir: instance.path('run'),
     say,
     durable: true,
   })
-  const unwatch = watchOver('Postgres', () => identify(postgres.pid) !== undefined, postgres.restart, say)
+  const unwatch = watchOver({
+    name: 'Postgres',
+    runs: () => identify(postgres.pid) !== undefined,
+    start: postgres.restart,
+    say,
+    lost: () =>
+      existsSync(`${dataDir}/PG_VERSION`)
+        ? undefined
+        : `the database in ${dataDir} was removed; run npm start again for a new one`,
+    giveUp: fail,
+  })
   onStop('Postgres', () => unwatch().then(postgres.stop))
   step('Postgres is running')
   return postgres.url

@@ -25,6 +25,9 @@ export interface Child {
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const restartPauseMs = 500
+const longestPauseMs = 30_000
+/** A process that ran this long was restarted well. */
+const steadyMs = 60_000
 const stopTimeoutMs = 15_000
 
 /** Starts the process, and restarts it whenever it ends unexpectedly. */
@@ -33,6 +36,7 @@ export async function keepRunning({ name, file, env, runDir, say }: ChildOptions
   const logFile = join(runDir, `${name}.log`)
   let stopping = false
   let current: Identity | undefined
+  let pauseMs = restartPauseMs
 
   const launch = () => {
     const log = openSync(logFile, 'a', 0o600)
@@ -46,13 +50,23 @@ export async function keepRunning({ name, file, env, runDir, say }: ChildOptions
     closeSync(log)
     current = child.pid ? identify(child.pid) : undefined
     if (current) writeFileSync(pidFile, JSON.stringify(current))
+    const began = performance.now()
     child.on('exit', async (code, signalName) => {
       current = undefined
       if (stopping) return
       say(`${name} ended unexpectedly (${signalName ?? `exit code ${code}`}); restarting it; log: ${logFile}`)
-      await sleep(restartPauseMs)
-      if (!stopping) launch()
+      pauseMs = performance.now() - began > steadyMs ? restartPauseMs : Math.min(longestPauseMs, pauseMs * 2)
+      await sleep(pauseMs / 2)
+      if (!stopping) relaunch()
     })
+  }
+  /** Its folder may be lost, which the watch over the database reports. */
+  const relaunch = () => {
+    try {
+      launch()
+    } catch (error) {
+      say(`${name} failed to start: ${(error as Error).message}`)
+    }
   }
   launch()
 

@@ -69,7 +69,7 @@ interface Daemon {
 }
 
 function keepRunning({ say, onStop }: Run, { daemonRuns, restartDaemon, stop }: Daemon): void {
-  const unwatch = watchOver('libvirtd', daemonRuns, restartDaemon, say)
+  const unwatch = watchOver({ name: 'libvirtd', runs: daemonRuns, start: restartDaemon, say })
   onStop('libvirt', () => unwatch().then(stop))
 }
 

@@ -11,6 +11,9 @@ export interface Run {
   step: Say
   /** Registers what must be stopped. What is registered last stops first. */
   onStop(name: string, stop: () => Promise<void>): void
+  /** Rejects when the run cannot go on. */
+  failed: Promise<never>
+  fail(why: string): void
   /** Stops everything. A part that fails to stop is named, and the others still stop. */
   stopAll(): Promise<void>
 }
@@ -29,7 +32,10 @@ export function openRun(options: StartOptions): Run {
     }
     if (started) step('everything is stopped')
   }
+  const { promise: failed, reject } = Promise.withResolvers<never>()
+  failed.catch(() => undefined)
+  const fail = (why: string) => reject(new Error(why))
   const instance = openInstance(options.dataDir)
   onStop('the data folder', async () => instance.release())
-  return { options, instance, say, step, onStop, stopAll }
+  return { options, instance, say, step, onStop, failed, fail, stopAll }
 }

@@ -1,30 +1,55 @@
-// Restarts a daemon that ends unexpectedly. Knows no daemon.
+// Restarts a daemon that ends unexpectedly, with growing pauses. Knows no daemon.
 import type { Say } from '../ground/processes.ts'
 
-const pollMs = 300
+export interface Watched {
+  name: string
+  runs(): boolean
+  start(): Promise<unknown>
+  say: Say
+  /** Why there is nothing left to restart; undefined while there is. Then the watch ends and calls `giveUp`. */
+  lost?(): string | undefined
+  giveUp?(why: string): void
+  /** How often to look, and the first pause before a restart. The pause doubles with each restart. */
+  pollMs?: number
+}
 
-/** Runs until it is stopped, and prints each restart. A failed start is printed once and tried again. */
-export function watchOver(
-  name: string,
-  runs: () => boolean,
-  start: () => Promise<unknown>,
-  say: Say,
-): () => Promise<void> {
+const longestPauseMs = 30_000
+/** A daemon that ran this long was restarted well: the next pause is the first again. */
+const steadyMs = 60_000
+
+/** Watches until it is stopped, and prints each restart. A failed start is printed once and tried again. */
+export function watchOver({ name, runs, start, say, lost, giveUp, pollMs = 300 }: Watched): () => Promise<void> {
   let stopped = false
   let pause = Promise.withResolvers<void>()
+  const pauseFor = async (ms: number) => {
+    pause = Promise.withResolvers<void>()
+    const timer = setTimeout(pause.resolve, ms)
+    if (!stopped) await pause.promise
+    clearTimeout(timer)
+  }
+  const restart = async () => {
+    say(`${name} ended unexpectedly; restarting it`)
+    return start().then(
+      () => undefined,
+      (error: Error) => error,
+    )
+  }
   const watching = (async () => {
     let printed = false
+    let pauseMs = pollMs
+    let restartedAt = 0
     while (!stopped) {
-      pause = Promise.withResolvers<void>()
-      const timer = setTimeout(pause.resolve, pollMs)
-      await pause.promise
-      clearTimeout(timer)
-      if (stopped || runs()) continue
-      say(`${name} ended unexpectedly; restarting it`)
-      const failure = await start().then(
-        () => undefined,
-        (error: Error) => error,
-      )
+      await pauseFor(pollMs)
+      if (stopped) return
+      const why = lost?.()
+      if (why !== undefined) return giveUp?.(why)
+      if (runs()) continue
+      if (performance.now() - restartedAt > steadyMs) pauseMs = pollMs
+      else await pauseFor(pauseMs)
+      if (stopped) return
+      const failure = await restart()
+      restartedAt = performance.now()
+      pauseMs = Math.min(longestPauseMs, pauseMs * 2)
       if (failure && !printed) say(`${name} failed to start: ${failure.message}`)
       printed = failure !== undefined
     }
