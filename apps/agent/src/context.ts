@@ -6,6 +6,7 @@ import { linkHandlers } from './commands/table.ts'
 import { type AgentConfig, foldersOf } from './config.ts'
 import { Control } from './control.ts'
 import type { Journal } from './desktops/journal.ts'
+import { PhaseFilter } from './desktops/report.ts'
 import type { Turns } from './desktops/turns.ts'
 import { enrolled } from './enrolment/enrol.ts'
 import { dialToken, type Identity } from './enrolment/identity.ts'
@@ -75,7 +76,11 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
   const telemetry = new Telemetry(log)
   const driver = given.driver ?? makeDriver(config, guestLog, telemetry.libvirtCall)
   let control: Control | undefined
-  const parts = await makeParts({
+  const phases = new PhaseFilter(
+    (name, report) => control?.say(name, report),
+    (desktopId) => parts.turns.busy(desktopId),
+  )
+  const parts: Parts = await makeParts({
     installationId: identity.installationId,
     driver,
     folders: foldersOf(config),
@@ -83,7 +88,7 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
     failpoints: whileAlive(failpoints, life.signal),
     report: (name, report) => {
       telemetry.report(name, report)
-      control?.say(name, report)
+      phases.send(name, report)
     },
     log: log.child({ room: 'desktops' }),
     guestLog,
