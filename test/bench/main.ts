@@ -13,6 +13,7 @@ import { RealStage } from './real.ts'
 import { type Recorded, recordResults } from './results.ts'
 import { Service, thisCheckout } from './service.ts'
 import { showRows } from './show.ts'
+import { countStatements } from './statements.ts'
 import type { Sides, Subject } from './subject.ts'
 import { creates } from './subjects/creates.ts'
 import { durability } from './subjects/durability.ts'
@@ -48,6 +49,7 @@ Measures the service beside its floors, in turn: floor, service, floor, service,
 --quick           two short rounds
 --rounds N        rounds of each measurement; 5 by default
 --against FOLDER  measure another checkout of this repository too, in the same turns; its packages must be installed
+--cpu-prof FOLDER write CPU profiles of the control plane and the hosts there, for Chrome’s DevTools
 --record          write bench/results.json; \`npm run docs\` then writes docs/performance.md
 --json            print the figures as JSON, and progress to stderr`
 
@@ -62,6 +64,7 @@ const { values } = readOrExit(() => {
       quick: { type: 'boolean' },
       rounds: { type: 'string' },
       against: { type: 'string' },
+      'cpu-prof': { type: 'string' },
       record: { type: 'boolean' },
       json: { type: 'boolean' },
     },
@@ -85,6 +88,7 @@ async function main(): Promise<void> {
   const fsyncMs = fsyncMsIn(folder)
   const dataDir = join(folder, 'pg')
   const postgres = await startPostgres({ dataDir, runtimeDir: folder, say, durable: true, endsWithUs: true })
+  await countStatements(postgres)
   // Interrupted, it leaves no process and no folder behind.
   const unbind = endWithUs(identify(postgres.pid)!, 'SIGINT', folder)
   const place = { url: postgres.url, dataDir }
@@ -134,8 +138,18 @@ async function startSides(
   checkouts: { ours: string; before?: string },
   { postgres, folder }: { postgres: { url: string; dataDir: string }; folder: string },
 ): Promise<Sides> {
+  const profiles = values['cpu-prof'] && resolve(values['cpu-prof'])
+  const profiled = (name: string): Record<string, string> =>
+    profiles ? { NODE_OPTIONS: `--cpu-prof --cpu-prof-dir=${join(profiles, name)}` } : {}
   const start = (side: string, checkout: string) =>
-    Service.start({ checkout, postgres, folder: join(folder, side), hosts: 2 })
+    Service.start({
+      checkout,
+      postgres,
+      folder: join(folder, side),
+      hosts: 2,
+      settings: profiled(`${side}-control-plane`),
+      agentSettings: profiled(`${side}-hosts`),
+    })
   const ours = await start('ours', checkouts.ours)
   return { ours, ...(checkouts.before && { before: await start('before', checkouts.before) }) }
 }

@@ -1,4 +1,4 @@
-// What one operation writes: commits and row updates in the database, fsyncs and renames at its host. Counted, not timed.
+// What one operation writes: statements, commits and row updates in the database, fsyncs and renames at its host. Counted, not timed.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { readLive } from '../../../scripts/ground/processes.ts'
 import { waitFor } from '../../wait-for.ts'
 import type { Service } from '../service.ts'
+import { statementsOf } from '../statements.ts'
 import {
   type Bench,
   eachSide,
@@ -21,6 +22,7 @@ import {
 /** Written at a steady pace, whatever runs: not the cost of an operation. */
 const steady = ['leadership', 'replicas', 'hosts']
 const counted: { of: string; name: string; goal?: number }[] = [
+  { of: 'statements', name: 'statements of one operation' },
   { of: 'commits', name: 'commits of one operation', goal: 3 },
   { of: 'updates', name: 'row updates of one operation', goal: 6 },
   { of: 'inserts', name: 'row inserts of one operation' },
@@ -32,7 +34,7 @@ const pairs = 50
 
 export const durability: Subject = {
   name: 'durability',
-  what: 'commits, row updates, fsyncs and renames of one operation, one at a time; the mean of wake and hibernate',
+  what: 'statements, commits, row updates, fsyncs and renames of one operation, one at a time; the mean of wake and hibernate',
   hosts: 'simulated',
   seconds: { fixed: 15, perRound: 0 },
   run: async (bench) => {
@@ -59,9 +61,17 @@ async function writesOf(service: Service, { say }: Bench): Promise<Measured> {
   await run(service, id!, pairs)
   const tookMs = performance.now() - began
   const delta = difference(await written(service), from)
-  const each = (name: 'commits' | 'updates' | 'inserts') =>
-    rounded((delta[name] - (name === 'commits' ? (idle.commits * tookMs) / idleMs : 0)) / (pairs * 2))
-  const database = { commits: each('commits'), updates: each('updates'), inserts: each('inserts') }
+  // The tables that are written at a steady pace are not counted; statements and commits are all that there are.
+  const each = (name: keyof Written) => {
+    const steadily = name === 'commits' || name === 'statements' ? (idle[name] * tookMs) / idleMs : 0
+    return rounded((delta[name] - steadily) / (pairs * 2))
+  }
+  const database = {
+    statements: each('statements'),
+    commits: each('commits'),
+    updates: each('updates'),
+    inserts: each('inserts'),
+  }
   if (!existsSync('/usr/bin/strace')) {
     say('fsyncs and renames are not counted: install strace')
     return database
@@ -79,8 +89,10 @@ async function run(service: Service, id: string, times: number): Promise<void> {
   connection.close()
 }
 
+type Written = Record<'statements' | 'commits' | 'updates' | 'inserts', number>
+
 /** What the sessions of the control plane have written so far. A session reports its counts when it ends, so all end. */
-async function written({ database }: Service): Promise<Record<'commits' | 'updates' | 'inserts', number>> {
+async function written({ database }: Service): Promise<Written> {
   await database.query(
     `select pg_terminate_backend(pid, 5000) from pg_stat_activity
       where datname = current_database() and application_name = 'dormouse' and state = 'idle'`,
@@ -92,7 +104,8 @@ async function written({ database }: Service): Promise<Record<'commits' | 'updat
     [steady],
   )
   const { commits, updates, inserts } = rows[0]!
-  return { commits: Number(commits), updates: Number(updates), inserts: Number(inserts) }
+  const statements = await statementsOf(database)
+  return { statements, commits: Number(commits), updates: Number(updates), inserts: Number(inserts) }
 }
 
 function difference<T extends Record<string, number>>(after: T, before: T): T {
