@@ -1,7 +1,7 @@
 // The agent's settings, each with a default where one works. They are read once, at the start.
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { setting } from '@dormouse/process'
+import { setting, tracingSettings } from '@dormouse/process'
 import { z } from 'zod'
 import { parseDestination } from './driver/libvirt/allowed-destinations.ts'
 
@@ -146,6 +146,7 @@ export const configSchema = z.object({
     'lowest level to log: trace, debug, info, warn, error or silent',
     z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   ),
+  ...tracingSettings('DORMOUSE_AGENT_'),
   failpoints: setting(
     'DORMOUSE_AGENT_FAILPOINTS',
     'for tests: named points at which to kill, freeze, delay or fail',

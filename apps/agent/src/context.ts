@@ -1,6 +1,6 @@
 // Makes each long-lived part of an agent once and joins them; decides nothing.
 import { availableParallelism } from 'node:os'
-import { type Failpoints, type Log, noFailpoints } from '@dormouse/process'
+import { type Failpoints, type Log, noFailpoints, openTracing } from '@dormouse/process'
 import { Care } from './care.ts'
 import { linkHandlers } from './commands/table.ts'
 import { type AgentConfig, foldersOf } from './config.ts'
@@ -73,7 +73,15 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
   const life = new AbortController()
   const identity = await enrol(config, log, life.signal)
   const guestLog = log.child({ room: 'driver' })
-  const telemetry = new Telemetry(log)
+  const tracing = await openTracing({
+    url: config.otlpUrl,
+    service: 'dormouse-agent',
+    instance: config.name,
+    share: config.traceShare,
+    foreignParents: false,
+    log: log.child({ room: 'telemetry' }),
+  })
+  const telemetry = new Telemetry(log, tracing)
   const driver = given.driver ?? makeDriver(config, guestLog, telemetry.libvirtCall)
   let control: Control | undefined
   const phases = new PhaseFilter(
@@ -134,9 +142,9 @@ async function showMetrics(
   telemetry.show('dormouse_agent_links', 'Replicas that have welcomed this host', () => control.welcomed)
   telemetry.show('dormouse_agent_channels', 'Open byte channels, for files and screens', () => control.channels)
   const server = await serveMetrics(metricsListen, () => telemetry.text(), log.child({ room: 'telemetry' }))
-  const close = () => {
+  const close = async () => {
     server.close()
-    telemetry.close()
+    await telemetry.close()
   }
   return { url: server.url, close }
 }
@@ -150,7 +158,7 @@ function agentOf(
 ): Agent {
   const { journal, turns, digests, guests, driver } = parts
   const disconnect = async () => {
-    metrics.close()
+    await metrics.close()
     guests.close()
     await driver.close()
   }

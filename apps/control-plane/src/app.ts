@@ -53,8 +53,8 @@ export async function createApp(given: AppParts): Promise<App> {
   }
   const { bodyStallMs: stallMs, trustedProxies, pageUrl: origin, maxDesktopsPerOrg } = config
   const app = createServer({ log, stallMs, trustedProxies, hold: (...bytes) => heldBytes.hold(...bytes), unroutable })
-  const { registry } = given.telemetry
-  watchRequests(app, { registry, log })
+  const { registry, tracing } = given.telemetry
+  watchRequests(app, { registry, log, tracing })
   connections.watch(app)
   heldBytes.watch(app)
   given.inFlight.watch(app)

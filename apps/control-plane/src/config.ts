@@ -1,5 +1,5 @@
 // The settings, each with a default where one can work. Read once, at the start.
-import { setting } from '@dormouse/process'
+import { setting, tracingSettings } from '@dormouse/process'
 import { z } from 'zod'
 import { areProxies } from './http/addresses.ts'
 import { isFetchable } from './principals/issuer.ts'
@@ -217,6 +217,7 @@ const settings = z.object({
     'claim of an access token that contains the id of its organisation',
     z.string().min(1).default('org_id'),
   ),
+  ...tracingSettings('DORMOUSE_'),
   failpoints: setting('DORMOUSE_FAILPOINTS', 'for tests: failpoints to arm', z.string().default('')),
 })
 

@@ -1,6 +1,7 @@
 // Starts and stops a control plane: opens the database, makes the rooms, joins them to HTTP and to the agents' links, listens.
 import { isIPv6 } from 'node:net'
-import { type Failpoints, type Log, outsideWork } from '@dormouse/process'
+import { hostname } from 'node:os'
+import { type Failpoints, type Log, openTracing, outsideWork } from '@dormouse/process'
 import { openGateway } from './agents/gateway.ts'
 import { createApp } from './app.ts'
 import { record } from './audit/store.ts'
@@ -38,7 +39,15 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   const logOf = (room: string) => log.child({ room })
   const pool = await openDatabase(config, logOf('db'))
   const limits = clientLimits(config, logOf('http'))
-  const telemetry = new Telemetry(log, logOf)
+  const tracing = await openTracing({
+    url: config.otlpUrl,
+    service: 'dormouse-control-plane',
+    instance: config.publicUrl ?? hostname(),
+    share: config.traceShare,
+    foreignParents: true,
+    log: logOf('telemetry'),
+  })
+  const telemetry = new Telemetry(log, logOf, tracing)
   const foundation = { config, pool, installationId: await installationId(pool), failpoints, telemetry, logOf }
   const rooms = openRooms(foundation, limits)
   reconcile(rooms.leadership, reconcilers(rooms), logOf('reconcile'))

@@ -3,7 +3,7 @@ import { FrameError } from './errors.ts'
 
 /** What a frame carries. `to` is the number of the call frame that it answers or cancels. */
 export type Message =
-  | { type: 'call'; name: string; payload: unknown; requestId?: string | undefined }
+  | { type: 'call'; name: string; payload: unknown; requestId?: string | undefined; traceparent?: string | undefined }
   | { type: 'reply'; to: number; payload: unknown }
   | { type: 'refused'; to: number; code: string; detail: string }
   | { type: 'failed'; to: number; incident: string }
@@ -25,7 +25,7 @@ const isNumber: Check = (value) => Number.isSafeInteger(value) && (value as numb
 const isShortOrAbsent: Check = (value) => value === undefined || isShort(value)
 
 const fieldsOf: Record<Message['type'], Record<string, Check>> = {
-  call: { name: isName, requestId: isShortOrAbsent },
+  call: { name: isName, requestId: isShortOrAbsent, traceparent: isShortOrAbsent },
   reply: { to: isNumber },
   refused: { to: isNumber, code: isName, detail: isText },
   failed: { to: isNumber, incident: isShort },

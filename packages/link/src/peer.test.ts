@@ -48,6 +48,9 @@ test('calls run concurrently, and each gets its own reply in any order', async (
 test('the request id arrives with the call', async () => {
   await using link = await pair({ right: { handlers: { whose: async (_payload, { requestId }) => requestId } } })
   expect(await link.left.call('whose', undefined, { requestId: 'r-17' })).toBe('r-17')
+  // A side of the release before finds a field more in the frame, and leaves it alone.
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01'
+  expect(await link.left.call('whose', undefined, { requestId: 'r-18', traceparent })).toBe('r-18')
 })
 
 test('a handler may call back over the link that called it', async () => {

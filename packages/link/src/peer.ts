@@ -18,6 +18,8 @@ export interface HandlerContext {
   /** Aborts when the caller gives up, and when the link is lost (then its reason is a LinkLost). */
   signal: AbortSignal
   requestId?: string | undefined
+  /** The caller's span, in the form of W3C Trace Context. Not validated. */
+  traceparent?: string | undefined
   peer: Peer
 }
 
@@ -38,6 +40,8 @@ export interface CallOptions {
   timeoutMs?: number
   signal?: AbortSignal
   requestId?: string
+  /** The caller's span, in the form of W3C Trace Context. */
+  traceparent?: string
 }
 
 export interface PeerEvents {
@@ -98,7 +102,7 @@ export class Peer extends EventEmitter<PeerEvents> {
    * FrameTooLarge, or the signal's reason. Never retries.
    */
   async call(name: string, payload: unknown, options: CallOptions = {}): Promise<unknown> {
-    const { timeoutMs = defaults.callTimeoutMs, signal, requestId } = options
+    const { timeoutMs = defaults.callTimeoutMs, signal, requestId, traceparent } = options
     signal?.throwIfAborted()
     const { promise, resolve, reject } = Promise.withResolvers<unknown>()
     let n = 0
@@ -106,7 +110,7 @@ export class Peer extends EventEmitter<PeerEvents> {
       n = number
       this.#pending.set(n, { resolve, reject })
     }
-    const withdraw = this.#sendInTurn({ type: 'call', name, payload, requestId }, sent, reject)
+    const withdraw = this.#sendInTurn({ type: 'call', name, payload, requestId, traceparent }, sent, reject)
     const giveUp = (error: unknown) => (withdraw() ? reject(error) : this.#cancel(n, error))
 
     const onAbort = () => giveUp(signal?.reason)
@@ -235,9 +239,9 @@ export class Peer extends EventEmitter<PeerEvents> {
     }
   }
 
-  #handlerOf({ name, payload, requestId }: CallFrame) {
+  #handlerOf({ name, payload, requestId, traceparent }: CallFrame) {
     const handler = Object.hasOwn(this.#handlers, name) ? this.#handlers[name] : undefined
-    return handler && ((signal: AbortSignal) => handler(payload, { signal, requestId, peer: this }))
+    return handler && ((signal: AbortSignal) => handler(payload, { signal, requestId, traceparent, peer: this }))
   }
 
   /** A bug of ours in handling a frame ends this link, and nothing else. */

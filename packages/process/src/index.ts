@@ -5,4 +5,6 @@ export { ConfigError, describeConfig, readConfig, type SettingRow, setting } fro
 export { ArmedFailpoints, FailpointError, type Failpoints, failpointsFrom, noFailpoints } from './failpoints.ts'
 export { Lifetime, type ProcessOptions, runProcess } from './lifetime.ts'
 export { bulkLog, createLog, type Log, type LogOptions, onAlarm, scrub } from './log.ts'
-export { logFields, outsideWork, withLogFields } from './work-context.ts'
+export type { SpanStart, Tracing } from './spans.ts'
+export { openTracing, traced, tracingSettings } from './tracing.ts'
+export { currentSpan, outsideWork, type Span, withLogFields, withSpan } from './work-context.ts'

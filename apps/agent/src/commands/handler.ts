@@ -25,6 +25,8 @@ export interface CommandCall {
   desktopId: string | undefined
   /** Of the request that caused it. */
   requestId: string | undefined
+  /** Of the control plane's span, not validated; undefined where it traces nothing. */
+  traceparent: string | undefined
 }
 
 /** Wraps every command. Passed in by the roof: metrics and traces are no matter of a command. */

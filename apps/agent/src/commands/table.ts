@@ -54,6 +54,7 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
 interface Call {
   signal: AbortSignal
   requestId?: string | undefined
+  traceparent?: string | undefined
 }
 
 type LinkHandler = (payload: unknown, call: Call) => Promise<unknown>
@@ -74,14 +75,15 @@ export function linkHandlers(deps: CommandDeps, around: Around): Record<CommandN
 }
 
 function handler<N extends CommandName>(deps: CommandDeps, name: N, { dialBack, observe }: Around): LinkHandler {
-  return async (payload, { signal, requestId }) => {
+  return async (payload, { signal, requestId, traceparent }) => {
     const parsed = commands[name].payload.safeParse(payload)
     if (!parsed.success) return refuse('invalid_request', `${name}: ${parsed.error.message}`)
     const desktopId = desktopOf(parsed.data)
     using _counted = deps.calls.enter(name, desktopId)
     const fence = fenceOf(parsed.data)
     const { operationId } = fence ?? {}
-    return observe({ name, desktopId: desktopId ?? fence?.desktopId, operationId, requestId }, async () => {
+    const call = { name, desktopId: desktopId ?? fence?.desktopId, operationId, requestId, traceparent }
+    return observe(call, async () => {
       const result = await table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack)
       await deps.failpoints.hit('command.before-reply')
       return result

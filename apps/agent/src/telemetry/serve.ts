@@ -7,7 +7,7 @@ import type { Log } from '@dormouse/process'
 export interface MetricsServer {
   /** Where it listens, also when the port was left to the system; undefined where it does not. */
   url: string | undefined
-  close(): void
+  close(): void | Promise<void>
 }
 
 export interface MetricsAddress {

@@ -1,7 +1,7 @@
 // The agent's metrics, and the fields of its log lines. The parts get only the observers in it; no other room knows the
 // format of metrics.
 import { Refusal, type Report, type ReportName } from '@dormouse/contract'
-import { type Log, onAlarm, withLogFields } from '@dormouse/process'
+import { currentSpan, type Log, onAlarm, type Tracing, traced, withLogFields } from '@dormouse/process'
 import { processMetrics } from '@dormouse/process/metrics'
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { CommandCall, CommandObserver } from '../commands/handler.ts'
@@ -12,6 +12,7 @@ const secondsBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 
 export class Telemetry {
   readonly #log: Log
+  readonly #tracing: Tracing | undefined
   readonly #registry = new Registry()
   readonly #commands: Histogram<'command' | 'outcome'>
   readonly #inProgress: Gauge<'command'>
@@ -19,7 +20,8 @@ export class Telemetry {
   readonly #phases: PhaseClock
   readonly #stopAlarms: () => void
 
-  constructor(log: Log) {
+  constructor(log: Log, tracing: Tracing | undefined) {
+    this.#tracing = tracing
     this.#log = log.child({ room: 'commands' })
     const registers = [this.#registry]
     this.#commands = new Histogram({
@@ -63,14 +65,18 @@ export class Telemetry {
 
   /** Wraps each command: measures it, logs it, and gives its lines the ids of its request and its operation. */
   readonly command: CommandObserver = (call, work) =>
-    withLogFields({ request: call.requestId, operation: call.operationId }, () => this.#command(call, work))
+    withLogFields({ request: call.requestId, operation: call.operationId }, () =>
+      this.#command(call, () => traced(this.#tracing, spanOf(call), work)),
+    )
 
   /** Wraps each call to libvirt. */
   readonly libvirtCall: CallObserver = async (procedure, work) => {
     const startedAt = performance.now()
     let outcome = 'failed'
     try {
-      const result = await work()
+      // What runs periodically belongs to no trace.
+      const tracing = currentSpan() && this.#tracing
+      const result = await traced(tracing, { name: `libvirt ${procedure}`, kind: 'client' }, work)
       outcome = 'succeeded'
       return result
     } finally {
@@ -120,7 +126,14 @@ export class Telemetry {
     return Registry.merge([processMetrics(), this.#registry]).metrics()
   }
 
-  close(): void {
+  async close(): Promise<void> {
     this.#stopAlarms()
+    await this.#tracing?.close()
   }
+}
+
+/** The agent's part of a trace. An earlier control plane sends no traceparent: then the trace begins here. */
+function spanOf({ name, desktopId: desktop, operationId: operation, requestId: request, traceparent }: CommandCall) {
+  const attributes = { desktop, operation, request }
+  return { name, kind: 'server', parent: traceparent ?? null, traceId: request, attributes } as const
 }

@@ -9,7 +9,7 @@ import {
   refusalWithCause,
 } from '@dormouse/contract'
 import { CallRefused, CallTimeout, LinkLost, type Peer } from '@dormouse/link'
-import type { Log } from '@dormouse/process'
+import { currentSpan, type Log } from '@dormouse/process'
 import { firstIssue } from './validation.ts'
 
 interface Events {
@@ -85,9 +85,12 @@ export class Links extends EventEmitter<Events> {
     if (this.#withheld.has(hostId))
       throw refusalWithCause('host_unreachable', 'commands to the host are withheld; an operator must trust it')
     return this.#observe(name, async () => {
-      const answer = await peer.call(name, payload, options).catch((error: unknown) => {
-        throw asRefusal(error)
-      })
+      const { traceparent } = currentSpan() ?? {}
+      const answer = await peer
+        .call(name, payload, { ...options, ...(traceparent && { traceparent }) })
+        .catch((error: unknown) => {
+          throw asRefusal(error)
+        })
       return this.#validated(hostId, name, answer)
     })
   }

@@ -139,6 +139,7 @@ export class Engine {
         running.slot?.release()
         this.#progress.forget(row.id)
         this.#running.delete(row.id)
+        this.#options.observer.left(row)
       })
   }
 

@@ -18,4 +18,6 @@ export interface EngineObserver {
   attempt<T>(attempt: StepAttempt, work: () => Promise<T>): Promise<T>
   /** It has settled, also where a later request superseded it. */
   settled(operation: OperationRow): void
+  /** It is no longer with this engine, settled or not. */
+  left(operation: OperationRow): void
 }

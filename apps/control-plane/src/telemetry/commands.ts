@@ -1,6 +1,7 @@
 // Watches the commands that this replica sends to hosts: how long each took, and what files they moved. Knows no desktop.
 import type { CommandName, CommandResult } from '@dormouse/contract'
 import { Refusal } from '@dormouse/contract'
+import { type Tracing, traced } from '@dormouse/process'
 import { Counter, Histogram, type Registry } from 'prom-client'
 import type { CommandObserver } from '../agents/links.ts'
 
@@ -10,7 +11,7 @@ const directions: Partial<Record<CommandName, 'to_guest' | 'from_guest'>> = {
 }
 
 /** Measures each command under its name and outcome: `succeeded`, the code of a refusal, or `failed`. */
-export function observeCommands(registry: Registry): CommandObserver {
+export function observeCommands(registry: Registry, tracing: Tracing | undefined): CommandObserver {
   const registers = [registry]
   const durations = new Histogram({
     name: 'dormouse_link_command_duration_seconds',
@@ -35,7 +36,7 @@ export function observeCommands(registry: Registry): CommandObserver {
     const startedAt = performance.now()
     let outcome = 'succeeded'
     try {
-      const result = await work()
+      const result = await traced(tracing, { name: command, kind: 'client' }, work)
       const direction = directions[command]
       if (direction) {
         transfers.inc({ direction })

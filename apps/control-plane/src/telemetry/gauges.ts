@@ -1,6 +1,7 @@
 // Gauges of what this replica holds right now, read when they are asked for: connections, links, screens, the pool.
 
 import { Counter, Gauge, type Registry } from 'prom-client'
+import { LanedPool } from '../db/lanes.ts'
 import type { Pool } from '../db/pool.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 
@@ -43,7 +44,9 @@ export function showHeld(registry: Registry, held: Held): void {
       this.set({ state: 'idle' }, pool.idleCount)
     },
   })
-  show('dormouse_db_pool_waiting', 'Queries that wait for a connection of the pool', () => pool.waitingCount)
+  show('dormouse_db_pool_waiting', 'Queries that wait for a connection of the pool', () =>
+    pool instanceof LanedPool ? pool.lanes.waiting : pool.waitingCount,
+  )
 }
 
 /** Shows whether this replica leads, and how many terms it has begun and lost. */

@@ -1,5 +1,5 @@
 // Watches operations: their metrics, one log line each, and the request id in every line of theirs. Knows no desktop.
-import { type Log, withLogFields } from '@dormouse/process'
+import { currentSpan, type Log, type Tracing, traced, withLogFields } from '@dormouse/process'
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type { EngineObserver, StepAttempt } from '../operations/observer.ts'
 import type { OperationRow } from '../operations/store.ts'
@@ -9,17 +9,21 @@ interface Times {
   acceptedAt: number
   /** Undefined while it waits. */
   startedAt: number | undefined
+  /** The span of the request that it was accepted for; null after a change of leader. */
+  parent: string | null
 }
 
 export interface OperationTelemetryOptions {
   registry: Registry
   log: Log
+  tracing: Tracing | undefined
 }
 
 const secondsBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180, 600]
 
 export class OperationTelemetry implements EngineObserver {
   readonly #log: Log
+  readonly #tracing: Tracing | undefined
   readonly #times = new Map<string, Times>()
   readonly #accepted: Counter<'kind'>
   readonly #durations: Histogram<'kind' | 'state'>
@@ -27,8 +31,9 @@ export class OperationTelemetry implements EngineObserver {
   readonly #failures: Counter<'kind' | 'code'>
   readonly #steps: Histogram<'kind' | 'step' | 'way' | 'outcome'>
 
-  constructor({ registry, log }: OperationTelemetryOptions) {
+  constructor({ registry, log, tracing }: OperationTelemetryOptions) {
     this.#log = log
+    this.#tracing = tracing
     const registers = [registry]
     this.#accepted = new Counter({
       name: 'dormouse_operations_accepted_total',
@@ -68,28 +73,36 @@ export class OperationTelemetry implements EngineObserver {
 
   accepted({ id, kind, ageMs }: OperationRow): void {
     this.#accepted.inc({ kind })
-    this.#times.set(id, { acceptedAt: performance.now() - ageMs, startedAt: undefined })
+    const parent = currentSpan()?.traceparent ?? null
+    this.#times.set(id, { acceptedAt: performance.now() - ageMs, startedAt: undefined, parent })
   }
 
   async run(operation: OperationRow, work: () => Promise<void>): Promise<void> {
-    const { id, kind, requestId } = operation
+    const { id, kind, requestId, desktopId, orgId } = operation
     const times = this.#times.get(id)
     if (times) {
       times.startedAt = performance.now()
       this.#waits.observe({ kind }, (times.startedAt - times.acceptedAt) / 1_000)
     }
-    try {
-      await withLogFields({ request: requestId ?? undefined, operation: id }, work)
-    } finally {
-      this.#times.delete(id)
-    }
+    const request = requestId ?? undefined
+    const attributes = { operation: id, request, desktop: desktopId, org: orgId }
+    // A leader that takes over continues the trace of the request.
+    const span = { name: `operation ${kind}`, kind: 'internal', traceId: request, attributes } as const
+    await withLogFields({ request, operation: id }, () =>
+      traced(this.#tracing, { ...span, parent: times?.parent ?? null }, work),
+    )
+  }
+
+  left({ id }: OperationRow): void {
+    this.#times.delete(id)
   }
 
   async attempt<T>({ operation: { kind }, step, way }: StepAttempt, work: () => Promise<T>): Promise<T> {
     const startedAt = performance.now()
     let outcome = 'failed'
     try {
-      const result = await work()
+      const span = { name: `step ${kind}.${step}${way === 'undo' ? ' undo' : ''}`, kind: 'internal' } as const
+      const result = await traced(this.#tracing, span, work)
       outcome = 'succeeded'
       return result
     } finally {
@@ -105,7 +118,6 @@ export class OperationTelemetry implements EngineObserver {
     this.#durations.observe({ kind, state }, (now - acceptedAt) / 1_000)
     if (errorCode) this.#failures.inc({ kind, code: errorCode })
     this.#log.info(lineOf(operation, acceptedAt, times?.startedAt, now), 'operation settled')
-    this.#times.delete(id)
   }
 
   /** How many wait, and since when the oldest does. */

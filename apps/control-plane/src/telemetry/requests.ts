@@ -1,6 +1,6 @@
 // Watches HTTP requests: how long each took, one log line each, and its id in every line that it causes. Knows no route. What
 // is the same for all requests of a route is prepared once, because this runs at every request.
-import { type BulkFields, bulkLog, type Log, withLogFields } from '@dormouse/process'
+import { type BulkFields, bulkLog, type Log, type Span, type Tracing, withLogFields, withSpan } from '@dormouse/process'
 import type { FastifyReply, FastifyRequest, onRequestHookHandler, onResponseHookHandler, RouteOptions } from 'fastify'
 import type { Registry } from 'prom-client'
 import type { App } from '../http/app.ts'
@@ -10,6 +10,7 @@ export interface RequestTelemetryOptions {
   registry: Registry
   /** For one line per request. */
   log: Log
+  tracing: Tracing | undefined
 }
 
 /** Monitoring asks for these every few seconds. */
@@ -35,7 +36,12 @@ export function watchRequests(app: App, options: RequestTelemetryOptions): void 
     reporters.set(name, reporter)
     return reporter
   }
-  const inContext: onRequestHookHandler = (request, _reply, done) => withLogFields({ request: request.id }, done)
+  const spans = new WeakMap<FastifyRequest, Span>()
+  const inContext: onRequestHookHandler = (request, _reply, done) => {
+    const span = spans.get(request)
+    withLogFields({ request: request.id }, span ? () => withSpan(span, done) : done)
+  }
+  if (options.tracing) trace(app, options.tracing, spans)
   app.addHook('onRequest', inContext)
   app.addHook('onRoute', (route) => {
     const methods = [route.method].flat()
@@ -54,6 +60,23 @@ export function watchRequests(app: App, options: RequestTelemetryOptions): void 
   app.addHook('onResponse', function (request, reply, done) {
     if (request.is404) unknown.call(this, request, reply, done)
     else done()
+  })
+}
+
+/** Begins a span for each request, below the client's if it sent one. */
+function trace(app: App, tracing: Tracing, spans: WeakMap<FastifyRequest, Span>): void {
+  app.addHook('onRequest', (request, _reply, done) => {
+    const { id, method, routeOptions, headers } = request
+    const name = `${method} ${routeOptions.url ?? unknownRoute}`
+    const { traceparent } = headers
+    const parent = typeof traceparent === 'string' ? traceparent : null
+    spans.set(request, tracing.start({ name, kind: 'server', parent, traceId: id, attributes: { request: id } }))
+    done()
+  })
+  app.addHook('onResponse', (request, { statusCode }, done) => {
+    const failed = statusCode >= 500 ? new Error(`status ${statusCode}`) : undefined
+    spans.get(request)?.end(failed, { 'http.response.status_code': statusCode })
+    done()
   })
 }
 

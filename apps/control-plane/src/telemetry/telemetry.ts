@@ -1,8 +1,9 @@
 // The metrics and the lines of operations and requests. Made before the rooms, which get only the observers in it, and then
 // shown what they hold. No other room knows the format of metrics.
-import { type Log, onAlarm } from '@dormouse/process'
+import { type Log, onAlarm, type Tracing } from '@dormouse/process'
 import { processMetrics } from '@dormouse/process/metrics'
 import { Counter, Registry } from 'prom-client'
+import type { CommandObserver } from '../agents/links.ts'
 import { observeCommands } from './commands.ts'
 import { Fleet, type FleetOptions } from './fleet.ts'
 import { type Held, showHeld, showLeadership } from './gauges.ts'
@@ -13,14 +14,17 @@ const alarmKinds = ['ledger', 'implausible_facts', 'unexpected_state', 'inventor
 export class Telemetry {
   readonly registry = new Registry()
   readonly operations: OperationTelemetry
-  readonly commands = observeCommands(this.registry)
+  readonly commands: CommandObserver
+  readonly tracing: Tracing | undefined
   readonly #logOf: (room: string) => Log
   readonly #stopAlarms: () => void
   #fleet: Fleet | undefined
 
-  constructor(log: Log, logOf: (room: string) => Log) {
+  constructor(log: Log, logOf: (room: string) => Log, tracing: Tracing | undefined) {
     this.#logOf = logOf
-    this.operations = new OperationTelemetry({ registry: this.registry, log: logOf('operations') })
+    this.tracing = tracing
+    this.commands = observeCommands(this.registry, tracing)
+    this.operations = new OperationTelemetry({ registry: this.registry, log: logOf('operations'), tracing })
     const alarms = new Counter({
       name: 'dormouse_alarms_total',
       help: 'Log lines with `alarm`: what an operator has to look at',
@@ -49,7 +53,8 @@ export class Telemetry {
     return this.registry.contentType
   }
 
-  close(): void {
+  async close(): Promise<void> {
     this.#stopAlarms()
+    await this.tracing?.close()
   }
 }
