@@ -13,7 +13,9 @@ interface ReadyDeps {
   guests: Guests
 }
 
-const firstPauseMs = 10
+/** Of the time waited so far: the guest answers at most so much earlier than it is noticed. */
+const pauseShare = 0.05
+const shortestPauseMs = 5
 const longestPauseMs = 100
 const checkEveryMs = 500
 const firstTryPauseMs = 50
@@ -24,7 +26,7 @@ export async function untilAnswers(deps: ReadyDeps, desktopId: string, timeoutMs
   const guest = deps.guests.guest(desktopId)
   const startedAt = performance.now()
   let checkedAt = startedAt
-  for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(pauseMs * 1.5, longestPauseMs)) {
+  for (;;) {
     signal.throwIfAborted()
     if (await answers(guest)) return
     const now = performance.now()
@@ -35,7 +37,7 @@ export async function untilAnswers(deps: ReadyDeps, desktopId: string, timeoutMs
       checkedAt = now
       await requireRunning(deps, desktopId)
     }
-    await sleep(pauseMs)
+    await sleep(Math.min(Math.max((now - startedAt) * pauseShare, shortestPauseMs), longestPauseMs))
   }
 }
 

@@ -62,20 +62,26 @@ export async function restoreFromFile(deps: BootDeps, path: string, mark: Mark):
   const { desktopId } = mark
   const { kvm, network } = await installation.ready()
   const { domains } = installation.session.host
+  let clipboard: boolean
   try {
-    const saved = withMarkAndDisk(await domains.saveImageXml(path), mark, disks.path(desktopId))
+    const [savedXml, sharesClipboard] = await Promise.all([
+      domains.saveImageXml(path),
+      disks.sharesClipboard(desktopId),
+      consoles.ready(desktopId),
+      sockets.ready(desktopId, 'vnc'),
+    ])
+    clipboard = sharesClipboard
+    const saved = withMarkAndDisk(savedXml, mark, disks.path(desktopId))
     if (!network && isUnfiltered(saved)) {
       refuse('hypervisor_failed', 'the saved desktop needs a network and this host has none; the memory is kept')
     }
     const xml = network ? await network.attach(desktopId, saved) : withLinkDown(saved)
-    await consoles.ready(desktopId)
-    await sockets.ready(desktopId, 'vnc')
     await domains.restore(path, { xml: installation.cpu.shorten(xml, kvm), paused: true })
   } catch (error) {
     if (isLibvirtError(error) && imageAtFault.test(error.message)) refuseDamaged(error.message)
-    await orRefuse('the memory could not be restored; it is kept', Promise.reject(error))
+    return await orRefuse('the memory could not be restored; it is kept', Promise.reject(error))
   }
-  if (await disks.sharesClipboard(desktopId)) await offerClipboard(installation.domain(desktopId), deps.log)
+  if (clipboard) await offerClipboard(installation.domain(desktopId), deps.log)
   await shortenAgentTimeout(deps, desktopId)
 }
 
