@@ -18,9 +18,9 @@ beforeAll(async () => {
 afterAll(() => house[Symbol.asyncDispose]())
 
 test.each([
-  [ssh, 16],
-  [guestAgent, 16],
-  [screen, 32],
+  [ssh, 8],
+  [guestAgent, 8],
+  [screen, 16],
 ])('$name: so many inputs are survived', async (mode, inputs) => {
   await using subject = await mode.begin({ seed: 1, target, say: () => undefined })
   const fuzz = new Fuzz(subject, 1)

@@ -14,7 +14,7 @@ import { clockError, expectKept, guest, leaveWitness, lookAt } from './parts/wit
 const long = process.env.DORMOUSE_TEST_LONG === '1'
 const cycles = long ? 10 : 2
 const cyclesTogether = long ? 10 : 1
-const count = long ? 5 : 3
+const count = long ? 5 : 2
 /** Of each of them: a hash of it takes an emulated guest's whole processor. */
 const memoryMiB = long ? 64 : 16
 
