@@ -6,6 +6,7 @@ import { code, head, table } from './markdown.ts'
 type Row = {
   status: number
   retryAfterSecs?: number
+  spreads?: true
   what: string
   next?: string
   fields?: readonly string[]
@@ -21,7 +22,9 @@ export function refusalsPage(): string {
     .map(([name, row]) => [
       code(name),
       `${row.status} ${STATUS_CODES[row.status]}`,
-      row.retryAfterSecs === undefined || row.status === 504 ? '' : `${row.retryAfterSecs} s`,
+      row.retryAfterSecs === undefined || row.status === 504
+        ? ''
+        : `${row.retryAfterSecs}${row.spreads ? `–${2 * row.retryAfterSecs}` : ''} s`,
       row.what,
       row.next ?? '',
       (row.fields ?? []).map(code).join(', '),

@@ -112,3 +112,17 @@ test('an operation of the release before, which was stored with a deadline that 
   release()
   expect((await house.settled(wake.id)).state).toBe('succeeded')
 })
+
+test('a storm of first wakes is accepted whole, changes no leader and raises no alarm', async () => {
+  await using house = await House.start({ hosts: 3, controlPlane: { databasePool: 3, leadershipLeaseMs: 3_000 } })
+  const { leadership, usage } = house.replica.parts
+  const { epoch } = leadership.term!
+  const ids = await Promise.all(Array.from({ length: 90 }, async () => (await house.desktop()).id))
+  const wakes = await Promise.all(ids.map((id) => house.begin(id, 'wake')))
+  await usage.compare()
+  await usage.compare()
+  for (const { id } of wakes) expect((await house.settled(id)).state).toBe('succeeded')
+  expect(leadership.term?.epoch).toBe(epoch)
+  expect(house.chronicle.lines.filter(({ alarm }) => alarm)).toEqual([])
+  expect(house.chronicle.find(/could not be stored|recovery was interrupted/)).toEqual([])
+})

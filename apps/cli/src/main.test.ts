@@ -245,6 +245,31 @@ test('the elapsed time runs on a terminal’s stderr, and is gone when it is ove
   expect(ended.stdout).toContain('\r\x1b[K{')
 })
 
+test('on a terminal, the wait shows how far the operation has come', async () => {
+  const released = Promise.withResolvers<void>()
+  const progress = { phase: 'waiting', done_bytes: null, total_bytes: null, queued_behind: 3 } as const
+  const { env } = await start(async ({ method, query }) => {
+    if (method === 'GET') {
+      const saving = { phase: 'saving', done_bytes: 21, total_bytes: 50, queued_behind: null } as const
+      return { body: operation({ progress: saving }) }
+    }
+    if (query.has('wait')) await released.promise
+    return query.has('wait')
+      ? { body: { ...operation(), state: 'succeeded' } }
+      : { status: 202, body: operation({ progress }) }
+  })
+  let shown = ''
+  await run('script', ['-qec', `"${pinnedNode}" "${door}" hibernate ${desktopId}`, '/dev/null'], {
+    env: { ...env, TERM: 'xterm' },
+    whileRunning: (child) =>
+      child.stdout?.on('data', (chunk) => {
+        shown += chunk
+        if (shown.includes('saving, 42 %')) released.resolve()
+      }),
+  })
+  expect(shown).toContain('waiting, 3 before it')
+})
+
 test('an older Node is told so', async () => {
   const old = `Object.defineProperty(process, 'versions', { value: { node: '20.1.0' } }); process.argv.splice(1, 1)
     import(${JSON.stringify(door)})`

@@ -9,8 +9,11 @@ export interface Terminal {
   write(text: string): void
   /** Prints a line to stderr. */
   note(text: string): void
-  /** Runs long work, with its elapsed time on stderr if that is a terminal. */
-  during<T>(label: string, work: () => Promise<T>): Promise<T>
+  /**
+   * Runs long work, with its elapsed time on stderr if that is a terminal. `show` adds how far it has come; undefined where
+   * nothing is shown.
+   */
+  during<T>(label: string, work: (show?: (text: string) => void) => Promise<T>): Promise<T>
   /** Whether questions can be answered. */
   readonly interactive: boolean
   /** Asks on stderr and returns the typed line; empty if there was none. */
@@ -30,9 +33,10 @@ export function openTerminal(signal: AbortSignal): Terminal {
     write: (text) => void stdout.write(text),
     note: (text) => void stderr.write(`${printable(text)}\n`),
     during: async (label, work) => {
-      const stop = stderr.isTTY && process.env.TERM !== 'dumb' ? spin(label) : () => {}
+      if (!stderr.isTTY || process.env.TERM === 'dumb') return work()
+      const { show, stop } = spin(label)
       try {
-        return await work()
+        return await work(show)
       } finally {
         stop()
       }
@@ -46,18 +50,24 @@ export function openTerminal(signal: AbortSignal): Terminal {
   }
 }
 
-function spin(label: string): () => void {
+function spin(label: string): { show(text: string): void; stop(): void } {
+  let shown = ''
   const start = performance.now()
   const draw = () => {
     const elapsedMs = performance.now() - start
     const frame = frames[Math.floor(elapsedMs / frameMs) % frames.length]
-    process.stderr.write(`\r\x1b[K${frame} ${label} ${seconds(elapsedMs)}`)
+    process.stderr.write(`\r\x1b[K${frame} ${label} ${seconds(elapsedMs)}${shown}`)
   }
   draw()
   const timer = setInterval(draw, frameMs)
-  return () => {
-    clearInterval(timer)
-    process.stderr.write('\r\x1b[K')
+  return {
+    show: (text) => {
+      shown = text && `  ${printable(text)}`
+    },
+    stop: () => {
+      clearInterval(timer)
+      process.stderr.write('\r\x1b[K')
+    },
   }
 }
 

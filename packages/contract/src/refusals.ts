@@ -5,6 +5,8 @@ interface Row {
   status: number
   /** Sent as Retry-After, in seconds, where the exact request is safe to send again. */
   retryAfterSecs?: number
+  /** Retry-After is up to twice as long, by chance: many are refused at once, and must not return at once. */
+  spreads?: true
   /** What happened. Names no host, path or program of the service: customers read it. */
   what: string
   /** What to do about it, where something can be done. */
@@ -133,6 +135,7 @@ export const refusals = {
   database_unavailable: {
     status: 503,
     retryAfterSecs: 2,
+    spreads: true,
     what: 'the database is unavailable; nothing was changed',
     next: 'send the request again',
   },

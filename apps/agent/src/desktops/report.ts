@@ -5,9 +5,14 @@ export type SendReport = <N extends ReportName>(name: N, report: Report<N>) => v
 
 type Progress = Report<'operation.progress'>
 
-/** Reports which phase the fence's operation is in, without a number of bytes. */
-export function reportPhase(report: SendReport, { desktopId, operationId }: Fence, phase: Progress['phase']): void {
-  report('operation.progress', { desktopId, operationId, phase, doneBytes: null, totalBytes: null })
+/** Reports which phase the fence's operation is in, and of how many bytes, where that is known. */
+export function reportPhase(
+  report: SendReport,
+  { desktopId, operationId }: Fence,
+  phase: Progress['phase'],
+  totalBytes: number | null = null,
+): void {
+  report('operation.progress', { desktopId, operationId, phase, doneBytes: null, totalBytes })
 }
 
 const heldMs = 100

@@ -122,7 +122,7 @@ function choose(
 async function restore(deps: WakeDeps, turn: Turn, image: MemoryImage): Promise<ResumedFrom> {
   const { driver, failpoints } = deps
   const { desktopId } = turn.fence
-  reportPhase(deps.report, turn.fence, 'restoring')
+  reportPhase(deps.report, turn.fence, 'restoring', image.bytes ?? null)
   try {
     await restoreAndCompare(deps, turn, image)
     await failpoints.hit('wake.before-mark')

@@ -4,6 +4,7 @@ import type { Command } from 'commander'
 import type { Context } from '../context.ts'
 import { type JsonOption, timeoutOption, withJson } from '../options.ts'
 import { seconds, table } from '../terminal.ts'
+import { following } from './following.ts'
 import { outcome, waiting } from './transitions.ts'
 
 /** Adds both commands. */
@@ -47,7 +48,9 @@ async function get(
 ): Promise<void> {
   const { signal } = context.terminal
   const client = context.customer()
-  const work = () => client.waitForOperation(id, { timeoutMs: options.timeoutSecs * 1000, signal })
+  const timeoutMs = options.timeoutSecs * 1000
+  const work = (show?: (text: string) => void) =>
+    following(client, show, (onProgress) => client.waitForOperation(id, { timeoutMs, signal, onProgress }))
   const operation = options.wait
     ? await waiting(context, `waiting for ${id}`, `\`dormouse operation ${id}\` shows the outcome`, work)
     : await client.getOperation(id, { signal })

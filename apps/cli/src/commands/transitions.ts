@@ -13,6 +13,7 @@ import {
   withJson,
 } from '../options.ts'
 import { fields, seconds } from '../terminal.ts'
+import { following, progressText } from './following.ts'
 
 interface TransitionOptions extends JsonOption, KeyOption {
   wait: boolean
@@ -75,12 +76,20 @@ export async function settle(
 ): Promise<OperationJson> {
   const { signal } = context.terminal
   const onResponse = replayNote(context, { idempotencyKey })
-  const work = () => client.settle(kind, id, body, { idempotencyKey, timeoutMs, signal, onResponse })
+  const work = (show?: (text: string) => void) =>
+    following(client, show, (onProgress) =>
+      client.settle(kind, id, body, { idempotencyKey, timeoutMs, signal, onResponse, onProgress }),
+    )
   return await waiting(context, `${doing[kind]} ${id}`, `\`dormouse operations ${id}\` shows the outcome`, work)
 }
 
 /** Waits with a spinner. When interrupted, the failure says that the service goes on. */
-export async function waiting<T>(context: Context, label: string, next: string, work: () => Promise<T>): Promise<T> {
+export async function waiting<T>(
+  context: Context,
+  label: string,
+  next: string,
+  work: (show?: (text: string) => void) => Promise<T>,
+): Promise<T> {
   const { terminal } = context
   try {
     return await terminal.during(label, work)
@@ -92,8 +101,9 @@ export async function waiting<T>(context: Context, label: string, next: string, 
 }
 
 /** An operation's outcome in one line; its fields while it is in progress. */
-export function outcome({ id, desktop_id, kind, state, result, error }: OperationJson): string {
-  if (!result) return fields({ operation: id, desktop: desktop_id, kind, state, error })
+export function outcome({ id, desktop_id, kind, state, result, error, progress }: OperationJson): string {
+  const now = progress && { progress: progressText({ progress }) }
+  if (!result) return fields({ operation: id, desktop: desktop_id, kind, state, ...now, error })
   const from = result.resumed_from ? `; ${resumed[result.resumed_from]}` : ''
   const unready = result.ready === false ? '; not ready yet: its image’s own check still fails' : ''
   const deferred =

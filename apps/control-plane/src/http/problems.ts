@@ -47,10 +47,15 @@ export function problemOf(refusal: Refusal): ProblemJson {
   }
 }
 
+function retryAfterSecs({ code, extra }: Refusal): number | undefined {
+  const row: { status: number; retryAfterSecs?: number; spreads?: true } = refusals[code]
+  const secs = extra.retryAfterSecs ?? row.retryAfterSecs
+  return secs !== undefined && row.spreads ? secs + Math.round(Math.random() * secs) : secs
+}
+
 /** Sends a problem with the headers that belong to its status. */
 export function sendProblem(reply: FastifyReply, refusal: Refusal): FastifyReply {
-  const row: { status: number; retryAfterSecs?: number } = refusals[refusal.code]
-  const retryAfter = refusal.extra.retryAfterSecs ?? row.retryAfterSecs
+  const retryAfter = retryAfterSecs(refusal)
   if (retryAfter !== undefined && refusal.status !== 504) reply.header('retry-after', String(retryAfter))
   if (refusal.status === 401) reply.header('www-authenticate', 'Bearer')
   if (refusal.extra.hangUp) reply.header('connection', 'close')

@@ -1,0 +1,47 @@
+// Shows how far an operation has come while it is awaited: asks for it every second, only where there is a terminal to show
+// it on.
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Client, OperationJson } from '@dormouse/client'
+
+const pollMs = 1_000
+
+/** Runs the work, which calls `onProgress` with each operation that it sees. `show` is undefined where nothing is shown. */
+export async function following<T>(
+  client: Client,
+  show: ((text: string) => void) | undefined,
+  work: (onProgress?: (operation: OperationJson) => void) => Promise<T>,
+): Promise<T> {
+  if (!show) return work()
+  const ended = new AbortController()
+  const { signal } = ended
+  let id: string | undefined
+  const poll = async () => {
+    while (!signal.aborted) {
+      await sleep(pollMs, undefined, { signal }).catch(() => undefined)
+      if (!id || signal.aborted) continue
+      // What is shown is not worth a failure.
+      const seen = await client.getOperation(id, { signal }).catch(() => undefined)
+      if (seen) show(progressText(seen))
+    }
+  }
+  const polling = poll()
+  try {
+    return await work((operation) => {
+      id = operation.id
+      show(progressText(operation))
+    })
+  } finally {
+    ended.abort()
+    await polling
+  }
+}
+
+/** In a few words; empty where nothing is known. An older service reports no progress. */
+export function progressText({ progress }: Partial<Pick<OperationJson, 'progress'>>): string {
+  if (!progress) return ''
+  const { phase, done_bytes: done, total_bytes: total, queued_behind: before } = progress
+  const words = phase.replaceAll('_', ' ')
+  if (before !== null) return `${words}, ${before} before it`
+  if (done !== null && total) return `${words}, ${Math.min(100, Math.round((done / total) * 100))} %`
+  return words
+}
