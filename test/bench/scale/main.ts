@@ -129,8 +129,14 @@ async function measure(size: Size, { chosen, quick, say, ...given }: Setting): P
     for (const subject of subjects) {
       if (!chosen.includes(subject.name)) continue
       say(`${sizeText(size)}: ${subject.name}`)
-      figures[subject.name] = await subject.run({ service, size, desktops, quick, say })
-      if (!values.json) console.table(rounded(figures[subject.name]!))
+      // The figures of the others stand without it.
+      const measured = await subject.run({ service, size, desktops, quick, say }).catch((error) => {
+        console.error(`${subject.name} failed`, error)
+        process.exitCode = 1
+      })
+      if (!measured) continue
+      figures[subject.name] = measured
+      if (!values.json) console.table(rounded(measured))
     }
     return figures
   } finally {
