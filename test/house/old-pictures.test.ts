@@ -5,10 +5,11 @@ import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
 
-/** Holds a desktop's row, so that whoever settles it waits; answers how to let it go. */
+/** A hibernated desktop that must be corrected, and whose row is held, so that the comparison waits; answers how to release it. */
 async function heldBack(house: House, id: string): Promise<() => Promise<void>> {
   const client = new pg.Client({ connectionString: house.database.url })
   await client.connect()
+  await client.query(`update desktops set state = 'stopped' where id = $1`, [id])
   await client.query('begin')
   await client.query('select 1 from desktops where id = $1 for update', [id])
   return async () => {
@@ -23,7 +24,7 @@ const somebodyWaits = (house: House) =>
 
 test('a desktop that woke for the first time while a host was compared is not called stopped', async () => {
   await using house = await House.start()
-  const first = await house.desktop('awake')
+  const first = await house.desktop('hibernated')
   const release = await heldBack(house, first.id)
   const pass = house.replica.parts.recovery.compare(house.host.id)
   await somebodyWaits(house)

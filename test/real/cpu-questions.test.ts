@@ -35,8 +35,8 @@ test.each(['pc', 'q35'])(
 )
 
 test('a memory that was saved with all questions is restored with few, on the same CPU', async () => {
-  await using bench = await stage.bench('cpu')
   const id = newId()
+  await using bench = await stage.bench(`cpu-${id.slice(-4)}`)
   await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
   const domain = (await host.domains.lookup(id))!
   const cpuOf = async () => /<cpu[\s\S]*?<\/cpu>/.exec(await domain.xml())?.[0]
@@ -58,6 +58,7 @@ test('a memory that was saved with all questions is restored with few, on the sa
   expect(await domain.xml()).toContain('qemu:del')
   expect(await cpuOf()).toBe(cpu)
   await domain.resume()
+  await bench.house.journal.note(fenceOf(id, 1, 2), { running: true })
   expect(await bench.run(id, 'echo on')).toBe('on')
   await bench.destroyed(fenceOf(id, 1, 3))
 })
