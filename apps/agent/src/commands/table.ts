@@ -83,7 +83,8 @@ function handler<N extends CommandName>(deps: CommandDeps, name: N, { dialBack, 
     const fence = fenceOf(parsed.data)
     const { operationId } = fence ?? {}
     const call = { name, desktopId: desktopId ?? fence?.desktopId, operationId, requestId, traceparent }
-    return observe(call, async () => {
+    // Awaited here: the call counts until it has ended.
+    return await observe(call, async () => {
       const result = await table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack)
       await deps.failpoints.hit('command.before-reply')
       return result
