@@ -109,8 +109,11 @@ function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Part
       joined: (hostId, hello) => recovery.joined(hostId, hello),
       heartbeat: (hostId, heartbeat) =>
         inLane('care', async () => {
-          await usage.heard(hostId, heartbeat)
-          return checkIns.heartbeat(hostId, heartbeat.facts)
+          const [answer] = await Promise.all([
+            checkIns.heartbeat(hostId, heartbeat.facts),
+            usage.heard(hostId, heartbeat),
+          ])
+          return answer
         }),
       report: (hostId, name, report) => handlers[name](hostId, report as never),
       refuse: (socket, refusal) => sendRawProblem(socket, refusal, logOf('http')),

@@ -14,8 +14,12 @@ export interface CheckInsOptions {
   leaseMs: number
 }
 
+/** How old the list of replicas may be that a host gets. Every heartbeat of every host needs it. */
+const replicasForMs = 250
+
 export class CheckIns {
   readonly #options: CheckInsOptions
+  #replicas: Promise<string[]> | undefined
 
   constructor(options: CheckInsOptions) {
     this.#options = options
@@ -27,7 +31,7 @@ export class CheckIns {
     workLimits.heard(hostId, facts)
     await hosts.heard(hostId, facts)
     const { epoch } = await read(pool)
-    return { hostId, replicaId, epoch, heartbeatMs, leaseMs, replicas: await liveReplicas(pool) }
+    return { hostId, replicaId, epoch, heartbeatMs, leaseMs, replicas: await this.#liveReplicas() }
   }
 
   /**
@@ -35,13 +39,24 @@ export class CheckIns {
    * the same link.
    */
   async heartbeat(hostId: string, facts: HostFacts): Promise<HeartbeatAnswer> {
-    const { pool, hosts, workLimits } = this.#options
+    const { hosts, workLimits } = this.#options
     workLimits.heard(hostId, facts)
     try {
-      return { leaseRenewed: await hosts.heard(hostId, facts), replicas: await liveReplicas(pool) }
+      return { leaseRenewed: await hosts.heard(hostId, facts), replicas: await this.#liveReplicas() }
     } catch (error) {
       if (!isDatabaseUnavailable(error)) throw error
       return { leaseRenewed: false, replicas: [] }
     }
+  }
+
+  #liveReplicas(): Promise<string[]> {
+    if (this.#replicas) return this.#replicas
+    const forget = () => {
+      this.#replicas = undefined
+    }
+    const reading = liveReplicas(this.#options.pool)
+    this.#replicas = reading
+    reading.then(() => setTimeout(forget, replicasForMs).unref(), forget)
+    return reading
   }
 }

@@ -13,6 +13,7 @@ import {
 import type { Log } from '@dormouse/process'
 import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
+import { Gathered } from '../db/gathered.ts'
 import { type Db, type Note, type Pool, retryWhileUnavailable, transaction } from '../db/pool.ts'
 import { chooseHost, requireHost } from './placement.ts'
 import { plausibleFacts } from './plausible-facts.ts'
@@ -33,11 +34,13 @@ export interface HostsOptions {
 
 export class Hosts {
   readonly #options: HostsOptions
+  readonly #heard: Gathered<store.Heard, { withheld: boolean } | undefined>
   /** The ailment that was last logged of each host with implausible facts. */
   readonly #implausible = new Map<string, string | null>()
 
   constructor(options: HostsOptions) {
     this.#options = options
+    this.#heard = new Gathered((said) => store.heard(options.pool, said, options.leaseMs))
   }
 
   /** A token that enrols one host, once. It cannot be read again later. */
@@ -71,11 +74,11 @@ export class Hosts {
 
   /** Stores what a host reports of itself and renews its lease; false where it is lost or removed. */
   async heard(hostId: string, said: HostFacts): Promise<boolean> {
-    const { pool, leaseMs, links } = this.#options
+    const { links } = this.#options
     const facts = plausibleFacts(said)
     if (facts !== said) this.#logImplausible(hostId, facts.ailment)
     else this.#implausible.delete(hostId)
-    const host = await store.heard(pool, hostId, facts, leaseMs)
+    const host = await this.#heard.add({ id: hostId, facts })
     if (host) links.withhold(hostId, host.withheld)
     return host !== undefined
   }

@@ -120,24 +120,34 @@ export async function releaseHost(db: Db, id: string): Promise<void> {
   await db.query('delete from reservations where host_id = $1', [id])
 }
 
-/** Stores what a host reports of itself and renews its lease; undefined where it is lost or removed. */
-export async function heard(
-  db: Db,
-  id: string,
-  facts: HostFacts,
-  leaseMs: number,
-): Promise<{ withheld: boolean } | undefined> {
-  const { capacity } = facts
-  const { rows } = await db.query<{ withheld: boolean }>({
+export interface Heard {
+  id: string
+  facts: HostFacts
+}
+
+/**
+ * Stores what hosts report of themselves and renews their leases; undefined for one that is lost or removed. The rows are
+ * locked in the order of their ids: every replica writes the same ones.
+ */
+export async function heard(db: Db, said: Heard[], leaseMs: number): Promise<({ withheld: boolean } | undefined)[]> {
+  // Of two messages of one host, the later one counts.
+  const latest = new Map(said.map(({ id, facts }) => [id, facts]))
+  const { rows } = await db.query<{ id: string; withheld: boolean }>({
     name: 'hosts-heard',
-    text: `update hosts set facts = $2, vcpus = $3, memory_mib = $4, disk_gib = $5, images = $6, ailment = $7,
-             ailing_since = case when $7::text is not null then coalesce(ailing_since, now()) end,
-             last_heartbeat_at = now(), lease_until = now() + $8 * interval '1 millisecond'
-           where id = $1 and lost_at is null and removed_at is null
-           returning withheld_at is not null as withheld`,
-    values: [id, facts, capacity.vcpus, capacity.memoryMiB, capacity.diskGiB, facts.images, facts.ailment, leaseMs],
+    text: `update hosts h set facts = said.facts, vcpus = (said.facts->'capacity'->>'vcpus')::int,
+             memory_mib = (said.facts->'capacity'->>'memoryMiB')::int,
+             disk_gib = (said.facts->'capacity'->>'diskGiB')::int,
+             images = array(select jsonb_array_elements_text(said.facts->'images')), ailment = said.facts->>'ailment',
+             ailing_since = case when said.facts->>'ailment' is not null then coalesce(ailing_since, now()) end,
+             last_heartbeat_at = now(), lease_until = now() + $3 * interval '1 millisecond'
+           from (select id, given.facts from unnest($1::uuid[], $2::jsonb[]) given (id, facts) join hosts using (id)
+                 order by id for no key update of hosts) said
+           where h.id = said.id and lost_at is null and removed_at is null
+           returning h.id, withheld_at is not null as withheld`,
+    values: [[...latest.keys()], [...latest.values()], leaseMs],
   })
-  return rows[0]
+  const found = new Map(rows.map(({ id, withheld }) => [id, { withheld }]))
+  return said.map(({ id }) => found.get(id))
 }
 
 /** Uses up the one time that the host's epoch is believed, and allows its commands; false where it was used before. */

@@ -85,15 +85,27 @@ export interface Living {
   generation: number
 }
 
-/** Stores a host's proof of life in one statement for all that it runs. Only the billed generation counts. */
-export async function prove(db: Db, hostId: string, running: Living[]): Promise<void> {
+/** What a host reports as running. */
+export interface Proof {
+  hostId: string
+  running: Living[]
+}
+
+/** Stores hosts' proofs of life in one statement for all that they run. Only the billed generation counts. */
+export async function prove(db: Db, proofs: Proof[]): Promise<void> {
+  const all = proofs.flatMap(({ hostId, running }) => running.map((living) => ({ hostId, ...living })))
+  if (all.length === 0) return
   await db.query({
     name: 'ledger-prove',
     text: `update usage_intervals u set alive_until = greatest(alive_until, clock_timestamp())
-           from unnest($2::uuid[], $3::bigint[]) as alive (desktop_id, generation)
-           where u.host_id = $1 and u.kind = 'awake' and upper_inf(u.period)
+           from unnest($1::uuid[], $2::uuid[], $3::bigint[]) as alive (host_id, desktop_id, generation)
+           where u.kind = 'awake' and upper_inf(u.period) and u.host_id = alive.host_id
              and u.desktop_id = alive.desktop_id and u.generation = alive.generation`,
-    values: [hostId, running.map(({ desktopId }) => desktopId), running.map(({ generation }) => generation)],
+    values: [
+      all.map(({ hostId }) => hostId),
+      all.map(({ desktopId }) => desktopId),
+      all.map(({ generation }) => generation),
+    ],
   })
 }
 

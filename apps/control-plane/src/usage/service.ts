@@ -3,6 +3,7 @@ import type { Heartbeat, UsageJson } from '@dormouse/contract'
 import { Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
+import { Gathered } from '../db/gathered.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
 import { type Db, type Pool, retryWhileUnavailable, snapshot, transaction } from '../db/pool.ts'
 import * as desktops from '../desktops/store.ts'
@@ -40,6 +41,7 @@ export interface UsageParams {
 
 export class Usage {
   readonly #options: UsageOptions
+  readonly #proofs: Gathered<ledger.Proof, undefined>
   /** What each linked host reported last. */
   readonly #running = new Map<string, ledger.Living[]>()
   /** Differences of the last comparison. */
@@ -47,6 +49,10 @@ export class Usage {
 
   constructor(options: UsageOptions) {
     this.#options = options
+    this.#proofs = new Gathered(async (proofs) => {
+      await ledger.prove(options.pool, proofs)
+      return proofs.map(() => undefined)
+    })
     options.links.on('unlinked', (hostId) => this.#running.delete(hostId))
   }
 
@@ -80,8 +86,8 @@ export class Usage {
     // An unhealthy host cannot list what it runs, which is no difference.
     if (facts.ailment === null) this.#running.set(hostId, running)
     else this.#running.delete(hostId)
-    await ledger
-      .prove(this.#options.pool, hostId, running)
+    await this.#proofs
+      .add({ hostId, running })
       .catch((error) => this.#options.log.warn({ err: error, host: hostId }, 'a proof of life could not be stored'))
   }
 
