@@ -29,6 +29,11 @@ export class Connection {
     this.#socket.on('close', () => this.#fail(new Error('the connection was closed')))
   }
 
+  /** Whether it can take another request. */
+  get isOpen(): boolean {
+    return this.#broken === undefined
+  }
+
   /** Sends one request; the one before must have been answered. */
   send(method: string, path: string, body?: string, headers = ''): Promise<Answer> {
     if (this.#broken) return Promise.reject(this.#broken)

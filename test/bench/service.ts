@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { createAdminClient } from '@dormouse/client'
 import pg from 'pg'
@@ -83,6 +84,11 @@ export class Service {
     return join(this.folder, 'control-plane.log')
   }
 
+  /** Of all control planes. */
+  get logFiles(): string[] {
+    return [this.logFile, ...this.#replicas.map((_, at) => this.#standbyLog(at))]
+  }
+
   get org(): { id: string; key: string } {
     return this.#org
   }
@@ -139,20 +145,24 @@ export class Service {
   async startStandby(): Promise<string> {
     const port = await freePort()
     const url = `http://127.0.0.1:${port}`
-    const standby = this.#controlPlaneAt(port, join(this.folder, 'standby.log'))
+    const standby = this.#controlPlaneAt(port, this.#standbyLog(this.#replicas.length))
     this.#replicas.push(standby)
     standby.start()
-    const { hosts } = await this.admin.listHosts()
-    const linked = hosts.filter((host) => host.linked).length
-    await waitFor('the hosts to link to the standby', async () => (await this.#linkedTo(url)) >= linked, startMs)
+    await this.#linked(url, await this.#linkedTo(this.url))
     return url
+  }
+
+  /** Waits until so many hosts are linked to that replica. A list of many hosts is expensive, so it is not read often. */
+  #linked(url: string, hosts: number): Promise<void> {
+    const pauseMs = Math.min(1_000, hosts * 2)
+    const enough = async () => (await this.#linkedTo(url)) >= hosts || void (await sleep(pauseMs))
+    return waitFor(`${hosts} hosts to link`, enough, startMs).then(() => undefined)
   }
 
   /** Waits until the control plane leads and so many hosts are linked. */
   async ready(hosts: number): Promise<void> {
     await waitFor('the control plane to lead', () => this.#leads(), startMs)
-    if (hosts === 0) return
-    await waitFor('the hosts to link', async () => (await this.#linkedTo(this.url)) >= hosts, startMs)
+    if (hosts > 0) await this.#linked(this.url, hosts)
   }
 
   async stop(): Promise<void> {
@@ -194,6 +204,10 @@ export class Service {
   #controlPlaneAt(port: number, logFile: string): Child {
     const env = { ...this.#settings, PORT: String(port) }
     return new Child({ checkout: this.checkout, file: 'apps/control-plane/src/main.ts', env, logFile })
+  }
+
+  #standbyLog(at: number): string {
+    return join(this.folder, `standby-${at}.log`)
   }
 
   /** How many hosts that replica holds a link to; none while it does not answer. */

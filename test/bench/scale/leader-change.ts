@@ -3,43 +3,49 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { waitFor } from '../../wait-for.ts'
 import type { Connection } from '../connection.ts'
+import { counted, inShort, liveOf, standing } from './operations.ts'
 import type { ScaleSubject } from './size.ts'
-import { standing } from './storm.ts'
 
-const inFlightMax = 1_000
+const inFlightMax = 5_000
+const callers = 256
+const pollMs = 20
 const settleMs = 300_000
 
 export const leaderChange: ScaleSubject = {
   name: 'leader',
-  what: 'kill -9 of the leader while up to 1,000 hibernations are in flight, with a standby',
-  run: async ({ service, desktops }) => {
+  what: 'kill -9 of the leader while up to 5,000 hibernations are in flight or wait, with a standby',
+  run: async ({ service, desktops, say }) => {
     const standbyUrl = await service.startStandby()
-    const chosen = desktops.slice(0, inFlightMax)
-    const left = [...chosen]
+    const left = [...desktops]
     const accepted = new Set<string>()
     const before = await standing(service)
+    const statuses = new Map<number, number>()
+    let killed = false
     const send = async () => {
       const connection = service.connect()
-      for (let id = left.pop(); id; id = left.pop()) {
+      for (let id = left.pop(); id && !killed; id = left.pop()) {
         const answer = await connection.send('POST', `/v1/desktops/${id}/hibernate`).catch(() => undefined)
         if (!answer) return
+        statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1)
         if (answer.status < 300) accepted.add((JSON.parse(answer.body) as { id: string }).id)
       }
       connection.close()
     }
-    const sending = Promise.all(Array.from({ length: 64 }, send))
-    await Promise.race([waitFor('half to be accepted', () => accepted.size >= chosen.length / 2, settleMs), sending])
-    const live = async () => {
-      const { rows } = await service.database.query<{ count: number }>(
-        `select count(*)::int as count from operations where state in ('pending', 'running')`,
-      )
-      return rows[0]!.count
-    }
+    let sent = false
+    const sending = Promise.all(Array.from({ length: callers }, send)).finally(() => {
+      sent = true
+    })
+    const live = async () => liveOf(await counted(service))
+    const enough = Math.min(inFlightMax, desktops.length / 4)
+    while ((await live()) < enough && !sent) await sleep(pollMs)
     const inFlight = await live()
     const began = performance.now()
+    killed = true
     await service.controlPlane.kill('SIGKILL')
     await sending
     const takeover = await nextAccepted(service.connect(standbyUrl), began)
+    say(`  answers before: ${inShort(statuses)}`)
+    say(`  ${Math.round(takeover)} ms until a mutation was accepted, ${inFlight} operations to take over`)
     await waitFor('what was in flight to settle', async () => (await live()) === 0, settleMs)
     const settledMs = performance.now() - began
     const { rows } = await service.database.query<{ count: number }>(
@@ -54,6 +60,7 @@ export const leaderChange: ScaleSubject = {
       accepted: accepted.size,
       'settled well': rows[0]!.count,
       'changes of leader': after.epoch - before.epoch,
+      alarms: after.alarms - before.alarms,
     }
   },
 }

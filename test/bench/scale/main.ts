@@ -12,16 +12,19 @@ import { fsyncMsIn } from '../fsync.ts'
 import { commitOf, machineOf } from '../machine.ts'
 import { recordScale, type ScaleRun } from '../results.ts'
 import { Service, thisCheckout } from '../service.ts'
-import { addFleet, type Fleet } from './fleet.ts'
+import { Fleet } from './fleet.ts'
 import { leaderChange } from './leader-change.ts'
 import { oneOperation } from './one-operation.ts'
+import { wakeAll } from './operations.ts'
+import { oneReturns, powerCut } from './power-cut.ts'
+import { seed } from './seed.ts'
 import type { Figures, ScaleSubject, Size } from './size.ts'
 import { steady } from './steady.ts'
 import { storm } from './storm.ts'
 import { tableFigures } from './tables.ts'
 
-/** In the order in which they run: the storm wakes what the later ones need awake. */
-const subjects: readonly ScaleSubject[] = [storm, steady, oneOperation, leaderChange]
+/** In the order in which they run: the storm wakes what the later ones need awake, and the last one ends the leader. */
+const subjects: readonly ScaleSubject[] = [storm, steady, oneOperation, oneReturns, powerCut, leaderChange]
 const tables = 'tables'
 const names = [...subjects.map(({ name }) => name), tables]
 
@@ -41,7 +44,7 @@ One control plane and simulated hosts at three sizes: ${sizes.map(sizeText).join
 Its processes run without limits of rate, quota and connections.
 
 --hosts N --desktops N   this size only
---only NAME       only this subject (${names.join(', ')}); may be given more than once. All need the storm's desktops awake
+--only NAME       only this subject (${names.join(', ')}); may be given more than once. Every desktop is woken first
 --quick           the first two sizes, shorter measurements, and smaller tables; about 5 min
 --against FOLDER  measure that checkout of this repository instead; its packages must be installed
 --record          write bench/results.json; \`npm run docs\` then writes docs/performance.md
@@ -89,7 +92,7 @@ async function main(): Promise<void> {
       sized.push({ ...size, figures })
     }
     const ofTables = chosen.includes(tables)
-      ? await tableFigures({ checkout, postgres: place, folder, quick, say })
+      ? await tableFigures({ checkout, postgres: place, folder, quick, say }).catch(failed(tables))
       : {}
     const commit = await commitOf(checkout)
     const run: ScaleRun = {
@@ -97,7 +100,7 @@ async function main(): Promise<void> {
       ...(commit && { commit }),
       machine: await machineOf(postgres.url, fsyncMs),
       sizes: sized,
-      tables: ofTables,
+      tables: ofTables ?? {},
     }
     if (values.json) console.log(JSON.stringify(run, null, 2))
     else show(run)
@@ -119,29 +122,40 @@ interface Setting {
 }
 
 async function measure(size: Size, { chosen, quick, say, ...given }: Setting): Promise<Record<string, Figures>> {
+  const began = performance.now()
+  const tell = (line: string) =>
+    say(`${String(Math.round((performance.now() - began) / 1_000)).padStart(4)} s  ${line}`)
   say(`${sizeText(size)}: starting`)
   const service = await Service.start({ ...given, folder: join(given.folder, sizeText(size)), hosts: 0 })
-  let fleet: Fleet | undefined
+  const fleet = new Fleet(service)
+  const figures: Record<string, Figures> = {}
   try {
-    fleet = await addFleet(service, size.hosts)
-    const desktops = await service.create(size.desktops)
-    const figures: Record<string, Figures> = {}
+    const desktops = await seed(service, size.desktops)
+    const hosts = await fleet.add('host', size.hosts, { DORMOUSE_AGENT_MEMORY_MIB: '1048576' })
+    const stage = { service, size, fleet, hosts, desktops, quick, say: tell }
     for (const subject of subjects) {
       if (!chosen.includes(subject.name)) continue
-      say(`${sizeText(size)}: ${subject.name}`)
-      // The figures of the others stand without it.
-      const measured = await subject.run({ service, size, desktops, quick, say }).catch((error) => {
-        console.error(`${subject.name} failed`, error)
-        process.exitCode = 1
-      })
+      if (subject !== storm) await wakeAll(service, desktops, tell)
+      tell(subject.name)
+      const measured = await subject.run(stage).catch(failed(subject.name))
       if (!measured) continue
       figures[subject.name] = measured
       if (!values.json) console.table(rounded(measured))
     }
-    return figures
+  } catch (error) {
+    failed(sizeText(size))(error)
   } finally {
     await service.stop()
-    fleet?.remove()
+    fleet.remove()
+  }
+  return figures
+}
+
+/** The figures of the others stand without it. */
+function failed(what: string) {
+  return (error: unknown) => {
+    console.error(`${what} failed`, error)
+    process.exitCode = 1
   }
 }
 

@@ -32,12 +32,18 @@ export async function paced(
   const all: Connection[] = []
   const underWay: Promise<void>[] = []
   const send = async ({ kind, method, path }: Request, dueAt: number) => {
-    const connection = idle.pop() ?? service.connect()
-    if (!all.includes(connection)) all.push(connection)
-    const { status } = await connection.send(method, path)
+    const connection = openOne()
+    const { status } = await connection.send(method, path).catch(() => ({ status: 599 }))
     times[kind].push(performance.now() - dueAt)
     if (status >= 500 || (kind === 'read' && status !== 200)) failed[kind]++
     idle.push(connection)
+  }
+  /** The server closes a connection that was idle for long. */
+  const openOne = () => {
+    for (let one = idle.pop(); one; one = idle.pop()) if (one.isOpen) return one
+    const made = service.connect()
+    all.push(made)
+    return made
   }
   const began = performance.now()
   for (let sent = 0; performance.now() - began < seconds * 1_000; await sleep(tickMs)) {

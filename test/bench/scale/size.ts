@@ -1,5 +1,6 @@
 // One size of installation and what is measured on it. Does not know any subject.
 import type { Service } from '../service.ts'
+import type { Fleet } from './fleet.ts'
 
 export interface Size {
   hosts: number
@@ -12,6 +13,9 @@ export type Figures = Record<string, number>
 export interface Stage {
   service: Service
   size: Size
+  fleet: Fleet
+  /** Names of the hosts. */
+  hosts: string[]
   desktops: string[]
   quick: boolean
   say(line: string): void

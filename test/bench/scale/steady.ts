@@ -1,18 +1,23 @@
 // A quiet day: nothing but heartbeats, then reads with 5 % mutations at a fixed rate.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { residentMiB } from '../cpu.ts'
+import { cpuMs } from './operations.ts'
 import { paced, type Request } from './paced.ts'
 import type { ScaleSubject, Stage } from './size.ts'
 
 const perSecond = 300
 const mutationShare = 0.05
+/** Longer than the interval of the comparisons with all hosts. */
+const longSeconds = 65
+/** From this size on, they cost something. */
+const manyHosts = 1_000
 
 export const steady: ScaleSubject = {
   name: 'steady',
   what: `${perSecond} requests per second, of which 5 % are wakes and hibernations, and the same time without requests`,
   run: async (stage) => {
-    const { service, quick } = stage
-    const seconds = quick ? 8 : 20
+    const { service, quick, size } = stage
+    const seconds = quick ? 8 : size.hosts >= manyHosts ? longSeconds : 20
     const idle = await coresOver(stage, () => sleep(seconds * 1_000))
     let figures: Awaited<ReturnType<typeof paced>> | undefined
     const next = requestsOn(stage.desktops)
@@ -27,8 +32,10 @@ export const steady: ScaleSubject = {
       'busy: control plane, % of a core': busy['control plane']!,
       'busy: Postgres, % of a core': busy.Postgres!,
       'busy: hosts, % of a core': busy.hosts!,
+      'busy: generator, % of a core': busy.generator!,
       'read p50, ms': read.p50,
       'read p99, ms': read.p99,
+      'read max, ms': read.max,
       'mutation p50, ms': mutation.p50,
       'mutation p99, ms': mutation.p99,
       'reads failed': read.failed,
@@ -56,8 +63,8 @@ function requestsOn(desktops: readonly string[]): () => Request {
 
 /** CPU time of each kind of process during the work, in percent of one core. */
 async function coresOver({ service }: Stage, work: () => Promise<unknown>): Promise<Record<string, number>> {
-  const [before, began] = [service.cpuMs(), performance.now()]
+  const [before, began] = [cpuMs(service), performance.now()]
   await work()
-  const [after, tookMs] = [service.cpuMs(), performance.now() - began]
+  const [after, tookMs] = [cpuMs(service), performance.now() - began]
   return Object.fromEntries(Object.entries(after).map(([name, ms]) => [name, ((ms - before[name]!) / tookMs) * 100]))
 }
