@@ -4,5 +4,7 @@ import type { CommandHandler, TurnDeps } from './handler.ts'
 
 export const ensureAwake: CommandHandler<'desktop.ensureAwake', WakeDeps & TurnDeps> = (deps, command) => {
   const { fence, spec, source } = command
-  return deps.turns.run(fence, 'desktop.ensureAwake', (turn) => wake(deps, turn, { spec, source }))
+  return deps.turns.run(fence, 'desktop.ensureAwake', (turn) => wake(deps, turn, { spec, source }), {
+    syncsLater: true,
+  })
 }

@@ -3,4 +3,4 @@ import { hibernate, type SaveDeps } from '../desktops/hibernate.ts'
 import type { CommandHandler, TurnDeps } from './handler.ts'
 
 export const ensureHibernated: CommandHandler<'desktop.ensureHibernated', SaveDeps & TurnDeps> = (deps, { fence }) =>
-  deps.turns.run(fence, 'desktop.ensureHibernated', (turn) => hibernate(deps, turn))
+  deps.turns.run(fence, 'desktop.ensureHibernated', (turn) => hibernate(deps, turn), { syncsLater: true })

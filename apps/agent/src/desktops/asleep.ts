@@ -17,7 +17,7 @@ export async function asleep(deps: AsleepDeps, turn: Turn): Promise<Result> {
   await deps.digests.stop(turn.fence.desktopId)
   const now = await lookAtRest(deps, turn.fence.desktopId)
   const hasRun = holdsMemory(now) && !neverRan(now)
-  const result = hasRun ? await saveOrStop(deps, turn) : await keepSaved(deps, turn, now)
+  const result = hasRun ? await saveOrStop(deps, turn, now) : await keepSaved(deps, turn, now)
   await turn.note({ running: false })
   return result
 }
@@ -34,12 +34,12 @@ async function keepSaved(deps: AsleepDeps, turn: Turn, now: Situation): Promise<
 }
 
 /** A guest that was booted from its disk and never answered has nothing to lose, and would be as silent after a restore. */
-async function saveOrStop(deps: AsleepDeps, turn: Turn): Promise<Result> {
+async function saveOrStop(deps: AsleepDeps, turn: Turn, now: Situation): Promise<Result> {
   const { wokeFrom } = turn.entry()
   const silentBoot = (wokeFrom === 'disk' || wokeFrom === 'image') && !(await answers(deps, turn))
   if (!silentBoot) {
     try {
-      await save(deps, turn)
+      await save(deps, turn, now)
       return { state: 'hibernated', memoryLost: false }
     } catch (error) {
       throwUnlessRefusedByHypervisor(error)

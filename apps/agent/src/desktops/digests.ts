@@ -3,6 +3,9 @@ import type { DesktopId } from '@dormouse/contract'
 import { Slots } from '../mechanics/locks.ts'
 import type { MemoryImages } from './memory-images.ts'
 
+/** Made once: an error for each stop would cost more than a small digest. */
+const stopped = new Error('the digest is not wanted any more')
+
 export class Digests {
   readonly #memory: MemoryImages
   readonly #failed: (error: unknown) => void
@@ -22,14 +25,18 @@ export class Digests {
       .catch((error: unknown) => {
         if (!stop.signal.aborted) this.#failed(error)
       })
-    this.#running.set(desktopId, { stop, ended })
+    const mine = { stop, ended }
+    this.#running.set(desktopId, mine)
+    void ended.then(() => {
+      if (this.#running.get(desktopId) === mine) this.#running.delete(desktopId)
+    })
   }
 
   /** When this returns, nothing writes to the desktop's manifests any more. */
   async stop(desktopId: DesktopId): Promise<void> {
     const running = this.#running.get(desktopId)
     this.#running.delete(desktopId)
-    running?.stop.abort()
+    running?.stop.abort(stopped)
     await running?.ended
   }
 

@@ -26,6 +26,7 @@ export async function ensureDisk(deps: DiskDeps, turn: Turn, { spec, disk }: Dis
     return { made: diskMade }
   }
   if (disk === 'require') refuse('disk_missing', 'the desktop’s disk is no longer on its host')
+  await turn.synced()
   if (halfMade) {
     await deps.driver.removeDisk(desktopId)
     await deps.guests.forget(desktopId)

@@ -23,6 +23,20 @@ test('a hibernation that is repeated answers the same', async () => {
   expect(await bench.hibernated(fenceOf(id, 1, 2))).toEqual(first)
 })
 
+test('the turn of a hibernation is on the disk before an older memory is removed, and it is acknowledged', async () => {
+  await using bench = await Bench.start()
+  const { id } = await awakeDesktop(bench)
+  const from = bench.failpoints.hits.length
+  await bench.hibernated(fenceOf(id, 1, 2))
+  const order = bench.failpoints.hits.slice(from).filter((name) => /hibernate|sync/.test(name))
+  const [save, settle] = [['hibernate.before-save', 'hibernate.after-save'], 'hibernate.before-complete']
+  expect(order).toEqual([...save, 'journal.before-sync', settle])
+  const again = bench.failpoints.hits.length
+  await bench.hibernated(fenceOf(id, 1, 3))
+  const repeated = bench.failpoints.hits.slice(again).filter((name) => /hibernate|sync/.test(name))
+  expect(repeated).toEqual(['journal.before-sync', settle])
+})
+
 test.each([
   ['save', 'host_disk_full'],
   ['save', 'hypervisor_failed'],

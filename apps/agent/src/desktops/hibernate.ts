@@ -2,6 +2,7 @@
 // manifest says what is intended before a byte is written, and that the file is whole only after it is synced.
 import { type CommandResult, Refusal, refuse } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
+import { all } from '../mechanics/all.ts'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Digests } from './digests.ts'
 import type { MemoryImage } from './memory-images.ts'
@@ -31,12 +32,14 @@ export interface SaveDeps extends LookDeps {
 }
 
 const progressEveryMs = 500
+/** A fast save reports no progress: its result comes as soon. */
+const firstProgressMs = 100
 
 /** Saves the memory, so that it belongs to the disk as it is, and ends the process. */
 export async function hibernate(deps: SaveDeps, turn: Turn): Promise<CommandResult<'desktop.ensureHibernated'>> {
   await deps.digests.stop(turn.fence.desktopId)
   const now = await lookAtRest(deps, turn.fence.desktopId)
-  const image = holdsMemory(now) && !neverRan(now) ? await save(deps, turn) : await alreadySaved(deps, turn, now)
+  const image = holdsMemory(now) && !neverRan(now) ? await save(deps, turn, now) : await alreadySaved(deps, turn, now)
   return { memoryBytes: image.bytes ?? 0 }
 }
 
@@ -48,11 +51,11 @@ export async function alreadySaved(deps: SaveDeps, turn: Turn, now: Situation): 
 }
 
 /** Saves what the domain holds. Where that fails, the guest runs on and no partial file is left. */
-export async function save(deps: SaveDeps, turn: Turn): Promise<MemoryImage> {
+export async function save(deps: SaveDeps, turn: Turn, now: Situation): Promise<MemoryImage> {
   const { fence } = turn
   // The mark comes first: a domain that cannot be marked does not exist, and the image may then be its only memory.
   await deps.driver.setMark(markOf(deps, fence))
-  await removeVoid(deps, fence.desktopId)
+  await removeVoid(deps, now)
   const { spec } = turn.entry()
   return deps.slots.run(turn.signal, () =>
     deps.memory.withSpaceFor(spec?.memoryMiB ?? 0, async () => {
@@ -62,14 +65,15 @@ export async function save(deps: SaveDeps, turn: Turn): Promise<MemoryImage> {
       turn.signal.throwIfAborted()
       await write(deps, turn, image)
       await deps.failpoints.hit('hibernate.after-save')
-      return settle(deps, turn, await complete(deps, image))
+      const [saved] = await all([complete(deps, image), turn.synced()])
+      return settle(deps, turn, saved)
     }),
   )
 }
 
 async function write(deps: SaveDeps, turn: Turn, image: MemoryImage): Promise<void> {
   const { desktopId, operationId } = turn.fence
-  let reportedAt = 0
+  let reportedAt = performance.now() + firstProgressMs - progressEveryMs
   try {
     await deps.driver.save(desktopId, image.path, (doneBytes, totalBytes) => {
       if (performance.now() - reportedAt < progressEveryMs) return
@@ -104,6 +108,7 @@ async function resumeAfterFailure(deps: SaveDeps, turn: Turn, image: MemoryImage
 
 /** The image is the desktop's memory now. Older images are worthless, because the guest has run since. */
 async function settle(deps: SaveDeps, turn: Turn, image: MemoryImage): Promise<MemoryImage> {
+  await turn.synced()
   await deps.failpoints.hit('hibernate.before-complete')
   // Not synced: what this resets is not looked at while the newest image is whole.
   await turn.note({ running: false, wokeFrom: null, memoryLost: false, spent: [] }, { unsynced: true })

@@ -26,6 +26,42 @@ test('what was accepted and noted is read back by the next process', async () =>
   await expect(next.raiseEpoch(6)).rejects.toMatchObject({ code: 'stale_epoch' })
 })
 
+test('what is to be synced later is known at once, and on the disk when its desktop’s changes are synced', async () => {
+  await using at = await folder()
+  const [id, other] = [newId(), newId()]
+  const syncs: number[] = []
+  await using journal = await Journal.open(at.path, async (name) => {
+    if (name === 'journal.before-sync') syncs.push(1)
+  })
+  await journal.accept(fenceOf(id, 2, 3), 'desktop.ensureAwake', {}, { syncLater: true })
+  await journal.note(fenceOf(id, 2, 3), { wokeFrom: 'memory' }, { syncLater: true })
+  expect(journal.read(id)).toMatchObject({ turn: 3, wokeFrom: 'memory' })
+  await journal.synced(other)
+  expect(syncs).toHaveLength(0)
+  await journal.synced(id)
+  expect(syncs).toHaveLength(1)
+  // What another desktop writes, or progress, has nothing to do with it.
+  await journal.accept(fenceOf(other, 1, 1), 'desktop.ensureAwake', {}, { syncLater: true })
+  await journal.note(fenceOf(id, 2, 3), { state: 'done' })
+  await journal.synced(id)
+  expect(syncs).toHaveLength(1)
+})
+
+test('progress alone is kept in memory, and written with the next change or when the journal closes', async () => {
+  await using at = await folder()
+  const id = newId()
+  const journal = await Journal.open(at.path)
+  await journal.accept(fenceOf(id, 1, 1), 'desktop.ensureAwake')
+  await journal.note(fenceOf(id, 1, 1), { state: 'done' })
+  expect(journal.read(id)?.state).toBe('done')
+  expect(Journal.view(at.path).read(id)?.state).toBe('doing')
+  await journal.note(fenceOf(id, 1, 1), { running: true })
+  expect(Journal.view(at.path).read(id)).toMatchObject({ state: 'done', running: true })
+  await journal.note(fenceOf(id, 1, 1), { state: 'failed', failure: 'any' })
+  await journal.close()
+  expect(Journal.view(at.path).read(id)).toMatchObject({ state: 'failed', failure: 'any' })
+})
+
 test('a write that was cut off leaves the entry as it was', async () => {
   await using at = await folder()
   const id = newId()

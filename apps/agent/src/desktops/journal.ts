@@ -1,5 +1,5 @@
-// The last command that this host has accepted for each desktop, on disk before any work begins. So no late, lost or
-// repeated command of a lower turn changes anything, even after the agent was killed. Knows nothing of hypervisors.
+// The last command that this host has accepted for each desktop, written before any work begins. So no late, lost or repeated
+// command of a lower turn changes anything, even after the agent was killed. Knows nothing of hypervisors.
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { type DesktopId, type Fence, id, refuse } from '@dormouse/contract'
@@ -15,10 +15,12 @@ export interface WriteOptions {
   /** The work frees space or undoes something, so on a full disk it may use the reserve. */
   freesSpace?: boolean
   /**
-   * A power cut may lose the change, so nobody waits for the disk. A change of `command`, `state` and `failure` alone is always
-   * written so: each command checks by itself how far an earlier one has come.
+   * A power cut may lose the change, so nobody waits for the disk. A change of `command`, `state` and `failure` alone is not even
+   * written at once: each command checks by itself how far an earlier one has come.
    */
   unsynced?: boolean
+  /** The change is on the disk only when `synced` has resolved. */
+  syncLater?: boolean
 }
 
 /** A later record of a desktop replaces an earlier one. */
@@ -28,12 +30,20 @@ const recordSchema = z.union([
   z.object({ epoch: z.int().min(0) }),
 ])
 
+/** After so long, progress is written that no other change of its desktop has taken along. */
+const progressMs = 1_000
+
 const logPath = (stateFolder: string) => join(stateFolder, 'journal.log')
 
 export class Journal {
   readonly #hit: (name: string) => Promise<void>
   readonly #entries = new Map<DesktopId, Entry>()
   readonly #lock = new KeyedLock()
+  /** Of each desktop with changes that `synced` has to wait for: the last of them, by its number in the log. */
+  readonly #unsynced = new Map<DesktopId, number>()
+  /** Desktops whose progress is not written yet. */
+  readonly #progress = new Set<DesktopId>()
+  #progressTimer: NodeJS.Timeout | undefined
   #epoch = 0
   /** Undefined in a journal that is only read. */
   #log: AppendLog | undefined
@@ -116,7 +126,7 @@ export class Journal {
     })
   }
 
-  /** Records that work on this command begins. While the reserve is incomplete, nothing new begins. */
+  /** Records that work on this command begins; on disk, unless that is for later. While the reserve is incomplete, nothing new begins. */
   async accept(fence: Fence, command: string, note: Note = {}, options: WriteOptions = {}): Promise<Entry> {
     if (!options.freesSpace && !(await this.refillReserve())) refuseFull()
     return this.#change(fence.desktopId, options, (entry) => ({
@@ -137,6 +147,14 @@ export class Journal {
       if (comparePairs(pair, entry) < 0) refuse('superseded', 'a later request for this desktop was accepted')
       return { ...entry, ...note }
     })
+  }
+
+  /** Resolves when every change of the desktop is on the disk that was to be synced later. */
+  async synced(desktopId: DesktopId): Promise<void> {
+    const last = this.#unsynced.get(desktopId)
+    if (last === undefined) return
+    await this.#writer.synced(last)
+    if (this.#unsynced.get(desktopId) === last) this.#unsynced.delete(desktopId)
   }
 
   /** Raises a lost entry to what the host itself still reports of the desktop. */
@@ -161,6 +179,8 @@ export class Journal {
 
   /** Writes what waits, and closes the file. */
   async close(): Promise<void> {
+    clearTimeout(this.#progressTimer)
+    if (this.#log) this.#writeProgress()
     await this.#log?.close()
   }
 
@@ -204,11 +224,36 @@ export class Journal {
       const entry = this.#entries.get(desktopId) ?? newEntry(desktopId)
       const changed = change(entry)
       if (isDeepStrictEqual(changed, entry)) return entry
-      const unsynced = options.unsynced || isDeepStrictEqual({ ...changed, ...progressOf(entry) }, entry)
-      const keep = () => void this.#entries.set(desktopId, changed)
-      await this.#append({ entry: changed }, { unsynced, onWritten: keep }, options)
+      if (isDeepStrictEqual({ ...changed, ...progressOf(entry) }, entry)) this.#noteProgress(changed)
+      else await this.#write(changed, options)
       return changed
     })
+  }
+
+  async #write(entry: Entry, { unsynced, syncLater, ...options }: WriteOptions): Promise<void> {
+    const { desktopId } = entry
+    const onWritten = () => {
+      this.#entries.set(desktopId, entry)
+      this.#progress.delete(desktopId)
+      if (syncLater) this.#unsynced.set(desktopId, this.#writer.appended)
+    }
+    await this.#append({ entry }, { unsynced: unsynced || syncLater, onWritten }, options)
+  }
+
+  #noteProgress(entry: Entry): void {
+    this.#entries.set(entry.desktopId, entry)
+    this.#progress.add(entry.desktopId)
+    this.#progressTimer ??= setTimeout(() => this.#writeProgress(), progressMs).unref()
+  }
+
+  /** A failure shows at the next change that somebody waits for. */
+  #writeProgress(): void {
+    this.#progressTimer = undefined
+    for (const desktopId of this.#progress) {
+      const entry = this.#entries.get(desktopId)
+      if (entry) this.#writer.append(JSON.stringify({ entry }), { unsynced: true }).catch(() => undefined)
+    }
+    this.#progress.clear()
   }
 
   async #append(record: object, how: AppendOptions, { freesSpace }: WriteOptions): Promise<void> {

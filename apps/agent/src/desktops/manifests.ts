@@ -1,9 +1,9 @@
 // The manifest beside each memory image: what it belongs to, and whether it may still be restored. What changes later is in
 // fields of a fixed length within the file's first sector. So a change is one write in place, whole or not at all.
-import { closeSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
+import { closeSync, openSync, readFileSync, readSync, writeFileSync, writeSync } from 'node:fs'
 import { id } from '@dormouse/contract'
 import { z } from 'zod'
-import { unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
+import { syncData, unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
 import { diskFull } from '../mechanics/full-disk.ts'
 
 const manifestSchema = z.object({
@@ -44,19 +44,20 @@ export function createManifest(path: string, manifest: Manifest): void {
   }
 }
 
-/** Changes the fields that may change. A power cut may undo that: it is synced by the caller. */
-export async function changeManifest(path: string, manifest: Manifest): Promise<void> {
-  if (!hasFixedHead(readFileSync(path, 'utf8'))) {
-    // Written by the release before.
-    await writeDurably(path, textOf(manifest)).catch(diskFull)
-    return
-  }
+/** Changes the fields that may change. Unless it is synced, a power cut may undo the change. */
+export async function changeManifest(path: string, manifest: Manifest, { synced }: { synced: boolean }): Promise<void> {
   const file = openSync(path, 'r+')
   try {
-    writeSync(file, headOf(manifest), 0)
+    if (hasFixedHead(file)) {
+      writeSync(file, headOf(manifest), 0)
+      if (synced) await syncData(file)
+      return
+    }
   } finally {
     closeSync(file)
   }
+  // Written by the release before.
+  await writeDurably(path, textOf(manifest)).catch(diskFull)
 }
 
 const textOf = (manifest: Manifest): string => {
@@ -75,4 +76,9 @@ function headOf({ state, bytes, sha256 }: Pick<Manifest, 'state' | 'bytes' | 'sh
 }
 
 const headForm = /^\{"state":(.{10}),"bytes":(.{16}),"sha256":(.{66}),/
-const hasFixedHead = (text: string): boolean => headForm.test(text)
+
+function hasFixedHead(file: number): boolean {
+  const head = Buffer.alloc(headOf({ state: 'intended', bytes: null, sha256: null }).length)
+  readSync(file, head, 0, head.length, 0)
+  return headForm.test(head.toString('latin1'))
+}

@@ -1,12 +1,20 @@
 // Guarantee: space that one save was promised is not promised to another; a manifest is changed whole, whichever release
 // wrote it. (What is saved and restored: hibernate.test.ts.)
-import { mkdtempDisposableSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import {
+  mkdtempDisposableSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { mkdtemp, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
-import { wholeMagic } from '../driver/saved-file.ts'
+import { partialMagic, wholeMagic } from '../driver/saved-file.ts'
 import { fenceOf } from '../testing/bench.ts'
 import { MemoryImages } from './memory-images.ts'
 
@@ -55,6 +63,27 @@ test('a manifest changes in place, within the first sector, which a disk writes 
   const { ino, size } = statSync(image.manifestPath)
   expect([ino, size]).toEqual([before.ino, before.size])
   expect(readFileSync(image.manifestPath, 'utf8').indexOf('installationId')).toBeLessThan(512)
+})
+
+test('what changes an image from outside is noticed: its size, its header, its manifest, its removal', async () => {
+  using saved = await savedMemory()
+  const { memory, image, id } = saved
+  await memory.complete(image)
+  const seen = () => memory.list(id).map(({ manifest, bytes, magic }) => [manifest.state, bytes, magic])
+  expect(seen()).toEqual([['complete', 200, wholeMagic]])
+  truncateSync(image.path, 100)
+  expect(seen()).toEqual([['complete', 100, wholeMagic]])
+  rmSync(image.path)
+  expect(seen()).toEqual([['complete', null, '']])
+  expect(() => memory.verify(memory.list(id)[0]!)).toThrow('not where it was left')
+  writeFileSync(image.path, partialMagic.padEnd(200))
+  expect(() => memory.verify(memory.list(id)[0]!)).toThrow('its header is not that of a whole image')
+  writeFileSync(image.manifestPath, '{}')
+  expect(seen()).toEqual([])
+  await memory.removeAll(id)
+  expect(seen()).toEqual([])
+  await memory.intend(fenceOf(id, 1, 4), savedBy, 'mini')
+  expect(seen()).toEqual([['intended', null, '']])
 })
 
 test('a manifest of the release before is read, and marked as spent', async () => {

@@ -4,6 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { DesktopId, Observation } from '@dormouse/contract'
 import type { Domain, Driver, Mark } from '../driver/driver.ts'
 import { wholeMagic } from '../driver/saved-file.ts'
+import { all } from '../mechanics/all.ts'
 import type { Journal } from './journal.ts'
 import type { Entry } from './journal-entry.ts'
 import type { MemoryImage, MemoryImages } from './memory-images.ts'
@@ -105,26 +106,27 @@ export async function finished(deps: LookDeps, image: MemoryImage): Promise<Memo
 /** Whether a process holds the desktop's memory. */
 export const holdsMemory = ({ domain }: Situation): boolean => domain !== undefined && domain.state !== 'stopped'
 
-/** Records in journal and manifests that no image of the desktop may be restored again. */
+/** Records in journal and manifests that no image of the desktop may be restored again. Both are on the disk afterwards. */
 export async function spendAll(deps: LookDeps, turn: Turn, note: Parameters<Turn['note']>[0]): Promise<void> {
   const images = deps.memory.list(turn.fence.desktopId)
-  await turn.note({ ...note, spent: images.map(({ file }) => file) })
-  for (const image of images) if (image.manifest.state !== 'spent') await deps.memory.spend(image)
+  // Where the journal refuses, no manifest may say that its image was used.
+  await turn.note({ ...note, spent: images.map(({ file }) => file) }, { syncLater: true })
+  const unspent = images.filter(({ manifest }) => manifest.state !== 'spent')
+  await all([turn.synced(), ...unspent.map((image) => deps.memory.spend(image))])
 }
 
 /** Removes the images that must never be restored again. Only when no save is in progress. */
 export async function removeSpent(deps: LookDeps, desktopId: DesktopId): Promise<void> {
-  const { images, domain } = await lookAtRest(deps, desktopId)
+  const now = await lookAtRest(deps, desktopId)
   const entry = deps.journal.read(desktopId)
-  for (const image of images) if (stateOf(image, domain, entry) === 'spent') await deps.memory.remove(image)
-  await removeVoid(deps, desktopId)
+  for (const image of now.images) if (stateOf(image, now.domain, entry) === 'spent') await deps.memory.remove(image)
+  await removeVoid(deps, now)
 }
 
 /** Removes what an interrupted save left beside a guest that runs on: whole or not, the disk has changed since. */
-export async function removeVoid(deps: LookDeps, desktopId: DesktopId): Promise<void> {
-  const { images, domain } = await lookAtRest(deps, desktopId)
+export async function removeVoid({ memory }: Pick<LookDeps, 'memory'>, { domain, images }: Situation): Promise<void> {
   if (!domain) return
-  for (const image of images) if (image.manifest.state === 'intended') await deps.memory.remove(image)
+  for (const image of images) if (image.manifest.state === 'intended') await memory.remove(image)
 }
 
 /** Removes all images but the one that counts. */

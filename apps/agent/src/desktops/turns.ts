@@ -13,7 +13,9 @@ export interface Turn {
   /** Settles when earlier work has ended. Only work that pre-empts has to wait for it itself. */
   earlier: Promise<unknown>
   entry(): Entry
-  note(note: Note, options?: Pick<WriteOptions, 'unsynced'>): Promise<Entry>
+  note(note: Note, options?: Pick<WriteOptions, 'unsynced' | 'syncLater'>): Promise<Entry>
+  /** Resolves when the turn is on the disk, with every note that was to be synced later. */
+  synced(): Promise<void>
 }
 
 interface Work {
@@ -30,6 +32,11 @@ interface TurnOptions {
   undoes?: boolean
   /** Is accepted on a full disk, too. */
   freesSpace?: boolean
+  /**
+   * The work begins before the turn is on the disk. It calls `synced` before its first effect that a power cut does not undo.
+   * Nothing is lost where only the agent dies: what is written survives that.
+   */
+  syncsLater?: boolean
 }
 
 const superseded = () => new Refusal('superseded', 'a later request for this desktop was accepted')
@@ -85,7 +92,8 @@ export class Turns {
     const live = this.#works.get(fence.desktopId) ?? []
     const same = live.find((other) => other.command === command && comparePairs(other.fence, fence) === 0)
     if (same) return same
-    await this.#journal.accept(fence, command, options.undoes ? { takenBack: true } : {}, options)
+    const how = { ...options, syncLater: options.syncsLater === true }
+    await this.#journal.accept(fence, command, options.undoes ? { takenBack: true } : {}, how)
     for (const other of live) if (supersedes(fence, options, other)) other.controller.abort(superseded())
     return this.#add(fence.desktopId, fence, command, async (signal, earlier) => {
       if (!options.preempts) await earlier
@@ -115,12 +123,14 @@ export class Turns {
       earlier,
       entry: () => this.#journal.read(fence.desktopId)!,
       note: (note, how) => this.#journal.note(fence, note, { ...options, ...how }),
+      synced: () => this.#journal.synced(fence.desktopId),
     }
   }
 
   async #do<T>(turn: Turn, work: (turn: Turn) => Promise<T>): Promise<T> {
     try {
       const result = await work(turn)
+      await turn.synced()
       await turn.note({ state: 'done', failure: null })
       return result
     } catch (error) {

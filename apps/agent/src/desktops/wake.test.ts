@@ -182,6 +182,24 @@ test.each(['wake.before-mark', 'wake.after-mark', 'wake.after-resume', 'disk.aft
   },
 )
 
+test('the turn and the mark of a wake are on the disk by one sync, before its guest goes on', async () => {
+  await using bench = await Bench.start()
+  const { id } = await hibernatedDesktop(bench)
+  const from = bench.failpoints.hits.length
+  await bench.awake(fenceOf(id, 2, 3), 'require', 'require')
+  const order = bench.failpoints.hits.slice(from).filter((name) => /wake|sync/.test(name))
+  expect(order).toEqual(['wake.before-mark', 'journal.before-sync', 'wake.after-mark', 'wake.after-resume'])
+})
+
+test('a wake that finds its guest running is acknowledged only when its turn is on the disk', async () => {
+  await using bench = await Bench.start()
+  const id = newId()
+  await bench.awake(fenceOf(id, 1, 1))
+  const from = bench.failpoints.hits.length
+  await bench.awake(fenceOf(id, 2, 2))
+  expect(bench.failpoints.hits.slice(from).filter((name) => name === 'journal.before-sync')).toHaveLength(1)
+})
+
 test('repeated wakes join the one under way, and afterwards answer the same', async () => {
   await using bench = await Bench.start()
   const id = newId()

@@ -3,6 +3,7 @@
 import { type CommandPayload, type CommandResult, type ResumedFrom, refuse } from '@dormouse/contract'
 import type { Driver } from '../driver/driver.ts'
 import { becomesReady, untilAnswers } from '../guest/ready.ts'
+import { all } from '../mechanics/all.ts'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Digests } from './digests.ts'
 import { type DiskDeps, ensureDisk } from './ensure-disk.ts'
@@ -141,11 +142,10 @@ async function restore(deps: WakeDeps, turn: Turn, image: MemoryImage): Promise<
 
 /** Compares the digest while the hypervisor reads the same file; both have ended when this returns or throws. */
 async function restoreAndCompare(deps: WakeDeps, turn: Turn, image: MemoryImage): Promise<void> {
-  const ended = await Promise.allSettled([
+  await all([
     deps.memory.verifyDigest(image, turn.signal),
     deps.driver.restorePaused(turn.fence.desktopId, image.path, markOf(deps, turn.fence)),
   ])
-  for (const part of ended) if (part.status === 'rejected') throw part.reason
 }
 
 async function boot(deps: WakeDeps, turn: Turn, { spec }: WakeRequest): Promise<ResumedFrom> {

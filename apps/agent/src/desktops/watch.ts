@@ -8,7 +8,7 @@ import { KeyedLock } from '../mechanics/locks.ts'
 import { type RemoveDeps, removeAll } from './destroy.ts'
 import { toObservation } from './inventory.ts'
 import type { SendReport } from './report.ts'
-import { type LookDeps, look, removeVoid, type Situation } from './situation.ts'
+import { type LookDeps, look, lookAtRest, removeVoid, type Situation } from './situation.ts'
 import type { Turns } from './turns.ts'
 
 export interface WatchDeps extends LookDeps, RemoveDeps {
@@ -89,6 +89,7 @@ export class Watch {
 
   #check(desktopId: DesktopId, reason: string | null): Promise<void> {
     return this.#checks.run(desktopId, async () => {
+      if (reason === null && (await this.#isSettled(desktopId))) return
       const now = await look(this.#deps, desktopId)
       if (this.#deps.turns.busy(desktopId)) return
       const seen = toObservation(this.#deps, desktopId, now, reason)
@@ -101,13 +102,25 @@ export class Watch {
     })
   }
 
+  /** Whether the domain is as the last command has left it, when that succeeded: then nothing else has to be looked at. */
+  async #isSettled(desktopId: DesktopId): Promise<boolean> {
+    const { driver, journal, turns } = this.#deps
+    const domain = await driver.domain(desktopId)
+    const entry = journal.read(desktopId)
+    if (entry?.state !== 'done' || turns.busy(desktopId) || this.#outOfSpace.has(desktopId)) return false
+    if (entry.running !== (domain?.state === 'running') || (domain && !entry.running)) return false
+    if (domain) this.#running.set(desktopId, entry.generation)
+    else this.#running.delete(desktopId)
+    return true
+  }
+
   /** Its save was interrupted: the guest is resumed, and that image must never be taken for its memory. */
   async #resume(desktopId: DesktopId): Promise<void> {
     const { driver, journal, turns } = this.#deps
     const entry = journal.read(desktopId)
     if (!entry) return
     await turns.whileIdle(desktopId, entry, async () => {
-      await removeVoid(this.#deps, desktopId)
+      await removeVoid(this.#deps, await lookAtRest(this.#deps, desktopId))
       if ((await driver.domain(desktopId))?.state === 'paused') await driver.resume(desktopId)
     })
   }

@@ -51,6 +51,25 @@ test('what is appended at once is one frame, and none is acknowledged before its
     expect(readLogFile(bench.path)).toMatchObject({ records: records.map(Number), frames: 1 })
   }))
 
+test('who waits for records that were written before waits for one sync, and for none when they are on the disk', () =>
+  withLog(async (bench) => {
+    let syncs = 0
+    bench.hit = (name) => void (name === 'journal.before-sync' && syncs++)
+    await append(bench, '1', { unsynced: true })
+    await append(bench, '2', { unsynced: true })
+    expect(syncs).toBe(0)
+    await Promise.all([bench.log.synced(1), bench.log.synced(bench.log.appended)])
+    expect(syncs).toBe(1)
+    await append(bench, '3', { unsynced: true })
+    await bench.log.synced(2)
+    expect(syncs).toBe(1)
+    bench.hit = () => {
+      throw new Error('input/output error')
+    }
+    await expect(bench.log.synced(3)).rejects.toThrow('input/output error')
+    await expect(bench.log.synced(3)).rejects.toThrow('input/output error')
+  }))
+
 test('a tail that was cut off at any byte is left out', () => {
   const whole = headOf(1) + frameOf(1, 0, ['"snapshot"']) + frameOf(2, 1, ['"kept"'])
   const torn = frameOf(3, 2, ['"cut off"'])

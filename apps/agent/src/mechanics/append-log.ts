@@ -4,7 +4,7 @@ import { ftruncateSync, readFileSync, renameSync, statfsSync, writeSync } from '
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { syncPath } from './durable-file.ts'
+import { syncData, syncPath } from './durable-file.ts'
 import { isFull } from './full-disk.ts'
 import { emptySpace, frameOf, headOf, type LogContent, readLog } from './log-frames.ts'
 
@@ -28,7 +28,7 @@ export interface AppendLogOptions {
 export interface AppendOptions {
   /** Called when the record is written, and on the disk unless it is `unsynced`. No later record is written before. */
   onWritten?: () => void
-  /** The record need not be on the disk: it is synced together with the next record that is. */
+  /** The record need not be on the disk: it is synced together with the next record that is, or by `synced`. */
   unsynced?: boolean
   /** The record may use the reserve. */
   useReserve?: boolean
@@ -61,7 +61,11 @@ export class AppendLog {
   /** The number of the last frame, and of the last one that is known to be synced. */
   #written = 0
   #synced = 0
+  /** How many records were appended, and how many of those are on the disk, since the log was opened. */
+  #appended = 0
+  #durable = 0
   #waiting: Waiting[] = []
+  #syncing: PromiseWithResolvers<void>[] = []
   #refill: PromiseWithResolvers<void> | undefined
   #running: Promise<void> | undefined
   #reserveUsed = false
@@ -112,6 +116,20 @@ export class AppendLog {
     return promise
   }
 
+  /** How many records were written since the log was opened. */
+  get appended(): number {
+    return this.#appended
+  }
+
+  /** Resolves when the first `records` of these are on the disk. */
+  async synced(records: number): Promise<void> {
+    if (records <= this.#durable) return
+    const waiting = Promise.withResolvers<void>()
+    this.#syncing.push(waiting)
+    this.#start()
+    await waiting.promise
+  }
+
   /** Why nothing is written any more. */
   get failure(): Error | undefined {
     return this.#failure
@@ -134,14 +152,27 @@ export class AppendLog {
   async #run(): Promise<void> {
     // Records of the same turn of the event loop share a frame.
     await nextTurn()
-    while (this.#waiting.length > 0 || this.#refill) {
+    while (this.#waiting.length > 0 || this.#syncing.length > 0 || this.#refill) {
       if (this.#refill) await this.#refillNow(this.#refill)
+      const syncing = this.#syncing.splice(0)
       const batch = this.#take()
       try {
         await this.#write(batch)
       } catch (error) {
         for (const { reject } of batch) reject(error)
       }
+      if (syncing.length > 0) await this.#settle(syncing)
+    }
+  }
+
+  /** For those who wait for the sync of records that are written. The sync of the last frame may have included them. */
+  async #settle(syncing: PromiseWithResolvers<void>[]): Promise<void> {
+    try {
+      if (this.#failure) throw this.#failure
+      if (this.#durable < this.#appended) await this.#sync()
+      for (const { resolve } of syncing) resolve()
+    } catch (error) {
+      for (const { reject } of syncing) reject(error)
     }
   }
 
@@ -191,6 +222,7 @@ export class AppendLog {
     } catch (error) {
       throw isFull(error) ? error : this.#fail(error)
     }
+    this.#appended += batch.length
     if (!batch.every(({ unsynced }) => unsynced)) await this.#sync()
     for (const { onWritten } of batch) onWritten?.()
     for (const { resolve } of batch) resolve()
@@ -199,11 +231,12 @@ export class AppendLog {
   async #sync(): Promise<void> {
     try {
       await this.#options.hit('journal.before-sync')
-      await this.#file!.datasync()
+      await syncData(this.#file!.fd)
     } catch (error) {
       throw this.#fail(error)
     }
     this.#synced = this.#written
+    this.#durable = this.#appended
   }
 
   #writeAt(bytes: Buffer, mayShrink: boolean): void {
@@ -306,6 +339,7 @@ export class AppendLog {
     this.#file = file
     this.#written = at.frames
     this.#synced = at.frames
+    this.#durable = this.#appended
     this.#endBytes = at.endBytes
     this.#sizeBytes = at.sizeBytes
   }

@@ -1,5 +1,5 @@
 // Small files that are written whole or not at all, even after a power cut. Knows nothing of their content.
-import { closeSync, fsync, mkdirSync, openSync } from 'node:fs'
+import { closeSync, fdatasync, fsync, mkdirSync, openSync } from 'node:fs'
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
@@ -42,6 +42,9 @@ export async function syncPath(path: string): Promise<void> {
 }
 
 const sync = promisify(fsync)
+
+/** What was written to the open file before is on the disk when this resolves, with as much metadata as reading it takes. */
+export const syncData = promisify(fdatasync)
 
 /** The file's text, or undefined where there is none. */
 export async function readIfThere(path: string): Promise<string | undefined> {

@@ -221,6 +221,7 @@ export class SimulatedDriver implements Driver {
   async removeDisk(desktopId: DesktopId): Promise<void> {
     await this.faults.enter('removeDisk')
     this.#disks.remove(desktopId)
+    if (!this.#domains.read(desktopId)) this.#domains.remove(desktopId)
   }
 
   frozen(): boolean {
@@ -280,7 +281,7 @@ export class SimulatedDriver implements Driver {
   }
 
   #end(desktopId: DesktopId, reason: string): void {
-    this.#domains.remove(desktopId)
+    this.#domains.end(desktopId)
     this.#diedOf.set(desktopId, reason)
     this.#lives.get(desktopId)?.abort()
     this.#lives.delete(desktopId)

@@ -10,7 +10,6 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
 import { type DesktopId, desktopSpec, id } from '@dormouse/contract'
 import { z } from 'zod'
 
@@ -45,6 +44,13 @@ export const simulatedDisk = z.object({
 })
 export type SimulatedDisk = z.infer<typeof simulatedDisk>
 
+/** A file is unchanged while these are. */
+interface Version {
+  ino: number
+  size: number
+  mtimeMs: number
+}
+
 /** Below this size, a file keeps its older lines. */
 const smallBytes = 64 * 1024
 
@@ -55,8 +61,8 @@ const smallBytes = 64 * 1024
 export class JsonFolder<T> {
   readonly #folder: string
   readonly #schema: z.ZodType<T>
-  /** What was read or written last; `whole` where the file ends with a line feed. */
-  readonly #known = new Map<DesktopId, { version: string; value: T; whole: boolean }>()
+  /** What was read or written last, undefined where it has ended; `whole` where the file ends with a line feed. */
+  readonly #known = new Map<DesktopId, { version: Version; value: T | undefined; whole: boolean }>()
 
   constructor(folder: string, schema: z.ZodType<T>) {
     this.#folder = folder
@@ -64,6 +70,7 @@ export class JsonFolder<T> {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
   }
 
+  /** Those with a file. Some may have ended. */
   list(): DesktopId[] {
     return readdirSync(this.#folder)
       .filter((name) => name.endsWith('.json'))
@@ -73,13 +80,13 @@ export class JsonFolder<T> {
   read(desktopId: DesktopId): T | undefined {
     const file = this.#stat(desktopId)
     const known = this.#known.get(desktopId)
-    if (known && known.version === file?.version) return known.value
+    if (known && file && isSame(known.version, file)) return known.value
     this.#known.delete(desktopId)
     if (!file) return undefined
     try {
       const text = readFileSync(this.#path(desktopId), 'utf8')
-      const value = this.#schema.parse(JSON.parse(lastLine(text)))
-      this.#known.set(desktopId, { version: file.version, value, whole: text.endsWith('\n') })
+      const value = this.#schema.nullable().parse(JSON.parse(lastLine(text))) ?? undefined
+      this.#known.set(desktopId, { version: file, value, whole: text.endsWith('\n') })
       return value
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
@@ -90,18 +97,27 @@ export class JsonFolder<T> {
   }
 
   write(desktopId: DesktopId, value: T): void {
+    this.#write(desktopId, value)
+  }
+
+  /** Like `remove`, but keeps the file for what is likely to follow: it costs less to add a line than to make a file. */
+  end(desktopId: DesktopId): void {
+    if (this.read(desktopId)) this.#write(desktopId, undefined)
+  }
+
+  #write(desktopId: DesktopId, value: T | undefined): void {
     const path = this.#path(desktopId)
-    const line = `${JSON.stringify(value)}\n`
+    const line = `${JSON.stringify(value ?? null)}\n`
     const old = this.#stat(desktopId)
     const known = this.#known.get(desktopId)
-    const mayAppend = known?.whole && known.version === old?.version && old.size + line.length < smallBytes
+    const mayAppend = known?.whole && old && isSame(known.version, old) && old.size + line.length < smallBytes
     if (mayAppend) appendFileSync(path, line)
     else if (!old) writeFileSync(path, line)
     else {
       writeFileSync(`${path}.tmp`, line)
       renameSync(`${path}.tmp`, path)
     }
-    this.#known.set(desktopId, { version: this.#stat(desktopId)!.version, value, whole: true })
+    this.#known.set(desktopId, { version: this.#stat(desktopId)!, value, whole: true })
   }
 
   remove(desktopId: DesktopId): void {
@@ -109,15 +125,16 @@ export class JsonFolder<T> {
     this.#known.delete(desktopId)
   }
 
-  #stat(desktopId: DesktopId): { size: number; version: string } | undefined {
-    const stat = statSync(this.#path(desktopId), { bigint: true, throwIfNoEntry: false })
-    return stat && { size: Number(stat.size), version: `${stat.ino} ${stat.mtimeNs} ${stat.size}` }
+  #stat(desktopId: DesktopId): Version | undefined {
+    return statSync(this.#path(desktopId), { throwIfNoEntry: false })
   }
 
   #path(desktopId: DesktopId): string {
-    return join(this.#folder, `${desktopId}.json`)
+    return `${this.#folder}/${desktopId}.json`
   }
 }
+
+const isSame = (a: Version, b: Version) => a.mtimeMs === b.mtimeMs && a.size === b.size && a.ino === b.ino
 
 /** The last line that is whole. The release before wrote one without a line feed. */
 function lastLine(text: string): string {
