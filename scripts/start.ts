@@ -17,7 +17,7 @@ async function main(): Promise<void> {
   try {
     await endLeftovers(run.instance.path('run'))
     for (let replica = 0; replica < options.replicas; replica++) await requireFree(options.port + replica)
-    service = await bringUp(run, interrupted.first)
+    service = await Promise.race([bringUp(run, interrupted.first), run.failed])
     // Without its data there is nothing to save to.
     run.failed.catch(() => {
       service = undefined

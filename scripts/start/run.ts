@@ -9,7 +9,7 @@ export interface Run {
   say: Say
   /** Prints a finished step with the time since the start. */
   step: Say
-  /** Registers what must be stopped. What is registered last stops first. */
+  /** Registers what must be stopped. What is registered last stops first; what is registered after `stopAll` stops at once. */
   onStop(name: string, stop: () => Promise<void>): void
   /** Rejects when the run cannot go on. */
   failed: Promise<never>
@@ -24,12 +24,21 @@ export function openRun(options: StartOptions): Run {
   const say = (line: string) => console.log(line)
   const step = (line: string) => say(`[${((performance.now() - began) / 1_000).toFixed(1).padStart(5)} s] ${line}`)
   const stops: { name: string; stop: () => Promise<void> }[] = []
-  const onStop = (name: string, stop: () => Promise<void>) => void stops.push({ name, stop })
-  const stopAll = async () => {
-    const started = stops.length > 1 // more than the data folder
-    for (const { name, stop } of stops.splice(0).reverse()) {
+  let stopped = false
+  const onStop = (name: string, stop: () => Promise<void>) => {
+    stops.push({ name, stop })
+    if (stopped) void stopEach()
+  }
+  const stopEach = async () => {
+    for (let last = stops.pop(); last; last = stops.pop()) {
+      const { name, stop } = last
       await stop().catch((error: Error) => say(`${name} failed to stop: ${error.message}`))
     }
+  }
+  const stopAll = async () => {
+    const started = stops.length > 1 // more than the data folder
+    stopped = true
+    await stopEach()
     if (started) step('everything is stopped')
   }
   const { promise: failed, reject } = Promise.withResolvers<never>()

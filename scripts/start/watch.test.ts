@@ -1,16 +1,19 @@
 // Guarantee: a daemon that ends is restarted, ever more slowly where that does not help, and not at all once it is lost.
-import { expect, test } from 'vitest'
-import { waitFor } from '../../test/wait-for.ts'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { watchOver } from './watch.ts'
 
-test('the pauses between restarts grow', async () => {
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+test('the pauses between restarts grow to half a minute', async () => {
   const starts: number[] = []
   const start = async () => void starts.push(performance.now())
-  const stop = watchOver({ name: 'it', runs: () => false, start, say: () => undefined, pollMs: 20 })
-  await waitFor('some restarts', () => starts.length >= 5)
+  const stop = watchOver({ name: 'it', runs: () => false, start, say: () => undefined, pollMs: 1_000 })
+  await vi.advanceTimersByTimeAsync(100_000)
   await stop()
-  // A loaded machine only adds to a pause.
-  expect(starts.at(-1)! - starts.at(-2)!).toBeGreaterThan(160)
+  const pauses = starts.slice(1).map((at, i) => at - starts[i]!)
+  // One second until the next look, then the pause.
+  expect(pauses).toEqual([3_000, 5_000, 9_000, 17_000, 31_000, 31_000])
 })
 
 test('where there is nothing left to restart, the reason is given once and the watch ends', async () => {
@@ -19,7 +22,7 @@ test('where there is nothing left to restart, the reason is given once and the w
   const said: string[] = []
   const watched = { name: 'it', runs: () => true, start, say: (line: string) => void said.push(line), pollMs: 5 }
   const stop = watchOver({ ...watched, lost: () => 'its folder is gone', giveUp: (why) => void given.push(why) })
-  await waitFor('the reason', () => given.length > 0)
+  await vi.advanceTimersByTimeAsync(1_000)
   await stop()
   expect([given, said]).toEqual([['its folder is gone'], []])
 })

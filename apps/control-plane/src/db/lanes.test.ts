@@ -1,9 +1,11 @@
 // Guarantee: who waits for a connection waits as long as the database makes progress; care goes first; work and requests take
 // turns; a crowd that would wait for minutes is refused, each with another Retry-After.
 import type { Refusal } from '@dormouse/contract'
-import { expect, test } from 'vitest'
-import { waitFor } from '../../../../test/wait-for.ts'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Lane, Lanes } from './lanes.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
 
 function oneConnection() {
   const lanes = new Lanes(1)
@@ -27,23 +29,25 @@ test('care goes first, work and requests take turns', async () => {
 test('a database that returns no connection fails those who wait', async () => {
   const { enter } = oneConnection()
   await enter('work')
-  await expect(enter('work')).rejects.toThrow('timeout exceeded when trying to connect')
+  const failed = expect(enter('work')).rejects.toThrow('timeout exceeded when trying to connect')
+  await vi.advanceTimersByTimeAsync(5_000)
+  await failed
 })
 
 test('those who wait go on waiting while connections return', async () => {
   const { lanes, served, enter } = oneConnection()
   await enter('work')
   void enter('requests')
-  const began = performance.now()
-  await waitFor('more than the patience with a stalled database', async () => {
-    // The care that enters first takes each connection that returns.
+  // Longer than the patience with a stalled database. The care that enters first takes each connection that returns.
+  for (let waitedMs = 0; waitedMs < 10_000; waitedMs += 500) {
     void enter('care')
     lanes.leave(true)
-    return performance.now() - began > 2_500
-  })
+    await vi.advanceTimersByTimeAsync(500)
+  }
   expect(served).not.toContain('requests')
   lanes.leave(true)
-  await waitFor('the request', () => served.includes('requests'))
+  await vi.advanceTimersByTimeAsync(0)
+  expect(served).toContain('requests')
 })
 
 test('a request that would wait for minutes is refused, and the times to come back are spread', async () => {
