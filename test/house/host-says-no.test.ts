@@ -38,7 +38,7 @@ const placing = async (house: House): Promise<number> =>
   (
     await house.database.rows(
       `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
-         and (query like 'insert into reservations%' or query like 'select 1 from hosts%')`,
+         and (query like 'insert into reservations%' or query like 'select pg_advisory_xact_lock(%')`,
     )
   ).length
 

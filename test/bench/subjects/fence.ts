@@ -2,7 +2,8 @@
 // share` that all of them take on one row, in turn.
 import { randomUUID } from 'node:crypto'
 import { migrate } from '@dormouse/control-plane/db/migrate.ts'
-import { openPool, type Pool, transaction } from '@dormouse/control-plane/db/pool.ts'
+import { openPool, type Pool } from '@dormouse/control-plane/db/pool.ts'
+import { type TransactionOptions, transaction } from '@dormouse/control-plane/db/transactions.ts'
 import { fenceStatement } from '@dormouse/control-plane/leadership/store.ts'
 import { createLog } from '@dormouse/process'
 import { databaseNamed, query } from '../../setup/postgres.ts'
@@ -24,9 +25,12 @@ export const fence: Subject = {
     await migrate({ databaseUrl, log: createLog({ name: 'fence', level: 'warn' }) })
     const pool = openPool(databaseUrl, writers + 2, () => undefined)
     try {
-      const begin = fenceStatement(1, await prepare(pool))
-      const measure = (beginning: string) => async () => ({ rate: await rateOf(pool, beginning, secondsEach) })
-      const taken = await alternate(rounds, { floor: measure('begin'), ours: measure(begin) })
+      const statement = fenceStatement(1, await prepare(pool))
+      const failed = (error: unknown): never => {
+        throw error
+      }
+      const measure = (options: TransactionOptions) => async () => ({ rate: await rateOf(pool, options, secondsEach) })
+      const taken = await alternate(rounds, { floor: measure({}), ours: measure({ fence: { statement, failed } }) })
       const row = { subject: 'fence', name: 'fenced transactions, 16 at once', unit: 'per second' } as const
       return [rowOf(taken, { ...row, better: 'more', of: 'rate', floor: 'without the fence', ratioKind: 'share' })]
     } finally {
@@ -46,7 +50,7 @@ async function prepare(pool: Pool): Promise<string> {
 }
 
 /** Transactions per second of all writers together, while the lease is renewed as often as in real life. */
-async function rateOf(pool: Pool, begin: string, seconds: number): Promise<number> {
+async function rateOf(pool: Pool, options: TransactionOptions, seconds: number): Promise<number> {
   const renewing = setInterval(
     () => void pool.query(`update leadership set expires_at = 'infinity' where epoch = 1`),
     renewMs,
@@ -55,7 +59,7 @@ async function rateOf(pool: Pool, begin: string, seconds: number): Promise<numbe
     transaction(
       pool,
       (tx) => tx.query({ name: 'write', text: 'update written set n = n + 1 where writer = $1', values: [writer] }),
-      begin,
+      options,
     ),
   )
   clearInterval(renewing)

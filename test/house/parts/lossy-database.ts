@@ -14,6 +14,7 @@ interface Loss {
 }
 
 const pattern = /\bbegin\b|\bcommit\0/g
+const ended = /\b(COMMIT|ROLLBACK)\0/
 
 export class LossyDatabase {
   readonly #server: Server
@@ -102,9 +103,12 @@ export class LossyDatabase {
       if (swallows !== undefined && this.#loss?.unasked) this.#swallowed(swallows, client)
       else server.write(bytes)
     })
+    let answered = ''
     server.on('data', (bytes) => {
-      if (swallows === undefined) client.write(bytes)
-      else this.#swallowed(swallows, client)
+      if (swallows === undefined) return void client.write(bytes)
+      // The commit may have been sent together with statements that are answered before it.
+      answered += bytes.toString('latin1')
+      if (ended.test(answered)) this.#swallowed(swallows, client)
     })
   }
 

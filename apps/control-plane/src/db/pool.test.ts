@@ -2,7 +2,8 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
 import { expect, test } from 'vitest'
-import { openPool, openSession, transaction } from './pool.ts'
+import { openPool, openSession } from './pool.ts'
+import { transaction } from './transactions.ts'
 
 /** One message of Postgres' protocol. */
 function message(type: string, body: Buffer): Buffer {

@@ -1,4 +1,4 @@
-// Connections to Postgres, transactions, and retries while it is unavailable. Knows no table.
+// Connections to Postgres, and retries while it is unavailable. Knows no table.
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { LanedPool } from './lanes.ts'
@@ -39,7 +39,7 @@ const session = {
 /** Opens a pool. The pool replaces an idle connection that breaks; its error only goes to `onIdleError`. */
 export function openPool(url: string, max: number, onIdleError: (error: Error) => void): Pool {
   const own = { connectionString: withoutSettings(url, ['application_name']), application_name: sessionNames.pool }
-  const pool = new LanedPool({ ...own, max, ...session })
+  const pool = new LanedPool({ ...own, max, ...session, pipeline: true })
   pool.on('error', onIdleError)
   // Between the pool and a transaction a client has no listener for a moment. The next query then reports the error.
   pool.on('connect', (client) => client.on('error', () => undefined))
@@ -86,48 +86,6 @@ export class CommitUnknown extends Error {
   }
 }
 
-/**
- * Runs `work` in one READ COMMITTED transaction. `begin` may contain further statements, to save a round trip; `check`
- * gets their results. Any error rolls back. A connection that was lost, or whose rollback fails, does not return to the
- * pool.
- */
-export async function transaction<T>(
-  pool: Pool,
-  work: (tx: pg.PoolClient) => Promise<T>,
-  begin = 'begin',
-  check?: (results: pg.QueryResult[]) => void,
-): Promise<T> {
-  const client = await pool.connect()
-  let broken: Error | undefined
-  // Between queries a lost connection is an event, not a rejection. The next query then fails.
-  const onError = (error: Error) => {
-    broken = error
-  }
-  client.on('error', onError)
-  try {
-    const results = (await client.query(begin)) as unknown as pg.QueryResult | pg.QueryResult[]
-    check?.(Array.isArray(results) ? results : [results])
-    const value = await work(client)
-    await client.query('commit').catch((error: Error) => {
-      throw isDatabaseUnavailable(error) ? new CommitUnknown(pidOf(client), error) : error
-    })
-    return value
-  } catch (error) {
-    if (error instanceof CommitUnknown || isDatabaseUnavailable(error)) broken = error as Error
-    else
-      await client.query('rollback').catch((failed: Error) => {
-        broken = failed
-      })
-    throw error
-  } finally {
-    client.off('error', onError)
-    client.release(broken)
-  }
-}
-
-/** Begins a transaction whose reads are all of the same moment. */
-export const snapshot = 'begin isolation level repeatable read read only'
-
 /** The backend's pid; null until the server has sent it. */
 export const pidOf = (client: pg.Client | pg.PoolClient): number | null =>
   (client as pg.Client & { processID: number | null }).processID
@@ -154,8 +112,7 @@ export async function retryWhileUnavailable<T>(read: () => Promise<T>, withinMs 
     try {
       return await read()
     } catch (error) {
-      const isTransient = isDatabaseUnavailable(error) || error instanceof CommitUnknown
-      if (!isTransient || performance.now() > ends) throw error
+      if (!isConnectionLost(error) || performance.now() > ends) throw error
       // Jitter, so that all waiting requests do not retry at once.
       await sleep(Math.min(500, 50 * 2 ** attempt) * (0.5 + Math.random() / 2))
     }
@@ -166,6 +123,10 @@ export async function retryWhileUnavailable<T>(read: () => Promise<T>, withinMs 
 export function sqlState(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }
+
+/** Whether it is worth a retry: the database is unavailable, or was lost during a commit. */
+export const isConnectionLost = (error: unknown): boolean =>
+  error instanceof CommitUnknown || isDatabaseUnavailable(error)
 
 /**
  * Whether the database is unavailable (starting, stopping, unreachable), as opposed to having rejected a statement. The

@@ -23,6 +23,7 @@ import {
   retryLimitMs,
   retryWhileUnavailable,
 } from '../db/pool.ts'
+import { together } from '../db/transactions.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
 import type { OperationRow } from '../operations/store.ts'
@@ -86,10 +87,10 @@ export class Desktops {
       const row = await store.find(this.#options.pool, caller.orgId, id)
       return row && made(row)
     }
-    const make = () =>
-      this.#readBack(key, find, () =>
-        leadership.transaction(async (tx) => {
-          const inserted = await store.insert(tx, {
+    const make = async () => {
+      const inserted = await this.#readBack(key, find, () =>
+        leadership.transactionAtOnce(async (tx) => {
+          const row = await store.insert(tx, {
             id,
             orgId: caller.orgId,
             tier: body.tier,
@@ -100,22 +101,25 @@ export class Desktops {
             key,
             fingerprint: key === null ? null : fingerprint,
           })
-          if (inserted) return made(inserted)
-          return replayed((await store.findByKey(tx, caller.orgId, key!))!, fingerprint)
+          return row && made(row)
         }),
       )
+      return inserted ?? replayed((await this.#earlier(caller, key!))!, fingerprint)
+    }
     return this.#options.quota.within(caller.orgId, make, (limit) => this.#replay(caller, key, fingerprint, limit))
   }
 
   /** Above the quota: answers an earlier desktop with this key, otherwise refuses. */
   async #replay(caller: Customer, key: string | null, fingerprint: Buffer, limit: number): Promise<Created> {
-    const find = () =>
-      this.#options.leadership.transaction((tx) => store.findByKey(tx, caller.orgId, key!)) as Promise<
-        DesktopRow | undefined
-      >
-    const earlier = key === null ? undefined : await this.#readBack(key, async () => undefined, find)
+    const earlier = key === null ? undefined : await this.#earlier(caller, key)
     if (earlier) return replayed(earlier, fingerprint)
     return refuse('quota_exceeded', refusals.quota_exceeded.detail({ limit }))
+  }
+
+  /** The desktop that the organisation has made with this key. */
+  #earlier(caller: Customer, key: string): Promise<DesktopRow | undefined> {
+    const find = () => this.#options.leadership.transaction((tx) => store.findByKey(tx, caller.orgId, key))
+    return this.#readBack(key, async () => undefined, find)
   }
 
   async get(caller: Customer, id: string): Promise<DesktopRow> {
@@ -178,6 +182,8 @@ export class Desktops {
     const operationId = newId()
     const readBack = async () => {
       const operation = await operations.read(pool, operationId)
+      // What it has superseded is not known.
+      if (operation) engine.supersededBy(operation)
       return operation && { operation, replay: 'no' as const, term: leadership.term, superseded: undefined }
     }
     const accepted = await this.#readBack(params.key, readBack, () =>
@@ -202,8 +208,11 @@ export class Desktops {
     params: TransitionRequest,
     operationId: string,
   ) {
-    const desktop = (await store.lock(tx, caller.orgId, id)) ?? refuseNotFound()
-    const earlier = params.key === null ? undefined : await operations.findByKey(tx, id, params.key)
+    const locked = store.lock(tx, caller.orgId, id)
+    // Behind the lock: a concurrent request with this key has committed.
+    const keyed = params.key === null ? Promise.resolve(undefined) : operations.findByKey(tx, id, params.key)
+    const [found, earlier] = await together([locked, keyed])
+    const desktop = found ?? refuseNotFound()
     if (earlier) {
       return {
         operation: earlier,
@@ -218,37 +227,33 @@ export class Desktops {
     }
     const { state, failureCode } = desktop
     if (!isLegal(kind, state)) refuse('wrong_state', illegalRequest(kind, state, failureCode), { state })
-    const superseded =
-      kind === 'destroy'
-        ? await operations.supersede(tx, id, {
-            code: 'superseded',
-            detail: 'superseded by destroy',
-            cause: 'superseded by destroy',
-          })
-        : undefined
     const generationId = kind === 'wake' ? newId() : null
-    const moved =
-      (await begin(tx, id, kind, generationId)) ??
-      refuse('wrong_state', illegalRequest(kind, state, failureCode), { state })
-    const operation = await operations.insert(tx, {
-      id: operationId,
-      desktopId: id,
-      orgId: caller.orgId,
-      kind,
-      generation: moved.generation,
-      generationId: moved.currentGenerationId,
-      turn: moved.turn,
-      input: {
-        from: desktop.state,
-        discardMemory: params.discardMemory,
-        hostId: desktop.hostId,
-        spec: store.specOf(desktop),
-      },
-      requestId: params.requestId,
-      key: params.key,
-      fingerprint: params.key === null ? null : params.fingerprint,
-      deadlineMs: this.#options.deadlineMs[kind],
-    })
+    const because = { code: 'superseded', detail: 'superseded by destroy', cause: 'superseded by destroy' } as const
+    // The row is locked, so what these statements write is known before they are sent.
+    const [superseded, moved, operation] = await together([
+      kind === 'destroy' ? operations.supersede(tx, id, because) : Promise.resolve(undefined),
+      begin(tx, id, kind, generationId),
+      operations.insert(tx, {
+        id: operationId,
+        desktopId: id,
+        orgId: caller.orgId,
+        kind,
+        generation: kind === 'wake' ? desktop.generation + 1 : desktop.generation,
+        generationId: generationId ?? desktop.currentGenerationId,
+        turn: desktop.turn + 1,
+        input: {
+          from: desktop.state,
+          discardMemory: params.discardMemory,
+          hostId: desktop.hostId,
+          spec: store.specOf(desktop),
+        },
+        requestId: params.requestId,
+        key: params.key,
+        fingerprint: params.key === null ? null : params.fingerprint,
+        deadlineMs: this.#options.deadlineMs[kind],
+      }),
+    ])
+    if (!moved) refuse('wrong_state', illegalRequest(kind, state, failureCode), { state })
     return { operation, replay: 'no' as const, term, superseded }
   }
 

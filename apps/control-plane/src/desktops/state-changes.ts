@@ -2,6 +2,7 @@
 // the state that it found instead.
 import type { DesktopState, OperationKind, RefusalCode } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
+import { together } from '../db/transactions.ts'
 import * as ledger from '../ledger/store.ts'
 import { StateMismatch } from '../operations/definition.ts'
 import { type SettledBy, sourcesOf, transitions } from './states.ts'
@@ -53,14 +54,14 @@ export interface Settlement {
 export async function settle(db: Db, id: string, to: DesktopState, settlement: Settlement): Promise<void> {
   const { by, operationId, livedUntilNow = false, hostId = null } = settlement
   const from = sourcesOf(by, to)
-  const { rows } = await db.query<DesktopRow>({
-    name: 'desktops-settle',
+  const update = db.query({
+    name: 'desktops-settle-state',
     text: `update desktops set state = $2, host_id = coalesce($3, host_id), updated_at = clock_timestamp()
-           where id = $1 and state = any($4) returning ${columns}`,
+           where id = $1 and state = any($4)`,
     values: [id, to, hostId, from],
   })
-  if (!rows[0]) throw await mismatch(db, [id], by, to)
-  await ledger.follow(db, rows[0], { operationId, livedUntilNow })
+  const [{ rowCount }] = await together([update, ledger.follow(db, id, to, { operationId, livedUntilNow })])
+  if (rowCount !== 1) throw await mismatch(db, [id], by, to)
 }
 
 /** Their only disk is lost: billing ends, and nothing can wake them. */

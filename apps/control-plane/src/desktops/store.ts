@@ -83,10 +83,11 @@ export async function quotaOf(db: Db, orgId: string, byDefault: number): Promise
 }
 
 export async function findByKey(db: Db, orgId: string, key: string): Promise<DesktopRow | undefined> {
-  const { rows } = await db.query<DesktopRow>(
-    `select ${columns} from desktops where org_id = $1 and idempotency_key = $2`,
-    [orgId, key],
-  )
+  const { rows } = await db.query<DesktopRow>({
+    name: 'desktops-by-key',
+    text: `select ${columns} from desktops where org_id = $1 and idempotency_key = $2`,
+    values: [orgId, key],
+  })
   return rows[0]
 }
 
@@ -111,7 +112,11 @@ export async function lock(db: Db, orgId: string, id: string): Promise<DesktopRo
 
 /** Like `lock`, for internal work on the desktops of any organisation. */
 export async function lockAny(db: Db, id: string): Promise<DesktopRow | undefined> {
-  const { rows } = await db.query<DesktopRow>(`select ${columns} from desktops where id = $1 for update`, [id])
+  const { rows } = await db.query<DesktopRow>({
+    name: 'desktops-lock-any',
+    text: `select ${columns} from desktops where id = $1 for update`,
+    values: [id],
+  })
   return rows[0]
 }
 

@@ -26,6 +26,10 @@ export function chooseHost(candidates: Candidate[], request: PlacementRequest): 
   )
 }
 
+/** Whether the host could take the desktop now. */
+export const canTake = (host: Candidate, request: PlacementRequest): boolean =>
+  host.ailment === null && !host.silent && host.images.includes(request.image) && !shortage(host, request)
+
 /** The one host that holds the desktop's disk. Refuses with what prevents a wake there. */
 export function requireHost(host: Candidate | undefined, request: PlacementRequest): Candidate {
   if (!host || host.silent) return because('host_away', 'the host that holds the desktop’s disk is unreachable')

@@ -11,11 +11,12 @@ import {
   refuse,
 } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
 import { Gathered } from '../db/gathered.ts'
-import { type Db, type Note, type Pool, retryWhileUnavailable, transaction } from '../db/pool.ts'
-import { chooseHost, requireHost } from './placement.ts'
+import { type Db, type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import { transaction } from '../db/transactions.ts'
+import { HostOverview } from './overview.ts'
+import { canTake, requireHost } from './placement.ts'
 import { plausibleFacts } from './plausible-facts.ts'
 import * as store from './store.ts'
 
@@ -32,15 +33,33 @@ export interface HostsOptions {
   log: Log
 }
 
+/** Where a desktop is to be placed. */
+export interface ChosenHost {
+  id: string
+  /** Keeps other placements from the host until the transaction ends. Refuses where it cannot take the desktop. */
+  confirm(tx: Db): Promise<void>
+  reserve(tx: Db): Promise<void>
+}
+
+/** Other placements have taken the capacity since the host was chosen. */
+class TakenMeanwhile extends Error {}
+
 export class Hosts {
   readonly #options: HostsOptions
   readonly #heard: Gathered<store.Heard, { withheld: boolean } | undefined>
+  readonly #overview: HostOverview
   /** The ailment that was last logged of each host with implausible facts. */
   readonly #implausible = new Map<string, string | null>()
 
   constructor(options: HostsOptions) {
     this.#options = options
-    this.#heard = new Gathered((said) => store.heard(options.pool, said, options.leaseMs))
+    const { pool, leaseMs, vcpusPerProcessor } = options
+    this.#heard = new Gathered((said) => store.heard(pool, said, leaseMs))
+    this.#overview = new HostOverview(async (ids, desktopId) => {
+      const found = await store.candidates(pool, desktopId, ids, vcpusPerProcessor)
+      if (found.length === 0) await requireSilence(pool, null)
+      return found
+    })
   }
 
   /** A token that enrols one host, once. It cannot be read again later. */
@@ -92,17 +111,34 @@ export class Hosts {
     )
   }
 
-  /** Reserves capacity on the host that holds the desktop's disk, or on the best host where it has no disk yet. */
-  async place(tx: pg.PoolClient, boundTo: string | null, request: store.PlacementRequest): Promise<string> {
+  /**
+   * Chooses the host that holds the desktop's disk, or the best host where it has no disk yet, and runs the transaction that
+   * reserves capacity there. Runs it again with another choice where other placements have taken the capacity meanwhile.
+   */
+  async place<T>(
+    boundTo: string | null,
+    request: store.PlacementRequest,
+    run: (host: ChosenHost) => Promise<T>,
+  ): Promise<T> {
     const { links, vcpusPerProcessor } = this.#options
-    const able = (boundTo ? [boundTo] : links.hostIds()).filter((id) => links.takesCommands(id))
-    const candidates = await store.candidates(tx, request.desktopId, able, vcpusPerProcessor)
-    // The agent or this control plane has just restarted: the link will be back in a moment.
-    if (candidates.length === 0 && (await store.heardLately(tx, boundTo)))
-      throw refusalWithCause('host_unreachable', 'the host is not linked at the moment')
-    const host = boundTo ? requireHost(candidates[0], request) : chooseHost(candidates, request)
-    await store.reserve(tx, host.id, request)
-    return host.id
+    for (;;) {
+      const able = (boundTo ? [boundTo] : links.hostIds()).filter((id) => links.takesCommands(id))
+      const id = boundTo ?? (await this.#overview.choose(able, request))
+      const candidates = async (tx: Db) =>
+        able.includes(id) ? await store.lockedCandidates(tx, request.desktopId, id, vcpusPerProcessor) : []
+      const confirm = async (tx: Db) => {
+        const [host] = await candidates(tx)
+        if (!host && boundTo) await requireSilence(tx, boundTo)
+        if (boundTo) requireHost(host, request)
+        else if (!host || !canTake(host, request)) throw new TakenMeanwhile()
+      }
+      try {
+        return await run({ id, confirm, reserve: (tx) => store.reserve(tx, id, request) })
+      } catch (error) {
+        if (!(error instanceof TakenMeanwhile)) throw error
+        this.#overview.forget()
+      }
+    }
   }
 
   /**
@@ -110,7 +146,7 @@ export class Hosts {
    * it is not credible, commands to the host are `withheld`. `again`: they were withheld because of this epoch before.
    */
   async hearEpoch(
-    tx: pg.PoolClient,
+    tx: Db,
     { hostId, epoch, credible }: { hostId: string; epoch: number; credible: boolean },
   ): Promise<'believed' | 'withheld' | 'again'> {
     if (credible && (await store.believeEpoch(tx, hostId))) return 'believed'
@@ -124,7 +160,7 @@ export class Hosts {
   }
 
   /** Locks the one host with that id or name. `withheldEpoch` is why its commands are withheld, null where they are not. */
-  async lockNamed(tx: pg.PoolClient, idOrName: string): Promise<store.NamedHost & { withheldEpoch: number | null }> {
+  async lockNamed(tx: Db, idOrName: string): Promise<store.NamedHost & { withheldEpoch: number | null }> {
     const [host, another] = await store.findNamed(tx, idOrName)
     if (another) refuse('conflict', `several hosts are called ${idOrName}; name it by its id`)
     if (!host || host.removedAt) return store.unknown()
@@ -144,6 +180,12 @@ export class Hosts {
     const { pool, links, vcpusPerProcessor } = this.#options
     return retryWhileUnavailable(() => store.list(pool, vcpusPerProcessor, (id) => links.has(id)))
   }
+}
+
+/** Refuses for now where the agent or this control plane has just restarted: the link will be back in a moment. */
+async function requireSilence(db: Db, hostId: string | null): Promise<void> {
+  if (await store.heardLately(db, hostId))
+    throw refusalWithCause('host_unreachable', 'the host is not linked at the moment')
 }
 
 const unnoted: Note = async () => undefined

@@ -1,6 +1,7 @@
 // The tables of hosts, invitations and reservations.
 import { type Capacity, type HostFacts, type HostJson, oldVcpusPerProcessor, refuse } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
+import { together } from '../db/transactions.ts'
 
 export interface HostRow {
   id: string
@@ -95,6 +96,7 @@ export const unknown = (): never => refuse('not_found', 'there is no such host; 
 
 /** Removes the host for good; answers when, and whether it was removed before. Placements wait for this and then skip the host. */
 export async function remove(db: Db, id: string): Promise<{ removedAt: Date; before: boolean }> {
+  await lockPlacements(db, id)
   const { rowCount } = await db.query('update hosts set removed_at = now() where id = $1 and removed_at is null', [id])
   const { rows } = await db.query<{ removedAt: Date }>('select removed_at as "removedAt" from hosts where id = $1', [
     id,
@@ -240,24 +242,51 @@ export interface Candidate {
   heldDiskGiB: number
 }
 
-/** Hosts with what other desktops hold, most free memory first. Locks them: other placements on them wait for this transaction. */
+/** The namespace of the advisory locks on hosts: any fixed number that nothing else uses. */
+const placementLocks = 7_236_813
+
+/**
+ * Waits for other placements on the host, and makes them wait for this transaction. An advisory lock, since the row of the
+ * host is written by each heartbeat. Two hosts may share one: that costs time only.
+ */
+export async function lockPlacements(db: Db, hostId: string): Promise<void> {
+  await db.query({
+    name: 'hosts-lock-placements',
+    text: 'select pg_advisory_xact_lock($1::int, hashtext($2))',
+    values: [placementLocks, hostId],
+  })
+}
+
+/** One host with what other desktops hold, exact until the transaction ends. Empty where the host is lost or removed. */
+export async function lockedCandidates(
+  db: Db,
+  desktopId: string,
+  hostId: string,
+  vcpusPerProcessor: number,
+): Promise<Candidate[]> {
+  // Two statements: the snapshot of the second must not be older than the lock.
+  const statements = [lockPlacements(db, hostId), candidates(db, desktopId, [hostId], vcpusPerProcessor)] as const
+  return (await together(statements))[1]
+}
+
+/** Hosts with what other desktops hold, most free memory first. May be outdated at once. */
 export async function candidates(
   db: Db,
   desktopId: string,
   hostIds: string[],
   vcpusPerProcessor: number,
 ): Promise<Candidate[]> {
-  await db.query('select 1 from hosts where id = any($1) order by id for update', [hostIds])
-  const { rows } = await db.query<Candidate>(
-    `select h.id, h.name, h.images, h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB", h.disk_gib as "diskGiB",
-       least(coalesce((h.facts->>'freeDiskGiB')::numeric, 0), ${maxInteger})::int as "freeDiskGiB",
+  const { rows } = await db.query<Candidate>({
+    name: 'hosts-candidates',
+    text: `select h.id, h.name, h.images, h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB",
+       h.disk_gib as "diskGiB", least(coalesce((h.facts->>'freeDiskGiB')::numeric, 0), ${maxInteger})::int as "freeDiskGiB",
        coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held},
        h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
      from hosts h left join reservations r on r.host_id = h.id and r.desktop_id <> $2
      where h.id = any($1) and h.removed_at is null and h.lost_at is null
      group by h.id order by h.memory_mib - coalesce(sum(r.memory_mib), 0) desc, h.id`,
-    [hostIds, desktopId, vcpusPerProcessor],
-  )
+    values: [hostIds, desktopId, vcpusPerProcessor],
+  })
   return rows
 }
 

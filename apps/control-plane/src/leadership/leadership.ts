@@ -4,7 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { refuse } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import type pg from 'pg'
-import { openSession, type Pool, sqlState, transaction } from '../db/pool.ts'
+import { type Db, openSession, type Pool, sqlState } from '../db/pool.ts'
+import { type Fence, transaction, transactionAtOnce } from '../db/transactions.ts'
 import * as store from './store.ts'
 
 export interface LeadershipOptions {
@@ -90,19 +91,31 @@ export class Leadership extends EventEmitter<Events> {
   }
 
   /** Runs a transaction that commits only while this replica leads. Otherwise nothing is changed, and it refuses with 503. */
-  async transaction<T>(work: (tx: pg.PoolClient, term: Term) => Promise<T>): Promise<T> {
+  async transaction<T>(work: (tx: Db, term: Term) => Promise<T>): Promise<T> {
+    const term = this.#ownTerm()
+    return transaction(this.#options.pool, (tx) => work(tx, term), { fence: this.#fence(term) })
+  }
+
+  /** The same in one round trip: `work` sends all statements before it waits for the first, and decides nothing. */
+  async transactionAtOnce<T>(work: (tx: Db, term: Term) => Promise<T>): Promise<T> {
+    const term = this.#ownTerm()
+    return transactionAtOnce(this.#options.pool, (tx) => work(tx, term), this.#fence(term))
+  }
+
+  #ownTerm(): OwnTerm {
     const term = this.#term
-    if (!term || performance.now() > term.leaseEnds) return this.#refuse()
-    return transaction(
-      this.#options.pool,
-      (tx) => work(tx, term),
-      store.fenceStatement(term.epoch, this.#options.replicaId),
-      ([, fence]) => {
-        if (fence?.rowCount === 1) return
+    return term && performance.now() <= term.leaseEnds ? term : this.#refuse()
+  }
+
+  #fence(term: OwnTerm): Fence {
+    return {
+      statement: store.fenceStatement(term.epoch, this.#options.replicaId),
+      failed: (error) => {
+        if (!store.isFenced(error)) throw error
         this.#endTerm(term, 'fenced')
-        this.#refuse()
+        return this.#refuse()
       },
-    )
+    }
   }
 
   /** Refuses unless this replica leads. Called before a mutation reads anything; the fence decides in the end. */

@@ -1,6 +1,6 @@
 // The leadership row and the table of replicas. Decides nothing.
 import type pg from 'pg'
-import { type Db, sessionNames } from '../db/pool.ts'
+import { type Db, sessionNames, sqlState } from '../db/pool.ts'
 
 /** Any fixed number that nothing else uses as an advisory lock. */
 const advisoryLock = 7_236_810
@@ -155,10 +155,20 @@ export async function raiseAbove(db: Db, seen: number): Promise<void> {
   await db.query('update leadership set epoch = greatest(epoch, $1)', [seen])
 }
 
-/** The fence: every mutating transaction begins with it. No row means that this replica no longer leads. */
-export const fenceStatement = (epoch: number, replicaId: string): string =>
-  `begin isolation level read committed; select 1 from leadership where epoch = ${epoch} and replica_id = '${replicaId}'
-     and expires_at > clock_timestamp() for key share`
+/**
+ * The fence: every mutating transaction begins with it. It locks the row of leadership; where this replica no longer leads
+ * there is no row, and the division fails. So the statements behind it, which may have been sent already, fail too.
+ */
+export const fenceStatement = (epoch: number, replicaId: string) => ({
+  name: 'leadership-fence',
+  text: `select 1 / count(*) from (
+           select 1 from leadership where epoch = $1 and replica_id = $2 and expires_at > clock_timestamp()
+           for key share) held`,
+  values: [epoch, replicaId],
+})
+
+/** Whether this is the error of a fence that holds no longer: a division by zero. */
+export const isFenced = (error: unknown): boolean => sqlState(error) === '22012'
 
 /** Notes that the replica is alive and the URL at which it is reached. */
 export async function announce(db: Db, replicaId: string, url: string): Promise<void> {

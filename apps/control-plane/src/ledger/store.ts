@@ -2,19 +2,9 @@
 // of a desktop, and neither operations nor reports.
 import type { BillingMode, DesktopState, Tier } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
+import { together } from '../db/transactions.ts'
 
 export type UsageKind = 'awake' | 'hibernated'
-
-/** What the ledger stores of a desktop. */
-export interface Billed {
-  id: string
-  orgId: string
-  tier: Tier
-  billingMode: BillingMode
-  state: DesktopState
-  generation: number
-  hostId: string | null
-}
 
 export interface Cause {
   /** The operation that settles; null where a host reported the change. */
@@ -26,24 +16,30 @@ export interface Cause {
 const kindOf = (state: DesktopState): UsageKind | null => (state === 'awake' || state === 'hibernated' ? state : null)
 
 /**
- * Updates the ledger to the state in which a desktop settles, in the same transaction: closes the interval that ends, and
- * opens the one that begins. An awake interval ends at its last proof of life, unless the cause is a proof itself.
+ * Updates the ledger to the state in which a desktop settles, in the same transaction and behind the statement that settles
+ * it: closes the interval that ends, and opens the one that begins. An awake interval ends at its last proof of life, unless
+ * the cause is a proof itself.
  */
-export async function follow(db: Db, desktop: Billed, cause: Cause): Promise<void> {
-  const kind = kindOf(desktop.state)
-  await close(db, desktop, kind, cause)
-  if (kind) await open(db, desktop, kind, cause)
+export async function follow(db: Db, desktopId: string, state: DesktopState, cause: Cause): Promise<void> {
+  const kind = kindOf(state)
+  await together([close(db, desktopId, kind, cause), kind ? open(db, desktopId, kind, cause) : Promise.resolve()])
 }
 
+/**
+ * The statement that settles the desktop may have been sent together with those of the ledger, before it was known whether
+ * its state allows that. If not, its row is not of this transaction, and the ledger stays as it is.
+ */
+const justSettled = (desktop: string) => `${desktop}.xmin = pg_current_xact_id()::xid`
+
 /** A failed wake raises the generation of a hibernated desktop, so only awake intervals end with their generation. */
-async function close(db: Db, desktop: Billed, kind: UsageKind | null, cause: Cause): Promise<void> {
+async function close(db: Db, desktopId: string, kind: UsageKind | null, cause: Cause): Promise<void> {
   await db.query({
-    name: 'ledger-close',
-    text: `update usage_intervals set closed_by = $4, period = tstzrange(lower(period), greatest(lower(period),
-             case when kind = 'awake' and not $5 then alive_until else clock_timestamp() end))
-           where desktop_id = $1 and upper_inf(period)
-             and not coalesce(kind = $2 and (kind = 'hibernated' or generation = $3), false)`,
-    values: [desktop.id, kind, desktop.generation, cause.operationId, cause.livedUntilNow],
+    name: 'ledger-close-settled',
+    text: `update usage_intervals u set closed_by = $3, period = tstzrange(lower(period), greatest(lower(period),
+             case when kind = 'awake' and not $4 then alive_until else clock_timestamp() end))
+           from desktops d where d.id = $1 and ${justSettled('d')} and u.desktop_id = d.id and upper_inf(period)
+             and not coalesce(kind = $2 and (kind = 'hibernated' or u.generation = d.generation), false)`,
+    values: [desktopId, kind, cause.operationId, cause.livedUntilNow],
   })
 }
 
@@ -58,25 +54,17 @@ export async function closeAll(db: Db, desktopIds: string[]): Promise<void> {
 }
 
 /** Begins after the previous interval, even if the database's clock was set back meanwhile. */
-async function open(db: Db, desktop: Billed, kind: UsageKind, cause: Cause): Promise<void> {
+async function open(db: Db, desktopId: string, kind: UsageKind, cause: Cause): Promise<void> {
   await db.query({
-    name: 'ledger-open',
+    name: 'ledger-open-settled',
     text: `insert into usage_intervals
              (desktop_id, org_id, tier, billing_mode, kind, generation, host_id, opened_by, period, alive_until)
-           select $1, $2, $3, $4, $5, $6, $7, $8, tstzrange(at, null), at
-           from (select greatest(clock_timestamp(), max(upper(period))) as at, coalesce(bool_or(upper_inf(period)), false) as runs
-                 from usage_intervals where desktop_id = $1) latest
-           where not runs`,
-    values: [
-      desktop.id,
-      desktop.orgId,
-      desktop.tier,
-      desktop.billingMode,
-      kind,
-      desktop.generation,
-      desktop.hostId,
-      cause.operationId,
-    ],
+           select d.id, org_id, tier, billing_mode, $2, generation, host_id, $3, tstzrange(at, null), at
+           from desktops d,
+             (select greatest(clock_timestamp(), max(upper(period))) as at, coalesce(bool_or(upper_inf(period)), false) as runs
+              from usage_intervals where desktop_id = $1) latest
+           where d.id = $1 and ${justSettled('d')} and not runs`,
+    values: [desktopId, kind, cause.operationId],
   })
 }
 

@@ -1,6 +1,6 @@
 // What an operation consists of: steps, each with an undo or a stated reason for having none. Knows no desktop.
 import type { OperationPhase as Phase } from '@dormouse/contract'
-import type pg from 'pg'
+import type { Db } from '../db/pool.ts'
 import type { Failure, Findings } from './findings.ts'
 import type { OperationRow } from './store.ts'
 
@@ -15,6 +15,11 @@ export interface StepContext {
   remainingMs: number
   /** Milliseconds since the operation was accepted. */
   ageMs: number
+  /**
+   * For a step that `advances`: stores in the step's own transaction what it has found, and that the next step begins.
+   * Throws where the operation has settled meanwhile.
+   */
+  advance(tx: Db, found: Findings): Promise<void>
 }
 
 /** What is passed to the transaction that settles the operation. */
@@ -24,6 +29,10 @@ export interface Step {
   name: string
   /** What callers see while the step runs and its host has reported nothing more exact. */
   phase: Phase
+  /** It changes the database only, and calls `advance` in its transaction. So it needs no mark of its own before it runs. */
+  advances?: true
+  /** Whether there is nothing to do for this operation: the step needs no mark. */
+  idle?(operation: OperationRow): boolean
   /** May run twice, so it must ask for a result, not for an action. What it returns is added to the findings. */
   run(context: StepContext): Promise<Findings | undefined>
   /** Takes the step back, wherever it failed. May run twice, too. */
@@ -45,16 +54,18 @@ export interface OperationDefinition {
    * Locks what the operation acts on. It is locked before the operation's own row, in the order in which a request that
    * supersedes the operation locks them. Two orders would deadlock.
    */
-  lock(tx: pg.PoolClient, operation: OperationRow): Promise<unknown>
-  /** The last step: writes the new state in the transaction that settles the operation. Answers the operation's result. */
-  succeeded(tx: pg.PoolClient, context: SettleContext): Promise<Record<string, unknown>>
+  lock(tx: Db, operation: OperationRow): Promise<unknown>
+  /** The last step: writes the new state in the transaction that settles the operation. */
+  succeeded(tx: Db, context: SettleContext): Promise<unknown>
+  /** What the operation answers once it has succeeded. */
+  resultOf(context: SettleContext): Record<string, unknown>
   /** Runs after a success is committed. It may get lost: recovery repeats it. */
   afterwards?(context: SettleContext): Promise<void>
   /**
    * Runs instead of `succeeded`, after the undos: puts what the operation acted on into a state that is true. Answers what
    * was lost, in half a sentence for the customer.
    */
-  failed(tx: pg.PoolClient, context: SettleContext, failure: Failure): Promise<string | undefined>
+  failed(tx: Db, context: SettleContext, failure: Failure): Promise<string | undefined>
 }
 
 /**
@@ -69,3 +80,7 @@ type Undo = Required<Pick<Step, 'undo' | 'deferred'>>
 
 /** A step with an undo, or with the reason why it has none. The type does not allow neither. */
 export const step = (given: Step & (Undo | { noUndo: string })): Step => given
+
+/** The next step that has something to do. */
+export const nextStep = ({ steps }: OperationDefinition, row: OperationRow): number =>
+  steps.findIndex((step, at) => at > row.step && !step.idle?.(row))

@@ -4,19 +4,21 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf, type OperationProgress, Refusal } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import { inLane } from '../db/lanes.ts'
-import { isDatabaseUnavailable, type Pool, sqlState } from '../db/pool.ts'
+import { type Db, isConnectionLost, type Pool, sqlState } from '../db/pool.ts'
+import { together } from '../db/transactions.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import {
+  nextStep,
   type OperationDefinition,
   type SettleContext,
   StateMismatch,
   type Step,
   type StepContext,
 } from './definition.ts'
-import { type Failure, type Findings, failureFrom } from './findings.ts'
+import { Abandoned, type Failure, type Findings, failureFrom } from './findings.ts'
 import type { EngineObserver } from './observer.ts'
 import { Progress, type Reported } from './progress.ts'
-import { Abandoned, type Running } from './running.ts'
+import { backoff, type Running, requireOurs, runningOf } from './running.ts'
 import type { OperationRow } from './store.ts'
 import * as store from './store.ts'
 import { isTransient } from './transient.ts'
@@ -41,6 +43,8 @@ const linkGraceMs = 5_000
 /** How many stored operations a new leader reads at once. */
 const adoptedAtOnce = 500
 const bugLimit = 5
+/** A longer wait for a slot is stored, so that a new leader does not count it as the operation's own time. */
+const unmarkedWaitMs = 5_000
 
 export class Engine {
   readonly #options: EngineOptions
@@ -68,6 +72,12 @@ export class Engine {
     this.#options.observer.settled(row)
   }
 
+  /** Stops what else runs for the desktop of an operation whose acceptance was read back: that may have settled it. */
+  supersededBy({ id, desktopId }: OperationRow): void {
+    for (const { row, abort } of this.#running.values())
+      if (row.desktopId === desktopId && row.id !== id) abort.abort(new Abandoned('superseded'))
+  }
+
   /** The host reports progress of a long step: the deadline is extended. Reports of other hosts are ignored. */
   progress(hostId: string, operationId: string, reported?: Reported): void {
     const running = this.#running.get(operationId)
@@ -92,7 +102,7 @@ export class Engine {
 
   /** Starts operations that were committed but never started, because the answer to their commit was lost. */
   async adoptUnstarted(): Promise<void> {
-    const term = this.#options.leadership.term
+    const { term } = this.#options.leadership
     if (term) await this.#adopt(term)
   }
 
@@ -122,14 +132,7 @@ export class Engine {
   #start(row: OperationRow, term: Term, hostsDueAt = 0): void {
     if (this.#running.has(row.id)) return
     this.#options.observer.accepted(row)
-    const abort = new AbortController()
-    const signal = AbortSignal.any([term.signal, abort.signal])
-    // Even after a long time without a leader it gets one more attempt: its host may have done the work.
-    const now = performance.now()
-    const deadline = Math.max(now + row.leftMs, hostsDueAt)
-    const acceptedAt = now - row.ageMs
-    const [slot, done] = [undefined, Promise.resolve()]
-    const running: Running = { row, term, abort, signal, acceptedAt, deadline, hostsDueAt, slot, done }
+    const running = runningOf(row, term, hostsDueAt)
     this.#running.set(row.id, running)
     running.done = inLane('work', () => this.#runInTurn(running))
       .catch((error) =>
@@ -161,7 +164,7 @@ export class Engine {
           { err: error, operation: running.row.id },
           'an operation hit an unexpected error; retrying',
         )
-        await this.#backoff(running, attempt)
+        await backoff(running, attempt)
       }
     }
   }
@@ -179,16 +182,21 @@ export class Engine {
     const { row } = running
     const definition = this.#definition(row)
     for (let at = Math.max(row.step, 0); at < definition.steps.length; at++) {
-      row.step = at
-      await this.#waitForSlot(running)
-      await this.#mark(running)
       const step = definition.steps[at]!
+      row.step = at
+      const { deadline } = running
+      await this.#waitForSlot(running)
+      requireOurs(running)
+      const isMarked = running.marked >= at || step.advances
+      const hasWaited = running.deadline - deadline > unmarkedWaitMs
+      if ((!isMarked || hasWaited) && !step.idle?.(row)) await this.#mark(running)
       try {
         await this.#options.failpoints.hit(`${row.kind}.${step.name}.before`)
         await this.#attempt(running, step, 'run')
+        if (step.advances) running.marked = nextStep(definition, row)
         await this.#options.failpoints.hit(`${row.kind}.${step.name}.after`)
       } catch (error) {
-        return this.#asFailure(error, row)
+        return failureFrom(error, row.kind)
       }
     }
     return undefined
@@ -211,8 +219,8 @@ export class Engine {
     try {
       running.slot = await this.#options.queue.enter(ticket, signal)
     } catch (error) {
-      this.#requireOurs(running)
-      return this.#asFailure(error, row)
+      requireOurs(running)
+      return failureFrom(error, row.kind)
     } finally {
       slot?.release()
     }
@@ -230,7 +238,8 @@ export class Engine {
       await this.#mark(running)
       await this.#undoStep(running, definition.steps[row.step]!)
     }
-    return this.#settle(running, async (tx, context) => {
+    return this.#settle(running, async (tx, context, live) => {
+      await live
       const lost = await definition.failed(tx, context, failure).catch((error) => this.#leaveState(row, error))
       return store.settleFailed(tx, row.id, { ...failure, detail: messageOf(failure.code, lost) }, row.findings)
     })
@@ -262,9 +271,9 @@ export class Engine {
     try {
       return await this.#succeed(running)
     } catch (error) {
-      const isFinal = error instanceof StateMismatch || (sqlState(error) !== undefined && !isDatabaseUnavailable(error))
+      const isFinal = error instanceof StateMismatch || (sqlState(error) !== undefined && !isConnectionLost(error))
       if (!isFinal) throw error
-      const failure = this.#asFailure(error, running.row)
+      const failure = failureFrom(error, running.row.kind)
       this.#options.log.error({ err: error, operation: running.row.id }, 'a success could not be stored; undoing it')
       running.row.step = this.#definition(running.row).steps.length - 1
       return this.#undoSteps(running, failure)
@@ -274,27 +283,32 @@ export class Engine {
   async #succeed(running: Running): Promise<OperationRow> {
     const { row, term } = running
     const definition = this.#definition(row)
-    const settled = await this.#settle(running, async (tx, context) =>
-      store.settleSucceeded(tx, row.id, await definition.succeeded(tx, context), row.findings),
-    )
+    const settled = await this.#settle(running, async (tx, context, live) => {
+      const result = definition.resultOf(context)
+      const writing = definition.succeeded(tx, context)
+      const [, , done] = await together([live, writing, store.settleSucceeded(tx, row.id, result, row.findings)])
+      return done!
+    })
     definition.afterwards?.({ operation: row, findings: row.findings, epoch: term.epoch }).catch((error) => {
       this.#options.log.info({ err: error, operation: row.id }, 'work after an operation failed; recovery repeats it')
     })
     return settled
   }
 
-  /** Settles the operation and the state of what it acts on in one transaction, and only while the operation is live. */
+  /**
+   * Settles the operation and the state of what it acts on in one transaction. `live` rejects where the operation has settled
+   * meanwhile. Its locks come first; `write` may send statements behind them before it resolves.
+   */
   async #settle(
     running: Running,
-    write: (tx: Parameters<OperationDefinition['succeeded']>[0], context: SettleContext) => Promise<OperationRow>,
+    write: (tx: Db, context: SettleContext, live: Promise<unknown>) => Promise<OperationRow>,
   ): Promise<OperationRow> {
     const { row } = running
     await this.#options.failpoints.hit(`${row.kind}.settle.before`)
     const settled = await this.#persist(running, () =>
-      this.#options.leadership.transaction(async (tx, term) => {
-        await this.#definition(row).lock(tx, row)
-        if (!(await store.lockLive(tx, row.id))) throw new Abandoned('the operation has settled meanwhile')
-        return write(tx, { operation: row, findings: row.findings, epoch: term.epoch })
+      this.#options.leadership.transaction((tx, { epoch }) => {
+        const live = together([this.#definition(row).lock(tx, row), store.requireLive(tx, row.id)])
+        return write(tx, { operation: row, findings: row.findings, epoch }, live)
       }),
     )
     await this.#options.failpoints.hit(`${row.kind}.settle.after`)
@@ -305,24 +319,35 @@ export class Engine {
     const { row, deadline } = running
     row.leftMs = deadline - performance.now()
     const { name } = this.#definition(row).steps[row.step]!
-    const live = await this.#persist(running, () =>
-      this.#options.leadership.transaction((tx) => store.mark(tx, row, name)),
-    )
-    if (!live) throw new Abandoned('the operation has settled meanwhile')
+    const { leadership } = this.#options
+    const live = await this.#persist(running, () => leadership.transactionAtOnce((tx) => store.mark(tx, row, [name])))
+    if (!live) throw store.settledMeanwhile()
+    running.marked = row.step
+  }
+
+  /** Marks in the transaction of a step that the next one begins which has something to do. */
+  async #advance(running: Running, tx: Db, found: Findings): Promise<void> {
+    const { row, deadline } = running
+    const definition = this.#definition(row)
+    const next = nextStep(definition, row)
+    const begun = [row.step, next].filter((at) => at > running.marked).map((at) => definition.steps[at]!.name)
+    const leftMs = deadline - performance.now()
+    const marked = { ...row, step: next, leftMs, findings: { ...row.findings, ...found } }
+    if (!(await store.mark(tx, marked, begun))) throw store.settledMeanwhile()
   }
 
   /** Retries a write until it succeeds: an unavailable database delays an operation but fails none. */
   async #persist<T>(running: Running, write: () => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt++) {
-      this.#requireOurs(running)
+      requireOurs(running)
       try {
         return await write()
       } catch (error) {
         if (error instanceof Abandoned || error instanceof StateMismatch) throw error
         if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
         this.#options.log.warn({ err: error, operation: running.row.id }, 'an operation could not be stored; retrying')
-        if (!isDatabaseUnavailable(error) && attempt >= bugLimit) throw error
-        await this.#backoff(running, attempt)
+        if (!isConnectionLost(error) && attempt >= bugLimit) throw error
+        await backoff(running, attempt)
       }
     }
   }
@@ -334,22 +359,24 @@ export class Engine {
   async #attempt(running: Running, step: Step, way: 'run' | 'undo'): Promise<void> {
     const { row } = running
     for (let attempt = 0; ; attempt++) {
-      this.#requireOurs(running)
+      requireOurs(running)
       try {
         if (way === 'undo') await this.#options.failpoints.hit(`${row.kind}.${step.name}.undo`)
         const found = await this.#observed(running, step, way)
         Object.assign(row.findings, found)
         return
       } catch (error) {
-        this.#requireOurs(running)
+        requireOurs(running)
+        if (error instanceof Abandoned) throw error
         if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
         const now = performance.now()
         const mayPass = now < running.deadline && isTransient(error, now < running.hostsDueAt)
-        const isBug = !(error instanceof Refusal) && !isDatabaseUnavailable(error)
+        const isBug = !(error instanceof Refusal) && !isConnectionLost(error)
         if (isBug) this.#options.log.error({ err: error, operation: row.id, step: step.name, way }, 'a step failed')
+        if (way === 'run' && running.marked < row.step) await this.#mark(running)
         if (way === 'undo' && performance.now() >= running.deadline) throw error
         if (way === 'run' && !mayPass && !(isBug && attempt < bugLimit)) throw error
-        await this.#backoff(running, attempt)
+        await backoff(running, attempt)
         // Past the deadline there is no further attempt: the cause is the last answer, not a timeout of zero.
         if (way === 'run' && mayPass && performance.now() >= running.deadline) throw error
       }
@@ -365,21 +392,8 @@ export class Engine {
     const { row, term, signal } = running
     const remainingMs = way === 'undo' ? 30_000 : Math.max(1, running.deadline - performance.now())
     const ageMs = performance.now() - running.acceptedAt
-    return { operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs, ageMs }
-  }
-
-  #asFailure(error: unknown, { kind }: OperationRow): Failure {
-    if (error instanceof Abandoned) throw error
-    return failureFrom(error, kind)
-  }
-
-  #requireOurs(running: Running): void {
-    if (running.signal.aborted) throw new Abandoned('leadership ended, or a later request superseded it')
-  }
-
-  async #backoff(running: Running, attempt: number): Promise<void> {
-    const ms = Math.min(2_000, 50 * 2 ** attempt) * (0.5 + Math.random() / 2)
-    await sleep(ms, undefined, { signal: running.signal }).catch(() => this.#requireOurs(running))
+    const advance = (tx: Db, found: Findings) => this.#advance(running, tx, found)
+    return { operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs, ageMs, advance }
   }
 
   #definition(row: OperationRow): OperationDefinition {

@@ -18,10 +18,14 @@ export const storedFailure: z.ZodType<Failure> = z
   .object({ code: refusalCode.catch('internal'), detail: z.string(), cause: z.string().optional() })
   .transform(({ code, detail, cause = detail }) => ({ code, detail, cause }))
 
-/** The failure of an operation whose step threw this. */
+/** The failure of an operation whose step threw this. `Abandoned` is no failure: it is thrown on. */
 export function failureFrom(error: unknown, kind: string): Failure {
+  if (error instanceof Abandoned) throw error
   if (error instanceof Refusal)
     return { code: error.code, cause: error.extra.cause ?? error.detail, detail: messageOf(error.code) }
   const cause = `the control plane failed during ${kind}: ${(error as Error).message}`
   return { code: 'internal', cause, detail: messageOf('internal') }
 }
+
+/** The operation is no longer ours: leadership ended, or a later request superseded it. Nothing is written. */
+export class Abandoned extends Error {}

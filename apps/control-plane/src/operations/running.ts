@@ -1,10 +1,9 @@
 // An operation that this replica runs or queues, and how that ends early. Knows no step.
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Term } from '../leadership/leadership.ts'
+import { Abandoned } from './findings.ts'
 import type { OperationRow } from './store.ts'
 import type { Slot } from './work-queue.ts'
-
-/** The operation is no longer ours: leadership ended, or a later request superseded it. Nothing is written. */
-export class Abandoned extends Error {}
 
 export interface Running {
   row: OperationRow
@@ -19,4 +18,27 @@ export interface Running {
   /** Where it may do its work; undefined while it waits. */
   slot: Slot | undefined
   done: Promise<void>
+  /** The step that is stored as the one begun last. */
+  marked: number
+}
+
+export function runningOf(row: OperationRow, term: Term, hostsDueAt: number): Running {
+  const abort = new AbortController()
+  const signal = AbortSignal.any([term.signal, abort.signal])
+  const now = performance.now()
+  // Even after a long time without a leader it gets one more attempt: its host may have done the work.
+  const deadline = Math.max(now + row.leftMs, hostsDueAt)
+  const times = { acceptedAt: now - row.ageMs, deadline, hostsDueAt }
+  return { row, term, abort, signal, ...times, slot: undefined, done: Promise.resolve(), marked: row.step }
+}
+
+/** Throws where the operation is no longer ours. */
+export function requireOurs({ signal }: Running): void {
+  if (signal.aborted) throw new Abandoned('leadership ended, or a later request superseded it')
+}
+
+/** Waits before the next attempt, ever longer; throws as soon as the operation is no longer ours. */
+export async function backoff(running: Running, attempt: number): Promise<void> {
+  const ms = Math.min(2_000, 50 * 2 ** attempt) * (0.5 + Math.random() / 2)
+  await sleep(ms, undefined, { signal: running.signal }).catch(() => requireOurs(running))
 }

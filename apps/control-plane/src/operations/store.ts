@@ -10,7 +10,7 @@ import {
   type RefusalCode,
 } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
-import { type Failure, type Findings, storedFailure } from './findings.ts'
+import { Abandoned, type Failure, type Findings, storedFailure } from './findings.ts'
 
 export interface OperationRow {
   id: string
@@ -106,7 +106,11 @@ export async function find(db: Db, orgId: string, id: string): Promise<Operation
 }
 
 export async function read(db: Db, id: string): Promise<OperationRow | undefined> {
-  const { rows } = await db.query<OperationRow>(`select ${columns} from operations where id = $1`, [id])
+  const { rows } = await db.query<OperationRow>({
+    name: 'operations-read',
+    text: `select ${columns} from operations where id = $1`,
+    values: [id],
+  })
   return rows[0]
 }
 
@@ -164,37 +168,47 @@ export async function liveAmong(db: Db, desktopIds: string[]): Promise<Set<strin
 
 /**
  * Stores the engine's progress and how much time is left; false where the operation has settled meanwhile because it was
- * superseded.
+ * superseded. `steps` begin now; all but the last are done with this transaction.
  */
 export async function mark(
   db: Db,
   op: Pick<OperationRow, 'id' | 'step' | 'findings' | 'undoing' | 'failure' | 'leftMs'>,
-  stepName: string,
+  steps: string[],
 ): Promise<boolean> {
   const { rowCount } = await db.query({
-    name: 'operations-mark',
+    name: 'operations-mark-steps',
     text: `update operations set state = 'running', step = $2, findings = $3, undoing = $4, failure = $5,
              updated_at = clock_timestamp(), deadline_at = clock_timestamp() + $8 * interval '1 millisecond',
              timeline = case
-               when timeline->-1->>'step' = $6 and timeline->-1->>'way' = $7 then timeline
-               else timeline || jsonb_build_object('step', $6::text, 'way', $7::text, 'at', clock_timestamp()) end
+               when timeline->-1->>'step' = ($6::text[])[array_length($6::text[], 1)] and timeline->-1->>'way' = $7 then timeline
+               else timeline || (
+                 select jsonb_agg(jsonb_build_object('step', step, 'way', $7::text, 'at', clock_timestamp()))
+                 from unnest($6::text[]) step) end
            where id = $1 and state in ('pending', 'running')`,
-    values: [op.id, op.step, op.findings, op.undoing, op.failure, stepName, op.undoing ? 'undo' : 'run', op.leftMs],
+    values: [op.id, op.step, op.findings, op.undoing, op.failure, steps, op.undoing ? 'undo' : 'run', op.leftMs],
   })
   return rowCount === 1
 }
 
-/** Locks a live operation's row in the transaction that settles it; false where it has settled already. */
-export async function lockLive(db: Db, id: string): Promise<boolean> {
+/** Locks a live operation's row in the transaction that settles it. Throws `Abandoned` where it has settled already. */
+export async function requireLive(db: Db, id: string): Promise<void> {
   const { rowCount } = await db.query({
     name: 'operations-lock',
     text: `select 1 from operations where id = $1 and state in ('pending', 'running') for update`,
     values: [id],
   })
-  return rowCount === 1
+  if (rowCount !== 1) throw settledMeanwhile()
 }
 
-export async function settleSucceeded(db: Db, id: string, result: object, findings: Findings): Promise<OperationRow> {
+export const settledMeanwhile = (): Abandoned => new Abandoned('the operation has settled meanwhile')
+
+/** Undefined where it has settled already. */
+export async function settleSucceeded(
+  db: Db,
+  id: string,
+  result: object,
+  findings: Findings,
+): Promise<OperationRow | undefined> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-succeeded',
     text: `update operations set state = 'succeeded', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
@@ -204,7 +218,7 @@ export async function settleSucceeded(db: Db, id: string, result: object, findin
            where id = $1 and state in ('pending', 'running') returning ${columns}`,
     values: [id, result, findings],
   })
-  return rows[0]!
+  return rows[0]
 }
 
 export async function settleFailed(db: Db, id: string, failure: Failure, findings: Findings): Promise<OperationRow> {

@@ -1,6 +1,6 @@
 // Which failures of a step may pass by themselves, so that the step is tried again. Knows no step.
 import { Refusal } from '@dormouse/contract'
-import { isDatabaseUnavailable } from '../db/pool.ts'
+import { isConnectionLost } from '../db/pool.ts'
 
 /** These refusals are transient and retried. Every other refusal is final. */
 const transient = new Set(['host_unreachable', 'guest_unavailable', 'database_unavailable'])
@@ -9,6 +9,6 @@ const transientAtFirst = new Set(['no_host', 'host_away', 'no_room', 'image_unav
 
 /** `atFirst`: hosts may still be reconnecting to a new leader. */
 export function isTransient(error: unknown, atFirst: boolean): boolean {
-  if (!(error instanceof Refusal)) return isDatabaseUnavailable(error)
+  if (!(error instanceof Refusal)) return isConnectionLost(error)
   return transient.has(error.code) || (atFirst && transientAtFirst.has(error.code))
 }

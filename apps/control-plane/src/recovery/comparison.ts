@@ -2,9 +2,9 @@
 // only about its own desktops. What it has of others is judged without a lock, and affects only that host.
 import { bucketOf, type Observation, type RejoinOrder } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
-import { type Db, type Pool, snapshot, transaction } from '../db/pool.ts'
+import type { Db, Pool } from '../db/pool.ts'
+import { snapshot, transaction } from '../db/transactions.ts'
 import * as deferred from '../desktops/deferred.ts'
 import { endGeneration } from '../desktops/generations.ts'
 import { settle } from '../desktops/state-changes.ts'
@@ -93,12 +93,7 @@ export class Comparison {
   }
 
   /** Corrects the desktop's state where the host has another. */
-  async become(
-    tx: pg.PoolClient,
-    row: DesktopRow,
-    state: DesktopRow['state'] | undefined,
-    reason?: string | null,
-  ): Promise<void> {
+  async become(tx: Db, row: DesktopRow, state: DesktopRow['state'] | undefined, reason?: string | null): Promise<void> {
     if (!state || state === row.state) return
     this.#options.log.warn(
       { desktop: row.id, was: row.state, is: state, reason },
@@ -177,7 +172,7 @@ export class Comparison {
       const { digests } = await desktops.believedInShort(tx, hostId)
       return { rows, busy, owed: await deferred.owedUndos(tx, hostId), digests }
     }
-    return transaction(this.#options.pool, read, snapshot)
+    return transaction(this.#options.pool, read, { begin: snapshot })
   }
 
   #correctIn(sight: Sight, id: string, item: Observation | undefined): Promise<RejoinOrder['order'] | undefined> {
@@ -210,7 +205,7 @@ export class Comparison {
    * progress, an undo is deferred, or the desktop has changed since the inventory was taken.
    */
   async #correct(
-    tx: pg.PoolClient,
+    tx: Db,
     { hostId, asOf, alarms }: Sight,
     id: string,
     item: Observation | undefined,

@@ -2,10 +2,9 @@
 import type { Hello, Observation } from '@dormouse/contract'
 import { newId, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import type pg from 'pg'
 import type { Links } from '../agents/links.ts'
 import { inLane } from '../db/lanes.ts'
-import type { Note, Pool } from '../db/pool.ts'
+import type { Db, Note, Pool } from '../db/pool.ts'
 import type { DeferredCommand } from '../desktops/deferred.ts'
 import * as deferred from '../desktops/deferred.ts'
 import { type AsleepResult, stateAfterFailure } from '../desktops/operations/failed-wake.ts'
@@ -171,12 +170,7 @@ export class Recovery {
   }
 
   /** The state after a deferred undo. */
-  async #afterUndo(
-    tx: pg.PoolClient,
-    { state: from }: DesktopRow,
-    { operationId }: DeferredCommand,
-    answer: AsleepResult,
-  ) {
+  async #afterUndo(tx: Db, { state: from }: DesktopRow, { operationId }: DeferredCommand, answer: AsleepResult) {
     const operation = await operations.read(tx, operationId)
     return stateAfterFailure({ from, discardMemory: operation !== undefined && discardsMemory(operation) }, answer)
   }

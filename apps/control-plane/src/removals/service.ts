@@ -1,10 +1,9 @@
 // Removes a host for good: its key, its links, and the desktops with their only disk there. Knows no HTTP.
 import { messageOf, type RemovalJson, refusals, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import type pg from 'pg'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
-import type { Note, Pool } from '../db/pool.ts'
+import type { Db, Note, Pool } from '../db/pool.ts'
 import * as deferred from '../desktops/deferred.ts'
 import { endGenerationsOf } from '../desktops/generations.ts'
 import { failAll, unbindAll } from '../desktops/state-changes.ts'
@@ -74,7 +73,7 @@ export class Removals {
     const { leadership, engine, log } = this.#options
     for (let attempt = 1; ; attempt++) {
       try {
-        const work = (tx: pg.PoolClient) => this.#remove(tx, nameOrId, yesLose, note)
+        const work = (tx: Db) => this.#remove(tx, nameOrId, yesLose, note)
         const { removal, superseded } = await leadership.transaction(work)
         for (const row of superseded) engine.superseded(row)
         await this.#disconnect(removal.host_id)
@@ -88,7 +87,7 @@ export class Removals {
   }
 
   /** Locks the desktops first and the host last, in the same order as a placement. */
-  async #remove(tx: pg.PoolClient, nameOrId: string, yesLose: number, note: Note) {
+  async #remove(tx: Db, nameOrId: string, yesLose: number, note: Note) {
     const host = await find(tx, nameOrId)
     const bound = await desktops.lockBoundTo(tx, host.id)
     const { removedAt, before } = await hosts.remove(tx, host.id)
@@ -100,7 +99,7 @@ export class Removals {
     return { removal: { ...toJson({ ...host, removedAt }, lost), removed_before: before }, superseded }
   }
 
-  async #settle(tx: pg.PoolClient, hostId: string, { lost, unbound }: Affected): Promise<OperationRow[]> {
+  async #settle(tx: Db, hostId: string, { lost, unbound }: Affected): Promise<OperationRow[]> {
     const cause = 'an operator removed the host'
     const failure = { code: 'host_removed', detail: messageOf('host_removed'), cause } as const
     const [lostIds, unboundIds] = [idsOf(lost), idsOf(unbound)]
@@ -140,7 +139,7 @@ export class Removals {
   }
 }
 
-async function find(db: pg.PoolClient | Pool, nameOrId: string): Promise<NamedHost> {
+async function find(db: Db, nameOrId: string): Promise<NamedHost> {
   const [found, another] = await hosts.findNamed(db, nameOrId)
   if (another) refuse('conflict', `several hosts are called ${nameOrId}; name it by its id`)
   return found ?? hosts.unknown()
@@ -148,7 +147,7 @@ async function find(db: pg.PoolClient | Pool, nameOrId: string): Promise<NamedHo
 
 const idsOf = (rows: DesktopRow[]): string[] => rows.map(({ id }) => id)
 
-async function affectedBy(db: pg.PoolClient | Pool, bound: DesktopRow[]): Promise<Affected> {
+async function affectedBy(db: Db, bound: DesktopRow[]): Promise<Affected> {
   const firstWakes = await operations.wakingFrom(db, idsOf(bound), 'created')
   // A destroy continues: it needs no host.
   const held = bound.filter(({ state }) => state !== 'destroying')

@@ -1,7 +1,8 @@
 // Decides whether a token opens a screen now: checks the claim, the desktop and the credential again.
 import type { StreamClaim } from '@dormouse/contract'
 import { newId, screenCloses } from '@dormouse/contract'
-import { type Db, type Pool, transaction } from '../db/pool.ts'
+import type { Db, Pool } from '../db/pool.ts'
+import { transaction } from '../db/transactions.ts'
 import type { Principals } from '../principals/service.ts'
 import { type Ending, endingOf, endings } from './endings.ts'
 import type { Screen, Standing } from './store.ts'

@@ -5,7 +5,8 @@ import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
 import { Gathered } from '../db/gathered.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
-import { type Db, type Pool, retryWhileUnavailable, snapshot, transaction } from '../db/pool.ts'
+import { type Db, type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import { snapshot, transaction } from '../db/transactions.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import * as ledger from '../ledger/store.ts'
@@ -112,7 +113,7 @@ export class Usage {
       const busy = new Set([...(await desktops.inTransition(tx, ids)), ...(await operations.liveAmong(tx, ids))])
       return { found, busy, own: await desktops.placesOf(tx, ids) }
     }
-    const { found, busy, own } = await transaction(pool, read, snapshot)
+    const { found, busy, own } = await transaction(pool, read, { begin: snapshot })
     return found.filter(
       ({ desktopId, hostId, what }) => !busy.has(desktopId) && (what === 'unproved' || own.get(desktopId) === hostId),
     )
@@ -142,7 +143,7 @@ export class Usage {
       const mark = isQuiet ? `${row.state} ${row.turn} ${row.updatedAt.getTime()}` : undefined
       return { isBooked: await ledger.isAwakeOn(tx, difference), mark }
     }
-    return transaction(this.#options.pool, read, snapshot)
+    return transaction(this.#options.pool, read, { begin: snapshot })
   }
 
   #tell({ what, ...where }: Difference, log: Log): void {

@@ -76,6 +76,12 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
     } else {
       await hosts.releaseAll(tx, desktopId)
     }
+  },
+
+  resultOf({ operation, findings: stored }) {
+    const { generation, generationId } = operation
+    const { hostId } = inputOf({ operation })
+    const { cleanup } = findings.parse(stored)
     return { desktop_state: 'destroyed', generation, generation_id: generationId, host_id: hostId, cleanup }
   },
 

@@ -2,6 +2,7 @@
 import { type DesktopState, observation, Refusal } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
+import { together } from '../../db/transactions.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import { type OperationDefinition, step } from '../../operations/definition.ts'
 import { endGeneration } from '../generations.ts'
@@ -61,11 +62,17 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
 
   lock: (tx, { desktopId }) => lockAny(tx, desktopId),
 
-  async succeeded(tx, { operation }) {
-    const { desktopId, generation, generationId } = operation
-    await settle(tx, desktopId, 'hibernated', { by: 'hibernate', operationId: operation.id, livedUntilNow: true })
-    await endGeneration(tx, generationId!, 'hibernated')
-    await hosts.releaseMemory(tx, desktopId)
+  succeeded(tx, { operation }) {
+    const { desktopId, generationId } = operation
+    return together([
+      settle(tx, desktopId, 'hibernated', { by: 'hibernate', operationId: operation.id, livedUntilNow: true }),
+      endGeneration(tx, generationId!, 'hibernated'),
+      hosts.releaseMemory(tx, desktopId),
+    ])
+  },
+
+  resultOf({ operation }) {
+    const { generation, generationId } = operation
     const { hostId } = inputOf({ operation })
     return { desktop_state: 'hibernated', generation, generation_id: generationId, host_id: hostId }
   },

@@ -1,13 +1,14 @@
 // Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept.
 import { Refusal, refuse, resumedFrom, type WakeSource } from '@dormouse/contract'
-import type pg from 'pg'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
+import type { Db } from '../../db/pool.ts'
+import { together } from '../../db/transactions.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
 import { type OperationDefinition, type SettleContext, type StepContext, step } from '../../operations/definition.ts'
 import type { Failure } from '../../operations/findings.ts'
-import { lockLive } from '../../operations/store.ts'
+import type { OperationRow } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration, startGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
@@ -45,22 +46,27 @@ const hostOf = (context: Pick<StepContext, 'findings'>): string =>
   findings.parse(context.findings).hostId ?? refuse('no_host', 'the desktop has no host')
 
 export function wake({ leadership, hosts, links }: WakeContext): OperationDefinition {
-  const place = ({ operation }: StepContext) => {
+  const place = ({ operation, advance }: StepContext) => {
     const { hostId: boundTo, spec } = inputOf({ operation })
     const { desktopId } = operation
-    return leadership.transaction(async (tx) => {
-      await lockAny(tx, desktopId)
-      // A destroy may have settled this operation while it waited for the lock. It then must reserve nothing.
-      if (!(await lockLive(tx, operation.id))) refuse('superseded', 'superseded by a later request')
-      const hostId = await hosts.place(tx, boundTo, { desktopId, ...spec, image: spec.imageVersion })
-      await bind(tx, desktopId, hostId)
-      return { hostId }
-    })
+    return hosts.place(boundTo, { desktopId, ...spec, image: spec.imageVersion }, (host) =>
+      leadership.transaction(async (tx) => {
+        const found = { hostId: host.id }
+        await together([lockAny(tx, desktopId), host.confirm(tx)])
+        const bound = boundTo === null ? bind(tx, desktopId, host.id) : Promise.resolve()
+        // A destroy may have settled this operation while it waited for the lock. It then must reserve nothing.
+        await together([host.reserve(tx), bound, advance(tx, found)])
+        return found
+      }),
+    )
   }
 
+  const hasDisk = (operation: OperationRow) => inputOf({ operation }).from !== 'created'
+
   const makeDisk = async (context: StepContext) => {
-    const { from, spec } = inputOf(context)
-    if (from !== 'created') return undefined
+    const { operation } = context
+    const { spec } = inputOf(context)
+    if (hasDisk(operation)) return undefined
     const payload = { fence: fenceOf(context), spec, disk: 'make' as const }
     await links.command(hostOf(context), 'desktop.ensureDisk', payload, commandOptions(context))
     return undefined
@@ -92,26 +98,35 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       step({
         name: 'place',
         phase: 'placing',
+        advances: true,
         run: place,
         noUndo: 'the reservation is written together with the state when the operation settles',
       }),
       // The undo never removes the disk, which may hold its owner’s work. It only finds out what is there.
-      step({ name: 'disk', phase: 'making_disk', run: makeDisk, undo: sleepAgain, deferred }),
+      step({ name: 'disk', phase: 'making_disk', idle: hasDisk, run: makeDisk, undo: sleepAgain, deferred }),
       step({ name: 'run', phase: 'starting', run, undo: sleepAgain, deferred }),
     ],
     hostOf: (operation) => findings.parse(operation.findings).hostId ?? inputOf({ operation }).hostId,
     lock: (tx, { desktopId }) => lockAny(tx, desktopId),
     succeeded: settleAwake,
+    resultOf,
     afterwards: (context) => tidy(links, context),
     failed: (tx, context, failure) => settleFailed(hosts, tx, context, failure),
   }
 }
 
-async function settleAwake(tx: pg.PoolClient, { operation, findings: stored }: SettleContext) {
-  const { desktopId, generation, generationId, id: operationId } = operation
-  const { hostId, resumedFrom, ready } = findings.required({ hostId: true, resumedFrom: true }).parse(stored)
-  await settle(tx, desktopId, 'awake', { by: 'wake', operationId, hostId })
-  await startGeneration(tx, generationId!, hostId)
+async function settleAwake(tx: Db, { operation, findings: stored }: SettleContext): Promise<void> {
+  const { desktopId, generationId, id: operationId } = operation
+  const { hostId } = wokenOn(stored)
+  const settled = settle(tx, desktopId, 'awake', { by: 'wake', operationId, hostId })
+  await together([settled, startGeneration(tx, generationId!, hostId)])
+}
+
+const wokenOn = (stored: Findings) => findings.required({ hostId: true, resumedFrom: true }).parse(stored)
+
+function resultOf({ operation, findings: stored }: SettleContext) {
+  const { generation, generationId } = operation
+  const { hostId, resumedFrom, ready } = wokenOn(stored)
   return {
     desktop_state: 'awake',
     generation,
@@ -132,7 +147,7 @@ async function tidy(links: Links, { operation, findings: stored, epoch }: Settle
 
 async function settleFailed(
   hosts: Hosts,
-  tx: pg.PoolClient,
+  tx: Db,
   { operation, findings: stored }: SettleContext,
   failure: Failure,
 ): Promise<string | undefined> {

@@ -1,0 +1,57 @@
+// What all hosts have free, as it was a moment ago: chooses a host without reading every reservation for each placement. The
+// choice is confirmed behind the host's lock, so an outdated figure costs another try, and nothing else.
+import { chooseHost } from './placement.ts'
+import type { Candidate, PlacementRequest } from './store.ts'
+
+const trustMs = 500
+
+type Read = (hostIds: string[], desktopId: string) => Promise<Candidate[]>
+
+export class HostOverview {
+  readonly #read: Read
+  #hosts = new Map<string, Candidate>()
+  #trustedUntil = 0
+
+  constructor(read: Read) {
+    this.#read = read
+  }
+
+  forget(): void {
+    this.#trustedUntil = 0
+  }
+
+  /** The best of these hosts for the desktop. Refuses only by figures that were just read. */
+  async choose(able: string[], request: PlacementRequest): Promise<string> {
+    return this.#known(able, request) ?? this.#take(await this.#reread(able, request), request)
+  }
+
+  #known(able: string[], request: PlacementRequest): string | undefined {
+    if (performance.now() > this.#trustedUntil) return undefined
+    const known = able.map((id) => this.#hosts.get(id)).filter((host) => host !== undefined)
+    if (known.length < able.length) return undefined
+    try {
+      return this.#take(known, request)
+    } catch {
+      return undefined
+    }
+  }
+
+  async #reread(able: string[], request: PlacementRequest): Promise<Candidate[]> {
+    const hosts = await this.#read(able, request.desktopId)
+    this.#hosts = new Map(hosts.map((host) => [host.id, host]))
+    this.#trustedUntil = performance.now() + trustMs
+    return hosts
+  }
+
+  /** Counts what it gives away, so that desktops that are placed together are spread. */
+  #take(hosts: Candidate[], request: PlacementRequest): string {
+    const host = chooseHost(hosts.toSorted(byFreeMemory), request)
+    host.heldMemoryMiB += request.memoryMiB
+    host.heldVcpus += request.vcpus
+    host.heldDiskGiB += request.diskGiB
+    return host.id
+  }
+}
+
+const freeMemoryMiB = ({ memoryMiB, heldMemoryMiB }: Candidate) => memoryMiB - heldMemoryMiB
+const byFreeMemory = (a: Candidate, b: Candidate) => freeMemoryMiB(b) - freeMemoryMiB(a)
