@@ -16,10 +16,15 @@ interface Answered {
 }
 
 interface Connection {
-  stream: { cork(): void; uncork(): void; destroy(error: Error): void }
+  stream: { writable: boolean; write(bytes: Buffer): void }
   submittedNamedStatements: Record<string, string>
   sync(): void
+  describe(): void
+  _send(bytes: Buffer): void
 }
+
+/** The columns of each named statement that the connection has described before; null where it has none. */
+const described = new WeakMap<object, Map<string, unknown>>()
 
 const AnyQuery = pg.Query as unknown as new (text: string | pg.QueryConfig, values?: unknown[]) => Answered
 
@@ -69,48 +74,58 @@ export class Batch {
 class SentTogether extends AnyQuery {
   readonly #queries: Answered[]
   #at = 0
+  #columns = new Map<string, unknown>()
 
   constructor(queries: Answered[]) {
     super('')
     this.#queries = queries
     this.callback = () => undefined
-    this.#turn()
   }
 
   get #current(): Answered | undefined {
     return this.#queries[this.#at]
   }
 
-  /** `pg` notes by these that a statement is prepared on the connection. */
+  /** `pg` notes by name and text that a statement is prepared on the connection. */
   #turn(): void {
-    this.name = this.#current?.name
-    this.text = this.#current?.text ?? ''
+    const query = this.#current
+    this.name = query?.name
+    this.text = query?.text ?? ''
+    const columns = query?.name && this.#columns.get(query.name)
+    if (columns) query.handleRowDescription(columns)
   }
 
-  submit(connection: Connection): null {
-    const unsynced: Connection = Object.create(connection, { sync: { value: () => undefined } })
-    let failed: Error | undefined
-    connection.stream.cork()
-    try {
-      for (const query of this.#queries) {
-        const { callback } = query
-        query.callback = (error) => {
-          failed ??= error ?? undefined
-        }
-        query.prepare(unsynced)
-        query.callback = callback
+  submit(connection: Connection): Error | null {
+    const written: Buffer[] = []
+    const collecting: Connection = Object.create(connection, {
+      _send: { value: (bytes: Buffer) => written.push(bytes) },
+      sync: { value: () => undefined },
+    })
+    const known: Connection = Object.create(collecting, { describe: { value: () => undefined } })
+    const columns = described.get(connection.stream) ?? new Map<string, unknown>()
+    described.set(connection.stream, columns)
+    this.#columns = columns
+    for (const query of this.#queries) {
+      let failed: Error | undefined
+      const { callback } = query
+      query.callback = (error) => {
+        failed ??= error ?? undefined
       }
-      // A value could not be written. What is written must not be sent without it.
-      if (failed) connection.stream.destroy(failed)
-      else connection.sync()
-    } finally {
-      connection.stream.uncork()
+      query.prepare(query.name && columns.has(query.name) ? known : collecting)
+      query.callback = callback
+      // A value could not be written. Nothing is sent.
+      if (failed) return failed
     }
+    connection.sync.call(collecting)
+    if (connection.stream.writable) connection.stream.write(Buffer.concat(written))
+    this.#turn()
     return null
   }
 
   override handleRowDescription(message: unknown): void {
-    this.#current?.handleRowDescription(message)
+    const query = this.#current
+    if (query?.name) this.#columns.set(query.name, message)
+    query?.handleRowDescription(message)
   }
 
   override handleDataRow(message: unknown): void {
@@ -119,6 +134,7 @@ class SentTogether extends AnyQuery {
 
   override handleCommandComplete(message: unknown, connection: Connection): void {
     const query = this.#current
+    if (query?.name && !this.#columns.has(query.name)) this.#columns.set(query.name, null)
     this.#at++
     this.#turn()
     query?.handleCommandComplete(message, connection)

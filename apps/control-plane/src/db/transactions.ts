@@ -21,6 +21,15 @@ const readCommitted = { name: 'begin', text: 'begin isolation level read committ
 /** Begins a transaction whose reads are all of the same moment. */
 export const snapshot = { name: 'begin-snapshot', text: 'begin isolation level repeatable read read only' }
 
+/** A transaction for the work in it. */
+export interface Tx extends Db {
+  /**
+   * The statements of this tick are the last: the commit is sent right behind them. What the work decides afterwards takes
+   * nothing back. A statement that fails still rolls back the others.
+   */
+  last(): void
+}
+
 /**
  * Runs `work` in one READ COMMITTED transaction. `begin`, the fence and the first statements of `work` share a round trip, and
  * so do later statements that are sent in one tick; where one fails, Postgres skips those behind it. Any error rolls back. A
@@ -28,44 +37,58 @@ export const snapshot = { name: 'begin-snapshot', text: 'begin isolation level r
  */
 export async function transaction<T>(
   pool: Pool,
-  work: (tx: Db) => Promise<T>,
+  work: (tx: Tx) => Promise<T>,
   { fence, begin }: TransactionOptions = {},
 ): Promise<T> {
   return withClient(pool, async (client, condemn) => {
-    const batch = new Batch(client)
+    const batch = new Committing(client)
     const opened = open(batch, fence, begin)
     try {
       const value = await work(batch).catch((error: unknown) => opened.then(() => Promise.reject(error)))
       await opened
-      await commit(batch, client)
+      await (batch.committed ?? commit(batch, client))
       return value
     } catch (error) {
-      await rollBack(batch, client, error).catch(condemn)
-      throw error
+      const lost = await batch.committed?.then(
+        () => undefined,
+        (failed: unknown) => (failed instanceof CommitUnknown ? failed : undefined),
+      )
+      batch.close()
+      if (!isConnectionLost(lost ?? error)) await client.query('rollback').catch(condemn)
+      throw lost ?? error
     }
   })
 }
 
-/**
- * Runs a transaction in a single round trip: its commit is sent right behind the statements. So `work` sends all of them
- * before it waits for the first, and what it decides afterwards takes nothing back. A statement that fails still rolls back
- * the others.
- */
-export async function transactionAtOnce<T>(pool: Pool, work: (tx: Db) => Promise<T>, fence?: Fence): Promise<T> {
-  return withClient(pool, async (client, condemn) => {
-    const batch = new Batch(client)
-    const opened = open(batch, fence)
-    const working = work(batch)
-    const committing = commit(batch, client)
-    batch.send()
-    batch.close()
-    const [begun, worked, committed] = await Promise.allSettled([opened, working, committing])
-    if (committed.status === 'fulfilled' && worked.status === 'fulfilled') return worked.value
-    const failed = [begun, worked, committed].filter((outcome) => outcome.status === 'rejected')
-    const { reason } = failed.find(({ reason }) => reason instanceof CommitUnknown) ?? failed[0]!
-    await rollBack(batch, client, reason).catch(condemn)
-    throw reason
-  })
+/** Runs a transaction in a single round trip: `work` sends all of its statements before it waits for the first. */
+export const transactionAtOnce = <T>(pool: Pool, work: (tx: Db) => Promise<T>, fence?: Fence): Promise<T> =>
+  transaction(
+    pool,
+    (tx) => {
+      tx.last()
+      return work(tx)
+    },
+    { fence },
+  )
+
+class Committing extends Batch implements Tx {
+  readonly #client: pg.PoolClient
+  /** The commit that was sent behind the last statements. */
+  committed: Promise<void> | undefined
+
+  constructor(client: pg.PoolClient) {
+    super(client)
+    this.#client = client
+  }
+
+  last(): void {
+    process.nextTick(() => {
+      this.committed = commit(this, this.#client)
+      this.committed.catch(() => undefined)
+      this.send()
+      this.close()
+    })
+  }
 }
 
 /** Lends a connection. An error that the caller handles itself leaves it usable; a lost one does not return to the pool. */
@@ -124,8 +147,3 @@ async function commit(batch: Batch, client: pg.PoolClient): Promise<void> {
 /** Not where the commit was never sent, nor for the victim of a deadlock. */
 const mayHaveCommitted = (error: Error): boolean =>
   isDatabaseUnavailable(error) && sqlState(error) !== '40P01' && !/is not queryable$/.test(error.message)
-
-async function rollBack(batch: Batch, client: pg.PoolClient, error: unknown): Promise<void> {
-  batch.close()
-  if (!isConnectionLost(error)) await client.query('rollback')
-}

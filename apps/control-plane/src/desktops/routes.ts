@@ -26,7 +26,6 @@ import { callerGone, fingerprint, idempotencyKey, waitQuery } from '../http/requ
 import type { Leadership } from '../leadership/leadership.ts'
 import * as operations from '../operations/store.ts'
 import { isSettled } from '../operations/store.ts'
-import type { Waiters } from '../operations/waiters.ts'
 import { customer } from '../principals/authentication.ts'
 import * as deferred from './deferred.ts'
 import type { Desktops, Replay } from './service.ts'
@@ -36,7 +35,6 @@ export interface DesktopRoutesOptions {
   pool: Pool
   leadership: Leadership
   desktops: Desktops
-  waiters: Waiters
   /** Counts replays with another body: a bug in the client that a silent 200 would hide. */
   onMismatch(): void
 }
@@ -163,7 +161,7 @@ const summaries: Record<OperationKind, string> = {
 }
 
 function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOptions): void {
-  const { desktops, leadership, waiters, onMismatch } = options
+  const { desktops, leadership, onMismatch } = options
   const body = kind === 'wake' ? wakeBody : mutationBody
   app.post(
     `/desktops/:id/${kind}`,
@@ -205,7 +203,7 @@ function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOpti
       if (request.query.wait !== 'true') {
         return reply.code(isSettled(operation) ? 200 : 202).send(desktops.operationToJson(operation))
       }
-      const settled = await waiters.wait(operation, callerGone(request, reply))
+      const settled = await desktops.settled(operation, callerGone(request, reply))
       if (settled.state === 'failed') {
         const { id: operation_id, error, error_code } = desktops.operationToJson(settled)
         refuse('operation_failed', error ?? undefined, { operation_id, cause_code: error_code ?? undefined })
@@ -223,7 +221,7 @@ export function operationAdminRoutes(app: App, { desktops }: Pick<DesktopRoutesO
 }
 
 /** Operators' routes for draining a host: desktops of all organisations, deferred commands, hibernation. */
-export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waiters }: DesktopRoutesOptions): void {
+export function desktopAdminRoutes(app: App, { pool, desktops, leadership }: DesktopRoutesOptions): void {
   const query = z.object({
     state: desktopState.optional(),
     limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
@@ -270,7 +268,7 @@ export function desktopAdminRoutes(app: App, { pool, desktops, leadership, waite
         noteOf(request),
       )
       const wait = request.query.wait === 'true'
-      const answer = wait ? await waiters.wait(operation, callerGone(request, reply)) : operation
+      const answer = wait ? await desktops.settled(operation, callerGone(request, reply)) : operation
       return reply.code(wait ? 200 : 202).send(desktops.operationToJson(answer))
     },
   )

@@ -13,6 +13,7 @@ import {
   type Tier,
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
+import { isGuardFailure } from '../db/guards.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
 import {
   CommitUnknown,
@@ -23,11 +24,12 @@ import {
   retryLimitMs,
   retryWhileUnavailable,
 } from '../db/pool.ts'
-import { together } from '../db/transactions.ts'
+import { type Tx, together } from '../db/transactions.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
 import type { OperationRow } from '../operations/store.ts'
 import * as operations from '../operations/store.ts'
+import type { Slot } from '../operations/work-queue.ts'
 import type { Customer } from '../principals/service.ts'
 import type { Quota } from './quota.ts'
 import { begin } from './state-changes.ts'
@@ -70,6 +72,16 @@ export interface TransitionRequest {
   requestId: string
   expectedGeneration: number | null
   discardMemory: boolean
+}
+
+/** A request for a transition, and whether the operation may begin where it is accepted. */
+interface Acceptance {
+  id: string
+  kind: OperationKind
+  params: TransitionRequest
+  operationId: string
+  mayOpen: boolean
+  note: Note | undefined
 }
 
 export class Desktops {
@@ -186,27 +198,46 @@ export class Desktops {
       if (operation) engine.supersededBy(operation)
       return operation && { operation, replay: 'no' as const, term: leadership.term, superseded: undefined }
     }
-    const accepted = await this.#readBack(params.key, readBack, () =>
-      leadership.transaction(async (tx, term) => {
-        const made = await this.#accept(tx, term, caller, id, kind, params, operationId)
-        await note?.(tx, id, { operation_id: made.operation.id })
-        return made
-      }),
-    )
-    await failpoints.hit('operation.accepted')
-    if (accepted.superseded) engine.superseded(accepted.superseded)
-    if (accepted.term) engine.accept(accepted.operation, accepted.term)
-    return accepted
+    const slots: Slot[] = []
+    const attempt = (mayOpen: boolean) =>
+      this.#readBack(params.key, readBack, () =>
+        leadership.transaction(async (tx, term) => {
+          const made = await this.#accept(tx, term, caller, { id, kind, params, operationId, mayOpen, note }, slots)
+          await note?.(tx, id, { operation_id: made.operation.id })
+          return made
+        }),
+      )
+    try {
+      const accepted = await attempt(true).catch((error: unknown) => {
+        if (!isGuardFailure(error)) throw error
+        // Its host cannot take it. The engine tries again, and tells why.
+        slots.pop()?.release()
+        return attempt(false)
+      })
+      await failpoints.hit('operation.accepted')
+      if (accepted.superseded) engine.superseded(accepted.superseded)
+      if (!accepted.term) return accepted
+      // Its caller sees it as it was accepted, whether or not it begins at once.
+      const { state } = accepted.operation
+      const operation = { ...accepted.operation, state: state === 'running' ? ('pending' as const) : state }
+      engine.accept(accepted.operation, accepted.term, slots.pop())
+      return { operation, replay: accepted.replay }
+    } finally {
+      for (const slot of slots) slot.release()
+    }
+  }
+
+  /** Waits for an operation. Answers it settled, or in progress when the cap is reached or the client disconnects. */
+  settled(operation: OperationRow, gone: AbortSignal): Promise<OperationRow> {
+    return this.#options.engine.wait(operation, gone)
   }
 
   async #accept(
-    tx: Parameters<typeof operations.insert>[0],
+    tx: Tx,
     term: Term,
     caller: Pick<Customer, 'orgId'>,
-    id: string,
-    kind: OperationKind,
-    params: TransitionRequest,
-    operationId: string,
+    { id, kind, params, operationId, mayOpen, note }: Acceptance,
+    slots: Slot[],
   ) {
     const locked = store.lock(tx, caller.orgId, id)
     // Behind the lock: a concurrent request with this key has committed.
@@ -228,32 +259,36 @@ export class Desktops {
     const { state, failureCode } = desktop
     if (!isLegal(kind, state)) refuse('wrong_state', illegalRequest(kind, state, failureCode), { state })
     const generationId = kind === 'wake' ? newId() : null
+    const request = {
+      id: operationId,
+      desktopId: id,
+      orgId: caller.orgId,
+      kind,
+      generation: kind === 'wake' ? desktop.generation + 1 : desktop.generation,
+      generationId: generationId ?? desktop.currentGenerationId,
+      turn: desktop.turn + 1,
+      input: {
+        from: desktop.state,
+        discardMemory: params.discardMemory,
+        hostId: desktop.hostId,
+        spec: store.specOf(desktop),
+      },
+      requestId: params.requestId,
+      key: params.key,
+      fingerprint: params.key === null ? null : params.fingerprint,
+      deadlineMs: this.#options.deadlineMs[kind],
+    }
     const because = { code: 'superseded', detail: 'superseded by destroy', cause: 'superseded by destroy' } as const
+    const opened = mayOpen ? this.#options.engine.open(request) : undefined
+    if (opened) slots.push(opened.slot)
     // The row is locked, so what these statements write is known before they are sent.
-    const [superseded, moved, operation] = await together([
+    if (!note) tx.last()
+    const [superseded, , operation] = await together([
       kind === 'destroy' ? operations.supersede(tx, id, because) : Promise.resolve(undefined),
       begin(tx, id, kind, generationId),
-      operations.insert(tx, {
-        id: operationId,
-        desktopId: id,
-        orgId: caller.orgId,
-        kind,
-        generation: kind === 'wake' ? desktop.generation + 1 : desktop.generation,
-        generationId: generationId ?? desktop.currentGenerationId,
-        turn: desktop.turn + 1,
-        input: {
-          from: desktop.state,
-          discardMemory: params.discardMemory,
-          hostId: desktop.hostId,
-          spec: store.specOf(desktop),
-        },
-        requestId: params.requestId,
-        key: params.key,
-        fingerprint: params.key === null ? null : params.fingerprint,
-        deadlineMs: this.#options.deadlineMs[kind],
-      }),
+      operations.insert(tx, request, opened?.begun),
+      Promise.resolve(opened?.write(tx)),
     ])
-    if (!moved) refuse('wrong_state', illegalRequest(kind, state, failureCode), { state })
     return { operation, replay: 'no' as const, term, superseded }
   }
 

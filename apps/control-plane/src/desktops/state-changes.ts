@@ -1,40 +1,34 @@
 // Every statement that changes a desktop's state. Each changes it only from the states that `states.ts` allows, and names
 // the state that it found instead.
 import type { DesktopState, OperationKind, RefusalCode } from '@dormouse/contract'
+import { atLeastOne } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
 import { together } from '../db/transactions.ts'
 import * as ledger from '../ledger/store.ts'
 import { StateMismatch } from '../operations/definition.ts'
 import { type SettledBy, sourcesOf, transitions } from './states.ts'
-import { columns, type DesktopRow } from './store.ts'
 
 /**
  * Begins a transition: moves the desktop into its state in progress and takes the next turn. A wake begins a new generation,
- * which supersedes the previous one. Undefined where the state does not allow it.
+ * which supersedes the previous one. Fails where the state does not allow it, so the caller looks first.
  */
-export async function begin(
-  db: Db,
-  id: string,
-  kind: OperationKind,
-  generationId: string | null,
-): Promise<DesktopRow | undefined> {
+export async function begin(db: Db, id: string, kind: OperationKind, generationId: string | null): Promise<void> {
   const { from, via } = transitions[kind]
-  const { rows } = await db.query<DesktopRow>({
+  await db.query({
     name: `desktops-begin-${kind}`,
     text: `with moved as (
              update desktops set state = $2, failure_code = null, turn = turn + 1, updated_at = clock_timestamp(),
                generation = generation + $4, current_generation_id = coalesce($5, current_generation_id)
-             where id = $1 and state = any($3) returning ${columns}),
+             where id = $1 and state = any($3) returning id, generation),
            begun as (
              insert into generations (id, desktop_id, generation)
              select $5, id, generation from moved where $5::uuid is not null),
            superseded as (
              update generations g set superseded_at = clock_timestamp() from moved
              where $5::uuid is not null and g.desktop_id = moved.id and g.generation = moved.generation - 1)
-           select * from moved`,
+           select ${atLeastOne('moved')}`,
     values: [id, via, from, kind === 'wake' ? 1 : 0, generationId],
   })
-  return rows[0]
 }
 
 export interface Settlement {
@@ -45,6 +39,8 @@ export interface Settlement {
   livedUntilNow?: boolean
   /** The host that has the desktop from now on; by default the one that had it. */
   hostId?: string
+  /** The commit is sent right behind: a mismatch fails the statement, and `isGuardFailure` recognises its error. */
+  atOnce?: boolean
 }
 
 /**
@@ -52,12 +48,17 @@ export interface Settlement {
  * `StateMismatch` and changes nothing where the desktop is in a state from which this cause may not settle it so.
  */
 export async function settle(db: Db, id: string, to: DesktopState, settlement: Settlement): Promise<void> {
-  const { by, operationId, livedUntilNow = false, hostId = null } = settlement
+  const { by, operationId, livedUntilNow = false, hostId = null, atOnce = false } = settlement
   const from = sourcesOf(by, to)
+  const text = `update desktops set state = $2, host_id = coalesce($3, host_id), updated_at = clock_timestamp()
+           where id = $1 and state = any($4)`
   const update = db.query({
-    name: 'desktops-settle-state',
-    text: `update desktops set state = $2, host_id = coalesce($3, host_id), updated_at = clock_timestamp()
-           where id = $1 and state = any($4)`,
+    ...(atOnce
+      ? {
+          name: 'desktops-settle-at-once',
+          text: `with settled as (${text} returning 1) select ${atLeastOne('settled')}`,
+        }
+      : { name: 'desktops-settle-state', text }),
     values: [id, to, hostId, from],
   })
   const [{ rowCount }] = await together([update, ledger.follow(db, id, to, { operationId, livedUntilNow })])

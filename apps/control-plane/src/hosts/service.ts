@@ -14,7 +14,7 @@ import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
 import { Gathered } from '../db/gathered.ts'
 import { type Db, type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
-import { transaction } from '../db/transactions.ts'
+import { together, transaction } from '../db/transactions.ts'
 import { HostOverview } from './overview.ts'
 import { canTake, requireHost } from './placement.ts'
 import { plausibleFacts } from './plausible-facts.ts'
@@ -120,17 +120,14 @@ export class Hosts {
     request: store.PlacementRequest,
     run: (host: ChosenHost) => Promise<T>,
   ): Promise<T> {
-    const { links, vcpusPerProcessor } = this.#options
+    const { links } = this.#options
+    if (boundTo) return run(this.bound(boundTo, request))
     for (;;) {
-      const able = (boundTo ? [boundTo] : links.hostIds()).filter((id) => links.takesCommands(id))
-      const id = boundTo ?? (await this.#overview.choose(able, request))
-      const candidates = async (tx: Db) =>
-        able.includes(id) ? await store.lockedCandidates(tx, request.desktopId, id, vcpusPerProcessor) : []
+      const able = links.hostIds().filter((id) => links.takesCommands(id))
+      const id = await this.#overview.choose(able, request)
       const confirm = async (tx: Db) => {
-        const [host] = await candidates(tx)
-        if (!host && boundTo) await requireSilence(tx, boundTo)
-        if (boundTo) requireHost(host, request)
-        else if (!host || !canTake(host, request)) throw new TakenMeanwhile()
+        const host = await this.#locked(tx, id, request)
+        if (!host || !canTake(host, request)) throw new TakenMeanwhile()
       }
       try {
         return await run({ id, confirm, reserve: (tx) => store.reserve(tx, id, request) })
@@ -139,6 +136,37 @@ export class Hosts {
         this.#overview.forget()
       }
     }
+  }
+
+  /** The host that holds the desktop's disk. */
+  bound(id: string, request: store.PlacementRequest): ChosenHost {
+    const confirm = async (tx: Db) => {
+      const host = await this.#locked(tx, id, request)
+      if (!host) await requireSilence(tx, id)
+      requireHost(host, request)
+    }
+    return { id, confirm, reserve: (tx) => store.reserve(tx, id, request) }
+  }
+
+  /** Whether the host is linked and its commands are not withheld. */
+  takesCommands(id: string): boolean {
+    return this.#options.links.takesCommands(id)
+  }
+
+  /**
+   * Reserves capacity on the host that holds the desktop's disk, without an answer in between: keeps other placements from the
+   * host only until the commit that is sent behind. Fails as a guard where the host cannot take the desktop.
+   */
+  async reserveAtOnce(tx: Db, id: string, request: store.PlacementRequest): Promise<void> {
+    const reserving = store.reserveWhereFree(tx, id, request, this.#options.vcpusPerProcessor)
+    await together([store.lockPlacements(tx, id), reserving])
+  }
+
+  async #locked(tx: Db, id: string, { desktopId }: store.PlacementRequest): Promise<store.Candidate | undefined> {
+    const { links, vcpusPerProcessor } = this.#options
+    if (!links.takesCommands(id)) return undefined
+    const [host] = await store.lockedCandidates(tx, desktopId, id, vcpusPerProcessor)
+    return host
   }
 
   /**

@@ -1,5 +1,6 @@
 // The tables of hosts, invitations and reservations.
 import { type Capacity, type HostFacts, type HostJson, oldVcpusPerProcessor, refuse } from '@dormouse/contract'
+import { atLeastOne } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
 import { together } from '../db/transactions.ts'
 
@@ -298,6 +299,35 @@ export async function reserve(db: Db, hostId: string, request: PlacementRequest)
            on conflict (desktop_id) do update set host_id = excluded.host_id, vcpus = excluded.vcpus,
              memory_mib = excluded.memory_mib, disk_gib = excluded.disk_gib`,
     values: [request.desktopId, hostId, request.vcpus, request.memoryMiB, request.diskGiB],
+  })
+}
+
+/**
+ * The same where the host is healthy and has that much memory and processors free; fails as a guard otherwise. Its conditions
+ * are those of `requireHost`. Send it behind `lockPlacements`.
+ */
+export async function reserveWhereFree(
+  db: Db,
+  hostId: string,
+  request: PlacementRequest,
+  vcpusPerProcessor: number,
+): Promise<void> {
+  await db.query({
+    name: 'reservations-put-where-free',
+    text: `with put as (
+             insert into reservations (desktop_id, host_id, vcpus, memory_mib, disk_gib)
+             select $1, h.id, $3::int, $4::int, $5::int
+             from hosts h left join reservations r on r.host_id = h.id and r.desktop_id <> $1
+             where h.id = $2 and h.removed_at is null and h.lost_at is null and h.ailment is null
+               and h.last_heartbeat_at >= now() - interval '${silentAfterMs} milliseconds'
+             group by h.id
+             having h.memory_mib - coalesce(sum(r.memory_mib), 0) >= $4::int
+               and ${lent('$6')} - coalesce(sum(r.vcpus), 0) >= $3::int and h.disk_gib >= coalesce(sum(r.disk_gib), 0)
+             on conflict (desktop_id) do update set host_id = excluded.host_id, vcpus = excluded.vcpus,
+               memory_mib = excluded.memory_mib, disk_gib = excluded.disk_gib
+             returning 1)
+           select ${atLeastOne('put')}`,
+    values: [request.desktopId, hostId, request.vcpus, request.memoryMiB, request.diskGiB, vcpusPerProcessor],
   })
 }
 

@@ -4,8 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { refuse } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import type pg from 'pg'
+import { isGuardFailure } from '../db/guards.ts'
 import { type Db, openSession, type Pool, sqlState } from '../db/pool.ts'
-import { type Fence, transaction, transactionAtOnce } from '../db/transactions.ts'
+import { type Fence, type Tx, transaction, transactionAtOnce } from '../db/transactions.ts'
 import * as store from './store.ts'
 
 export interface LeadershipOptions {
@@ -91,7 +92,7 @@ export class Leadership extends EventEmitter<Events> {
   }
 
   /** Runs a transaction that commits only while this replica leads. Otherwise nothing is changed, and it refuses with 503. */
-  async transaction<T>(work: (tx: Db, term: Term) => Promise<T>): Promise<T> {
+  async transaction<T>(work: (tx: Tx, term: Term) => Promise<T>): Promise<T> {
     const term = this.#ownTerm()
     return transaction(this.#options.pool, (tx) => work(tx, term), { fence: this.#fence(term) })
   }
@@ -111,7 +112,7 @@ export class Leadership extends EventEmitter<Events> {
     return {
       statement: store.fenceStatement(term.epoch, this.#options.replicaId),
       failed: (error) => {
-        if (!store.isFenced(error)) throw error
+        if (!isGuardFailure(error)) throw error
         this.#endTerm(term, 'fenced')
         return this.#refuse()
       },

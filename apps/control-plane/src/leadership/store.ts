@@ -1,6 +1,6 @@
 // The leadership row and the table of replicas. Decides nothing.
 import type pg from 'pg'
-import { type Db, sessionNames, sqlState } from '../db/pool.ts'
+import { type Db, sessionNames } from '../db/pool.ts'
 
 /** Any fixed number that nothing else uses as an advisory lock. */
 const advisoryLock = 7_236_810
@@ -166,9 +166,6 @@ export const fenceStatement = (epoch: number, replicaId: string) => ({
            for key share) held`,
   values: [epoch, replicaId],
 })
-
-/** Whether this is the error of a fence that holds no longer: a division by zero. */
-export const isFenced = (error: unknown): boolean => sqlState(error) === '22012'
 
 /** Notes that the replica is alive and the URL at which it is reached. */
 export async function announce(db: Db, replicaId: string, url: string): Promise<void> {

@@ -2,7 +2,7 @@
 import type { OperationPhase as Phase } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import type { Failure, Findings } from './findings.ts'
-import type { OperationRow } from './store.ts'
+import type { NewOperation, OperationRow } from './store.ts'
 
 export interface StepContext {
   operation: OperationRow
@@ -22,6 +22,16 @@ export interface StepContext {
   advance(tx: Db, found: Findings): Promise<void>
 }
 
+/** How far an operation has come. */
+export type Position = Pick<OperationRow, 'input' | 'step' | 'findings'>
+
+/** What a first step does in the transaction that accepts its operation. */
+export interface Opening {
+  found: Findings
+  /** Sends its statements before it waits for the first. One fails as a guard where the step is not possible. */
+  write(tx: Db): Promise<unknown>
+}
+
 /** What is passed to the transaction that settles the operation. */
 export type SettleContext = Pick<StepContext, 'operation' | 'findings' | 'epoch'>
 
@@ -32,7 +42,7 @@ export interface Step {
   /** It changes the database only, and calls `advance` in its transaction. So it needs no mark of its own before it runs. */
   advances?: true
   /** Whether there is nothing to do for this operation: the step needs no mark. */
-  idle?(operation: OperationRow): boolean
+  idle?(operation: Position): boolean
   /** May run twice, so it must ask for a result, not for an action. What it returns is added to the findings. */
   run(context: StepContext): Promise<Findings | undefined>
   /** Takes the step back, wherever it failed. May run twice, too. */
@@ -49,14 +59,24 @@ export interface OperationDefinition {
   overtakes?: true
   steps: Step[]
   /** The host that does the work, once one is known. Only its progress reports count. */
-  hostOf(operation: OperationRow): string | null
+  hostOf(operation: Position): string | null
   /**
    * Locks what the operation acts on. It is locked before the operation's own row, in the order in which a request that
    * supersedes the operation locks them. Two orders would deadlock.
    */
   lock(tx: Db, operation: OperationRow): Promise<unknown>
+  /**
+   * Runs the first step, one that `advances`, in the transaction that accepts the operation. Undefined where it cannot run
+   * there; it then runs later, and tells why it fails.
+   */
+  opens?(operation: NewOperation): Opening | undefined
   /** The last step: writes the new state in the transaction that settles the operation. */
   succeeded(tx: Db, context: SettleContext): Promise<unknown>
+  /**
+   * The same where the commit is sent right behind. Sends all statements before it waits for the first, the one that locks what
+   * the operation acts on before the others. One fails as a guard where the state does not allow it; `succeeded` then runs.
+   */
+  succeededAtOnce?(tx: Db, context: SettleContext): Promise<unknown>
   /** What the operation answers once it has succeeded. */
   resultOf(context: SettleContext): Record<string, unknown>
   /** Runs after a success is committed. It may get lost: recovery repeats it. */
@@ -82,5 +102,5 @@ type Undo = Required<Pick<Step, 'undo' | 'deferred'>>
 export const step = (given: Step & (Undo | { noUndo: string })): Step => given
 
 /** The next step that has something to do. */
-export const nextStep = ({ steps }: OperationDefinition, row: OperationRow): number =>
+export const nextStep = ({ steps }: OperationDefinition, row: Position): number =>
   steps.findIndex((step, at) => at > row.step && !step.idle?.(row))

@@ -1,29 +1,23 @@
 // Runs operations step by step: it stores its progress before each step, resumes after a crash, and undoes the steps after
 // a failure. Knows neither what the steps do nor HTTP.
-import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf, type OperationProgress, Refusal } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import { inLane } from '../db/lanes.ts'
 import { type Db, isConnectionLost, type Pool, sqlState } from '../db/pool.ts'
-import { together } from '../db/transactions.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
-import {
-  nextStep,
-  type OperationDefinition,
-  type SettleContext,
-  StateMismatch,
-  type Step,
-  type StepContext,
-} from './definition.ts'
+import { adopt } from './adoption.ts'
+import { nextStep, type OperationDefinition, StateMismatch, type Step, type StepContext } from './definition.ts'
 import { Abandoned, type Failure, type Findings, failureFrom } from './findings.ts'
 import type { EngineObserver } from './observer.ts'
+import { type Opened, open } from './opening.ts'
 import { Progress, type Reported } from './progress.ts'
 import { backoff, type Running, requireOurs, runningOf } from './running.ts'
-import type { OperationRow } from './store.ts'
+import { settleLocked, storeSuccess } from './settling.ts'
+import type { NewOperation, OperationRow } from './store.ts'
 import * as store from './store.ts'
 import { isTransient } from './transient.ts'
 import type { Waiters } from './waiters.ts'
-import type { WorkQueue } from './work-queue.ts'
+import type { Slot, WorkQueue } from './work-queue.ts'
 
 export interface EngineOptions {
   pool: Pool
@@ -40,8 +34,6 @@ export interface EngineOptions {
 
 /** An agent reconnects within 3 s. */
 const linkGraceMs = 5_000
-/** How many stored operations a new leader reads at once. */
-const adoptedAtOnce = 500
 const bugLimit = 5
 /** A longer wait for a slot is stored, so that a new leader does not count it as the operation's own time. */
 const unmarkedWaitMs = 5_000
@@ -60,9 +52,20 @@ export class Engine {
     options.leadership.on('led', (term) => void inLane('work', () => this.#adopt(term)))
   }
 
+  /** Begins an operation in the transaction that accepts it, where it need not wait. */
+  open(operation: NewOperation): Opened | undefined {
+    return open(operation, this.#definition(operation), this.#options.queue)
+  }
+
   /** Starts an operation that has just been committed. If this process crashes, `#adopt` finds it. */
-  accept(row: OperationRow, term: Term): void {
-    if (!term.signal.aborted) this.#start(row, term)
+  accept(row: OperationRow, term: Term, slot?: Slot): void {
+    if (term.signal.aborted || this.#running.has(row.id)) slot?.release()
+    else this.#start(row, term, 0, slot)
+  }
+
+  /** Answers the settled operation, or the one in progress when the cap is reached or the client disconnects. */
+  wait(row: OperationRow, gone: AbortSignal): Promise<OperationRow> {
+    return this.#options.waiters.wait(row, gone, this.#running.get(row.id)?.hasSettled === false)
   }
 
   /** Stops an operation that a later request has settled. */
@@ -106,33 +109,19 @@ export class Engine {
     if (term) await this.#adopt(term)
   }
 
-  /** Resumes every operation that has not settled. */
-  async #adopt(term: Term): Promise<void> {
-    const { pool, log } = this.#options
-    while (!term.signal.aborted) {
-      try {
-        const left = (await store.liveIds(pool)).filter((id) => this.#running.get(id)?.term !== term)
-        if (left.length > 0) log.info({ count: left.length, epoch: term.epoch }, 'resuming operations')
-        while (left.length > 0) {
-          const rows = await store.liveOf(pool, left.slice(0, adoptedAtOnce))
-          for (const row of rows) {
-            await this.#running.get(row.id)?.done
-            if (!term.signal.aborted) this.#start(row, term, performance.now() + linkGraceMs)
-          }
-          left.splice(0, adoptedAtOnce)
-        }
-        return
-      } catch (error) {
-        log.warn({ err: error }, 'operations could not be read; retrying')
-        await sleep(200, undefined, { ref: false })
-      }
-    }
+  #adopt(term: Term): Promise<void> {
+    return adopt(term, {
+      ...this.#options,
+      runs: (id) => this.#running.get(id)?.term === term,
+      left: async (id) => this.#running.get(id)?.done,
+      start: (row) => this.#start(row, term, performance.now() + linkGraceMs),
+    })
   }
 
-  #start(row: OperationRow, term: Term, hostsDueAt = 0): void {
+  #start(row: OperationRow, term: Term, hostsDueAt = 0, slot?: Slot): void {
     if (this.#running.has(row.id)) return
     this.#options.observer.accepted(row)
-    const running = runningOf(row, term, hostsDueAt)
+    const running = runningOf(row, term, hostsDueAt, slot)
     this.#running.set(row.id, running)
     running.done = inLane('work', () => this.#runInTurn(running))
       .catch((error) =>
@@ -142,6 +131,7 @@ export class Engine {
         running.slot?.release()
         this.#progress.forget(row.id)
         this.#running.delete(row.id)
+        if (!running.hasSettled) this.#options.waiters.left(row.id)
         this.#options.observer.left(row)
       })
   }
@@ -173,6 +163,7 @@ export class Engine {
     const { row } = running
     const failure = row.undoing ? store.failureOf(row) : await this.#runSteps(running)
     const settled = failure ? await this.#undoSteps(running, failure) : await this.#succeedOrUndo(running)
+    running.hasSettled = true
     this.#options.waiters.settled(settled)
     this.#options.observer.settled(settled)
   }
@@ -181,18 +172,15 @@ export class Engine {
   async #runSteps(running: Running): Promise<Failure | undefined> {
     const { row } = running
     const definition = this.#definition(row)
-    for (let at = Math.max(row.step, 0); at < definition.steps.length; at++) {
+    for (let at = running.opened > 0 ? 0 : Math.max(row.step, 0); at < definition.steps.length; at++) {
       const step = definition.steps[at]!
+      // The transaction that accepted it has done this step. A failure here is undone all the same.
+      const isDone = at < running.opened
       row.step = at
-      const { deadline } = running
-      await this.#waitForSlot(running)
-      requireOurs(running)
-      const isMarked = running.marked >= at || step.advances
-      const hasWaited = running.deadline - deadline > unmarkedWaitMs
-      if ((!isMarked || hasWaited) && !step.idle?.(row)) await this.#mark(running)
+      if (!isDone) await this.#prepare(running, step)
       try {
         await this.#options.failpoints.hit(`${row.kind}.${step.name}.before`)
-        await this.#attempt(running, step, 'run')
+        if (!isDone) await this.#attempt(running, step, 'run')
         if (step.advances) running.marked = nextStep(definition, row)
         await this.#options.failpoints.hit(`${row.kind}.${step.name}.after`)
       } catch (error) {
@@ -200,6 +188,16 @@ export class Engine {
       }
     }
     return undefined
+  }
+
+  /** Waits for the slot of a step, and stores that it begins where no transaction before has done so. */
+  async #prepare(running: Running, step: Step): Promise<void> {
+    const { row, deadline } = running
+    await this.#waitForSlot(running)
+    requireOurs(running)
+    const isMarked = running.marked >= row.step || step.advances
+    const hasWaited = running.deadline - deadline > unmarkedWaitMs
+    if ((!isMarked || hasWaited) && !step.idle?.(row)) await this.#mark(running)
   }
 
   /**
@@ -238,11 +236,13 @@ export class Engine {
       await this.#mark(running)
       await this.#undoStep(running, definition.steps[row.step]!)
     }
-    return this.#settle(running, async (tx, context, live) => {
-      await live
-      const lost = await definition.failed(tx, context, failure).catch((error) => this.#leaveState(row, error))
-      return store.settleFailed(tx, row.id, { ...failure, detail: messageOf(failure.code, lost) }, row.findings)
-    })
+    const fail = () =>
+      settleLocked(this.#options.leadership, definition, row, async (tx, context, live) => {
+        await live
+        const lost = await definition.failed(tx, context, failure).catch((error) => this.#leaveState(row, error))
+        return store.settleFailed(tx, row.id, { ...failure, detail: messageOf(failure.code, lost) }, row.findings)
+      })
+    return this.#settle(running, fail)
   }
 
   /** The desktop keeps the state that was found; the operation still settles as failed, and the log names that state. */
@@ -283,34 +283,17 @@ export class Engine {
   async #succeed(running: Running): Promise<OperationRow> {
     const { row, term } = running
     const definition = this.#definition(row)
-    const settled = await this.#settle(running, async (tx, context, live) => {
-      const result = definition.resultOf(context)
-      const writing = definition.succeeded(tx, context)
-      const [, , done] = await together([live, writing, store.settleSucceeded(tx, row.id, result, row.findings)])
-      return done!
-    })
+    const settled = await this.#settle(running, () => storeSuccess(this.#options.leadership, definition, row))
     definition.afterwards?.({ operation: row, findings: row.findings, epoch: term.epoch }).catch((error) => {
       this.#options.log.info({ err: error, operation: row.id }, 'work after an operation failed; recovery repeats it')
     })
     return settled
   }
 
-  /**
-   * Settles the operation and the state of what it acts on in one transaction. `live` rejects where the operation has settled
-   * meanwhile. Its locks come first; `write` may send statements behind them before it resolves.
-   */
-  async #settle(
-    running: Running,
-    write: (tx: Db, context: SettleContext, live: Promise<unknown>) => Promise<OperationRow>,
-  ): Promise<OperationRow> {
+  async #settle(running: Running, store: () => Promise<OperationRow>): Promise<OperationRow> {
     const { row } = running
     await this.#options.failpoints.hit(`${row.kind}.settle.before`)
-    const settled = await this.#persist(running, () =>
-      this.#options.leadership.transaction((tx, { epoch }) => {
-        const live = together([this.#definition(row).lock(tx, row), store.requireLive(tx, row.id)])
-        return write(tx, { operation: row, findings: row.findings, epoch }, live)
-      }),
-    )
+    const settled = await this.#persist(running, store)
     await this.#options.failpoints.hit(`${row.kind}.settle.after`)
     return settled
   }
@@ -358,11 +341,13 @@ export class Engine {
    */
   async #attempt(running: Running, step: Step, way: 'run' | 'undo'): Promise<void> {
     const { row } = running
+    const { observer } = this.#options
     for (let attempt = 0; ; attempt++) {
       requireOurs(running)
       try {
         if (way === 'undo') await this.#options.failpoints.hit(`${row.kind}.${step.name}.undo`)
-        const found = await this.#observed(running, step, way)
+        const tried = { operation: row, step: step.name, way }
+        const found = await observer.attempt(tried, async () => step[way]?.(this.#context(running, way)))
         Object.assign(row.findings, found)
         return
       } catch (error) {
@@ -383,11 +368,6 @@ export class Engine {
     }
   }
 
-  async #observed(running: Running, step: Step, way: 'run' | 'undo'): Promise<Findings | undefined> {
-    const attempt = { operation: running.row, step: step.name, way }
-    return this.#options.observer.attempt(attempt, async () => step[way]?.(this.#context(running, way)))
-  }
-
   #context(running: Running, way: 'run' | 'undo'): StepContext {
     const { row, term, signal } = running
     const remainingMs = way === 'undo' ? 30_000 : Math.max(1, running.deadline - performance.now())
@@ -396,7 +376,7 @@ export class Engine {
     return { operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs, ageMs, advance }
   }
 
-  #definition(row: OperationRow): OperationDefinition {
+  #definition(row: Pick<OperationRow, 'kind'>): OperationDefinition {
     const definition = this.#options.definitions[row.kind]
     if (!definition) throw new Error(`no definition of operation kind ${row.kind}`)
     return definition

@@ -20,16 +20,22 @@ export interface Running {
   done: Promise<void>
   /** The step that is stored as the one begun last. */
   marked: number
+  /** How many steps the transaction that accepted it has done. */
+  opened: number
+  /** It has settled, and its waiting requests know. */
+  hasSettled: boolean
 }
 
-export function runningOf(row: OperationRow, term: Term, hostsDueAt: number): Running {
+/** `slot`: the one that it took when it was accepted. */
+export function runningOf(row: OperationRow, term: Term, hostsDueAt: number, slot?: Slot): Running {
   const abort = new AbortController()
   const signal = AbortSignal.any([term.signal, abort.signal])
   const now = performance.now()
   // Even after a long time without a leader it gets one more attempt: its host may have done the work.
   const deadline = Math.max(now + row.leftMs, hostsDueAt)
   const times = { acceptedAt: now - row.ageMs, deadline, hostsDueAt }
-  return { row, term, abort, signal, ...times, slot: undefined, done: Promise.resolve(), marked: row.step }
+  const stored = { marked: row.step, opened: slot ? Math.max(row.step, 0) : 0, hasSettled: false }
+  return { row, term, abort, signal, ...times, slot, done: Promise.resolve(), ...stored }
 }
 
 /** Throws where the operation is no longer ours. */

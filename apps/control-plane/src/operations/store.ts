@@ -9,6 +9,7 @@ import {
   type OperationState,
   type RefusalCode,
 } from '@dormouse/contract'
+import { atLeastOne } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
 import { Abandoned, type Failure, type Findings, storedFailure } from './findings.ts'
 
@@ -70,13 +71,25 @@ export interface NewOperation {
   deadlineMs: number
 }
 
-/** Queues an operation. The same transaction must change the state of what it acts on. */
-export async function insert(db: Db, op: NewOperation): Promise<OperationRow> {
+/** An operation begins in the transaction that accepts it: with the last of these steps. Those before it are done. */
+export interface Begun {
+  step: number
+  steps: string[]
+  findings: Findings
+}
+
+const notBegun: Begun = { step: -1, steps: [], findings: {} }
+
+/** Stores an operation. The same transaction must change the state of what it acts on. */
+export async function insert(db: Db, op: NewOperation, begun = notBegun): Promise<OperationRow> {
   const { rows } = await db.query<OperationRow>({
-    name: 'operations-insert',
+    name: 'operations-insert-begun',
     text: `insert into operations (id, desktop_id, org_id, kind, generation, generation_id, turn, input, request_id,
-             idempotency_key, fingerprint, deadline_at)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp() + $12 * interval '1 millisecond')
+             idempotency_key, fingerprint, deadline_at, state, step, findings, timeline)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp() + $12 * interval '1 millisecond',
+             case when $13::int < 0 then 'pending' else 'running' end, $13, $14,
+             (select coalesce(jsonb_agg(jsonb_build_object('step', step, 'way', 'run', 'at', clock_timestamp())), '[]')
+              from unnest($15::text[]) step))
            returning ${columns}`,
     values: [
       op.id,
@@ -91,6 +104,9 @@ export async function insert(db: Db, op: NewOperation): Promise<OperationRow> {
       op.key,
       op.fingerprint,
       op.deadlineMs,
+      begun.step,
+      begun.findings,
+      begun.steps,
     ],
   })
   return rows[0]!
@@ -202,23 +218,20 @@ export async function requireLive(db: Db, id: string): Promise<void> {
 
 export const settledMeanwhile = (): Abandoned => new Abandoned('the operation has settled meanwhile')
 
-/** Undefined where it has settled already. */
-export async function settleSucceeded(
-  db: Db,
-  id: string,
-  result: object,
-  findings: Findings,
-): Promise<OperationRow | undefined> {
+/** Fails as a guard where it has settled already. */
+export async function settleSucceeded(db: Db, id: string, result: object, findings: Findings): Promise<OperationRow> {
   const { rows } = await db.query<OperationRow>({
-    name: 'operations-succeeded',
-    text: `update operations set state = 'succeeded', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
-             findings = $3,
-             result = $2::jsonb || jsonb_build_object('duration_ms',
-               floor(extract(epoch from clock_timestamp() - created_at) * 1000)::bigint)
-           where id = $1 and state in ('pending', 'running') returning ${columns}`,
+    name: 'operations-succeed',
+    text: `with settled as (
+             update operations set state = 'succeeded', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
+               findings = $3,
+               result = $2::jsonb || jsonb_build_object('duration_ms',
+                 floor(extract(epoch from clock_timestamp() - created_at) * 1000)::bigint)
+             where id = $1 and state in ('pending', 'running') returning ${columns})
+           select settled.* from ${atLeastOne('settled')} guard left join settled on true`,
     values: [id, result, findings],
   })
-  return rows[0]
+  return rows[0]!
 }
 
 export async function settleFailed(db: Db, id: string, failure: Failure, findings: Findings): Promise<OperationRow> {

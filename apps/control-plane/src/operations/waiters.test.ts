@@ -42,6 +42,16 @@ test('one that settles here resolves every wait at once, without another read', 
   expect(seen.looks).toBeLessThanOrEqual(2)
 })
 
+test('one that runs here costs no read while it runs, and one once it has left unsettled', async () => {
+  const { seen, db } = database(async () => succeeded)
+  const waiters = new Waiters({ db, capMs: 60_000, pollMs: 60_000 })
+  const all = Promise.all([waiters.wait(running, stays, true), waiters.wait(running, stays, true)])
+  expect(seen.looks).toBe(0)
+  waiters.left('one')
+  expect(await all).toEqual([succeeded, succeeded])
+  expect(seen.looks).toBe(1)
+})
+
 test('a request that joins during a read resolves by one that begins after it', async () => {
   const first = Promise.withResolvers<OperationRow>()
   const { seen, db } = database((count) => (count === 1 ? first.promise : Promise.resolve(succeeded)))

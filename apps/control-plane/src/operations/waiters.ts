@@ -29,13 +29,21 @@ export class Waiters {
     this.#closing.abort()
   }
 
+  /** This operation no longer runs here, and has not settled here: its waits read how it is. */
+  left(id: string): void {
+    this.#watched.get(id)?.look()
+  }
+
   /** Resolves the waits for this operation, which has settled. */
   settled(row: OperationRow): void {
     this.#watched.get(row.id)?.saw(row)
   }
 
-  /** Answers the settled operation, or the one in progress when the cap is reached or the client disconnects. */
-  async wait(row: OperationRow, gone: AbortSignal): Promise<OperationRow> {
+  /**
+   * Answers the settled operation, or the one in progress when the cap is reached or the client disconnects. `isHere`: it runs
+   * on this replica and has not settled yet, so that `settled` or `left` will be called.
+   */
+  async wait(row: OperationRow, gone: AbortSignal, isHere = false): Promise<OperationRow> {
     const signal = AbortSignal.any([gone, this.#closing.signal])
     if (isSettled(row) || signal.aborted) return row
     const watch = this.#watched.get(row.id) ?? this.#watch(row.id)
@@ -44,7 +52,7 @@ export class Waiters {
     const give = () => resolve(watch.latest ?? row)
     const timer = setTimeout(give, this.#options.capMs)
     signal.addEventListener('abort', give, { once: true })
-    watch.join(waiter)
+    watch.join(waiter, isHere)
     try {
       return await promise
     } finally {
@@ -84,8 +92,13 @@ class Watch {
   }
 
   /** It may have settled just before, so a request that joins resolves only by a read that begins afterwards. */
-  join(waiter: Waiter): void {
+  join(waiter: Waiter, isHere: boolean): void {
     this.#waiters.add(waiter)
+    if (!isHere) this.look()
+    else if (!this.#looking && this.#waiters.size === 1) this.#lookLater()
+  }
+
+  look(): void {
     if (this.#looking) this.#joinedMeanwhile = true
     else void this.#look()
   }
@@ -117,6 +130,11 @@ class Watch {
       }
     } while (this.#joinedMeanwhile)
     this.#looking = false
-    if (this.#waiters.size > 0) this.#timer = setTimeout(() => void this.#look(), this.#pollMs)
+    if (this.#waiters.size > 0) this.#lookLater()
+  }
+
+  #lookLater(): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => void this.#look(), this.#pollMs)
   }
 }

@@ -39,6 +39,21 @@ test('one organisation’s thousand wakes delay another’s one by at most one',
   expect(queue.counts).toEqual({ taken: 1, waiting: 998 })
 })
 
+test('a slot is given at once where one is free and nothing waits for it, and otherwise not', async () => {
+  const { queue, enter } = queueOf({ inAll: 2 })
+  const first = queue.tryEnter({ hostId: 'h', overtakes: false })
+  expect(first?.hostId).toBe('h')
+  expect(queue.tryEnter({ hostId: 'h', overtakes: false })).toBeUndefined()
+  expect(queue.tryEnter({ hostId: 'h', overtakes: true })?.hostId).toBe('h')
+  expect(queue.tryEnter({ hostId: 'i', overtakes: false })?.hostId).toBe('i')
+  expect(queue.tryEnter({ hostId: 'j', overtakes: false })).toBeUndefined()
+  void enter('waits')
+  first?.release()
+  await tick()
+  expect(queue.tryEnter({ hostId: 'h', overtakes: false })).toBeUndefined()
+  expect(queue.counts).toEqual({ taken: 3, waiting: 0 })
+})
+
 test('a host whose slots are taken delays no other, and the limit in all holds', async () => {
   const { queue, began, enter, end } = queueOf({ inAll: 3 })
   void enter('h1', { hostId: 'h' })

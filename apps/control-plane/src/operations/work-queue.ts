@@ -65,6 +65,11 @@ export class WorkQueue {
     return { taken: one.taken + other.taken, waiting: one.waiting.size + other.waiting.size }
   }
 
+  /** A slot, where one is free and no operation waits for it. */
+  tryEnter({ hostId, overtakes }: Pick<Ticket, 'hostId' | 'overtakes'>): Slot | undefined {
+    return (overtakes ? this.#overtaking : this.#work).tryTake(hostId)
+  }
+
   /** Waits for a slot. Refuses with `waited_too_long`, or rejects with the signal's reason. */
   async enter(ticket: Ticket, signal: AbortSignal): Promise<Slot> {
     signal.throwIfAborted()
@@ -155,6 +160,12 @@ class Lane {
     this.#serve()
   }
 
+  tryTake(hostId: string | null): Slot | undefined {
+    const place = hostId ?? anywhere
+    const isFree = this.taken < this.#inAll && (this.#takenAt.get(place) ?? 0) < this.#limitOf(place)
+    return isFree && !this.#waitingAt.has(place) ? this.#take(hostId, place) : undefined
+  }
+
   /** Removes one that waits; false where it does not. */
   drop(id: string): boolean {
     const waiting = this.waiting.get(id)
@@ -208,10 +219,7 @@ class Lane {
       const next = this.#next()
       if (!next) return
       this.drop(next.ticket.id)
-      this.taken++
-      this.#count(this.#takenAt, next.place, 1)
-      this.#review(next.place)
-      next.take(this.#slot(next.ticket.hostId, next.place))
+      next.take(this.#take(next.ticket.hostId, next.place))
     }
   }
 
@@ -240,7 +248,10 @@ class Lane {
     return undefined
   }
 
-  #slot(hostId: string | null, place: string): Slot {
+  #take(hostId: string | null, place: string): Slot {
+    this.taken++
+    this.#count(this.#takenAt, place, 1)
+    this.#review(place)
     let held = true
     const release = () => {
       if (!held) return
@@ -255,9 +266,12 @@ class Lane {
 
   /** The place goes to the end of the open ones, so that each has its turn. */
   #review(place: string): void {
-    const limit = place === anywhere ? placingAtOnce : this.#onHost(place)
     this.#open.delete(place)
-    if (this.#waitingAt.has(place) && (this.#takenAt.get(place) ?? 0) < limit) this.#open.add(place)
+    if (this.#waitingAt.has(place) && (this.#takenAt.get(place) ?? 0) < this.#limitOf(place)) this.#open.add(place)
+  }
+
+  #limitOf(place: string): number {
+    return place === anywhere ? placingAtOnce : this.#onHost(place)
   }
 
   #count(counts: Map<string, number>, place: string, by: number): void {

@@ -2,9 +2,10 @@
 import { type DesktopState, observation, Refusal } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
+import type { Db } from '../../db/pool.ts'
 import { together } from '../../db/transactions.ts'
 import type { Hosts } from '../../hosts/service.ts'
-import { type OperationDefinition, step } from '../../operations/definition.ts'
+import { type OperationDefinition, type SettleContext, step } from '../../operations/definition.ts'
 import { endGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
@@ -62,14 +63,8 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
 
   lock: (tx, { desktopId }) => lockAny(tx, desktopId),
 
-  succeeded(tx, { operation }) {
-    const { desktopId, generationId } = operation
-    return together([
-      settle(tx, desktopId, 'hibernated', { by: 'hibernate', operationId: operation.id, livedUntilNow: true }),
-      endGeneration(tx, generationId!, 'hibernated'),
-      hosts.releaseMemory(tx, desktopId),
-    ])
-  },
+  succeeded: (tx, context) => settleHibernated(hosts, tx, context, false),
+  succeededAtOnce: (tx, context) => settleHibernated(hosts, tx, context, true),
 
   resultOf({ operation }) {
     const { generation, generationId } = operation
@@ -90,6 +85,15 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
     return seen === 'nothing' ? 'its host has nothing of it' : 'it had stopped: its memory is lost, its disk is kept'
   },
 })
+
+function settleHibernated(hosts: Hosts, tx: Db, { operation }: SettleContext, atOnce: boolean): Promise<unknown> {
+  const { desktopId, generationId, id: operationId } = operation
+  return together([
+    settle(tx, desktopId, 'hibernated', { by: 'hibernate', operationId, livedUntilNow: true, atOnce }),
+    endGeneration(tx, generationId!, 'hibernated'),
+    hosts.releaseMemory(tx, desktopId),
+  ])
+}
 
 const isKnown = (seen: Seen): boolean => seen !== undefined && seen !== 'out of reach'
 

@@ -7,7 +7,8 @@ import type { OperationRow } from '../../operations/store.ts'
 const input = z.object({ from: desktopState, discardMemory: z.boolean(), hostId: id.nullable(), spec: desktopSpec })
 export type Input = z.infer<typeof input>
 
-export const inputOf = (context: Pick<StepContext, 'operation'>): Input => input.parse(context.operation.input)
+export const inputOf = (context: { operation: Pick<OperationRow, 'input'> }): Input =>
+  input.parse(context.operation.input)
 
 /** Whether the caller gave up the saved memory. False once retention has emptied the input of an old operation. */
 export const discardsMemory = ({ input: stored }: Pick<OperationRow, 'input'>): boolean =>

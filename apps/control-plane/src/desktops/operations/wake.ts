@@ -6,9 +6,16 @@ import type { Db } from '../../db/pool.ts'
 import { together } from '../../db/transactions.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
-import { type OperationDefinition, type SettleContext, type StepContext, step } from '../../operations/definition.ts'
+import {
+  type Opening,
+  type OperationDefinition,
+  type Position,
+  type SettleContext,
+  type StepContext,
+  step,
+} from '../../operations/definition.ts'
 import type { Failure } from '../../operations/findings.ts'
-import type { OperationRow } from '../../operations/store.ts'
+import type { NewOperation } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration, startGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
@@ -47,9 +54,9 @@ const hostOf = (context: Pick<StepContext, 'findings'>): string =>
 
 export function wake({ leadership, hosts, links }: WakeContext): OperationDefinition {
   const place = ({ operation, advance }: StepContext) => {
-    const { hostId: boundTo, spec } = inputOf({ operation })
+    const { hostId: boundTo } = inputOf({ operation })
     const { desktopId } = operation
-    return hosts.place(boundTo, { desktopId, ...spec, image: spec.imageVersion }, (host) =>
+    return hosts.place(boundTo, placementOf(operation), (host) =>
       leadership.transaction(async (tx) => {
         const found = { hostId: host.id }
         await together([lockAny(tx, desktopId), host.confirm(tx)])
@@ -60,8 +67,6 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       }),
     )
   }
-
-  const hasDisk = (operation: OperationRow) => inputOf({ operation }).from !== 'created'
 
   const makeDisk = async (context: StepContext) => {
     const { operation } = context
@@ -107,18 +112,34 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
       step({ name: 'run', phase: 'starting', run, undo: sleepAgain, deferred }),
     ],
     hostOf: (operation) => findings.parse(operation.findings).hostId ?? inputOf({ operation }).hostId,
+    opens: (operation) => placeBound(hosts, operation),
     lock: (tx, { desktopId }) => lockAny(tx, desktopId),
-    succeeded: settleAwake,
+    succeeded: (tx, context) => settleAwake(tx, context, false),
+    succeededAtOnce: (tx, context) => settleAwake(tx, context, true),
     resultOf,
     afterwards: (context) => tidy(links, context),
     failed: (tx, context, failure) => settleFailed(hosts, tx, context, failure),
   }
 }
 
-async function settleAwake(tx: Db, { operation, findings: stored }: SettleContext): Promise<void> {
+const hasDisk = (operation: Position) => inputOf({ operation }).from !== 'created'
+
+/** Where the disk is, a wake needs no choice of host. */
+function placeBound(hosts: Hosts, operation: NewOperation): Opening | undefined {
+  const { hostId } = inputOf({ operation })
+  if (hostId === null || !hosts.takesCommands(hostId)) return undefined
+  return { found: { hostId }, write: (tx) => hosts.reserveAtOnce(tx, hostId, placementOf(operation)) }
+}
+
+function placementOf(operation: Pick<NewOperation, 'desktopId' | 'input'>) {
+  const { spec } = inputOf({ operation })
+  return { desktopId: operation.desktopId, ...spec, image: spec.imageVersion }
+}
+
+async function settleAwake(tx: Db, { operation, findings: stored }: SettleContext, atOnce: boolean): Promise<void> {
   const { desktopId, generationId, id: operationId } = operation
   const { hostId } = wokenOn(stored)
-  const settled = settle(tx, desktopId, 'awake', { by: 'wake', operationId, hostId })
+  const settled = settle(tx, desktopId, 'awake', { by: 'wake', operationId, hostId, atOnce })
   await together([settled, startGeneration(tx, generationId!, hostId)])
 }
 

@@ -1,0 +1,60 @@
+// The transaction that settles an operation: its outcome and the state of what it acts on, together. Knows no step.
+import { isGuardFailure } from '../db/guards.ts'
+import type { Db } from '../db/pool.ts'
+import { together } from '../db/transactions.ts'
+import type { Leadership } from '../leadership/leadership.ts'
+import type { OperationDefinition, SettleContext } from './definition.ts'
+import type { OperationRow } from './store.ts'
+import * as store from './store.ts'
+
+/** Stores a success, in one round trip where the operation's kind can. Throws `Abandoned` where it has settled meanwhile. */
+export async function storeSuccess(
+  leadership: Leadership,
+  definition: OperationDefinition,
+  row: OperationRow,
+): Promise<OperationRow> {
+  const settled = await succeedAtOnce(leadership, definition, row)
+  if (settled) return settled
+  return settleLocked(leadership, definition, row, async (tx, context, live) => {
+    const writing = definition.succeeded(tx, context)
+    const settling = store.settleSucceeded(tx, row.id, definition.resultOf(context), row.findings)
+    return (await together([live, writing, settling]))[2]
+  })
+}
+
+/** Undefined where a guard fails: what stands behind the locks tells why. */
+async function succeedAtOnce(
+  leadership: Leadership,
+  definition: OperationDefinition,
+  row: OperationRow,
+): Promise<OperationRow | undefined> {
+  if (!definition.succeededAtOnce) return undefined
+  try {
+    return await leadership.transactionAtOnce(async (tx, { epoch }) => {
+      const context = { operation: row, findings: row.findings, epoch }
+      const result = definition.resultOf(context)
+      const writing = definition.succeededAtOnce?.(tx, context)
+      const settling = store.settleSucceeded(tx, row.id, result, row.findings)
+      return (await together([Promise.resolve(writing), settling]))[1]
+    })
+  } catch (error) {
+    if (isGuardFailure(error)) return undefined
+    throw error
+  }
+}
+
+/**
+ * Settles behind the locks of what the operation acts on and of the operation itself. `live` rejects with `Abandoned` where it
+ * has settled meanwhile. `write` may send statements behind the locks before it resolves.
+ */
+export function settleLocked(
+  leadership: Leadership,
+  definition: OperationDefinition,
+  row: OperationRow,
+  write: (tx: Db, context: SettleContext, live: Promise<unknown>) => Promise<OperationRow>,
+): Promise<OperationRow> {
+  return leadership.transaction((tx, { epoch }) => {
+    const live = together([definition.lock(tx, row), store.requireLive(tx, row.id)])
+    return write(tx, { operation: row, findings: row.findings, epoch }, live)
+  })
+}
