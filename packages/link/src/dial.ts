@@ -11,6 +11,8 @@ import { type DialTarget, defaultHandshakeTimeoutMs, defaultMaxFrameBytes, openS
 export interface Backoff {
   minMs: number
   maxMs: number
+  /** The longest wait after a 403, where only an operator can change the answer; a minute by default. */
+  forbiddenMaxMs?: number
 }
 
 export interface DialOptions extends Omit<DialTarget, 'signal'>, PeerOptions {
@@ -28,7 +30,7 @@ export interface LineEvents {
   refused: [error: DialRefused]
 }
 
-const forbiddenPauseMs = 60_000
+const defaultForbiddenMaxMs = 60_000
 
 /** Dials until it is closed. Add listeners in the same tick. */
 export function dial(options: DialOptions): Line {
@@ -89,9 +91,13 @@ export class Line extends EventEmitter<LineEvents> {
       const upForMs = await this.#hold().catch((err: unknown) => this.#listenerFailed(err))
       // Only a link that lasted resets the backoff.
       if (upForMs > this.#backoff.maxMs) attempt = 0
-      const ceilingMs = this.#forbidden ? forbiddenPauseMs : backoffCeilingMs(this.#backoff, attempt)
-      await this.#pause(Math.random() * ceilingMs)
+      await this.#pause(Math.random() * this.#ceilingMs(attempt))
     }
+  }
+
+  #ceilingMs(attempt: number): number {
+    if (this.#forbidden) return this.#backoff.forbiddenMaxMs ?? defaultForbiddenMaxMs
+    return backoffCeilingMs(this.#backoff, attempt)
   }
 
   /** A failing listener does not stop the line from redialling. */

@@ -77,7 +77,8 @@ test('a refusal reaches the dialling side with its status and detail, and the li
   await using at = await greeter()
   let attempts = 0
   const prove = (hands: Handshake) => saying(attempts++ === 0 ? 'now' : 'please')(hands)
-  const line = dial({ url: at.url, protocols: ['second'], prove, backoff: { minMs: 1, maxMs: 1 } })
+  const backoff = { minMs: 1, maxMs: 1, forbiddenMaxMs: 1 }
+  const line = dial({ url: at.url, protocols: ['second'], prove, backoff })
   const [refused] = await once(line, 'refused')
   expect(refused).toMatchObject({ name: 'DialRefused', status: 403, detail: 'not “now”' })
   expect(await (await line.connected()).call('greet', undefined)).toBe('hello')
