@@ -4,14 +4,16 @@ import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { guestSpec, leaveWitness, lookAt, Stage } from './parts/agent-stage.ts'
+import { guestSpec, Stage } from './parts/agent-stage.ts'
+import { HandedOn } from './parts/handed-on.ts'
+import { KeptDesktop } from './parts/kept-desktop.ts'
 
 const long = process.env.DORMOUSE_TEST_LONG === '1'
-/** A hash of it takes an emulated guest's whole processor. */
 const memoryMiB = long ? 64 : 16
 
 let stage: Stage
 let bench: Bench<LibvirtDriver>
+const desktops = new HandedOn(() => KeptDesktop.boot(bench, memoryMiB))
 
 beforeAll(async () => {
   stage = await Stage.start()
@@ -22,51 +24,22 @@ afterAll(async () => {
   await stage?.[Symbol.asyncDispose]()
 })
 
-const awake = (id: string, generation: number, turn: number, memory: 'require' | 'discard' = 'require') =>
-  bench.awake(fenceOf(id, generation, turn), memory, 'require', guestSpec)
-
-const firstWake = (id: string) => bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
-
 const images = (id: string) => readdirSync(join(bench.memoryFolder, id)).filter((name) => name.endsWith('.save'))
 
 test('memory, boot id and counter survive two hibernations, and the clock is right after each wake', async () => {
-  const id = newId()
-  expect(await firstWake(id)).toEqual({ resumedFrom: 'image', ready: true })
-  const before = await leaveWitness(bench, id, memoryMiB)
-  for (const cycle of [1, 2]) {
-    const { memoryBytes } = await bench.hibernated(fenceOf(id, cycle, cycle * 2))
+  const desktop = await desktops.take()
+  const { id } = desktop
+  for (const _ of [1, 2]) {
+    const { memoryBytes } = await bench.hibernated(desktop.nextTurn())
     expect(memoryBytes).toBeGreaterThan(memoryMiB * 1024 * 1024)
     expect(await bench.observe(id)).toMatchObject({ domain: 'absent', memory: 'complete', disk: true })
-    expect(await awake(id, cycle + 1, cycle * 2 + 1)).toEqual({ resumedFrom: 'memory', ready: true })
+    await desktop.wake()
     expect(await bench.clockError(id)).toBeLessThan(1)
-    const after = await lookAt(bench, id)
-    expect(after).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
-    expect(after.counter).toBeGreaterThan(before.counter)
-    await bench.tidy(fenceOf(id, cycle + 1, cycle * 2 + 1))
+    await desktop.expectKept()
+    await bench.tidy(desktop.fence)
     expect(images(id)).toEqual([])
   }
-  await bench.destroyed(fenceOf(id, 3, 6))
-  expect(await stage.domains(bench)).toEqual([])
-  expect(await bench.ask('host.inventory', {})).toEqual({ items: [] })
-})
-
-test('a truncated image fails the wake with a sentence, nothing is deleted, and the disk can be booted on request', async () => {
-  const id = newId()
-  await firstWake(id)
-  await leaveWitness(bench, id)
-  await bench.hibernated(fenceOf(id, 1, 2))
-  const [image] = images(id)
-  truncateSync(join(bench.memoryFolder, id, image!), 20_000_000)
-  await expect(awake(id, 2, 3)).rejects.toMatchObject({
-    code: 'memory_image_damaged',
-    detail: expect.stringContaining('discard_memory'),
-  })
-  expect(await bench.asleep(fenceOf(id, 2, 3))).toEqual({ state: 'hibernated', memoryLost: false })
-  expect(images(id)).toEqual([image])
-  expect(await stage.domains(bench)).toEqual([])
-  expect(await awake(id, 3, 4, 'discard')).toEqual({ resumedFrom: 'disk', ready: true })
-  expect(await bench.run(id, 'cat /root/note')).toBe('kept')
-  await bench.destroyed(fenceOf(id, 3, 5))
+  desktops.giveBack(desktop)
 })
 
 const points = ['wake.before-mark', 'wake.after-mark', 'wake.after-resume']
@@ -75,33 +48,56 @@ const points = ['wake.before-mark', 'wake.after-mark', 'wake.after-resume']
 // A failure is undone by the same code in the simulated house, so on real guests it has its turn at length only.
 for (const how of long ? (['dies', 'fails'] as const) : (['dies'] as const)) {
   test.each(points)(`a wake whose agent ${how} at %s keeps memory and disk whole`, async (name) => {
-    const id = newId()
-    await firstWake(id)
-    const before = await leaveWitness(bench, id)
-    await bench.hibernated(fenceOf(id, 1, 2))
-    if (how === 'dies') await bench.crashAt(name, () => awake(id, 2, 3))
+    const desktop = await desktops.take()
+    const { id } = desktop
+    await bench.hibernated(desktop.nextTurn())
+    const fence = desktop.nextLife()
+    const wake = () => bench.awake(fence, 'require', 'require', guestSpec)
+    if (how === 'dies') await bench.crashAt(name, wake)
     else {
       bench.failpoints.set(name, 'throw')
-      await expect(awake(id, 2, 3)).rejects.toThrow()
+      await expect(wake()).rejects.toThrow()
       bench.failpoints.set(name, undefined)
     }
-    expect(await bench.asleep(fenceOf(id, 2, 3))).toEqual({
-      state: 'hibernated',
-      memoryLost: false,
-    })
+    expect(await bench.asleep(fence)).toEqual({ state: 'hibernated', memoryLost: false })
     expect(await stage.domains(bench)).toEqual([])
     expect(images(id)).toHaveLength(1)
-    expect(await awake(id, 3, 4)).toEqual({ resumedFrom: 'memory', ready: true })
-    expect(await lookAt(bench, id)).toMatchObject({ bootId: before.bootId, memoryHash: before.memoryHash })
-    await bench.run(id, 'sync')
-    await bench.ask('host.rejoin', {
-      epoch: 1,
-      orders: [{ desktopId: id, seen: { generation: 3, turn: 4 }, order: 'stop' }],
-    })
+    await desktop.wake()
+    await desktop.expectKept()
+    await bench.tidy(desktop.fence)
+    await bench.hibernated(desktop.nextTurn())
     await stage.checkDisk(bench, id)
-    await bench.destroyed(fenceOf(id, 3, 5))
+    await desktop.wake()
+    await bench.tidy(desktop.fence)
+    desktops.giveBack(desktop)
   })
 }
+
+test('a truncated image fails the wake with a sentence, nothing is deleted, and the disk can be booted on request', async () => {
+  const desktop = await desktops.take()
+  const { id } = desktop
+  await bench.hibernated(desktop.nextTurn())
+  const [image] = images(id)
+  truncateSync(join(bench.memoryFolder, id, image!), 20_000_000)
+  const failed = desktop.nextLife()
+  await expect(bench.awake(failed, 'require', 'require', guestSpec)).rejects.toMatchObject({
+    code: 'memory_image_damaged',
+    detail: expect.stringContaining('discard_memory'),
+  })
+  expect(await bench.asleep(failed)).toEqual({ state: 'hibernated', memoryLost: false })
+  expect(images(id)).toEqual([image])
+  expect(await stage.domains(bench)).toEqual([])
+  const woken = await bench.awake(desktop.nextLife(), 'discard', 'require', guestSpec)
+  expect(woken).toEqual({ resumedFrom: 'disk', ready: true })
+  expect(await bench.run(id, 'cat /root/note')).toBe('kept')
+  const { generation, turn } = desktop.fence
+  const orders = [{ desktopId: id, seen: { generation, turn }, order: 'stop' as const }]
+  await bench.ask('host.rejoin', { epoch: 1, orders })
+  await stage.checkDisk(bench, id)
+  await bench.destroyed(desktop.nextTurn())
+  expect(await stage.domains(bench)).toEqual([])
+  expect(await bench.ask('host.inventory', {})).toEqual({ items: [] })
+})
 
 /** The mini image under that name, with a command that says when it is ready. */
 function imageReady(imagesDir: string, name: string, command: string): void {

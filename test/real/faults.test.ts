@@ -9,6 +9,7 @@ import { startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
 import { pids, readLive } from '../../scripts/ground/processes.ts'
 import { requireQemu } from '../../scripts/ground/system-libvirtd.ts'
 import { waitFor } from '../wait-for.ts'
+import { HandedOn } from './parts/handed-on.ts'
 import { Instance } from './parts/instance.ts'
 import { expectKept, guest, leaveWitness, type Seen } from './parts/witness.ts'
 
@@ -99,14 +100,8 @@ interface Kept {
   before: Seen
 }
 
-/** Two desktops that are awake, with what they must keep. They go from test to test, for an emulated boot takes long. */
-let pair: Kept[] | undefined
-
-async function awakePair(): Promise<Kept[]> {
-  const found = pair
-  pair = undefined // a test that fails hands nothing on
-  return found ?? Promise.all([wakeNew(), wakeNew()])
-}
+/** Two desktops that are awake, with what they must keep. */
+const pairs = new HandedOn<Kept[]>(() => Promise.all([wakeNew(), wakeNew()]))
 
 async function wakeNew(): Promise<Kept> {
   const desktop = await instance.create()
@@ -118,7 +113,7 @@ async function wakeNew(): Promise<Kept> {
 test.each(long ? Object.keys(parts) : ['the agent'])(
   '%s is killed while desktops are awake: they run on, and can be used and put to sleep',
   async (part) => {
-    const kept = await awakePair()
+    const kept = await pairs.take()
     await parts[part]!()
     for (const { desktop, before } of kept) {
       await awakeAgain(desktop)
@@ -129,14 +124,14 @@ test.each(long ? Object.keys(parts) : ['the agent'])(
     await desktop.hibernate()
     await desktop.wake()
     await expectKept(desktop, before)
-    pair = kept
+    pairs.giveBack(kept)
   },
 )
 
 test.each(Object.keys(parts))(
   '%s is killed while one desktop falls asleep and another wakes: both settle, and nothing is lost',
   async (part) => {
-    const kept = await awakePair()
+    const kept = await pairs.take()
     const [sleepy, waking] = kept as [Kept, Kept]
     await waking.desktop.hibernate()
     const outcomes = Promise.allSettled([sleepy.desktop.hibernate(), waking.desktop.wake()])
@@ -149,24 +144,23 @@ test.each(Object.keys(parts))(
       await awakeAgain(desktop)
       await expectKept(desktop, before)
     }
-    pair = kept
+    pairs.giveBack(kept)
   },
 )
 
-test('after all that, a destroy leaves nothing of them behind', async () => {
-  const desktops = (await awakePair()).map(({ desktop }) => desktop)
-  await Promise.all(desktops.map((desktop) => desktop.destroy()))
-  const names = await leftovers()
-  expect(names.filter((name) => desktops.some(({ id }) => name.includes(id)))).toEqual([])
-})
-
 test('a desktop whose QEMU is killed is stopped, and boots from its disk', async () => {
-  const desktop = await instance.create()
-  await desktop.wake()
-  await guest(desktop, 'echo kept > /root/kept; sync')
+  const kept = await pairs.take()
+  const [{ desktop, before }] = kept as [Kept]
   for (const pid of qemusOf(desktop)) process.kill(pid, 'SIGKILL')
   await waitFor(async () => (await desktop.refresh()).state === 'stopped')
   expect((await desktop.wake()).result?.resumedFrom).toBe('disk')
-  expect(await guest(desktop, 'cat /root/kept')).toBe('kept\n')
-  await desktop.destroy()
+  expect(await guest(desktop, 'crc32 /root/file')).toBe(`${before.fileHash}\n`)
+  pairs.giveBack(kept)
+})
+
+test('after all that, a destroy leaves nothing of them behind', async () => {
+  const desktops = (await pairs.take()).map(({ desktop }) => desktop)
+  await Promise.all(desktops.map((desktop) => desktop.destroy()))
+  const names = await leftovers()
+  expect(names.filter((name) => desktops.some(({ id }) => name.includes(id)))).toEqual([])
 })

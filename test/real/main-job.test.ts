@@ -5,9 +5,10 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, w
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Desktop } from '@dormouse/client'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { typed } from './parts/command-line.ts'
 import { md5 } from './parts/guest-stage.ts'
+import { HandedOn } from './parts/handed-on.ts'
 import { Instance } from './parts/instance.ts'
 import { clockError, expectKept, guest, leaveWitness, lookAt } from './parts/witness.ts'
 
@@ -15,7 +16,7 @@ const long = process.env.DORMOUSE_TEST_LONG === '1'
 const cycles = long ? 10 : 2
 const cyclesTogether = long ? 10 : 1
 const count = long ? 5 : 2
-/** Of each of them: a hash of it takes an emulated guest's whole processor. */
+/** Of each of them. */
 const memoryMiB = long ? 64 : 16
 
 let instance: Instance
@@ -23,12 +24,19 @@ beforeAll(async () => {
   instance = await Instance.start()
 })
 /** A try that failed leaves nothing to the next one. */
-beforeEach(async () => {
+const desktops = new HandedOn(async () => {
   if (!existsSync(join(instance.dataDir, 'local.json'))) await instance.up()
-  const { desktops } = await instance.client.listDesktops()
-  const left = desktops.filter(({ state }) => state !== 'destroyed')
+  const found = await instance.client.listDesktops()
+  const left = found.desktops.filter(({ state }) => state !== 'destroyed')
   await Promise.all(left.map(({ id }) => instance.client.settle('destroy', id)))
+  return wakeNew()
 })
+
+async function wakeNew(): Promise<Desktop> {
+  const desktop = await instance.create()
+  expect((await desktop.wake()).result?.resumedFrom).toBe('image')
+  return desktop
+}
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
 })
@@ -42,8 +50,7 @@ test('local.json says where everything is, to its owner only', () => {
 })
 
 test(`one desktop keeps counter, boot, ${memoryMiB} MiB of memory and its files over ${cycles} sleeps, and its clock is right`, async () => {
-  const desktop = await instance.create()
-  expect((await desktop.wake()).result?.resumedFrom).toBe('image')
+  const desktop = await desktops.take()
   let seen = await leaveWitness(desktop, memoryMiB)
   for (let cycle = 0; cycle < cycles; cycle++) {
     expect((await desktop.hibernate()).result?.desktopState).toBe('hibernated')
@@ -51,30 +58,30 @@ test(`one desktop keeps counter, boot, ${memoryMiB} MiB of memory and its files 
     expect(await clockError(desktop)).toBeLessThan(1)
     seen = await expectKept(desktop, seen)
   }
-  await desktop.destroy()
+  desktops.giveBack(desktop)
 })
 
 test(`${count} desktops at once keep theirs over ${cyclesTogether} sleeps`, async () => {
-  const desktops = await Promise.all(Array.from({ length: count }, () => instance.create()))
-  await Promise.all(desktops.map((desktop) => desktop.wake()))
-  let seen = await Promise.all(desktops.map((desktop) => leaveWitness(desktop, memoryMiB)))
+  const first = await desktops.take()
+  const all = [first, ...(await Promise.all(Array.from({ length: count - 1 }, wakeNew)))]
+  let seen = await Promise.all(all.map((desktop) => leaveWitness(desktop, memoryMiB)))
   for (let cycle = 0; cycle < cyclesTogether; cycle++) {
-    await Promise.all(desktops.map((desktop) => desktop.hibernate()))
-    const woken = await Promise.all(desktops.map((desktop) => desktop.wake()))
-    expect(woken.map(({ result }) => result?.resumedFrom)).toEqual(desktops.map(() => 'memory'))
-    seen = await Promise.all(desktops.map((desktop, i) => expectKept(desktop, seen[i]!)))
+    await Promise.all(all.map((desktop) => desktop.hibernate()))
+    const woken = await Promise.all(all.map((desktop) => desktop.wake()))
+    expect(woken.map(({ result }) => result?.resumedFrom)).toEqual(all.map(() => 'memory'))
+    seen = await Promise.all(all.map((desktop, i) => expectKept(desktop, seen[i]!)))
   }
-  await Promise.all(desktops.map((desktop) => desktop.destroy()))
+  await Promise.all(all.slice(1).map((desktop) => desktop.destroy()))
+  desktops.giveBack(first)
 })
 
 test('a guest that powers itself off is stopped, keeps its disk, and boots from it', async () => {
-  const desktop = await instance.create()
-  await desktop.wake()
+  const desktop = await desktops.take()
   await guest(desktop, 'echo kept > /root/kept; sync; (sleep 0.3; poweroff -f) > /dev/null 2>&1 < /dev/null &')
   await expect.poll(async () => (await desktop.refresh()).state).toBe('stopped')
   expect((await desktop.wake()).result?.resumedFrom).toBe('disk')
   expect(await guest(desktop, 'cat /root/kept')).toBe('kept\n')
-  await desktop.destroy()
+  desktops.giveBack(desktop)
 })
 
 test('the command line finds the service by itself and does the main job; commands and files are passed on as they are', async () => {
@@ -83,15 +90,18 @@ test('the command line finds the service by itself and does the main job; comman
     expect({ code, stderr }).toMatchObject({ code: 0 })
     return stdout
   }
-  const { id } = JSON.parse(await cli('create', '--tier', 'small', '--json')) as { id: string }
-  await cli('wake', id, '--json')
+  const desktop = await desktops.take()
+  const { id } = desktop
+  const state = async (...words: string[]) => (JSON.parse(await cli(...words, '--json')) as { state: string }).state
+  expect(await state('hibernate', id)).toBe('succeeded')
+  expect(await state('wake', id)).toBe('succeeded')
   expect(await cli('exec', id, '--', 'echo', 'hello from the guest')).toBe('hello from the guest\n')
   expect(await cli('list')).toContain(id)
   await expectPassedOn(id)
   await expectCopied(id)
-  await cli('hibernate', id, '--json')
-  const settled = JSON.parse(await cli('destroy', id, '--json')) as { state: string }
-  expect(settled.state).toBe('succeeded')
+  const created = JSON.parse(await cli('create', '--tier', 'small', '--json')) as { id: string }
+  expect(await state('destroy', created.id)).toBe('succeeded')
+  desktops.giveBack(desktop)
 })
 
 async function expectPassedOn(id: string): Promise<void> {
@@ -132,8 +142,7 @@ async function expectCopied(id: string): Promise<void> {
 }
 
 test('Ctrl-C hibernates what is awake and leaves nothing running; the next start goes on with the same desktops', async () => {
-  const desktop = await instance.create()
-  await desktop.wake()
+  const desktop = await desktops.take()
   const before = await leaveWitness(desktop, memoryMiB)
   await instance.down()
   expect(instance.log).toContain('Hibernating 1 desktop')

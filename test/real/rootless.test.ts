@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { isRoot } from '../../scripts/ground/namespaces.ts'
 import { pids, readLive } from '../../scripts/ground/processes.ts'
+import { HandedOn } from './parts/handed-on.ts'
 import { Instance } from './parts/instance.ts'
 import { expectKept, guest, leaveWitness } from './parts/witness.ts'
 
@@ -23,21 +24,25 @@ afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
 })
 
-test('a desktop is made, used, put to sleep and woken with all it had, seen and destroyed', async () => {
+const desktops = new HandedOn(async () => {
   const desktop = await instance.create()
   await desktop.wake()
+  return desktop
+})
+
+test('a desktop is made, used, put to sleep and woken with all it had, and seen', async () => {
+  const desktop = await desktops.take()
   const before = await leaveWitness(desktop, 4)
   await desktop.hibernate()
   expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
   await expectKept(desktop, before)
   expect(await guest(desktop, 'ls /sys/class/net')).toBe('lo\n')
   expect(Buffer.from(await desktop.screenshot()).toString('latin1', 1, 4)).toBe('PNG')
-  await desktop.destroy()
+  desktops.giveBack(desktop)
 })
 
-test('Ctrl-C puts to sleep what is awake, and leaves no process behind', async () => {
-  const desktop = await instance.create()
-  await desktop.wake()
+test('Ctrl-C puts to sleep what is awake, and leaves no process behind; it is destroyed after the next start', async () => {
+  const desktop = await desktops.take()
   const short = readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()
   const own = () =>
     pids().filter((pid) => [instance.dataDir, `/tmp/dm-${short}`].some((path) => wordsOf(pid).includes(path)))
@@ -46,6 +51,8 @@ test('Ctrl-C puts to sleep what is awake, and leaves no process behind', async (
   expect(own()).toEqual([])
   expect(existsSync(`/tmp/dm-${short}`)).toBe(false)
   expect(instance.log).toContain(`${desktop.id} hibernated`)
+  await instance.up()
+  await desktop.destroy()
 })
 
 /** What a process was started with, and in what environment. */

@@ -18,6 +18,7 @@ import { Secrets } from '../../secrets.ts'
 export const guestSpec: DesktopSpec = { vcpus: 1, memoryMiB: 256, diskGiB: 1, imageVersion: 'mini' }
 /** Enough for one saved guest, and not for much beside it. */
 export const smallMiB = 300
+const smallFolders = ['small', 'other-small'] as const
 const imagesDir = fileURLToPath(new URL('../../../.dormouse-test/images', import.meta.url))
 
 export class Stage {
@@ -40,8 +41,10 @@ export class Stage {
     const say = () => undefined
     const { dir: image } = await ensureMiniImage({ imagesDir, say })
     // Before libvirt's namespaces are made, so that both see it.
-    mkdirSync(join(folder, 'tight'))
-    await run('mount', ['-t', 'tmpfs', '-o', `size=${smallMiB}m`, 'tmpfs', join(folder, 'tight')])
+    for (const name of smallFolders) {
+      mkdirSync(join(folder, name))
+      await run('mount', ['-t', 'tmpfs', '-o', `size=${smallMiB}m`, 'tmpfs', join(folder, name)])
+    }
     const named = { name: 'stage', hostUuid: crypto.randomUUID() }
     return new Stage(folder, image, await startPrivateLibvirtd({ dir: folder, ...named, say, endsWithUs: true }))
   }
@@ -82,9 +85,13 @@ export class Stage {
     rmSync(raw)
   }
 
-  /** A folder with so little room that it fills up; the same for us and for libvirt. */
+  /** Two folders with so little space that they fill up, on a file system each; the same for us and for libvirt. */
   get smallFolder(): string {
-    return join(this.#folder, 'tight')
+    return join(this.#folder, smallFolders[0])
+  }
+
+  get otherSmallFolder(): string {
+    return join(this.#folder, smallFolders[1])
   }
 
   /** The names of all domains of an installation. */
@@ -96,7 +103,7 @@ export class Stage {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.libvirtd.stop()
-    await run('umount', ['-l', this.smallFolder])
+    await run('umount', ['-l', this.smallFolder, this.otherSmallFolder])
     const told = new Secrets().inLogFiles(this.#folder)
     if (told.length > 0) throw new Error(`the logs of the stage were kept, for they are not clean: ${told.join('; ')}`)
     rmSync(this.#folder, { recursive: true, force: true })
@@ -109,20 +116,23 @@ export interface Witness {
   counter: number
 }
 
-const leave = (memoryMiB: number) => `dd if=/dev/urandom of=/run/memory bs=1M count=${memoryMiB} 2>/dev/null
+// An emulated guest is slow: random bytes are repeated, each time behind a number, and the counter starts no programs.
+const leave = (memoryMiB: number) => `dd if=/dev/urandom of=/run/seed bs=1M count=4 2>/dev/null
+for n in $(seq ${memoryMiB / 4}); do echo $n; cat /run/seed; done > /run/memory; rm /run/seed
 echo kept > /root/note; sync
 echo 0 > /run/counter
-(while :; do n=$(cat /run/counter); echo $((n + 1)) > /run/next; mv /run/next /run/counter; echo $n >> /root/log; sleep 0.1; done) > /dev/null 2>&1 < /dev/null &`
+(n=0; while :; do n=$((n + 1)); echo $n 1<> /run/counter; echo $n >> /root/log; sleep 0.1; done) > /dev/null 2>&1 < /dev/null &`
 
-/** A counter that runs and writes to the disk too, so much random memory, a file. */
+/** A counter that runs and writes to the disk too, so much random memory (a multiple of 4 MiB), a file. */
 export async function leaveWitness(bench: Bench<LibvirtDriver>, desktopId: string, memoryMiB = 8): Promise<Witness> {
   await bench.run(desktopId, leave(memoryMiB))
   return lookAt(bench, desktopId)
 }
 
 export async function lookAt(bench: Bench<LibvirtDriver>, desktopId: string): Promise<Witness> {
-  // MD5: an emulated guest takes several times as long for a SHA-256.
-  const look = 'cat /proc/sys/kernel/random/boot_id; md5sum < /run/memory; cat /run/counter'
+  // A CRC: an emulated guest takes several times as long for an MD5.
+  const look = 'cat /proc/sys/kernel/random/boot_id; crc32 /run/memory; cat /run/counter'
   const [bootId = '', memoryHash = '', counter] = (await bench.run(desktopId, look)).split('\n')
+  if (!/^[0-9a-f]{8}\b/.test(memoryHash)) throw new Error(`not a checksum: ${memoryHash}`)
   return { bootId, memoryHash, counter: Number(counter) }
 }
