@@ -112,7 +112,7 @@ function fill(folder: string): { free: () => void; giveBack: (bytes: number) => 
   }
 }
 
-test('a disk that is full to its last byte is emptied by destroying desktops, and new work does not take the room for that', async () => {
+test('on a disk with no free byte, destroys free space, and new work does not use the space reserved for them', async () => {
   const folder = mkdtempSync(join(stage.smallFolder, 'agent-'))
   const makeDriver = () => new SimulatedDriver({ folder: join(folder, 'simulated') })
   await using small = await Bench.over({ folder, makeDriver })
@@ -277,7 +277,7 @@ test('a QEMU that dies, and a guest that powers off, are reported with the reaso
   await giveBackWhole(desktop)
 })
 
-test('two installations on one libvirtd do not see each other, whatever they are told', async () => {
+test('two installations on one libvirtd do not see or touch each other’s desktops', async () => {
   const mine = await desktops.take()
   const theirs = await KeptDesktop.boot(await newBench({ network: 'nat' }), memoryMiB)
   const [bench, other] = [mine.bench, theirs.bench]

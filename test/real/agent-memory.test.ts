@@ -73,7 +73,7 @@ for (const how of long ? (['dies', 'fails'] as const) : (['dies'] as const)) {
   })
 }
 
-test('a truncated image fails the wake with a sentence, nothing is deleted, and the disk can be booted on request', async () => {
+test('a truncated image fails the wake with a text for the customer; nothing is deleted, and the disk can be booted on request', async () => {
   const desktop = await desktops.take()
   const { id } = desktop
   await bench.hibernated(desktop.nextTurn())
@@ -110,7 +110,7 @@ function imageReady(imagesDir: string, name: string, command: string): void {
 
 // One boot that must take its time, and one that waits for its deadline: `ready.test.ts` holds the same without guests.
 test.runIf(long)(
-  'a boot waits for what its image calls ready, and no longer than it may; a memory remembers',
+  'a boot waits until its image’s ready command succeeds, at most until the deadline; a wake from memory runs none',
   async () => {
     const imagesDir = join(stage.libvirtd.shortDir, 'images-ready')
     imageReady(imagesDir, 'late', 'echo >>/run/tries; [ "$(wc -l </run/tries)" -gt 3 ]')

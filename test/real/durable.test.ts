@@ -86,7 +86,7 @@ test('a used memory is marked by a write in place that is synced before its gues
   expect(seen).toEqual([`write ${manifest}`, 'write intended', `write ${manifest}`, `fsync ${manifest}`])
 })
 
-test('what is accepted at once is appended by one write and on the disk by one sync, without a rename', async () => {
+test('commands accepted together are appended by one write and one sync, without a rename', async () => {
   using at = mkdtempDisposableSync(join(tmpdir(), 'dormouse-durable-'))
   const other = id.replace(/0$/, '1')
   const seen = await traced(

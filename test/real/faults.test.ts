@@ -158,7 +158,7 @@ test('a desktop whose QEMU is killed is stopped, and boots from its disk', async
   pairs.giveBack(kept)
 })
 
-test('after all that, a destroy leaves nothing of them behind', async () => {
+test('after all these faults, a destroy leaves nothing behind', async () => {
   const desktops = (await pairs.take()).map(({ desktop }) => desktop)
   await Promise.all(desktops.map((desktop) => desktop.destroy()))
   const names = await leftovers()

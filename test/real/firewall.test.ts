@@ -90,19 +90,19 @@ async function answering(places: string[], from = 'guest'): Promise<string[]> {
 const at = (port: number, ips: string[]) => ips.map((ip) => `${ip}:${port}`)
 const hosts = [`${gateway}:8080`, `${gateway}:3128`, '203.0.113.1:8080']
 
-test('without it everything is reached that is reached with it, and all that it closes', async () => {
+test('without the firewall, every address is reachable', async () => {
   const all = [...at(8080, [...closed, ...open]), ...hosts, '10.9.0.12:8080']
   expect(await answering(all)).toEqual(all)
 })
 
-test('with it the public internet is reached, and nothing else; nobody begins a talk with a guest but its host', async () => {
+test('with the firewall, guests reach only the public internet, and only their host can connect to them', async () => {
   await firewall('dormouse_t').ensure()
   expect(await answering([...at(8080, [...closed, ...open]), ...hosts, '10.9.0.12:8080'])).toEqual(at(8080, open))
   expect(await answering(['10.9.0.11:8080'], 'outside')).toEqual([])
   expect(await sh('busybox nc -w 9 10.9.0.11 8080 </dev/null')).toBe('guest\n')
 })
 
-test('an opening opens what it names: no other port, no other protocol, and no host that a network contains', async () => {
+test('an allowed destination opens exactly its address, port and protocol', async () => {
   await firewall('dormouse_t', 'host:3128', '192.168.0.0/16', '10.200.0.2:8080', '172.20.0.2:8080/udp').ensure()
   const opened = ['192.168.5.2:8080', '10.200.0.2:8080', `${gateway}:3128`]
   expect(await answering([...at(8080, closed), ...hosts])).toEqual(
@@ -114,7 +114,7 @@ test('an opening opens what it names: no other port, no other protocol, and no h
   expect(await answering(hosts)).toEqual(['203.0.113.1:8080'])
 })
 
-test('a request for an address comes through that is the guest’s own, at a pace', async () => {
+test('only DHCP requests with the guest’s own address pass, at a limited rate', async () => {
   await firewall('dormouse_t').ensure()
   const heard = host.exec('perl', '-e', server)
   await sh('until [ -e /run/serves ]; do :; done')
@@ -137,7 +137,7 @@ test('a request for an address comes through that is the guest’s own, at a pac
 const client = `socket(S,2,2,0);bind(S,pack("SnC4x8",2,68,0,0,0,0))or die$!;
 for(@ARGV){($o,$m,$g)=split;send(S,pack("H6",$o).("\\0"x21).pack("H8",$g).pack("H12",$m).("\\0"x206),0,pack("SnC4x8",2,67,10,9,0,1))}`
 
-test('what somebody changed is put back, what another installation has is left alone, and it goes when it is taken away', async () => {
+test('changed rules are restored, another installation’s are left alone, and removing it removes them all', async () => {
   const [mine, theirs] = [firewall('dormouse_t'), firewall('dormouse_u')]
   await Promise.all([mine.ensure(), theirs.ensure()])
   await sh('nft flush chain inet dormouse_t beyond')

@@ -43,7 +43,7 @@ describe('Postgres below a folder that only root may enter', () => {
   const start = (durable = true) =>
     startPostgres({ dataDir: join(deep, 'postgres'), runtimeDir: join(deep, 'run'), say, durable, endsWithUs: true })
 
-  test('keeps what was committed over stop, power cut and a starter that was killed', async () => {
+  test('keeps committed data after a stop, a power cut and a killed starter', async () => {
     const first = await start()
     await query(first.url, 'create table kept (n int)')
     await query(first.url, 'insert into kept values (1)')
@@ -59,14 +59,14 @@ describe('Postgres below a folder that only root may enter', () => {
     expect(processesIn(join(deep, 'postgres'))).toEqual([])
   })
 
-  test('takes no folder of its parents apart: they stay closed, and its own belongs to another user', () => {
+  test('leaves the permissions of its parent folders unchanged; its own folder belongs to another user', () => {
     expect(statSync(closed).mode & 0o077).toBe(0)
     expect(statSync(deep).mode & 0o077).toBe(0)
     expect(statSync(join(deep, 'postgres')).mode & 0o077).toBe(0)
     expect(statSync(join(deep, 'postgres')).uid).not.toBe(0)
   })
 
-  test('lets nobody in without the password, and sits in a session of its own', async () => {
+  test('refuses connections without the password, and runs in its own session', async () => {
     const postgres = await start(false)
     const open = new URL(postgres.url)
     open.password = 'guess'
@@ -75,7 +75,7 @@ describe('Postgres below a folder that only root may enter', () => {
     await postgres.stop()
   })
 
-  test('runs from a place of its own: `npm ci` under it takes nothing that a session opens late', async () => {
+  test('runs from its own copy: `npm ci` removes no file that a session opens later', async () => {
     const postgres = await start(false)
     const mounts = readFileSync(`/proc/${postgres.pid}/mountinfo`, 'utf8').split('\n')
     const source = mounts.map((line) => line.split(' ')).find(([, , , , at]) => at === '/run/postgres')?.[3]
@@ -84,7 +84,7 @@ describe('Postgres below a folder that only root may enter', () => {
     await postgres.stop()
   })
 
-  test('a pid file that names a stranger does not keep it from starting', async () => {
+  test('a pid file that names another program does not prevent its start', async () => {
     writeFileSync(join(deep, 'postgres/postmaster.pid'), `${process.pid}\n${join(deep, 'postgres')}\n`)
     const postgres = await start()
     expect(await query(postgres.url, 'select 1 as one')).toEqual([{ one: 1 }])

@@ -62,7 +62,7 @@ describe.each(allTransports)('over %s', (transport) => {
     expect((await exec('cat')).stdout).toBe('')
   })
 
-  test('a command, a folder or a program that is not there is said', async () => {
+  test('a missing command, folder or program is reported', async () => {
     expect(await exec('no-such-command')).toMatchObject({ exit_code: 127 })
     expect(await codeOf(exec(['no-such-program']))).toBe('command_not_run')
     expect(await codeOf(exec(['/etc/passwd']))).toBe('command_not_run')
@@ -93,7 +93,7 @@ describe.each(allTransports)('over %s', (transport) => {
     expect((await stage.run(`ps | grep -c '[y]es$\\|[c]at /dev/zero' || :`)).trim()).toBe('0')
   })
 
-  test('at the deadline the whole group goes, also what ignores gentler signals and what holds the output', async () => {
+  test('at the deadline the whole process group ends, even if it ignores signals or holds the output open', async () => {
     const stubborn = `trap '' TERM INT HUP; (trap '' TERM; while :; do sleep 77; done) & sh -c 'sleep 77 & wait' & wait; sleep 77`
     expect(await codeOf(exec(stubborn, { timeout_secs: 1 }))).toBe('guest_deadline')
     await waitFor(async () => (await stage.run(`ps | grep -c '[s]leep 77' || :`)).trim() === '0', 5_000)
@@ -131,7 +131,7 @@ describe.each(allTransports)('over %s', (transport) => {
     await waitFor(async () => (await codeOf(exec('true'))).startsWith('done'), 60_000)
   })
 
-  test('a full and a read-only disk do not hinder a command', async () => {
+  test('a command runs on a full and on a read-only disk', async () => {
     await stage.run(
       'fallocate -l $(( ($(df -k / | tail -n 1 | tr -s " " | cut -d " " -f 4) - 4000) * 1024 )) /filler; dd if=/dev/zero of=/filler2 bs=64k 2>/dev/null; :',
     )

@@ -132,7 +132,7 @@ describe.each(allTransports)('over %s', (transport) => {
     })
   })
 
-  test('QEMU itself stopped: what is under way is told, and all goes on when it runs again', async () => {
+  test('QEMU is stopped: calls in progress fail, and all works again when it continues', async () => {
     const { qemu } = stage
     try {
       const codes = await under(() => process.kill(qemu, 'SIGSTOP'))
@@ -150,7 +150,7 @@ describe.each(allTransports)('over %s', (transport) => {
     await waitFor(async () => (await halfFiles(stage)) === '', 60_000)
   })
 
-  test('an agent that is killed: what is under way is told, and what comes next goes the same way', async () => {
+  test('the agent is killed: calls in progress fail, and the next use the same transport', async () => {
     const codes = await under(() => (transport === 'tcp' ? networked.killAgent() : instance.kill('agent')))
     expect(codes).toEqual(['host_unreachable', 'host_unreachable', 'broken off'])
     await stage.works()
@@ -200,7 +200,7 @@ describe.each(allTransports)('over %s', (transport) => {
     await waitFor(async () => (await runs()) === 1, 20_000)
   })
 
-  test('a guest that is only busy is waited for: what was begun ends well, what begins is begun', async () => {
+  test('a busy guest is waited for: commands in progress succeed, and new ones start', async () => {
     const busy = stage.exec('i=0; while [ $i -lt 12 ]; do i=$((i + 1)); (while :; do :; done) & done; sleep 12', {
       timeout_secs: 10,
     })

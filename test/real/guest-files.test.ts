@@ -72,7 +72,7 @@ describe.each(allTransports)('over %s', (transport) => {
     expect((await stage.exec(['cat', path])).stdout).toBe(name)
   })
 
-  test('nothing, every byte value and a file of the kernel’s that has no size come as they are', async () => {
+  test('an empty file, every byte value and a kernel file without a size are read unchanged', async () => {
     const all = Uint8Array.from({ length: 256 }, (_, i) => i)
     await put('/srv/all', all)
     expect(Buffer.from(await get('/srv/all')).equals(Buffer.from(all))).toBe(true)
@@ -94,7 +94,7 @@ describe.each(allTransports)('over %s', (transport) => {
     expect([...lines].filter((line) => line !== String(2 * mib) && line !== '1' && line !== '2')).toEqual([])
   })
 
-  test('a mode that is given is taken; owner and mode of a file that is replaced stay', async () => {
+  test('a new file gets the given mode; a replaced file keeps its owner and mode', async () => {
     const stat = (path: string) => stage.run(`stat -c '%a %u:%g' ${path}`)
     await put('/srv/moded', 'x', '0750')
     expect(await stat('/srv/moded')).toBe('750 0:0\n')
@@ -127,7 +127,7 @@ describe.each(allTransports)('over %s', (transport) => {
     expect(await litter('/srv/odd')).toBe('0')
   })
 
-  test('a path is the guest’s business: no link, mount or name in it leads to anything of the host', async () => {
+  test('a path stays in the guest: no link, mount or name in it reaches a file of the host', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'dormouse-host-'))
     const secret = join(folder, 'secret')
     writeFileSync(secret, 'of the host')
@@ -155,7 +155,7 @@ describe.each(allTransports)('over %s', (transport) => {
     await stage.run('umount /mnt/ro /mnt/full')
   })
 
-  test('a caller who goes away in the middle leaves the old file and no litter', async () => {
+  test('a client that disconnects during a write leaves the old file and no temporary one', async () => {
     await put('/srv/kept', 'old')
     const sent = stage.open('PUT', '/srv/kept', { 'content-length': String(8 * mib) })
     sent.write(Buffer.alloc(4 * mib))
@@ -177,7 +177,7 @@ describe.each(allTransports)('over %s', (transport) => {
     await stage.run('rm /srv/large')
   })
 
-  test('a desktop that hibernates in the middle of a transfer answers 503, and wakes without litter', async () => {
+  test('a hibernation during a transfer answers 503, and leaves no temporary file', async () => {
     const sent = stage.open('PUT', '/srv/cut', { 'content-length': String(8 * mib) })
     const answered = once(sent, 'response') as Promise<[IncomingMessage]>
     sent.write(Buffer.alloc(2 * mib))

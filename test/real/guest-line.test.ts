@@ -124,7 +124,7 @@ async function closeAbruptly(id: string): Promise<number[]> {
   return cameBackMs
 }
 
-test('a guest that lost our key, or has another of its own, is given ours anew through its agent', async () => {
+test('a guest that lost the host’s key, or changed its own, is reached again through its agent', async () => {
   const id = await awakeDesktop()
   await bench.crash()
   const connection = connectionTo(id)

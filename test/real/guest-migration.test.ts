@@ -77,7 +77,7 @@ const connectionOn = (side: Side, id: string) =>
     log: createLog({ name: 'line', level: 'silent' }),
   })
 
-test('what is under way when a desktop moves ends at once, and the next connection there is whole', async () => {
+test('a call in progress ends at once when its desktop moves, and the next one works', async () => {
   const id = newId()
   await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
   await waitFor(async () => (await bench.run(id, 'tr "\\0" " " </proc/$PPID/cmdline')).includes('sshd'), 30_000)

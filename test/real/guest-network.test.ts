@@ -41,7 +41,7 @@ test('commands and files go over the network, and the address is the one that li
   host.close()
 })
 
-test('what runs when it falls asleep ends at once, and the network is there again when it wakes', async () => {
+test('a command in progress ends at once when its desktop sleeps, and the network works again when it wakes', async () => {
   const { base_url: baseUrl, api_key: apiKey } = instance.local
   const client = createClient({ baseUrl, apiKey, retries: 0 })
   const running = client.exec(desktop.id, { command: 'sleep 60' }).catch((error) => error.problem?.code)

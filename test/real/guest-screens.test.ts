@@ -33,7 +33,7 @@ test('a link that nobody opened within 60 s opens nothing and says so; one that 
   await fresh.close()
 })
 
-test('a screen that stands still is 504, and shown again once it goes on', async () => {
+test('a screenshot of a stopped screen is 504, and works again once QEMU continues', async () => {
   process.kill(stage.qemu, 'SIGSTOP')
   try {
     const asked = stage.client.screenshot(stage.desktop.id)

@@ -17,14 +17,14 @@ afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
 })
 
-test('a command that prints for ever and one that ignores every signal are ended at their deadline', async () => {
+test('a command that prints for ever and one that ignores every signal end at their deadline', async () => {
   const stubborn = `trap '' TERM INT HUP; (trap '' TERM; while :; do sleep 77; done) & while :; do sleep 77; done`
   const asked = ['yes', stubborn].map((command) => codeOf(stage.exec(command, { timeout_secs: 1 })))
   expect(await Promise.all(asked)).toEqual(['guest_deadline', 'guest_deadline'])
   expect(await stage.run(`ps | grep -c '[y]es$\\|[s]leep 77' || :`)).toBe('0\n')
 })
 
-test('what a command leaves behind lives on, whatever it holds; what ended it is said as it was', async () => {
+test('a process that a command leaves behind keeps running; the exit status and the signal of a command are reported', async () => {
   const { stdout } = await stage.exec(
     `setsid sh -c 'echo $$; : >/run/left; exec sleep 300' & until [ -e /run/left ]; do :; done`,
   )
@@ -34,7 +34,7 @@ test('what a command leaves behind lives on, whatever it holds; what ended it is
   expect(await stage.exec('exit 137')).toMatchObject({ exit_code: 137, signal: null })
 })
 
-test('transfers and commands, more than a guest can bear at once, all arrive whole', async () => {
+test('more transfers and commands than a guest can handle at once all complete', async () => {
   const files = Array.from({ length: 8 }, (_, i) => ({ path: `/run/many/${i}\n "ü`, bytes: randomBytes(mib / 2) }))
   const commands = Array.from({ length: 8 }, (_, i) => stage.run(`echo ${i}`))
   await Promise.all(files.map(({ path, bytes }) => stage.put(path, bytes)))
@@ -44,13 +44,13 @@ test('transfers and commands, more than a guest can bear at once, all arrive who
   await stage.run('rm -r /run/many')
 })
 
-test('what the guest’s file system refuses has its name', async () => {
+test('an error of the guest’s file system has its own code', async () => {
   await stage.run('mkdir -p /run/odd/dir; cd /run/odd; ln -s loop loop; mkfifo fifo')
   const refusals = await Promise.all(['dir', 'loop', 'fifo'].map((name) => codeOf(stage.put(`/run/odd/${name}`, 'x'))))
   expect(refusals).toEqual(['is_directory', 'symlink_loop', 'not_regular'])
 })
 
-test('a guest whose process was stopped on its host is an honest 503, and goes on when it runs again', async () => {
+test('a guest whose QEMU is stopped answers 503, and works again when QEMU continues', async () => {
   const running = codeOf(stage.exec('sleep 60'))
   await stage.run('until ps | grep -q "[s]leep 60"; do :; done')
   const { qemu } = stage
@@ -63,7 +63,7 @@ test('a guest whose process was stopped on its host is an honest 503, and goes o
   await stage.works()
 })
 
-test('an SSH server that dies under its commands is told at once, and the next one works', async () => {
+test('if the SSH server dies, its commands fail at once, and the next command works', async () => {
   const running = codeOf(stage.exec('sleep 60'))
   await stage.exec('(until ps | grep -q "[s]leep 60"; do :; done; killall -9 sshd) >/dev/null 2>&1 </dev/null & :')
   expect(await running).toBe('guest_unavailable')

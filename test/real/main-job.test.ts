@@ -41,7 +41,7 @@ afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
 })
 
-test('local.json says where everything is, to its owner only', () => {
+test('local.json has the address and the keys, and only its owner can read it', () => {
   expect(statSync(join(instance.dataDir, 'local.json')).mode & 0o777).toBe(0o600)
   expect(instance.local).toMatchObject({
     base_url: expect.stringMatching(/^http:/),
@@ -84,7 +84,7 @@ test('a guest that powers itself off is stopped, keeps its disk, and boots from 
   desktops.giveBack(desktop)
 })
 
-test('the command line finds the service by itself and does the main job; commands and files are passed on as they are', async () => {
+test('the command line finds the service and does the main job; commands and files pass unchanged', async () => {
   const cli = async (...words: string[]) => {
     const { code, stdout, stderr } = await typed(instance, words)
     expect({ code, stderr }).toMatchObject({ code: 0 })

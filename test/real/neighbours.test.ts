@@ -81,7 +81,7 @@ const places = () => ({
 })
 const nowhere = () => Object.fromEntries(Object.keys(places()).map((what) => [what, '']))
 
-test('a guest reaches the internet and none of its surroundings, also where a neighbour helps it', async () => {
+test('a guest reaches the internet and nothing else, even if a neighbour helps it', async () => {
   const detour = (to: string) =>
     `echo 0 | tee /proc/sys/net/ipv4/conf/*/accept_redirects; ip route add ${to}/32 via ${gateway.ip}`
   await Promise.all([guest(intruder, detour(theirs.ip)), guest(victim, detour(own.ip))])
@@ -89,7 +89,7 @@ test('a guest reaches the internet and none of its surroundings, also where a ne
   expect(await around.reaches(`${theirs.ip}:8080`)).toBe('neighbour')
 })
 
-test('its host answers for names and to a ping; it tells no neighbour’s name and speaks no IPv6', async () => {
+test('its host answers DNS and ping; it reveals no neighbour’s name and speaks no IPv6', async () => {
   const lookUp = (name: string) => guest(intruder, `nslookup ${name} ${gateway.ip} 2>&1 || :`)
   expect(await lookUp(networked.name)).toContain('127.0.0.1')
   expect(await lookUp('secret')).not.toContain(theirs.ip)
@@ -99,7 +99,7 @@ test('its host answers for names and to a ping; it tells no neighbour’s name a
   expect(await guest(intruder, `ping -6 -c 1 -W 1 ff02::1%eth0 2>&1 || :`)).not.toContain('1 packets received')
 })
 
-test('what it forges arrives nowhere', async () => {
+test('forged packets reach neither host nor neighbour', async () => {
   const sent = frames(own, theirs, gateway)
   const atVictim = arm(victim).then(() => hears(victim))
   const atHost = around.exec('/bin/sh', '-c', listening('perl', around.bridgeIndex, '/run/listens'))
@@ -112,7 +112,7 @@ test('what it forges arrives nowhere', async () => {
   expect(named(sent, await atHost)).toEqual(lawful)
 })
 
-test('it gets no address but its own, and takes nobody’s away', async () => {
+test('DHCP gives it only its own address, and it cannot release another’s', async () => {
   const free = around.freeAddress
   const answered = await dhcp(intruder, gateway.ip, [
     { mac: own.mac, kind: 3, ip: own.ip },
@@ -127,7 +127,7 @@ test('it gets no address but its own, and takes nobody’s away', async () => {
   expect(await guest(victim, 'udhcpc -i eth0 -n -q -t 3 2>&1')).toContain(`lease of ${theirs.ip} obtained`)
 })
 
-test('the wall that somebody takes down is put up again, and the other installation’s is left alone', async () => {
+test('a deleted firewall is restored, and the other installation’s is left alone', async () => {
   const tables = () => around.exec('nft', 'list', 'tables')
   const [table] = /dormouse_\w{12}/.exec(await tables())!
   await around.exec('nft', 'add', 'table', 'inet', 'dormouse_other')
@@ -136,7 +136,7 @@ test('the wall that somebody takes down is put up again, and the other installat
   expect(await tables()).toContain('dormouse_other')
 })
 
-test('what its operator opens is reached, and nothing else, also by guests that were awake before', async () => {
+test('allowed destinations become reachable, also for guests that are awake, and nothing else does', async () => {
   await networked.killAgent({ DORMOUSE_AGENT_NETWORK_ALLOW: 'host:8080, 192.168.77.0/24' })
   const opened = { internet: 'outside', 'host at the gateway’s address': 'host', 'private network': 'outside' }
   await waitFor(async () => (await around.exec('nft', 'list', 'ruleset')).includes('192.168.77.0/24'))

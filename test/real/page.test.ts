@@ -23,7 +23,7 @@ afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
 })
 
-test('whoever controls has a clipboard, both ways; a viewer has none', async () => {
+test('the controlling page has a clipboard in both directions; a viewer’s has none', async () => {
   const page = await browser.open((await desktop.stream.getUrl({ claim: 'control' })).url)
   await says(page, 'live')
   await page.click('#clipboard')
@@ -43,7 +43,7 @@ test('whoever controls has a clipboard, both ways; a viewer has none', async () 
   await page.close()
 })
 
-test('where the browser trusts the page, the user’s own clipboard goes both ways', async () => {
+test('with the browser’s permission, the user’s own clipboard is synchronised in both directions', async () => {
   await using _ = await browser.trust(instance.local.base_url)
   const page = await browser.open((await desktop.stream.getUrl({ claim: 'control', takeover: true })).url)
   await says(page, 'live')
@@ -54,7 +54,7 @@ test('where the browser trusts the page, the user’s own clipboard goes both wa
   await page.close()
 })
 
-test('where a screen knows no places of keys, the characters of the user’s own layout pass', async () => {
+test('a screen without key codes receives the characters of the user’s layout', async () => {
   const { url } = await desktop.stream.getUrl({ claim: 'control', takeover: true })
   const sent: Buffer[] = []
   const page = await browser.open(url, (opening) => hearSent(opening, sent))
@@ -90,7 +90,7 @@ test('the desktop fits the window, whatever its size', async () => {
   await page.close()
 })
 
-test('it fills the screen when asked, and takes every key there for whoever controls', async () => {
+test('it goes full screen on request, and captures every key there for the controller', async () => {
   for (const claim of ['control', 'view'] as const) {
     const { url } = await desktop.stream.getUrl({ claim, takeover: true })
     const page = await browser.open(url, (opening) => opening.addInitScript(countLocks))
@@ -186,7 +186,7 @@ test('the keyboard gets out of the desktop and back, and everything that can be 
   await page.close()
 })
 
-test('an address without a link’s token says what to do, and asks for nothing', async () => {
+test('an address without a token says what to do, and sends no request', async () => {
   const { base_url } = instance.local
   const page = await browser.open(`${base_url}/screens/${desktop.id}/view`)
   await says(page, 'ended')
@@ -194,7 +194,7 @@ test('an address without a link’s token says what to do, and asks for nothing'
   await page.close()
 })
 
-test('a page of another origin opens no screen, and the link that it got hold of is good as before', async () => {
+test('a page of another origin opens no screen, and does not spend the link that it used', async () => {
   const { url, websocketUrl } = await desktop.stream.getUrl({ claim: 'view', takeover: true })
   const stranger = await browser.open('about:blank')
   const answer = stranger.evaluate(`new Promise((told) => {
@@ -209,7 +209,7 @@ test('a page of another origin opens no screen, and the link that it got hold of
   await page.close()
 })
 
-test('the page lets nothing of others in: a policy that names this service alone, no referrer, no frame', async () => {
+test('the page’s policy allows this service only, no referrer and no frame', async () => {
   const answer = await fetch(`${instance.local.base_url}/screens/${desktop.id}/view`)
   const policy = answer.headers.get('content-security-policy') ?? ''
   expect(policy).toContain(`default-src 'none'`)

@@ -127,7 +127,7 @@ test.each([
   await Promise.all([client.end(), other.end()])
 })
 
-test('a screen that nobody takes in is not made: QEMU keeps few of hundreds', async () => {
+test('QEMU queues few updates for a client that does not read', async () => {
   const deaf = await Client.connect(0)
   await deaf.look()
   const before = residentBytes()

@@ -69,7 +69,7 @@ test('kill -9 of the process that leads: the other leads, ends what was accepted
   expect((await ask(leader, 'POST', '/v1/desktops', { body: { tier: 'small' } })).status).toBe(503)
 })
 
-test('a leader that is frozen is followed when its lease has run out, and changes nothing when it thaws', async () => {
+test('a frozen leader is replaced when its lease expires, and changes nothing when it continues', async () => {
   const [leader, other] = addresses()
   const frozen = instance.process(instance.replicaAt(leader))!
   const create = (url: string) => ask(url, 'POST', '/v1/desktops', { body: { tier: 'small' } })

@@ -30,7 +30,7 @@ const desktops = new HandedOn(async () => {
   return desktop
 })
 
-test('a desktop is made, used, put to sleep and woken with all it had, and seen', async () => {
+test('a desktop is created, used, hibernated and woken with its memory and files, and its screen is shown', async () => {
   const desktop = await desktops.take()
   const before = await leaveWitness(desktop, 4)
   await desktop.hibernate()
@@ -41,7 +41,7 @@ test('a desktop is made, used, put to sleep and woken with all it had, and seen'
   desktops.giveBack(desktop)
 })
 
-test('Ctrl-C puts to sleep what is awake, and leaves no process behind; it is destroyed after the next start', async () => {
+test('Ctrl-C hibernates a desktop and leaves no process behind; it can be destroyed after the next start', async () => {
   const desktop = await desktops.take()
   const short = readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()
   const own = () =>
@@ -73,7 +73,7 @@ function refused(env: Record<string, string>, before: string[] = []): string {
   return stderr
 }
 
-test('a folder that is not the user’s is named, with what to do', () => {
+test('a folder that is not writable is named, with what to do', () => {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-theirs-'))
   chmodSync(folder, 0o500)
   const dataDir = join(folder, 'data')
@@ -81,7 +81,7 @@ test('a folder that is not the user’s is named, with what to do', () => {
   rmSync(folder, { recursive: true })
 })
 
-test.runIf(isRoot())('where packages are missing, it names them, and what needs none', () => {
+test.runIf(isRoot())('missing packages are named, and so is the start that needs none', () => {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-bare-'))
   const hide = 'mount -t tmpfs none /usr/lib/x86_64-linux-gnu/libvirt && exec "$@"'
   const said = refused({ DORMOUSE_DATA: join(folder, 'data') }, ['unshare', '-m', '/bin/sh', '-c', hide, 'sh'])

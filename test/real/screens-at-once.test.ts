@@ -115,7 +115,7 @@ async function drawing(desktop: Desktop, work: () => Promise<unknown>): Promise<
   await guest(desktop, 'touch /run/still')
 }
 
-test('one of them never reads: nothing is kept for it, and all others see, work and live on', async () => {
+test('a viewer that never reads uses no memory, and does not disturb the others', async () => {
   const [deaf, ...others] = viewers as [RfbClient, ...RfbClient[]]
   const { websocketUrl } = await desktops[0]!.stream.getUrl({ claim: 'view' })
   const neighbour = await RfbClient.connect(websocketUrl)

@@ -98,7 +98,7 @@ test('the page shows the guest’s console, and what is typed there is done and 
   await page.close()
 })
 
-test('keys of another layout pass as they lie, and the guest’s own layout makes ü, ß, @, € and é of them', async () => {
+test('keys pass by position, and the guest’s layout makes ü, ß, @, € and é of them', async () => {
   const page = await open('control')
   await page.keyboard.type('tee /run/letters\n', { delay: 15 })
   await waitFor(async () => (await desktop.commands.run(['test', '-e', '/run/letters'])).exitCode === 0)
@@ -116,7 +116,7 @@ test('keys of another layout pass as they lie, and the guest’s own layout make
   await page.close()
 })
 
-test('a viewer’s page sees, and changes nothing, also when it is made to send keys', async () => {
+test('a viewer’s page shows the screen and changes nothing, even if it sends keys', async () => {
   const page = await open('view')
   expect(await page.textContent('#badge')).toBe('View only')
   await type(page, 'two')
@@ -167,7 +167,7 @@ test('another client is refused until it takes over; then the first page says so
   await second.close()
 })
 
-test('a link that was used or forged, or leads to another desktop or claim than it was made for, opens nothing and says so', async () => {
+test('a used or forged link, or one for another desktop or claim, opens nothing and says so', async () => {
   const fresh = async () => (await desktop.stream.getUrl({ claim: 'view' })).url
   const used = await fresh()
   const first = await browser.open(used)
@@ -224,7 +224,7 @@ test(`a reload and a cut of ${cutMs / 1_000} s keep the claim`, async () => {
   await page.close()
 })
 
-test('a desktop that sleeps under the page is said to, and comes back by itself when it wakes', async () => {
+test('the page says that its desktop sleeps, and shows it again when it wakes', async () => {
   const page = await open('control')
   await controls(page, 'five')
   await desktop.hibernate()
@@ -245,7 +245,7 @@ async function comesBack(page: Page, after: () => unknown): Promise<void> {
   await says(page, 'live')
 }
 
-test('the agent is killed: a picture that is asked for is 503, and the page is back', async () => {
+test('the agent is killed: a screenshot in progress answers 503, and the page reconnects', async () => {
   const { base_url, api_key } = instance.local
   const client = createClient({ baseUrl: base_url, apiKey: api_key, retries: 0 })
   const page = await open('control')
@@ -262,7 +262,7 @@ test('the agent is killed: a picture that is asked for is 503, and the page is b
 const portOf = (url: string): number => Number(new URL(url).port)
 const leads = (url: string): Promise<true> => waitFor(() => instance.local.base_url === url)
 
-test('the leader is killed: its own page says so and is back; the page of the one that follows does not notice', async () => {
+test('the leader is killed: its page reconnects, and the new leader’s page is not interrupted', async () => {
   await leads(home)
   const page = await open('control')
   expect(page.url()).toContain(home)
@@ -278,7 +278,7 @@ test('the leader is killed: its own page says so and is back; the page of the on
   await page.close()
 })
 
-test('the replica of a page ends and its address leads to another: the page is back there; where none is, it says so in the end', async () => {
+test('a page whose replica ends reconnects to the next replica at its address; if there is none, it says so in the end', async () => {
   await using cable = await Cable.to(portOf(home))
   const { url } = await desktop.stream.getUrl({ claim: 'control', takeover: true })
   const page = await browser.open(url.replace(/:\d+\//, `:${cable.port}/`), (opening) => opening.clock.install())
@@ -299,7 +299,7 @@ test('the replica of a page ends and its address leads to another: the page is b
   await leads(home)
 })
 
-test('the leader freezes under its page: the page notices, and is back where its address leads now', async () => {
+test('the leader freezes: its page notices, and reconnects to the replica that its address leads to', async () => {
   await using cable = await Cable.to(portOf(home))
   const { url } = await desktop.stream.getUrl({ claim: 'control', takeover: true })
   const page = await browser.open(url.replace(/:\d+\//, `:${cable.port}/`), (opening) => opening.clock.install())
@@ -323,7 +323,7 @@ test('the leader freezes under its page: the page notices, and is back where its
   await leads(home)
 })
 
-test('the page asks nobody but the service, and no browser finds fault with it', async () => {
+test('the page contacts only the service, and the browser logs no error', async () => {
   const origins = new Set(browser.asked.map((url) => new URL(url).host))
   expect([...origins].filter((host) => !host.startsWith('127.0.0.1:'))).toEqual([])
   expect(browser.referrers).toEqual([])
