@@ -19,8 +19,8 @@ const everyFailure = 'test/setup/every-failure.ts'
 /** Three grounds: nothing at all (unit), Postgres with simulated hosts (house, scale), real libvirt and QEMU (real, desktop). */
 export default defineConfig({
   test: {
-    // One more than the two processors of CI: a file waits for guests, leases and timeouts for much of its time.
-    maxWorkers: 3,
+    // Twice the two processors of CI: a file waits for guests, leases and timeouts for a third of its time.
+    maxWorkers: 4,
     projects: [
       {
         test: {
