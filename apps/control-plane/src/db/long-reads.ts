@@ -19,6 +19,8 @@ export interface LongReadsOptions {
 export interface LongQuery {
   text: string
   values: unknown[]
+  /** Parsers of its columns, where they are not the usual ones. */
+  types?: pg.CustomTypesConfig
 }
 
 /** How long one read may take. Its snapshot keeps vacuum from removing rows that it sees. */
@@ -46,7 +48,7 @@ export class LongReads {
     await this.#slots.acquire(caller, gone)
     try {
       const client = await retryWhileUnavailable(() => this.#begin(query))
-      return this.#pages<R>(client, caller)
+      return this.#pages<R>(client, caller, query)
     } catch (error) {
       this.#slots.release(caller)
       throw error
@@ -65,12 +67,12 @@ export class LongReads {
     }
   }
 
-  #pages<R extends pg.QueryResultRow>(client: pg.PoolClient, caller: string): Pages<R> {
+  #pages<R extends pg.QueryResultRow>(client: pg.PoolClient, caller: string, { types }: LongQuery): Pages<R> {
     let [open, reading] = [true, false]
     return {
       next: async () => {
         reading = true
-        const { rows } = await client.query<R>({ name: 'pages-next', text: `fetch ${pageRows} from pages` })
+        const { rows } = await client.query<R>({ name: 'pages-next', text: `fetch ${pageRows} from pages`, types })
         reading = false
         return rows.length > 0 ? rows : undefined
       },

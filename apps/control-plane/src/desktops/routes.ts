@@ -29,7 +29,7 @@ import { isSettled } from '../operations/store.ts'
 import { customer } from '../principals/authentication.ts'
 import * as deferred from './deferred.ts'
 import type { Desktops, Replay } from './service.ts'
-import { desktopToJson } from './store.ts'
+import { desktopToJson, shown } from './shown.ts'
 
 export interface DesktopRoutesOptions {
   pool: Pool
@@ -103,7 +103,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
       const rows = await desktops.list(caller, { state, before: cursor, limit: (limit ?? atOnceMax) + 1 })
       if (limit === null && rows.length > atOnceMax && request.method !== 'HEAD') {
         const pages = await desktops.listAll(caller, { state, before: cursor }, callerGone(request, reply))
-        const list = new JsonList({ head: '{"desktops":[', pages, toJson: desktopToJson, tail: () => ']}' })
+        const list = new JsonList({ head: '{"desktops":[', pages, toJson: shown, tail: () => ']}' })
         return reply.type('application/json; charset=utf-8').send(list as never)
       }
       if (limit !== null && rows.length > limit) {
@@ -111,7 +111,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         const next = new URLSearchParams({ ...(state && { state }), limit: String(limit), cursor: rows[limit - 1]!.id })
         reply.header('link', `</v1/desktops?${next}>; rel="next"`)
       }
-      return { desktops: rows.map(desktopToJson) }
+      return { desktops: rows }
     },
   )
 
@@ -128,7 +128,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
         problems: [404],
       },
     },
-    async (request) => desktopToJson(await desktops.get(customer(request), request.params.id)),
+    async (request) => desktops.show(customer(request), request.params.id),
   )
 
   for (const kind of operationKinds) mutationRoute(app, kind, options)
@@ -228,7 +228,7 @@ export function desktopAdminRoutes(app: App, { pool, desktops, leadership }: Des
   })
   app.get('/desktops', { schema: { querystring: query, response: { 200: desktopListJson } } }, async (request) => {
     const { state = null, limit } = request.query
-    return { desktops: (await desktops.listAny(state, limit)).map(desktopToJson) }
+    return { desktops: await desktops.listAny(state, limit) }
   })
 
   app.get(

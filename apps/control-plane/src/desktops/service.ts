@@ -2,6 +2,7 @@
 import {
   type AdminOperationJson,
   type CreateDesktopBody,
+  type DesktopJson,
   type DesktopState,
   newId,
   type OperationJson,
@@ -13,6 +14,7 @@ import {
   type Tier,
 } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
+import { GatheredReads } from '../db/gathered-reads.ts'
 import { isGuardFailure } from '../db/guards.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
 import {
@@ -32,6 +34,7 @@ import * as operations from '../operations/store.ts'
 import type { Slot } from '../operations/work-queue.ts'
 import type { Customer } from '../principals/service.ts'
 import type { Quota } from './quota.ts'
+import { type DesktopKey, findShown, list, listAny, listQuery } from './shown.ts'
 import { begin } from './state-changes.ts'
 import { illegalRequest, isLegal } from './states.ts'
 import type { DesktopRow } from './store.ts'
@@ -86,9 +89,11 @@ interface Acceptance {
 
 export class Desktops {
   readonly #options: DesktopsOptions
+  readonly #reads: GatheredReads<DesktopKey, DesktopJson>
 
   constructor(options: DesktopsOptions) {
     this.#options = options
+    this.#reads = new GatheredReads((keys) => findShown(options.pool, keys))
   }
 
   /** Makes a desktop, or answers the one that the organisation has already made with this key. */
@@ -138,11 +143,16 @@ export class Desktops {
     return (await retryWhileUnavailable(() => store.find(this.#options.pool, caller.orgId, id))) ?? refuseNotFound()
   }
 
+  /** The desktop as the caller sees it. */
+  async show(caller: Customer, id: string): Promise<DesktopJson> {
+    return (await retryWhileUnavailable(() => this.#reads.find({ orgId: caller.orgId, id }))) ?? refuseNotFound()
+  }
+
   list(
     caller: Customer,
     params: { state: DesktopState | null; before: string | null; limit: number | null },
-  ): Promise<DesktopRow[]> {
-    return retryWhileUnavailable(() => store.list(this.#options.pool, { orgId: caller.orgId, ...params }))
+  ): Promise<DesktopJson[]> {
+    return retryWhileUnavailable(() => list(this.#options.pool, { orgId: caller.orgId, ...params }))
   }
 
   /** The whole list, of any length, as a snapshot. */
@@ -150,14 +160,14 @@ export class Desktops {
     caller: Customer,
     params: { state: DesktopState | null; before: string | null },
     gone: AbortSignal,
-  ): Promise<Pages<DesktopRow>> {
-    const query = store.listQuery({ orgId: caller.orgId, ...params, limit: null })
+  ): Promise<Pages<DesktopJson>> {
+    const query = listQuery({ orgId: caller.orgId, ...params, limit: null })
     return this.#options.longReads.open(caller.orgId, query, gone)
   }
 
   /** For operators: the desktops of every organisation. */
-  listAny(state: DesktopState | null, limit: number): Promise<DesktopRow[]> {
-    return retryWhileUnavailable(() => store.listAny(this.#options.pool, state, limit))
+  listAny(state: DesktopState | null, limit: number): Promise<DesktopJson[]> {
+    return retryWhileUnavailable(() => listAny(this.#options.pool, state, limit))
   }
 
   /** For operators: a request on behalf of the desktop's organisation. */

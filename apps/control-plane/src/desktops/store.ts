@@ -1,11 +1,9 @@
 // The table of desktops: what is read of it, and what is written that changes no state (`state-changes.ts` does).
 import {
   type BillingMode,
-  type DesktopJson,
   type DesktopSpec,
   type DesktopState,
   inventoryBuckets,
-  messageOf,
   type RefusalCode,
   type Tier,
 } from '@dormouse/contract'
@@ -120,39 +118,6 @@ export async function lockAny(db: Db, id: string): Promise<DesktopRow | undefine
   return rows[0]
 }
 
-export interface ListParams {
-  orgId: string
-  state: DesktopState | null
-  /** Newest first, older than this id. */
-  before: string | null
-  limit: number | null
-}
-
-export async function list(db: Db, params: ListParams): Promise<DesktopRow[]> {
-  const name = params.state === null ? 'desktops-list' : 'desktops-list-state'
-  return (await db.query<DesktopRow>({ name, ...listQuery(params) })).rows
-}
-
-/** Two statements, so that each uses its own index and reads no destroyed desktops needlessly. */
-export function listQuery({ orgId, state, before, limit }: ListParams): { text: string; values: unknown[] } {
-  const which = state === null ? `state <> 'destroyed'` : 'state = $4'
-  return {
-    text: `select ${columns} from desktops where org_id = $1 and ($2::uuid is null or id < $2) and ${which}
-           order by id desc limit $3`,
-    values: state === null ? [orgId, before, limit] : [orgId, before, limit, state],
-  }
-}
-
-/** For operators: of every organisation, oldest first. */
-export async function listAny(db: Db, state: DesktopState | null, limit: number): Promise<DesktopRow[]> {
-  const which = state === null ? `state <> 'destroyed'` : 'state = $2'
-  const { rows } = await db.query<DesktopRow>(
-    `select ${columns} from desktops where ${which} order by id limit $1`,
-    state === null ? [limit] : [limit, state],
-  )
-  return rows
-}
-
 /** Ids end at random: a desktop's bucket is the last digit of its id. */
 const bucket = `right(id::text, 1)`
 
@@ -245,22 +210,4 @@ export const specOf = (row: DesktopRow): DesktopSpec => ({
   memoryMiB: row.memoryMiB,
   diskGiB: row.diskGiB,
   imageVersion: row.imageVersion,
-})
-
-/** The desktop as customers see it. */
-export const desktopToJson = (row: DesktopRow): DesktopJson => ({
-  id: row.id,
-  org_id: row.orgId,
-  tier: row.tier,
-  state: row.state,
-  image_version: row.imageVersion,
-  generation: row.generation,
-  current_generation_id: row.currentGenerationId,
-  idle_timeout_secs: row.idleTimeoutSecs,
-  billing_mode: row.billingMode,
-  host_id: row.hostId,
-  // A replica of the previous release keeps the code when it destroys the desktop.
-  failure: row.state === 'failed' && row.failureCode ? messageOf(row.failureCode) : null,
-  created_at: row.createdAt.toISOString(),
-  updated_at: row.updatedAt.toISOString(),
 })

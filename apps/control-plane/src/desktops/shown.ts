@@ -1,0 +1,91 @@
+// Desktops as customers see them. They are read as the contract's JSON itself: no column that is not shown, and no value that
+// is converted twice.
+import { type DesktopJson, type DesktopState, messageOf, type RefusalCode } from '@dormouse/contract'
+import type { Db } from '../db/pool.ts'
+import { timesAsText } from '../db/times-as-text.ts'
+import type { DesktopRow } from './store.ts'
+
+/** As `DesktopJson`, but with the code of the failure. A replica of the previous release keeps the code on a destroy. */
+const columns = `d.id, d.org_id, d.tier, d.state, d.image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
+  d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.created_at, d.updated_at`
+
+/** Completes what was read with `columns`. */
+export function shown(row: DesktopJson): DesktopJson {
+  if (row.failure !== null) row.failure = messageOf(row.failure as RefusalCode)
+  return row
+}
+
+/** A desktop that was read for other purposes. */
+export const desktopToJson = (row: DesktopRow): DesktopJson => ({
+  id: row.id,
+  org_id: row.orgId,
+  tier: row.tier,
+  state: row.state,
+  image_version: row.imageVersion,
+  generation: row.generation,
+  current_generation_id: row.currentGenerationId,
+  idle_timeout_secs: row.idleTimeoutSecs,
+  billing_mode: row.billingMode,
+  host_id: row.hostId,
+  failure: row.state === 'failed' && row.failureCode ? messageOf(row.failureCode) : null,
+  created_at: row.createdAt.toISOString(),
+  updated_at: row.updatedAt.toISOString(),
+})
+
+export interface DesktopKey {
+  orgId: string
+  id: string
+}
+
+/**
+ * The desktops with these keys, in their order; undefined where there is none, or it is another organisation's. The limit
+ * keeps the look-up of each key in the index, whatever the planner knows of the table.
+ */
+export async function findShown(db: Db, keys: readonly DesktopKey[]): Promise<(DesktopJson | undefined)[]> {
+  const { rows } = await db.query<DesktopJson & { at?: number }>({
+    name: 'desktops-find-shown',
+    text: `select wanted.at, found.* from unnest($1::uuid[], $2::uuid[]) with ordinality as wanted (org_id, id, at),
+             lateral (select ${columns} from desktops d where d.id = wanted.id and d.org_id = wanted.org_id limit 1) found`,
+    values: [keys.map(({ orgId }) => orgId), keys.map(({ id }) => id)],
+    types: timesAsText,
+  })
+  const found: (DesktopJson | undefined)[] = keys.map(() => undefined)
+  for (const { at, ...row } of rows) found[at! - 1] = shown(row)
+  return found
+}
+
+export interface ListParams {
+  orgId: string
+  state: DesktopState | null
+  /** Newest first, older than this id. */
+  before: string | null
+  limit: number | null
+}
+
+export async function list(db: Db, params: ListParams): Promise<DesktopJson[]> {
+  const name = params.state === null ? 'desktops-list-shown' : 'desktops-list-state-shown'
+  const { rows } = await db.query<DesktopJson>({ name, ...listQuery(params) })
+  return rows.map(shown)
+}
+
+/** Two statements, so that each uses its own index and reads no destroyed desktops needlessly. */
+export function listQuery({ orgId, state, before, limit }: ListParams) {
+  const which = state === null ? `d.state <> 'destroyed'` : 'd.state = $4'
+  return {
+    text: `select ${columns} from desktops d where d.org_id = $1 and ($2::uuid is null or d.id < $2) and ${which}
+           order by d.id desc limit $3`,
+    values: state === null ? [orgId, before, limit] : [orgId, before, limit, state],
+    types: timesAsText,
+  }
+}
+
+/** For operators: of every organisation, oldest first. */
+export async function listAny(db: Db, state: DesktopState | null, limit: number): Promise<DesktopJson[]> {
+  const which = state === null ? `d.state <> 'destroyed'` : 'd.state = $2'
+  const { rows } = await db.query<DesktopJson>({
+    text: `select ${columns} from desktops d where ${which} order by d.id limit $1`,
+    values: state === null ? [limit] : [limit, state],
+    types: timesAsText,
+  })
+  return rows.map(shown)
+}
