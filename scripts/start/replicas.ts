@@ -1,4 +1,6 @@
 // The control planes of a run: processes on one database, each with its own address.
+import { fileURLToPath } from 'node:url'
+import { controlPlaneOptions } from '../ground/control-plane-options.ts'
 import type { Say } from '../ground/processes.ts'
 import { isReady } from './api.ts'
 import { type Child, keepRunning } from './children.ts'
@@ -20,6 +22,8 @@ export interface ReplicasOptions {
   started(process: Child): void
 }
 
+const root = fileURLToPath(new URL('../../', import.meta.url))
+
 /** Starts one after another, each when the one before is ready: so the first one leads. */
 export async function startReplicas({ count, port, env, started, ...place }: ReplicasOptions): Promise<Replica[]> {
   const replicas: Replica[] = []
@@ -30,7 +34,12 @@ export async function startReplicas({ count, port, env, started, ...place }: Rep
       name: count === 1 ? 'control plane' : `control plane ${at + 1}`,
       file: 'apps/control-plane/src/main.ts',
       // Several replicas need an address each, whatever the environment sets.
-      env: { ...env, PORT: String(port + at), ...(count > 1 && { DORMOUSE_PUBLIC_URL: url }) },
+      env: {
+        NODE_OPTIONS: controlPlaneOptions(root),
+        ...env,
+        PORT: String(port + at),
+        ...(count > 1 && { DORMOUSE_PUBLIC_URL: url }),
+      },
     })
     started(process)
     await waitUntilReady({ isReady: () => isReady(url), logFile: process.logFile, say: place.say })

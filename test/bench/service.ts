@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { createAdminClient } from '@dormouse/client'
 import pg from 'pg'
+import { controlPlaneOptions } from '../../scripts/ground/control-plane-options.ts'
 import { run } from '../../scripts/ground/processes.ts'
 import { Child } from '../crash/child.ts'
 import { freePort } from '../free-port.ts'
@@ -202,7 +203,12 @@ export class Service {
   }
 
   #controlPlaneAt(port: number, logFile: string): Child {
-    const env = { ...this.#settings, PORT: String(port) }
+    const { NODE_OPTIONS: more = '', ...settings } = this.#settings
+    const env = {
+      ...settings,
+      PORT: String(port),
+      NODE_OPTIONS: `${controlPlaneOptions(this.checkout)} ${more}`.trim(),
+    }
     return new Child({ checkout: this.checkout, file: 'apps/control-plane/src/main.ts', env, logFile })
   }
 
