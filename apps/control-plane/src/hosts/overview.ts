@@ -1,6 +1,6 @@
 // What all hosts have free, as it was a moment ago: chooses a host without reading every reservation for each placement. The
 // choice is confirmed behind the host's lock, so an outdated figure costs another try, and nothing else.
-import { chooseHost } from './placement.ts'
+import { canTake, chooseHost } from './placement.ts'
 import type { Candidate, PlacementRequest } from './store.ts'
 
 const trustMs = 500
@@ -45,7 +45,10 @@ export class HostOverview {
 
   /** Counts what it gives away, so that desktops that are placed together are spread. */
   #take(hosts: Candidate[], request: PlacementRequest): string {
-    const host = chooseHost(hosts.toSorted(byFreeMemory), request)
+    let host: Candidate | undefined
+    for (const each of hosts)
+      if (canTake(each, request) && (!host || freeMemoryMiB(each) > freeMemoryMiB(host))) host = each
+    host ??= chooseHost(hosts, request)
     host.heldMemoryMiB += request.memoryMiB
     host.heldVcpus += request.vcpus
     host.heldDiskGiB += request.diskGiB
@@ -54,4 +57,3 @@ export class HostOverview {
 }
 
 const freeMemoryMiB = ({ memoryMiB, heldMemoryMiB }: Candidate) => memoryMiB - heldMemoryMiB
-const byFreeMemory = (a: Candidate, b: Candidate) => freeMemoryMiB(b) - freeMemoryMiB(a)

@@ -44,7 +44,7 @@ export function showHeld(registry: Registry, held: Held): void {
       this.set({ state: 'idle' }, pool.idleCount)
     },
   })
-  show('dormouse_db_pool_waiting', 'Queries that wait for a connection of the pool', () =>
+  show('dormouse_db_pool_waiting', 'Transactions and queries queued in front of the pool', () =>
     pool instanceof LanedPool ? pool.lanes.waiting : pool.waitingCount,
   )
 }
