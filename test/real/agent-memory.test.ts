@@ -1,8 +1,10 @@
 import { cpSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
+import { Telemetry } from '@dormouse/agent/telemetry/telemetry.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId } from '@dormouse/contract'
+import { createLog, type Span, type SpanStart, withSpan } from '@dormouse/process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { guestSpec, Stage } from './parts/agent-stage.ts'
 import { HandedOn } from './parts/handed-on.ts'
@@ -15,9 +17,20 @@ let stage: Stage
 let bench: Bench<LibvirtDriver>
 const desktops = new HandedOn(() => KeptDesktop.boot(bench, memoryMiB))
 
+const spanNamed = (traceparent: string): Span => ({ traceparent, end: () => undefined })
+const spans: SpanStart[] = []
+const tracing = {
+  start(span: SpanStart) {
+    spans.push(span)
+    return spanNamed('of libvirt')
+  },
+  close: async () => undefined,
+}
+
 beforeAll(async () => {
   stage = await Stage.start()
-  bench = await stage.bench('memory')
+  const telemetry = new Telemetry(createLog({ name: 'memory', level: 'silent' }), tracing)
+  bench = await stage.bench('memory', { observeCall: telemetry.libvirtCall })
 })
 afterAll(async () => {
   await bench?.driver.close()
@@ -30,7 +43,8 @@ test('memory, boot id and counter survive two hibernations, and the clock is rig
   const desktop = await desktops.take()
   const { id } = desktop
   for (const _ of [1, 2]) {
-    const { memoryBytes } = await bench.hibernated(desktop.nextTurn())
+    const hibernated = withSpan(spanNamed('of the command'), () => bench.hibernated(desktop.nextTurn()))
+    const { memoryBytes } = await hibernated
     expect(memoryBytes).toBeGreaterThan(memoryMiB * 1024 * 1024)
     expect(await bench.observe(id)).toMatchObject({ domain: 'absent', memory: 'complete', disk: true })
     await desktop.wake()
@@ -39,6 +53,9 @@ test('memory, boot id and counter survive two hibernations, and the clock is rig
     await bench.tidy(desktop.fence)
     expect(images(id)).toEqual([])
   }
+  // A traced command has a span for each call to libvirt; what runs by itself has none.
+  expect(spans).toContainEqual({ name: 'libvirt domainSaveFlags', kind: 'client', parent: 'of the command' })
+  expect(spans.every(({ parent }) => parent === 'of the command')).toBe(true)
   desktops.giveBack(desktop)
 })
 

@@ -60,13 +60,14 @@ const smallBytes = 64 * 1024
  */
 export class JsonFolder<T> {
   readonly #folder: string
-  readonly #schema: z.ZodType<T>
+  /** Null where it has ended. */
+  readonly #schema: z.ZodType<T | null>
   /** What was read or written last, undefined where it has ended; `whole` where the file ends with a line feed. */
   readonly #known = new Map<DesktopId, { version: Version; value: T | undefined; whole: boolean }>()
 
   constructor(folder: string, schema: z.ZodType<T>) {
     this.#folder = folder
-    this.#schema = schema
+    this.#schema = schema.nullable()
     mkdirSync(folder, { recursive: true, mode: 0o700 })
   }
 
@@ -85,7 +86,7 @@ export class JsonFolder<T> {
     if (!file) return undefined
     try {
       const text = readFileSync(this.#path(desktopId), 'utf8')
-      const value = this.#schema.nullable().parse(JSON.parse(lastLine(text))) ?? undefined
+      const value = this.#schema.parse(JSON.parse(lastLine(text))) ?? undefined
       this.#known.set(desktopId, { version: file, value, whole: text.endsWith('\n') })
       return value
     } catch (error) {
