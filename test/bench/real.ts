@@ -6,11 +6,14 @@ import type { Desktop } from '@dormouse/client'
 import { Instance } from '../real/parts/instance.ts'
 import { reachedOver } from '../real/parts/transports.ts'
 import { type RawGuest, twinOf } from './floors/raw-guest.ts'
+import { type RawQemu, rawQemuOf } from './floors/raw-qemu.ts'
 
 export interface Real {
   instance: Instance
   desktop: Desktop
   twin: RawGuest
+  /** Another twin, in a QEMU without libvirt. */
+  rawQemu(): Promise<RawQemu>
 }
 
 export class RealStage implements AsyncDisposable {
@@ -31,7 +34,9 @@ export class RealStage implements AsyncDisposable {
     await reachedOver(desktop, 'ssh')
     await desktop.commands.run('sync')
     const short = `/run/dormouse-${readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()}`
-    return { instance, desktop, twin: await twinOf(`${short}/libvirt/run/libvirt-sock`, desktop.id, short) }
+    const socketPath = `${short}/libvirt/run/libvirt-sock`
+    const twin = await twinOf(socketPath, desktop.id, short)
+    return { instance, desktop, twin, rawQemu: () => rawQemuOf(socketPath, desktop.id, short) }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,4 +1,5 @@
-// Hibernate, wake and destroy of a real guest of 256 MiB, beside the same calls of bare libvirt on its twin.
+// Hibernate, wake and destroy of a real guest of 256 MiB, beside the same calls of bare libvirt on its twin; hibernate and
+// wake also beside a bare QEMU, and a save beside a copy of its file.
 import { alternate, type Measured, rowOf, type Subject } from '../subject.ts'
 
 const actions = ['hibernate', 'wake', 'destroy'] as const
@@ -8,13 +9,22 @@ const floors = {
   destroy: 'libvirt destroy',
 }
 
+/** What lies below libvirt: the value that a floor's round has, the action that it is compared with, and what it is. */
+const below = [
+  { floorOf: 'qemu save', of: 'hibernate', floor: 'QEMU’s migration to a file, over QMP' },
+  { floorOf: 'cp', of: 'hibernate', floor: '`cp` of the saved memory, synced' },
+  { floorOf: 'qemu restore', of: 'wake', floor: 'QEMU -incoming, until the guest answers' },
+  { floorOf: 'qemu start', of: 'wake', floor: 'start of that QEMU, until QMP answers' },
+]
+
 export const power: Subject = {
   name: 'power',
-  what: 'hibernate, wake and destroy of a real guest of 256 MiB, beside bare libvirt on its twin',
+  what: 'hibernate, wake and destroy of a real guest of 256 MiB, beside bare libvirt, bare QEMU and `cp`',
   hosts: 'real',
   seconds: { fixed: 60, perRound: 10 },
   run: async ({ real, rounds }) => {
-    const { instance, desktop, twin } = await real.get()
+    const { instance, desktop, twin, rawQemu } = await real.get()
+    const qemu = await rawQemu()
     const ours = async (): Promise<Measured> => {
       const other = await instance.create()
       await other.wake()
@@ -26,16 +36,25 @@ export const power: Subject = {
         wake: await timed(() => desktop.wake()),
       }
     }
-    const bare = async (): Promise<Measured> => ({
-      hibernate: await twin.save(),
-      wake: await twin.restore(),
-      destroy: await twin.destroyAndBoot(),
-    })
+    const bare = async (): Promise<Measured> => {
+      const [save, cp] = [await qemu.save(), await qemu.copy()]
+      const { startMs, allMs } = await qemu.restore()
+      return {
+        ...{ 'qemu save': save, cp, 'qemu start': startMs, 'qemu restore': allMs },
+        hibernate: await twin.save(),
+        wake: await twin.restore(),
+        destroy: await twin.destroyAndBoot(),
+      }
+    }
     const taken = await alternate(rounds, { floor: bare, ours })
-    const row = { subject: 'power', unit: 'ms', better: 'less', ratioKind: 'multiple', goal: { ratio: 1.05 } } as const
-    return actions.map((action) =>
-      rowOf(taken, { ...row, name: `${action}, 256 MiB`, of: action, floor: floors[action] }),
+    await qemu.end()
+    const row = { subject: 'power', unit: 'ms', better: 'less', ratioKind: 'multiple' } as const
+    const goal = { ratio: 1.05 }
+    const besideLibvirt = actions.map((action) =>
+      rowOf(taken, { ...row, goal, name: `${action}, 256 MiB`, of: action, floor: floors[action] }),
     )
+    const besideLess = below.map((each) => rowOf(taken, { ...row, name: `${each.of} beside ${each.floor}`, ...each }))
+    return [...besideLibvirt, ...besideLess]
   },
 }
 
