@@ -92,3 +92,17 @@ test('a Postgres that is killed again and again under traffic makes nobody see a
   const counts = countsOf(await traffic.stop())
   expect(Object.entries(counts).filter(([, statuses]) => 500 in statuses)).toEqual([])
 })
+
+test('while Postgres is down the metrics still answer a key that was verified lately, and no other', async () => {
+  const operator = await house.replica.parts.principals.createOperatorKey('monitoring')
+  const read = (key: string) => house.api('GET', '/metrics', { key })
+  expect((await read(operator)).status).toBe(200)
+  await own.postgres.stop()
+  await waitFor('leadership to end', () => !house.replica.leads)
+  const [metrics, customer, unknown] = await Promise.all([operator, house.org.key, `${operator}x`].map(read))
+  expect(metrics!.status).toBe(200)
+  expect(metrics!.text).toMatch(/^dormouse_leader 0$/m)
+  expect([customer!.status, unknown!.status]).toEqual([403, 401])
+  await own.postgres.restart()
+  await waitFor('leadership', () => house.replica.leads)
+})

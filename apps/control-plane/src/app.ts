@@ -47,8 +47,8 @@ export async function createApp(given: AppParts): Promise<App> {
   const [customers, operators] = [customersOnly(authentication), operatorsOnly(authentication)]
   const unroutable: AuthenticateUnroutable = async (request, reply) => {
     const path = pathOf(request.url)
-    if (path.startsWith('/v1/')) await customers.call(app, request, reply)
-    else if (path.startsWith('/admin/v1/')) await operators.call(app, request, reply)
+    if (path.startsWith('/v1/')) await customers.call(app, request, reply, () => undefined)
+    else if (path.startsWith('/admin/v1/')) await operators.call(app, request, reply, () => undefined)
     else strangers.count(request.raw)
   }
   const { bodyStallMs: stallMs, trustedProxies, pageUrl: origin, maxDesktopsPerOrg } = config

@@ -14,14 +14,17 @@ export class InFlightRequests {
 
   /** Counts the requests of every scope that is registered after this. */
   watch(app: App): void {
-    app.addHook('onRequest', async ({ raw: { socket } }) => {
-      if (!this.#bySocket.has(socket)) socket.once('close', () => this.#forget(socket))
-      this.#bySocket.set(socket, (this.#bySocket.get(socket) ?? 0) + 1)
+    app.addHook('onRequest', ({ raw: { socket } }, _reply, done) => {
+      const count = this.#bySocket.get(socket)
+      if (count === undefined) socket.once('close', () => this.#forget(socket))
+      this.#bySocket.set(socket, (count ?? 0) + 1)
+      done()
     })
-    app.addHook('onResponse', async ({ raw: { socket } }) => {
+    app.addHook('onResponse', ({ raw: { socket } }, _reply, done) => {
       const count = this.#bySocket.get(socket)
       if (count) this.#bySocket.set(socket, count - 1)
       this.#check()
+      done()
     })
   }
 

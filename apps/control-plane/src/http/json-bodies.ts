@@ -38,9 +38,10 @@ export function readBodies(app: App, stallMs: number, hold: Hold): void {
 
 /** fastify would refuse a malformed Content-Type before any parser runs. */
 function ignoreContentType(app: App): void {
-  app.addHook('onRequest', async ({ raw }) => {
-    delete raw.headers['content-type']
+  app.addHook('onRequest', ({ raw }, _reply, done) => {
+    if (raw.headers['content-type'] !== undefined) delete raw.headers['content-type']
     if (raw.headers.host === undefined && raw.httpVersion !== '1.0') refuseField('Host', 'must be sent')
+    done()
   })
 }
 

@@ -66,7 +66,10 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable }:
   // Responses are built from typed rows; validating each again would cost more than building it.
   app.setSerializerCompiler(() => JSON.stringify)
   app.setErrorHandler(handleError)
-  app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
+  app.addHook('onSend', (request, reply, _payload, done) => {
+    reply.header('x-request-id', request.id)
+    done()
+  })
   readBodies(app as unknown as App, stallMs, hold)
   abortStalledResponses(app as unknown as App, stallMs)
   delayContinue(app as unknown as App)

@@ -1,6 +1,6 @@
 // The authentication hooks: a request needs a principal of the right kind, and must be within its rate limit.
 import { refuse } from '@dormouse/contract'
-import type { FastifyRequest, onRequestAsyncHookHandler } from 'fastify'
+import type { FastifyRequest, onRequestHookHandler } from 'fastify'
 import { retryLimitMs } from '../db/pool.ts'
 import type { Connections } from '../http/connections.ts'
 import type { RateLimit } from '../http/rate-limit.ts'
@@ -25,29 +25,46 @@ export interface AuthenticationOptions {
 }
 
 /** Requires a customer. An operator key gets 401. */
-export const customersOnly =
-  (options: AuthenticationOptions): onRequestAsyncHookHandler =>
-  async (request) => {
-    const principal = await identify(request, options)
-    if (principal.kind !== 'customer') refuse('unauthenticated')
-  }
+export const customersOnly = (options: AuthenticationOptions): onRequestHookHandler =>
+  requiring(options, ({ kind }) => {
+    if (kind !== 'customer') refuse('unauthenticated')
+  })
 
 /** Requires an operator. A customer gets 403. */
-export const operatorsOnly =
-  (options: AuthenticationOptions): onRequestAsyncHookHandler =>
-  async (request) => {
-    const principal = await identify(request, options)
-    if (principal.kind !== 'operator') refuse('forbidden', 'this route needs an operator key')
+export const operatorsOnly = (options: AuthenticationOptions): onRequestHookHandler =>
+  requiring(options, ({ kind }) => {
+    if (kind !== 'operator') refuse('forbidden', 'this route needs an operator key')
+  })
+
+/** A credential that is trusted without a look-up passes in the same turn: at every request, promises cost as much as the rest. */
+function requiring(options: AuthenticationOptions, check: (principal: Principal) => void): onRequestHookHandler {
+  return (request, _reply, done) => {
+    const trusted = options.principals.trusted(request.headers.authorization)
+    if (!trusted) return identify(request, options).then(check)
+    admit(request, trusted, options)
+    check(trusted)
+    done()
   }
+}
+
+/** Counts a request of this principal. */
+function admit(
+  request: FastifyRequest,
+  principal: Principal,
+  { callers, connections }: Pick<AuthenticationOptions, 'callers' | 'connections'>,
+): void {
+  request.principal = principal
+  const caller = callerOf(request)
+  callers.count(caller)
+  connections.countByCredential(request.raw, caller)
+}
 
 /**
  * A credential that was verified lately is not counted by its address, which many clients may share. Any other is counted by
  * its address before the look-up, and the count is taken back once it is verified.
  */
-async function identify(
-  request: FastifyRequest,
-  { principals, callers, strangers, connections, isForMonitoring = false }: AuthenticationOptions,
-): Promise<Principal> {
+async function identify(request: FastifyRequest, options: AuthenticationOptions): Promise<Principal> {
+  const { principals, strangers, isForMonitoring = false } = options
   let isCounted = false
   const beforeLookUp = () => {
     isCounted = true
@@ -59,10 +76,7 @@ async function identify(
   const how = { withinMs, beforeLookUp, trustsLately: isForMonitoring }
   const principal = await principals.authenticate(request.headers.authorization, how)
   if (isCounted) strangers.forgive(request.raw)
-  request.principal = principal
-  const caller = callerOf(request)
-  callers.count(caller)
-  connections.countByCredential(request.raw, caller)
+  admit(request, principal, options)
   return principal
 }
 

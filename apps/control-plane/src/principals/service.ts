@@ -62,6 +62,13 @@ export class Principals {
     this.#tokens = tokens
   }
 
+  /** The principal of an `Authorization` header that is trusted without a look-up; undefined where one is needed. */
+  trusted(header: string | undefined): Principal | undefined {
+    const credential = credentialIn(header)
+    const known = credential && this.#known.get(digestOf(credential))
+    return known && known.until > performance.now() ? known.principal : undefined
+  }
+
   /**
    * The principal of an `Authorization` header. Refuses with 401 for anything but a valid credential, and with 503 where
    * the identity provider is needed and unavailable.
@@ -70,16 +77,15 @@ export class Principals {
     header: string | undefined,
     { withinMs, beforeLookUp, trustsLately = false }: AuthenticateOptions = {},
   ): Promise<Principal> {
-    const credential = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
+    const credential = credentialIn(header)
     if (!credential) {
       beforeLookUp?.()
       return refuse('unauthenticated', 'there is no credential; send `Authorization: Bearer <API key or access token>`')
     }
     const name = digestOf(credential)
     const known = this.#known.get(name)
-    const now = performance.now()
-    if (known && known.until > now) return known.principal
-    const isRecent = known !== undefined && known.verifiedAt >= now - recentMs
+    if (known && known.until > performance.now()) return known.principal
+    const isRecent = known !== undefined && known.verifiedAt >= performance.now() - recentMs
     if (!isRecent) beforeLookUp?.()
     if (!kindOf(credential)) return this.#verify(credential, name, withinMs)
     const found = this.#lookUp(credential, name, withinMs)
@@ -205,6 +211,8 @@ export class Principals {
     for (const known of this.#known.values()) known.until = 0
   }
 }
+
+const credentialIn = (header = ''): string | undefined => /^Bearer +(\S+) *$/i.exec(header)?.[1]
 
 const unknownOrg = () => refuse('not_found', 'there is no such organisation; `dormouse admin org list` lists them')
 
