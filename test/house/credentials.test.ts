@@ -183,6 +183,23 @@ test('a key revoked at one replica is refused by every other within a second, ho
   expect((await house.api('GET', '/v1/desktops', { key })).status).toBe(401)
 })
 
+test('requests that come together with one key cost one look-up', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const { principals } = house.replica.parts
+  const { api_key: key } = await principals.createKey(house.org.id, 'busy')
+  const release = await house.database.hold('lock table keys in access exclusive mode')
+  const requests = Promise.all(Array.from({ length: 20 }, () => principals.authenticate(`Bearer ${key}`)))
+  const lookUps = () =>
+    house.database.rows(
+      `select 1 from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%from keys%'`,
+    )
+  await waitFor('a look-up', async () => (await lookUps()).length > 0)
+  expect(await lookUps()).toHaveLength(1)
+  await release()
+  expect(new Set((await requests).map(({ subject }) => subject)).size).toBe(1)
+})
+
 test('an invitation enrols one host: its key again is the same host, and another key is told that it is spent', async () => {
   await using house = await House.start({ hosts: 0 })
   const { token } = await house.replica.parts.hosts.invite('one')

@@ -2,6 +2,7 @@
 import { hash as digest } from 'node:crypto'
 import { type CreatedKeyJson, type KeyJson, newId, type OrgJson, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
+import { inLane } from '../db/lanes.ts'
 import { type Db, isDatabaseUnavailable, type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
 import type { AccessTokens, Caller } from './access-tokens.ts'
@@ -54,6 +55,8 @@ export class Principals {
   /** By digest of the credential; the least recently verified first. */
   readonly #known = new Map<string, Known>()
   readonly #touched = new Map<string, number>()
+  /** By digest of the key. */
+  readonly #lookingUp = new Map<string, { since: number; found: Promise<Principal> }>()
 
   /** Without `tokens`, every JWT is refused. */
   constructor(pool: Pool, log: Log, tokens?: AccessTokens) {
@@ -88,7 +91,8 @@ export class Principals {
     const isRecent = known !== undefined && known.verifiedAt >= performance.now() - recentMs
     if (!isRecent) beforeLookUp?.()
     if (!kindOf(credential)) return this.#verify(credential, name, withinMs)
-    const found = this.#lookUp(credential, name, withinMs)
+    const lookUp = () => this.#lookUpOnce(credential, name, withinMs)
+    const found = isRecent ? inLane('care', lookUp) : lookUp()
     if (!isRecent || !trustsLately) return found
     return found.catch((error) => {
       if (!isDatabaseUnavailable(error)) throw error
@@ -114,6 +118,21 @@ export class Principals {
     return (await retryWhileUnavailable(() => store.orgExists(this.#pool, caller.orgId), withinMs))
       ? caller
       : refuse('unauthenticated')
+  }
+
+  /** Joins a look-up of the same key that has just begun: on a busy service, many requests come before it has ended. */
+  #lookUpOnce(key: string, name: string, withinMs?: number): Promise<Principal> {
+    const now = performance.now()
+    const underWay = this.#lookingUp.get(name)
+    if (underWay && underWay.since > now - keyTrustMs) return underWay.found
+    const found = this.#lookUp(key, name, withinMs)
+    const looking = { since: now, found }
+    this.#lookingUp.set(name, looking)
+    const forget = () => {
+      if (this.#lookingUp.get(name) === looking) this.#lookingUp.delete(name)
+    }
+    found.then(forget, forget)
+    return found
   }
 
   async #lookUp(key: string, name: string, withinMs?: number): Promise<Principal> {
@@ -209,6 +228,7 @@ export class Principals {
     })
     // Every cached credential is looked up again; none counts by address for that.
     for (const known of this.#known.values()) known.until = 0
+    this.#lookingUp.clear()
   }
 }
 
