@@ -16,7 +16,7 @@ interface Rooms {
 
 export const reconcilers = ({ engine, recovery, usage, streams, retention }: Rooms): Reconciler[] => [
   { name: 'operations', everyMs: 5_000, run: () => engine.adoptUnstarted() },
-  { name: 'rejoin', everyMs: 60_000, run: async () => recovery.compareAll() },
+  { name: 'rejoin', everyMs: 60_000, run: () => recovery.compareAll() },
   { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.sendDeferred() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },

@@ -34,6 +34,8 @@ const atOnceMax = 1_000
 /** Further differences are confirmed at the next comparison. */
 const mostConfirmed = 50
 const observeTimeoutMs = 10_000
+/** Hosts whose reports are compared in one piece of work. A request waits until it has ended. */
+const comparedAtOnce = 50
 
 export interface UsageParams {
   start?: number | undefined
@@ -103,17 +105,29 @@ export class Usage {
     for (const difference of again) if (await this.#isConfirmed(difference)) this.#tell(difference, this.#options.log)
   }
 
-  /** Of desktops without an operation in progress. One that is not the host's own is handled by the comparison of its inventory. */
+  /**
+   * Of desktops without an operation in progress, some hosts at a time. One that is not the host's own is handled by the
+   * comparison of its inventory.
+   */
   async #differences(): Promise<Difference[]> {
-    const { pool } = this.#options
-    const said = new Map(this.#running)
+    const left = [...this.#running.keys()]
+    const found: Difference[] = []
+    while (left.length > 0) {
+      const some = new Set(left.splice(0, comparedAtOnce))
+      const said = new Map([...this.#running].filter(([hostId]) => some.has(hostId)))
+      found.push(...(await this.#differencesOf(said)))
+    }
+    return found
+  }
+
+  async #differencesOf(said: ReadonlyMap<string, ledger.Living[]>): Promise<Difference[]> {
     const read = async (tx: Db) => {
       const found = differences(said, await ledger.awakeOn(tx, [...said.keys()]))
       const ids = found.map(({ desktopId }) => desktopId)
       const busy = new Set([...(await desktops.inTransition(tx, ids)), ...(await operations.liveAmong(tx, ids))])
       return { found, busy, own: await desktops.placesOf(tx, ids) }
     }
-    const { found, busy, own } = await transaction(pool, read, { begin: snapshot })
+    const { found, busy, own } = await transaction(this.#options.pool, read, { begin: snapshot })
     return found.filter(
       ({ desktopId, hostId, what }) => !busy.has(desktopId) && (what === 'unproved' || own.get(desktopId) === hostId),
     )
