@@ -93,7 +93,10 @@ export class BoundedBody {
       }
     }
     const ended = () => finished.resolve()
-    const failed = () => fail(endedEarly())
+    // `close` follows `end` before the waiter below runs.
+    const failed = () => {
+      if (!raw.readableEnded) fail(endedEarly())
+    }
     raw.on('data', receive).once('end', ended).once('error', failed).once('close', failed)
     if (raw.readableEnded) ended()
     else if (raw.destroyed) failed()
