@@ -143,7 +143,8 @@ test('a guest that a full disk has paused stays awake, ails its host for operato
 })
 
 test('a full disk fails a first wake by name and leaves nothing', async () => {
-  await using house = await House.start()
+  // No heartbeat reports the full disk first: placement would pass the host over.
+  await using house = await House.start({ controlPlane: { heartbeatMs: 5_000 } })
   const { id } = await house.desktop()
   house.host.driver.faults.diskFull = true
   expect(await refusedWake(house, id)).toMatch(/disk of the desktop’s host is full/)

@@ -9,7 +9,9 @@ import { waitFor } from '../wait-for.ts'
 async function busyHouse(controlPlane: HouseOptions['controlPlane'] = {}) {
   const house = await House.start({ controlPlane: { operationsPerHost: 1, ...controlPlane } })
   const { id } = await house.desktop('awake')
-  const sleeping = await Promise.all(Array.from({ length: 3 }, async () => (await house.desktop('hibernated')).id))
+  // One after the other: none of them waits in the queue.
+  const sleeping: string[] = []
+  while (sleeping.length < 3) sleeping.push((await house.desktop('hibernated')).id)
   const release = house.host.driver.faults.hang('save')
   const saves = house.host.driver.faults.counts.save ?? 0
   const holder = await house.begin(id, 'hibernate')

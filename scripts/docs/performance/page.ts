@@ -22,6 +22,8 @@ const floors = `| floor | what it is |
 | five-statement transactions | the same with a fence, a row lock and one more insert |
 | Fastify with pg | bare Fastify: a key looked up in memory, one query, its rows as JSON |
 | libvirt | the same calls over \`packages/node-libvirt\`, on a twin of the desktop |
+| QEMU | the same over QMP, without libvirt |
+| \`cp\` | a copy of the memory image |
 | SSH, SFTP | one connection to the twin’s SSH server, over the same virtio-serial port |
 | QEMU’s VNC socket | the screen without agent and control plane |`
 
@@ -79,13 +81,15 @@ const titles: Record<string, string> = {
 const section = (recorded: Recorded): string => `${capital(recorded.what)}.\n\n${subjectTable(recorded)}`
 
 function scaleSection(scale: ScaleRun, results: Results): string {
-  const names = ['storm', 'steady', 'one', 'leader'].filter((name) => scale.sizes.some(({ figures }) => figures[name]))
   const about: Record<string, string> = {
     storm: 'A storm: every desktop is woken, all sent at once by 512 callers',
     steady: 'A steady day: 300 requests per second, of which 5 % are wakes and hibernations',
     one: 'One operation, while nothing else happens',
     leader: 'kill -9 of the leader while hibernations are in flight, with a standby',
+    return: 'A power cut of one host with 500 desktops',
+    cut: 'A power cut of up to 50 hosts while wakes are in flight on them',
   }
+  const names = Object.keys(about).filter((name) => scale.sizes.some(({ figures }) => figures[name]))
   return [
     '## Scale',
     `Real agents on the simulated driver, 250 to a process, over real WebSockets; real control plane, real Postgres. Measured on ${scale.date.slice(0, 10)}${scale.commit ? ` at ${scale.commit}` : ''}.`,
