@@ -53,6 +53,7 @@ test('a host that can write nothing keeps no wake running: the undo is put off, 
   await house.remember(id, 'kept')
   await house.ask(id, 'hibernate')
   house.host.failpoints.set('wake.after-resume', () => house.host.failpoints.set('journal.before-write', 'throw'))
+  house.failpoints.set('wake.run.after', 'throw')
   const failed = await house.withDeadline(1_500, async () => house.settled((await house.begin(id, 'wake')).id))
   expect(failed).toMatchObject({ state: 'failed', result: null })
   expect(await house.see(id)).toMatchObject({ state: 'hibernated', generation: 2 })
@@ -63,6 +64,7 @@ test('a host that can write nothing keeps no wake running: the undo is put off, 
   expect(tried).toMatchObject({ operation_id: failed.id, last_error: expect.stringMatching(/./) })
   // It runs, unasked: that is no riddle while its undo waits, and nothing is done about it.
   expect(await house.observed(id)).toMatchObject({ domain: 'running', memory: 'spent' })
+  house.failpoints.set('wake.run.after', undefined)
   for (const point of ['wake.after-resume', 'journal.before-write']) house.host.failpoints.set(point, undefined)
   await house.replica.parts.recovery.compare(house.host.id)
   await waitFor('the undo to be carried out', async () => (await deferred()).length === 0)
