@@ -3,15 +3,20 @@ import type { HostFacts } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 
+/** Hosts that are not linked, so that no heartbeat of theirs comes in between. */
+async function unlinkedHosts(): Promise<House> {
+  const house = await House.start({ hosts: 3 })
+  for (const host of house.hosts) await host.kill()
+  return house
+}
+
 const heardBy = (house: House, facts: HostFacts[]) =>
   Promise.allSettled(house.hosts.map(({ id }, at) => house.replica.parts.hosts.heard(id, facts[at]!)))
 
 test('each host keeps its own facts, and a removed one gets no lease', async () => {
-  await using house = await House.start({ hosts: 3 })
+  await using house = await unlinkedHosts()
   const facts = await factsOf(house)
   const memory = [1_111, 2_222, 3_333]
-  // They are not linked, so that no heartbeat of theirs comes in between.
-  for (const host of house.hosts) await host.kill()
   await house.database.rows('update hosts set removed_at = now() where id = $1', [house.hosts[2]!.id])
   const answers = await heardBy(
     house,
@@ -25,7 +30,7 @@ test('each host keeps its own facts, and a removed one gets no lease', async () 
 })
 
 test('facts that cannot be stored harm no other host', async () => {
-  await using house = await House.start({ hosts: 3 })
+  await using house = await unlinkedHosts()
   const facts = await factsOf(house)
   const answers = await heardBy(house, [facts, { ...facts, versions: { qemu: '\0' } }, facts])
   expect(answers.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])

@@ -211,6 +211,7 @@ test('a page of another origin opens no screen, and does not spend the link that
 
 test('the page’s policy allows this service only, no referrer and no frame', async () => {
   const answer = await fetch(`${instance.local.base_url}/screens/${desktop.id}/view`)
+  expect(answer.status, await answer.text()).toBe(200)
   const policy = answer.headers.get('content-security-policy') ?? ''
   expect(policy).toContain(`default-src 'none'`)
   expect(policy).toContain(`frame-ancestors 'none'`)

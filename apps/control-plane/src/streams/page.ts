@@ -36,10 +36,11 @@ const policy = (host: string): string =>
 /** Serves the page at every screen's URL, and its files. */
 export function serveScreenPage(app: App): void {
   const page = (request: FastifyRequest, reply: FastifyReply) =>
-    send(reply, 'index.html')
-      .header('content-security-policy', policy(hostOf(request)))
-      .header('cross-origin-opener-policy', 'same-origin')
-      .header('cache-control', 'no-store')
+    send(reply, 'index.html', {
+      'content-security-policy': policy(hostOf(request)),
+      'cross-origin-opener-policy': 'same-origin',
+      'cache-control': 'no-store',
+    })
   app.get('/screens/:id/:claim', { schema: { hide: true, params } }, page)
   app.get('/screens/icon.svg', { schema: { hide: true } }, (_request, reply) => send(reply, 'icon.svg'))
   app.get(
@@ -49,14 +50,15 @@ export function serveScreenPage(app: App): void {
       const { name } = request.params
       if (!assets().includes(name)) refuseNotFound()
       // File names contain a hash of the content.
-      return send(reply, join('assets', name)).header('cache-control', 'public, max-age=31536000, immutable')
+      return send(reply, join('assets', name), { 'cache-control': 'public, max-age=31536000, immutable' })
     },
   )
 }
 
-function send(reply: FastifyReply, path: string): FastifyReply {
+function send(reply: FastifyReply, path: string, headers: Record<string, string> = {}): FastifyReply {
   const bytes = readFileSync(join(folder(), path))
   return reply
+    .headers(headers)
     .type(types[extname(path)] ?? 'application/octet-stream')
     .header('referrer-policy', 'no-referrer')
     .header('x-content-type-options', 'nosniff')
