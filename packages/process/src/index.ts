@@ -6,5 +6,6 @@ export { ArmedFailpoints, FailpointError, type Failpoints, failpointsFrom, noFai
 export { Lifetime, type ProcessOptions, runProcess } from './lifetime.ts'
 export { bulkLog, createLog, type Log, type LogOptions, onAlarm, scrub } from './log.ts'
 export type { SpanStart, Tracing } from './spans.ts'
+export { together } from './together.ts'
 export { openTracing, traced, tracingSettings } from './tracing.ts'
 export { currentSpan, outsideWork, type Span, withLogFields, withSpan } from './work-context.ts'

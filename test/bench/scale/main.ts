@@ -74,7 +74,7 @@ else await main()
 async function main(): Promise<void> {
   const say = values.json ? console.error : console.log
   const quick = values.quick ?? false
-  say(`about ${values.quick || values.hosts || values.desktops ? 5 : 15} min`)
+  say(`about ${values.quick || values.hosts || values.desktops ? 10 : 25} min`)
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-scale-'))
   const fsyncMs = fsyncMsIn(folder)
   const dataDir = join(folder, 'pg')

@@ -1,8 +1,7 @@
 // Decides how a running desktop is saved with its memory. Every hibernation and the undo of a wake take this one path: the
 // manifest says what is intended before a byte is written, and that the file is whole only after it is synced.
 import { type CommandResult, Refusal, refuse } from '@dormouse/contract'
-import type { Failpoints, Log } from '@dormouse/process'
-import { all } from '../mechanics/all.ts'
+import { type Failpoints, type Log, together } from '@dormouse/process'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Digests } from './digests.ts'
 import type { MemoryImage } from './memory-images.ts'
@@ -65,7 +64,7 @@ export async function save(deps: SaveDeps, turn: Turn, now: Situation): Promise<
       turn.signal.throwIfAborted()
       await write(deps, turn, image)
       await deps.failpoints.hit('hibernate.after-save')
-      const [saved] = await all([complete(deps, image), turn.synced()])
+      const [saved] = await together([complete(deps, image), turn.synced()])
       return settle(deps, turn, saved)
     }),
   )

@@ -2,9 +2,9 @@
 // interrupted or lost command needs no special case.
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { DesktopId, Observation } from '@dormouse/contract'
+import { together } from '@dormouse/process'
 import type { Domain, Driver, Mark } from '../driver/driver.ts'
 import { wholeMagic } from '../driver/saved-file.ts'
-import { all } from '../mechanics/all.ts'
 import type { Journal } from './journal.ts'
 import type { Entry } from './journal-entry.ts'
 import type { MemoryImage, MemoryImages } from './memory-images.ts'
@@ -112,7 +112,7 @@ export async function spendAll(deps: LookDeps, turn: Turn, note: Parameters<Turn
   // Where the journal refuses, no manifest may say that its image was used.
   await turn.note({ ...note, spent: images.map(({ file }) => file) }, { syncLater: true })
   const unspent = images.filter(({ manifest }) => manifest.state !== 'spent')
-  await all([turn.synced(), ...unspent.map((image) => deps.memory.spend(image))])
+  await together([turn.synced(), ...unspent.map((image) => deps.memory.spend(image))])
 }
 
 /** Removes the images that must never be restored again. Only when no save is in progress. */

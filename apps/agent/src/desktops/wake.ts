@@ -1,9 +1,9 @@
 // Decides how a desktop comes to run, and from what. A saved memory is restored paused, marked spent, and only then
 // resumed: a failure before or after that mark leaves memory and disk as they belong together.
 import { type CommandPayload, type CommandResult, type ResumedFrom, refuse } from '@dormouse/contract'
+import { together } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import { becomesReady, untilAnswers } from '../guest/ready.ts'
-import { all } from '../mechanics/all.ts'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Digests } from './digests.ts'
 import { type DiskDeps, ensureDisk } from './ensure-disk.ts'
@@ -142,7 +142,7 @@ async function restore(deps: WakeDeps, turn: Turn, image: MemoryImage): Promise<
 
 /** Compares the digest while the hypervisor reads the same file; both have ended when this returns or throws. */
 async function restoreAndCompare(deps: WakeDeps, turn: Turn, image: MemoryImage): Promise<void> {
-  await all([
+  await together([
     deps.memory.verifyDigest(image, turn.signal),
     deps.driver.restorePaused(turn.fence.desktopId, image.path, markOf(deps, turn.fence)),
   ])

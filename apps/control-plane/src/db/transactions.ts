@@ -33,7 +33,8 @@ export interface Tx extends Db {
 /**
  * Runs `work` in one READ COMMITTED transaction. `begin`, the fence and the first statements of `work` share a round trip, and
  * so do later statements that are sent in one tick; where one fails, Postgres skips those behind it. Any error rolls back. A
- * connection that was lost, or whose rollback fails, does not return to the pool.
+ * connection that was lost, or whose rollback fails, does not return to the pool. Statements that are sent at once are awaited
+ * with `together`: `Promise.all` would go on before all are answered, and nothing may be sent behind a rollback.
  */
 export async function transaction<T>(
   pool: Pool,
@@ -112,18 +113,6 @@ async function withClient<T>(
     client.off('error', onError)
     client.release(broken)
   }
-}
-
-/**
- * Waits for statements that were sent together, also where one fails: nothing may be sent behind a rollback. Throws the first
- * error in their order. In a transaction, `Promise.all` would go on too early.
- */
-export async function together<T extends readonly unknown[]>(
-  statements: readonly [...{ [I in keyof T]: Promise<T[I]> }],
-): Promise<T> {
-  const outcomes = await Promise.allSettled(statements)
-  for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason
-  return outcomes.map((outcome) => (outcome as PromiseFulfilledResult<unknown>).value) as unknown as T
 }
 
 function open(batch: Batch, fence: Fence | undefined, begin: pg.QueryConfig = readCommitted): Promise<unknown> {

@@ -13,7 +13,7 @@ import {
   refuseNotFound,
   type Tier,
 } from '@dormouse/contract'
-import type { Failpoints } from '@dormouse/process'
+import { type Failpoints, together } from '@dormouse/process'
 import { GatheredReads } from '../db/gathered-reads.ts'
 import { isGuardFailure } from '../db/guards.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
@@ -26,7 +26,7 @@ import {
   retryLimitMs,
   retryWhileUnavailable,
 } from '../db/pool.ts'
-import { type Tx, together } from '../db/transactions.ts'
+import type { Tx } from '../db/transactions.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
 import type { OperationRow } from '../operations/store.ts'

@@ -1,9 +1,10 @@
 // Every statement that changes a desktop's state. Each changes it only from the states that `states.ts` allows, and names
 // the state that it found instead.
+
 import type { DesktopState, OperationKind, RefusalCode } from '@dormouse/contract'
+import { together } from '@dormouse/process'
 import { atLeastOne } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
-import { together } from '../db/transactions.ts'
 import * as ledger from '../ledger/store.ts'
 import { StateMismatch } from '../operations/definition.ts'
 import { type SettledBy, sourcesOf, transitions } from './states.ts'

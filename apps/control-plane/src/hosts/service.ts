@@ -10,11 +10,11 @@ import {
   refusalWithCause,
   refuse,
 } from '@dormouse/contract'
-import type { Log } from '@dormouse/process'
+import { type Log, together } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
 import { Gathered } from '../db/gathered.ts'
 import { type Db, type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
-import { together, transaction } from '../db/transactions.ts'
+import { transaction } from '../db/transactions.ts'
 import { HostOverview } from './overview.ts'
 import { canTake, requireHost } from './placement.ts'
 import { plausibleFacts } from './plausible-facts.ts'

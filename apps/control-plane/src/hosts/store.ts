@@ -1,8 +1,9 @@
 // The tables of hosts, invitations and reservations.
+
 import { type Capacity, type HostFacts, type HostJson, oldVcpusPerProcessor, refuse } from '@dormouse/contract'
+import { together } from '@dormouse/process'
 import { atLeastOne } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
-import { together } from '../db/transactions.ts'
 
 export interface HostRow {
   id: string

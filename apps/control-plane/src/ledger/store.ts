@@ -1,8 +1,9 @@
 // The table of the ledger: when each desktop was awake or hibernated, as far as its host has proved it. Knows what is billed
 // of a desktop, and neither operations nor reports.
+
 import type { BillingMode, DesktopState, Tier } from '@dormouse/contract'
+import { together } from '@dormouse/process'
 import type { Db } from '../db/pool.ts'
-import { together } from '../db/transactions.ts'
 
 export type UsageKind = 'awake' | 'hibernated'
 

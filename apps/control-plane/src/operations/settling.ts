@@ -1,7 +1,7 @@
 // The transaction that settles an operation: its outcome and the state of what it acts on, together. Knows no step.
+import { together } from '@dormouse/process'
 import { isGuardFailure } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
-import { together } from '../db/transactions.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { OperationDefinition, SettleContext } from './definition.ts'
 import type { OperationRow } from './store.ts'

@@ -1,9 +1,10 @@
 // Hibernate: save. Where it fails, the host is asked for the actual state, and that becomes the desktop's.
+
 import { type DesktopState, observation, Refusal } from '@dormouse/contract'
+import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Db } from '../../db/pool.ts'
-import { together } from '../../db/transactions.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import { type OperationDefinition, type SettleContext, step } from '../../operations/definition.ts'
 import { endGeneration } from '../generations.ts'

@@ -1,9 +1,10 @@
 // Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept.
+
 import { Refusal, refuse, resumedFrom, type WakeSource } from '@dormouse/contract'
+import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Db } from '../../db/pool.ts'
-import { together } from '../../db/transactions.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
 import {
