@@ -37,6 +37,16 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await ask(name, { yes_lose: 0 })
     return id
   },
+  'POST /admin/v1/hosts/:host/cordon': async ({ house, ask }) => {
+    await ask(house.host.name)
+    return house.host.id
+  },
+  'POST /admin/v1/hosts/:host/uncordon': async ({ house, ask }) => {
+    const { id, name } = await house.addHost()
+    await house.database.rows('update hosts set cordoned_at = now() where id = $1', [id])
+    await ask(name)
+    return id
+  },
   'POST /admin/v1/hosts/:host/trust': async ({ house, ask }) => {
     await ask(house.host.name)
     return house.host.id

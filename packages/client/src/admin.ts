@@ -43,6 +43,22 @@ export interface AuditPage {
   next?: string
 }
 
+type Again = <T>(call: CallOptions, route: string, body?: object) => Promise<T>
+
+/** Idempotent changes of a host. */
+const hostChanges = (again: Again) => ({
+  /**
+   * Removes a host for good, unless more than `yes_lose` desktops would be lost. Idempotent, so it is retried like a
+   * request with a key.
+   */
+  removeHost: (host: string, body: RemoveHostBody, call: CallOptions = {}) =>
+    again<RemovalJson>(call, path`/admin/v1/hosts/${host}/removal`, body),
+  /** Places no new desktops on a host, by name or id, until `uncordonHost`. Those on it go on. Idempotent. */
+  cordonHost: (host: string, call: CallOptions = {}) => again<HostJson>(call, path`/admin/v1/hosts/${host}/cordon`),
+  /** Ends a cordon. Idempotent. */
+  uncordonHost: (host: string, call: CallOptions = {}) => again<HostJson>(call, path`/admin/v1/hosts/${host}/uncordon`),
+})
+
 /** The typed client of /admin/v1. Creates are never retried: these routes take no idempotency key. */
 export function createAdminClient(options: AdminClientOptions) {
   const http = new Http(options, options.operatorKey)
@@ -50,6 +66,14 @@ export function createAdminClient(options: AdminClientOptions) {
     http.json<T>({ ...call, method: 'GET', path: route, query })
   const post = <T>(call: CallOptions, route: string, body: object) =>
     http.json<T>({ ...call, method: 'POST', path: route, ...sendJson(body) })
+  /** Of an idempotent route: it is retried like a request with a key. */
+  const again = <T>(call: CallOptions, route: string, body = {}) =>
+    http.json<T>({
+      ...call,
+      method: 'POST',
+      path: route,
+      ...sendJson(body, { 'idempotency-key': newIdempotencyKey() }),
+    })
 
   return {
     createOrg: (body: CreateOrgBody, call: CallOptions = {}) => post<OrgJson>(call, '/admin/v1/orgs', body),
@@ -80,17 +104,7 @@ export function createAdminClient(options: AdminClientOptions) {
     /** Lists the desktops that removing the host, by name or id, would lose: those whose only disk it has. */
     previewRemoval: (host: string, call: CallOptions = {}) =>
       get<RemovalJson>(call, path`/admin/v1/hosts/${host}/removal`),
-    /**
-     * Removes a host for good, unless more than `yes_lose` desktops would be lost. Idempotent, so it is retried like a
-     * request with a key.
-     */
-    removeHost: (host: string, body: RemoveHostBody, call: CallOptions = {}) =>
-      http.json<RemovalJson>({
-        ...call,
-        method: 'POST',
-        path: path`/admin/v1/hosts/${host}/removal`,
-        ...sendJson(body, { 'idempotency-key': newIdempotencyKey() }),
-      }),
+    ...hostChanges(again),
     /** Confirms the epoch that a withheld host reported, so that it gets commands again. By name or id. */
     trustHost: (host: string, call: CallOptions = {}) =>
       post<TrustedHostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),

@@ -64,6 +64,8 @@ test('each call of an operator has its route, method and body, and the operatorâ
   await admin.inviteHost({ valid_secs: 600 })
   await admin.previewRemoval('hv 3')
   await admin.removeHost('hv 3', { yes_lose: 2 })
+  await admin.cordonHost('hv 3')
+  await admin.uncordonHost('hv 3')
   await admin.getOperation(operationId)
   await admin.listDeferred()
   await admin.listHosts()
@@ -78,6 +80,8 @@ test('each call of an operator has its route, method and body, and the operatorâ
     'POST /admin/v1/hosts/invites? {"valid_secs":600}',
     'GET /admin/v1/hosts/hv%203/removal? ',
     'POST /admin/v1/hosts/hv%203/removal? {"yes_lose":2}',
+    'POST /admin/v1/hosts/hv%203/cordon? {}',
+    'POST /admin/v1/hosts/hv%203/uncordon? {}',
     `GET /admin/v1/operations/${operationId}? `,
     'GET /admin/v1/deferred-commands? ',
     'GET /admin/v1/hosts? ',

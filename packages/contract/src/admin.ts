@@ -70,6 +70,10 @@ export const hostJson = z
       .object({ since: time, epoch: z.int() })
       .nullable()
       .describe('It gets no commands, because it reported this epoch. `dormouse admin host trust` confirms the epoch'),
+    cordoned: z
+      .boolean()
+      .describe('Whether it takes no new desktops. Those on it go on; `dormouse admin host uncordon` ends it'),
+    drain_id: id.nullable().describe('The drain that empties it; null where none does'),
     ailment: z.string().nullable().describe('Why it takes no desktop'),
     last_heartbeat_at: time.nullable(),
     driver: z.string().nullable(),

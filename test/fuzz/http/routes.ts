@@ -37,6 +37,8 @@ const others: [method: string, path: string, body?: Schema][] = [
   ['DELETE', '/admin/v1/keys/{id}'],
   ['GET', '/admin/v1/hosts'],
   ['POST', '/admin/v1/hosts/{id}/trust'],
+  ['POST', '/admin/v1/hosts/{id}/cordon'],
+  ['POST', '/admin/v1/hosts/{id}/uncordon'],
   ['GET', '/admin/v1/audit'],
   ['POST', '/admin/v1/hosts/invites', shape({ name: text, valid_secs: { type: 'integer' } })],
   ['GET', '/admin/v1/desktops'],

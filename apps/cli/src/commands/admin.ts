@@ -90,6 +90,20 @@ function addHosts(command: Command, { operator, show, terminal }: Context): void
       const made = await operator().inviteHost({ name: options.name, valid_secs: options.validSecs }, { signal })
       show(options, made, () => fields({ token: made.token, expires: made.expires_at }))
     })
+  withJson(command.command('cordon'), 'dormouse admin host cordon rack4-2')
+    .description('place no new desktops on a host; those on it go on')
+    .argument('<host>', 'name or id')
+    .action(async (host: string, options: JsonOption) => {
+      const cordoned = await operator().cordonHost(host, { signal })
+      show(options, cordoned, () => `${cordoned.name} is cordoned: it gets no new desktops\n`)
+    })
+  withJson(command.command('uncordon'), 'dormouse admin host uncordon rack4-2')
+    .description('place new desktops on a host again')
+    .argument('<host>', 'name or id')
+    .action(async (host: string, options: JsonOption) => {
+      const open = await operator().uncordonHost(host, { signal })
+      show(options, open, () => `${open.name} is not cordoned: it gets new desktops\n`)
+    })
   addHostRemove(command, { operator, show, terminal })
   withJson(command.command('trust'), 'dormouse admin host trust rack4-2')
     .description('send commands again to a host that `host list` shows as withheld; for use after a database restore')
@@ -176,7 +190,7 @@ function hostRow(host: HostJson): (string | number | null)[] {
   return [
     host.id,
     host.name,
-    host.withheld ? `${host.state}, withheld` : host.state,
+    [host.state, host.withheld && 'withheld', host.cordoned && 'cordoned'].filter(Boolean).join(', '),
     host.driver,
     host.kvm === null ? null : host.kvm ? 'yes' : 'no',
     host.desktops,

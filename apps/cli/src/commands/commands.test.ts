@@ -129,6 +129,7 @@ test('operators make organisations, keys and invitations with their own key', as
   const ids = { desktop_id: desktopId, host_id: desktopId, operation_id: operationId }
   const deferred = { ...ids, command, attempts: 3, last_tried_at: time, last_error: 'EROFS', created_at: time }
   const trusted = { id: desktopId, name: 'rack 4', withheld: null, was_withheld: true }
+  const cordoned = { id: desktopId, name: 'rack 4', cordoned: true }
   const { dormouse, seen } = await start(({ method, path }) => {
     if (method === 'DELETE') return { status: 204 }
     if (method === 'PATCH') return { body: org }
@@ -137,6 +138,7 @@ test('operators make organisations, keys and invitations with their own key', as
     if (path.endsWith('deferred-commands')) return { body: { deferred_commands: [deferred] } }
     if (path.endsWith('audit')) return { body: { entries: [] } }
     if (path.endsWith('/rack%204/trust')) return { body: trusted }
+    if (path.endsWith('cordon')) return { body: cordoned }
     return { body: path.endsWith('invites') ? invite : { hosts: [] } }
   })
   const document = async (...args: string[]) => JSON.parse((await dormouse(['admin', ...args, '--json'])).stdout)
@@ -150,6 +152,9 @@ test('operators make organisations, keys and invitations with their own key', as
   expect(await document('host', 'list')).toEqual({ hosts: [] })
   expect(await document('deferred')).toEqual({ deferred_commands: [deferred] })
   expect((await dormouse(['admin', 'deferred'])).stdout).toMatch(/ asleep +3 +EROFS\n/)
+  expect(await document('host', 'cordon', 'rack 4')).toEqual(cordoned)
+  expect((await dormouse(['admin', 'host', 'cordon', 'rack 4'])).stdout).toMatch(/^rack 4 is cordoned/)
+  expect((await dormouse(['admin', 'host', 'uncordon', 'rack 4'])).stdout).toMatch(/^rack 4 is not cordoned/)
   expect(await document('host', 'trust', 'rack 4')).toEqual(trusted)
   expect((await dormouse(['admin', 'host', 'trust', 'rack 4'])).stdout).toMatch(/^rack 4 is trusted/)
   trusted.was_withheld = false

@@ -11,6 +11,7 @@ const host = (given: Partial<Candidate> = {}): Candidate => ({
   ailment: null,
   ailsLately: false,
   silent: false,
+  cordoned: false,
   vcpus: 4,
   memoryMiB: 4_096,
   diskGiB: 100,
@@ -32,17 +33,23 @@ const refusalOf = (act: () => unknown): Refusal => {
   throw new Error('nothing was refused')
 }
 
-test('the first host with room is taken; full, unhealthy and silent hosts and those without the image are skipped', () => {
+test('the first host with room is taken; full, unhealthy, silent and cordoned hosts and those without the image are skipped', () => {
   const full = host({ id: 'full', heldMemoryMiB: 4_000 })
   const ill = host({ id: 'ill', ailment: 'no QEMU' })
   const silent = host({ id: 'silent', silent: true })
+  const cordoned = host({ id: 'cordoned', cordoned: true })
   const bare = host({ id: 'bare', images: [] })
-  expect(chooseHost([full, ill, silent, bare, host({ id: 'good' })], request).id).toBe('good')
+  expect(chooseHost([full, ill, silent, cordoned, bare, host({ id: 'good' })], request).id).toBe('good')
 })
 
 test.each([
   ['no_host', [], 'no host is linked'],
   ['no_host', [host({ ailment: 'libvirt is not installed' })], 'libvirt is not installed'],
+  [
+    'no_host',
+    [host({ cordoned: true }), host({ name: 'beta', silent: true })],
+    'alpha is cordoned; beta is unreachable',
+  ],
   ['host_unreachable', [host({ ailment: 'libvirt restarts', ailsLately: true })], 'libvirt restarts'],
   ['image_unavailable', [host({ images: ['desktop'] })], 'hosts have: desktop'],
   ['no_room', [host({ heldMemoryMiB: 3_500 })], 'alpha has 596 MiB of memory free, 1024 are needed'],

@@ -16,9 +16,11 @@ export function chooseHost(candidates: Candidate[], request: PlacementRequest): 
     return because('no_host', 'no host is linked; install an agent or wait until one is back')
   const healthy = candidates.filter((host) => host.ailment === null && !host.silent)
   if (healthy.length === 0) return because(codeOf(candidates), `no host can take desktops: ${ailments(candidates)}`)
-  const withImage = healthy.filter((host) => host.images.includes(request.image))
+  const open = healthy.filter((host) => !host.cordoned)
+  if (open.length === 0) return because('no_host', `no host can take desktops: ${ailments(candidates)}`)
+  const withImage = open.filter((host) => host.images.includes(request.image))
   if (withImage.length === 0) {
-    return because('image_unavailable', `no host has the image “${request.image}”; hosts have: ${imagesOf(healthy)}`)
+    return because('image_unavailable', `no host has the image “${request.image}”; hosts have: ${imagesOf(open)}`)
   }
   return (
     withImage.find((host) => !shortage(host, request)) ??
@@ -28,7 +30,11 @@ export function chooseHost(candidates: Candidate[], request: PlacementRequest): 
 
 /** Whether the host could take the desktop now. */
 export const canTake = (host: Candidate, request: PlacementRequest): boolean =>
-  host.ailment === null && !host.silent && host.images.includes(request.image) && !shortage(host, request)
+  host.ailment === null &&
+  !host.silent &&
+  !host.cordoned &&
+  host.images.includes(request.image) &&
+  !shortage(host, request)
 
 /** The one host that holds the desktop's disk. Refuses with what prevents a wake there. */
 export function requireHost(host: Candidate | undefined, request: PlacementRequest): Candidate {
@@ -61,8 +67,10 @@ function shortage(host: Candidate, request: PlacementRequest): string | undefine
   return undefined
 }
 
-const ailments = (hosts: Candidate[]) =>
-  hosts.map((host) => (host.ailment ? `${host.name}: ${host.ailment}` : `${host.name} is unreachable`)).join('; ')
+/** Why none of these takes a new desktop. */
+const ailments = (hosts: Candidate[]) => hosts.map((host) => `${host.name}${ailmentOf(host)}`).join('; ')
+const ailmentOf = ({ ailment, silent }: Candidate) =>
+  ailment ? `: ${ailment}` : silent ? ' is unreachable' : ' is cordoned'
 const imagesOf = (hosts: Candidate[]) => [...new Set(hosts.flatMap((host) => host.images))].sort().join(', ') || 'none'
 const shortages = (hosts: Candidate[], request: PlacementRequest) =>
   hosts.map((host) => shortage(host, request)).join('; ')

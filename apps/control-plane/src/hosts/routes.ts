@@ -1,11 +1,14 @@
 // Operators' routes for hosts, and the route that enrols a host. Only HTTP.
-import { createInviteBody, enrolBody, enrolledJson, hostJson, inviteJson } from '@dormouse/contract'
+import { createInviteBody, enrolBody, enrolledJson, hostJson, inviteJson, refuseNotFound } from '@dormouse/contract'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { noteOf } from '../http/audit-trail.ts'
+import type { Leadership } from '../leadership/leadership.ts'
 import type { Hosts } from './service.ts'
 
-export function hostAdminRoutes(app: App, { hosts }: { hosts: Hosts }): void {
+const params = z.object({ host: z.string().min(1).max(100).describe('Name or id of the host') })
+
+export function hostAdminRoutes(app: App, { hosts, leadership }: { hosts: Hosts; leadership: Leadership }): void {
   app.post(
     '/hosts/invites',
     { schema: { act: 'host.invite', body: createInviteBody, response: { 201: inviteJson } } },
@@ -18,6 +21,22 @@ export function hostAdminRoutes(app: App, { hosts }: { hosts: Hosts }): void {
   app.get('/hosts', { schema: { response: { 200: z.object({ hosts: z.array(hostJson) }) } } }, async () => ({
     hosts: await hosts.list(),
   }))
+
+  for (const [verb, cordoned] of [
+    ['cordon', true],
+    ['uncordon', false],
+  ] as const) {
+    app.post(
+      `/hosts/:host/${verb}`,
+      { schema: { act: `host.${verb}`, params, response: { 200: hostJson } } },
+      async (request) => {
+        leadership.require()
+        const note = noteOf(request)
+        const id = await leadership.transaction((tx) => hosts.setCordoned(tx, request.params.host, cordoned, note))
+        return (await hosts.list()).find((host) => host.id === id) ?? refuseNotFound()
+      },
+    )
+  }
 }
 
 /** Needs an invitation instead of a credential. */

@@ -189,10 +189,20 @@ export class Hosts {
 
   /** Locks the one host with that id or name. `withheldEpoch` is why its commands are withheld, null where they are not. */
   async lockNamed(tx: Db, idOrName: string): Promise<store.NamedHost & { withheldEpoch: number | null }> {
-    const [host, another] = await store.findNamed(tx, idOrName)
-    if (another) refuse('conflict', `several hosts are called ${idOrName}; name it by its id`)
-    if (!host || host.removedAt) return store.unknown()
+    const host = await findPresent(tx, idOrName)
     return { ...host, withheldEpoch: await store.lockWithheld(tx, host.id) }
+  }
+
+  /**
+   * Cordons the one host with that id or name, or ends that; answers its id. A cordoned host takes no new desktops, and those on
+   * it go on. A placement that has confirmed the host commits first. Idempotent.
+   */
+  async setCordoned(tx: Db, idOrName: string, cordoned: boolean, note: Note): Promise<string> {
+    const { id, name } = await findPresent(tx, idOrName)
+    await store.lockPlacements(tx, id)
+    const changed = await store.setCordoned(tx, id, cordoned)
+    await note(tx, id, changed ? { name } : null)
+    return id
   }
 
   trust = store.trust
@@ -208,6 +218,13 @@ export class Hosts {
     const { pool, links, vcpusPerProcessor } = this.#options
     return retryWhileUnavailable(() => store.list(pool, vcpusPerProcessor, (id) => links.has(id)))
   }
+}
+
+/** The one host with that id or name that is not removed. */
+async function findPresent(db: Db, idOrName: string): Promise<store.NamedHost> {
+  const [host, another] = await store.findNamed(db, idOrName)
+  if (another) refuse('conflict', `several hosts are called ${idOrName}; name it by its id`)
+  return !host || host.removedAt ? store.unknown() : host
 }
 
 /** Refuses for now where the agent or this control plane has just restarted: the link will be back in a moment. */

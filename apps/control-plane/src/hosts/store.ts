@@ -19,6 +19,9 @@ export interface HostRow {
   /** Since when its commands are withheld, and the epoch that it reports. */
   withheldAt: Date | null
   withheldEpoch: number | null
+  /** Since when it takes no new desktops, and the drain that empties it. */
+  cordonedAt: Date | null
+  drainId: string | null
   createdAt: Date
 }
 
@@ -28,7 +31,7 @@ export const silentAfterMs = 15_000
 const columns = `id, name, facts, ailment, last_heartbeat_at as "lastHeartbeatAt",
   coalesce(last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent,
   lease_until as "leaseUntil", lost_at as "lostAt", removed_at as "removedAt", created_at as "createdAt",
-  withheld_at as "withheldAt", withheld_epoch as "withheldEpoch",
+  withheld_at as "withheldAt", withheld_epoch as "withheldEpoch", cordoned_at as "cordonedAt", drain_id as "drainId",
   case when challenged_at is not null then 'challenge' when token_used_at is not null then 'token' end as "provesBy"`
 
 export async function insertInvite(
@@ -104,6 +107,16 @@ export async function remove(db: Db, id: string): Promise<{ removedAt: Date; bef
     id,
   ])
   return { removedAt: rows[0]!.removedAt, before: rowCount === 0 }
+}
+
+/** Cordons the host, or ends that; false where it was so before. Placements wait for this and then look again. */
+export async function setCordoned(db: Db, id: string, cordoned: boolean): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `update hosts set cordoned_at = case when $2 then now() end
+     where id = $1 and removed_at is null and (cordoned_at is not null) <> $2`,
+    [id, cordoned],
+  )
+  return rowCount === 1
 }
 
 export async function isRemoved(db: Db, id: string): Promise<boolean> {
@@ -234,6 +247,8 @@ export interface Candidate {
   /** It became unhealthy a moment ago: its hypervisor may be restarting. */
   ailsLately: boolean
   silent: boolean
+  /** It takes no new desktops. Those on it go on. */
+  cordoned: boolean
   /** Virtual processors that it may allocate. */
   vcpus: number
   memoryMiB: number
@@ -283,7 +298,7 @@ export async function candidates(
     text: `select h.id, h.name, h.images, h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB",
        h.disk_gib as "diskGiB", least(coalesce((h.facts->>'freeDiskGiB')::numeric, 0), ${maxInteger})::int as "freeDiskGiB",
        coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held},
-       h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
+       h.cordoned_at is not null as cordoned, h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
      from hosts h left join reservations r on r.host_id = h.id and r.desktop_id <> $2
      where h.id = any($1) and h.removed_at is null and h.lost_at is null
      group by h.id order by h.memory_mib - coalesce(sum(r.memory_mib), 0) desc, h.id`,
@@ -355,7 +370,7 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     `select h.*, ${processors}::float8 as processors, ${lent('$1')} as "lentVcpus", ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
      left join reservations r on r.host_id = h.id
      group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
-       h."lostAt", h."removedAt", h."provesBy", h."withheldAt", h."withheldEpoch", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
+       h."lostAt", h."removedAt", h."provesBy", h."withheldAt", h."withheldEpoch", h."cordonedAt", h."drainId", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
      order by h."removedAt" is not null, h.id`,
     [vcpusPerProcessor],
   )
@@ -367,6 +382,8 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     proves_by: row.provesBy,
     withheld:
       row.withheldAt === null ? null : { since: row.withheldAt.toISOString(), epoch: Number(row.withheldEpoch) },
+    cordoned: row.cordonedAt !== null,
+    drain_id: row.drainId,
     ailment: row.ailment,
     last_heartbeat_at: row.lastHeartbeatAt?.toISOString() ?? null,
     driver: row.facts?.driver ?? null,

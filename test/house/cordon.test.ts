@@ -1,0 +1,48 @@
+// Guarantee: a cordoned host gets no new desktop, and what it has goes on.
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+
+async function operatorOf(house: House) {
+  const key = await house.replica.parts.principals.createOperatorKey('ops')
+  const post = (host: string, verb: 'cordon' | 'uncordon') =>
+    house.api('POST', `/admin/v1/hosts/${host}/${verb}`, { key, body: {} })
+  const audited = async () =>
+    (await house.database.rows<{ action: string }>('select action from audit_log order by id')).map(
+      ({ action }) => action,
+    )
+  return { post, audited }
+}
+
+test('new desktops go elsewhere, those on it go on, and an uncordon opens it again', async () => {
+  await using house = await House.start({ hosts: 2 })
+  const { post, audited } = await operatorOf(house)
+  const old = await house.desktop('awake')
+  const host = await house.hostOf(old.id)
+  const other = house.hosts.find(({ id }) => id !== host.id)!
+  const cordoned = await post(host.name, 'cordon')
+  expect([cordoned.status, cordoned.json]).toEqual([200, expect.objectContaining({ id: host.id, cordoned: true })])
+  expect(cordoned.json).toMatchObject({ state: 'active', drain_id: null })
+  // Twice is the same as once, and is no second act.
+  expect((await post(host.id, 'cordon')).json.cordoned).toBe(true)
+  for (let i = 0; i < 3; i++) expect((await house.desktop('awake')).host_id).toBe(other.id)
+  await house.ask(old.id, 'hibernate')
+
+  expect((await post(other.name, 'cordon')).status).toBe(200)
+  const { id } = await house.desktop()
+  const refused = await house.begin(id, 'wake')
+  expect(await house.settled(refused.id)).toMatchObject({ state: 'failed', error_code: 'no_host' })
+  expect((await house.causes(id))[0]).toContain(`${host.name} is cordoned`)
+
+  expect((await post(host.name, 'uncordon')).json.cordoned).toBe(false)
+  expect((await house.ask(id, 'wake')).result?.host_id).toBe(host.id)
+  expect(await audited()).toEqual(['host.cordon', 'host.cordon', 'host.uncordon'])
+})
+
+test('a host that does not exist, or that was removed, cannot be cordoned; no customer may', async () => {
+  await using house = await House.start()
+  const { post } = await operatorOf(house)
+  expect((await post('nowhere', 'cordon')).status).toBe(404)
+  expect((await house.api('POST', `/admin/v1/hosts/${house.host.id}/cordon`, { body: {} })).status).toBe(403)
+  await house.database.rows('update hosts set removed_at = now() where id = $1', [house.host.id])
+  expect((await post(house.host.id, 'cordon')).status).toBe(404)
+})
