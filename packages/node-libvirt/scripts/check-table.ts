@@ -49,6 +49,8 @@ const prefixes: Record<keyof typeof constants, string> = {
   statsGroup: 'VIR_DOMAIN_STATS_',
   statsFlag: 'VIR_CONNECT_GET_ALL_DOMAINS_STATS_',
   migrateFlag: 'VIR_MIGRATE_',
+  cpuCompareResult: 'VIR_CPU_COMPARE_',
+  compareCpuFlag: 'VIR_CONNECT_COMPARE_CPU_',
   networkUpdateCommand: 'VIR_NETWORK_UPDATE_COMMAND_',
   networkSection: 'VIR_NETWORK_SECTION_',
   networkAffect: 'VIR_NETWORK_UPDATE_AFFECT_',
@@ -88,7 +90,7 @@ function checkProcedures(files: Map<number, RpcFile>, functions: Set<string>): v
       api.replace('Agent', 'QemuAgent'),
       api.replace('Nwfilter', 'NWFilter'),
     ]
-    if (!/^auth|SupportsFeature|Perform3/.test(name))
+    if (!/^auth|SupportsFeature|Migrate(Begin|Prepare|Perform|Finish|Confirm)3/.test(name))
       same(
         `${name} public`,
         known.some((it) => functions.has(it)),

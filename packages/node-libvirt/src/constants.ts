@@ -29,6 +29,8 @@ export const errorCode = {
   resourceBusy: 87,
   accessDenied: 88,
   storageVolExist: 90,
+  cpuIncompatible: 91,
+  migrateFinishOk: 93,
   noClient: 96,
   agentUnsynced: 97,
 } as const
@@ -191,6 +193,9 @@ export const migrateFlag = {
   abortOnError: 4096,
   autoConverge: 8192,
 } as const
+
+export const cpuCompareResult = { incompatible: 0, identical: 1, superset: 2 } as const
+export const compareCpuFlag = { failIncompatible: 1 } as const
 
 export const networkUpdateCommand = { modify: 1, delete: 2, addLast: 3, addFirst: 4 } as const
 export const networkSection = { ipDhcpHost: 4, ipDhcpRange: 5, dnsHost: 10 } as const

@@ -6,11 +6,13 @@ import { EventEmitter } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type CallObserver, Calls, type LaneName } from './calls.ts'
 import { type Address, Connection } from './connection.ts'
+import { compareCpuFlag, cpuCompareResult } from './constants.ts'
 import type { Domain } from './domain.ts'
 import { Domains } from './domains.ts'
 import { GuestAgent } from './guest-agent.ts'
 import { type HostEvent, readEvent } from './host-event.ts'
 import type { LaneSize } from './lane.ts'
+import { IncomingMigration, type MigrationRoute, OutgoingMigration } from './managed-migration.ts'
 import { Networks } from './network.ts'
 import { events, type Result } from './protocol.ts'
 import { Pools } from './storage.ts'
@@ -112,6 +114,30 @@ export class LibvirtHost extends EventEmitter<{ event: [HostEvent]; up: []; down
     const { emulator, arch, machine, virtType } = kind
     const args = { emulator, arch, machine, virtType, flags: 0 }
     return (await this.calls.call('operations', 'connectGetDomainCapabilities', args)).xml
+  }
+
+  /**
+   * Compares a CPU's XML with what a domain of that kind can have on this host. Rejects with `cpuIncompatible`, and the
+   * missing features, unless this host has all of it.
+   */
+  async requireCpu(
+    cpu: string,
+    kind: { emulator?: string; arch?: string; machine?: string; virtType?: string } = {},
+  ): Promise<'identical' | 'superset'> {
+    const { emulator, arch, machine, virtType } = kind
+    const args = { emulator, arch, machine, virtType, cpu, flags: compareCpuFlag.failIncompatible }
+    const { result } = await this.calls.call('operations', 'connectCompareHypervisorCPU', args)
+    return result === cpuCompareResult.identical ? 'identical' : 'superset'
+  }
+
+  /** The source's side of a migration whose calls the caller makes, on a connection of its own. */
+  async openOutgoing(domain: { uuid: string; name: string }, route: MigrationRoute): Promise<OutgoingMigration> {
+    return new OutgoingMigration(await Connection.open(this.#connectionOptions()), domain, route)
+  }
+
+  /** The destination's side. */
+  async openIncoming(route: MigrationRoute): Promise<IncomingMigration> {
+    return new IncomingMigration(await Connection.open(this.#connectionOptions()), route)
   }
 
   /** Closes every connection. Pending calls settle as lost, but the daemon goes on with them. */

@@ -110,6 +110,18 @@ export const procedures = {
     { emulator: optional(text), arch: optional(text), machine: optional(text), virtType: optional(text), flags },
     { xml },
   ),
+  connectCompareHypervisorCPU: procedure(
+    393,
+    {
+      emulator: optional(text),
+      arch: optional(text),
+      machine: optional(text),
+      virtType: optional(text),
+      cpu: text,
+      flags,
+    },
+    { result: i32 },
+  ),
   connectDomainEventCallbackRegisterAny: procedure(
     316,
     { event: i32, domain: optional(domain) },
@@ -194,11 +206,23 @@ export const procedures = {
   ),
   domainAbortJob: procedure(164, { domain }, {}),
   domainAgentSetResponseTimeout: procedure(420, { domain, timeoutSecs: i32, flags }, { result: i32 }),
+  domainMigrateBegin3Params: procedure(302, { domain, params, flags }, { cookie: bytes, xml }),
+  domainMigratePrepare3Params: procedure(
+    303,
+    { params, cookie: bytes, flags },
+    { cookie: bytes, migrateUri: optional(text) },
+  ),
   domainMigratePerform3Params: procedure(
     305,
     { domain, destination: optional(text), params, cookie: bytes, flags },
     { cookie: bytes },
   ),
+  domainMigrateFinish3Params: procedure(
+    306,
+    { params, cookie: bytes, flags, cancelled: i32 },
+    { domain, cookie: bytes },
+  ),
+  domainMigrateConfirm3Params: procedure(307, { domain, params, cookie: bytes, flags, cancelled: i32 }, {}),
 
   storagePoolDefineXML: procedure(77, { xml, flags }, { pool }, high),
   storagePoolCreate: procedure(78, { pool, flags }, {}),

@@ -1,7 +1,8 @@
-/** Two daemons, one machine that runs and has a disk: it moves to the other one and back, peer to peer. */
-import { mkdirSync, writeFileSync } from 'node:fs'
+/** Two daemons, one machine that runs and has a disk: it moves to the other one and back, peer to peer or by our own calls. */
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { connect, createServer } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { migrateFlag, xmlFlag } from '../constants.ts'
+import { errorCode, migrateFlag, xmlFlag } from '../constants.ts'
 import { LibvirtHost } from '../host.ts'
 import { PrivateLibvirtd } from '../testing/private-libvirtd.ts'
 
@@ -64,4 +65,65 @@ test('a machine that runs moves with its disk to another daemon, and back', asyn
     expect([type, typeof stats.downtime]).toEqual(['completed', 'bigint'])
   }
   await hosts[0]!.domains.of(domain).destroy()
+})
+
+/** Listens at one path, and joins each connection with one to the other path. */
+async function join(listen: string, to: string): Promise<Disposable> {
+  rmSync(listen, { force: true })
+  const server = createServer({ allowHalfOpen: true }, (near) => {
+    const far = connect({ path: to, allowHalfOpen: true })
+    near.pipe(far).pipe(near)
+    for (const socket of [near, far]) socket.on('error', () => socket.destroy())
+  })
+  await new Promise<void>((resolve) => server.listen(listen, resolve))
+  return { [Symbol.dispose]: () => server.close() }
+}
+
+test('a machine moves by the five calls alone, stays paused on both sides until its caller decides, and may go back', async () => {
+  const [here, there] = [daemons[0]!, daemons[1]!]
+  makeDisk(here)
+  const domain = await hosts[0]!.domains.createXml(xml(diskOf(here)))
+  const flags = migrateFlag.live | migrateFlag.paused | migrateFlag.nonSharedDisk
+  const routeAt = (daemon: PrivateLibvirtd) => ({
+    flags,
+    name: 'moving',
+    memorySocket: `${room(daemon)}/ram`,
+    disksSocket: `${room(daemon)}/nbd`,
+  })
+  using _memory = await join(`${room(here)}/ram`, `${room(there)}/ram`)
+  using _disks = await join(`${room(here)}/nbd`, `${room(there)}/nbd`)
+  const mine = hosts[0]!.domains.of(domain)
+  const theirs = hosts[1]!.domains.of(domain)
+  for (const goesBack of [true, false]) {
+    makeDisk(there)
+    const outgoing = await hosts[0]!.openOutgoing(domain, routeAt(here))
+    const incoming = await hosts[1]!.openIncoming(routeAt(there))
+    const begun = await outgoing.begin()
+    const prepared = await incoming.prepare(begun.xml.replaceAll(diskOf(here), diskOf(there)), begun.cookie)
+    const finished = await incoming.finish(await outgoing.perform(prepared))
+    expect(await mine.state()).toEqual({ state: 'paused', reason: 'migration' })
+    expect(await theirs.state()).toMatchObject({ state: 'paused' })
+    if (goesBack) {
+      await theirs.destroy()
+      await outgoing.confirm(undefined, { cancelled: true })
+      expect(await mine.state()).toEqual({ state: 'running', reason: 'migrationCanceled' })
+    } else {
+      await theirs.resume()
+      await outgoing.confirm(finished)
+      expect(await hosts[0]!.domains.lookup(uuid)).toBeUndefined()
+      expect(await theirs.state()).toMatchObject({ state: 'running' })
+    }
+    outgoing.close()
+    incoming.close()
+  }
+  await theirs.destroy()
+})
+
+test('a CPU is compared with what the host can give a guest', async () => {
+  const cpu = (model: string, feature: string) =>
+    `<cpu mode='custom' match='exact'><model fallback='forbid'>${model}</model>${feature}</cpu>`
+  const kind = { arch: 'x86_64', virtType: 'qemu' }
+  expect(await hosts[0]!.requireCpu(cpu('qemu64', ''), kind)).toMatch(/identical|superset/)
+  const lacking = cpu('qemu64', "<feature policy='require' name='avx512f'/>")
+  await expect(hosts[0]!.requireCpu(lacking, kind)).rejects.toMatchObject({ code: errorCode.cpuIncompatible })
 })
