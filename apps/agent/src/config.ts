@@ -31,6 +31,14 @@ function listenAddress(text: string, context: z.RefinementCtx): { host: string; 
   return z.NEVER
 }
 
+/** Other hosts get it as it is, so it must be one that they can dial. */
+function dialledAddress(text: string, context: z.RefinementCtx): { host: string; port: number } {
+  const address = listenAddress(text, context)
+  if (address && !['0.0.0.0', '::'].includes(address.host)) return address
+  context.addIssue({ code: 'custom', message: 'must be an address and a port that other hosts can dial' })
+  return z.NEVER
+}
+
 const limit = (env: string, what: string) => setting(env, what, z.coerce.number().int().min(1).optional())
 
 export const configSchema = z.object({
@@ -124,6 +132,15 @@ export const configSchema = z.object({
     'what guests may reach besides the public internet, separated by commas: networks (10.20.0.0/16), addresses, ports (10.20.0.5:5432, 10.20.0.5:53/udp) and ports of this host (host:3128); nothing by default',
     list.prefault('').transform(destinations),
   ),
+  moveAddress: setting(
+    'DORMOUSE_AGENT_MOVE_ADDRESS',
+    'address and port, such as 10.0.0.7:7443, by which other hosts reach this one to move desktops to it; it listens there only while a move is expected. By default no desktop moves to this host',
+    z.string().transform(dialledAddress).optional(),
+  ),
+  moveMibps: limit(
+    'DORMOUSE_AGENT_MOVE_MIBPS',
+    'MiB a second that moves to other hosts may use together, and as many those to this host; by default no limit',
+  ),
   processors: setting(
     'DORMOUSE_AGENT_PROCESSORS',
     'number of processors to offer; by default all of the host’s; the control plane’s DORMOUSE_VCPUS_PER_PROCESSOR sets how many vCPUs share one',
@@ -181,13 +198,14 @@ export const configSchema = z.object({
 export type AgentConfig = z.infer<typeof configSchema>
 
 /** The agent's folders, with the defaults that depend on the state folder. */
-export function foldersOf({ stateDir, memoryDir, disksDir, imagesDir }: AgentConfig) {
+export function foldersOf({ stateDir, memoryDir, disksDir, imagesDir, socketsDir }: AgentConfig) {
   return {
     state: stateDir,
     memory: memoryDir ?? join(stateDir, 'memory'),
     disks: disksDir ?? join(stateDir, 'disks'),
     consoles: join(disksDir ?? join(stateDir, 'disks'), 'consoles'),
     images: imagesDir,
+    moves: join(socketsDir ?? disksDir ?? join(stateDir, 'disks'), 'moves'),
     guestKeys: join(stateDir, 'guest-keys'),
   }
 }

@@ -196,3 +196,16 @@ test('an agent that could not start leaves its folder to the next', async () => 
   await expect(on.agent({ DORMOUSE_AGENT_ENROL_TOKEN: 'used' })).rejects.toThrow(/used before/)
   await (await on.agent()).close()
 })
+
+test('a host reports where it accepts moves, and that it accepts none by default', async () => {
+  await using on = await stage()
+  const agent = await on.agent()
+  await until(() => on.plane.hellos.length > 0)
+  expect(on.plane.hellos[0]?.facts.moves).toEqual({ address: null })
+  await agent.close()
+  const open = await on.agent({ DORMOUSE_AGENT_MOVE_ADDRESS: '127.0.0.1:7443' })
+  await until(() => on.plane.hellos.length > 1)
+  expect(on.plane.hellos[1]?.facts.moves).toEqual({ address: '127.0.0.1:7443' })
+  await open.close()
+  await expect(on.agent({ DORMOUSE_AGENT_MOVE_ADDRESS: '0.0.0.0:7443' })).rejects.toThrow(/DORMOUSE_AGENT_MOVE_ADDRESS/)
+})

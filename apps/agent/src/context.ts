@@ -93,6 +93,7 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
     driver,
     folders: foldersOf(config),
     workAtOnce: workAtOnceOf(config),
+    moves: { listen: config.moveAddress, mibPerSec: config.moveMibps },
     failpoints: whileAlive(failpoints, life.signal),
     report: (name, report) => {
       telemetry.report(name, report)
@@ -120,7 +121,11 @@ function startCare(care: Care, { journal, space }: Parts): void {
 }
 
 function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetry: Telemetry, log: Log): Control {
-  const facts = new Facts(parts.driver, () => parts.space.problem, workAtOnceOf(config))
+  const { moveAddress } = config
+  const facts = new Facts(parts.driver, () => parts.space.problem, {
+    workAtOnce: workAtOnceOf(config),
+    moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null },
+  })
   return new Control({
     seeds: config.controlPlanes,
     mayDial: dialRule({ allowHttp: config.allowHttp, strict: identity.strictTransport, log }),
@@ -156,8 +161,10 @@ function agentOf(
   metrics: MetricsServer,
   life: AbortController,
 ): Agent {
-  const { journal, turns, digests, guests, driver } = parts
+  const { journal, turns, digests, guests, driver, moves, gate } = parts
   const disconnect = async () => {
+    moves.close()
+    gate.close()
     await metrics.close()
     guests.close()
     await driver.close()

@@ -14,8 +14,8 @@ export class Facts {
   #request: Promise<HostFacts> | undefined
   #asked = false
 
-  /** `problem` returns any problem of the host besides its hypervisor; `workAtOnce` is how many boots and saves it does at once. */
-  constructor(driver: Driver, problem: () => string | null, workAtOnce?: number) {
+  /** `problem` returns any problem of the host besides its hypervisor; `given` is what the configuration says. */
+  constructor(driver: Driver, problem: () => string | null, given: Pick<HostFacts, 'workAtOnce' | 'moves'> = {}) {
     this.#driver = driver
     this.#problem = problem
     this.#known = {
@@ -25,7 +25,7 @@ export class Facts {
       versions: {},
       processors: 0,
       capacity: { vcpus: 0, memoryMiB: 0, diskGiB: 0 },
-      ...(workAtOnce && { workAtOnce }),
+      ...given,
       freeDiskGiB: 0,
       images: [],
       ailment: 'the hypervisor has not answered yet',

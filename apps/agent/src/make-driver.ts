@@ -30,6 +30,7 @@ function libvirtFrom(config: AgentConfig, log: Log, observeCall: CallObserver | 
       socketPath: config.libvirtSocket,
       uri: config.libvirtUri,
       socketsDir,
+      movesDir: folders.moves,
       kvm,
       cpuModel,
       network,

@@ -1,8 +1,13 @@
 // Makes the long-lived parts that commands and periodic work share, over one state folder and one driver.
 import type { Failpoints, Log } from '@dormouse/process'
+import type { CarrierTimes } from './carrier/carrier.ts'
+import { Gate } from './carrier/gate.ts'
+import { Pace } from './carrier/pace.ts'
+import type { MoveAddress } from './carrier/secret.ts'
 import { CallsInFlight } from './commands/calls-in-flight.ts'
 import type { CommandDeps } from './commands/table.ts'
 import { Digests } from './desktops/digests.ts'
+import { HeldMoves } from './desktops/held-moves.ts'
 import { Journal } from './desktops/journal.ts'
 import { MemoryImages } from './desktops/memory-images.ts'
 import type { SendReport } from './desktops/report.ts'
@@ -12,6 +17,7 @@ import { Watch } from './desktops/watch.ts'
 import { Transfers } from './guest/transfers.ts'
 import { type AnyDriver, guestsOf } from './make-driver.ts'
 import { Slots } from './mechanics/locks.ts'
+import type { Held } from './moves/held.ts'
 
 export interface PartsOptions {
   installationId: string
@@ -19,6 +25,8 @@ export interface PartsOptions {
   folders: { state: string; memory: string; guestKeys: string }
   /** How many boots, restores and saves run at once. */
   workAtOnce: number
+  /** Where moves to this host are accepted, undefined for nowhere, and how many MiB a second they may use in each direction. */
+  moves?: { listen?: MoveAddress | undefined; mibPerSec?: number | undefined; times?: CarrierTimes }
   failpoints: Failpoints
   report: SendReport
   log: Log
@@ -31,18 +39,23 @@ export interface Parts extends CommandDeps {
 }
 
 export async function makeParts({ folders, driver, workAtOnce, guestLog, ...shared }: PartsOptions): Promise<Parts> {
-  const { installationId, failpoints, log } = shared
+  const { installationId, failpoints, log, moves: { listen, mibPerSec, times } = {} } = shared
   const journal = await Journal.open(folders.state, (name) => failpoints.hit(name))
   const memory = new MemoryImages(folders.memory, installationId)
   const digests = new Digests(memory, (err) => log.warn({ err }, 'a digest could not be computed'))
   const guests = guestsOf(driver, folders.guestKeys, guestLog)
   await driver.open(installationId)
   const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
-  const deps = { ...shared, driver, journal, memory, digests, guests, turns }
+  const moves = new HeldMoves<Held>()
+  const gate = new Gate({ listen, pace: new Pace(mibPerSec), log, ...(times && { times }) })
+  const deps = { ...shared, moves, driver, journal, memory, digests, guests, turns }
   const watch = new Watch(deps)
   return {
     ...deps,
     slots: new Slots(workAtOnce),
+    gate,
+    pace: new Pace(mibPerSec),
+    carrierTimes: times,
     watch,
     space: new Space({ ...deps, watch }),
     calls: new CallsInFlight(),

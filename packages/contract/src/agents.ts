@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { durationMs, listOf, recordOf, said } from './bounds.ts'
 import { id } from './ids.ts'
+import { moveState } from './moves.ts'
 
 /** Raised when a frame's meaning changes. An agent with another version is refused and must be upgraded. */
 export const linkProtocol = 1
@@ -71,6 +72,11 @@ export const hostFacts = z.object({
   images: listOf(said(128), mostImages),
   /** Why the host cannot take desktops now; null while it can. */
   ailment: said(1_000).nullable(),
+  /**
+   * It knows the commands of moves. `address` is where it lets moves in, null where it lets none in. Agents before this
+   * field can do neither.
+   */
+  moves: z.object({ address: said(300).nullable() }).optional(),
 })
 export type HostFacts = z.infer<typeof hostFacts>
 
@@ -87,6 +93,8 @@ export const observation = z.object({
   disk: z.boolean(),
   /** Why the domain is not running, as the hypervisor reports it. */
   reason: said(500).nullable(),
+  /** While it moves between hosts. Agents before this field move nothing. */
+  move: moveState.optional(),
 })
 export type Observation = z.infer<typeof observation>
 /** All desktops of a host. */

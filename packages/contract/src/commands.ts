@@ -1,9 +1,10 @@
 // The control plane's commands to agents. Each asks for a result and is idempotent.
 import { z } from 'zod'
 import { inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
-import { durationMs, durationSecs, listOf } from './bounds.ts'
+import { durationMs, durationSecs, listOf, said } from './bounds.ts'
 import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
+import { letter, moveAddress, moveKey, moveKind, moveTraits } from './moves.ts'
 import { resumedFrom } from './operations.ts'
 
 /** Orders commands. A host refuses a lower epoch, and a lower (generation, turn) of a desktop. An equal one joins the work in progress, or repeats its outcome. */
@@ -149,6 +150,35 @@ export const commands = {
   'guest.exec': { payload: execCommand, result: execResult },
   /** The file is there, whole; until then the old one is. Ends when the channel's bytes have ended. */
   'guest.writeFile': { payload: writeFileCommand, result: z.object({ size: z.int().min(0) }) },
+  /** What another host must have to take the desktop. */
+  'move.traits': { payload: z.object({ desktopId: id }), result: moveTraits },
+  /** Whether this host can take it: null, or a sentence that says why not. */
+  'move.check': {
+    payload: z.object({ spec: desktopSpec, traits: moveTraits }),
+    result: z.object({ misfit: said(1_000).nullable() }),
+  },
+  /** Old host: the desktop is held for the move, and nothing has changed for its guest. */
+  'move.begin': { payload: fenced.extend({ kind: moveKind }), result: z.object({ letter }) },
+  /** New host: it is ready to receive, and listens for a host that has the key. */
+  'move.prepare': {
+    payload: fenced.extend({ kind: moveKind, spec: desktopSpec, imageDigest: said(64), key: moveKey, letter }),
+    result: z.object({ letter, address: moveAddress }),
+  },
+  /** Old host: everything was sent. From then on a live desktop is paused on both hosts. */
+  'move.send': {
+    payload: fenced.extend({ key: moveKey, address: moveAddress, letter }),
+    result: z.object({ letter }),
+  },
+  /** New host: everything is whole and on its disk, and nothing runs. */
+  'move.arrive': { payload: fenced.extend({ letter }), result: z.object({ letter }) },
+  /** New host, after the decision, in its turn: the desktop is its own. Returns the state that is then true. */
+  'move.settle': { payload: fenced, result: z.object({ state: z.enum(['awake', 'hibernated', 'stopped']) }) },
+  /** Old host, after the decision, in its turn: nothing of the desktop is left here. */
+  'move.release': { payload: fenced.extend({ letter: letter.nullable() }), result: z.object({}) },
+  /** New host, the undo of `prepare`: nothing of the desktop is left here. */
+  'move.abandon': { payload: fenced, result: z.object({}) },
+  /** Old host, the undo of `begin` and `send`: the desktop goes on here as it was. Returns the state that is then true. */
+  'move.keep': { payload: fenced, result: z.object({ state: z.enum(['awake', 'hibernated', 'stopped']) }) },
   /** The file's bytes went over the channel. It is dialled only once the file is open. */
   'guest.readFile': { payload: transfer, result: z.object({ size: z.int().min(0) }) },
 } as const

@@ -45,6 +45,7 @@ export const operationPhases = [
   'waiting_for_guest',
   'saving',
   'removing',
+  'moving',
   'undoing',
 ] as const
 export const operationPhase = z.enum(operationPhases)

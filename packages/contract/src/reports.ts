@@ -10,7 +10,7 @@ export const reports = {
   'operation.progress': z.object({
     desktopId: id,
     operationId: id,
-    phase: z.enum(['disk', 'restoring', 'booting', 'waiting-for-guest', 'saving', 'syncing', 'removing']),
+    phase: z.enum(['disk', 'restoring', 'booting', 'waiting-for-guest', 'saving', 'syncing', 'removing', 'moving']),
     doneBytes: z.int().min(0).nullable(),
     totalBytes: z.int().min(0).nullable(),
   }),

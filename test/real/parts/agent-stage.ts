@@ -49,8 +49,13 @@ export class Stage {
     return new Stage(folder, image, await startPrivateLibvirtd({ dir: folder, ...named, say, endsWithUs: true }))
   }
 
-  /** An agent of a new installation. */
-  bench(name: string, settings: Partial<LibvirtSettings> = {}, memoryFolder?: string): Promise<Bench<LibvirtDriver>> {
+  /** An agent of a new installation, or of the one that is named. */
+  bench(
+    name: string,
+    settings: Partial<LibvirtSettings> = {},
+    memoryFolder?: string,
+    installationId?: string,
+  ): Promise<Bench<LibvirtDriver>> {
     const folder = join(this.libvirtd.shortDir, name)
     const capacity = { processors: undefined, memoryMiB: undefined, diskGiB: undefined }
     const makeDriver = () =>
@@ -61,6 +66,7 @@ export class Stage {
           consolesDir: join(folder, 'consoles'),
           imagesDir,
           socketsDir: undefined,
+          movesDir: join(folder, 'moves'),
           kvm: 'off',
           cpuModel: 'qemu64',
           network: 'none',
@@ -71,7 +77,8 @@ export class Stage {
         },
         this.#log,
       )
-    return Bench.over({ folder, makeDriver, ...(memoryFolder ? { memoryFolder } : {}) })
+    const given = { ...(memoryFolder && { memoryFolder }), ...(installationId && { installationId }) }
+    return Bench.over({ folder, makeDriver, ...given })
   }
 
   /** The guest's file system, as it lies on its disk now, is without a fault. */

@@ -6,6 +6,7 @@ import type { DestroyDeps } from '../desktops/destroy.ts'
 import type { OrderDeps } from '../desktops/orders.ts'
 import type { WakeDeps } from '../desktops/wake.ts'
 import type { Transfers } from '../guest/transfers.ts'
+import type { MoveDeps } from '../moves/held.ts'
 import type { CallsInFlight } from './calls-in-flight.ts'
 import { ensureAsleep } from './ensure-asleep.ts'
 import { ensureAwake } from './ensure-awake.ts'
@@ -15,6 +16,10 @@ import { ensureHibernated } from './ensure-hibernated.ts'
 import { exec } from './exec.ts'
 import type { CommandHandler, CommandObserver, DialBack } from './handler.ts'
 import { inventory } from './inventory.ts'
+import { moveCheck } from './move-check.ts'
+import { moveAbandon, moveArrive, movePrepare, moveSettle } from './move-in.ts'
+import { moveBegin, moveKeep, moveRelease, moveSend } from './move-out.ts'
+import { moveTraits } from './move-traits.ts'
 import { observe } from './observe.ts'
 import { openStream } from './open-stream.ts'
 import { readFile } from './read-file.ts'
@@ -24,8 +29,9 @@ import { tidy } from './tidy.ts'
 import { writeFile } from './write-file.ts'
 
 /** What all commands need together; each handler's own type names its part. */
-export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDeps {
+export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDeps, MoveDeps {
   driver: WakeDeps['driver']
+  moves: MoveDeps['moves']
   memory: WakeDeps['memory']
   digests: WakeDeps['digests']
   guests: AsleepDeps['guests']
@@ -44,6 +50,16 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'desktop.observe': observe,
   'host.inventory': inventory,
   'host.rejoin': rejoin,
+  'move.traits': moveTraits,
+  'move.check': moveCheck,
+  'move.begin': moveBegin,
+  'move.prepare': movePrepare,
+  'move.send': moveSend,
+  'move.arrive': moveArrive,
+  'move.settle': moveSettle,
+  'move.release': moveRelease,
+  'move.abandon': moveAbandon,
+  'move.keep': moveKeep,
   'guest.exec': exec,
   'guest.writeFile': writeFile,
   'guest.readFile': readFile,

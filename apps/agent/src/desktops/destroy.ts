@@ -5,6 +5,7 @@ import type { Driver } from '../driver/driver.ts'
 import type { Guests } from '../guest/guests.ts'
 import { before } from '../mechanics/deadlines.ts'
 import type { Digests } from './digests.ts'
+import type { HeldMoves } from './held-moves.ts'
 import type { Note } from './journal-entry.ts'
 import type { MemoryImages } from './memory-images.ts'
 import { reportPhase, type SendReport } from './report.ts'
@@ -18,6 +19,7 @@ export interface RemoveDeps {
 }
 
 export interface DestroyDeps extends RemoveDeps {
+  moves: Pick<HeldMoves, 'end'>
   report: SendReport
   failpoints: Failpoints
 }
@@ -29,6 +31,7 @@ const earlierWorkMs = 30_000
 export async function destroy(deps: DestroyDeps, turn: Turn): Promise<Record<string, never>> {
   const { desktopId } = turn.fence
   reportPhase(deps.report, turn.fence, 'removing')
+  deps.moves.end(desktopId)
   await deps.driver.abortJob(desktopId)
   await deps.driver.kill(desktopId)
   await before(performance.now() + earlierWorkMs, turn.earlier)
@@ -38,7 +41,7 @@ export async function destroy(deps: DestroyDeps, turn: Turn): Promise<Record<str
   return {}
 }
 
-const nothing: Note = { running: false, spent: [], disk: 'none', spec: null }
+const nothing: Note = { move: null, running: false, spent: [], disk: 'none', spec: null }
 
 /** Ends the process, which earlier work may have started again, then removes the disk and the saved memory. */
 export async function removeAll({ driver, guests, memory, digests }: RemoveDeps, desktopId: DesktopId): Promise<void> {

@@ -30,16 +30,19 @@ export function toObservation(
     memory,
     disk,
     reason: domain?.state === 'running' ? null : (domain?.reason ?? reason ?? null),
+    ...moveOf(journal.read(desktopId)),
   }
 }
+
+const moveOf = (entry: Entry | undefined): Pick<Observation, 'move'> => (entry?.move ? { move: entry.move } : {})
 
 type Seen = Pick<Situation, 'domain' | 'memory' | 'disk'>
 const nothing: Seen = { domain: undefined, memory: 'none', disk: false }
 
-/** Every desktop of this installation that has anything here or is in the journal, without those that are destroyed. */
+/** Every desktop of this installation that has anything here or is in the journal, without those that were destroyed or have moved away. */
 export async function inventory(deps: LookDeps): Promise<Observation[]> {
   const found = await lookAtAll(deps)
-  const known = deps.journal.all().filter(({ destroyedAt }) => !destroyedAt)
+  const known = deps.journal.all().filter((entry) => !isGone(entry))
   const ids = new Set([...known.map(({ desktopId }) => desktopId), ...found.keys()])
   return [...ids]
     .map((desktopId) => toObservation(deps, desktopId, found.get(desktopId) ?? nothing))
@@ -49,12 +52,14 @@ export async function inventory(deps: LookDeps): Promise<Observation[]> {
 
 function isTombstone({ journal }: LookDeps, item: Observation): boolean {
   const isNothing = item.domain === 'absent' && item.memory === 'none' && !item.disk
-  return isNothing && Boolean(journal.read(item.desktopId)?.destroyedAt)
+  return isNothing && isGone(journal.read(item.desktopId))
 }
+
+const isGone = (entry: Entry | undefined): boolean => Boolean(entry?.destroyedAt || entry?.departedAt)
 
 /** What the journal says, for when the hypervisor does not answer; each item says so. */
 export function journalledInventory(deps: LookDeps): Observation[] {
-  const entries = deps.journal.all().filter(({ destroyedAt }) => !destroyedAt)
+  const entries = deps.journal.all().filter((entry) => !isGone(entry))
   return entries.map((entry) => fromJournal(deps, entry))
 }
 
@@ -63,7 +68,7 @@ function fromJournal({ memory: images }: LookDeps, entry: Entry): Observation {
   const { memory } = judge(images.list(desktopId), undefined, entry)
   const reason = 'the hypervisor does not answer; this is what the journal says'
   const domain = running ? 'running' : 'absent'
-  return { desktopId, generation, turn, operationId, domain, memory, disk: spec !== null, reason }
+  return { desktopId, generation, turn, operationId, domain, memory, disk: spec !== null, reason, ...moveOf(entry) }
 }
 
 /** Raises a lost journal to what domains and manifests still say, so that no older command is accepted. */

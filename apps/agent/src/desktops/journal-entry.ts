@@ -1,5 +1,5 @@
 // What the journal keeps of one desktop.
-import { type DesktopId, desktopSpec, id, resumedFrom } from '@dormouse/contract'
+import { type DesktopId, desktopSpec, id, moveState, resumedFrom } from '@dormouse/contract'
 import { z } from 'zod'
 
 export const entrySchema = z.object({
@@ -28,6 +28,10 @@ export const entrySchema = z.object({
   /** Memory images that must never be restored again, by file name. */
   spent: z.array(z.string()),
   destroyedAt: z.iso.datetime().nullable(),
+  /** While it moves to or from this host. Then nothing but a command of the move, or a destroy, changes it. */
+  move: moveState.nullable().default(null),
+  /** When it moved away, or its move to this host was undone: nothing of it is here. It may come again. */
+  departedAt: z.iso.datetime().nullable().default(null),
 })
 export type Entry = z.infer<typeof entrySchema>
 
@@ -56,6 +60,8 @@ export const newEntry = (desktopId: DesktopId): Entry => ({
   running: false,
   spent: [],
   destroyedAt: null,
+  move: null,
+  departedAt: null,
 })
 
 /** What an entry loses when a new turn begins. */

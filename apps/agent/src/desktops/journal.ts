@@ -164,9 +164,12 @@ export class Journal {
     )
   }
 
-  /** Removes tombstones older than `beforeMs`. One that a power cut brings back is removed the next time. */
+  /** Removes the entries of desktops that were destroyed or have moved away, if that is longer ago than `beforeMs`. One that a power cut brings back is removed the next time. */
   async prune(beforeMs: number): Promise<void> {
-    const isOld = ({ destroyedAt }: Entry) => destroyedAt !== null && Date.parse(destroyedAt) <= beforeMs
+    const isOld = ({ destroyedAt, departedAt }: Entry) => {
+      const goneAt = destroyedAt ?? departedAt
+      return goneAt !== null && Date.parse(goneAt) <= beforeMs
+    }
     for (const { desktopId } of this.all().filter(isOld)) {
       await this.#lock.run(desktopId, async () => {
         const entry = this.#entries.get(desktopId)

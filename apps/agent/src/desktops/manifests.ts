@@ -6,7 +6,7 @@ import { z } from 'zod'
 import { syncData, unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
 import { diskFull } from '../mechanics/full-disk.ts'
 
-const manifestSchema = z.object({
+export const manifestSchema = z.object({
   /** `intended` before the save begins, `complete` when the file is whole and synced, `spent` before its guest resumes. */
   state: z.enum(['intended', 'complete', 'spent']),
   installationId: id,

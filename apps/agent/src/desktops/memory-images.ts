@@ -2,7 +2,7 @@
 // vCPU has run after a restore it is `spent`, and is never restored again. Knows nothing of who asks.
 import { createHash } from 'node:crypto'
 import { createReadStream, readFileSync, statfsSync, statSync } from 'node:fs'
-import { readdir, rm, unlink } from 'node:fs/promises'
+import { readdir, rename, rm, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DesktopId, type Fence, isId, refuse } from '@dormouse/contract'
 import type { SavedBy } from '../driver/driver.ts'
@@ -81,6 +81,23 @@ export class MemoryImages {
     this.#syncedFolders.add(desktopId)
     const head = readHead(image.path)
     return this.#rewrite({ ...image, ...head }, { state: 'complete', bytes: head.bytes }, { synced: true })
+  }
+
+  /** Where a saved memory from another host is written until it is whole. */
+  arrivingPath(desktopId: DesktopId): string {
+    const folder = join(this.#folder, desktopId)
+    privateFolderSync(folder)
+    return join(folder, 'arriving')
+  }
+
+  /** The file that arrived is whole and synced: from now on it is this desktop's saved memory. */
+  async adopt(manifest: Manifest): Promise<MemoryImage> {
+    const { desktopId, generation, turn, operationId } = manifest
+    const files = this.#filesOf(desktopId, `${generation}-${turn}-${operationId}`)
+    await rename(this.arrivingPath(desktopId), files.path)
+    createManifest(files.manifestPath, manifest)
+    this.#folders.namesChanged(desktopId)
+    return this.complete({ ...files, manifest, ...readHead(files.path) })
   }
 
   /** From now on it is never restored again. */

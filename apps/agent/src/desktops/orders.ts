@@ -2,10 +2,12 @@
 import type { DesktopId, RejoinOrder } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type RemoveDeps, removeAll } from './destroy.ts'
+import type { HeldMoves } from './held-moves.ts'
 import { type LookDeps, removeSpent } from './situation.ts'
 import type { Turns } from './turns.ts'
 
 export interface OrderDeps extends LookDeps, RemoveDeps {
+  moves: Pick<HeldMoves, 'end'>
   driver: LookDeps['driver']
   memory: LookDeps['memory']
   turns: Turns
@@ -14,6 +16,8 @@ export interface OrderDeps extends LookDeps, RemoveDeps {
 
 /** Carries out an order while the journal still is at what the leader saw and no work is in progress; else does nothing. */
 export async function carryOut(deps: OrderDeps, { desktopId, seen, order }: RejoinOrder): Promise<void> {
+  // A move has commands of its own, and its job would be waited for.
+  if (deps.journal.read(desktopId)?.move && order !== 'remove') return
   await deps.turns.whileIdle(desktopId, seen, async () => {
     deps.log.info({ desktopId, order, ...seen }, 'an order of the leader is carried out')
     await apply(deps, desktopId, order)
@@ -41,9 +45,10 @@ async function suspend({ driver, journal }: OrderDeps, desktopId: DesktopId): Pr
 }
 
 async function remove(deps: OrderDeps, desktopId: DesktopId): Promise<void> {
+  deps.moves.end(desktopId)
   await deps.driver.abortJob(desktopId)
   await removeAll(deps, desktopId)
   const entry = deps.journal.read(desktopId)
-  const tombstone = { destroyedAt: new Date().toISOString(), running: false, spent: [], spec: null }
+  const tombstone = { move: null, destroyedAt: new Date().toISOString(), running: false, spent: [], spec: null }
   if (entry) await deps.journal.note(entry, tombstone, { freesSpace: true })
 }

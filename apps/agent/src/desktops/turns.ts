@@ -37,6 +37,8 @@ interface TurnOptions {
    * Nothing is lost where only the agent dies: what is written survives that.
    */
   syncsLater?: boolean
+  /** Is accepted while the desktop moves between hosts. */
+  moves?: boolean
 }
 
 const superseded = () => new Refusal('superseded', 'a later request for this desktop was accepted')
@@ -102,7 +104,7 @@ export class Turns {
     })
   }
 
-  #requireCurrent(fence: Fence, { preempts, undoes }: TurnOptions): void {
+  #requireCurrent(fence: Fence, { preempts, undoes, moves }: TurnOptions): void {
     const entry = this.#journal.read(fence.desktopId)
     if (!entry) return
     const order = comparePairs(fence, entry)
@@ -114,6 +116,8 @@ export class Turns {
     if (order === 0 && entry.takenBack && !undoes && !preempts) {
       refuse('superseded', 'this turn was undone')
     }
+    // Whether it may run here is for the control plane to decide, and its decision is a command of the move.
+    if (entry.move && !moves && !preempts) refuse('hypervisor_failed', 'the desktop is moving; end the move first')
   }
 
   #turn(fence: Fence, options: TurnOptions, signal: AbortSignal, earlier: Promise<unknown>): Turn {

@@ -98,7 +98,7 @@ export class Watch {
       if (!seen) return
       if (now.domain?.outOfSpace) return wasOutOfSpace ? undefined : this.#reportOutOfSpace(seen)
       if (!this.#isExpected(seen)) await this.#reportChange(seen)
-      if (seen.domain !== 'absent' && seen.memory === 'partial') await this.#resume(desktopId)
+      if (seen.domain !== 'absent' && seen.memory === 'partial' && !seen.move) await this.#resume(desktopId)
     })
   }
 
@@ -144,8 +144,9 @@ export class Watch {
     this.#deps.report('desktop.observed', seen)
   }
 
-  /** Whether the last command left it so: then the command's own result has reported it. */
+  /** Whether the last command left it so: then the command's own result has reported it. A move pauses it on both hosts. */
   #isExpected(seen: Observation): boolean {
+    if (seen.move && seen.domain === 'paused') return true
     return Boolean(this.#deps.journal.read(seen.desktopId)?.running) === (seen.domain === 'running')
   }
 

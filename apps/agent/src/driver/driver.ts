@@ -4,15 +4,8 @@ import type { Duplex } from 'node:stream'
 import type { Capacity, DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'
 import type { GuestEvent } from './guest-access.ts'
-
-/** The metadata of a domain: its installation and desktop, and the last command that was accepted for it. */
-export interface Mark {
-  installationId: string
-  desktopId: DesktopId
-  generation: number
-  turn: number
-  operationId: string
-}
+import type { Mark } from './mark.ts'
+import type { Moves } from './moves.ts'
 
 export interface Domain {
   desktopId: DesktopId
@@ -89,6 +82,9 @@ export interface Driver {
   /** Makes an overlay on the image, whole or not at all. */
   makeDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void>
   removeDisk(desktopId: DesktopId): Promise<void>
+
+  /** Its part in moves between hosts. */
+  readonly moves: Moves
 
   /** When its image counts a guest as ready; undefined where the image does not say. */
   readiness(desktopId: DesktopId): Promise<Readiness | undefined>

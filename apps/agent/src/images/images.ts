@@ -1,11 +1,12 @@
 // The images on this host: one folder each, complete once it has its manifest. A folder is never changed in place, since
 // disks are overlays on it; a name may be a symbolic link to the newest version.
+import { createHash } from 'node:crypto'
 import { readdir, readFile, readlink } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { z } from 'zod'
 import { unlessMissing } from '../mechanics/durable-file.ts'
 
-const fileSchema = z.object({ file: z.string().regex(/^[^/]+$/) })
+const fileSchema = z.object({ file: z.string().regex(/^[^/]+$/), sha256: z.string().length(64).optional() })
 const manifestSchema = z.object({
   name: z.string(),
   version: z.string(),
@@ -37,6 +38,8 @@ export interface Image {
   disk: string
   virtualBytes: number
   cmdline: string
+  /** What two hosts compare, whatever the image is called on each; undefined where its manifest has no digests. */
+  digest: string | undefined
   /** A machine type's family, such as `pc` or `q35`. */
   machine: string
   /** Where the guests' SSH server listens: on a port to the host, on their network only, or nowhere. */
@@ -64,6 +67,12 @@ export async function findImage(imagesDir: string, version: string): Promise<Ima
   return readImage(join(imagesDir, basename(target)))
 }
 
+/** The image whose files are the same as those of another host's. */
+export async function findImageByDigest(imagesDir: string, digest: string): Promise<Image | undefined> {
+  const found = await Promise.all((await listImages(imagesDir)).map((version) => findImage(imagesDir, version)))
+  return found.find((image) => image?.digest === digest)
+}
+
 /** The image that a disk is an overlay on, by the path of its backing file. */
 export function imageOfDisk(backingFile: string): Promise<Image | undefined> {
   return readImage(dirname(backingFile))
@@ -82,9 +91,16 @@ async function readImage(folder: string): Promise<Image | undefined> {
     cmdline,
     machine,
     clipboard,
+    digest: digestOf([disk, kernel, initrd]),
     ready: ready && { command: ready.command, tryTimeoutSecs: ready.try_timeout_secs },
     ssh: transports.includes('ssh') ? 'port' : transports.includes('ssh-tcp') ? 'network' : undefined,
   }
+}
+
+function digestOf(files: { sha256?: string | undefined }[]): string | undefined {
+  const digests = files.map(({ sha256 }) => sha256)
+  if (digests.includes(undefined)) return undefined
+  return createHash('sha256').update(digests.join('\n')).digest('hex')
 }
 
 function unlessNoFolder(error: NodeJS.ErrnoException): undefined {

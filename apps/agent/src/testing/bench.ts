@@ -18,7 +18,7 @@ import { ArmedFailpoints, createLog } from '@dormouse/process'
 import { linkHandlers } from '../commands/table.ts'
 import { SimulatedDriver } from '../driver/simulated/simulated.ts'
 import type { AnyDriver } from '../make-driver.ts'
-import { makeParts, type Parts } from '../parts.ts'
+import { makeParts, type Parts, type PartsOptions } from '../parts.ts'
 
 export const spec: DesktopSpec = { vcpus: 1, memoryMiB: 16, diskGiB: 1, imageVersion: 'mini' }
 
@@ -49,6 +49,8 @@ export interface BenchOptions<D extends AnyDriver> {
   folder: string
   memoryFolder?: string
   installationId?: string
+  /** How moves are accepted and sent; on a free port of this machine by default. */
+  moves?: PartsOptions['moves']
 }
 
 export class Bench<D extends AnyDriver = SimulatedDriver> {
@@ -58,20 +60,23 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   readonly memoryFolder: string
   readonly installationId: string
   readonly #makeDriver: (folder: string) => D
+  moves: PartsOptions['moves']
   #house: House<D> | undefined
   #life = new AbortController()
 
-  private constructor({ makeDriver, folder, memoryFolder, installationId = newId() }: BenchOptions<D>) {
+  private constructor(options: BenchOptions<D>) {
+    const { makeDriver, folder, memoryFolder, installationId = newId(), moves } = options
     this.folder = folder
     this.memoryFolder = memoryFolder ?? join(folder, 'memory')
     this.installationId = installationId
     this.#makeDriver = makeDriver
+    this.moves = moves ?? { listen: { host: '127.0.0.1', port: 0 } }
   }
 
-  static async start(): Promise<Bench> {
+  static async start(options: Pick<BenchOptions<SimulatedDriver>, 'installationId' | 'moves'> = {}): Promise<Bench> {
     const folder = await mkdtemp(join(tmpdir(), 'dormouse-agent-'))
     const makeDriver = () => new SimulatedDriver({ folder: join(folder, 'simulated') })
-    return Bench.over({ folder, makeDriver })
+    return Bench.over({ ...options, folder, makeDriver })
   }
 
   /** Over another hypervisor. */
@@ -108,6 +113,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
       driver,
       folders: { state: this.folder, memory: this.memoryFolder, guestKeys: join(this.folder, 'guest-keys') },
       workAtOnce: 4,
+      ...(this.moves && { moves: this.moves }),
       failpoints,
       report: (name, report) => this.said.push({ name, report } as Said),
       log,
@@ -123,6 +129,8 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   /** The agent dies and starts again; its guests run on. What was in flight never finishes. */
   async crash(): Promise<void> {
     this.#life.abort(new Error('the agent died'))
+    this.house.moves.close()
+    this.house.gate.close()
     this.house.guests.close()
     await this.driver.close()
     await this.house.digests.close()
@@ -187,6 +195,8 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.house.moves.close()
+    this.house.gate.close()
     await this.house.turns.settled()
     await this.house.digests.close()
     this.house.guests.close()

@@ -15,6 +15,7 @@ const phases: Record<Reported['phase'], OperationPhase> = {
   saving: 'saving',
   syncing: 'saving',
   removing: 'removing',
+  moving: 'moving',
 }
 
 export interface ProgressOptions {

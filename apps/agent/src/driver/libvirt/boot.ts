@@ -2,17 +2,19 @@
 import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
 import { isLibvirtError } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
-import type { Mark } from '../driver.ts'
+import type { Image } from '../../images/images.ts'
+import type { Mark } from '../mark.ts'
 import { offerClipboard } from './clipboard.ts'
 import type { Consoles } from './consoles.ts'
 import type { LibvirtDisks } from './disks.ts'
-import { domainXml, withMarkAndDisk } from './domain-xml.ts'
+import { domainXml } from './domain-xml.ts'
 import { orRefuse, refuseDamaged } from './failures.ts'
 import type { Installation } from './installation.ts'
 import { isUnfiltered, withLinkDown } from './network-xml.ts'
+import { type HostParts, withHostParts } from './portable-xml.ts'
 import type { Sockets } from './sockets.ts'
 
-interface BootDeps {
+export interface BootDeps {
   installation: Installation
   disks: LibvirtDisks
   consoles: Consoles
@@ -58,20 +60,15 @@ export async function bootFromDisk(deps: BootDeps, spec: DesktopSpec, mark: Mark
 
 /** The domain holds the saved memory and is paused when this returns; no vCPU has run. */
 export async function restoreFromFile(deps: BootDeps, path: string, mark: Mark): Promise<void> {
-  const { installation, disks, consoles, sockets } = deps
+  const { installation, disks } = deps
   const { desktopId } = mark
   const { kvm, network } = await installation.ready()
   const { domains } = installation.session.host
   let clipboard: boolean
   try {
-    const [savedXml, sharesClipboard] = await Promise.all([
-      domains.saveImageXml(path),
-      disks.sharesClipboard(desktopId),
-      consoles.ready(desktopId),
-      sockets.ready(desktopId, 'vnc'),
-    ])
-    clipboard = sharesClipboard
-    const saved = withMarkAndDisk(savedXml, mark, disks.path(desktopId))
+    const [savedXml, image] = await Promise.all([domains.saveImageXml(path), disks.imageOf(desktopId)])
+    clipboard = image.clipboard
+    const saved = withHostParts(savedXml, await hostPartsOf(deps, image, mark), network?.name)
     if (!network && isUnfiltered(saved)) {
       refuse('hypervisor_failed', 'the saved desktop needs a network and this host has none; the memory is kept')
     }
@@ -85,8 +82,25 @@ export async function restoreFromFile(deps: BootDeps, path: string, mark: Mark):
   await shortenAgentTimeout(deps, desktopId)
 }
 
+/** What a domain has of this host, made ready. */
+export async function hostPartsOf(
+  { installation, disks, consoles, sockets }: BootDeps,
+  { kernel, initrd, cmdline }: Image,
+  mark: Mark,
+): Promise<HostParts> {
+  const { desktopId } = mark
+  const [{ capabilities }, console, vncSocket, sshSocket] = await Promise.all([
+    installation.ready(),
+    consoles.ready(desktopId),
+    sockets.ready(desktopId, 'vnc'),
+    sockets.ready(desktopId, 'ssh'),
+  ])
+  const { emulator } = capabilities
+  return { mark, emulator, kernel, initrd, cmdline, disk: disks.path(desktopId), console, vncSocket, sshSocket }
+}
+
 /** A guest agent that does not answer then costs one second instead of five. Where it fails, the desktop still works. */
-async function shortenAgentTimeout({ installation, log }: BootDeps, desktopId: DesktopId): Promise<void> {
+export async function shortenAgentTimeout({ installation, log }: BootDeps, desktopId: DesktopId): Promise<void> {
   try {
     await installation.session.host.guestAgent(installation.domain(desktopId)).setResponseTimeout(1)
   } catch (error) {

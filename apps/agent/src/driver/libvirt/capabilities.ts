@@ -6,6 +6,8 @@ export interface Capabilities {
   /** From a family (`pc`, `q35`) to its newest versioned type, which stays the same over upgrades of QEMU. */
   machines: Map<string, string>
   kvm: boolean
+  /** Whom QEMU runs as, where libvirt says so. */
+  owner: { uid: number; gid: number } | undefined
 }
 
 /** Undefined where there is no QEMU for x86_64. */
@@ -19,7 +21,13 @@ export function readCapabilities(xml: string): Capabilities | undefined {
     emulator,
     machines: new Map(machines.map(([, canonical, family]) => [family!, canonical!])),
     kvm: guest.includes("<domain type='kvm'"),
+    owner: ownerOf(xml),
   }
+}
+
+function ownerOf(xml: string): Capabilities['owner'] {
+  const label = /<model>dac<\/model>[\s\S]*?<baselabel type='[^']*'>\+(\d+):\+(\d+)<\/baselabel>/.exec(xml)
+  return label ? { uid: Number(label[1]), gid: Number(label[2]) } : undefined
 }
 
 /** Whether the processor has the flags and the device opens; a device file alone proves nothing. */

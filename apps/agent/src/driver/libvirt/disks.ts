@@ -1,16 +1,20 @@
 // The desktops' disks: overlays on images, in this installation's storage pool. libvirt makes and deletes them; their files
 // are listed without it.
-import { readdir, rm, stat } from 'node:fs/promises'
+import { readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DesktopId, type DesktopSpec, isId, refuse } from '@dormouse/contract'
 import type { Pool } from '@dormouse/node-libvirt'
-import { findImage, type Image, imageOfDisk, type Readiness } from '../../images/images.ts'
+import { findImage, findImageByDigest, type Image, imageOfDisk, type Readiness } from '../../images/images.ts'
 import { syncPath, unlessMissing } from '../../mechanics/durable-file.ts'
 import { backingFileOf, overlayXml } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
+import { rebase, requireOverlay } from './qcow2.ts'
 
 const gib = 1024 ** 3
 const suffix = '.qcow2'
+const arriving = '.arriving'
+
+const virtualBytesOf = ({ diskGiB }: DesktopSpec, image: Image): number => Math.max(diskGiB * gib, image.virtualBytes)
 
 export class LibvirtDisks {
   readonly #folder: string
@@ -39,12 +43,47 @@ export class LibvirtDisks {
     return Boolean(await stat(this.path(desktopId)).catch(unlessMissing))
   }
 
-  async make(desktopId: DesktopId, { imageVersion, diskGiB }: DesktopSpec): Promise<void> {
+  async make(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
+    const { imageVersion } = spec
     const image = await findImage(this.#imagesDir, imageVersion)
     if (!image) return refuse('image_unavailable', `the desktop’s host does not have the image "${imageVersion}"`)
-    const bytes = Math.max(diskGiB * gib, image.virtualBytes)
+    await this.#create(desktopId, spec, image)
+  }
+
+  /** A new disk for a desktop that comes from another host, on this host's copy of its image. */
+  async makeAgain(desktopId: DesktopId, spec: DesktopSpec, imageDigest: string): Promise<void> {
+    const image = await this.imageOfDigest(imageDigest)
+    await this.remove(desktopId)
+    await this.#create(desktopId, spec, image)
+  }
+
+  /** Where a disk that is copied to this host is written until it is whole. */
+  arrivingPath(desktopId: DesktopId): string {
+    return join(this.#folder, `${desktopId}${arriving}`)
+  }
+
+  /** The disk that was copied to this host is checked, put on this host's image, synced and in place. */
+  async adopt(desktopId: DesktopId, spec: DesktopSpec, imageDigest: string): Promise<void> {
+    if (await this.has(desktopId)) return
+    const [path, image] = [this.arrivingPath(desktopId), await this.imageOfDigest(imageDigest)]
+    await requireOverlay(path, virtualBytesOf(spec, image))
+    await rebase(path, image.disk)
+    await syncPath(path)
+    await rename(path, this.path(desktopId))
+    await syncPath(this.#folder)
+    await (await this.#pool()).refresh()
+  }
+
+  async imageOfDigest(digest: string): Promise<Image> {
+    return (
+      (await findImageByDigest(this.#imagesDir, digest)) ??
+      refuse('image_unavailable', 'the host does not have the image of the desktop’s disk')
+    )
+  }
+
+  async #create(desktopId: DesktopId, spec: DesktopSpec, image: Image): Promise<void> {
     const pool = await this.#pool()
-    const xml = overlayXml(`${desktopId}${suffix}`, bytes, image.disk)
+    const xml = overlayXml(`${desktopId}${suffix}`, virtualBytesOf(spec, image), image.disk)
     await orRefuse('the disk could not be made', pool.volumes.create(xml))
     await syncPath(this.path(desktopId))
     await syncPath(this.#folder)
@@ -55,11 +94,7 @@ export class LibvirtDisks {
     if (volume) await orRefuse('the disk could not be removed', volume.delete())
     // The file may be unknown to the pool.
     await rm(this.path(desktopId), { force: true })
-  }
-
-  /** Whether guests from this disk share their clipboard; false where the image no longer exists. */
-  async sharesClipboard(desktopId: DesktopId): Promise<boolean> {
-    return (await this.#imageOf(desktopId))?.clipboard ?? false
+    await rm(this.arrivingPath(desktopId), { force: true })
   }
 
   /** When the image counts a guest as ready; undefined where the image no longer exists. */

@@ -9,7 +9,6 @@ import {
   poolXml,
   readMark,
   sshSocketOf,
-  withMarkAndDisk,
 } from './domain-xml.ts'
 import { macOf, readNic } from './network-xml.ts'
 
@@ -48,16 +47,6 @@ test('what would be markup in a value stays text', () => {
   const odd = `/pool/it's <here> & "there"`
   expect(poolFolderOf(poolXml('p', odd))).toBe(odd)
   expect(backingFileOf(overlayXml('v', 1, odd))).toBe(odd)
-})
-
-test('a saved domain gets another mark and its disk where it lies now, and nothing else changes', () => {
-  const saved = domainXml(plan)
-  const later = { ...mark, generation: 4, turn: 9, operationId: newId() }
-  const changed = withMarkAndDisk(saved, later, '/elsewhere/one.qcow2')
-  expect(readMark(changed)).toEqual(later)
-  expect(changed).toContain(`<source file='/elsewhere/one.qcow2'/>`)
-  const back = withMarkAndDisk(changed, mark, plan.disk)
-  expect(back).toBe(saved)
 })
 
 test('a guest has no network unless one is given', () => {

@@ -1,6 +1,6 @@
 // The XML of a domain, its mark and its volume. Pure.
 import type { DesktopSpec } from '@dormouse/contract'
-import type { Mark } from '../driver.ts'
+import type { Mark } from '../mark.ts'
 import { type Nic, nicXml } from './network-xml.ts'
 
 export const markNamespace = 'https://dormouse.dev/xmlns/desktop/1'
@@ -26,7 +26,7 @@ export interface DomainPlan {
   sshSocket?: string | null | undefined
 }
 
-const sshPort = 'org.dormouse.ssh.0'
+export const sshPort = 'org.dormouse.ssh.0'
 
 export const domainName = ({ installationId, desktopId }: Pick<Mark, 'installationId' | 'desktopId'>): string =>
   `${namePrefix(installationId)}${desktopId}`
@@ -118,19 +118,6 @@ export const hasClipboard = (xml: string): boolean => /<channel type=['"]qemu-vd
 export function machineOf(xml: string): { cpuModel: string; machine: string } {
   const of = (form: RegExp) => form.exec(xml)?.[1] ?? 'unknown'
   return { cpuModel: of(/<cpu[\s\S]*?<model[^>]*>([^<]+)</), machine: of(/<type[^>]*machine='([^']+)'/) }
-}
-
-/** A saved domain's XML with another mark and its disk's present path; what the guest sees stays the same. */
-export function withMarkAndDisk(xml: string, mark: Mark, disk: string): string {
-  const marked = xml.replace(/<(?:\w+:)?desktop\b[^>]*?(?:\/>|>\s*<\/(?:\w+:)?desktop>)/, () =>
-    markXml(mark, `${markKey}:`),
-  )
-  return marked.replace(
-    /(<disk type=['"]file['"] device=['"]disk['"][\s\S]*?<source file=)(['"])[^'"]*\2/,
-    (_, before) => {
-      return `${before}'${text(disk)}'`
-    },
-  )
 }
 
 /** The XML of a qcow2 overlay. */

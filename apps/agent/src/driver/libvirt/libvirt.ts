@@ -6,8 +6,9 @@ import type { DesktopId, DesktopSpec } from '@dormouse/contract'
 import type { HostEvent } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import type { Readiness } from '../../images/images.ts'
-import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
+import type { Domain, Driver, DriverEvent, DriverFacts, SavedBy, SaveProgress } from '../driver.ts'
 import type { GuestAccess, GuestEvent } from '../guest-access.ts'
+import type { Mark } from '../mark.ts'
 import { bootFromDisk, restoreFromFile } from './boot.ts'
 import { freeBytes } from './capacity.ts'
 import { withoutClipboard } from './clipboard.ts'
@@ -18,6 +19,7 @@ import { machineOf, markKey, markNamespace, markXml } from './domain-xml.ts'
 import { orRefuse, unlessGone } from './failures.ts'
 import { LibvirtGuests } from './guest-access.ts'
 import { Installation } from './installation.ts'
+import { LibvirtMoves } from './moves.ts'
 import { Pauses } from './pauses.ts'
 import { openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
@@ -29,6 +31,7 @@ const jobPollMs = 50
 
 export class LibvirtDriver implements Driver {
   readonly kind = 'libvirt'
+  readonly moves: LibvirtMoves
   readonly #settings: LibvirtSettings
   readonly #log: Log
   readonly #session: Session
@@ -52,6 +55,9 @@ export class LibvirtDriver implements Driver {
     this.#disks = new LibvirtDisks(settings.disksDir, settings.imagesDir, pool)
     this.#states = new DomainStates(this.#installation, this.#pauses)
     this.#guests = new LibvirtGuests(this.#installation, this.#disks)
+    const { movesDir, imagesDir } = settings
+    const interrupted = (desktopId: DesktopId) => this.#emitGuest(desktopId, 'interrupted')
+    this.moves = new LibvirtMoves({ ...this.#bootDeps(), movesDir, imagesDir, interrupted })
   }
 
   open(installationId: string): Promise<void> {

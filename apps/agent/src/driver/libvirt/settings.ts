@@ -14,6 +14,8 @@ export interface LibvirtSettings {
   imagesDir: string
   /** Where the sockets of screens and of guests' ports are; undefined lets libvirt choose. */
   socketsDir: string | undefined
+  /** Where the sockets of moves are, each move's in a folder of its own that only QEMU's user may enter. */
+  movesDir: string
   kvm: 'auto' | 'on' | 'off'
   cpuModel: string
   network: 'nat' | 'none'

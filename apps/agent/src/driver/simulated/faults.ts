@@ -22,6 +22,12 @@ export const simulatedOperations = [
   'readFile',
   'screen',
   'picture',
+  'misfit',
+  'leave',
+  'sendMove',
+  'enter',
+  'finishMove',
+  'adoptDisk',
 ] as const
 export type SimulatedOperation = (typeof simulatedOperations)[number]
 

@@ -4,10 +4,12 @@ import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
 import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
-import type { Domain, Driver, DriverEvent, DriverFacts, Mark, SavedBy, SaveProgress } from '../driver.ts'
+import type { Domain, Driver, DriverEvent, DriverFacts, SavedBy, SaveProgress } from '../driver.ts'
+import type { Mark } from '../mark.ts'
 import { toPng } from '../picture.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
 import { SimulatedGuest } from './guest.ts'
+import { SimulatedMoves } from './moves.ts'
 import { readSaved, writeSaved } from './saved-image.ts'
 import { SimulatedScreen } from './screen.ts'
 import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
@@ -29,6 +31,7 @@ const plenty = { memoryMiB: 1_048_576, diskGiB: 16_384 }
 export class SimulatedDriver implements Driver {
   readonly kind = 'simulated'
   readonly faults: SimulatedFaults
+  readonly moves: SimulatedMoves
   readonly #settings: SimulatedSettings
   readonly #domains: JsonFolder<SimulatedDomain>
   readonly #disks: JsonFolder<SimulatedDisk>
@@ -44,6 +47,16 @@ export class SimulatedDriver implements Driver {
     this.faults = new SimulatedFaults(settings.faults)
     this.#domains = new JsonFolder(join(settings.folder, 'domains'), simulatedDomain)
     this.#disks = new JsonFolder(join(settings.folder, 'disks'), simulatedDisk)
+    this.moves = new SimulatedMoves({
+      folder: settings.folder,
+      domains: this.#domains,
+      disks: this.#disks,
+      faults: this.faults,
+      images: () => (settings.anyImage ? ['*'] : this.#images()),
+      pause: (desktopId) => this.#pause(desktopId),
+      resume: (desktopId) => this.resume(desktopId),
+      end: (desktopId, reason) => this.#end(desktopId, reason),
+    })
   }
 
   async open(installationId: string): Promise<void> {
@@ -176,6 +189,13 @@ export class SimulatedDriver implements Driver {
     this.#emit({ type: 'domain', desktopId, reason: 'suspended' })
   }
 
+  #pause(desktopId: DesktopId): SimulatedDomain {
+    const stopped = paused(this.#require(desktopId))
+    this.#domains.write(desktopId, stopped)
+    this.#emit({ type: 'domain', desktopId, reason: 'migrated' })
+    return stopped
+  }
+
   async setMark(mark: Mark): Promise<void> {
     await this.faults.enter('setMark')
     this.#domains.write(mark.desktopId, { ...this.#require(mark.desktopId), mark })
@@ -222,6 +242,7 @@ export class SimulatedDriver implements Driver {
     await this.faults.enter('removeDisk')
     this.#disks.remove(desktopId)
     if (!this.#domains.read(desktopId)) this.#domains.remove(desktopId)
+    await rm(await this.moves.arrivingDiskPath(desktopId), { force: true })
   }
 
   frozen(): boolean {

@@ -1,0 +1,176 @@
+// Guarantee: a carrier takes streams between two agents whole, with their half closes; accepts only a host with the move's
+// key; and ends altogether when a stream is cut, when the other side is silent, and when its bytes are not taken.
+import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { type Duplex, duplexPair } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+import { newId } from '@dormouse/contract'
+import { createLog } from '@dormouse/process'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { until } from '../testing/bench.ts'
+import type { Carrier } from './carrier.ts'
+import { DialledCarrier } from './dial.ts'
+import { Gate } from './gate.ts'
+import { Pace } from './pace.ts'
+import type { MoveAddress } from './secret.ts'
+
+const log = createLog({ name: 'carrier', level: 'silent' })
+const unlimited = new Pace(undefined)
+const patient = { beatMs: 100, silentMs: 60_000, stallMs: 60_000 }
+const listen = { host: '127.0.0.1', port: 0 }
+
+let gate: Gate
+let moveId: string
+let key: Buffer
+let arrived: [name: string, stream: Duplex][]
+const dialled: Carrier[] = []
+
+beforeEach(() => {
+  gate = new Gate({ listen, pace: unlimited, log, times: patient })
+  moveId = newId()
+  key = randomBytes(32)
+  arrived = []
+})
+afterEach(() => {
+  for (const carrier of dialled.splice(0)) carrier.end()
+  gate.close()
+})
+
+const expectMove = () =>
+  gate.expect({ moveId, key, onStream: (name, stream, carrier) => arrived.push([name, carrier.keep(stream)]) })
+
+async function dial(address: MoveAddress, given: { moveId?: string; key?: Buffer; times?: typeof patient } = {}) {
+  const options = { address, moveId, key, pace: unlimited, log, times: patient, signal: AbortSignal.timeout(60_000) }
+  const carrier = await DialledCarrier.open({ ...options, ...given })
+  dialled.push(carrier)
+  return carrier
+}
+
+/** Both ends, and a stream between them: what is written to `near` is read from `far`. */
+async function joined() {
+  const there = await expectMove()
+  const here = await dial(there.address)
+  const [near, nearInside] = duplexPair()
+  here.join(nearInside, await here.open('memory'))
+  const [, stream] = await until(() => arrived[0])
+  const [far, farInside] = duplexPair()
+  there.carrier.join(farInside, stream)
+  return { here, there: there.carrier, near, far }
+}
+
+test('bytes and half closes pass in both directions', async () => {
+  const { here, near, far } = await joined()
+  const bytes = randomBytes(4 * 1024 * 1024)
+  const hash = (of: Buffer) => createHash('sha256').update(of).digest('hex')
+  const taken = buffer(far)
+  near.end(bytes)
+  expect(hash(await taken)).toBe(hash(bytes))
+  // The other direction is still open.
+  const answered = buffer(near)
+  far.end('thanks')
+  expect(String(await answered)).toBe('thanks')
+  expect(here.ended.aborted).toBe(false)
+  expect(here.bytes).toBe(bytes.length + 6)
+})
+
+test('no connection is accepted without the key, for another move or once it has ended', async () => {
+  const { address, carrier } = await expectMove()
+  for (const wrong of [{ key: randomBytes(32) }, { moveId: newId() }, { moveId: `${moveId}/..` }]) {
+    await expect(dial(address, wrong)).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  }
+  expect(carrier.ended.aborted).toBe(false)
+  const here = await dial(address)
+  await expect(here.open('Not a name')).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  carrier.end()
+  await expect(dial(address)).rejects.toMatchObject({ code: 'hypervisor_failed' })
+})
+
+test('it listens only while a move is expected', async () => {
+  const { address, carrier } = await expectMove()
+  carrier.end()
+  const refused = () =>
+    new Promise<boolean>((resolve) => {
+      const socket = connect(address)
+      socket.on('error', () => resolve(true)).on('connect', () => resolve(false))
+      socket.on('connect', () => socket.destroy())
+    })
+  await until(refused)
+  expect((await expectMove()).carrier.ended.aborted).toBe(false)
+})
+
+test('without an address no move is accepted', async () => {
+  gate = new Gate({ listen: undefined, pace: unlimited, log })
+  expect(gate.isOpen).toBe(false)
+  await expect(expectMove()).rejects.toMatchObject({ code: 'hypervisor_failed' })
+})
+
+test('connections that prove nothing are few, and keep no other one out', async () => {
+  const { address } = await expectMove()
+  const sockets: Socket[] = []
+  for (let i = 0; i < 40; i++) {
+    const socket = connect(address)
+    socket.on('error', () => undefined)
+    sockets.push(socket)
+    await once(socket, 'connect')
+    if (i % 3 === 0) socket.write(randomBytes(200))
+    if (i % 3 === 1) socket.write(Buffer.from('16030100ff010000fb0303', 'hex'))
+  }
+  await until(() => sockets.filter((socket) => socket.closed).length >= 8)
+  const here = await dial(address)
+  expect((await here.open('memory')).encrypted).toBe(true)
+  for (const socket of sockets) socket.destroy()
+})
+
+test('more streams than a move has end it', async () => {
+  const { address, carrier } = await expectMove()
+  const here = await dial(address)
+  const opened = Array.from({ length: 20 }, () => here.open('memory').catch(() => undefined))
+  await Promise.all(opened)
+  await until(() => carrier.ended.aborted && here.ended.aborted)
+})
+
+test('when one stream is cut, all of both sides end', async () => {
+  const { here, there } = await joined()
+  arrived[0]![1].destroy()
+  await until(() => here.ended.aborted && there.ended.aborted)
+})
+
+test('an end of one side is noticed by the other', async () => {
+  const { here, there } = await joined()
+  here.end()
+  await until(() => there.ended.aborted)
+  expect(String(there.ended.reason)).toMatch(/other host/)
+})
+
+test('a side that is silent counts as lost', async () => {
+  const times = { beatMs: 20, silentMs: 200, stallMs: 60_000 }
+  // The gate's beats are too rare for that side.
+  gate = new Gate({ listen, pace: unlimited, log, times: { ...patient, beatMs: 60_000 } })
+  const { address } = await expectMove()
+  const here = await dial(address, { times })
+  await until(() => here.ended.aborted)
+  expect(String(here.ended.reason)).toMatch(/silent/)
+})
+
+test('bytes that are not taken end the carrier', async () => {
+  const { address } = await expectMove()
+  const here = await dial(address, { times: { ...patient, stallMs: 200 } })
+  const [near, inside] = duplexPair()
+  near.on('error', () => undefined)
+  here.join(inside, await here.open('memory'))
+  await until(() => arrived[0])
+  for (let i = 0; i < 64; i++) near.write(Buffer.alloc(1024 * 1024))
+  await until(() => here.ended.aborted)
+  expect(String(here.ended.reason)).toMatch(/nothing was taken/)
+})
+
+test('a pace is shared by all streams, and exact on average', () => {
+  const pace = new Pace(10)
+  expect(pace.spend(1024)).toBe(0)
+  const waits = Array.from({ length: 10 }, () => pace.spend(1024 * 1024))
+  // A MiB takes 100 ms; the time that this test takes is its own.
+  expect(waits.at(-1)).toBeGreaterThan(500)
+  expect(waits.at(-1)).toBeLessThanOrEqual(1_001)
+  expect(unlimited.spend(2 ** 40)).toBe(0)
+})

@@ -1,0 +1,182 @@
+// The side that listens: only on the address that the operator names, and only while a move to this host is expected. A
+// connection is for a move that is expected, and proves that by the move's key, or it is closed.
+import { constants } from 'node:crypto'
+import { once } from 'node:events'
+import type { AddressInfo, Socket } from 'node:net'
+import { createServer, type Server, type TLSSocket } from 'node:tls'
+import { refuse } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import { beatName, Carrier, type CarrierOptions, type CarrierTimes } from './carrier.ts'
+import type { Pace } from './pace.ts'
+import { type MoveAddress, readIdentity, tlsOptions } from './secret.ts'
+
+const handshakeMs = 5_000
+/** Above this, the oldest connection that has proved nothing is closed. */
+const maxUnproved = 32
+/** More streams than a move has. */
+const maxStreams = 16
+/** How long the other host may take to dial. */
+const firstBeatMs = 120_000
+
+export interface GateOptions {
+  /** undefined accepts no move. */
+  listen: MoveAddress | undefined
+  pace: Pace
+  log: Log
+  times?: CarrierTimes
+}
+
+export interface Expectation {
+  moveId: string
+  key: Buffer
+  /** A stream that the other host has opened. Its bytes wait until they are read. */
+  onStream: (name: string, stream: TLSSocket, carrier: Carrier) => void
+}
+
+class ExpectedCarrier extends Carrier {
+  key: Buffer
+  readonly #onStream: Expectation['onStream']
+  readonly #late: NodeJS.Timeout
+  #streams = 0
+
+  constructor({ key, onStream }: Expectation, options: CarrierOptions) {
+    super(options)
+    this.key = key
+    this.#onStream = onStream
+    this.#late = setTimeout(() => this.end(new Error('the other host did not connect')), firstBeatMs)
+    this.ended.addEventListener('abort', () => clearTimeout(this.#late), { once: true })
+  }
+
+  take(name: string, stream: TLSSocket): void {
+    this.keep(stream)
+    if (++this.#streams > maxStreams) {
+      this.end(new Error(`the other host opened more than ${maxStreams} streams`))
+    } else if (name === beatName) {
+      clearTimeout(this.#late)
+      this.beat(stream)
+    } else {
+      this.#onStream(name, stream, this)
+    }
+  }
+}
+
+export class Gate {
+  readonly #options: GateOptions
+  readonly #expected = new Map<string, ExpectedCarrier>()
+  readonly #unproved = new Map<string, Socket>()
+  /** Set by the handshake: which of ours a connection is for. */
+  readonly #proved = new WeakMap<TLSSocket, { moveId: string; name: string }>()
+  #server: Promise<Server> | undefined
+
+  constructor(options: GateOptions) {
+    this.#options = options
+  }
+
+  /** Whether this host accepts moves at all. */
+  get isOpen(): boolean {
+    return this.#options.listen !== undefined
+  }
+
+  /** Listens for this move; an earlier expectation of it ends. Returns where the other host can dial. */
+  async expect(expectation: Expectation): Promise<{ carrier: Carrier; address: MoveAddress }> {
+    const { listen, pace, log, times } = this.#options
+    if (!listen) {
+      return refuse('hypervisor_failed', 'this host accepts no moves; set DORMOUSE_AGENT_MOVE_ADDRESS')
+    }
+    const { moveId } = expectation
+    this.#expected.get(moveId)?.end(new Error('the move was prepared again'))
+    const carrier = new ExpectedCarrier(expectation, { moveId, pace, log, ...(times && { times }) })
+    this.#expected.set(moveId, carrier)
+    carrier.ended.addEventListener('abort', () => this.#forget(moveId, carrier), { once: true })
+    try {
+      const { port } = (await this.#listen(listen)).address() as AddressInfo
+      return { carrier, address: { host: listen.host, port } }
+    } catch (error) {
+      carrier.end(error as Error)
+      throw error
+    }
+  }
+
+  /** The move's key from now on; streams that are open stay. */
+  rekey(moveId: string, key: Buffer): void {
+    const carrier = this.#expected.get(moveId)
+    if (carrier) carrier.key = key
+  }
+
+  close(): void {
+    for (const carrier of this.#expected.values()) carrier.end(new Error('the agent was closed'))
+  }
+
+  async #listen(address: MoveAddress): Promise<Server> {
+    this.#server ??= this.#open(address)
+    try {
+      return await this.#server
+    } catch (error) {
+      this.#server = undefined
+      this.#options.log.error({ err: error, ...address }, 'the address for moves could not be listened on')
+      return refuse(
+        'hypervisor_failed',
+        'the host cannot listen on DORMOUSE_AGENT_MOVE_ADDRESS; its log names the cause',
+      )
+    }
+  }
+
+  async #open(address: MoveAddress): Promise<Server> {
+    const server = createServer({
+      ...tlsOptions,
+      // Without tickets no session is resumed: each connection has to prove that it has the key.
+      secureOptions: constants.SSL_OP_NO_TICKET,
+      handshakeTimeout: handshakeMs,
+      pskCallback: (socket, identity) => this.#keyFor(socket, identity),
+    })
+    server.on('connection', (socket) => this.#admit(socket))
+    server.on('secureConnection', (socket) => this.#proven(socket))
+    server.on('tlsClientError', (error, socket) => {
+      this.#options.log.debug({ why: error.message }, 'a connection to the address for moves was refused')
+      socket.destroy()
+    })
+    server.listen(address.port, address.host)
+    await once(server, 'listening')
+    server.on('error', (error) => this.#options.log.error({ err: error }, 'the address for moves failed'))
+    return server
+  }
+
+  #keyFor(socket: TLSSocket, identity: string): Buffer | null {
+    const of = readIdentity(identity)
+    const carrier = of && this.#expected.get(of.moveId)
+    if (!carrier) return null
+    this.#proved.set(socket, of)
+    return carrier.key
+  }
+
+  #admit(socket: Socket): void {
+    const id = endOf(socket)
+    socket.on('error', () => socket.destroy())
+    this.#unproved.set(id, socket)
+    socket.once('close', () => this.#unproved.delete(id))
+    if (this.#unproved.size <= maxUnproved) return
+    const [oldest] = this.#unproved.values()
+    oldest?.destroy()
+  }
+
+  #proven(socket: TLSSocket): void {
+    this.#unproved.delete(endOf(socket))
+    socket.on('error', () => socket.destroy())
+    const of = this.#proved.get(socket)
+    const carrier = of && this.#expected.get(of.moveId)
+    if (!of || !carrier) socket.destroy()
+    else carrier.take(of.name, socket.setNoDelay(true))
+  }
+
+  /** Without a move that is expected, nothing listens. */
+  #forget(moveId: string, carrier: ExpectedCarrier): void {
+    if (this.#expected.get(moveId) === carrier) this.#expected.delete(moveId)
+    if (this.#expected.size > 0) return
+    const server = this.#server
+    this.#server = undefined
+    for (const socket of this.#unproved.values()) socket.destroy()
+    server?.then((open) => open.close()).catch(() => undefined)
+  }
+}
+
+const endOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`

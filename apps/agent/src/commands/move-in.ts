@@ -1,0 +1,19 @@
+// The new host's commands of a move: make ready, take the desktop, and then either let it run or give it up.
+import { arrive, prepare } from '../moves/arrive.ts'
+import { abandon, settle } from '../moves/decided.ts'
+import type { MoveDeps } from '../moves/held.ts'
+import type { CommandHandler, TurnDeps } from './handler.ts'
+
+type Deps = MoveDeps & TurnDeps
+
+export const movePrepare: CommandHandler<'move.prepare', Deps> = (deps, { fence, ...request }) =>
+  deps.turns.run(fence, 'move.prepare', (turn) => prepare(deps, turn, request), { moves: true })
+
+export const moveArrive: CommandHandler<'move.arrive', Deps> = (deps, { fence, letter }) =>
+  deps.turns.run(fence, 'move.arrive', (turn) => arrive(deps, turn, letter), { moves: true })
+
+export const moveSettle: CommandHandler<'move.settle', Deps> = (deps, { fence }) =>
+  deps.turns.run(fence, 'move.settle', (turn) => settle(deps, turn), { moves: true })
+
+export const moveAbandon: CommandHandler<'move.abandon', Deps> = (deps, { fence }) =>
+  deps.turns.run(fence, 'move.abandon', (turn) => abandon(deps, turn), { moves: true, undoes: true, freesSpace: true })

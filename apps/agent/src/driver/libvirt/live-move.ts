@@ -1,0 +1,219 @@
+// One live move at this host's libvirt: the calls of its side, in their order, on a connection of their own. The cookies go to
+// the other host as they are; the XML that comes from there is checked and gets this host's parts.
+import type { Duplex } from 'node:stream'
+import { type DesktopId, type DesktopSpec, Refusal, refuse } from '@dormouse/contract'
+import { type IncomingMigration, migrateFlag, type OutgoingMigration } from '@dormouse/node-libvirt'
+import { z } from 'zod'
+import { syncPath } from '../../mechanics/durable-file.ts'
+import { openSocket } from '../../mechanics/open-socket.ts'
+import type { Mark } from '../mark.ts'
+import type { Arrival, Entering, GiveStream, Leaving } from '../moves.ts'
+import { type BootDeps, hostPartsOf } from './boot.ts'
+import { offerClipboard, withoutClipboard } from './clipboard.ts'
+import { hasClipboard } from './domain-xml.ts'
+import { orRefuse } from './failures.ts'
+import { listenForStreams, type MoveFolder, type MoveStream, moveStreams, openMoveFolder } from './move-sockets.ts'
+import { hasInterface } from './network-xml.ts'
+import { requirePortable, withHostParts } from './portable-xml.ts'
+
+export interface LiveMoveDeps extends BootDeps {
+  movesDir: string
+  /** The guest's connections on this host are of no use any more. */
+  interrupted: (desktopId: DesktopId) => void
+}
+
+const letterSchema = z.object({ cookie: z.base64(), xml: z.string().optional() })
+const flags = migrateFlag.live | migrateFlag.paused | migrateFlag.nonSharedInc
+const dialMs = 5_000
+
+const write = (cookie: Uint8Array, xml?: string): string =>
+  JSON.stringify({ cookie: Buffer.from(cookie).toString('base64'), ...(xml && { xml }) })
+
+function read(letter: string): { cookie: Uint8Array; xml?: string | undefined } {
+  const parsed = letterSchema.safeParse(JSON.parse(letter))
+  if (!parsed.success) return refuse('hypervisor_failed', 'the other host’s letter cannot be read')
+  return { cookie: Buffer.from(parsed.data.cookie, 'base64'), xml: parsed.data.xml }
+}
+
+const routeIn = (folder: MoveFolder, name: string) => {
+  return { flags, name, memorySocket: folder.path('memory'), disksSocket: folder.path('disk') }
+}
+
+async function folderOf({ installation, movesDir }: LiveMoveDeps, desktopId: DesktopId): Promise<MoveFolder> {
+  return openMoveFolder(movesDir, desktopId, (await installation.ready()).capabilities.owner)
+}
+
+/** Holds the domain's job. QEMU before 10.1 cannot move a guest with a clipboard's port, so that is unplugged until it is over. */
+export async function leave(deps: LiveMoveDeps, desktopId: DesktopId): Promise<Leaving> {
+  const domain = deps.installation.domain(desktopId)
+  const hadClipboard = hasClipboard(await orRefuse('the desktop could not be read', domain.xml()))
+  const folder = await folderOf(deps, desktopId)
+  let outgoing: OutgoingMigration | undefined
+  let letter = ''
+  await withoutClipboard(domain, deps.log, async () => {
+    const { host } = deps.installation.session
+    const opened = await orRefuse('the move could not begin', host.openOutgoing(domain, routeIn(folder, domain.name)))
+    try {
+      const begun = await orRefuse('the move could not begin', opened.begin())
+      letter = write(begun.cookie, begun.xml)
+      outgoing = opened
+    } catch (error) {
+      opened.close()
+      throw error
+    }
+  })
+  return new LibvirtLeaving(deps, { desktopId, folder, letter, hadClipboard, outgoing: outgoing! })
+}
+
+interface LeavingParts {
+  desktopId: DesktopId
+  folder: MoveFolder
+  letter: string
+  hadClipboard: boolean
+  outgoing: OutgoingMigration
+}
+
+class LibvirtLeaving implements Leaving {
+  readonly #deps: LiveMoveDeps
+  readonly #parts: LeavingParts
+
+  constructor(deps: LiveMoveDeps, parts: LeavingParts) {
+    this.#deps = deps
+    this.#parts = parts
+  }
+
+  get letter(): string {
+    return this.#parts.letter
+  }
+
+  async send(letter: string, give: GiveStream, signal: AbortSignal): Promise<string> {
+    const { outgoing, folder, desktopId } = this.#parts
+    signal.throwIfAborted()
+    using _listening = await listenForStreams(folder, give)
+    // Closing the streams ends the call at once; their owner does that. An abort alone may never end it.
+    const abort = () => void this.#domain.abortJob().catch(() => undefined)
+    signal.addEventListener('abort', abort, { once: true })
+    try {
+      const sent = await orRefuse('the desktop could not be sent', outgoing.perform(read(letter).cookie))
+      this.#deps.interrupted(desktopId)
+      return write(sent)
+    } catch (error) {
+      await this.#offerClipboard()
+      if (signal.aborted) throw Object.assign(new Refusal('hypervisor_failed', 'the move was cut'), { cause: error })
+      throw error
+    } finally {
+      signal.removeEventListener('abort', abort)
+    }
+  }
+
+  async progress(): Promise<{ doneBytes: number; totalBytes: number } | undefined> {
+    const { type, dataProcessedBytes, dataTotalBytes } = await this.#domain.jobInfo()
+    return type === 'unbounded' ? { doneBytes: dataProcessedBytes, totalBytes: dataTotalBytes } : undefined
+  }
+
+  async confirm(letter: string): Promise<void> {
+    await orRefuse('the move could not be confirmed', this.#parts.outgoing.confirm(read(letter).cookie))
+    this.close()
+  }
+
+  async cancel(): Promise<void> {
+    try {
+      await orRefuse('the move could not be cancelled', this.#parts.outgoing.confirm(undefined, { cancelled: true }))
+    } finally {
+      this.close()
+      await this.#offerClipboard()
+    }
+  }
+
+  close(): void {
+    this.#parts.outgoing.close()
+    void this.#parts.folder.remove().catch(() => undefined)
+  }
+
+  get #domain() {
+    return this.#deps.installation.domain(this.#parts.desktopId)
+  }
+
+  async #offerClipboard(): Promise<void> {
+    if (this.#parts.hadClipboard) await offerClipboard(this.#domain, this.#deps.log)
+  }
+}
+
+/** Makes the disk again, and a QEMU that waits for what comes. */
+export async function enter(
+  deps: LiveMoveDeps,
+  { spec, mark, imageDigest }: Arrival,
+  letter: string,
+): Promise<Entering> {
+  const { installation, disks } = deps
+  const { cookie, xml } = read(letter)
+  const { kvm, network } = await installation.ready()
+  const image = await disks.imageOfDigest(imageDigest)
+  const parts = await hostPartsOf(deps, image, mark)
+  const own = withHostParts(portable(xml, spec, mark), parts, network?.name)
+  if (!network && hasInterface(own)) refuse('hypervisor_failed', 'the desktop needs a network and this host has none')
+  const attached = network ? await network.attach(mark.desktopId, own) : own
+  await disks.makeAgain(mark.desktopId, spec, imageDigest)
+  const folder = await folderOf(deps, mark.desktopId)
+  const route = routeIn(folder, installation.domain(mark.desktopId).name)
+  const incoming = await orRefuse('the move could not begin', installation.session.host.openIncoming(route))
+  try {
+    const shortened = installation.cpu.shorten(attached, kvm)
+    const prepared = await orRefuse('this host cannot take the desktop', incoming.prepare(shortened, cookie))
+    return new LibvirtEntering(deps, { mark, folder, incoming, letter: write(prepared) })
+  } catch (error) {
+    incoming.close()
+    await folder.remove()
+    throw error
+  }
+}
+
+/** The XML of the other host, if it has nothing but what a desktop has. */
+export function portable(xml: string | undefined, spec: DesktopSpec, mark: Mark): string {
+  try {
+    requirePortable(xml ?? '', spec, mark)
+    return xml ?? ''
+  } catch (error) {
+    return refuse('hypervisor_failed', `the other host’s domain cannot be taken: ${(error as Error).message}`)
+  }
+}
+
+interface EnteringParts {
+  mark: Mark
+  folder: MoveFolder
+  incoming: IncomingMigration
+  letter: string
+}
+
+class LibvirtEntering implements Entering {
+  readonly #deps: LiveMoveDeps
+  readonly #parts: EnteringParts
+
+  constructor(deps: LiveMoveDeps, parts: EnteringParts) {
+    this.#deps = deps
+    this.#parts = parts
+  }
+
+  get letter(): string {
+    return this.#parts.letter
+  }
+
+  async open(name: string): Promise<Duplex> {
+    const stream = moveStreams.find((known): known is MoveStream => known === name)
+    if (!stream) return refuse('hypervisor_failed', `a move has no stream "${name.slice(0, 20)}"`)
+    const to = { path: this.#parts.folder.path(stream), allowHalfOpen: true }
+    return openSocket(to, dialMs, () => new Refusal('hypervisor_failed', 'QEMU does not take the move any more'))
+  }
+
+  async finish(letter: string): Promise<string> {
+    const { incoming, mark } = this.#parts
+    const finished = await orRefuse('the desktop did not arrive', incoming.finish(read(letter).cookie))
+    await syncPath(this.#deps.disks.path(mark.desktopId))
+    return write(finished)
+  }
+
+  close(): void {
+    this.#parts.incoming.close()
+    void this.#parts.folder.remove().catch(() => undefined)
+  }
+}

@@ -1,0 +1,57 @@
+// The unix sockets over which QEMU and libvirtd send and take a guest's memory and disk. Who can open one can read and write
+// the guest's disk, so the folder of each move is closed to all but QEMU's user.
+import { chown, mkdir, rm } from 'node:fs/promises'
+import { createServer, type Server } from 'node:net'
+import { join } from 'node:path'
+import type { DesktopId } from '@dormouse/contract'
+import type { GiveStream } from '../moves.ts'
+
+/** The two streams of a move, as both hosts call them. */
+export const moveStreams = ['disk', 'memory'] as const
+export type MoveStream = (typeof moveStreams)[number]
+
+export interface MoveFolder {
+  path(stream: MoveStream): string
+  remove(): Promise<void>
+}
+
+/** Makes the desktop's folder again. */
+export async function openMoveFolder(
+  base: string,
+  desktopId: DesktopId,
+  owner: { uid: number; gid: number } | undefined,
+): Promise<MoveFolder> {
+  await mkdir(base, { recursive: true, mode: 0o711 })
+  // A socket's path has at most 107 bytes, and ids end at random.
+  const folder = join(base, desktopId.slice(-12))
+  await rm(folder, { recursive: true, force: true })
+  await mkdir(folder, { mode: 0o700 })
+  const isRoot = process.getuid?.() === 0
+  if (owner && isRoot) await chown(folder, owner.uid, owner.gid)
+  return {
+    path: (stream) => join(folder, stream),
+    remove: () => rm(folder, { recursive: true, force: true }),
+  }
+}
+
+/** Listens on both sockets, and gives away each connection as it comes, unread. */
+export async function listenForStreams(folder: MoveFolder, give: GiveStream): Promise<Disposable> {
+  const servers: Server[] = []
+  const close = () => {
+    for (const server of servers) server.close()
+  }
+  try {
+    for (const stream of moveStreams) {
+      const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => give(stream, socket))
+      servers.push(server)
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', reject)
+        server.listen(folder.path(stream), resolve)
+      })
+    }
+  } catch (error) {
+    close()
+    throw error
+  }
+  return { [Symbol.dispose]: close }
+}

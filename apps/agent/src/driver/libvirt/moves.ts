@@ -1,0 +1,152 @@
+// This host's part in moves, at libvirt: what another host must have, whether this one has it, and the files of desktops that
+// sleep.
+import { stat } from 'node:fs/promises'
+import { type DesktopId, type DesktopSpec, type MoveTraits, refuse } from '@dormouse/contract'
+import { isLibvirtError } from '@dormouse/node-libvirt'
+import { findImageByDigest } from '../../images/images.ts'
+import type { Arrival, Entering, Leaving, Moves } from '../moves.ts'
+import { shortenAgentTimeout } from './boot.ts'
+import { offerClipboard } from './clipboard.ts'
+import { machineOf } from './domain-xml.ts'
+import { orRefuse } from './failures.ts'
+import { enter, type LiveMoveDeps, leave, portable } from './live-move.ts'
+import { hasInterface } from './network-xml.ts'
+import { cpuOf, savedCpu } from './saved-cpu.ts'
+
+interface LibvirtMovesDeps extends LiveMoveDeps {
+  imagesDir: string
+}
+
+interface GuestKind {
+  emulator: string
+  arch: string
+  machine: string
+  virtType: string
+}
+
+export class LibvirtMoves implements Moves {
+  readonly #deps: LibvirtMovesDeps
+
+  constructor(deps: LibvirtMovesDeps) {
+    this.#deps = deps
+  }
+
+  async traits(desktopId: DesktopId, memoryPath: string | undefined): Promise<Omit<MoveTraits, 'memoryBytes'>> {
+    const { installation, disks } = this.#deps
+    const { kvm, versions } = await installation.ready()
+    const { digest } = await disks.imageOf(desktopId)
+    if (!digest) return refuse('image_unavailable', 'the desktop’s image has no digests, so no other host can have it')
+    const seen = await this.#seen(desktopId, memoryPath)
+    return {
+      driver: 'libvirt',
+      kvm,
+      hypervisor: versions.libvirt ?? '',
+      emulator: versions.qemu ?? '',
+      imageDigest: digest,
+      diskBytes: await this.diskBytes(desktopId),
+      ...seen,
+    }
+  }
+
+  /** What the guest has, awake or saved. */
+  async #seen(
+    desktopId: DesktopId,
+    memoryPath: string | undefined,
+  ): Promise<Pick<MoveTraits, 'kind' | 'machine' | 'cpu' | 'network'>> {
+    const { installation } = this.#deps
+    const { domains } = installation.session.host
+    if (memoryPath) {
+      const xml = await orRefuse('the saved memory could not be read', domains.saveImageXml(memoryPath))
+      const cpu = (await savedCpu(memoryPath)) ?? cpuOf(xml) ?? null
+      return { kind: 'cold', machine: machineOf(xml).machine, cpu, network: hasInterface(xml) }
+    }
+    const xml = await installation
+      .domain(desktopId)
+      .xml()
+      .catch((error: unknown) => {
+        if (isLibvirtError(error, 'noDomain')) return undefined
+        return orRefuse('the desktop could not be read', Promise.reject(error))
+      })
+    if (xml === undefined) return { kind: 'cold', machine: '', cpu: null, network: false }
+    return { kind: 'live', machine: machineOf(xml).machine, cpu: cpuOf(xml) ?? null, network: hasInterface(xml) }
+  }
+
+  async misfit({ imageVersion }: DesktopSpec, traits: MoveTraits): Promise<string | null> {
+    const { installation, imagesDir } = this.#deps
+    const { kvm, versions, network, capabilities } = await installation.ready()
+    if (!(await findImageByDigest(imagesDir, traits.imageDigest))) {
+      return `the host does not have the same image "${imageVersion}"`
+    }
+    // Without memory it boots like any other desktop.
+    if (traits.cpu === null) return null
+    if (kvm !== traits.kvm) return kvm ? 'the host uses KVM, the other one does not' : 'the host has no KVM'
+    if (traits.network && !network) return 'the host has no network for guests'
+    if (isOlder(versions.qemu ?? '', traits.emulator))
+      return `its QEMU ${versions.qemu} is older than ${traits.emulator}`
+    if (isOlder(versions.libvirt ?? '', traits.hypervisor)) {
+      return `its libvirt ${versions.libvirt} is older than ${traits.hypervisor}`
+    }
+    const { emulator } = capabilities
+    const kind = { emulator, arch: 'x86_64', machine: traits.machine, virtType: kvm ? 'kvm' : 'qemu' }
+    return this.#lacks(kind, traits.cpu)
+  }
+
+  /** Whether a domain of that kind can have that CPU here, as libvirt says. */
+  async #lacks(kind: GuestKind, cpu: string): Promise<string | null> {
+    const { host } = this.#deps.installation.session
+    try {
+      await host.domainCapabilities(kind)
+      await host.requireCpu(cpu, kind)
+      return null
+    } catch (error) {
+      if (isLibvirtError(error)) return `the host cannot run this guest: ${error.message}`
+      return orRefuse('the host could not be compared', Promise.reject(error))
+    }
+  }
+
+  leave(desktopId: DesktopId): Promise<Leaving> {
+    return leave(this.#deps, desktopId)
+  }
+
+  enter(arrival: Arrival, letter: string): Promise<Entering> {
+    return enter(this.#deps, arrival, letter)
+  }
+
+  async furnish(desktopId: DesktopId): Promise<void> {
+    const { installation, disks, log } = this.#deps
+    const image = await disks.imageOf(desktopId)
+    if (image.clipboard) await offerClipboard(installation.domain(desktopId), log)
+    await shortenAgentTimeout(this.#deps, desktopId)
+  }
+
+  diskPath(desktopId: DesktopId): string {
+    return this.#deps.disks.path(desktopId)
+  }
+
+  async diskBytes(desktopId: DesktopId): Promise<number> {
+    return (await stat(this.diskPath(desktopId))).size
+  }
+
+  async arrivingDiskPath(desktopId: DesktopId): Promise<string> {
+    await this.#deps.installation.ready()
+    return this.#deps.disks.arrivingPath(desktopId)
+  }
+
+  adoptDisk({ mark, spec, imageDigest }: Arrival): Promise<void> {
+    return this.#deps.disks.adopt(mark.desktopId, spec, imageDigest)
+  }
+
+  async requireHarmless({ spec, mark }: Arrival, memoryPath: string): Promise<void> {
+    const { domains } = this.#deps.installation.session.host
+    portable(await orRefuse('the saved memory could not be read', domains.saveImageXml(memoryPath)), spec, mark)
+  }
+}
+
+/** Whether the version `a` comes before `b`; `9.0.0` comes before `9.1.0`. */
+function isOlder(a: string, b: string): boolean {
+  const [mine, theirs] = [numbersOf(a), numbersOf(b)]
+  const at = mine.findIndex((number, index) => number !== (theirs[index] ?? 0))
+  return at >= 0 && mine[at]! < (theirs[at] ?? 0)
+}
+
+const numbersOf = (version: string): number[] => version.split('.').map((part) => Number.parseInt(part, 10) || 0)

@@ -1,0 +1,37 @@
+// The header of a qcow2 disk that came from another host. A header can name other files, which QEMU would open: each such name
+// is refused or replaced before anything opens the disk.
+import { execFile } from 'node:child_process'
+import { open } from 'node:fs/promises'
+import { promisify } from 'node:util'
+import { refuse } from '@dormouse/contract'
+
+const run = promisify(execFile)
+const magic = 0x514649fb
+const rebaseMs = 60_000
+
+/** Refuses a disk that is not of that size, or that needs more than its own file and a backing file. */
+export async function requireOverlay(path: string, virtualBytes: number): Promise<void> {
+  const file = await open(path, 'r')
+  const header = Buffer.alloc(104)
+  try {
+    await file.read(header, 0, header.length, 0)
+  } finally {
+    await file.close()
+  }
+  const version = header.readUInt32BE(4)
+  if (header.readUInt32BE(0) !== magic || (version !== 2 && version !== 3)) wrong('it is not a qcow2 image')
+  if (header.readBigUInt64BE(24) !== BigInt(virtualBytes)) wrong('it has another size')
+  if (header.readUInt32BE(32) !== 0) wrong('it is encrypted')
+  // Among these features is a file beside it for its data.
+  if (version === 3 && header.readBigUInt64BE(72) !== 0n) wrong('it has features that Dormouse’s disks do not have')
+}
+
+const wrong = (why: string): never => refuse('hypervisor_failed', `the disk from the other host cannot be used: ${why}`)
+
+/** Makes the disk an overlay on that image. Only the name in its header changes; what it named before is not opened. */
+export async function rebase(path: string, image: string): Promise<void> {
+  const args = ['rebase', '-u', '-f', 'qcow2', '-F', 'qcow2', '-b', image, path]
+  await run('qemu-img', args, { timeout: rebaseMs }).catch((cause: unknown) => {
+    throw new Error('the disk could not be put on this host’s image', { cause })
+  })
+}

@@ -1,0 +1,180 @@
+// A simulated hypervisor's part in moves: memory and disk travel as their JSON, over streams of the same names as real ones.
+
+import { mkdirSync } from 'node:fs'
+import { rename, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { type Duplex, duplexPair } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { type DesktopId, type DesktopSpec, type MoveTraits, refuse } from '@dormouse/contract'
+import type { Mark } from '../mark.ts'
+import type { Arrival, Entering, GiveStream, Leaving, Moves } from '../moves.ts'
+import type { SimulatedFaults } from './faults.ts'
+import { readSaved } from './saved-image.ts'
+import { type JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
+
+interface Host {
+  folder: string
+  domains: JsonFolder<SimulatedDomain>
+  disks: JsonFolder<SimulatedDisk>
+  faults: SimulatedFaults
+  images: () => string[]
+  pause: (desktopId: DesktopId) => SimulatedDomain
+  resume: (desktopId: DesktopId) => Promise<void>
+  end: (desktopId: DesktopId, reason: string) => void
+}
+
+const version = '1'
+const digestOf = (imageVersion: string): string => `simulated ${imageVersion}`
+
+export class SimulatedMoves implements Moves {
+  readonly #host: Host
+
+  constructor(host: Host) {
+    this.#host = host
+  }
+
+  async traits(desktopId: DesktopId, memoryPath: string | undefined): Promise<Omit<MoveTraits, 'memoryBytes'>> {
+    const disk = this.#disk(desktopId)
+    const runs = this.#host.domains.read(desktopId) !== undefined
+    return {
+      kind: runs ? 'live' : 'cold',
+      driver: 'simulated',
+      kvm: false,
+      hypervisor: version,
+      emulator: version,
+      machine: 'simulated',
+      network: false,
+      cpu: runs || memoryPath ? 'simulated' : null,
+      imageDigest: digestOf(disk.spec.imageVersion),
+      diskBytes: await this.diskBytes(desktopId),
+    }
+  }
+
+  async misfit({ imageVersion }: DesktopSpec, { imageDigest }: MoveTraits): Promise<string | null> {
+    await this.#host.faults.enter('misfit')
+    const hasImage = this.#host.images().some((image) => digestOf(image) === imageDigest)
+    return hasImage || this.#host.images().includes('*') ? null : `the host does not have the image "${imageVersion}"`
+  }
+
+  async leave(desktopId: DesktopId): Promise<Leaving> {
+    await this.#host.faults.enter('leave')
+    const { domains } = this.#host
+    if (domains.read(desktopId)?.state !== 'running') refuse('hypervisor_failed', 'the simulated guest does not run')
+    return {
+      letter: 'simulated',
+      send: (_letter, give, signal) => this.#send(desktopId, give, signal),
+      progress: async () => undefined,
+      confirm: async () => this.#host.end(desktopId, 'migrated'),
+      cancel: () => this.#host.resume(desktopId),
+      close: () => undefined,
+    }
+  }
+
+  async #send(desktopId: DesktopId, give: GiveStream, signal: AbortSignal): Promise<string> {
+    const { faults, pause, resume, domains } = this.#host
+    try {
+      await faults.enter('sendMove', signal)
+      await this.#give('disk', JSON.stringify(this.#disk(desktopId)), give, signal)
+      await this.#give('memory', JSON.stringify(pause(desktopId)), give, signal)
+      return 'simulated'
+    } catch (error) {
+      if (domains.read(desktopId)) await resume(desktopId)
+      throw signal.aborted || !(error instanceof Error) ? refuseCut() : error
+    }
+  }
+
+  /** Returns when the other side has taken all of it and has said so. */
+  async #give(name: string, content: string, give: GiveStream, signal: AbortSignal): Promise<void> {
+    const [near, inside] = duplexPair()
+    const cut = Promise.withResolvers<never>()
+    const stop = () => cut.reject(signal.reason)
+    if (signal.aborted) stop()
+    signal.addEventListener('abort', stop, { once: true })
+    give(name, inside)
+    near.on('error', stop)
+    near.end(content)
+    try {
+      const taken = await Promise.race([text(near), cut.promise])
+      if (taken !== 'taken') refuseCut()
+    } finally {
+      signal.removeEventListener('abort', stop)
+      near.destroy()
+    }
+  }
+
+  async enter({ mark, imageDigest, spec }: Arrival): Promise<Entering> {
+    const { faults, domains, disks } = this.#host
+    await faults.enter('enter')
+    if (domains.read(mark.desktopId)) refuse('hypervisor_failed', 'the domain exists already')
+    if (digestOf(spec.imageVersion) !== imageDigest) refuse('image_unavailable', 'the image is another one')
+    const parts: { disk?: SimulatedDisk; memory?: SimulatedDomain } = {}
+    const closing = new AbortController()
+    return {
+      letter: 'simulated',
+      open: async (name) => {
+        if (name === 'disk') return take((content) => (parts.disk = simulatedDisk.parse(content)))
+        if (name === 'memory') return take((content) => (parts.memory = simulatedDomain.parse(content)))
+        return refuse('hypervisor_failed', `a simulated guest has no stream "${name}"`)
+      },
+      finish: async () => {
+        await faults.enter('finishMove', closing.signal)
+        const { disk, memory } = parts
+        if (closing.signal.aborted || !disk || !memory)
+          return refuse('hypervisor_failed', 'the simulated guest has not arrived')
+        disks.write(mark.desktopId, disk)
+        domains.write(mark.desktopId, { ...memory, mark })
+        return 'simulated'
+      },
+      close: () => {
+        closing.abort(new Error('the move was ended'))
+      },
+    }
+  }
+
+  async furnish(): Promise<void> {}
+
+  diskPath(desktopId: DesktopId): string {
+    return join(this.#host.folder, 'disks', `${desktopId}.json`)
+  }
+
+  async diskBytes(desktopId: DesktopId): Promise<number> {
+    return (await stat(this.diskPath(desktopId))).size
+  }
+
+  async arrivingDiskPath(desktopId: DesktopId): Promise<string> {
+    const path = join(this.#host.folder, 'arriving', `${desktopId}.json`)
+    mkdirSync(dirname(path), { recursive: true })
+    return path
+  }
+
+  async adoptDisk({ mark }: Arrival): Promise<void> {
+    await this.#host.faults.enter('adoptDisk')
+    if (this.#host.disks.read(mark.desktopId)) return
+    await rename(await this.arrivingDiskPath(mark.desktopId), this.diskPath(mark.desktopId))
+  }
+
+  async requireHarmless({ mark }: { mark: Mark }, memoryPath: string): Promise<void> {
+    if (readSaved(memoryPath).mark.desktopId !== mark.desktopId) {
+      refuse('hypervisor_failed', 'the saved memory belongs to another desktop')
+    }
+  }
+
+  #disk(desktopId: DesktopId): SimulatedDisk {
+    return this.#host.disks.read(desktopId) ?? refuse('disk_missing', 'the simulated disk is not there')
+  }
+}
+
+/** An end that reads everything, and then says that it has. */
+function take(keep: (content: unknown) => void): Duplex {
+  const [outside, inside] = duplexPair()
+  text(inside)
+    .then((content) => {
+      keep(JSON.parse(content))
+      inside.end('taken')
+    })
+    .catch((error: Error) => inside.destroy(error))
+  inside.on('error', () => undefined)
+  return outside
+}
+
+const refuseCut = (): never => refuse('hypervisor_failed', 'the move was cut; the guest runs on')

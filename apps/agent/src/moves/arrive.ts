@@ -1,0 +1,178 @@
+// The new host's side of a move, up to the decision: it makes ready, takes everything, and says so once all is whole and on
+// its disk. Nothing of the desktop runs here yet.
+
+import type { Duplex } from 'node:stream'
+import { type CommandPayload, type CommandResult, refuse } from '@dormouse/contract'
+import type { Carrier } from '../carrier/carrier.ts'
+import { look, markOf } from '../desktops/situation.ts'
+import type { Turn } from '../desktops/turns.ts'
+import type { Arrival, Entering } from '../driver/moves.ts'
+import { receiveFiles } from './copy-in.ts'
+import { type HeldIn, heldIn, journalled, type MoveDeps, refuseInterrupted } from './held.ts'
+import { type Arriving, filesLetter, liveLetter, readLetter, requireOwn, rootsLetter } from './letters.ts'
+
+type Preparation = Omit<CommandPayload<'move.prepare'>, 'fence'>
+
+/** Ready to take the desktop, and listening for the other host. Repeated for a cold move, it goes on where a copy was cut. */
+export async function prepare(
+  deps: MoveDeps,
+  turn: Turn,
+  request: Preparation,
+): Promise<CommandResult<'move.prepare'>> {
+  const { desktopId, operationId: moveId } = turn.fence
+  const move = journalled(turn, 'in')
+  const held = heldIn(deps, turn)
+  if (held && !held.carrier.ended.aborted) {
+    deps.gate.rekey(moveId, keyOf(request))
+    return { letter: held.entering?.letter ?? '', address: held.address }
+  }
+  if (move?.phase === 'arrived') return refuse('hypervisor_failed', 'the desktop has arrived on this host already')
+  if (move && request.kind === 'live') refuseInterrupted()
+  deps.moves.end(desktopId)
+  deps.moves.requireSpace()
+  const arriving = readArriving(deps, turn, request)
+  if (!move) await requireNothing(deps, turn)
+  await requireDisk(deps, arriving)
+  await turn.note({
+    move: { moveId, direction: 'in', kind: request.kind, phase: 'moving' },
+    ...{ departedAt: null, spec: request.spec, spent: [], running: false, ready: arriving.ready },
+  })
+  await deps.failpoints.hit('move.prepare.after-note')
+  const entering =
+    request.kind === 'live'
+      ? await deps.driver.moves.enter(arrivalOf(deps, turn, arriving), hypervisorOf(request))
+      : undefined
+  try {
+    const held = await listen(deps, turn, request, arriving, entering)
+    deps.moves.hold(desktopId, held)
+    return { letter: entering?.letter ?? '', address: held.address }
+  } catch (error) {
+    entering?.close()
+    throw error
+  }
+}
+
+async function listen(
+  deps: MoveDeps,
+  turn: Turn,
+  request: Preparation,
+  arriving: Arriving,
+  entering: Entering | undefined,
+): Promise<HeldIn> {
+  const { desktopId, operationId: moveId } = turn.fence
+  let held: HeldIn | undefined
+  const onStream = (name: string, stream: Duplex, carrier: Carrier) => {
+    if (entering) joinEntering(entering, name, stream, carrier)
+    else if (held && name === 'files' && !held.received)
+      held.received = receive(deps, desktopId, arriving, stream, carrier)
+    else carrier.end(new Error(`the other host opened a stream "${name}" that is not expected`))
+  }
+  const expected = await deps.gate.expect({ moveId, key: keyOf(request), onStream })
+  held = {
+    moveId,
+    direction: 'in',
+    entering,
+    arriving,
+    ...expected,
+    received: undefined,
+    arrived: undefined,
+    close: () => {
+      expected.carrier.end()
+      entering?.close()
+    },
+  }
+  return held
+}
+
+function joinEntering(entering: Entering, name: string, stream: Duplex, carrier: Carrier): void {
+  entering.open(name).then(
+    (near) => carrier.join(near, stream),
+    (error: Error) => carrier.end(error),
+  )
+}
+
+async function receive(
+  deps: MoveDeps,
+  desktopId: string,
+  { files }: Arriving,
+  stream: Duplex,
+  carrier: Carrier,
+): Promise<Record<string, string>> {
+  const { diskBytes, memory } = files!
+  const disk = { path: await deps.driver.moves.arrivingDiskPath(desktopId), bytes: diskBytes }
+  const memoryFile = memory && { path: deps.memory.arrivingPath(desktopId), bytes: memory.bytes }
+  const receiving = receiveFiles(carrier, stream, { disk, ...(memoryFile && { memory: memoryFile }) })
+  // `arrive` reports it.
+  receiving.catch((error: unknown) => deps.log.info({ err: error, desktopId }, 'a copy did not arrive'))
+  return receiving
+}
+
+const keyOf = ({ key }: Preparation): Buffer => Buffer.from(key, 'base64url')
+const hypervisorOf = ({ letter }: Preparation): string => readLetter(liveLetter, letter).hypervisor
+
+function readArriving({ installationId }: MoveDeps, { fence }: Turn, request: Preparation): Arriving {
+  const { kind, spec, imageDigest, letter } = request
+  if (kind === 'live') return { spec, imageDigest, ready: readLetter(liveLetter, letter).ready, files: undefined }
+  const files = readLetter(filesLetter, letter)
+  if (files.memory) requireOwn(files.memory.manifest, fence.desktopId, installationId)
+  return { spec, imageDigest, ready: files.ready, files }
+}
+
+/** A disk or a process of the desktop that no move has brought here is never overwritten. */
+async function requireNothing(deps: MoveDeps, turn: Turn): Promise<void> {
+  const { domain, disk, images } = await look(deps, turn.fence.desktopId)
+  if (domain || disk || images.length > 0)
+    refuse('hypervisor_failed', 'this host still has an older part of the desktop')
+}
+
+async function requireDisk({ driver }: MoveDeps, { files }: Arriving): Promise<void> {
+  const need = (files?.diskBytes ?? 0) + (files?.memory?.bytes ?? 0)
+  if ((await driver.freeDiskBytes()) < need) refuse('host_disk_full', 'the host’s disk has no space for the desktop')
+}
+
+const arrivalOf = (deps: MoveDeps, { fence }: Turn, { spec, imageDigest }: Arriving): Arrival => {
+  return { spec, imageDigest, mark: markOf(deps, fence) }
+}
+
+/** All is here, whole and on the disk. Only from here on can the control plane decide for this host. */
+export async function arrive(deps: MoveDeps, turn: Turn, letter: string): Promise<CommandResult<'move.arrive'>> {
+  const held = heldIn(deps, turn)
+  if (held?.arrived !== undefined) return { letter: held.arrived }
+  const move = journalled(turn, 'in')
+  // After a restart: the answer was lost, and only the source's confirmation needs the letter.
+  if (move?.phase === 'arrived') return { letter: '' }
+  if (!held || !move) return refuseInterrupted()
+  // The hypervisor may wait for bytes that never come: an undo closes what it waits for.
+  const stop = () => deps.moves.end(turn.fence.desktopId)
+  turn.signal.addEventListener('abort', stop, { once: true })
+  try {
+    const arrived = held.entering ? await held.entering.finish(letter) : await arriveAsleep(deps, turn, held, letter)
+    await deps.failpoints.hit('move.arrive.before-note')
+    turn.signal.throwIfAborted()
+    await turn.note({ disk: 'used', move: { ...move, phase: 'arrived' } })
+    held.arrived = arrived
+    return { letter: arrived }
+  } finally {
+    turn.signal.removeEventListener('abort', stop)
+  }
+}
+
+async function arriveAsleep(deps: MoveDeps, turn: Turn, held: HeldIn, letter: string): Promise<string> {
+  const { desktopId } = turn.fence
+  const { moves } = deps.driver
+  const sent = readLetter(rootsLetter, letter)
+  const stored = held.received ? await held.received : refuseInterrupted()
+  for (const [name, root] of Object.entries(stored)) {
+    if (sent[name] !== root) refuse('hypervisor_failed', 'what has arrived is not what the other host sent')
+  }
+  const arrival = arrivalOf(deps, turn, held.arriving)
+  const memory = held.arriving.files?.memory
+  if (memory) await moves.requireHarmless(arrival, deps.memory.arrivingPath(desktopId))
+  await moves.adoptDisk(arrival)
+  if (memory) {
+    const image = await deps.memory.adopt(memory.manifest)
+    deps.memory.verify(image)
+    await deps.memory.verifyDigest(image, turn.signal)
+  }
+  return ''
+}

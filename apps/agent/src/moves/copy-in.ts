@@ -1,0 +1,96 @@
+// Receives files from the other host, each at a path of ours: what lies there from an earlier try is used where it is right. A
+// file counts as stored when it is on the disk and was read back.
+import { type FileHandle, open } from 'node:fs/promises'
+import type { Duplex } from 'node:stream'
+import { z } from 'zod'
+import type { Carrier } from '../carrier/carrier.ts'
+import { FrameReader, type FrameType, frameHeader, frameType, pieceBytes } from './frames.ts'
+import { digestBytes, digestsOf, pieceCount, rootOf } from './pieces.ts'
+
+export interface FileToReceive {
+  path: string
+  /** Another length is refused before anything is written. */
+  bytes: number
+}
+
+const announced = z.object({ name: z.string().max(16), bytes: z.int().min(0) })
+const mostDigests = pieceBytes / digestBytes
+
+/** Receives each of the files once; returns their digests. What goes wrong is thrown, and the other host learns of it. */
+export async function receiveFiles(
+  carrier: Carrier,
+  stream: Duplex,
+  files: Record<string, FileToReceive>,
+): Promise<Record<string, string>> {
+  const reader = new FrameReader(stream, carrier.ended)
+  const send = (type: FrameType, payload: Uint8Array) =>
+    carrier.send(stream, Buffer.concat([frameHeader(type, payload.length), payload]))
+  const roots: Record<string, string> = {}
+  try {
+    while (Object.keys(roots).length < Object.keys(files).length) {
+      const { name, bytes } = announced.parse(JSON.parse(String(await reader.expect(frameType.file))))
+      const file = Object.hasOwn(files, name) && !(name in roots) ? files[name] : undefined
+      if (!file || file.bytes !== bytes) throw new Error(`a file "${name}" of ${bytes} bytes is not expected`)
+      roots[name] = await receiveFile(reader, send, file, carrier)
+      await send(frameType.stored, Buffer.alloc(0))
+    }
+    stream.end()
+    return roots
+  } catch (error) {
+    await send(frameType.refused, Buffer.from((error as Error).message.slice(0, 500))).catch(() => undefined)
+    throw error
+  }
+}
+
+type Send = (type: FrameType, payload: Uint8Array) => Promise<void>
+
+async function receiveFile(
+  reader: FrameReader,
+  send: Send,
+  { path, bytes }: FileToReceive,
+  carrier: Carrier,
+): Promise<string> {
+  const file = await openAny(path)
+  try {
+    await file.truncate(bytes)
+    await sendHave(send, await digestsOf(file, bytes, carrier.ended))
+    const root = await writePieces(reader, file, bytes, carrier)
+    await file.sync()
+    const stored = rootOf(await digestsOf(file, bytes, carrier.ended))
+    if (stored !== root) throw new Error('what was stored is not what was sent')
+    return root
+  } finally {
+    await file.close()
+  }
+}
+
+/** For reading and writing, made where it does not exist. */
+async function openAny(path: string): Promise<FileHandle> {
+  return open(path, 'r+').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return open(path, 'wx+', 0o600)
+    throw error
+  })
+}
+
+async function sendHave(send: Send, digests: Buffer): Promise<void> {
+  const step = mostDigests * digestBytes
+  for (let at = 0; at < digests.length; at += step) await send(frameType.have, digests.subarray(at, at + step))
+  await send(frameType.haveEnd, Buffer.alloc(0))
+}
+
+/** Writes what comes until the sender is done; returns the digest that the sender names. */
+async function writePieces(reader: FrameReader, file: FileHandle, bytes: number, carrier: Carrier): Promise<string> {
+  for (;;) {
+    const frame = await reader.next()
+    if (frame?.type === frameType.done) return frame.payload.toString('utf8', 0, 2 * digestBytes)
+    if (frame?.type !== frameType.piece) throw new Error('a piece was expected')
+    const index = frame.payload.readUInt32BE()
+    const piece = frame.payload.subarray(4)
+    const at = index * pieceBytes
+    if (index >= pieceCount(bytes) || piece.length !== Math.min(pieceBytes, bytes - at)) {
+      throw new Error('a piece is outside its file')
+    }
+    await file.write(piece, 0, piece.length, at)
+    await carrier.pause(piece.length)
+  }
+}

@@ -1,0 +1,23 @@
+// Whether another host can take a desktop: asked before anything is copied.
+import { type CommandPayload, type CommandResult, type DesktopId, refuse } from '@dormouse/contract'
+import { look } from '../desktops/situation.ts'
+import type { MoveDeps } from './held.ts'
+
+/** What another host must have to take the desktop as it is now. */
+export async function traits(deps: MoveDeps, desktopId: DesktopId): Promise<CommandResult<'move.traits'>> {
+  const { domain, usable, disk } = await look(deps, desktopId)
+  if (!disk) refuse('disk_missing', 'the desktop’s disk is not on this host')
+  const memory = domain ? undefined : usable
+  const found = await deps.driver.moves.traits(desktopId, memory?.path)
+  return { ...found, memoryBytes: memory?.bytes ?? 0 }
+}
+
+/** Whether this host can take it. */
+export async function check(
+  { driver, gate }: MoveDeps,
+  { spec, traits }: CommandPayload<'move.check'>,
+): Promise<CommandResult<'move.check'>> {
+  if (!gate.isOpen) return { misfit: 'the host accepts no moves; set DORMOUSE_AGENT_MOVE_ADDRESS' }
+  if (traits.driver !== driver.kind) return { misfit: `the host’s hypervisor is ${driver.kind}, not ${traits.driver}` }
+  return { misfit: await driver.moves.misfit(spec, traits) }
+}

@@ -1,0 +1,90 @@
+// Frames on a byte stream between two hosts: a type, a length, a payload. Each is bounded before it is read.
+import type { Duplex } from 'node:stream'
+
+export const frameType = { file: 1, have: 2, haveEnd: 3, piece: 4, done: 5, stored: 6, refused: 7 } as const
+export type FrameType = (typeof frameType)[keyof typeof frameType]
+
+export interface Frame {
+  type: number
+  payload: Buffer
+}
+
+const headerBytes = 5
+export const pieceBytes = 1024 * 1024
+const maxPayloadBytes = pieceBytes + 4
+
+/** A frame's header. The payload follows as it is: it is not copied. */
+export function frameHeader(type: FrameType, payloadBytes: number): Buffer {
+  const header = Buffer.allocUnsafe(headerBytes)
+  header.writeUInt8(type)
+  header.writeUInt32BE(payloadBytes, 1)
+  return header
+}
+
+export class FrameReader {
+  readonly #stream: Duplex
+  readonly #signal: AbortSignal
+  #chunks: Buffer[] = []
+  #length = 0
+  #ended = false
+  #changed = Promise.withResolvers<void>()
+
+  /** The signal's reason is thrown when it aborts. From now on the stream's bytes are this reader's. */
+  constructor(stream: Duplex, signal: AbortSignal) {
+    this.#stream = stream
+    this.#signal = signal
+    const wake = () => this.#changed.resolve()
+    stream.on('data', (chunk: Buffer) => {
+      this.#chunks.push(chunk)
+      this.#length += chunk.length
+      if (this.#length >= maxPayloadBytes) stream.pause()
+      wake()
+    })
+    stream.once('end', () => {
+      this.#ended = true
+      wake()
+    })
+    stream.once('close', wake)
+    signal.addEventListener('abort', wake, { once: true })
+  }
+
+  /** The next frame; undefined at the end of the stream. */
+  async next(): Promise<Frame | undefined> {
+    const header = await this.#take(headerBytes)
+    if (!header) return undefined
+    const bytes = header.readUInt32BE(1)
+    if (bytes > maxPayloadBytes) throw new Error(`a frame of ${bytes} bytes is longer than any that is sent`)
+    const payload = bytes === 0 ? Buffer.alloc(0) : await this.#take(bytes)
+    if (!payload) return refuseShort()
+    return { type: header.readUInt8(), payload }
+  }
+
+  /** A frame of that type, or an error that says which one came. */
+  async expect(type: FrameType): Promise<Buffer> {
+    const frame = await this.next()
+    if (frame?.type === frameType.refused) throw new Error(`the other host refused: ${text(frame.payload)}`)
+    if (frame?.type !== type) throw new Error(`frame ${type} was expected, and ${frame?.type ?? 'the end'} came`)
+    return frame.payload
+  }
+
+  async #take(bytes: number): Promise<Buffer | undefined> {
+    while (this.#length < bytes) {
+      this.#signal.throwIfAborted()
+      if (this.#ended) return this.#length === 0 ? undefined : refuseShort()
+      if (this.#stream.destroyed) throw this.#stream.errored ?? new Error('the stream was closed')
+      this.#changed = Promise.withResolvers()
+      this.#stream.resume()
+      await this.#changed.promise
+    }
+    const all = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks)
+    this.#chunks = all.length > bytes ? [all.subarray(bytes)] : []
+    this.#length -= bytes
+    return all.subarray(0, bytes)
+  }
+}
+
+function refuseShort(): never {
+  throw new Error('the stream ended within a frame')
+}
+
+const text = (payload: Buffer): string => payload.toString('utf8', 0, 500)

@@ -1,0 +1,83 @@
+// What the agent's rooms of moves share: the parts that they need, and the moves that are open in this process.
+import { refuse } from '@dormouse/contract'
+import type { Failpoints, Log } from '@dormouse/process'
+import type { Carrier, CarrierTimes } from '../carrier/carrier.ts'
+import type { Gate } from '../carrier/gate.ts'
+import type { Pace } from '../carrier/pace.ts'
+import type { RemoveDeps } from '../desktops/destroy.ts'
+import type { Digests } from '../desktops/digests.ts'
+import type { HeldMove, HeldMoves } from '../desktops/held-moves.ts'
+import type { SendReport } from '../desktops/report.ts'
+import type { LookDeps } from '../desktops/situation.ts'
+import type { Turn } from '../desktops/turns.ts'
+import type { Entering, Leaving } from '../driver/moves.ts'
+import type { Arriving, FilesLetter } from './letters.ts'
+
+/** A desktop of this host that is about to leave. */
+export interface HeldOut extends HeldMove {
+  direction: 'out'
+  letter: string
+  /** Of a desktop that runs. */
+  leaving: Leaving | undefined
+  /** Of one that sleeps. */
+  files: FilesLetter | undefined
+  /** The saved memory that moves along. */
+  memoryPath: string | undefined
+  carrier: Carrier | undefined
+  /** The letter of `send`, once all is sent. */
+  sent: string | undefined
+}
+
+/** A desktop that is about to arrive. */
+export interface HeldIn extends HeldMove {
+  direction: 'in'
+  entering: Entering | undefined
+  arriving: Arriving
+  carrier: Carrier
+  address: { host: string; port: number }
+  /** The digests of the copied files, once they are stored. */
+  received: Promise<Record<string, string>> | undefined
+  /** The letter of `arrive`, once all is here. */
+  arrived: string | undefined
+}
+
+export type Held = HeldOut | HeldIn
+
+export interface MoveDeps extends LookDeps, RemoveDeps {
+  driver: LookDeps['driver'] & RemoveDeps['driver']
+  memory: LookDeps['memory']
+  installationId: string
+  digests: Digests
+  moves: HeldMoves<Held>
+  gate: Gate
+  /** Of what this host sends. */
+  pace: Pace
+  /** Of carriers that this host dials; undefined for the usual ones. */
+  carrierTimes?: CarrierTimes | undefined
+  report: SendReport
+  failpoints: Failpoints
+  log: Log
+}
+
+/** This turn's move out of this host, as far as this process holds it. */
+export function heldOut({ moves }: MoveDeps, { fence }: Turn): HeldOut | undefined {
+  const held = moves.of(fence.desktopId)
+  return held?.direction === 'out' && held.moveId === fence.operationId ? held : undefined
+}
+
+export function heldIn({ moves }: MoveDeps, { fence }: Turn): HeldIn | undefined {
+  const held = moves.of(fence.desktopId)
+  return held?.direction === 'in' && held.moveId === fence.operationId ? held : undefined
+}
+
+export const refuseInterrupted = (): never =>
+  refuse('hypervisor_failed', 'the move was interrupted; nothing was lost, and it can be undone')
+
+/** This turn's move as the journal has it; refuses another one. */
+export function journalled(turn: Turn, direction: 'out' | 'in') {
+  const { move } = turn.entry()
+  if (move && (move.direction !== direction || move.moveId !== turn.fence.operationId)) {
+    refuse('hypervisor_failed', 'another move of the desktop has not ended on this host')
+  }
+  return move
+}

@@ -1,0 +1,177 @@
+// The old host's side of a move, up to the decision: the desktop is held, then sent. Until the control plane has decided,
+// everything stays here.
+import { type CommandPayload, type CommandResult, type MoveKind, refuse } from '@dormouse/contract'
+import { DialledCarrier } from '../carrier/dial.ts'
+import { finished, lookAtRest, type Situation } from '../desktops/situation.ts'
+import type { Turn } from '../desktops/turns.ts'
+import { sendFiles } from './copy-out.ts'
+import { type HeldOut, heldOut, journalled, type MoveDeps, refuseInterrupted } from './held.ts'
+import type { FilesLetter } from './letters.ts'
+
+const progressEveryMs = 500
+
+/** Holds the desktop for the move. Its guest, if it is awake, notices nothing. */
+export async function begin(deps: MoveDeps, turn: Turn, kind: MoveKind): Promise<CommandResult<'move.begin'>> {
+  const { desktopId, operationId: moveId } = turn.fence
+  const held = heldOut(deps, turn)
+  if (held) return { letter: held.letter }
+  journalled(turn, 'out')
+  deps.moves.end(desktopId)
+  deps.moves.requireSpace()
+  await deps.digests.stop(desktopId)
+  const now = await lookAtRest(deps, desktopId)
+  if (!now.disk) refuse('disk_missing', 'the desktop’s disk is not on this host')
+  if (kind === 'live') requireRunning(now)
+  const { files, memoryPath } = kind === 'cold' ? await filesOf(deps, turn, now) : {}
+  await turn.note({ move: { moveId, direction: 'out', kind, phase: 'moving' } })
+  await deps.failpoints.hit('move.begin.after-note')
+  const leaving = kind === 'live' ? await deps.driver.moves.leave(desktopId) : undefined
+  const letter = leaving ? { hypervisor: leaving.letter, ready: turn.entry().ready } : files
+  const out: HeldOut = {
+    moveId,
+    direction: 'out',
+    letter: JSON.stringify(letter),
+    leaving,
+    files,
+    memoryPath,
+    carrier: undefined,
+    sent: undefined,
+    close: () => {
+      out.carrier?.end()
+      leaving?.close()
+    },
+  }
+  deps.moves.hold(desktopId, out)
+  return { letter: out.letter }
+}
+
+function requireRunning({ domain }: Situation): void {
+  if (!domain) refuse('not_awake', 'the desktop does not run on this host')
+  if (domain.state !== 'running') refuse('hypervisor_failed', 'the desktop is paused on its host; it cannot move now')
+}
+
+async function filesOf(
+  deps: MoveDeps,
+  turn: Turn,
+  now: Situation,
+): Promise<{ files: FilesLetter; memoryPath?: string }> {
+  if (now.domain && now.domain.state !== 'stopped') refuse('hypervisor_failed', 'the desktop is awake; move it live')
+  const { ready } = turn.entry()
+  const diskBytes = await deps.driver.moves.diskBytes(turn.fence.desktopId)
+  const image = now.usable && (await finished(deps, now.usable))
+  if (!image) return { files: { diskBytes, ready, memory: null } }
+  deps.memory.verify(image)
+  return {
+    files: { diskBytes, ready, memory: { bytes: image.bytes!, manifest: image.manifest } },
+    memoryPath: image.path,
+  }
+}
+
+/** Sends everything. When this returns, a desktop that ran is paused here. Where it fails, its guest runs on. */
+export async function send(
+  deps: MoveDeps,
+  turn: Turn,
+  { key, address, letter }: Omit<CommandPayload<'move.send'>, 'fence'>,
+): Promise<CommandResult<'move.send'>> {
+  const held = heldOut(deps, turn) ?? refuseInterrupted()
+  if (held.sent !== undefined) return { letter: held.sent }
+  const carrier = await DialledCarrier.open({
+    moveId: held.moveId,
+    address,
+    key: Buffer.from(key, 'base64url'),
+    pace: deps.pace,
+    log: deps.log,
+    signal: turn.signal,
+    ...(deps.carrierTimes && { times: deps.carrierTimes }),
+  })
+  held.carrier = carrier
+  await deps.failpoints.hit('move.send.after-dial')
+  try {
+    held.sent = held.leaving
+      ? await sendRunning(deps, turn, held, carrier, letter)
+      : await sendAsleep(deps, turn, held, carrier)
+  } catch (error) {
+    carrier.end(error as Error)
+    // libvirt's job is over; a copy can go on where it was.
+    if (held.leaving) deps.moves.end(turn.fence.desktopId)
+    turn.signal.throwIfAborted()
+    throw error
+  }
+  await deps.failpoints.hit('move.send.after-send')
+  return { letter: held.sent }
+}
+
+async function sendRunning(
+  deps: MoveDeps,
+  turn: Turn,
+  { leaving }: HeldOut,
+  carrier: DialledCarrier,
+  letter: string,
+): Promise<string> {
+  const timer = setInterval(() => {
+    leaving!.progress().then(
+      (progress) => progress && reportBytes(deps, turn, progress.doneBytes, progress.totalBytes),
+      (error: unknown) => deps.log.debug({ err: error }, 'the progress of a move could not be read'),
+    )
+  }, progressEveryMs)
+  try {
+    return await leaving!.send(
+      letter,
+      (name, near) => {
+        carrier.keep(near)
+        carrier.open(name).then(
+          (far) => carrier.join(near, far),
+          (error: Error) => carrier.end(error),
+        )
+      },
+      carrier.ended,
+    )
+  } finally {
+    clearInterval(timer)
+  }
+}
+
+async function sendAsleep(
+  deps: MoveDeps,
+  turn: Turn,
+  { files, memoryPath }: HeldOut,
+  carrier: DialledCarrier,
+): Promise<string> {
+  const { desktopId } = turn.fence
+  const { diskBytes, memory } = files!
+  const disk = { name: 'disk', path: deps.driver.moves.diskPath(desktopId), bytes: diskBytes }
+  const all = memory && memoryPath ? [disk, { name: 'memory', path: memoryPath, bytes: memory.bytes }] : [disk]
+  const totalBytes = diskBytes + (memory?.bytes ?? 0)
+  let reportedAt = 0
+  const roots = await sendFiles(carrier, await carrier.open('files'), all, (doneBytes) => {
+    if (performance.now() - reportedAt < progressEveryMs) return
+    reportedAt = performance.now()
+    reportBytes(deps, turn, doneBytes, totalBytes)
+  })
+  return JSON.stringify(roots)
+}
+
+function reportBytes({ report }: MoveDeps, { fence }: Turn, doneBytes: number, totalBytes: number): void {
+  const { desktopId, operationId } = fence
+  report('operation.progress', { desktopId, operationId, phase: 'moving', doneBytes, totalBytes })
+}
+
+/** Ends what this process has open to the other host, and makes the desktop go on here as it was. */
+export async function keep(deps: MoveDeps, turn: Turn): Promise<CommandResult<'move.keep'>> {
+  const { desktopId } = turn.fence
+  journalled(turn, 'out')
+  const held = heldOut(deps, turn)
+  await held?.leaving?.cancel().catch((error: unknown) => {
+    deps.log.info({ err: error, desktopId }, 'a move could not be cancelled; its guest is resumed')
+  })
+  deps.moves.end(desktopId)
+  await deps.failpoints.hit('move.keep.before-resume')
+  const { domain, usable } = await lookAtRest(deps, desktopId)
+  const wasAwake = turn.entry().running
+  if (domain?.state === 'paused' && wasAwake) await deps.driver.resume(desktopId)
+  const isAwake = domain !== undefined && wasAwake
+  await turn.note({ move: null, running: isAwake })
+  if (isAwake) return { state: 'awake' }
+  if (usable && !usable.manifest.sha256) deps.digests.begin(desktopId, usable.file)
+  return { state: usable ? 'hibernated' : 'stopped' }
+}

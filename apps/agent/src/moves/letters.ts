@@ -1,0 +1,49 @@
+// What the two hosts of a cold move write to each other. Each is checked by the host that reads it: the other one may be
+// broken or hostile.
+import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
+import { z } from 'zod'
+import { type Manifest, manifestSchema } from '../desktops/manifests.ts'
+
+/** The old host's: which files there are. */
+export const filesLetter = z.object({
+  diskBytes: z.int().min(1),
+  /** Whether the disk was never booted. */
+  ready: z.boolean(),
+  memory: z.object({ bytes: z.int().min(1), manifest: manifestSchema }).nullable(),
+})
+export type FilesLetter = z.infer<typeof filesLetter>
+
+/** The old host's, after all was sent: the digest of each file. */
+export const rootsLetter = z.record(z.string().max(16), z.string().length(64))
+
+/** The old host's, for a desktop that runs: the hypervisor's letter, and what the agent knows. */
+export const liveLetter = z.object({ hypervisor: z.string(), ready: z.boolean() })
+
+export interface Arriving {
+  spec: DesktopSpec
+  imageDigest: string
+  ready: boolean
+  /** Of a cold move. */
+  files: FilesLetter | undefined
+}
+
+/** The text as that letter; refuses one that is not. */
+export function readLetter<T>(schema: z.ZodType<T>, text: string): T {
+  const parsed = schema.safeParse(parseJson(text))
+  return parsed.success ? parsed.data : refuse('hypervisor_failed', 'the other host’s letter cannot be read')
+}
+
+/** A manifest from another host counts only for this desktop, and only for memory that may be restored. */
+export function requireOwn(manifest: Manifest, desktopId: DesktopId, installationId: string): void {
+  const isOwn = manifest.desktopId === desktopId && manifest.installationId === installationId
+  if (!isOwn || manifest.state !== 'complete')
+    refuse('hypervisor_failed', 'the other host’s letter is about other memory')
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,55 @@
+// A file as pieces of 1 MiB with a digest each, by which two hosts find out what is the same on both. The digest of a file is
+// that of its pieces' digests.
+import { createHash } from 'node:crypto'
+import type { FileHandle } from 'node:fs/promises'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { pieceBytes } from './frames.ts'
+
+export const digestBytes = 32
+const zeros = Buffer.alloc(pieceBytes)
+const sha256 = (bytes: Uint8Array): Buffer => createHash('sha256').update(bytes).digest()
+const zeroDigest = sha256(zeros)
+
+export const pieceCount = (bytes: number): number => Math.ceil(bytes / pieceBytes)
+
+/** The piece's digest. A piece of zeros costs a comparison only. */
+export const digestOf = (piece: Buffer): Buffer =>
+  piece.length === pieceBytes && piece.equals(zeros) ? zeroDigest : sha256(piece)
+
+/** Reads the file from its beginning, a piece at a time. The buffer is reused. */
+export async function* piecesOf(file: FileHandle, bytes: number): AsyncGenerator<{ index: number; piece: Buffer }> {
+  const buffer = Buffer.allocUnsafe(pieceBytes)
+  for (let index = 0; index < pieceCount(bytes); index++) {
+    const at = index * pieceBytes
+    const length = Math.min(pieceBytes, bytes - at)
+    for (let filled = 0; filled < length; ) {
+      const { bytesRead } = await file.read(buffer, filled, length - filled, at + filled)
+      if (bytesRead === 0) throw new Error('the file became shorter while it was read')
+      filled += bytesRead
+    }
+    yield { index, piece: buffer.subarray(0, length) }
+  }
+}
+
+/** The digests of all pieces, one after the other. */
+export async function digestsOf(file: FileHandle, bytes: number, signal: AbortSignal): Promise<Buffer> {
+  const digests = Buffer.alloc(pieceCount(bytes) * digestBytes)
+  // A new file has no blocks: it is known to be zeros.
+  if ((await file.stat()).blocks === 0) return digestsOfZeros(digests, bytes)
+  for await (const { index, piece } of piecesOf(file, bytes)) {
+    signal.throwIfAborted()
+    digestOf(piece).copy(digests, index * digestBytes)
+    // Hashing takes this thread: heartbeats and other desktops get their turn.
+    if (index % 8 === 0) await nextTurn()
+  }
+  return digests
+}
+
+function digestsOfZeros(digests: Buffer, bytes: number): Buffer {
+  digests.fill(zeroDigest)
+  const rest = bytes % pieceBytes
+  if (rest > 0) sha256(zeros.subarray(0, rest)).copy(digests, digests.length - digestBytes)
+  return digests
+}
+
+export const rootOf = (digests: Buffer): string => sha256(digests).toString('hex')

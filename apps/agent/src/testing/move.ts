@@ -1,0 +1,113 @@
+// A move between two benches, step by step, as the control plane asks for it.
+import { randomBytes } from 'node:crypto'
+import type { CommandResult, DesktopSpec, Fence, MoveKind, MoveTraits } from '@dormouse/contract'
+import type { AnyDriver } from '../make-driver.ts'
+import { type Bench, fenceOf, spec as smallSpec } from './bench.ts'
+
+interface MoveOptions<D extends AnyDriver> {
+  from: Bench<D>
+  to: Bench<D>
+  desktopId: string
+  kind: MoveKind
+  generation: number
+  /** The move's; its decision takes the next one. */
+  turn: number
+  spec?: DesktopSpec
+}
+
+export class TestMove<D extends AnyDriver> {
+  readonly #options: MoveOptions<D>
+  readonly spec: DesktopSpec
+  readonly fence: Fence
+  readonly decision: Fence
+  key = randomBytes(32).toString('base64url')
+  traits: MoveTraits | undefined
+  #letter = ''
+  #address: CommandResult<'move.prepare'>['address'] | undefined
+
+  constructor(options: MoveOptions<D>) {
+    const { desktopId, generation, turn, spec = smallSpec } = options
+    this.#options = options
+    this.spec = spec
+    this.fence = fenceOf(desktopId, generation, turn)
+    // The same operation: only the turn is another.
+    this.decision = { ...this.fence, turn: turn + 1 }
+  }
+
+  get from(): Bench<D> {
+    return this.#options.from
+  }
+
+  get to(): Bench<D> {
+    return this.#options.to
+  }
+
+  /** Why the new host cannot take it; null where it can. */
+  async check(): Promise<string | null> {
+    this.traits = await this.from.ask('move.traits', { desktopId: this.#options.desktopId })
+    return (await this.to.ask('move.check', { spec: this.spec, traits: this.traits })).misfit
+  }
+
+  async begin(): Promise<void> {
+    this.traits ??= await this.from.ask('move.traits', { desktopId: this.#options.desktopId })
+    const { fence } = this
+    this.#letter = (await this.from.ask('move.begin', { fence, kind: this.#options.kind })).letter
+  }
+
+  async prepare(key = this.key): Promise<void> {
+    const { fence, spec, traits } = this
+    const { kind } = this.#options
+    const imageDigest = traits?.imageDigest ?? 'unknown'
+    const prepared = await this.to.ask('move.prepare', { fence, kind, spec, imageDigest, key, letter: this.#letter })
+    this.#address = prepared.address
+    if (kind === 'live') this.#letter = prepared.letter
+  }
+
+  async send(key = this.key): Promise<void> {
+    const { fence } = this
+    const sent = await this.from.ask('move.send', { fence, key, address: this.#address!, letter: this.#letter })
+    this.#letter = sent.letter
+  }
+
+  async arrive(): Promise<void> {
+    this.#letter = (await this.to.ask('move.arrive', { fence: this.fence, letter: this.#letter })).letter
+  }
+
+  async settle() {
+    return (await this.to.ask('move.settle', { fence: this.decision })).state
+  }
+
+  async release(): Promise<void> {
+    await this.from.ask('move.release', { fence: this.decision, letter: this.#letter || null })
+  }
+
+  async abandon(): Promise<void> {
+    await this.to.ask('move.abandon', { fence: this.fence })
+  }
+
+  async keep() {
+    return (await this.from.ask('move.keep', { fence: this.fence })).state
+  }
+
+  /** Up to the decision: it is on both hosts, and runs on neither. */
+  async across(): Promise<void> {
+    await this.begin()
+    await this.prepare()
+    await this.send()
+    await this.arrive()
+  }
+
+  /** All of it; returns the state on the new host. */
+  async whole() {
+    await this.across()
+    const state = await this.settle()
+    await this.release()
+    return state
+  }
+
+  /** The undo, in the order of the control plane: the new host first. */
+  async back() {
+    await this.abandon()
+    return this.keep()
+  }
+}
