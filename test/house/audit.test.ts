@@ -47,6 +47,19 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await ask(name)
     return id
   },
+  'POST /admin/v1/hosts/:host/loss': async ({ house, ask }) => {
+    const { id } = await house.addHost()
+    await house.killAgent(house.hosts.length - 1)
+    await house.database.rows(`update hosts set last_heartbeat_at = now() - interval '1 minute' where id = '${id}'`)
+    await ask(id, { yes_lose: 0 })
+    return id
+  },
+  'POST /admin/v1/hosts/:host/return': async ({ house, ask }) => {
+    const { id } = await house.addHost()
+    await house.database.rows(`update hosts set lost_at = now() where id = '${id}'`)
+    await ask(id)
+    return id
+  },
   'POST /admin/v1/hosts/:host/trust': async ({ house, ask }) => {
     await ask(house.host.name)
     return house.host.id

@@ -18,6 +18,7 @@ import type {
   OrgsJson,
   RemovalJson,
   RemoveHostBody,
+  ReturnedHostJson,
   TrustedHostJson,
 } from '@dormouse/contract'
 import { readJson, sendJson } from './bodies.ts'
@@ -53,6 +54,15 @@ const hostChanges = (again: Again) => ({
    */
   removeHost: (host: string, body: RemoveHostBody, call: CallOptions = {}) =>
     again<RemovalJson>(call, path`/admin/v1/hosts/${host}/removal`, body),
+  /**
+   * Declares an unreachable host lost, unless more than `yes_lose` desktops would fail with it. Unlike a removed host, it may
+   * be returned. Idempotent.
+   */
+  loseHost: (host: string, body: RemoveHostBody, call: CallOptions = {}) =>
+    again<RemovalJson>(call, path`/admin/v1/hosts/${host}/loss`, body),
+  /** Takes a lost host that is linked again back into service, with the desktops that failed with it. Idempotent. */
+  returnHost: (host: string, call: CallOptions = {}) =>
+    again<ReturnedHostJson>(call, path`/admin/v1/hosts/${host}/return`),
   /** Places no new desktops on a host, by name or id, until `uncordonHost`. Those on it go on. Idempotent. */
   cordonHost: (host: string, call: CallOptions = {}) => again<HostJson>(call, path`/admin/v1/hosts/${host}/cordon`),
   /** Ends a cordon. Idempotent. */

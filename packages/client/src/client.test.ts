@@ -66,6 +66,8 @@ test('each call of an operator has its route, method and body, and the operatorâ
   await admin.removeHost('hv 3', { yes_lose: 2 })
   await admin.cordonHost('hv 3')
   await admin.uncordonHost('hv 3')
+  await admin.loseHost('hv 3', { yes_lose: 2 })
+  await admin.returnHost('hv 3')
   await admin.getOperation(operationId)
   await admin.listDeferred()
   await admin.listHosts()
@@ -82,6 +84,8 @@ test('each call of an operator has its route, method and body, and the operatorâ
     'POST /admin/v1/hosts/hv%203/removal? {"yes_lose":2}',
     'POST /admin/v1/hosts/hv%203/cordon? {}',
     'POST /admin/v1/hosts/hv%203/uncordon? {}',
+    'POST /admin/v1/hosts/hv%203/loss? {"yes_lose":2}',
+    'POST /admin/v1/hosts/hv%203/return? {}',
     `GET /admin/v1/operations/${operationId}? `,
     'GET /admin/v1/deferred-commands? ',
     'GET /admin/v1/hosts? ',

@@ -122,15 +122,27 @@ export const removalJson = z
     host_id: id,
     name: z.string(),
     removed_at: time.nullable().describe('Null until it is removed'),
+    lost_at: time.nullable().optional().describe('Since when it counts as lost; null where it does not'),
     lost: z.int().describe('Desktops whose only disk is there; a removal makes them `failed`'),
     desktops: z.array(z.object({ id, org_id: id })).describe('These desktops and their organisations'),
     removed_before: z
       .boolean()
       .optional()
-      .describe('Of a removal: the host was removed before, and nothing was changed'),
+      .describe('Of a removal: the host was removed, or lost, before, and nothing was changed'),
   })
   .meta({ id: 'Removal' })
 export type RemovalJson = z.infer<typeof removalJson>
+
+export const returnedHostJson = z
+  .object({
+    host_id: id,
+    name: z.string(),
+    desktops: z
+      .array(z.object({ id, org_id: id }))
+      .describe('Desktops that failed with the host. Each becomes `hibernated` or `stopped` if the host still has it'),
+  })
+  .meta({ id: 'ReturnedHost' })
+export type ReturnedHostJson = z.infer<typeof returnedHostJson>
 
 const auditEntryJson = z
   .object({

@@ -209,6 +209,12 @@ export const refusals = {
     what: 'the desktop’s host was removed for good with its only disk: its data is lost',
     next: 'destroy the desktop and create another',
   },
+  host_lost: {
+    status: 409,
+    internalOnly: true,
+    what: 'the desktop’s host is lost with its only disk: its data is probably lost',
+    next: 'destroy the desktop and create another, or ask the operator whether the host can be recovered',
+  },
   superseded: { status: 409, internalOnly: true, what: 'a later request replaced this one', next: checkState },
   deadline_exceeded: {
     status: 409,

@@ -39,6 +39,8 @@ const others: [method: string, path: string, body?: Schema][] = [
   ['POST', '/admin/v1/hosts/{id}/trust'],
   ['POST', '/admin/v1/hosts/{id}/cordon'],
   ['POST', '/admin/v1/hosts/{id}/uncordon'],
+  ['POST', '/admin/v1/hosts/{id}/loss', shape({ yes_lose: { type: 'integer' } })],
+  ['POST', '/admin/v1/hosts/{id}/return'],
   ['GET', '/admin/v1/audit'],
   ['POST', '/admin/v1/hosts/invites', shape({ name: text, valid_secs: { type: 'integer' } })],
   ['GET', '/admin/v1/desktops'],

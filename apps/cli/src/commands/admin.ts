@@ -4,7 +4,7 @@ import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
-import { addHostRemove } from './host-remove.ts'
+import { addHostRemove, addHostReturn } from './host-remove.ts'
 import { addOperationCause } from './operation-cause.ts'
 
 const org = '019a9f00-0000-7000-8000-0000000000ff'
@@ -105,6 +105,7 @@ function addHosts(command: Command, { operator, show, terminal }: Context): void
       show(options, open, () => `${open.name} is not cordoned: it gets new desktops\n`)
     })
   addHostRemove(command, { operator, show, terminal })
+  addHostReturn(command, { operator, show, terminal })
   withJson(command.command('trust'), 'dormouse admin host trust rack4-2')
     .description('send commands again to a host that `host list` shows as withheld; for use after a database restore')
     .argument('<host>', 'name or id')

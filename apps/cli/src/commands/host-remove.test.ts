@@ -56,6 +56,21 @@ test('a host that was removed before is not removed again, and that is said', as
   expect([code, stderr]).toEqual([0, expect.stringMatching(/^hv-3 was removed before, at 2026.*nothing was changed/)])
 })
 
+test('--lost declares a loss, and a program reads each desktop that fails before it agrees', async () => {
+  const { dormouse, seen } = await service()
+  const refused = await dormouse(['admin', 'host', 'remove', 'hv-3', '--lost', '--json'])
+  expect(JSON.parse(refused.stderr)).toMatchObject({ code: 'not_confirmed', lost: 1, desktops: lost })
+  const told = await dormouse(['admin', 'host', 'remove', 'hv-3', '--lost', '--yes-lose', '1'])
+  expect(told).toMatchObject({ code: 0, stderr: 'hv-3 is declared lost; 1 desktop failed; inform their owners\n' })
+  const back = await dormouse(['admin', 'host', 'return', 'hv-3'])
+  expect([back.code, back.stdout]).toEqual([0, expect.stringContaining(lost[0]!.id)])
+  expect(asked(seen)).toEqual([
+    'GET /admin/v1/hosts/hv-3/removal',
+    'POST /admin/v1/hosts/hv-3/loss {"yes_lose":1}',
+    'POST /admin/v1/hosts/hv-3/return {}',
+  ])
+})
+
 /** A person at a terminal who types that. */
 async function typing(answer: string) {
   const said: string[] = []
@@ -88,7 +103,9 @@ async function typing(answer: string) {
 test('a person is told what is lost, and types the name', async () => {
   const { ended, said, sent } = await typing('hv-3')
   expect([ended, sent]).toEqual(['done', [['hv-3', { yes_lose: 1 }, expect.anything()]]])
-  expect(said).toContain('hv-3 has the only disk of 1 desktop. Removing it cannot be undone.')
+  expect(said).toMatch(
+    new RegExp(`${lost[0]!.id}.*hv-3 has the only disk of 1 desktop. Removing it cannot be undone.`, 's'),
+  )
 })
 
 test.each(['', 'y', 'yes', 'hv-4'])('one who types %j removes nothing', async (answer) => {

@@ -12,6 +12,14 @@ import { CallRefused, CallTimeout, LinkLost, type Peer } from '@dormouse/link'
 import { currentSpan, type Log } from '@dormouse/process'
 import { firstIssue } from './validation.ts'
 
+/** What a confined host may be asked. None of these runs anything on it. */
+const confinedCommands: ReadonlySet<CommandName> = new Set([
+  'host.inventory',
+  'host.rejoin',
+  'desktop.observe',
+  'desktop.ensureDestroyed',
+])
+
 interface Events {
   linked: [hostId: string]
   unlinked: [hostId: string, reason: string]
@@ -27,6 +35,8 @@ export class Links extends EventEmitter<Events> {
   readonly #peers = new Map<string, Peer>()
   /** Hosts that get no commands. */
   readonly #withheld = new Set<string>()
+  /** Hosts that get only commands that remove something or look. */
+  readonly #confined = new Set<string>()
   readonly #log: Log | undefined
   readonly #observe: CommandObserver
 
@@ -66,6 +76,12 @@ export class Links extends EventEmitter<Events> {
     else this.#withheld.delete(hostId)
   }
 
+  /** Sends a host nothing but commands that remove something or look, or ends that. Commands in flight continue. */
+  confine(hostId: string, confined: boolean): void {
+    if (confined) this.#confined.add(hostId)
+    else this.#confined.delete(hostId)
+  }
+
   hostIds(): string[] {
     return [...this.#peers.keys()]
   }
@@ -84,6 +100,8 @@ export class Links extends EventEmitter<Events> {
     if (!peer) throw refusalWithCause('host_unreachable', 'this replica has no link to the host')
     if (this.#withheld.has(hostId))
       throw refusalWithCause('host_unreachable', 'commands to the host are withheld; an operator must trust it')
+    if (this.#confined.has(hostId) && !confinedCommands.has(name))
+      throw refusalWithCause('host_unreachable', 'the host was declared lost; it runs nothing until it is returned')
     return this.#observe(name, async () => {
       const { traceparent } = currentSpan() ?? {}
       const answer = await peer

@@ -104,6 +104,11 @@ export async function dropOf(db: Db, hostId: string): Promise<void> {
   await db.query('delete from deferred_commands where host_id = $1', [hostId])
 }
 
+/** Deletes those of a lost host, except what removes something there. */
+export async function dropUndosOf(db: Db, hostId: string): Promise<void> {
+  await db.query(`delete from deferred_commands where host_id = $1 and command <> 'desktop.ensureDestroyed'`, [hostId])
+}
+
 const deferredToJson = (row: DeferredRow): DeferredJson => ({
   desktop_id: row.desktopId,
   host_id: row.hostId,

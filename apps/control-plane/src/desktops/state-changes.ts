@@ -8,6 +8,7 @@ import type { Db } from '../db/pool.ts'
 import * as ledger from '../ledger/store.ts'
 import { StateMismatch } from '../operations/definition.ts'
 import { type SettledBy, sourcesOf, transitions } from './states.ts'
+import { columns, type DesktopRow } from './store.ts'
 
 /**
  * Begins a transition: moves the desktop into its state in progress and takes the next turn. A wake begins a new generation,
@@ -51,7 +52,8 @@ export interface Settlement {
 export async function settle(db: Db, id: string, to: DesktopState, settlement: Settlement): Promise<void> {
   const { by, operationId, livedUntilNow = false, hostId = null, atOnce = false } = settlement
   const from = sourcesOf(by, to)
-  const text = `update desktops set state = $2, host_id = coalesce($3, host_id), updated_at = clock_timestamp()
+  const text = `update desktops set state = $2, failure_code = null, host_id = coalesce($3, host_id),
+             updated_at = clock_timestamp()
            where id = $1 and state = any($4)`
   const update = db.query({
     ...(atOnce
@@ -66,15 +68,41 @@ export async function settle(db: Db, id: string, to: DesktopState, settlement: S
   if (rowCount !== 1) throw await mismatch(db, [id], by, to)
 }
 
+export interface Loss {
+  code: RefusalCode
+  /** Billing ends at the latest then; null for now. */
+  provedUntil: Date | null
+}
+
 /** Their only disk is lost: billing ends, and nothing can wake them. */
-export async function failAll(db: Db, ids: string[], code: RefusalCode): Promise<void> {
+export async function failAll(db: Db, ids: string[], { code, provedUntil }: Loss): Promise<void> {
   const { rowCount } = await db.query(
     `update desktops set state = 'failed', failure_code = $2, updated_at = clock_timestamp()
      where id = any($1) and state = any($3)`,
     [ids, code, sourcesOf('removal', 'failed')],
   )
   if (rowCount !== ids.length) throw await mismatch(db, ids, 'removal', 'failed')
-  await ledger.closeAll(db, ids)
+  await ledger.closeAll(db, ids, provedUntil)
+}
+
+/** What failed with a lost host stays failed: the host is now removed for good. */
+export async function failForGood(db: Db, hostId: string): Promise<void> {
+  await db.query(
+    `update desktops set failure_code = 'host_removed', updated_at = clock_timestamp()
+     where host_id = $1 and state = 'failed' and failure_code = 'host_lost'`,
+    [hostId],
+  )
+}
+
+/** Takes the next turn of what failed with a lost host, for the command that ends what is left there of its guest. */
+export async function takeTurnOfLost(db: Db, hostId: string): Promise<DesktopRow[]> {
+  const { rows } = await db.query<DesktopRow>(
+    `update desktops set turn = turn + 1, updated_at = clock_timestamp() where id in (
+       select id from desktops where host_id = $1 and state = 'failed' and failure_code = 'host_lost' order by id for update)
+     returning ${columns}`,
+    [hostId],
+  )
+  return rows
 }
 
 /** They left nothing of their own on the host: the next wake may choose another. */

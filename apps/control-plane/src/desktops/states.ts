@@ -41,12 +41,16 @@ export const removalChanges = {
   created: ['created', 'waking'],
 } as const satisfies Changes
 
-/** What brings a desktop into a lasting state: its operation, a host's report, or the removal of its host. */
-export type SettledBy = OperationKind | 'correction' | 'removal'
+/** What a lost host changes that is taken back: it still has the desktop, with its saved memory or without. */
+const returns: Changes = { hibernated: ['failed'], stopped: ['failed'] }
+
+/** What brings a desktop into a lasting state: its operation, a host's report, or the removal or the return of its host. */
+export type SettledBy = OperationKind | 'correction' | 'removal' | 'return'
 
 /** The states from which this cause may bring a desktop into state `to`; none where the tables do not allow it. */
 export function sourcesOf(cause: SettledBy, to: DesktopState): readonly DesktopState[] {
   if (cause === 'correction') return corrections[to] ?? []
+  if (cause === 'return') return returns[to] ?? []
   if (cause === 'removal') return (removalChanges as Changes)[to] ?? []
   const { via, done, undone }: Transition = transitions[cause]
   return to === done || undone.includes(to) ? [via] : []

@@ -15,6 +15,7 @@ import type { Links } from '../agents/links.ts'
 import { Gathered } from '../db/gathered.ts'
 import { type Db, type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
+import * as losses from './loss-store.ts'
 import { HostOverview } from './overview.ts'
 import { canTake, requireHost } from './placement.ts'
 import { plausibleFacts } from './plausible-facts.ts'
@@ -46,7 +47,7 @@ class TakenMeanwhile extends Error {}
 
 export class Hosts {
   readonly #options: HostsOptions
-  readonly #heard: Gathered<store.Heard, { withheld: boolean } | undefined>
+  readonly #heard: Gathered<store.Heard, store.Standing | undefined>
   readonly #overview: HostOverview
   /** The ailment that was last logged of each host with implausible facts. */
   readonly #implausible = new Map<string, string | null>()
@@ -98,8 +99,10 @@ export class Hosts {
     if (facts !== said) this.#logImplausible(hostId, facts.ailment)
     else this.#implausible.delete(hostId)
     const host = await this.#heard.add({ id: hostId, facts })
-    if (host) links.withhold(hostId, host.withheld)
-    return host !== undefined
+    if (!host) return false
+    links.withhold(hostId, host.withheld)
+    links.confine(hostId, host.lost)
+    return !host.lost
   }
 
   #logImplausible(host: string, why: string | null): void {
@@ -209,9 +212,14 @@ export class Hosts {
   releaseMemory = store.releaseMemory
   releaseAll = store.releaseAll
 
-  /** Whether the host was removed for good: there is nothing to wait for. */
+  /** Whether the host was removed or declared lost: there is nothing to wait for. */
+  async isGone(hostId: string): Promise<boolean> {
+    return (await losses.goneAmong(this.#options.pool, [hostId])).length > 0
+  }
+
+  /** Whether the host was removed for good: it will never remove anything. */
   isRemoved(hostId: string, db: Db = this.#options.pool): Promise<boolean> {
-    return store.isRemoved(db, hostId)
+    return losses.isRemoved(db, hostId)
   }
 
   list(): Promise<HostJson[]> {

@@ -82,12 +82,13 @@ export interface NamedHost {
   id: string
   name: string
   removedAt: Date | null
+  lostAt: Date | null
 }
 
 /** The hosts that this may mean: the one with this id, otherwise present hosts with this name, otherwise the last removed one. */
 export async function findNamed(db: Db, nameOrId: string): Promise<NamedHost[]> {
   const { rows } = await db.query<NamedHost>(
-    `select id, name, removed_at as "removedAt" from hosts where id::text = lower($1) or name = $1
+    `select id, name, removed_at as "removedAt", lost_at as "lostAt" from hosts where id::text = lower($1) or name = $1
      order by id::text = lower($1) desc, removed_at desc nulls first limit 100`,
     [nameOrId],
   )
@@ -119,22 +120,15 @@ export async function setCordoned(db: Db, id: string, cordoned: boolean): Promis
   return rowCount === 1
 }
 
-export async function isRemoved(db: Db, id: string): Promise<boolean> {
-  return (await removedAmong(db, [id])).length > 0
-}
-
-export async function removedAmong(db: Db, ids: string[]): Promise<string[]> {
-  const { rows } = await db.query<{ id: string }>({
-    name: 'hosts-removed-among',
-    text: 'select id from hosts where id = any($1) and removed_at is not null',
-    values: [ids],
-  })
-  return rows.map(({ id }) => id)
-}
-
 /** Deletes all reservations on a removed host. */
 export async function releaseHost(db: Db, id: string): Promise<void> {
   await db.query('delete from reservations where host_id = $1', [id])
+}
+
+/** What a host may do. */
+export interface Standing {
+  withheld: boolean
+  lost: boolean
 }
 
 export interface Heard {
@@ -143,27 +137,28 @@ export interface Heard {
 }
 
 /**
- * Stores what hosts report of themselves and renews their leases; undefined for one that is lost or removed. The rows are
- * locked in the order of their ids: every replica writes the same ones.
+ * Stores what hosts report of themselves and renews their leases, but not that of a lost one; undefined for one that is
+ * removed. The rows are locked in the order of their ids: every replica writes the same ones.
  */
-export async function heard(db: Db, said: Heard[], leaseMs: number): Promise<({ withheld: boolean } | undefined)[]> {
+export async function heard(db: Db, said: Heard[], leaseMs: number): Promise<(Standing | undefined)[]> {
   // Of two messages of one host, the later one counts.
   const latest = new Map(said.map(({ id, facts }) => [id, facts]))
-  const { rows } = await db.query<{ id: string; withheld: boolean }>({
+  const { rows } = await db.query<Standing & { id: string }>({
     name: 'hosts-heard',
     text: `update hosts h set facts = said.facts, vcpus = (said.facts->'capacity'->>'vcpus')::int,
              memory_mib = (said.facts->'capacity'->>'memoryMiB')::int,
              disk_gib = (said.facts->'capacity'->>'diskGiB')::int,
              images = array(select jsonb_array_elements_text(said.facts->'images')), ailment = said.facts->>'ailment',
              ailing_since = case when said.facts->>'ailment' is not null then coalesce(ailing_since, now()) end,
-             last_heartbeat_at = now(), lease_until = now() + $3 * interval '1 millisecond'
+             last_heartbeat_at = now(),
+             lease_until = case when lost_at is null then now() + $3 * interval '1 millisecond' else lease_until end
            from (select id, given.facts from unnest($1::uuid[], $2::jsonb[]) given (id, facts) join hosts using (id)
                  order by id for no key update of hosts) said
-           where h.id = said.id and lost_at is null and removed_at is null
-           returning h.id, withheld_at is not null as withheld`,
+           where h.id = said.id and removed_at is null
+           returning h.id, withheld_at is not null as withheld, lost_at is not null as lost`,
     values: [[...latest.keys()], [...latest.values()], leaseMs],
   })
-  const found = new Map(rows.map(({ id, withheld }) => [id, { withheld }]))
+  const found = new Map(rows.map(({ id, withheld, lost }) => [id, { withheld, lost }]))
   return said.map(({ id }) => found.get(id))
 }
 

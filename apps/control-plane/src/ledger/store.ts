@@ -44,13 +44,13 @@ async function close(db: Db, desktopId: string, kind: UsageKind | null, cause: C
   })
 }
 
-/** Billing of these desktops ends. Awake intervals end at their last proof of life. */
-export async function closeAll(db: Db, desktopIds: string[]): Promise<void> {
+/** Billing of these desktops ends, at the latest at `latest`. Awake intervals end at their last proof of life. */
+export async function closeAll(db: Db, desktopIds: string[], latest: Date | null): Promise<void> {
   await db.query(
     `update usage_intervals set period = tstzrange(lower(period), greatest(lower(period),
-       case when kind = 'awake' then alive_until else clock_timestamp() end))
+       least($2::timestamptz, case when kind = 'awake' then alive_until else clock_timestamp() end)))
      where desktop_id = any($1) and upper_inf(period)`,
-    [desktopIds],
+    [desktopIds, latest],
   )
 }
 

@@ -99,7 +99,8 @@ export class Comparison {
       { desktop: row.id, was: row.state, is: state, reason },
       'a desktop was found in another state; corrected',
     )
-    await settle(tx, row.id, state, { by: 'correction', operationId: null })
+    // Nothing corrects a failed desktop, unless its lost host was taken back.
+    await settle(tx, row.id, state, { by: row.state === 'failed' ? 'return' : 'correction', operationId: null })
     if (row.currentGenerationId) await endGeneration(tx, row.currentGenerationId, reason ?? 'found stopped')
     await this.#options.hosts.releaseMemory(tx, row.id)
   }

@@ -47,6 +47,8 @@ function judgeBelieved(item: Observation, row: DesktopRow, runs: boolean): Verdi
       return runs ? { order: 'suspend', alarm: 'a desktop runs that should be stopped' } : keep
     case 'created':
       return runs ? { order: 'suspend', alarm: 'a desktop runs that was never woken' } : keep
+    case 'failed':
+      return runs ? { order: 'suspend', alarm: 'a desktop runs that failed because its host was lost' } : keep
     default:
       return keep
   }

@@ -1,5 +1,5 @@
-// Operators' routes for removing a host. Only HTTP.
-import { removalJson, removeHostBody } from '@dormouse/contract'
+// Operators' routes for hosts that are removed, or lost and taken back. Only HTTP.
+import { removalJson, removeHostBody, returnedHostJson } from '@dormouse/contract'
 import { z } from 'zod'
 import { retryWhileUnavailable } from '../db/pool.ts'
 import type { App } from '../http/app.ts'
@@ -23,6 +23,24 @@ export function removalRoutes(
     (request) => {
       leadership.require()
       return removals.remove(request.params.host, request.body.yes_lose, noteOf(request))
+    },
+  )
+
+  app.post(
+    '/hosts/:host/loss',
+    { schema: { act: 'host.lose', params, body: removeHostBody, response: { 200: removalJson } } },
+    (request) => {
+      leadership.require()
+      return removals.lose(request.params.host, request.body.yes_lose, noteOf(request))
+    },
+  )
+
+  app.post(
+    '/hosts/:host/return',
+    { schema: { act: 'host.return', params, response: { 200: returnedHostJson } } },
+    (request) => {
+      leadership.require()
+      return removals.takeBack(request.params.host, noteOf(request))
     },
   )
 }

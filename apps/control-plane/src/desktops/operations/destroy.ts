@@ -53,7 +53,7 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
           // Another leader has taken over and resumes this operation.
           if (signal.aborted || (error instanceof Refusal && error.code === 'stale_epoch')) throw error
           const why = (error as Error).message
-          if (await hosts.isRemoved(hostId)) return { cleanup: 'deferred', why }
+          if (await hosts.isGone(hostId)) return { cleanup: 'deferred', why }
           if (context.ageMs < graceMs)
             throw refusalWithCause('host_unreachable', `the host has not removed it yet: ${why}`)
           return { cleanup: 'deferred', why }

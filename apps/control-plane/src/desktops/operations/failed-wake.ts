@@ -17,6 +17,8 @@ export function stateAfterFailure(
   asleep: AsleepResult | undefined,
 ): DesktopState {
   if (asleep === undefined || asleep === 'deferred') return from
+  // It failed with its host, which was lost and is back.
+  if (from === 'failed') return asleep.state === 'absent' ? 'failed' : asleep.state
   if (asleep.memoryLost) return 'stopped'
   if (asleep.state === 'hibernated') return 'hibernated'
   if (from === 'hibernated' && discardMemory) return 'stopped'
