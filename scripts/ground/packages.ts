@@ -31,6 +31,9 @@ const needs: Need[] = [
   { files: program('debugfs'), packages: ['e2fsprogs'], why: "makes the guest's file system" },
 ]
 
+/** Needed by the tests, and by a run of several hosts. */
+const networkNeed: Need = { files: program('ip'), packages: ['iproute2'], why: 'makes networks between hosts' }
+
 /** Needed by the tests only. */
 const testNeeds: Need[] = [
   {
@@ -41,7 +44,7 @@ const testNeeds: Need[] = [
   { files: program('dnsmasq'), packages: ['dnsmasq-base'], why: 'DHCP for guests, for the tests' },
   { files: program('ebtables'), packages: ['iptables'], why: 'binds guests to their addresses, for the tests' },
   { files: program('nft'), packages: ['nftables'], why: 'the firewall of their network, for the tests' },
-  { files: program('ip'), packages: ['iproute2'], why: 'makes test networks' },
+  networkNeed,
   { files: program('perl'), packages: ['perl-base'], why: 'sends hostile packets, for the tests' },
   {
     files: ['/usr/share/libvirt/nwfilter/clean-traffic.xml'],
@@ -67,11 +70,21 @@ export function missingNeeds(exists: (file: string) => boolean = existsSync, wan
   return wanted.filter(({ files }) => !files.some(exists))
 }
 
-type Purpose = { say: Say; tests?: boolean; desktop?: boolean }
+type Purpose = { say: Say; tests?: boolean; desktop?: boolean; networks?: boolean }
 
 /** Installs what is missing, or throws with the command to run. */
-export async function ensurePackages({ say, tests = false, desktop = false }: Purpose): Promise<void> {
-  const wanted = [...needs, ...(tests ? testNeeds : []), ...(desktop ? [bootstrap] : [])]
+export async function ensurePackages({
+  say,
+  tests = false,
+  desktop = false,
+  networks = false,
+}: Purpose): Promise<void> {
+  const wanted = [
+    ...needs,
+    ...(tests ? testNeeds : []),
+    ...(networks ? [networkNeed] : []),
+    ...(desktop ? [bootstrap] : []),
+  ]
   const missing = missingNeeds(existsSync, wanted)
   if (missing.length === 0) return
   const names = missing.flatMap(({ packages }) => packages)

@@ -60,6 +60,12 @@ export function leftHost(record: string): Identity | undefined {
   return alive(identity) ? identity : undefined
 }
 
+/** Ends the host of this record, with everything in it, if it still runs. */
+export async function endLeftHost(record: string): Promise<void> {
+  const left = leftHost(record)
+  if (left) await kill(left)
+}
+
 async function boot(options: PrivateHostOptions): Promise<Identity> {
   const [command, ...args] = unshareCommand() ?? noNamespaces()
   const log = openSync(options.logFile, 'a', 0o600)
@@ -118,6 +124,11 @@ function noNamespaces(): never {
     'root cannot create namespaces here (a container without CAP_SYS_ADMIN?), so no private libvirtd can run;\n' +
       'use simulated hosts instead: npm start -- --simulated 3',
   )
+}
+
+/** What to put before a command, so that it runs in the network of that process and sees every file of ours. */
+export function insideNetwork(pid: number): string[] {
+  return ['busybox', 'nsenter', '-t', String(pid), '-n', '--']
 }
 
 function enter(

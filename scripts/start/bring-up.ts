@@ -7,8 +7,9 @@ import { ensurePackages } from '../ground/packages.ts'
 import { startPostgres } from '../ground/postgres.ts'
 import { identify, run as runProgram, waitFor } from '../ground/processes.ts'
 import { apiPollMs, ensureKeys } from './api.ts'
+import { countHosts } from './host-places.ts'
 import { settingsFor, startHosts } from './hosts.ts'
-import { startHypervisor } from './hypervisor.ts'
+import { startHypervisors } from './hypervisor.ts'
 import type { Keys } from './instance.ts'
 import { leaderOf } from './lead.ts'
 import { type Replica, startReplicas } from './replicas.ts'
@@ -25,23 +26,24 @@ const leaderTimeoutMs = 30_000
 export async function bringUp(run: Run, signal: AbortSignal): Promise<Service> {
   const { options, instance, say, step } = run
   const { simulated } = options
+  const hosts = simulated ? 0 : countHosts(instance, options.hosts)
   if (!simulated) {
-    await ensurePackages({ say })
+    await ensurePackages({ say, networks: hosts > 1 })
     step('the required packages are installed')
   }
   const imagesDir = options.imagesDir ?? instance.path('images')
   const image = simulated ? undefined : ensureMiniImage({ imagesDir, say })
   image?.catch(() => {}) // It is awaited below, after the parts that are built meanwhile.
-  const [databaseUrl, hypervisor] = await Promise.all([
+  const [databaseUrl, hypervisors] = await Promise.all([
     startDatabase(run),
-    simulated ? undefined : startHypervisor(run),
+    hosts > 0 ? startHypervisors(run, hosts) : [],
     ensureViewer({ say }),
   ])
   signal.throwIfAborted()
   const replicas = await startReplicas({
     count: options.replicas,
     port: options.port,
-    env: { ...settingsFor(hypervisor), DATABASE_URL: databaseUrl },
+    env: { ...settingsFor(hypervisors), DATABASE_URL: databaseUrl },
     runDir: instance.path('run'),
     say,
     started: ({ stop }) => run.onStop('control plane', stop),
@@ -51,7 +53,7 @@ export async function bringUp(run: Run, signal: AbortSignal): Promise<Service> {
   const keys = await ensureKeys(instance, baseUrl, () => makeOperatorKey(databaseUrl))
   step(urls.length === 1 ? `the control plane is ready at ${baseUrl}` : `${urls.length} control planes are ready`)
   await image
-  await startHosts(run, { urls, operatorKey: keys.operatorKey, hypervisor })
+  await startHosts(run, { urls, operatorKey: keys.operatorKey, hypervisors })
   return { replicas, ...keys }
 }
 

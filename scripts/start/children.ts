@@ -11,6 +11,8 @@ export interface ChildOptions {
   name: string
   /** A TypeScript file, from the root of the repository. */
   file: string
+  /** Put before the command: what it runs in. */
+  within?: string[]
   env: Record<string, string>
   /** Holds its pid file and its log. */
   runDir: string
@@ -31,7 +33,7 @@ const steadyMs = 60_000
 const stopTimeoutMs = 15_000
 
 /** Starts the process, and restarts it whenever it ends unexpectedly. */
-export async function keepRunning({ name, file, env, runDir, say }: ChildOptions): Promise<Child> {
+export async function keepRunning({ name, file, within = [], env, runDir, say }: ChildOptions): Promise<Child> {
   const pidFile = join(runDir, `${name}.pid`)
   const logFile = join(runDir, `${name}.log`)
   let stopping = false
@@ -40,7 +42,8 @@ export async function keepRunning({ name, file, env, runDir, say }: ChildOptions
 
   const launch = () => {
     const log = openSync(logFile, 'a', 0o600)
-    const child = spawn(process.execPath, [join(root, file)], {
+    const [command, ...words] = [...within, process.execPath, join(root, file)]
+    const child = spawn(command!, words, {
       cwd: root,
       detached: true,
       stdio: ['ignore', log, log],

@@ -19,16 +19,16 @@ export interface StartedHost extends Place {
   since: Date
 }
 
-export interface LinkingOptions {
+export interface LinkingOptions<P extends Place> {
   list(): Promise<HostJson[]>
   isUsable(host: HostJson): boolean
-  start(place: Place): Promise<StartedHost>
+  start(place: P): Promise<StartedHost>
   say: Say
   timeoutMs?: number
 }
 
 /** Returns how many hosts are usable. Throws, with the reason of each, if none is. */
-export async function linkHosts(places: readonly Place[], options: LinkingOptions): Promise<number> {
+export async function linkHosts<P extends Place>(places: readonly P[], options: LinkingOptions<P>): Promise<number> {
   const { list, start, say } = options
   const known = await list()
   const removed = places.filter((place) => hostOf(place, known)?.state === 'removed')
@@ -45,7 +45,10 @@ export async function linkHosts(places: readonly Place[], options: LinkingOption
 }
 
 /** Waits for the hosts; returns the reasons of those that are not usable in time. */
-async function unusable(started: StartedHost[], options: LinkingOptions): Promise<string[]> {
+async function unusable(
+  started: StartedHost[],
+  options: Pick<LinkingOptions<Place>, 'list' | 'isUsable' | 'timeoutMs'>,
+): Promise<string[]> {
   const { list, isUsable, timeoutMs = 60_000 } = options
   const missingIn = (hosts: HostJson[]) =>
     started.filter((one) => {

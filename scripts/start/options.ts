@@ -2,9 +2,12 @@
 import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { UsageError } from '../arguments.ts'
+import { maxHosts } from './host-places.ts'
 
 export const help = `npm start                     run desktops on this machine with libvirt and QEMU (Debian or Ubuntu). Root installs the
                               packages that are missing; without root they must be there, and guests have no network
+npm start -- --hosts 2        run two hosts (at most ${maxHosts}), each with its libvirt, network and folders; they share this machine's
+                              memory and processors. Needs root. Without it: as many hosts as have desktops, at least one
 npm start -- --simulated 3    run three simulated hosts instead: no root, no libvirt, ready in seconds
 npm start -- --replicas 2     run two control planes, on PORT and PORT + 1: one leads, the other takes over when it ends
 npm start -- --tour           show the tour again (the first start shows it)
@@ -20,8 +23,10 @@ It runs until Ctrl-C, which hibernates the awake desktops and stops everything. 
 
 export interface StartOptions {
   help: boolean
-  /** How many simulated hosts; 0 for a real one. */
+  /** How many simulated hosts; 0 for real ones. */
   simulated: number
+  /** How many real hosts; undefined for as many as the folder has. */
+  hosts: number | undefined
   /** How many control planes: the first on `port`, each other on the next port. */
   replicas: number
   tour: boolean | undefined
@@ -38,6 +43,7 @@ export function readOptions(args: string[], env: Record<string, string | undefin
     options: {
       help: { type: 'boolean', short: 'h', default: false },
       simulated: { type: 'string' },
+      hosts: { type: 'string' },
       replicas: { type: 'string', default: '1' },
       tour: { type: 'boolean' },
       'no-tour': { type: 'boolean' },
@@ -46,10 +52,13 @@ export function readOptions(args: string[], env: Record<string, string | undefin
   const replicas = numberIn('--replicas', values.replicas, 1, 4)
   const port = numberIn('PORT', env.PORT || '8080', 1, 65_536 - replicas)
   const simulated = values.simulated === undefined ? 0 : numberIn('--simulated', values.simulated, 1, 100)
+  const hosts = values.hosts === undefined ? undefined : numberIn('--hosts', values.hosts, 1, maxHosts)
+  if (simulated && hosts) throw new UsageError('--hosts is for real hosts; leave out --simulated')
   if (simulated && values.tour) throw new UsageError('--tour needs real guests; leave out --simulated')
   return {
     help: values.help,
     simulated,
+    hosts,
     replicas,
     tour: values['no-tour'] ? false : values.tour,
     port,

@@ -163,7 +163,8 @@ export class Instance {
 
   #secretsOnDisk(): Record<string, string | undefined> {
     const { apiKey, operatorKey } = readKeys(this.dataDir)
-    const names = existsSync(this.dataDir) ? readdirSync(this.dataDir) : []
+    const inside = existsSync(this.dataDir) ? readdirSync(this.dataDir) : []
+    const names = inside.flatMap((name) => [name, join(name, 'agent')])
     const hosts = names.filter((name) => existsSync(join(this.dataDir, name, 'identity.json')))
     const ofHost = (name: string) =>
       (JSON.parse(readText(join(this.dataDir, name, 'identity.json'))) as { key: { d: string } }).key.d

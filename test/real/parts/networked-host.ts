@@ -1,27 +1,27 @@
 // A host whose agent stands where its guests' network is: a private libvirt, and an agent of its own inside that host's
 // network. A test that runs outside reaches guests as any caller does, through the control plane alone.
-import { type ChildProcess, fork, spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
-import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { createAdminClient } from '@dormouse/client'
+import { type Doorway, openDoorway } from '../../../scripts/ground/doorway.ts'
 import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
 import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../../scripts/ground/libvirtd.ts'
+import { insideNetwork } from '../../../scripts/ground/private-host.ts'
 import { identify } from '../../../scripts/ground/processes.ts'
 import { waitFor } from '../../wait-for.ts'
 import type { Instance } from './instance.ts'
 
 const root = fileURLToPath(new URL('../../../', import.meta.url))
-const doorway = fileURLToPath(new URL('doorway.ts', import.meta.url))
 
 export class NetworkedHost {
   readonly libvirtd: PrivateLibvirtd
   readonly name: string
   readonly #folder: string
-  #doorway: ChildProcess | undefined
+  #doorway: Doorway | undefined
   #agent: ChildProcess | undefined
   #agentEnv: Record<string, string> = {}
 
@@ -61,7 +61,7 @@ export class NetworkedHost {
     const { base_url: baseUrl, operator_key: operatorKey } = instance.local
     const admin = createAdminClient({ baseUrl, operatorKey })
     const { token } = await admin.inviteHost({ name: this.name })
-    await this.#openDoorway(Number(new URL(baseUrl).port))
+    this.#doorway = await openDoorway(this.libvirtd.pid, [Number(new URL(baseUrl).port)])
     const { shortDir, socketPath } = this.libvirtd
     this.#agentEnv = {
       DORMOUSE_AGENT_CONTROL_PLANES: baseUrl,
@@ -81,18 +81,6 @@ export class NetworkedHost {
     })
   }
 
-  /** The control plane's port, inside too: each connection to it is handed out, and joined to the real one here. */
-  async #openDoorway(port: number): Promise<void> {
-    const inside = ['nsenter', '-t', String(this.libvirtd.pid), '-n', '--', process.execPath]
-    const child = fork(doorway, [String(port)], { execPath: 'busybox', execArgv: inside, stdio: 'inherit' })
-    this.#doorway = child
-    const ready = once(child, 'message')
-    child.on('message', (_, handle) => {
-      if (handle) joinUp(handle as Socket, connect(port, '127.0.0.1'))
-    })
-    await ready
-  }
-
   /** Ends its agent without a warning, and puts another in its place, with these settings besides. */
   async killAgent(env: Record<string, string> = {}): Promise<void> {
     await ended(this.#agent, 'SIGKILL')
@@ -102,10 +90,10 @@ export class NetworkedHost {
 
   #startAgent(): void {
     const log = openSync(join(this.#folder, 'agent.log'), 'a')
-    const inside = ['nsenter', '-t', String(this.libvirtd.pid), '-n', '--', process.execPath]
+    const [command, ...inside] = [...insideNetwork(this.libvirtd.pid), process.execPath]
     const stdio = ['ignore', log, log] as const
     const options = { cwd: root, stdio: [...stdio], env: { PATH: process.env.PATH, ...this.#agentEnv } }
-    const agent = spawn('busybox', [...inside, join(root, 'apps/agent/src/main.ts')], options)
+    const agent = spawn(command!, [...inside, join(root, 'apps/agent/src/main.ts')], options)
     endWithUs(identify(agent.pid!)!, 'SIGTERM')
     this.#agent = agent
     closeSync(log)
@@ -113,7 +101,7 @@ export class NetworkedHost {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await ended(this.#agent, 'SIGTERM')
-    await ended(this.#doorway, 'SIGTERM')
+    this.#doorway?.close()
     await this.libvirtd.stop()
     rmSync(this.#folder, { recursive: true, force: true })
   }
@@ -124,10 +112,4 @@ async function ended(child: ChildProcess | undefined, by: NodeJS.Signals): Promi
   const exited = once(child, 'exit')
   child.kill(by)
   await exited
-}
-
-function joinUp(near: Socket, far: Socket): void {
-  near.on('error', () => far.destroy()).on('close', () => far.destroy())
-  far.on('error', () => near.destroy()).on('close', () => near.destroy())
-  near.pipe(far).pipe(near)
 }
