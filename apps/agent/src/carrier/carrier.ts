@@ -1,6 +1,5 @@
 // One move's connection between two agents: named streams, a heartbeat beside them, and one end for all. When anything goes
 // wrong all streams are closed, because libvirt waits for ever on one that is silent. Knows no desktop and no hypervisor.
-import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Log } from '@dormouse/process'
@@ -17,6 +16,8 @@ export interface CarrierTimes {
 }
 
 export const carrierTimes: CarrierTimes = { beatMs: 1_000, silentMs: 8_000, stallMs: 30_000 }
+
+const writeBytes = 64 * 1024
 
 /** The stream of the heartbeat. */
 export const beatName = 'beat'
@@ -84,12 +85,39 @@ export class Carrier {
     pump(far, near, options)
   }
 
-  /** Writes at the carrier's pace, and returns when the stream has taken it. Throws where that takes too long. */
+  /**
+   * Writes at the carrier's pace, and returns when the stream needs the bytes no more. Throws where a part of them is not
+   * taken for too long.
+   */
   async send(stream: Duplex, bytes: Uint8Array): Promise<void> {
     this.ended.throwIfAborted()
     const paced = this.pause(bytes.length)
-    if (!stream.write(bytes)) await this.#drained(stream)
-    await paced
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const late = new Error(`nothing was taken for ${this.#times.stallMs} ms`)
+    const timer = setTimeout(() => this.end(late), this.#times.stallMs)
+    const ended = () => reject(this.ended.reason)
+    this.ended.addEventListener('abort', ended, { once: true })
+    let left = Math.max(1, Math.ceil(bytes.length / writeBytes))
+    const taken = (error?: Error | null) => {
+      if (error) return reject(error)
+      timer.refresh()
+      if (--left === 0) resolve()
+    }
+    try {
+      // A long write costs TLS several times as much for each byte.
+      for (let at = 0; at < bytes.length || at === 0; at += writeBytes) {
+        stream.write(bytes.subarray(at, at + writeBytes), taken)
+      }
+      await promise
+      clearTimeout(timer)
+      await paced
+    } catch (error) {
+      this.ended.throwIfAborted()
+      throw error
+    } finally {
+      clearTimeout(timer)
+      this.ended.removeEventListener('abort', ended)
+    }
   }
 
   /** Counts bytes that were read from a stream, or are about to be written, and waits for as long as the pace asks. */
@@ -124,18 +152,5 @@ export class Carrier {
     this.#options.log.debug({ moveId: this.#options.moveId, why: reason.message, bytes: this.#bytes }, 'carrier ended')
     this.#ended.abort(reason)
     for (const stream of this.#streams) stream.destroy()
-  }
-
-  async #drained(stream: Duplex): Promise<void> {
-    const late = new Error(`nothing was taken for ${this.#times.stallMs} ms`)
-    const timer = setTimeout(() => this.end(late), this.#times.stallMs)
-    try {
-      await once(stream, 'drain', { signal: this.ended })
-    } catch (error) {
-      this.ended.throwIfAborted()
-      throw error
-    } finally {
-      clearTimeout(timer)
-    }
   }
 }

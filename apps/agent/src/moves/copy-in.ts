@@ -1,11 +1,12 @@
 // Receives files from the other host, each at a path of ours: what lies there from an earlier try is used where it is right. A
-// file counts as stored when it is on the disk and was read back.
+// file counts as stored when it is on the disk, and each of its pieces has the sender's digest.
 import { type FileHandle, open } from 'node:fs/promises'
 import type { Duplex } from 'node:stream'
 import { z } from 'zod'
 import type { Carrier } from '../carrier/carrier.ts'
-import { FrameReader, type FrameType, frameHeader, frameType, pieceBytes } from './frames.ts'
-import { digestBytes, digestsOf, pieceCount, rootOf } from './pieces.ts'
+import { diskFull, isFull } from '../mechanics/full-disk.ts'
+import { FrameReader, type FrameType, frameHeader, frameType, numberBytes, pieceBytes } from './frames.ts'
+import { digestBytes, digestOf, digestsOf, pieceCount, rootOf } from './pieces.ts'
 
 export interface FileToReceive {
   path: string
@@ -37,8 +38,9 @@ export async function receiveFiles(
     stream.end()
     return roots
   } catch (error) {
-    await send(frameType.refused, Buffer.from((error as Error).message.slice(0, 500))).catch(() => undefined)
-    throw error
+    const why = isFull(error) ? frameType.full : frameType.refused
+    await send(why, Buffer.from((error as Error).message.slice(0, 500))).catch(() => undefined)
+    return diskFull(error)
   }
 }
 
@@ -53,11 +55,11 @@ async function receiveFile(
   const file = await openAny(path)
   try {
     await file.truncate(bytes)
-    await sendHave(send, await digestsOf(file, bytes, carrier.ended))
-    const root = await writePieces(reader, file, bytes, carrier)
+    const digests = await digestsOf(file, bytes, carrier.ended)
+    await sendHave(send, digests)
+    const root = await writePieces(reader, { file, bytes, digests }, carrier)
     await file.sync()
-    const stored = rootOf(await digestsOf(file, bytes, carrier.ended))
-    if (stored !== root) throw new Error('what was stored is not what was sent')
+    if (rootOf(digests) !== root) throw new Error('what was stored is not what was sent')
     return root
   } finally {
     await file.close()
@@ -78,19 +80,37 @@ async function sendHave(send: Send, digests: Buffer): Promise<void> {
   await send(frameType.haveEnd, Buffer.alloc(0))
 }
 
+interface Receiving {
+  file: FileHandle
+  bytes: number
+  /** Of what is in the file. */
+  digests: Buffer
+}
+
 /** Writes what comes until the sender is done; returns the digest that the sender names. */
-async function writePieces(reader: FrameReader, file: FileHandle, bytes: number, carrier: Carrier): Promise<string> {
+async function writePieces(
+  reader: FrameReader,
+  { file, bytes, digests }: Receiving,
+  carrier: Carrier,
+): Promise<string> {
   for (;;) {
     const frame = await reader.next()
     if (frame?.type === frameType.done) return frame.payload.toString('utf8', 0, 2 * digestBytes)
     if (frame?.type !== frameType.piece) throw new Error('a piece was expected')
     const index = frame.payload.readUInt32BE()
-    const piece = frame.payload.subarray(4)
+    const piece = frame.payload.subarray(numberBytes)
     const at = index * pieceBytes
     if (index >= pieceCount(bytes) || piece.length !== Math.min(pieceBytes, bytes - at)) {
       throw new Error('a piece is outside its file')
     }
-    await file.write(piece, 0, piece.length, at)
+    digestOf(piece).copy(digests, index * digestBytes)
+    await writeAll(file, piece, at)
     await carrier.pause(piece.length)
+  }
+}
+
+async function writeAll(file: FileHandle, piece: Buffer, at: number): Promise<void> {
+  for (let written = 0; written < piece.length; ) {
+    written += (await file.write(piece, written, piece.length - written, at + written)).bytesWritten
   }
 }

@@ -2,8 +2,8 @@
 import { open } from 'node:fs/promises'
 import type { Duplex } from 'node:stream'
 import type { Carrier } from '../carrier/carrier.ts'
-import { FrameReader, type FrameType, frameHeader, frameType, pieceBytes } from './frames.ts'
-import { digestBytes, digestOf, pieceCount, piecesOf, rootOf } from './pieces.ts'
+import { FrameReader, type FrameType, frameHeader, frameType, headerBytes, numberBytes, pieceBytes } from './frames.ts'
+import { digestBytes, digestOf, pieceCount, readPiece, rootOf } from './pieces.ts'
 
 export interface FileToSend {
   name: string
@@ -30,19 +30,52 @@ export async function sendFiles(
   return roots
 }
 
+/** How many pieces are read ahead of what the stream has taken. */
+const aheadPieces = 3
+const headBytes = headerBytes + numberBytes
+
+/** Its buffers are used again: a new one for each piece would cost as much as the encryption. */
 class Sender {
   readonly #carrier: Carrier
   readonly #stream: Duplex
+  readonly #slots = Array.from({ length: aheadPieces }, () => {
+    return { buffer: Buffer.allocUnsafeSlow(headBytes + pieceBytes), sent: Promise.resolve() }
+  })
+  #next = 0
 
   constructor(carrier: Carrier, stream: Duplex) {
     this.#carrier = carrier
     this.#stream = stream
   }
 
-  async send(type: FrameType, ...parts: Uint8Array[]): Promise<void> {
-    const bytes = parts.reduce((sum, part) => sum + part.length, 0)
-    // Copied: the sender's buffer is filled again while the stream still has the bytes.
-    await this.#carrier.send(this.#stream, Buffer.concat([frameHeader(type, bytes), ...parts]))
+  end(error: Error): void {
+    this.#carrier.end(error)
+  }
+
+  async send(type: FrameType, payload: Uint8Array): Promise<void> {
+    await this.#carrier.send(this.#stream, Buffer.concat([frameHeader(type, payload.length), payload]))
+  }
+
+  /** Where the next piece is to be read to, once the stream has taken what was there. */
+  async buffer(): Promise<Buffer> {
+    const { buffer, sent } = this.#slots[this.#next]!
+    await sent
+    return buffer.subarray(headBytes)
+  }
+
+  /** Sends the first bytes of that buffer as this piece. */
+  sendPiece(index: number, bytes: number): void {
+    const slot = this.#slots[this.#next]!
+    this.#next = (this.#next + 1) % aheadPieces
+    frameHeader(frameType.piece, numberBytes + bytes).copy(slot.buffer)
+    slot.buffer.writeUInt32BE(index, headerBytes)
+    slot.sent = this.#carrier.send(this.#stream, slot.buffer.subarray(0, headBytes + bytes))
+    // `buffer` and `flushed` throw it.
+    slot.sent.catch(() => undefined)
+  }
+
+  async flushed(): Promise<void> {
+    for (const { sent } of this.#slots) await sent
   }
 }
 
@@ -56,17 +89,22 @@ async function sendFile(
   try {
     await sender.send(frameType.file, Buffer.from(JSON.stringify({ name, bytes })))
     const there = await readHave(reader, pieceCount(bytes))
+    const stored = reader.expect(frameType.stored)
+    // Where the other host refuses, nothing more is sent.
+    stored.catch((error: Error) => sender.end(error))
     const digests = Buffer.alloc(there.length)
-    for await (const { index, piece } of piecesOf(file, bytes)) {
+    for (let index = 0; index < pieceCount(bytes); index++) {
+      const piece = await readPiece(file, index, bytes, await sender.buffer())
       const at = index * digestBytes
       digestOf(piece).copy(digests, at)
       const isThere = digests.compare(there, at, at + digestBytes, at, at + digestBytes) === 0
-      if (!isThere) await sender.send(frameType.piece, numberBytes(index), piece)
+      if (!isThere) sender.sendPiece(index, piece.length)
       count(index * pieceBytes + piece.length)
     }
+    await sender.flushed()
     const root = rootOf(digests)
     await sender.send(frameType.done, Buffer.from(root))
-    await reader.expect(frameType.stored)
+    await stored
     return root
   } finally {
     await file.close()
@@ -83,10 +121,4 @@ async function readHave(reader: FrameReader, count: number): Promise<Buffer> {
   }
   await reader.expect(frameType.haveEnd)
   return digests
-}
-
-function numberBytes(value: number): Buffer {
-  const bytes = Buffer.allocUnsafe(4)
-  bytes.writeUInt32BE(value)
-  return bytes
 }

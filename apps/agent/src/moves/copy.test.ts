@@ -12,6 +12,7 @@ import { Pace } from '../carrier/pace.ts'
 import { receiveFiles } from './copy-in.ts'
 import { sendFiles } from './copy-out.ts'
 import { frameHeader, frameType } from './frames.ts'
+import { digestBytes } from './pieces.ts'
 
 const mib = 1024 * 1024
 let folder: string
@@ -80,6 +81,23 @@ test('a copy that is cut ends on both sides', async () => {
   expect(await receiving).toMatchObject({ message: 'cut' })
   here.end(new Error('cut, too'))
   expect(await sending).toBeInstanceOf(Error)
+})
+
+test('a full disk of the other host ends the copy with that reason', async () => {
+  const file = write('disk', randomBytes(8 * mib))
+  const sending = sendFiles(here, near, [file], () => undefined)
+  far.once('data', () => {
+    const none = Buffer.alloc(8 * digestBytes)
+    far.write(Buffer.concat([frame('have', none), frame('haveEnd', Buffer.alloc(0)), frame('full', Buffer.alloc(0))]))
+  })
+  await expect(sending).rejects.toMatchObject({ code: 'host_disk_full' })
+})
+
+test('digests for more than the file are refused', async () => {
+  const file = write('disk', randomBytes(mib))
+  const sending = sendFiles(here, near, [file], () => undefined)
+  far.once('data', () => far.write(frame('have', Buffer.alloc(2 * digestBytes))))
+  await expect(sending).rejects.toThrow(/wrong digests/)
 })
 
 const json = (value: unknown) => Buffer.from(JSON.stringify(value))

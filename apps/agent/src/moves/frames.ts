@@ -1,17 +1,21 @@
 // Frames on a byte stream between two hosts: a type, a length, a payload. Each is bounded before it is read.
 import type { Duplex } from 'node:stream'
+import { Refusal } from '@dormouse/contract'
 
-export const frameType = { file: 1, have: 2, haveEnd: 3, piece: 4, done: 5, stored: 6, refused: 7 } as const
+export const frameType = { file: 1, have: 2, haveEnd: 3, piece: 4, done: 5, stored: 6, refused: 7, full: 8 } as const
 export type FrameType = (typeof frameType)[keyof typeof frameType]
 
 export interface Frame {
   type: number
+  /** Until the next frame is read. */
   payload: Buffer
 }
 
-const headerBytes = 5
+export const headerBytes = 5
 export const pieceBytes = 1024 * 1024
-const maxPayloadBytes = pieceBytes + 4
+/** Of a piece's number, before its bytes. */
+export const numberBytes = 4
+const maxPayloadBytes = pieceBytes + numberBytes
 
 /** A frame's header. The payload follows as it is: it is not copied. */
 export function frameHeader(type: FrameType, payloadBytes: number): Buffer {
@@ -24,7 +28,9 @@ export function frameHeader(type: FrameType, payloadBytes: number): Buffer {
 export class FrameReader {
   readonly #stream: Duplex
   readonly #signal: AbortSignal
-  #chunks: Buffer[] = []
+  readonly #payload = Buffer.allocUnsafeSlow(maxPayloadBytes)
+  readonly #header = Buffer.allocUnsafe(headerBytes)
+  readonly #chunks: Buffer[] = []
   #length = 0
   #ended = false
   #changed = Promise.withResolvers<void>()
@@ -50,12 +56,11 @@ export class FrameReader {
 
   /** The next frame; undefined at the end of the stream. */
   async next(): Promise<Frame | undefined> {
-    const header = await this.#take(headerBytes)
+    const header = await this.#take(this.#header)
     if (!header) return undefined
     const bytes = header.readUInt32BE(1)
     if (bytes > maxPayloadBytes) throw new Error(`a frame of ${bytes} bytes is longer than any that is sent`)
-    const payload = bytes === 0 ? Buffer.alloc(0) : await this.#take(bytes)
-    if (!payload) return refuseShort()
+    const payload = (await this.#take(this.#payload.subarray(0, bytes))) ?? refuseShort()
     return { type: header.readUInt8(), payload }
   }
 
@@ -63,23 +68,36 @@ export class FrameReader {
   async expect(type: FrameType): Promise<Buffer> {
     const frame = await this.next()
     if (frame?.type === frameType.refused) throw new Error(`the other host refused: ${text(frame.payload)}`)
+    if (frame?.type === frameType.full) throw new Refusal('host_disk_full', 'the other host’s disk is full')
     if (frame?.type !== type) throw new Error(`frame ${type} was expected, and ${frame?.type ?? 'the end'} came`)
     return frame.payload
   }
 
-  async #take(bytes: number): Promise<Buffer | undefined> {
-    while (this.#length < bytes) {
+  /** Fills it; undefined at the end of the stream. */
+  async #take(into: Buffer): Promise<Buffer | undefined> {
+    for (let filled = 0; filled < into.length; ) {
+      if (this.#chunks.length === 0 && !(await this.#more())) return filled === 0 ? undefined : refuseShort()
+      const [chunk] = this.#chunks
+      const copied = chunk!.copy(into, filled)
+      filled += copied
+      this.#length -= copied
+      if (copied === chunk!.length) this.#chunks.shift()
+      else this.#chunks[0] = chunk!.subarray(copied)
+    }
+    return into
+  }
+
+  /** Waits for bytes; false at the end of the stream. */
+  async #more(): Promise<boolean> {
+    while (this.#chunks.length === 0) {
       this.#signal.throwIfAborted()
-      if (this.#ended) return this.#length === 0 ? undefined : refuseShort()
+      if (this.#ended) return false
       if (this.#stream.destroyed) throw this.#stream.errored ?? new Error('the stream was closed')
       this.#changed = Promise.withResolvers()
       this.#stream.resume()
       await this.#changed.promise
     }
-    const all = this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks)
-    this.#chunks = all.length > bytes ? [all.subarray(bytes)] : []
-    this.#length -= bytes
-    return all.subarray(0, bytes)
+    return true
   }
 }
 

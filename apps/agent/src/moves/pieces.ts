@@ -16,19 +16,16 @@ export const pieceCount = (bytes: number): number => Math.ceil(bytes / pieceByte
 export const digestOf = (piece: Buffer): Buffer =>
   piece.length === pieceBytes && piece.equals(zeros) ? zeroDigest : sha256(piece)
 
-/** Reads the file from its beginning, a piece at a time. The buffer is reused. */
-export async function* piecesOf(file: FileHandle, bytes: number): AsyncGenerator<{ index: number; piece: Buffer }> {
-  const buffer = Buffer.allocUnsafe(pieceBytes)
-  for (let index = 0; index < pieceCount(bytes); index++) {
-    const at = index * pieceBytes
-    const length = Math.min(pieceBytes, bytes - at)
-    for (let filled = 0; filled < length; ) {
-      const { bytesRead } = await file.read(buffer, filled, length - filled, at + filled)
-      if (bytesRead === 0) throw new Error('the file became shorter while it was read')
-      filled += bytesRead
-    }
-    yield { index, piece: buffer.subarray(0, length) }
+/** Reads that piece of a file of so many bytes into the buffer; returns the part of the buffer that it fills. */
+export async function readPiece(file: FileHandle, index: number, bytes: number, buffer: Buffer): Promise<Buffer> {
+  const at = index * pieceBytes
+  const length = Math.min(pieceBytes, bytes - at)
+  for (let filled = 0; filled < length; ) {
+    const { bytesRead } = await file.read(buffer, filled, length - filled, at + filled)
+    if (bytesRead === 0) throw new Error('the file became shorter while it was read')
+    filled += bytesRead
   }
+  return buffer.subarray(0, length)
 }
 
 /** The digests of all pieces, one after the other. */
@@ -36,9 +33,10 @@ export async function digestsOf(file: FileHandle, bytes: number, signal: AbortSi
   const digests = Buffer.alloc(pieceCount(bytes) * digestBytes)
   // A new file has no blocks: it is known to be zeros.
   if ((await file.stat()).blocks === 0) return digestsOfZeros(digests, bytes)
-  for await (const { index, piece } of piecesOf(file, bytes)) {
+  const buffer = Buffer.allocUnsafe(pieceBytes)
+  for (let index = 0; index < pieceCount(bytes); index++) {
     signal.throwIfAborted()
-    digestOf(piece).copy(digests, index * digestBytes)
+    digestOf(await readPiece(file, index, bytes, buffer)).copy(digests, index * digestBytes)
     // Hashing takes this thread: heartbeats and other desktops get their turn.
     if (index % 8 === 0) await nextTurn()
   }
