@@ -203,6 +203,24 @@ export const refusals = {
     next: retry,
   },
   hypervisor_failed: { status: 409, internalOnly: true, what: 'the desktop’s host failed to do this', next: retry },
+  too_many_moves: {
+    status: 409,
+    internalOnly: true,
+    what: 'a host has as many moves in progress as it takes',
+    next: 'retry later',
+  },
+  move_unreachable: {
+    status: 409,
+    internalOnly: true,
+    what: 'the two hosts of a move cannot reach each other',
+    next: 'ask the operator',
+  },
+  move_not_converging: {
+    status: 409,
+    internalOnly: true,
+    what: 'the guest changes its memory faster than it can be moved; it runs on where it was',
+    next: 'hibernate it, then move it',
+  },
   host_removed: {
     status: 409,
     internalOnly: true,

@@ -2,7 +2,7 @@
 // key; and ends altogether when a stream is cut, when the other side is silent, and when its bytes are not taken.
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { type Duplex, duplexPair } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { newId } from '@dormouse/contract'
@@ -83,7 +83,49 @@ test('no connection is accepted without the key, for another move or once it has
   const here = await dial(address)
   await expect(here.open('Not a name')).rejects.toMatchObject({ code: 'hypervisor_failed' })
   carrier.end()
-  await expect(dial(address)).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  // Nothing listens any more, or what listens closes it.
+  await expect(dial(address)).rejects.toMatchObject({
+    code: expect.stringMatching(/move_unreachable|hypervisor_failed/),
+  })
+})
+
+test('a host that cannot be reached is named so', async () => {
+  const { address, carrier } = await expectMove()
+  carrier.end()
+  await until(async () => (await dial(address).catch((error) => error)).code === 'move_unreachable')
+})
+
+test('a replay of all that a host once sent opens nothing', async () => {
+  const { address } = await expectMove()
+  const recorded: Buffer[] = []
+  const proxy = createServer((client) => {
+    const server = connect(address)
+    client
+      .on('data', (bytes: Buffer) => recorded.push(bytes))
+      .pipe(server)
+      .pipe(client)
+    for (const socket of [client, server]) socket.on('error', () => undefined)
+  })
+  await once(proxy.listen(0, '127.0.0.1'), 'listening')
+  const here = await dial({ host: '127.0.0.1', port: (proxy.address() as AddressInfo).port })
+  await here.open('memory')
+  await until(() => arrived.length === 1)
+  const replayed = connect(address)
+  replayed.on('error', () => undefined).resume()
+  replayed.write(Buffer.concat(recorded))
+  await until(() => replayed.closed)
+  expect(arrived).toHaveLength(1)
+  expect(here.ended.aborted).toBe(false)
+  here.end()
+  proxy.close()
+})
+
+test('a key counts for its own move alone', async () => {
+  const { address } = await expectMove()
+  const other = { moveId: newId(), key: randomBytes(32) }
+  await gate.expect({ ...other, onStream: () => undefined })
+  await expect(dial(address, { moveId: other.moveId })).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  await expect(dial(address, { key: other.key })).rejects.toMatchObject({ code: 'hypervisor_failed' })
 })
 
 test('it listens only while a move is expected', async () => {
@@ -119,6 +161,27 @@ test('connections that prove nothing are few, and keep no other one out', async 
   await until(() => sockets.filter((socket) => socket.closed).length >= 8)
   const here = await dial(address)
   expect((await here.open('memory')).encrypted).toBe(true)
+  for (const socket of sockets) socket.destroy()
+})
+
+test('an address that connects all the time keeps no other one out', async () => {
+  const { address } = await expectMove()
+  const sockets: Socket[] = []
+  let closed = 0
+  const flood = () => {
+    const socket = connect({ ...address, localAddress: '127.0.0.2' })
+    socket.on('error', () => undefined).resume()
+    socket.once('close', () => {
+      closed++
+      if (closed < 1_000) flood()
+    })
+    sockets.push(socket)
+  }
+  for (let i = 0; i < 20; i++) flood()
+  await until(() => closed > 200)
+  const here = await dial(address)
+  expect((await here.open('memory')).encrypted).toBe(true)
+  closed = Number.POSITIVE_INFINITY
   for (const socket of sockets) socket.destroy()
 })
 

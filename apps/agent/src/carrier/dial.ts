@@ -45,16 +45,25 @@ export class DialledCarrier extends Carrier {
     const timer = setTimeout(() => reject(new Error(`no answer within ${dialMs} ms`)), dialMs)
     socket.once('secureConnect', resolve).once('error', reject)
     socket.once('close', () => reject(new Error('the connection was closed')))
+    let connected = false
+    socket.once('connect', () => {
+      connected = true
+    })
     try {
       this.keep(socket)
       await promise
       return socket.setNoDelay(true)
     } catch (cause) {
       this.end(cause as Error)
-      const refusal = new Refusal('hypervisor_failed', 'the other host could not be reached for the move')
-      throw Object.assign(refusal, { cause })
+      throw Object.assign(refusalOf(connected), { cause })
     } finally {
       clearTimeout(timer)
     }
   }
 }
+
+/** Where nothing listens, another connection between the hosts may do. A host that closes the connection has no such move. */
+const refusalOf = (connected: boolean): Refusal =>
+  connected
+    ? new Refusal('hypervisor_failed', 'the other host does not expect this move')
+    : new Refusal('move_unreachable', 'the other host could not be reached for the move')

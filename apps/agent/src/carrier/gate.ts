@@ -2,17 +2,16 @@
 // connection is for a move that is expected, and proves that by the move's key, or it is closed.
 import { constants } from 'node:crypto'
 import { once } from 'node:events'
-import type { AddressInfo, Socket } from 'node:net'
-import { createServer, type Server, type TLSSocket } from 'node:tls'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import { refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
+import { Callers } from './callers.ts'
 import { beatName, Carrier, type CarrierOptions, type CarrierTimes } from './carrier.ts'
 import type { Pace } from './pace.ts'
 import { type MoveAddress, readIdentity, tlsOptions } from './secret.ts'
 
 const handshakeMs = 5_000
-/** Above this, the oldest connection that has proved nothing is closed. */
-const maxUnproved = 32
 /** More streams than a move has. */
 const maxStreams = 16
 /** How long the other host may take to dial. */
@@ -63,7 +62,7 @@ class ExpectedCarrier extends Carrier {
 export class Gate {
   readonly #options: GateOptions
   readonly #expected = new Map<string, ExpectedCarrier>()
-  readonly #unproved = new Map<string, Socket>()
+  readonly #callers = new Callers()
   /** Set by the handshake: which of ours a connection is for. */
   readonly #proved = new WeakMap<TLSSocket, { moveId: string; name: string }>()
   #server: Promise<Server> | undefined
@@ -122,18 +121,22 @@ export class Gate {
   }
 
   async #open(address: MoveAddress): Promise<Server> {
-    const server = createServer({
+    const tls = createTlsServer({
       ...tlsOptions,
       // Without tickets no session is resumed: each connection has to prove that it has the key.
       secureOptions: constants.SSL_OP_NO_TICKET,
       handshakeTimeout: handshakeMs,
       pskCallback: (socket, identity) => this.#keyFor(socket, identity),
     })
-    server.on('connection', (socket) => this.#admit(socket))
-    server.on('secureConnection', (socket) => this.#proven(socket))
-    server.on('tlsClientError', (error, socket) => {
+    tls.on('secureConnection', (socket) => this.#proven(socket))
+    tls.on('tlsClientError', (error, socket) => {
       this.#options.log.debug({ why: error.message }, 'a connection to the address for moves was refused')
       socket.destroy()
+    })
+    // A connection above a limit costs no handshake.
+    const server = createServer({ allowHalfOpen: true }, (socket) => {
+      socket.on('error', () => socket.destroy())
+      if (this.#callers.admit(socket)) tls.emit('connection', socket)
     })
     server.listen(address.port, address.host)
     await once(server, 'listening')
@@ -149,18 +152,8 @@ export class Gate {
     return carrier.key
   }
 
-  #admit(socket: Socket): void {
-    const id = endOf(socket)
-    socket.on('error', () => socket.destroy())
-    this.#unproved.set(id, socket)
-    socket.once('close', () => this.#unproved.delete(id))
-    if (this.#unproved.size <= maxUnproved) return
-    const [oldest] = this.#unproved.values()
-    oldest?.destroy()
-  }
-
   #proven(socket: TLSSocket): void {
-    this.#unproved.delete(endOf(socket))
+    this.#callers.proved(socket)
     socket.on('error', () => socket.destroy())
     const of = this.#proved.get(socket)
     const carrier = of && this.#expected.get(of.moveId)
@@ -174,9 +167,7 @@ export class Gate {
     if (this.#expected.size > 0) return
     const server = this.#server
     this.#server = undefined
-    for (const socket of this.#unproved.values()) socket.destroy()
+    this.#callers.close()
     server?.then((open) => open.close()).catch(() => undefined)
   }
 }
-
-const endOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`

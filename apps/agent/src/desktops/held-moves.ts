@@ -20,7 +20,8 @@ export class HeldMoves<M extends HeldMove = HeldMove> {
 
   /** Refuses where as many as possible are held. To be called before anything is opened. */
   requireSpace(): void {
-    if (this.#held.size >= maxMoves) refuse('no_room', `${this.#held.size} moves are in progress on this host`)
+    if (this.#held.size >= maxMoves)
+      refuse('too_many_moves', `${this.#held.size} moves are in progress on this host; retry later`)
   }
 
   hold(desktopId: DesktopId, move: M): void {

@@ -7,6 +7,13 @@ import type { Mark } from './mark.ts'
 /** Gives away one end of a stream that the hypervisor has opened, to be joined with the stream of that name on the other host. */
 export type GiveStream = (name: string, near: Duplex) => void
 
+export interface MoveProgress {
+  doneBytes: number
+  totalBytes: number
+  /** How often as many bytes as the guest's memory has were sent of it. What changes meanwhile is sent again. */
+  memoryRounds: number
+}
+
 /** A running desktop that is about to leave. Its guest runs on until `send`. */
 export interface Leaving {
   /** For the new host's `enter`. */
@@ -17,7 +24,7 @@ export interface Leaving {
    */
   send(letter: string, give: GiveStream, signal: AbortSignal): Promise<string>
   /** How far `send` has come; undefined where that is not known. */
-  progress(): Promise<{ doneBytes: number; totalBytes: number } | undefined>
+  progress(): Promise<MoveProgress | undefined>
   /** Ends the desktop here. */
   confirm(letter: string): Promise<void>
   /** The guest goes on here. */

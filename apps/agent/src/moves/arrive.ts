@@ -9,7 +9,15 @@ import type { Turn } from '../desktops/turns.ts'
 import type { Arrival, Entering } from '../driver/moves.ts'
 import { receiveFiles } from './copy-in.ts'
 import { type HeldIn, heldIn, journalled, type MoveDeps, refuseInterrupted } from './held.ts'
-import { type Arriving, filesLetter, liveLetter, readLetter, requireOwn, rootsLetter } from './letters.ts'
+import {
+  type Arriving,
+  filesLetter,
+  liveLetter,
+  readLetter,
+  requireOwn,
+  requirePlausible,
+  rootsLetter,
+} from './letters.ts'
 
 type Preparation = Omit<CommandPayload<'move.prepare'>, 'fence'>
 
@@ -114,6 +122,7 @@ function readArriving({ installationId }: MoveDeps, { fence }: Turn, request: Pr
   const { kind, spec, imageDigest, letter } = request
   if (kind === 'live') return { spec, imageDigest, ready: readLetter(liveLetter, letter).ready, files: undefined }
   const files = readLetter(filesLetter, letter)
+  requirePlausible(files, spec)
   if (files.memory) requireOwn(files.memory.manifest, fence.desktopId, installationId)
   return { spec, imageDigest, ready: files.ready, files }
 }

@@ -19,5 +19,6 @@ export async function check(
 ): Promise<CommandResult<'move.check'>> {
   if (!gate.isOpen) return { misfit: 'the host accepts no moves; set DORMOUSE_AGENT_MOVE_ADDRESS' }
   if (traits.driver !== driver.kind) return { misfit: `the host’s hypervisor is ${driver.kind}, not ${traits.driver}` }
-  return { misfit: await driver.moves.misfit(spec, traits) }
+  const isFull = (await driver.freeDiskBytes()) < traits.diskBytes + traits.memoryBytes
+  return { misfit: isFull ? 'the host’s disk has no space for the desktop' : await driver.moves.misfit(spec, traits) }
 }

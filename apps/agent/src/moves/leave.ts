@@ -1,6 +1,7 @@
 // The old host's side of a move, up to the decision: the desktop is held, then sent. Until the control plane has decided,
 // everything stays here.
-import { type CommandPayload, type CommandResult, type MoveKind, refuse } from '@dormouse/contract'
+import { type CommandPayload, type CommandResult, type MoveKind, Refusal, refuse } from '@dormouse/contract'
+import type { Carrier } from '../carrier/carrier.ts'
 import { DialledCarrier } from '../carrier/dial.ts'
 import { finished, lookAtRest, type Situation } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
@@ -9,6 +10,10 @@ import { type HeldOut, heldOut, journalled, type MoveDeps, refuseInterrupted } f
 import type { FilesLetter } from './letters.ts'
 
 const progressEveryMs = 500
+/** A guest whose memory, or all of it with its disk, was sent so often changes faster than it can be moved. */
+const mostRounds = 3
+/** Not counted as a round: what a small guest has beside its memory and its disk. */
+const slackBytes = 64 * 1024 * 1024
 
 /** Holds the desktop for the move. Its guest, if it is awake, notices nothing. */
 export async function begin(deps: MoveDeps, turn: Turn, kind: MoveKind): Promise<CommandResult<'move.begin'>> {
@@ -95,10 +100,19 @@ export async function send(
     // libvirt's job is over; a copy can go on where it was.
     if (held.leaving) deps.moves.end(turn.fence.desktopId)
     turn.signal.throwIfAborted()
-    throw error
+    throw refusalOf(error, carrier)
   }
   await deps.failpoints.hit('move.send.after-send')
   return { letter: held.sent }
+}
+
+/** The carrier's end is the cause of what fails after it. */
+function refusalOf(error: unknown, { ended }: Carrier): Refusal {
+  const cause: unknown = ended.reason ?? error
+  if (cause instanceof Refusal) return cause
+  if (error instanceof Refusal) return error
+  const why = cause instanceof Error ? cause.message : String(cause)
+  return Object.assign(new Refusal('hypervisor_failed', `the move was cut: ${why}`), { cause })
 }
 
 async function sendRunning(
@@ -108,11 +122,15 @@ async function sendRunning(
   carrier: DialledCarrier,
   letter: string,
 ): Promise<string> {
+  const wholeBytes = await wholeOf(deps, turn)
+  const check = async () => {
+    const progress = await leaving!.progress()
+    if (progress) reportBytes(deps, turn, progress.doneBytes, progress.totalBytes)
+    const rounds = Math.max(progress?.memoryRounds ?? 0, carrier.bytes / wholeBytes)
+    if (rounds > mostRounds) carrier.end(new Refusal('move_not_converging'))
+  }
   const timer = setInterval(() => {
-    leaving!.progress().then(
-      (progress) => progress && reportBytes(deps, turn, progress.doneBytes, progress.totalBytes),
-      (error: unknown) => deps.log.debug({ err: error }, 'the progress of a move could not be read'),
-    )
+    check().catch((error: unknown) => deps.log.debug({ err: error }, 'the progress of a move could not be read'))
   }, progressEveryMs)
   try {
     return await leaving!.send(
@@ -129,6 +147,12 @@ async function sendRunning(
   } finally {
     clearInterval(timer)
   }
+}
+
+/** As many bytes as the guest has in its memory and on its disk. */
+async function wholeOf({ driver }: MoveDeps, turn: Turn): Promise<number> {
+  const memoryBytes = (turn.entry().spec?.memoryMiB ?? 0) * 1024 * 1024
+  return memoryBytes + (await driver.moves.diskBytes(turn.fence.desktopId)) + slackBytes
 }
 
 async function sendAsleep(

@@ -33,6 +33,14 @@ export function readLetter<T>(schema: z.ZodType<T>, text: string): T {
   return parsed.success ? parsed.data : refuse('hypervisor_failed', 'the other host’s letter cannot be read')
 }
 
+const gib = 1024 ** 3
+
+/** A hostile host cannot make this one keep or read more than twice what the desktop may have. The format takes some, too. */
+export function requirePlausible({ diskBytes, memory }: FilesLetter, { diskGiB, memoryMiB }: DesktopSpec): void {
+  const isPlausible = diskBytes <= 2 * diskGiB * gib + gib && (memory?.bytes ?? 0) <= (2 * memoryMiB * gib) / 1024 + gib
+  if (!isPlausible) refuse('hypervisor_failed', 'the other host’s files are larger than the desktop’s may be')
+}
+
 /** A manifest from another host counts only for this desktop, and only for memory that may be restored. */
 export function requireOwn(manifest: Manifest, desktopId: DesktopId, installationId: string): void {
   const isOwn = manifest.desktopId === desktopId && manifest.installationId === installationId

@@ -307,6 +307,51 @@ test('an image that the other host lacks, or a full disk there, is known before 
   expect(await move.keep()).toBe('hibernated')
 })
 
+test('files that are larger than the desktop may be are refused before anything is made for them', async () => {
+  await ready('cold')
+  const { spec, fence } = moveOf('cold')
+  const key = 'A'.repeat(43)
+  const prepare = (letter: object) =>
+    away.ask('move.prepare', { fence, kind: 'cold', spec, imageDigest: '', key, letter: JSON.stringify(letter) })
+  const huge = { diskBytes: 2 ** 50, ready: false, memory: null }
+  await expect(prepare(huge)).rejects.toMatchObject({ detail: expect.stringMatching(/larger/) })
+  expect((await items(away))[0]).not.toHaveProperty('move')
+  expect(await away.driver.hasDisk(id)).toBe(false)
+})
+
+test('an agent takes only so many moves at once, and says so by a code of its own', async () => {
+  const ids = Array.from({ length: 9 }, () => newId())
+  for (const desktopId of ids) await home.awake(fenceOf(desktopId, 1, 1))
+  const moves = ids.map(
+    (desktopId) => new TestMove({ from: home, to: away, desktopId, kind: 'live', generation: 1, turn: 10 }),
+  )
+  for (const move of moves.slice(0, 8)) await move.begin()
+  await expect(moves[8]!.begin()).rejects.toMatchObject({ code: 'too_many_moves' })
+  expect(await moves[0]!.keep()).toBe('awake')
+  await moves[8]!.begin()
+  for (const move of moves.slice(1)) expect(await move.keep()).toBe('awake')
+})
+
+test('a removal of a destroyed desktop removes it in the middle of a move, and only on that host', async () => {
+  await ready('live')
+  const move = moveOf('live')
+  await move.across()
+  for (const bench of [home, away]) {
+    const { generation, turn } = bench.house.journal.read(id)!
+    // What a host has of a desktop that lives on another one is not removed by an order, as it may be the only copy.
+    for (const order of ['stop', 'suspend'] as const)
+      await bench.ask('host.rejoin', { epoch: 1, orders: [{ desktopId: id, seen: { generation, turn }, order }] })
+    expect(await bench.driver.hasDisk(id)).toBe(true)
+  }
+  expect(await move.back()).toBe('awake')
+  expect(await home.run(id, 'cat /run/note')).toBe('memory')
+  const remove = { desktopId: id, seen: { generation: 1, turn: 10 }, order: 'remove' } as const
+  await home.ask('host.rejoin', { epoch: 1, orders: [{ ...remove, seen: { generation: 1, turn: 9 } }] })
+  expect(await home.driver.hasDisk(id)).toBe(true)
+  await home.ask('host.rejoin', { epoch: 1, orders: [remove] })
+  await expectNothing(home)
+})
+
 test('a released host keeps a guest that runs there without having moved', async () => {
   await ready('live')
   const release = away.ask('move.release', { fence: fenceOf(id, 1, 40), letter: null })

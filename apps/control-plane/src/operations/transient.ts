@@ -3,7 +3,7 @@ import { Refusal } from '@dormouse/contract'
 import { isConnectionLost } from '../db/pool.ts'
 
 /** These refusals are transient and retried. Every other refusal is final. */
-const transient = new Set(['host_unreachable', 'guest_unavailable', 'database_unavailable'])
+const transient = new Set(['host_unreachable', 'guest_unavailable', 'database_unavailable', 'too_many_moves'])
 /** These are transient too while hosts are still reconnecting to a new leader. */
 const transientAtFirst = new Set(['no_host', 'host_away', 'no_room', 'image_unavailable'])
 

@@ -7,7 +7,7 @@ import { z } from 'zod'
 import { syncPath } from '../../mechanics/durable-file.ts'
 import { openSocket } from '../../mechanics/open-socket.ts'
 import type { Mark } from '../mark.ts'
-import type { Arrival, Entering, GiveStream, Leaving } from '../moves.ts'
+import type { Arrival, Entering, GiveStream, Leaving, MoveProgress } from '../moves.ts'
 import { type BootDeps, hostPartsOf } from './boot.ts'
 import { offerClipboard, withoutClipboard } from './clipboard.ts'
 import { hasClipboard } from './domain-xml.ts'
@@ -106,9 +106,11 @@ class LibvirtLeaving implements Leaving {
     }
   }
 
-  async progress(): Promise<{ doneBytes: number; totalBytes: number } | undefined> {
-    const { type, dataProcessedBytes, dataTotalBytes } = await this.#domain.jobInfo()
-    return type === 'unbounded' ? { doneBytes: dataProcessedBytes, totalBytes: dataTotalBytes } : undefined
+  async progress(): Promise<MoveProgress | undefined> {
+    const { type, dataProcessedBytes, dataTotalBytes, memProcessedBytes, memTotalBytes } = await this.#domain.jobInfo()
+    if (type !== 'unbounded') return undefined
+    const memoryRounds = memTotalBytes === 0 ? 0 : memProcessedBytes / memTotalBytes
+    return { doneBytes: dataProcessedBytes, totalBytes: dataTotalBytes, memoryRounds }
   }
 
   async confirm(letter: string): Promise<void> {
