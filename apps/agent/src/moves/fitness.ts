@@ -19,6 +19,8 @@ export async function check(
 ): Promise<CommandResult<'move.check'>> {
   if (!gate.isOpen) return { misfit: 'the host accepts no moves; set DORMOUSE_AGENT_MOVE_ADDRESS' }
   if (traits.driver !== driver.kind) return { misfit: `the host’s hypervisor is ${driver.kind}, not ${traits.driver}` }
-  const isFull = (await driver.freeDiskBytes()) < traits.diskBytes + traits.memoryBytes
-  return { misfit: isFull ? 'the host’s disk has no space for the desktop' : await driver.moves.misfit(spec, traits) }
+  // First: the hypervisor makes the folder whose space counts.
+  const misfit = await driver.moves.misfit(spec, traits)
+  const isFull = misfit === null && (await driver.freeDiskBytes()) < traits.diskBytes + traits.memoryBytes
+  return { misfit: isFull ? 'the host’s disk has no space for the desktop' : misfit }
 }
