@@ -26,6 +26,13 @@ export class Database {
     return new Database(server, name)
   }
 
+  /** A database without any table, for a control plane that migrates it. */
+  static async empty(server: string): Promise<Database> {
+    const name = `house_${randomBytes(6).toString('hex')}`
+    await onServer(server, (client) => client.query(`create database ${name}`))
+    return new Database(server, name)
+  }
+
   async rows<R extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<R[]> {
     return (await this.#pool.query<R>(text, values)).rows
   }
