@@ -2,7 +2,7 @@
 // real HTTP and real links, two organisations to ask for things. Disposing of it fails where something was left behind.
 import type { AgentConfig } from '@dormouse/agent/config.ts'
 import { type Client, createClient } from '@dormouse/client'
-import type { DesktopJson, DesktopState, Observation, OperationJson, OperationKind } from '@dormouse/contract'
+import type { DesktopJson, DesktopState, Observation, OperationJson, RequestKind } from '@dormouse/contract'
 import type { Config } from '@dormouse/control-plane/config.ts'
 import { type ArmedFailpoints, createLog, type Log } from '@dormouse/process'
 import { inject } from 'vitest'
@@ -206,12 +206,12 @@ export class House {
   }
 
   /** The step does its work, and then fails: the hardest case to take back. */
-  failingAt(kind: OperationKind, step: string): void {
+  failingAt(kind: OperationJson['kind'], step: string): void {
     this.failpoints.set(`${kind}.${step}.after`, 'throw')
   }
 
   /** Each step of that kind runs twice: its first run is forgotten by a change of leader. */
-  repeating(kind: OperationKind, steps: readonly string[]): void {
+  repeating(kind: OperationJson['kind'], steps: readonly string[]): void {
     for (const step of steps) {
       const name = `${kind}.${step}.after`
       this.failpoints.set(name, async () => {
@@ -247,7 +247,7 @@ export class House {
   }
 
   /** Asks for a transition and waits for its success. */
-  async ask(id: string, kind: OperationKind, body: object = {}): Promise<OperationJson> {
+  async ask(id: string, kind: RequestKind, body: object = {}): Promise<OperationJson> {
     const answer = await this.api('POST', `/v1/desktops/${id}/${kind}?wait=true`, { body })
     if (answer.status !== 200) throw new Error(`${kind}: ${answer.status} ${answer.text}`)
     const answered = answer.json as OperationJson
@@ -258,7 +258,7 @@ export class House {
   }
 
   /** Asks for a transition and answers the operation that was accepted, at once. */
-  async begin(id: string, kind: OperationKind, body: object = {}): Promise<OperationJson> {
+  async begin(id: string, kind: RequestKind, body: object = {}): Promise<OperationJson> {
     const answer = await this.api('POST', `/v1/desktops/${id}/${kind}`, { body })
     if (answer.status !== 202) throw new Error(`${kind}: ${answer.status} ${answer.text}`)
     return answer.json as OperationJson

@@ -1,5 +1,5 @@
 // Generates docs/states.md from the tables that the state machine uses.
-import { desktopStates, operationKinds, operationStates } from '@dormouse/contract'
+import { desktopStates, operationStates, requestKinds } from '@dormouse/contract'
 import { inProgress, isLegal, removalChanges, transitions } from '@dormouse/control-plane/desktops/states.ts'
 import { code, head, table } from './markdown.ts'
 
@@ -7,7 +7,7 @@ export function statesPage(): string {
   return [
     head('States', '`apps/control-plane/src/desktops/states.ts`'),
     '## Desktops\n\nThe requests that each state allows. Any other request gets 409 `wrong_state`.\n',
-    `${table(['state', ...operationKinds], rows())}\n`,
+    `${table(['state', ...requestKinds], rows())}\n`,
     `- **In progress.** In ${alternatives(inProgress.map(code))}, an operation is in progress. The state changes when it`,
     '  settles, or when a destroy supersedes it.',
     '- **Failed operations.** A failed operation leaves the desktop in a true state that allows another attempt.',
@@ -29,13 +29,13 @@ export function statesPage(): string {
 const rows = (): string[][] =>
   desktopStates.map((state) => [
     code(state),
-    ...operationKinds.map((kind) => (isLegal(kind, state) ? `→ ${code(transitions[kind].via)}` : '')),
+    ...requestKinds.map((kind) => (isLegal(kind, state) ? `→ ${code(transitions[kind].via)}` : '')),
   ])
 
 const alternatives = (words: string[]): string => words.join(', ').replace(/, ([^,]*)$/, ' or $1')
 
 function diagram(): string {
-  const asked = operationKinds.flatMap((kind) => {
+  const asked = requestKinds.flatMap((kind) => {
     const { from, via, done } = transitions[kind]
     return [...from.map((state) => `${state} --> ${via}: ${kind}`), `${via} --> ${done}`]
   })

@@ -1,9 +1,9 @@
 // What must hold after a crash, whatever was killed when. Pure: facts in, sentences of what is wrong out.
-import type { DesktopJson, DesktopState, Observation, OperationJson, OperationKind } from '@dormouse/contract'
+import type { DesktopJson, DesktopState, Observation, OperationJson, RequestKind } from '@dormouse/contract'
 
 export interface Asked {
   desktopId: string
-  kind: OperationKind
+  kind: RequestKind
   /** The state that the desktop was in. */
   from: DesktopState
   /** The operation's id, where the request was accepted before the crash. */
@@ -32,7 +32,7 @@ export interface Judgement {
   faults: string[]
 }
 
-const done: Record<OperationKind, DesktopState> = { wake: 'awake', hibernate: 'hibernated', destroy: 'destroyed' }
+const done: Record<RequestKind, DesktopState> = { wake: 'awake', hibernate: 'hibernated', destroy: 'destroyed' }
 
 /** The counts of the crash test's table, and every fault in words. */
 export function judge(facts: Facts): Judgement {

@@ -1,7 +1,7 @@
 // One trial: eight desktops, eight requests at once, a kill, a restart, and the judgement.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { DesktopJson, DesktopState, OperationJson, OperationKind } from '@dormouse/contract'
+import type { DesktopJson, DesktopState, OperationJson, RequestKind } from '@dormouse/contract'
 import type { ApiAnswer } from '../house/parts/api.ts'
 import { waitFor } from '../wait-for.ts'
 import { type Asked, type Facts, type Judgement, judge } from './judge.ts'
@@ -21,7 +21,7 @@ export interface Sabotage {
   found: RegExp
 }
 
-const mix: [from: 'created' | 'awake' | 'hibernated', kind: OperationKind][] = [
+const mix: [from: 'created' | 'awake' | 'hibernated', kind: RequestKind][] = [
   ['created', 'wake'],
   ['created', 'wake'],
   ['hibernated', 'wake'],
@@ -73,7 +73,7 @@ async function prepare(stage: Stage, from: DesktopState): Promise<DesktopJson> {
 }
 
 /** The answer where there was one before the crash: 202, or 200 where it had settled by then. */
-async function request(stage: Stage, id: string, kind: OperationKind, key: string): Promise<ApiAnswer | undefined> {
+async function request(stage: Stage, id: string, kind: RequestKind, key: string): Promise<ApiAnswer | undefined> {
   try {
     const answer = await stage.api('POST', `/v1/desktops/${id}/${kind}`, { headers: { 'idempotency-key': key } })
     return answer.status === 202 || answer.status === 200 ? answer : undefined

@@ -1,5 +1,5 @@
 // Guarantee: whatever of the house goes away while an operation runs, the operation settles, and its state is the truth.
-import { newId, type OperationKind } from '@dormouse/contract'
+import { newId, type RequestKind } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
@@ -8,7 +8,7 @@ const slow = { wake: 'restorePaused', hibernate: 'save', destroy: 'removeDisk' }
 const kinds = ['wake', 'hibernate', 'destroy'] as const
 
 /** A desktop of which that may be asked. */
-async function before(house: House, kind: OperationKind): Promise<string> {
+async function before(house: House, kind: RequestKind): Promise<string> {
   const { id } = await house.desktop('awake')
   await house.remember(id, 'kept')
   if (kind === 'wake') await house.ask(id, 'hibernate')
@@ -18,7 +18,7 @@ async function before(house: House, kind: OperationKind): Promise<string> {
 /** A desktop whose operation of that kind is at work on its host. */
 async function midway(
   house: House,
-  kind: OperationKind,
+  kind: RequestKind,
   desktop?: string,
 ): Promise<{ id: string; operation: string; release: () => void }> {
   const id = desktop ?? (await before(house, kind))
@@ -29,7 +29,7 @@ async function midway(
 }
 
 /** The operation has settled well, and the desktop is what it says. */
-async function wentOn(house: House, kind: OperationKind, id: string, operation: string): Promise<void> {
+async function wentOn(house: House, kind: RequestKind, id: string, operation: string): Promise<void> {
   expect(await house.settled(operation)).toMatchObject({ state: 'succeeded', kind })
   await house.settle()
   const truth = { wake: 'awake', hibernate: 'hibernated', destroy: 'destroyed' }[kind]

@@ -1,5 +1,5 @@
 // Guarantee: a database that goes away delays what is under way, ends nothing, and loses nothing that was accepted.
-import type { OperationJson, OperationKind } from '@dormouse/contract'
+import type { OperationJson, RequestKind } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
@@ -23,7 +23,7 @@ afterAll(async () => {
 })
 
 /** As any client asks: again, with its key, where a leader that has just begun has lost its term once more. */
-const begin = (id: string, kind: OperationKind): Promise<OperationJson> =>
+const begin = (id: string, kind: RequestKind): Promise<OperationJson> =>
   waitFor(`the ${kind} to be accepted`, async () => {
     const answer = await house.api('POST', `/v1/desktops/${id}/${kind}`, { headers: { 'idempotency-key': kind } })
     if (answer.status !== 503) expect([200, 202]).toContain(answer.status)

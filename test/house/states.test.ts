@@ -1,4 +1,4 @@
-import { type DesktopState, desktopStates, type OperationKind, operationKinds } from '@dormouse/contract'
+import { type DesktopState, desktopStates, type RequestKind, requestKinds } from '@dormouse/contract'
 import { failAll, settle, unbindAll } from '@dormouse/control-plane/desktops/state-changes.ts'
 import { isLegal, sourcesOf } from '@dormouse/control-plane/desktops/states.ts'
 import { expect, test } from 'vitest'
@@ -6,14 +6,14 @@ import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
 
 /** The table of the contract, by hand: the code's own table is compared with it. */
-const legal: Record<OperationKind, DesktopState[]> = {
+const legal: Record<RequestKind, DesktopState[]> = {
   wake: ['created', 'hibernated', 'stopped'],
   hibernate: ['awake'],
   destroy: ['created', 'waking', 'awake', 'hibernating', 'hibernated', 'stopped', 'failed'],
 }
 
 test('the table of states is the one of the contract', () => {
-  for (const kind of operationKinds) {
+  for (const kind of requestKinds) {
     expect(desktopStates.filter((state) => isLegal(kind, state)).sort(), kind).toEqual(legal[kind].toSorted())
   }
 })
@@ -53,7 +53,7 @@ test.each(desktopStates)(
     const { id, release } = await bring(house, state)
     const before = await house.see(id)
     expect(before.state).toBe(state)
-    for (const kind of operationKinds.filter((kind) => !legal[kind].includes(state))) {
+    for (const kind of requestKinds.filter((kind) => !legal[kind].includes(state))) {
       const answer = await house.api('POST', `/v1/desktops/${id}/${kind}`)
       expect([kind, answer.status, answer.json.code]).toEqual([kind, 409, 'wrong_state'])
       expect(answer.json.detail).toContain(`the desktop is ${state}`)
@@ -73,7 +73,7 @@ test('a desktop settles from the states of the table alone, and a refused settle
   const { pool } = house.replica.parts
   const { id } = await house.desktop()
   const put = (state: DesktopState) => house.database.rows('update desktops set state = $2 where id = $1', [id, state])
-  for (const by of [...operationKinds, 'correction'] as const) {
+  for (const by of [...requestKinds, 'correction'] as const) {
     for (const to of desktopStates.filter((state) => sourcesOf(by, state).length > 0)) {
       const allowed = sourcesOf(by, to)
       await put(allowed[0]!)

@@ -104,6 +104,11 @@ const settings = z.object({
     300,
     'how long a hibernation may take; progress extends it',
   ),
+  moveDeadlineMs: ms(
+    'DORMOUSE_MOVE_DEADLINE_SECS',
+    600,
+    'how long a move to another host may take; progress extends it',
+  ),
   operationsInFlight: whole(
     'DORMOUSE_OPERATIONS_IN_FLIGHT',
     512,

@@ -7,6 +7,8 @@ import type { ClientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
 import { LongReads } from './db/long-reads.ts'
 import type { Pool } from './db/pool.ts'
+import { beginFollower } from './desktops/followers.ts'
+import { Moves } from './desktops/moves.ts'
 import { Quota } from './desktops/quota.ts'
 import { Desktops } from './desktops/service.ts'
 import { quotaOf } from './desktops/store.ts'
@@ -100,7 +102,7 @@ function openRest(
 ) {
   const { config, pool, logOf } = foundation
   const { leadership, links, channels, longReads } = mechanics
-  const { engine, desktops } = openDesktops(foundation, mechanics, { hosts, workLimits })
+  const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, workLimits })
   const issued = new IssuedTokens()
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
   const screens = new Screens({ pool, principals, links, channels, issued, count, origin, log: logOf('streams') })
@@ -108,6 +110,7 @@ function openRest(
   return {
     engine,
     desktops,
+    moves,
     screens,
     streams: new Streams({ pool, desktops, links, channels, issued, onTakenOver: () => void screens.check() }),
     guests: new Guests(desktops, links, channels),
@@ -140,6 +143,7 @@ function openDesktops(
     failpoints,
     log: logOf('operations'),
     observer: telemetry.operations,
+    follow: beginFollower,
     progressGraceMs: Math.min(30_000, config.wakeDeadlineMs),
   })
   const desktops = new Desktops({
@@ -158,7 +162,8 @@ function openDesktops(
       destroy: config.destroyDeadlineMs,
     },
   })
-  return { engine, desktops }
+  const moves = new Moves({ leadership, engine, deadlineMs: config.moveDeadlineMs })
+  return { engine, desktops, moves }
 }
 
 /** The access tokens of the configured issuer; undefined where there is none. */

@@ -10,7 +10,7 @@ import type {
   FileJson,
   MutationBody,
   OperationJson,
-  OperationKind,
+  RequestKind,
   StreamBody,
   StreamJson,
   UsageJson,
@@ -61,7 +61,7 @@ const execSlackMs = 30_000
 export function createClient(options: ClientOptions) {
   const http = new Http(options, options.apiKey)
 
-  const mutate = async (kind: OperationKind, id: string, body: WakeBody, given: MutationOptions = {}) =>
+  const mutate = async (kind: RequestKind, id: string, body: WakeBody, given: MutationOptions = {}) =>
     http.json<OperationJson>({
       ...given,
       timeoutMs: given.timeoutMs ?? (given.wait ? waitCallTimeoutMs : undefined),
@@ -181,7 +181,7 @@ export function createClient(options: ClientOptions) {
       http.json<UsageJson>({ ...call, method: 'GET', path: '/v1/usage', query }),
 
     /** Requests a transition and waits until it settles; throws OperationFailedError if it failed. */
-    settle: async (kind: OperationKind, id: string, body: WakeBody = {}, given: SettleOptions = {}) =>
+    settle: async (kind: RequestKind, id: string, body: WakeBody = {}, given: SettleOptions = {}) =>
       settle(http, (call) => mutate(kind, id, body, call), given.idempotencyKey ?? newIdempotencyKey(), given),
 
     /** Waits for an operation that was requested before; throws OperationFailedError if it failed. */

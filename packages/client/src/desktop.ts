@@ -1,5 +1,5 @@
 // A desktop as an object, in camelCase: its fields as last read, and its methods.
-import type { CreateDesktopBody, DesktopJson, DesktopState, OperationJson, OperationKind } from '@dormouse/contract'
+import type { CreateDesktopBody, DesktopJson, DesktopState, OperationJson, RequestKind } from '@dormouse/contract'
 import { type Camel, camel } from './camel.ts'
 import { type Client, type ClientOptions, createClient, type KeyedOptions } from './client.ts'
 import { Commands, Files, Stream } from './guest.ts'
@@ -157,7 +157,7 @@ export class Desktop {
     return this.#client.screenshot(this.id, options)
   }
 
-  async #settle(kind: OperationKind, options: TransitionOptions, body: { discard_memory?: boolean } = {}) {
+  async #settle(kind: RequestKind, options: TransitionOptions, body: { discard_memory?: boolean } = {}) {
     const { expectedGeneration, onProgress, ...rest } = options
     const operation = await this.#client.settle(
       kind,

@@ -16,6 +16,7 @@ export type {
   OrgJson,
   ProblemJson,
   RemovalJson,
+  RequestKind,
   StreamBody,
   StreamClaim,
   StreamJson,

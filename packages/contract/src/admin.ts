@@ -97,12 +97,22 @@ export const trustedHostJson = z
   .meta({ id: 'TrustedHost' })
 export type TrustedHostJson = z.infer<typeof trustedHostJson>
 
+/** The commands that are kept for a host that is unreachable. */
+export const deferrable = [
+  'desktop.ensureAsleep',
+  'desktop.ensureDestroyed',
+  'move.abandon',
+  'move.keep',
+  'move.settle',
+  'move.release',
+] as const
+
 /** A command that a host could not carry out yet; the service retries it. */
 export const deferredJson = z
   .object({
     desktop_id: id,
     host_id: id,
-    command: z.enum(['desktop.ensureAsleep', 'desktop.ensureDestroyed']),
+    command: z.enum(deferrable),
     operation_id: id.describe('The operation that left it behind'),
     attempts: z.int().describe('Failed attempts since then'),
     last_tried_at: time.nullable(),

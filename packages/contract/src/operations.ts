@@ -4,9 +4,18 @@ import { desktopState, time } from './desktops.ts'
 import { id } from './ids.ts'
 import { refusalCode } from './refusals.ts'
 
-export const operationKinds = ['wake', 'hibernate', 'destroy'] as const
+/** What callers ask of a desktop. */
+export const requestKinds = ['wake', 'hibernate', 'destroy'] as const
+export type RequestKind = (typeof requestKinds)[number]
+
+/** `move` takes a desktop to another host. Its state stays, and callers never ask for one. */
+export const operationKinds = [...requestKinds, 'move'] as const
 export const operationKind = z.enum(operationKinds)
 export type OperationKind = z.infer<typeof operationKind>
+
+/** Who asked for it. A later release may add more. */
+export const operationRequester = z.enum(['caller', 'operator', 'drain'])
+export type OperationRequester = z.infer<typeof operationRequester>
 
 export const operationStates = ['pending', 'running', 'succeeded', 'failed'] as const
 export const operationState = z.enum(operationStates)
@@ -30,7 +39,10 @@ export const operationResult = z
       .describe(
         'Of a wake: `false` if the image defines a readiness check (such as a session on its screen) that did not pass in time. The desktop is awake all the same. Absent where its host does not report it',
       ),
-    cleanup: z.enum(['done', 'deferred']).optional().describe('Of a destroy: `deferred` while the host is unreachable'),
+    cleanup: z
+      .enum(['done', 'deferred'])
+      .optional()
+      .describe('Of a destroy, or of the old host of a move: `deferred` while the host is unreachable'),
   })
   .meta({ id: 'OperationResult' })
 export type OperationResult = z.infer<typeof operationResult>
@@ -72,7 +84,10 @@ export const operationJson = z
   .object({
     id: id.describe('Operation identifier'),
     desktop_id: id.describe('Desktop the operation acts on'),
-    kind: operationKind,
+    kind: operationKind.describe('`move` takes the desktop to another host; its state and generation stay'),
+    requested_by: operationRequester.describe(
+      '`caller`: a request of this API. `operator` and `drain`: the operators of the service. A later release may add values',
+    ),
     state: operationState,
     result: operationResult.nullable().describe('Null until the operation succeeded'),
     error: z.string().nullable().describe('Null unless the operation failed: what happened, and the remedy'),
@@ -91,6 +106,7 @@ export const operationJson = z
         id: '01980f40-1b2b-7f3d-b2c1-9a8b7c6d5e4f',
         desktop_id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80',
         kind: 'wake',
+        requested_by: 'caller',
         state: 'succeeded',
         result: {
           desktop_state: 'awake',

@@ -147,6 +147,12 @@ export const refusals = {
   },
   idp_unreachable: { status: 503, retryAfterSecs: 5, what: 'the identity provider does not respond', next: 'retry' },
   host_unreachable: { status: 503, retryAfterSecs: 5, what: 'the desktop’s host is unreachable', next: retryWhenBack },
+  upgrading: {
+    status: 503,
+    retryAfterSecs: 5,
+    what: 'replicas of two releases are running, and the older one does not know this; nothing was changed',
+    next: 'send the request again when all replicas are of the new release',
+  },
   guest_unavailable: { status: 503, retryAfterSecs: 2, what: 'the guest does not respond', next: checkState },
   stopping: { status: 503, retryAfterSecs: 1, what: 'this replica is stopping', next: 'send the request again' },
   guest_deadline: {

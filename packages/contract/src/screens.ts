@@ -10,6 +10,8 @@ export const screenCloses = {
   revoked: 4004,
   /** The connection to the desktop's screen was lost; opening it again may help. */
   hostLost: 4005,
+  /** The desktop has moved to another host; opening it again works at once, and the claim is kept. */
+  moved: 4006,
 } as const
 
 /** Why the service closed a screen's socket, more precisely than the close code. */
@@ -25,6 +27,7 @@ export type ScreenEndCause =
   | 'graceOver'
   | 'hostLost'
   | 'hostRemoved'
+  | 'moved'
   | 'unfollowed'
   | 'unreadable'
 

@@ -135,7 +135,7 @@ function addDeferred(command: Command, { operator, show, terminal }: Context): v
         one.created_at,
         one.desktop_id,
         one.host_id,
-        one.command.replace('desktop.ensure', '').toLowerCase(),
+        one.command.replace(/^desktop\.ensure|^move\./, '').toLowerCase(),
         one.attempts,
         one.last_error,
       ])

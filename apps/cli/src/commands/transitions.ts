@@ -1,5 +1,5 @@
 // wake, hibernate, destroy: requests the transition, and waits for it unless --no-wait is given.
-import type { Client, OperationJson, OperationKind, WakeBody } from '@dormouse/client'
+import type { Client, OperationJson, RequestKind, WakeBody } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError } from '../failures.ts'
@@ -34,7 +34,7 @@ export function addTransitions(program: Command, context: Context): void {
   add(program, context, 'destroy', 'delete a desktop and all its data for good').alias('kill')
 }
 
-function add(program: Command, context: Context, kind: OperationKind, description: string): Command {
+function add(program: Command, context: Context, kind: RequestKind, description: string): Command {
   return withJson(program.command(kind), `dormouse ${kind} 019a9f00-0000-7000-8000-000000000001`)
     .description(description)
     .argument('<id>', 'desktop')
@@ -45,7 +45,7 @@ function add(program: Command, context: Context, kind: OperationKind, descriptio
     .action((id: string, options: TransitionOptions) => run(context, kind, id, options))
 }
 
-async function run(context: Context, kind: OperationKind, id: string, options: TransitionOptions): Promise<void> {
+async function run(context: Context, kind: RequestKind, id: string, options: TransitionOptions): Promise<void> {
   context.about.id = id
   const client = context.customer()
   const body: WakeBody = { expected_generation: options.expectedGeneration, discard_memory: options.discardMemory }
@@ -55,7 +55,7 @@ async function run(context: Context, kind: OperationKind, id: string, options: T
   context.show(options, operation, () => outcome(operation))
 }
 
-function ask(context: Context, client: Client, kind: OperationKind, id: string, body: WakeBody, options: KeyOption) {
+function ask(context: Context, client: Client, kind: RequestKind, id: string, body: WakeBody, options: KeyOption) {
   const call = {
     idempotencyKey: options.idempotencyKey,
     signal: context.terminal.signal,
@@ -69,7 +69,7 @@ function ask(context: Context, client: Client, kind: OperationKind, id: string, 
 export async function settle(
   context: Context,
   client: Client,
-  kind: OperationKind,
+  kind: RequestKind,
   id: string,
   body: WakeBody,
   { idempotencyKey, timeoutMs }: KeyOption & { timeoutMs?: number },

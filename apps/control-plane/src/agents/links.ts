@@ -18,6 +18,8 @@ const confinedCommands: ReadonlySet<CommandName> = new Set([
   'host.rejoin',
   'desktop.observe',
   'desktop.ensureDestroyed',
+  'move.release',
+  'move.abandon',
 ])
 
 interface Events {

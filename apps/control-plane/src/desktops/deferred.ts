@@ -1,11 +1,11 @@
 // Commands that a host could not execute, kept until it can. A later turn of the desktop makes one obsolete.
-import type { DeferredJson } from '@dormouse/contract'
+import type { DeferredJson, deferrable } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
 export interface DeferredCommand {
   desktopId: string
   hostId: string
-  command: 'desktop.ensureAsleep' | 'desktop.ensureDestroyed'
+  command: (typeof deferrable)[number]
   generation: number
   turn: number
   operationId: string
@@ -22,6 +22,9 @@ const columns = `desktop_id as "desktopId", host_id as "hostId", command, genera
 /** The time between attempts doubles from 5 s up to a minute. */
 const due = `last_tried_at is null
   or last_tried_at < now() - least(60, 5 * 2 ^ least(attempts - 1, 4)) * interval '1 second'`
+
+/** Until these are done, what the host has of its desktop will change. */
+const explains = `command in ('desktop.ensureAsleep', 'move.keep', 'move.settle')`
 
 export async function defer(db: Db, deferred: DeferredCommand): Promise<void> {
   const { desktopId, hostId, command, generation, turn, operationId } = deferred
@@ -57,7 +60,7 @@ export async function hostsAmong(db: Db, hostIds: string[]): Promise<string[]> {
 export async function owesUndo(db: Db, desktopId: string, hostId: string, turn: number): Promise<boolean> {
   const { rowCount } = await db.query(
     `select 1 from deferred_commands
-     where desktop_id = $1 and host_id = $2 and command = 'desktop.ensureAsleep' and turn = $3`,
+     where desktop_id = $1 and host_id = $2 and ${explains} and turn = $3`,
     [desktopId, hostId, turn],
   )
   return rowCount !== 0
@@ -66,7 +69,7 @@ export async function owesUndo(db: Db, desktopId: string, hostId: string, turn: 
 /** The desktops of the host whose latest undo is deferred, with its turn. */
 export async function owedUndos(db: Db, hostId: string): Promise<Map<string, number>> {
   const { rows } = await db.query<{ id: string; turn: number }>(
-    `select desktop_id as id, turn from deferred_commands where host_id = $1 and command = 'desktop.ensureAsleep'`,
+    `select desktop_id as id, turn from deferred_commands where host_id = $1 and ${explains}`,
     [hostId],
   )
   return new Map(rows.map(({ id, turn }) => [id, turn]))
@@ -104,9 +107,10 @@ export async function dropOf(db: Db, hostId: string): Promise<void> {
   await db.query('delete from deferred_commands where host_id = $1', [hostId])
 }
 
-/** Deletes those of a lost host, except what removes something there. */
+/** Deletes those of a lost host, except what removes something there, and what ends a move once the host is taken back. */
 export async function dropUndosOf(db: Db, hostId: string): Promise<void> {
-  await db.query(`delete from deferred_commands where host_id = $1 and command <> 'desktop.ensureDestroyed'`, [hostId])
+  const kept = ['desktop.ensureDestroyed', 'move.release', 'move.abandon', 'move.keep']
+  await db.query('delete from deferred_commands where host_id = $1 and command <> all($2)', [hostId, kept])
 }
 
 const deferredToJson = (row: DeferredRow): DeferredJson => ({

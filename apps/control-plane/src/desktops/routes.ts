@@ -8,12 +8,12 @@ import {
   desktopState,
   id,
   mutationBody,
-  type OperationKind,
   operationJson,
-  operationKinds,
   operationListJson,
+  type RequestKind,
   refuse,
   refuseNotFound,
+  requestKinds,
   wakeBody,
 } from '@dormouse/contract'
 import type { FastifyReply } from 'fastify'
@@ -131,7 +131,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
     async (request) => desktops.show(customer(request), request.params.id),
   )
 
-  for (const kind of operationKinds) mutationRoute(app, kind, options)
+  for (const kind of requestKinds) mutationRoute(app, kind, options)
   operationRoutes(app, options)
 
   app.post(
@@ -154,13 +154,13 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
 
 const noFork = () => refuse('not_implemented', 'forking is not implemented')
 
-const summaries: Record<OperationKind, string> = {
+const summaries: Record<RequestKind, string> = {
   wake: 'Wake a desktop: from its saved memory, from its disk, or the first time from its image',
   hibernate: 'Hibernate an awake desktop: its memory and disk are saved, and it uses no processor',
   destroy: 'Destroy a desktop and everything that belongs to it',
 }
 
-function mutationRoute(app: App, kind: OperationKind, options: DesktopRoutesOptions): void {
+function mutationRoute(app: App, kind: RequestKind, options: DesktopRoutesOptions): void {
   const { desktops, leadership, onMismatch } = options
   const body = kind === 'wake' ? wakeBody : mutationBody
   app.post(

@@ -6,8 +6,8 @@ import {
   type DesktopState,
   newId,
   type OperationJson,
-  type OperationKind,
   Refusal,
+  type RequestKind,
   refusals,
   refuse,
   refuseNotFound,
@@ -28,7 +28,9 @@ import {
 } from '../db/pool.ts'
 import type { Tx } from '../db/transactions.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
+import { requireKnownToAll } from '../leadership/store.ts'
 import type { Engine } from '../operations/engine.ts'
+import { moveAndNext, supersedeOne } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
 import * as operations from '../operations/store.ts'
 import type { Slot } from '../operations/work-queue.ts'
@@ -36,7 +38,7 @@ import type { Customer } from '../principals/service.ts'
 import type { Quota } from './quota.ts'
 import { type DesktopKey, findShown, list, listAny, listQuery } from './shown.ts'
 import { begin } from './state-changes.ts'
-import { illegalRequest, isLegal } from './states.ts'
+import { illegalRequest, isLegal, transitions } from './states.ts'
 import type { DesktopRow } from './store.ts'
 import * as store from './store.ts'
 
@@ -56,7 +58,7 @@ export interface DesktopsOptions {
   tiers: Record<Tier, TierSize>
   defaultImage: string
   defaultIdleTimeoutSecs: number
-  deadlineMs: Record<OperationKind, number>
+  deadlineMs: Record<RequestKind, number>
 }
 
 /** Whether the answer is an earlier record with the same Idempotency-Key, and whether the request's body was the same. */
@@ -80,7 +82,7 @@ export interface TransitionRequest {
 /** A request for a transition, and whether the operation may begin where it is accepted. */
 interface Acceptance {
   id: string
-  kind: OperationKind
+  kind: RequestKind
   params: TransitionRequest
   operationId: string
   mayOpen: boolean
@@ -173,7 +175,7 @@ export class Desktops {
   /** For operators: a request on behalf of the desktop's organisation. */
   async requestAsOperator(
     id: string,
-    kind: OperationKind,
+    kind: RequestKind,
     params: TransitionRequest,
     note: Note,
   ): Promise<{ operation: OperationRow; replay: Replay }> {
@@ -196,7 +198,7 @@ export class Desktops {
   async request(
     caller: Pick<Customer, 'orgId'>,
     id: string,
-    kind: OperationKind,
+    kind: RequestKind,
     params: TransitionRequest,
     note?: Note,
   ): Promise<{ operation: OperationRow; replay: Replay }> {
@@ -226,6 +228,7 @@ export class Desktops {
       })
       await failpoints.hit('operation.accepted')
       if (accepted.superseded) engine.superseded(accepted.superseded)
+      if (accepted.operation.behind !== null) engine.giveWay(accepted.operation.behind)
       if (!accepted.term) return accepted
       // Its caller sees it as it was accepted, whether or not it begins at once.
       const { state } = accepted.operation
@@ -252,7 +255,7 @@ export class Desktops {
     const locked = store.lock(tx, caller.orgId, id)
     // Behind the lock: a concurrent request with this key has committed.
     const keyed = params.key === null ? Promise.resolve(undefined) : operations.findByKey(tx, id, params.key)
-    const [found, earlier] = await together([locked, keyed])
+    const [found, earlier, { move, next }] = await together([locked, keyed, moveAndNext(tx, id)])
     const desktop = found ?? refuseNotFound()
     if (earlier) {
       return {
@@ -266,17 +269,20 @@ export class Desktops {
       const generations = { expected: params.expectedGeneration, current: desktop.generation }
       refuse('stale_generation', refusals.stale_generation.detail(generations))
     }
-    const { state, failureCode } = desktop
+    const { failureCode } = desktop
+    // A request that waits behind a move counts as begun: it is never the move that refuses another.
+    const state = next && next.kind !== 'move' ? transitions[next.kind].via : desktop.state
     if (!isLegal(kind, state)) refuse('wrong_state', illegalRequest(kind, state, failureCode), { state })
-    const generationId = kind === 'wake' ? newId() : null
+    const generationId = kind === 'wake' && !move ? newId() : null
     const request = {
       id: operationId,
       desktopId: id,
       orgId: caller.orgId,
       kind,
-      generation: kind === 'wake' ? desktop.generation + 1 : desktop.generation,
+      generation: generationId ? desktop.generation + 1 : desktop.generation,
       generationId: generationId ?? desktop.currentGenerationId,
-      turn: desktop.turn + 1,
+      turn: move ? desktop.turn : desktop.turn + 1,
+      behind: move?.id ?? null,
       input: {
         from: desktop.state,
         discardMemory: params.discardMemory,
@@ -289,6 +295,11 @@ export class Desktops {
       deadlineMs: this.#options.deadlineMs[kind],
     }
     const because = { code: 'superseded', detail: 'superseded by destroy', cause: 'superseded by destroy' } as const
+    if (move) {
+      await requireKnownToAll(tx, 'moves')
+      const superseded = next && (await supersedeOne(tx, next.id, because))
+      return { operation: await operations.insert(tx, request), replay: 'no' as const, term, superseded }
+    }
     const opened = mayOpen ? this.#options.engine.open(request) : undefined
     if (opened) slots.push(opened.slot)
     // The row is locked, so what these statements write is known before they are sent.

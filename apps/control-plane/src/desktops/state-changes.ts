@@ -1,7 +1,7 @@
 // Every statement that changes a desktop's state. Each changes it only from the states that `states.ts` allows, and names
 // the state that it found instead.
 
-import type { DesktopState, OperationKind, RefusalCode } from '@dormouse/contract'
+import type { DesktopState, RefusalCode, RequestKind } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import { atLeastOne } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
@@ -14,7 +14,7 @@ import { columns, type DesktopRow } from './store.ts'
  * Begins a transition: moves the desktop into its state in progress and takes the next turn. A wake begins a new generation,
  * which supersedes the previous one. Fails where the state does not allow it, so the caller looks first.
  */
-export async function begin(db: Db, id: string, kind: OperationKind, generationId: string | null): Promise<void> {
+export async function begin(db: Db, id: string, kind: RequestKind, generationId: string | null): Promise<void> {
   const { from, via } = transitions[kind]
   await db.query({
     name: `desktops-begin-${kind}`,
@@ -31,6 +31,25 @@ export async function begin(db: Db, id: string, kind: OperationKind, generationI
            select ${atLeastOne('moved')}`,
     values: [id, via, from, kind === 'wake' ? 1 : 0, generationId],
   })
+}
+
+/** A request that changes no state takes the next turn. The caller has locked the row. */
+export async function takeTurn(db: Db, id: string): Promise<void> {
+  await db.query('update desktops set turn = turn + 1, updated_at = clock_timestamp() where id = $1', [id])
+}
+
+/**
+ * Decides a move: the desktop belongs to the new host from the next turn on, and so does what is billed of it. The caller has
+ * locked the row. The state stays.
+ */
+export async function moveTo(db: Db, id: string, hostId: string, operationId: string): Promise<void> {
+  await together([
+    db.query('update desktops set host_id = $2, turn = turn + 1, updated_at = clock_timestamp() where id = $1', [
+      id,
+      hostId,
+    ]),
+    ledger.moveTo(db, id, hostId, operationId),
+  ])
 }
 
 export interface Settlement {

@@ -1,5 +1,5 @@
 // Guarantee: destroy is legal in every state but its own two; a state in progress ends only by its operation or a destroy.
-import { desktopStates, operationKinds } from '@dormouse/contract'
+import { desktopStates, requestKinds } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { illegalRequest, inProgress, isLegal, sourcesOf, transitions } from './states.ts'
 
@@ -10,7 +10,7 @@ test('destroy is legal in every state but `destroying` and `destroyed`', () => {
 
 test('while an operation is in progress only destroy is legal', () => {
   for (const state of inProgress) {
-    const legal = operationKinds.filter((kind) => isLegal(kind, state))
+    const legal = requestKinds.filter((kind) => isLegal(kind, state))
     expect(legal).toEqual(state === 'destroying' ? [] : ['destroy'])
   }
 })
@@ -23,7 +23,7 @@ test('every transition goes through a state in progress and ends in a lasting on
 })
 
 test('an operation settles only from its own state in progress, and into a lasting state', () => {
-  for (const kind of operationKinds) {
+  for (const kind of requestKinds) {
     const settled = desktopStates.filter((to) => sourcesOf(kind, to).length > 0)
     expect(settled.filter((to) => inProgress.includes(to))).toEqual([])
     for (const to of settled) expect(sourcesOf(kind, to)).toEqual([transitions[kind].via])

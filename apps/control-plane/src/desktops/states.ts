@@ -1,5 +1,5 @@
 // The states of a desktop as tables: every change of state that the code makes is in one of them. Pure.
-import { type DesktopState, desktopStates, messageOf, type OperationKind, type RefusalCode } from '@dormouse/contract'
+import { type DesktopState, desktopStates, messageOf, type RefusalCode, type RequestKind } from '@dormouse/contract'
 
 interface Transition {
   /** The states in which the request is legal. */
@@ -25,7 +25,10 @@ export const transitions = {
     done: 'destroyed',
     undone: [...resting, 'failed'],
   },
-} as const satisfies Record<OperationKind, Transition>
+} as const satisfies Record<RequestKind, Transition>
+
+/** The states in which a desktop can move to another host. A move changes none of them. */
+export const movable: readonly DesktopState[] = ['awake', 'hibernated', 'stopped']
 
 type Changes = Readonly<Partial<Record<DesktopState, readonly DesktopState[]>>>
 
@@ -45,7 +48,7 @@ export const removalChanges = {
 const returns: Changes = { hibernated: ['failed'], stopped: ['failed'] }
 
 /** What brings a desktop into a lasting state: its operation, a host's report, or the removal or the return of its host. */
-export type SettledBy = OperationKind | 'correction' | 'removal' | 'return'
+export type SettledBy = RequestKind | 'correction' | 'removal' | 'return'
 
 /** The states from which this cause may bring a desktop into state `to`; none where the tables do not allow it. */
 export function sourcesOf(cause: SettledBy, to: DesktopState): readonly DesktopState[] {
@@ -57,14 +60,14 @@ export function sourcesOf(cause: SettledBy, to: DesktopState): readonly DesktopS
 }
 
 /** Whether a request of this kind is legal in this state. */
-export const isLegal = (kind: OperationKind, state: DesktopState): boolean =>
+export const isLegal = (kind: RequestKind, state: DesktopState): boolean =>
   (transitions[kind].from as readonly DesktopState[]).includes(state)
 
 /** The states in which an operation is in progress. They end when it settles, or when a destroy or a removal supersedes it. */
 export const inProgress: readonly DesktopState[] = Object.values(transitions).map(({ via }) => via)
 
 /** The message for a request that is illegal in this state. */
-export function illegalRequest(kind: OperationKind, state: DesktopState, failure: RefusalCode | null = null): string {
+export function illegalRequest(kind: RequestKind, state: DesktopState, failure: RefusalCode | null = null): string {
   if (state === 'failed') return failedMessage(failure)
   const from = transitions[kind].from.join(', ')
   return `the desktop is ${state}; ${kind} is possible when it is ${from.replace(/, ([^,]*)$/, ' or $1')}`

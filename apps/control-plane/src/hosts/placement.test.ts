@@ -12,6 +12,7 @@ const host = (given: Partial<Candidate> = {}): Candidate => ({
   ailsLately: false,
   silent: false,
   cordoned: false,
+  letsIn: false,
   vcpus: 4,
   memoryMiB: 4_096,
   diskGiB: 100,
@@ -60,6 +61,13 @@ test.each([
   expect(refusal.code).toBe(code)
   expect(refusal.extra.cause).toContain(words)
   expect(refusal.detail).toBe(messageOf(code))
+})
+
+test('a desktop that moves goes to another host that lets it in, and to none where it does not fit', () => {
+  const leaving = { operationId: 'o', not: ['h1', 'misfit'] }
+  const hosts = ['h1', 'misfit', 'shut', 'open'].map((id) => host({ id, letsIn: id !== 'shut' }))
+  expect(chooseHost(hosts, { ...request, leaving }).id).toBe('open')
+  expect(refusalOf(() => chooseHost(hosts.slice(0, 3), { ...request, leaving })).code).toBe('no_host')
 })
 
 test('a desktop whose disk is on a host needs no new disk there, and wakes on no other host', () => {

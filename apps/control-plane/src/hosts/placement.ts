@@ -11,13 +11,21 @@ function because(code: RefusalCode, cause: string): never {
 }
 
 /** The first candidate that can take the desktop. Refuses with the reason that is easiest to remedy. */
-export function chooseHost(candidates: Candidate[], request: PlacementRequest): Candidate {
+export function chooseHost(all: Candidate[], request: PlacementRequest): Candidate {
+  const { leaving } = request
+  const candidates = leaving ? all.filter(({ id }) => !leaving.not.includes(id)) : all
   if (candidates.length === 0)
-    return because('no_host', 'no host is linked; install an agent or wait until one is back')
+    return because(
+      'no_host',
+      leaving ? 'no other host is linked' : 'no host is linked; install an agent or wait until one is back',
+    )
   const healthy = candidates.filter((host) => host.ailment === null && !host.silent)
   if (healthy.length === 0) return because(codeOf(candidates), `no host can take desktops: ${ailments(candidates)}`)
-  const open = healthy.filter((host) => !host.cordoned)
-  if (open.length === 0) return because('no_host', `no host can take desktops: ${ailments(candidates)}`)
+  const uncordoned = healthy.filter((host) => !host.cordoned)
+  if (uncordoned.length === 0) return because('no_host', `no host can take desktops: ${ailments(candidates)}`)
+  const open = uncordoned.filter((host) => lets(host, request))
+  if (open.length === 0)
+    return because('no_host', `no moves are accepted by ${namesOf(uncordoned)}; set DORMOUSE_AGENT_MOVE_ADDRESS there`)
   const withImage = open.filter((host) => host.images.includes(request.image))
   if (withImage.length === 0) {
     return because('image_unavailable', `no host has the image “${request.image}”; hosts have: ${imagesOf(open)}`)
@@ -33,8 +41,13 @@ export const canTake = (host: Candidate, request: PlacementRequest): boolean =>
   host.ailment === null &&
   !host.silent &&
   !host.cordoned &&
+  lets(host, request) &&
   host.images.includes(request.image) &&
   !shortage(host, request)
+
+/** Whether the desktop may come to the host: one that moves needs a host that lets it in. */
+const lets = (host: Candidate, { leaving }: PlacementRequest): boolean =>
+  !leaving || (host.letsIn && !leaving.not.includes(host.id))
 
 /** The one host that holds the desktop's disk. Refuses with what prevents a wake there. */
 export function requireHost(host: Candidate | undefined, request: PlacementRequest): Candidate {
@@ -72,5 +85,6 @@ const ailments = (hosts: Candidate[]) => hosts.map((host) => `${host.name}${ailm
 const ailmentOf = ({ ailment, silent }: Candidate) =>
   ailment ? `: ${ailment}` : silent ? ' is unreachable' : ' is cordoned'
 const imagesOf = (hosts: Candidate[]) => [...new Set(hosts.flatMap((host) => host.images))].sort().join(', ') || 'none'
+const namesOf = (hosts: Candidate[]) => hosts.map(({ name }) => name).join(', ')
 const shortages = (hosts: Candidate[], request: PlacementRequest) =>
   hosts.map((host) => shortage(host, request)).join('; ')

@@ -19,6 +19,7 @@ import * as losses from './loss-store.ts'
 import { HostOverview } from './overview.ts'
 import { canTake, requireHost } from './placement.ts'
 import { plausibleFacts } from './plausible-facts.ts'
+import * as reservations from './reservations.ts'
 import * as store from './store.ts'
 
 const invitePrefix = 'dormouse_invite_'
@@ -123,17 +124,35 @@ export class Hosts {
     request: store.PlacementRequest,
     run: (host: ChosenHost) => Promise<T>,
   ): Promise<T> {
-    const { links } = this.#options
     if (boundTo) return run(this.bound(boundTo, request))
+    return this.#chosen(undefined, request, reservations.reserve, run)
+  }
+
+  /** The same for a desktop that moves: to this host, or to the best one. What it holds where it is stays reserved. */
+  placeAway<T>(
+    to: string | null,
+    request: store.PlacementRequest & Required<Pick<store.PlacementRequest, 'leaving'>>,
+    run: (host: ChosenHost) => Promise<T>,
+  ): Promise<T> {
+    return this.#chosen(to ?? undefined, request, reservations.reserveArrival, run)
+  }
+
+  async #chosen<T>(
+    only: string | undefined,
+    request: store.PlacementRequest,
+    reserve: (tx: Db, id: string, request: store.PlacementRequest) => Promise<void>,
+    run: (host: ChosenHost) => Promise<T>,
+  ): Promise<T> {
+    const { links } = this.#options
     for (;;) {
-      const able = links.hostIds().filter((id) => links.takesCommands(id))
+      const able = links.hostIds().filter((id) => links.takesCommands(id) && (only === undefined || id === only))
       const id = await this.#overview.choose(able, request)
       const confirm = async (tx: Db) => {
         const host = await this.#locked(tx, id, request)
         if (!host || !canTake(host, request)) throw new TakenMeanwhile()
       }
       try {
-        return await run({ id, confirm, reserve: (tx) => store.reserve(tx, id, request) })
+        return await run({ id, confirm, reserve: (tx) => reserve(tx, id, request) })
       } catch (error) {
         if (!(error instanceof TakenMeanwhile)) throw error
         this.#overview.forget()
@@ -148,7 +167,7 @@ export class Hosts {
       if (!host) await requireSilence(tx, id)
       requireHost(host, request)
     }
-    return { id, confirm, reserve: (tx) => store.reserve(tx, id, request) }
+    return { id, confirm, reserve: (tx) => reservations.reserve(tx, id, request) }
   }
 
   /** Whether the host is linked and its commands are not withheld. */
@@ -161,7 +180,7 @@ export class Hosts {
    * host only until the commit that is sent behind. Fails as a guard where the host cannot take the desktop.
    */
   async reserveAtOnce(tx: Db, id: string, request: store.PlacementRequest): Promise<void> {
-    const reserving = store.reserveWhereFree(tx, id, request, this.#options.vcpusPerProcessor)
+    const reserving = reservations.reserveWhereFree(tx, id, request, this.#options.vcpusPerProcessor)
     await together([store.lockPlacements(tx, id), reserving])
   }
 
@@ -209,8 +228,19 @@ export class Hosts {
   }
 
   trust = store.trust
-  releaseMemory = store.releaseMemory
-  releaseAll = store.releaseAll
+  releaseMemory = reservations.releaseMemory
+  releaseAll = reservations.releaseAll
+  arrive = reservations.arrive
+  dropArrival = reservations.dropArrival
+
+  isCordoned(id: string): Promise<boolean> {
+    return store.isCordoned(this.#options.pool, id)
+  }
+
+  /** Whether desktops can leave the host: its agent knows moves. */
+  knowsMoves(id: string, db: Db = this.#options.pool): Promise<boolean> {
+    return store.knowsMoves(db, id)
+  }
 
   /** Whether the host was removed or declared lost: there is nothing to wait for. */
   async isGone(hostId: string): Promise<boolean> {

@@ -1,8 +1,7 @@
-// The tables of hosts, invitations and reservations.
+// The tables of hosts and invitations.
 
 import { type Capacity, type HostFacts, type HostJson, oldVcpusPerProcessor, refuse } from '@dormouse/contract'
 import { together } from '@dormouse/process'
-import { atLeastOne } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
 
 export interface HostRow {
@@ -120,11 +119,6 @@ export async function setCordoned(db: Db, id: string, cordoned: boolean): Promis
   return rowCount === 1
 }
 
-/** Deletes all reservations on a removed host. */
-export async function releaseHost(db: Db, id: string): Promise<void> {
-  await db.query('delete from reservations where host_id = $1', [id])
-}
-
 /** What a host may do. */
 export interface Standing {
   withheld: boolean
@@ -220,6 +214,8 @@ export async function heardLately(db: Db, hostId: string | null): Promise<boolea
 export interface PlacementRequest extends Capacity {
   desktopId: string
   image: string
+  /** It moves: not to the host that it leaves, and to none where it does not fit. */
+  leaving?: { operationId: string; not: string[] }
 }
 
 /** Earlier releases stored facts without a limit, and a replica of such a release may still write them. */
@@ -228,7 +224,8 @@ const maxInteger = 2 ** 31 - 1
 /** A host's own processors. An agent of the previous release reports only a multiple of them. */
 const processors = `coalesce((h.facts->>'processors')::numeric, h.vcpus / ${oldVcpusPerProcessor}.0)`
 /** The one place where processors are overcommitted. */
-const lent = (perProcessor: string) => `least(floor(${processors} * ${perProcessor}::numeric), ${maxInteger})::int`
+export const lent = (perProcessor: string) =>
+  `least(floor(${processors} * ${perProcessor}::numeric), ${maxInteger})::int`
 
 /** Processors are shared between desktops; memory and disk are not. */
 const held = `coalesce(sum(r.vcpus), 0)::int as "heldVcpus", coalesce(sum(r.memory_mib), 0)::int as "heldMemoryMiB",
@@ -244,6 +241,8 @@ export interface Candidate {
   silent: boolean
   /** It takes no new desktops. Those on it go on. */
   cordoned: boolean
+  /** Whether it lets desktops of other hosts in. */
+  letsIn: boolean
   /** Virtual processors that it may allocate. */
   vcpus: number
   memoryMiB: number
@@ -293,8 +292,8 @@ export async function candidates(
     text: `select h.id, h.name, h.images, h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB",
        h.disk_gib as "diskGiB", least(coalesce((h.facts->>'freeDiskGiB')::numeric, 0), ${maxInteger})::int as "freeDiskGiB",
        coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held},
-       h.cordoned_at is not null as cordoned, h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
-     from hosts h left join reservations r on r.host_id = h.id and r.desktop_id <> $2
+       h.cordoned_at is not null as cordoned, h.facts->'moves'->>'address' is not null as "letsIn", h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
+     from hosts h left join held r on r.host_id = h.id and r.desktop_id <> $2
      where h.id = any($1) and h.removed_at is null and h.lost_at is null
      group by h.id order by h.memory_mib - coalesce(sum(r.memory_mib), 0) desc, h.id`,
     values: [hostIds, desktopId, vcpusPerProcessor],
@@ -302,68 +301,25 @@ export async function candidates(
   return rows
 }
 
-/** Stores what the desktop reserves on the host; replaces its earlier reservation. */
-export async function reserve(db: Db, hostId: string, request: PlacementRequest): Promise<void> {
-  await db.query({
-    name: 'reservations-put',
-    text: `insert into reservations (desktop_id, host_id, vcpus, memory_mib, disk_gib) values ($1, $2, $3, $4, $5)
-           on conflict (desktop_id) do update set host_id = excluded.host_id, vcpus = excluded.vcpus,
-             memory_mib = excluded.memory_mib, disk_gib = excluded.disk_gib`,
-    values: [request.desktopId, hostId, request.vcpus, request.memoryMiB, request.diskGiB],
+export async function isCordoned(db: Db, id: string): Promise<boolean> {
+  const { rowCount } = await db.query({
+    name: 'hosts-is-cordoned',
+    text: 'select 1 from hosts where id = $1 and cordoned_at is not null',
+    values: [id],
   })
+  return rowCount !== 0
 }
 
-/**
- * The same where the host is healthy and has that much memory and processors free; fails as a guard otherwise. Its conditions
- * are those of `requireHost`. Send it behind `lockPlacements`.
- */
-export async function reserveWhereFree(
-  db: Db,
-  hostId: string,
-  request: PlacementRequest,
-  vcpusPerProcessor: number,
-): Promise<void> {
-  await db.query({
-    name: 'reservations-put-where-free',
-    text: `with put as (
-             insert into reservations (desktop_id, host_id, vcpus, memory_mib, disk_gib)
-             select $1, h.id, $3::int, $4::int, $5::int
-             from hosts h left join reservations r on r.host_id = h.id and r.desktop_id <> $1
-             where h.id = $2 and h.removed_at is null and h.lost_at is null and h.ailment is null
-               and h.last_heartbeat_at >= now() - interval '${silentAfterMs} milliseconds'
-             group by h.id
-             having h.memory_mib - coalesce(sum(r.memory_mib), 0) >= $4::int
-               and ${lent('$6')} - coalesce(sum(r.vcpus), 0) >= $3::int and h.disk_gib >= coalesce(sum(r.disk_gib), 0)
-             on conflict (desktop_id) do update set host_id = excluded.host_id, vcpus = excluded.vcpus,
-               memory_mib = excluded.memory_mib, disk_gib = excluded.disk_gib
-             returning 1)
-           select ${atLeastOne('put')}`,
-    values: [request.desktopId, hostId, request.vcpus, request.memoryMiB, request.diskGiB, vcpusPerProcessor],
-  })
-}
-
-/** The desktop is asleep: it keeps only its disk reserved. */
-export async function releaseMemory(db: Db, desktopId: string): Promise<void> {
-  await db.query({
-    name: 'reservations-sleep',
-    text: 'update reservations set vcpus = 0, memory_mib = 0 where desktop_id = $1',
-    values: [desktopId],
-  })
-}
-
-/** The desktop has nothing on its host: deletes its reservation. */
-export async function releaseAll(db: Db, desktopId: string): Promise<void> {
-  await db.query({
-    name: 'reservations-drop',
-    text: 'delete from reservations where desktop_id = $1',
-    values: [desktopId],
-  })
+/** Whether the host's agent knows the commands of moves. */
+export async function knowsMoves(db: Db, id: string): Promise<boolean> {
+  const { rowCount } = await db.query(`select 1 from hosts where id = $1 and facts->'moves' is not null`, [id])
+  return rowCount !== 0
 }
 
 export async function list(db: Db, vcpusPerProcessor: number, linked: (id: string) => boolean): Promise<HostJson[]> {
   const { rows } = await db.query<HostRow & Candidate & { desktops: number; processors: number; lentVcpus: number }>(
     `select h.*, ${processors}::float8 as processors, ${lent('$1')} as "lentVcpus", ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
-     left join reservations r on r.host_id = h.id
+     left join held r on r.host_id = h.id
      group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
        h."lostAt", h."removedAt", h."provesBy", h."withheldAt", h."withheldEpoch", h."cordonedAt", h."drainId", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
      order by h."removedAt" is not null, h.id`,

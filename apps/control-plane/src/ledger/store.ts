@@ -44,6 +44,28 @@ async function close(db: Db, desktopId: string, kind: UsageKind | null, cause: C
   })
 }
 
+/**
+ * The desktop goes on on another host: its open interval ends, and the same begins there at that very moment. The desktop's row
+ * is locked.
+ */
+export async function moveTo(db: Db, desktopId: string, hostId: string, operationId: string): Promise<void> {
+  await together([
+    db.query(
+      `update usage_intervals set closed_by = $2, period = tstzrange(lower(period), greatest(lower(period), clock_timestamp()))
+       where desktop_id = $1 and upper_inf(period)`,
+      [desktopId, operationId],
+    ),
+    db.query(
+      `insert into usage_intervals
+         (desktop_id, org_id, tier, billing_mode, kind, generation, host_id, opened_by, period, alive_until)
+       select desktop_id, org_id, tier, billing_mode, kind, generation, $2, $3, tstzrange(upper(period), null), upper(period)
+       from usage_intervals where desktop_id = $1 and closed_by = $3 and host_id is distinct from $2
+       order by upper(period) desc limit 1`,
+      [desktopId, hostId, operationId],
+    ),
+  ])
+}
+
 /** Billing of these desktops ends, at the latest at `latest`. Awake intervals end at their last proof of life. */
 export async function closeAll(db: Db, desktopIds: string[], latest: Date | null): Promise<void> {
   await db.query(

@@ -38,7 +38,7 @@ export type SettleContext = Pick<StepContext, 'operation' | 'findings' | 'epoch'
 export interface Step {
   name: string
   /** What callers see while the step runs and its host has reported nothing more exact. */
-  phase: Phase
+  phase: Phase | ((operation: Position) => Phase)
   /** It changes the database only, and calls `advance` in its transaction. So it needs no mark of its own before it runs. */
   advances?: true
   /** Whether there is nothing to do for this operation: the step needs no mark. */
@@ -70,6 +70,10 @@ export interface OperationDefinition {
    * there; it then runs later, and tells why it fails.
    */
   opens?(operation: NewOperation): Opening | undefined
+  /**
+   * Requests may wait behind it: whether it can still be undone for one. It then fails with `superseded`.
+   */
+  givesWay?(operation: Position): boolean
   /** The last step: writes the new state in the transaction that settles the operation. */
   succeeded(tx: Db, context: SettleContext): Promise<unknown>
   /**

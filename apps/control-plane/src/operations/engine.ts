@@ -1,14 +1,14 @@
 // Runs operations step by step: it stores its progress before each step, resumes after a crash, and undoes the steps after
 // a failure. Knows neither what the steps do nor HTTP.
 import { messageOf, type OperationProgress, Refusal } from '@dormouse/contract'
-import type { Failpoints, Log } from '@dormouse/process'
 import { inLane } from '../db/lanes.ts'
-import { type Db, isConnectionLost, type Pool, sqlState } from '../db/pool.ts'
-import type { Leadership, Term } from '../leadership/leadership.ts'
+import { type Db, isConnectionLost, sqlState } from '../db/pool.ts'
+import type { Term } from '../leadership/leadership.ts'
 import { adopt } from './adoption.ts'
+import { beginNext } from './begin-next.ts'
 import { nextStep, type OperationDefinition, StateMismatch, type Step, type StepContext } from './definition.ts'
+import type { EngineOptions } from './engine-options.ts'
 import { Abandoned, type Failure, type Findings, failureFrom } from './findings.ts'
-import type { EngineObserver } from './observer.ts'
 import { type Opened, open } from './opening.ts'
 import { Progress, type Reported } from './progress.ts'
 import { backoff, type Running, requireOurs, runningOf } from './running.ts'
@@ -16,21 +16,7 @@ import { settleLocked, storeSuccess } from './settling.ts'
 import type { NewOperation, OperationRow } from './store.ts'
 import * as store from './store.ts'
 import { isTransient } from './transient.ts'
-import type { Waiters } from './waiters.ts'
-import type { Slot, WorkQueue } from './work-queue.ts'
-
-export interface EngineOptions {
-  pool: Pool
-  leadership: Leadership
-  waiters: Waiters
-  queue: WorkQueue
-  definitions: Record<string, OperationDefinition>
-  failpoints: Failpoints
-  log: Log
-  observer: EngineObserver
-  /** Each progress report of a long save or restore extends the deadline to at least this long from now. */
-  progressGraceMs: number
-}
+import type { Slot } from './work-queue.ts'
 
 /** An agent reconnects within 3 s. */
 const linkGraceMs = 5_000
@@ -59,7 +45,7 @@ export class Engine {
 
   /** Starts an operation that has just been committed. If this process crashes, `#adopt` finds it. */
   accept(row: OperationRow, term: Term, slot?: Slot): void {
-    if (term.signal.aborted || this.#running.has(row.id)) slot?.release()
+    if (term.signal.aborted || this.#running.has(row.id) || row.behind !== null) slot?.release()
     else this.#start(row, term, 0, slot)
   }
 
@@ -75,10 +61,18 @@ export class Engine {
     this.#options.observer.settled(row)
   }
 
+  /** A request waits behind this operation: it is undone where that is possible still. */
+  giveWay(id: string): void {
+    const running = this.#running.get(id)
+    if (running && this.#definition(running.row).givesWay?.(running.row))
+      running.yields.abort(new Refusal('superseded', 'a request of the customer came before the move was decided'))
+  }
+
   /** Stops what else runs for the desktop of an operation whose acceptance was read back: that may have settled it. */
-  supersededBy({ id, desktopId }: OperationRow): void {
+  supersededBy({ id, desktopId, behind }: OperationRow): void {
+    if (behind !== null) this.giveWay(behind)
     for (const { row, abort } of this.#running.values())
-      if (row.desktopId === desktopId && row.id !== id) abort.abort(new Abandoned('superseded'))
+      if (behind === null && row.desktopId === desktopId && row.id !== id) abort.abort(new Abandoned('superseded'))
   }
 
   /** The host reports progress of a long step: the deadline is extended. Reports of other hosts are ignored. */
@@ -120,6 +114,11 @@ export class Engine {
 
   #start(row: OperationRow, term: Term, hostsDueAt = 0, slot?: Slot): void {
     if (this.#running.has(row.id)) return
+    if (row.behind !== null) this.#waitsBehind(row.behind, term)
+    else this.#startNow(row, term, hostsDueAt, slot)
+  }
+
+  #startNow(row: OperationRow, term: Term, hostsDueAt: number, slot?: Slot): void {
     this.#options.observer.accepted(row)
     const running = runningOf(row, term, hostsDueAt, slot)
     this.#running.set(row.id, running)
@@ -134,6 +133,16 @@ export class Engine {
         if (!running.hasSettled) this.#options.waiters.left(row.id)
         this.#options.observer.left(row)
       })
+  }
+
+  /** Of an earlier leader: what it waits behind runs here and begins it, or has settled. */
+  #waitsBehind(id: string, term: Term): void {
+    if (this.#running.has(id)) this.giveWay(id)
+    else void this.#beginNext(id, term)
+  }
+
+  #beginNext(behind: string, term: Term): Promise<void> {
+    return beginNext(behind, { ...this.#options, accept: (row) => this.accept(row, term) })
   }
 
   async #runInTurn(running: Running): Promise<void> {
@@ -166,6 +175,7 @@ export class Engine {
     running.hasSettled = true
     this.#options.waiters.settled(settled)
     this.#options.observer.settled(settled)
+    if (this.#definition(row).givesWay) await this.#beginNext(row.id, running.term)
   }
 
   /** Runs the steps from the stored one on. Answers why a step failed; undefined where all succeeded. */
@@ -215,7 +225,8 @@ export class Engine {
     const overtakes = row.undoing || definition.overtakes === true
     const ticket = { id: row.id, orgId: row.orgId, hostId, overtakes, begun, waitedMs: began - acceptedAt }
     try {
-      running.slot = await this.#options.queue.enter(ticket, signal)
+      const ended = row.undoing ? signal : AbortSignal.any([signal, running.yields.signal])
+      running.slot = await this.#options.queue.enter(ticket, ended)
     } catch (error) {
       requireOurs(running)
       return failureFrom(error, row.kind)
@@ -312,10 +323,11 @@ export class Engine {
   async #advance(running: Running, tx: Db, found: Findings): Promise<void> {
     const { row, deadline } = running
     const definition = this.#definition(row)
-    const next = nextStep(definition, row)
+    const findings = { ...row.findings, ...found }
+    const next = nextStep(definition, { ...row, findings })
     const begun = [row.step, next].filter((at) => at > running.marked).map((at) => definition.steps[at]!.name)
     const leftMs = deadline - performance.now()
-    const marked = { ...row, step: next, leftMs, findings: { ...row.findings, ...found } }
+    const marked = { ...row, step: next, leftMs, findings }
     if (!(await store.mark(tx, marked, begun))) throw store.settledMeanwhile()
   }
 
@@ -345,6 +357,7 @@ export class Engine {
     for (let attempt = 0; ; attempt++) {
       requireOurs(running)
       try {
+        if (way === 'run') running.yields.signal.throwIfAborted()
         if (way === 'undo') await this.#options.failpoints.hit(`${row.kind}.${step.name}.undo`)
         const tried = { operation: row, step: step.name, way }
         const found = await observer.attempt(tried, async () => step[way]?.(this.#context(running, way)))
@@ -353,6 +366,7 @@ export class Engine {
       } catch (error) {
         requireOurs(running)
         if (error instanceof Abandoned) throw error
+        if (way === 'run') running.yields.signal.throwIfAborted()
         if (error instanceof Refusal && error.code === 'not_leader') throw new Abandoned('no longer leading')
         const now = performance.now()
         const mayPass = now < running.deadline && isTransient(error, now < running.hostsDueAt)
@@ -369,7 +383,8 @@ export class Engine {
   }
 
   #context(running: Running, way: 'run' | 'undo'): StepContext {
-    const { row, term, signal } = running
+    const { row, term } = running
+    const signal = way === 'run' ? AbortSignal.any([running.signal, running.yields.signal]) : running.signal
     const remainingMs = way === 'undo' ? 30_000 : Math.max(1, running.deadline - performance.now())
     const ageMs = performance.now() - running.acceptedAt
     const advance = (tx: Db, found: Findings) => this.#advance(running, tx, found)

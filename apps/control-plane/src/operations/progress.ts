@@ -45,14 +45,17 @@ export class Progress {
   /** Null once it has settled. `row` is as it was read; `running` as the engine has it, where it runs here. */
   of(row: OperationRow, running: OperationRow | undefined): OperationProgress | null {
     if (isSettled(row)) return null
+    if (row.behind !== null) return told('waiting', { behind: 1 })
     const ahead = this.#options.ahead(row.id)
     if (ahead !== undefined || (!running && row.state === 'pending')) return told('waiting', { behind: ahead ?? null })
-    const { undoing, step, id } = running ?? row
+    const current = running ?? row
+    const { undoing, step, id } = current
     if (undoing) return told('undoing')
     const reported = this.#reported.get(id)
     if (reported?.step === step) return told(phases[reported.phase], reported)
     const at = this.#options.definitionOf(row).steps[step]
-    return at ? told(at.phase) : told('waiting')
+    if (!at) return told('waiting')
+    return told(typeof at.phase === 'function' ? at.phase(current) : at.phase)
   }
 }
 

@@ -12,6 +12,8 @@ export interface Running {
   term: Term
   abort: AbortController
   signal: AbortSignal
+  /** Aborted with a refusal where a request waits behind the operation, and it can still be undone. */
+  yields: AbortController
   deadline: number
   /** For an operation of an earlier term: until then a missing host may still be reconnecting. */
   hostsDueAt: number
@@ -35,7 +37,7 @@ export function runningOf(row: OperationRow, term: Term, hostsDueAt: number, slo
   const deadline = Math.max(now + row.leftMs, hostsDueAt)
   const times = { acceptedAt: now - row.ageMs, deadline, hostsDueAt }
   const stored = { marked: row.step, opened: slot ? Math.max(row.step, 0) : 0, hasSettled: false }
-  return { row, term, abort, signal, ...times, slot, done: Promise.resolve(), ...stored }
+  return { row, term, abort, signal, yields: new AbortController(), ...times, slot, done: Promise.resolve(), ...stored }
 }
 
 /** Throws where the operation is no longer ours. */

@@ -5,6 +5,7 @@ import {
   type OperationJson,
   type OperationKind,
   type OperationProgress,
+  type OperationRequester,
   type OperationResult,
   type OperationState,
   type RefusalCode,
@@ -18,10 +19,13 @@ export interface OperationRow {
   desktopId: string
   orgId: string
   kind: OperationKind
+  requestedBy: OperationRequester
   state: OperationState
   generation: number
   generationId: string | null
   turn: number
+  /** The operation behind which it waits; null once it has begun. Its generation and turn are the desktop's until then. */
+  behind: string | null
   /** The parameters of the request, and what the operation needs to know of the moment at which it was accepted. */
   input: Record<string, unknown>
   step: number
@@ -48,8 +52,8 @@ export interface OperationRow {
   settledAt: Date | null
 }
 
-const columns = `id, desktop_id as "desktopId", org_id as "orgId", kind, state, generation,
-  generation_id as "generationId", turn, input, step, findings, undoing, failure, result, error,
+export const columns = `id, desktop_id as "desktopId", org_id as "orgId", kind, requested_by as "requestedBy", state, generation,
+  generation_id as "generationId", turn, behind, input, step, findings, undoing, failure, result, error,
   error_code as "errorCode", cause, request_id as "requestId", fingerprint,
   (extract(epoch from deadline_at - case when state = 'pending' then created_at else clock_timestamp() end)
     * 1000)::float8 as "leftMs",
@@ -61,6 +65,10 @@ export interface NewOperation {
   desktopId: string
   orgId: string
   kind: OperationKind
+  /** By default its caller. */
+  requestedBy?: OperationRequester
+  /** The operation behind which it waits. */
+  behind?: string | null
   generation: number
   generationId: string | null
   turn: number
@@ -85,9 +93,9 @@ export async function insert(db: Db, op: NewOperation, begun = notBegun): Promis
   const { rows } = await db.query<OperationRow>({
     name: 'operations-insert-begun',
     text: `insert into operations (id, desktop_id, org_id, kind, generation, generation_id, turn, input, request_id,
-             idempotency_key, fingerprint, deadline_at, state, step, findings, timeline)
+             idempotency_key, fingerprint, deadline_at, state, step, findings, requested_by, behind, timeline)
            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, clock_timestamp() + $12 * interval '1 millisecond',
-             case when $13::int < 0 then 'pending' else 'running' end, $13, $14,
+             case when $13::int < 0 then 'pending' else 'running' end, $13, $14, $16, $17,
              (select coalesce(jsonb_agg(jsonb_build_object('step', step, 'way', 'run', 'at', clock_timestamp())), '[]')
               from unnest($15::text[]) step))
            returning ${columns}`,
@@ -107,6 +115,8 @@ export async function insert(db: Db, op: NewOperation, begun = notBegun): Promis
       begun.step,
       begun.findings,
       begun.steps,
+      op.requestedBy ?? 'caller',
+      op.behind ?? null,
     ],
   })
   return rows[0]!
@@ -282,6 +292,7 @@ export const operationToJson = (row: OperationRow, progress: OperationProgress |
   id: row.id,
   desktop_id: row.desktopId,
   kind: row.kind,
+  requested_by: row.requestedBy,
   state: row.state,
   result: row.result,
   error: toldError(row),

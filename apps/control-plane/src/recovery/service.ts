@@ -148,6 +148,9 @@ export class Recovery {
     const fence = { desktopId, generation, turn, operationId, epoch: term.epoch, deadlineMs: commandTimeoutMs }
     const asked = { timeoutMs: commandTimeoutMs, requestId: newId() }
     try {
+      // Without a letter the old host ends what is left of the guest.
+      if (command.command === 'move.release')
+        return await this.#options.links.command(hostId, command.command, { fence, letter: null }, asked)
       return await this.#options.links.command(hostId, command.command, { fence }, asked)
     } catch (error) {
       if (isObsolete(error)) return {}
@@ -169,13 +172,13 @@ export class Recovery {
       const row = await desktops.lockAny(tx, command.desktopId)
       if (row?.turn === command.turn && !(await operations.hasLive(tx, row.id))) {
         if (row.state === 'destroyed') await hosts.releaseAll(tx, row.id)
-        else if ('state' in answer)
-          await this.#comparison.become(
-            tx,
-            row,
-            await this.#afterUndo(tx, row, command, answer as never),
-            'wake failed',
-          )
+        else if ('state' in answer) {
+          const ofMove = command.command.startsWith('move.')
+          const state = ofMove
+            ? (answer.state as DesktopRow['state'])
+            : await this.#afterUndo(tx, row, command, answer as never)
+          await this.#comparison.become(tx, row, state, ofMove ? 'found stopped' : 'wake failed')
+        }
       }
       await deferred.done(tx, command)
     })

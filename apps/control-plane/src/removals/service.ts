@@ -7,10 +7,12 @@ import type { Links } from '../agents/links.ts'
 import type { Db, Note, Pool } from '../db/pool.ts'
 import * as deferred from '../desktops/deferred.ts'
 import { endGenerationsOf } from '../desktops/generations.ts'
+import { takeBackLater } from '../desktops/operations/carry.ts'
 import { failAll, failForGood, type Loss, takeTurnOfLost, unbindAll } from '../desktops/state-changes.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
 import * as losses from '../hosts/loss-store.ts'
+import { releaseHost, reserve } from '../hosts/reservations.ts'
 import type { NamedHost } from '../hosts/store.ts'
 import * as hosts from '../hosts/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -120,11 +122,12 @@ export class Removals {
     const [lostIds, unboundIds] = [idsOf(lost), idsOf(unbound)]
     const ids = [...lostIds, ...unboundIds]
     const superseded = await operations.supersedeAll(tx, ids, { code, detail: messageOf(code), cause })
+    for (const operation of superseded) await takeBackLater(tx, operation, hostId)
     await endGenerationsOf(tx, ids, code === 'host_lost' ? 'host lost' : 'host removed')
     await failAll(tx, lostIds, failed)
     await unbindAll(tx, unboundIds)
     // The same lock order as in recovery of one desktop.
-    await hosts.releaseHost(tx, hostId)
+    await releaseHost(tx, hostId, ids)
     return superseded
   }
 
@@ -152,7 +155,7 @@ export class Removals {
   async #takeBackOne(tx: Db, hostId: string, row: DesktopRow): Promise<void> {
     const { id: desktopId, generation, turn, diskGiB } = row
     const held = { desktopId, image: row.imageVersion, vcpus: 0, memoryMiB: 0, diskGiB }
-    await hosts.reserve(tx, hostId, held)
+    await reserve(tx, hostId, held)
     const undo = { desktopId, hostId, command: 'desktop.ensureAsleep', generation, turn, operationId: newId() } as const
     await deferred.defer(tx, undo)
   }

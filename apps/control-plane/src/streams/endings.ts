@@ -10,7 +10,7 @@ export interface Ending {
   next?: string
 }
 
-const { takenOver, asleep, destroyed, revoked, hostLost } = screenCloses
+const { takenOver, asleep, destroyed, revoked, hostLost, moved } = screenCloses
 const newUrl = 'ask for a new URL'
 
 const table = {
@@ -30,6 +30,7 @@ const table = {
   graceOver: { code: revoked, why: 'the claim was released meanwhile', next: newUrl },
   hostLost: { code: hostLost, why: 'the connection to the desktop’s screen was lost', next: 'open it again' },
   hostRemoved: { code: hostLost, why: 'the desktop’s host was removed for good' },
+  moved: { code: moved, why: 'the desktop has moved to another host', next: 'open it again' },
   unfollowed: { code: 1011, why: 'the screen sent a message that viewers cannot be shown' },
   unreadable: { code: 1008, why: 'the client sent a message that is not valid RFB' },
 } as const satisfies Record<ScreenEndCause, Omit<Ending, 'cause'>>
@@ -37,6 +38,14 @@ const table = {
 export const endings = Object.fromEntries(
   Object.entries(table).map(([cause, ending]) => [cause, { ...ending, cause }]),
 ) as Record<ScreenEndCause, Ending>
+
+/** Why a screen that was opened on that host ends; undefined where it goes on. */
+export function endingOn(
+  now: { state: DesktopState; generation: number; hostId: string | null },
+  opened: { generation: number; hostId: string },
+): Ending | undefined {
+  return endingOf(now, opened.generation) ?? (now.hostId === opened.hostId ? undefined : endings.moved)
+}
 
 /** Why no client may see a desktop in this state and generation; undefined where clients may. */
 export function endingOf(now: { state: DesktopState; generation: number }, generation: number): Ending | undefined {

@@ -13,7 +13,7 @@ import type { Links } from '../agents/links.ts'
 import type { Pool } from '../db/pool.ts'
 import type { Principals } from '../principals/service.ts'
 import { type Admission, admit, type Entrance } from './admission.ts'
-import { type Ending, endingOf, endings } from './endings.ts'
+import { type Ending, endingOn, endings } from './endings.ts'
 import { openChannel } from './host-channel.ts'
 import type { IssuedTokens } from './issued-tokens.ts'
 import { endSocket, pingClient, relay, sendPulses } from './relay.ts'
@@ -171,11 +171,11 @@ export class Screens {
   }
 
   /** Why the screen ended first: the desktop's state, which may be known only in a moment, or a lost connection. */
-  async #endingAfter({ admission: { sessionId, generation } }: Session): Promise<Ending> {
+  async #endingAfter({ admission }: Session): Promise<Ending> {
     for (const waitMs of [0, 1_000]) {
       await sleep(waitMs)
-      const known = await store.watched(this.#options.pool, [sessionId]).catch(() => undefined)
-      const ending = known?.[0] && endingOf(known[0], generation)
+      const known = await store.watched(this.#options.pool, [admission.sessionId]).catch(() => undefined)
+      const ending = known?.[0] && endingOn(known[0], admission)
       if (ending) return ending
       if (known?.length === 0) return endings.takenOver
     }
@@ -211,7 +211,7 @@ export class Screens {
       const withdrawn = await principals.withdrawn([...known.values()].map(({ holder }) => holder))
       for (const session of sessions) {
         const now = known.get(session.admission.sessionId)
-        const ending = endingNow(now, withdrawn, session.admission.generation)
+        const ending = endingNow(now, withdrawn, session.admission)
         if (ending) this.#end(session, ending)
       }
       await this.#renew(ids)
@@ -227,10 +227,14 @@ export class Screens {
   }
 }
 
-function endingNow(now: store.Watched | undefined, withdrawn: Set<string>, generation: number): Ending | undefined {
+function endingNow(
+  now: store.Watched | undefined,
+  withdrawn: Set<string>,
+  opened: { generation: number; hostId: string },
+): Ending | undefined {
   if (!now) return endings.takenOver
   if (now.expired) return endings.expired
-  return withdrawn.has(now.holder) ? endings.revoked : endingOf(now, generation)
+  return withdrawn.has(now.holder) ? endings.revoked : endingOn(now, opened)
 }
 
 /** Of several offered protocols, the first is used. */

@@ -183,13 +183,14 @@ export interface Watched {
   expired: boolean
   state: DesktopState
   generation: number
+  hostId: string | null
 }
 
 /** The sessions that still have their claim, with their desktops' states. */
 export async function watched(db: Db, sessionIds: string[]): Promise<Watched[]> {
   const { rows } = await db.query<Watched>({
-    name: 'streams-watched',
-    text: `select c.session_id as "sessionId", c.holder, d.state, d.generation,
+    name: 'streams-watched-on',
+    text: `select c.session_id as "sessionId", c.holder, d.state, d.generation, d.host_id as "hostId",
              coalesce(c.good_until <= clock_timestamp(), false) as expired
            from stream_claims c join desktops d on d.id = c.desktop_id where c.session_id = any($1)`,
     values: [sessionIds],

@@ -31,6 +31,7 @@ export function operation(changes: Partial<OperationJson> = {}): OperationJson {
     id: operationId,
     desktop_id: desktopId,
     kind: 'wake',
+    requested_by: 'caller',
     state: 'pending',
     result: null,
     error: null,

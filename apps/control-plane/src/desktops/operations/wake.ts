@@ -1,4 +1,5 @@
-// Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept.
+// Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept. A desktop whose host is
+// cordoned or full moves to another one in the step `disk`.
 
 import { Refusal, refuse, resumedFrom, type WakeSource } from '@dormouse/contract'
 import { together } from '@dormouse/process'
@@ -23,6 +24,15 @@ import { settle } from '../state-changes.ts'
 import { bind, lockAny } from '../store.ts'
 import { asleepResult, leftNothing, lossOf, stateAfterFailure } from './failed-wake.ts'
 import { commandOptions, fenceOf, type Input, inputOf } from './input.ts'
+import {
+  bring,
+  fenceThere,
+  movesFirst,
+  placeElsewhere,
+  sendBack,
+  settleFailedMove,
+  settleThere,
+} from './wake-elsewhere.ts'
 
 const tidyMs = 30_000
 
@@ -34,6 +44,8 @@ export interface WakeContext {
 
 const findings = z.object({
   hostId: z.string().optional(),
+  /** The host to which it moves first. */
+  to: z.string().optional(),
   resumedFrom: resumedFrom.optional(),
   /** Absent where the host cannot tell. */
   ready: z.boolean().optional(),
@@ -51,10 +63,17 @@ function sourceOf({ from, discardMemory }: Input): WakeSource {
 }
 
 const hostOf = (context: Pick<StepContext, 'findings'>): string =>
-  findings.parse(context.findings).hostId ?? refuse('no_host', 'the desktop has no host')
+  hostIn(context.findings) ?? refuse('no_host', 'the desktop has no host')
 
-export function wake({ leadership, hosts, links }: WakeContext): OperationDefinition {
-  const place = ({ operation, advance }: StepContext) => {
+const hostIn = (stored: Findings | StepContext['findings']): string | undefined => {
+  const { to, hostId } = findings.parse(stored)
+  return to ?? hostId
+}
+
+/** What sleeps on a cordoned host wakes elsewhere if it can, otherwise in place. What sleeps on a full one can only move. */
+function placing(deps: WakeContext) {
+  const { leadership, hosts } = deps
+  const placeHere = ({ operation, advance }: StepContext) => {
     const { hostId: boundTo } = inputOf({ operation })
     const { desktopId } = operation
     return hosts.place(boundTo, placementOf(operation), (host) =>
@@ -69,9 +88,48 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
     )
   }
 
+  return async (context: StepContext) => {
+    const { hostId, from } = inputOf(context)
+    const mayMove = hostId !== null && from !== 'created'
+    const elsewhere = async () => (mayMove ? placeElsewhere(deps, context, hostId) : undefined)
+    if (mayMove && (await hosts.isCordoned(hostId))) return (await elsewhere()) ?? placeHere(context)
+    try {
+      return await placeHere(context)
+    } catch (error) {
+      const found = error instanceof Refusal && error.code === 'no_room' ? await elsewhere() : undefined
+      if (!found) throw error
+      return found
+    }
+  }
+}
+
+/** Unspent memory is kept; a guest that has run is saved again. On an unreachable host the undo is deferred. */
+function sleepingAgain(deps: WakeContext) {
+  return async (context: StepContext) => {
+    if (findings.parse(context.findings).asleep) return {}
+    try {
+      // A desktop that has moved first sleeps on its new host.
+      Object.assign(context.findings, await settleThere(deps, context))
+      const payload = { fence: fenceThere(context) }
+      return {
+        asleep: await deps.links.command(hostOf(context), 'desktop.ensureAsleep', payload, commandOptions(context)),
+      }
+    } catch (error) {
+      if (cannotBeDoneNow(error)) return { ...deferred, why: (error as Error).message }
+      throw error
+    }
+  }
+}
+
+export function wake(deps: WakeContext): OperationDefinition {
+  const { hosts, links } = deps
+
+  const place = placing(deps)
+
   const makeDisk = async (context: StepContext) => {
     const { operation } = context
     const { spec } = inputOf(context)
+    if (movesFirst(context)) return bring(deps, context)
     if (hasDisk(operation)) return undefined
     const payload = { fence: fenceOf(context), spec, disk: 'make' as const }
     await links.command(hostOf(context), 'desktop.ensureDisk', payload, commandOptions(context))
@@ -80,23 +138,17 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
 
   const run = async (context: StepContext): Promise<Findings> => {
     const input = inputOf(context)
-    const payload = { fence: fenceOf(context), spec: input.spec, source: sourceOf(input) }
+    Object.assign(context.findings, await settleThere(deps, context))
+    const payload = { fence: fenceThere(context), spec: input.spec, source: sourceOf(input) }
     const woken = await links.command(hostOf(context), 'desktop.ensureAwake', payload, commandOptions(context))
     const isFirst = input.from === 'created' && woken.resumedFrom === 'disk'
     return { resumedFrom: isFirst ? 'image' : woken.resumedFrom, ready: woken.ready }
   }
 
-  /** Unspent memory is kept; a guest that has run is saved again. On an unreachable host the undo is deferred. */
-  const sleepAgain = async (context: StepContext) => {
-    if (findings.parse(context.findings).asleep) return {}
-    try {
-      const payload = { fence: fenceOf(context) }
-      return { asleep: await links.command(hostOf(context), 'desktop.ensureAsleep', payload, commandOptions(context)) }
-    } catch (error) {
-      if (cannotBeDoneNow(error)) return { ...deferred, why: (error as Error).message }
-      throw error
-    }
-  }
+  const sleepAgain = sleepingAgain(deps)
+
+  const undoDisk = async (context: StepContext) =>
+    (movesFirst(context) ? await sendBack(deps, context) : undefined) ?? sleepAgain(context)
 
   return {
     kind: 'wake',
@@ -109,17 +161,24 @@ export function wake({ leadership, hosts, links }: WakeContext): OperationDefini
         noUndo: 'the reservation is written together with the state when the operation settles',
       }),
       // The undo never removes the disk, which may hold its owner’s work. It only finds out what is there.
-      step({ name: 'disk', phase: 'making_disk', idle: hasDisk, run: makeDisk, undo: sleepAgain, deferred }),
+      step({
+        name: 'disk',
+        phase: (operation) => (movesFirst(operation) ? 'moving' : 'making_disk'),
+        idle: (operation) => hasDisk(operation) && !movesFirst(operation),
+        run: makeDisk,
+        undo: undoDisk,
+        deferred,
+      }),
       step({ name: 'run', phase: 'starting', run, undo: sleepAgain, deferred }),
     ],
-    hostOf: (operation) => findings.parse(operation.findings).hostId ?? inputOf({ operation }).hostId,
+    hostOf: (operation) => hostIn(operation.findings) ?? inputOf({ operation }).hostId,
     opens: (operation) => placeBound(hosts, operation),
     lock: (tx, { desktopId }) => lockAny(tx, desktopId),
     succeeded: (tx, context) => settleAwake(tx, context, false),
     succeededAtOnce: (tx, context) => settleAwake(tx, context, true),
     resultOf,
     afterwards: (context) => tidy(links, context),
-    failed: (tx, context, failure) => settleFailed(hosts, tx, context, failure),
+    failed: (tx, context, failure) => settleFailed(deps, tx, context, failure),
   }
 }
 
@@ -144,7 +203,10 @@ async function settleAwake(tx: Db, { operation, findings: stored }: SettleContex
   await together([settled, startGeneration(tx, generationId!, hostId)])
 }
 
-const wokenOn = (stored: Findings) => findings.required({ hostId: true, resumedFrom: true }).parse(stored)
+const wokenOn = (stored: Findings | SettleContext['findings']) => {
+  const found = findings.required({ resumedFrom: true }).parse(stored)
+  return { ...found, hostId: found.to ?? z.string().parse(found.hostId) }
+}
 
 function resultOf({ operation, findings: stored }: SettleContext) {
   const { generation, generationId } = operation
@@ -161,24 +223,29 @@ function resultOf({ operation, findings: stored }: SettleContext) {
 
 /** Lets the host remove the spent memory image. If this command is lost, the next inventory removes it. */
 async function tidy(links: Links, { operation, findings: stored, epoch }: SettleContext): Promise<void> {
-  const { hostId, resumedFrom } = findings.parse(stored)
+  const { resumedFrom } = findings.parse(stored)
   if (resumedFrom !== 'memory' && !inputOf({ operation }).discardMemory) return
-  const fence = fenceOf({ operation, epoch, remainingMs: tidyMs })
-  await links.command(hostId!, 'desktop.tidy', { fence }, { timeoutMs: tidyMs })
+  const fence = fenceThere({ operation, epoch, remainingMs: tidyMs, findings: stored })
+  await links.command(hostIn(stored)!, 'desktop.tidy', { fence }, { timeoutMs: tidyMs })
 }
 
 async function settleFailed(
-  hosts: Hosts,
+  deps: WakeContext,
   tx: Db,
-  { operation, findings: stored }: SettleContext,
+  context: SettleContext,
   failure: Failure,
 ): Promise<string | undefined> {
-  const { desktopId, generation, generationId, turn, id: operationId } = operation
-  const { hostId, asleep } = findings.parse(stored)
+  const { hosts } = deps
+  const { operation, findings: stored } = context
+  const { desktopId, generation, generationId, turn: accepted, id: operationId } = operation
+  const { asleep } = findings.parse(stored)
+  const hostId = hostIn(stored)
+  const move = await settleFailedMove(deps, tx, context, asleep !== 'deferred')
+  const turn = accepted + (move === 'decided' ? 1 : 0)
   const input = inputOf({ operation })
   await settle(tx, desktopId, stateAfterFailure(input, asleep), { by: 'wake', operationId })
   await endGeneration(tx, generationId!, 'wake failed')
-  if (asleep === 'deferred') {
+  if (asleep === 'deferred' && move !== 'taken back') {
     const undo = { desktopId, hostId: hostId!, command: 'desktop.ensureAsleep', generation, turn, operationId } as const
     await defer(tx, undo)
   }

@@ -1,0 +1,288 @@
+// The steps between two hosts of which a move consists, in the order of decision 51. Everything goes back until the decision,
+// and forward from it on.
+import { randomBytes } from 'node:crypto'
+import { type CommandName, type MoveKind, type MoveTraits, Refusal, refusalWithCause, refuse } from '@dormouse/contract'
+import { together } from '@dormouse/process'
+import { z } from 'zod'
+import type { Links } from '../../agents/links.ts'
+import type { Db } from '../../db/pool.ts'
+import type { Hosts } from '../../hosts/service.ts'
+import type { Leadership } from '../../leadership/leadership.ts'
+import { requireKnownToAll } from '../../leadership/store.ts'
+import type { StepContext } from '../../operations/definition.ts'
+import type { Findings } from '../../operations/findings.ts'
+import { hasFollower } from '../../operations/followers.ts'
+import type { OperationRow } from '../../operations/store.ts'
+import { type DeferredCommand, defer } from '../deferred.ts'
+import { startGeneration } from '../generations.ts'
+import { moveTo } from '../state-changes.ts'
+import { lockAny } from '../store.ts'
+import { commandOptions, fenceOf, inputOf } from './input.ts'
+
+export interface CarryContext {
+  leadership: Leadership
+  hosts: Hosts
+  links: Links
+}
+
+/** What it holds on the new host, and where it may go. */
+export interface Destination {
+  from: string
+  /** Null for the best host. */
+  to: string | null
+  kind: MoveKind
+  vcpus: number
+  memoryMiB: number
+}
+
+const state = z.enum(['awake', 'hibernated', 'stopped'])
+const whetherDone = z.enum(['done', 'deferred'])
+
+/**
+ * What the steps find. The hosts' letters to each other are kept, so that a new leader goes on where the last one was; the
+ * move's key never is.
+ */
+export const carried = z.object({
+  to: z.string().optional(),
+  kind: z.enum(['live', 'cold']).optional(),
+  imageDigest: z.string().optional(),
+  begun: z.string().optional(),
+  sent: z.string().optional(),
+  arrived: z.string().optional(),
+  /** The state that the new host answers. */
+  settled: state.or(z.literal('deferred')).optional(),
+  released: whetherDone.optional(),
+  abandoned: whetherDone.optional(),
+  /** The state that the old host answers after an undo. */
+  kept: state.or(z.literal('deferred')).optional(),
+})
+
+/** The findings of a step that comes behind `placeAway`. */
+const placed = (context: Pick<StepContext, 'findings'>) =>
+  carried.required({ to: true, kind: true, imageDigest: true }).parse(context.findings)
+
+const checkMs = 30_000
+/** What follows the decision gets at least so long, whatever is left of the deadline. */
+const decidedMs = 30_000
+/** With less time left than this, what lets the desktop run is deferred. */
+const lastTryMs = 10_000
+/** A copy that was cut goes on where it was. */
+const copyTries = 3
+
+/** Chooses a host that can take the desktop, reserves what it needs there, and stores the next step. */
+export async function placeAway(deps: CarryContext, context: StepContext, destination: Destination): Promise<Findings> {
+  const { links, hosts } = deps
+  const { operation } = context
+  const { desktopId, id: operationId } = operation
+  const { from, to, kind, vcpus, memoryMiB } = destination
+  if (!(await hosts.knowsMoves(from)))
+    throw refusalWithCause('no_host', 'the agent of the desktop’s host knows no moves; upgrade it')
+  const traits = await links.command(from, 'move.traits', { desktopId }, commandOptions(context))
+  if (traits.kind !== kind)
+    throw refusalWithCause('hypervisor_failed', `on its host the desktop can only move ${traits.kind}`)
+  const { spec } = inputOf(context)
+  const misfits = new Map<string, string>()
+  for (;;) {
+    const leaving = { operationId, not: [from, ...misfits.keys()] }
+    const request = { desktopId, vcpus, memoryMiB, diskGiB: spec.diskGiB, image: spec.imageVersion, leaving }
+    const found = await hosts
+      .placeAway(to, request, async (host) => {
+        const misfit = await misfitOf(links, context, host.id, traits)
+        if (misfit !== null) return void misfits.set(host.id, misfit)
+        const found: Findings = { to: host.id, kind, imageDigest: traits.imageDigest }
+        await deps.leadership.transaction(async (tx) => {
+          await together([lockAny(tx, desktopId), requireKnownToAll(tx, 'moves'), host.confirm(tx)])
+          await together([host.reserve(tx), context.advance(tx, found)])
+        })
+        return found
+      })
+      .catch((error: unknown) => {
+        if (!(error instanceof Refusal) || misfits.size === 0) throw error
+        throw refusalWithCause('no_host', `no other host can take the desktop: ${[...misfits.values()].join('; ')}`)
+      })
+    if (found) return found
+  }
+}
+
+/** Why the host cannot take the desktop; null where it can. */
+async function misfitOf(
+  links: Links,
+  context: StepContext,
+  hostId: string,
+  traits: MoveTraits,
+): Promise<string | null> {
+  const options = { signal: context.signal, timeoutMs: checkMs }
+  return links.command(hostId, 'move.check', { spec: inputOf(context).spec, traits }, options).then(
+    ({ misfit }) => misfit,
+    (error: unknown) => {
+      if (error instanceof Refusal && error.code === 'host_unreachable') return error.extra.cause ?? error.detail
+      throw error
+    },
+  )
+}
+
+/** The old host holds the desktop for the move. Its guest notices nothing. */
+export async function begin({ links }: CarryContext, context: StepContext, from: string): Promise<Findings> {
+  const { kind } = placed(context)
+  const payload = { fence: fenceOf(context), kind }
+  return { begun: (await links.command(from, 'move.begin', payload, commandOptions(context))).letter }
+}
+
+/** The new host listens, and the old one sends everything. Each try has a key of its own. */
+export async function send(deps: CarryContext, context: StepContext, from: string): Promise<Findings> {
+  const { kind } = placed(context)
+  for (let tries = 1; ; tries++) {
+    try {
+      return await sendOnce(deps, context, from)
+    } catch (error) {
+      const mayGoOn = kind === 'cold' && error instanceof Refusal && error.code === 'hypervisor_failed'
+      if (!mayGoOn || tries >= copyTries || context.signal.aborted) throw error
+    }
+  }
+}
+
+async function sendOnce({ links }: CarryContext, context: StepContext, from: string): Promise<Findings> {
+  const { to, kind, imageDigest, begun = '' } = placed(context)
+  const { spec } = inputOf(context)
+  const [fence, options] = [fenceOf(context), commandOptions(context)]
+  const key = randomBytes(32).toString('base64url')
+  const preparation = { fence, kind, spec, imageDigest, key, letter: begun }
+  const { letter, address } = await links.command(to, 'move.prepare', preparation, options)
+  const { letter: sent } = await links.command(from, 'move.send', { fence, key, address, letter }, options)
+  return { sent }
+}
+
+/** Everything is whole on the new host, and nothing runs there. */
+export async function arrive({ links }: CarryContext, context: StepContext): Promise<Findings> {
+  const { to, sent = '' } = placed(context)
+  const payload = { fence: fenceOf(context), letter: sent }
+  return { arrived: (await links.command(to, 'move.arrive', payload, commandOptions(context))).letter }
+}
+
+/** The decision: from its commit on, the desktop belongs to the new host. A repeat of a decision changes nothing. */
+export async function decide(
+  { leadership, hosts }: CarryContext,
+  context: StepContext,
+  from: string,
+): Promise<Findings> {
+  const { operation, advance } = context
+  const { desktopId, generationId, id, turn } = operation
+  const { to, kind } = placed(context)
+  await leadership.transaction(async (tx) => {
+    const row = await lockAny(tx, desktopId)
+    if (row?.hostId === to) return advance(tx, {})
+    if (row?.hostId !== from || row.turn !== turn)
+      refuse('superseded', 'a later request came before the move was decided')
+    if (await hasFollower(tx, id)) refuse('superseded', 'a request of the customer came before the move was decided')
+    if (!(await hosts.arrive(tx, desktopId, to)))
+      throw refusalWithCause('no_host', 'the new host was removed, or is lost')
+    await together([
+      moveTo(tx, desktopId, to, id),
+      kind === 'live' && generationId ? startGeneration(tx, generationId, to) : Promise.resolve(),
+      advance(tx, {}),
+    ])
+  })
+  return {}
+}
+
+/** Whether the move was decided: behind the desktop's lock, so no decision is in flight. */
+export async function isDecided(db: Db, desktopId: string, findings: Findings): Promise<boolean> {
+  const { to } = carried.parse(findings)
+  return to !== undefined && (await lockAny(db, desktopId))?.hostId === to
+}
+
+/** The new host lets the desktop run. Where it cannot now, that is deferred: it never goes back. */
+export async function settle({ links }: CarryContext, context: StepContext): Promise<Findings> {
+  const { to } = placed(context)
+  const ask = (options: Options) => links.command(to, 'move.settle', { fence: decidedFence(context) }, options)
+  const answer = await afterDecision(context, ask, lastTryMs)
+  return 'why' in answer ? { settled: 'deferred', why: answer.why } : { settled: answer.state }
+}
+
+/** The old host removes everything, or does so as soon as it is back. */
+export async function release({ links }: CarryContext, context: StepContext, from: string): Promise<Findings> {
+  const { arrived } = placed(context)
+  const letter = arrived || null
+  const ask = (options: Options) =>
+    links.command(from, 'move.release', { fence: decidedFence(context), letter }, options)
+  // Nothing waits for it but the operation: an unreachable host gets it when it is back.
+  const answer = await afterDecision(context, ask, Number.POSITIVE_INFINITY)
+  return 'why' in answer ? { released: 'deferred', why: answer.why } : { released: 'done' }
+}
+
+const decidedFence = (context: StepContext) => {
+  const fence = fenceOf({ ...context, remainingMs: Math.max(context.remainingMs, decidedMs) })
+  return { ...fence, turn: fence.turn + 1 }
+}
+
+type Options = ReturnType<typeof commandOptions>
+
+/** Retries an unreachable host while more than `lastMs` is left. Any other failure is deferred. */
+async function afterDecision<T extends object>(
+  context: StepContext,
+  ask: (options: Options) => Promise<T>,
+  lastMs: number,
+): Promise<T | { why: string }> {
+  const began = performance.now()
+  try {
+    return await ask(commandOptions({ ...context, remainingMs: Math.max(context.remainingMs, decidedMs) }))
+  } catch (error) {
+    if (context.signal.aborted || !(error instanceof Refusal) || error.code === 'stale_epoch') throw error
+    const leftMs = context.remainingMs - (performance.now() - began)
+    if (error.code === 'host_unreachable' && leftMs > lastMs) throw error
+    return { why: error.extra.cause ?? error.detail }
+  }
+}
+
+/** What a host cannot do now is deferred, but not for one that was removed. */
+export async function later(
+  { hosts }: CarryContext,
+  tx: Db,
+  { desktopId, generation, id: operationId }: Pick<OperationRow, 'desktopId' | 'generation' | 'id'>,
+  hostId: string,
+  command: DeferredCommand['command'],
+  turn: number,
+): Promise<void> {
+  if (await hosts.isRemoved(hostId, tx)) return
+  await defer(tx, { desktopId, hostId, command, generation, turn, operationId })
+}
+
+/** An operation ends without its undos, perhaps in a move from this host that is not decided: defers the undos of that move. */
+export async function takeBackLater(tx: Db, operation: OperationRow, from: string): Promise<void> {
+  const { to } = carried.parse(operation.findings)
+  if (to === undefined || to === from) return
+  const { desktopId, generation, turn, id: operationId } = operation
+  await defer(tx, { desktopId, hostId: to, command: 'move.abandon', generation, turn, operationId })
+  await defer(tx, { desktopId, hostId: from, command: 'move.keep', generation, turn, operationId })
+}
+
+/** Undo of `send`: the new host gives up what it has. */
+export async function abandon(deps: CarryContext, context: StepContext): Promise<Findings> {
+  const { to } = placed(context)
+  const answer = await takeBack(deps, context, to, 'move.abandon')
+  return answer ? { abandoned: answer === 'deferred' ? 'deferred' : 'done' } : {}
+}
+
+/** Undo of `begin`: the desktop goes on where it was. */
+export async function keep(deps: CarryContext, context: StepContext, from: string): Promise<Findings> {
+  const answer = await takeBack(deps, context, from, 'move.keep')
+  return answer ? { kept: answer === 'deferred' ? 'deferred' : state.parse((answer as { state?: unknown }).state) } : {}
+}
+
+/** Undefined where the move was decided after all: then nothing goes back. */
+async function takeBack(
+  { leadership, links }: CarryContext,
+  context: StepContext,
+  hostId: string,
+  command: Extract<CommandName, 'move.abandon' | 'move.keep'>,
+): Promise<object | 'deferred' | undefined> {
+  const { desktopId } = context.operation
+  if (await leadership.transaction((tx) => isDecided(tx, desktopId, context.findings))) return undefined
+  try {
+    return await links.command(hostId, command, { fence: fenceOf(context) }, commandOptions(context))
+  } catch (error) {
+    if (error instanceof Refusal && ['host_unreachable', 'stale_turn', 'superseded'].includes(error.code))
+      return 'deferred'
+    throw error
+  }
+}

@@ -1,0 +1,65 @@
+// The rows of the table of operations that wait behind another one.
+import type { Db } from '../db/pool.ts'
+import type { Failure } from './findings.ts'
+import { columns, type OperationRow } from './store.ts'
+
+/** The desktop's live move, and the request that waits behind it. Read them behind the desktop's lock. */
+export async function moveAndNext(
+  db: Db,
+  desktopId: string,
+): Promise<{ move: OperationRow | undefined; next: OperationRow | undefined }> {
+  const { rows } = await db.query<OperationRow>({
+    name: 'operations-move-and-next',
+    text: `select ${columns} from operations where desktop_id = $1 and state in ('pending', 'running')
+             and (kind = 'move' or behind is not null)`,
+    values: [desktopId],
+  })
+  return { move: rows.find(({ kind }) => kind === 'move'), next: rows.find(({ behind }) => behind !== null) }
+}
+
+/** The request that waits behind this operation, once that has settled. */
+export async function followerOf(db: Db, behind: string): Promise<OperationRow | undefined> {
+  const { rows } = await db.query<OperationRow>(
+    `select ${columns} from operations o
+     where desktop_id = (select desktop_id from operations where id = $1 and settled_at is not null)
+       and behind = $1 and state in ('pending', 'running')`,
+    [behind],
+  )
+  return rows[0]
+}
+
+/** A request that has waited begins, with all of its time. */
+export async function startFollower(
+  db: Db,
+  id: string,
+  begun: Pick<OperationRow, 'generation' | 'generationId' | 'turn' | 'input'>,
+): Promise<OperationRow> {
+  const { rows } = await db.query<OperationRow>(
+    `update operations set behind = null, generation = $2, generation_id = $3, turn = $4, input = $5,
+       updated_at = clock_timestamp()
+     where id = $1 and behind is not null returning ${columns}`,
+    [id, begun.generation, begun.generationId, begun.turn, begun.input],
+  )
+  return rows[0]!
+}
+
+/** Settles a request that waits as superseded. */
+export async function supersedeOne(db: Db, id: string, failure: Failure): Promise<OperationRow | undefined> {
+  const { rows } = await db.query<OperationRow>(
+    `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
+       error = $2, error_code = $3, cause = $4
+     where id = $1 and state in ('pending', 'running') returning ${columns}`,
+    [id, failure.detail, failure.code, failure.cause],
+  )
+  return rows[0]
+}
+
+/** Whether a request waits behind the operation. */
+export async function hasFollower(db: Db, id: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `select 1 from operations o join operations f on f.desktop_id = o.desktop_id and f.behind = o.id
+     where o.id = $1 and f.state in ('pending', 'running')`,
+    [id],
+  )
+  return rowCount !== 0
+}

@@ -1,0 +1,167 @@
+// Guarantee: a desktop that moves is whole in exactly one place, and the database says where: on its old host until the move is
+// decided, on its new one from then on. Whatever fails, its owner's memory and disk are there, and its ledger has no gap.
+import type { OperationJson } from '@dormouse/contract'
+import { newId } from '@dormouse/contract'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { House } from '../house.ts'
+import type { Host } from './parts/host.ts'
+
+/** Any free port: the tests run beside each other. */
+const agent = { moveAddress: { host: '127.0.0.1', port: 0 } }
+const before = ['place', 'begin', 'send', 'arrive']
+const behind = ['decide', 'settle', 'release']
+const kinds = ['awake', 'hibernated', 'stopped'] as const
+
+async function desktopIn(house: House, state: (typeof kinds)[number]): Promise<string> {
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'kept')
+  if (state === 'hibernated') await house.ask(id, 'hibernate')
+  if (state === 'stopped') {
+    const host = await house.hostOf(id)
+    host.driver.die(id)
+    await house.becomes(id, 'stopped')
+  }
+  return id
+}
+
+const begin = (house: House, id: string) =>
+  house.replica.parts.moves.begin(id, { to: null, requestedBy: 'operator', requestId: newId() })
+
+const moved = async (house: House, id: string): Promise<OperationJson> => house.settled((await begin(house, id)).id)
+
+const other = (house: House, host: Host): Host => house.hosts.find((one) => one !== host)!
+
+/** It is whole on that host and nowhere else, and wakes there with all that it had. */
+async function expectWholeOn(house: House, host: Host, id: string, state: (typeof kinds)[number]): Promise<void> {
+  await house.settle()
+  expect(await house.see(id)).toMatchObject({ state, host_id: host.id })
+  expect(await host.holds(id)).toMatchObject({ disk: true })
+  await house.shows(id, 'nothing', other(house, host))
+  expect(await house.database.rows('select 1 from arrivals')).toEqual([])
+  const [held] = await house.database.rows<{ host: string; memory: number }>(
+    'select host_id as host, memory_mib as memory from reservations where desktop_id = $1',
+    [id],
+  )
+  expect(held).toEqual({ host: host.id, memory: state === 'awake' ? 512 : 0 })
+  if (state !== 'awake') await house.ask(id, 'wake')
+  expect(await house.recall(id)).toEqual({ memory: state === 'stopped' ? '' : 'kept', disk: 'kept' })
+}
+
+/** Each interval begins where the one before has ended. */
+async function expectNoGap(house: House, id: string): Promise<void> {
+  const gaps = await house.database.rows(
+    `select * from (select lower(period) as begins, lag(upper(period)) over (order by lower(period)) as ended
+       from usage_intervals where desktop_id = $1) i where ended is not null and begins <> ended`,
+    [id],
+  )
+  expect(gaps).toEqual([])
+}
+
+describe.each(kinds)('a desktop that is %s', (state) => {
+  let house: House
+  beforeAll(async () => {
+    house = await House.start({ hosts: 2, agent })
+  })
+  afterAll(() => house[Symbol.asyncDispose]())
+
+  test('moves, keeps its state and generation, and leaves nothing behind', async () => {
+    const id = await desktopIn(house, state)
+    const [desktop, from] = [await house.see(id), await house.hostOf(id)]
+    const to = other(house, from)
+    const operation = await moved(house, id)
+    expect(operation).toMatchObject({
+      kind: 'move',
+      requested_by: 'operator',
+      state: 'succeeded',
+      result: { desktop_state: state, generation: desktop.generation, host_id: to.id, cleanup: 'done' },
+    })
+    expect((await house.see(id)).generation).toBe(desktop.generation)
+    if (state === 'awake') await expectNoGap(house, id)
+    await expectWholeOn(house, to, id, state)
+  })
+
+  test.each(before)('stays where it was when its move fails after "%s"', async (step) => {
+    const id = await desktopIn(house, state)
+    const from = await house.hostOf(id)
+    house.failingAt('move', step)
+    expect((await moved(house, id)).state).toBe('failed')
+    house.failpoints.set(`move.${step}.after`, undefined)
+    await expectWholeOn(house, from, id, state)
+  })
+
+  test.each(behind)('has moved even when its move fails after "%s"', async (step) => {
+    const id = await desktopIn(house, state)
+    const to = other(house, await house.hostOf(id))
+    house.failingAt('move', step)
+    await moved(house, id)
+    house.failpoints.set(`move.${step}.after`, undefined)
+    await house.replica.parts.recovery.sendDeferred()
+    await expectWholeOn(house, to, id, state)
+  })
+
+  test('moves although each step runs twice, on a later leader', async () => {
+    const id = await desktopIn(house, state)
+    const to = other(house, await house.hostOf(id))
+    house.repeating('move', ['place', 'begin', 'arrive', 'decide', 'settle', 'release'])
+    expect((await moved(house, id)).state).toBe('succeeded')
+    await expectWholeOn(house, to, id, state)
+  })
+})
+
+test('no host that is cordoned, full or named by nobody takes it; it stays as it was', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const id = await desktopIn(house, 'hibernated')
+  const from = await house.hostOf(id)
+  await house.database.rows('update hosts set cordoned_at = now() where id = $1', [other(house, from).id])
+  expect(await moved(house, id)).toMatchObject({ state: 'failed', error_code: 'no_host' })
+  expect((await house.causes(id))[0]).toContain('is cordoned')
+  await expectWholeOn(house, from, id, 'hibernated')
+})
+
+test.each(['awake', 'hibernated'] as const)(
+  'what was %s is lost with its old host, and the new one keeps no part of it',
+  async (state) => {
+    await using house = await House.start({ hosts: 2, agent })
+    const id = await desktopIn(house, state)
+    const from = await house.hostOf(id)
+    const [reached, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    using _ = { [Symbol.dispose]: go.resolve }
+    house.failpoints.set('move.arrive.after', () => {
+      reached.resolve()
+      return go.promise
+    })
+    const { id: move } = await begin(house, id)
+    await reached.promise
+    await house.replica.parts.removals.remove(from.id, 1, async () => undefined)
+    expect(await house.settled(move)).toMatchObject({ state: 'failed', error_code: 'host_removed' })
+    await house.replica.parts.recovery.sendDeferred()
+    await house.shows(id, 'nothing', other(house, from))
+    expect(await house.database.rows('select 1 from arrivals')).toEqual([])
+    expect((await house.see(id)).state).toBe('failed')
+  },
+)
+
+test('a new host that is removed before the decision gets nothing; the desktop stays as it was', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const id = await desktopIn(house, 'hibernated')
+  const from = await house.hostOf(id)
+  house.failpoints.set('move.decide.before', async () => {
+    await house.replica.parts.removals.remove(other(house, from).id, 0, async () => undefined)
+  })
+  const { id: move } = await begin(house, id)
+  expect(await house.settled(move)).toMatchObject({ state: 'failed', error_code: 'no_host' })
+  expect(await house.see(id)).toMatchObject({ state: 'hibernated', host_id: from.id })
+  await house.ask(id, 'wake')
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+})
+
+test('an old host that is unreachable behind the decision removes its part when it is back', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const id = await desktopIn(house, 'hibernated')
+  const from = await house.hostOf(id)
+  house.failpoints.set('move.settle.after', () => house.killAgent(house.hosts.indexOf(from)))
+  expect((await moved(house, id)).result).toMatchObject({ cleanup: 'deferred' })
+  house.failpoints.set('move.settle.after', undefined)
+  await house.restartAgent(house.hosts.indexOf(from))
+  await expectWholeOn(house, other(house, from), id, 'hibernated')
+})

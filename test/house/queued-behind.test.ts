@@ -1,0 +1,107 @@
+// Guarantee: a customer never meets a move: what is asked during one is accepted, waits behind it, and takes effect, wherever the
+// desktop then is.
+import type { RequestKind } from '@dormouse/contract'
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
+
+const agent = { moveAddress: { host: '127.0.0.1', port: 0 } }
+const asked = [
+  ['awake', 'hibernate', 'hibernated'],
+  ['hibernated', 'wake', 'awake'],
+  ['awake', 'destroy', 'destroyed'],
+  ['hibernated', 'destroy', 'destroyed'],
+] as const
+
+/** A move that waits at that point until it is let go. */
+async function movingAt(house: House, state: 'awake' | 'hibernated', point: string) {
+  const { id } = await house.desktop(state)
+  const from = await house.hostOf(id)
+  const go = Promise.withResolvers<void>()
+  let reached = false
+  house.failpoints.set(point, () => {
+    reached = true
+    return go.promise
+  })
+  const move = await house.replica.parts.moves.begin(id, { to: null, requestedBy: 'operator', requestId: newId() })
+  await waitFor('the move to get there', () => reached)
+  return { id, from, move: move.id, go: go.resolve }
+}
+
+/** The request is accepted, waits, and changes nothing until the move has settled. */
+async function askDuring(house: House, id: string, kind: RequestKind): Promise<string> {
+  const before = await house.see(id)
+  const queued = await house.begin(id, kind, { expected_generation: before.generation })
+  expect(queued).toMatchObject({ kind, state: 'pending', progress: { phase: 'waiting', queued_behind: 1 } })
+  expect(await house.see(id)).toMatchObject({ state: before.state, generation: before.generation })
+  return queued.id
+}
+
+test.each(asked)('before the decision, %s and %s: the move is undone', async (state, kind, then) => {
+  await using house = await House.start({ hosts: 2, agent })
+  const { id, from, move, go } = await movingAt(house, state, 'move.arrive.before')
+  const queued = await askDuring(house, id, kind)
+  const again = await house.api('POST', `/v1/desktops/${id}/${kind}`)
+  expect([again.status, again.json.code]).toEqual([409, 'wrong_state'])
+  expect(again.text).not.toContain('mov')
+  go()
+  expect(await house.settled(move)).toMatchObject({ state: 'failed', error_code: 'superseded' })
+  expect(await house.settled(queued)).toMatchObject({ state: 'succeeded' })
+  expect(await house.see(id)).toMatchObject({ state: then, ...(then !== 'destroyed' && { host_id: from.id }) })
+})
+
+test.each(asked)('behind the decision, %s and %s: it goes on on the new host', async (state, kind, then) => {
+  await using house = await House.start({ hosts: 2, agent })
+  const { id, from, move, go } = await movingAt(house, state, 'move.decide.after')
+  const queued = await askDuring(house, id, kind)
+  go()
+  expect(await house.settled(move)).toMatchObject({ state: 'succeeded' })
+  expect(await house.settled(queued)).toMatchObject({ state: 'succeeded' })
+  expect((await house.see(id)).state).toBe(then)
+  for (const host of house.hosts) if (then === 'destroyed' || host === from) await house.shows(id, 'nothing', host)
+})
+
+test('while a replica of the release before is alive, no move begins, and nothing waits behind one', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const older = { id: newId(), url: 'http://127.0.0.1:1' }
+  const appears = () => house.database.rows('insert into replicas (id, url) values ($1, $2)', [older.id, older.url])
+  const ends = () => house.database.rows('delete from replicas where id = $1', [older.id])
+  const { id, from, move, go } = await movingAt(house, 'hibernated', 'move.send.before')
+  await appears()
+  const refused = await house.api('POST', `/v1/desktops/${id}/wake`)
+  expect([refused.status, refused.json.code, refused.headers['retry-after']]).toEqual([503, 'upgrading', '5'])
+  go()
+  expect(await house.settled(move)).toMatchObject({ state: 'succeeded' })
+
+  const begin = () => house.replica.parts.moves.begin(id, { to: null, requestedBy: 'operator', requestId: newId() })
+  await expect(begin()).rejects.toMatchObject({ code: 'upgrading' })
+  const to = await house.hostOf(id)
+  expect(to.id).not.toBe(from.id)
+  await house.database.rows('update hosts set cordoned_at = now() where id = $1', [to.id])
+  expect((await house.ask(id, 'wake')).result).toMatchObject({ host_id: to.id, resumed_from: 'memory' })
+  await ends()
+  expect(await house.settled((await begin()).id)).toMatchObject({ state: 'succeeded' })
+})
+
+test('a destroy takes the place of a wake that waits', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const { id, go } = await movingAt(house, 'hibernated', 'move.send.before')
+  const wake = await askDuring(house, id, 'wake')
+  const destroy = await house.begin(id, 'destroy')
+  expect(await house.settled(wake)).toMatchObject({ state: 'failed', error_code: 'superseded' })
+  go()
+  expect(await house.settled(destroy.id)).toMatchObject({ state: 'succeeded' })
+})
+
+test('what waits survives a change of leader', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const { id, go } = await movingAt(house, 'hibernated', 'move.send.before')
+  const wake = await askDuring(house, id, 'wake')
+  house.failpoints.set('move.send.before', undefined)
+  const ended = house.endTerm()
+  go()
+  await ended
+  expect(await house.settled(wake)).toMatchObject({ state: 'succeeded' })
+  expect((await house.see(id)).state).toBe('awake')
+})
