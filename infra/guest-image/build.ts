@@ -2,10 +2,12 @@
 
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { type Published, publish } from '../published-images/publish.ts'
 import { ensureDesktopImage } from './desktop.ts'
+import type { Manifest } from './manifest.ts'
 import { ensureMiniImage } from './mini.ts'
 
-const usage = `Usage: npm run image -- [mini | desktop] [--out <folder>] [--renew] [--json]
+const usage = `Usage: npm run image -- [mini | desktop] [--out <folder>] [--publish <folder>] [--renew] [--json]
 
 Builds a guest image from the distribution's packages, unless it is built already, and prints its folder.
 
@@ -14,10 +16,11 @@ Builds a guest image from the distribution's packages, unless it is built alread
 
 An image is a folder with manifest.json, disk.qcow2, vmlinuz and initrd. A running npm start uses a new one at once.
 
-  --out <folder>  folder of images; by default DORMOUSE_IMAGES_DIR, or images/ in DORMOUSE_DATA (.dormouse)
-  --renew         build it again if the distribution has newer packages
-  --json          print the result as one JSON document
-  --help          show this text
+  --out <folder>      folder of images; by default DORMOUSE_IMAGES_DIR, or images/ in DORMOUSE_DATA (.dormouse)
+  --publish <folder>  also copy it to <name>@<version> in this folder, for a web server that hosts fetch it from
+  --renew             build it again if the distribution has newer packages
+  --json              print the result as one JSON document
+  --help              show this text
 `
 
 const makers = { mini: ensureMiniImage, desktop: ensureDesktopImage }
@@ -26,6 +29,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     out: { type: 'string' },
+    publish: { type: 'string' },
     renew: { type: 'boolean' },
     json: { type: 'boolean' },
     help: { type: 'boolean' },
@@ -46,7 +50,15 @@ async function main(name: string) {
   const say = (line: string) =>
     console.error(`[${((performance.now() - began) / 1_000).toFixed(1).padStart(5)} s] ${line}`)
   const { dir, manifest } = await makers[name]({ imagesDir, renew: values.renew ?? false, say })
-  console.log(values.json ? JSON.stringify({ dir, manifest }) : `${manifest.name} ${manifest.version} is in ${dir}`)
+  const published = values.publish ? await publish({ dir, manifest }, resolve(values.publish)) : undefined
+  if (values.json) console.log(JSON.stringify({ dir, manifest, ...(published && { published }) }))
+  else console.log(`${manifest.name} ${manifest.version} is in ${dir}`)
+  if (published && !values.json) console.log(nextStep(manifest, published))
+}
+
+function nextStep({ name, version }: Manifest, { dir, digest }: Published): string {
+  return `It is published in ${dir}. Serve its parent folder, then register it:
+  dormouse admin image add ${name}@${version} --from <URL of the parent folder>/${name}@${version} --digest ${digest}`
 }
 
 function isKnown(name: string): name is keyof typeof makers {

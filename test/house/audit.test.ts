@@ -1,5 +1,6 @@
 // Guarantee: whatever an operator does is in the audit log, and an operator can read there, page by page, who took what
 // from whom; nobody else can.
+import { ImageServer } from '@dormouse/agent/testing/image-server.ts'
 import { createAdminClient } from '@dormouse/client'
 import type { App } from '@dormouse/control-plane/http/app.ts'
 import { AuditTrail } from '@dormouse/control-plane/http/audit-trail.ts'
@@ -59,6 +60,20 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await house.database.rows(`update hosts set lost_at = now() where id = '${id}'`)
     await ask(id)
     return id
+  },
+  'POST /admin/v1/images': async ({ ask }) => {
+    await using server = await ImageServer.start(1_000, { name: 'own' })
+    const { name, version } = (await ask('', { name: 'own', version: '1', from: server.url })).json
+    return `${name}@${version}`
+  },
+  'POST /admin/v1/images/:image/use': async ({ ask }) => {
+    const { name, version } = (await ask('own@1')).json
+    return `${name}@${version}`
+  },
+  'POST /admin/v1/images/:image/retire': async ({ house, ask }) => {
+    await house.database.rows(`insert into images values ('own', '2', 'digest', 'http://images/', 1)`)
+    await ask('own@2')
+    return 'own@2'
   },
   'POST /admin/v1/hosts/:host/trust': async ({ house, ask }) => {
     await ask(house.host.name)

@@ -16,7 +16,7 @@ export const floorPlans: readonly FloorPlan[] = [
       // Every write begins with the leader's fence, so leadership lies below all that writes.
       ['leadership'],
       ['operations', 'reconcile', 'agents', 'http'],
-      ['hosts', 'ledger', 'principals', 'audit'],
+      ['hosts', 'images', 'ledger', 'principals', 'audit'],
       ['desktops'],
       ['guest', 'streams'],
       ['recovery', 'removals', 'usage', 'retention'],

@@ -1,5 +1,6 @@
 // Makes each long-lived part of an agent once and joins them; decides nothing.
 import { availableParallelism } from 'node:os'
+import type { HostFacts } from '@dormouse/contract'
 import { type Failpoints, type Log, noFailpoints, openTracing } from '@dormouse/process'
 import { Care } from './care.ts'
 import { linkHandlers } from './commands/table.ts'
@@ -51,6 +52,7 @@ const tombstoneDays = 30
 const closeMs = 8_000
 const dayMs = 86_400_000
 const spaceEveryMs = 2_000
+const imagesEveryMs = 60_000
 
 /** Takes its state folder, enrols where needed, opens the hypervisor, connects to the control plane. */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
@@ -115,17 +117,31 @@ function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<Iden
 
 const workAtOnceOf = ({ workAtOnce }: AgentConfig): number => workAtOnce ?? 2 * availableParallelism()
 
-function startCare(care: Care, { journal, space }: Parts): void {
+async function imageFacts({ driver, fetcher }: Parts): Promise<Pick<HostFacts, 'imageDigests' | 'fetches'>> {
+  const images = await driver.images.all()
+  return {
+    imageDigests: images.map(({ name, image }) => ({ image: name, digest: image.manifestDigest })),
+    fetches: fetcher.states(),
+  }
+}
+
+function startCare(care: Care, { journal, space, eviction }: Parts): void {
   care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   care.every(spaceEveryMs, 'disk space', () => space.check())
+  care.every(imagesEveryMs, 'unused images', () => eviction.check())
 }
 
 function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetry: Telemetry, log: Log): Control {
   const { moveAddress } = config
-  const facts = new Facts(parts.driver, () => parts.space.problem, {
-    workAtOnce: workAtOnceOf(config),
-    moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null },
-  })
+  const facts = new Facts(
+    parts.driver,
+    () => parts.space.problem,
+    {
+      workAtOnce: workAtOnceOf(config),
+      moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null },
+    },
+    () => imageFacts(parts),
+  )
   return new Control({
     seeds: config.controlPlanes,
     mayDial: dialRule({ allowHttp: config.allowHttp, strict: identity.strictTransport, log }),
@@ -161,10 +177,11 @@ function agentOf(
   metrics: MetricsServer,
   life: AbortController,
 ): Agent {
-  const { journal, turns, digests, guests, driver, moves, gate } = parts
+  const { journal, turns, digests, guests, driver, moves, gate, fetcher } = parts
   const disconnect = async () => {
     moves.close()
     gate.close()
+    await fetcher.close()
     await metrics.close()
     guests.close()
     await driver.close()

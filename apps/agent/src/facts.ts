@@ -7,17 +7,29 @@ const timeoutMs = 1_000
 /** The first time, libvirt probes what QEMU can do, which takes it a while. */
 const firstTimeoutMs = 10_000
 
+type ImageFacts = Pick<HostFacts, 'imageDigests' | 'fetches'>
+
 export class Facts {
   readonly #driver: Driver
   readonly #problem: () => string | null
+  readonly #images: () => Promise<ImageFacts>
   #known: HostFacts
   #request: Promise<HostFacts> | undefined
   #asked = false
 
-  /** `problem` returns any problem of the host besides its hypervisor; `given` is what the configuration says. */
-  constructor(driver: Driver, problem: () => string | null, given: Pick<HostFacts, 'workAtOnce' | 'moves'> = {}) {
+  /**
+   * `problem` returns any problem of the host besides its hypervisor, `images` what it knows of images besides their names;
+   * `given` is what the configuration says.
+   */
+  constructor(
+    driver: Driver,
+    problem: () => string | null,
+    given: Pick<HostFacts, 'workAtOnce' | 'moves'> = {},
+    images: () => Promise<ImageFacts> = async () => ({}),
+  ) {
     this.#driver = driver
     this.#problem = problem
+    this.#images = images
     this.#known = {
       agentVersion: packageJson.version,
       driver: driver.kind,
@@ -46,7 +58,7 @@ export class Facts {
 
   async #ask(): Promise<HostFacts> {
     try {
-      const facts = await this.#driver.facts()
+      const facts = { ...(await this.#driver.facts()), ...(await this.#images()) }
       const vcpus = Math.floor(facts.processors * oldVcpusPerProcessor)
       this.#known = { ...this.#known, ...facts, capacity: { ...facts.capacity, vcpus } }
       return this.#known

@@ -15,6 +15,9 @@ import { Space } from './desktops/space.ts'
 import { Turns } from './desktops/turns.ts'
 import { Watch } from './desktops/watch.ts'
 import { Transfers } from './guest/transfers.ts'
+import { ImageEviction } from './images/eviction.ts'
+import { ImageFetcher } from './images/fetcher.ts'
+import type { ProgressLimits } from './images/progress-deadline.ts'
 import { type AnyDriver, guestsOf } from './make-driver.ts'
 import { Slots } from './mechanics/locks.ts'
 import type { Held } from './moves/held.ts'
@@ -27,6 +30,8 @@ export interface PartsOptions {
   workAtOnce: number
   /** Where moves to this host are accepted, undefined for nowhere, and how many MiB a second they may use in each direction. */
   moves?: { listen?: MoveAddress | undefined; mibPerSec?: number | undefined; times?: CarrierTimes }
+  /** When the fetch of an image has made too little progress. */
+  fetchLimits?: ProgressLimits
   failpoints: Failpoints
   report: SendReport
   log: Log
@@ -36,6 +41,7 @@ export interface PartsOptions {
 export interface Parts extends CommandDeps {
   watch: Watch
   space: Space
+  eviction: ImageEviction
 }
 
 export async function makeParts({ folders, driver, workAtOnce, guestLog, ...shared }: PartsOptions): Promise<Parts> {
@@ -48,7 +54,8 @@ export async function makeParts({ folders, driver, workAtOnce, guestLog, ...shar
   const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
   const moves = new HeldMoves<Held>()
   const gate = new Gate({ listen, pace: new Pace(mibPerSec), log, ...(times && { times }) })
-  const deps = { ...shared, moves, driver, journal, memory, digests, guests, turns }
+  const { fetcher, eviction } = imagesOf(driver, journal, shared)
+  const deps = { ...shared, fetcher, moves, driver, journal, memory, digests, guests, turns }
   const watch = new Watch(deps)
   return {
     ...deps,
@@ -58,7 +65,26 @@ export async function makeParts({ folders, driver, workAtOnce, guestLog, ...shar
     carrierTimes: times,
     watch,
     space: new Space({ ...deps, watch }),
+    eviction,
     calls: new CallsInFlight(),
     transfers: new Transfers(),
   }
+}
+
+type ImageOptions = Pick<PartsOptions, 'failpoints' | 'log' | 'fetchLimits'>
+
+/** Every desktop of the journal protects its image, also one whose disk an agent before this one was making. */
+function imagesOf(driver: AnyDriver, journal: Journal, { failpoints, log, fetchLimits: limits }: ImageOptions) {
+  const shelf = driver.images
+  const eviction: ImageEviction = new ImageEviction({
+    shelf,
+    foldersInUse: () => driver.imageFoldersInUse(),
+    namesInUse: () => new Set([...fetcher.wanted(), ...journal.all().flatMap(({ spec }) => spec?.imageVersion ?? [])]),
+    partials: () => fetcher.partials(),
+    failpoints,
+    log,
+  })
+  const makeSpace = (bytes: number) => eviction.makeSpace(bytes)
+  const fetcher: ImageFetcher = new ImageFetcher({ shelf, makeSpace, failpoints, log, ...(limits && { limits }) })
+  return { fetcher, eviction }
 }

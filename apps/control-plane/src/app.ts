@@ -19,6 +19,7 @@ import { sendProblem } from './http/problems.ts'
 import { RateLimit } from './http/rate-limit.ts'
 import { serveReadingPage } from './http/reading-page.ts'
 import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
+import { imageAdminRoutes } from './images/routes.ts'
 import type { Readiness } from './leadership/readiness.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/authentication.ts'
 import { principalRoutes } from './principals/routes.ts'
@@ -104,6 +105,7 @@ function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   refuseOtherMethods(scope, paths)
   principalRoutes(scope, parts)
   hostAdminRoutes(scope, parts)
+  imageAdminRoutes(scope, parts)
   removalRoutes(scope, parts)
   recoveryAdminRoutes(scope, parts)
   auditRoutes(scope, parts)

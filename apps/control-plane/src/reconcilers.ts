@@ -1,4 +1,6 @@
 // The list of reconcilers, each with its interval.
+
+import type { Images } from './images/service.ts'
 import type { Engine } from './operations/engine.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
 import type { Recovery } from './recovery/service.ts'
@@ -12,13 +14,15 @@ interface Rooms {
   usage: Usage
   streams: Streams
   retention: Retention
+  images: Images
 }
 
-export const reconcilers = ({ engine, recovery, usage, streams, retention }: Rooms): Reconciler[] => [
+export const reconcilers = ({ engine, recovery, usage, streams, retention, images }: Rooms): Reconciler[] => [
   { name: 'operations', everyMs: 5_000, run: () => engine.adoptUnstarted() },
   { name: 'rejoin', everyMs: 60_000, run: () => recovery.compareAll() },
   { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.sendDeferred() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },
+  { name: 'images', everyMs: 10_000, run: () => images.prefetch() },
   { name: 'retention', everyMs: 600_000, run: () => retention.prune() },
 ]

@@ -17,6 +17,7 @@ import { CheckIns } from './hosts/check-ins.ts'
 import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
 import { WorkLimits } from './hosts/work-limits.ts'
+import { Images } from './images/service.ts'
 import { Leadership } from './leadership/leadership.ts'
 import { Readiness } from './leadership/readiness.ts'
 import { operationKinds } from './operation-kinds.ts'
@@ -80,13 +81,15 @@ function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundatio
 }
 
 /** What desktops need: hosts, and who may ask. */
-function openHosts({ config, pool, installationId, logOf }: Foundation, { links, replicaId }: Mechanics) {
+function openHosts({ config, pool, installationId, logOf }: Foundation, mechanics: Mechanics) {
+  const { links, leadership, replicaId } = mechanics
   const { hostLeaseMs: leaseMs, vcpusPerProcessor, heartbeatMs } = config
   const hosts = new Hosts({ pool, links, installationId, leaseMs, vcpusPerProcessor, log: logOf('hosts') })
   const workLimits = new WorkLimits(config.operationsPerHost)
   return {
     hosts,
     workLimits,
+    images: new Images({ pool, leadership, links, hosts: () => hosts.withImages(), log: logOf('images') }),
     hostProofs: new HostProofs({ pool, installationId, log: logOf('hosts') }),
     checkIns: new CheckIns({ pool, hosts, workLimits, replicaId, heartbeatMs, leaseMs }),
     principals: new Principals(pool, logOf('principals'), accessTokens(config, logOf('principals'))),
@@ -98,11 +101,11 @@ function openRest(
   foundation: Foundation,
   { connections }: ClientLimits,
   mechanics: Mechanics,
-  { hosts, workLimits, principals }: ReturnType<typeof openHosts>,
+  { hosts, images, workLimits, principals }: ReturnType<typeof openHosts>,
 ) {
   const { config, pool, logOf } = foundation
   const { leadership, links, channels, longReads } = mechanics
-  const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, workLimits })
+  const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, images, workLimits })
   const issued = new IssuedTokens()
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
   const screens = new Screens({ pool, principals, links, channels, issued, count, origin, log: logOf('streams') })
@@ -124,7 +127,7 @@ function openRest(
 function openDesktops(
   foundation: Foundation,
   mechanics: Mechanics,
-  { hosts, workLimits }: Pick<ReturnType<typeof openHosts>, 'hosts' | 'workLimits'>,
+  { hosts, images, workLimits }: Pick<ReturnType<typeof openHosts>, 'hosts' | 'images' | 'workLimits'>,
 ) {
   const { config, pool, failpoints, telemetry, logOf } = foundation
   const { leadership, links, longReads, waiters } = mechanics
@@ -139,7 +142,7 @@ function openDesktops(
       onHost: (hostId) => workLimits.of(hostId),
       limitMs: config.queueLimitMs,
     }),
-    definitions: operationKinds({ leadership, hosts, links, graceMs: config.destroyGraceMs, quota }),
+    definitions: operationKinds({ leadership, hosts, images, links, graceMs: config.destroyGraceMs, quota }),
     failpoints,
     log: logOf('operations'),
     observer: telemetry.operations,

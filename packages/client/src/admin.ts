@@ -1,5 +1,6 @@
 // One typed call per route of /admin/v1. Operator keys work only here, and API keys only on /v1.
 import type {
+  AddImageBody,
   AdminOperationJson,
   AuditEntryJson,
   ChangeOrgBody,
@@ -11,6 +12,7 @@ import type {
   DesktopJson,
   DesktopState,
   HostJson,
+  ImageJson,
   InviteJson,
   KeyJson,
   OperationJson,
@@ -46,6 +48,20 @@ export interface AuditPage {
 
 type Again = <T>(call: CallOptions, route: string, body?: object) => Promise<T>
 
+/** Images: what their names mean, and where hosts fetch them. All changes are idempotent. */
+const imageCalls = (again: Again, get: Get) => ({
+  /** Registers a version. A host reads its manifest, so one that can must be linked. */
+  addImage: (body: AddImageBody, call: CallOptions = {}) => again<ImageJson>(call, '/admin/v1/images', body),
+  listImages: (call: CallOptions = {}) => get<{ images: ImageJson[] }>(call, '/admin/v1/images'),
+  /** By `name@version`. */
+  getImage: (image: string, call: CallOptions = {}) => get<ImageJson>(call, path`/admin/v1/images/${image}`),
+  /** From now on the name means this version. */
+  useImage: (image: string, call: CallOptions = {}) => again<ImageJson>(call, path`/admin/v1/images/${image}/use`),
+  /** No new desktop is made from this version. */
+  retireImage: (image: string, call: CallOptions = {}) =>
+    again<ImageJson>(call, path`/admin/v1/images/${image}/retire`),
+})
+
 /** Idempotent changes of a host. */
 const hostChanges = (again: Again) => ({
   /**
@@ -68,6 +84,10 @@ const hostChanges = (again: Again) => ({
   /** Ends a cordon. Idempotent. */
   uncordonHost: (host: string, call: CallOptions = {}) => again<HostJson>(call, path`/admin/v1/hosts/${host}/uncordon`),
 })
+
+type Get = <T>(call: CallOptions, route: string) => Promise<T>
+
+const hostsAndImages = (again: Again, get: Get) => ({ ...hostChanges(again), ...imageCalls(again, get) })
 
 /** The typed client of /admin/v1. Creates are never retried: these routes take no idempotency key. */
 export function createAdminClient(options: AdminClientOptions) {
@@ -114,7 +134,7 @@ export function createAdminClient(options: AdminClientOptions) {
     /** Lists the desktops that removing the host, by name or id, would lose: those whose only disk it has. */
     previewRemoval: (host: string, call: CallOptions = {}) =>
       get<RemovalJson>(call, path`/admin/v1/hosts/${host}/removal`),
-    ...hostChanges(again),
+    ...hostsAndImages(again, get),
     /** Confirms the epoch that a withheld host reported, so that it gets commands again. By name or id. */
     trustHost: (host: string, call: CallOptions = {}) =>
       post<TrustedHostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),

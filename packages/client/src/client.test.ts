@@ -68,6 +68,11 @@ test('each call of an operator has its route, method and body, and the operatorâ
   await admin.uncordonHost('hv 3')
   await admin.loseHost('hv 3', { yes_lose: 2 })
   await admin.returnHost('hv 3')
+  await admin.addImage({ name: 'mini', version: '1', from: 'https://images/' })
+  await admin.listImages()
+  await admin.getImage('mini@1')
+  await admin.useImage('mini@1')
+  await admin.retireImage('mini@1')
   await admin.getOperation(operationId)
   await admin.listDeferred()
   await admin.listHosts()
@@ -86,6 +91,11 @@ test('each call of an operator has its route, method and body, and the operatorâ
     'POST /admin/v1/hosts/hv%203/uncordon? {}',
     'POST /admin/v1/hosts/hv%203/loss? {"yes_lose":2}',
     'POST /admin/v1/hosts/hv%203/return? {}',
+    'POST /admin/v1/images? {"name":"mini","version":"1","from":"https://images/"}',
+    'GET /admin/v1/images? ',
+    'GET /admin/v1/images/mini%401? ',
+    'POST /admin/v1/images/mini%401/use? {}',
+    'POST /admin/v1/images/mini%401/retire? {}',
     `GET /admin/v1/operations/${operationId}? `,
     'GET /admin/v1/deferred-commands? ',
     'GET /admin/v1/hosts? ',

@@ -9,6 +9,7 @@ export type {
   ExecBody,
   ExecJson,
   HostJson,
+  ImageJson,
   InviteJson,
   KeyJson,
   OperationJson,

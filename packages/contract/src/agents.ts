@@ -10,6 +10,7 @@ export const linkProtocol = 1
 /** More than a real host has. */
 export const mostDesktops = 20_000
 const mostImages = 1_000
+const mostFetches = 100
 const mostReplicas = 100
 
 /** Enrolment: a one-time token and a public key against a host id. */
@@ -57,6 +58,17 @@ export const oldVcpusPerProcessor = 4
 export const capacity = z.object({ vcpus: z.int().min(0), memoryMiB: z.int().min(0), diskGiB: z.int().min(0) })
 export type Capacity = z.infer<typeof capacity>
 
+const imageFetch = z.object({
+  image: said(128),
+  digest: said(64),
+  state: z.enum(['waiting', 'fetching', 'failed']),
+  doneBytes: z.int().min(0),
+  totalBytes: z.int().min(0),
+  /** Why it failed. */
+  why: said(500).nullable(),
+})
+export type ImageFetch = z.infer<typeof imageFetch>
+
 export const hostFacts = z.object({
   agentVersion: said(100),
   driver: z.enum(['libvirt', 'simulated']),
@@ -70,6 +82,10 @@ export const hostFacts = z.object({
   workAtOnce: z.int().min(1).max(10_000).optional(),
   freeDiskGiB: z.int().min(0),
   images: listOf(said(128), mostImages),
+  /** SHA-256 of the manifests of its images. Agents before this field do not report them. */
+  imageDigests: listOf(z.object({ image: said(128), digest: said(64) }), mostImages).optional(),
+  /** Images that it fetches, or could not fetch. Agents before this field cannot fetch any. */
+  fetches: listOf(imageFetch, mostFetches).optional(),
   /** Why the host cannot take desktops now; null while it can. */
   ailment: said(1_000).nullable(),
   /**

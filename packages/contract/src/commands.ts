@@ -4,6 +4,7 @@ import { inventoryDigests, mostDesktops, observation, observations } from './age
 import { durationMs, durationSecs, listOf, said } from './bounds.ts'
 import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
+import { imageRef, imageSource } from './images.ts'
 import { letter, moveAddress, moveKey, moveKind, moveTraits } from './moves.ts'
 import { resumedFrom } from './operations.ts'
 
@@ -96,17 +97,20 @@ export type RejoinOrder = z.infer<typeof rejoinOrder>
 
 const fenced = z.object({ fence })
 
+/** The registered image of a disk that is to be made. Agents before this field look for a folder of its name. */
+const image = imageRef.optional()
+
 const screen = z.object({ desktopId: id, generation: z.int(), channel })
 
 export const commands = {
   /** The overlay on the image is there. */
   'desktop.ensureDisk': {
-    payload: fenced.extend({ spec: desktopSpec, disk: wakeSource.shape.disk }),
+    payload: fenced.extend({ spec: desktopSpec, disk: wakeSource.shape.disk, image }),
     result: z.object({ made: z.boolean() }),
   },
   /** The desktop runs in this generation, its guest answers, and its clock is right. */
   'desktop.ensureAwake': {
-    payload: fenced.extend({ spec: desktopSpec, source: wakeSource }),
+    payload: fenced.extend({ spec: desktopSpec, source: wakeSource, image }),
     result: z.object({
       resumedFrom,
       /** Whether what its image calls ready has come true. Agents before this field say nothing of it. */
@@ -143,6 +147,13 @@ export const commands = {
     payload: z.object({ epoch: z.int().min(1), orders: listOf(rejoinOrder, mostDesktops) }),
     result: z.object({ items: observations }),
   },
+  /** What lies at the source of an image. Nothing but its manifest is read. */
+  'image.inspect': {
+    payload: z.object({ source: imageSource }),
+    result: imageRef.pick({ name: true, version: true, digest: true, bytes: true }),
+  },
+  /** The host begins to fetch the image, unless it has it or fetches it already. Its facts say how far it is. */
+  'image.fetch': { payload: imageRef, result: z.object({}) },
   /** The desktop's screen, as RFB, runs over the channel until one side ends it. */
   'stream.open': { payload: screen, result: z.object({}) },
   /** The screen as it is now, as PNG, comes over the channel. */

@@ -34,6 +34,12 @@ export const desktopJson = z
     tier,
     state: desktopState.describe('Lifecycle state'),
     image_version: z.string().describe('Image version of the desktop'),
+    resolved_image_version: z
+      .string()
+      .nullable()
+      .describe(
+        'Registered image that its disk was made from, as `name@version`; null before the first wake, and where the image is not registered',
+      ),
     generation: z.int().min(0).describe('Fencing generation: 0 at create, +1 with every accepted wake'),
     current_generation_id: id.nullable().describe('Record of the current generation; null before the first wake'),
     idle_timeout_secs: z
@@ -57,6 +63,7 @@ export const desktopJson = z
         tier: 'small',
         state: 'awake',
         image_version: 'mini',
+        resolved_image_version: 'mini@3f0c5a',
         generation: 1,
         current_generation_id: '01980f40-1b2c-7a00-8e11-0a1b2c3d4e5f',
         idle_timeout_secs: 1_800,

@@ -50,6 +50,7 @@ export type OperationResult = z.infer<typeof operationResult>
 export const operationPhases = [
   'waiting',
   'placing',
+  'fetching_image',
   'making_disk',
   'starting',
   'restoring',
@@ -69,8 +70,16 @@ export const operationProgress = z
     phase: operationPhase.describe(
       'What is being done. `waiting`: for a free slot on its host; that takes none of the operation’s own time. A later release may add phases',
     ),
-    done_bytes: z.int().min(0).nullable().describe('Of a save or a restore, where the host reports it'),
-    total_bytes: z.int().min(0).nullable().describe('Of a save or a restore, where the host reports it'),
+    done_bytes: z
+      .int()
+      .min(0)
+      .nullable()
+      .describe('Of a save, a restore or the fetch of an image, where the host reports it'),
+    total_bytes: z
+      .int()
+      .min(0)
+      .nullable()
+      .describe('Of a save, a restore or the fetch of an image, where the host reports it'),
     queued_behind: z
       .int()
       .min(0)

@@ -177,6 +177,12 @@ export const refusals = {
     what: 'no host has the desktop’s image',
     next: 'create a desktop with another image, or ask the operator for this one',
   },
+  image_not_fetched: {
+    status: 409,
+    internalOnly: true,
+    what: 'the desktop’s image could not be fetched',
+    next: 'retry later',
+  },
   memory_image_damaged: {
     status: 409,
     internalOnly: true,

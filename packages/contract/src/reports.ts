@@ -10,7 +10,17 @@ export const reports = {
   'operation.progress': z.object({
     desktopId: id,
     operationId: id,
-    phase: z.enum(['disk', 'restoring', 'booting', 'waiting-for-guest', 'saving', 'syncing', 'removing', 'moving']),
+    phase: z.enum([
+      'fetching',
+      'disk',
+      'restoring',
+      'booting',
+      'waiting-for-guest',
+      'saving',
+      'syncing',
+      'removing',
+      'moving',
+    ]),
     doneBytes: z.int().min(0).nullable(),
     totalBytes: z.int().min(0).nullable(),
   }),

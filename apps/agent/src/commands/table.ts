@@ -6,6 +6,7 @@ import type { DestroyDeps } from '../desktops/destroy.ts'
 import type { OrderDeps } from '../desktops/orders.ts'
 import type { WakeDeps } from '../desktops/wake.ts'
 import type { Transfers } from '../guest/transfers.ts'
+import type { ImageFetcher } from '../images/fetcher.ts'
 import type { MoveDeps } from '../moves/held.ts'
 import type { CallsInFlight } from './calls-in-flight.ts'
 import { ensureAsleep } from './ensure-asleep.ts'
@@ -14,7 +15,9 @@ import { ensureDestroyed } from './ensure-destroyed.ts'
 import { ensureDisk } from './ensure-disk.ts'
 import { ensureHibernated } from './ensure-hibernated.ts'
 import { exec } from './exec.ts'
+import { fetchImage } from './fetch-image.ts'
 import type { CommandHandler, CommandObserver, DialBack } from './handler.ts'
+import { inspectImage } from './inspect-image.ts'
 import { inventory } from './inventory.ts'
 import { moveCheck } from './move-check.ts'
 import { moveAbandon, moveArrive, movePrepare, moveSettle } from './move-in.ts'
@@ -35,6 +38,7 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   memory: WakeDeps['memory']
   digests: WakeDeps['digests']
   guests: AsleepDeps['guests']
+  fetcher: ImageFetcher
   failpoints: Failpoints
   calls: CallsInFlight
   transfers: Transfers
@@ -63,6 +67,8 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'guest.exec': exec,
   'guest.writeFile': writeFile,
   'guest.readFile': readFile,
+  'image.inspect': inspectImage,
+  'image.fetch': fetchImage,
   'stream.open': openStream,
   'stream.picture': takePicture,
 }

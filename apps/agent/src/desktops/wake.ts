@@ -92,7 +92,8 @@ async function start(deps: WakeDeps, turn: Turn, request: WakeRequest, now: Situ
   const image = chosen && (await finished(deps, chosen))
   if (image) deps.memory.verify(image)
   // A restored memory needs the disk that it was saved with: a new disk would corrupt it.
-  await ensureDisk(deps, turn, { spec: request.spec, disk: image ? 'require' : request.source.disk })
+  const disk = image ? 'require' : request.source.disk
+  await ensureDisk(deps, turn, { spec: request.spec, disk, image: request.image })
   await turn.note({ spec: request.spec })
   if (!image) return deps.slots.run(turn.signal, () => boot(deps, turn, request))
   return deps.slots.run(turn.signal, () => restore(deps, turn, image))

@@ -3,6 +3,7 @@
 import type { Duplex } from 'node:stream'
 import type { Capacity, DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'
+import type { ImageShelf } from '../images/shelf.ts'
 import type { GuestEvent } from './guest-access.ts'
 import type { Mark } from './mark.ts'
 import type { Moves } from './moves.ts'
@@ -79,9 +80,14 @@ export interface Driver {
   freeDiskBytes(): Promise<number>
   disks(): Promise<DesktopId[]>
   hasDisk(desktopId: DesktopId): Promise<boolean>
-  /** Makes an overlay on the image, whole or not at all. */
-  makeDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void>
+  /** Makes an overlay on the image, whole or not at all; on the one with that manifest where one is named. */
+  makeDisk(desktopId: DesktopId, spec: DesktopSpec, manifestDigest?: string): Promise<void>
   removeDisk(desktopId: DesktopId): Promise<void>
+
+  /** The images of this host. */
+  readonly images: ImageShelf
+  /** The folders of the images that disks stand on. Throws where one cannot be read. */
+  imageFoldersInUse(): Promise<Set<string>>
 
   /** Its part in moves between hosts. */
   readonly moves: Moves

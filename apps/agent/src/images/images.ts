@@ -40,6 +40,8 @@ export interface Image {
   cmdline: string
   /** What two hosts compare, whatever the image is called on each; undefined where its manifest has no digests. */
   digest: string | undefined
+  /** SHA-256 of its manifest: what it was registered with. */
+  manifestDigest: string
   /** A machine type's family, such as `pc` or `q35`. */
   machine: string
   /** Where the guests' SSH server listens: on a port to the host, on their network only, or nowhere. */
@@ -52,7 +54,7 @@ export interface Image {
 
 /** The versions that a desktop can be created from. */
 export async function listImages(imagesDir: string): Promise<string[]> {
-  const names = (await readdir(imagesDir).catch(unlessMissing)) ?? []
+  const names = await namesIn(imagesDir)
   const found = await Promise.all(
     names.map(async (name) => ((await readImage(join(imagesDir, name))) ? name : undefined)),
   )
@@ -61,17 +63,14 @@ export async function listImages(imagesDir: string): Promise<string[]> {
 
 /** The image of that version, its link followed. A version is used in a path only if a folder has exactly that name. */
 export async function findImage(imagesDir: string, version: string): Promise<Image | undefined> {
-  const names = (await readdir(imagesDir).catch(unlessMissing)) ?? []
-  if (!names.includes(version)) return undefined
+  if (!(await namesIn(imagesDir)).includes(version)) return undefined
   const target = await readlink(join(imagesDir, version)).catch(() => version)
   return readImage(join(imagesDir, basename(target)))
 }
 
-/** The image whose files are the same as those of another host's. */
-export async function findImageByDigest(imagesDir: string, digest: string): Promise<Image | undefined> {
-  const found = await Promise.all((await listImages(imagesDir)).map((version) => findImage(imagesDir, version)))
-  return found.find((image) => image?.digest === digest)
-}
+/** Hidden folders are images that are being built or fetched. */
+const namesIn = async (imagesDir: string): Promise<string[]> =>
+  ((await readdir(imagesDir).catch(unlessMissing)) ?? []).filter((name) => !name.startsWith('.'))
 
 /** The image that a disk is an overlay on, by the path of its backing file. */
 export function imageOfDisk(backingFile: string): Promise<Image | undefined> {
@@ -80,8 +79,13 @@ export function imageOfDisk(backingFile: string): Promise<Image | undefined> {
 
 async function readImage(folder: string): Promise<Image | undefined> {
   const text = await readFile(join(folder, 'manifest.json'), 'utf8').catch(unlessNoFolder)
-  const parsed = text === undefined ? undefined : manifestSchema.safeParse(parseJson(text))
-  if (!parsed?.success) return undefined
+  return text === undefined ? undefined : readManifest(folder, text)
+}
+
+/** The image in that folder by the text of its manifest; undefined where that is not an image's. */
+export function readManifest(folder: string, text: string): Image | undefined {
+  const parsed = manifestSchema.safeParse(parseJson(text))
+  if (!parsed.success) return undefined
   const { kernel, initrd, disk, cmdline, machine, transports, clipboard, ready } = parsed.data
   return {
     kernel: join(folder, kernel.file),
@@ -92,6 +96,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
     machine,
     clipboard,
     digest: digestOf([disk, kernel, initrd]),
+    manifestDigest: createHash('sha256').update(text).digest('hex'),
     ready: ready && { command: ready.command, tryTimeoutSecs: ready.try_timeout_secs },
     ssh: transports.includes('ssh') ? 'port' : transports.includes('ssh-tcp') ? 'network' : undefined,
   }

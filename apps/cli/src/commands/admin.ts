@@ -5,6 +5,7 @@ import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
 import { addHostRemove, addHostReturn } from './host-remove.ts'
+import { addImages } from './images.ts'
 import { addOperationCause } from './operation-cause.ts'
 
 const org = '019a9f00-0000-7000-8000-0000000000ff'
@@ -14,10 +15,11 @@ const desktop = '019a9f00-0000-7000-8000-000000000001'
 export function addAdmin(program: Command, context: Context): void {
   const admin = program
     .command('admin')
-    .description('organisations, keys, hosts and the audit log (needs an operator key)')
+    .description('organisations, keys, hosts, images and the audit log (needs an operator key)')
   addOrgs(admin.command('org').description('organisations'), context)
   addKeys(admin.command('key').description('API keys of an organisation'), context)
   addHosts(admin.command('host').description('hosts that run desktops'), context)
+  addImages(admin.command('image').description('images that desktops are made from'), context)
   addDeferred(admin.command('deferred'), context)
   addOperationCause(admin.command('operation'), context)
   addAudit(admin.command('audit'), context)

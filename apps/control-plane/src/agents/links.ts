@@ -140,6 +140,7 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'host_disk_full',
   'host_unreachable',
   'hypervisor_failed',
+  'image_not_fetched',
   'image_unavailable',
   'invalid_request',
   'is_directory',

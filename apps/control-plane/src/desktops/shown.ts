@@ -6,7 +6,7 @@ import { timesAsText } from '../db/times-as-text.ts'
 import type { DesktopRow } from './store.ts'
 
 /** As `DesktopJson`, but with the code of the failure. A replica of the previous release keeps the code on a destroy. */
-const columns = `d.id, d.org_id, d.tier, d.state, d.image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
+const columns = `d.id, d.org_id, d.tier, d.state, d.image_version, d.made_from as resolved_image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
   d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.created_at, d.updated_at`
 
 /** Completes what was read with `columns`. */
@@ -22,6 +22,7 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   tier: row.tier,
   state: row.state,
   image_version: row.imageVersion,
+  resolved_image_version: row.madeFrom,
   generation: row.generation,
   current_generation_id: row.currentGenerationId,
   idle_timeout_secs: row.idleTimeoutSecs,

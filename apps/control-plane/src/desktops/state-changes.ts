@@ -127,7 +127,7 @@ export async function takeTurnOfLost(db: Db, hostId: string): Promise<DesktopRow
 /** They left nothing of their own on the host: the next wake may choose another. */
 export async function unbindAll(db: Db, ids: string[]): Promise<void> {
   const { rowCount } = await db.query(
-    `update desktops set state = 'created', host_id = null, updated_at = clock_timestamp()
+    `update desktops set state = 'created', host_id = null, made_from = null, updated_at = clock_timestamp()
      where id = any($1) and state = any($2)`,
     [ids, sourcesOf('removal', 'created')],
   )

@@ -27,6 +27,8 @@ export interface DesktopRow {
   hostId: string | null
   fingerprint: Buffer | null
   failureCode: RefusalCode | null
+  /** The registered image of its disk, as name@version; null before that is chosen, and where nobody has registered it. */
+  madeFrom: string | null
   createdAt: Date
   updatedAt: Date
 }
@@ -34,7 +36,7 @@ export interface DesktopRow {
 export const columns = `id, org_id as "orgId", tier, state, image_version as "imageVersion", vcpus, memory_mib as "memoryMiB",
   disk_gib as "diskGiB", generation, turn, current_generation_id as "currentGenerationId",
   idle_timeout_secs as "idleTimeoutSecs", billing_mode as "billingMode", host_id as "hostId", fingerprint,
-  failure_code as "failureCode", created_at as "createdAt", updated_at as "updatedAt"`
+  failure_code as "failureCode", made_from as "madeFrom", created_at as "createdAt", updated_at as "updatedAt"`
 
 export type NewDesktop = Pick<
   DesktopRow,
@@ -196,18 +198,28 @@ export async function inTransition(db: Db, ids: string[]): Promise<Set<string>> 
   return new Set(rows.map(({ id }) => id))
 }
 
-/** Binds the desktop to the host that will hold its disk, before anything is made there; null unbinds it. */
-export async function bind(db: Db, id: string, hostId: string | null): Promise<void> {
+export interface Binding {
+  hostId: string
+  madeFrom: string | null
+}
+
+/** Binds the desktop to the host that will hold its disk, and to the image of that disk, before anything is made there. */
+export async function bind(db: Db, id: string, { hostId, madeFrom }: Binding): Promise<void> {
   await db.query({
     name: 'desktops-bind',
-    text: 'update desktops set host_id = $2 where id = $1',
-    values: [id, hostId],
+    text: 'update desktops set host_id = $2, made_from = $3 where id = $1',
+    values: [id, hostId, madeFrom],
   })
+}
+
+/** It has nothing on any host: the next wake chooses again. */
+export async function unbind(db: Db, id: string): Promise<void> {
+  await db.query('update desktops set host_id = null, made_from = null where id = $1', [id])
 }
 
 export const specOf = (row: DesktopRow): DesktopSpec => ({
   vcpus: row.vcpus,
   memoryMiB: row.memoryMiB,
   diskGiB: row.diskGiB,
-  imageVersion: row.imageVersion,
+  imageVersion: row.madeFrom ?? row.imageVersion,
 })

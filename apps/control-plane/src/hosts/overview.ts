@@ -1,5 +1,6 @@
 // What all hosts have free, as it was a moment ago: chooses a host without reading every reservation for each placement. The
 // choice is confirmed behind the host's lock, so an outdated figure costs another try, and nothing else.
+import { hasImage } from './image-fit.ts'
 import { canTake, chooseHost } from './placement.ts'
 import type { Candidate, PlacementRequest } from './store.ts'
 
@@ -46,14 +47,19 @@ export class HostOverview {
   /** Counts what it gives away, so that desktops that are placed together are spread. */
   #take(hosts: Candidate[], request: PlacementRequest): string {
     let host: Candidate | undefined
-    for (const each of hosts)
-      if (canTake(each, request) && (!host || freeMemoryMiB(each) > freeMemoryMiB(host))) host = each
+    for (const each of hosts) if (canTake(each, request) && (!host || isBetter(each, host, request))) host = each
     host ??= chooseHost(hosts, request)
     host.heldMemoryMiB += request.memoryMiB
     host.heldVcpus += request.vcpus
     host.heldDiskGiB += request.diskGiB
     return host.id
   }
+}
+
+/** A host that has the image before one that fetches it; then the one with more memory. */
+function isBetter(a: Candidate, b: Candidate, request: PlacementRequest): boolean {
+  const order = Number(hasImage(a, request)) - Number(hasImage(b, request))
+  return order > 0 || (order === 0 && freeMemoryMiB(a) > freeMemoryMiB(b))
 }
 
 const freeMemoryMiB = ({ memoryMiB, heldMemoryMiB }: Candidate) => memoryMiB - heldMemoryMiB

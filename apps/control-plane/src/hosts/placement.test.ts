@@ -8,6 +8,8 @@ const host = (given: Partial<Candidate> = {}): Candidate => ({
   id: 'h1',
   name: 'alpha',
   images: ['mini'],
+  digests: [],
+  canFetch: true,
   ailment: null,
   ailsLately: false,
   silent: false,
@@ -78,4 +80,27 @@ test('a desktop whose disk is on a host needs no new disk there, and wakes on no
     'host_unreachable',
   )
   expect(refusalOf(() => requireHost(host({ heldMemoryMiB: 4_000 }), request)).code).toBe('no_room')
+})
+
+test('a registered image is on a host by its digest, and a host that lacks it takes the desktop where it can fetch it', () => {
+  const registered = {
+    name: 'mini',
+    version: '1',
+    digest: 'a'.repeat(64),
+    source: 'http://images/',
+    bytes: 2 * 1024 ** 3,
+  }
+  const ofImage = { ...request, image: 'mini', registered }
+  const digests = [{ image: 'mini@1', digest: registered.digest }]
+  const has = host({ id: 'has', canFetch: false, digests, freeDiskGiB: 2 })
+  const another = host({ id: 'another', canFetch: false, digests: [{ image: 'mini@1', digest: 'b'.repeat(64) }] })
+  expect(chooseHost([another, has], ofImage).id).toBe('has')
+  expect(chooseHost([another, host({ id: 'fetches' })], ofImage).id).toBe('fetches')
+  // An agent of the release before reports names only, and cannot fetch.
+  const old = host({ id: 'old', canFetch: false, digests: null })
+  expect(chooseHost([old, host({ id: 'fetches' })], ofImage).id).toBe('fetches')
+  expect(chooseHost([{ ...old, images: ['mini@1'] }], ofImage).id).toBe('old')
+  for (const unable of [another, old, host({ freeDiskGiB: 2 })]) {
+    expect(refusalOf(() => chooseHost([unable], ofImage)).code).toBe('image_unavailable')
+  }
 })

@@ -1,5 +1,6 @@
 // Chooses the host of a desktop. Pure: decides on what the store has read, and names the limit that prevents it.
 import { type RefusalCode, refusalWithCause } from '@dormouse/contract'
+import { canHaveImage } from './image-fit.ts'
 import type { Candidate, PlacementRequest } from './store.ts'
 
 /** Disks grow as they are written. A host with less free disk gets no new desktop. */
@@ -26,9 +27,12 @@ export function chooseHost(all: Candidate[], request: PlacementRequest): Candida
   const open = uncordoned.filter((host) => lets(host, request))
   if (open.length === 0)
     return because('no_host', `no moves are accepted by ${namesOf(uncordoned)}; set DORMOUSE_AGENT_MOVE_ADDRESS there`)
-  const withImage = open.filter((host) => host.images.includes(request.image))
+  const withImage = open.filter((host) => canHaveImage(host, request))
   if (withImage.length === 0) {
-    return because('image_unavailable', `no host has the image “${request.image}”; hosts have: ${imagesOf(open)}`)
+    return because(
+      'image_unavailable',
+      `no host has the image “${request.image}” or can fetch it; hosts have: ${imagesOf(open)}`,
+    )
   }
   return (
     withImage.find((host) => !shortage(host, request)) ??
@@ -42,7 +46,7 @@ export const canTake = (host: Candidate, request: PlacementRequest): boolean =>
   !host.silent &&
   !host.cordoned &&
   lets(host, request) &&
-  host.images.includes(request.image) &&
+  canHaveImage(host, request) &&
   !shortage(host, request)
 
 /** Whether the desktop may come to the host: one that moves needs a host that lets it in. */

@@ -15,6 +15,8 @@ import type { Links } from '../agents/links.ts'
 import { Gathered } from '../db/gathered.ts'
 import { type Db, type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
+import { type HostWithImages, withImages } from './image-reports.ts'
+import * as invites from './invites.ts'
 import * as losses from './loss-store.ts'
 import { HostOverview } from './overview.ts'
 import { canTake, requireHost } from './placement.ts'
@@ -70,7 +72,7 @@ export class Hosts {
     const id = newId()
     const expiresAt = await transaction(this.#options.pool, async (tx) => {
       await note(tx, id, { name, valid_secs: validSecs })
-      return store.insertInvite(tx, { id, hash: sha256(token), name, validSecs })
+      return invites.insertInvite(tx, { id, hash: sha256(token), name, validSecs })
     })
     return { token, expires_at: expiresAt.toISOString() }
   }
@@ -81,7 +83,7 @@ export class Hosts {
     const hash = sha256(token)
     const hostId = await transaction(pool, async (tx) => {
       const id = newId()
-      if (!(await store.spendInvite(tx, hash, id))) return store.findEnrolled(tx, hash, public_key)
+      if (!(await invites.spendInvite(tx, hash, id))) return invites.findEnrolled(tx, hash, public_key)
       await store.insert(tx, { id, name, publicKey: public_key })
       return id
     })
@@ -250,6 +252,11 @@ export class Hosts {
   /** Whether the host was removed for good: it will never remove anything. */
   isRemoved(hostId: string, db: Db = this.#options.pool): Promise<boolean> {
     return losses.isRemoved(db, hostId)
+  }
+
+  /** What the hosts report of their images. */
+  withImages(): Promise<HostWithImages[]> {
+    return withImages(this.#options.pool)
   }
 
   list(): Promise<HostJson[]> {

@@ -1,6 +1,13 @@
-// The tables of hosts and invitations.
+// The table of hosts.
 
-import { type Capacity, type HostFacts, type HostJson, oldVcpusPerProcessor, refuse } from '@dormouse/contract'
+import {
+  type Capacity,
+  type HostFacts,
+  type HostJson,
+  type ImageRef,
+  oldVcpusPerProcessor,
+  refuse,
+} from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import type { Db } from '../db/pool.ts'
 
@@ -32,46 +39,6 @@ const columns = `id, name, facts, ailment, last_heartbeat_at as "lastHeartbeatAt
   lease_until as "leaseUntil", lost_at as "lostAt", removed_at as "removedAt", created_at as "createdAt",
   withheld_at as "withheldAt", withheld_epoch as "withheldEpoch", cordoned_at as "cordonedAt", drain_id as "drainId",
   case when challenged_at is not null then 'challenge' when token_used_at is not null then 'token' end as "provesBy"`
-
-export async function insertInvite(
-  db: Db,
-  invite: { id: string; hash: Buffer; name: string | null; validSecs: number },
-): Promise<Date> {
-  const { rows } = await db.query<{ expiresAt: Date }>(
-    `insert into host_invites (id, hash, name, expires_at) values ($1, $2, $3, now() + $4 * interval '1 second')
-     returning expires_at as "expiresAt"`,
-    [invite.id, invite.hash, invite.name, invite.validSecs],
-  )
-  return rows[0]!.expiresAt
-}
-
-/** Uses up an invitation; false where it is unknown, used or expired. */
-export async function spendInvite(db: Db, hash: Buffer, hostId: string): Promise<boolean> {
-  const { rowCount } = await db.query(
-    `update host_invites set used_at = now(), host_id = $2
-     where hash = $1 and used_at is null and expires_at > now()`,
-    [hash, hostId],
-  )
-  return rowCount === 1
-}
-
-/** Deletes used and expired invitations. A week is enough for a host that retries because its first answer was lost. */
-export async function pruneInvites(db: Db): Promise<number> {
-  const { rowCount } = await db.query(
-    `delete from host_invites where coalesce(used_at, expires_at) < now() - interval '7 days'`,
-  )
-  return rowCount ?? 0
-}
-
-/** The host that was enrolled with this invitation and this key: answers a retry whose first answer was lost. */
-export async function findEnrolled(db: Db, hash: Buffer, publicKey: object): Promise<string | undefined> {
-  const { rows } = await db.query<{ id: string }>(
-    `select hosts.id from host_invites join hosts on hosts.id = host_invites.host_id
-     where hash = $1 and public_key = $2::jsonb`,
-    [hash, publicKey],
-  )
-  return rows[0]?.id
-}
 
 export async function insert(db: Db, host: { id: string; name: string; publicKey: object }): Promise<void> {
   await db.query('insert into hosts (id, name, public_key) values ($1, $2, $3)', [host.id, host.name, host.publicKey])
@@ -213,9 +180,12 @@ export async function heardLately(db: Db, hostId: string | null): Promise<boolea
 
 export interface PlacementRequest extends Capacity {
   desktopId: string
+  /** As the caller gave it, or `name@version` where that is registered. */
   image: string
   /** It moves: not to the host that it leaves, and to none where it does not fit. */
   leaving?: { operationId: string; not: string[] }
+  /** What a host needs to fetch it; undefined where nobody has registered it. */
+  registered?: ImageRef | undefined
 }
 
 /** Earlier releases stored facts without a limit, and a replica of such a release may still write them. */
@@ -235,6 +205,10 @@ export interface Candidate {
   id: string
   name: string
   images: string[]
+  /** Null where its agent is of a release that reports none. */
+  digests: { image: string; digest: string }[] | null
+  /** Whether its agent can fetch images. */
+  canFetch: boolean
   ailment: string | null
   /** It became unhealthy a moment ago: its hypervisor may be restarting. */
   ailsLately: boolean
@@ -289,7 +263,7 @@ export async function candidates(
 ): Promise<Candidate[]> {
   const { rows } = await db.query<Candidate>({
     name: 'hosts-candidates',
-    text: `select h.id, h.name, h.images, h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB",
+    text: `select h.id, h.name, h.images, h.facts->'imageDigests' as digests, h.facts->'fetches' is not null as "canFetch", h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB",
        h.disk_gib as "diskGiB", least(coalesce((h.facts->>'freeDiskGiB')::numeric, 0), ${maxInteger})::int as "freeDiskGiB",
        coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held},
        h.cordoned_at is not null as cordoned, h.facts->'moves'->>'address' is not null as "letsIn", h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"

@@ -8,6 +8,7 @@ import { isSettled, type OperationRow } from './store.ts'
 export type Reported = Pick<Report<'operation.progress'>, 'phase' | 'doneBytes' | 'totalBytes'>
 
 const phases: Record<Reported['phase'], OperationPhase> = {
+  fetching: 'fetching_image',
   disk: 'making_disk',
   restoring: 'restoring',
   booting: 'booting',

@@ -3,8 +3,8 @@ import type { Log } from '@dormouse/process'
 import * as audit from '../audit/store.ts'
 import type { Db } from '../db/pool.ts'
 import { pruneGenerations } from '../desktops/generations.ts'
+import * as invites from '../hosts/invites.ts'
 import { pruneTokens } from '../hosts/proof-store.ts'
-import * as hosts from '../hosts/store.ts'
 import * as leadership from '../leadership/store.ts'
 import * as operations from '../operations/retention.ts'
 
@@ -28,7 +28,7 @@ export class Retention {
     const rooms: Record<string, () => Promise<number>> = {
       operations: () => operations.prune(db, recordsDays),
       generations: () => pruneGenerations(db, recordsDays),
-      invitations: () => hosts.pruneInvites(db),
+      invitations: () => invites.pruneInvites(db),
       'tokens of hosts': () => pruneTokens(db),
       replicas: () => leadership.pruneReplicas(db),
       audit: () => audit.prune(db, auditDays),

@@ -12,6 +12,7 @@ export function desktop(changes: Partial<DesktopJson> = {}): DesktopJson {
     org_id: '019a9f00-0000-7000-8000-0000000000ff',
     tier: 'small',
     state: 'created',
+    resolved_image_version: null,
     image_version: 'mini-1',
     generation: 0,
     current_generation_id: null,

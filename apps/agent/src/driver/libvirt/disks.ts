@@ -4,11 +4,13 @@ import { readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DesktopId, type DesktopSpec, isId, refuse } from '@dormouse/contract'
 import type { Pool } from '@dormouse/node-libvirt'
-import { findImage, findImageByDigest, type Image, imageOfDisk, type Readiness } from '../../images/images.ts'
+import { foldersOf } from '../../images/eviction.ts'
+import { type Image, imageOfDisk, type Readiness } from '../../images/images.ts'
+import type { ImageShelf } from '../../images/shelf.ts'
 import { syncPath, unlessMissing } from '../../mechanics/durable-file.ts'
 import { backingFileOf, overlayXml } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
-import { rebase, requireOverlay } from './qcow2.ts'
+import { backingFileIn, rebase, requireOverlay } from './qcow2.ts'
 
 const gib = 1024 ** 3
 const suffix = '.qcow2'
@@ -18,12 +20,12 @@ const virtualBytesOf = ({ diskGiB }: DesktopSpec, image: Image): number => Math.
 
 export class LibvirtDisks {
   readonly #folder: string
-  readonly #imagesDir: string
+  readonly #images: ImageShelf
   readonly #pool: () => Promise<Pool>
 
-  constructor(folder: string, imagesDir: string, pool: () => Promise<Pool>) {
+  constructor(folder: string, images: ImageShelf, pool: () => Promise<Pool>) {
     this.#folder = folder
-    this.#imagesDir = imagesDir
+    this.#images = images
     this.#pool = pool
   }
 
@@ -43,18 +45,35 @@ export class LibvirtDisks {
     return Boolean(await stat(this.path(desktopId)).catch(unlessMissing))
   }
 
-  async make(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
-    const { imageVersion } = spec
-    const image = await findImage(this.#imagesDir, imageVersion)
-    if (!image) return refuse('image_unavailable', `the desktop’s host does not have the image "${imageVersion}"`)
-    await this.#create(desktopId, spec, image)
+  make(desktopId: DesktopId, spec: DesktopSpec, manifestDigest?: string): Promise<void> {
+    return this.#images.using(async () => {
+      const { imageVersion } = spec
+      const image = await this.#images.find(imageVersion, manifestDigest)
+      if (!image) return refuse('image_unavailable', `the desktop’s host does not have the image "${imageVersion}"`)
+      await this.#create(desktopId, spec, image)
+      await this.#images.noteUse(image)
+    })
+  }
+
+  /** The folders of the images that disks stand on. Throws where a disk cannot be read. */
+  async imageFolders(): Promise<Set<string>> {
+    const names = (await readdir(this.#folder).catch(unlessMissing)) ?? []
+    const backing: string[] = []
+    for (const name of names) {
+      if (!name.endsWith(suffix) && !name.endsWith(arriving)) continue
+      const file = await backingFileIn(join(this.#folder, name)).catch(unlessMissing)
+      if (file) backing.push(file)
+    }
+    return foldersOf(backing)
   }
 
   /** A new disk for a desktop that comes from another host, on this host's copy of its image. */
-  async makeAgain(desktopId: DesktopId, spec: DesktopSpec, imageDigest: string): Promise<void> {
-    const image = await this.imageOfDigest(imageDigest)
-    await this.remove(desktopId)
-    await this.#create(desktopId, spec, image)
+  makeAgain(desktopId: DesktopId, spec: DesktopSpec, imageDigest: string): Promise<void> {
+    return this.#images.using(async () => {
+      const image = await this.imageOfDigest(imageDigest)
+      await this.remove(desktopId)
+      await this.#create(desktopId, spec, image)
+    })
   }
 
   /** Where a disk that is copied to this host is written until it is whole. */
@@ -65,9 +84,12 @@ export class LibvirtDisks {
   /** The disk that was copied to this host is checked, put on this host's image, synced and in place. */
   async adopt(desktopId: DesktopId, spec: DesktopSpec, imageDigest: string): Promise<void> {
     if (await this.has(desktopId)) return
-    const [path, image] = [this.arrivingPath(desktopId), await this.imageOfDigest(imageDigest)]
-    await requireOverlay(path, virtualBytesOf(spec, image))
-    await rebase(path, image.disk)
+    const path = this.arrivingPath(desktopId)
+    await this.#images.using(async () => {
+      const image = await this.imageOfDigest(imageDigest)
+      await requireOverlay(path, virtualBytesOf(spec, image))
+      await rebase(path, image.disk)
+    })
     await syncPath(path)
     await rename(path, this.path(desktopId))
     await syncPath(this.#folder)
@@ -76,7 +98,7 @@ export class LibvirtDisks {
 
   async imageOfDigest(digest: string): Promise<Image> {
     return (
-      (await findImageByDigest(this.#imagesDir, digest)) ??
+      (await this.#images.findByDigest(digest)) ??
       refuse('image_unavailable', 'the host does not have the image of the desktop’s disk')
     )
   }

@@ -3,7 +3,7 @@
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import { type Domain as Handle, type Pool, versionText } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
-import { findImage, listImages } from '../../images/images.ts'
+import type { ImageShelf } from '../../images/shelf.ts'
 import type { DriverFacts } from '../driver.ts'
 import { type Capabilities, kvmOpens, readCapabilities } from './capabilities.ts'
 import { capacityOf } from './capacity.ts'
@@ -31,14 +31,16 @@ export class Installation {
   readonly session: Session
   readonly cpu: CpuQuestions
   readonly #settings: LibvirtSettings
+  readonly #images: ImageShelf
   readonly #log: Log
   #id = ''
   #ready: Promise<Ready> | undefined
 
-  constructor(session: Session, settings: LibvirtSettings, log: Log) {
+  constructor(session: Session, settings: LibvirtSettings, images: ImageShelf, log: Log) {
     this.session = session
     this.cpu = new CpuQuestions(log)
     this.#settings = settings
+    this.#images = images
     this.#log = log
   }
 
@@ -72,7 +74,7 @@ export class Installation {
   }
 
   async facts(consoles: Consoles): Promise<DriverFacts> {
-    const images = await listImages(this.#settings.imagesDir)
+    const images = await this.#images.list()
     if (this.session.problem) return unusable(images, this.session.problem)
     try {
       const { kvm, versions, network } = await this.ready()
@@ -105,9 +107,8 @@ export class Installation {
 
   /** In the background, one machine type after the other. */
   async #compareCpus({ emulator, machines }: Capabilities): Promise<void> {
-    const { imagesDir, cpuModel } = this.#settings
-    const images = await Promise.all((await listImages(imagesDir)).map((version) => findImage(imagesDir, version)))
-    const families = new Set(images.map((image) => image?.machine).filter((machine) => machine !== undefined))
+    const { cpuModel } = this.#settings
+    const families = new Set((await this.#images.all()).map(({ image }) => image.machine))
     for (const family of families) {
       const machine = machines.get(family) ?? family
       await this.cpu.check(this.session.host, { installationId: this.#id, type: 'kvm', emulator, machine, cpuModel })

@@ -1,11 +1,13 @@
 // Desktops as libvirt domains. Each is transient: it exists as long as its process. What must outlive it is in the journal
 // and in files, so no second record can disagree with them.
+import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DesktopId, DesktopSpec } from '@dormouse/contract'
 import type { HostEvent } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import type { Readiness } from '../../images/images.ts'
+import { ImageShelf } from '../../images/shelf.ts'
 import type { Domain, Driver, DriverEvent, DriverFacts, SavedBy, SaveProgress } from '../driver.ts'
 import type { GuestAccess, GuestEvent } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
@@ -32,6 +34,7 @@ const jobPollMs = 50
 export class LibvirtDriver implements Driver {
   readonly kind = 'libvirt'
   readonly moves: LibvirtMoves
+  readonly images: ImageShelf
   readonly #settings: LibvirtSettings
   readonly #log: Log
   readonly #session: Session
@@ -48,16 +51,17 @@ export class LibvirtDriver implements Driver {
     this.#settings = settings
     this.#log = log
     this.#session = new Session(settings, log, (event) => this.#heard(event))
-    this.#installation = new Installation(this.#session, settings, log)
+    this.images = new ImageShelf({ given: settings.imagesDir, fetched: join(settings.disksDir, 'images') })
+    this.#installation = new Installation(this.#session, settings, this.images, log)
     this.#consoles = new Consoles(settings.consolesDir)
     this.#sockets = new Sockets(settings.socketsDir)
     const pool = async () => (await this.#installation.ready()).pool
-    this.#disks = new LibvirtDisks(settings.disksDir, settings.imagesDir, pool)
+    this.#disks = new LibvirtDisks(settings.disksDir, this.images, pool)
     this.#states = new DomainStates(this.#installation, this.#pauses)
     this.#guests = new LibvirtGuests(this.#installation, this.#disks)
-    const { movesDir, imagesDir } = settings
+    const { movesDir } = settings
     const interrupted = (desktopId: DesktopId) => this.#emitGuest(desktopId, 'interrupted')
-    this.moves = new LibvirtMoves({ ...this.#bootDeps(), movesDir, imagesDir, interrupted })
+    this.moves = new LibvirtMoves({ ...this.#bootDeps(), movesDir, images: this.images, interrupted })
   }
 
   open(installationId: string): Promise<void> {
@@ -160,8 +164,12 @@ export class LibvirtDriver implements Driver {
     return this.#disks.has(desktopId)
   }
 
-  makeDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
-    return this.#disks.make(desktopId, spec)
+  makeDisk(desktopId: DesktopId, spec: DesktopSpec, manifestDigest?: string): Promise<void> {
+    return this.#disks.make(desktopId, spec, manifestDigest)
+  }
+
+  imageFoldersInUse(): Promise<Set<string>> {
+    return this.#disks.imageFolders()
   }
 
   async removeDisk(desktopId: DesktopId): Promise<void> {

@@ -3,7 +3,7 @@
 import { stat } from 'node:fs/promises'
 import { type DesktopId, type DesktopSpec, type MoveTraits, refuse } from '@dormouse/contract'
 import { isLibvirtError } from '@dormouse/node-libvirt'
-import { findImageByDigest } from '../../images/images.ts'
+import type { ImageShelf } from '../../images/shelf.ts'
 import type { Arrival, Entering, Leaving, Moves } from '../moves.ts'
 import { shortenAgentTimeout } from './boot.ts'
 import { offerClipboard } from './clipboard.ts'
@@ -14,7 +14,7 @@ import { hasInterface } from './network-xml.ts'
 import { cpuOf, savedCpu } from './saved-cpu.ts'
 
 interface LibvirtMovesDeps extends LiveMoveDeps {
-  imagesDir: string
+  images: ImageShelf
 }
 
 interface GuestKind {
@@ -72,9 +72,9 @@ export class LibvirtMoves implements Moves {
   }
 
   async misfit({ imageVersion }: DesktopSpec, traits: MoveTraits): Promise<string | null> {
-    const { installation, imagesDir } = this.#deps
+    const { installation, images } = this.#deps
     const { kvm, versions, network, capabilities } = await installation.ready()
-    if (!(await findImageByDigest(imagesDir, traits.imageDigest))) {
+    if (!(await images.findByDigest(traits.imageDigest))) {
       return `the host does not have the same image "${imageVersion}"`
     }
     // Without memory it boots like any other desktop.

@@ -1,5 +1,5 @@
-// The header of a qcow2 disk that came from another host. A header can name other files, which QEMU would open: each such name
-// is refused or replaced before anything opens the disk.
+// The header of a qcow2 disk: which image it stands on, and whether one that came from another host can be used. A header can
+// name other files, which QEMU would open: each such name is refused or replaced before anything opens the disk.
 import { execFile } from 'node:child_process'
 import { open } from 'node:fs/promises'
 import { promisify } from 'node:util'
@@ -8,6 +8,8 @@ import { refuse } from '@dormouse/contract'
 const run = promisify(execFile)
 const magic = 0x514649fb
 const rebaseMs = 60_000
+/** The format's own limit. */
+const maxNameBytes = 1_023
 
 /** Refuses a disk that is not of that size, or that needs more than its own file and a backing file. */
 export async function requireOverlay(path: string, virtualBytes: number): Promise<void> {
@@ -24,6 +26,24 @@ export async function requireOverlay(path: string, virtualBytes: number): Promis
   if (header.readUInt32BE(32) !== 0) wrong('it is encrypted')
   // Among these features is a file beside it for its data.
   if (version === 3 && header.readBigUInt64BE(72) !== 0n) wrong('it has features that Dormouse’s disks do not have')
+}
+
+/** The file that the disk is an overlay on; undefined where there is none. Throws where the file is no qcow2 image. */
+export async function backingFileIn(path: string): Promise<string | undefined> {
+  const file = await open(path, 'r')
+  try {
+    const header = Buffer.alloc(20)
+    const { bytesRead } = await file.read(header, 0, header.length, 0)
+    if (bytesRead < header.length || header.readUInt32BE(0) !== magic) throw new Error(`${path} is not a qcow2 image`)
+    const [at, length] = [Number(header.readBigUInt64BE(8)), header.readUInt32BE(16)]
+    if (length === 0) return undefined
+    if (length > maxNameBytes) throw new Error(`${path} names a backing file of ${length} bytes`)
+    const name = Buffer.alloc(length)
+    if ((await file.read(name, 0, length, at)).bytesRead < length) throw new Error(`${path} ends in its header`)
+    return name.toString('utf8')
+  } finally {
+    await file.close()
+  }
 }
 
 const wrong = (why: string): never => refuse('hypervisor_failed', `the disk from the other host cannot be used: ${why}`)

@@ -9,6 +9,7 @@ export interface LibvirtSettings {
   socketPath: string
   /** The system's driver by default. */
   uri?: string
+  /** Fetched images are in its folder `images`. */
   disksDir: string
   consolesDir: string
   imagesDir: string

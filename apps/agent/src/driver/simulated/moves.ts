@@ -17,7 +17,7 @@ interface Host {
   domains: JsonFolder<SimulatedDomain>
   disks: JsonFolder<SimulatedDisk>
   faults: SimulatedFaults
-  images: () => string[]
+  images: () => Promise<string[]>
   pause: (desktopId: DesktopId) => SimulatedDomain
   resume: (desktopId: DesktopId) => Promise<void>
   end: (desktopId: DesktopId, reason: string) => void
@@ -52,8 +52,9 @@ export class SimulatedMoves implements Moves {
 
   async misfit({ imageVersion }: DesktopSpec, { imageDigest }: MoveTraits): Promise<string | null> {
     await this.#host.faults.enter('misfit')
-    const hasImage = this.#host.images().some((image) => digestOf(image) === imageDigest)
-    return hasImage || this.#host.images().includes('*') ? null : `the host does not have the image "${imageVersion}"`
+    const images = await this.#host.images()
+    const hasImage = images.some((image) => digestOf(image) === imageDigest)
+    return hasImage || images.includes('*') ? null : `the host does not have the image "${imageVersion}"`
   }
 
   async leave(desktopId: DesktopId): Promise<Leaving> {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
 import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
+import { ImageShelf } from '../../images/shelf.ts'
 import type { Domain, Driver, DriverEvent, DriverFacts, SavedBy, SaveProgress } from '../driver.ts'
 import type { Mark } from '../mark.ts'
 import { toPng } from '../picture.ts'
@@ -25,6 +26,7 @@ export interface SimulatedSettings {
   faults?: FaultSettings
 }
 
+const usualImages = ['mini']
 const plentyOfProcessors = 64
 const plenty = { memoryMiB: 1_048_576, diskGiB: 16_384 }
 
@@ -32,6 +34,7 @@ export class SimulatedDriver implements Driver {
   readonly kind = 'simulated'
   readonly faults: SimulatedFaults
   readonly moves: SimulatedMoves
+  readonly images: ImageShelf
   readonly #settings: SimulatedSettings
   readonly #domains: JsonFolder<SimulatedDomain>
   readonly #disks: JsonFolder<SimulatedDisk>
@@ -45,6 +48,7 @@ export class SimulatedDriver implements Driver {
   constructor(settings: SimulatedSettings) {
     this.#settings = settings
     this.faults = new SimulatedFaults(settings.faults)
+    this.images = new ImageShelf({ given: undefined, fetched: join(settings.folder, 'images') })
     this.#domains = new JsonFolder(join(settings.folder, 'domains'), simulatedDomain)
     this.#disks = new JsonFolder(join(settings.folder, 'disks'), simulatedDisk)
     this.moves = new SimulatedMoves({
@@ -52,7 +56,7 @@ export class SimulatedDriver implements Driver {
       domains: this.#domains,
       disks: this.#disks,
       faults: this.faults,
-      images: () => (settings.anyImage ? ['*'] : this.#images()),
+      images: async () => (settings.anyImage ? ['*'] : this.#imageNames()),
       pause: (desktopId) => this.#pause(desktopId),
       resume: (desktopId) => this.resume(desktopId),
       end: (desktopId, reason) => this.#end(desktopId, reason),
@@ -78,7 +82,7 @@ export class SimulatedDriver implements Driver {
       processors: this.#settings.processors ?? plentyOfProcessors,
       capacity,
       freeDiskGiB: this.faults.diskFull ? 0 : capacity.diskGiB,
-      images: this.#images(),
+      images: await this.#imageNames(),
       ailment: this.faults.down ? 'the simulated hypervisor does not answer' : null,
     }
   }
@@ -225,11 +229,14 @@ export class SimulatedDriver implements Driver {
     return this.#disks.read(desktopId) !== undefined
   }
 
-  async makeDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
+  async makeDisk(desktopId: DesktopId, spec: DesktopSpec, manifestDigest?: string): Promise<void> {
     await this.faults.enter('makeDisk')
-    if (!this.#settings.anyImage && !this.#images().includes(spec.imageVersion)) {
+    const { anyImage, images = usualImages } = this.#settings
+    const fetched = await this.images.find(spec.imageVersion, manifestDigest)
+    if (!anyImage && !fetched && (manifestDigest !== undefined || !images.includes(spec.imageVersion))) {
       refuse('image_unavailable', `this host does not have the image "${spec.imageVersion}"`)
     }
+    if (fetched) await this.images.noteUse(fetched)
     if (this.faults.diskFull) refuse('host_disk_full', 'the host’s disk is full')
     if (this.#disks.read(desktopId)) return
     // As with a real disk, an agent that dies here leaves half of one.
@@ -279,8 +286,15 @@ export class SimulatedDriver implements Driver {
     return screen
   }
 
-  #images(): string[] {
-    return this.#settings.images ?? ['mini']
+  async imageFoldersInUse(): Promise<Set<string>> {
+    const disks = this.#disks.list().map((desktopId) => this.#disks.read(desktopId))
+    return new Set(
+      disks.filter((disk) => disk !== undefined).map(({ spec }) => this.images.pathOfFetched(spec.imageVersion)),
+    )
+  }
+
+  async #imageNames(): Promise<string[]> {
+    return [...new Set([...(this.#settings.images ?? usualImages), ...(await this.images.list())])]
   }
 
   #require(desktopId: DesktopId): SimulatedDomain {

@@ -1,12 +1,13 @@
 // Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept. A desktop whose host is
 // cordoned or full moves to another one in the step `disk`.
 
-import { Refusal, refuse, resumedFrom, type WakeSource } from '@dormouse/contract'
+import { imageFolderName, Refusal, refuse, resumedFrom, type WakeSource } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
+import type { Images } from '../../images/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
 import {
   type Opening,
@@ -21,8 +22,9 @@ import type { NewOperation } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration, startGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
-import { bind, lockAny } from '../store.ts'
+import { bind, lockAny, unbind } from '../store.ts'
 import { asleepResult, leftNothing, lossOf, stateAfterFailure } from './failed-wake.ts'
+import { diskRequest, imageOf } from './image-of-wake.ts'
 import { commandOptions, fenceOf, type Input, inputOf } from './input.ts'
 import {
   bring,
@@ -39,6 +41,7 @@ const tidyMs = 30_000
 export interface WakeContext {
   leadership: Leadership
   hosts: Hosts
+  images: Images
   links: Links
 }
 
@@ -72,15 +75,18 @@ const hostIn = (stored: Findings | StepContext['findings']): string | undefined 
 
 /** What sleeps on a cordoned host wakes elsewhere if it can, otherwise in place. What sleeps on a full one can only move. */
 function placing(deps: WakeContext) {
-  const { leadership, hosts } = deps
-  const placeHere = ({ operation, advance }: StepContext) => {
+  const { leadership, hosts, images } = deps
+  const placeHere = async ({ operation, advance }: StepContext) => {
     const { hostId: boundTo } = inputOf({ operation })
     const { desktopId } = operation
-    return hosts.place(boundTo, placementOf(operation), (host) =>
+    const image = await imageOf(images, { operation })
+    const request = { ...placementOf(operation), registered: image }
+    return hosts.place(boundTo, request, (host) =>
       leadership.transaction(async (tx) => {
-        const found = { hostId: host.id }
+        const found = { hostId: host.id, ...(image && { image }) }
         await together([lockAny(tx, desktopId), host.confirm(tx)])
-        const bound = boundTo === null ? bind(tx, desktopId, host.id) : Promise.resolve()
+        const madeFrom = image ? imageFolderName(image) : null
+        const bound = boundTo === null ? bind(tx, desktopId, { hostId: host.id, madeFrom }) : Promise.resolve()
         // A destroy may have settled this operation while it waited for the lock. It then must reserve nothing.
         await together([host.reserve(tx), bound, advance(tx, found)])
         return found
@@ -128,10 +134,9 @@ export function wake(deps: WakeContext): OperationDefinition {
 
   const makeDisk = async (context: StepContext) => {
     const { operation } = context
-    const { spec } = inputOf(context)
     if (movesFirst(context)) return bring(deps, context)
     if (hasDisk(operation)) return undefined
-    const payload = { fence: fenceOf(context), spec, disk: 'make' as const }
+    const payload = { fence: fenceOf(context), ...diskRequest(context), disk: 'make' as const }
     await links.command(hostOf(context), 'desktop.ensureDisk', payload, commandOptions(context))
     return undefined
   }
@@ -139,7 +144,7 @@ export function wake(deps: WakeContext): OperationDefinition {
   const run = async (context: StepContext): Promise<Findings> => {
     const input = inputOf(context)
     Object.assign(context.findings, await settleThere(deps, context))
-    const payload = { fence: fenceThere(context), spec: input.spec, source: sourceOf(input) }
+    const payload = { fence: fenceThere(context), ...diskRequest(context), source: sourceOf(input) }
     const woken = await links.command(hostOf(context), 'desktop.ensureAwake', payload, commandOptions(context))
     const isFirst = input.from === 'created' && woken.resumedFrom === 'disk'
     return { resumedFrom: isFirst ? 'image' : woken.resumedFrom, ready: woken.ready }
@@ -186,8 +191,8 @@ const hasDisk = (operation: Position) => inputOf({ operation }).from !== 'create
 
 /** Where the disk is, a wake needs no choice of host. */
 function placeBound(hosts: Hosts, operation: NewOperation): Opening | undefined {
-  const { hostId } = inputOf({ operation })
-  if (hostId === null || !hosts.takesCommands(hostId)) return undefined
+  const { hostId, from } = inputOf({ operation })
+  if (hostId === null || from === 'created' || !hosts.takesCommands(hostId)) return undefined
   return { found: { hostId }, write: (tx) => hosts.reserveAtOnce(tx, hostId, placementOf(operation)) }
 }
 
@@ -250,7 +255,7 @@ async function settleFailed(
     await defer(tx, undo)
   }
   if (leftNothing(input, asleep)) {
-    await bind(tx, desktopId, null)
+    await unbind(tx, desktopId)
     await hosts.releaseAll(tx, desktopId)
   } else {
     await hosts.releaseMemory(tx, desktopId)

@@ -1,0 +1,109 @@
+// Removes fetched images that nothing uses when the disk is short, the one that was used longest ago first. What a disk stands
+// on is looked up, never guessed: where it cannot be found out, nothing is removed.
+import { readdir, rename, rm, stat } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import type { Failpoints, Log } from '@dormouse/process'
+import { syncPath, unlessMissing } from '../mechanics/durable-file.ts'
+import { freeBytes, lowWaterBytes } from './disk-space.ts'
+import { partialPrefix } from './fetcher.ts'
+import { listImages } from './images.ts'
+import type { ImageShelf } from './shelf.ts'
+
+export interface EvictionOptions {
+  shelf: ImageShelf
+  /** The folders of the images that disks on this host stand on. Throws where that is not known. */
+  foldersInUse(): Promise<Set<string>>
+  /** The names of images for which a disk is being made, also by an agent that has died meanwhile. */
+  namesInUse(): Set<string>
+  /** The hidden folders that fetches write to now. */
+  partials(): Set<string>
+  failpoints: Failpoints
+  log: Log
+  free?: (folder: string) => Promise<number>
+}
+
+export const removingPrefix = '.removing-'
+/** A fetch that nobody has continued for this long is given up. */
+const partialKeptMs = 24 * 3_600_000
+
+export class ImageEviction {
+  readonly #options: EvictionOptions
+
+  constructor(options: EvictionOptions) {
+    this.#options = options
+  }
+
+  /** To be called every minute or so: removes unused images while the disk is nearly full. */
+  async check(): Promise<void> {
+    const { fetchedDir } = this.#options.shelf
+    const lowWater = await lowWaterBytes(fetchedDir).catch(unlessMissing)
+    if (lowWater === undefined) return
+    await this.#removeHidden((name) => name.startsWith(removingPrefix))
+    await this.makeSpace(lowWater)
+  }
+
+  /** Removes unused images until so many bytes are free; answers whether they are. */
+  async makeSpace(bytes: number): Promise<boolean> {
+    const { shelf, free = freeBytes } = this.#options
+    const isEnough = async () => (await free(shelf.fetchedDir)) >= bytes
+    if (await isEnough()) return true
+    await this.#removeOldPartials()
+    for (const name of await this.#oldestFirst()) {
+      if (await isEnough()) return true
+      await this.#remove(name)
+    }
+    return isEnough()
+  }
+
+  /** By when a disk was made of it last, or it was fetched. */
+  async #oldestFirst(): Promise<string[]> {
+    const { fetchedDir } = this.#options.shelf
+    const names = await listImages(fetchedDir)
+    const times = await Promise.all(names.map(async (name) => ({ name, at: await usedAt(join(fetchedDir, name)) })))
+    return times.sort((a, b) => a.at - b.at).map(({ name }) => name)
+  }
+
+  /** Removes the image unless it is used. It is out of reach of new disks before the files go. */
+  async #remove(name: string): Promise<void> {
+    const { shelf, failpoints, log } = this.#options
+    const [path, hidden] = [shelf.pathOfFetched(name), join(shelf.fetchedDir, `${removingPrefix}${name}`)]
+    const isHidden = await shelf.removing(async () => {
+      if (await this.#isUsed(path)) return false
+      await failpoints.hit('image.before-remove')
+      await rm(hidden, { recursive: true, force: true })
+      await rename(path, hidden)
+      await syncPath(shelf.fetchedDir)
+      return true
+    })
+    if (!isHidden) return
+    await failpoints.hit('image.after-hide')
+    await rm(hidden, { recursive: true, force: true })
+    log.info({ image: name }, 'an unused image was removed because the disk is short')
+  }
+
+  async #isUsed(path: string): Promise<boolean> {
+    const { foldersInUse, namesInUse } = this.#options
+    return namesInUse().has(basename(path)) || (await foldersInUse()).has(path)
+  }
+
+  async #removeOldPartials(): Promise<void> {
+    const { shelf, partials } = this.#options
+    const since = Date.now() - partialKeptMs
+    await this.#removeHidden(async (name) => {
+      if (!name.startsWith(partialPrefix) || partials().has(name)) return false
+      return (await usedAt(join(shelf.fetchedDir, name))) < since
+    })
+  }
+
+  async #removeHidden(which: (name: string) => boolean | Promise<boolean>): Promise<void> {
+    const { fetchedDir } = this.#options.shelf
+    for (const name of (await readdir(fetchedDir).catch(unlessMissing)) ?? []) {
+      if (await which(name)) await rm(join(fetchedDir, name), { recursive: true, force: true })
+    }
+  }
+}
+
+const usedAt = async (folder: string): Promise<number> => (await stat(folder).catch(unlessMissing))?.mtimeMs ?? 0
+
+/** The folders of the images that these backing files belong to. */
+export const foldersOf = (backingFiles: readonly string[]): Set<string> => new Set(backingFiles.map(dirname))

@@ -1,0 +1,24 @@
+// Whether a host has the image that a desktop needs, or can fetch it. Pure.
+import { imageFolderName } from '@dormouse/contract'
+import type { Candidate, PlacementRequest } from './store.ts'
+
+type Host = Pick<Candidate, 'images' | 'digests' | 'canFetch' | 'freeDiskGiB'>
+type Request = Pick<PlacementRequest, 'image' | 'registered'>
+
+const gib = 1024 ** 3
+/** A host keeps this much free for the guests that run already. */
+const reserveGiB = 1
+
+/** Of a registered image, the name is not enough: another content may lie in a folder of that name. */
+export function hasImage({ images, digests }: Host, { image, registered }: Request): boolean {
+  if (!registered || digests === null) return images.includes(registered ? imageFolderName(registered) : image)
+  const name = imageFolderName(registered)
+  return digests.some((one) => one.image === name && one.digest === registered.digest)
+}
+
+/** Whether the host has the image, or could fetch it now. */
+export function canHaveImage(host: Host, request: Request): boolean {
+  if (hasImage(host, request)) return true
+  const { registered } = request
+  return registered !== undefined && host.canFetch && host.freeDiskGiB >= registered.bytes / gib + reserveGiB
+}

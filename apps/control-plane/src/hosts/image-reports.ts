@@ -1,0 +1,21 @@
+// What hosts report of their images, as it is stored.
+import type { ImageFetch } from '@dormouse/contract'
+import type { Db } from '../db/pool.ts'
+
+export interface HostWithImages {
+  id: string
+  name: string
+  images: string[]
+  digests: { image: string; digest: string }[]
+  /** Null where its agent cannot fetch images. */
+  fetches: ImageFetch[] | null
+}
+
+/** What the hosts that are neither lost nor removed report of their images, by name. */
+export async function withImages(db: Db): Promise<HostWithImages[]> {
+  const { rows } = await db.query<HostWithImages>(
+    `select id, name, images, coalesce(facts->'imageDigests', '[]') as digests, facts->'fetches' as fetches
+     from hosts where lost_at is null and removed_at is null and facts is not null order by name, id`,
+  )
+  return rows
+}

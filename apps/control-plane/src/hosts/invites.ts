@@ -1,0 +1,42 @@
+// The table of invitations.
+import type { Db } from '../db/pool.ts'
+
+export async function insertInvite(
+  db: Db,
+  invite: { id: string; hash: Buffer; name: string | null; validSecs: number },
+): Promise<Date> {
+  const { rows } = await db.query<{ expiresAt: Date }>(
+    `insert into host_invites (id, hash, name, expires_at) values ($1, $2, $3, now() + $4 * interval '1 second')
+     returning expires_at as "expiresAt"`,
+    [invite.id, invite.hash, invite.name, invite.validSecs],
+  )
+  return rows[0]!.expiresAt
+}
+
+/** Uses up an invitation; false where it is unknown, used or expired. */
+export async function spendInvite(db: Db, hash: Buffer, hostId: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `update host_invites set used_at = now(), host_id = $2
+     where hash = $1 and used_at is null and expires_at > now()`,
+    [hash, hostId],
+  )
+  return rowCount === 1
+}
+
+/** Deletes used and expired invitations. A week is enough for a host that retries because its first answer was lost. */
+export async function pruneInvites(db: Db): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from host_invites where coalesce(used_at, expires_at) < now() - interval '7 days'`,
+  )
+  return rowCount ?? 0
+}
+
+/** The host that was enrolled with this invitation and this key: answers a retry whose first answer was lost. */
+export async function findEnrolled(db: Db, hash: Buffer, publicKey: object): Promise<string | undefined> {
+  const { rows } = await db.query<{ id: string }>(
+    `select hosts.id from host_invites join hosts on hosts.id = host_invites.host_id
+     where hash = $1 and public_key = $2::jsonb`,
+    [hash, publicKey],
+  )
+  return rows[0]?.id
+}

@@ -1,0 +1,95 @@
+// Registered images: their names, what a host needs to fetch one, and operators' routes for them.
+import { z } from 'zod'
+import { time } from './desktops.ts'
+import { id } from './ids.ts'
+
+/** Letters, digits and some punctuation, so that a name never becomes a path and never contains an `@`. */
+const plainName = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9](?:[A-Za-z0-9_+-]|\.(?!\.)){0,59}$/,
+    'must be 1 to 60 letters, digits, dots, dashes, underscores or plus signs, begin with a letter or digit, and have no two dots in a row',
+  )
+export const imageName = plainName.describe('Such as `mini`')
+export const imageVersionName = plainName.describe('Such as `3f0c5a`')
+
+/** SHA-256 in lower-case hex. */
+export const sha256Hex = z.string().regex(/^[0-9a-f]{64}$/, 'must be a SHA-256 of 64 lower-case hex digits')
+
+/** An image server cannot fill a host: the largest image that can be registered. */
+export const maxImageBytes = 1024 ** 4
+
+/** Where an image lies: the URL of a folder on a web server, or the path of a folder on the hosts. */
+export const imageSource = z
+  .string()
+  .max(1_000)
+  .refine(
+    isFolderUrl,
+    'must be the http or https URL of a folder, without user name, query and fragment, or an absolute path on the hosts without “..”',
+  )
+
+function isFolderUrl(text: string): boolean {
+  if (text.startsWith('/')) return !/\p{Cc}/u.test(text) && !text.split('/').includes('..')
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (!url || !['http:', 'https:'].includes(url.protocol)) return false
+  return !url.username && !url.password && !url.search && !url.hash
+}
+
+/** What a host needs to fetch a registered image, and to verify it. */
+export const imageRef = z.object({
+  name: imageName,
+  version: imageVersionName,
+  /** SHA-256 of its manifest, which has the SHA-256 of every other file. */
+  digest: sha256Hex,
+  source: imageSource,
+  /** Of all files together, without the manifest. */
+  bytes: z.int().min(1).max(maxImageBytes),
+})
+export type ImageRef = z.infer<typeof imageRef>
+
+/** The name of the folder that holds a version. */
+export const imageFolderName = ({ name, version }: Pick<ImageRef, 'name' | 'version'>): string => `${name}@${version}`
+
+/** The parts of `name@version`; the version is undefined where there is none. */
+export function imageNameParts(text: string): { name: string; version: string | undefined } {
+  const at = text.indexOf('@')
+  return at < 0 ? { name: text, version: undefined } : { name: text.slice(0, at), version: text.slice(at + 1) }
+}
+
+export const addImageBody = z.object({
+  name: imageName,
+  version: imageVersionName,
+  from: imageSource.describe('URL of the version’s folder, or its path on the hosts'),
+  digest: sha256Hex.nullish().describe('SHA-256 of `manifest.json`. When omitted, a host reads it from there'),
+  prefetch: z.boolean().nullish().describe('`true`: hosts fetch it now, not at the first wake that needs it'),
+})
+export type AddImageBody = z.input<typeof addImageBody>
+
+const hostImageJson = z.object({
+  host_id: id,
+  host_name: z.string(),
+  state: z
+    .enum(['present', 'waiting', 'fetching', 'failed', 'absent', 'cannot_fetch'])
+    .describe('`absent`: it fetches the image when it needs it. `cannot_fetch`: its agent is of an earlier release'),
+  done_bytes: z.int().min(0).nullable().describe('While it fetches'),
+  error: z.string().nullable().describe('Why the last attempt failed'),
+})
+export type HostImageJson = z.infer<typeof hostImageJson>
+
+export const imageJson = z
+  .object({
+    name: z.string(),
+    version: z.string(),
+    digest: z.string().describe('SHA-256 of `manifest.json`'),
+    from: z.string(),
+    bytes: z.int().min(0),
+    in_use: z.boolean().describe('Whether the name alone means this version'),
+    prefetch: z.boolean().describe('Whether all hosts fetch it before it is needed'),
+    retired_at: time.nullable().describe('Since then no new desktop is made from it'),
+    hosts: z.array(hostImageJson),
+    created_at: time,
+  })
+  .meta({ id: 'Image' })
+export type ImageJson = z.infer<typeof imageJson>
+
+export const imagesJson = z.object({ images: z.array(imageJson) })
