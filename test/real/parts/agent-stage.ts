@@ -21,6 +21,22 @@ export const smallMiB = 300
 const smallFolders = ['small', 'other-small'] as const
 const imagesDir = fileURLToPath(new URL('../../../.dormouse-test/images', import.meta.url))
 
+/** The settings of an agent that has its files in that folder. */
+export const settingsOf = (folder: string, socketPath: string): LibvirtSettings => ({
+  socketPath,
+  disksDir: join(folder, 'disks'),
+  consolesDir: join(folder, 'consoles'),
+  imagesDir,
+  socketsDir: undefined,
+  movesDir: join(folder, 'moves'),
+  kvm: 'off',
+  cpuModel: 'qemu64',
+  network: 'none',
+  networkPrefix: undefined,
+  networkAllow: [],
+  capacity: { processors: undefined, memoryMiB: undefined, diskGiB: undefined },
+})
+
 export class Stage {
   readonly libvirtd: PrivateLibvirtd
   /** Where the image of its guests lies. */
@@ -57,26 +73,8 @@ export class Stage {
     installationId?: string,
   ): Promise<Bench<LibvirtDriver>> {
     const folder = join(this.libvirtd.shortDir, name)
-    const capacity = { processors: undefined, memoryMiB: undefined, diskGiB: undefined }
     const makeDriver = () =>
-      new LibvirtDriver(
-        {
-          socketPath: this.libvirtd.socketPath,
-          disksDir: join(folder, 'disks'),
-          consolesDir: join(folder, 'consoles'),
-          imagesDir,
-          socketsDir: undefined,
-          movesDir: join(folder, 'moves'),
-          kvm: 'off',
-          cpuModel: 'qemu64',
-          network: 'none',
-          networkPrefix: undefined,
-          networkAllow: [],
-          capacity,
-          ...settings,
-        },
-        this.#log,
-      )
+      new LibvirtDriver({ ...settingsOf(folder, this.libvirtd.socketPath), ...settings }, this.#log)
     const given = { ...(memoryFolder && { memoryFolder }), ...(installationId && { installationId }) }
     return Bench.over({ folder, makeDriver, ...given })
   }
@@ -117,6 +115,8 @@ export class Stage {
   }
 }
 
+type Runs = Pick<Bench<LibvirtDriver>, 'run'>
+
 export interface Witness {
   bootId: string
   memoryHash: string
@@ -131,12 +131,12 @@ echo 0 > /run/counter
 (n=0; while :; do n=$((n + 1)); echo $n 1<> /run/counter; echo $n >> /root/log; sleep 0.1; done) > /dev/null 2>&1 < /dev/null &`
 
 /** A counter that runs and writes to the disk too, so much random memory (a multiple of 4 MiB), a file. */
-export async function leaveWitness(bench: Bench<LibvirtDriver>, desktopId: string, memoryMiB = 8): Promise<Witness> {
+export async function leaveWitness(bench: Runs, desktopId: string, memoryMiB = 8): Promise<Witness> {
   await bench.run(desktopId, leave(memoryMiB))
   return lookAt(bench, desktopId)
 }
 
-export async function lookAt(bench: Bench<LibvirtDriver>, desktopId: string): Promise<Witness> {
+export async function lookAt(bench: Runs, desktopId: string): Promise<Witness> {
   // A CRC: an emulated guest takes several times as long for an MD5.
   const look = 'cat /proc/sys/kernel/random/boot_id; crc32 /run/memory; cat /run/counter'
   const [bootId = '', memoryHash = '', counter] = (await bench.run(desktopId, look)).split('\n')

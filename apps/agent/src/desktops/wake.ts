@@ -1,8 +1,9 @@
 // Decides how a desktop comes to run, and from what. A saved memory is restored paused, marked spent, and only then
 // resumed: a failure before or after that mark leaves memory and disk as they belong together.
 import { type CommandPayload, type CommandResult, type ResumedFrom, refuse } from '@dormouse/contract'
-import { together } from '@dormouse/process'
+import { type Log, together } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
+import { requestNewAddress } from '../guest/new-address.ts'
 import { becomesReady, untilAnswers } from '../guest/ready.ts'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Digests } from './digests.ts'
@@ -27,6 +28,7 @@ export interface WakeDeps extends LookDeps, DiskDeps {
   digests: Digests
   /** Limits the boots, restores and saves that run at once. */
   slots: Slots
+  log: Log
 }
 
 type WakeRequest = Omit<CommandPayload<'desktop.ensureAwake'>, 'fence'>
@@ -50,6 +52,8 @@ export async function wake(
   await untilAnswers(deps, desktopId, deadline - performance.now(), turn.signal).catch((error) =>
     explain(deps, turn, error),
   )
+  // Not awaited: the desktop can be used without a network.
+  if (resumedFrom === 'memory') void requestNewAddress(deps, desktopId, turn.fence.generation)
   return { resumedFrom, ready: await isReady(deps, turn, resumedFrom, deadline) }
 }
 

@@ -38,6 +38,12 @@ export interface SavedBy {
   machine: string
 }
 
+/** A guest's network device, and the only address that it can use. */
+export interface GuestAddress {
+  mac: string
+  ip: string
+}
+
 /** `gap`: events may have been missed, so everything has to be checked again. */
 export type DriverEvent = { type: 'domain'; desktopId: DesktopId; reason: string | null } | { type: 'gap' } | GuestEvent
 
@@ -94,6 +100,8 @@ export interface Driver {
 
   /** When its image counts a guest as ready; undefined where the image does not say. */
   readiness(desktopId: DesktopId): Promise<Readiness | undefined>
+  /** The address that its guest has to request, once: its memory came from a host where it had another one. */
+  newAddress(desktopId: DesktopId): Promise<GuestAddress | undefined>
   /** Whether its guest makes no progress: it is paused, or its process is stopped. Cheap, because it is called often. */
   frozen(desktopId: DesktopId): boolean
   /** A connection to the screen of a running desktop. It speaks RFB and greets first; the caller owns its bytes. */

@@ -128,6 +128,12 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
 
   /** The agent dies and starts again; its guests run on. What was in flight never finishes. */
   async crash(): Promise<void> {
+    await this.down()
+    await this.up()
+  }
+
+  /** The agent dies; another process can have its folder. */
+  async down(): Promise<void> {
     this.#life.abort(new Error('the agent died'))
     this.house.moves.close()
     this.house.gate.close()
@@ -135,7 +141,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     await this.driver.close()
     await this.house.digests.close()
     await this.house.journal.close()
-    await this.up()
+    this.#house = undefined
   }
 
   /** Starts the work, and crashes the agent where it reaches the failpoint. */

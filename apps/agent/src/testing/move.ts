@@ -1,12 +1,14 @@
 // A move between two benches, step by step, as the control plane asks for it.
 import { randomBytes } from 'node:crypto'
 import type { CommandResult, DesktopSpec, Fence, MoveKind, MoveTraits } from '@dormouse/contract'
-import type { AnyDriver } from '../make-driver.ts'
 import { type Bench, fenceOf, spec as smallSpec } from './bench.ts'
 
-interface MoveOptions<D extends AnyDriver> {
-  from: Bench<D>
-  to: Bench<D>
+/** An agent, in whatever process. */
+type Asked = Pick<Bench, 'ask'>
+
+interface MoveOptions {
+  from: Asked
+  to: Asked
   desktopId: string
   kind: MoveKind
   generation: number
@@ -15,8 +17,8 @@ interface MoveOptions<D extends AnyDriver> {
   spec?: DesktopSpec
 }
 
-export class TestMove<D extends AnyDriver> {
-  readonly #options: MoveOptions<D>
+export class TestMove {
+  readonly #options: MoveOptions
   readonly spec: DesktopSpec
   readonly fence: Fence
   readonly decision: Fence
@@ -25,7 +27,7 @@ export class TestMove<D extends AnyDriver> {
   #letter = ''
   #address: CommandResult<'move.prepare'>['address'] | undefined
 
-  constructor(options: MoveOptions<D>) {
+  constructor(options: MoveOptions) {
     const { desktopId, generation, turn, spec = smallSpec } = options
     this.#options = options
     this.spec = spec
@@ -34,11 +36,11 @@ export class TestMove<D extends AnyDriver> {
     this.decision = { ...this.fence, turn: turn + 1 }
   }
 
-  get from(): Bench<D> {
+  get from(): Asked {
     return this.#options.from
   }
 
-  get to(): Bench<D> {
+  get to(): Asked {
     return this.#options.to
   }
 

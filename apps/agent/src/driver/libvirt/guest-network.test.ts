@@ -83,6 +83,19 @@ test('a saved desktop that was held to nothing is held to its own address when i
   expect(hosts).toHaveLength(1)
 })
 
+test('a guest that comes with another address has to request its own, once', async () => {
+  const [id, other] = [newId(), newId()]
+  const savedWith = (ip: string) => nicXml({ network: name, mac: macOf(id), ip })
+  await network.attach(id, savedWith('10.99.8.40'))
+  const address = network.takeNewAddress(id)
+  expect(address).toMatchObject({ mac: macOf(id), ip: expect.stringMatching(/^10\.99\.7\./) })
+  expect(network.takeNewAddress(id)).toBeUndefined()
+  await network.attach(id, savedWith(address!.ip))
+  expect(network.takeNewAddress(id)).toBeUndefined()
+  await network.attach(other, nicXml({ network: name, mac: macOf(other), ip: '10.99.7.99' }))
+  expect(network.takeNewAddress(other)).toBeUndefined()
+})
+
 test('only the address that is kept for it and that its filter holds it to is dialled, from the host’s own', async () => {
   const [id, other] = [newId(), newId()]
   const [nic, theirs] = [await network.nicFor(id), await network.nicFor(other)]

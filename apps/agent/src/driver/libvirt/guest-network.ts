@@ -29,6 +29,7 @@ export class GuestNetwork {
   readonly #firewall: Pick<Firewall, 'ensure'>
   /** Addresses are given one after the other: two desktops at once must not get the same. */
   #last: Promise<unknown> = Promise.resolve()
+  readonly #unknown = new Map<DesktopId, Nic>()
 
   constructor(network: DhcpNetwork, firewall: Pick<Firewall, 'ensure'>) {
     this.#network = network
@@ -53,16 +54,27 @@ export class GuestNetwork {
   }
 
   /**
-   * A saved domain's XML, filtered to the desktop's address. Where another desktop has taken its old address, it gets a new
-   * one at its next DHCP request.
+   * A saved domain's XML, filtered to the desktop's address. Where that is not the one that it was saved with, its guest
+   * gets it at its next DHCP request.
    */
   async attach(desktopId: DesktopId, savedXml: string): Promise<string> {
     if (!hasInterface(savedXml)) return savedXml
-    return withAddress(savedXml, (await this.nicFor(desktopId, readNic(savedXml)?.ip)).ip)
+    const before = readNic(savedXml)?.ip
+    const nic = await this.nicFor(desktopId, before)
+    if (nic.ip !== before) this.#unknown.set(desktopId, nic)
+    return withAddress(savedXml, nic.ip)
+  }
+
+  /** The address that the guest does not know yet, once: its memory came with another one. */
+  takeNewAddress(desktopId: DesktopId): Nic | undefined {
+    const nic = this.#unknown.get(desktopId)
+    this.#unknown.delete(desktopId)
+    return nic
   }
 
   /** Frees the address of a desktop that is destroyed. */
   async releaseAddress(desktopId: DesktopId): Promise<void> {
+    this.#unknown.delete(desktopId)
     const mac = macOf(desktopId)
     const ip = readHosts(await this.#xml()).get(mac)
     if (ip) await orRefuse('the desktop’s address could not be freed', this.#network.removeDhcpHost({ mac, ip }))

@@ -8,7 +8,7 @@ import type { HostEvent } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import type { Readiness } from '../../images/images.ts'
 import { ImageShelf } from '../../images/shelf.ts'
-import type { Domain, Driver, DriverEvent, DriverFacts, SavedBy, SaveProgress } from '../driver.ts'
+import type { Domain, Driver, DriverEvent, DriverFacts, GuestAddress, SavedBy, SaveProgress } from '../driver.ts'
 import type { GuestAccess, GuestEvent } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
 import { bootFromDisk, restoreFromFile } from './boot.ts'
@@ -191,6 +191,10 @@ export class LibvirtDriver implements Driver {
 
   readiness(desktopId: DesktopId): Promise<Readiness | undefined> {
     return this.#disks.readiness(desktopId)
+  }
+
+  async newAddress(desktopId: DesktopId): Promise<GuestAddress | undefined> {
+    return (await this.#installation.ready()).network?.takeNewAddress(desktopId)
   }
 
   guestAccess(desktopId: DesktopId): GuestAccess {

@@ -252,6 +252,8 @@ export class SimulatedDriver implements Driver {
     await rm(await this.moves.arrivingDiskPath(desktopId), { force: true })
   }
 
+  async newAddress(): Promise<undefined> {}
+
   frozen(): boolean {
     return false
   }

@@ -1,0 +1,28 @@
+// The shell script with which a guest requests its address again, after its memory has come from a host where it had another
+// one: pure text. Each distribution has a DHCP client of its own.
+import type { GuestAddress } from '../driver/driver.ts'
+import { quote } from './quote.ts'
+
+/** How long it may take. */
+export const newAddressSecs = 30
+
+/** Does nothing where the guest has the address, or no such device. */
+export const newAddressScript = ({ mac, ip }: GuestAddress): string => `dev=
+for at in /sys/class/net/*; do
+  read -r mac 2>/dev/null <"$at/address" && [ "$mac" = ${quote(mac)} ] && dev=\${at##*/}
+done
+[ -n "$dev" ] || exit 0
+ip -4 addr show dev "$dev" | grep -qF ${quote(`inet ${ip}/`)} && exit 0
+if networkctl status "$dev" 2>/dev/null | grep -q 'State:.*configur\\|State:.*routable'; then
+  networkctl reconfigure "$dev"
+elif nmcli -g GENERAL.STATE device show "$dev" 2>/dev/null | grep -q '^100'; then
+  nmcli device connect "$dev"
+elif command -v dhclient >/dev/null; then
+  dhclient -r "$dev"
+  dhclient "$dev"
+elif command -v udhcpc >/dev/null; then
+  script=/usr/lib/dormouse/udhcpc
+  [ -x $script ] || script=
+  udhcpc -n -q -t 20 -T 1 -i "$dev" \${script:+-s $script}
+fi >/dev/null 2>&1
+`

@@ -1,0 +1,166 @@
+// Two real hosts with an agent each, without a control plane, and one desktop that moves between them with a witness of its
+// memory and of its disk.
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
+import type { LibvirtSettings } from '@dormouse/agent/driver/libvirt/settings.ts'
+import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
+import { TestMove } from '@dormouse/agent/testing/move.ts'
+import { type MoveKind, newId } from '@dormouse/contract'
+import { expect } from 'vitest'
+import { waitFor } from '../../wait-for.ts'
+import { guestSpec, leaveWitness, lookAt, Stage, type Witness } from './agent-stage.ts'
+
+type Host = Bench<LibvirtDriver>
+/** An agent in this process, or in one of its own. */
+export type Asked = Pick<Host, 'ask' | 'run' | 'folder'>
+
+interface TwoHostsOptions {
+  /** Random bytes in the desktop's memory. */
+  memoryMiB: number
+  settings?: Partial<LibvirtSettings>
+}
+
+export class TwoHosts {
+  readonly id = newId()
+  readonly stages: readonly [Stage, Stage]
+  readonly home: Host
+  readonly away: Host
+  #before: Witness | undefined
+  #fileHash = ''
+  #turn = 10
+
+  private constructor(stages: readonly [Stage, Stage], home: Host, away: Host) {
+    this.stages = stages
+    this.home = home
+    this.away = away
+  }
+
+  /** The desktop is awake on `home`. */
+  static async start({ memoryMiB, settings }: TwoHostsOptions): Promise<TwoHosts> {
+    const stages = await Promise.all([Stage.start(), Stage.start()])
+    const installationId = newId()
+    const home = await stages[0].bench('move', settings, undefined, installationId)
+    const away = await stages[1].bench('move', settings, undefined, installationId)
+    const hosts = new TwoHosts(stages, home, away)
+    await hosts.#wake(memoryMiB)
+    return hosts
+  }
+
+  async #wake(memoryMiB: number): Promise<void> {
+    const { home, id } = this
+    await home.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
+    this.#before = await leaveWitness(home, id, memoryMiB)
+    await home.run(id, 'dd if=/dev/urandom of=/root/file bs=1M count=8 2>/dev/null; sync')
+    this.#fileHash = await home.run(id, 'crc32 /root/file')
+  }
+
+  nextTurn(): number {
+    this.#turn += 10
+    return this.#turn
+  }
+
+  move(kind: MoveKind, from: Asked = this.home, to: Asked = this.away): TestMove {
+    return new TestMove({ from, to, desktopId: this.id, kind, generation: 1, turn: this.nextTurn(), spec: guestSpec })
+  }
+
+  /** It runs on that host, goes on, and holds what it held; nothing is on the other one. */
+  async expectAt(host: Host): Promise<void> {
+    await this.expectOn(host, host === this.home ? this.away : this.home)
+  }
+
+  async expectOn(host: Asked, other: Asked): Promise<void> {
+    const { id } = this
+    // The guest agent's connection takes a moment after a move.
+    await waitFor(() => succeeds(host.run(id, 'true')), 60_000)
+    const after = await lookAt(host, id)
+    expect(after).toMatchObject({ bootId: this.#before!.bootId, memoryHash: this.#before!.memoryHash })
+    expect(after.counter).toBeGreaterThanOrEqual(this.#before!.counter)
+    await waitFor(async () => (await lookAt(host, id)).counter > after.counter, 30_000)
+    // Read from the disk, not from memory.
+    expect(await host.run(id, 'echo 3 >/proc/sys/vm/drop_caches; crc32 /root/file')).toBe(this.#fileHash)
+    this.#before = after
+    expect((await other.ask('host.inventory', {})).items).toEqual([])
+    expect(existsSync(join(other.folder, 'disks', `${id}.qcow2`))).toBe(false)
+  }
+
+  hibernate(host: Asked = this.home): Promise<unknown> {
+    return host.ask('desktop.ensureHibernated', { fence: fenceOf(this.id, 1, this.nextTurn()) })
+  }
+
+  /** From its memory, or not at all. */
+  async wake(host: Asked = this.home): Promise<void> {
+    const fence = fenceOf(this.id, 1, this.nextTurn())
+    const source = { memory: 'require', disk: 'require' } as const
+    const woken = await host.ask('desktop.ensureAwake', { fence, spec: guestSpec, source })
+    expect(woken).toMatchObject({ resumedFrom: 'memory' })
+  }
+
+  /** The pid of its QEMU on that host, in that host's namespace. */
+  qemuPid(host: 0 | 1): number {
+    const name = `qemu/dormouse-${this.home.installationId.slice(-12)}-${this.id}.pid`
+    return Number(readFileSync(`/proc/${this.stages[host].libvirtd.pid}/root/run/libvirt/${name}`, 'utf8'))
+  }
+
+  signalQemu(host: 0 | 1, signal: 'KILL' | 'STOP' | 'CONT'): Promise<unknown> {
+    return this.stages[host].libvirtd.exec('/bin/kill', `-${signal}`, String(this.qemuPid(host)))
+  }
+
+  async killLibvirtd(host: 0 | 1): Promise<void> {
+    const { libvirtd } = this.stages[host]
+    await libvirtd.killDaemon()
+    await libvirtd.restartDaemon()
+  }
+
+  /** How fast `home` sends; its agent starts again. */
+  async pace(mibPerSec: number | undefined): Promise<void> {
+    this.home.moves = { ...this.home.moves, mibPerSec }
+    await this.home.crash()
+  }
+
+  /** How much of the move has arrived at the new host. */
+  carriedBytes(): number {
+    return (this.away.house.moves.of(this.id) as { carrier?: { bytes: number } } | undefined)?.carrier?.bytes ?? 0
+  }
+
+  /** Sends slowly, and does something when some of the memory is there; the move fails, and the guest runs on by itself. */
+  async failsInMidMemory(interrupt: () => unknown): Promise<void> {
+    await this.pace(16)
+    const move = this.move('live')
+    await move.begin()
+    await move.prepare()
+    const sending = move.send().catch((error: unknown) => error)
+    await waitFor(() => this.carriedBytes() > 20 * 1024 * 1024, 60_000)
+    await interrupt()
+    expect(await sending).toMatchObject({ code: expect.stringMatching(/hypervisor_failed|host_unreachable/) })
+    await waitFor(
+      async () => (await succeeds(move.abandon())) && (await move.keep().catch(() => '')) === 'awake',
+      60_000,
+    )
+    await this.pace(undefined)
+    await this.expectAt(this.home)
+  }
+
+  /** Its file system has no fault; then nothing of it is left. */
+  async end(): Promise<void> {
+    const { home, id } = this
+    await home.run(id, 'sync')
+    await home.driver.kill(id)
+    await this.stages[0].checkDisk(home, id)
+    await home.destroyed(fenceOf(id, 1, this.nextTurn()))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { house, driver } of [this.home, this.away]) {
+      house.moves.close()
+      await driver.close()
+    }
+    for (const stage of this.stages) await stage[Symbol.asyncDispose]()
+  }
+}
+
+export const succeeds = (work: Promise<unknown>): Promise<boolean> =>
+  work.then(
+    () => true,
+    () => false,
+  )
