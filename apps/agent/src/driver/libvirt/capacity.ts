@@ -1,6 +1,8 @@
 // What a host can take in all: as the operator set it, else as the machine is.
 import { statfs } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import type { LibvirtHost } from '@dormouse/node-libvirt'
+import { unlessMissing } from '../../mechanics/durable-file.ts'
 import type { DriverFacts } from '../driver.ts'
 
 /** As the operator set it; undefined where the machine decides. */
@@ -12,10 +14,11 @@ export interface CapacitySettings {
 
 const gib = 1024 ** 3
 
-/** How many bytes the folder's file system has free for the agent. */
+/** How many bytes the folder's file system has free for the agent, also before the folder is made. */
 export async function freeBytes(folder: string): Promise<number> {
-  const { bavail, bsize } = await statfs(folder)
-  return bavail * bsize
+  const found = await statfs(folder).catch(unlessMissing)
+  if (!found) return freeBytes(dirname(folder))
+  return found.bavail * found.bsize
 }
 
 /** The host's capacity, and how much of its disk is free. */
