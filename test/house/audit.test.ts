@@ -79,6 +79,12 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await ask(house.host.name)
     return house.host.id
   },
+  'POST /admin/v1/desktops/:id/move': async ({ house, ask }) => {
+    const { id } = await house.desktop('hibernated')
+    await ask(id, {})
+    await house.settle()
+    return id
+  },
   'POST /admin/v1/desktops/:id/hibernate': async ({ house, ask }) => {
     const { id } = await house.desktop('awake')
     await ask(id)

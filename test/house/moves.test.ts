@@ -4,7 +4,9 @@ import type { OperationJson } from '@dormouse/contract'
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
 import type { Host } from './parts/host.ts'
+import { RfbClient } from './parts/rfb-client.ts'
 
 /** Any free port: the tests run beside each other. */
 const agent = { moveAddress: { host: '127.0.0.1', port: 0 } }
@@ -153,6 +155,47 @@ test('a new host that is removed before the decision gets nothing; the desktop s
   expect(await house.see(id)).toMatchObject({ state: 'hibernated', host_id: from.id })
   await house.ask(id, 'wake')
   expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+})
+
+test('a screen ends with 4006, and its page is back by its ticket and keeps the claim', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const id = await desktopIn(house, 'awake')
+  const { websocket_url: url } = (await house.api('POST', `/v1/desktops/${id}/stream`, { body: { claim: 'control' } }))
+    .json
+  const page = await RfbClient.connect(url, { page: true })
+  const { ticket } = await waitFor('a ticket', () => page.notes[0])
+  expect((await moved(house, id)).state).toBe('succeeded')
+  expect((await page.closed).code).toBe(4006)
+  const back = await RfbClient.connect(url.replace(/[^/]+$/, ticket), { page: true })
+  await back.frame()
+  back.close()
+})
+
+test('an operator moves a desktop by its host’s name, once, and not to where it is', async () => {
+  await using house = await House.start({ hosts: 3, agent })
+  const key = await house.replica.parts.principals.createOperatorKey('ops')
+  const id = await desktopIn(house, 'awake')
+  const from = await house.hostOf(id)
+  const to = house.hosts.findLast((host) => host !== from)!
+  const post = (body: object, wait = '') => house.api('POST', `/admin/v1/desktops/${id}/move${wait}`, { key, body })
+  const reached = Promise.withResolvers<void>()
+  const go = Promise.withResolvers<void>()
+  using _ = { [Symbol.dispose]: go.resolve }
+  house.failpoints.set('move.send.before', () => {
+    reached.resolve()
+    return go.promise
+  })
+  const begun = await post({ to: to.name })
+  expect([begun.status, begun.json]).toEqual([202, expect.objectContaining({ kind: 'move', requested_by: 'operator' })])
+  await reached.promise
+  expect((await post({ to: to.id })).json.id).toBe(begun.json.id)
+  expect((await post({})).json.code).toBe('conflict')
+  go.resolve()
+  expect((await house.settled(begun.json.id)).result).toMatchObject({ host_id: to.id, desktop_state: 'awake' })
+  expect((await post({ to: to.name })).json).toMatchObject({ status: 409, code: 'conflict' })
+  expect((await post({ to: 'nowhere' })).status).toBe(404)
+  expect((await post({ to: from.name }, '?wait=true')).json).toMatchObject({ state: 'succeeded' })
+  expect((await house.api('POST', `/admin/v1/desktops/${id}/move`, { body: {} })).status).toBe(403)
 })
 
 test('an old host that is unreachable behind the decision removes its part when it is back', async () => {

@@ -84,6 +84,33 @@ test('while a replica of the release before is alive, no move begins, and nothin
   expect(await house.settled((await begin()).id)).toMatchObject({ state: 'succeeded' })
 })
 
+test.each([
+  ['awake', 'hibernate'],
+  ['hibernated', 'wake'],
+] as const)('%s and %s: what an undone move has not ended on its host yet is ended first', async (state, kind) => {
+  await using house = await House.start({ hosts: 2, agent })
+  const { id, from, move, go } = await movingAt(house, state, 'move.arrive.before')
+  using _ = { [Symbol.dispose]: go }
+  await house.killAgent(house.hosts.indexOf(from))
+  const queued = await askDuring(house, id, kind)
+  go()
+  expect(await house.settled(move)).toMatchObject({ state: 'failed' })
+  await house.restartAgent(house.hosts.indexOf(from))
+  expect(await house.settled(queued)).toMatchObject({ state: 'succeeded' })
+})
+
+test('after the decision a guest call is 503 until the desktop runs on its new host', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const { id, move, go } = await movingAt(house, 'awake', 'move.settle.before')
+  using _ = { [Symbol.dispose]: go }
+  const exec = () => house.api('POST', `/v1/desktops/${id}/exec`, { body: { command: ['true'] } })
+  const refused = await exec()
+  expect([refused.status, refused.json.code, refused.headers['retry-after']]).toEqual([503, 'guest_unavailable', '2'])
+  go()
+  await house.settled(move)
+  expect((await exec()).status).toBe(200)
+})
+
 test('a destroy takes the place of a wake that waits', async () => {
   await using house = await House.start({ hosts: 2, agent })
   const { id, go } = await movingAt(house, 'hibernated', 'move.send.before')

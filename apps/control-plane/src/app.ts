@@ -6,6 +6,7 @@ import { Counter, type Registry } from 'prom-client'
 import { auditRoutes } from './audit/routes.ts'
 import type { ClientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
+import { moveAdminRoutes } from './desktops/move-routes.ts'
 import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './desktops/routes.ts'
 import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
@@ -110,6 +111,7 @@ function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   recoveryAdminRoutes(scope, parts)
   auditRoutes(scope, parts)
   desktopAdminRoutes(scope, parts)
+  moveAdminRoutes(scope, parts)
   operationAdminRoutes(scope, parts)
 }
 

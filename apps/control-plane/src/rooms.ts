@@ -165,7 +165,7 @@ function openDesktops(
       destroy: config.destroyDeadlineMs,
     },
   })
-  const moves = new Moves({ leadership, engine, deadlineMs: config.moveDeadlineMs })
+  const moves = new Moves({ leadership, engine, hosts, deadlineMs: config.moveDeadlineMs })
   return { engine, desktops, moves }
 }
 

@@ -27,6 +27,11 @@ test('one whose desktop is waking tries often, and asks nobody to wake it', () =
   expect(textOf('waking', occasion)).toMatchObject({ todo: '', command: '' })
 })
 
+test('one whose desktop has moved is back at once', () => {
+  expect(closed(screenCloses.moved)).toEqual({ state: 'moved', reconnectInMs: 100 })
+  expect(textOf('moved', occasion)).toMatchObject({ todo: '', command: '' })
+})
+
 test.each([1001, 1006, 1011, screenCloses.hostLost])('%i is retried, less and less often, for minutes', (code) => {
   const waits = [0, 1, 2, 3, 9].map((attempts) => closed(code, { attempts }).reconnectInMs)
   expect(waits).toEqual([250, 500, 1_000, 2_000, 4_000])
@@ -38,7 +43,7 @@ test('without a ticket the page cannot reconnect', () => {
 })
 
 const states: PageState[] = [
-  ...(['connecting', 'live', 'reconnecting', 'taken-over', 'asleep', 'waking'] as const),
+  ...(['connecting', 'live', 'reconnecting', 'moved', 'taken-over', 'asleep', 'waking'] as const),
   ...(['destroyed', 'ended', 'lost'] as const),
 ]
 

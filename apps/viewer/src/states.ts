@@ -5,6 +5,7 @@ export type PageState =
   | 'connecting'
   | 'live'
   | 'reconnecting'
+  | 'moved'
   | 'taken-over'
   | 'asleep'
   | 'waking'
@@ -33,6 +34,7 @@ export interface Closed {
 const giveUpAfterMs = 5 * 60_000
 const asleepRetryMs = 2_000
 const wakingRetryMs = 500
+const movedRetryMs = 100
 
 export function stateAfter({ code, cause, darkForMs, attempts, hasTicket }: Closed): NextState {
   if (code === screenCloses.takenOver) return { state: 'taken-over' }
@@ -40,6 +42,7 @@ export function stateAfter({ code, cause, darkForMs, attempts, hasTicket }: Clos
   if (code === screenCloses.revoked || !hasTicket) return { state: 'ended' }
   if (cause === 'waking') return { state: 'waking', reconnectInMs: wakingRetryMs }
   if (code === screenCloses.asleep) return { state: 'asleep', reconnectInMs: asleepRetryMs }
+  if (code === screenCloses.moved) return { state: 'moved', reconnectInMs: movedRetryMs }
   if (darkForMs > giveUpAfterMs) return { state: 'lost' }
   return { state: 'reconnecting', reconnectInMs: Math.min(250 * 2 ** attempts, 4_000) }
 }
@@ -61,6 +64,11 @@ const texts: Record<PageState, Partial<StateText> & { short: string }> = {
     short: 'Reconnecting…',
     title: 'Reconnecting…',
     text: 'The connection to the desktop was lost. The desktop keeps running.',
+  },
+  moved: {
+    short: 'Moving…',
+    title: 'The desktop has moved to another host',
+    text: 'It keeps running, and this page reconnects by itself.',
   },
   'taken-over': {
     short: 'Taken over',

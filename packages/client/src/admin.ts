@@ -15,6 +15,7 @@ import type {
   ImageJson,
   InviteJson,
   KeyJson,
+  MoveBody,
   OperationJson,
   OrgJson,
   OrgsJson,
@@ -26,7 +27,7 @@ import type {
 import { readJson, sendJson } from './bodies.ts'
 import { newIdempotencyKey, nextCursor } from './client.ts'
 import { type CallOptions, Http, type HttpCall, type HttpOptions } from './http.ts'
-import { waitCallTimeoutMs } from './operations.ts'
+import { pollOperation, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
 import { path } from './path.ts'
 
 export interface AdminClientOptions extends HttpOptions {
@@ -88,6 +89,39 @@ const hostChanges = (again: Again) => ({
 type Get = <T>(call: CallOptions, route: string) => Promise<T>
 
 const hostsAndImages = (again: Again, get: Get) => ({ ...hostChanges(again), ...imageCalls(again, get) })
+/** What operators do to desktops of any organisation. */
+const desktopChanges = (http: Http) => {
+  const read = (id: string, call: CallOptions = {}) =>
+    http.json<AdminOperationJson>({ ...call, method: 'GET', path: path`/admin/v1/operations/${id}` })
+  return {
+    /** An operation, with the original error of a failure and when its steps began. */
+    getOperation: read,
+    /** Waits for an operation to settle. Throws `OperationFailedError` where it fails; its `operation` has the cause. */
+    waitForOperation: (id: string, options: WaitOptions = {}) =>
+      pollOperation(http, (call) => read(id, call), options) as Promise<AdminOperationJson>,
+    /** Hibernates a desktop, and waits up to 120 s for it. */
+    hibernateDesktop: (id: string, call: CallOptions = {}) =>
+      http.json<OperationJson>({
+        timeoutMs: waitCallTimeoutMs,
+        ...call,
+        method: 'POST',
+        path: path`/admin/v1/desktops/${id}/hibernate`,
+        query: { wait: true },
+        ...sendJson({}),
+      }),
+    /**
+     * Begins to move a desktop to another host: awake with its memory, asleep as files. Answers the same move where it is in
+     * progress, so it is retried like a request with a key.
+     */
+    moveDesktop: (id: string, body: MoveBody = {}, call: CallOptions = {}) =>
+      http.json<OperationJson>({
+        ...call,
+        method: 'POST',
+        path: path`/admin/v1/desktops/${id}/move`,
+        ...sendJson(body, { 'idempotency-key': newIdempotencyKey() }),
+      }),
+  }
+}
 
 /** The typed client of /admin/v1. Creates are never retried: these routes take no idempotency key. */
 export function createAdminClient(options: AdminClientOptions) {
@@ -138,22 +172,10 @@ export function createAdminClient(options: AdminClientOptions) {
     /** Confirms the epoch that a withheld host reported, so that it gets commands again. By name or id. */
     trustHost: (host: string, call: CallOptions = {}) =>
       post<TrustedHostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),
-    /** An operation of any organisation, with the original error of a failure and when its steps began. */
-    getOperation: (id: string, call: CallOptions = {}) =>
-      get<AdminOperationJson>(call, path`/admin/v1/operations/${id}`),
     /** Desktops of all organisations, oldest first; 1,000 unless `limit` says otherwise. */
     listDesktops: (query: { state?: DesktopState; limit?: number } = {}, call: CallOptions = {}) =>
       get<{ desktops: DesktopJson[] }>(call, '/admin/v1/desktops', query),
-    /** Hibernates a desktop of any organisation, and waits up to 120 s for it. */
-    hibernateDesktop: (id: string, call: CallOptions = {}) =>
-      http.json<OperationJson>({
-        timeoutMs: waitCallTimeoutMs,
-        ...call,
-        method: 'POST',
-        path: path`/admin/v1/desktops/${id}/hibernate`,
-        query: { wait: true },
-        ...sendJson({}),
-      }),
+    ...desktopChanges(http),
     listHosts: (call: CallOptions = {}) => get<{ hosts: HostJson[] }>(call, '/admin/v1/hosts'),
   }
 }

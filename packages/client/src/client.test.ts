@@ -73,6 +73,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
   await admin.getImage('mini@1')
   await admin.useImage('mini@1')
   await admin.retireImage('mini@1')
+  await admin.moveDesktop(desktopId, { to: 'hv 3' })
   await admin.getOperation(operationId)
   await admin.listDeferred()
   await admin.listHosts()
@@ -96,6 +97,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
     'GET /admin/v1/images/mini%401? ',
     'POST /admin/v1/images/mini%401/use? {}',
     'POST /admin/v1/images/mini%401/retire? {}',
+    `POST /admin/v1/desktops/${desktopId}/move? {"to":"hv 3"}`,
     `GET /admin/v1/operations/${operationId}? `,
     'GET /admin/v1/deferred-commands? ',
     'GET /admin/v1/hosts? ',

@@ -122,6 +122,11 @@ export const deferredJson = z
   .meta({ id: 'DeferredCommand' })
 export type DeferredJson = z.infer<typeof deferredJson>
 
+export const moveBody = z.object({
+  to: z.string().min(1).max(100).optional().describe('Name or id of the new host; without it the service chooses one'),
+})
+export type MoveBody = z.input<typeof moveBody>
+
 export const removeHostBody = z.object({
   yes_lose: z.int().min(0).describe('How many desktops may be lost: those whose only disk is there'),
 })

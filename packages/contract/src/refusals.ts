@@ -215,6 +215,12 @@ export const refusals = {
     next: retry,
   },
   hypervisor_failed: { status: 409, internalOnly: true, what: 'the desktop’s host failed to do this', next: retry },
+  moving: {
+    status: 409,
+    internalOnly: true,
+    what: 'the desktop is moving to another host',
+    next: 'retry in a moment',
+  },
   too_many_moves: {
     status: 409,
     internalOnly: true,

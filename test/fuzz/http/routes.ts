@@ -54,6 +54,7 @@ const others: [method: string, path: string, body?: Schema][] = [
   ['POST', '/admin/v1/hosts/invites', shape({ name: text, valid_secs: { type: 'integer' } })],
   ['GET', '/admin/v1/desktops'],
   ['POST', '/admin/v1/desktops/{id}/hibernate', shape({})],
+  ['POST', '/admin/v1/desktops/{id}/move', shape({ to: text })],
   ['POST', '/agent/v1/enrol', shape({ token: text, name: text, public_key: publicKey })],
   ['GET', '/agent/v1/link'],
   ['GET', '/agent/v1/channels/{id}'],

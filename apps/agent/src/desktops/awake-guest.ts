@@ -22,8 +22,10 @@ const pausedChecks = 3
 const notAwake = 'the desktop is no longer awake on its host; check its state'
 const paused = 'the desktop is paused on its host; check its state, then retry'
 
-/** Refuses with `not_awake` unless this generation runs on this host. */
+/** Refuses unless this generation runs on this host: with `not_awake`, or to be retried where it is arriving from another host. */
 export function requireAwake(journal: Journal, target: Target): void {
+  const entry = journal.read(target.desktopId)
+  if (entry?.move && !entry.running) refuse('guest_unavailable', 'the desktop is moving between hosts; retry')
   if (!isAwake(journal, target)) refuse('not_awake', 'the desktop is not awake on its host in this generation')
 }
 

@@ -117,7 +117,7 @@ export class Turns {
       refuse('superseded', 'this turn was undone')
     }
     // Whether it may run here is for the control plane to decide, and its decision is a command of the move.
-    if (entry.move && !moves && !preempts) refuse('hypervisor_failed', 'the desktop is moving; end the move first')
+    if (entry.move && !moves && !preempts) refuse('moving', 'the desktop is moving; end the move first')
   }
 
   #turn(fence: Fence, options: TurnOptions, signal: AbortSignal, earlier: Promise<unknown>): Turn {

@@ -4,6 +4,7 @@ import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
+import { addAdminDesktop } from './admin-desktop.ts'
 import { addHostRemove, addHostReturn } from './host-remove.ts'
 import { addImages } from './images.ts'
 import { addOperationCause } from './operation-cause.ts'
@@ -15,11 +16,12 @@ const desktop = '019a9f00-0000-7000-8000-000000000001'
 export function addAdmin(program: Command, context: Context): void {
   const admin = program
     .command('admin')
-    .description('organisations, keys, hosts, images and the audit log (needs an operator key)')
+    .description('organisations, keys, hosts, desktops, images and the audit log (needs an operator key)')
   addOrgs(admin.command('org').description('organisations'), context)
   addKeys(admin.command('key').description('API keys of an organisation'), context)
   addHosts(admin.command('host').description('hosts that run desktops'), context)
   addImages(admin.command('image').description('images that desktops are made from'), context)
+  addAdminDesktop(admin.command('desktop'), context)
   addDeferred(admin.command('deferred'), context)
   addOperationCause(admin.command('operation'), context)
   addAudit(admin.command('audit'), context)

@@ -174,6 +174,24 @@ test('operators make organisations, keys and invitations with their own key', as
   expect(shown.stderr).toContain('not shown again')
 })
 
+test('operators move a desktop, wait for it, and learn why it did not move', async () => {
+  const accepted = { id: operationId, desktop_id: desktopId, kind: 'move', state: 'running', progress: null }
+  const result = { desktop_state: 'awake', host_id: operationId, duration_ms: 1_200, cleanup: 'deferred' }
+  let settled: object = { ...accepted, state: 'succeeded', settled_at: 'now', result }
+  const { dormouse, seen } = await start(({ method }) => ({ body: method === 'GET' ? settled : accepted }))
+  const move = (...args: string[]) => dormouse(['admin', 'desktop', 'move', desktopId, ...args])
+  expect((await move('--to', 'rack 4')).stdout).toMatch(
+    / is awake on host .* after 1\.2 s; its old host is unreachable/,
+  )
+  expect(String(seen[0]?.body)).toBe('{"to":"rack 4"}')
+  expect(JSON.parse((await move('--hibernate', '--no-wait', '--json')).stdout)).toEqual(accepted)
+  expect(seen.slice(-2).map(({ path }) => path.replace(/.*\//, ''))).toEqual(['hibernate', 'move'])
+  settled = { ...accepted, state: 'failed', error: 'no host', error_code: 'no_host', cause: 'h2 is cordoned' }
+  const failed = await move()
+  expect([failed.code, failed.stderr]).toEqual([exitCodes.operationFailed, expect.stringContaining('h2 is cordoned')])
+  expect(failed.stderr).toContain(`admin operation ${operationId}`)
+})
+
 test('a list of hosts tells what ails one, and what to do', async () => {
   const none = { vcpus: 0, memory_mib: 0, disk_gib: 0 }
   const sample = { id: desktopId, name: 'h1', state: 'active', linked: true, proves_by: 'challenge', capacity: none }

@@ -7,7 +7,7 @@ const pollMs = 1_000
 
 /** Runs the work, which calls `onProgress` with each operation that it sees. `show` is undefined where nothing is shown. */
 export async function following<T>(
-  client: Client,
+  client: Pick<Client, 'getOperation'>,
   show: ((text: string) => void) | undefined,
   work: (onProgress?: (operation: OperationJson) => void) => Promise<T>,
 ): Promise<T> {

@@ -47,6 +47,24 @@ export async function ofHost(db: Db, hostId: string): Promise<DeferredCommand[]>
   return rows
 }
 
+/** What a move of the desktop still owes to this host, oldest first. */
+export async function ofMove(db: Db, desktopId: string, hostId: string): Promise<DeferredCommand[]> {
+  const { rows } = await db.query<DeferredCommand>(
+    `select ${columns} from deferred_commands where desktop_id = $1 and host_id = $2 and command like 'move.%' order by created_at`,
+    [desktopId, hostId],
+  )
+  return rows
+}
+
+/** The hosts that still have something of the desktop that a deferred command will end. */
+export async function hostsOf(db: Db, desktopId: string): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    'select distinct host_id as id from deferred_commands where desktop_id = $1',
+    [desktopId],
+  )
+  return rows.map(({ id }) => id)
+}
+
 /** Which of these hosts have a command that is due for another attempt. */
 export async function hostsAmong(db: Db, hostIds: string[]): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(

@@ -1,8 +1,12 @@
 // Begins moves of desktops between hosts, for operators and drains. Knows neither HTTP nor which desktop should move.
 import { newId, type OperationRequester, refuse, refuseNotFound } from '@dormouse/contract'
+import { z } from 'zod'
+import type { Db, Note } from '../db/pool.ts'
+import type { Hosts } from '../hosts/service.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import { requireKnownToAll } from '../leadership/store.ts'
 import type { Engine } from '../operations/engine.ts'
+import { moveAndNext } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
 import * as operations from '../operations/store.ts'
 import { takeTurn } from './state-changes.ts'
@@ -11,15 +15,18 @@ import * as store from './store.ts'
 
 export interface MovesOptions {
   leadership: Leadership
+  hosts: Pick<Hosts, 'idOf'>
   engine: Engine
   deadlineMs: number
 }
 
 export interface MoveRequest {
-  /** Null for the best host. */
+  /** The host's id or name; null for the best host. */
   to: string | null
   requestedBy: Exclude<OperationRequester, 'caller'>
   requestId: string
+  /** Writes the operator's audit entry. */
+  note?: Note
 }
 
 export class Moves {
@@ -30,22 +37,29 @@ export class Moves {
   }
 
   /**
-   * Begins to move a desktop that is awake or asleep to another host. Refuses with `wrong_state` in other states, and with
-   * `conflict` while another operation is in progress.
+   * Begins to move a desktop that is awake or asleep to another host, or answers the same move that is in progress. Refuses with
+   * `wrong_state` in other states, with `conflict` while another operation is in progress or where it is on that host, and with
+   * `upgrading` while a replica is alive that does not know moves.
    */
   async begin(desktopId: string, request: MoveRequest): Promise<OperationRow> {
-    const { leadership, engine } = this.#options
-    const accepted = await leadership.transaction(async (tx, term) => {
+    const { leadership, engine, hosts } = this.#options
+    const { note } = request
+    const { operation, term } = await leadership.transaction(async (tx, term) => {
+      const to = request.to && (await hosts.idOf(tx, request.to))
       const row = (await store.lockAny(tx, desktopId)) ?? refuseNotFound()
-      if (await operations.hasLive(tx, desktopId)) refuse('conflict', 'the desktop has an operation in progress')
-      if (!movable.includes(row.state) || row.hostId === null)
-        refuse('wrong_state', `the desktop is ${row.state}; a move is possible when it is ${movable.join(', ')}`)
-      await requireKnownToAll(tx, 'moves')
+      const { move } = await moveAndNext(tx, desktopId)
+      if (move && targetOf(move) === to) {
+        await note?.(tx, desktopId, null)
+        return { operation: move }
+      }
+      await requireMovable(tx, row, to)
       await takeTurn(tx, desktopId)
-      return { term, operation: await operations.insert(tx, this.#operation(row, request)) }
+      const operation = await operations.insert(tx, this.#operation(row, { ...request, to }))
+      await note?.(tx, desktopId, { operation_id: operation.id })
+      return { operation, term }
     })
-    engine.accept(accepted.operation, accepted.term)
-    return accepted.operation
+    if (term) engine.accept(operation, term)
+    return operation
   }
 
   #operation(row: store.DesktopRow, { to, requestedBy, requestId }: MoveRequest): operations.NewOperation {
@@ -65,4 +79,14 @@ export class Moves {
       deadlineMs: this.#options.deadlineMs,
     }
   }
+}
+
+const targetOf = ({ input }: OperationRow): string | null => z.object({ to: z.string().nullable() }).parse(input).to
+
+async function requireMovable(tx: Db, row: store.DesktopRow, to: string | null): Promise<void> {
+  if (await operations.hasLive(tx, row.id)) refuse('conflict', 'the desktop has an operation in progress')
+  if (!movable.includes(row.state) || row.hostId === null)
+    refuse('wrong_state', `the desktop is ${row.state}; a move is possible when it is ${movable.join(', ')}`)
+  if (row.hostId === to) refuse('conflict', 'the desktop is on that host already')
+  await requireKnownToAll(tx, 'moves')
 }

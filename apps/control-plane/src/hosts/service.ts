@@ -229,6 +229,11 @@ export class Hosts {
     return id
   }
 
+  /** The id of the one host with that id or name that is not removed. */
+  async idOf(db: Db, idOrName: string): Promise<string> {
+    return (await findPresent(db, idOrName)).id
+  }
+
   trust = store.trust
   releaseMemory = reservations.releaseMemory
   releaseAll = reservations.releaseAll

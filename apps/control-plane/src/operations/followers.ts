@@ -63,3 +63,13 @@ export async function hasFollower(db: Db, id: string): Promise<boolean> {
   )
   return rowCount !== 0
 }
+
+/** Whether a wake of the desktop failed lately while or after it moved to another host. */
+export async function failedAway(db: Db, desktopId: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    `select 1 from operations where desktop_id = $1 and kind = 'wake' and state = 'failed' and findings ? 'to'
+       and settled_at > now() - interval '10 minutes' limit 1`,
+    [desktopId],
+  )
+  return rowCount !== 0
+}

@@ -13,10 +13,11 @@ import type { StepContext } from '../../operations/definition.ts'
 import type { Findings } from '../../operations/findings.ts'
 import { hasFollower } from '../../operations/followers.ts'
 import type { OperationRow } from '../../operations/store.ts'
-import { type DeferredCommand, defer } from '../deferred.ts'
+import { type DeferredCommand, defer, hostsOf } from '../deferred.ts'
 import { startGeneration } from '../generations.ts'
 import { moveTo } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
+import { endMove } from './after-move.ts'
 import { commandOptions, fenceOf, inputOf } from './input.ts'
 
 export interface CarryContext {
@@ -81,9 +82,11 @@ export async function placeAway(deps: CarryContext, context: StepContext, destin
   if (traits.kind !== kind)
     throw refusalWithCause('hypervisor_failed', `on its host the desktop can only move ${traits.kind}`)
   const { spec } = inputOf(context)
+  // Where an earlier move has left something, a new one is refused.
+  const owing = await deps.leadership.transaction((tx) => hostsOf(tx, desktopId))
   const misfits = new Map<string, string>()
   for (;;) {
-    const leaving = { operationId, not: [from, ...misfits.keys()] }
+    const leaving = { operationId, not: [from, ...owing, ...misfits.keys()] }
     const request = { desktopId, vcpus, memoryMiB, diskGiB: spec.diskGiB, image: spec.imageVersion, leaving }
     const found = await hosts
       .placeAway(to, request, async (host) => {
@@ -122,9 +125,12 @@ async function misfitOf(
 }
 
 /** The old host holds the desktop for the move. Its guest notices nothing. */
-export async function begin({ links }: CarryContext, context: StepContext, from: string): Promise<Findings> {
+export async function begin(deps: CarryContext, context: StepContext, from: string): Promise<Findings> {
+  const { links } = deps
   const { kind } = placed(context)
   const payload = { fence: fenceOf(context), kind }
+  // In this move's turn the host would no longer take the commands of an earlier one.
+  await endMove(deps, context, from)
   return { begun: (await links.command(from, 'move.begin', payload, commandOptions(context))).letter }
 }
 

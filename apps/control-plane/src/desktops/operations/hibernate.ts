@@ -6,13 +6,16 @@ import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
+import type { Leadership } from '../../leadership/leadership.ts'
 import { type OperationDefinition, type SettleContext, step } from '../../operations/definition.ts'
 import { endGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
+import { afterMove } from './after-move.ts'
 import { commandOptions, fenceOf, inputOf } from './input.ts'
 
 export interface HibernateContext {
+  leadership: Leadership
   hosts: Hosts
   links: Links
 }
@@ -27,7 +30,7 @@ type Seen = Findings['seen']
 
 const deferred: Findings = { seen: 'out of reach' }
 
-export const hibernate = ({ hosts, links }: HibernateContext): OperationDefinition => ({
+export const hibernate = ({ leadership, hosts, links }: HibernateContext): OperationDefinition => ({
   kind: 'hibernate',
   hostOf: (operation) => inputOf({ operation }).hostId,
   steps: [
@@ -35,13 +38,10 @@ export const hibernate = ({ hosts, links }: HibernateContext): OperationDefiniti
       name: 'save',
       phase: 'saving',
       run: async (context) => {
-        const { hostId } = inputOf(context)
-        const { memoryBytes } = await links.command(
-          hostId!,
-          'desktop.ensureHibernated',
-          { fence: fenceOf(context) },
-          commandOptions(context),
-        )
+        const hostId = inputOf(context).hostId!
+        const payload = { fence: fenceOf(context) }
+        const ask = () => links.command(hostId, 'desktop.ensureHibernated', payload, commandOptions(context))
+        const { memoryBytes } = await afterMove({ leadership, links }, context, hostId, ask)
         return { memoryBytes }
       },
       /** A save cannot be undone; the host reports what came of it. */

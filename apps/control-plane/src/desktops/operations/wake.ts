@@ -18,11 +18,13 @@ import {
   step,
 } from '../../operations/definition.ts'
 import type { Failure } from '../../operations/findings.ts'
+import { failedAway } from '../../operations/followers.ts'
 import type { NewOperation } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration, startGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { bind, lockAny, unbind } from '../store.ts'
+import { afterMove } from './after-move.ts'
 import { asleepResult, leftNothing, lossOf, stateAfterFailure } from './failed-wake.ts'
 import { diskRequest, imageOf } from './image-of-wake.ts'
 import { commandOptions, fenceOf, type Input, inputOf } from './input.ts'
@@ -96,9 +98,14 @@ function placing(deps: WakeContext) {
 
   return async (context: StepContext) => {
     const { hostId, from } = inputOf(context)
-    const mayMove = hostId !== null && from !== 'created'
-    const elsewhere = async () => (mayMove ? placeElsewhere(deps, context, hostId) : undefined)
-    if (mayMove && (await hosts.isCordoned(hostId))) return (await elsewhere()) ?? placeHere(context)
+    const elsewhere = async () => {
+      if (hostId === null || from === 'created') return undefined
+      const { desktopId } = context.operation
+      // One that failed on the way to another host lately is retried where its disk is.
+      if (await leadership.transaction((tx) => failedAway(tx, desktopId))) return undefined
+      return placeElsewhere(deps, context, hostId)
+    }
+    if (hostId !== null && (await hosts.isCordoned(hostId))) return (await elsewhere()) ?? placeHere(context)
     try {
       return await placeHere(context)
     } catch (error) {
@@ -145,7 +152,9 @@ export function wake(deps: WakeContext): OperationDefinition {
     const input = inputOf(context)
     Object.assign(context.findings, await settleThere(deps, context))
     const payload = { fence: fenceThere(context), ...diskRequest(context), source: sourceOf(input) }
-    const woken = await links.command(hostOf(context), 'desktop.ensureAwake', payload, commandOptions(context))
+    const hostId = hostOf(context)
+    const ask = () => links.command(hostId, 'desktop.ensureAwake', payload, commandOptions(context))
+    const woken = await afterMove(deps, context, hostId, ask)
     const isFirst = input.from === 'created' && woken.resumedFrom === 'disk'
     return { resumedFrom: isFirst ? 'image' : woken.resumedFrom, ready: woken.ready }
   }
