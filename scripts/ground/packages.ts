@@ -45,6 +45,13 @@ const testNeeds: Need[] = [
   { files: program('ebtables'), packages: ['iptables'], why: 'binds guests to their addresses, for the tests' },
   { files: program('nft'), packages: ['nftables'], why: 'the firewall of their network, for the tests' },
   networkNeed,
+  { files: program('haproxy'), packages: ['haproxy'], why: 'stands in front of two control planes, for the tests' },
+  { files: program('openssl'), packages: ['openssl'], why: 'makes certificates, for the tests' },
+  {
+    files: program('pg_dump'),
+    packages: ['postgresql', 'postgresql-client'],
+    why: 'writes and restores a backup, for the tests',
+  },
   { files: program('perl'), packages: ['perl-base'], why: 'sends hostile packets, for the tests' },
   {
     files: ['/usr/share/libvirt/nwfilter/clean-traffic.xml'],

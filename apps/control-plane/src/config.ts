@@ -48,7 +48,7 @@ const issuerUrl = (env: string, what: string) =>
 const settings = z.object({
   databaseUrl: setting(
     'DATABASE_URL',
-    'URL of the Postgres database, such as postgres://user:password@host:5432/dormouse',
+    'URL of the Postgres database, such as postgres://user:password@host:5432/dormouse. To another machine, use TLS: append ?sslmode=verify-full&sslrootcert=/etc/dormouse/postgres-ca.pem, and a host name that the server’s certificate names',
     z.string().min(1),
     { secret: true },
   ),

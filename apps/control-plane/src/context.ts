@@ -7,6 +7,7 @@ import { createApp } from './app.ts'
 import { record } from './audit/store.ts'
 import { type ClientLimits, clientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
+import { explainTls } from './db/certificates.ts'
 import { inLane } from './db/lanes.ts'
 import { migrate } from './db/migrate.ts'
 import { openPool, type Pool } from './db/pool.ts'
@@ -78,7 +79,9 @@ async function openDatabase(config: Config, log: Log): Promise<Pool> {
     // Of no request, though one may have opened it.
     outsideWork(() => log.warn({ err }, 'an idle database connection was lost')),
   )
-  const applied = await migrate({ databaseUrl: config.databaseUrl, log })
+  const applied = await migrate({ databaseUrl: config.databaseUrl, log }).catch((error: unknown) => {
+    throw explainTls(error)
+  })
   if (applied.length > 0) log.info({ applied }, 'the schema was brought up to date')
   return pool
 }

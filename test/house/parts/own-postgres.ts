@@ -20,6 +20,7 @@ export async function ownPostgres() {
   await makeTemplate(postgres.url)
   return {
     postgres,
+    dataDir: join(folder, 'pg'),
     /** Every process of it stands still, or goes on. */
     still: (how: 'SIGSTOP' | 'SIGCONT') => {
       for (const each of processesIn(join(folder, 'pg'))) signal(each, how)

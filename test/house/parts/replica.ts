@@ -53,7 +53,8 @@ export class Replica {
   async start(wish: Partial<Config> = {}): Promise<void> {
     const port = this.#port || this.#config.port
     this.#parts = await startControlPlane({ ...this.#config, ...wish, port }, this.#log, this.failpoints)
-    this.#port = Number(new URL(this.#parts.url).port)
+    // A public URL has the port of a proxy.
+    this.#port = port || Number(new URL(this.#parts.url).port)
     sharesDocument(this.url, { ...this.#config, ...wish, port: 0, databaseUrl: '' })
   }
 

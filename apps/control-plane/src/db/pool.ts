@@ -134,6 +134,8 @@ export const isConnectionLost = (error: unknown): boolean =>
  */
 export function isDatabaseUnavailable(error: unknown): boolean {
   const code = sqlState(error)
+  // A certificate that expires while the service runs: new connections fail until it is renewed.
+  if (code && /^(ERR_TLS_|CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO)/.test(code)) return true
   if (code) return /^(08|57P|25P03|40P01|53300|ECONN|EHOST|ENET|EPIPE|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|ENOENT)/.test(code)
   return (
     error instanceof Error &&

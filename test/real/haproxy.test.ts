@@ -1,0 +1,150 @@
+// Guarantee: the HAProxy of `infra/haproxy` in front of two replicas carries requests, agents' links and screens over TLS, and
+// a change of leader is no failure to a client that repeats what is answered with 503. Both replicas reach Postgres over TLS,
+// and refuse a server that is not the one they were told.
+import { chownSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import tls from 'node:tls'
+import { createClient, Desktop } from '@dormouse/client'
+import { configSchema } from '@dormouse/control-plane/config.ts'
+import { startControlPlane } from '@dormouse/control-plane/context.ts'
+import { ArmedFailpoints, createLog, readConfig } from '@dormouse/process'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { freePort } from '../free-port.ts'
+import { type OwnPostgres, ownPostgres } from '../house/parts/own-postgres.ts'
+import { RfbClient } from '../house/parts/rfb-client.ts'
+import { House } from '../house.ts'
+import { plainFetch } from '../openapi.ts'
+import { query } from '../setup/postgres.ts'
+import { waitFor } from '../wait-for.ts'
+import { Authority, type Identity } from './parts/authority.ts'
+import { startHaproxy } from './parts/haproxy.ts'
+
+/** The proxy's address, and that of each replica behind it: names would need a resolver. */
+const [proxy, ...replicaNames] = ['127.0.0.1', '127.0.0.2', '127.0.0.3'] as const
+
+let authority: Authority
+let own: OwnPostgres
+let databaseServer: string
+let house: House
+let haproxy: AsyncDisposable
+let url: string
+beforeAll(async () => {
+  authority = await Authority.create()
+  tls.setDefaultCACertificates([...tls.getCACertificates('default'), authority.certificate])
+  own = await ownPostgres()
+  await offerTls(await authority.issue('DNS:localhost'))
+  databaseServer = secured({})
+  const port = await freePort()
+  url = `https://${proxy}:${port}`
+  house = await House.start({ databaseServer, hosts: 0, controlPlane: { trustedProxies: [proxy] } })
+  const publicUrls = replicaNames.map((name) => `https://${name}:${port}`)
+  await house.replica.stop()
+  await house.replica.start({ publicUrl: publicUrls[0] })
+  await house.addReplica(undefined, { publicUrl: publicUrls[1], port: await freePort() })
+  const [first, second] = house.replicas.map((replica, at) => ({
+    address: new URL(replica.url).host,
+    name: replicaNames[at]!,
+  }))
+  const names = [proxy, ...replicaNames].map((address) => `IP:${address}`)
+  haproxy = await startHaproxy({
+    port,
+    plainPort: await freePort(),
+    replicas: [first!, second!],
+    identity: await authority.issue(...names),
+  })
+  await house.replica.leading()
+  await house.addHost({ controlPlanes: [url] })
+})
+afterAll(async () => {
+  await house?.[Symbol.asyncDispose]()
+  await haproxy?.[Symbol.asyncDispose]()
+  await own?.[Symbol.asyncDispose]()
+  authority?.[Symbol.dispose]()
+})
+
+/** The server accepts plain connections, too: that the replicas use none is theirs to see to. */
+async function offerTls({ certificate, key }: Identity): Promise<void> {
+  const { dataDir } = own
+  const { uid, gid } = statSync(dataDir)
+  for (const [name, text] of Object.entries({ 'server.crt': certificate, 'server.key': key })) {
+    writeFileSync(join(dataDir, name), text, { mode: 0o600 })
+    chownSync(join(dataDir, name), uid, gid)
+  }
+  await query(own.postgres.url, `alter system set ssl = 'on'`)
+  await query(own.postgres.url, 'select pg_reload_conf()')
+  await waitFor('TLS', () =>
+    query(secured({}), 'select 1').then(
+      () => true,
+      () => false,
+    ),
+  )
+}
+
+/** The database's URL as operators write it. */
+function secured({ host = 'localhost', ca = authority.file }): string {
+  const secured = new URL(own.postgres.url)
+  secured.hostname = host
+  secured.search = `sslmode=verify-full&sslrootcert=${ca}`
+  return secured.href
+}
+
+const client = () => createClient({ baseUrl: url, apiKey: house.org.key })
+
+test('every session of the replicas is encrypted', async () => {
+  const sessions = await house.database.rows<{ ssl: boolean }>(
+    `select ssl from pg_stat_ssl join pg_stat_activity using (pid)
+      where datname = current_database() and application_name like 'dormouse%'`,
+  )
+  expect(sessions.length).toBeGreaterThan(2)
+  expect(sessions.filter(({ ssl }) => !ssl)).toEqual([])
+})
+
+test('an agent has a link to each replica through the proxy, and serves a desktop and its screen', async () => {
+  await house.linked(house.host)
+  const desktop = await Desktop.create({ client: client(), tier: 'small' })
+  await desktop.wake()
+  expect((await desktop.commands.run('echo through')).stdout).toBe('through\n')
+  const { websocketUrl } = await desktop.stream.getUrl({ claim: 'view' })
+  expect(new URL(websocketUrl).origin).toBe(url.replace('https', 'wss'))
+  const screen = await RfbClient.connect(websocketUrl)
+  expect(screen.width).toBeGreaterThan(0)
+  screen.socket.terminate()
+  await desktop.destroy()
+})
+
+test('mutations go to the leader; while it changes, clients are told to retry, and none fails', async () => {
+  const create = () => Desktop.create({ client: client(), tier: 'small' })
+  await Promise.all(Array.from({ length: 4 }, create))
+  const [leader, other] = house.replicas as [House['replica'], House['replica']]
+  const during = Array.from({ length: 8 }, create)
+  await leader.stop()
+  expect((await Promise.all([...during, create()])).length).toBe(9)
+  expect(other.leads).toBe(true)
+  await leader.start({ publicUrl: `https://${replicaNames[0]}:${new URL(url).port}` })
+  await create()
+})
+
+test('without any replica, the proxy answers 503 with Retry-After, as a problem', async () => {
+  for (const replica of house.replicas) await replica.stop()
+  const answer = await waitFor('an answer of the proxy itself', async () => {
+    const got = await plainFetch(`${url}/v1/desktops`, { headers: { authorization: `Bearer ${house.org.key}` } })
+    return got.status === 503 && got.headers.has('retry-after') && got
+  })
+  expect(answer.headers.get('content-type')).toBe('application/problem+json')
+  expect(await answer.json()).toMatchObject({ status: 503, code: 'not_leader' })
+  await house.replica.start()
+  await house.replica.leading()
+})
+
+test.each([
+  [
+    'another authority',
+    async () => secured({ ca: (await Authority.create()).file }),
+    /not signed by the authority .*sslrootcert/,
+  ],
+  ['another host name', async () => secured({ host: '127.0.0.1' }), /does not name the host in DATABASE_URL/],
+])('a control plane does not start on a database with %s, and says what to correct', async (_what, make, why) => {
+  const config = readConfig(configSchema, { DATABASE_URL: await make(), PORT: '0' })
+  const log = createLog({ name: 'test', level: 'silent' })
+  await expect(startControlPlane(config, log, new ArmedFailpoints())).rejects.toThrow(why)
+})
