@@ -1,0 +1,91 @@
+// Guarantee: a backup that `infra/backup` wrote while the service ran is restored by it, and what has happened since is not
+// undone on the hosts: no desktop runs twice, no memory and no disk is lost, and each desktop can be used or destroyed.
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { finish, run } from '../../scripts/ground/processes.ts'
+import { House } from '../house.ts'
+import { databaseNamed, makeTemplate, query } from '../setup/postgres.ts'
+import { waitFor } from '../wait-for.ts'
+import { type PackagedPostgres, packagedPostgres } from './parts/packaged-postgres.ts'
+
+const script = (name: string) => fileURLToPath(new URL(`../../infra/backup/${name}`, import.meta.url))
+
+let postgres: PackagedPostgres
+let folder: string
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'dormouse-backup-'))
+  postgres = await packagedPostgres()
+  await makeTemplate(postgres.url)
+})
+afterAll(async () => {
+  await postgres?.[Symbol.asyncDispose]()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const env = (databaseUrl: string) => ({ PATH: `${postgres.programs}:${process.env.PATH}`, DATABASE_URL: databaseUrl })
+const backup = async (databaseUrl: string) =>
+  (await run(script('dormouse-backup'), ['--keep', '2', folder], { env: env(databaseUrl) })).trim()
+const restore = (file: string, databaseUrl: string) =>
+  finish(script('dormouse-restore'), [file], { env: env(databaseUrl) })
+
+test('after a restore of an older backup, hosts report what they have, and nothing runs twice', async () => {
+  await using house = await House.start({ databaseServer: postgres.url })
+  house.chronicle.foresee(/restored from a backup|later turn|no record in the database|should be hibernated/)
+  const kept = (await house.desktop('awake')).id
+  const slept = (await house.desktop('hibernated')).id
+  const woken = (await house.desktop('hibernated')).id
+  const destroyed = (await house.desktop('awake')).id
+  const file = await backup(house.database.url)
+
+  await house.ask(woken, 'wake')
+  await house.ask(destroyed, 'destroy')
+  const made = (await house.desktop('awake')).id
+  await house.remember(kept, 'kept')
+
+  const restored = databaseNamed(postgres.url, 'restored')
+  await query(postgres.url, 'create database restored')
+  expect(await restore(file, restored)).toMatchObject({ code: 0 })
+  await house.replica.stop()
+  await house.replica.start({ databaseUrl: restored })
+  await house.replica.leading()
+  await house.linked(house.host)
+
+  await waitFor('what the host does not have', async () => (await house.see(destroyed)).state === 'stopped')
+  expect((await house.see(kept)).state).toBe('awake')
+  expect(await house.recall(kept)).toEqual({ memory: 'kept', disk: 'kept' })
+  // Woken since: it is reported, and left as it is, until an operator has corrected its record.
+  await waitFor('the report', () => house.chronicle.find(/later turn/).length > 0)
+  expect((await house.observed(woken))?.domain).toBe('running')
+  expect((await house.see(woken)).state).toBe('hibernated')
+  expect((await house.ask(slept, 'wake')).result).toMatchObject({ resumed_from: 'memory' })
+  // Made since: its disk and its memory stay on the host.
+  expect(await house.host.holds(made)).toMatchObject({ disk: true })
+  expect((await house.ask(destroyed, 'destroy')).state).toBe('succeeded')
+})
+
+test('only the newest backups are kept; a database that is in use is not restored into; half a backup restores nothing', async () => {
+  await query(postgres.url, 'create database empty_one')
+  const empty = databaseNamed(postgres.url, 'empty_one')
+  const full = databaseNamed(postgres.url, 'dormouse_template')
+  const [file] = readdirSync(folder)
+  expect(await restore(join(folder, file!), full)).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('not empty'),
+  })
+  await run('cp', [join(folder, file!), join(folder, 'half')])
+  await run('truncate', ['-s', '20000', join(folder, 'half')])
+  expect(await restore(join(folder, 'half'), empty)).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('nothing was changed'),
+  })
+  expect(await restore(join(folder, file!), empty)).toMatchObject({ code: 0 })
+  for (const time of ['20200101T000000Z', '20200102T000000Z'])
+    await run('touch', [join(folder, `dormouse-${time}.dump`)])
+  await backup(full)
+  const dumps = readdirSync(folder).filter((name) => name.endsWith('.dump'))
+  expect(dumps).toHaveLength(2)
+  expect(dumps).not.toContain('dormouse-20200101T000000Z.dump')
+})
