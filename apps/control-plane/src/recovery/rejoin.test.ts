@@ -67,6 +67,13 @@ test('a host that has seen later turns than the database is left alone: the data
   })
 })
 
+test('a domain of another host’s desktop is stopped if that was woken since; else it may be the one whole copy', () => {
+  const runs = seen({ domain: 'running' })
+  expect(judge('h', runs, row('awake', { hostId: 'other', generation: 4 }))).toEqual({ order: 'stop' })
+  const moved = judge('h', runs, row('stopped', { hostId: 'other', turn: 1_005 }))
+  expect(moved).toMatchObject({ order: 'suspend', alarm: expect.stringContaining('another host') })
+})
+
 test('absence makes an awake desktop stopped, and touches nothing else', () => {
   for (const state of desktopStates) expect(judgeMissing(row(state))).toBe(state === 'awake' ? 'stopped' : undefined)
 })

@@ -27,9 +27,18 @@ export function judge(hostId: string, item: Observation, row: DesktopRow | undef
     }
   }
   if (row.state === 'destroyed') return { order: 'remove' }
-  if (row.hostId !== hostId) return runs ? { order: 'stop' } : keep
+  if (row.hostId !== hostId) return runs ? elsewhere(item, row) : keep
   return judgeBelieved(item, row, runs)
 }
+
+/** A move keeps the generation. So this may be the one whole copy, if the database was restored to before its move. */
+const elsewhere = (item: Observation, row: DesktopRow): Verdict =>
+  item.generation === row.generation
+    ? {
+        order: 'suspend',
+        alarm: 'a desktop runs on another host than the database names; was the database restored from a backup?',
+      }
+    : { order: 'stop' }
 
 function judgeBelieved(item: Observation, row: DesktopRow, runs: boolean): Verdict {
   const saved = item.memory === 'complete' && !runs
