@@ -48,6 +48,23 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await ask(name)
     return id
   },
+  'POST /admin/v1/hosts/:host/drain': async ({ house, ask }) => {
+    const { id } = await house.addHost()
+    await ask(id, {})
+    return id
+  },
+  'POST /admin/v1/drains/:id/cancel': async ({ house, ask }) => {
+    const host = await house.addHost()
+    // What never arrives keeps the drain from ending by itself.
+    await house.database.rows(
+      `insert into arrivals (desktop_id, operation_id, host_id, vcpus, memory_mib, disk_gib)
+       values (gen_random_uuid(), gen_random_uuid(), $1, 0, 0, 0)`,
+      [host.id],
+    )
+    const { id } = await house.replica.parts.drains.start(host.id, {}, async () => undefined)
+    await ask(id!)
+    return id!
+  },
   'POST /admin/v1/hosts/:host/loss': async ({ house, ask }) => {
     const { id } = await house.addHost()
     await house.killAgent(house.hosts.length - 1)

@@ -1,13 +1,24 @@
 // Guarantee: `npm start -- --hosts 2` runs two real hosts that share this machine's capacity, on a folder that had one host
-// before, too: that one keeps its folder and identity. A start that would leave a host with desktops out is refused.
+// before, too: that one keeps its folder and identity. A start that would leave a host with desktops out is refused. A drain
+// empties one of them.
+import { execFile } from 'node:child_process'
 import { readlinkSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { createAdminClient, type Desktop, type DrainJson } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cableAddress } from '../../scripts/ground/cables.ts'
 import { waitFor } from '../wait-for.ts'
 import { Instance } from './parts/instance.ts'
 import { type RealHost, realHosts } from './parts/real-hosts.ts'
 import { guest } from './parts/witness.ts'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const long = process.env.DORMOUSE_TEST_LONG === '1'
+/** Half of them awake, the others asleep. */
+const drained = long ? 15 : 4
 
 let instance: Instance
 let alone: RealHost
@@ -49,6 +60,46 @@ test('each agent is in its host’s network; a cable joins the hosts, and can be
   expect(await ping(hosts.toReversed())).toBe(false)
   await hosts[0].mendTo(hosts[1])
   await waitFor(() => ping(hosts))
+})
+
+/** As ops scripts do, from a shell. */
+const drainHost = async (...words: string[]) => {
+  const { base_url: url, operator_key: key } = instance.local
+  const env = { ...process.env, DORMOUSE_URL: url, DORMOUSE_OPERATOR_KEY: key }
+  const { stdout } = await promisify(execFile)(join(root, 'scripts/drain-host'), [...words, '--json'], { env })
+  return JSON.parse(stdout) as DrainJson
+}
+
+const bootOf = (desktop: Desktop) => guest(desktop, 'cat /proc/sys/kernel/random/boot_id')
+
+test('a drain takes desktops to the other host, awake and asleep, with their memory; then this one is empty', async () => {
+  const [from, to] = hosts
+  const { base_url: baseUrl, operator_key: operatorKey } = instance.local
+  const admin = createAdminClient({ baseUrl, operatorKey })
+  await admin.cordonHost(to.id)
+  const made = await Promise.all(Array.from({ length: drained }, () => instance.create()))
+  const desktops = made.map((desktop, at) => ({ desktop, asleep: at % 2 === 1 }))
+  await Promise.all(made.map((desktop) => desktop.wake()))
+  const boots = await Promise.all(desktops.map(({ desktop }) => bootOf(desktop)))
+  const sleepers = desktops.flatMap(({ desktop, asleep }) => (asleep ? [desktop] : []))
+  await Promise.all(sleepers.map((desktop) => desktop.hibernate()))
+  await admin.uncordonHost(to.id)
+
+  const plan = await drainHost(from.name, '--dry-run', '--sleeping', 'move')
+  expect(plan.desktops.map(({ action }) => action).sort()).toEqual(
+    desktops.map(({ asleep }) => (asleep ? 'move' : 'live_move')).sort(),
+  )
+  const done = await drainHost(from.id, '--sleeping', 'move', '--grace-secs', '0')
+  expect(done).toMatchObject({ state: 'drained', progress: { total: drained, moved: drained } })
+  console.info(`drained ${drained} in ${Date.parse(done.settled_at!) - Date.parse(done.created_at!)} ms`)
+  expect([from.desktopsOnDisk(), to.desktopsOnDisk()]).toEqual([[], made.map(({ id }) => id).sort()])
+  expect(await from.shown()).toMatchObject({ cordoned: true, drain_id: null, desktops: 0 })
+  for (const desktop of sleepers.slice(0, 1)) await desktop.wake()
+  const shown = desktops.filter(({ desktop, asleep }) => !asleep || desktop === sleepers[0])
+  const now = await Promise.all(shown.map(({ desktop }) => bootOf(desktop)))
+  expect(now).toEqual(shown.map((one) => boots[desktops.indexOf(one)]))
+  await admin.uncordonHost(from.id)
+  await Promise.all(made.map((desktop) => desktop.destroy()))
 })
 
 test('desktops run on both hosts, and are reached as ever; a host with desktops is not left out', async () => {

@@ -19,7 +19,7 @@ export const floorPlans: readonly FloorPlan[] = [
       ['hosts', 'images', 'ledger', 'principals', 'audit'],
       ['desktops'],
       ['guest', 'streams'],
-      ['recovery', 'removals', 'usage', 'retention'],
+      ['recovery', 'removals', 'drains', 'usage', 'retention'],
       ['telemetry'],
       [
         'main',

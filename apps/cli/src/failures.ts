@@ -24,6 +24,9 @@ export const exitCodes = {
   unavailable: 6,
   denied: 7,
   timedOut: 8,
+  /** Of `admin host drain`. */
+  blocked: 9,
+  cancelled: 10,
   /** Of `exec` alone, for every failure that is not the guest's own exit code. */
   exec: 125,
   interrupted: 130,

@@ -28,10 +28,11 @@ With --json, a failure is one line of JSON on stderr. It always has "message"; w
 "status", "operation_id", "cause_code", "field", "state", "claim" and "next_step". Usage errors are plain text.
 
 Exit codes:
-  0  success           4  conflict: state, generation    8  timed out waiting
-  1  failed            5  the operation failed           125  exec: dormouse itself failed
-  2  wrong usage       6  service unavailable            130  Ctrl-C
-  3  not found         7  missing or invalid credential  143  SIGTERM`
+  0  success           5  the operation failed           10  the drain was cancelled
+  1  failed            6  service unavailable            125  exec: dormouse itself failed
+  2  wrong usage       7  missing or invalid credential  130  Ctrl-C
+  3  not found         8  timed out waiting              143  SIGTERM
+  4  conflict          9  desktops block the drain`
 
 /** The whole program; throws instead of ending the process. */
 export function createProgram(context: Context): Command {

@@ -8,6 +8,7 @@ import type { ClientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
 import { moveAdminRoutes } from './desktops/move-routes.ts'
 import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './desktops/routes.ts'
+import { drainRoutes } from './drains/routes.ts'
 import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { App } from './http/app.ts'
@@ -108,6 +109,7 @@ function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   hostAdminRoutes(scope, parts)
   imageAdminRoutes(scope, parts)
   removalRoutes(scope, parts)
+  drainRoutes(scope, parts)
   recoveryAdminRoutes(scope, parts)
   auditRoutes(scope, parts)
   desktopAdminRoutes(scope, parts)

@@ -136,7 +136,7 @@ async function listen(app: App, { host, port, publicUrl }: Config): Promise<stri
 }
 
 async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFlightRequests): Promise<void> {
-  const { leadership, readiness, waiters, removals, screens, engine, recovery, pool } = rooms
+  const { leadership, readiness, waiters, removals, screens, engine, recovery, drains, pool } = rooms
   await leadership.stop()
   readiness.stop()
   waiters.release()
@@ -148,5 +148,6 @@ async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFligh
   await app.close()
   await engine.idle()
   await recovery.idle()
+  await drains.runner.idle()
   await pool.end()
 }

@@ -1,5 +1,5 @@
 // The list of reconcilers, each with its interval.
-
+import type { Drains } from './drains/service.ts'
 import type { Images } from './images/service.ts'
 import type { Engine } from './operations/engine.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
@@ -9,6 +9,7 @@ import type { Streams } from './streams/service.ts'
 import type { Usage } from './usage/service.ts'
 
 interface Rooms {
+  drains: Drains
   engine: Engine
   recovery: Recovery
   usage: Usage
@@ -17,10 +18,11 @@ interface Rooms {
   images: Images
 }
 
-export const reconcilers = ({ engine, recovery, usage, streams, retention, images }: Rooms): Reconciler[] => [
+export const reconcilers = ({ drains, engine, recovery, usage, streams, retention, images }: Rooms): Reconciler[] => [
   { name: 'operations', everyMs: 5_000, run: () => engine.adoptUnstarted() },
   { name: 'rejoin', everyMs: 60_000, run: () => recovery.compareAll() },
   { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.sendDeferred() },
+  { name: 'drains', everyMs: 1_000, run: () => drains.runner.lookAtAll() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },
   { name: 'images', everyMs: 10_000, run: () => images.prefetch() },

@@ -12,6 +12,8 @@ import { Moves } from './desktops/moves.ts'
 import { Quota } from './desktops/quota.ts'
 import { Desktops } from './desktops/service.ts'
 import { quotaOf } from './desktops/store.ts'
+import { Drains } from './drains/service.ts'
+import { prune as pruneDrains } from './drains/store.ts'
 import { Guests } from './guest/service.ts'
 import { CheckIns } from './hosts/check-ins.ts'
 import { HostProofs } from './hosts/proofs.ts'
@@ -118,9 +120,10 @@ function openRest(
     streams: new Streams({ pool, desktops, links, channels, issued, onTakenOver: () => void screens.check() }),
     guests: new Guests(desktops, links, channels),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
+    drains: new Drains({ pool, leadership, engine, links, hosts, desktops, moves, log: logOf('drains') }),
     removals: new Removals({ pool, leadership, engine, links, channels, log: logOf('removals') }),
     usage: new Usage({ pool, leadership, longReads, links, log: logOf('usage') }),
-    retention: new Retention({ db: pool, log: logOf('retention'), recordsDays, auditDays }),
+    retention: new Retention({ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains }),
   }
 }
 

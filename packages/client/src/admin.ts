@@ -11,6 +11,8 @@ import type {
   DeferredJson,
   DesktopJson,
   DesktopState,
+  DrainBody,
+  DrainJson,
   HostJson,
   ImageJson,
   InviteJson,
@@ -82,6 +84,14 @@ const hostChanges = (again: Again) => ({
     again<ReturnedHostJson>(call, path`/admin/v1/hosts/${host}/return`),
   /** Places no new desktops on a host, by name or id, until `uncordonHost`. Those on it go on. Idempotent. */
   cordonHost: (host: string, call: CallOptions = {}) => again<HostJson>(call, path`/admin/v1/hosts/${host}/cordon`),
+  /**
+   * Begins to drain a host, which is cordoned from then on, and answers at once; `dry_run` answers the plan. Idempotent: with the
+   * same parameters it answers the drain in progress.
+   */
+  drainHost: (host: string, body: DrainBody = {}, call: CallOptions = {}) =>
+    again<DrainJson>(call, path`/admin/v1/hosts/${host}/drain`, body),
+  /** Ends a drain: nothing more begins, and moves that are not decided are undone. Idempotent. */
+  cancelDrain: (id: string, call: CallOptions = {}) => again<DrainJson>(call, path`/admin/v1/drains/${id}/cancel`),
   /** Ends a cordon. Idempotent. */
   uncordonHost: (host: string, call: CallOptions = {}) => again<HostJson>(call, path`/admin/v1/hosts/${host}/uncordon`),
 })
@@ -172,6 +182,7 @@ export function createAdminClient(options: AdminClientOptions) {
     /** Confirms the epoch that a withheld host reported, so that it gets commands again. By name or id. */
     trustHost: (host: string, call: CallOptions = {}) =>
       post<TrustedHostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),
+    getDrain: (id: string, call: CallOptions = {}) => get<DrainJson>(call, path`/admin/v1/drains/${id}`),
     /** Desktops of all organisations, oldest first; 1,000 unless `limit` says otherwise. */
     listDesktops: (query: { state?: DesktopState; limit?: number } = {}, call: CallOptions = {}) =>
       get<{ desktops: DesktopJson[] }>(call, '/admin/v1/desktops', query),

@@ -66,6 +66,9 @@ test('each call of an operator has its route, method and body, and the operatorâ
   await admin.removeHost('hv 3', { yes_lose: 2 })
   await admin.cordonHost('hv 3')
   await admin.uncordonHost('hv 3')
+  await admin.drainHost('hv 3', { dry_run: true })
+  await admin.getDrain(operationId)
+  await admin.cancelDrain(operationId)
   await admin.loseHost('hv 3', { yes_lose: 2 })
   await admin.returnHost('hv 3')
   await admin.addImage({ name: 'mini', version: '1', from: 'https://images/' })
@@ -90,6 +93,9 @@ test('each call of an operator has its route, method and body, and the operatorâ
     'POST /admin/v1/hosts/hv%203/removal? {"yes_lose":2}',
     'POST /admin/v1/hosts/hv%203/cordon? {}',
     'POST /admin/v1/hosts/hv%203/uncordon? {}',
+    'POST /admin/v1/hosts/hv%203/drain? {"dry_run":true}',
+    `GET /admin/v1/drains/${operationId}? `,
+    `POST /admin/v1/drains/${operationId}/cancel? {}`,
     'POST /admin/v1/hosts/hv%203/loss? {"yes_lose":2}',
     'POST /admin/v1/hosts/hv%203/return? {}',
     'POST /admin/v1/images? {"name":"mini","version":"1","from":"https://images/"}',

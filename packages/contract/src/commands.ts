@@ -134,7 +134,13 @@ export const commands = {
   'desktop.ensureDestroyed': { payload: fenced, result: z.object({}) },
   /** The wake has settled: the spent image may go. */
   'desktop.tidy': { payload: fenced, result: z.object({}) },
-  'desktop.observe': { payload: z.object({ desktopId: id }), result: observation },
+  'desktop.observe': {
+    payload: z.object({ desktopId: id }),
+    result: observation.extend({
+      /** Commands and transfers of the desktop that are in flight. Agents before this field do not report it. */
+      calls: z.int().min(0).optional(),
+    }),
+  },
   /**
    * With `known` digests: only the items of buckets whose digest is another, and the digests of all buckets. Agents before
    * this field return all items and no digests.

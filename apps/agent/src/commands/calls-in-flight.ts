@@ -25,6 +25,11 @@ export class CallsInFlight {
     return { [Symbol.dispose]: () => this.#leave(key) }
   }
 
+  /** The desktop's commands and transfers in flight. */
+  count(desktopId: DesktopId): number {
+    return this.#counts.get(`${guest.lane} ${desktopId}`) ?? 0
+  }
+
   #leave(key: string): void {
     const left = (this.#counts.get(key) ?? 1) - 1
     if (left > 0) this.#counts.set(key, left)

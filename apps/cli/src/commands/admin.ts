@@ -5,6 +5,7 @@ import type { Context } from '../context.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
 import { addAdminDesktop } from './admin-desktop.ts'
+import { addHostDrain } from './host-drain.ts'
 import { addHostRemove, addHostReturn } from './host-remove.ts'
 import { addImages } from './images.ts'
 import { addOperationCause } from './operation-cause.ts'
@@ -108,6 +109,7 @@ function addHosts(command: Command, { operator, show, terminal }: Context): void
       const open = await operator().uncordonHost(host, { signal })
       show(options, open, () => `${open.name} is not cordoned: it gets new desktops\n`)
     })
+  addHostDrain(command, { operator, show, terminal })
   addHostRemove(command, { operator, show, terminal })
   addHostReturn(command, { operator, show, terminal })
   withJson(command.command('trust'), 'dormouse admin host trust rack4-2')

@@ -6,6 +6,7 @@ import {
   type DesktopState,
   newId,
   type OperationJson,
+  type OperationRequester,
   Refusal,
   type RequestKind,
   refusals,
@@ -77,6 +78,8 @@ export interface TransitionRequest {
   requestId: string
   expectedGeneration: number | null
   discardMemory: boolean
+  /** By default its caller. */
+  requestedBy?: OperationRequester
 }
 
 /** A request for a transition, and whether the operation may begin where it is accepted. */
@@ -290,6 +293,7 @@ export class Desktops {
         spec: store.specOf(desktop),
       },
       requestId: params.requestId,
+      requestedBy: params.requestedBy ?? 'caller',
       key: params.key,
       fingerprint: params.key === null ? null : params.fingerprint,
       deadlineMs: this.#options.deadlineMs[kind],

@@ -78,6 +78,14 @@ export async function dropArrival(db: Db, desktopId: string): Promise<void> {
   await db.query('delete from arrivals where desktop_id = $1', [desktopId])
 }
 
+/** How many desktops are on their way to the host. */
+export async function arrivingAt(db: Db, hostId: string): Promise<number> {
+  const { rows } = await db.query<{ count: number }>('select count(*)::int as count from arrivals where host_id = $1', [
+    hostId,
+  ])
+  return rows[0]!.count
+}
+
 /** The desktop is asleep: it keeps only its disk reserved. */
 export async function releaseMemory(db: Db, desktopId: string): Promise<void> {
   await db.query({

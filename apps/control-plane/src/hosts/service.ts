@@ -7,6 +7,7 @@ import {
   type HostJson,
   type InviteJson,
   newId,
+  type Refusal,
   refusalWithCause,
   refuse,
 } from '@dormouse/contract'
@@ -18,6 +19,7 @@ import { transaction } from '../db/transactions.ts'
 import { type HostWithImages, withImages } from './image-reports.ts'
 import * as invites from './invites.ts'
 import * as losses from './loss-store.ts'
+import { outlook } from './outlook.ts'
 import { HostOverview } from './overview.ts'
 import { canTake, requireHost } from './placement.ts'
 import { plausibleFacts } from './plausible-facts.ts'
@@ -139,6 +141,16 @@ export class Hosts {
     return this.#chosen(to ?? undefined, request, reservations.reserveArrival, run)
   }
 
+  /**
+   * Where desktops of a host could go now, one after the other, each with what those before it take: the host, or why there is
+   * none. Reserves nothing.
+   */
+  async outlook(requests: store.PlacementRequest[]): Promise<(store.Candidate | Refusal)[]> {
+    const { pool, links, vcpusPerProcessor } = this.#options
+    const able = links.hostIds().filter((id) => links.takesCommands(id))
+    return outlook(await store.candidates(pool, nobody, able, vcpusPerProcessor), requests)
+  }
+
   async #chosen<T>(
     only: string | undefined,
     request: store.PlacementRequest,
@@ -224,6 +236,8 @@ export class Hosts {
   async setCordoned(tx: Db, idOrName: string, cordoned: boolean, note: Note): Promise<string> {
     const { id, name } = await findPresent(tx, idOrName)
     await store.lockPlacements(tx, id)
+    const draining = cordoned ? undefined : await store.drainOf(tx, id)
+    if (draining) refuse('conflict', `${name} is drained by ${draining}; cancel that drain, or wait until it has ended`)
     const changed = await store.setCordoned(tx, id, cordoned)
     await note(tx, id, changed ? { name } : null)
     return id
@@ -239,6 +253,10 @@ export class Hosts {
   releaseAll = reservations.releaseAll
   arrive = reservations.arrive
   dropArrival = reservations.dropArrival
+
+  /** The one host with that id or name that is not removed. */
+  findPresent = findPresent
+  setDrain = store.setDrain
 
   isCordoned(id: string): Promise<boolean> {
     return store.isCordoned(this.#options.pool, id)
@@ -282,6 +300,9 @@ async function requireSilence(db: Db, hostId: string | null): Promise<void> {
   if (await store.heardLately(db, hostId))
     throw refusalWithCause('host_unreachable', 'the host is not linked at the moment')
 }
+
+/** The id of no desktop. */
+const nobody = '00000000-0000-0000-0000-000000000000'
 
 const unnoted: Note = async () => undefined
 

@@ -86,6 +86,19 @@ export async function setCordoned(db: Db, id: string, cordoned: boolean): Promis
   return rowCount === 1
 }
 
+/** The drain that empties the host now. */
+export async function drainOf(db: Db, id: string): Promise<string | undefined> {
+  const { rows } = await db.query<{ drainId: string | null }>('select drain_id as "drainId" from hosts where id = $1', [
+    id,
+  ])
+  return rows[0]?.drainId ?? undefined
+}
+
+/** Notes the drain that empties the host; null when it has ended. */
+export async function setDrain(db: Db, id: string, drainId: string | null): Promise<void> {
+  await db.query('update hosts set drain_id = $2 where id = $1', [id, drainId])
+}
+
 /** What a host may do. */
 export interface Standing {
   withheld: boolean

@@ -140,6 +140,11 @@ export async function read(db: Db, id: string): Promise<OperationRow | undefined
   return rows[0]
 }
 
+export async function readMany(db: Db, ids: string[]): Promise<OperationRow[]> {
+  const { rows } = await db.query<OperationRow>(`select ${columns} from operations where id = any($1)`, [ids])
+  return rows
+}
+
 export async function findByKey(db: Db, desktopId: string, key: string): Promise<OperationRow | undefined> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-by-key',

@@ -13,6 +13,8 @@ export interface RetentionOptions {
   log: Log
   recordsDays: number
   auditDays: number
+  /** Of a room beside this one. */
+  pruneDrains(db: Db, days: number): Promise<number>
 }
 
 export class Retention {
@@ -31,6 +33,7 @@ export class Retention {
       invitations: () => invites.pruneInvites(db),
       'tokens of hosts': () => pruneTokens(db),
       replicas: () => leadership.pruneReplicas(db),
+      drains: () => this.#options.pruneDrains(db, recordsDays),
       audit: () => audit.prune(db, auditDays),
     }
     for (const [what, forget] of Object.entries(rooms)) {

@@ -1,0 +1,17 @@
+// What a step of a drain needs on another host.
+import type { DrainAction, DrainReason, Refusal } from '@dormouse/contract'
+import type { DesktopRow } from '../desktops/store.ts'
+import type { PlacementRequest } from '../hosts/store.ts'
+
+/**
+ * What must be free elsewhere before the step begins. A desktop that is awake needs its memory there, also where it is only
+ * hibernated: without it, its owner could not wake it again elsewhere.
+ */
+export function needsOf(desktop: DesktopRow, action: DrainAction): PlacementRequest {
+  const { id: desktopId, vcpus, memoryMiB, diskGiB, imageVersion: image, hostId } = desktop
+  const sleeps = action === 'move'
+  const leaving = { operationId: desktopId, not: [hostId!] }
+  return { desktopId, image, diskGiB, vcpus: sleeps ? 0 : vcpus, memoryMiB: sleeps ? 0 : memoryMiB, leaving }
+}
+
+export const reasonOf = ({ code, detail, extra }: Refusal): DrainReason => ({ code, detail: extra.cause ?? detail })
