@@ -79,6 +79,18 @@ export default defineConfig({
         test: {
           ...patient,
           retry,
+          name: 'install',
+          include: ['test/install/**/*.test.ts'],
+          globalSetup: 'test/setup/postgres.ts',
+          setupFiles: [everyFailure, 'test/setup/every-answer.ts'],
+          testTimeout: 900_000,
+          hookTimeout: 600_000,
+        },
+      },
+      {
+        test: {
+          ...patient,
+          retry,
           name: 'desktop',
           setupFiles: everyFailure,
           include: ['test/desktop/**/*.test.ts'],

@@ -15,6 +15,7 @@ npm test -- --project unit   only these tests (unit, house, real); may be given 
 npm run test:long          the real tests at full length: ten sleeps each, and the hostile guests
 npm run test:crash         kill -9 in the middle of accepted operations: 20 trials simulated, 3 on real QEMU
 npm run test:scale         what needs a million rows or thousands of desktops: migrations, lists, restarts of Postgres
+npm run test:install       a bare Debian in a container of systemd's becomes a host, over SSH; from the packages' mirror
 npm run test:desktop       a desktop of Debian's with a screen, used by mouse; builds its image first, in a minute or two
 
 Further words are handed to vitest, such as a part of a file's name.`
@@ -34,6 +35,7 @@ const { values, positionals } = readOrExit(() =>
       long: { type: 'boolean' },
       crash: { type: 'boolean' },
       desktop: { type: 'boolean' },
+      install: { type: 'boolean' },
       scale: { type: 'boolean' },
       project: { type: 'string', multiple: true },
     },
@@ -46,13 +48,14 @@ else process.exitCode = await main()
 async function main(): Promise<number> {
   const projects = values.project ?? chosenProjects()
   if (values.crash || projects.some((project) => !withoutLibvirt.has(project)))
-    await ensurePackages({ say: console.log, tests: true })
+    await ensurePackages({ say: console.log, tests: true, containers: values.install })
   lap('tools are there')
   if (values.crash) return crash()
   if (
     !values.project &&
     !values.long &&
     !values.desktop &&
+    !values.install &&
     !values.scale &&
     (await node('scripts/turbo.ts', 'check')) !== 0
   )
@@ -62,6 +65,7 @@ async function main(): Promise<number> {
 
 function chosenProjects(): string[] {
   if (values.desktop) return ['desktop']
+  if (values.install) return ['install']
   if (values.scale) return ['scale']
   return values.long ? ['real'] : ['unit', 'house', 'real']
 }

@@ -59,6 +59,7 @@ const testNeeds: Need[] = [
     why: 'the network filters, for the tests',
   },
   { files: program('prometheus'), packages: ['prometheus'], why: 'reads the metrics, for the tests' },
+  { files: program('sshd'), packages: ['openssh-server'], why: 'a machine to install a host on, for the tests' },
   { files: program('strace'), packages: ['strace'], why: 'shows the order of writes to disk, for the tests' },
 ]
 
@@ -69,6 +70,12 @@ const bootstrap: Need = {
   why: 'installs packages into a folder, for the desktop image',
 }
 
+/** Needed by the test of a whole installation only. */
+const containerNeeds: Need[] = [
+  bootstrap,
+  { files: program('systemd-nspawn'), packages: ['systemd-container'], why: 'boots a Debian, for the test' },
+]
+
 const policy = '/usr/sbin/policy-rc.d'
 const policyText = '#!/bin/sh\n# Written by Dormouse while it installs packages, so that no daemon starts.\nexit 101\n'
 
@@ -77,7 +84,7 @@ export function missingNeeds(exists: (file: string) => boolean = existsSync, wan
   return wanted.filter(({ files }) => !files.some(exists))
 }
 
-type Purpose = { say: Say; tests?: boolean; desktop?: boolean; networks?: boolean }
+type Purpose = { say: Say; tests?: boolean; desktop?: boolean; networks?: boolean; containers?: boolean | undefined }
 
 /** Installs what is missing, or throws with the command to run. */
 export async function ensurePackages({
@@ -85,12 +92,14 @@ export async function ensurePackages({
   tests = false,
   desktop = false,
   networks = false,
+  containers = false,
 }: Purpose): Promise<void> {
   const wanted = [
     ...needs,
     ...(tests ? testNeeds : []),
     ...(networks ? [networkNeed] : []),
     ...(desktop ? [bootstrap] : []),
+    ...(containers ? containerNeeds : []),
   ]
   const missing = missingNeeds(existsSync, wanted)
   if (missing.length === 0) return

@@ -21,6 +21,8 @@ export type PrivateHostOptions = {
   logFile: string
   /** Everything in it ends when this process does, in whatever way. */
   endsWithUs?: boolean | undefined
+  /** It has the machine's network instead of one of its own. */
+  sharesNetwork?: boolean
 }
 
 export type PrivateHost = {
@@ -69,7 +71,8 @@ export async function endLeftHost(record: string): Promise<void> {
 async function boot(options: PrivateHostOptions): Promise<Identity> {
   const [command, ...args] = unshareCommand() ?? noNamespaces()
   const log = openSync(options.logFile, 'a', 0o600)
-  const child = spawn(command!, [...args, '-m', '-n', '-p', '-u', '-f', '/bin/sh', '-c', initScript(options)], {
+  const network = options.sharesNetwork ? [] : ['-n']
+  const child = spawn(command!, [...args, '-m', ...network, '-p', '-u', '-f', '/bin/sh', '-c', initScript(options)], {
     detached: true,
     stdio: ['ignore', 'pipe', log],
     env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' },
@@ -87,14 +90,14 @@ async function boot(options: PrivateHostOptions): Promise<Identity> {
 }
 
 /** Prints its pid outside: it reads it before the new /proc covers the old one. */
-function initScript({ name, run, over }: PrivateHostOptions): string {
+function initScript({ name, run, over, sharesNetwork }: PrivateHostOptions): string {
   return `set -eu
 read -r pid rest < /proc/self/stat
 ${coverRun(run)}
 mount -t proc proc /proc
 mount -t sysfs sys /sys || echo "no sysfs of its own, so no guest networks" >&2
 hostname ${quote(name)}
-busybox ip link set lo up
+${sharesNetwork ? '' : 'busybox ip link set lo up'}
 ${Object.entries(over).map(mountOver).join('\n')}
 trap 'exit 0' TERM
 echo "$pid"

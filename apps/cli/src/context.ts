@@ -10,6 +10,10 @@ export interface Context {
   about: About
   /** Created when first needed: `--help` needs no service. */
   customer(): Client
+  /** A customer's client with a key that this program has made itself. */
+  customerWith(apiKey: string): Client
+  /** The service's address. */
+  baseUrl(): string
   operator(): AdminClient
   /** Prints the document with `--json`, otherwise the text. */
   show(options: { json?: boolean }, document: object, text: () => string): void
@@ -24,6 +28,8 @@ export function createContext(terminal: Terminal, env: Record<string, string | u
       const { baseUrl, apiKey } = findService(env, folders)
       return createClient({ baseUrl, apiKey: apiKey ?? noKey('DORMOUSE_API_KEY', 'an API key') })
     },
+    customerWith: (apiKey) => createClient({ baseUrl: findService(env, folders).baseUrl, apiKey }),
+    baseUrl: () => findService(env, folders).baseUrl,
     operator: () => {
       const { baseUrl, operatorKey } = findService(env, folders)
       return createAdminClient({

@@ -1,5 +1,6 @@
 // Asks one question at a terminal.
 import { createInterface } from 'node:readline/promises'
+import { Writable } from 'node:stream'
 
 export interface Asking {
   input: NodeJS.ReadableStream
@@ -7,19 +8,27 @@ export interface Asking {
   signal: AbortSignal
   /** Called at Ctrl-C, which readline turns into no signal meanwhile; must abort `signal`. */
   onInterrupt(): void
+  /** What is typed is not shown. */
+  hidden?: boolean
 }
 
 /** The typed line; empty at Ctrl-D. Rejects when `signal` is aborted. */
-export async function answerTo(question: string, { input, output, signal, onInterrupt }: Asking): Promise<string> {
-  const lines = createInterface({ input, output, terminal: true })
+export async function answerTo(question: string, asking: Asking): Promise<string> {
+  const { input, output, signal, onInterrupt, hidden } = asking
+  if (hidden) output.write(question)
+  const lines = createInterface({ input, output: hidden ? silent() : output, terminal: true, historySize: 0 })
   lines.on('SIGINT', onInterrupt)
   try {
-    return await lines.question(question, { signal })
+    return await lines.question(hidden ? '' : question, { signal })
   } catch (error) {
     signal.throwIfAborted()
     if ((error as Error).name === 'AbortError') return ''
     throw error
   } finally {
     lines.close()
+    if (hidden) output.write('\n')
   }
 }
+
+/** Takes readline's echo. */
+const silent = () => new Writable({ write: (_chunk, _encoding, done) => done() })

@@ -16,8 +16,8 @@ export interface Terminal {
   during<T>(label: string, work: (show?: (text: string) => void) => Promise<T>): Promise<T>
   /** Whether questions can be answered. */
   readonly interactive: boolean
-  /** Asks on stderr and returns the typed line; empty if there was none. */
-  ask(question: string): Promise<string>
+  /** Asks on stderr and returns the typed line; empty if there was none. `hidden`: what is typed is not shown. */
+  ask(question: string, options?: { hidden?: boolean }): Promise<string>
   /** Shows transferred bytes on stderr if that is a terminal. */
   progress(label: string, total?: number): Progress
 }
@@ -42,9 +42,9 @@ export function openTerminal(signal: AbortSignal): Terminal {
       }
     },
     interactive: process.stdin.isTTY === true && stderr.isTTY === true,
-    ask: (question) => {
+    ask: (question, { hidden = false } = {}) => {
       const onInterrupt = () => void process.kill(process.pid, 'SIGINT')
-      return answerTo(printable(question), { input: process.stdin, output: stderr, signal, onInterrupt })
+      return answerTo(printable(question), { input: process.stdin, output: stderr, signal, onInterrupt, hidden })
     },
     progress: (label, total) => startProgress(printable(label), total),
   }
@@ -102,6 +102,6 @@ function cell(value: string | number | null | undefined): string {
 }
 
 /** Text from elsewhere must not control the terminal. */
-function printable(text: string): string {
+export function printable(text: string): string {
   return text.replace(/[^\P{Cc}\n\t]/gu, '\ufffd')
 }

@@ -6,6 +6,7 @@ import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
 import { addAdminDesktop } from './admin-desktop.ts'
 import { addHostDrain } from './host-drain.ts'
+import { addHostInstall } from './host-install.ts'
 import { addHostRemove, addHostReturn } from './host-remove.ts'
 import { addImages } from './images.ts'
 import { addOperationCause } from './operation-cause.ts'
@@ -85,8 +86,10 @@ function addKeys(command: Command, { operator, show, terminal }: Context): void 
     })
 }
 
-function addHosts(command: Command, { operator, show, terminal }: Context): void {
+function addHosts(command: Command, context: Context): void {
+  const { operator, show, terminal } = context
   const { signal } = terminal
+  addHostInstall(command, context)
   withJson(command.command('invite'), 'dormouse admin host invite --valid-secs 600 --json')
     .description('create a one-time token with which a host enrols')
     .option('--name <name>', 'the host’s name')

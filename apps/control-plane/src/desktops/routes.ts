@@ -224,11 +224,12 @@ export function operationAdminRoutes(app: App, { desktops }: Pick<DesktopRoutesO
 export function desktopAdminRoutes(app: App, { pool, desktops, leadership }: DesktopRoutesOptions): void {
   const query = z.object({
     state: desktopState.optional(),
+    host_id: id.optional(),
     limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
   })
   app.get('/desktops', { schema: { querystring: query, response: { 200: desktopListJson } } }, async (request) => {
-    const { state = null, limit } = request.query
-    return { desktops: await desktops.listAny(state, limit) }
+    const { state = null, host_id: hostId = null, limit } = request.query
+    return { desktops: await desktops.listAny({ state, hostId, limit }) }
   })
 
   app.get(

@@ -171,8 +171,8 @@ export class Desktops {
   }
 
   /** For operators: the desktops of every organisation. */
-  listAny(state: DesktopState | null, limit: number): Promise<DesktopJson[]> {
-    return retryWhileUnavailable(() => listAny(this.#options.pool, state, limit))
+  listAny(params: Parameters<typeof listAny>[1]): Promise<DesktopJson[]> {
+    return retryWhileUnavailable(() => listAny(this.#options.pool, params))
   }
 
   /** For operators: a request on behalf of the desktop's organisation. */

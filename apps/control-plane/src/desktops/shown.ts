@@ -80,12 +80,20 @@ export function listQuery({ orgId, state, before, limit }: ListParams) {
   }
 }
 
-/** For operators: of every organisation, oldest first. */
-export async function listAny(db: Db, state: DesktopState | null, limit: number): Promise<DesktopJson[]> {
-  const which = state === null ? `d.state <> 'destroyed'` : 'd.state = $2'
+/** For operators: of every organisation, or those bound to one host, oldest first. */
+export async function listAny(
+  db: Db,
+  { state, hostId, limit }: { state: DesktopState | null; hostId: string | null; limit: number },
+): Promise<DesktopJson[]> {
+  const values: unknown[] = [limit]
+  const equal = (column: string, value: string) => `${column} = $${values.push(value)}`
+  const which = [
+    state === null ? `d.state <> 'destroyed'` : equal('d.state', state),
+    ...(hostId === null ? [] : [equal('d.host_id', hostId)]),
+  ]
   const { rows } = await db.query<DesktopJson>({
-    text: `select ${columns} from desktops d where ${which} order by d.id limit $1`,
-    values: state === null ? [limit] : [limit, state],
+    text: `select ${columns} from desktops d where ${which.join(' and ')} order by d.id limit $1`,
+    values,
     types: timesAsText,
   })
   return rows.map(shown)

@@ -1,0 +1,53 @@
+// Collects what an installation needs from the command line, and reads the files that it sends.
+import type { Context } from '../context.ts'
+import { CliError, exitCodes } from '../failures.ts'
+import type { Work } from './machine.ts'
+import { type PayloadFile, readInstaller, readPayload } from './payload.ts'
+
+interface Given {
+  json?: boolean
+  controlPlane?: string
+  allowHttp?: boolean
+  from?: string
+  identity?: string
+  hostKey?: string
+  knownHosts?: string
+}
+
+/** Everything that is the same for all machines of a command. */
+export function startWork(context: Context, given: Given): Work {
+  const { identity, hostKey, knownHosts } = given
+  const agent = process.env.SSH_AUTH_SOCK
+  let payload: Promise<PayloadFile[]> | undefined
+  return {
+    terminal: context.terminal,
+    admin: context.operator(),
+    customerWith: context.customerWith,
+    payload: () => {
+      payload ??= readPayload(given.from)
+      return payload
+    },
+    installer: () => readInstaller(given.from),
+    session: {
+      ...(agent && { agent }),
+      ...(identity && { identity }),
+      ...(hostKey && { hostKey }),
+      ...(knownHosts && { knownHosts: [knownHosts] }),
+    },
+    controlPlanes: urlsIn(given.controlPlane ?? context.baseUrl()),
+    allowHttp: given.allowHttp === true,
+    json: given.json === true,
+  }
+}
+
+/** The installer refuses other characters, and an agent other addresses. */
+function urlsIn(text: string): string[] {
+  const urls = text.split(',').map((url) => url.trim().replace(/\/+$/, ''))
+  const wrong = urls.find((url) => !/^https?:\/\/[\w.:/-]+$/.test(url) || !URL.canParse(url))
+  if (wrong === undefined) return urls
+  throw new CliError(
+    `"${wrong}" is not the address of a control plane`,
+    'set --control-plane https://…',
+    exitCodes.usage,
+  )
+}

@@ -1,0 +1,101 @@
+// A Debian machine with systemd as its first process and an SSH server, in a container of systemd-nspawn on the machine's own
+// network. Its root is made by mmdebstrap, from the mirror that this machine uses.
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import {
+  appendFileSync,
+  chmodSync,
+  closeSync,
+  cpSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { endWithUs } from '../../scripts/ground/end-with-us.ts'
+import { identify, run } from '../../scripts/ground/processes.ts'
+import { freePort } from '../free-port.ts'
+import { waitFor } from '../wait-for.ts'
+
+/** What a minimal installation with an SSH server has. */
+const packages = ['systemd', 'systemd-sysv', 'dbus', 'openssh-server', 'sudo', 'iproute2', 'ca-certificates']
+export const password = 'a password of the test'
+
+export class DebianMachine implements AsyncDisposable {
+  readonly port: number
+  readonly key: string
+  readonly fingerprint: string
+  readonly #folder: string
+  readonly #container: ChildProcess
+
+  private constructor(folder: string, port: number, container: ChildProcess) {
+    this.#folder = folder
+    this.port = port
+    this.#container = container
+    this.key = join(folder, 'key')
+    const own = join(this.root, 'etc/ssh/ssh_host_ed25519_key.pub')
+    this.fingerprint = execFileSync('ssh-keygen', ['-lf', own], { encoding: 'utf8' }).split(' ')[1]!
+  }
+
+  /** Makes the root below the folder, and boots it. */
+  static async boot(folder: string): Promise<DebianMachine> {
+    const root = join(folder, 'machine')
+    await run('mmdebstrap', ['--quiet', '--variant=apt', `--include=${packages.join(',')}`, 'bookworm', root])
+    execFileSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', join(folder, 'key')])
+    const port = await freePort()
+    writeFileSync(join(root, 'etc/ssh/sshd_config.d/test.conf'), `ListenAddress 127.0.0.1\nPort ${port}\n`)
+    mkdirSync(join(root, 'root/.ssh'), { recursive: true })
+    chmodSync(join(root, 'root/.ssh'), 0o700)
+    cpSync(join(folder, 'key.pub'), join(root, 'root/.ssh/authorized_keys'))
+    chmodSync(join(root, 'root/.ssh/authorized_keys'), 0o600)
+    execFileSync('chroot', [root, 'useradd', '--create-home', '--shell', '/bin/bash', 'op'])
+    execFileSync('chroot', [root, 'chpasswd'], { input: `op:${password}\n` })
+    writeFileSync(join(root, 'etc/sudoers.d/op'), 'op ALL=(ALL) ALL\n', { mode: 0o440 })
+    const log = openSync(join(folder, 'boot.log'), 'a')
+    const words = ['--quiet', '--register=no', '--keep-unit', '--boot', '--directory', root]
+    const container = spawn('systemd-nspawn', words, { stdio: ['ignore', log, log] })
+    closeSync(log)
+    endWithUs(identify(container.pid!)!, 'SIGKILL')
+    const machine = new DebianMachine(folder, port, container)
+    await waitFor('the SSH server', () => isListening(port)).catch((error: Error) => {
+      throw new Error(`${error.message}\n${readFileSync(join(folder, 'boot.log'), 'utf8').slice(-2_000)}`)
+    })
+    return machine
+  }
+
+  get root(): string {
+    return join(this.#folder, 'machine')
+  }
+
+  /** Without the machine's own cgroups, libvirt cannot make any for guests: a container's are read-only. */
+  withoutCgroups(): void {
+    appendFileSync(join(this.root, 'etc/libvirt/qemu.conf'), '\ncgroup_controllers = []\n')
+  }
+
+  /** Runs a command as root, over the SSH program. */
+  ssh(command: string): Promise<string> {
+    const options = ['-o', 'StrictHostKeyChecking=no', '-o', 'UserKnownHostsFile=/dev/null', '-o', 'LogLevel=ERROR']
+    return run('ssh', ['-i', this.key, '-p', String(this.port), ...options, 'root@127.0.0.1', command])
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const ended = new Promise((resolve) => this.#container.once('exit', resolve))
+    // The second signal ends it without waiting for its services.
+    this.#container.kill('SIGTERM')
+    this.#container.kill('SIGTERM')
+    await ended
+    rmSync(this.root, { recursive: true, force: true })
+  }
+}
+
+function isListening(port: number): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>()
+  const socket = connect(port, '127.0.0.1')
+  socket
+    .once('data', () => resolve(true))
+    .once('error', () => resolve(false))
+    .once('close', () => resolve(false))
+  return promise.finally(() => socket.destroy())
+}

@@ -1,0 +1,98 @@
+// Guarantee: on a bare Debian with a real systemd, `admin host install` ends with a host that runs a real desktop under the
+// hardened unit; an upgrade keeps it awake, and an uninstallation leaves nothing of it.
+import { appendFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { CliError } from '../../apps/cli/src/failures.ts'
+import { install } from '../../apps/cli/src/install/install.ts'
+import { readTarget } from '../../apps/cli/src/install/target.ts'
+import { uninstall } from '../../apps/cli/src/install/uninstall.ts'
+import { upgradeAll } from '../../apps/cli/src/install/upgrade.ts'
+import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
+import { run } from '../../scripts/ground/processes.ts'
+import { installWork } from '../house/parts/install-work.ts'
+import { House } from '../house.ts'
+import { DebianMachine, password } from './debian-machine.ts'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const bundle = join(root, 'apps/agent/dist/main.js')
+
+let folder: string
+let house: House
+let machine: DebianMachine
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'dormouse-install-'))
+  await run(process.execPath, [join(root, 'scripts/build/bundle.ts')], { cwd: join(root, 'apps/agent') })
+  house = await House.start({ hosts: 0 })
+  machine = await DebianMachine.boot(folder)
+})
+afterAll(async () => {
+  await machine?.[Symbol.asyncDispose]()
+  await house?.[Symbol.asyncDispose]()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const asRoot = () => readTarget(`root@127.0.0.1:${machine.port}`)
+const work = (session: object = { identity: machine.key }, typed?: string[]) =>
+  installWork(house, { from: root, session: { hostKey: machine.fingerprint, ...session }, ...(typed && { typed }) })
+
+test('a bare machine becomes a host, and a second run changes nothing', async () => {
+  const began = performance.now()
+  const done = await install(await work(), asRoot(), { name: 'bare', checkOnly: false, trial: false })
+  console.log(`a bare machine: ${((performance.now() - began) / 1_000).toFixed(1)} s`)
+  expect(done).toMatchObject({ outcome: 'installed', name: 'bare' })
+  expect(done.steps.map(({ name, result }) => `${name}: ${result}`)).toContain('packages: changed')
+  const again = await install(await work(), asRoot(), { name: 'bare', checkOnly: false, trial: false })
+  expect(again).toMatchObject({ outcome: 'unchanged', host_id: done.host_id })
+})
+
+test('the unit is sound, runs hardened, and libvirt has its limits', async () => {
+  expect(await machine.ssh('systemd-analyze verify /etc/systemd/system/dormouse-agent.service 2>&1')).toBe('')
+  // A number, and it grows with what the unit may do.
+  const exposure = /exposure level for dormouse-agent.service: ([\d.]+)/
+  expect(
+    Number(exposure.exec(await machine.ssh('systemd-analyze security --no-pager dormouse-agent'))?.[1]),
+  ).toBeLessThan(3)
+  expect(await machine.ssh('systemctl show -p LimitNOFILE --value libvirtd')).toBe('65536\n')
+  expect(await machine.ssh('grep -c ^max_workers /etc/libvirt/libvirtd.conf')).toBe('1\n')
+})
+
+test('a user with sudo and a password does the same; a desktop is tried, and one stays awake through an upgrade', async () => {
+  const { dir } = await ensureMiniImage({ imagesDir: join(root, '.dormouse-test/images'), say: console.log })
+  cpSync(dir, join(machine.root, 'var/lib/dormouse-images/mini'), { recursive: true, dereference: true })
+  machine.withoutCgroups()
+  await machine.ssh('chmod -R a+rX /var/lib/dormouse-images; systemctl restart libvirtd')
+  const typed = [password, password]
+  const target = readTarget(`op@127.0.0.1:${machine.port}`)
+  const session = { identity: undefined }
+  const tried = await install(await work(session, typed), target, { checkOnly: false, trial: true, image: 'mini' })
+  expect(tried.steps.find(({ name }) => name === 'trial')?.detail).toMatch(/^a desktop with mini woke in/)
+  const desktop = await house.client.createDesktop({ tier: 'small', image_version: 'mini' })
+  await house.client.settle('wake', desktop.id)
+  appendFileSync(bundle, '// a new release\n')
+  const [upgraded] = await upgradeAll(await work(), [asRoot()])
+  expect(upgraded).toMatchObject({
+    outcome: 'installed',
+    steps: [{ detail: '/opt/dormouse/agent/main.js' }, {}, { detail: '1 awake' }],
+  })
+  expect((await house.client.getDesktop(desktop.id)).state).toBe('awake')
+  const refused = await uninstall(await work(), asRoot()).catch((error: unknown) => error)
+  expect(refused).toBeInstanceOf(CliError)
+  expect((refused as CliError).facts).toMatchObject({ code: 'has_desktops', desktops: [desktop.id] })
+  await house.client.settle('destroy', desktop.id)
+})
+
+test('an uninstallation leaves no agent, no settings and no identity', async () => {
+  await uninstall(await work(), asRoot())
+  for (const path of [
+    'opt/dormouse',
+    'etc/dormouse',
+    'var/lib/dormouse-agent',
+    'etc/systemd/system/dormouse-agent.service',
+  ])
+    expect(existsSync(join(machine.root, path)), path).toBe(false)
+  expect(await machine.ssh('systemctl list-units --all --plain --no-legend dormouse-agent.service')).toBe('')
+  expect(readFileSync(join(machine.root, 'etc/libvirt/libvirtd.conf'), 'utf8')).toContain('\nmax_workers = ')
+})
