@@ -61,7 +61,9 @@ export class Stage {
     }
     const { rows } = await pool.query<{ id: string }>('select id from installation')
     const installationId = rows[0]!.id
-    const settings = { leaseMs: 60_000, vcpusPerProcessor: 32 }
+    // No wake runs in this process.
+    const leadership = { transaction: () => Promise.reject(new Error('this process never leads')) }
+    const settings = { leadership, leaseMs: 60_000, vcpusPerProcessor: 32, quarantineMs: 0 }
     const { token } = await new Hosts({ pool, links: new Links(), installationId, ...settings, log }).invite('host')
     const port = await freePort()
     const url = `http://127.0.0.1:${port}`

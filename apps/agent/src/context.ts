@@ -1,6 +1,5 @@
 // Makes each long-lived part of an agent once and joins them; decides nothing.
 import { availableParallelism } from 'node:os'
-import type { HostFacts } from '@dormouse/contract'
 import { type Failpoints, type Log, noFailpoints, openTracing } from '@dormouse/process'
 import { Care } from './care.ts'
 import { linkHandlers } from './commands/table.ts'
@@ -16,6 +15,7 @@ import { prove } from './enrolment/prove.ts'
 import { dialRule } from './enrolment/transport.ts'
 import { Facts } from './facts.ts'
 import { sayHeartbeat, sayHello } from './hello.ts'
+import { ImageFacts } from './image-facts.ts'
 import { type AnyDriver, makeDriver } from './make-driver.ts'
 import { before } from './mechanics/deadlines.ts'
 import { makeParts, type Parts } from './parts.ts'
@@ -117,14 +117,6 @@ function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<Iden
 
 const workAtOnceOf = ({ workAtOnce }: AgentConfig): number => workAtOnce ?? 2 * availableParallelism()
 
-async function imageFacts({ driver, fetcher }: Parts): Promise<Pick<HostFacts, 'imageDigests' | 'fetches'>> {
-  const images = await driver.images.all()
-  return {
-    imageDigests: images.map(({ name, image }) => ({ image: name, digest: image.manifestDigest })),
-    fetches: fetcher.states(),
-  }
-}
-
 function startCare(care: Care, { journal, space, eviction }: Parts): void {
   care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   care.every(spaceEveryMs, 'disk space', () => space.check())
@@ -133,6 +125,7 @@ function startCare(care: Care, { journal, space, eviction }: Parts): void {
 
 function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetry: Telemetry, log: Log): Control {
   const { moveAddress } = config
+  const imageFacts = new ImageFacts(parts.driver.images, parts.fetcher)
   const facts = new Facts(
     parts.driver,
     () => parts.space.problem,
@@ -140,7 +133,7 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
       workAtOnce: workAtOnceOf(config),
       moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null },
     },
-    () => imageFacts(parts),
+    () => imageFacts.current(),
   )
   return new Control({
     seeds: config.controlPlanes,

@@ -125,6 +125,15 @@ const settings = z.object({
     'how long an operation may wait for a free slot before it fails, which takes none of its deadline',
   ),
   destroyDeadlineMs: ms('DORMOUSE_DESTROY_DEADLINE_SECS', 120, 'how long a destroy may take'),
+  quarantineMs: setting(
+    'DORMOUSE_QUARANTINE_SECS',
+    'how long new desktops avoid a host on which the wakes of three desktops in a row have failed by its own fault, in seconds; 0 for never',
+    z.coerce
+      .number()
+      .min(0)
+      .default(600)
+      .transform((secs) => Math.round(secs * 1_000)),
+  ),
   destroyGraceMs: ms(
     'DORMOUSE_DESTROY_GRACE_SECS',
     5,

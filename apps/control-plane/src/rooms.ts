@@ -86,7 +86,10 @@ function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundatio
 function openHosts({ config, pool, installationId, logOf }: Foundation, mechanics: Mechanics) {
   const { links, leadership, replicaId } = mechanics
   const { hostLeaseMs: leaseMs, vcpusPerProcessor, heartbeatMs } = config
-  const hosts = new Hosts({ pool, links, installationId, leaseMs, vcpusPerProcessor, log: logOf('hosts') })
+  const hosts = new Hosts({
+    ...{ pool, leadership, links, installationId, leaseMs, vcpusPerProcessor, quarantineMs: config.quarantineMs },
+    log: logOf('hosts'),
+  })
   const workLimits = new WorkLimits(config.operationsPerHost)
   return {
     hosts,

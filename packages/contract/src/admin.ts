@@ -74,6 +74,12 @@ export const hostJson = z
       .boolean()
       .describe('Whether it takes no new desktops. Those on it go on; `dormouse admin host uncordon` ends it'),
     drain_id: id.nullable().describe('The drain that empties it; null where none does'),
+    quarantine: z
+      .object({ until: time, reason: z.string() })
+      .nullable()
+      .describe(
+        'Its wakes kept failing: until then new desktops go to other hosts, if any can take them. An uncordon ends it',
+      ),
     ailment: z.string().nullable().describe('Why it takes no desktop'),
     last_heartbeat_at: time.nullable(),
     driver: z.string().nullable(),
@@ -101,6 +107,7 @@ export type TrustedHostJson = z.infer<typeof trustedHostJson>
 export const deferrable = [
   'desktop.ensureAsleep',
   'desktop.ensureDestroyed',
+  'desktop.ensureAbsent',
   'move.abandon',
   'move.keep',
   'move.settle',

@@ -132,6 +132,11 @@ export const commands = {
   },
   /** Nothing of the desktop is left on the host; the journal remembers that it was destroyed. */
   'desktop.ensureDestroyed': { payload: fenced, result: z.object({}) },
+  /**
+   * Nothing of the desktop is left on the host, because it goes on elsewhere. This turn is refused from then on; the desktop may
+   * come again in a later one. Agents before this command know no moves.
+   */
+  'desktop.ensureAbsent': { payload: fenced, result: z.object({}) },
   /** The wake has settled: the spent image may go. */
   'desktop.tidy': { payload: fenced, result: z.object({}) },
   'desktop.observe': {

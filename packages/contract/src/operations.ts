@@ -51,6 +51,7 @@ export const operationPhases = [
   'waiting',
   'placing',
   'fetching_image',
+  'trying_another_host',
   'making_disk',
   'starting',
   'restoring',

@@ -9,6 +9,7 @@ import type { Transfers } from '../guest/transfers.ts'
 import type { ImageFetcher } from '../images/fetcher.ts'
 import type { MoveDeps } from '../moves/held.ts'
 import type { CallsInFlight } from './calls-in-flight.ts'
+import { ensureAbsent } from './ensure-absent.ts'
 import { ensureAsleep } from './ensure-asleep.ts'
 import { ensureAwake } from './ensure-awake.ts'
 import { ensureDestroyed } from './ensure-destroyed.ts'
@@ -50,6 +51,7 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'desktop.ensureHibernated': ensureHibernated,
   'desktop.ensureAsleep': ensureAsleep,
   'desktop.ensureDestroyed': ensureDestroyed,
+  'desktop.ensureAbsent': ensureAbsent,
   'desktop.tidy': tidy,
   'desktop.observe': observe,
   'host.inventory': inventory,

@@ -51,7 +51,7 @@ async function make(
 ): Promise<{ made: boolean }> {
   turn.signal.throwIfAborted()
   reportPhase(deps.report, turn.fence, 'disk')
-  await turn.note({ spec, disk: 'making' })
+  await turn.note({ spec, disk: 'making', departedAt: null })
   await deps.driver.makeDisk(turn.fence.desktopId, spec, manifestDigest)
   await deps.failpoints.hit('disk.after-make')
   turn.signal.throwIfAborted()

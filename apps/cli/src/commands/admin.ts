@@ -106,7 +106,7 @@ function addHosts(command: Command, context: Context): void {
       show(options, cordoned, () => `${cordoned.name} is cordoned: it gets no new desktops\n`)
     })
   withJson(command.command('uncordon'), 'dormouse admin host uncordon rack4-2')
-    .description('place new desktops on a host again')
+    .description('place new desktops on a host again; ends its quarantine, too')
     .argument('<host>', 'name or id')
     .action(async (host: string, options: JsonOption) => {
       const open = await operator().uncordonHost(host, { signal })
@@ -200,7 +200,9 @@ function hostRow(host: HostJson): (string | number | null)[] {
   return [
     host.id,
     host.name,
-    [host.state, host.withheld && 'withheld', host.cordoned && 'cordoned'].filter(Boolean).join(', '),
+    [host.state, host.withheld && 'withheld', host.cordoned && 'cordoned', host.quarantine && 'quarantined']
+      .filter(Boolean)
+      .join(', '),
     host.driver,
     host.kvm === null ? null : host.kvm ? 'yes' : 'no',
     host.desktops,
@@ -208,6 +210,6 @@ function hostRow(host: HostJson): (string | number | null)[] {
     capacity && `${reserved.vcpus}/${capacity.vcpus}`,
     capacity && `${reserved.memory_mib}/${capacity.memory_mib}`,
     host.last_heartbeat_at,
-    host.ailment,
+    host.ailment ?? host.quarantine?.reason ?? null,
   ]
 }

@@ -56,8 +56,9 @@ export class HostOverview {
   }
 }
 
-/** A host that has the image before one that fetches it; then the one with more memory. */
+/** One that is not quarantined; then one that has the image before one that fetches it; then the one with more memory. */
 function isBetter(a: Candidate, b: Candidate, request: PlacementRequest): boolean {
+  if (a.quarantined !== b.quarantined) return b.quarantined
   const order = Number(hasImage(a, request)) - Number(hasImage(b, request))
   return order > 0 || (order === 0 && freeMemoryMiB(a) > freeMemoryMiB(b))
 }

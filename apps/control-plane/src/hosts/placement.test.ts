@@ -14,6 +14,7 @@ const host = (given: Partial<Candidate> = {}): Candidate => ({
   ailsLately: false,
   silent: false,
   cordoned: false,
+  quarantined: false,
   letsIn: false,
   vcpus: 4,
   memoryMiB: 4_096,

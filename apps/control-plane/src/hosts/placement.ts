@@ -29,12 +29,14 @@ export function chooseHost(all: Candidate[], request: PlacementRequest): Candida
     return because('no_host', `no moves are accepted by ${namesOf(uncordoned)}; set DORMOUSE_AGENT_MOVE_ADDRESS there`)
   const withImage = open.filter((host) => canHaveImage(host, request))
   if (withImage.length === 0) {
+    const ways = request.registered ? ' or can fetch it' : ''
     return because(
       'image_unavailable',
-      `no host has the image “${request.image}” or can fetch it; hosts have: ${imagesOf(open)}`,
+      `no host has the image “${request.image}”${ways}; hosts have: ${imagesOf(open)}`,
     )
   }
   return (
+    withImage.find((host) => !host.quarantined && !shortage(host, request)) ??
     withImage.find((host) => !shortage(host, request)) ??
     because('no_room', `no host has room: ${shortages(withImage, request)}`)
   )

@@ -16,6 +16,8 @@ import type { Links } from '../agents/links.ts'
 import { Gathered } from '../db/gathered.ts'
 import { type Db, type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
+import type { Leadership } from '../leadership/leadership.ts'
+import { FailingHosts } from './failing.ts'
 import { type HostWithImages, withImages } from './image-reports.ts'
 import * as invites from './invites.ts'
 import * as losses from './loss-store.ts'
@@ -23,6 +25,7 @@ import { outlook } from './outlook.ts'
 import { HostOverview } from './overview.ts'
 import { canTake, requireHost } from './placement.ts'
 import { plausibleFacts } from './plausible-facts.ts'
+import { endQuarantine, quarantine } from './quarantine.ts'
 import * as reservations from './reservations.ts'
 import * as store from './store.ts'
 
@@ -31,11 +34,14 @@ const defaultInviteSecs = 86_400
 
 export interface HostsOptions {
   pool: Pool
+  leadership: Pick<Leadership, 'transaction'>
   links: Links
   installationId: string
   leaseMs: number
   /** Virtual processors that a host may allocate for each of its own. */
   vcpusPerProcessor: number
+  /** How long a host is quarantined whose wakes keep failing; 0 for never. */
+  quarantineMs: number
   log: Log
 }
 
@@ -54,6 +60,7 @@ export class Hosts {
   readonly #options: HostsOptions
   readonly #heard: Gathered<store.Heard, store.Standing | undefined>
   readonly #overview: HostOverview
+  readonly #failing = new FailingHosts()
   /** The ailment that was last logged of each host with implausible facts. */
   readonly #implausible = new Map<string, string | null>()
 
@@ -158,8 +165,9 @@ export class Hosts {
     run: (host: ChosenHost) => Promise<T>,
   ): Promise<T> {
     const { links } = this.#options
+    const isAsked = (id: string) => (only === undefined || id === only) && !request.not?.includes(id)
     for (;;) {
-      const able = links.hostIds().filter((id) => links.takesCommands(id) && (only === undefined || id === only))
+      const able = links.hostIds().filter((id) => links.takesCommands(id) && isAsked(id))
       const id = await this.#overview.choose(able, request)
       const confirm = async (tx: Db) => {
         const host = await this.#locked(tx, id, request)
@@ -230,15 +238,18 @@ export class Hosts {
   }
 
   /**
-   * Cordons the one host with that id or name, or ends that; answers its id. A cordoned host takes no new desktops, and those on
-   * it go on. A placement that has confirmed the host commits first. Idempotent.
+   * Cordons the one host with that id or name, or ends that and its quarantine; answers its id. A cordoned host takes no new
+   * desktops, and those on it go on. A placement that has confirmed the host commits first. Idempotent.
    */
   async setCordoned(tx: Db, idOrName: string, cordoned: boolean, note: Note): Promise<string> {
     const { id, name } = await findPresent(tx, idOrName)
     await store.lockPlacements(tx, id)
     const draining = cordoned ? undefined : await store.drainOf(tx, id)
     if (draining) refuse('conflict', `${name} is drained by ${draining}; cancel that drain, or wait until it has ended`)
-    const changed = await store.setCordoned(tx, id, cordoned)
+    const ended = !cordoned && (await endQuarantine(tx, id))
+    const changed = (await store.setCordoned(tx, id, cordoned)) || ended
+    if (!cordoned) this.#failing.succeeded(id)
+    this.#overview.forget()
     await note(tx, id, changed ? { name } : null)
     return id
   }
@@ -246,6 +257,27 @@ export class Hosts {
   /** The id of the one host with that id or name that is not removed. */
   async idOf(db: Db, idOrName: string): Promise<string> {
     return (await findPresent(db, idOrName)).id
+  }
+
+  /** A wake has failed there by the host's own fault. Too many in a row quarantine it. */
+  async wakeFailed(hostId: string, desktopId: string, reason: string): Promise<void> {
+    const { leadership, quarantineMs: ms, log } = this.#options
+    if (!this.#failing.failed(hostId, desktopId) || ms === 0) return
+    await leadership.transaction((tx) => quarantine(tx, hostId, { ms, reason }))
+    this.#overview.forget()
+    log.error(
+      { host: hostId, why: reason, forMs: ms, alarm: true, alarmKind: 'quarantine' },
+      'the wakes of a host keep failing; it is quarantined, and new desktops go to others',
+    )
+  }
+
+  wakeSucceeded(hostId: string): void {
+    this.#failing.succeeded(hostId)
+  }
+
+  /** Whether no replica has heard of the host for so long that it counts as unreachable. */
+  async isSilent(hostId: string): Promise<boolean> {
+    return !(await store.heardLately(this.#options.pool, hostId))
   }
 
   trust = store.trust

@@ -10,6 +10,7 @@ import {
 } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import type { Db } from '../db/pool.ts'
+import { isQuarantined } from './quarantine.ts'
 
 export interface HostRow {
   id: string
@@ -27,6 +28,9 @@ export interface HostRow {
   withheldEpoch: number | null
   /** Since when it takes no new desktops, and the drain that empties it. */
   cordonedAt: Date | null
+  /** Null where that has ended. */
+  quarantinedUntil: Date | null
+  quarantineReason: string | null
   drainId: string | null
   createdAt: Date
 }
@@ -37,7 +41,8 @@ export const silentAfterMs = 15_000
 const columns = `id, name, facts, ailment, last_heartbeat_at as "lastHeartbeatAt",
   coalesce(last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent,
   lease_until as "leaseUntil", lost_at as "lostAt", removed_at as "removedAt", created_at as "createdAt",
-  withheld_at as "withheldAt", withheld_epoch as "withheldEpoch", cordoned_at as "cordonedAt", drain_id as "drainId",
+  withheld_at as "withheldAt", withheld_epoch as "withheldEpoch", case when quarantined_until > now() then quarantined_until end as "quarantinedUntil",
+  quarantine_reason as "quarantineReason", cordoned_at as "cordonedAt", drain_id as "drainId",
   case when challenged_at is not null then 'challenge' when token_used_at is not null then 'token' end as "provesBy"`
 
 export async function insert(db: Db, host: { id: string; name: string; publicKey: object }): Promise<void> {
@@ -196,6 +201,8 @@ export interface PlacementRequest extends Capacity {
   /** As the caller gave it, or `name@version` where that is registered. */
   image: string
   /** It moves: not to the host that it leaves, and to none where it does not fit. */
+  /** Hosts that it does not go to. */
+  not?: readonly string[]
   leaving?: { operationId: string; not: string[] }
   /** What a host needs to fetch it; undefined where nobody has registered it. */
   registered?: ImageRef | undefined
@@ -228,6 +235,8 @@ export interface Candidate {
   silent: boolean
   /** It takes no new desktops. Those on it go on. */
   cordoned: boolean
+  /** Its wakes kept failing: others come first. */
+  quarantined: boolean
   /** Whether it lets desktops of other hosts in. */
   letsIn: boolean
   /** Virtual processors that it may allocate. */
@@ -279,7 +288,7 @@ export async function candidates(
     text: `select h.id, h.name, h.images, h.facts->'imageDigests' as digests, h.facts->'fetches' is not null as "canFetch", h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB",
        h.disk_gib as "diskGiB", least(coalesce((h.facts->>'freeDiskGiB')::numeric, 0), ${maxInteger})::int as "freeDiskGiB",
        coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held},
-       h.cordoned_at is not null as cordoned, h.facts->'moves'->>'address' is not null as "letsIn", h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
+       ${isQuarantined} as quarantined, h.cordoned_at is not null as cordoned, h.facts->'moves'->>'address' is not null as "letsIn", h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
      from hosts h left join held r on r.host_id = h.id and r.desktop_id <> $2
      where h.id = any($1) and h.removed_at is null and h.lost_at is null
      group by h.id order by h.memory_mib - coalesce(sum(r.memory_mib), 0) desc, h.id`,
@@ -308,7 +317,7 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     `select h.*, ${processors}::float8 as processors, ${lent('$1')} as "lentVcpus", ${held} from (select ${columns}, vcpus, memory_mib as "memoryMiB", disk_gib as "diskGiB", images from hosts) h
      left join held r on r.host_id = h.id
      group by h.id, h.name, h.facts, h.ailment, h."lastHeartbeatAt", h.silent, h."leaseUntil",
-       h."lostAt", h."removedAt", h."provesBy", h."withheldAt", h."withheldEpoch", h."cordonedAt", h."drainId", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
+       h."lostAt", h."removedAt", h."provesBy", h."withheldAt", h."withheldEpoch", h."quarantinedUntil", h."quarantineReason", h."cordonedAt", h."drainId", h."createdAt", h.vcpus, h."memoryMiB", h."diskGiB", h.images
      order by h."removedAt" is not null, h.id`,
     [vcpusPerProcessor],
   )
@@ -321,6 +330,10 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     withheld:
       row.withheldAt === null ? null : { since: row.withheldAt.toISOString(), epoch: Number(row.withheldEpoch) },
     cordoned: row.cordonedAt !== null,
+    quarantine: row.quarantinedUntil && {
+      until: row.quarantinedUntil.toISOString(),
+      reason: row.quarantineReason ?? '',
+    },
     drain_id: row.drainId,
     ailment: row.ailment,
     last_heartbeat_at: row.lastHeartbeatAt?.toISOString() ?? null,

@@ -20,6 +20,11 @@ export interface StepContext {
    * Throws where the operation has settled meanwhile.
    */
   advance(tx: Db, found: Findings): Promise<void>
+  /**
+   * Stores in a transaction what the step has found so far, so that a repetition on another replica goes on from there. Throws
+   * where the operation has settled meanwhile.
+   */
+  note(tx: Db, found: Findings): Promise<void>
 }
 
 /** How far an operation has come. */

@@ -5,6 +5,7 @@ import { inLane } from '../db/lanes.ts'
 import { type Db, isConnectionLost, sqlState } from '../db/pool.ts'
 import type { Term } from '../leadership/leadership.ts'
 import { adopt } from './adoption.ts'
+import { advance, note } from './advancing.ts'
 import { beginNext } from './begin-next.ts'
 import { nextStep, type OperationDefinition, StateMismatch, type Step, type StepContext } from './definition.ts'
 import type { EngineOptions } from './engine-options.ts'
@@ -319,18 +320,6 @@ export class Engine {
     running.marked = row.step
   }
 
-  /** Marks in the transaction of a step that the next one begins which has something to do. */
-  async #advance(running: Running, tx: Db, found: Findings): Promise<void> {
-    const { row, deadline } = running
-    const definition = this.#definition(row)
-    const findings = { ...row.findings, ...found }
-    const next = nextStep(definition, { ...row, findings })
-    const begun = [row.step, next].filter((at) => at > running.marked).map((at) => definition.steps[at]!.name)
-    const leftMs = deadline - performance.now()
-    const marked = { ...row, step: next, leftMs, findings }
-    if (!(await store.mark(tx, marked, begun))) throw store.settledMeanwhile()
-  }
-
   /** Retries a write until it succeeds: an unavailable database delays an operation but fails none. */
   async #persist<T>(running: Running, write: () => Promise<T>): Promise<T> {
     for (let attempt = 0; ; attempt++) {
@@ -387,8 +376,12 @@ export class Engine {
     const signal = way === 'run' ? AbortSignal.any([running.signal, running.yields.signal]) : running.signal
     const remainingMs = way === 'undo' ? 30_000 : Math.max(1, running.deadline - performance.now())
     const ageMs = performance.now() - running.acceptedAt
-    const advance = (tx: Db, found: Findings) => this.#advance(running, tx, found)
-    return { operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs, ageMs, advance }
+    const definition = this.#definition(row)
+    return {
+      ...{ operation: row, findings: row.findings, epoch: term.epoch, signal, remainingMs, ageMs },
+      advance: (tx: Db, found: Findings) => advance(running, definition, tx, found),
+      note: (tx: Db, found: Findings) => note(running, definition, tx, found),
+    }
   }
 
   #definition(row: Pick<OperationRow, 'kind'>): OperationDefinition {

@@ -51,7 +51,7 @@ export class Fleet {
   }
 
   #show(hosts: HostJson[]): void {
-    const { hosts: count, ailing, withheld, desktops, vcpus, memory, disk } = this.#gauges
+    const { hosts: count, ailing, withheld, quarantined, desktops, vcpus, memory, disk } = this.#gauges
     const present = hosts.filter(({ state }) => state !== 'removed')
     const usable = present.filter(({ state }) => state === 'active')
     const sum = (of: (host: HostJson) => number | undefined) =>
@@ -59,6 +59,7 @@ export class Fleet {
     for (const state of states) count.set({ state }, present.filter((host) => host.state === state).length)
     ailing.set(present.filter((host) => host.ailment !== null).length)
     withheld.set(present.filter((host) => host.withheld).length)
+    quarantined.set(present.filter((host) => host.quarantine).length)
     desktops.set(present.reduce((total, host) => total + host.desktops, 0))
     vcpus.set(
       { amount: 'total' },
@@ -84,6 +85,7 @@ function makeGauges(registry: Registry) {
     hosts: labelled('dormouse_hosts', 'Hosts that were not removed, by state', 'state'),
     ailing: gauge('dormouse_hosts_unhealthy', 'Hosts that report a problem'),
     withheld: gauge('dormouse_hosts_withheld', 'Hosts that get no commands until an operator trusts them'),
+    quarantined: gauge('dormouse_hosts_quarantined', 'Hosts that new desktops avoid because wakes there keep failing'),
     desktops: gauge('dormouse_host_desktops', 'Desktops that have a reservation on a host'),
     vcpus: labelled('dormouse_host_vcpus', 'Virtual processors of all active hosts', 'amount'),
     memory: labelled('dormouse_host_memory_bytes', 'Memory that all active hosts offer', 'amount'),

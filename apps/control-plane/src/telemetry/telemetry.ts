@@ -9,7 +9,16 @@ import { Fleet, type FleetOptions } from './fleet.ts'
 import { type Held, showHeld, showLeadership } from './gauges.ts'
 import { OperationTelemetry } from './operations.ts'
 
-const alarmKinds = ['ledger', 'implausible_facts', 'unexpected_state', 'inventory', 'epoch', 'mass_action', 'other']
+const alarmKinds = [
+  'ledger',
+  'implausible_facts',
+  'unexpected_state',
+  'inventory',
+  'epoch',
+  'mass_action',
+  'quarantine',
+  'other',
+]
 
 export class Telemetry {
   readonly registry = new Registry()

@@ -1,7 +1,7 @@
 // Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept. A desktop whose host is
 // cordoned or full moves to another one in the step `disk`.
 
-import { imageFolderName, Refusal, refuse, resumedFrom, type WakeSource } from '@dormouse/contract'
+import { imageFolderName, type OperationPhase, Refusal, refuse, resumedFrom, type WakeSource } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
@@ -25,6 +25,7 @@ import { endGeneration, startGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { bind, lockAny, unbind } from '../store.ts'
 import { afterMove } from './after-move.ts'
+import { onSomeHost, wasElsewhere } from './another-host.ts'
 import { asleepResult, leftNothing, lossOf, stateAfterFailure } from './failed-wake.ts'
 import { diskRequest, imageOf } from './image-of-wake.ts'
 import { commandOptions, fenceOf, type Input, inputOf } from './input.ts'
@@ -140,21 +141,25 @@ export function wake(deps: WakeContext): OperationDefinition {
   const place = placing(deps)
 
   const makeDisk = async (context: StepContext) => {
-    const { operation } = context
     if (movesFirst(context)) return bring(deps, context)
-    if (hasDisk(operation)) return undefined
-    const payload = { fence: fenceOf(context), ...diskRequest(context), disk: 'make' as const }
-    await links.command(hostOf(context), 'desktop.ensureDisk', payload, commandOptions(context))
+    if (hasDisk(context.operation)) return undefined
+    await onSomeHost(deps, context, (now) => {
+      const payload = { fence: fenceOf(now), ...diskRequest(now), disk: 'make' as const }
+      return links.command(hostOf(now), 'desktop.ensureDisk', payload, commandOptions(now))
+    })
     return undefined
   }
 
   const run = async (context: StepContext): Promise<Findings> => {
     const input = inputOf(context)
     Object.assign(context.findings, await settleThere(deps, context))
-    const payload = { fence: fenceThere(context), ...diskRequest(context), source: sourceOf(input) }
-    const hostId = hostOf(context)
-    const ask = () => links.command(hostId, 'desktop.ensureAwake', payload, commandOptions(context))
-    const woken = await afterMove(deps, context, hostId, ask)
+    const woken = await onSomeHost(deps, context, (now) => {
+      const hostId = hostOf(now)
+      const payload = { fence: fenceThere(now), ...diskRequest(now), source: sourceOf(input) }
+      const ask = () => links.command(hostId, 'desktop.ensureAwake', payload, commandOptions(now))
+      return afterMove(deps, now, hostId, ask)
+    })
+    hosts.wakeSucceeded(hostOf(context))
     const isFirst = input.from === 'created' && woken.resumedFrom === 'disk'
     return { resumedFrom: isFirst ? 'image' : woken.resumedFrom, ready: woken.ready }
   }
@@ -177,13 +182,13 @@ export function wake(deps: WakeContext): OperationDefinition {
       // The undo never removes the disk, which may hold its owner’s work. It only finds out what is there.
       step({
         name: 'disk',
-        phase: (operation) => (movesFirst(operation) ? 'moving' : 'making_disk'),
+        phase: (operation) => (movesFirst(operation) ? 'moving' : elsewhereOr(operation, 'making_disk')),
         idle: (operation) => hasDisk(operation) && !movesFirst(operation),
         run: makeDisk,
         undo: undoDisk,
         deferred,
       }),
-      step({ name: 'run', phase: 'starting', run, undo: sleepAgain, deferred }),
+      step({ name: 'run', phase: (operation) => elsewhereOr(operation, 'starting'), run, undo: sleepAgain, deferred }),
     ],
     hostOf: (operation) => hostIn(operation.findings) ?? inputOf({ operation }).hostId,
     opens: (operation) => placeBound(hosts, operation),
@@ -195,6 +200,9 @@ export function wake(deps: WakeContext): OperationDefinition {
     failed: (tx, context, failure) => settleFailed(deps, tx, context, failure),
   }
 }
+
+const elsewhereOr = (operation: Position, phase: OperationPhase): OperationPhase =>
+  wasElsewhere(operation) ? 'trying_another_host' : phase
 
 const hasDisk = (operation: Position) => inputOf({ operation }).from !== 'created'
 

@@ -1,0 +1,130 @@
+// A first wake that fails by the fault of its host goes on at another one: a disk that was never booted with success holds
+// nothing. The host that failed gets an order to remove what it has. And the count of the hosts whose wakes keep failing.
+import { imageFolderName, imageRef, Refusal, type RefusalCode } from '@dormouse/contract'
+import { together } from '@dormouse/process'
+import { z } from 'zod'
+import type { Db } from '../../db/pool.ts'
+import { retryWhileUnavailable } from '../../db/pool.ts'
+import type { ChosenHost, Hosts } from '../../hosts/service.ts'
+import type { Leadership } from '../../leadership/leadership.ts'
+import type { Position, StepContext } from '../../operations/definition.ts'
+import { read } from '../../operations/store.ts'
+import { defer } from '../deferred.ts'
+import { bind, lockAny } from '../store.ts'
+import { inputOf } from './input.ts'
+
+export interface AnotherHostContext {
+  leadership: Leadership
+  hosts: Hosts
+}
+
+const findings = z.object({
+  hostId: z.string().optional(),
+  image: imageRef.optional(),
+  /** The hosts that failed, in order. */
+  tried: z.array(z.string()).default([]),
+})
+
+const maxHosts = 3
+/** With less time left, another host could not boot it either. */
+const minLeftMs = 1_000
+
+/** A host that refuses with one of these cannot make or boot this desktop now. Neither its guest nor its caller is at fault. */
+const faultsOfHost: ReadonlySet<RefusalCode> = new Set([
+  'hypervisor_failed',
+  'host_disk_full',
+  'no_room',
+  'disk_missing',
+])
+/** With these, another host may help, but this one need not be at fault: the web server may be unavailable. */
+const faultsOfImage: ReadonlySet<RefusalCode> = new Set(['image_unavailable', 'image_not_fetched'])
+
+/** Whether the wake has left a host that failed. */
+export const wasElsewhere = ({ findings: stored }: Pick<Position, 'findings'>): boolean =>
+  findings.parse(stored).tried.length > 0
+
+/** Does the work of a step at the desktop's host; of a first wake at another one, where the host is at fault. */
+export async function onSomeHost<T>(
+  deps: AnotherHostContext,
+  given: StepContext,
+  work: (context: StepContext) => Promise<T>,
+): Promise<T> {
+  const deadline = performance.now() + given.remainingMs
+  for (;;) {
+    const context = { ...given, remainingMs: Math.max(1, deadline - performance.now()) }
+    try {
+      return await work(context)
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+      await noteFault(deps, context, error)
+      const mayLeave = deadline - performance.now() > minLeftMs && (await isWorthLeaving(deps, context, error))
+      if (!mayLeave || !(await leave(deps, context, error))) throw error
+    }
+  }
+}
+
+async function noteFault({ hosts }: AnotherHostContext, context: StepContext, error: Refusal): Promise<void> {
+  const { hostId } = findings.parse(context.findings)
+  if (!hostId || !faultsOfHost.has(error.code)) return
+  await hosts.wakeFailed(hostId, context.operation.desktopId, error.extra.cause ?? error.detail)
+}
+
+async function isWorthLeaving({ hosts }: AnotherHostContext, context: StepContext, error: Refusal): Promise<boolean> {
+  const input = inputOf(context)
+  const { hostId, tried } = findings.parse(context.findings)
+  if (input.from !== 'created' || input.hostId !== null || !hostId || tried.length + 1 >= maxHosts) return false
+  if (faultsOfHost.has(error.code) || faultsOfImage.has(error.code)) return true
+  // A link that is lost for a moment comes back.
+  return error.code === 'host_unreachable' && (await hosts.isSilent(hostId))
+}
+
+/** Binds the desktop to another host; false where none can take it. */
+async function leave(deps: AnotherHostContext, context: StepContext, because: Refusal): Promise<boolean> {
+  const { leadership, hosts } = deps
+  const { desktopId } = context.operation
+  const { hostId: from, tried: before, image } = findings.parse(context.findings)
+  const { spec } = inputOf(context)
+  const tried = [...before, from!]
+  const madeFrom = image ? imageFolderName(image) : null
+  const request = { desktopId, ...spec, image: spec.imageVersion, registered: image, not: tried }
+  const command = (await hosts.knowsMoves(from!)) ? 'desktop.ensureAbsent' : 'desktop.ensureDestroyed'
+  const move = (host: ChosenHost) =>
+    leadership.transaction(async (tx) => {
+      const found = { hostId: host.id, tried, left: because.extra.cause ?? because.detail }
+      await together([lockAny(tx, desktopId), host.confirm(tx)])
+      await together([host.reserve(tx), bind(tx, desktopId, { hostId: host.id, madeFrom }), context.note(tx, found)])
+      await orderRemoval(hosts, tx, context, from!, command)
+      return found
+    })
+  try {
+    Object.assign(context.findings, await hosts.place(null, request, move))
+    return true
+  } catch (error) {
+    if (error instanceof Refusal && !['not_leader', 'stale_epoch'].includes(error.code)) return false
+    // It is not known whether that was committed: what is stored counts.
+    Object.assign(context.findings, await storedFindings(deps, context))
+    if (findings.parse(context.findings).hostId === from) throw error
+    return true
+  }
+}
+
+async function orderRemoval(
+  hosts: Hosts,
+  tx: Db,
+  { operation }: StepContext,
+  hostId: string,
+  command: 'desktop.ensureAbsent' | 'desktop.ensureDestroyed',
+): Promise<void> {
+  if (await hosts.isRemoved(hostId, tx)) return
+  const { desktopId, generation, turn, id: operationId } = operation
+  await defer(tx, { desktopId, hostId, command, generation, turn, operationId })
+}
+
+/** The lock waits for the transaction whose outcome is unknown. */
+const storedFindings = ({ leadership }: AnotherHostContext, { operation }: StepContext) =>
+  retryWhileUnavailable(() =>
+    leadership.transaction(async (tx) => {
+      await lockAny(tx, operation.desktopId)
+      return (await read(tx, operation.id))?.findings
+    }),
+  )
