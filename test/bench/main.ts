@@ -21,6 +21,7 @@ import { failover } from './subjects/failover.ts'
 import { fence } from './subjects/fence.ts'
 import { guest } from './subjects/guest.ts'
 import { memory } from './subjects/memory.ts'
+import { moves } from './subjects/moves.ts'
 import { operations } from './subjects/operations.ts'
 import { power } from './subjects/power.ts'
 import { readRates } from './subjects/reads.ts'
@@ -36,6 +37,7 @@ const subjects: readonly Subject[] = [
   failover,
   power,
   guest,
+  moves,
   screens,
 ]
 

@@ -75,6 +75,7 @@ const titles: Record<string, string> = {
   failover: 'Failover',
   power: 'Power of real guests',
   guest: 'Commands and files in real guests',
+  moves: 'Moves between hosts',
   screens: 'Screens',
 }
 

@@ -154,6 +154,7 @@ export class TwoHosts {
     for (const { house, driver } of [this.home, this.away]) {
       house.moves.close()
       await driver.close()
+      await house.journal.close()
     }
     for (const stage of this.stages) await stage[Symbol.asyncDispose]()
   }

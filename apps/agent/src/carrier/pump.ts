@@ -2,6 +2,9 @@
 import type { Duplex } from 'node:stream'
 import type { Pace } from './pace.ts'
 
+/** What a stream may hold that it has not sent: with less, each chunk waits until the one before it has left. */
+const aheadBytes = 256 * 1024
+
 interface PumpOptions {
   pace: Pace
   /** How long the receiver may take nothing while bytes wait for it. */
@@ -29,7 +32,7 @@ export function pump(from: Duplex, to: Duplex, { pace, stallMs, count, fail }: P
   from.on('data', (chunk: Buffer) => {
     count(chunk.length)
     const waitMs = pace.spend(chunk.length)
-    const isFull = !to.write(chunk)
+    const isFull = !to.write(chunk) && to.writableLength >= aheadBytes
     if (!isFull && waitMs === 0) return
     from.pause()
     if (!isFull) {
