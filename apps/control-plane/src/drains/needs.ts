@@ -1,6 +1,6 @@
 // What a step of a drain needs on another host.
 import type { DrainAction, DrainReason, Refusal } from '@dormouse/contract'
-import type { DesktopRow } from '../desktops/store.ts'
+import { type DesktopRow, specOf } from '../desktops/store.ts'
 import type { PlacementRequest } from '../hosts/store.ts'
 
 /**
@@ -8,7 +8,8 @@ import type { PlacementRequest } from '../hosts/store.ts'
  * hibernated: without it, its owner could not wake it again elsewhere.
  */
 export function needsOf(desktop: DesktopRow, action: DrainAction): PlacementRequest {
-  const { id: desktopId, vcpus, memoryMiB, diskGiB, imageVersion: image, hostId } = desktop
+  const { id: desktopId, hostId } = desktop
+  const { vcpus, memoryMiB, diskGiB, imageVersion: image } = specOf(desktop)
   const sleeps = action === 'move'
   const leaving = { operationId: desktopId, not: [hostId!] }
   return { desktopId, image, diskGiB, vcpus: sleeps ? 0 : vcpus, memoryMiB: sleeps ? 0 : memoryMiB, leaving }
