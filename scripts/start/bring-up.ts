@@ -18,6 +18,8 @@ import { watchOver } from './watch.ts'
 
 export interface Service extends Keys {
   replicas: Replica[]
+  /** How many real ones. */
+  hosts: number
 }
 
 const leaderTimeoutMs = 30_000
@@ -54,7 +56,7 @@ export async function bringUp(run: Run, signal: AbortSignal): Promise<Service> {
   step(urls.length === 1 ? `the control plane is ready at ${baseUrl}` : `${urls.length} control planes are ready`)
   await image
   await startHosts(run, { urls, operatorKey: keys.operatorKey, hypervisors })
-  return { replicas, ...keys }
+  return { replicas, hosts, ...keys }
 }
 
 /** Returns the URL of the database: that of DATABASE_URL, or a Postgres of our own. */

@@ -39,7 +39,7 @@ export function countHosts({ dir }: Instance, asked: number | undefined): number
   const last = numbers.findLast((number) => desktopsIn(dirOf(dir, number)) > 0) ?? 1
   if (asked === undefined || asked >= last) return asked ?? last
   throw new Error(
-    `host-${last} has ${counted(desktopsIn(dirOf(dir, last)))} in ${dirOf(dir, last)}, and --hosts ${asked} leaves it out; run npm start -- --hosts ${last}. To use fewer hosts, move its desktops away first, or destroy them`,
+    `host-${last} has ${counted(desktopsIn(dirOf(dir, last)))} in ${dirOf(dir, last)}, and --hosts ${asked} leaves it out; run npm start -- --hosts ${last}. To use fewer hosts, empty it first: npx dormouse admin host drain host-${last} --sleeping move`,
   )
 }
 

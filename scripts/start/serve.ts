@@ -1,23 +1,28 @@
 // What a user sees once everything runs: the tour, the addresses and keys, and which replica leads.
 import { existsSync, writeFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { createClient } from '@dormouse/client'
+import { createAdminClient, createClient } from '@dormouse/client'
 import type { Service } from './bring-up.ts'
 import { followLead, leaderOf } from './lead.ts'
 import type { StartOptions } from './options.ts'
 import type { Replica } from './replicas.ts'
 import type { Run } from './run.ts'
 import { tour } from './tour.ts'
+import { tourOfHosts } from './tour-of-hosts.ts'
 
 /** Announces the instance; never resolves. */
-export async function serve(run: Run, { replicas, apiKey }: Service): Promise<never> {
+export async function serve(run: Run, { replicas, apiKey, operatorKey, hosts }: Service): Promise<never> {
   const { options, instance, say, step } = run
   const urls = replicas.map(({ url }) => url)
   const baseUrl = (await leaderOf(urls)) ?? urls[0]!
   const toured = instance.path('toured')
   if (options.tour ?? (!options.simulated && !existsSync(toured))) {
     say('\nA short tour: a desktop hibernates and wakes, and nothing is lost.')
-    await tour(createClient({ baseUrl, apiKey }), say)
+    const desktop = await tour(createClient({ baseUrl, apiKey }), say)
+    if (hosts > 1) {
+      say('\nAnd its host is emptied while it works.')
+      await tourOfHosts(createAdminClient({ baseUrl, operatorKey }), desktop, say)
+    }
     writeFileSync(toured, '')
   }
   instance.announce(baseUrl)

@@ -5,6 +5,7 @@ import type { Say } from '../ground/processes.ts'
 /** Read before and after the sleep. */
 const counterStart =
   'echo 0 > /run/counter; (while :; do echo $(( $(cat /run/counter) + 1 )) > /run/counter.new && mv /run/counter.new /run/counter; sleep 0.1; done) > /dev/null 2>&1 < /dev/null &'
+const fileWrite = 'echo "kept by dormouse" > /root/hello.txt && sync'
 const readState = 'cat /run/counter /proc/sys/kernel/random/boot_id /root/hello.txt'
 
 interface Seen {
@@ -13,14 +14,19 @@ interface Seen {
   file: string
 }
 
-/** Prints each step with its time. Throws if anything changed over the sleep. Leaves the desktop awake. */
-export async function tour(client: Client, say: Say): Promise<Desktop> {
-  const step = async <T>(what: string, work: () => Promise<T>, outcome: (value: T) => string): Promise<T> => {
+/** Runs a step, and prints its time and its outcome. */
+export const stepper =
+  (say: Say) =>
+  async <T>(what: string, work: () => Promise<T>, outcome: (value: T) => string): Promise<T> => {
     const began = performance.now()
     const value = await work()
     say(`  ${what.padEnd(34)} ${((performance.now() - began) / 1_000).toFixed(2).padStart(6)} s   ${outcome(value)}`)
     return value
   }
+
+/** Prints each step with its time. Throws if anything changed over the sleep. Leaves the desktop awake. */
+export async function tour(client: Client, say: Say): Promise<Desktop> {
+  const step = stepper(say)
   const desktop = await step(
     'create',
     () => Desktop.create({ client, tier: 'small' }),
@@ -38,7 +44,7 @@ export async function tour(client: Client, say: Say): Promise<Desktop> {
   )
   await step(
     'write a file',
-    () => run(desktop, 'echo "kept by dormouse" > /root/hello.txt && sync'),
+    () => run(desktop, fileWrite),
     () => '/root/hello.txt',
   )
   const before = await step(
@@ -77,7 +83,8 @@ async function run(desktop: Desktop, command: string): Promise<string> {
   return stdout
 }
 
-async function seen(desktop: Desktop): Promise<Seen> {
+/** What must go on, whatever happens to the desktop. */
+export async function seen(desktop: Desktop): Promise<Seen> {
   const [counter, bootId, file] = (await run(desktop, readState)).trim().split('\n') as [string, string, string]
   return { counter: Number(counter), bootId, file }
 }
