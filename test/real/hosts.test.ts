@@ -7,13 +7,13 @@ import { cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { createAdminClient, type Desktop, type DrainJson } from '@dormouse/client'
+import { createAdminClient, type Desktop, type DrainJson, UnavailableError } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cableAddress } from '../../scripts/ground/cables.ts'
 import { waitFor } from '../wait-for.ts'
 import { Instance } from './parts/instance.ts'
 import { type RealHost, realHosts } from './parts/real-hosts.ts'
-import { guest } from './parts/witness.ts'
+import { expectKept, guest, leaveWitness } from './parts/witness.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const long = process.env.DORMOUSE_TEST_LONG === '1'
@@ -101,6 +101,52 @@ test('a drain takes desktops to the other host, awake and asleep, with their mem
   await admin.uncordonHost(from.id)
   await Promise.all(made.map((desktop) => desktop.destroy()))
 })
+
+test.runIf(long)(
+  'a desktop moves to the other host awake and asleep, and wakes there while its own is cordoned',
+  async () => {
+    const { base_url: baseUrl, operator_key: operatorKey } = instance.local
+    const admin = createAdminClient({ baseUrl, operatorKey })
+    const desktop = await instance.create()
+    await desktop.wake()
+    const seen = await leaveWitness(desktop, 8)
+    // It writes memory all the while.
+    const writing = 'while :; do dd if=/dev/urandom of=/run/written bs=64k count=4; sleep 0.2; done'
+    await guest(desktop, `(${writing}) > /dev/null 2>&1 < /dev/null &`)
+    const hostId = async () => (await desktop.refresh()).hostId
+    const isOnlyOn = async (id: string | null) => {
+      expect(await hostId()).toBe(id)
+      const holding = () => hosts.filter((host) => host.desktopsOnDisk().includes(desktop.id)).map((host) => host.id)
+      await waitFor(() => holding().length === 1)
+      expect(holding()).toEqual([id])
+    }
+    const moved = async () => admin.waitForOperation((await admin.moveDesktop(desktop.id)).id)
+    const [from, to] = hosts.toSorted((host) => (host.desktopsOnDisk().includes(desktop.id) ? -1 : 1)) as [
+      RealHost,
+      RealHost,
+    ]
+    await isOnlyOn(from.id)
+    // It ends on one of the hosts, or its caller learns that it was cut.
+    const running = desktop.commands.run('sleep 2; echo whole').then(
+      ({ stdout }) => stdout,
+      (error: unknown) => (error instanceof UnavailableError ? 'whole\n' : String(error)),
+    )
+    expect((await moved()).result).toMatchObject({ desktop_state: 'awake', host_id: to.id, cleanup: 'done' })
+    expect(await running).toBe('whole\n')
+    await expectKept(desktop, seen)
+    await isOnlyOn(to.id)
+
+    await desktop.hibernate()
+    expect((await moved()).result).toMatchObject({ desktop_state: 'hibernated', host_id: from.id, cleanup: 'done' })
+    await isOnlyOn(from.id)
+    await admin.cordonHost(from.id)
+    await desktop.wake()
+    await expectKept(desktop, seen)
+    await isOnlyOn(to.id)
+    await admin.uncordonHost(from.id)
+    await desktop.destroy()
+  },
+)
 
 test('desktops run on both hosts, and are reached as ever; a host with desktops is not left out', async () => {
   const desktops = await Promise.all([instance.create(), instance.create()])

@@ -8,8 +8,14 @@ const trustMs = 500
 
 type Read = (hostIds: string[], desktopId: string) => Promise<Candidate[]>
 
+export interface Choice {
+  hostId: string
+  request: PlacementRequest
+}
+
 export class HostOverview {
   readonly #read: Read
+  readonly #inFlight = new Set<Choice>()
   #hosts = new Map<string, Candidate>()
   #trustedUntil = 0
 
@@ -21,12 +27,30 @@ export class HostOverview {
     this.#trustedUntil = 0
   }
 
-  /** The best of these hosts for the desktop. Refuses only by figures that were just read. */
-  async choose(able: string[], request: PlacementRequest): Promise<string> {
-    return this.#known(able, request) ?? this.#take(await this.#reread(able, request), request)
+  /** The best of these hosts for the desktop. Refuses only by figures that were just read. End the choice when it is stored. */
+  async choose(able: string[], request: PlacementRequest): Promise<Choice> {
+    const known = this.#known(able, request)
+    if (known) return known
+    const begun = [...this.#inFlight]
+    const read = await this.#read(able, request.desktopId)
+    const expected = new Map(read.map((host) => [host.id, { ...host }]))
+    // What was chosen and is not stored yet. Some of it may have been read, too: that costs evenness for a moment.
+    for (const choice of new Set([...begun, ...this.#inFlight])) count(expected.get(choice.hostId), choice.request)
+    this.#hosts = expected
+    this.#trustedUntil = performance.now() + trustMs
+    try {
+      return this.#take([...expected.values()], request)
+    } catch {
+      return this.#take(read, request)
+    }
   }
 
-  #known(able: string[], request: PlacementRequest): string | undefined {
+  /** The choice is stored, or was given up. */
+  end(choice: Choice): void {
+    this.#inFlight.delete(choice)
+  }
+
+  #known(able: string[], request: PlacementRequest): Choice | undefined {
     if (performance.now() > this.#trustedUntil) return undefined
     const known = able.map((id) => this.#hosts.get(id)).filter((host) => host !== undefined)
     if (known.length < able.length) return undefined
@@ -37,23 +61,23 @@ export class HostOverview {
     }
   }
 
-  async #reread(able: string[], request: PlacementRequest): Promise<Candidate[]> {
-    const hosts = await this.#read(able, request.desktopId)
-    this.#hosts = new Map(hosts.map((host) => [host.id, host]))
-    this.#trustedUntil = performance.now() + trustMs
-    return hosts
-  }
-
   /** Counts what it gives away, so that desktops that are placed together are spread. */
-  #take(hosts: Candidate[], request: PlacementRequest): string {
+  #take(hosts: Candidate[], request: PlacementRequest): Choice {
     let host: Candidate | undefined
     for (const each of hosts) if (canTake(each, request) && (!host || isBetter(each, host, request))) host = each
     host ??= chooseHost(hosts, request)
-    host.heldMemoryMiB += request.memoryMiB
-    host.heldVcpus += request.vcpus
-    host.heldDiskGiB += request.diskGiB
-    return host.id
+    count(host, request)
+    const choice = { hostId: host.id, request }
+    this.#inFlight.add(choice)
+    return choice
   }
+}
+
+function count(host: Candidate | undefined, { memoryMiB, vcpus, diskGiB }: PlacementRequest): void {
+  if (!host) return
+  host.heldMemoryMiB += memoryMiB
+  host.heldVcpus += vcpus
+  host.heldDiskGiB += diskGiB
 }
 
 /** One that is not quarantined; then one that has the image before one that fetches it; then the one with more memory. */

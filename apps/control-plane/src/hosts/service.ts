@@ -168,7 +168,8 @@ export class Hosts {
     const isAsked = (id: string) => (only === undefined || id === only) && !request.not?.includes(id)
     for (;;) {
       const able = links.hostIds().filter((id) => links.takesCommands(id) && isAsked(id))
-      const id = await this.#overview.choose(able, request)
+      const choice = await this.#overview.choose(able, request)
+      const id = choice.hostId
       const confirm = async (tx: Db) => {
         const host = await this.#locked(tx, id, request)
         if (!host || !canTake(host, request)) throw new TakenMeanwhile()
@@ -178,6 +179,8 @@ export class Hosts {
       } catch (error) {
         if (!(error instanceof TakenMeanwhile)) throw error
         this.#overview.forget()
+      } finally {
+        this.#overview.end(choice)
       }
     }
   }
