@@ -28,16 +28,7 @@ test('a first wake fetches the image that the name means, and shows how far it i
   expect(added.json.hosts).toMatchObject([{ host_name: house.host.name, state: 'absent' }])
   expect((await ask('POST', '/mini@1/use')).json.in_use).toBe(true)
 
-  const { promise: halfSent, resolve: isHalfSent } = Promise.withResolvers<() => void>()
-  server.instead = (file) => {
-    if (file !== 'disk.qcow2') return undefined
-    server.instead = undefined
-    return (_request, response) => {
-      const bytes = server.files.get(file)!
-      response.writeHead(200, { 'content-length': bytes.length }).write(bytes.subarray(0, 500_000))
-      isHalfSent(() => response.end(bytes.subarray(500_000)))
-    }
-  }
+  const halfSent = server.sendHalf('disk.qcow2')
   const { id } = await house.desktop('created', { image_version: 'mini' })
   const { id: operation } = await house.begin(id, 'wake')
   const progress = await waitFor('the fetch to be shown', async () => {

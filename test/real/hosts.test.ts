@@ -1,6 +1,6 @@
 // Guarantee: `npm start -- --hosts 2` runs two real hosts that share this machine's capacity, on a folder that had one host
 // before, too: that one keeps its folder and identity. A start that would leave a host with desktops out is refused. A drain
-// empties one of them.
+// empties one of them. A host fetches a registered image when a first wake needs it.
 import { execFile } from 'node:child_process'
 import { readlinkSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
@@ -11,8 +11,10 @@ import { createAdminClient, type Desktop, type DrainJson, UnavailableError } fro
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cableAddress } from '../../scripts/ground/cables.ts'
 import { waitFor } from '../wait-for.ts'
+import { typed } from './parts/command-line.ts'
 import { Instance } from './parts/instance.ts'
 import { type RealHost, realHosts } from './parts/real-hosts.ts'
+import { serveImage } from './parts/served-image.ts'
 import { expectKept, guest, leaveWitness } from './parts/witness.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
@@ -147,6 +149,38 @@ test.runIf(long)(
     await desktop.destroy()
   },
 )
+
+test('the first wake of a registered image fetches it from a web server, shows how far it is, and boots it', async () => {
+  await using served = await serveImage('fetched', '1', hosts)
+  const { server } = served
+  const added = await typed(instance, ['admin', 'image', 'add', 'fetched@1', '--from', server.url, '--json'])
+  expect(added).toMatchObject({ code: 0 })
+  const { digest, bytes } = server.ref()
+  expect(JSON.parse(added.stdout)).toMatchObject({ name: 'fetched', digest, hosts: [{ state: 'absent' }, {}] })
+  const { base_url: baseUrl, operator_key: operatorKey } = instance.local
+  await createAdminClient({ baseUrl, operatorKey }).useImage('fetched@1')
+
+  const halfSent = server.sendHalf('disk.qcow2')
+  const desktop = await instance.create({ imageVersion: 'fetched' })
+  const operation = Promise.withResolvers<string>()
+  const waking = desktop.wake({ onProgress: ({ id }) => operation.resolve(id) })
+  waking.catch(operation.reject)
+  const id = await operation.promise
+  const sendRest = await halfSent
+  const progress = await waitFor(async () => {
+    const { progress } = await instance.client.getOperation(id)
+    return progress?.phase === 'fetching_image' && progress.done_bytes !== null && progress
+  })
+  expect(progress.total_bytes).toBe(bytes)
+  sendRest()
+  expect((await waking).result).toMatchObject({ resumedFrom: 'image' })
+  expect(await guest(desktop, 'hostname')).toBe('mini\n')
+  expect((await desktop.refresh()).toJSON()).toMatchObject({
+    imageVersion: 'fetched',
+    resolvedImageVersion: 'fetched@1',
+  })
+  await desktop.destroy()
+})
 
 test('desktops run on both hosts, and are reached as ever; a host with desktops is not left out', async () => {
   const desktops = await Promise.all([instance.create(), instance.create()])

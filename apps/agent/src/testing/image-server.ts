@@ -56,6 +56,22 @@ export class ImageServer {
     return { name, version, digest, source: this.url, bytes, ...more }
   }
 
+  /** The next request for the file gets half of it. Answers what sends the rest, once such a request has come. */
+  sendHalf(file: string): Promise<() => void> {
+    const { promise, resolve } = Promise.withResolvers<() => void>()
+    this.instead = (requested) => {
+      if (requested !== file) return undefined
+      this.instead = undefined
+      return (_request, response) => {
+        const bytes = this.files.get(file)!
+        const half = Math.floor(bytes.length / 2)
+        response.writeHead(200, { 'content-length': bytes.length }).write(bytes.subarray(0, half))
+        resolve(() => response.end(bytes.subarray(half)))
+      }
+    }
+    return promise
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#server.closeAllConnections()
     await new Promise((resolve) => this.#server.close(resolve))
