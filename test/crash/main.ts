@@ -1,5 +1,6 @@
 // `npm run test:crash`: kill -9 in the middle of accepted operations, and what must hold afterwards. Prints a table.
 import { parseArgs } from 'node:util'
+import { fetchFailpoints, killInFetch } from './fetches.ts'
 import { realGround, simulatedGround } from './grounds.ts'
 import { runTrials } from './run.ts'
 import type { Outcome } from './trial.ts'
@@ -8,7 +9,8 @@ const help = `node test/crash/main.ts [--simulated | --real] [--trials N] [--see
 
 Eight requests at once on eight desktops, then kill -9 of the control plane (or, every other time, of the agent), at a
 named failpoint or at a random moment; restart; every accepted operation must be known, must have ended well, and
-nothing may be half-made. The seed that is printed repeats a run.`
+nothing may be half-made. On simulated hosts the agent is then killed at each failpoint of an image's fetch. The seed that
+is printed repeats a run.`
 
 const { values } = parseArgs({
   options: {
@@ -30,12 +32,16 @@ async function main(): Promise<number> {
   const say = values.json ? console.error : console.log
   say(`${trials} crash trials, ${values.real ? 'real QEMU' : 'simulated'}, seed ${seed}`)
   say(row('trial', 'killed', 'at', ['accepted', 'known', 'finished well', 'half-made', 'gone'], 'time'))
+  const fetchFaults: string[] = []
   const outcomes = await runTrials({
     trials,
     seed,
     ground,
     tell: (outcome) => say(lineOf(outcome)),
     keep: (folder) => say(`logs: ${folder}`),
+    afterwards: async (stage) => {
+      if (!values.real) fetchFaults.push(...(await killInFetch(stage, fetchFailpoints)))
+    },
   })
   const sum = (of: (outcome: Outcome) => number) => outcomes.reduce((total, outcome) => total + of(outcome), 0)
   const totals = [
@@ -46,8 +52,10 @@ async function main(): Promise<number> {
     sum(({ gone }) => gone),
   ]
   say(row('all', '', '', totals.map(String), `${(sum(({ tookMs }) => tookMs) / 1_000).toFixed(1)} s`))
+  if (!values.real)
+    say(`the agent killed ${fetchFailpoints.length} times in a fetch: ${fetchFaults.join('; ') || 'no fault'}`)
   if (values.json) console.log(JSON.stringify({ seed, ground: values.real ? 'real' : 'simulated', outcomes }))
-  return outcomes.every(({ faults }) => faults.length === 0) ? 0 : 1
+  return fetchFaults.length === 0 && outcomes.every(({ faults }) => faults.length === 0) ? 0 : 1
 }
 
 function lineOf({ plan, reached, tookMs, faults, ...counts }: Outcome): string {

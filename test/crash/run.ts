@@ -21,6 +21,8 @@ export interface RunOptions {
   tell?: (outcome: Outcome) => void
   /** Trials after those of the plan, in which the agent is killed at once and the judge must find a fault. */
   sabotages?: Sabotage[]
+  /** Uses the same processes once all trials are over. */
+  afterwards?: (stage: Stage) => Promise<void>
   /** Where the logs are left; by default they go with the run where it found no fault. */
   keep?: (folder: string) => void
 }
@@ -32,6 +34,7 @@ export async function runTrials({
   databaseServer,
   tell,
   sabotages = [],
+  afterwards,
   keep,
 }: RunOptions): Promise<Outcome[]> {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-crash-'))
@@ -61,6 +64,7 @@ export async function runTrials({
         outcomes.push(outcome)
         tell?.(outcome)
       }
+      await afterwards?.(stage)
     } finally {
       await stage.close()
     }

@@ -5,6 +5,7 @@ import { configSchema, foldersOf } from '@dormouse/agent/config.ts'
 import { inventory } from '@dormouse/agent/desktops/inventory.ts'
 import { Journal } from '@dormouse/agent/desktops/journal.ts'
 import { MemoryImages } from '@dormouse/agent/desktops/memory-images.ts'
+import type { ImageShelf } from '@dormouse/agent/images/shelf.ts'
 import { makeDriver } from '@dormouse/agent/make-driver.ts'
 import type { DesktopJson, HostJson, Observation, OperationJson } from '@dormouse/contract'
 import { Links } from '@dormouse/control-plane/agents/links.ts'
@@ -120,6 +121,10 @@ export class Stage {
     return send(this.#url + path, method, { key: this.#keys.customer, ...wish })
   }
 
+  admin(method: string, path: string, body: object): Promise<ApiAnswer> {
+    return this.api(method, `/admin/v1/${path}`, { key: this.#keys.operator, body })
+  }
+
   /** The answer, or undefined where nobody answers. */
   async #quietly(method: string, path: string, wish: ApiWish = {}): Promise<ApiAnswer | undefined> {
     return this.api(method, path, wish).catch((error: NodeJS.ErrnoException) => {
@@ -166,12 +171,20 @@ export class Stage {
     return new Map(rows.map(({ id, memory }) => [id, memory]))
   }
 
-  /** What the host truly has, seen by a second pair of eyes over the same folders and hypervisor. */
-  async inventory(): Promise<Observation[]> {
+  #secondDriver() {
     const env = { ...this.ground.agentEnv, DORMOUSE_AGENT_CONTROL_PLANES: this.#url }
     const config = { ...readConfig(configSchema, env), simulatedLatencyMs: [] }
-    const folders = foldersOf(config)
-    const driver = makeDriver(config, createLog({ name: 'judge', level: 'silent' }))
+    return { folders: foldersOf(config), driver: makeDriver(config, createLog({ name: 'judge', level: 'silent' })) }
+  }
+
+  /** The images that the host truly has. */
+  get images(): ImageShelf {
+    return this.#secondDriver().driver.images
+  }
+
+  /** What the host truly has, seen by a second pair of eyes over the same folders and hypervisor. */
+  async inventory(): Promise<Observation[]> {
+    const { folders, driver } = this.#secondDriver()
     await driver.open(this.#installationId)
     try {
       const journal = Journal.view(folders.state)
@@ -191,14 +204,19 @@ export class Stage {
   }
 
   async start(victim: Victim): Promise<void> {
-    this.#children[victim].start()
+    this.launch(victim)
     await this.ready()
+  }
+
+  /** Starts it, perhaps with a failpoint armed at which it dies before it is ready. */
+  launch(victim: Victim, failpoint?: string): void {
+    this.#children[victim].start(failpoint === undefined ? {} : { [failpointVariable[victim]]: failpoint })
   }
 
   /** Stops it in order and starts it with a failpoint armed. */
   async arm(victim: Victim, failpoint: string): Promise<void> {
     await this.#children[victim].kill('SIGTERM')
-    this.#children[victim].start({ [failpointVariable[victim]]: failpoint })
+    this.launch(victim, failpoint)
     await this.ready()
   }
 

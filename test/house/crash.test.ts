@@ -1,8 +1,8 @@
 // The short form of the crash test, and the proof that its judge can find a fault.
-
 import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, expect, inject, test } from 'vitest'
+import { killInFetch } from '../crash/fetches.ts'
 import { simulatedGround } from '../crash/grounds.ts'
 import { runTrials } from '../crash/run.ts'
 import type { Outcome, Sabotage } from '../crash/trial.ts'
@@ -33,11 +33,16 @@ const amnesia: Sabotage = {
 let trials: Outcome[]
 let forgotten: Outcome
 let gone: Outcome
+let fetchFaults: string[]
 
 beforeAll(async () => {
   const databaseServer = inject('databaseUrl')
-  const run = { trials: 3, seed: 3, ground: simulatedGround, databaseServer, sabotages: [forget, amnesia] }
-  trials = await runTrials(run)
+  trials = await runTrials({
+    ...{ trials: 3, seed: 3, ground: simulatedGround, databaseServer, sabotages: [forget, amnesia] },
+    afterwards: async (stage) => {
+      fetchFaults = await killInFetch(stage, ['image.during-file=kill@3', 'image.before-rename=kill'])
+    },
+  })
   ;[forgotten, gone] = trials.splice(3) as [Outcome, Outcome]
 }, atMostMs)
 
@@ -54,4 +59,8 @@ test('the judge finds an accepted operation that was forgotten', () => {
 test('the judge finds a memory that is gone', () => {
   expect(gone.gone).toBe(0)
   expect(gone.faults).toContainEqual(expect.stringMatching(amnesia.found))
+})
+
+test('kill -9 of the agent while it fetches an image leaves it whole or not at all, and the wake goes on', () => {
+  expect(fetchFaults).toEqual([])
 })
