@@ -1,19 +1,21 @@
 // Guarantee: a registered image is fetched by the host that needs it, verified, and a desktop keeps the version that it was made
-// from. Images that nobody has registered work as before.
+// from, also where it moves. Images that nobody has registered work as before.
 import { ImageServer } from '@dormouse/agent/testing/image-server.ts'
+import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
 
 async function operatorOf(house: House) {
   const key = await house.replica.parts.principals.createOperatorKey('ops')
-  const ask = (method: string, path: string, body?: object) =>
-    house.api(method, `/admin/v1/images${path}`, { key, ...(method === 'POST' && { body: body ?? {} }) })
+  const admin = (method: string, path: string, body: object = {}) =>
+    house.api(method, `/admin/v1/${path}`, { key, ...(method === 'POST' && { body }) })
+  const ask = (method: string, path: string, body?: object) => admin(method, `images${path}`, body)
   const add = async (server: ImageServer, more: object = {}) => {
     const { name, version } = server.ref()
     return ask('POST', '', { name, version, from: server.url, ...more })
   }
-  return { ask, add }
+  return { admin, ask, add }
 }
 
 test('a first wake fetches the image that the name means, and shows how far it is', async () => {
@@ -126,4 +128,56 @@ test('an image is registered with its own name and content, or not at all', asyn
   expect((await add(server)).status).toBe(201)
   server.put('mini', '1', 2_000)
   expect((await add(server)).json).toMatchObject({ status: 409, code: 'conflict' })
+})
+
+/** A desktop that is awake on the first host, of an image that the second host lacks. */
+async function aboutToMove(house: House, server: ImageServer) {
+  const { add, admin } = await operatorOf(house)
+  await add(server)
+  const { id, host_id: from } = await house.desktop('awake', { image_version: 'mini@1' })
+  await house.remember(id, 'kept')
+  const { id: to } = await house.addHost()
+  const { moves } = house.replica.parts
+  const begin = async () => (await moves.begin(id, { to: null, requestedBy: 'operator', requestId: newId() })).id
+  return { id, from, to, begin, admin }
+}
+
+const letIn = { hosts: 1, agent: { moveAddress: { host: '127.0.0.1', port: 0 } } }
+
+test('a desktop moves to a host that fetches its image first; meanwhile its guest goes on', async () => {
+  await using server = await ImageServer.start()
+  await using house = await House.start(letIn)
+  const { id, from, to, begin, admin } = await aboutToMove(house, server)
+  const plan = await admin('POST', `hosts/${from}/drain`, { dry_run: true })
+  expect(plan.json.desktops).toMatchObject([{ desktop_id: id, action: 'live_move' }])
+  const halfSent = server.sendHalf('disk.qcow2')
+  const move = await begin()
+  const sendRest = await halfSent
+  const isShown = async () => (await house.operation(move)).progress?.phase === 'fetching_image'
+  await waitFor('the fetch to be shown', isShown)
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+  sendRest()
+  expect(await house.settled(move)).toMatchObject({ state: 'succeeded', result: { host_id: to } })
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+  expect((await house.see(id)).resolved_image_version).toBe('mini@1')
+})
+
+test('while the other host cannot fetch its image, a desktop stays, and wakes in place; then it wakes there', async () => {
+  await using server = await ImageServer.start(1_000)
+  await using house = await House.start(letIn)
+  const { id, from, to, begin, admin } = await aboutToMove(house, server)
+  server.instead = (file) =>
+    file === 'disk.qcow2' ? (_request, response) => void response.writeHead(404).end() : undefined
+  const failed = await house.settled(await begin())
+  expect(failed).toMatchObject({ state: 'failed', error_code: 'no_host' })
+  expect((await house.causes(id))[0]).toContain('disk.qcow2 answered 404')
+  expect(await house.see(id)).toMatchObject({ state: 'awake', host_id: from })
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+  await house.ask(id, 'hibernate')
+  await admin('POST', `hosts/${from}/cordon`)
+  expect((await house.ask(id, 'wake')).result).toMatchObject({ host_id: from, resumed_from: 'memory' })
+  await house.ask(id, 'hibernate')
+  server.instead = undefined
+  expect((await house.ask(id, 'wake')).result).toMatchObject({ host_id: to, resumed_from: 'memory' })
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
 })

@@ -123,7 +123,7 @@ function openRest(
     streams: new Streams({ pool, desktops, links, channels, issued, onTakenOver: () => void screens.check() }),
     guests: new Guests(desktops, links, channels),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
-    drains: new Drains({ pool, leadership, engine, links, hosts, desktops, moves, log: logOf('drains') }),
+    drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
     removals: new Removals({ pool, leadership, engine, links, channels, log: logOf('removals') }),
     usage: new Usage({ pool, leadership, longReads, links, log: logOf('usage') }),
     retention: new Retention({ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains }),

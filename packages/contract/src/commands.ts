@@ -97,7 +97,7 @@ export type RejoinOrder = z.infer<typeof rejoinOrder>
 
 const fenced = z.object({ fence })
 
-/** The registered image of a disk that is to be made. Agents before this field look for a folder of its name. */
+/** The registered image of a disk. Agents before this field look for a folder of its name. */
 const image = imageRef.optional()
 
 const screen = z.object({ desktopId: id, generation: z.int(), channel })
@@ -165,6 +165,8 @@ export const commands = {
   },
   /** The host begins to fetch the image, unless it has it or fetches it already. Its facts say how far it is. */
   'image.fetch': { payload: imageRef, result: z.object({}) },
+  /** The host has the image, fetched where it lacked it. Its progress reports name the operation. */
+  'image.ensure': { payload: z.object({ image: imageRef, desktopId: id, operationId: id }), result: z.object({}) },
   /** The desktop's screen, as RFB, runs over the channel until one side ends it. */
   'stream.open': { payload: screen, result: z.object({}) },
   /** The screen as it is now, as PNG, comes over the channel. */
@@ -176,8 +178,12 @@ export const commands = {
   'move.traits': { payload: z.object({ desktopId: id }), result: moveTraits },
   /** Whether this host can take it: null, or a sentence that says why not. */
   'move.check': {
-    payload: z.object({ spec: desktopSpec, traits: moveTraits }),
-    result: z.object({ misfit: said(1_000).nullable() }),
+    payload: z.object({ spec: desktopSpec, traits: moveTraits, image }),
+    result: z.object({
+      misfit: said(1_000).nullable(),
+      /** It lacks the registered image, and can take the desktop once it has fetched it. */
+      fetches: z.boolean().optional(),
+    }),
   },
   /** Old host: the desktop is held for the move, and nothing has changed for its guest. */
   'move.begin': { payload: fenced.extend({ kind: moveKind }), result: z.object({ letter }) },

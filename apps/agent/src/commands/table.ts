@@ -15,6 +15,7 @@ import { ensureAwake } from './ensure-awake.ts'
 import { ensureDestroyed } from './ensure-destroyed.ts'
 import { ensureDisk } from './ensure-disk.ts'
 import { ensureHibernated } from './ensure-hibernated.ts'
+import { ensureImage } from './ensure-image.ts'
 import { exec } from './exec.ts'
 import { fetchImage } from './fetch-image.ts'
 import type { CommandHandler, CommandObserver, DialBack } from './handler.ts'
@@ -71,6 +72,7 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'guest.readFile': readFile,
   'image.inspect': inspectImage,
   'image.fetch': fetchImage,
+  'image.ensure': ensureImage,
   'stream.open': openStream,
   'stream.picture': takePicture,
 }

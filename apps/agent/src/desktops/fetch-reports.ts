@@ -6,12 +6,12 @@ const everyMs = 500
 
 export class FetchReports {
   readonly #report: SendReport
-  readonly #fence: Fence
+  readonly #operation: Pick<Fence, 'desktopId' | 'operationId'>
   #sentAt = 0
 
-  constructor(report: SendReport, fence: Fence) {
+  constructor(report: SendReport, operation: Pick<Fence, 'desktopId' | 'operationId'>) {
     this.#report = report
-    this.#fence = fence
+    this.#operation = operation
   }
 
   /** Only bytes that came are reported: each report extends the operation's deadline. */
@@ -19,7 +19,7 @@ export class FetchReports {
     const now = performance.now()
     if (this.#sentAt > 0 && now - this.#sentAt < everyMs) return
     this.#sentAt = now
-    const { desktopId, operationId } = this.#fence
+    const { desktopId, operationId } = this.#operation
     this.#report('operation.progress', { desktopId, operationId, phase: 'fetching', doneBytes, totalBytes })
   }
 }

@@ -48,8 +48,10 @@ export interface Entering {
 export interface Moves {
   /** What another host must have; `memoryPath` is the saved memory that moves along. */
   traits(desktopId: DesktopId, memoryPath: string | undefined): Promise<Omit<MoveTraits, 'memoryBytes'>>
-  /** Why this host cannot take it; null where it can. */
-  misfit(spec: DesktopSpec, traits: MoveTraits): Promise<string | null>
+  /** Whether this host has an image with the same files. */
+  hasImage(imageDigest: string): Promise<boolean>
+  /** Why this host cannot take it, whatever images it has; null where it can. */
+  misfit(traits: MoveTraits): Promise<string | null>
   leave(desktopId: DesktopId): Promise<Leaving>
   /** Makes a new disk on this host's copy of the image, and a domain that waits for disk and memory. */
   enter(arrival: Arrival, letter: string): Promise<Entering>

@@ -12,15 +12,18 @@ export async function traits(deps: MoveDeps, desktopId: DesktopId): Promise<Comm
   return { ...found, memoryBytes: memory?.bytes ?? 0 }
 }
 
-/** Whether this host can take it. */
+/** Whether this host can take it, and whether it must fetch the registered image before. */
 export async function check(
   { driver, gate }: MoveDeps,
-  { spec, traits }: CommandPayload<'move.check'>,
+  { spec, traits, image }: CommandPayload<'move.check'>,
 ): Promise<CommandResult<'move.check'>> {
   if (!gate.isOpen) return { misfit: 'the host accepts no moves; set DORMOUSE_AGENT_MOVE_ADDRESS' }
   if (traits.driver !== driver.kind) return { misfit: `the host’s hypervisor is ${driver.kind}, not ${traits.driver}` }
+  const fetches = !(await driver.moves.hasImage(traits.imageDigest))
+  if (fetches && !image) return { misfit: `the host does not have the same image "${spec.imageVersion}"` }
   // First: the hypervisor makes the folder whose space counts.
-  const misfit = await driver.moves.misfit(spec, traits)
-  const isFull = misfit === null && (await driver.freeDiskBytes()) < traits.diskBytes + traits.memoryBytes
-  return { misfit: isFull ? 'the host’s disk has no space for the desktop' : misfit }
+  const misfit = await driver.moves.misfit(traits)
+  const needed = traits.diskBytes + traits.memoryBytes + (fetches ? image!.bytes : 0)
+  const isFull = misfit === null && (await driver.freeDiskBytes()) < needed
+  return { misfit: isFull ? 'the host’s disk has no space for the desktop' : misfit, fetches }
 }

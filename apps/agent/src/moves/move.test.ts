@@ -300,7 +300,10 @@ test('an image that the other host lacks, or a full disk there, is known before 
   const move = moveOf('cold')
   await move.check()
   move.traits!.imageDigest = 'another'
-  expect((await away.ask('move.check', { spec: move.spec, traits: move.traits! })).misfit).toMatch(/image/)
+  const request = { spec: move.spec, traits: move.traits! }
+  expect((await away.ask('move.check', request)).misfit).toMatch(/image/)
+  const image = { name: 'mini', version: '1', digest: 'a'.repeat(64), source: 'http://images/', bytes: 1 }
+  expect(await away.ask('move.check', { ...request, image })).toEqual({ misfit: null, fetches: true })
   await move.begin()
   away.driver.faults.diskFull = true
   await expect(move.prepare()).rejects.toMatchObject({ code: 'host_disk_full' })

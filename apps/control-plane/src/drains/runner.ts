@@ -9,11 +9,12 @@ import type { Moves } from '../desktops/moves.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
+import type { Images } from '../images/service.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import type { Engine } from '../operations/engine.ts'
 import type { OperationRow } from '../operations/store.ts'
 import { blocked, type Judged, judge, outcomeOf, type View } from './judge.ts'
-import { needsOf, reasonOf } from './needs.ts'
+import { needsOfAll, reasonOf } from './needs.ts'
 import type { DrainedDesktop, DrainRow } from './store.ts'
 import * as store from './store.ts'
 import { readView } from './view.ts'
@@ -24,6 +25,7 @@ export interface RunnerOptions {
   engine: Engine
   links: Links
   hosts: Hosts
+  images: Pick<Images, 'madeFrom'>
   desktops: Desktops
   moves: Moves
   log: Log
@@ -133,9 +135,9 @@ export class DrainRunner {
 
   /** Why those have nowhere to go that have not. */
   async #roomless({ hostId }: DrainRow, ready: Ready[]) {
-    const { hosts } = this.#options
+    const { hosts, images } = this.#options
     if (ready.length === 0) return new Map<string, NonNullable<DrainedDesktop['reason']>>()
-    const places = await hosts.outlook(ready.map(({ desktop, known }) => needsOf(desktop, known.action)))
+    const places = await hosts.outlook(await needsOfAll(images, ready))
     const knowsMoves = await hosts.knowsMoves(hostId)
     const old = { code: 'no_host', detail: 'the agent of the host knows no moves; upgrade it' } as const
     return new Map(

@@ -4,7 +4,7 @@ import { type Note, retryWhileUnavailable } from '../db/pool.ts'
 import { requireKnownToAll } from '../leadership/store.ts'
 import { durationsLately } from '../operations/durations.ts'
 import { judge, type View } from './judge.ts'
-import { needsOf } from './needs.ts'
+import { needsOfAll } from './needs.ts'
 import { DrainRunner, type RunnerOptions } from './runner.ts'
 import { drainToJson, planned } from './shown.ts'
 import type { DrainRow, NewDrain } from './store.ts'
@@ -52,12 +52,12 @@ export class Drains {
 
   /** What a drain would do now. Changes nothing. */
   async plan(nameOrId: string, params: DrainParams): Promise<DrainJson> {
-    const { pool, hosts } = this.#options
+    const { pool, hosts, images } = this.#options
     const host = await hosts.findPresent(pool, nameOrId)
     const view = await readPlanned(pool, plannedRow(newDrain(host.id, params)))
     const judged = judge(view)
     // Another operation is in progress: what it needs is known by its state after that.
-    const found = await hosts.outlook(judged.ready.map(({ desktop, known }) => needsOf(desktop, known.action)))
+    const found = await hosts.outlook(await needsOfAll(images, judged.ready))
     const knowsMoves = await hosts.knowsMoves(host.id)
     const places = new Map(
       judged.ready.map(({ desktop, known }, at) => {

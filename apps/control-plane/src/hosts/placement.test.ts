@@ -104,4 +104,7 @@ test('a registered image is on a host by its digest, and a host that lacks it ta
   for (const unable of [another, old, host({ freeDiskGiB: 2 })]) {
     expect(refusalOf(() => chooseHost([unable], ofImage)).code).toBe('image_unavailable')
   }
+  const moving = { ...ofImage, leaving: { operationId: 'op', not: ['here'] } }
+  const fetches = host({ id: 'fetches', letsIn: true })
+  expect(chooseHost([{ ...old, letsIn: true }, fetches], moving).id).toBe('fetches')
 })

@@ -63,8 +63,10 @@ export interface OperationDefinition {
   /** Waits only for others that overtake, and not for the rest. */
   overtakes?: true
   steps: Step[]
-  /** The host that does the work, once one is known. Only its progress reports count. */
+  /** The host that does the work, once one is known. Its progress reports count. */
   hostOf(operation: Position): string | null
+  /** Another host that does a part of the work: its progress reports count, too. */
+  helperOf?(operation: Position): string | null | undefined
   /**
    * Locks what the operation acts on. It is locked before the operation's own row, in the order in which a request that
    * supersedes the operation locks them. Two orders would deadlock.

@@ -79,7 +79,9 @@ export class Engine {
   /** The host reports progress of a long step: the deadline is extended. Reports of other hosts are ignored. */
   progress(hostId: string, operationId: string, reported?: Reported): void {
     const running = this.#running.get(operationId)
-    if (!running || this.#definition(running.row).hostOf(running.row) !== hostId) return
+    if (!running) return
+    const definition = this.#definition(running.row)
+    if (definition.hostOf(running.row) !== hostId && definition.helperOf?.(running.row) !== hostId) return
     if (reported) this.#progress.report(running.row, reported)
     running.deadline = Math.max(running.deadline, performance.now() + this.#options.progressGraceMs)
   }

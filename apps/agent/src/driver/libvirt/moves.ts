@@ -1,7 +1,7 @@
 // This host's part in moves, at libvirt: what another host must have, whether this one has it, and the files of desktops that
 // sleep.
 import { stat } from 'node:fs/promises'
-import { type DesktopId, type DesktopSpec, type MoveTraits, refuse } from '@dormouse/contract'
+import { type DesktopId, type MoveTraits, refuse } from '@dormouse/contract'
 import { isLibvirtError } from '@dormouse/node-libvirt'
 import type { ImageShelf } from '../../images/shelf.ts'
 import type { Arrival, Entering, Leaving, Moves } from '../moves.ts'
@@ -71,12 +71,12 @@ export class LibvirtMoves implements Moves {
     return { kind: 'live', machine: machineOf(xml).machine, cpu: cpuOf(xml) ?? null, network: hasInterface(xml) }
   }
 
-  async misfit({ imageVersion }: DesktopSpec, traits: MoveTraits): Promise<string | null> {
-    const { installation, images } = this.#deps
-    const { kvm, versions, network, capabilities } = await installation.ready()
-    if (!(await images.findByDigest(traits.imageDigest))) {
-      return `the host does not have the same image "${imageVersion}"`
-    }
+  async hasImage(imageDigest: string): Promise<boolean> {
+    return (await this.#deps.images.findByDigest(imageDigest)) !== undefined
+  }
+
+  async misfit(traits: MoveTraits): Promise<string | null> {
+    const { kvm, versions, network, capabilities } = await this.#deps.installation.ready()
     // Without memory it boots like any other desktop.
     if (traits.cpu === null) return null
     if (kvm !== traits.kvm) return kvm ? 'the host uses KVM, the other one does not' : 'the host has no KVM'

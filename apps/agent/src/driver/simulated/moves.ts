@@ -5,7 +5,7 @@ import { rename, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
 import { text } from 'node:stream/consumers'
-import { type DesktopId, type DesktopSpec, type MoveTraits, refuse } from '@dormouse/contract'
+import { type DesktopId, type MoveTraits, refuse } from '@dormouse/contract'
 import type { Mark } from '../mark.ts'
 import type { Arrival, Entering, GiveStream, Leaving, Moves } from '../moves.ts'
 import type { SimulatedFaults } from './faults.ts'
@@ -50,11 +50,14 @@ export class SimulatedMoves implements Moves {
     }
   }
 
-  async misfit({ imageVersion }: DesktopSpec, { imageDigest }: MoveTraits): Promise<string | null> {
-    await this.#host.faults.enter('misfit')
+  async hasImage(imageDigest: string): Promise<boolean> {
     const images = await this.#host.images()
-    const hasImage = images.some((image) => digestOf(image) === imageDigest)
-    return hasImage || images.includes('*') ? null : `the host does not have the image "${imageVersion}"`
+    return images.includes('*') || images.some((image) => digestOf(image) === imageDigest)
+  }
+
+  async misfit(): Promise<null> {
+    await this.#host.faults.enter('misfit')
+    return null
   }
 
   async leave(desktopId: DesktopId): Promise<Leaving> {
@@ -108,6 +111,7 @@ export class SimulatedMoves implements Moves {
     await faults.enter('enter')
     if (domains.read(mark.desktopId)) refuse('hypervisor_failed', 'the domain exists already')
     if (digestOf(spec.imageVersion) !== imageDigest) refuse('image_unavailable', 'the image is another one')
+    await this.#requireImage(imageDigest)
     const parts: { disk?: SimulatedDisk; memory?: SimulatedDomain } = {}
     const closing = new AbortController()
     return {
@@ -148,9 +152,10 @@ export class SimulatedMoves implements Moves {
     return path
   }
 
-  async adoptDisk({ mark }: Arrival): Promise<void> {
+  async adoptDisk({ mark, imageDigest }: Arrival): Promise<void> {
     await this.#host.faults.enter('adoptDisk')
     if (this.#host.disks.read(mark.desktopId)) return
+    await this.#requireImage(imageDigest)
     await rename(await this.arrivingDiskPath(mark.desktopId), this.diskPath(mark.desktopId))
   }
 
@@ -158,6 +163,11 @@ export class SimulatedMoves implements Moves {
     if (readSaved(memoryPath).mark.desktopId !== mark.desktopId) {
       refuse('hypervisor_failed', 'the saved memory belongs to another desktop')
     }
+  }
+
+  async #requireImage(imageDigest: string): Promise<void> {
+    if (!(await this.hasImage(imageDigest)))
+      refuse('image_unavailable', 'the host does not have the image of the desktop’s disk')
   }
 
   #disk(desktopId: DesktopId): SimulatedDisk {

@@ -1,12 +1,22 @@
 // The steps between two hosts of which a move consists, in the order of decision 51. Everything goes back until the decision,
 // and forward from it on.
 import { randomBytes } from 'node:crypto'
-import { type CommandName, type MoveKind, type MoveTraits, Refusal, refusalWithCause, refuse } from '@dormouse/contract'
+import {
+  type CommandName,
+  type CommandResult,
+  type ImageRef,
+  type MoveKind,
+  type MoveTraits,
+  Refusal,
+  refusalWithCause,
+  refuse,
+} from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
+import type { Images } from '../../images/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
 import { requireKnownToAll } from '../../leadership/store.ts'
 import type { StepContext } from '../../operations/definition.ts'
@@ -23,6 +33,7 @@ import { commandOptions, fenceOf, inputOf } from './input.ts'
 export interface CarryContext {
   leadership: Leadership
   hosts: Hosts
+  images: Images
   links: Links
 }
 
@@ -47,6 +58,8 @@ export const carried = z.object({
   to: z.string().optional(),
   kind: z.enum(['live', 'cold']).optional(),
   imageDigest: z.string().optional(),
+  /** A host that fetches the image, to take the desktop then. */
+  fetchesOn: z.string().optional(),
   begun: z.string().optional(),
   sent: z.string().optional(),
   arrived: z.string().optional(),
@@ -72,7 +85,7 @@ const copyTries = 3
 
 /** Chooses a host that can take the desktop, reserves what it needs there, and stores the next step. */
 export async function placeAway(deps: CarryContext, context: StepContext, destination: Destination): Promise<Findings> {
-  const { links, hosts } = deps
+  const { links, hosts, images } = deps
   const { operation } = context
   const { desktopId, id: operationId } = operation
   const { from, to, kind, vcpus, memoryMiB } = destination
@@ -82,15 +95,17 @@ export async function placeAway(deps: CarryContext, context: StepContext, destin
   if (traits.kind !== kind)
     throw refusalWithCause('hypervisor_failed', `on its host the desktop can only move ${traits.kind}`)
   const { spec } = inputOf(context)
+  const registered = await images.madeFrom(spec.imageVersion)
   // Where an earlier move has left something, a new one is refused.
   const owing = await deps.leadership.transaction((tx) => hostsOf(tx, desktopId))
   const misfits = new Map<string, string>()
   for (;;) {
     const leaving = { operationId, not: [from, ...owing, ...misfits.keys()] }
-    const request = { desktopId, vcpus, memoryMiB, diskGiB: spec.diskGiB, image: spec.imageVersion, leaving }
+    const { diskGiB, imageVersion: image } = spec
+    const request = { desktopId, vcpus, memoryMiB, diskGiB, image, registered, leaving }
     const found = await hosts
       .placeAway(to, request, async (host) => {
-        const misfit = await misfitOf(links, context, host.id, traits)
+        const misfit = await misfitOf(deps, context, host.id, { traits, image: registered })
         if (misfit !== null) return void misfits.set(host.id, misfit)
         const found: Findings = { to: host.id, kind, imageDigest: traits.imageDigest }
         await deps.leadership.transaction(async (tx) => {
@@ -107,22 +122,47 @@ export async function placeAway(deps: CarryContext, context: StepContext, destin
   }
 }
 
-/** Why the host cannot take the desktop; null where it can. */
+/** Why the host cannot take the desktop; null where it can. Then it has the image, fetched where it lacked it. */
 async function misfitOf(
-  links: Links,
+  deps: CarryContext,
   context: StepContext,
   hostId: string,
-  traits: MoveTraits,
+  desktop: { traits: MoveTraits; image: ImageRef | undefined },
 ): Promise<string | null> {
-  const options = { signal: context.signal, timeoutMs: checkMs }
-  return links.command(hostId, 'move.check', { spec: inputOf(context).spec, traits }, options).then(
-    ({ misfit }) => misfit,
-    (error: unknown) => {
-      if (error instanceof Refusal && error.code === 'host_unreachable') return error.extra.cause ?? error.detail
-      throw error
-    },
-  )
+  const { signal } = context
+  const payload = { spec: inputOf(context).spec, ...desktop }
+  const { misfit, fetches } = await deps.links
+    .command(hostId, 'move.check', payload, { signal, timeoutMs: checkMs })
+    .catch((error: unknown) => misfitFrom(error, ['host_unreachable']))
+  if (misfit !== null || !fetches || !desktop.image) return misfit
+  return fetchImage(deps, context, hostId, desktop.image)
 }
+
+/** Why the host cannot fetch the image. It may take minutes: the host's reports extend the operation's deadline. */
+async function fetchImage(
+  { links }: CarryContext,
+  context: StepContext,
+  hostId: string,
+  image: ImageRef,
+): Promise<string | null> {
+  const { desktopId, id: operationId } = context.operation
+  Object.assign(context.findings, { fetchesOn: hostId })
+  const fetched = links.command(hostId, 'image.ensure', { image, desktopId, operationId }, commandOptions(context))
+  const { misfit } = await fetched.then(
+    () => ({ misfit: null }),
+    (error: unknown) => misfitFrom(error, ['image_not_fetched', 'host_disk_full']),
+  )
+  return misfit
+}
+
+function misfitFrom(error: unknown, codes: readonly string[]): CommandResult<'move.check'> {
+  if (error instanceof Refusal && codes.includes(error.code)) return { misfit: error.extra.cause ?? error.detail }
+  throw error
+}
+
+/** The host that fetches the image for the move, before it is chosen for good. */
+export const fetchesOn = ({ findings }: Pick<StepContext, 'findings'>): string | undefined =>
+  carried.parse(findings).fetchesOn
 
 /** The old host holds the desktop for the move. Its guest notices nothing. */
 export async function begin(deps: CarryContext, context: StepContext, from: string): Promise<Findings> {

@@ -88,6 +88,7 @@ export const move = (deps: CarryContext): OperationDefinition => ({
   kind: 'move',
   // The old host does most of the work, and reports its progress. The desktop must not wait for a slot while it is paused.
   hostOf: (operation) => fromOf({ operation }),
+  helperOf: ({ findings }) => carried.parse(findings).to ?? carry.fetchesOn({ findings }),
   steps: stepsOf(deps),
   givesWay: ({ step }) => step < decideAt,
   lock: (tx, { desktopId }) => lockAny(tx, desktopId),

@@ -26,6 +26,7 @@ import { settle } from '../state-changes.ts'
 import { bind, lockAny, unbind } from '../store.ts'
 import { afterMove } from './after-move.ts'
 import { onSomeHost, wasElsewhere } from './another-host.ts'
+import { fetchesOn } from './carry.ts'
 import { asleepResult, leftNothing, lossOf, stateAfterFailure } from './failed-wake.ts'
 import { diskRequest, imageOf } from './image-of-wake.ts'
 import { commandOptions, fenceOf, type Input, inputOf } from './input.ts'
@@ -191,6 +192,7 @@ export function wake(deps: WakeContext): OperationDefinition {
       step({ name: 'run', phase: (operation) => elsewhereOr(operation, 'starting'), run, undo: sleepAgain, deferred }),
     ],
     hostOf: (operation) => hostIn(operation.findings) ?? inputOf({ operation }).hostId,
+    helperOf: (operation) => (movesFirst(operation) ? inputOf({ operation }).hostId : fetchesOn(operation)),
     opens: (operation) => placeBound(hosts, operation),
     lock: (tx, { desktopId }) => lockAny(tx, desktopId),
     succeeded: (tx, context) => settleAwake(tx, context, false),
