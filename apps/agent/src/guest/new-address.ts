@@ -7,7 +7,7 @@ import { newAddressScript, newAddressSecs } from '../scripts/new-address.ts'
 import type { Guests } from './guests.ts'
 import { untilAnswers } from './ready.ts'
 
-interface AddressDeps {
+export interface AddressDeps {
   driver: Pick<Driver, 'domain' | 'newAddress'>
   guests: Guests
   log: Log

@@ -5,7 +5,7 @@ import { removeAll } from '../desktops/destroy.ts'
 import type { Note } from '../desktops/journal-entry.ts'
 import { lookAtRest, markOf } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
-import { requestNewAddress } from '../guest/new-address.ts'
+import { catchUp } from '../guest/after-move.ts'
 import { heldOut, journalled, type MoveDeps } from './held.ts'
 
 /** The desktop is this host's: a guest that came with its memory runs. */
@@ -28,8 +28,8 @@ export async function settle(deps: MoveDeps, turn: Turn): Promise<CommandResult<
     await deps.failpoints.hit('move.settle.after-resume')
     await turn.note({ move: null, running: true })
     deps.moves.end(desktopId)
-    // Not awaited: the desktop can be used without a network.
-    void requestNewAddress(deps, desktopId, turn.fence.generation)
+    // Not awaited: the desktop can be used meanwhile.
+    void catchUp(deps, desktopId, turn.fence.generation)
     await deps.driver.moves.furnish(desktopId).catch((error: unknown) => {
       deps.log.warn({ err: error, desktopId }, 'a desktop that has arrived has no clipboard')
     })

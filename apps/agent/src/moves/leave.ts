@@ -5,6 +5,7 @@ import type { Carrier } from '../carrier/carrier.ts'
 import { DialledCarrier } from '../carrier/dial.ts'
 import { finished, lookAtRest, type Situation } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
+import { setClock } from '../guest/after-move.ts'
 import { sendFiles } from './copy-out.ts'
 import { type HeldOut, heldOut, journalled, type MoveDeps, refuseInterrupted } from './held.ts'
 import type { FilesLetter } from './letters.ts'
@@ -195,7 +196,10 @@ export async function keep(deps: MoveDeps, turn: Turn): Promise<CommandResult<'m
   if (domain?.state === 'paused' && wasAwake) await deps.driver.resume(desktopId)
   const isAwake = domain !== undefined && wasAwake
   await turn.note({ move: null, running: isAwake })
-  if (isAwake) return { state: 'awake' }
+  if (isAwake) {
+    void setClock(deps, desktopId)
+    return { state: 'awake' }
+  }
   if (usable && !usable.manifest.sha256) deps.digests.begin(desktopId, usable.file)
   return { state: usable ? 'hibernated' : 'stopped' }
 }

@@ -2,6 +2,7 @@
 // has decided, on the new one from then on. Whichever agent is killed, whatever is cut, and however often a step is repeated.
 import { readdirSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type MoveKind, newId } from '@dormouse/contract'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Bench, fenceOf, until } from '../testing/bench.ts'
@@ -67,6 +68,20 @@ describe.each(kinds)('%s', (kind) => {
     await moveOf(kind, { from: away, to: home, turn: 20 }).whole()
     await expectNothing(away)
     expect(await whole(home)).toBe('memory\ndisk')
+  })
+
+  test.runIf(kind === 'live')('its clock is right after the pause, there and where it goes back', async () => {
+    const pauseMs = 1_100
+    const undone = moveOf(kind)
+    await undone.across()
+    await sleep(pauseMs)
+    await undone.back()
+    await until(async () => (await home.clockError(id)) === 0)
+    const move = moveOf(kind, { turn: 20 })
+    await move.across()
+    await sleep(pauseMs)
+    await move.settle()
+    await until(async () => (await away.clockError(id)) === 0)
   })
 
   test('each step may be repeated', async () => {

@@ -114,6 +114,9 @@ export const clipboardXml = `<channel type='qemu-vdagent'><source><clipboard cop
 
 export const hasClipboard = (xml: string): boolean => /<channel type=['"]qemu-vdagent['"]>/.test(xml)
 
+/** Whether QEMU runs the guest without KVM. */
+export const isEmulated = (xml: string): boolean => /<domain[^>]*\btype=['"]qemu['"]/.test(xml)
+
 /** The machine that a guest sees; a saved guest needs the same again. */
 export function machineOf(xml: string): { cpuModel: string; machine: string } {
   const of = (form: RegExp) => form.exec(xml)?.[1] ?? 'unknown'

@@ -10,7 +10,7 @@ import type { Mark } from '../mark.ts'
 import type { Arrival, Entering, GiveStream, Leaving, MoveProgress } from '../moves.ts'
 import { type BootDeps, hostPartsOf } from './boot.ts'
 import { offerClipboard, withoutClipboard } from './clipboard.ts'
-import { hasClipboard } from './domain-xml.ts'
+import { hasClipboard, isEmulated } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import { listenForStreams, type MoveFolder, type MoveStream, moveStreams, openMoveFolder } from './move-sockets.ts'
 import { hasInterface } from './network-xml.ts'
@@ -46,7 +46,7 @@ async function folderOf({ installation, movesDir }: LiveMoveDeps, desktopId: Des
 /** Holds the domain's job. QEMU before 10.1 cannot move a guest with a clipboard's port, so that is unplugged until it is over. */
 export async function leave(deps: LiveMoveDeps, desktopId: DesktopId): Promise<Leaving> {
   const domain = deps.installation.domain(desktopId)
-  const hadClipboard = hasClipboard(await orRefuse('the desktop could not be read', domain.xml()))
+  const xml = await orRefuse('the desktop could not be read', domain.xml())
   const folder = await folderOf(deps, desktopId)
   let outgoing: OutgoingMigration | undefined
   let letter = ''
@@ -62,7 +62,8 @@ export async function leave(deps: LiveMoveDeps, desktopId: DesktopId): Promise<L
       throw error
     }
   })
-  return new LibvirtLeaving(deps, { desktopId, folder, letter, hadClipboard, outgoing: outgoing! })
+  const guest = { hadClipboard: hasClipboard(xml), isEmulated: isEmulated(xml) }
+  return new LibvirtLeaving(deps, { desktopId, folder, letter, outgoing: outgoing!, ...guest })
 }
 
 interface LeavingParts {
@@ -70,6 +71,7 @@ interface LeavingParts {
   folder: MoveFolder
   letter: string
   hadClipboard: boolean
+  isEmulated: boolean
   outgoing: OutgoingMigration
 }
 
@@ -94,6 +96,7 @@ class LibvirtLeaving implements Leaving {
     const abort = () => void this.#domain.abortJob().catch(() => undefined)
     signal.addEventListener('abort', abort, { once: true })
     try {
+      if (this.#parts.isEmulated) await this.#pause()
       const sent = await orRefuse('the desktop could not be sent', outgoing.perform(read(letter).cookie))
       this.#deps.interrupted(desktopId)
       return write(sent)
@@ -104,6 +107,14 @@ class LibvirtLeaving implements Leaving {
     } finally {
       signal.removeEventListener('abort', abort)
     }
+  }
+
+  /**
+   * QEMU before 9.0 loses writes of an emulated guest that runs while its memory is sent: the guest crashes on the new host,
+   * or reboots. libvirt resumes it if the job fails.
+   */
+  async #pause(): Promise<void> {
+    await orRefuse('the desktop could not be paused', this.#domain.suspend())
   }
 
   async progress(): Promise<MoveProgress | undefined> {
