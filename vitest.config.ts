@@ -3,7 +3,9 @@ import { fastFolder } from './test/setup/fast-folder.ts'
 
 const long = process.env.DORMOUSE_TEST_LONG === '1'
 /** These take minutes on emulated guests and rarely break: they have their turn in `npm run test:long`. */
-const notAtLength = long ? [] : ['test/real/guest-*.test.ts', 'test/real/screens-at-once.test.ts']
+const notAtLength = long
+  ? []
+  : ['test/real/guest-*.test.ts', 'test/real/move.test.ts', 'test/real/screens-at-once.test.ts']
 
 /** Only real guests get a second try, and only under CI: a noisy machine stops QEMU for seconds. `npm test` names each. */
 const retry = process.env.CI ? 1 : 0
@@ -80,7 +82,7 @@ export default defineConfig({
           ...patient,
           retry,
           name: 'install',
-          include: ['test/install/**/*.test.ts'],
+          include: ['test/install/**/*.test.ts', 'test/house/host-install.test.ts'],
           globalSetup: 'test/setup/postgres.ts',
           setupFiles: [everyFailure, 'test/setup/every-answer.ts'],
           testTimeout: 900_000,

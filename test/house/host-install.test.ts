@@ -29,6 +29,8 @@ afterAll(async () => {
 })
 
 const whereRoot = test.skipIf(!isRoot())
+/** `npm run test:install` runs these, too: each installs the agent several times. */
+const atLength = test.skipIf(!isRoot() || process.env.DORMOUSE_TEST_LONG !== '1')
 
 interface Given {
   clone?: string
@@ -85,7 +87,7 @@ whereRoot(
   },
 )
 
-whereRoot('cut at any step, the next run ends well, and the machine is one host', async () => {
+atLength('cut at any step, the next run ends well, and the machine is one host', async () => {
   const before = await count()
   const cuts = ['agent/', 'agent/installing', 'enrolment']
   const clone = machine.clone()
@@ -104,7 +106,7 @@ whereRoot('cut at any step, the next run ends well, and the machine is one host'
   expect(await count()).toBe(before + 1)
 })
 
-whereRoot('an invitation that has expired before the host enrolled is replaced', async () => {
+atLength('an invitation that has expired before the host enrolled is replaced', async () => {
   const before = await count()
   const settings = machine.path('/etc/dormouse/agent.env')
   const spent = `dormouse_invite_${'x'.repeat(43)}`
@@ -138,7 +140,7 @@ whereRoot(
   },
 )
 
-whereRoot(
+atLength(
   'a round of upgrades stops at the first failure and names what is left; nothing is uninstalled while desktops are there',
   async () => {
     const { host_id } = await run()

@@ -87,24 +87,31 @@ describe.each(kinds)('a desktop that is %s', (state) => {
     await expectWholeOn(house, to, id, state)
   })
 
-  test.each(before)('stays where it was when its move fails after "%s"', async (step) => {
-    const id = await desktopIn(house, state)
-    const from = await house.hostOf(id)
-    house.failingAt('move', step)
-    expect((await moved(house, id)).state).toBe('failed')
-    house.failpoints.set(`move.${step}.after`, undefined)
-    await expectWholeOn(house, from, id, state)
-  })
+  // What sleeps without memory takes the way of what sleeps with it.
+  test.each(state === 'stopped' ? before.slice(-1) : before)(
+    'stays where it was when its move fails after "%s"',
+    async (step) => {
+      const id = await desktopIn(house, state)
+      const from = await house.hostOf(id)
+      house.failingAt('move', step)
+      expect((await moved(house, id)).state).toBe('failed')
+      house.failpoints.set(`move.${step}.after`, undefined)
+      await expectWholeOn(house, from, id, state)
+    },
+  )
 
-  test.each(behind)('has moved even when its move fails after "%s"', async (step) => {
-    const id = await desktopIn(house, state)
-    const to = other(house, await house.hostOf(id))
-    house.failingAt('move', step)
-    await moved(house, id)
-    house.failpoints.set(`move.${step}.after`, undefined)
-    await house.replica.parts.recovery.sendDeferred()
-    await expectWholeOn(house, to, id, state)
-  })
+  test.each(state === 'stopped' ? behind.slice(0, 1) : behind)(
+    'has moved even when its move fails after "%s"',
+    async (step) => {
+      const id = await desktopIn(house, state)
+      const to = other(house, await house.hostOf(id))
+      house.failingAt('move', step)
+      await moved(house, id)
+      house.failpoints.set(`move.${step}.after`, undefined)
+      await house.replica.parts.recovery.sendDeferred()
+      await expectWholeOn(house, to, id, state)
+    },
+  )
 
   test.runIf(state !== 'stopped')('moves although each step runs twice, on a later leader', async () => {
     const id = await desktopIn(house, state)

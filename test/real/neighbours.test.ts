@@ -42,9 +42,9 @@ async function partyOf(desktop: Desktop): Promise<Party> {
   const address = 'ip -4 -o addr show eth0'
   const words = await guest(
     desktop,
-    `cat /sys/class/net/eth0/address; until ${address} | grep inet; do sleep 0.1; done`,
+    `until ${address} | grep inet; do sleep 0.1; done; cat /sys/class/net/eth0/address`,
   )
-  const [, mac, ip] = /^(\S+)[\s\S]*inet ([\d.]+)/.exec(words)!
+  const [, ip, mac] = /inet ([\d.]+)[\s\S]*\n(\S+)\n$/.exec(words)!
   return { mac: mac!, ip: ip! }
 }
 

@@ -37,7 +37,7 @@ test('an inventory asks the hypervisor once, however many desktops there are and
     { desktopId: awake, generation: 1, turn: 1, domain: 'running', memory: 'none', disk: true, reason: null },
     { desktopId: saved, generation: 1, turn: 2, domain: 'absent', memory: 'complete', disk: true },
   ])
-  for (const item of before.items) expect(await bench.observe(item.desktopId)).toEqual(item)
+  for (const item of before.items) expect(await bench.observe(item.desktopId)).toEqual({ ...item, calls: 0 })
   await bury(bench, 1_000)
   await bench.crash()
   expect(bench.house.journal.all()).toHaveLength(1_004)
