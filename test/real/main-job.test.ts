@@ -14,8 +14,8 @@ import { clockError, expectKept, guest, leaveWitness, lookAt } from './parts/wit
 
 const long = process.env.DORMOUSE_TEST_LONG === '1'
 const cycles = long ? 10 : 2
-const cyclesTogether = long ? 10 : 1
-const count = long ? 5 : 2
+const cyclesTogether = 10
+const count = 5
 /** Of each of them. */
 const memoryMiB = long ? 64 : 16
 
@@ -61,7 +61,7 @@ test(`one desktop keeps counter, boot, ${memoryMiB} MiB of memory and its files 
   desktops.giveBack(desktop)
 })
 
-test(`${count} desktops at once keep theirs over ${cyclesTogether} sleeps`, async () => {
+test.runIf(long)(`${count} desktops at once keep theirs over ${cyclesTogether} sleeps`, async () => {
   const first = await desktops.take()
   const all = [first, ...(await Promise.all(Array.from({ length: count - 1 }, wakeNew)))]
   let seen = await Promise.all(all.map((desktop) => leaveWitness(desktop, memoryMiB)))
@@ -75,7 +75,7 @@ test(`${count} desktops at once keep theirs over ${cyclesTogether} sleeps`, asyn
   desktops.giveBack(first)
 })
 
-test('a guest that powers itself off is stopped, keeps its disk, and boots from it', async () => {
+test.runIf(long)('a guest that powers itself off is stopped, keeps its disk, and boots from it', async () => {
   const desktop = await desktops.take()
   await guest(desktop, 'echo kept > /root/kept; sync; (sleep 0.3; poweroff -f) > /dev/null 2>&1 < /dev/null &')
   await expect.poll(async () => (await desktop.refresh()).state).toBe('stopped')

@@ -203,7 +203,8 @@ test('an end of one side is noticed by the other', async () => {
   const { here, there } = await joined()
   here.end()
   await until(() => there.ended.aborted)
-  expect(String(there.ended.reason)).toMatch(/other host/)
+  // The system may report the end of the connection as an error of it.
+  expect(String(there.ended.reason)).toMatch(/other host|ECONNRESET/)
 })
 
 test('a side that is silent counts as lost', async () => {

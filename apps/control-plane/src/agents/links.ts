@@ -147,6 +147,8 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'memory_image_damaged',
   'memory_image_missing',
   'memory_lost',
+  'move_not_converging',
+  'move_unreachable',
   'no_room',
   'no_space',
   'not_awake',
@@ -159,6 +161,7 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'stale_turn',
   'superseded',
   'symlink_loop',
+  'too_many_moves',
   'unknown_desktop',
 ])
 
