@@ -200,9 +200,11 @@ export interface PlacementRequest extends Capacity {
   desktopId: string
   /** As the caller gave it, or `name@version` where that is registered. */
   image: string
-  /** It moves: not to the host that it leaves, and to none where it does not fit. */
   /** Hosts that it does not go to. */
   not?: readonly string[]
+  /** An operator has named this host: it goes there, also where the host is cordoned, or nowhere. */
+  only?: string | undefined
+  /** It moves: not to the host that it leaves, and to none where it does not fit. */
   leaving?: { operationId: string; not: string[] }
   /** What a host needs to fetch it; undefined where nobody has registered it. */
   registered?: ImageRef | undefined
