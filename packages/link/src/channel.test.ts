@@ -80,6 +80,28 @@ test('a paused reader stops the writer at the window, and is not taken for dead'
   await finished(joint.left)
 })
 
+test('bytes that wait one by one arrive in order, in few pieces', async () => {
+  await using joint = await joined(
+    (socket) => socket,
+    (socket) => new Channel(socket),
+  )
+  const all = randomBytes(100_000)
+  const sendEach = (from: number, to: number) => {
+    for (let at = from; at < to; at++) joint.left.send(all.subarray(at, at + 1))
+  }
+  // More than the reader's own buffer takes.
+  joint.left.send(all.subarray(0, 90_000))
+  sendEach(90_000, 92_000)
+  joint.left.send(all.subarray(92_000, 99_900))
+  sendEach(99_900, all.length)
+  joint.left.send('{"end":true}')
+  await expect.poll(() => joint.right.readableLength).toBe(all.length)
+  const pieces: Buffer[] = []
+  for await (const piece of joint.right) pieces.push(piece)
+  expect(hash(Buffer.concat(pieces))).toBe(hash(all))
+  expect(pieces.length).toBeLessThan(10)
+})
+
 test.each(['cut', 'cutMidFrame'] as const)('a %s is an error to the reader, never an end', async (fault) => {
   await using joint = await channels()
   joint.left.write('the first half')

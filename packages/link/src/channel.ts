@@ -4,6 +4,7 @@ import { Duplex } from 'node:stream'
 import type { RawData, WebSocket } from 'ws'
 import { asRefusal, CallRefused, ChannelLost } from './errors.ts'
 import { type Heartbeat, heartbeatOf, watchHeartbeat } from './heartbeat.ts'
+import { SmallPieces } from './small-pieces.ts'
 import { closeSocket, type DialTarget, defaultMaxFrameBytes, fitCloseReason, openSocket } from './sockets.ts'
 
 export interface ChannelOptions extends Partial<Heartbeat> {
@@ -44,6 +45,9 @@ export class Channel extends Duplex {
   /** What the other side may still send. */
   #granted = 0
   #pending: PendingWrite | undefined
+  /** Whether the reader keeps up. While it does not, small pieces are gathered. */
+  #isWanted = true
+  readonly #small = new SmallPieces()
   #notesLeft = firstNotes
   #bytesSinceNote = 0
   #ended = { here: false, there: false }
@@ -78,7 +82,9 @@ export class Channel extends Duplex {
   }
 
   override _read(): void {
-    this.#grant()
+    this.#isWanted = true
+    this.#pushSmall()
+    if (this.#isWanted) this.#grant()
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
@@ -156,7 +162,15 @@ export class Channel extends Duplex {
     if (this.#ended.there) throw new ProtocolBreach('bytes after the end')
     this.#granted -= bytes.length
     if (this.#granted < 0) throw new ProtocolBreach('more bytes than granted')
-    if (this.push(bytes)) this.#grant()
+    if (!this.#isWanted && this.#small.add(bytes)) return
+    this.#pushSmall()
+    this.#isWanted = this.push(bytes)
+    if (this.#isWanted) this.#grant()
+  }
+
+  #pushSmall(): void {
+    const gathered = this.#small.take()
+    if (gathered) this.#isWanted = this.push(gathered)
   }
 
   #onNote(note: Note): void {
@@ -166,6 +180,7 @@ export class Channel extends Duplex {
       this.#sendPending()
     } else if ('end' in note) {
       this.#ended.there = true
+      this.#pushSmall()
       this.push(null)
     } else {
       this.destroy(new CallRefused(note.refused.code, note.refused.detail))
