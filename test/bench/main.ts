@@ -20,7 +20,6 @@ import { durability } from './subjects/durability.ts'
 import { failover } from './subjects/failover.ts'
 import { fence } from './subjects/fence.ts'
 import { guest } from './subjects/guest.ts'
-import { images } from './subjects/images.ts'
 import { memory } from './subjects/memory.ts'
 import { moves } from './subjects/moves.ts'
 import { operations } from './subjects/operations.ts'
@@ -39,7 +38,6 @@ const subjects: readonly Subject[] = [
   power,
   guest,
   moves,
-  images,
   screens,
 ]
 

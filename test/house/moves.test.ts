@@ -248,3 +248,92 @@ test('an old host that is unreachable behind the decision removes its part when 
   await house.restartAgent(house.hosts.indexOf(from))
   await expectWholeOn(house, other(house, from), id, 'hibernated')
 })
+
+describe('between hosts without an address', () => {
+  let house: House
+  beforeAll(async () => {
+    house = await House.start({ hosts: 2 })
+  })
+  afterAll(() => house[Symbol.asyncDispose]())
+
+  test.each(kinds)('a desktop that is %s moves through the control plane', async (state) => {
+    const id = await desktopIn(house, state)
+    const from = await house.hostOf(id)
+    const { relays } = house.replica.parts
+    let open = 0
+    house.failpoints.set('move.arrive.before', async () => {
+      open = relays.open
+    })
+    const { state: ending, result } = await moved(house, id)
+    expect([ending, result, open]).toEqual([
+      'succeeded',
+      expect.objectContaining({ desktop_state: state, cleanup: 'done' }),
+      1,
+    ])
+    expect(relays.open).toBe(0)
+    await expectWholeOn(house, other(house, from), id, state)
+    await house.ask(id, 'destroy')
+  })
+
+  test.each(['awake', 'hibernated'] as const)(
+    'a desktop that is %s stays whole in one place when leadership changes in the middle',
+    async (state) => {
+      const id = await desktopIn(house, state)
+      const from = await house.hostOf(id)
+      const open: number[] = []
+      from.failpoints.set('move.send.after-dial', async () => {
+        from.failpoints.set('move.send.after-dial', undefined)
+        const { relays } = house.replica.parts
+        open.push(relays.open)
+        await house.endTerm()
+        open.push(relays.open)
+      })
+      const operation = await moved(house, id)
+      expect(open).toEqual([1, 0])
+      // What sleeps goes on where it was cut; what is awake goes on where it was.
+      expect(operation.state).toBe(state === 'awake' ? 'failed' : 'succeeded')
+      await expectWholeOn(house, state === 'awake' ? from : other(house, from), id, state)
+      expect(house.replica.parts.relays.open).toBe(0)
+      await house.ask(id, 'destroy')
+    },
+  )
+
+  test('its progress says so, and a cut leaves it where it was', async () => {
+    const id = await desktopIn(house, 'awake')
+    const from = await house.hostOf(id)
+    const release = from.driver.faults.hang('sendMove')
+    const { id: operationId } = await begin(house, id)
+    await waitFor(async () => (await house.operation(operationId)).progress?.phase === 'relaying')
+    house.replica.parts.relays.closeAll()
+    release()
+    expect((await house.settled(operationId)).state).toBe('failed')
+    await expectWholeOn(house, from, id, 'awake')
+  })
+})
+
+test('an address that the old host cannot reach is no obstacle', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const id = await desktopIn(house, 'awake')
+  const from = await house.hostOf(id)
+  const { links } = house.replica.parts
+  const command = links.command.bind(links) as (...call: unknown[]) => Promise<never>
+  const tried: unknown[] = []
+  links.command = (host, name, payload, options) => {
+    if (name !== 'move.send') return command(host, name, payload, options)
+    const { address } = payload as { address: unknown }
+    tried.push(address)
+    // Nothing listens there.
+    return command(host, name, { ...payload, address: address && { host: '127.0.0.1', port: 1 } }, options)
+  }
+  expect((await moved(house, id)).state).toBe('succeeded')
+  expect(tried).toEqual([expect.objectContaining({ host: '127.0.0.1' }), null])
+  await expectWholeOn(house, other(house, from), id, 'awake')
+})
+
+test('without relays nothing moves to a host without an address', async () => {
+  await using house = await House.start({ hosts: 2, controlPlane: { moveRelayMibps: 0 } })
+  const id = await desktopIn(house, 'hibernated')
+  const from = await house.hostOf(id)
+  expect(await moved(house, id)).toMatchObject({ state: 'failed', error_code: 'no_host' })
+  await expectWholeOn(house, from, id, 'hibernated')
+})

@@ -36,8 +36,8 @@ test('it wakes in place where no other host has room, or lets it in', async () =
   expect((await house.ask(id, 'wake')).result).toMatchObject({ host_id: from.id, resumed_from: 'memory' })
 })
 
-test('it wakes elsewhere where its host is full', async () => {
-  await using house = await House.start({ hosts: 2, agent })
+test.each([{ agent }, {}])('it wakes elsewhere where its host is full, also through a relay: %j', async (options) => {
+  await using house = await House.start({ hosts: 2, ...options })
   const { id, from, to } = await asleepOn(house)
   await house.database.rows(
     `insert into reservations (desktop_id, host_id, vcpus, memory_mib, disk_gib) values (gen_random_uuid(), $1, 0, 1000000000, 0)`,

@@ -4,6 +4,7 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
+import { RelayServer } from './parts/relay-server.ts'
 import { succeeds, TwoHosts } from './parts/two-hosts.ts'
 
 const long = process.env.DORMOUSE_TEST_LONG === '1'
@@ -35,6 +36,21 @@ test('it moves awake with its memory and its disk, and back asleep', async () =>
   console.info(`moved asleep in ${Math.round(performance.now() - started)} ms`)
   await hosts.wake()
   await hosts.expectAt(hosts.home)
+})
+
+test('without a connection between the hosts it moves through a relay', async () => {
+  const { home, away } = hosts
+  await using server = await RelayServer.start()
+  home.dialBack = server.dialBack
+  away.dialBack = server.dialBack
+  expect(await hosts.move('live', home, away, server.between()).whole()).toBe('awake')
+  await hosts.expectAt(away)
+  await waitFor(() => server.open === 0)
+  if (long) await hosts.hibernate(away)
+  const back = hosts.move(long ? 'cold' : 'live', away, home, server.between())
+  expect(await back.whole()).toBe(long ? 'hibernated' : 'awake')
+  if (long) await hosts.wake()
+  await hosts.expectAt(home)
 })
 
 test('a carrier that is cut while memory is sent leaves it running where it was', () =>

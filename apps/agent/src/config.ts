@@ -134,7 +134,7 @@ export const configSchema = z.object({
   ),
   moveAddress: setting(
     'DORMOUSE_AGENT_MOVE_ADDRESS',
-    'address and port, such as 10.0.0.7:7443, by which other hosts reach this one to move desktops to it; it listens there only while a move is expected. By default no desktop moves to this host',
+    'address and port, such as 10.0.0.7:7443, by which other hosts reach this one to move desktops to it; it listens there only while a move is expected. By default, desktops move to this host slowly, through the control plane',
     z.string().transform(dialledAddress).optional(),
   ),
   moveMibps: limit(

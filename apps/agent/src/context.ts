@@ -131,7 +131,7 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
     () => parts.space.problem,
     {
       workAtOnce: workAtOnceOf(config),
-      moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null },
+      moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null, relay: true },
     },
     () => imageFacts.current(),
   )

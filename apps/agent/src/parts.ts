@@ -1,8 +1,7 @@
 // Makes the long-lived parts that commands and periodic work share, over one state folder and one driver.
-import type { Failpoints, Log } from '@dormouse/process'
+import { BytePace, type Failpoints, type Log } from '@dormouse/process'
 import type { CarrierTimes } from './carrier/carrier.ts'
 import { Gate } from './carrier/gate.ts'
-import { Pace } from './carrier/pace.ts'
 import type { MoveAddress } from './carrier/secret.ts'
 import { CallsInFlight } from './commands/calls-in-flight.ts'
 import type { CommandDeps } from './commands/table.ts'
@@ -53,7 +52,7 @@ export async function makeParts({ folders, driver, workAtOnce, guestLog, ...shar
   await driver.open(installationId)
   const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
   const moves = new HeldMoves<Held>()
-  const gate = new Gate({ listen, pace: new Pace(mibPerSec), log, ...(times && { times }) })
+  const gate = new Gate({ listen, pace: new BytePace(mibPerSec), log, ...(times && { times }) })
   const { fetcher, eviction } = imagesOf(driver, journal, shared)
   const deps = { ...shared, fetcher, moves, driver, journal, memory, digests, guests, turns }
   const watch = new Watch(deps)
@@ -61,7 +60,7 @@ export async function makeParts({ folders, driver, workAtOnce, guestLog, ...shar
     ...deps,
     slots: new Slots(workAtOnce),
     gate,
-    pace: new Pace(mibPerSec),
+    pace: new BytePace(mibPerSec),
     carrierTimes: times,
     watch,
     space: new Space({ ...deps, watch }),

@@ -109,6 +109,12 @@ const settings = z.object({
     600,
     'how long a move to another host may take; progress extends it',
   ),
+  moveRelayMibps: whole(
+    'DORMOUSE_MOVE_RELAY_MIBPS',
+    50,
+    'MiB a second that moves may pass through this replica, all together, where two hosts cannot reach each other; 0 for never',
+    0,
+  ),
   operationsInFlight: whole(
     'DORMOUSE_OPERATIONS_IN_FLIGHT',
     512,

@@ -136,11 +136,12 @@ async function listen(app: App, { host, port, publicUrl }: Config): Promise<stri
 }
 
 async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFlightRequests): Promise<void> {
-  const { leadership, readiness, waiters, removals, screens, engine, recovery, drains, pool } = rooms
+  const { leadership, readiness, waiters, removals, relays, screens, engine, recovery, drains, pool } = rooms
   await leadership.stop()
   readiness.stop()
   waiters.release()
   await inFlight.drained(drainMs)
+  relays.closeAll()
   await gateway.upgrades.close(1001, 'the control plane stops')
   await gateway.answered()
   await removals.close()

@@ -3,6 +3,7 @@ import { newId } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import { Channels } from './agents/channels.ts'
 import { Links } from './agents/links.ts'
+import { Relays } from './agents/relays.ts'
 import type { ClientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
 import { LongReads } from './db/long-reads.ts'
@@ -70,13 +71,15 @@ function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundatio
     log: logOf('leadership'),
     failpoints,
   })
+  const channels = new Channels()
   return {
     replicaId,
     pool,
     leadership,
     readiness: new Readiness(pool, leadership),
     links: new Links(logOf('agents'), telemetry.commands),
-    channels: new Channels(),
+    channels,
+    relays: new Relays({ channels, mibPerSec: config.moveRelayMibps, log: logOf('agents') }),
     waiters: new Waiters({ db: pool, capMs: config.waitCapMs }),
     longReads: new LongReads({ pool, poolSize: config.databasePool }),
   }
@@ -88,6 +91,7 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
   const { hostLeaseMs: leaseMs, vcpusPerProcessor, heartbeatMs } = config
   const hosts = new Hosts({
     ...{ pool, leadership, links, installationId, leaseMs, vcpusPerProcessor, quarantineMs: config.quarantineMs },
+    relaysMoves: config.moveRelayMibps > 0,
     log: logOf('hosts'),
   })
   const workLimits = new WorkLimits(config.operationsPerHost)
@@ -136,7 +140,7 @@ function openDesktops(
   { hosts, images, workLimits }: Pick<ReturnType<typeof openHosts>, 'hosts' | 'images' | 'workLimits'>,
 ) {
   const { config, pool, failpoints, telemetry, logOf } = foundation
-  const { leadership, links, longReads, waiters } = mechanics
+  const { leadership, links, relays, longReads, waiters } = mechanics
   const { tierSmall, tierDefault, tierLarge, defaultImage, defaultIdleTimeoutSecs } = config
   const quota = new Quota({ leadership, read: (orgId) => quotaOf(pool, orgId, config.maxDesktopsPerOrg) })
   const engine = new Engine({
@@ -148,7 +152,7 @@ function openDesktops(
       onHost: (hostId) => workLimits.of(hostId),
       limitMs: config.queueLimitMs,
     }),
-    definitions: operationKinds({ leadership, hosts, images, links, graceMs: config.destroyGraceMs, quota }),
+    definitions: operationKinds({ leadership, hosts, images, links, relays, graceMs: config.destroyGraceMs, quota }),
     failpoints,
     log: logOf('operations'),
     observer: telemetry.operations,

@@ -90,9 +90,9 @@ export const hostFacts = z.object({
   ailment: said(1_000).nullable(),
   /**
    * It knows the commands of moves. `address` is where it lets moves in, null where it lets none in. Agents before this
-   * field can do neither.
+   * field can do neither. `relay`: its moves can pass through the control plane; agents before that field cannot.
    */
-  moves: z.object({ address: said(300).nullable() }).optional(),
+  moves: z.object({ address: said(300).nullable(), relay: z.boolean().optional() }).optional(),
 })
 export type HostFacts = z.infer<typeof hostFacts>
 

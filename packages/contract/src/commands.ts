@@ -5,7 +5,7 @@ import { durationMs, durationSecs, listOf, said } from './bounds.ts'
 import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
-import { letter, moveAddress, moveKey, moveKind, moveTraits } from './moves.ts'
+import { channelToken, letter, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom } from './operations.ts'
 
 /** Orders commands. A host refuses a lower epoch, and a lower (generation, turn) of a desktop. An equal one joins the work in progress, or repeats its outcome. */
@@ -62,16 +62,13 @@ export const execResult = z.object({
 })
 export type ExecResult = z.infer<typeof execResult>
 
-/** The channel that the agent dials back, by the token that the replica expects. */
-const channel = z.string().regex(/^[\w-]{16,64}$/)
-
 /** A transfer over a channel that the agent dials back, and its timeouts. */
 const transfer = z.object({
   desktopId: id,
   generation: z.int(),
   /** Absolute, in the guest. */
   path: z.string(),
-  channel,
+  channel: channelToken,
   stepTimeoutSecs: durationSecs,
   /** How long it may wait for other transfers. */
   queueTimeoutSecs: durationSecs,
@@ -100,7 +97,7 @@ const fenced = z.object({ fence })
 /** The registered image of a disk. Agents before this field look for a folder of its name. */
 const image = imageRef.optional()
 
-const screen = z.object({ desktopId: id, generation: z.int(), channel })
+const screen = z.object({ desktopId: id, generation: z.int(), channel: channelToken })
 
 export const commands = {
   /** The overlay on the image is there. */
@@ -176,9 +173,12 @@ export const commands = {
   'guest.writeFile': { payload: writeFileCommand, result: z.object({ size: z.int().min(0) }) },
   /** What another host must have to take the desktop. */
   'move.traits': { payload: z.object({ desktopId: id }), result: moveTraits },
-  /** Whether this host can take it: null, or a sentence that says why not. */
+  /**
+   * Whether this host can take it: null, or a sentence that says why not. `mayRelay`: the move may pass through the control
+   * plane, so the host needs no address.
+   */
   'move.check': {
-    payload: z.object({ spec: desktopSpec, traits: moveTraits, image }),
+    payload: z.object({ spec: desktopSpec, traits: moveTraits, image, mayRelay: z.boolean().optional() }),
     result: z.object({
       misfit: said(1_000).nullable(),
       /** It lacks the registered image, and can take the desktop once it has fetched it. */
@@ -187,14 +187,27 @@ export const commands = {
   },
   /** Old host: the desktop is held for the move, and nothing has changed for its guest. */
   'move.begin': { payload: fenced.extend({ kind: moveKind }), result: z.object({ letter }) },
-  /** New host: it is ready to receive, and listens for a host that has the key. */
+  /**
+   * New host: it is ready to receive, and listens for a host that has the key. The address is null where it listens nowhere; the
+   * move can then only be relayed. With `relay`, it has dialled the channels back, and listens there, too.
+   */
   'move.prepare': {
-    payload: fenced.extend({ kind: moveKind, spec: desktopSpec, imageDigest: said(64), key: moveKey, letter }),
-    result: z.object({ letter, address: moveAddress }),
+    payload: fenced.extend({
+      kind: moveKind,
+      spec: desktopSpec,
+      imageDigest: said(64),
+      key: moveKey,
+      letter,
+      relay: relay.optional(),
+    }),
+    result: z.object({ letter, address: moveAddress.nullable() }),
   },
-  /** Old host: everything was sent. From then on a live desktop is paused on both hosts. */
+  /**
+   * Old host: everything was sent, to the address, or over a relay where the address is null. From then on a live desktop is
+   * paused on both hosts.
+   */
   'move.send': {
-    payload: fenced.extend({ key: moveKey, address: moveAddress, letter }),
+    payload: fenced.extend({ key: moveKey, address: moveAddress.nullable(), letter, relay: relay.optional() }),
     result: z.object({ letter }),
   },
   /** New host: everything is whole and on its disk, and nothing runs. */

@@ -1,7 +1,7 @@
 // A move of a desktop between two hosts: what the control plane asks of each of them. The hosts' own texts for each other
 // (`letter`) pass through the control plane, which does not read them.
 import { z } from 'zod'
-import { said } from './bounds.ts'
+import { listOf, said } from './bounds.ts'
 import { id } from './ids.ts'
 
 /** `live` moves a desktop that is awake, with its memory; `cold` one that is asleep, with its saved memory where it has one. */
@@ -14,6 +14,16 @@ export const letter = z.string().max(1024 * 1024)
 /** Where a host lets moves in. */
 export const moveAddress = z.object({ host: z.string().min(1).max(255), port: z.int().min(1).max(65_535) })
 export type MoveAddress = z.infer<typeof moveAddress>
+
+/** Of a channel that an agent dials back: the token that the replica expects. */
+export const channelToken = z.string().regex(/^[\w-]{16,64}$/)
+
+/**
+ * A connection of two hosts through a replica of the control plane: the channels that one of them dials back, one for each
+ * stream of the move. The first of one host is joined with the first of the other, and so on.
+ */
+export const relay = z.object({ channels: listOf(channelToken, 16) })
+export type Relay = z.infer<typeof relay>
 
 /** The key of one move: 32 bytes in base64url. It is never stored. */
 export const moveKey = z.string().regex(/^[\w-]{43}$/)

@@ -60,6 +60,7 @@ export const operationPhases = [
   'saving',
   'removing',
   'moving',
+  'relaying',
   'undoing',
 ] as const
 export const operationPhase = z.enum(operationPhases)
@@ -69,7 +70,7 @@ export type OperationPhase = z.infer<typeof operationPhase>
 export const operationProgress = z
   .object({
     phase: operationPhase.describe(
-      'What is being done. `waiting`: for a free slot on its host; that takes none of the operation’s own time. A later release may add phases',
+      'What is being done. `waiting`: for a free slot on its host; that takes none of the operation’s own time. `relaying`: moving, through the control plane and so slowly, since the hosts cannot reach each other. A later release may add phases',
     ),
     done_bytes: z
       .int()

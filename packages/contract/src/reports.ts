@@ -20,6 +20,7 @@ export const reports = {
       'syncing',
       'removing',
       'moving',
+      'relaying',
     ]),
     doneBytes: z.int().min(0).nullable(),
     totalBytes: z.int().min(0).nullable(),

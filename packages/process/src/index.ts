@@ -1,6 +1,7 @@
 // What every process needs: configuration, log, start and close, failpoints. Knows no process.
 
 export type { BulkFields } from './bulk-lines.ts'
+export { BytePace } from './byte-pace.ts'
 export { ConfigError, describeConfig, readConfig, type SettingRow, setting } from './config.ts'
 export { ArmedFailpoints, FailpointError, type Failpoints, failpointsFrom, noFailpoints } from './failpoints.ts'
 export { Lifetime, type ProcessOptions, runProcess } from './lifetime.ts'

@@ -9,10 +9,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DialledCarrier } from '@dormouse/agent/carrier/dial.ts'
 import { Gate } from '@dormouse/agent/carrier/gate.ts'
-import { Pace } from '@dormouse/agent/carrier/pace.ts'
 import { receiveFiles } from '@dormouse/agent/moves/copy-in.ts'
 import { sendFiles } from '@dormouse/agent/moves/copy-out.ts'
-import { createLog } from '@dormouse/process'
+import { BytePace, createLog } from '@dormouse/process'
 import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
 import { identify, run } from '../../../scripts/ground/processes.ts'
 import { waitFor } from '../../wait-for.ts'
@@ -80,7 +79,7 @@ export class FileCopies implements AsyncDisposable {
 
   async agents(): Promise<Measured> {
     const log = createLog({ name: 'copies', level: 'silent' })
-    const common = { moveId: 'copy', key: randomBytes(32), pace: new Pace(undefined), log }
+    const common = { moveId: 'copy', key: randomBytes(32), pace: new BytePace(undefined), log }
     const gate = new Gate({ ...common, listen: { host: '127.0.0.1', port: 0 } })
     const bytes = statSync(this.#path('from')).size
     const { address } = await gate.expect({
@@ -89,7 +88,7 @@ export class FileCopies implements AsyncDisposable {
         void receiveFiles(carrier, stream, { disk: { path: this.#path('to'), bytes } }).catch(() => undefined),
     })
     const measured = await this.#measured('agents', async () => {
-      const carrier = await DialledCarrier.open({ ...common, address, signal: AbortSignal.timeout(600_000) })
+      const carrier = await DialledCarrier.open({ ...common, route: address!, signal: AbortSignal.timeout(600_000) })
       const file = { name: 'disk', path: this.#path('from'), bytes }
       await sendFiles(carrier, await carrier.open('files'), [file], () => undefined)
       carrier.end()

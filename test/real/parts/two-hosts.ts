@@ -7,6 +7,7 @@ import type { LibvirtSettings } from '@dormouse/agent/driver/libvirt/settings.ts
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { TestMove } from '@dormouse/agent/testing/move.ts'
 import { type MoveKind, newId } from '@dormouse/contract'
+import type { Relay } from '@dormouse/control-plane/agents/relays.ts'
 import { expect } from 'vitest'
 import { waitFor } from '../../wait-for.ts'
 import { guestSpec, leaveWitness, lookAt, Stage, type Witness } from './agent-stage.ts'
@@ -60,8 +61,9 @@ export class TwoHosts {
     return this.#turn
   }
 
-  move(kind: MoveKind, from: Asked = this.home, to: Asked = this.away): TestMove {
-    return new TestMove({ from, to, desktopId: this.id, kind, generation: 1, turn: this.nextTurn(), spec: guestSpec })
+  move(kind: MoveKind, from: Asked = this.home, to: Asked = this.away, relay?: Relay): TestMove {
+    const common = { desktopId: this.id, generation: 1, spec: guestSpec, ...(relay && { relay }) }
+    return new TestMove({ from, to, kind, turn: this.nextTurn(), ...common })
   }
 
   /** It runs on that host, goes on, and holds what it held; nothing is on the other one. */

@@ -6,17 +6,15 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { type Duplex, duplexPair } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { newId } from '@dormouse/contract'
-import { createLog } from '@dormouse/process'
+import { BytePace, createLog } from '@dormouse/process'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { until } from '../testing/bench.ts'
 import type { Carrier } from './carrier.ts'
-import { DialledCarrier } from './dial.ts'
+import { DialledCarrier, type Route } from './dial.ts'
 import { Gate } from './gate.ts'
-import { Pace } from './pace.ts'
-import type { MoveAddress } from './secret.ts'
 
 const log = createLog({ name: 'carrier', level: 'silent' })
-const unlimited = new Pace(undefined)
+const unlimited = new BytePace(undefined)
 const patient = { beatMs: 100, silentMs: 60_000, stallMs: 60_000 }
 const listen = { host: '127.0.0.1', port: 0 }
 
@@ -37,11 +35,16 @@ afterEach(() => {
   gate.close()
 })
 
-const expectMove = () =>
+const expected = () =>
   gate.expect({ moveId, key, onStream: (name, stream, carrier) => arrived.push([name, carrier.keep(stream)]) })
 
-async function dial(address: MoveAddress, given: { moveId?: string; key?: Buffer; times?: typeof patient } = {}) {
-  const options = { address, moveId, key, pace: unlimited, log, times: patient, signal: AbortSignal.timeout(60_000) }
+async function expectMove() {
+  const { carrier, address } = await expected()
+  return { carrier, address: address! }
+}
+
+async function dial(route: Route, given: { moveId?: string; key?: Buffer; times?: typeof patient } = {}) {
+  const options = { route, moveId, key, pace: unlimited, log, times: patient, signal: AbortSignal.timeout(60_000) }
   const carrier = await DialledCarrier.open({ ...options, ...given })
   dialled.push(carrier)
   return carrier
@@ -141,10 +144,52 @@ test('it listens only while a move is expected', async () => {
   expect((await expectMove()).carrier.ended.aborted).toBe(false)
 })
 
-test('without an address no move is accepted', async () => {
-  gate = new Gate({ listen: undefined, pace: unlimited, log })
-  expect(gate.isOpen).toBe(false)
-  await expect(expectMove()).rejects.toMatchObject({ code: 'hypervisor_failed' })
+/** Connections that are open on both sides, as a relay joins them; `cut` ends one of them. */
+function relayOf(connections = 3) {
+  const pairs = Array.from({ length: connections }, () => duplexPair())
+  return { ours: pairs.map(([one]) => one), theirs: pairs.map(([, other]) => other) }
+}
+
+test('without an address a host is dialled nowhere, and streams pass over a relay', async () => {
+  gate = new Gate({ listen: undefined, pace: unlimited, log, times: patient })
+  const { carrier, address } = await expected()
+  expect(address).toBeNull()
+  const { ours, theirs } = relayOf()
+  gate.relay(moveId, theirs)
+  const here = await dial(ours)
+  const [near, nearInside] = duplexPair()
+  here.join(nearInside, await here.open('memory'))
+  const [, stream] = await until(() => arrived[0])
+  const [far, farInside] = duplexPair()
+  carrier.join(farInside, stream)
+  const bytes = randomBytes(4 * 1024 * 1024)
+  const taken = buffer(far)
+  near.end(bytes)
+  expect((await taken).equals(bytes)).toBe(true)
+  const answered = buffer(near)
+  far.end('thanks')
+  expect(String(await answered)).toBe('thanks')
+  // The third connection is free, and a fourth stream has none.
+  await here.open('disk')
+  await expect(here.open('more')).rejects.toMatchObject({ code: 'hypervisor_failed' })
+})
+
+test('over a relay, too, only the move’s key opens a stream, and a connection that is cut ends all', async () => {
+  const { carrier } = await expected()
+  const wrong = relayOf()
+  gate.relay(moveId, wrong.theirs)
+  await expect(dial(wrong.ours, { key: randomBytes(32) })).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  const { carrier: again } = await expected()
+  expect(carrier.ended.aborted).toBe(true)
+  const { ours, theirs } = relayOf()
+  gate.relay(moveId, theirs)
+  const here = await dial(ours)
+  theirs[2]!.destroy(new Error('cut'))
+  await until(() => again.ended.aborted && here.ended.aborted)
+  expect([...ours, ...theirs].every(({ destroyed }) => destroyed)).toBe(true)
+  const late = relayOf()
+  gate.relay(moveId, late.theirs)
+  expect(late.theirs.every(({ destroyed }) => destroyed)).toBe(true)
 })
 
 test('connections that prove nothing are few, and keep no other one out', async () => {
@@ -230,7 +275,7 @@ test('bytes that are not taken end the carrier', async () => {
 })
 
 test('a pace is shared by all streams, and exact on average', () => {
-  const pace = new Pace(10)
+  const pace = new BytePace(10)
   expect(pace.spend(1024)).toBe(0)
   const waits = Array.from({ length: 10 }, () => pace.spend(1024 * 1024))
   // A MiB takes 100 ms; the time that this test takes is its own.

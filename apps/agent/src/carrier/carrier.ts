@@ -2,8 +2,7 @@
 // wrong all streams are closed, because libvirt waits for ever on one that is silent. Knows no desktop and no hypervisor.
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Log } from '@dormouse/process'
-import type { Pace } from './pace.ts'
+import type { BytePace, Log } from '@dormouse/process'
 import { pump } from './pump.ts'
 
 export interface CarrierTimes {
@@ -26,7 +25,7 @@ export const streamName = /^[a-z]{1,16}$/
 
 export interface CarrierOptions {
   moveId: string
-  pace: Pace
+  pace: BytePace
   log: Log
   times?: CarrierTimes
 }

@@ -1,23 +1,36 @@
-// The side that dials: it opens a TLS connection for each stream. Only a host that has the move's key is trusted.
+// The side that dials: it opens a TLS connection for each stream, to the other host or through a relay. Only a host that has
+// the move's key is trusted, so a relay can neither read nor change anything.
+import type { Duplex } from 'node:stream'
 import { connect, type TLSSocket } from 'node:tls'
-import { Refusal } from '@dormouse/contract'
+import { Refusal, refuse } from '@dormouse/contract'
 import { beatName, Carrier, type CarrierOptions } from './carrier.ts'
 import { identityOf, type MoveAddress, tlsOptions } from './secret.ts'
 
 const dialMs = 10_000
 
+/** Where the other host listens, or the connections that a relay joins with it, one for each stream. */
+export type Route = MoveAddress | Duplex[]
+
 export interface DialOptions extends CarrierOptions {
-  address: MoveAddress
+  route: Route
   key: Buffer
   signal: AbortSignal
 }
 
 export class DialledCarrier extends Carrier {
   readonly #options: DialOptions
+  /** Connections of a relay that carry no stream yet. */
+  readonly #free: Duplex[]
 
   private constructor(options: DialOptions) {
     super(options)
     this.#options = options
+    this.#free = Array.isArray(options.route) ? options.route.map((one) => this.keep(one)) : []
+  }
+
+  /** Whether it passes through the control plane. */
+  get isRelayed(): boolean {
+    return Array.isArray(this.#options.route)
   }
 
   /** Connected, and with its heartbeat. Refuses where the other host cannot be reached, or does not expect this move. */
@@ -33,10 +46,10 @@ export class DialledCarrier extends Carrier {
 
   /** Another stream of this move. */
   async open(name: string): Promise<TLSSocket> {
-    const { moveId, key, address } = this.#options
+    const { moveId, key } = this.#options
     this.ended.throwIfAborted()
     const socket = connect({
-      ...address,
+      ...this.#next(),
       ...tlsOptions,
       checkServerIdentity: () => undefined,
       pskCallback: () => ({ psk: key, identity: identityOf(moveId, name) }),
@@ -45,7 +58,7 @@ export class DialledCarrier extends Carrier {
     const timer = setTimeout(() => reject(new Error(`no answer within ${dialMs} ms`)), dialMs)
     socket.once('secureConnect', resolve).once('error', reject)
     socket.once('close', () => reject(new Error('the connection was closed')))
-    let connected = false
+    let connected = this.isRelayed
     socket.once('connect', () => {
       connected = true
     })
@@ -59,6 +72,14 @@ export class DialledCarrier extends Carrier {
     } finally {
       clearTimeout(timer)
     }
+  }
+
+  /** What the next stream runs over. */
+  #next(): MoveAddress | { socket: Duplex } {
+    const { route } = this.#options
+    if (!Array.isArray(route)) return route
+    const socket = this.#free.shift()
+    return socket ? { socket } : refuse('hypervisor_failed', 'the move has more streams than the relay')
   }
 }
 

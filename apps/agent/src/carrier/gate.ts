@@ -1,14 +1,15 @@
-// The side that listens: only on the address that the operator names, and only while a move to this host is expected. A
-// connection is for a move that is expected, and proves that by the move's key, or it is closed.
+// The side that listens: only on the address that the operator names, and only while a move to this host is expected. It takes
+// the connections of a relay, too. A connection proves by the move's key which expected move it is for, or it is closed.
 import { constants } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server } from 'node:net'
-import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
+import type { Duplex } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls'
 import { refuse } from '@dormouse/contract'
-import type { Log } from '@dormouse/process'
+import type { BytePace, Log } from '@dormouse/process'
 import { Callers } from './callers.ts'
 import { beatName, Carrier, type CarrierOptions, type CarrierTimes } from './carrier.ts'
-import type { Pace } from './pace.ts'
 import { type MoveAddress, readIdentity, tlsOptions } from './secret.ts'
 
 const handshakeMs = 5_000
@@ -18,9 +19,9 @@ const maxStreams = 16
 const firstBeatMs = 120_000
 
 export interface GateOptions {
-  /** undefined accepts no move. */
+  /** undefined listens nowhere: moves come over relays only. */
   listen: MoveAddress | undefined
-  pace: Pace
+  pace: BytePace
   log: Log
   times?: CarrierTimes
 }
@@ -46,6 +47,12 @@ class ExpectedCarrier extends Carrier {
     this.ended.addEventListener('abort', () => clearTimeout(this.#late), { once: true })
   }
 
+  /** The other host tries again, and gets the whole time to dial. */
+  rekey(key: Buffer): void {
+    this.key = key
+    if (this.#streams === 0) this.#late.refresh()
+  }
+
   take(name: string, stream: TLSSocket): void {
     this.keep(stream)
     if (++this.#streams > maxStreams) {
@@ -66,27 +73,26 @@ export class Gate {
   /** Set by the handshake: which of ours a connection is for. */
   readonly #proved = new WeakMap<TLSSocket, { moveId: string; name: string }>()
   #server: Promise<Server> | undefined
+  #tls: TlsServer | undefined
 
   constructor(options: GateOptions) {
     this.#options = options
   }
 
-  /** Whether this host accepts moves at all. */
+  /** Whether other hosts can dial this one. */
   get isOpen(): boolean {
     return this.#options.listen !== undefined
   }
 
-  /** Listens for this move; an earlier expectation of it ends. Returns where the other host can dial. */
-  async expect(expectation: Expectation): Promise<{ carrier: Carrier; address: MoveAddress }> {
+  /** Listens for this move; an earlier expectation of it ends. Returns where the other host can dial, null for nowhere. */
+  async expect(expectation: Expectation): Promise<{ carrier: Carrier; address: MoveAddress | null }> {
     const { listen, pace, log, times } = this.#options
-    if (!listen) {
-      return refuse('hypervisor_failed', 'this host accepts no moves; set DORMOUSE_AGENT_MOVE_ADDRESS')
-    }
     const { moveId } = expectation
     this.#expected.get(moveId)?.end(new Error('the move was prepared again'))
     const carrier = new ExpectedCarrier(expectation, { moveId, pace, log, ...(times && { times }) })
     this.#expected.set(moveId, carrier)
     carrier.ended.addEventListener('abort', () => this.#forget(moveId, carrier), { once: true })
+    if (!listen) return { carrier, address: null }
     try {
       const { port } = (await this.#listen(listen)).address() as AddressInfo
       return { carrier, address: { host: listen.host, port } }
@@ -98,8 +104,24 @@ export class Gate {
 
   /** The move's key from now on; streams that are open stay. */
   rekey(moveId: string, key: Buffer): void {
+    this.#expected.get(moveId)?.rekey(key)
+  }
+
+  /** Takes the move's streams from connections of a relay, too. They close with the move. */
+  relay(moveId: string, connections: Duplex[]): void {
     const carrier = this.#expected.get(moveId)
-    if (carrier) carrier.key = key
+    for (const connection of connections) {
+      if (carrier) void this.#relayed(carrier.keep(connection))
+      else connection.destroy()
+    }
+  }
+
+  /** The handshake's timeout begins with its first byte: the other host may open the stream much later. */
+  async #relayed(connection: Duplex): Promise<void> {
+    await once(connection, 'readable').catch(() => undefined)
+    // Only in the next turn does Node let the bytes flow again after the last listener for `readable` is removed.
+    await nextTurn()
+    if (!connection.destroyed) this.#acceptor().emit('connection', connection)
   }
 
   close(): void {
@@ -120,7 +142,9 @@ export class Gate {
     }
   }
 
-  async #open(address: MoveAddress): Promise<Server> {
+  /** Makes a stream of a connection that has the key. It does not listen by itself. */
+  #acceptor(): TlsServer {
+    if (this.#tls) return this.#tls
     const tls = createTlsServer({
       ...tlsOptions,
       // Without tickets no session is resumed: each connection has to prove that it has the key.
@@ -133,6 +157,12 @@ export class Gate {
       this.#options.log.debug({ why: error.message }, 'a connection to the address for moves was refused')
       socket.destroy()
     })
+    this.#tls = tls
+    return tls
+  }
+
+  async #open(address: MoveAddress): Promise<Server> {
+    const tls = this.#acceptor()
     // A connection above a limit costs no handshake.
     const server = createServer({ allowHalfOpen: true }, (socket) => {
       socket.on('error', () => socket.destroy())

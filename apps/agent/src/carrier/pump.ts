@@ -1,12 +1,12 @@
 // Copies one direction of a stream: with back-pressure, at a pace, and never waiting for ever. Knows no carrier.
 import type { Duplex } from 'node:stream'
-import type { Pace } from './pace.ts'
+import type { BytePace } from '@dormouse/process'
 
 /** What a stream may hold that it has not sent: with less, each chunk waits until the one before it has left. */
 const aheadBytes = 256 * 1024
 
 interface PumpOptions {
-  pace: Pace
+  pace: BytePace
   /** How long the receiver may take nothing while bytes wait for it. */
   stallMs: number
   count: (bytes: number) => void

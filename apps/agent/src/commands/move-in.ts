@@ -2,12 +2,23 @@
 import { arrive, prepare } from '../moves/arrive.ts'
 import { abandon, settle } from '../moves/decided.ts'
 import type { MoveDeps } from '../moves/held.ts'
+import { dialRelay } from './dial-relay.ts'
 import type { CommandHandler, TurnDeps } from './handler.ts'
 
 type Deps = MoveDeps & TurnDeps
 
-export const movePrepare: CommandHandler<'move.prepare', Deps> = (deps, { fence, ...request }) =>
-  deps.turns.run(fence, 'move.prepare', (turn) => prepare(deps, turn, request), { moves: true })
+export const movePrepare: CommandHandler<'move.prepare', Deps> = (
+  deps,
+  { fence, relay, ...request },
+  signal,
+  dialBack,
+) =>
+  deps.turns.run(
+    fence,
+    'move.prepare',
+    (turn) => prepare(deps, turn, request, () => dialRelay(relay, dialBack, signal)),
+    { moves: true },
+  )
 
 export const moveArrive: CommandHandler<'move.arrive', Deps> = (deps, { fence, letter }) =>
   deps.turns.run(fence, 'move.arrive', (turn) => arrive(deps, turn, letter), { moves: true })

@@ -1,6 +1,5 @@
 // The new host's side of a move, up to the decision: it makes ready, takes everything, and says so once all is whole and on
 // its disk. Nothing of the desktop runs here yet.
-
 import type { Duplex } from 'node:stream'
 import { type CommandPayload, type CommandResult, refuse } from '@dormouse/contract'
 import type { Carrier } from '../carrier/carrier.ts'
@@ -8,7 +7,7 @@ import { look, markOf } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
 import type { Arrival, Entering } from '../driver/moves.ts'
 import { receiveFiles } from './copy-in.ts'
-import { type HeldIn, heldIn, journalled, type MoveDeps, refuseInterrupted } from './held.ts'
+import { type HeldIn, heldIn, journalled, type MoveDeps, type OpenRelay, refuseInterrupted } from './held.ts'
 import {
   type Arriving,
   filesLetter,
@@ -19,20 +18,27 @@ import {
   rootsLetter,
 } from './letters.ts'
 
-type Preparation = Omit<CommandPayload<'move.prepare'>, 'fence'>
+type Preparation = Omit<CommandPayload<'move.prepare'>, 'fence' | 'relay'>
 
 /** Ready to take the desktop, and listening for the other host. Repeated for a cold move, it goes on where a copy was cut. */
 export async function prepare(
   deps: MoveDeps,
   turn: Turn,
   request: Preparation,
+  openRelay: OpenRelay,
 ): Promise<CommandResult<'move.prepare'>> {
+  const held = await makeReady(deps, turn, request)
+  deps.gate.relay(held.moveId, await openRelay())
+  return { letter: held.entering?.letter ?? '', address: held.address }
+}
+
+async function makeReady(deps: MoveDeps, turn: Turn, request: Preparation): Promise<HeldIn> {
   const { desktopId, operationId: moveId } = turn.fence
   const move = journalled(turn, 'in')
   const held = heldIn(deps, turn)
   if (held && !held.carrier.ended.aborted) {
     deps.gate.rekey(moveId, keyOf(request))
-    return { letter: held.entering?.letter ?? '', address: held.address }
+    return held
   }
   if (move?.phase === 'arrived') return refuse('hypervisor_failed', 'the desktop has arrived on this host already')
   if (move && request.kind === 'live') refuseInterrupted()
@@ -53,7 +59,7 @@ export async function prepare(
   try {
     const held = await listen(deps, turn, request, arriving, entering)
     deps.moves.hold(desktopId, held)
-    return { letter: entering?.letter ?? '', address: held.address }
+    return held
   } catch (error) {
     entering?.close()
     throw error

@@ -5,10 +5,9 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
-import { createLog } from '@dormouse/process'
+import { BytePace, createLog } from '@dormouse/process'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Carrier } from '../carrier/carrier.ts'
-import { Pace } from '../carrier/pace.ts'
 import { receiveFiles } from './copy-in.ts'
 import { sendFiles } from './copy-out.ts'
 import { frameHeader, frameType } from './frames.ts'
@@ -24,7 +23,7 @@ let far: Duplex
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'dormouse-copy-'))
   const log = createLog({ name: 'copy', level: 'silent' })
-  const carrier = () => new Carrier({ moveId: 'move', pace: new Pace(undefined), log })
+  const carrier = () => new Carrier({ moveId: 'move', pace: new BytePace(undefined), log })
   here = carrier()
   there = carrier()
   ;[near, far] = duplexPair()

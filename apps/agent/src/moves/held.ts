@@ -1,9 +1,9 @@
 // What the agent's rooms of moves share: the parts that they need, and the moves that are open in this process.
+import type { Duplex } from 'node:stream'
 import { refuse } from '@dormouse/contract'
-import type { Failpoints, Log } from '@dormouse/process'
+import type { BytePace, Failpoints, Log } from '@dormouse/process'
 import type { Carrier, CarrierTimes } from '../carrier/carrier.ts'
 import type { Gate } from '../carrier/gate.ts'
-import type { Pace } from '../carrier/pace.ts'
 import type { RemoveDeps } from '../desktops/destroy.ts'
 import type { Digests } from '../desktops/digests.ts'
 import type { HeldMove, HeldMoves } from '../desktops/held-moves.ts'
@@ -34,7 +34,8 @@ export interface HeldIn extends HeldMove {
   entering: Entering | undefined
   arriving: Arriving
   carrier: Carrier
-  address: { host: string; port: number }
+  /** Where this host listens for it, null for nowhere. */
+  address: { host: string; port: number } | null
   /** The digests of the copied files, once they are stored. */
   received: Promise<Record<string, string>> | undefined
   /** The letter of `arrive`, once all is here. */
@@ -42,6 +43,9 @@ export interface HeldIn extends HeldMove {
 }
 
 export type Held = HeldOut | HeldIn
+
+/** Opens the connections of a relay through the control plane; none where the move needs none. */
+export type OpenRelay = () => Promise<Duplex[]>
 
 export interface MoveDeps extends LookDeps, RemoveDeps {
   driver: LookDeps['driver'] & RemoveDeps['driver']
@@ -51,7 +55,7 @@ export interface MoveDeps extends LookDeps, RemoveDeps {
   moves: HeldMoves<Held>
   gate: Gate
   /** Of what this host sends. */
-  pace: Pace
+  pace: BytePace
   /** Of carriers that this host dials; undefined for the usual ones. */
   carrierTimes?: CarrierTimes | undefined
   report: SendReport

@@ -1,13 +1,20 @@
 // The old host's side of a move, up to the decision: the desktop is held, then sent. Until the control plane has decided,
 // everything stays here.
-import { type CommandPayload, type CommandResult, type MoveKind, Refusal, refuse } from '@dormouse/contract'
+import {
+  type CommandPayload,
+  type CommandResult,
+  type MoveKind,
+  Refusal,
+  type Report,
+  refuse,
+} from '@dormouse/contract'
 import type { Carrier } from '../carrier/carrier.ts'
 import { DialledCarrier } from '../carrier/dial.ts'
 import { finished, lookAtRest, type Situation } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
 import { setClock } from '../guest/after-move.ts'
 import { sendFiles } from './copy-out.ts'
-import { type HeldOut, heldOut, journalled, type MoveDeps, refuseInterrupted } from './held.ts'
+import { type HeldOut, heldOut, journalled, type MoveDeps, type OpenRelay, refuseInterrupted } from './held.ts'
 import type { FilesLetter } from './letters.ts'
 
 const progressEveryMs = 500
@@ -77,13 +84,14 @@ async function filesOf(
 export async function send(
   deps: MoveDeps,
   turn: Turn,
-  { key, address, letter }: Omit<CommandPayload<'move.send'>, 'fence'>,
+  { key, address, letter }: Omit<CommandPayload<'move.send'>, 'fence' | 'relay'>,
+  openRelay: OpenRelay,
 ): Promise<CommandResult<'move.send'>> {
   const held = heldOut(deps, turn) ?? refuseInterrupted()
   if (held.sent !== undefined) return { letter: held.sent }
   const carrier = await DialledCarrier.open({
     moveId: held.moveId,
-    address,
+    route: address ?? (await openRelay()),
     key: Buffer.from(key, 'base64url'),
     pace: deps.pace,
     log: deps.log,
@@ -91,6 +99,7 @@ export async function send(
     ...(deps.carrierTimes && { times: deps.carrierTimes }),
   })
   held.carrier = carrier
+  reportBytes(deps, turn, carrier, { doneBytes: null, totalBytes: null })
   await deps.failpoints.hit('move.send.after-dial')
   try {
     held.sent = held.leaving
@@ -126,7 +135,7 @@ async function sendRunning(
   const wholeBytes = await wholeOf(deps, turn)
   const check = async () => {
     const progress = await leaving!.progress()
-    if (progress) reportBytes(deps, turn, progress.doneBytes, progress.totalBytes)
+    if (progress) reportBytes(deps, turn, carrier, { doneBytes: progress.doneBytes, totalBytes: progress.totalBytes })
     const rounds = Math.max(progress?.memoryRounds ?? 0, carrier.bytes / wholeBytes)
     if (rounds > mostRounds) carrier.end(new Refusal('move_not_converging'))
   }
@@ -171,14 +180,17 @@ async function sendAsleep(
   const roots = await sendFiles(carrier, await carrier.open('files'), all, (doneBytes) => {
     if (performance.now() - reportedAt < progressEveryMs) return
     reportedAt = performance.now()
-    reportBytes(deps, turn, doneBytes, totalBytes)
+    reportBytes(deps, turn, carrier, { doneBytes, totalBytes })
   })
   return JSON.stringify(roots)
 }
 
-function reportBytes({ report }: MoveDeps, { fence }: Turn, doneBytes: number, totalBytes: number): void {
+type Bytes = Pick<Report<'operation.progress'>, 'doneBytes' | 'totalBytes'>
+
+function reportBytes({ report }: MoveDeps, { fence }: Turn, { isRelayed }: DialledCarrier, bytes: Bytes): void {
   const { desktopId, operationId } = fence
-  report('operation.progress', { desktopId, operationId, phase: 'moving', doneBytes, totalBytes })
+  const phase = isRelayed ? 'relaying' : 'moving'
+  report('operation.progress', { desktopId, operationId, phase, ...bytes })
 }
 
 /** Ends what this process has open to the other host, and makes the desktop go on here as it was. */

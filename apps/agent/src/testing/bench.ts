@@ -15,6 +15,7 @@ import {
   type WakeSource,
 } from '@dormouse/contract'
 import { ArmedFailpoints, createLog } from '@dormouse/process'
+import type { DialBack } from '../commands/handler.ts'
 import { linkHandlers } from '../commands/table.ts'
 import { SimulatedDriver } from '../driver/simulated/simulated.ts'
 import type { AnyDriver } from '../make-driver.ts'
@@ -34,7 +35,7 @@ export const fenceOf = (desktopId: string, generation: number, turn: number, mor
   ...more,
 })
 
-const noDialBack = () => Promise.reject(new Error('there is no control plane to dial back'))
+const noDialBack: DialBack = () => Promise.reject(new Error('there is no control plane to dial back'))
 
 interface House<D extends AnyDriver> extends Omit<Parts, 'driver'> {
   driver: D
@@ -61,6 +62,8 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   readonly installationId: string
   readonly #makeDriver: (folder: string) => D
   moves: PartsOptions['moves']
+  /** Opens the channels that a command names. */
+  dialBack = noDialBack
   #house: House<D> | undefined
   #life = new AbortController()
 
@@ -122,7 +125,10 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     this.#house = {
       ...parts,
       driver,
-      handlers: linkHandlers(parts, { dialBack: noDialBack, observe: (_call, work) => work() }),
+      handlers: linkHandlers(parts, {
+        dialBack: (token, signal) => this.dialBack(token, signal),
+        observe: (_call, work) => work(),
+      }),
     }
   }
 

@@ -1,6 +1,6 @@
 // A move between two benches, step by step, as the control plane asks for it.
 import { randomBytes } from 'node:crypto'
-import type { CommandResult, DesktopSpec, Fence, MoveKind, MoveTraits } from '@dormouse/contract'
+import type { CommandPayload, CommandResult, DesktopSpec, Fence, MoveKind, MoveTraits, Relay } from '@dormouse/contract'
 import { type Bench, fenceOf, spec as smallSpec } from './bench.ts'
 
 /** An agent, in whatever process. */
@@ -15,6 +15,8 @@ interface MoveOptions {
   /** The move's; its decision takes the next one. */
   turn: number
   spec?: DesktopSpec
+  /** It passes through this, in place of a connection between the hosts. */
+  relay?: { expect(host: string): Relay }
 }
 
 export class TestMove {
@@ -58,16 +60,19 @@ export class TestMove {
 
   async prepare(key = this.key): Promise<void> {
     const { fence, spec, traits } = this
-    const { kind } = this.#options
+    const { kind, relay } = this.#options
     const imageDigest = traits?.imageDigest ?? 'unknown'
-    const prepared = await this.to.ask('move.prepare', { fence, kind, spec, imageDigest, key, letter: this.#letter })
+    const request: CommandPayload<'move.prepare'> = { fence, kind, spec, imageDigest, key, letter: this.#letter }
+    const prepared = await this.to.ask('move.prepare', { ...request, relay: relay?.expect('new') })
     this.#address = prepared.address
     if (kind === 'live') this.#letter = prepared.letter
   }
 
   async send(key = this.key): Promise<void> {
     const { fence } = this
-    const sent = await this.from.ask('move.send', { fence, key, address: this.#address!, letter: this.#letter })
+    const { relay } = this.#options
+    const route = relay ? { address: null, relay: relay.expect('old') } : { address: this.#address! }
+    const sent = await this.from.ask('move.send', { fence, key, letter: this.#letter, ...route })
     this.#letter = sent.letter
   }
 

@@ -14,8 +14,6 @@ export interface HostKeyOptions {
   hostKey?: string
   /** Files in OpenSSH's format; an accepted key is added to the first. */
   knownHosts?: string[]
-  /** It leads to the machine that is meant, so `--host-key` is not about it. */
-  isJump?: boolean
 }
 
 const ordinaryFiles = [join(homedir(), '.ssh/known_hosts'), '/etc/ssh/ssh_known_hosts']
@@ -89,9 +87,7 @@ export class HostKey {
     if (!this.#terminal.interactive)
       throw this.#refused(
         `its key ${shown} is not in known_hosts`,
-        this.#options.isJump
-          ? 'compare it with the host’s, then add it to known_hosts; --host-key is for the machine behind --jump'
-          : `compare it with the host's, then add --host-key ${shown}`,
+        `compare it with the host's, then add --host-key ${shown}`,
       )
     this.#terminal.note(`The key of ${label} is not known: ${typeOf(key)} ${shown}`)
     const answer = await this.#terminal.ask('Is it right? Type yes, or its fingerprint: ')

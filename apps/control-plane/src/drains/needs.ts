@@ -6,13 +6,13 @@ import type { Images } from '../images/service.ts'
 
 /**
  * What must be free elsewhere before the step begins. A desktop that is awake needs its memory there, also where it is only
- * hibernated: without it, its owner could not wake it again elsewhere.
+ * hibernated: without it, its owner could not wake it again elsewhere. `mayRelay`: moves from its host may be relayed.
  */
-export function needsOf(desktop: DesktopRow, action: DrainAction): PlacementRequest {
+export function needsOf(desktop: DesktopRow, action: DrainAction, mayRelay = false): PlacementRequest {
   const { id: desktopId, hostId } = desktop
   const { vcpus, memoryMiB, diskGiB, imageVersion: image } = specOf(desktop)
   const sleeps = action === 'move'
-  const leaving = { operationId: desktopId, not: [hostId!] }
+  const leaving = { operationId: desktopId, not: [hostId!], mayRelay }
   return { desktopId, image, diskGiB, vcpus: sleeps ? 0 : vcpus, memoryMiB: sleeps ? 0 : memoryMiB, leaving }
 }
 
@@ -20,8 +20,9 @@ export function needsOf(desktop: DesktopRow, action: DrainAction): PlacementRequ
 export async function needsOfAll(
   images: Pick<Images, 'madeFrom'>,
   steps: { desktop: DesktopRow; known: { action: DrainAction } }[],
+  mayRelay: boolean,
 ): Promise<PlacementRequest[]> {
-  const needs = steps.map(({ desktop, known }) => needsOf(desktop, known.action))
+  const needs = steps.map(({ desktop, known }) => needsOf(desktop, known.action, mayRelay))
   const names = [...new Set(needs.map(({ image }) => image))]
   const registered = new Map(await Promise.all(names.map(async (name) => [name, await images.madeFrom(name)] as const)))
   return needs.map((request) => ({ ...request, registered: registered.get(request.image) }))

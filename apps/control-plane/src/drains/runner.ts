@@ -137,7 +137,7 @@ export class DrainRunner {
   async #roomless({ hostId }: DrainRow, ready: Ready[]) {
     const { hosts, images } = this.#options
     if (ready.length === 0) return new Map<string, NonNullable<DrainedDesktop['reason']>>()
-    const places = await hosts.outlook(await needsOfAll(images, ready))
+    const places = await hosts.outlook(await needsOfAll(images, ready, await hosts.mayRelay(hostId)))
     const knowsMoves = await hosts.knowsMoves(hostId)
     const old = { code: 'no_host', detail: 'the agent of the host knows no moves; upgrade it' } as const
     return new Map(

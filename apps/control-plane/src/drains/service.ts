@@ -57,7 +57,7 @@ export class Drains {
     const view = await readPlanned(pool, plannedRow(newDrain(host.id, params)))
     const judged = judge(view)
     // Another operation is in progress: what it needs is known by its state after that.
-    const found = await hosts.outlook(await needsOfAll(images, judged.ready))
+    const found = await hosts.outlook(await needsOfAll(images, judged.ready, await hosts.mayRelay(host.id)))
     const knowsMoves = await hosts.knowsMoves(host.id)
     const places = new Map(
       judged.ready.map(({ desktop, known }, at) => {

@@ -16,6 +16,7 @@ const host = (given: Partial<Candidate> = {}): Candidate => ({
   cordoned: false,
   quarantined: false,
   letsIn: false,
+  relays: false,
   vcpus: 4,
   memoryMiB: 4_096,
   diskGiB: 100,
@@ -71,6 +72,17 @@ test('a desktop that moves goes to another host that lets it in, and to none whe
   const hosts = ['h1', 'misfit', 'shut', 'open'].map((id) => host({ id, letsIn: id !== 'shut' }))
   expect(chooseHost(hosts, { ...request, leaving }).id).toBe('open')
   expect(refusalOf(() => chooseHost(hosts.slice(0, 3), { ...request, leaving })).code).toBe('no_host')
+})
+
+test('a desktop is relayed to a host without an address only where it may be, and where no other host has room', () => {
+  const leaving = { operationId: 'o', not: ['h1'], mayRelay: true }
+  const hosts = [host({ id: 'relays', relays: true }), host({ id: 'open', letsIn: true }), host({ id: 'old' })]
+  const [relays, open, old] = hosts as [Candidate, Candidate, Candidate]
+  expect(chooseHost([old, relays, open], { ...request, leaving }).id).toBe('open')
+  expect(chooseHost([old, relays], { ...request, leaving }).id).toBe('relays')
+  const cases = [[[old], leaving] as const, [[relays], { ...leaving, mayRelay: false }] as const]
+  for (const [hosts, leaving] of cases)
+    expect(refusalOf(() => chooseHost([...hosts], { ...request, leaving })).code).toBe('no_host')
 })
 
 test('a desktop whose disk is on a host needs no new disk there, and wakes on no other host', () => {

@@ -22,9 +22,11 @@ export function chooseHost(all: Candidate[], request: PlacementRequest): Candida
     )
   const healthy = candidates.filter((host) => host.ailment === null && !host.silent)
   if (healthy.length === 0) return because(codeOf(candidates), `no host can take desktops: ${ailments(candidates)}`)
-  const uncordoned = healthy.filter((host) => isOpen(host, request))
+  const uncordoned = healthy.filter((host) => !host.cordoned)
   if (uncordoned.length === 0) return because('no_host', `no host can take desktops: ${ailments(candidates)}`)
-  const open = uncordoned.filter((host) => lets(host, request))
+  const allowed = uncordoned.filter((host) => lets(host, request))
+  // A relay is slow: hosts with an address come first.
+  const open = leaving ? allowed.toSorted((a, b) => Number(b.letsIn) - Number(a.letsIn)) : allowed
   if (open.length === 0)
     return because('no_host', `no moves are accepted by ${namesOf(uncordoned)}; set DORMOUSE_AGENT_MOVE_ADDRESS there`)
   const withImage = open.filter((host) => canHaveImage(host, request))
@@ -46,16 +48,14 @@ export function chooseHost(all: Candidate[], request: PlacementRequest): Candida
 export const canTake = (host: Candidate, request: PlacementRequest): boolean =>
   host.ailment === null &&
   !host.silent &&
-  isOpen(host, request) &&
+  !host.cordoned &&
   lets(host, request) &&
   canHaveImage(host, request) &&
   !shortage(host, request)
 
-const isOpen = ({ id, cordoned }: Candidate, { only }: PlacementRequest): boolean => !cordoned || id === only
-
-/** Whether the desktop may come to the host: one that moves needs a host that lets it in. */
+/** Whether the desktop may come to the host: one that moves needs a host that lets it in, or to which it can be relayed. */
 const lets = (host: Candidate, { leaving }: PlacementRequest): boolean =>
-  !leaving || (host.letsIn && !leaving.not.includes(host.id))
+  !leaving || ((host.letsIn || (host.relays && leaving.mayRelay === true)) && !leaving.not.includes(host.id))
 
 /** The one host that holds the desktop's disk. Refuses with what prevents a wake there. */
 export function requireHost(host: Candidate | undefined, request: PlacementRequest): Candidate {

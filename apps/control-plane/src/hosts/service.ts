@@ -42,6 +42,8 @@ export interface HostsOptions {
   vcpusPerProcessor: number
   /** How long a host is quarantined whose wakes keep failing; 0 for never. */
   quarantineMs: number
+  /** Whether moves may pass through this replica. */
+  relaysMoves?: boolean
   log: Log
 }
 
@@ -127,7 +129,7 @@ export class Hosts {
   }
 
   /**
-   * Chooses the host that holds the desktop's disk, or the best or the named host where it has no disk yet, and runs the transaction that
+   * Chooses the host that holds the desktop's disk, or the best host where it has no disk yet, and runs the transaction that
    * reserves capacity there. Runs it again with another choice where other placements have taken the capacity meanwhile.
    */
   async place<T>(
@@ -136,7 +138,7 @@ export class Hosts {
     run: (host: ChosenHost) => Promise<T>,
   ): Promise<T> {
     if (boundTo) return run(this.bound(boundTo, request))
-    return this.#chosen(request.only, request, reservations.reserve, run)
+    return this.#chosen(undefined, request, reservations.reserve, run)
   }
 
   /** The same for a desktop that moves: to this host, or to the best one. What it holds where it is stays reserved. */
@@ -300,6 +302,12 @@ export class Hosts {
   /** Whether desktops can leave the host: its agent knows moves. */
   knowsMoves(id: string, db: Db = this.#options.pool): Promise<boolean> {
     return store.knowsMoves(db, id)
+  }
+
+  /** Whether moves from and to the host may pass through the control plane: its agent can do that, and the setting allows it. */
+  async mayRelay(id: string): Promise<boolean> {
+    const { pool, relaysMoves = false } = this.#options
+    return relaysMoves && store.knowsRelays(pool, id)
   }
 
   /** Whether the host was removed or declared lost: there is nothing to wait for. */

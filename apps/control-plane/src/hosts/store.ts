@@ -202,10 +202,11 @@ export interface PlacementRequest extends Capacity {
   image: string
   /** Hosts that it does not go to. */
   not?: readonly string[]
-  /** An operator has named this host: it goes there, also where the host is cordoned, or nowhere. */
-  only?: string | undefined
-  /** It moves: not to the host that it leaves, and to none where it does not fit. */
-  leaving?: { operationId: string; not: string[] }
+  /**
+   * It moves: not to the host that it leaves, and to none where it does not fit. `mayRelay`: it may go through the control
+   * plane to a host without an address for moves.
+   */
+  leaving?: { operationId: string; not: string[]; mayRelay?: boolean }
   /** What a host needs to fetch it; undefined where nobody has registered it. */
   registered?: ImageRef | undefined
 }
@@ -241,6 +242,8 @@ export interface Candidate {
   quarantined: boolean
   /** Whether it lets desktops of other hosts in. */
   letsIn: boolean
+  /** Whether moves to it can pass through the control plane. */
+  relays: boolean
   /** Virtual processors that it may allocate. */
   vcpus: number
   memoryMiB: number
@@ -290,7 +293,7 @@ export async function candidates(
     text: `select h.id, h.name, h.images, h.facts->'imageDigests' as digests, h.facts->'fetches' is not null as "canFetch", h.ailment, ${lent('$3')} as vcpus, h.memory_mib as "memoryMiB",
        h.disk_gib as "diskGiB", least(coalesce((h.facts->>'freeDiskGiB')::numeric, 0), ${maxInteger})::int as "freeDiskGiB",
        coalesce(h.last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds', true) as silent, ${held},
-       ${isQuarantined} as quarantined, h.cordoned_at is not null as cordoned, h.facts->'moves'->>'address' is not null as "letsIn", h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
+       ${isQuarantined} as quarantined, h.cordoned_at is not null as cordoned, h.facts->'moves'->>'address' is not null as "letsIn", coalesce((h.facts->'moves'->>'relay')::boolean, false) as relays, h.ailment is not null and h.ailing_since > now() - interval '${silentAfterMs} milliseconds' as "ailsLately"
      from hosts h left join held r on r.host_id = h.id and r.desktop_id <> $2
      where h.id = any($1) and h.removed_at is null and h.lost_at is null
      group by h.id order by h.memory_mib - coalesce(sum(r.memory_mib), 0) desc, h.id`,
@@ -311,6 +314,12 @@ export async function isCordoned(db: Db, id: string): Promise<boolean> {
 /** Whether the host's agent knows the commands of moves. */
 export async function knowsMoves(db: Db, id: string): Promise<boolean> {
   const { rowCount } = await db.query(`select 1 from hosts where id = $1 and facts->'moves' is not null`, [id])
+  return rowCount !== 0
+}
+
+/** Whether moves from and to the host can pass through the control plane. */
+export async function knowsRelays(db: Db, id: string): Promise<boolean> {
+  const { rowCount } = await db.query(`select 1 from hosts where id = $1 and (facts->'moves'->>'relay')::boolean`, [id])
   return rowCount !== 0
 }
 

@@ -17,6 +17,7 @@ const phases: Record<Reported['phase'], OperationPhase> = {
   syncing: 'saving',
   removing: 'removing',
   moving: 'moving',
+  relaying: 'relaying',
 }
 
 export interface ProgressOptions {

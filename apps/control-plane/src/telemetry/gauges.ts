@@ -11,6 +11,7 @@ export interface Held {
   inFlight: { count: number }
   links: { hostIds(): string[] }
   channels: { open: number }
+  relays: { open: number; bytes: number }
   screens: { open: number }
   pool: Pool
   leadership: Leadership
@@ -18,7 +19,7 @@ export interface Held {
 
 /** Shows what this replica holds. */
 export function showHeld(registry: Registry, held: Held): void {
-  const { connections, heldBytes, inFlight, links, channels, screens, pool } = held
+  const { connections, heldBytes, inFlight, links, channels, relays, screens, pool } = held
   const show = (name: string, help: string, count: () => number) =>
     new Gauge({
       name,
@@ -32,7 +33,9 @@ export function showHeld(registry: Registry, held: Held): void {
   show('dormouse_held_bytes', 'Bytes of incomplete request bodies and unread responses', () => heldBytes.count)
   show('dormouse_http_requests_in_flight', 'Requests without a response', () => inFlight.count)
   show('dormouse_links', 'Hosts that are linked to this replica', () => links.hostIds().length)
-  show('dormouse_channels', 'Open byte channels to hosts, for files and screens', () => channels.open)
+  show('dormouse_channels', 'Open byte channels to hosts, for files, screens and relays', () => channels.open)
+  show('dormouse_move_relays', 'Moves that pass through this replica', () => relays.open)
+  showRelayed(registry, relays)
   show('dormouse_screens', 'Open screens', () => screens.open)
   new Gauge({
     name: 'dormouse_db_pool_connections',
@@ -47,6 +50,19 @@ export function showHeld(registry: Registry, held: Held): void {
   show('dormouse_db_pool_waiting', 'Transactions and queries queued in front of the pool', () =>
     pool instanceof LanedPool ? pool.lanes.waiting : pool.waitingCount,
   )
+}
+
+function showRelayed(registry: Registry, relays: Held['relays']): void {
+  let shown = 0
+  new Counter({
+    name: 'dormouse_move_relay_bytes_total',
+    help: 'Bytes of moves that have passed through this replica',
+    registers: [registry],
+    collect() {
+      this.inc(relays.bytes - shown)
+      shown = relays.bytes
+    },
+  })
 }
 
 /** Shows whether this replica leads, and how many terms it has begun and lost. */

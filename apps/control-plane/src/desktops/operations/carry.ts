@@ -14,6 +14,7 @@ import {
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
+import type { Relays } from '../../agents/relays.ts'
 import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Images } from '../../images/service.ts'
@@ -35,6 +36,7 @@ export interface CarryContext {
   hosts: Hosts
   images: Images
   links: Links
+  relays: Relays
 }
 
 /** What it holds on the new host, and where it may go. */
@@ -45,6 +47,8 @@ export interface Destination {
   kind: MoveKind
   vcpus: number
   memoryMiB: number
+  /** Whether it may go to a host that only a relay reaches, which takes longer. */
+  mayRelay: boolean
 }
 
 const state = z.enum(['awake', 'hibernated', 'stopped'])
@@ -96,16 +100,17 @@ export async function placeAway(deps: CarryContext, context: StepContext, destin
     throw refusalWithCause('hypervisor_failed', `on its host the desktop can only move ${traits.kind}`)
   const { spec } = inputOf(context)
   const registered = await images.madeFrom(spec.imageVersion)
+  const mayRelay = destination.mayRelay && (await hosts.mayRelay(from))
   // Where an earlier move has left something, a new one is refused.
   const owing = await deps.leadership.transaction((tx) => hostsOf(tx, desktopId))
   const misfits = new Map<string, string>()
   for (;;) {
-    const leaving = { operationId, not: [from, ...owing, ...misfits.keys()] }
+    const leaving = { operationId, not: [from, ...owing, ...misfits.keys()], mayRelay }
     const { diskGiB, imageVersion: image } = spec
     const request = { desktopId, vcpus, memoryMiB, diskGiB, image, registered, leaving }
     const found = await hosts
       .placeAway(to, request, async (host) => {
-        const misfit = await misfitOf(deps, context, host.id, { traits, image: registered })
+        const misfit = await misfitOf(deps, context, host.id, { traits, image: registered, mayRelay })
         if (misfit !== null) return void misfits.set(host.id, misfit)
         const found: Findings = { to: host.id, kind, imageDigest: traits.imageDigest }
         await deps.leadership.transaction(async (tx) => {
@@ -127,7 +132,7 @@ async function misfitOf(
   deps: CarryContext,
   context: StepContext,
   hostId: string,
-  desktop: { traits: MoveTraits; image: ImageRef | undefined },
+  desktop: { traits: MoveTraits; image: ImageRef | undefined; mayRelay: boolean },
 ): Promise<string | null> {
   const { signal } = context
   const payload = { spec: inputOf(context).spec, ...desktop }
@@ -174,35 +179,71 @@ export async function begin(deps: CarryContext, context: StepContext, from: stri
   return { begun: (await links.command(from, 'move.begin', payload, commandOptions(context))).letter }
 }
 
-/** The new host listens, and the old one sends everything. Each try has a key of its own. */
+/**
+ * The new host listens, and the old one sends everything: through this replica where the hosts cannot reach each other. Each
+ * attempt has a key of its own.
+ */
 export async function send(deps: CarryContext, context: StepContext, from: string): Promise<Findings> {
-  const { kind } = placed(context)
-  for (let tries = 1; ; tries++) {
+  const { kind, to } = placed(context)
+  let sendOnce = sendDirectly
+  for (let tries = 1; ; ) {
     try {
       return await sendOnce(deps, context, from)
     } catch (error) {
-      const mayGoOn = kind === 'cold' && error instanceof Refusal && error.code === 'hypervisor_failed'
-      if (!mayGoOn || tries >= copyTries || context.signal.aborted) throw error
+      if (!(error instanceof Refusal) || context.signal.aborted) throw error
+      if (error.code === 'move_unreachable' && sendOnce === sendDirectly && (await mayBeRelayed(deps, from, to))) {
+        sendOnce = sendRelayed
+      } else if (kind !== 'cold' || error.code !== 'hypervisor_failed' || tries++ >= copyTries) throw error
     }
   }
 }
 
-async function sendOnce({ links }: CarryContext, context: StepContext, from: string): Promise<Findings> {
-  const { to, kind, imageDigest, begun = '' } = placed(context)
-  const { spec } = inputOf(context)
-  const [fence, options] = [fenceOf(context), commandOptions(context)]
-  const key = randomBytes(32).toString('base64url')
-  const preparation = { fence, kind, spec, imageDigest, key, letter: begun }
+const mayBeRelayed = async ({ hosts }: CarryContext, from: string, to: string): Promise<boolean> =>
+  (await hosts.mayRelay(from)) && hosts.mayRelay(to)
+
+async function sendDirectly({ links }: CarryContext, context: StepContext, from: string): Promise<Findings> {
+  const { to, preparation, options } = preparationOf(context)
+  const { fence, key } = preparation
   const { letter, address } = await links.command(to, 'move.prepare', preparation, options)
+  if (!address)
+    return refuse('move_unreachable', 'the new host has no address for moves; set DORMOUSE_AGENT_MOVE_ADDRESS')
   const { letter: sent } = await links.command(from, 'move.send', { fence, key, address, letter }, options)
   return { sent }
 }
 
+/** Both hosts have a link to this replica, and dial their channels back to it. */
+async function sendRelayed({ links, relays }: CarryContext, context: StepContext, from: string): Promise<Findings> {
+  const { to, preparation, options } = preparationOf(context)
+  const { fence, key } = preparation
+  const { operation, signal } = context
+  const relay = relays.between({ operationId: operation.id, hostIds: [from, to], signal })
+  try {
+    const { letter } = await links.command(to, 'move.prepare', { ...preparation, relay: relay.expect(to) }, options)
+    const sending = { fence, key, address: null, letter, relay: relay.expect(from) }
+    const { letter: sent } = await links.command(from, 'move.send', sending, options)
+    // The last bytes may not have arrived: `arrive` closes it.
+    return { sent }
+  } catch (error) {
+    relay.close()
+    throw error
+  }
+}
+
+function preparationOf(context: StepContext) {
+  const { to, kind, imageDigest, begun = '' } = placed(context)
+  const { spec } = inputOf(context)
+  const [fence, options] = [fenceOf(context), commandOptions(context)]
+  const key = randomBytes(32).toString('base64url')
+  return { to, options, preparation: { fence, kind, spec, imageDigest, key, letter: begun } }
+}
+
 /** Everything is whole on the new host, and nothing runs there. */
-export async function arrive({ links }: CarryContext, context: StepContext): Promise<Findings> {
+export async function arrive({ links, relays }: CarryContext, context: StepContext): Promise<Findings> {
   const { to, sent = '' } = placed(context)
   const payload = { fence: fenceOf(context), letter: sent }
-  return { arrived: (await links.command(to, 'move.arrive', payload, commandOptions(context))).letter }
+  const { letter: arrived } = await links.command(to, 'move.arrive', payload, commandOptions(context))
+  relays.close(context.operation.id)
+  return { arrived }
 }
 
 /** The decision: from its commit on, the desktop belongs to the new host. A repeat of a decision changes nothing. */
@@ -317,12 +358,13 @@ export async function keep(deps: CarryContext, context: StepContext, from: strin
 
 /** Undefined where the move was decided after all: then nothing goes back. */
 async function takeBack(
-  { leadership, links }: CarryContext,
+  { leadership, links, relays }: CarryContext,
   context: StepContext,
   hostId: string,
   command: Extract<CommandName, 'move.abandon' | 'move.keep'>,
 ): Promise<object | 'deferred' | undefined> {
-  const { desktopId } = context.operation
+  const { desktopId, id: operationId } = context.operation
+  relays.close(operationId)
   if (await leadership.transaction((tx) => isDecided(tx, desktopId, context.findings))) return undefined
   try {
     return await links.command(hostId, command, { fence: fenceOf(context) }, commandOptions(context))

@@ -32,7 +32,8 @@ function destinationOf({ operation }: Pick<StepContext, 'operation'>): carry.Des
   const kind: MoveKind = state === 'awake' ? 'live' : 'cold'
   const needs = kind === 'live' ? spec : { vcpus: 0, memoryMiB: 0 }
   const { to } = target.parse(operation.input)
-  return { from: fromOf({ operation }), to, kind, vcpus: needs.vcpus, memoryMiB: needs.memoryMiB }
+  const { vcpus, memoryMiB } = needs
+  return { from: fromOf({ operation }), to, kind, vcpus, memoryMiB, mayRelay: true }
 }
 
 const stepsOf = (deps: CarryContext): Step[] => [

@@ -19,15 +19,15 @@ export const fenceThere = (context: Pick<StepContext, 'operation' | 'epoch' | 'r
   return { ...fence, turn: fence.turn + (movesFirst(context) ? 1 : 0) }
 }
 
-/** Undefined where no other host can take it. */
+/** Undefined where no other host can take it. `mayRelay`: also a host that only a relay reaches. */
 export async function placeElsewhere(
   deps: CarryContext,
   context: StepContext,
-  from: string,
+  { from, mayRelay }: { from: string; mayRelay: boolean },
 ): Promise<Findings | undefined> {
   const { vcpus, memoryMiB } = inputOf(context).spec
   try {
-    return await carry.placeAway(deps, context, { from, to: null, kind: 'cold', vcpus, memoryMiB })
+    return await carry.placeAway(deps, context, { from, to: null, kind: 'cold', vcpus, memoryMiB, mayRelay })
   } catch (error) {
     if (!(error instanceof Refusal) || ['not_leader', 'stale_epoch'].includes(error.code)) throw error
     return undefined

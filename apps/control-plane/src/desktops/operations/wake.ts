@@ -5,6 +5,7 @@ import { imageFolderName, type OperationPhase, Refusal, refuse, resumedFrom, typ
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
+import type { Relays } from '../../agents/relays.ts'
 import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Images } from '../../images/service.ts'
@@ -47,6 +48,7 @@ export interface WakeContext {
   hosts: Hosts
   images: Images
   links: Links
+  relays: Relays
 }
 
 const findings = z.object({
@@ -77,7 +79,10 @@ const hostIn = (stored: Findings | StepContext['findings']): string | undefined 
   return to ?? hostId
 }
 
-/** What sleeps on a cordoned host wakes elsewhere if it can, otherwise in place. What sleeps on a full one can only move. */
+/**
+ * What sleeps on a cordoned host wakes elsewhere if it can do so soon, otherwise in place. What sleeps on a full one can only
+ * move, perhaps through a relay.
+ */
 function placing(deps: WakeContext) {
   const { leadership, hosts, images } = deps
   const placeHere = async ({ operation, advance }: StepContext) => {
@@ -100,18 +105,19 @@ function placing(deps: WakeContext) {
 
   return async (context: StepContext) => {
     const { hostId, from } = inputOf(context)
-    const elsewhere = async () => {
+    const elsewhere = async (mayRelay: boolean) => {
       if (hostId === null || from === 'created') return undefined
       const { desktopId } = context.operation
       // One that failed on the way to another host lately is retried where its disk is.
       if (await leadership.transaction((tx) => failedAway(tx, desktopId))) return undefined
-      return placeElsewhere(deps, context, hostId)
+      return placeElsewhere(deps, context, { from: hostId, mayRelay })
     }
-    if (hostId !== null && (await hosts.isCordoned(hostId))) return (await elsewhere()) ?? placeHere(context)
+    const soon = hostId !== null && (await hosts.isCordoned(hostId)) ? await elsewhere(false) : undefined
+    if (soon) return soon
     try {
       return await placeHere(context)
     } catch (error) {
-      const found = error instanceof Refusal && error.code === 'no_room' ? await elsewhere() : undefined
+      const found = error instanceof Refusal && error.code === 'no_room' ? await elsewhere(true) : undefined
       if (!found) throw error
       return found
     }
@@ -216,8 +222,8 @@ function placeBound(hosts: Hosts, operation: NewOperation): Opening | undefined 
 }
 
 function placementOf(operation: Pick<NewOperation, 'desktopId' | 'input'>) {
-  const { spec, onHost: only } = inputOf({ operation })
-  return { desktopId: operation.desktopId, ...spec, image: spec.imageVersion, only }
+  const { spec } = inputOf({ operation })
+  return { desktopId: operation.desktopId, ...spec, image: spec.imageVersion }
 }
 
 async function settleAwake(tx: Db, { operation, findings: stored }: SettleContext, atOnce: boolean): Promise<void> {

@@ -4,7 +4,7 @@
 /** A stream may run ahead by so much, so that timers of a millisecond do not limit it. */
 const aheadMs = 20
 
-export class Pace {
+export class BytePace {
   readonly #bytesPerMs: number
   #dueAt = 0
 
