@@ -20,6 +20,7 @@ import { durability } from './subjects/durability.ts'
 import { failover } from './subjects/failover.ts'
 import { fence } from './subjects/fence.ts'
 import { guest } from './subjects/guest.ts'
+import { images } from './subjects/images.ts'
 import { memory } from './subjects/memory.ts'
 import { moves } from './subjects/moves.ts'
 import { operations } from './subjects/operations.ts'
@@ -38,6 +39,7 @@ const subjects: readonly Subject[] = [
   power,
   guest,
   moves,
+  images,
   screens,
 ]
 

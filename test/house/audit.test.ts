@@ -102,6 +102,12 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await house.settle()
     return id
   },
+  'POST /admin/v1/desktops/:id/wake': async ({ house, ask }) => {
+    const { id } = await house.desktop()
+    await ask(id, { host: house.host.name })
+    await house.settle()
+    return id
+  },
   'POST /admin/v1/desktops/:id/hibernate': async ({ house, ask }) => {
     const { id } = await house.desktop('awake')
     await ask(id)

@@ -1,6 +1,7 @@
-// Guarantee: a cordoned host gets no new desktop, and what it has goes on.
+// Guarantee: a cordoned host gets no new desktop but those for which an operator names it, and what it has goes on.
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
+import type { Host } from './parts/host.ts'
 
 async function operatorOf(house: House) {
   const key = await house.replica.parts.principals.createOperatorKey('ops')
@@ -10,7 +11,9 @@ async function operatorOf(house: House) {
     (await house.database.rows<{ action: string }>('select action from audit_log order by id')).map(
       ({ action }) => action,
     )
-  return { post, audited }
+  const wakeOn = async (id: string, host: string) =>
+    house.api('POST', `/admin/v1/desktops/${id}/wake?wait=true`, { key, body: { host } })
+  return { post, wakeOn, audited }
 }
 
 test('new desktops go elsewhere, those on it go on, and an uncordon opens it again', async () => {
@@ -36,6 +39,21 @@ test('new desktops go elsewhere, those on it go on, and an uncordon opens it aga
   expect((await post(host.name, 'uncordon')).json.cordoned).toBe(false)
   expect((await house.ask(id, 'wake')).result?.host_id).toBe(host.id)
   expect(await audited()).toEqual(['host.cordon', 'host.cordon', 'host.uncordon'])
+})
+
+test('an operator’s first wake uses the host that is named, cordoned or not, and no other one', async () => {
+  await using house = await House.start({ hosts: 2 })
+  const { post, wakeOn } = await operatorOf(house)
+  const [named, other] = house.hosts as [Host, Host]
+  await post(named.name, 'cordon')
+  const { id } = await house.desktop()
+  named.driver.faults.failNext('makeDisk', 1, 'host_disk_full')
+  expect((await wakeOn(id, named.id)).json).toMatchObject({ state: 'failed', error_code: 'host_disk_full' })
+  expect(await other.holds(id)).toEqual({ domain: 'absent', disk: false })
+  expect((await wakeOn(id, named.name)).json).toMatchObject({ kind: 'wake', result: { host_id: named.id } })
+  await house.ask(id, 'hibernate')
+  expect((await wakeOn(id, other.id)).json.code).toBe('wrong_state')
+  expect((await wakeOn(id, 'nowhere')).status).toBe(404)
 })
 
 test('a host that does not exist, or that was removed, cannot be cordoned; no customer may', async () => {

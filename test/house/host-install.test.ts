@@ -135,6 +135,12 @@ whereRoot(
     expect(logins()).toBe(before)
     await run({ session, typed: ['yes'] }, { checkOnly: true })
     await run({ session }, { checkOnly: true })
+    const jumps = [readTarget(machine.target)]
+    const direct = logins()
+    await run({ session: { knownHosts, jumps } }, { checkOnly: true })
+    expect(logins()).toBe(direct + 2)
+    const strange = { knownHosts: [join(machine.folder, 'empty')], jumps }
+    expect((await failure(run({ session: strange }))).next).toContain('--jump')
     writeFileSync(knownHosts[0]!, `[127.0.0.1]:${machine.port} ssh-ed25519 ${Buffer.alloc(51).toString('base64')}\n`)
     expect((await failure(run({ session, typed: ['yes'] }))).message).toContain('is not the one in known_hosts')
   },

@@ -25,6 +25,7 @@ import type {
   RemoveHostBody,
   ReturnedHostJson,
   TrustedHostJson,
+  WakeOnBody,
 } from '@dormouse/contract'
 import { readJson, sendJson } from './bodies.ts'
 import { newIdempotencyKey, nextCursor } from './client.ts'
@@ -118,6 +119,14 @@ const desktopChanges = (http: Http) => {
         path: path`/admin/v1/desktops/${id}/hibernate`,
         query: { wait: true },
         ...sendJson({}),
+      }),
+    /** Begins the first wake of a desktop on this host, cordoned or not; no other one is tried. */
+    wakeDesktop: (id: string, body: WakeOnBody, call: CallOptions = {}) =>
+      http.json<OperationJson>({
+        ...call,
+        method: 'POST',
+        path: path`/admin/v1/desktops/${id}/wake`,
+        ...sendJson(body),
       }),
     /**
      * Begins to move a desktop to another host: awake with its memory, asleep as files. Answers the same move where it is in

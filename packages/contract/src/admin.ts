@@ -134,6 +134,11 @@ export const moveBody = z.object({
 })
 export type MoveBody = z.input<typeof moveBody>
 
+export const wakeOnBody = z.object({
+  host: z.string().min(1).max(100).describe('Name or id of the host that the first wake uses, cordoned or not'),
+})
+export type WakeOnBody = z.input<typeof wakeOnBody>
+
 export const removeHostBody = z.object({
   yes_lose: z.int().min(0).describe('How many desktops may be lost: those whose only disk is there'),
 })

@@ -24,6 +24,7 @@ interface Options extends JsonOption {
   identity?: string
   hostKey?: string
   knownHosts?: string
+  jump?: string
 }
 
 const example = `dormouse admin host install root@rack4-2 --check
@@ -57,6 +58,7 @@ export function addHostInstall(command: Command, context: Context): void {
     .option('--from <folder>', 'the built clone to install; by default the one of this command')
     .option('--user <user>', 'user for machines that are named without one')
     .option('--port <n>', 'port of SSH for machines that are named without one', integerFrom(1))
+    .option('-J, --jump <user@host,…>', 'reach the machines through these, the first one first')
     .option('--identity <file>', 'private key file; others and the SSH agent are not tried')
     .option('--host-key <SHA256:…>', 'fingerprint of the machine’s key; known_hosts is not asked')
     .option('--known-hosts <file>', 'file instead of ~/.ssh/known_hosts')

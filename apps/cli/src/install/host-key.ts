@@ -14,6 +14,8 @@ export interface HostKeyOptions {
   hostKey?: string
   /** Files in OpenSSH's format; an accepted key is added to the first. */
   knownHosts?: string[]
+  /** It leads to the machine that is meant, so `--host-key` is not about it. */
+  isJump?: boolean
 }
 
 const ordinaryFiles = [join(homedir(), '.ssh/known_hosts'), '/etc/ssh/ssh_known_hosts']
@@ -87,7 +89,9 @@ export class HostKey {
     if (!this.#terminal.interactive)
       throw this.#refused(
         `its key ${shown} is not in known_hosts`,
-        `compare it with the host's, then add --host-key ${shown}`,
+        this.#options.isJump
+          ? 'compare it with the host’s, then add it to known_hosts; --host-key is for the machine behind --jump'
+          : `compare it with the host's, then add --host-key ${shown}`,
       )
     this.#terminal.note(`The key of ${label} is not known: ${typeOf(key)} ${shown}`)
     const answer = await this.#terminal.ask('Is it right? Type yes, or its fingerprint: ')

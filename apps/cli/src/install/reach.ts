@@ -32,7 +32,7 @@ export async function tryReach(session: Session, url: string, allowHttp: boolean
     )
   let raw: Duplex
   try {
-    raw = await within(session.forward(host, number))
+    raw = await session.forward(host, number)
   } catch (error) {
     const why = (error as Error).message.slice(0, maxCauseChars)
     if (/administratively prohibited|open failed.*prohibited/i.test(why) || (error as { reason?: number }).reason === 1)

@@ -8,13 +8,23 @@ import { HostKey, type HostKeyOptions } from './host-key.ts'
 import { Login, type LoginOptions } from './login.ts'
 import type { Target } from './target.ts'
 
-export type SessionOptions = HostKeyOptions & LoginOptions
+export interface SessionOptions extends HostKeyOptions, LoginOptions {
+  /** Machines that the connection goes through, the nearest first. Their keys must be in known_hosts, or are asked for. */
+  jumps?: readonly Target[]
+}
 
 export interface Ended {
   /** Null where a signal ended the command. */
   code: number | null
   stdout: string
   stderr: string
+}
+
+interface SessionParts {
+  target: Target
+  client: ssh2.Client
+  password: string | undefined
+  signal: AbortSignal
 }
 
 export interface RunOptions {
@@ -41,7 +51,7 @@ export class Session {
   readonly #signal: AbortSignal
   #lost: Error | undefined
 
-  private constructor(target: Target, client: ssh2.Client, password: string | undefined, signal: AbortSignal) {
+  private constructor({ target, client, password, signal }: SessionParts) {
     this.target = target
     this.password = password
     this.#client = client
@@ -54,21 +64,42 @@ export class Session {
     })
   }
 
-  /** Connects, checks the host's key, and logs in. */
+  /** Connects, checks the host's key, and logs in: first to the machines that it goes through, each from the one before. */
   static async open(target: Target, options: SessionOptions, terminal: Terminal): Promise<Session> {
+    const { jumps = [], hostKey, ...common } = options
+    const [last, before] = [jumps.at(-1), jumps.slice(0, -1)]
+    const through = last && (await Session.open(last, { ...common, jumps: before, isJump: true }, terminal))
+    try {
+      return await Session.#openOne(target, { ...common, ...(hostKey !== undefined && { hostKey }) }, terminal, through)
+    } catch (error) {
+      through?.[Symbol.dispose]()
+      throw error
+    }
+  }
+
+  static async #openOne(
+    target: Target,
+    options: SessionOptions,
+    terminal: Terminal,
+    through: Session | undefined,
+  ): Promise<Session> {
     const hostKey = new HostKey(target, options, terminal)
     const login = new Login(target, options, terminal)
     const client = new ssh2.Client()
     const abort = () => client.destroy()
-    terminal.signal.addEventListener('abort', abort, { once: true })
-    client.on('close', () => terminal.signal.removeEventListener('abort', abort))
+    const { signal } = terminal
+    signal.addEventListener('abort', abort, { once: true })
+    client.on('close', () => {
+      signal.removeEventListener('abort', abort)
+      through?.[Symbol.dispose]()
+    })
     try {
-      await connect(client, target, hostKey, login)
-      return new Session(target, client, login.password, terminal.signal)
+      await connect(client, target, hostKey, login, await through?.forward(target.host, target.port))
+      return new Session({ target, client, password: login.password, signal })
     } catch (error) {
       client.destroy()
-      terminal.signal.throwIfAborted()
-      throw error instanceof CliError ? error : explained(target, error as Error, login.notes)
+      signal.throwIfAborted()
+      throw error instanceof CliError ? error : explained(target, error as Error, login.notes, through?.target)
     }
   }
 
@@ -80,12 +111,16 @@ export class Session {
     )
   }
 
-  /** A connection from that machine to another, with that machine's resolver and routes. */
-  forward(host: string, port: number): Promise<Duplex> {
-    return this.#open(
+  /** A connection from that machine to another, with that machine's resolver and routes. Rejects where nothing answers for long. */
+  async forward(host: string, port: number): Promise<Duplex> {
+    const late = Promise.withResolvers<never>()
+    const error = Object.assign(new Error(`no answer within ${dialMs / 1_000} s`), { code: 'ETIMEDOUT' })
+    const timer = setTimeout(late.reject, dialMs, error)
+    const opened = this.#open(
       (done) => this.#client.forwardOut('127.0.0.1', 0, host, port, done),
       async (channel) => channel.on('error', () => undefined),
     )
+    return Promise.race([opened, late.promise]).finally(() => clearTimeout(timer))
   }
 
   /** Ends the connection. */
@@ -214,7 +249,13 @@ function keepUntilExit(channel: ClientChannel): void {
   for (const state of [states._readableState, states._writableState]) state.autoDestroy = false
 }
 
-function connect(client: ssh2.Client, target: Target, hostKey: HostKey, login: Login): Promise<void> {
+function connect(
+  client: ssh2.Client,
+  target: Target,
+  hostKey: HostKey,
+  login: Login,
+  sock: Duplex | undefined,
+): Promise<void> {
   return new Promise((resolve, reject) => {
     let dialling: NodeJS.Timeout | undefined = setTimeout(
       () => reject(Object.assign(new Error('no answer'), { code: 'ETIMEDOUT' })),
@@ -231,8 +272,7 @@ function connect(client: ssh2.Client, target: Target, hostKey: HostKey, login: L
     })
     client.on('close', () => reject(new Error('the server closed the connection')))
     client.connect({
-      host: target.host,
-      port: target.port,
+      ...(sock ? { sock } : { host: target.host, port: target.port }),
       username: target.user,
       readyTimeout: 0,
       keepaliveInterval: keepaliveMs,
@@ -261,7 +301,12 @@ function connect(client: ssh2.Client, target: Target, hostKey: HostKey, login: L
   })
 }
 
-function explained({ label, host, port }: Target, error: Error & { code?: string; level?: string }, notes: string[]) {
+function explained(
+  { label, host, port }: Target,
+  error: Error & { code?: string; level?: string },
+  notes: string[],
+  through: Target | undefined,
+) {
   if (error.level === 'client-authentication')
     return new CliError(
       [`${label} did not accept the login`, ...notes].join('; '),
@@ -277,7 +322,7 @@ function explained({ label, host, port }: Target, error: Error & { code?: string
     ENETUNREACH: `there is no route to ${host}`,
   }
   return new CliError(
-    `${label} is unreachable: ${causes[error.code ?? ''] ?? error.message.slice(0, 200)}`,
+    `${label} is unreachable${through ? ` from ${through.label}` : ''}: ${causes[error.code ?? ''] ?? error.message.slice(0, 200)}`,
     'check the name, the port and the firewall: `ssh` with the same user and host must work',
     exitCodes.unavailable,
   )

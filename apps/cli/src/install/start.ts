@@ -3,6 +3,7 @@ import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
 import type { Work } from './machine.ts'
 import { type PayloadFile, readInstaller, readPayload } from './payload.ts'
+import { readTarget } from './target.ts'
 
 interface Given {
   json?: boolean
@@ -12,11 +13,12 @@ interface Given {
   identity?: string
   hostKey?: string
   knownHosts?: string
+  jump?: string
 }
 
 /** Everything that is the same for all machines of a command. */
 export function startWork(context: Context, given: Given): Work {
-  const { identity, hostKey, knownHosts } = given
+  const { identity, hostKey, knownHosts, jump } = given
   const agent = process.env.SSH_AUTH_SOCK
   let payload: Promise<PayloadFile[]> | undefined
   return {
@@ -33,6 +35,7 @@ export function startWork(context: Context, given: Given): Work {
       ...(identity && { identity }),
       ...(hostKey && { hostKey }),
       ...(knownHosts && { knownHosts: [knownHosts] }),
+      ...(jump && { jumps: jump.split(',').map((text) => readTarget(text.trim())) }),
     },
     controlPlanes: urlsIn(given.controlPlane ?? context.baseUrl()),
     allowHttp: given.allowHttp === true,

@@ -1,10 +1,14 @@
 // `--try`: a desktop on the new host is made, woken, used and destroyed, in an organisation of its own.
-import { type AdminClient, type Client, type HostJson, OperationFailedError } from '@dormouse/client'
+import {
+  type AdminClient,
+  type AdminOperationJson,
+  type Client,
+  type HostJson,
+  OperationFailedError,
+} from '@dormouse/client'
 import { CliError, exitCodes } from '../failures.ts'
 
 const orgName = 'dormouse-install-trial'
-/** The service chooses the host. Those that land elsewhere stay until one lands here, so that the next goes on. */
-const tries = 5
 const timeoutMs = 300_000
 
 interface Trial {
@@ -30,41 +34,44 @@ export async function tryDesktop(trial: Trial): Promise<string> {
   const org = await ownOrg(admin, signal)
   const key = await admin.createKey({ org_id: org, name: 'trial' }, { signal })
   const client = trial.customerWith(key.api_key)
-  const made: string[] = []
+  let desktop: string | undefined
   try {
-    for (let attempt = 0; attempt < tries; attempt++) {
-      const desktop = await client.createDesktop({ tier: 'small', image_version: image }, { signal })
-      made.push(desktop.id)
-      trial.show?.('waking a test desktop')
-      const began = performance.now()
-      const { result } = await client.settle('wake', desktop.id, {}, { signal, timeoutMs }).catch(async (error) => {
-        throw await withCause(admin, error)
-      })
-      if (result?.host_id !== host.id) continue
-      const wokeMs = performance.now() - began
-      const ran = await client.exec(desktop.id, { command: ['uname', '-r'] }, { signal })
-      if (ran.exit_code !== 0)
-        throw new CliError(`a command in the test desktop exited with ${ran.exit_code}`, 'check the image')
-      return `a desktop with ${image} woke in ${(wokeMs / 1_000).toFixed(1)} s and ran a command`
-    }
-    throw new CliError(
-      `none of ${tries} test desktops was placed on ${host.name}; other hosts have more free memory`,
-      'the host is usable; it gets desktops as the others fill up',
-      exitCodes.failed,
-      { host_id: host.id },
-    )
+    desktop = (await client.createDesktop({ tier: 'small', image_version: image }, { signal })).id
+    trial.show?.('waking a test desktop')
+    const began = performance.now()
+    await wakeOn(trial, desktop)
+    const wokeMs = performance.now() - began
+    const ran = await client.exec(desktop, { command: ['uname', '-r'] }, { signal })
+    if (ran.exit_code !== 0)
+      throw new CliError(`a command in the test desktop exited with ${ran.exit_code}`, 'check the image')
+    return `a desktop with ${image} woke in ${(wokeMs / 1_000).toFixed(1)} s and ran a command`
   } finally {
     // Also after Ctrl-C: nothing of it may stay.
     trial.show?.('destroying the test desktop')
-    await Promise.allSettled(made.map((id) => client.settle('destroy', id, {}, { timeoutMs })))
+    if (desktop) await client.settle('destroy', desktop, {}, { timeoutMs }).catch(() => undefined)
     await admin.revokeKey(key.id).catch(() => undefined)
   }
 }
 
-/** The operators' text of a failed wake: the customers' names no cause. */
-async function withCause(admin: AdminClient, error: unknown): Promise<unknown> {
+/** Wakes it on the host, and on no other one. */
+async function wakeOn({ admin, host, signal }: Trial, desktop: string): Promise<void> {
+  const begun = await admin.wakeDesktop(desktop, { host: host.id }, { signal })
+  const { result } = await admin.waitForOperation(begun.id, { signal, timeoutMs }).catch((error) => {
+    throw withCause(error)
+  })
+  if (result?.host_id === host.id) return
+  throw new CliError(
+    `the test desktop was placed on another host than ${host.name}; a replica of an earlier release leads`,
+    'upgrade every control plane, then run the same command again',
+    exitCodes.failed,
+    { host_id: host.id },
+  )
+}
+
+/** With the operators' text of a failed wake: the customers' names no cause. */
+function withCause(error: unknown): unknown {
   if (!(error instanceof OperationFailedError) || !error.operationId) return error
-  const { cause } = await admin.getOperation(error.operationId)
+  const { cause } = error.operation as AdminOperationJson
   return new CliError(
     `the test desktop did not wake: ${cause ?? error.message}`,
     `dormouse admin operation ${error.operationId}`,

@@ -15,10 +15,12 @@ import {
   refuseNotFound,
   requestKinds,
   wakeBody,
+  wakeOnBody,
 } from '@dormouse/contract'
-import type { FastifyReply } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import type { Hosts } from '../hosts/service.ts'
 import type { App } from '../http/app.ts'
 import { noteOf } from '../http/audit-trail.ts'
 import { JsonList } from '../http/json-list.ts'
@@ -34,6 +36,7 @@ import { desktopToJson, shown } from './shown.ts'
 export interface DesktopRoutesOptions {
   pool: Pool
   leadership: Leadership
+  hosts: Pick<Hosts, 'idOf'>
   desktops: Desktops
   /** Counts replays with another body: a bug in the client that a silent 200 would hide. */
   onMismatch(): void
@@ -220,8 +223,9 @@ export function operationAdminRoutes(app: App, { desktops }: Pick<DesktopRoutesO
   })
 }
 
-/** Operators' routes for draining a host: desktops of all organisations, deferred commands, hibernation. */
-export function desktopAdminRoutes(app: App, { pool, desktops, leadership }: DesktopRoutesOptions): void {
+/** Operators' routes: desktops of all organisations, deferred commands, hibernation, a first wake on a host of their choice. */
+export function desktopAdminRoutes(app: App, options: DesktopRoutesOptions): void {
+  const { pool, desktops, leadership, hosts } = options
   const query = z.object({
     state: desktopState.optional(),
     host_id: id.optional(),
@@ -255,24 +259,50 @@ export function desktopAdminRoutes(app: App, { pool, desktops, leadership }: Des
     },
     async (request, reply) => {
       leadership.require()
-      const transition = {
-        key: null,
-        fingerprint: fingerprint({}),
-        requestId: request.id,
-        expectedGeneration: null,
-        discardMemory: false,
-      }
-      const { operation } = await desktops.requestAsOperator(
-        request.params.id,
-        'hibernate',
-        transition,
-        noteOf(request),
-      )
-      const wait = request.query.wait === 'true'
-      const answer = wait ? await desktops.settled(operation, callerGone(request, reply)) : operation
-      return reply.code(wait ? 200 : 202).send(desktops.operationToJson(answer))
+      return requestAsOperator(options, request, reply, 'hibernate')
     },
   )
+
+  app.post(
+    '/desktops/:id/wake',
+    {
+      schema: {
+        act: 'desktop.wake',
+        params,
+        querystring: waitQuery,
+        body: wakeOnBody,
+        response: { 200: operationJson, 202: operationJson },
+      },
+    },
+    async (request, reply) => {
+      leadership.require()
+      const onHost = await hosts.idOf(pool, request.body.host)
+      return requestAsOperator(options, request, reply, 'wake', onHost)
+    },
+  )
+}
+
+type WaitRequest = FastifyRequest<{ Params: { id: string }; Querystring: z.infer<typeof waitQuery> }>
+
+async function requestAsOperator(
+  { desktops }: DesktopRoutesOptions,
+  request: WaitRequest,
+  reply: FastifyReply,
+  kind: RequestKind,
+  onHost?: string,
+): Promise<FastifyReply> {
+  const transition = {
+    key: null,
+    fingerprint: fingerprint({}),
+    requestId: request.id,
+    expectedGeneration: null,
+    discardMemory: false,
+    ...(onHost && { onHost }),
+  }
+  const { operation } = await desktops.requestAsOperator(request.params.id, kind, transition, noteOf(request))
+  const wait = request.query.wait === 'true'
+  const answer = wait ? await desktops.settled(operation, callerGone(request, reply)) : operation
+  return reply.code(wait ? 200 : 202).send(desktops.operationToJson(answer))
 }
 
 function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): void {

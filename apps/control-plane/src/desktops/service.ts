@@ -78,6 +78,8 @@ export interface TransitionRequest {
   requestId: string
   expectedGeneration: number | null
   discardMemory: boolean
+  /** The host that an operator has named for a first wake. */
+  onHost?: string
   /** By default its caller. */
   requestedBy?: OperationRequester
 }
@@ -276,6 +278,8 @@ export class Desktops {
     // A request that waits behind a move counts as begun: it is never the move that refuses another.
     const state = next && next.kind !== 'move' ? transitions[next.kind].via : desktop.state
     if (!isLegal(kind, state)) refuse('wrong_state', illegalRequest(kind, state, failureCode), { state })
+    if (params.onHost && desktop.hostId !== null)
+      refuse('wrong_state', 'the desktop has a host already; only the first wake can name one')
     const generationId = kind === 'wake' && !move ? newId() : null
     const request = {
       id: operationId,
@@ -291,6 +295,7 @@ export class Desktops {
         discardMemory: params.discardMemory,
         hostId: desktop.hostId,
         spec: store.specOf(desktop),
+        ...(params.onHost && { onHost: params.onHost }),
       },
       requestId: params.requestId,
       requestedBy: params.requestedBy ?? 'caller',

@@ -22,7 +22,7 @@ export function chooseHost(all: Candidate[], request: PlacementRequest): Candida
     )
   const healthy = candidates.filter((host) => host.ailment === null && !host.silent)
   if (healthy.length === 0) return because(codeOf(candidates), `no host can take desktops: ${ailments(candidates)}`)
-  const uncordoned = healthy.filter((host) => !host.cordoned)
+  const uncordoned = healthy.filter((host) => isOpen(host, request))
   if (uncordoned.length === 0) return because('no_host', `no host can take desktops: ${ailments(candidates)}`)
   const allowed = uncordoned.filter((host) => lets(host, request))
   // A relay is slow: hosts with an address come first.
@@ -48,10 +48,12 @@ export function chooseHost(all: Candidate[], request: PlacementRequest): Candida
 export const canTake = (host: Candidate, request: PlacementRequest): boolean =>
   host.ailment === null &&
   !host.silent &&
-  !host.cordoned &&
+  isOpen(host, request) &&
   lets(host, request) &&
   canHaveImage(host, request) &&
   !shortage(host, request)
+
+const isOpen = ({ id, cordoned }: Candidate, { only }: PlacementRequest): boolean => !cordoned || id === only
 
 /** Whether the desktop may come to the host: one that moves needs a host that lets it in, or to which it can be relayed. */
 const lets = (host: Candidate, { leaving }: PlacementRequest): boolean =>

@@ -129,7 +129,7 @@ export class Hosts {
   }
 
   /**
-   * Chooses the host that holds the desktop's disk, or the best host where it has no disk yet, and runs the transaction that
+   * Chooses the host that holds the desktop's disk, or the best or the named host where it has no disk yet, and runs the transaction that
    * reserves capacity there. Runs it again with another choice where other placements have taken the capacity meanwhile.
    */
   async place<T>(
@@ -138,7 +138,7 @@ export class Hosts {
     run: (host: ChosenHost) => Promise<T>,
   ): Promise<T> {
     if (boundTo) return run(this.bound(boundTo, request))
-    return this.#chosen(undefined, request, reservations.reserve, run)
+    return this.#chosen(request.only, request, reservations.reserve, run)
   }
 
   /** The same for a desktop that moves: to this host, or to the best one. What it holds where it is stays reserved. */

@@ -202,6 +202,8 @@ export interface PlacementRequest extends Capacity {
   image: string
   /** Hosts that it does not go to. */
   not?: readonly string[]
+  /** An operator has named this host: it goes there, also where the host is cordoned, or nowhere. */
+  only?: string | undefined
   /**
    * It moves: not to the host that it leaves, and to none where it does not fit. `mayRelay`: it may go through the control
    * plane to a host without an address for moves.

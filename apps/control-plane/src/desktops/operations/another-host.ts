@@ -72,7 +72,8 @@ async function noteFault({ hosts }: AnotherHostContext, context: StepContext, er
 async function isWorthLeaving({ hosts }: AnotherHostContext, context: StepContext, error: Refusal): Promise<boolean> {
   const input = inputOf(context)
   const { hostId, tried } = findings.parse(context.findings)
-  if (input.from !== 'created' || input.hostId !== null || !hostId || tried.length + 1 >= maxHosts) return false
+  if (input.from !== 'created' || input.hostId !== null || input.onHost || !hostId || tried.length + 1 >= maxHosts)
+    return false
   if (faultsOfHost.has(error.code) || faultsOfImage.has(error.code)) return true
   // A link that is lost for a moment comes back.
   return error.code === 'host_unreachable' && (await hosts.isSilent(hostId))

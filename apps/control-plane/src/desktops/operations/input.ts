@@ -4,7 +4,14 @@ import { z } from 'zod'
 import type { StepContext } from '../../operations/definition.ts'
 import type { OperationRow } from '../../operations/store.ts'
 
-const input = z.object({ from: desktopState, discardMemory: z.boolean(), hostId: id.nullable(), spec: desktopSpec })
+const input = z.object({
+  from: desktopState,
+  discardMemory: z.boolean(),
+  hostId: id.nullable(),
+  spec: desktopSpec,
+  /** The host that an operator has named for the first wake. */
+  onHost: id.optional(),
+})
 export type Input = z.infer<typeof input>
 
 export const inputOf = (context: { operation: Pick<OperationRow, 'input'> }): Input =>

@@ -222,8 +222,8 @@ function placeBound(hosts: Hosts, operation: NewOperation): Opening | undefined 
 }
 
 function placementOf(operation: Pick<NewOperation, 'desktopId' | 'input'>) {
-  const { spec } = inputOf({ operation })
-  return { desktopId: operation.desktopId, ...spec, image: spec.imageVersion }
+  const { spec, onHost: only } = inputOf({ operation })
+  return { desktopId: operation.desktopId, ...spec, image: spec.imageVersion, only }
 }
 
 async function settleAwake(tx: Db, { operation, findings: stored }: SettleContext, atOnce: boolean): Promise<void> {
