@@ -58,7 +58,7 @@ test('the image that was used longest ago goes first, and no more than needed', 
   expect(await host1.images()).toEqual(['mini@2'])
 })
 
-test('an image on which a disk stands, or of which one is being made, stays however short the disk is', async () => {
+test('an image that a disk stands on, or is being made from, is kept however short the disk is', async () => {
   await using host1 = await host()
   host1.disks.add(join(host1.folder, 'mini@3'))
   host1.names.add('mini@2')

@@ -37,7 +37,7 @@ export interface ImagesOptions {
   log: Log
 }
 
-/** How many hosts are asked to read a manifest before the caller is told that it cannot be read. */
+/** The number of hosts that try to read a manifest before the request fails. */
 const maxReaders = 3
 const inspectMs = 15_000
 /** How many hosts fetch ahead of need at once: they share one web server. */

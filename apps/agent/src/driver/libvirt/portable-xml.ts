@@ -27,10 +27,10 @@ interface Rule {
   children?: Record<string, Rule>
 }
 
-const any = /^[\s\S]*$/
+const anything = /^[\s\S]*$/
 const word = /^[\w.+-]{1,100}$/
 const number = /^(0x[\da-f]{1,8}|\d{1,12})$/i
-const gone: Rule = { text: any, attributes: { '*': any }, children: { '*': {} } }
+const gone: Rule = { text: anything, attributes: { '*': anything }, children: { '*': {} } }
 
 const address: Rule = {
   attributes: {
@@ -48,7 +48,7 @@ const device = { address, alias: gone }
 
 /** What Dormouse's domains have, and what libvirt adds to them. `*` allows anything: such an element is replaced or dropped. */
 const domainRule: Rule = {
-  attributes: { type: /^(qemu|kvm)$/, id: number, 'xmlns:qemu': any },
+  attributes: { type: /^(qemu|kvm)$/, id: number, 'xmlns:qemu': anything },
   children: {
     ...{ name: gone, uuid: gone, metadata: gone, resource: gone, seclabel: gone, 'qemu:capabilities': gone },
     memory: { attributes: { unit: word }, text: number },

@@ -12,7 +12,7 @@ interface AfterMoveContext {
   links: Links
 }
 
-/** Asks again once what the host still waits for is done. */
+/** Asks again once what the host still waits for is done: by this call, or meanwhile by the deferred commands' own attempt. */
 export async function afterMove<T>(
   deps: AfterMoveContext,
   context: StepContext,
@@ -23,16 +23,15 @@ export async function afterMove<T>(
     return await ask()
   } catch (error) {
     if (!(error instanceof Refusal) || error.code !== 'moving') throw error
-    if (!(await endMove(deps, context, hostId))) throw error
-    return ask()
+    await endMove(deps, context, hostId)
+    return await ask()
   }
 }
 
-/** Ends what an earlier move of the desktop has left on the host; answers whether there was anything. */
-export async function endMove(deps: AfterMoveContext, context: StepContext, hostId: string): Promise<boolean> {
+/** Ends what an earlier move of the desktop has left on the host. */
+export async function endMove(deps: AfterMoveContext, context: StepContext, hostId: string): Promise<void> {
   const owed = await deps.leadership.transaction((tx) => ofMove(tx, context.operation.desktopId, hostId))
   for (const command of owed) await end(deps, context, command)
-  return owed.length > 0
 }
 
 async function end(

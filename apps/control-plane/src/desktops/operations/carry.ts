@@ -1,5 +1,5 @@
-// The steps between two hosts of which a move consists, in the order of decision 51. Everything goes back until the decision,
-// and forward from it on.
+// The steps of a move between two hosts, in the order of decision 51. A failure before the decision undoes them; after it, the
+// move goes forward.
 import { randomBytes } from 'node:crypto'
 import {
   type CommandName,
