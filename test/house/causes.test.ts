@@ -10,7 +10,7 @@ import type { ApiAnswer } from './parts/api.ts'
 const marker = 'qemu-system-x86_64: /var/lib/dormouse/MARKER: connect ECONNREFUSED'
 const codes = Object.keys(refusals) as RefusalCode[]
 /** These are asked again until the operation's deadline. */
-const passing: RefusalCode[] = ['host_unreachable', 'guest_unavailable']
+const passing: RefusalCode[] = ['host_unreachable', 'guest_unavailable', 'too_many_moves']
 
 async function ground() {
   const house = await House.start()

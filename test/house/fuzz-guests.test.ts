@@ -18,9 +18,9 @@ beforeAll(async () => {
 afterAll(() => house[Symbol.asyncDispose]())
 
 test.each([
-  [ssh, 8],
-  [guestAgent, 8],
-  [screen, 16],
+  [ssh, 6],
+  [guestAgent, 5],
+  [screen, 8],
 ])('$name: so many inputs are survived', async (mode, inputs) => {
   await using subject = await mode.begin({ seed: 1, target, say: () => undefined })
   const fuzz = new Fuzz(subject, 1)

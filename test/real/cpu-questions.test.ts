@@ -6,6 +6,7 @@ import { LibvirtHost } from '@dormouse/node-libvirt'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { guestSpec, Stage } from './parts/agent-stage.ts'
 
+const long = process.env.DORMOUSE_TEST_LONG === '1'
 let stage: Stage
 let host: LibvirtHost
 beforeAll(async () => {
@@ -34,7 +35,7 @@ test.each(['pc', 'q35'])(
   },
 )
 
-test('a memory that was saved with all questions is restored with few, on the same CPU', async () => {
+test.runIf(long)('a memory that was saved with all questions is restored with few, on the same CPU', async () => {
   const id = newId()
   await using bench = await stage.bench(`cpu-${id.slice(-4)}`)
   await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
