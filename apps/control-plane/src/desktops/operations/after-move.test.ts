@@ -12,7 +12,7 @@ const leadership = {
 const context = { operation: { desktopId: 'a' } } as StepContext
 
 /** Sends a command that the host refuses with this code, so many times. */
-async function ask(code: 'moving' | 'busy', times: number) {
+async function ask(code: 'moving' | 'hypervisor_failed', times: number) {
   let asked = 0
   const answer = afterMove({ leadership, links: {} as Links }, context, 'host', async () => {
     if (asked++ < times) throw new Refusal(code)
@@ -27,5 +27,5 @@ test('a move that the deferred commands ended between the refusal and the look i
 
 test('a host that still refuses, or refuses for another reason, is believed', async () => {
   expect(await ask('moving', 2)).toMatchObject({ answer: { code: 'moving' }, asked: 2 })
-  expect(await ask('busy', 1)).toMatchObject({ answer: { code: 'busy' }, asked: 1 })
+  expect(await ask('hypervisor_failed', 1)).toMatchObject({ answer: { code: 'hypervisor_failed' }, asked: 1 })
 })
