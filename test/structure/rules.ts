@@ -15,6 +15,8 @@ export const floorPlans: readonly FloorPlan[] = [
       ['db'],
       // Every write begins with the leader's fence, so leadership lies below all that writes.
       ['leadership'],
+      // Operations wait for what the log of events says.
+      ['events'],
       ['operations', 'reconcile', 'agents', 'http'],
       ['hosts', 'images', 'ledger', 'principals', 'audit'],
       ['desktops'],

@@ -167,6 +167,11 @@ const settings = z.object({
     90,
     'days for which settled operations and superseded generations are kept whole; idempotency keys, outcomes and usage are kept for good',
   ),
+  keepEventsDays: whole(
+    'DORMOUSE_KEEP_EVENTS_DAYS',
+    7,
+    'days for which the log of events is kept: a client that was disconnected for longer has to read the present state',
+  ),
   keepAuditDays: whole('DORMOUSE_KEEP_AUDIT_DAYS', 400, 'days for which the audit log is kept'),
   bodyStallMs: ms(
     'DORMOUSE_BODY_STALL_SECS',

@@ -136,10 +136,12 @@ async function listen(app: App, { host, port, publicUrl }: Config): Promise<stri
 }
 
 async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFlightRequests): Promise<void> {
-  const { leadership, readiness, waiters, removals, relays, screens, engine, recovery, drains, pool } = rooms
+  const { leadership, readiness, waiters, removals, relays, screens, engine, recovery, drains, events, notices, pool } =
+    rooms
   await leadership.stop()
   readiness.stop()
   waiters.release()
+  events.close()
   await inFlight.drained(drainMs)
   relays.closeAll()
   await gateway.upgrades.close(1001, 'the control plane stops')
@@ -150,5 +152,6 @@ async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFligh
   await engine.idle()
   await recovery.idle()
   await drains.runner.idle()
+  await notices.close()
   await pool.end()
 }

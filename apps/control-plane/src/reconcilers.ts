@@ -1,5 +1,8 @@
 // The list of reconcilers, each with its interval.
 import type { Drains } from './drains/service.ts'
+import type { EventFeed } from './events/feed.ts'
+import type { EventPartitions } from './events/partitions.ts'
+import type { Hosts } from './hosts/service.ts'
 import type { Images } from './images/service.ts'
 import type { Engine } from './operations/engine.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
@@ -16,15 +19,22 @@ interface Rooms {
   streams: Streams
   retention: Retention
   images: Images
+  hosts: Hosts
+  events: EventFeed
+  eventPartitions: EventPartitions
 }
 
-export const reconcilers = ({ drains, engine, recovery, usage, streams, retention, images }: Rooms): Reconciler[] => [
+export const reconcilers = ({ drains, engine, recovery, usage, streams, hosts, ...rooms }: Rooms): Reconciler[] => [
   { name: 'operations', everyMs: 5_000, run: () => engine.adoptUnstarted() },
   { name: 'rejoin', everyMs: 60_000, run: () => recovery.compareAll() },
   { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.sendDeferred() },
   { name: 'drains', everyMs: 1_000, run: () => drains.runner.lookAtAll() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },
-  { name: 'images', everyMs: 10_000, run: () => images.prefetch() },
-  { name: 'retention', everyMs: 600_000, run: () => retention.prune() },
+  { name: 'expired-claims', everyMs: 5_000, run: () => streams.noteExpired() },
+  { name: 'images', everyMs: 10_000, run: () => rooms.images.prefetch() },
+  { name: 'silent-hosts', everyMs: 2_000, run: () => hosts.noteUnreachable() },
+  { name: 'events', everyMs: 10_000, run: () => rooms.events.note() },
+  { name: 'event-partitions', everyMs: 300_000, run: () => rooms.eventPartitions.maintain() },
+  { name: 'retention', everyMs: 600_000, run: () => rooms.retention.prune() },
 ]

@@ -15,6 +15,9 @@ import { Desktops } from './desktops/service.ts'
 import { quotaOf } from './desktops/store.ts'
 import { Drains } from './drains/service.ts'
 import { prune as pruneDrains } from './drains/store.ts'
+import { CommitNotices } from './events/commit-notices.ts'
+import { EventFeed } from './events/feed.ts'
+import { EventPartitions } from './events/partitions.ts'
 import { Guests } from './guest/service.ts'
 import { CheckIns } from './hosts/check-ins.ts'
 import { HostProofs } from './hosts/proofs.ts'
@@ -72,10 +75,15 @@ function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundatio
     failpoints,
   })
   const channels = new Channels()
+  const { databaseUrl, keepEventsDays: keepDays } = config
+  const notices = new CommitNotices({ pool, databaseUrl, log: logOf('events') })
   return {
     replicaId,
     pool,
     leadership,
+    notices,
+    events: new EventFeed({ pool, leadership, notices, log: logOf('events') }),
+    eventPartitions: new EventPartitions({ leadership, keepDays, log: logOf('events') }),
     readiness: new Readiness(pool, leadership),
     links: new Links(logOf('agents'), telemetry.commands),
     channels,
@@ -124,7 +132,10 @@ function openRest(
     desktops,
     moves,
     screens,
-    streams: new Streams({ pool, desktops, links, channels, issued, onTakenOver: () => void screens.check() }),
+    streams: new Streams({
+      ...{ pool, leadership, desktops, links, channels, issued },
+      onTakenOver: () => void screens.check(),
+    }),
     guests: new Guests(desktops, links, channels),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),

@@ -22,6 +22,7 @@ export const sessionNames = {
   pool: 'dormouse',
   leadership: 'dormouse-leadership',
   migration: 'dormouse-migration',
+  events: 'dormouse-events',
 } as const
 
 const timeouts = ['statement_timeout', 'query_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout']

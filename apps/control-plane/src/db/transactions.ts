@@ -1,6 +1,7 @@
 // Transactions on a connection of the pool, and what shares a round trip in them. Knows no table.
 import type pg from 'pg'
 import { Batch } from './batch.ts'
+import { noteCommit } from './commits.ts'
 import { CommitUnknown, type Db, isConnectionLost, isDatabaseUnavailable, type Pool, pidOf, sqlState } from './pool.ts'
 
 /** A statement behind `begin` that fails where the transaction must not go on. */
@@ -48,6 +49,7 @@ export async function transaction<T>(
       const value = await work(batch).catch((error: unknown) => opened.then(() => Promise.reject(error)))
       await opened
       await (batch.committed ?? commit(batch, client))
+      if (begin !== snapshot) noteCommit(pool)
       return value
     } catch (error) {
       const lost = await batch.committed?.then(

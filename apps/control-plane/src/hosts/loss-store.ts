@@ -1,4 +1,4 @@
-// Which hosts are lost or removed, in the table of hosts.
+// Which hosts are unreachable, lost or removed, in the table of hosts.
 import type { Db } from '../db/pool.ts'
 import { lockPlacements, silentAfterMs } from './store.ts'
 
@@ -52,4 +52,17 @@ export async function goneAmong(db: Db, ids: string[]): Promise<{ id: string; re
     values: [ids],
   })
   return rows
+}
+
+/** Notes the hosts that have become unreachable since the last time: silence writes nothing by itself. */
+export async function noteUnreachable(db: Db): Promise<void> {
+  await db.query({
+    name: 'hosts-note-unreachable',
+    text: `update hosts h set unreachable_at = clock_timestamp() from (
+             select id from hosts where removed_at is null
+               and last_heartbeat_at < now() - interval '${silentAfterMs} milliseconds'
+               and (unreachable_at is null or unreachable_at < last_heartbeat_at)
+             order by id for no key update skip locked) silent
+           where h.id = silent.id`,
+  })
 }

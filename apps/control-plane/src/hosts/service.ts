@@ -119,6 +119,11 @@ export class Hosts {
     return !host.lost
   }
 
+  /** Notes which hosts have become unreachable. By the leader. */
+  async noteUnreachable(): Promise<void> {
+    await this.#options.leadership.transaction((tx) => losses.noteUnreachable(tx))
+  }
+
   #logImplausible(host: string, why: string | null): void {
     if (this.#implausible.get(host) === why) return
     this.#implausible.set(host, why)

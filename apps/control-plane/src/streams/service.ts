@@ -7,6 +7,7 @@ import { type Db, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
 import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops } from '../desktops/service.ts'
+import type { Leadership } from '../leadership/leadership.ts'
 import type { Customer } from '../principals/service.ts'
 import { openChannel } from './host-channel.ts'
 import type { IssuedTokens } from './issued-tokens.ts'
@@ -16,6 +17,7 @@ import { hashOf, makeToken } from './tokens.ts'
 
 export interface StreamsOptions {
   pool: Pool
+  leadership: Leadership
   desktops: Desktops
   links: Links
   channels: Channels
@@ -81,6 +83,11 @@ export class Streams {
     } catch (error) {
       throw asGuestRefusal(error, signal)
     }
+  }
+
+  /** Notes which holds have expired. By the leader. */
+  async noteExpired(): Promise<void> {
+    await this.#options.leadership.transactionAtOnce((tx) => store.noteExpired(tx))
   }
 
   /** Deletes expired tokens and claims. */

@@ -198,6 +198,14 @@ export async function watched(db: Db, sessionIds: string[]): Promise<Watched[]> 
   return rows
 }
 
+/** Notes the holds that have expired since the last time: the end of a hold is an event. */
+export async function noteExpired(db: Db): Promise<void> {
+  await db.query(
+    `update stream_claims set expiry_noted = held_until
+     where held_until < clock_timestamp() and expiry_noted is distinct from held_until and session_id is null and holder <> ''`,
+  )
+}
+
 /** Deletes expired tokens and claims. */
 export async function prune(db: Db): Promise<void> {
   await db.query('delete from stream_tokens where expires_at < clock_timestamp()')

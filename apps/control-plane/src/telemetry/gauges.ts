@@ -13,13 +13,14 @@ export interface Held {
   channels: { open: number }
   relays: { open: number; bytes: number }
   screens: { open: number }
+  events: { heldBackMs: number }
   pool: Pool
   leadership: Leadership
 }
 
 /** Shows what this replica holds. */
 export function showHeld(registry: Registry, held: Held): void {
-  const { connections, heldBytes, inFlight, links, channels, relays, screens, pool } = held
+  const { connections, heldBytes, inFlight, links, channels, relays, screens, events, pool } = held
   const show = (name: string, help: string, count: () => number) =>
     new Gauge({
       name,
@@ -37,6 +38,11 @@ export function showHeld(registry: Registry, held: Held): void {
   show('dormouse_move_relays', 'Moves that pass through this replica', () => relays.open)
   showRelayed(registry, relays)
   show('dormouse_screens', 'Open screens', () => screens.open)
+  show(
+    'dormouse_event_held_back_seconds',
+    'For how long a transaction in progress has held committed events back',
+    () => events.heldBackMs / 1_000,
+  )
   new Gauge({
     name: 'dormouse_db_pool_connections',
     help: 'Connections of the pool to Postgres, by what they do',

@@ -17,6 +17,7 @@ const alarmKinds = [
   'epoch',
   'mass_action',
   'quarantine',
+  'events',
   'other',
 ]
 
