@@ -28,11 +28,12 @@ export async function settle(deps: MoveDeps, turn: Turn): Promise<CommandResult<
     await deps.failpoints.hit('move.settle.after-resume')
     await turn.note({ move: null, running: true })
     deps.moves.end(desktopId)
-    // Not awaited: the desktop can be used meanwhile.
-    void catchUp(deps, desktopId, turn.fence.generation)
     await deps.driver.moves.furnish(desktopId).catch((error: unknown) => {
       deps.log.warn({ err: error, desktopId }, 'a desktop that has arrived has no clipboard')
     })
+    // Behind it: calls to a guest's agent wait for each other, and the guest takes a moment to answer. Not awaited: the desktop
+    // can be used meanwhile.
+    void catchUp(deps, desktopId, turn.fence.generation)
   }
   return { state: 'awake' }
 }
