@@ -206,7 +206,7 @@ function hostRow(host: HostJson): (string | number | null)[] {
     host.driver,
     host.kvm === null ? null : host.kvm ? 'yes' : 'no',
     host.desktops,
-    host.processors,
+    host.processors && Number(host.processors.toFixed(2)),
     capacity && `${reserved.vcpus}/${capacity.vcpus}`,
     capacity && `${reserved.memory_mib}/${capacity.memory_mib}`,
     host.last_heartbeat_at,

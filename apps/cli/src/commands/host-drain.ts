@@ -167,7 +167,7 @@ function outcome(ended: DrainJson): string {
   const time = secs === null ? 'unknown: nothing like it was measured lately' : `about ${Math.ceil(secs)} s`
   switch (state) {
     case 'planned':
-      return `${progress.total} desktops on ${host} (${host_id}); time: ${time}; nothing was changed`
+      return `${progress.total} ${progress.total === 1 ? 'desktop' : 'desktops'} on ${host} (${host_id}); time: ${time}; nothing was changed`
     case 'drained':
       return `${host} (${host_id}) is drained: ${counts}; it stays cordoned until \`dormouse admin host uncordon ${host}\``
     case 'blocked':

@@ -96,9 +96,15 @@ function estimate(durations: Durations, { memoryMiB }: DesktopRow, { action }: D
 
 const rounded = (secs: number): number => Math.round(secs * 10) / 10
 
+/** The work of all shared by those in progress at once, and not less than the longest of them. */
 function inAll(desktops: DrainDesktopJson[], concurrency: number): number | null {
-  const secs = desktops.map(({ estimated_secs }) => estimated_secs)
-  return secs.includes(null) ? null : rounded(secs.reduce<number>((sum, one) => sum + one!, 0) / concurrency)
+  let [sum, longest] = [0, 0]
+  for (const { estimated_secs: secs } of desktops) {
+    if (secs === null) return null
+    sum += secs
+    longest = Math.max(longest, secs)
+  }
+  return rounded(Math.max(sum / concurrency, longest))
 }
 
 /** The plan: what would begin, and what is blocked for lack of a place. */
