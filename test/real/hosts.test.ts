@@ -19,7 +19,7 @@ import { expectKept, guest, leaveWitness } from './parts/witness.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const long = process.env.DORMOUSE_TEST_LONG === '1'
-/** Half of them awake, the others asleep. */
+/** Every third is awake, the others are asleep. */
 const drained = long ? 15 : 2
 
 let instance: Instance
@@ -80,7 +80,7 @@ test('a drain takes desktops to the other host, awake and asleep, with their mem
   const admin = createAdminClient({ baseUrl, operatorKey })
   await admin.cordonHost(to.id)
   const made = await Promise.all(Array.from({ length: drained }, () => instance.create()))
-  const desktops = made.map((desktop, at) => ({ desktop, asleep: at % 2 === 1 }))
+  const desktops = made.map((desktop, at) => ({ desktop, asleep: at % 3 !== 0 }))
   await Promise.all(made.map((desktop) => desktop.wake()))
   const boots = await Promise.all(desktops.map(({ desktop }) => bootOf(desktop)))
   const sleepers = desktops.flatMap(({ desktop, asleep }) => (asleep ? [desktop] : []))
