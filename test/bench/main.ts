@@ -17,6 +17,7 @@ import { countStatements } from './statements.ts'
 import type { Sides, Subject } from './subject.ts'
 import { creates } from './subjects/creates.ts'
 import { durability } from './subjects/durability.ts'
+import { events } from './subjects/events.ts'
 import { failover } from './subjects/failover.ts'
 import { fence } from './subjects/fence.ts'
 import { guest } from './subjects/guest.ts'
@@ -36,6 +37,7 @@ const subjects: readonly Subject[] = [
   memory,
   fence,
   failover,
+  events,
   power,
   guest,
   moves,

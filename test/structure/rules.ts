@@ -21,7 +21,7 @@ export const floorPlans: readonly FloorPlan[] = [
       ['hosts', 'images', 'ledger', 'principals', 'audit'],
       ['desktops'],
       ['guest', 'streams'],
-      ['recovery', 'removals', 'drains', 'usage', 'retention'],
+      ['recovery', 'removals', 'drains', 'usage', 'retention', 'listeners'],
       ['telemetry'],
       [
         'main',

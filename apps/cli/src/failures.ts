@@ -82,8 +82,8 @@ export function factsOf(error: unknown): object {
   if (!(error instanceof DormouseError)) return {}
   const { code, status, operationId, problem } = error
   const causeCode = error instanceof OperationFailedError ? error.causeCode : undefined
-  const { field, state, claim } = problem ?? {}
-  return { code, status, operation_id: operationId, cause_code: causeCode, field, state, claim }
+  const { field, state, claim, oldest_cursor } = problem ?? {}
+  return { code, status, operation_id: operationId, cause_code: causeCode, field, state, claim, oldest_cursor }
 }
 
 const codes: [new (...given: never[]) => DormouseError, number][] = [

@@ -4,6 +4,7 @@ import about from '../package.json' with { type: 'json' }
 import { addAdmin } from './commands/admin.ts'
 import { addCp } from './commands/cp.ts'
 import { addDesktops } from './commands/desktops.ts'
+import { addEvents } from './commands/events.ts'
 import { addExec } from './commands/exec.ts'
 import { addOperations } from './commands/operations.ts'
 import { addScreens } from './commands/screens.ts'
@@ -25,7 +26,7 @@ Environment:
 Without them, dormouse uses the nearest .dormouse/local.json, which \`npm start\` writes.
 
 With --json, a failure is one line of JSON on stderr. It always has "message"; where they are known, it has "code",
-"status", "operation_id", "cause_code", "field", "state", "claim" and "next_step". Usage errors are plain text.
+"status", "operation_id", "cause_code", "field", "state", "claim", "oldest_cursor" and "next_step". Usage errors are plain text.
 
 Exit codes:
   0  success           5  the operation failed           10  the drain was cancelled
@@ -54,6 +55,7 @@ export function createProgram(context: Context): Command {
   addCp(program, context)
   addScreens(program, context)
   addOperations(program, context)
+  addEvents(program, context)
   addAdmin(program, context)
   return program
 }

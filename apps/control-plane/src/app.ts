@@ -23,6 +23,7 @@ import { serveReadingPage } from './http/reading-page.ts'
 import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
 import { imageAdminRoutes } from './images/routes.ts'
 import type { Readiness } from './leadership/readiness.ts'
+import { eventAdminRoutes, eventRoutes } from './listeners/routes.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/authentication.ts'
 import { principalRoutes } from './principals/routes.ts'
 import { recoveryAdminRoutes } from './recovery/routes.ts'
@@ -98,6 +99,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   guestRoutes(scope, parts)
   streamRoutes(scope, parts)
   usageRoutes(scope, parts)
+  eventRoutes(scope, parts)
 }
 
 function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
@@ -115,6 +117,7 @@ function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   desktopAdminRoutes(scope, parts)
   moveAdminRoutes(scope, parts)
   operationAdminRoutes(scope, parts)
+  eventAdminRoutes(scope, parts)
 }
 
 /** Routes without a credential: pages, and the enrolment of hosts. Requests are counted by their address. */

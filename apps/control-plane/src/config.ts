@@ -203,6 +203,11 @@ const settings = z.object({
     8_192,
     'connections in all, per replica; above it the oldest without a valid credential is closed with 429',
   ),
+  maxEventStreamsPerOrg: whole(
+    'DORMOUSE_MAX_EVENT_STREAMS_PER_ORG',
+    1_000,
+    'open streams of events of one organisation, per replica; above it the response is 429. Each also counts as a request in flight of its credential',
+  ),
   maxHeldMiBPerAddress: whole(
     'DORMOUSE_MAX_HELD_MIB_PER_ADDRESS',
     32,

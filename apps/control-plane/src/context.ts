@@ -141,6 +141,7 @@ async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFligh
   await leadership.stop()
   readiness.stop()
   waiters.release()
+  rooms.listeners.close()
   events.close()
   await inFlight.drained(drainMs)
   relays.closeAll()

@@ -26,6 +26,7 @@ import { WorkLimits } from './hosts/work-limits.ts'
 import { Images } from './images/service.ts'
 import { Leadership } from './leadership/leadership.ts'
 import { Readiness } from './leadership/readiness.ts'
+import { Listeners } from './listeners/service.ts'
 import { operationKinds } from './operation-kinds.ts'
 import { Engine } from './operations/engine.ts'
 import { Waiters } from './operations/waiters.ts'
@@ -42,6 +43,9 @@ import { Screens } from './streams/screens.ts'
 import { Streams } from './streams/service.ts'
 import type { Telemetry } from './telemetry/telemetry.ts'
 import { Usage } from './usage/service.ts'
+
+/** Proxies close connections without traffic, often after 30 s. */
+const eventHeartbeatMs = 15_000
 
 export interface Foundation {
   config: Config
@@ -77,18 +81,19 @@ function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundatio
   const channels = new Channels()
   const { databaseUrl, keepEventsDays: keepDays } = config
   const notices = new CommitNotices({ pool, databaseUrl, log: logOf('events') })
+  const events = new EventFeed({ pool, leadership, notices, log: logOf('events') })
   return {
     replicaId,
     pool,
     leadership,
     notices,
-    events: new EventFeed({ pool, leadership, notices, log: logOf('events') }),
+    events,
     eventPartitions: new EventPartitions({ leadership, keepDays, log: logOf('events') }),
     readiness: new Readiness(pool, leadership),
     links: new Links(logOf('agents'), telemetry.commands),
     channels,
     relays: new Relays({ channels, mibPerSec: config.moveRelayMibps, log: logOf('agents') }),
-    waiters: new Waiters({ db: pool, capMs: config.waitCapMs }),
+    waiters: new Waiters({ db: pool, events, capMs: config.waitCapMs }),
     longReads: new LongReads({ pool, poolSize: config.databasePool }),
   }
 }
@@ -121,7 +126,7 @@ function openRest(
   { hosts, images, workLimits, principals }: ReturnType<typeof openHosts>,
 ) {
   const { config, pool, logOf } = foundation
-  const { leadership, links, channels, longReads } = mechanics
+  const { leadership, links, channels, longReads, events } = mechanics
   const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, images, workLimits })
   const issued = new IssuedTokens()
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
@@ -141,6 +146,10 @@ function openRest(
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
     removals: new Removals({ pool, leadership, engine, links, channels, log: logOf('removals') }),
     usage: new Usage({ pool, leadership, longReads, links, log: logOf('usage') }),
+    listeners: new Listeners({
+      ...{ events, principals, perOrg: config.maxEventStreamsPerOrg, log: logOf('events') },
+      heartbeatMs: Math.min(eventHeartbeatMs, config.bodyStallMs / 2),
+    }),
     retention: new Retention({ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains }),
   }
 }

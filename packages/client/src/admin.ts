@@ -1,6 +1,7 @@
 // One typed call per route of /admin/v1. Operator keys work only here, and API keys only on /v1.
 import type {
   AddImageBody,
+  AdminEventJson,
   AdminOperationJson,
   AuditEntryJson,
   ChangeOrgBody,
@@ -29,6 +30,7 @@ import type {
 } from '@dormouse/contract'
 import { readJson, sendJson } from './bodies.ts'
 import { newIdempotencyKey, nextCursor } from './client.ts'
+import { type AdminEventsOptions, followEvents } from './events.ts'
 import { type CallOptions, Http, type HttpCall, type HttpOptions } from './http.ts'
 import { pollOperation, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
 import { path } from './path.ts'
@@ -175,6 +177,8 @@ export function createAdminClient(options: AdminClientOptions) {
     /** A one-time token with which a host enrols. */
     inviteHost: (body: CreateInviteBody = {}, call: CallOptions = {}) =>
       post<InviteJson>(call, '/admin/v1/hosts/invites', body),
+    /** What changes in all organisations and of all hosts, each event once: an iterator that reconnects. */
+    events: (given: AdminEventsOptions = {}) => followEvents<AdminEventJson>(http, '/admin/v1/events', given),
     /** One page of the audit log, newest first; `next` is the cursor of the next page. */
     listAudit: async (query: AuditQuery = {}, call: CallOptions = {}): Promise<AuditPage> =>
       http.run({ ...call, method: 'GET', path: '/admin/v1/audit', query: { ...query } }, async (response) => ({

@@ -201,10 +201,11 @@ test('a wait that takes too long names the operation, which goes on', async () =
   expect(failure).toMatchObject({ operationId })
 })
 
-test('an operation known by its id alone is looked at after growing pauses', async () => {
-  const { client, slept } = await start((_request, turn) => ({ body: turn < 6 ? operation() : succeeded() }))
+test('an operation known by its id alone is awaited at the service, and looked at after growing pauses where that does not hold the request', async () => {
+  const { client, slept, seen } = await start((_request, turn) => ({ body: turn < 6 ? operation() : succeeded() }))
   expect(await client.waitForOperation(operationId)).toEqual(succeeded())
-  expect(slept).toEqual([250, 500, 1000, 2000, 2000, 2000])
+  expect(slept).toEqual([250, 500, 1000, 2000, 2000])
+  expect(seen.map(({ query }) => query.get('wait'))).toEqual([null, ...Array(6).fill('true')])
 })
 
 test('a page names the one after it', async () => {

@@ -3,6 +3,8 @@ import type {
   CreateDesktopBody,
   DesktopJson,
   DesktopState,
+  EventJson,
+  EventListJson,
   ExecBody,
   ExecJson,
   execTimeoutDefaultSecs,
@@ -17,6 +19,7 @@ import type {
   WakeBody,
 } from '@dormouse/contract'
 import { type FileData, type ReadFormat, type ReadResults, readers, readJson, sendJson } from './bodies.ts'
+import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
 import { type CallOptions, Http, type HttpOptions } from './http.ts'
 import { pollOperation, type SettleOptions, settle, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
 import { guestPath, path } from './path.ts'
@@ -71,8 +74,8 @@ export function createClient(options: ClientOptions) {
       ...sendJson(body, { 'idempotency-key': given.idempotencyKey ?? newIdempotencyKey() }),
     })
 
-  const getOperation = async (id: string, call: CallOptions = {}) =>
-    http.json<OperationJson>({ ...call, method: 'GET', path: path`/v1/operations/${id}` })
+  const getOperation = async (id: string, { wait, ...call }: CallOptions & { wait?: boolean } = {}) =>
+    http.json<OperationJson>({ ...call, method: 'GET', path: path`/v1/operations/${id}`, query: { wait } })
 
   return {
     /** The service's OpenAPI 3.1 document. */
@@ -179,6 +182,13 @@ export function createClient(options: ClientOptions) {
     /** Usage between two times in Unix seconds; by default from the start of this UTC month until now. */
     getUsage: async (query: { start?: number; end?: number } = {}, call: CallOptions = {}) =>
       http.json<UsageJson>({ ...call, method: 'GET', path: '/v1/usage', query }),
+
+    /** What changes, from now on or behind a cursor, each event once: an iterator that reconnects. */
+    events: (options: EventsOptions = {}) => followEvents<EventJson>(http, '/v1/events', options),
+
+    /** A page of what has changed, oldest first, and the cursor behind it. */
+    listEvents: async (options: EventPageOptions = {}, call: CallOptions = {}) =>
+      pageOfEvents<EventListJson>(http, '/v1/events', options, call),
 
     /** Requests a transition and waits until it settles; throws OperationFailedError if it failed. */
     settle: async (kind: RequestKind, id: string, body: WakeBody = {}, given: SettleOptions = {}) =>

@@ -1,5 +1,6 @@
 // The SDK's public API.
 export type {
+  AdminEventJson,
   AdminOperationJson,
   AuditEntryJson,
   CreateDesktopBody,
@@ -9,6 +10,7 @@ export type {
   DrainBody,
   DrainDesktopJson,
   DrainJson,
+  EventJson,
   ExecBody,
   ExecJson,
   HostJson,
@@ -55,6 +57,7 @@ export {
   type WakeOptions,
 } from './desktop.ts'
 export * from './errors.ts'
+export type { AdminEventsOptions, EventPageOptions, EventsOptions } from './events.ts'
 export type { CommandResult, RunOptions } from './guest.ts'
 export type { CallOptions, HttpOptions } from './http.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'

@@ -11,6 +11,8 @@ const settleTimeoutDefaultMs = 600_000
 const waitRetries = 7
 const pauseStartMs = 250
 const pauseMaxMs = 2000
+/** A response that took as long was held by the service. */
+const heldMs = 2000
 
 export interface WaitOptions {
   signal?: AbortSignal
@@ -39,24 +41,32 @@ export function settle(http: Http, ask: Ask, idempotencyKey: string, options: Wa
   return untilSettled(http, options, pauseBefore, (turn, signal) => ask({ ...(turn ? waiting : keyed), signal }))
 }
 
-/** Polls the operation until it settles: at once, then after growing pauses of at most 2 s. */
+/**
+ * Reads the operation, then again with `?wait=true` until it settles. Where the service does not hold the request, as one of an
+ * earlier release, it is polled after growing pauses of at most 2 s.
+ */
 export function pollOperation(http: Http, look: Ask, options: WaitOptions): Promise<OperationJson> {
   const call = { onResponse: options.onResponse, retries: http.retries ?? waitRetries }
-  const pauseBefore = (turn: number) => (turn ? Math.min(pauseStartMs * 2 ** (turn - 1), pauseMaxMs) : 0)
-  return untilSettled(http, options, pauseBefore, (_turn, signal) => look({ ...call, signal }))
+  const waiting = { ...call, wait: true, timeoutMs: waitCallTimeoutMs }
+  const pauseBefore = (turn: number, tookMs: number) =>
+    turn > 1 && tookMs < heldMs ? Math.min(pauseStartMs * 2 ** (turn - 2), pauseMaxMs) : 0
+  return untilSettled(http, options, pauseBefore, (turn, signal) => look({ ...(turn ? waiting : call), signal }))
 }
 
 async function untilSettled(
   { clock }: Http,
   { timeoutMs = settleTimeoutDefaultMs, signal, onProgress }: WaitOptions,
-  pauseBefore: (turn: number) => number,
+  pauseBefore: (turn: number, tookMs: number) => number,
   ask: (turn: number, signal: AbortSignal) => Promise<OperationJson>,
 ): Promise<OperationJson> {
   let seen: OperationJson | undefined
   using deadline = startDeadline(timeoutMs, signal, () => notSettled(timeoutMs, seen))
-  for (let turn = 0; !isSettled(seen); turn++) {
-    if (pauseBefore(turn)) await clock.sleep(pauseBefore(turn), deadline.signal)
+  for (let turn = 0, tookMs = 0; !isSettled(seen); turn++) {
+    const pauseMs = pauseBefore(turn, tookMs)
+    if (pauseMs > 0) await clock.sleep(pauseMs, deadline.signal)
+    const askedAt = clock.now()
     seen = await ask(turn, deadline.signal)
+    tookMs = clock.now() - askedAt
     onProgress?.(seen)
   }
   if (seen.state === 'failed')

@@ -3,7 +3,7 @@ import { ConnectionError, type DormouseError } from './errors.ts'
 
 export const retriesDefault = 3
 const backoffStartMs = 250
-const retryAfterMaxMs = 30_000
+export const retryAfterMaxMs = 30_000
 const retryableStatuses = new Set([429, 503, 504])
 
 /** Time and randomness, so that tests control both. */

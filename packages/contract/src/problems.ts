@@ -15,6 +15,7 @@ export const problemJson = z
     state: desktopState.optional().describe('On `wrong_state` and `not_awake`: the desktop’s state'),
     claim: streamClaim.optional().describe('On `claim_held`: the claim that another client holds'),
     operation_id: z.string().optional().describe('Where the problem concerns an operation'),
+    oldest_cursor: z.string().optional().describe('On `cursor_gone`: the oldest cursor that can be read on from'),
     cause_code: refusalCode.optional().describe('On `operation_failed`: why the operation failed'),
   })
   .meta({ id: 'Problem' })

@@ -11,6 +11,8 @@ interface Extra {
   /** The claim that another client holds. */
   claim?: StreamClaim
   operation_id?: string
+  /** The oldest cursor that can be read on from. */
+  oldest_cursor?: string
   /** Why that operation failed. */
   cause_code?: RefusalCode
   retryAfterSecs?: number

@@ -14,7 +14,7 @@ interface Row {
   /** The whole sentence, where it has parameters. */
   detail?: (params: never) => string
   /** Problem fields that come with the code, beside `code` and `detail`. */
-  fields?: readonly ('field' | 'state' | 'claim' | 'operation_id' | 'cause_code')[]
+  fields?: readonly ('field' | 'state' | 'claim' | 'operation_id' | 'cause_code' | 'oldest_cursor')[]
   /** Only the `cause_code` of a failed operation, or an agent's answer; never the code of a response. */
   internalOnly?: true
 }
@@ -104,6 +104,12 @@ export const refusals = {
     status: 409,
     what: 'the guest could not start the command: no such program or folder, or no permission',
     next: 'check the command’s name and its folder',
+  },
+  cursor_gone: {
+    status: 410,
+    what: 'the log of events no longer reaches back to this cursor, or the cursor is of an earlier database',
+    next: 'read the present state, then read on from `oldest_cursor` or without a cursor',
+    fields: ['oldest_cursor'],
   },
   payload_too_large: {
     status: 413,

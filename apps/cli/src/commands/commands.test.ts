@@ -10,11 +10,14 @@ const house: Script = ({ method, path, query }) => {
   if (method === 'POST' && !verb) return { status: 201, body: desktop() }
   if (path === '/v1/desktops') return { body: { desktops: [desktop(), desktop({ state: 'awake', generation: 7 })] } }
   if (verb === 'operations') return { body: { operations: [succeeded(), operation({ kind: 'destroy' })] } }
+  if (path === '/v1/events') return { body: { events: query.has('after') ? [] : [event], cursor: 'c' } }
   if (path.startsWith('/v1/operations')) return { body: succeeded() }
   if (method === 'GET') return { body: desktop({ state: 'awake', generation: 1 }) }
   const kind = verb as 'wake'
   return query.has('wait') ? { body: succeeded({ kind }) } : { status: 202, body: operation({ kind }) }
 }
+
+const event = { id: 'b', type: 'desktop.state', at: '2026-01-02T03:04:05.678Z', desktop_id: desktopId, data: {} }
 
 const asked = (seen: { method: string; path: string; query: URLSearchParams; body: Buffer }[]) =>
   seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)
@@ -30,6 +33,7 @@ test.each<[string, string[], object]>([
   ['wake --no-wait', ['wake', desktopId, '--no-wait'], operation()],
   ['operations', ['operations', desktopId], { operations: [succeeded(), operation({ kind: 'destroy' })] }],
   ['operation', ['operation', operationId], succeeded()],
+  ['events', ['events'], { events: [event], cursor: 'c' }],
   ['operation --wait', ['operation', operationId, '--wait'], succeeded()],
 ])(
   '%s --json puts the one document, in the wire’s words, on stdout and nothing on stderr',

@@ -314,15 +314,17 @@ function operationRoutes(app: App, { pool, desktops }: DesktopRoutesOptions): vo
         tags: ['Operations'],
         summary: 'Read an operation',
         params,
+        querystring: waitQuery,
         response: { 200: operationJson },
-        answers: { 200: 'The operation as it stands now' },
+        answers: { 200: 'The operation as it stands now; with `wait`, settled, or as it is after 120 s' },
         problems: [404],
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const found = await retryWhileUnavailable(() => operations.find(pool, customer(request).orgId, request.params.id))
       if (!found) refuseNotFound()
-      return desktops.operationToJson(found)
+      if (request.query.wait !== 'true') return desktops.operationToJson(found)
+      return desktops.operationToJson(await desktops.settled(found, callerGone(request, reply)))
     },
   )
 

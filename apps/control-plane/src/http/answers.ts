@@ -2,7 +2,7 @@
 import { STATUS_CODES } from 'node:http'
 import { messageOf, type ProblemJson, type RefusalCode, refusals } from '@dormouse/contract'
 
-export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 413 | 429 | 500 | 501 | 503 | 504
+export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 410 | 413 | 429 | 500 | 501 | 503 | 504
 
 /** What one success means. */
 export interface Answer {
@@ -11,6 +11,8 @@ export interface Answer {
   headers?: Record<string, string>
   /** The media type, where the body is bytes and not JSON. */
   bytes?: string
+  /** The media type of a stream of text that the route answers beside JSON. */
+  stream?: string
 }
 
 export type Answers = Readonly<Record<number, string | Answer>>
@@ -82,6 +84,11 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     // A replay that waited may find that the earlier operation failed.
     headers: { 'idempotency-replayed': headerRef('Replayed') },
   },
+  410: {
+    what: 'The log of events no longer reaches back to the cursor; `oldest_cursor` is the oldest one that can be read on from',
+    code: 'cursor_gone',
+    detail: messageOf('cursor_gone'),
+  },
   413: {
     what: 'The body is too large for this route',
     code: 'payload_too_large',
@@ -151,9 +158,12 @@ export function documented(
   answer: string | Answer,
   keyed: boolean,
 ): DocumentedResponse {
-  const { what, headers = {}, bytes }: Answer = typeof answer === 'string' ? { what: answer } : answer
+  const { what, headers = {}, bytes, stream }: Answer = typeof answer === 'string' ? { what: answer } : answer
   const own = Object.entries(headers).map(([name, says]) => [name, header(says)])
-  const content = bytes ? { [bytes]: { schema: { type: 'string', format: 'binary' } } } : made?.content
+  const streamed = stream && { [stream]: { schema: { type: 'string' } } }
+  const content = bytes
+    ? { [bytes]: { schema: { type: 'string', format: 'binary' } } }
+    : { ...made?.content, ...streamed }
   return {
     description: what,
     headers: {

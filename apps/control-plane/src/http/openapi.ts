@@ -47,6 +47,7 @@ const tags = [
   { name: 'Desktops', description: 'Create, list and read desktops, and ask for transitions' },
   { name: 'Operations', description: 'The pollable records of transitions' },
   { name: 'Guest', description: 'What happens inside an awake desktop' },
+  { name: 'Events', description: 'What changes, in the order in which it changes' },
   { name: 'Usage', description: 'What was used, as far as hosts have proved it' },
   { name: 'Contract', description: 'This document' },
 ]

@@ -32,7 +32,7 @@ const outwards = ({ code, detail, extra }: Refusal): Refusal =>
 
 export function problemOf(refusal: Refusal): ProblemJson {
   const { code, detail, extra, status } = refusal
-  const { field, state, claim, operation_id, cause_code } = extra
+  const { field, state, claim, operation_id, cause_code, oldest_cursor } = extra
   return {
     type: 'about:blank',
     title: STATUS_CODES[status] ?? 'Error',
@@ -44,6 +44,7 @@ export function problemOf(refusal: Refusal): ProblemJson {
     claim,
     operation_id,
     cause_code,
+    oldest_cursor,
   }
 }
 

@@ -1,10 +1,12 @@
-// Requests that wait for an operation to settle. They resolve at once where it settles on this replica; otherwise it is
-// polled every 2 s, once for all requests that wait for it.
+// Requests that wait for an operation to settle. They resolve at once where it settles on this replica. Otherwise the log of
+// events says when to read it; in case that is late, it is also polled every 2 s, once for all requests that wait for it.
 import { type Db, isDatabaseUnavailable } from '../db/pool.ts'
+import type { EventFeed } from '../events/feed.ts'
 import { isSettled, type OperationRow, read } from './store.ts'
 
 export interface WaitersOptions {
   db: Db
+  events: Pick<EventFeed, 'follow'>
   /** No request waits longer than this. */
   capMs: number
   pollMs?: number
@@ -14,6 +16,7 @@ export class Waiters {
   readonly #watched = new Map<string, Watch>()
   readonly #closing = new AbortController()
   readonly #options: WaitersOptions
+  #unfollow: (() => void) | undefined
 
   constructor(options: WaitersOptions) {
     this.#options = options
@@ -46,6 +49,7 @@ export class Waiters {
   async wait(row: OperationRow, gone: AbortSignal, isHere = false): Promise<OperationRow> {
     const signal = AbortSignal.any([gone, this.#closing.signal])
     if (isSettled(row) || signal.aborted) return row
+    if (!isHere) this.#follow()
     const watch = this.#watched.get(row.id) ?? this.#watch(row.id)
     const { promise, resolve, reject } = Promise.withResolvers<OperationRow>()
     const waiter = { resolve, reject }
@@ -59,7 +63,19 @@ export class Waiters {
       clearTimeout(timer)
       signal.removeEventListener('abort', give)
       if (watch.leave(waiter) === 0 && this.#watched.get(row.id) === watch) this.#watched.delete(row.id)
+      if (this.#watched.size === 0) this.#unfollow = void this.#unfollow?.()
     }
+  }
+
+  /** Before the first read, so that no event falls between the two. */
+  #follow(): void {
+    this.#unfollow ??= this.#options.events.follow({
+      saw: (events) => {
+        for (const { type, data } of events)
+          if (type === 'operation.succeeded' || type === 'operation.failed')
+            this.#watched.get(String(data.operation_id))?.look()
+      },
+    })
   }
 
   #watch(id: string): Watch {

@@ -14,13 +14,14 @@ export interface Held {
   relays: { open: number; bytes: number }
   screens: { open: number }
   events: { heldBackMs: number }
+  listeners: { count: number; onEnd(ended: (reason: string) => void): void }
   pool: Pool
   leadership: Leadership
 }
 
 /** Shows what this replica holds. */
 export function showHeld(registry: Registry, held: Held): void {
-  const { connections, heldBytes, inFlight, links, channels, relays, screens, events, pool } = held
+  const { connections, heldBytes, inFlight, links, channels, relays, screens, pool } = held
   const show = (name: string, help: string, count: () => number) =>
     new Gauge({
       name,
@@ -38,11 +39,7 @@ export function showHeld(registry: Registry, held: Held): void {
   show('dormouse_move_relays', 'Moves that pass through this replica', () => relays.open)
   showRelayed(registry, relays)
   show('dormouse_screens', 'Open screens', () => screens.open)
-  show(
-    'dormouse_event_held_back_seconds',
-    'For how long a transaction in progress has held committed events back',
-    () => events.heldBackMs / 1_000,
-  )
+  showListeners(registry, held)
   new Gauge({
     name: 'dormouse_db_pool_connections',
     help: 'Connections of the pool to Postgres, by what they do',
@@ -69,6 +66,34 @@ function showRelayed(registry: Registry, relays: Held['relays']): void {
       shown = relays.bytes
     },
   })
+}
+
+/** Shows the log of events as this replica serves it. */
+function showListeners(registry: Registry, { events, listeners }: Pick<Held, 'events' | 'listeners'>): void {
+  const registers = [registry]
+  new Gauge({
+    name: 'dormouse_event_held_back_seconds',
+    help: 'For how long a transaction in progress has held committed events back',
+    registers,
+    collect() {
+      this.set(events.heldBackMs / 1_000)
+    },
+  })
+  new Gauge({
+    name: 'dormouse_event_streams',
+    help: 'Open streams of events',
+    registers,
+    collect() {
+      this.set(listeners.count)
+    },
+  })
+  const ended = new Counter({
+    name: 'dormouse_event_streams_ended_total',
+    help: 'Streams of events that have ended, by reason',
+    labelNames: ['reason'],
+    registers,
+  })
+  listeners.onEnd((reason) => ended.inc({ reason }))
 }
 
 /** Shows whether this replica leads, and how many terms it has begun and lost. */

@@ -1,0 +1,140 @@
+// Routes of the log of events: a stream of server-sent events, or a page as JSON. Only HTTP.
+import {
+  adminEventListJson,
+  customerEventTypes,
+  type EventType,
+  eventListJson,
+  eventTypes,
+  id,
+  refuse,
+  refuseField,
+} from '@dormouse/contract'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import { cursorOf, type Position, parseCursor } from '../events/cursors.ts'
+import { CursorGone } from '../events/feed.ts'
+import type { App } from '../http/app.ts'
+import { callerOf, customer } from '../principals/authentication.ts'
+import { eventToAdminJson, eventToJson, type Listeners, type Listening } from './service.ts'
+
+const defaultLimit = 100
+
+const typesOf = (types: readonly EventType[]) => {
+  const type = z.enum(types, `must be ${types.slice(0, -1).join(', ')} or ${types.at(-1)}`)
+  return z
+    .union([type, z.array(type)], `must be ${types.slice(0, -1).join(', ')} or ${types.at(-1)}`)
+    .optional()
+    .describe('Only events of this type; may be repeated')
+}
+
+const query = z.object({
+  after: z
+    .string()
+    .max(40)
+    .optional()
+    .describe('Only events behind this cursor: the `id` of an event, or the `cursor` of a page'),
+  limit: z.coerce
+    .number()
+    .int()
+    .min(1)
+    .max(1_000)
+    .optional()
+    .describe('Answer a page of at most so many events as JSON; without `after` it begins at the oldest'),
+  desktop_id: id.optional().describe('Only events of this desktop'),
+})
+
+const customersQuery = query.extend({ type: typesOf(customerEventTypes) })
+const operatorsQuery = query.extend({
+  type: typesOf(eventTypes),
+  org_id: id.optional(),
+  host_id: id.optional(),
+})
+
+export function eventRoutes(app: App, { listeners }: { listeners: Listeners }): void {
+  app.get(
+    '/events',
+    {
+      schema: {
+        operationId: 'listEvents',
+        tags: ['Events'],
+        summary: 'Follow what changes, or read what has changed',
+        description:
+          'Without `limit`, a stream of server-sent events: what happened behind the cursor, then what happens; without a cursor, from now on. The cursor is `Last-Event-ID` or `after`. `data` is an Event, `id` is the cursor behind it. Blocks without data show every 15 s that the connection is alive. The service ends a stream with `event: end` and a reason; connect again with the last cursor. With `limit`, or where only `application/json` is accepted, a page. Events are kept for 7 days by default.',
+        querystring: customersQuery,
+        response: { 200: eventListJson },
+        answers: {
+          200: {
+            what: 'The events, oldest first',
+            stream: 'text/event-stream',
+            headers: {
+              'cache-control': 'Of a stream: `no-store`',
+              'x-accel-buffering': 'Of a stream: `no`, so that a proxy passes each event on at once',
+            },
+          },
+        },
+        problems: [410],
+      },
+    },
+    async (request, reply) => {
+      const { orgId, subject, goodUntil } = customer(request)
+      const { desktop_id: desktopId, type } = request.query
+      const listening = { orgId, subject, goodUntil, filter: { orgId, desktopId, types: listOf(type) } }
+      return answer(request, reply, { listeners, listening, toJson: eventToJson })
+    },
+  )
+}
+
+export function eventAdminRoutes(app: App, { listeners }: { listeners: Listeners }): void {
+  app.get(
+    '/events',
+    { schema: { querystring: operatorsQuery, response: { 200: adminEventListJson } } },
+    async (request, reply) => {
+      const { desktop_id: desktopId, org_id: orgId, host_id: hostId, type } = request.query
+      const filter = { orgId, hostId, desktopId, types: listOf(type) }
+      const listening = { orgId: null, subject: callerOf(request), goodUntil: null, filter }
+      return answer(request, reply, { listeners, listening, toJson: eventToAdminJson })
+    },
+  )
+}
+
+const listOf = (given: EventType | EventType[] | undefined): EventType[] | undefined =>
+  given === undefined ? undefined : [given].flat()
+
+interface Answering<J> {
+  listeners: Listeners
+  listening: Listening
+  toJson: (event: Parameters<typeof eventToJson>[0], lineage: string) => J
+}
+
+async function answer<J>(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { listeners, listening, toJson }: Answering<J>,
+): Promise<{ events: J[]; cursor: string }> {
+  const { limit, after } = request.query as z.infer<typeof query>
+  try {
+    if (limit === undefined && !wantsJson(request) && request.method !== 'HEAD') {
+      const stream = await listeners.open(listening, lastEventId(request) ?? positionOf('after', after))
+      reply.headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no' })
+      return reply.type('text/event-stream').send(stream) as never
+    }
+    const page = await listeners.page(listening, positionOf('after', after), limit ?? defaultLimit)
+    const { lineage } = page.position
+    return { events: page.events.map((event) => toJson(event, lineage)), cursor: cursorOf(page.position) }
+  } catch (error) {
+    if (error instanceof CursorGone) refuse('cursor_gone', undefined, { oldest_cursor: cursorOf(error.oldest) })
+    throw error
+  }
+}
+
+const wantsJson = ({ headers: { accept = '' } }: FastifyRequest): boolean =>
+  /\bapplication\/json\b/i.test(accept) && !/\btext\/event-stream\b/i.test(accept)
+
+/** A browser that reconnects sends it, and the `after` that it began with. */
+const lastEventId = ({ headers }: FastifyRequest): Position | undefined =>
+  positionOf('Last-Event-ID', [headers['last-event-id']].flat()[0])
+
+function positionOf(field: string, text: string | undefined): Position | undefined {
+  if (text === undefined || text === '') return undefined
+  return parseCursor(text) ?? refuseField(field, 'must be the `id` of an event, or the `cursor` of a page')
+}

@@ -1,0 +1,91 @@
+// Events: what has changed, in the order in which it changed.
+import { z } from 'zod'
+import { time } from './desktops.ts'
+import { id } from './ids.ts'
+
+/** Of an organisation: its desktops, operations, claims and keys. */
+export const customerEventTypes = [
+  'desktop.state',
+  'desktop.moved',
+  'operation.pending',
+  'operation.running',
+  'operation.succeeded',
+  'operation.failed',
+  'claim.taken',
+  'claim.connected',
+  'claim.disconnected',
+  'claim.released',
+  'key.created',
+  'key.revoked',
+] as const
+
+/** For operators only. */
+const hostEventTypes = [
+  'host.enrolled',
+  'host.connected',
+  'host.unreachable',
+  'host.unhealthy',
+  'host.healthy',
+  'host.cordoned',
+  'host.uncordoned',
+  'host.draining',
+  'host.drain_ended',
+  'host.quarantined',
+  'host.quarantine_ended',
+  'host.withheld',
+  'host.trusted',
+  'host.lost',
+  'host.returned',
+  'host.removed',
+] as const
+
+export const eventTypes = [...customerEventTypes, ...hostEventTypes] as const
+export type EventType = (typeof eventTypes)[number]
+
+export const eventJson = z
+  .object({
+    id: z.string().describe('Names the event, and is the cursor behind it: pass it as `after` to read on'),
+    type: z.enum(customerEventTypes).describe('A later release may add types'),
+    at: time,
+    desktop_id: id.nullable().describe('The desktop that it concerns; null for one that concerns none'),
+    data: z
+      .record(z.string(), z.unknown())
+      .describe(
+        'By type. `desktop.state`: `state`, `previous_state`, `generation`, `host_id`, `failure_code`. `operation.…`: `operation_id`, `kind`, `requested_by`, `state`, `result`, `error`, `error_code`. `claim.…`: `claim`. `key.…`: `key_id`, `name`. A later release may add fields',
+      ),
+  })
+  .meta({
+    id: 'Event',
+    examples: [
+      {
+        id: '1f0c7a9e2s8',
+        type: 'desktop.state',
+        at: '2026-01-01T12:02:07.512Z',
+        desktop_id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80',
+        data: {
+          state: 'awake',
+          previous_state: 'waking',
+          generation: 1,
+          host_id: '01980a00-9f8e-7d6c-8b5a-493827160504',
+          failure_code: null,
+        },
+      },
+    ],
+  })
+export type EventJson = z.infer<typeof eventJson>
+
+export const eventListJson = z
+  .object({
+    events: z.array(eventJson).describe('Oldest first'),
+    cursor: z.string().describe('The position behind this page, also where it is empty: pass it as `after`'),
+  })
+  .meta({ id: 'EventList' })
+export type EventListJson = z.infer<typeof eventListJson>
+
+/** As operators see it: of every organisation, and of hosts. */
+export const adminEventJson = eventJson
+  .extend({ type: z.enum(eventTypes), org_id: id.nullable(), host_id: id.nullable() })
+  .meta({ id: 'AdminEvent' })
+export type AdminEventJson = z.infer<typeof adminEventJson>
+
+export const adminEventListJson = z.object({ events: z.array(adminEventJson), cursor: z.string() })
