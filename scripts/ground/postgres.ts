@@ -23,6 +23,8 @@ export type PostgresOptions = {
   durable: boolean
   /** It ends when this process does, in whatever way. For tests. */
   endsWithUs?: boolean
+  /** This folder is removed after that. */
+  thenRemove?: string
 }
 
 /** A running Postgres. `url` stays the same over restarts. */
@@ -124,7 +126,7 @@ echo "$password" > "$PG_DATA/${passwordFile}"`
 
 async function launchServer(
   launcher: Launcher,
-  { dataDir, endsWithUs }: PostgresOptions,
+  { dataDir, endsWithUs, thenRemove }: PostgresOptions,
   settings: string[],
   logFile: string,
 ): Promise<Identity> {
@@ -135,7 +137,7 @@ async function launchServer(
   child.unref()
   await new Promise((resolve, reject) => child.once('spawn', resolve).once('error', reject))
   const server = identify(child.pid!)
-  if (server && endsWithUs) endWithUs(server, 'SIGINT')
+  if (server && endsWithUs) endWithUs(server, 'SIGINT', thenRemove)
   const ready = await waitFor(() => isReady(dataDir, child.pid!) || !server || !alive(server), readyTimeoutMs)
   if (server && ready && alive(server)) return server
   child.kill('SIGKILL')

@@ -16,6 +16,7 @@ export async function ownPostgres() {
     say: () => undefined,
     durable: true,
     endsWithUs: true,
+    thenRemove: folder,
   })
   await makeTemplate(postgres.url)
   return {
