@@ -20,6 +20,10 @@ const named: [method: string, path: (id: string) => string, wish: ApiWish][] = [
   ['POST', (id) => `/v1/desktops/${id}/exec`, { body: { command: 'true' } }],
   ['POST', (id) => `/v1/desktops/${id}/stream`, { body: { claim: 'view' } }],
   ['GET', (id) => `/v1/desktops/${id}/screenshot`, {}],
+  ['PATCH', (id) => `/v1/desktops/${id}`, { body: { idle_timeout_secs: 5 } }],
+  ['GET', (id) => `/v1/desktops/${id}/idle`, {}],
+  ['PUT', (id) => `/v1/desktops/${id}/wake-locks/one`, { body: { reason: 'a build', expires_in_secs: 60 } }],
+  ['DELETE', (id) => `/v1/desktops/${id}/wake-locks/one`, {}],
 ]
 const routes: typeof named = [
   ...named,

@@ -4,8 +4,10 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Desktop } from '@dormouse/client'
+import { type ActivityClass, Desktop, type StreamClaim } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { RfbClient } from '../house/parts/rfb-client.ts'
+import { waitFor } from '../wait-for.ts'
 import { typed } from './parts/command-line.ts'
 import { md5 } from './parts/guest-stage.ts'
 import { HandedOn } from './parts/handed-on.ts'
@@ -74,6 +76,70 @@ test.runIf(long)(`${count} desktops at once keep theirs over ${cyclesTogether} s
   await Promise.all(all.slice(1).map((desktop) => desktop.destroy()))
   desktops.giveBack(first)
 })
+
+const idleSecs = long ? 5 : 3
+const usedSecs = long ? 20 : 5
+
+/** Waits until nothing but this keeps the desktop awake. */
+const keptBy = async (desktop: Desktop, reason: string) => {
+  await waitFor(async () => {
+    const { awakeBecause } = await desktop.idle()
+    return awakeBecause.length === 1 && awakeBecause[0]!.reason === reason
+  })
+  expect((await desktop.refresh()).state).toBe('awake')
+}
+const fallsAsleep = (desktop: Desktop) => waitFor(async () => (await desktop.refresh()).state === 'hibernated')
+const hibernatesAfter = (desktop: Desktop, secs: number, idlePolicy: ActivityClass[] | null = null) =>
+  desktop.changeIdle({ idleTimeoutSecs: secs, idlePolicy })
+
+async function screenOf(desktop: Desktop, claim: StreamClaim): Promise<RfbClient> {
+  return RfbClient.connect((await instance.client.openStream(desktop.id, { claim })).websocket_url)
+}
+
+test(`after ${idleSecs} s a desktop sleeps that is only watched, and not while it runs a command, is typed to or is locked`, async () => {
+  const desktop = await desktops.take()
+  const seen = await leaveWitness(desktop, memoryMiB)
+  const typist = await screenOf(desktop, 'control')
+  const typing = setInterval(() => typist.type(0x20), 300)
+  using _ = { [Symbol.dispose]: () => clearInterval(typing) }
+  await hibernatesAfter(desktop, idleSecs)
+  expect(await guest(desktop, `sleep ${usedSecs}; echo whole`)).toBe('whole\n')
+  await keptBy(desktop, 'screen')
+
+  await desktop.lock('test', { reason: 'a test', forMs: 3_600_000 })
+  clearInterval(typing)
+  const viewer = await screenOf(desktop, 'view')
+  const watching = setInterval(() => viewer.ask(), 300)
+  using _watching = { [Symbol.dispose]: () => clearInterval(watching) }
+  await keptBy(desktop, 'wake_lock')
+  await desktop.unlock('test')
+  await fallsAsleep(desktop)
+  const { operations } = await instance.client.listOperations(desktop.id)
+  expect(operations[0]).toMatchObject({ kind: 'hibernate', requested_by: 'idle', state: 'succeeded' })
+  await hibernatesAfter(desktop, 1_800)
+  expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
+  await expectKept(desktop, seen)
+  desktops.giveBack(desktop)
+})
+
+test.runIf(long)(
+  'a busy guest stays awake where its policy counts that, and ten sleeps by idle keep its memory',
+  async () => {
+    const desktop = await desktops.take()
+    await guest(desktop, '(while :; do :; done) > /dev/null 2>&1 < /dev/null & echo $! > /run/burning')
+    await hibernatesAfter(desktop, idleSecs, ['cpu'])
+    await keptBy(desktop, 'cpu')
+    await guest(desktop, 'kill $(cat /run/burning)')
+    let seen = await leaveWitness(desktop, memoryMiB)
+    for (let cycle = 0; cycle < 10; cycle++) {
+      await fallsAsleep(desktop)
+      expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
+      seen = await expectKept(desktop, seen)
+    }
+    await hibernatesAfter(desktop, 1_800)
+    desktops.giveBack(desktop)
+  },
+)
 
 test.runIf(long)('a guest that powers itself off is stopped, keeps its disk, and boots from it', async () => {
   const desktop = await desktops.take()

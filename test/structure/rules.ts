@@ -18,10 +18,10 @@ export const floorPlans: readonly FloorPlan[] = [
       // Operations wait for what the log of events says.
       ['events'],
       ['operations', 'reconcile', 'agents', 'http'],
-      ['hosts', 'images', 'ledger', 'principals', 'audit'],
+      ['hosts', 'images', 'ledger', 'principals', 'audit', 'activity'],
       ['desktops'],
       ['guest', 'streams'],
-      ['recovery', 'removals', 'drains', 'usage', 'retention', 'listeners'],
+      ['recovery', 'removals', 'drains', 'usage', 'retention', 'listeners', 'idle'],
       ['telemetry'],
       [
         'main',

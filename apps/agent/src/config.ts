@@ -153,6 +153,35 @@ export const configSchema = z.object({
     'DORMOUSE_AGENT_WORK_AT_ONCE',
     'how many boots, restores and saves run at once; by default two per processor',
   ),
+  idleWithoutLeaderMs: setting(
+    'DORMOUSE_AGENT_IDLE_WITHOUT_LEADER_SECS',
+    'hibernate idle desktops by themselves if no leader of the control plane was heard for their idle timeout and so many seconds more; by default they run on',
+    z.coerce
+      .number()
+      .positive()
+      .transform((secs) => Math.round(secs * 1_000))
+      .optional(),
+  ),
+  activityEveryMs: setting(
+    'DORMOUSE_AGENT_ACTIVITY_SECS',
+    'how often the guests’ use of processor and network is compared with the next two settings, in seconds',
+    z.coerce
+      .number()
+      .min(0.1)
+      .max(60)
+      .default(5)
+      .transform((secs) => Math.round(secs * 1_000)),
+  ),
+  activeCpuPercent: setting(
+    'DORMOUSE_AGENT_ACTIVE_CPU_PERCENT',
+    'percent of one processor above which a guest counts as active, for desktops whose idle policy has `cpu`',
+    z.coerce.number().positive().default(25),
+  ),
+  activeNetworkKibps: setting(
+    'DORMOUSE_AGENT_ACTIVE_NETWORK_KIBPS',
+    'KiB a second, received and sent, above which a guest counts as active, for desktops whose idle policy has `network`',
+    z.coerce.number().positive().default(32),
+  ),
   metricsListen: setting(
     'DORMOUSE_AGENT_METRICS_LISTEN',
     'address and port of the metrics, for Prometheus, such as 10.0.0.7:9464; off serves none. They need no credential, so choose an address that only monitoring reaches. If the address is in use, the agent logs that and runs without',

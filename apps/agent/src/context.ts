@@ -5,6 +5,7 @@ import { Care } from './care.ts'
 import { linkHandlers } from './commands/table.ts'
 import { type AgentConfig, foldersOf } from './config.ts'
 import { Control } from './control.ts'
+import { ActivityReports } from './desktops/activity-reports.ts'
 import type { Journal } from './desktops/journal.ts'
 import { PhaseFilter } from './desktops/report.ts'
 import type { Turns } from './desktops/turns.ts'
@@ -53,6 +54,7 @@ const closeMs = 8_000
 const dayMs = 86_400_000
 const spaceEveryMs = 2_000
 const imagesEveryMs = 60_000
+const withoutLeaderEveryMs = 2_000
 
 /** Takes its state folder, enrols where needed, opens the hypervisor, connects to the control plane. */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
@@ -96,6 +98,8 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
     folders: foldersOf(config),
     workAtOnce: workAtOnceOf(config),
     moves: { listen: config.moveAddress, mibPerSec: config.moveMibps },
+    leaderGraceMs: config.idleWithoutLeaderMs,
+    thresholds: { cpuPercent: config.activeCpuPercent, networkKibps: config.activeNetworkKibps },
     failpoints: whileAlive(failpoints, life.signal),
     report: (name, report) => {
       telemetry.report(name, report)
@@ -104,7 +108,7 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
     log: log.child({ room: 'desktops' }),
     guestLog,
   })
-  startCare(new Care(log.child({ room: 'care' }), life.signal), parts)
+  startCare(new Care(log.child({ room: 'care' }), life.signal), parts, config.activityEveryMs)
   control = connect(config, identity, parts, telemetry, log)
   const metrics = await showMetrics(config, telemetry, control, log)
   return agentOf(identity, { ...parts, driver }, control, metrics, life)
@@ -117,14 +121,18 @@ function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<Iden
 
 const workAtOnceOf = ({ workAtOnce }: AgentConfig): number => workAtOnce ?? 2 * availableParallelism()
 
-function startCare(care: Care, { journal, space, eviction }: Parts): void {
+function startCare(care: Care, parts: Parts, activityEveryMs: number): void {
+  const { journal, space, eviction, samples, withoutLeader } = parts
   care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   care.every(spaceEveryMs, 'disk space', () => space.check())
   care.every(imagesEveryMs, 'unused images', () => eviction.check())
+  care.every(withoutLeaderEveryMs, 'idle desktops without a leader', () => withoutLeader.check())
+  care.every(activityEveryMs, 'activity of guests', () => samples.sample())
 }
 
 function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetry: Telemetry, log: Log): Control {
   const { moveAddress } = config
+  const reports = new ActivityReports(parts.activity)
   const imageFacts = new ImageFacts(parts.driver.images, parts.fetcher)
   const facts = new Facts(
     parts.driver,
@@ -142,7 +150,8 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
     prove: (hands) => prove(hands, identity),
     handlers: (dialBack) => linkHandlers(parts, { dialBack, observe: telemetry.command }),
     hello: () => sayHello(parts, facts),
-    heartbeat: () => sayHeartbeat(parts.watch, facts, parts.log),
+    heard: (answer) => parts.withoutLeader.heard(answer),
+    heartbeat: (link) => sayHeartbeat({ ...parts, facts, reports }, link),
     log: log.child({ room: 'control' }),
   })
 }

@@ -3,6 +3,7 @@
 import {
   agentCalls,
   type Heartbeat,
+  type HeartbeatAnswer,
   type Hello,
   linkSubprotocols,
   type Report,
@@ -34,7 +35,10 @@ export interface ControlOptions {
   /** The handlers of one link's commands. The channels that they dial back go to that link's replica. */
   handlers: (dialBack: DialBack) => Readonly<Record<string, Handler>>
   hello: () => Promise<Hello>
-  heartbeat: () => Promise<Heartbeat>
+  /** The next heartbeat of this link. */
+  heartbeat: (link: object) => Promise<Heartbeat>
+  /** A replica's answer to a heartbeat. */
+  heard: (answer: HeartbeatAnswer) => void
   log: Log
 }
 
@@ -158,8 +162,10 @@ export class Control {
       await Promise.race([pause.promise, gone.promise])
       clearTimeout(timer)
       if (peer.closed) return
-      const answer = await peer.call('host.heartbeat', await this.#options.heartbeat(), { timeoutMs: leaseMs })
-      this.#learn(agentCalls['host.heartbeat'].result.parse(answer).replicas)
+      const answer = await peer.call('host.heartbeat', await this.#options.heartbeat(peer), { timeoutMs: leaseMs })
+      const heard = agentCalls['host.heartbeat'].result.parse(answer)
+      this.#options.heard(heard)
+      this.#learn(heard.replicas)
     }
   }
 

@@ -1,9 +1,12 @@
 // What this host says to a control plane: who it is and what it has at first, and with each heartbeat what runs.
 import { type Heartbeat, type Hello, linkProtocol, type Observation } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
+import type { Activity } from './desktops/activity.ts'
+import type { ActivityReports } from './desktops/activity-reports.ts'
 import { inventory, journalledInventory, raiseJournal } from './desktops/inventory.ts'
 import type { LookDeps } from './desktops/situation.ts'
 import type { Watch } from './desktops/watch.ts'
+import type { WithoutLeader } from './desktops/without-leader.ts'
 import type { Facts } from './facts.ts'
 import { before } from './mechanics/deadlines.ts'
 
@@ -37,8 +40,21 @@ async function itemsOf(deps: HelloDeps, ailment: string | null): Promise<Observa
   }
 }
 
-/** What runs is billed, so it is checked now. Where the hypervisor does not answer in time, no desktop is named. */
-export async function sayHeartbeat(watch: Watch, facts: Facts, log: Log): Promise<Heartbeat> {
+interface HeartbeatDeps {
+  watch: Watch
+  facts: Facts
+  activity: Activity
+  reports: ActivityReports
+  withoutLeader: Pick<WithoutLeader, 'asks'>
+  log: Log
+}
+
+/**
+ * What runs is billed, so it is checked now. Where the hypervisor does not answer in time, no desktop is named. Of the desktops'
+ * activity, the heartbeat has what its link has not sent yet.
+ */
+export async function sayHeartbeat(deps: HeartbeatDeps, link: object): Promise<Heartbeat> {
+  const { watch, facts, activity, reports, withoutLeader, log } = deps
   const check = watch.checkAll().then(
     () => true,
     (err: unknown) => {
@@ -47,5 +63,13 @@ export async function sayHeartbeat(watch: Watch, facts: Facts, log: Log): Promis
     },
   )
   const checked = await before(performance.now() + checkMs, check)
-  return { facts: await facts.current(), running: checked ? watch.running() : [] }
+  const running = checked ? watch.running() : []
+  const current = await facts.current()
+  if (checked) activity.retain(new Set(running.map(({ desktopId }) => desktopId)))
+  return {
+    facts: current,
+    running,
+    activity: reports.changed(link, running),
+    ...(withoutLeader.asks && { wantsIdleRules: true }),
+  }
 }

@@ -5,6 +5,7 @@ import { Gate } from './carrier/gate.ts'
 import type { MoveAddress } from './carrier/secret.ts'
 import { CallsInFlight } from './commands/calls-in-flight.ts'
 import type { CommandDeps } from './commands/table.ts'
+import { Activity } from './desktops/activity.ts'
 import { Digests } from './desktops/digests.ts'
 import { HeldMoves } from './desktops/held-moves.ts'
 import { Journal } from './desktops/journal.ts'
@@ -12,7 +13,9 @@ import { MemoryImages } from './desktops/memory-images.ts'
 import type { SendReport } from './desktops/report.ts'
 import { Space } from './desktops/space.ts'
 import { Turns } from './desktops/turns.ts'
+import { type Thresholds, UsageSamples } from './desktops/usage-samples.ts'
 import { Watch } from './desktops/watch.ts'
+import { WithoutLeader } from './desktops/without-leader.ts'
 import { Transfers } from './guest/transfers.ts'
 import { ImageEviction } from './images/eviction.ts'
 import { ImageFetcher } from './images/fetcher.ts'
@@ -31,6 +34,10 @@ export interface PartsOptions {
   moves?: { listen?: MoveAddress | undefined; mibPerSec?: number | undefined; times?: CarrierTimes }
   /** When the fetch of an image has made too little progress. */
   fetchLimits?: ProgressLimits
+  /** Above these, what a guest uses is activity. */
+  thresholds: Thresholds
+  /** How much longer than its timeout an idle desktop runs while no leader is heard; undefined for as long as it likes. */
+  leaderGraceMs?: number | undefined
   failpoints: Failpoints
   report: SendReport
   log: Log
@@ -41,9 +48,19 @@ export interface Parts extends CommandDeps {
   watch: Watch
   space: Space
   eviction: ImageEviction
+  samples: UsageSamples
+  withoutLeader: WithoutLeader
 }
 
-export async function makeParts({ folders, driver, workAtOnce, guestLog, ...shared }: PartsOptions): Promise<Parts> {
+export async function makeParts({
+  folders,
+  driver,
+  workAtOnce,
+  guestLog,
+  thresholds,
+  leaderGraceMs: graceMs,
+  ...shared
+}: PartsOptions): Promise<Parts> {
   const { installationId, failpoints, log, moves: { listen, mibPerSec, times } = {} } = shared
   const journal = await Journal.open(folders.state, (name) => failpoints.hit(name))
   const memory = new MemoryImages(folders.memory, installationId)
@@ -54,18 +71,21 @@ export async function makeParts({ folders, driver, workAtOnce, guestLog, ...shar
   const moves = new HeldMoves<Held>()
   const gate = new Gate({ listen, pace: new BytePace(mibPerSec), log, ...(times && { times }) })
   const { fetcher, eviction } = imagesOf(driver, journal, shared)
-  const deps = { ...shared, fetcher, moves, driver, journal, memory, digests, guests, turns }
+  const activity = new Activity()
+  const slots = new Slots(workAtOnce)
+  const deps = { ...shared, activity, fetcher, moves, driver, journal, memory, digests, guests, turns, slots }
   const watch = new Watch(deps)
   return {
     ...deps,
-    slots: new Slots(workAtOnce),
     gate,
     pace: new BytePace(mibPerSec),
     carrierTimes: times,
     watch,
     space: new Space({ ...deps, watch }),
     eviction,
-    calls: new CallsInFlight(),
+    calls: new CallsInFlight(activity),
+    samples: new UsageSamples({ driver, watch, activity, thresholds }),
+    withoutLeader: new WithoutLeader({ ...deps, watch }, { graceMs }),
     transfers: new Transfers(),
   }
 }

@@ -6,9 +6,11 @@ import { addCp } from './commands/cp.ts'
 import { addDesktops } from './commands/desktops.ts'
 import { addEvents } from './commands/events.ts'
 import { addExec } from './commands/exec.ts'
+import { addIdle } from './commands/idle.ts'
 import { addOperations } from './commands/operations.ts'
 import { addScreens } from './commands/screens.ts'
 import { addTransitions } from './commands/transitions.ts'
+import { addUsage } from './commands/usage.ts'
 import type { Context } from './context.ts'
 
 const help = `
@@ -56,6 +58,8 @@ export function createProgram(context: Context): Command {
   addScreens(program, context)
   addOperations(program, context)
   addEvents(program, context)
+  addIdle(program, context)
+  addUsage(program, context)
   addAdmin(program, context)
   return program
 }

@@ -21,6 +21,7 @@ import { sendProblem } from './http/problems.ts'
 import { RateLimit } from './http/rate-limit.ts'
 import { serveReadingPage } from './http/reading-page.ts'
 import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
+import { idleRoutes } from './idle/routes.ts'
 import { imageAdminRoutes } from './images/routes.ts'
 import type { Readiness } from './leadership/readiness.ts'
 import { eventAdminRoutes, eventRoutes } from './listeners/routes.ts'
@@ -98,6 +99,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   desktopRoutes(scope, parts)
   guestRoutes(scope, parts)
   streamRoutes(scope, parts)
+  idleRoutes(scope, parts)
   usageRoutes(scope, parts)
   eventRoutes(scope, parts)
 }

@@ -86,8 +86,18 @@ const settings = z.object({
   defaultIdleTimeoutSecs: whole(
     'DORMOUSE_DEFAULT_IDLE_TIMEOUT_SECS',
     1_800,
-    'idle timeout stored with desktops that are created without one; 0 means never. No desktop hibernates by itself yet',
+    'idle timeout of desktops that are created without one; 0 means never',
     0,
+  ),
+  idle: setting(
+    'DORMOUSE_IDLE',
+    'on hibernates desktops after their idle timeouts; off does so for none, and no idle time counts meanwhile',
+    z.enum(['on', 'off']).default('on'),
+  ),
+  idlePerSecond: whole(
+    'DORMOUSE_IDLE_PER_SECOND',
+    25,
+    'hibernations by idle timeouts that begin in a second; the others wait. On each host they take at most a quarter of the operations in flight',
   ),
   maxDesktopsPerOrg: whole(
     'DORMOUSE_MAX_DESKTOPS_PER_ORG',

@@ -98,7 +98,7 @@ type Gateway = ReturnType<typeof acceptAgents>
 
 /** Joins agents' links, the channels that they dial back and viewers' sockets to the HTTP server. */
 function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Parts) {
-  const { links, channels, screens, checkIns, usage, recovery, hostProofs } = rooms
+  const { links, channels, screens, checkIns, usage, recovery, hostProofs, hostReports } = rooms
   const handlers = reportHandlers(rooms)
   const gateway = openGateway({
     server: app.server,
@@ -112,11 +112,14 @@ function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Part
       joined: (hostId, hello) => recovery.joined(hostId, hello),
       heartbeat: (hostId, heartbeat) =>
         inLane('care', async () => {
-          const [answer] = await Promise.all([
+          hostReports.heard(hostId, heartbeat)
+          const leads = rooms.leadership.term !== undefined
+          const [answer, idleRules] = await Promise.all([
             checkIns.heartbeat(hostId, heartbeat.facts),
+            leads && heartbeat.wantsIdleRules ? rulesOf(rooms, hostId) : undefined,
             usage.heard(hostId, heartbeat),
           ])
-          return answer
+          return { ...answer, leads, ...(idleRules && { idleRules }) }
         }),
       report: (hostId, name, report) => handlers[name](hostId, report as never),
       refuse: (socket, refusal) => sendRawProblem(socket, refusal, logOf('http')),
@@ -126,6 +129,9 @@ function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Part
   screens.attach(gateway.upgrades)
   return gateway
 }
+
+/** Undefined where they cannot be read now: the host keeps the rules that it has. */
+const rulesOf = ({ idle }: Rooms, hostId: string) => idle.rulesOf(hostId).catch(() => undefined)
 
 /** Answers the URL at which agents and other replicas reach this one. */
 async function listen(app: App, { host, port, publicUrl }: Config): Promise<string> {

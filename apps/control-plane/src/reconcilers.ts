@@ -3,6 +3,7 @@ import type { Drains } from './drains/service.ts'
 import type { EventFeed } from './events/feed.ts'
 import type { EventPartitions } from './events/partitions.ts'
 import type { Hosts } from './hosts/service.ts'
+import type { Idle } from './idle/service.ts'
 import type { Images } from './images/service.ts'
 import type { Engine } from './operations/engine.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
@@ -22,6 +23,7 @@ interface Rooms {
   hosts: Hosts
   events: EventFeed
   eventPartitions: EventPartitions
+  idle: Idle
 }
 
 export const reconcilers = ({ drains, engine, recovery, usage, streams, hosts, ...rooms }: Rooms): Reconciler[] => [
@@ -29,6 +31,9 @@ export const reconcilers = ({ drains, engine, recovery, usage, streams, hosts, .
   { name: 'rejoin', everyMs: 60_000, run: () => recovery.compareAll() },
   { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.sendDeferred() },
   { name: 'drains', everyMs: 1_000, run: () => drains.runner.lookAtAll() },
+  { name: 'idle', everyMs: 1_000, run: () => rooms.idle.runner.look() },
+  { name: 'activity', everyMs: 60_000, run: () => rooms.idle.storeReports() },
+  { name: 'wake-locks', everyMs: 5_000, run: () => rooms.idle.pruneLocks() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },
   { name: 'expired-claims', everyMs: 5_000, run: () => streams.noteExpired() },

@@ -1,6 +1,8 @@
 // The services of all rooms, each made once and given only what it uses. Decides nothing.
 import { newId } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
+import { HostReports } from './activity/host-reports.ts'
+import { ScreenInputs } from './activity/screen-inputs.ts'
 import { Channels } from './agents/channels.ts'
 import { Links } from './agents/links.ts'
 import { Relays } from './agents/relays.ts'
@@ -23,6 +25,7 @@ import { CheckIns } from './hosts/check-ins.ts'
 import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
 import { WorkLimits } from './hosts/work-limits.ts'
+import { Idle } from './idle/service.ts'
 import { Images } from './images/service.ts'
 import { Leadership } from './leadership/leadership.ts'
 import { Readiness } from './leadership/readiness.ts'
@@ -113,6 +116,7 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
     workLimits,
     images: new Images({ pool, leadership, links, hosts: () => hosts.withImages(), log: logOf('images') }),
     hostProofs: new HostProofs({ pool, installationId, log: logOf('hosts') }),
+    hostReports: hostReports(links),
     checkIns: new CheckIns({ pool, hosts, workLimits, replicaId, heartbeatMs, leaseMs }),
     principals: new Principals(pool, logOf('principals'), accessTokens(config, logOf('principals'))),
   }
@@ -123,14 +127,26 @@ function openRest(
   foundation: Foundation,
   { connections }: ClientLimits,
   mechanics: Mechanics,
-  { hosts, images, workLimits, principals }: ReturnType<typeof openHosts>,
+  { hosts, images, workLimits, principals, hostReports: reports }: ReturnType<typeof openHosts>,
 ) {
   const { config, pool, logOf } = foundation
   const { leadership, links, channels, longReads, events } = mechanics
   const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, images, workLimits })
   const issued = new IssuedTokens()
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
-  const screens = new Screens({ pool, principals, links, channels, issued, count, origin, log: logOf('streams') })
+  const inputs = new ScreenInputs(pool, logOf('activity'))
+  const inputOf = inputs.of.bind(inputs)
+  const screens = new Screens({
+    pool,
+    principals,
+    links,
+    channels,
+    issued,
+    inputOf,
+    count,
+    origin,
+    log: logOf('streams'),
+  })
   const { keepRecordsDays: recordsDays, keepAuditDays: auditDays } = config
   return {
     engine,
@@ -144,6 +160,11 @@ function openRest(
     guests: new Guests(desktops, links, channels),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
+    idle: new Idle({
+      ...{ pool, leadership, engine, links, desktops, reports, workLimits, log: logOf('idle') },
+      enabled: config.idle === 'on',
+      perSecond: config.idlePerSecond,
+    }),
     removals: new Removals({ pool, leadership, engine, links, channels, log: logOf('removals') }),
     usage: new Usage({ pool, leadership, longReads, links, log: logOf('usage') }),
     listeners: new Listeners({
@@ -152,6 +173,13 @@ function openRest(
     }),
     retention: new Retention({ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains }),
   }
+}
+
+/** A host that links again reports everything. */
+function hostReports(links: Links): HostReports {
+  const reports = new HostReports()
+  links.on('unlinked', (hostId) => reports.forget(hostId))
+  return reports
 }
 
 function openDesktops(

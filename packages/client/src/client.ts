@@ -1,5 +1,6 @@
 // One typed call per route of /v1, with the API's own names, and two ways to wait for an operation.
 import type {
+  ChangeDesktopBody,
   CreateDesktopBody,
   DesktopJson,
   DesktopState,
@@ -10,6 +11,7 @@ import type {
   execTimeoutDefaultSecs,
   execTimeoutMaxSecs,
   FileJson,
+  IdleJson,
   MutationBody,
   OperationJson,
   RequestKind,
@@ -17,6 +19,8 @@ import type {
   StreamJson,
   UsageJson,
   WakeBody,
+  WakeLockBody,
+  WakeLockJson,
 } from '@dormouse/contract'
 import { type FileData, type ReadFormat, type ReadResults, readers, readJson, sendJson } from './bodies.ts'
 import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
@@ -103,6 +107,31 @@ export function createClient(options: ClientOptions) {
 
     getDesktop: async (id: string, call: CallOptions = {}) =>
       http.json<DesktopJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}` }),
+
+    /** Changes when the desktop hibernates by itself. Its idle time counts from then on. */
+    changeDesktop: async (id: string, body: ChangeDesktopBody, call: CallOptions = {}) =>
+      http.json<DesktopJson>({ ...call, method: 'PATCH', path: path`/v1/desktops/${id}`, ...sendJson(body) }),
+
+    /** What keeps a desktop awake, and when it will hibernate by itself. */
+    getIdle: async (id: string, call: CallOptions = {}) =>
+      http.json<IdleJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}/idle` }),
+
+    /** Keeps a desktop awake for a while; the same name again renews the lock. */
+    putWakeLock: async (id: string, name: string, body: WakeLockBody, call: CallOptions = {}) =>
+      http.json<WakeLockJson>({
+        ...call,
+        method: 'PUT',
+        path: path`/v1/desktops/${id}/wake-locks/${name}`,
+        ...sendJson(body),
+      }),
+
+    /** Ends a wake lock, if there is one; returns those that are left. */
+    deleteWakeLock: async (id: string, name: string, call: CallOptions = {}) =>
+      http.json<{ wake_locks: WakeLockJson[] }>({
+        ...call,
+        method: 'DELETE',
+        path: path`/v1/desktops/${id}/wake-locks/${name}`,
+      }),
 
     /** Requests a wake. With `discard_memory` it discards the saved memory and boots from disk. */
     wakeDesktop: async (id: string, body: WakeBody = {}, given?: MutationOptions) => mutate('wake', id, body, given),

@@ -146,3 +146,33 @@ test('the environment stands in for what is left out, read at the call', async (
   })
   expect((await Desktop.connect(desktopId)).id).toBe(desktopId)
 })
+
+test('idle, its settings and wake locks speak in milliseconds and camelCase', async () => {
+  const lock = { name: 'build', reason: 'a build', created_at: 'then', expires_at: 'later' }
+  const { at, seen } = await start((request, ...rest) => {
+    if (request.path.endsWith('/idle')) return { body: { sleeps_at: null, awake_because: [], wake_locks: [lock] } }
+    if (request.method === 'PUT') return { body: lock }
+    return request.method === 'DELETE' ? { body: { wake_locks: [lock] } } : house(request, ...rest)
+  })
+  const found = await Desktop.connect(desktopId, at)
+  expect(await found.idle()).toMatchObject({ sleepsAt: null, wakeLocks: [{ createdAt: 'then', expiresAt: 'later' }] })
+  expect(await found.lock('build', { reason: 'a build', forMs: 1_500 })).toMatchObject({ expiresAt: 'later' })
+  expect(await found.unlock('build')).toMatchObject([{ name: 'build' }])
+  const asked = seen.slice(-2).map(({ method, path, body }) => [method, path, String(body)])
+  expect(asked).toEqual([
+    ['PUT', `/v1/desktops/${desktopId}/wake-locks/build`, '{"reason":"a build","expires_in_secs":2}'],
+    ['DELETE', `/v1/desktops/${desktopId}/wake-locks/build`, ''],
+  ])
+})
+
+test('a change of its idle settings shows at once', async () => {
+  const { at, seen } = await start(({ method }) =>
+    method === 'PATCH' ? { body: desktop({ idle_timeout_secs: 60, idle_policy: ['cpu'] }) } : { body: desktop() },
+  )
+  const found = await Desktop.connect(desktopId, at)
+  expect(await found.changeIdle({ idleTimeoutSecs: 60, idlePolicy: ['cpu'] })).toMatchObject({
+    idleTimeoutSecs: 60,
+    idlePolicy: ['cpu'],
+  })
+  expect(String(seen.at(-1)?.body)).toBe('{"idle_timeout_secs":60,"idle_policy":["cpu"]}')
+})

@@ -1,5 +1,14 @@
 // A desktop as an object, in camelCase: its fields as last read, and its methods.
-import type { CreateDesktopBody, DesktopJson, DesktopState, OperationJson, RequestKind } from '@dormouse/contract'
+import type {
+  ActivityClass,
+  CreateDesktopBody,
+  DesktopJson,
+  DesktopState,
+  IdleJson,
+  OperationJson,
+  RequestKind,
+  WakeLockJson,
+} from '@dormouse/contract'
 import { type Camel, camel } from './camel.ts'
 import { type Client, type ClientOptions, createClient, type KeyedOptions } from './client.ts'
 import { Commands, Files, Stream } from './guest.ts'
@@ -22,6 +31,22 @@ export interface TransitionOptions extends Omit<SettleOptions, 'onProgress'> {
 export interface WakeOptions extends TransitionOptions {
   /** Discard the saved memory and boot from disk. */
   discardMemory?: boolean
+}
+
+export type Idle = Camel<IdleJson>
+export type WakeLock = Camel<WakeLockJson>
+
+export interface IdleOptions extends CallOptions {
+  /** 0 = never. */
+  idleTimeoutSecs?: number
+  /** The classes of activity that keep it awake; null for all but `cpu` and `network`. */
+  idlePolicy?: ActivityClass[] | null
+}
+
+export interface LockOptions extends CallOptions {
+  /** Why the desktop must stay awake; its idle view shows it. */
+  reason: string
+  forMs: number
 }
 
 export class Desktop {
@@ -94,9 +119,13 @@ export class Desktop {
   get currentGenerationId() {
     return this.#seen.current_generation_id
   }
-  /** Stored with the desktop, 0 = never; nothing hibernates automatically yet. */
+  /** After so long without activity it hibernates; 0 = never. */
   get idleTimeoutSecs() {
     return this.#seen.idle_timeout_secs
+  }
+  /** The classes of activity that keep it awake. */
+  get idlePolicy() {
+    return this.#seen.idle_policy
   }
   get billingMode() {
     return this.#seen.billing_mode
@@ -150,6 +179,29 @@ export class Desktop {
   }
   kill(options?: TransitionOptions): Promise<Operation> {
     return this.destroy(options)
+  }
+
+  /** What keeps the desktop awake now, and when it will hibernate by itself. */
+  async idle(options?: CallOptions): Promise<Idle> {
+    return camel(await this.#client.getIdle(this.id, options))
+  }
+
+  /** Changes when the desktop hibernates by itself. Its idle time counts from then on. */
+  async changeIdle({ idleTimeoutSecs, idlePolicy, ...call }: IdleOptions): Promise<this> {
+    const body = { idle_timeout_secs: idleTimeoutSecs, idle_policy: idlePolicy }
+    this.#seen = await this.#client.changeDesktop(this.id, body, callOptions(call))
+    return this
+  }
+
+  /** Keeps the desktop awake for `forMs`, at most 24 h, rounded up to whole seconds. The same name again renews the lock. */
+  async lock(name: string, { reason, forMs, ...call }: LockOptions): Promise<WakeLock> {
+    const body = { reason, expires_in_secs: Math.max(1, Math.ceil(forMs / 1000)) }
+    return camel(await this.#client.putWakeLock(this.id, name, body, callOptions(call)))
+  }
+
+  /** Ends a wake lock, if there is one; returns those that are left. */
+  async unlock(name: string, options?: CallOptions): Promise<WakeLock[]> {
+    return camel((await this.#client.deleteWakeLock(this.id, name, options)).wake_locks)
   }
 
   /** The screen as it is now, as PNG; the desktop must be awake. */

@@ -1,8 +1,10 @@
 // The SDK's public API.
 export type {
+  ActivityClass,
   AdminEventJson,
   AdminOperationJson,
   AuditEntryJson,
+  ChangeDesktopBody,
   CreateDesktopBody,
   CreatedKeyJson,
   DesktopJson,
@@ -14,6 +16,7 @@ export type {
   ExecBody,
   ExecJson,
   HostJson,
+  IdleJson,
   ImageJson,
   InviteJson,
   KeyJson,
@@ -29,6 +32,8 @@ export type {
   TrustedHostJson,
   UsageJson,
   WakeBody,
+  WakeLockBody,
+  WakeLockJson,
 } from '@dormouse/contract'
 export {
   type AdminClient,
@@ -52,8 +57,12 @@ export {
   type Connection,
   type CreateOptions,
   Desktop,
+  type Idle,
+  type IdleOptions,
+  type LockOptions,
   type Operation,
   type TransitionOptions,
+  type WakeLock,
   type WakeOptions,
 } from './desktop.ts'
 export * from './errors.ts'

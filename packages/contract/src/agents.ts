@@ -1,5 +1,6 @@
 // Enrolment of hosts, and hello and heartbeat over the link.
 import { z } from 'zod'
+import { guestActivity, idleRule } from './activity.ts'
 import { durationMs, listOf, recordOf, said } from './bounds.ts'
 import { id } from './ids.ts'
 import { moveState } from './moves.ts'
@@ -149,9 +150,23 @@ export const heartbeat = z.object({
   facts: hostFacts,
   /** The desktops whose domain runs now, with their generations. Usage counts by this. */
   running: listOf(z.object({ desktopId: id, generation: z.int() }), mostDesktops),
+  /**
+   * Of these desktops, those whose activity has changed since the last heartbeat on this link; with the first heartbeat all.
+   * Agents before this field report no activity.
+   */
+  activity: listOf(guestActivity, mostDesktops).optional(),
+  /** It asks the leader for the rules by which it hibernates idle desktops while it hears no leader. */
+  wantsIdleRules: z.boolean().optional(),
 })
 export type Heartbeat = z.infer<typeof heartbeat>
-export const heartbeatAnswer = z.object({ leaseRenewed: z.boolean(), replicas })
+export const heartbeatAnswer = z.object({
+  leaseRenewed: z.boolean(),
+  replicas,
+  /** Whether this replica leads. Replicas before this field do not say. */
+  leads: z.boolean().optional(),
+  /** To a host that asks, of all its awake desktops that may hibernate by themselves. */
+  idleRules: listOf(idleRule, mostDesktops).optional(),
+})
 export type HeartbeatAnswer = z.infer<typeof heartbeatAnswer>
 
 /** Calls an agent makes to the control plane. */

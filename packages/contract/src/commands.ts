@@ -1,5 +1,6 @@
 // The control plane's commands to agents. Each asks for a result and is idempotent.
 import { z } from 'zod'
+import { guestActivity, idleCondition } from './activity.ts'
 import { inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
 import { durationMs, durationSecs, listOf, said } from './bounds.ts'
 import { execOutputMaxBytes } from './guest.ts'
@@ -116,7 +117,8 @@ export const commands = {
   },
   /** Memory and disk are saved, as they belong together, and nothing runs. */
   'desktop.ensureHibernated': {
-    payload: fenced,
+    /** With a condition, a guest that runs and is not idle is left as it is, and the command is refused with `not_idle`. */
+    payload: fenced.extend({ ifIdle: idleCondition.optional() }),
     result: z.object({ memoryBytes: z.int().min(0) }),
   },
   /**
@@ -141,6 +143,8 @@ export const commands = {
     result: observation.extend({
       /** Commands and transfers of the desktop that are in flight. Agents before this field do not report it. */
       calls: z.int().min(0).optional(),
+      /** Of a desktop that runs. Agents before this field report no activity. */
+      activity: guestActivity.optional(),
     }),
   },
   /**

@@ -1,5 +1,6 @@
 // A desktop as customers see it, and the body of a create.
 import { z } from 'zod'
+import { activityClass, defaultIdlePolicy, idlePolicy } from './idle-policy.ts'
 import { id } from './ids.ts'
 
 export const tiers = ['small', 'default', 'large'] as const
@@ -45,9 +46,8 @@ export const desktopJson = z
     idle_timeout_secs: z
       .int()
       .min(0)
-      .describe(
-        'Idle time-out in seconds, 0 = never; stored with the desktop, but nothing hibernates automatically yet',
-      ),
+      .describe('Idle time-out in seconds, 0 = never: after so long without activity the desktop hibernates'),
+    idle_policy: z.array(activityClass).describe('The classes of activity that keep it awake'),
     billing_mode: billingMode,
     host_id: id.nullable().describe('Host the desktop is placed on; null before the first placement'),
     failure: z.string().nullable().describe('Why the desktop is `failed`, and what to do; null in every other state'),
@@ -67,6 +67,7 @@ export const desktopJson = z
         generation: 1,
         current_generation_id: '01980f40-1b2c-7a00-8e11-0a1b2c3d4e5f',
         idle_timeout_secs: 1_800,
+        idle_policy: [...defaultIdlePolicy],
         billing_mode: 'hourly',
         host_id: '01980a00-9f8e-7d6c-8b5a-493827160504',
         failure: null,
@@ -96,7 +97,18 @@ export const createDesktopBody = z
       .int()
       .min(0)
       .nullish()
-      .describe('0 = never; stored with the desktop, but nothing hibernates automatically yet'),
+      .describe('Idle time-out in seconds, 0 = never: after so long without activity the desktop hibernates'),
   })
   .meta({ id: 'CreateDesktopBody', examples: [{ tier: 'small' }, { tier: 'large', billing_mode: 'monthly' }] })
 export type CreateDesktopBody = z.infer<typeof createDesktopBody>
+
+/** Unknown fields are refused: a misspelt `idle_policy` must not be a silent no-op. */
+export const changeDesktopBody = z
+  .strictObject({
+    idle_timeout_secs: z.int().min(0).optional().describe('Idle time-out in seconds, 0 = never'),
+    idle_policy: idlePolicy
+      .nullish()
+      .describe('The classes of activity that keep it awake; `null`: all but `cpu` and `network`'),
+  })
+  .meta({ id: 'ChangeDesktopBody', examples: [{ idle_timeout_secs: 600 }, { idle_policy: ['command', 'cpu'] }] })
+export type ChangeDesktopBody = z.infer<typeof changeDesktopBody>

@@ -1,5 +1,6 @@
 // A drain: operators empty a host of the desktops that run on it, step by step, with a plan first.
 import { z } from 'zod'
+import { wakeLockJson } from './activity.ts'
 import { desktopState, time } from './desktops.ts'
 import { id } from './ids.ts'
 import { refusalCode } from './refusals.ts'
@@ -75,6 +76,7 @@ export const drainDesktopJson = z
     operation_id: id.nullable().describe('The latest operation of the drain for it'),
     tries: z.int().describe('Operations that the drain has begun for it'),
     reason: drainReason.nullable().describe('Why it waits or is blocked'),
+    wake_locks: z.array(wakeLockJson).optional().describe('Its wake locks. They do not hold the drain off'),
   })
   .meta({ id: 'DrainDesktop' })
 export type DrainDesktopJson = z.infer<typeof drainDesktopJson>

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { time } from './desktops.ts'
 import { id } from './ids.ts'
 
-/** Of an organisation: its desktops, operations, claims and keys. */
+/** Of an organisation: its desktops, operations, claims, wake locks and keys. */
 export const customerEventTypes = [
   'desktop.state',
   'desktop.moved',
@@ -15,6 +15,10 @@ export const customerEventTypes = [
   'claim.connected',
   'claim.disconnected',
   'claim.released',
+  'wake_lock.taken',
+  'wake_lock.renewed',
+  'wake_lock.released',
+  'wake_lock.expired',
   'key.created',
   'key.revoked',
 ] as const
@@ -51,7 +55,7 @@ export const eventJson = z
     data: z
       .record(z.string(), z.unknown())
       .describe(
-        'By type. `desktop.state`: `state`, `previous_state`, `generation`, `host_id`, `failure_code`. `operation.…`: `operation_id`, `kind`, `requested_by`, `state`, `result`, `error`, `error_code`. `claim.…`: `claim`. `key.…`: `key_id`, `name`. A later release may add fields',
+        'By type. `desktop.state`: `state`, `previous_state`, `generation`, `host_id`, `failure_code`. `operation.…`: `operation_id`, `kind`, `requested_by`, `state`, `result`, `error`, `error_code`. `claim.…`: `claim`. `wake_lock.…`: `name`, `reason`, `expires_at`. `key.…`: `key_id`, `name`. A later release may add fields',
       ),
   })
   .meta({

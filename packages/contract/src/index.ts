@@ -1,4 +1,5 @@
 // What the processes say to each other. zod only, no I/O; every app imports it and none owns it.
+export * from './activity.ts'
 export * from './admin.ts'
 export * from './agents.ts'
 export * from './commands.ts'
@@ -6,6 +7,7 @@ export * from './desktops.ts'
 export * from './drains.ts'
 export * from './events.ts'
 export * from './guest.ts'
+export * from './idle-policy.ts'
 export * from './ids.ts'
 export * from './images.ts'
 export * from './moves.ts'

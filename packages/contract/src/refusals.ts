@@ -221,6 +221,12 @@ export const refusals = {
     next: retry,
   },
   hypervisor_failed: { status: 409, internalOnly: true, what: 'the desktop’s host failed to do this', next: retry },
+  not_idle: {
+    status: 409,
+    internalOnly: true,
+    what: 'the desktop was in use again before it could hibernate by itself',
+    next: 'it stays awake',
+  },
   moving: {
     status: 409,
     internalOnly: true,

@@ -13,6 +13,7 @@ import { commitOf, machineOf } from '../machine.ts'
 import { recordScale, type ScaleRun } from '../results.ts'
 import { Service, thisCheckout } from '../service.ts'
 import { Fleet } from './fleet.ts'
+import { idle } from './idle.ts'
 import { leaderChange } from './leader-change.ts'
 import { oneOperation } from './one-operation.ts'
 import { wakeAll } from './operations.ts'
@@ -24,7 +25,7 @@ import { storm } from './storm.ts'
 import { tableFigures } from './tables.ts'
 
 /** In the order in which they run: the storm wakes what the later ones need awake, and the last one ends the leader. */
-const subjects: readonly ScaleSubject[] = [storm, steady, oneOperation, oneReturns, powerCut, leaderChange]
+const subjects: readonly ScaleSubject[] = [storm, steady, idle, oneOperation, oneReturns, powerCut, leaderChange]
 const tables = 'tables'
 const names = [...subjects.map(({ name }) => name), tables]
 

@@ -1,6 +1,7 @@
 // Limits how many calls of one desktop are in flight on this host, so that a caller with many takes nothing from the other
 // desktops. Commands that wake and hibernate are not counted.
 import { type CommandName, type DesktopId, refuse } from '@dormouse/contract'
+import type { Activity } from '../desktops/activity.ts'
 
 const guest = { lane: 'guest', limit: 64, what: 'commands and transfers' }
 const lanes: Partial<Record<CommandName, typeof guest>> = {
@@ -12,8 +13,13 @@ const lanes: Partial<Record<CommandName, typeof guest>> = {
 
 export class CallsInFlight {
   readonly #counts = new Map<string, number>()
+  readonly #activity: Pick<Activity, 'begin'>
 
-  /** Counts the call until it is disposed; refuses one above the limit. */
+  constructor(activity: Pick<Activity, 'begin'>) {
+    this.#activity = activity
+  }
+
+  /** Counts the call until it is disposed, and commands and transfers as activity; refuses one above the limit. */
   enter(name: CommandName, desktopId: DesktopId | undefined): Disposable {
     const lane = lanes[name]
     if (!lane || !desktopId) return { [Symbol.dispose]: () => undefined }
@@ -21,8 +27,14 @@ export class CallsInFlight {
     const count = this.#counts.get(key) ?? 0
     if (count >= lane.limit)
       refuse('guest_unavailable', `${count} ${lane.what} of this desktop are in flight; retry with fewer at once`)
+    const active = lane === guest ? this.#activity.begin(desktopId, activityOf(name)) : undefined
     this.#counts.set(key, count + 1)
-    return { [Symbol.dispose]: () => this.#leave(key) }
+    return {
+      [Symbol.dispose]: () => {
+        this.#leave(key)
+        active?.[Symbol.dispose]()
+      },
+    }
   }
 
   /** The desktop's commands and transfers in flight. */
@@ -36,3 +48,5 @@ export class CallsInFlight {
     else this.#counts.delete(key)
   }
 }
+
+const activityOf = (name: CommandName) => (name === 'guest.exec' ? 'command' : 'transfer')

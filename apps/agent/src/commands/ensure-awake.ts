@@ -1,10 +1,17 @@
 // The desktop runs in this generation, its guest answers, and its clock is right.
+import type { Activity } from '../desktops/activity.ts'
+import type { Turn } from '../desktops/turns.ts'
 import { type WakeDeps, wake } from '../desktops/wake.ts'
 import type { CommandHandler, TurnDeps } from './handler.ts'
 
-export const ensureAwake: CommandHandler<'desktop.ensureAwake', WakeDeps & TurnDeps> = (deps, command) => {
+type Deps = WakeDeps & TurnDeps & { activity: Activity }
+
+export const ensureAwake: CommandHandler<'desktop.ensureAwake', Deps> = (deps, command) => {
   const { fence, spec, source } = command
-  return deps.turns.run(fence, 'desktop.ensureAwake', (turn) => wake(deps, turn, { spec, source }), {
-    syncsLater: true,
-  })
+  const work = async (turn: Turn) => {
+    const woken = await wake(deps, turn, { spec, source })
+    deps.activity.watch(fence.desktopId)
+    return woken
+  }
+  return deps.turns.run(fence, 'desktop.ensureAwake', work, { syncsLater: true })
 }

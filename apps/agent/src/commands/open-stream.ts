@@ -1,5 +1,6 @@
 // Joins the screen of an awake desktop to a channel that the control plane expects.
 import type { Log } from '@dormouse/process'
+import type { Activity } from '../desktops/activity.ts'
 import { requireAwake } from '../desktops/awake-guest.ts'
 import type { Journal } from '../desktops/journal.ts'
 import type { Driver } from '../driver/driver.ts'
@@ -7,6 +8,7 @@ import { joinScreen } from '../streams/join-screen.ts'
 import type { CommandHandler } from './handler.ts'
 
 interface ScreenDeps {
+  activity: Pick<Activity, 'show'>
   journal: Journal
   driver: Pick<Driver, 'screen'>
   log: Log
@@ -17,7 +19,9 @@ export const openStream: CommandHandler<'stream.open', ScreenDeps> = async (deps
   const screen = await deps.driver.screen(request.desktopId)
   try {
     const channel = await dialBack(request.channel, signal)
-    void joinScreen(screen, channel, deps.log.child({ desktop: request.desktopId }))
+    const shown = deps.activity.show(request.desktopId)
+    const log = deps.log.child({ desktop: request.desktopId })
+    void joinScreen(screen, channel, log).finally(() => shown[Symbol.dispose]())
   } catch (error) {
     screen.destroy()
     throw error

@@ -1,8 +1,9 @@
 // Decides how a running desktop is saved with its memory. Every hibernation and the undo of a wake take this one path: the
 // manifest says what is intended before a byte is written, and that the file is whole only after it is synced.
-import { type CommandResult, Refusal, refuse } from '@dormouse/contract'
+import { type CommandResult, type IdleCondition, Refusal, refuse } from '@dormouse/contract'
 import { type Failpoints, type Log, together } from '@dormouse/process'
 import type { Slots } from '../mechanics/locks.ts'
+import type { Activity } from './activity.ts'
 import type { Digests } from './digests.ts'
 import type { MemoryImage } from './memory-images.ts'
 import type { SendReport } from './report.ts'
@@ -23,6 +24,7 @@ import type { Turn } from './turns.ts'
 export interface SaveDeps extends LookDeps {
   installationId: string
   digests: Digests
+  activity: Activity
   /** Limits the boots, restores and saves that run at once. */
   slots: Slots
   report: SendReport
@@ -34,11 +36,21 @@ const progressEveryMs = 500
 /** A fast save reports no progress: its result comes as soon. */
 const firstProgressMs = 100
 
-/** Saves the memory, so that it belongs to the disk as it is, and ends the process. */
-export async function hibernate(deps: SaveDeps, turn: Turn): Promise<CommandResult<'desktop.ensureHibernated'>> {
-  await deps.digests.stop(turn.fence.desktopId)
-  const now = await lookAtRest(deps, turn.fence.desktopId)
-  const image = holdsMemory(now) && !neverRan(now) ? await save(deps, turn, now) : await alreadySaved(deps, turn, now)
+/**
+ * Saves the memory, so that it belongs to the disk as it is, and ends the process. With a condition, it refuses with `not_idle`
+ * and changes nothing where the guest runs and is in use.
+ */
+export async function hibernate(
+  deps: SaveDeps,
+  turn: Turn,
+  ifIdle?: IdleCondition,
+): Promise<CommandResult<'desktop.ensureHibernated'>> {
+  const { desktopId } = turn.fence
+  await deps.digests.stop(desktopId)
+  const now = await lookAtRest(deps, desktopId)
+  const runs = holdsMemory(now) && !neverRan(now)
+  using _held = runs && ifIdle ? deps.activity.hold(desktopId, ifIdle) : undefined
+  const image = runs ? await save(deps, turn, now) : await alreadySaved(deps, turn, now)
   return { memoryBytes: image.bytes ?? 0 }
 }
 

@@ -19,7 +19,8 @@ export function toObservation(
   { domain, memory, disk }: Seen,
   reason?: string | null,
 ): Observation | undefined {
-  const fence = journal.read(desktopId) ?? domain?.mark
+  const entry = journal.read(desktopId)
+  const fence = entry ?? domain?.mark
   if (!fence && !disk && memory === 'none') return undefined
   return {
     desktopId,
@@ -29,8 +30,8 @@ export function toObservation(
     domain: domain?.state ?? 'absent',
     memory,
     disk,
-    reason: domain?.state === 'running' ? null : (domain?.reason ?? reason ?? null),
-    ...moveOf(journal.read(desktopId)),
+    reason: domain?.state === 'running' ? null : (domain?.reason ?? reason ?? entry?.sleptBecause ?? null),
+    ...moveOf(entry),
   }
 }
 

@@ -30,6 +30,8 @@ export const entrySchema = z.object({
   destroyedAt: z.iso.datetime().nullable(),
   /** While it moves to or from this host. Then nothing but a command of the move, or a destroy, changes it. */
   move: moveState.nullable().default(null),
+  /** In this turn its memory was saved without a command; why. */
+  sleptBecause: z.string().nullable().default(null),
   /** When it moved away, or its move to this host was undone: nothing of it is here. It may come again. */
   departedAt: z.iso.datetime().nullable().default(null),
 })
@@ -61,6 +63,7 @@ export const newEntry = (desktopId: DesktopId): Entry => ({
   spent: [],
   destroyedAt: null,
   move: null,
+  sleptBecause: null,
   departedAt: null,
 })
 
@@ -70,5 +73,6 @@ export const ofThisTurn = {
   wokeFrom: null,
   takenBack: false,
   memoryLost: false,
+  sleptBecause: null,
   failure: null,
 } as const satisfies Note

@@ -41,6 +41,9 @@ interface TurnOptions {
   moves?: boolean
 }
 
+/** Work that no command asks for has no deadline. */
+const idleWorkMs = 86_400_000
+
 const superseded = () => new Refusal('superseded', 'a later request for this desktop was accepted')
 
 export class Turns {
@@ -67,12 +70,15 @@ export class Turns {
   }
 
   /** Does the work if no other is in progress for the desktop and its journal is still at `seen`; else returns undefined. */
-  async whileIdle<T>(desktopId: DesktopId, seen: Pick<Entry, 'generation' | 'turn'>, work: () => Promise<T>) {
+  async whileIdle<T>(desktopId: DesktopId, seen: Pick<Entry, 'generation' | 'turn'>, work: (turn: Turn) => Promise<T>) {
     const mine = await this.#admissions.run(desktopId, async () => {
       const entry = this.#journal.read(desktopId)
       if (this.busy(desktopId) || !entry || comparePairs(entry, seen) !== 0) return undefined
-      const fence = { ...seen, operationId: entry.operationId ?? '' }
-      return { work: this.#add(desktopId, fence, 'while idle', () => work()) }
+      const { generation, turn, operationId } = entry
+      const epoch = this.#journal.highestEpoch
+      const fence = { desktopId, epoch, generation, turn, operationId: operationId ?? '', deadlineMs: idleWorkMs }
+      const begin = (signal: AbortSignal, earlier: Promise<unknown>) => work(this.#turn(fence, {}, signal, earlier))
+      return { work: this.#add(desktopId, fence, 'while idle', begin) }
     })
     return (await mine?.work.promise) as T | undefined
   }

@@ -38,6 +38,14 @@ export interface SavedBy {
   machine: string
 }
 
+/** What a guest has used since its process started; a part is undefined where that is not known. */
+export interface GuestUsage {
+  /** Time that its virtual processors have run or waited for a processor. */
+  processorMs: number | undefined
+  /** Received and sent. */
+  networkBytes: number | undefined
+}
+
 /** A guest's network device, and the only address that it can use. */
 export interface GuestAddress {
   mac: string
@@ -104,6 +112,8 @@ export interface Driver {
   newAddress(desktopId: DesktopId): Promise<GuestAddress | undefined>
   /** Whether its guest makes no progress: it is paused, or its process is stopped. Cheap, because it is called often. */
   frozen(desktopId: DesktopId): boolean
+  /** What these running guests have used. A guest that is not there any more is left out. */
+  usage(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, GuestUsage>>
   /** A connection to the screen of a running desktop. It speaks RFB and greets first; the caller owns its bytes. */
   screen(desktopId: DesktopId): Promise<Duplex>
   /** The screen as it is now, as PNG. */

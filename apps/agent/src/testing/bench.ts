@@ -116,6 +116,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
       driver,
       folders: { state: this.folder, memory: this.memoryFolder, guestKeys: join(this.folder, 'guest-keys') },
       workAtOnce: 4,
+      thresholds: { cpuPercent: 25, networkKibps: 32 },
       ...(this.moves && { moves: this.moves }),
       failpoints,
       report: (name, report) => this.said.push({ name, report } as Said),

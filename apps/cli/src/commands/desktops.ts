@@ -37,7 +37,7 @@ export function addDesktops(program: Command, context: Context): void {
     .option('--image <version>', 'image version (default: the service’s)')
     .option(
       '--idle-timeout-secs <n>',
-      'stored with the desktop, 0 = never; nothing hibernates automatically yet',
+      'hibernate it after so long without activity, 0 = never (default: the service’s)',
       integerFrom(0),
     )
     .option('--wake', 'also wake it, and wait until its guest is ready')
@@ -104,9 +104,7 @@ function describe(desktop: DesktopJson): string {
     tier: desktop.tier,
     image: desktop.image_version,
     generation: desktop.generation,
-    'idle timeout': desktop.idle_timeout_secs
-      ? `${desktop.idle_timeout_secs} s (nothing hibernates automatically yet)`
-      : 'never',
+    'idle timeout': desktop.idle_timeout_secs ? `${desktop.idle_timeout_secs} s` : 'never',
     billing: desktop.billing_mode,
     host: desktop.host_id,
     ...(desktop.failure && { failure: desktop.failure }),

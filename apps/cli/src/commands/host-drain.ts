@@ -179,7 +179,7 @@ function outcome(ended: DrainJson): string {
   }
 }
 
-const columns = ['DESKTOP', 'STATE', 'ACTION', 'STATUS', 'HOST', 'SECS', 'REASON']
+const columns = ['DESKTOP', 'STATE', 'ACTION', 'STATUS', 'HOST', 'SECS', 'REASON', 'WAKE LOCKS']
 
 function tableOf({ desktops }: DrainJson): string {
   if (desktops.length === 0) return ''
@@ -191,6 +191,7 @@ function tableOf({ desktops }: DrainJson): string {
     one.to_host_id,
     one.estimated_secs,
     one.reason?.detail,
+    one.wake_locks?.map(({ name, reason }) => `${name}: ${reason}`).join('; '),
   ])
   return table(columns, rows)
 }

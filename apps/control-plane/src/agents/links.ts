@@ -153,6 +153,7 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'no_space',
   'not_awake',
   'not_directory',
+  'not_idle',
   'not_regular',
   'payload_too_large',
   'permission_denied',

@@ -1,4 +1,5 @@
-// Begins a request that has waited behind a move, once the move has settled: only now generation and turn rise.
+// Begins a request that has waited behind a move or a hibernation of the service, once that has settled: only now generation and
+// turn rise. One whose result is true by then succeeds at once.
 import { messageOf, newId } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { followerOf, startFollower } from '../operations/followers.ts'
@@ -6,19 +7,27 @@ import * as operations from '../operations/store.ts'
 import { inputOf } from './operations/input.ts'
 import { begin } from './state-changes.ts'
 import { illegalRequest, isLegal } from './states.ts'
-import { lockAny, specOf } from './store.ts'
+import { type DesktopRow, lockAny, specOf } from './store.ts'
 
 /**
  * Answers the request as it has begun, or as it has failed where the desktop's state no longer allows it. Undefined where none
  * waits, or the operation before it has not settled.
  */
 export async function beginFollower(tx: Db, behind: string): Promise<operations.OperationRow | undefined> {
+  const begun = await beginWaiting(tx, behind)
+  if (begun) await removeVanished(tx, behind)
+  return begun
+}
+
+async function beginWaiting(tx: Db, behind: string): Promise<operations.OperationRow | undefined> {
   const waiting = await followerOf(tx, behind)
   const row = waiting && (await lockAny(tx, waiting.desktopId))
   // Behind the lock: a destroy may have superseded it.
   const next = row && (await followerOf(tx, behind))
   if (!row || !next || next.kind === 'move') return undefined
   const { kind } = next
+  const done = await succeedAtOnce(tx, behind, next, row)
+  if (done) return done
   if (!isLegal(kind, row.state)) {
     const cause = illegalRequest(kind, row.state, row.failureCode)
     return operations.settleFailed(tx, next.id, { code: 'wrong_state', detail: messageOf('wrong_state'), cause }, {})
@@ -32,4 +41,30 @@ export async function beginFollower(tx: Db, behind: string): Promise<operations.
     turn: row.turn + 1,
     input: { from: row.state, discardMemory, hostId: row.hostId, spec: specOf(row) },
   })
+}
+
+/**
+ * Behind a hibernation of the service: a hibernation has come true with it, and a wake without it, where it failed. Undefined
+ * where the request has work to do.
+ */
+async function succeedAtOnce(
+  tx: Db,
+  behind: string,
+  next: operations.OperationRow,
+  row: DesktopRow,
+): Promise<operations.OperationRow | undefined> {
+  const { kind } = next
+  const isAsleep = kind === 'hibernate' && row.state === 'hibernated'
+  const isAwake = kind === 'wake' && row.state === 'awake' && !inputOf({ operation: next }).discardMemory
+  if (!(isAsleep || isAwake) || (await operations.read(tx, behind))?.kind !== 'hibernate') return undefined
+  const { state, generation, currentGenerationId: generationId, hostId } = row
+  const resumed = kind === 'wake' ? { resumed_from: 'memory' } : {}
+  const result = { desktop_state: state, generation, generation_id: generationId, host_id: hostId, ...resumed }
+  return operations.settleSucceeded(tx, next.id, result, {})
+}
+
+/** What was kept for the request that waited behind it. */
+async function removeVanished(tx: Db, id: string): Promise<void> {
+  const settled = await operations.read(tx, id)
+  if (settled?.requestedBy === 'idle' && settled.errorCode === 'not_idle') await operations.removeUnlessAwaited(tx, id)
 }

@@ -6,7 +6,7 @@ import type { Hosts } from '../hosts/service.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import { requireKnownToAll } from '../leadership/store.ts'
 import type { Engine } from '../operations/engine.ts'
-import { moveAndNext } from '../operations/followers.ts'
+import { lineOf } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
 import * as operations from '../operations/store.ts'
 import { takeTurn } from './state-changes.ts'
@@ -47,10 +47,10 @@ export class Moves {
     const { operation, term } = await leadership.transaction(async (tx, term) => {
       const to = request.to && (await hosts.idOf(tx, request.to))
       const row = (await store.lockAny(tx, desktopId)) ?? refuseNotFound()
-      const { move } = await moveAndNext(tx, desktopId)
-      if (move && targetOf(move) === to) {
+      const { ahead } = await lineOf(tx, desktopId)
+      if (ahead?.kind === 'move' && targetOf(ahead) === to) {
         await note?.(tx, desktopId, null)
-        return { operation: move }
+        return { operation: ahead }
       }
       await requireMovable(tx, row, to)
       await takeTurn(tx, desktopId)

@@ -1,6 +1,7 @@
 // Routes for desktops and their operations. Only HTTP.
 import {
   adminOperationJson,
+  changeDesktopBody,
   createDesktopBody,
   deferredJson,
   desktopJson,
@@ -132,6 +133,29 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
       },
     },
     async (request) => desktops.show(customer(request), request.params.id),
+  )
+
+  app.patch(
+    '/desktops/:id',
+    {
+      schema: {
+        operationId: 'changeDesktop',
+        tags: ['Desktops'],
+        summary: 'Change when a desktop hibernates by itself',
+        description: 'The idle time counts from this request on.',
+        params,
+        body: changeDesktopBody,
+        response: { 200: desktopJson },
+        answers: { 200: 'The desktop as changed' },
+        problems: [404, 409],
+      },
+    },
+    async (request) => {
+      leadership.require()
+      const { idle_timeout_secs: timeoutSecs, idle_policy: policy } = request.body
+      const row = await desktops.changeIdle(customer(request), request.params.id, { timeoutSecs, policy })
+      return desktopToJson(row)
+    },
   )
 
   for (const kind of requestKinds) mutationRoute(app, kind, options)

@@ -4,6 +4,7 @@ import {
   type CreateDesktopBody,
   type DesktopJson,
   type DesktopState,
+  type IdleCondition,
   newId,
   type OperationJson,
   type OperationRequester,
@@ -20,6 +21,7 @@ import { isGuardFailure } from '../db/guards.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
 import {
   CommitUnknown,
+  type Db,
   hasEnded,
   isDatabaseUnavailable,
   type Note,
@@ -31,15 +33,16 @@ import type { Tx } from '../db/transactions.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import { requireKnownToAll } from '../leadership/store.ts'
 import type { Engine } from '../operations/engine.ts'
-import { moveAndNext, supersedeOne } from '../operations/followers.ts'
+import { lineOf, supersedeOne } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
 import * as operations from '../operations/store.ts'
 import type { Slot } from '../operations/work-queue.ts'
 import type { Customer } from '../principals/service.ts'
+import { change, type IdleSettings } from './idle-settings.ts'
+import { requireLegal, waitsBehind } from './line.ts'
 import type { Quota } from './quota.ts'
 import { type DesktopKey, findShown, list, listAny, listQuery } from './shown.ts'
 import { begin } from './state-changes.ts'
-import { illegalRequest, isLegal, transitions } from './states.ts'
 import type { DesktopRow } from './store.ts'
 import * as store from './store.ts'
 
@@ -82,6 +85,15 @@ export interface TransitionRequest {
   onHost?: string
   /** By default its caller. */
   requestedBy?: OperationRequester
+  /** Of a hibernation by idle, which waits for no slot: it refuses instead. */
+  idle?: IdleRequest
+}
+
+export interface IdleRequest {
+  /** What its host checks last. */
+  condition: IdleCondition
+  /** Throws a refusal where the desktop is no longer idle; called under its lock. */
+  requireIdle(tx: Db, desktop: DesktopRow): Promise<void>
 }
 
 /** A request for a transition, and whether the operation may begin where it is accepted. */
@@ -188,6 +200,15 @@ export class Desktops {
     return this.request({ orgId: (row ?? refuseNotFound()).orgId }, id, kind, params, note)
   }
 
+  /** Changes when the desktop hibernates by itself. Its idle time counts from now on. */
+  changeIdle(caller: Customer, id: string, settings: IdleSettings): Promise<DesktopRow> {
+    return this.#options.leadership.transaction(async (tx) => {
+      const { state } = (await store.lock(tx, caller.orgId, id)) ?? refuseNotFound()
+      if (state === 'destroyed') refuse('wrong_state', 'the desktop is destroyed; nothing of it can change', { state })
+      return change(tx, id, settings)
+    })
+  }
+
   /** The operation as customers see it. */
   operationToJson(row: OperationRow): OperationJson {
     return operations.operationToJson(row, this.#options.engine.progressOf(row))
@@ -213,7 +234,7 @@ export class Desktops {
       const operation = await operations.read(pool, operationId)
       // What it has superseded is not known.
       if (operation) engine.supersededBy(operation)
-      return operation && { operation, replay: 'no' as const, term: leadership.term, superseded: undefined }
+      return operation && { operation, replay: 'no' as const, term: leadership.term, superseded: [] }
     }
     const slots: Slot[] = []
     const attempt = (mayOpen: boolean) =>
@@ -232,7 +253,7 @@ export class Desktops {
         return attempt(false)
       })
       await failpoints.hit('operation.accepted')
-      if (accepted.superseded) engine.superseded(accepted.superseded)
+      for (const row of accepted.superseded) engine.superseded(row)
       if (accepted.operation.behind !== null) engine.giveWay(accepted.operation.behind)
       if (!accepted.term) return accepted
       // Its caller sees it as it was accepted, whether or not it begins at once.
@@ -260,27 +281,26 @@ export class Desktops {
     const locked = store.lock(tx, caller.orgId, id)
     // Behind the lock: a concurrent request with this key has committed.
     const keyed = params.key === null ? Promise.resolve(undefined) : operations.findByKey(tx, id, params.key)
-    const [found, earlier, { move, next }] = await together([locked, keyed, moveAndNext(tx, id)])
+    const [found, earlier, line] = await together([locked, keyed, lineOf(tx, id)])
     const desktop = found ?? refuseNotFound()
     if (earlier) {
       return {
         operation: earlier,
         replay: compare(earlier.fingerprint, params.fingerprint),
         term: undefined,
-        superseded: undefined,
+        superseded: [],
       }
     }
     if (params.expectedGeneration !== null && params.expectedGeneration !== desktop.generation) {
       const generations = { expected: params.expectedGeneration, current: desktop.generation }
       refuse('stale_generation', refusals.stale_generation.detail(generations))
     }
-    const { failureCode } = desktop
-    // A request that waits behind a move counts as begun: it is never the move that refuses another.
-    const state = next && next.kind !== 'move' ? transitions[next.kind].via : desktop.state
-    if (!isLegal(kind, state)) refuse('wrong_state', illegalRequest(kind, state, failureCode), { state })
+    requireLegal(kind, desktop, line)
     if (params.onHost && desktop.hostId !== null)
       refuse('wrong_state', 'the desktop has a host already; only the first wake can name one')
-    const generationId = kind === 'wake' && !move ? newId() : null
+    await params.idle?.requireIdle(tx, desktop)
+    const ahead = waitsBehind(kind, line)
+    const generationId = kind === 'wake' && !ahead ? newId() : null
     const request = {
       id: operationId,
       desktopId: id,
@@ -288,14 +308,15 @@ export class Desktops {
       kind,
       generation: generationId ? desktop.generation + 1 : desktop.generation,
       generationId: generationId ?? desktop.currentGenerationId,
-      turn: move ? desktop.turn : desktop.turn + 1,
-      behind: move?.id ?? null,
+      turn: ahead ? desktop.turn : desktop.turn + 1,
+      behind: ahead?.id ?? null,
       input: {
         from: desktop.state,
         discardMemory: params.discardMemory,
         hostId: desktop.hostId,
         spec: store.specOf(desktop),
         ...(params.onHost && { onHost: params.onHost }),
+        ...(params.idle && { ifIdle: params.idle.condition }),
       },
       requestId: params.requestId,
       requestedBy: params.requestedBy ?? 'caller',
@@ -304,17 +325,18 @@ export class Desktops {
       deadlineMs: this.#options.deadlineMs[kind],
     }
     const because = { code: 'superseded', detail: 'superseded by destroy', cause: 'superseded by destroy' } as const
-    if (move) {
-      await requireKnownToAll(tx, 'moves')
-      const superseded = next && (await supersedeOne(tx, next.id, because))
+    if (ahead) {
+      await requireKnownToAll(tx, ahead.kind === 'move' ? 'moves' : 'idle')
+      const superseded = line.next ? [await supersedeOne(tx, line.next.id, because)] : []
       return { operation: await operations.insert(tx, request), replay: 'no' as const, term, superseded }
     }
     const opened = mayOpen ? this.#options.engine.open(request) : undefined
     if (opened) slots.push(opened.slot)
+    else if (params.idle) refuse('overloaded', 'the desktop’s host is busy; it is looked at again')
     // The row is locked, so what these statements write is known before they are sent.
     if (!note) tx.last()
     const [superseded, , operation] = await together([
-      kind === 'destroy' ? operations.supersede(tx, id, because) : Promise.resolve(undefined),
+      kind === 'destroy' ? operations.supersede(tx, id, because) : Promise.resolve([]),
       begin(tx, id, kind, generationId),
       operations.insert(tx, request, opened?.begun),
       Promise.resolve(opened?.write(tx)),

@@ -1,12 +1,13 @@
 // Desktops as customers see them. They are read as the contract's JSON itself: no column that is not shown, and no value that
 // is converted twice.
-import { type DesktopJson, type DesktopState, messageOf, type RefusalCode } from '@dormouse/contract'
+import { type DesktopJson, type DesktopState, defaultIdlePolicy, messageOf, type RefusalCode } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { timesAsText } from '../db/times-as-text.ts'
 import type { DesktopRow } from './store.ts'
 
 /** As `DesktopJson`, but with the code of the failure. A replica of the previous release keeps the code on a destroy. */
 const columns = `d.id, d.org_id, d.tier, d.state, d.image_version, d.made_from as resolved_image_version, d.generation, d.current_generation_id, d.idle_timeout_secs,
+  coalesce(d.idle_policy, '{${defaultIdlePolicy.join(',')}}') as idle_policy,
   d.billing_mode, d.host_id, case when d.state = 'failed' then d.failure_code end as failure, d.created_at, d.updated_at`
 
 /** Completes what was read with `columns`. */
@@ -26,6 +27,7 @@ export const desktopToJson = (row: DesktopRow): DesktopJson => ({
   generation: row.generation,
   current_generation_id: row.currentGenerationId,
   idle_timeout_secs: row.idleTimeoutSecs,
+  idle_policy: row.idlePolicy ?? [...defaultIdlePolicy],
   billing_mode: row.billingMode,
   host_id: row.hostId,
   failure: row.state === 'failed' && row.failureCode ? messageOf(row.failureCode) : null,

@@ -1,5 +1,6 @@
 // The table of desktops: what is read of it, and what is written that changes no state (`state-changes.ts` does).
 import {
+  type ActivityClass,
   type BillingMode,
   type DesktopSpec,
   type DesktopState,
@@ -23,6 +24,8 @@ export interface DesktopRow {
   turn: number
   currentGenerationId: string | null
   idleTimeoutSecs: number
+  /** Null: the default. */
+  idlePolicy: ActivityClass[] | null
   billingMode: BillingMode
   hostId: string | null
   fingerprint: Buffer | null
@@ -35,7 +38,7 @@ export interface DesktopRow {
 
 export const columns = `id, org_id as "orgId", tier, state, image_version as "imageVersion", vcpus, memory_mib as "memoryMiB",
   disk_gib as "diskGiB", generation, turn, current_generation_id as "currentGenerationId",
-  idle_timeout_secs as "idleTimeoutSecs", billing_mode as "billingMode", host_id as "hostId", fingerprint,
+  idle_timeout_secs as "idleTimeoutSecs", idle_policy as "idlePolicy", billing_mode as "billingMode", host_id as "hostId", fingerprint,
   failure_code as "failureCode", made_from as "madeFrom", created_at as "createdAt", updated_at as "updatedAt"`
 
 export type NewDesktop = Pick<

@@ -1,5 +1,6 @@
 // Drains: plans them, begins them, shows how far they have come, and cancels them. Knows no HTTP. `runner.ts` carries them on.
 import { type DrainBody, type DrainJson, newId, type Refusal, refusalWithCause, refuse } from '@dormouse/contract'
+import { heldOf } from '../activity/wake-locks.ts'
 import { type Note, retryWhileUnavailable } from '../db/pool.ts'
 import { requireKnownToAll } from '../leadership/store.ts'
 import { durationsLately } from '../operations/durations.ts'
@@ -93,9 +94,10 @@ export class Drains {
     places?: ReadonlyMap<string, { id: string } | Refusal>,
   ): Promise<DrainJson> {
     const { pool, hosts } = this.#options
-    const [listed, durations] = await Promise.all([hosts.list(), durationsLately(pool)])
+    const ids = all.map(({ desktopId }) => desktopId)
+    const [listed, durations, locks] = await Promise.all([hosts.list(), durationsLately(pool), heldOf(pool, ids)])
     const hostNames = new Map(listed.map(({ id, name }) => [id, name]))
-    return drainToJson({ view, all, hostNames, durations, ...(places && { places }) })
+    return drainToJson({ view, all, hostNames, durations, locks, ...(places && { places }) })
   }
 }
 

@@ -1,5 +1,6 @@
 // A drain as operators see it. Pure.
 import { type DrainDesktopJson, type DrainJson, Refusal } from '@dormouse/contract'
+import { type WakeLock, wakeLockToJson } from '../activity/wake-locks.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import type { Durations } from '../operations/durations.ts'
 import type { Judged, View } from './judge.ts'
@@ -11,17 +12,22 @@ export interface Shown {
   all: DrainedDesktop[]
   hostNames: ReadonlyMap<string, string>
   durations: Durations
+  /** Wake locks by desktop. */
+  locks: ReadonlyMap<string, WakeLock[]>
   /** In a plan: where each desktop would go, or why nowhere. */
   places?: ReadonlyMap<string, { id: string } | Refusal>
 }
 
-export function drainToJson({ view, all, hostNames, durations, places }: Shown): DrainJson {
+export function drainToJson({ view, all, hostNames, durations, locks, places }: Shown): DrainJson {
   const { drain } = view
   const desktops = all.map((known) => {
     const desktop = view.desktops.get(known.desktopId)!
     const estimatedSecs = isOver(known) ? 0 : estimate(durations, desktop, known)
     const to = known.status === 'moved' ? desktop.hostId : idOf(places?.get(known.desktopId))
-    return toJson(desktop, known, { to, name: to && (hostNames.get(to) ?? null), estimatedSecs })
+    return toJson(desktop, known, {
+      ...{ to, name: to && (hostNames.get(to) ?? null), estimatedSecs },
+      locks: locks.get(known.desktopId) ?? [],
+    })
   })
   const count = (status: DrainedDesktop['status']) => all.filter((one) => one.status === status).length
   return {
@@ -53,7 +59,12 @@ export function drainToJson({ view, all, hostNames, durations, places }: Shown):
 function toJson(
   desktop: DesktopRow,
   known: DrainedDesktop,
-  { to, name, estimatedSecs }: { to: string | null; name: string | null; estimatedSecs: number | null },
+  {
+    to,
+    name,
+    estimatedSecs,
+    locks,
+  }: { to: string | null; name: string | null; estimatedSecs: number | null; locks: WakeLock[] },
 ): DrainDesktopJson {
   return {
     desktop_id: desktop.id,
@@ -68,6 +79,7 @@ function toJson(
     operation_id: known.operationId,
     tries: known.tries,
     reason: known.reason,
+    wake_locks: locks.map(wakeLockToJson),
   }
 }
 

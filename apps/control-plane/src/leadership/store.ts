@@ -169,7 +169,7 @@ export const fenceStatement = (epoch: number, replicaId: string) => ({
 })
 
 /** What a later release than the first can continue as a leader. A replica of a release before it announces nothing. */
-const abilities = ['moves'] as const
+const abilities = ['moves', 'idle'] as const
 export type Ability = (typeof abilities)[number]
 
 /** Notes that the replica is alive, the URL at which it is reached, and what it can continue as a leader. */
@@ -186,11 +186,16 @@ export async function announce(db: Db, replicaId: string, url: string): Promise<
  * for a minute: it may be frozen.
  */
 export async function requireKnownToAll(db: Db, ability: Ability): Promise<void> {
+  if (!(await isKnownToAll(db, ability))) refuse('upgrading')
+}
+
+/** The same as an answer. */
+export async function isKnownToAll(db: Db, ability: Ability): Promise<boolean> {
   const { rowCount } = await db.query(
     `select 1 from replicas where seen_at > now() - interval '1 minute' and not knows @> array[$1] limit 1`,
     [ability],
   )
-  if (rowCount !== 0) refuse('upgrading')
+  return rowCount === 0
 }
 
 /** Base URLs of the replicas that announced themselves within the last 15 s. */

@@ -77,10 +77,12 @@ export interface OperationDefinition {
    * there; it then runs later, and tells why it fails.
    */
   opens?(operation: NewOperation): Opening | undefined
-  /**
-   * Requests may wait behind it: whether it can still be undone for one. It then fails with `superseded`.
-   */
+  /** Whether requests may wait behind it. They begin once it has settled. */
+  precedes?(operation: OperationRow): boolean
+  /** Whether it can still be undone for a request that waits behind it. It then fails with `superseded`. */
   givesWay?(operation: Position): boolean
+  /** Whether nothing is left of it after this failure: its requester is part of the service, and tries again. */
+  vanishes?(operation: OperationRow, failure: Failure): boolean
   /** The last step: writes the new state in the transaction that settles the operation. */
   succeeded(tx: Db, context: SettleContext): Promise<unknown>
   /**

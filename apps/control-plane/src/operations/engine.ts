@@ -13,7 +13,7 @@ import { Abandoned, type Failure, type Findings, failureFrom } from './findings.
 import { type Opened, open } from './opening.ts'
 import { Progress, type Reported } from './progress.ts'
 import { backoff, type Running, requireOurs, runningOf } from './running.ts'
-import { settleLocked, storeSuccess } from './settling.ts'
+import { settleLocked, storeFailure, storeSuccess } from './settling.ts'
 import type { NewOperation, OperationRow } from './store.ts'
 import * as store from './store.ts'
 import { isTransient } from './transient.ts'
@@ -178,7 +178,7 @@ export class Engine {
     running.hasSettled = true
     this.#options.waiters.settled(settled)
     this.#options.observer.settled(settled)
-    if (this.#definition(row).givesWay) await this.#beginNext(row.id, running.term)
+    if (this.#definition(row).precedes?.(row)) await this.#beginNext(row.id, running.term)
   }
 
   /** Runs the steps from the stored one on. Answers why a step failed; undefined where all succeeded. */
@@ -254,7 +254,7 @@ export class Engine {
       settleLocked(this.#options.leadership, definition, row, async (tx, context, live) => {
         await live
         const lost = await definition.failed(tx, context, failure).catch((error) => this.#leaveState(row, error))
-        return store.settleFailed(tx, row.id, { ...failure, detail: messageOf(failure.code, lost) }, row.findings)
+        return storeFailure(tx, definition, row, { ...failure, detail: messageOf(failure.code, lost) })
       })
     return this.#settle(running, fail)
   }

@@ -1,21 +1,33 @@
-// The rows of the table of operations that wait behind another one.
+// The rows of the table of operations that wait behind another one, and those behind which they wait.
 import type { Db } from '../db/pool.ts'
 import type { Failure } from './findings.ts'
 import { columns, type OperationRow } from './store.ts'
 
-/** The desktop's live move, and the request that waits behind it. Read them behind the desktop's lock. */
-export async function moveAndNext(
-  db: Db,
-  desktopId: string,
-): Promise<{ move: OperationRow | undefined; next: OperationRow | undefined }> {
+/** Which of a desktop's live operations a request meets. */
+export interface Line {
+  /** What the service itself has begun: a move, or a hibernation by idle or by a drain. Requests wait behind it. */
+  ahead: OperationRow | undefined
+  /** The request that waits behind it. */
+  next: OperationRow | undefined
+}
+
+/** Read it behind the desktop's lock. */
+export async function lineOf(db: Db, desktopId: string): Promise<Line> {
   const { rows } = await db.query<OperationRow>({
-    name: 'operations-move-and-next',
+    name: 'operations-line',
     text: `select ${columns} from operations where desktop_id = $1 and state in ('pending', 'running')
-             and (kind = 'move' or behind is not null)`,
+             and (kind = 'move' or behind is not null or requested_by in ('idle', 'drain'))`,
     values: [desktopId],
   })
-  return { move: rows.find(({ kind }) => kind === 'move'), next: rows.find(({ behind }) => behind !== null) }
+  return {
+    ahead: rows.find((row) => row.kind === 'move' || isOwnHibernation(row)),
+    next: rows.find(({ behind }) => behind !== null),
+  }
 }
+
+/** A hibernation that nobody outside the service has asked for. */
+export const isOwnHibernation = ({ kind, requestedBy, behind }: OperationRow): boolean =>
+  kind === 'hibernate' && behind === null && (requestedBy === 'idle' || requestedBy === 'drain')
 
 /** The request that waits behind this operation, once that has settled. */
 export async function followerOf(db: Db, behind: string): Promise<OperationRow | undefined> {
@@ -43,15 +55,15 @@ export async function startFollower(
   return rows[0]!
 }
 
-/** Settles a request that waits as superseded. */
-export async function supersedeOne(db: Db, id: string, failure: Failure): Promise<OperationRow | undefined> {
+/** Settles a request that waits as superseded. The desktop's lock keeps it waiting. */
+export async function supersedeOne(db: Db, id: string, failure: Failure): Promise<OperationRow> {
   const { rows } = await db.query<OperationRow>(
     `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
        error = $2, error_code = $3, cause = $4
      where id = $1 and state in ('pending', 'running') returning ${columns}`,
     [id, failure.detail, failure.code, failure.cause],
   )
-  return rows[0]
+  return rows[0]!
 }
 
 /** Whether a request waits behind the operation. */

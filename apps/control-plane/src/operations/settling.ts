@@ -4,6 +4,7 @@ import { isGuardFailure } from '../db/guards.ts'
 import type { Db } from '../db/pool.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { OperationDefinition, SettleContext } from './definition.ts'
+import type { Failure } from './findings.ts'
 import type { OperationRow } from './store.ts'
 import * as store from './store.ts'
 
@@ -20,6 +21,18 @@ export async function storeSuccess(
     const settling = store.settleSucceeded(tx, row.id, definition.resultOf(context), row.findings)
     return (await together([live, writing, settling]))[2]
   })
+}
+
+/** Stores a failure, or removes the operation where nothing is to be left of it. A request that waits behind it is kept. */
+export async function storeFailure(
+  tx: Db,
+  definition: OperationDefinition,
+  row: OperationRow,
+  failure: Failure,
+): Promise<OperationRow> {
+  const failed = await store.settleFailed(tx, row.id, failure, row.findings)
+  if (definition.vanishes?.(row, failure)) await store.removeUnlessAwaited(tx, row.id)
+  return failed
 }
 
 /** Undefined where a guard fails: what stands behind the locks tells why. */

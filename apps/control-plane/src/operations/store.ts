@@ -260,15 +260,24 @@ export async function settleFailed(db: Db, id: string, failure: Failure, finding
   return rows[0]!
 }
 
-/** Settles the live operation of a desktop as superseded, if there is one. */
-export async function supersede(db: Db, desktopId: string, failure: Failure): Promise<OperationRow | undefined> {
+/** Removes a settled operation, unless a request waits behind it: what begins that removes it then. */
+export async function removeUnlessAwaited(db: Db, id: string): Promise<void> {
+  await db.query(
+    `delete from operations o where id = $1 and state = 'failed' and not exists (
+       select 1 from operations f where f.desktop_id = o.desktop_id and f.behind = o.id and f.state in ('pending', 'running'))`,
+    [id],
+  )
+}
+
+/** Settles the live operations of a desktop as superseded: the one in progress, and the one that waits. */
+export async function supersede(db: Db, desktopId: string, failure: Failure): Promise<OperationRow[]> {
   const { rows } = await db.query<OperationRow>(
     `update operations set state = 'failed', settled_at = clock_timestamp(), updated_at = clock_timestamp(),
        error = $2, error_code = $3, cause = $4
      where desktop_id = $1 and state in ('pending', 'running') returning ${columns}`,
     [desktopId, failure.detail, failure.code, failure.cause],
   )
-  return rows[0]
+  return rows
 }
 
 /** Settles the live operations of these desktops as superseded. */

@@ -1,5 +1,6 @@
 // Prunes old records: each room deletes its own, in batches, and nothing that the API promises to keep.
 import type { Log } from '@dormouse/process'
+import * as activity from '../activity/store.ts'
 import * as audit from '../audit/store.ts'
 import type { Db } from '../db/pool.ts'
 import { pruneGenerations } from '../desktops/generations.ts'
@@ -34,6 +35,7 @@ export class Retention {
       'tokens of hosts': () => pruneTokens(db),
       replicas: () => leadership.pruneReplicas(db),
       drains: () => this.#options.pruneDrains(db, recordsDays),
+      activity: () => activity.prune(db),
       audit: () => audit.prune(db, auditDays),
     }
     for (const [what, forget] of Object.entries(rooms)) {

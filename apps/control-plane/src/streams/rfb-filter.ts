@@ -45,6 +45,13 @@ const messages: Readonly<Record<number, Message>> = {
 /** More encodings than any client has; bounds the buffer. */
 const maxPassedBytes = 4 + 4 * 1_024
 
+/** The length of the message that starts there; undefined where more bytes are needed. Throws RfbBreach on an unknown one. */
+export function messageAt(bytes: Buffer, at: number): number | undefined {
+  const message = messages[bytes[at]!]
+  if (!message) throw new RfbBreach('an unknown message')
+  return bytes.length - at < message.head ? undefined : message.length(bytes, at)
+}
+
 function withPixels(message: Buffer, terms: RfbTerms): Buffer {
   terms.request(message.subarray(4))
   return message
@@ -80,6 +87,7 @@ export class RfbFilter {
   /** What was negotiated, for the filter of the other direction. */
   readonly terms = new RfbTerms()
   readonly #claim: StreamClaim
+  readonly #heard: (messages: Buffer) => void
   #phase: Phase = 'version'
   /** Received bytes from the start of the incomplete message. */
   #kept: Buffer = Buffer.alloc(0)
@@ -88,13 +96,18 @@ export class RfbFilter {
   /** Remaining bytes of a message that is dropped. */
   #dropping = 0
 
-  constructor(claim: StreamClaim) {
+  /** `heard` gets what a `control` client sends after the handshake. */
+  constructor(claim: StreamClaim, heard: (messages: Buffer) => void = () => undefined) {
     this.#claim = claim
+    this.#heard = heard
   }
 
   /** Returns what passes of these bytes and those kept before; throws RfbBreach on invalid ones. */
   pass(chunk: Buffer): Buffer {
-    if (this.#phase === 'messages' && this.#claim === 'control') return chunk
+    if (this.#phase === 'messages' && this.#claim === 'control') {
+      this.#heard(chunk)
+      return chunk
+    }
     this.#kept = this.#kept.length === 0 ? chunk : Buffer.concat([this.#kept, chunk])
     this.#at = 0
     const passed: Buffer[] = []
@@ -113,8 +126,13 @@ export class RfbFilter {
     if (this.#phase === 'version') return this.#version()
     if (this.#phase === 'security') return this.#security()
     if (this.#phase === 'init') return this.#init()
-    if (this.#claim === 'control') return this.#left > 0 ? this.#take(this.#left) : undefined
-    return this.#message()
+    return this.#claim === 'control' ? this.#rest() : this.#message()
+  }
+
+  #rest(): Buffer | undefined {
+    const rest = this.#left > 0 ? this.#take(this.#left) : undefined
+    if (rest) this.#heard(rest)
+    return rest
   }
 
   #version(): Buffer | undefined {

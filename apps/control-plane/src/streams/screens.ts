@@ -19,6 +19,7 @@ import type { IssuedTokens } from './issued-tokens.ts'
 import { endSocket, pingClient, relay, sendPulses } from './relay.ts'
 import { answersToViewer } from './rfb-answers.ts'
 import { RfbFilter } from './rfb-filter.ts'
+import { RfbInputs } from './rfb-inputs.ts'
 import { RfbBreach } from './rfb-terms.ts'
 import type { Screen } from './store.ts'
 import * as store from './store.ts'
@@ -30,6 +31,8 @@ export interface ScreensOptions {
   links: Links
   channels: Channels
   issued: IssuedTokens
+  /** Called for each input of the client that controls the screen; one function for each screen. */
+  inputOf(desktopId: string): () => void
   /** Counts a socket for its holder; throws a refusal above the limit. */
   count(request: IncomingMessage, holder: string): void
   /** The service's public origin, accepted beside the one of the request. */
@@ -150,7 +153,8 @@ export class Screens {
     const request = { hostId, name: 'stream.open', desktopId, generation, requestId: sessionId } as const
     const channel = await openChannel(this.#options, request, signal)
     if (socket.readyState !== socket.OPEN) return void channel.destroy()
-    const fromClient = new RfbFilter(claim)
+    const inputs = new RfbInputs(this.#options.inputOf(desktopId))
+    const fromClient = new RfbFilter(claim, (messages) => inputs.hear(messages))
     const fromScreen = claim === 'view' ? answersToViewer(fromClient.terms) : undefined
     await relay(socket, channel, { fromClient, fromScreen })
   }

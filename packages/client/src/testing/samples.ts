@@ -17,6 +17,7 @@ export function desktop(changes: Partial<DesktopJson> = {}): DesktopJson {
     generation: 0,
     current_generation_id: null,
     idle_timeout_secs: 0,
+    idle_policy: ['command', 'transfer', 'screen', 'input'],
     billing_mode: 'hourly',
     host_id: null,
     failure: null,

@@ -8,7 +8,16 @@ import type { HostEvent } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import type { Readiness } from '../../images/images.ts'
 import { ImageShelf } from '../../images/shelf.ts'
-import type { Domain, Driver, DriverEvent, DriverFacts, GuestAddress, SavedBy, SaveProgress } from '../driver.ts'
+import type {
+  Domain,
+  Driver,
+  DriverEvent,
+  DriverFacts,
+  GuestAddress,
+  GuestUsage,
+  SavedBy,
+  SaveProgress,
+} from '../driver.ts'
 import type { GuestAccess, GuestEvent } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
 import { bootFromDisk, restoreFromFile } from './boot.ts'
@@ -195,6 +204,10 @@ export class LibvirtDriver implements Driver {
 
   async newAddress(desktopId: DesktopId): Promise<GuestAddress | undefined> {
     return (await this.#installation.ready()).network?.takeNewAddress(desktopId)
+  }
+
+  usage(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, GuestUsage>> {
+    return this.#guests.usage(desktopIds)
   }
 
   guestAccess(desktopId: DesktopId): GuestAccess {

@@ -31,6 +31,13 @@ export class QemuProcesses {
     }
   }
 
+  /** How long its virtual processors have run or waited for a processor; undefined where it is not visible. */
+  async processorMs(domainName: string): Promise<number | undefined> {
+    if (this.#stateOf(domainName) === undefined) await this.#searchSoon()
+    const found = this.#found.get(domainName)
+    return found && wantedMs(found.pid)
+  }
+
   #frozen(domainName: string): boolean {
     const state = this.#stateOf(domainName)
     if (state === undefined) void this.#searchSoon()

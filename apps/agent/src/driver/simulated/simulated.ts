@@ -5,7 +5,7 @@ import { type Duplex, duplexPair } from 'node:stream'
 import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
 import { ImageShelf } from '../../images/shelf.ts'
-import type { Domain, Driver, DriverEvent, DriverFacts, SavedBy, SaveProgress } from '../driver.ts'
+import type { Domain, Driver, DriverEvent, DriverFacts, GuestUsage, SavedBy, SaveProgress } from '../driver.ts'
 import type { Mark } from '../mark.ts'
 import { toPng } from '../picture.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
@@ -256,6 +256,14 @@ export class SimulatedDriver implements Driver {
 
   frozen(): boolean {
     return false
+  }
+
+  /** What guests have used is set here by a test. */
+  readonly used = new Map<DesktopId, GuestUsage>()
+
+  async usage(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, GuestUsage>> {
+    const nothing = { processorMs: 0, networkBytes: 0 }
+    return new Map(desktopIds.map((desktopId) => [desktopId, { ...(this.used.get(desktopId) ?? nothing) }]))
   }
 
   guest(desktopId: DesktopId): SimulatedGuest {

@@ -8,6 +8,7 @@ import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
 import { type OperationDefinition, type SettleContext, step } from '../../operations/definition.ts'
+import { isOwnHibernation } from '../../operations/followers.ts'
 import { endGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
@@ -38,10 +39,10 @@ export const hibernate = ({ leadership, hosts, links }: HibernateContext): Opera
       name: 'save',
       phase: 'saving',
       run: async (context) => {
-        const hostId = inputOf(context).hostId!
-        const payload = { fence: fenceOf(context) }
-        const ask = () => links.command(hostId, 'desktop.ensureHibernated', payload, commandOptions(context))
-        const { memoryBytes } = await afterMove({ leadership, links }, context, hostId, ask)
+        const { hostId, ifIdle } = inputOf(context)
+        const payload = { fence: fenceOf(context), ifIdle }
+        const ask = () => links.command(hostId!, 'desktop.ensureHibernated', payload, commandOptions(context))
+        const { memoryBytes } = await afterMove({ leadership, links }, context, hostId!, ask)
         return { memoryBytes }
       },
       /** A save cannot be undone; the host reports what came of it. */
@@ -63,6 +64,9 @@ export const hibernate = ({ leadership, hosts, links }: HibernateContext): Opera
   ],
 
   lock: (tx, { desktopId }) => lockAny(tx, desktopId),
+
+  precedes: isOwnHibernation,
+  vanishes: ({ requestedBy }, { code }) => requestedBy === 'idle' && code === 'not_idle',
 
   succeeded: (tx, context) => settleHibernated(hosts, tx, context, false),
   succeededAtOnce: (tx, context) => settleHibernated(hosts, tx, context, true),

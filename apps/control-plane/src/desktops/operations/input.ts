@@ -1,5 +1,5 @@
 // What an operation on a desktop knows of the moment it was accepted, and the fence that its commands carry.
-import { desktopSpec, desktopState, type Fence, id } from '@dormouse/contract'
+import { desktopSpec, desktopState, type Fence, id, idleCondition } from '@dormouse/contract'
 import { z } from 'zod'
 import type { StepContext } from '../../operations/definition.ts'
 import type { OperationRow } from '../../operations/store.ts'
@@ -11,6 +11,8 @@ const input = z.object({
   spec: desktopSpec,
   /** The host that an operator has named for the first wake. */
   onHost: id.optional(),
+  /** Of a hibernation by idle: its host checks this once more. */
+  ifIdle: idleCondition.optional(),
 })
 export type Input = z.infer<typeof input>
 

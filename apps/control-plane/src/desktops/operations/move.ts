@@ -91,6 +91,7 @@ export const move = (deps: CarryContext): OperationDefinition => ({
   hostOf: (operation) => fromOf({ operation }),
   helperOf: ({ findings }) => carried.parse(findings).to ?? carry.fetchesOn({ findings }),
   steps: stepsOf(deps),
+  precedes: () => true,
   givesWay: ({ step }) => step < decideAt,
   lock: (tx, { desktopId }) => lockAny(tx, desktopId),
   succeeded: (tx, context) => settleMoved(deps, tx, context),

@@ -1,0 +1,83 @@
+// Hibernates idle desktops while this host hears no leader, by the rules that the last leader sent. Off unless it is configured.
+import type { DesktopId, HeartbeatAnswer, IdleRule } from '@dormouse/contract'
+import { Refusal } from '@dormouse/contract'
+import { hibernate, type SaveDeps } from './hibernate.ts'
+import type { Turns } from './turns.ts'
+import type { Watch } from './watch.ts'
+
+interface Deps extends SaveDeps {
+  turns: Turns
+  watch: Pick<Watch, 'running'>
+}
+
+interface Options {
+  /** How much longer than a desktop's timeout no leader must have been heard; undefined switches it off. */
+  graceMs: number | undefined
+  now?: () => number
+}
+
+const askEveryMs = 30_000
+const because = 'hibernated by its host: it was idle, and the host heard no leader'
+
+export class WithoutLeader {
+  readonly #deps: Deps
+  readonly #graceMs: number | undefined
+  readonly #now: () => number
+  /** By the monotonic clock. */
+  #heardAt: number
+  #rulesAt = -Infinity
+  #rules = new Map<DesktopId, IdleRule>()
+
+  constructor(deps: Deps, { graceMs, now = () => performance.now() }: Options) {
+    this.#deps = deps
+    this.#graceMs = graceMs
+    this.#now = now
+    this.#heardAt = now()
+  }
+
+  /** Whether the next heartbeat asks the leader for the rules. */
+  get asks(): boolean {
+    return this.#graceMs !== undefined && this.#now() - this.#rulesAt >= askEveryMs
+  }
+
+  /** A replica has answered a heartbeat. */
+  heard({ leads, idleRules }: Pick<HeartbeatAnswer, 'leads' | 'idleRules'>): void {
+    if (!leads) return
+    this.#heardAt = this.#now()
+    if (!idleRules) return
+    this.#rulesAt = this.#heardAt
+    this.#rules = new Map(idleRules.map((rule) => [rule.desktopId, rule]))
+  }
+
+  /** To be called every few seconds. Saves one desktop after the other. */
+  async check(): Promise<void> {
+    const silentMs = () => this.#now() - this.#heardAt
+    if (this.#graceMs === undefined || silentMs() <= this.#graceMs) return
+    for (const { desktopId } of this.#deps.watch.running()) {
+      const rule = this.#rules.get(desktopId)
+      if (rule && silentMs() > rule.condition.forMs + this.#graceMs && this.#isFree(rule)) await this.#hibernate(rule)
+    }
+  }
+
+  /** No wake lock holds it, and nobody sees its screen. */
+  #isFree({ desktopId, heldMs }: IdleRule): boolean {
+    return this.#now() - this.#rulesAt > heldMs && !this.#deps.activity.isShown(desktopId)
+  }
+
+  /** Takes the turn between two commands, and raises none: a command that comes meanwhile waits, and finds the saved memory. */
+  async #hibernate({ desktopId, condition }: IdleRule): Promise<void> {
+    const { turns, journal, log } = this.#deps
+    const entry = journal.read(desktopId)
+    if (!entry?.running) return
+    try {
+      await turns.whileIdle(desktopId, entry, async (turn) => {
+        await hibernate(this.#deps, turn, condition)
+        await turn.note({ sleptBecause: because })
+        log.warn({ desktopId }, 'an idle desktop was hibernated, because no leader was heard')
+      })
+    } catch (err) {
+      if (!(err instanceof Refusal) || err.code !== 'not_idle') throw err
+      log.debug({ desktopId, why: err.detail }, 'the desktop is in use')
+    }
+  }
+}

@@ -1,0 +1,93 @@
+// What the linked hosts have reported of their desktops' activity, in the memory of this replica: every replica hears every host.
+import { type GuestActivity, type Heartbeat, type HostClass, hostClasses } from '@dormouse/contract'
+import type { HostNote } from './store.ts'
+
+/** Times are by this process's monotonic clock. */
+interface Known {
+  generation: number
+  watchedSince: number
+  busy: readonly HostClass[]
+  lastAt: Map<HostClass, number>
+  /** Up to when it is stored. */
+  storedAt: Map<HostClass, number>
+}
+
+/** A desktop as its host sees it now. */
+export interface Seen {
+  watchedMs: number
+  busy: readonly HostClass[]
+  /** Zero for a class that is busy. */
+  ages: Partial<Record<HostClass, number>>
+}
+
+export class HostReports {
+  readonly #hosts = new Map<string, Map<string, Known>>()
+
+  /** A heartbeat has what has changed on its link, so the desktops that run stay known. */
+  heard(hostId: string, { running, activity }: Pick<Heartbeat, 'running' | 'activity'>): void {
+    if (!activity) return void this.#hosts.delete(hostId)
+    const before = this.#hosts.get(hostId)
+    const now = new Map<string, Known>()
+    for (const { desktopId } of running) {
+      const known = before?.get(desktopId)
+      if (known) now.set(desktopId, known)
+    }
+    this.#hosts.set(hostId, now)
+    const present = new Set(running.map(({ desktopId }) => desktopId))
+    for (const item of activity) if (present.has(item.desktopId)) this.#note(now, item)
+  }
+
+  /** The answer of a host that was asked about one desktop. */
+  observed(hostId: string, item: GuestActivity): void {
+    const known = this.#hosts.get(hostId)
+    if (known) this.#note(known, item)
+  }
+
+  /** The link has ended: the next one begins with everything. */
+  forget(hostId: string): void {
+    this.#hosts.delete(hostId)
+  }
+
+  /** Undefined where the host has reported nothing of this generation. */
+  of(hostId: string, desktopId: string, generation: number): Seen | undefined {
+    const known = this.#hosts.get(hostId)?.get(desktopId)
+    if (known?.generation !== generation) return undefined
+    const now = performance.now()
+    const ages = [...known.lastAt].map(([what, at]) => [what, now - at])
+    const busy = known.busy.map((what) => [what, 0])
+    return { watchedMs: now - known.watchedSince, busy: known.busy, ages: Object.fromEntries([...ages, ...busy]) }
+  }
+
+  /** What is later than what was stored by an earlier call; at most about `limit` notes. */
+  takeUnstored(limit: number): HostNote[] {
+    const now = performance.now()
+    const notes: HostNote[] = []
+    for (const [hostId, desktops] of this.#hosts) {
+      if (notes.length >= limit) break
+      for (const [desktopId, { busy, lastAt, storedAt }] of desktops) {
+        for (const what of busy) lastAt.set(what, now)
+        for (const [what, at] of lastAt) {
+          if (at - (storedAt.get(what) ?? -Infinity) < sameMs) continue
+          storedAt.set(what, at)
+          notes.push({ hostId, desktopId, class: what, ageMs: now - at })
+        }
+      }
+    }
+    return notes
+  }
+
+  #note(desktops: Map<string, Known>, { desktopId, generation, watchedMs, busy, ages }: GuestActivity): void {
+    const now = performance.now()
+    const before = desktops.get(desktopId)
+    const lastAt = new Map(before?.lastAt)
+    for (const what of hostClasses) {
+      const age = ages[what]
+      if (age !== undefined) lastAt.set(what, Math.max(now - age, lastAt.get(what) ?? -Infinity))
+    }
+    const storedAt = before?.storedAt ?? new Map()
+    desktops.set(desktopId, { generation, watchedSince: now - watchedMs, busy, lastAt, storedAt })
+  }
+}
+
+/** A time that is sent twice differs by the time on the way. */
+const sameMs = 1_000

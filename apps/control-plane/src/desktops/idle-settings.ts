@@ -1,0 +1,61 @@
+// A desktop's settings for hibernating by itself, and when it has to be looked at. Decides nothing.
+import type { ActivityClass } from '@dormouse/contract'
+import type { Db } from '../db/pool.ts'
+import { columns, type DesktopRow } from './store.ts'
+
+export interface IdleSettings {
+  /** Unchanged where undefined. */
+  timeoutSecs: number | undefined
+  /** Unchanged where undefined, the default where null. */
+  policy: readonly ActivityClass[] | null | undefined
+}
+
+/** The idle time counts from now on. The caller has locked the row. */
+export async function change(db: Db, id: string, { timeoutSecs, policy }: IdleSettings): Promise<DesktopRow> {
+  const { rows } = await db.query<DesktopRow>(
+    `update desktops set idle_timeout_secs = coalesce($2, idle_timeout_secs),
+       idle_policy = case when $3 then $4::text[] else idle_policy end,
+       idle_changed_at = clock_timestamp(), idle_look_at = clock_timestamp(), updated_at = clock_timestamp()
+     where id = $1 returning ${columns}`,
+    [id, timeoutSecs ?? null, policy !== undefined, policy ?? null],
+  )
+  return rows[0]!
+}
+
+/** The desktops that may have fallen due, the first first. */
+export async function dueIds(db: Db, limit: number): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>({
+    name: 'desktops-idle-due',
+    text: `select id from desktops
+           where state = 'awake' and idle_timeout_secs > 0 and idle_look_at <= now() order by idle_look_at limit $1`,
+    values: [limit],
+  })
+  return rows.map(({ id }) => id)
+}
+
+/** The desktops of a host that are awake and may hibernate by themselves. */
+export async function idleOn(db: Db, hostId: string): Promise<string[]> {
+  const { rows } = await db.query<{ id: string }>(
+    `select id from desktops where host_id = $1 and state = 'awake' and idle_timeout_secs > 0`,
+    [hostId],
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** When to look at these next. A desktop that a transaction has locked stays due. */
+export async function lookAgain(db: Db, looks: readonly { id: string; inMs: number }[]): Promise<void> {
+  if (looks.length === 0) return
+  await db.query({
+    name: 'desktops-idle-look-again',
+    text: `with free as (
+             select id from desktops where id = any($1) and state = 'awake' order by id for no key update skip locked)
+           update desktops d set idle_look_at = clock_timestamp() + look.in_ms * interval '1 millisecond'
+           from unnest($1::uuid[], $2::float8[]) look (id, in_ms), free where d.id = look.id and free.id = d.id`,
+    values: [looks.map(({ id }) => id), looks.map(({ inMs }) => inMs)],
+  })
+}
+
+/** Something that kept the desktop awake has ended. */
+export async function lookNow(db: Db, id: string): Promise<void> {
+  await db.query('update desktops set idle_look_at = clock_timestamp() where id = $1', [id])
+}
