@@ -111,6 +111,24 @@ test('by hibernation each is saved, and moved where that is asked for', async ()
   for (const id of ids) expect(await house.see(id)).toMatchObject({ state: 'hibernated', host_id: second(house).id })
 })
 
+test('what does not move live is hibernated by its move, and is awake on the other host', async () => {
+  const { house, drain, ended } = await ground()
+  await using _ = house
+  const id = await alone(house, () => awake(house))
+  // Each try in this way counts, until the drain goes the other way.
+  first(house).driver.faults.failNext('sendMove', 2)
+  const begun = await drain(first(house))
+  await waitFor('two tries', async () => {
+    await house.database.rows('update drain_desktops set retry_at = null')
+    return (await house.client.listOperations(id)).operations.filter(({ kind }) => kind === 'move').length > 2
+  })
+  expect(await ended(begun)).toMatchObject({ state: 'drained', progress: { moved: 1 } })
+  expect(await house.see(id)).toMatchObject({ state: 'awake', generation: 1, host_id: second(house).id })
+  const [last] = (await house.client.listOperations(id)).operations
+  expect(last).toMatchObject({ kind: 'move', requested_by: 'drain', result: { moved: 'hibernated' } })
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+})
+
 test('with no room elsewhere nothing is hibernated, and each is named with the reason', async () => {
   const { house, drain, ended, hostOf, post } = await ground()
   await using _ = house

@@ -1,53 +1,11 @@
 // Guarantee: a desktop that moves is whole in exactly one place, and the database says where: on its old host until the move is
 // decided, on its new one from then on. Whatever fails, its owner's memory and disk are there, and its ledger has no gap.
-import type { OperationJson } from '@dormouse/contract'
-import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
 import type { Host } from './parts/host.ts'
+import { before, beginMove, behind, desktopIn, expectWholeOn, kinds, moved, movingAgent, other } from './parts/moved.ts'
 import { RfbClient } from './parts/rfb-client.ts'
-
-/** Any free port: the tests run beside each other. */
-const agent = { moveAddress: { host: '127.0.0.1', port: 0 } }
-const before = ['place', 'begin', 'send', 'arrive']
-const behind = ['decide', 'settle', 'release']
-const kinds = ['awake', 'hibernated', 'stopped'] as const
-
-async function desktopIn(house: House, state: (typeof kinds)[number]): Promise<string> {
-  const { id } = await house.desktop('awake')
-  await house.remember(id, 'kept')
-  if (state === 'hibernated') await house.ask(id, 'hibernate')
-  if (state === 'stopped') {
-    const host = await house.hostOf(id)
-    host.driver.die(id)
-    await house.becomes(id, 'stopped')
-  }
-  return id
-}
-
-const begin = (house: House, id: string) =>
-  house.replica.parts.moves.begin(id, { to: null, requestedBy: 'operator', requestId: newId() })
-
-const moved = async (house: House, id: string): Promise<OperationJson> => house.settled((await begin(house, id)).id)
-
-const other = (house: House, host: Host): Host => house.hosts.find((one) => one !== host)!
-
-/** It is whole on that host and nowhere else, and wakes there with all that it had. */
-async function expectWholeOn(house: House, host: Host, id: string, state: (typeof kinds)[number]): Promise<void> {
-  await house.settle()
-  expect(await house.see(id)).toMatchObject({ state, host_id: host.id })
-  expect(await host.holds(id)).toMatchObject({ disk: true })
-  await house.shows(id, 'nothing', other(house, host))
-  expect(await house.database.rows('select 1 from arrivals')).toEqual([])
-  const [held] = await house.database.rows<{ host: string; memory: number }>(
-    'select host_id as host, memory_mib as memory from reservations where desktop_id = $1',
-    [id],
-  )
-  expect(held).toEqual({ host: host.id, memory: state === 'awake' ? 512 : 0 })
-  if (state !== 'awake') await house.ask(id, 'wake')
-  expect(await house.recall(id)).toEqual({ memory: state === 'stopped' ? '' : 'kept', disk: 'kept' })
-}
 
 /** The interval on the new host begins at the moment at which the one on the old host ends. */
 async function expectLedger(house: House, id: string, from: Host, to: Host): Promise<void> {
@@ -67,7 +25,7 @@ async function expectLedger(house: House, id: string, from: Host, to: Host): Pro
 describe.each(kinds)('a desktop that is %s', (state) => {
   let house: House
   beforeAll(async () => {
-    house = await House.start({ hosts: 2, agent })
+    house = await House.start({ hosts: 2, agent: movingAgent })
   })
   afterAll(() => house[Symbol.asyncDispose]())
 
@@ -123,7 +81,7 @@ describe.each(kinds)('a desktop that is %s', (state) => {
 })
 
 test('no host that is cordoned, full or named by nobody takes it; it stays as it was', async () => {
-  await using house = await House.start({ hosts: 2, agent })
+  await using house = await House.start({ hosts: 2, agent: movingAgent })
   const id = await desktopIn(house, 'hibernated')
   const from = await house.hostOf(id)
   await house.database.rows('update hosts set cordoned_at = now() where id = $1', [other(house, from).id])
@@ -135,7 +93,7 @@ test('no host that is cordoned, full or named by nobody takes it; it stays as it
 test.each(['awake', 'hibernated'] as const)(
   'what was %s is lost with its old host, and the new one keeps no part of it',
   async (state) => {
-    await using house = await House.start({ hosts: 2, agent })
+    await using house = await House.start({ hosts: 2, agent: movingAgent })
     const id = await desktopIn(house, state)
     const from = await house.hostOf(id)
     const [reached, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
@@ -144,7 +102,7 @@ test.each(['awake', 'hibernated'] as const)(
       reached.resolve()
       return go.promise
     })
-    const { id: move } = await begin(house, id)
+    const { id: move } = await beginMove(house, id)
     await reached.promise
     await house.replica.parts.removals.remove(from.id, 1, async () => undefined)
     expect(await house.settled(move)).toMatchObject({ state: 'failed', error_code: 'host_removed' })
@@ -156,13 +114,13 @@ test.each(['awake', 'hibernated'] as const)(
 )
 
 test('a new host that is removed before the decision gets nothing; the desktop stays as it was', async () => {
-  await using house = await House.start({ hosts: 2, agent })
+  await using house = await House.start({ hosts: 2, agent: movingAgent })
   const id = await desktopIn(house, 'hibernated')
   const from = await house.hostOf(id)
   house.failpoints.set('move.decide.before', async () => {
     await house.replica.parts.removals.remove(other(house, from).id, 0, async () => undefined)
   })
-  const { id: move } = await begin(house, id)
+  const { id: move } = await beginMove(house, id)
   expect(await house.settled(move)).toMatchObject({ state: 'failed', error_code: 'no_host' })
   expect(await house.see(id)).toMatchObject({ state: 'hibernated', host_id: from.id })
   await house.ask(id, 'wake')
@@ -170,7 +128,7 @@ test('a new host that is removed before the decision gets nothing; the desktop s
 })
 
 test('a screen ends with 4006, and its page is back by its ticket and keeps the claim', async () => {
-  await using house = await House.start({ hosts: 2, agent })
+  await using house = await House.start({ hosts: 2, agent: movingAgent })
   const id = await desktopIn(house, 'awake')
   const { websocket_url: url } = (await house.api('POST', `/v1/desktops/${id}/stream`, { body: { claim: 'control' } }))
     .json
@@ -186,7 +144,7 @@ test('a screen ends with 4006, and its page is back by its ticket and keeps the 
 describe('an agent that dies', () => {
   let house: House
   beforeAll(async () => {
-    house = await House.start({ hosts: 2, agent })
+    house = await House.start({ hosts: 2, agent: movingAgent })
   })
   afterAll(() => house[Symbol.asyncDispose]())
 
@@ -212,7 +170,7 @@ describe('an agent that dies', () => {
 })
 
 test('an operator moves a desktop by its host’s name, once, and not to where it is', async () => {
-  await using house = await House.start({ hosts: 3, agent })
+  await using house = await House.start({ hosts: 3, agent: movingAgent })
   const key = await house.replica.parts.principals.createOperatorKey('ops')
   const id = await desktopIn(house, 'awake')
   const from = await house.hostOf(id)
@@ -239,7 +197,7 @@ test('an operator moves a desktop by its host’s name, once, and not to where i
 })
 
 test('an old host that is unreachable behind the decision removes its part when it is back', async () => {
-  await using house = await House.start({ hosts: 2, agent })
+  await using house = await House.start({ hosts: 2, agent: movingAgent })
   const id = await desktopIn(house, 'hibernated')
   const from = await house.hostOf(id)
   house.failpoints.set('move.settle.after', () => house.killAgent(house.hosts.indexOf(from)))
@@ -302,7 +260,7 @@ describe('between hosts without an address', () => {
     const id = await desktopIn(house, 'awake')
     const from = await house.hostOf(id)
     const release = from.driver.faults.hang('sendMove')
-    const { id: operationId } = await begin(house, id)
+    const { id: operationId } = await beginMove(house, id)
     await waitFor(async () => (await house.operation(operationId)).progress?.phase === 'relaying')
     house.replica.parts.relays.closeAll()
     release()
@@ -312,7 +270,7 @@ describe('between hosts without an address', () => {
 })
 
 test('an address that the old host cannot reach is no obstacle', async () => {
-  await using house = await House.start({ hosts: 2, agent })
+  await using house = await House.start({ hosts: 2, agent: movingAgent })
   const id = await desktopIn(house, 'awake')
   const from = await house.hostOf(id)
   const { links } = house.replica.parts

@@ -10,6 +10,7 @@ import { waitFor } from '../wait-for.ts'
 import { Chronicle } from './parts/chronicle.ts'
 import { Database } from './parts/database.ts'
 import { Host } from './parts/host.ts'
+import { beginMove, desktopIn, expectWholeOn, movingAgent } from './parts/moved.ts'
 import { ReleaseBefore } from './parts/release-before.ts'
 import { Replica } from './parts/replica.ts'
 
@@ -98,4 +99,42 @@ test('this agent works with a control plane of the release before; both replicas
   await host.close()
   await old.stop()
   await database.drop()
+})
+
+test('a replica of the release before that leads in the middle of moves leaves them alone; the next leader goes on', async () => {
+  await using house = await House.start({ hosts: 2, agent: movingAgent })
+  const [moving, destroyed] = [await desktopIn(house, 'awake'), await desktopIn(house, 'awake')]
+  const from = await house.hostOf(moving)
+  let held = 0
+  const go = Promise.withResolvers<void>()
+  house.failpoints.set('move.arrive.before', () => {
+    held++
+    return go.promise
+  })
+  const moves = [await beginMove(house, moving), await beginMove(house, destroyed, 'hibernate')]
+  await waitFor('both moves to be before their decision', () => held === 2)
+  const queued = await house.begin(moving, 'hibernate')
+
+  const old = await before.controlPlane(house.database.url)
+  const stopped = house.replica.stop()
+  go.resolve()
+  await stopped
+  house.failpoints.set('move.arrive.before', undefined)
+  const client = createClient({ baseUrl: old.url, apiKey: house.org.key, fetch: plainFetch })
+  const leads = () => client.destroyDesktop(destroyed).catch(() => undefined)
+  await waitFor('the destroy under the older leader', async () => {
+    await leads()
+    return (await client.getDesktop(destroyed)).state === 'destroyed'
+  })
+  expect((await client.getOperation(moves[0]!.id)).state).toBe('running')
+  expect(await client.getDesktop(moving)).toMatchObject({ state: 'awake', host_id: from.id })
+
+  await house.replica.start()
+  await old.stop()
+  await house.replica.leading()
+  for (const host of house.hosts) await house.linked(host)
+  console.info(await house.settled(moves[0]!.id), await house.settled(queued.id))
+  await house.settle()
+  for (const host of house.hosts) await house.shows(destroyed, 'nothing', host)
+  await expectWholeOn(house, from, moving, 'awake')
 })

@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
+import { beginMove, desktopIn, expectWholeOn, movingAgent, other } from './parts/moved.ts'
 
 /** Positions as the release before stored them: it marked each step, also one that has nothing to do. */
 const positions = [
@@ -47,4 +48,53 @@ test('a wake stores its place and the step that follows at once, and shows both 
     expect(row!.timeline.map((mark) => mark.step)).toEqual(steps)
     expect(row!.step).toBe(2)
   }
+})
+
+/** Rows of moves as they were stored before a move had a mode, at each step that reaches a host. */
+const storedMoves = [
+  { name: 'begin', step: 1, found: {}, ends: 'succeeded' },
+  { name: 'send', step: 2, found: { begun: 'simulated' }, ends: 'succeeded' },
+  { name: 'begin', step: 1, found: {}, undoing: true, ends: 'failed' },
+] as const
+
+test.each(storedMoves)('a move that is stored at "$name" without a mode goes on there: $ends', async (stored) => {
+  const { name, step, found, ends } = stored
+  await using house = await House.start({ hosts: 2, agent: movingAgent })
+  const id = await desktopIn(house, 'awake')
+  const from = await house.hostOf(id)
+  const to = other(house, from)
+  const [reached, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  house.failpoints.set(`move.${name}.after`, () => {
+    reached.resolve()
+    return go.promise
+  })
+  const move = await beginMove(house, id)
+  await reached.promise
+  const stopped = house.replica.stop()
+  go.resolve()
+  await stopped
+  house.failpoints.set(`move.${name}.after`, undefined)
+  const { mode: _, ...input } = move.input
+  expect(Object.keys(input).sort()).toEqual(['discardMemory', 'from', 'hostId', 'spec', 'to'])
+  const { imageVersion } = input.spec as { imageVersion: string }
+  const isUndoing = 'undoing' in stored
+  const failure = isUndoing ? { code: 'hypervisor_failed', detail: 'it failed', cause: 'why' } : null
+  await house.database.rows(
+    `update operations set state = 'running', step = $2, input = $3, findings = $4, undoing = $5, failure = $6,
+       timeline = $7 where id = $1`,
+    [
+      move.id,
+      step,
+      input,
+      { to: to.id, kind: 'live', imageDigest: `simulated ${imageVersion}`, ...found },
+      isUndoing,
+      failure,
+      JSON.stringify([{ step: name, way: isUndoing ? 'undo' : 'run', at: new Date() }]),
+    ],
+  )
+  await house.replica.start()
+  await house.replica.leading()
+  for (const host of house.hosts) await house.linked(host)
+  expect((await house.settled(move.id)).state).toBe(ends)
+  await expectWholeOn(house, ends === 'succeeded' ? to : from, id, 'awake')
 })

@@ -123,7 +123,8 @@ test.runIf(long)(
       await waitFor(() => holding().length === 1)
       expect(holding()).toEqual([id])
     }
-    const moved = async () => admin.waitForOperation((await admin.moveDesktop(desktop.id)).id)
+    const moved = async (mode: 'live' | 'hibernate' = 'live') =>
+      admin.waitForOperation((await admin.moveDesktop(desktop.id, { mode })).id)
     const [from, to] = hosts.toSorted((host) => (host.desktopsOnDisk().includes(desktop.id) ? -1 : 1)) as [
       RealHost,
       RealHost,
@@ -138,6 +139,13 @@ test.runIf(long)(
     expect(await running).toBe('whole\n')
     await expectKept(desktop, seen)
     await isOnlyOn(to.id)
+
+    // Hibernated on the way, there and back: its guest goes on as after any wake.
+    expect((await moved('hibernate')).result).toMatchObject({ host_id: from.id, moved: 'hibernated' })
+    await expectKept(desktop, seen)
+    await isOnlyOn(from.id)
+    expect((await moved('hibernate')).result).toMatchObject({ desktop_state: 'awake', host_id: to.id })
+    await expectKept(desktop, seen)
 
     await desktop.hibernate()
     expect((await moved()).result).toMatchObject({ desktop_state: 'hibernated', host_id: from.id, cleanup: 'done' })

@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { time } from './desktops.ts'
 import { id } from './ids.ts'
+import { moveMode } from './moves.ts'
 
 const name = z
   .string()
@@ -131,6 +132,11 @@ export type DeferredJson = z.infer<typeof deferredJson>
 
 export const moveBody = z.object({
   to: z.string().min(1).max(100).optional().describe('Name or id of the new host; without it the service chooses one'),
+  mode: moveMode
+    .optional()
+    .describe(
+      'How a desktop moves that is awake. `live` (default): while it runs; if its guest changes faster than it can be sent, as with `hibernate`. `hibernate`: it is hibernated, moves as files, and is woken on the new host. One that sleeps moves as files and stays asleep',
+    ),
 })
 export type MoveBody = z.input<typeof moveBody>
 

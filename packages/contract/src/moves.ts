@@ -8,6 +8,10 @@ import { id } from './ids.ts'
 export const moveKind = z.enum(['live', 'cold'])
 export type MoveKind = z.infer<typeof moveKind>
 
+/** How operators move a desktop that is awake: while it runs, or hibernated and woken again. */
+export const moveMode = z.enum(['live', 'hibernate'])
+export type MoveMode = z.infer<typeof moveMode>
+
 /** An opaque text of one host for the other: libvirt's cookies and XML, or what files there are. */
 export const letter = z.string().max(1024 * 1024)
 

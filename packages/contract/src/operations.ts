@@ -43,6 +43,12 @@ export const operationResult = z
       .enum(['done', 'deferred'])
       .optional()
       .describe('Of a destroy, or of the old host of a move: `deferred` while the host is unreachable'),
+    moved: z
+      .enum(['live', 'hibernated', 'asleep'])
+      .optional()
+      .describe(
+        'Of a move. `live`: it moved while it ran. `hibernated`: it was hibernated for the move, and woken on the new host. `asleep`: it slept',
+      ),
   })
   .meta({ id: 'OperationResult' })
 export type OperationResult = z.infer<typeof operationResult>

@@ -249,7 +249,7 @@ export const refusals = {
     status: 409,
     internalOnly: true,
     what: 'the guest changes its memory faster than it can be moved; it runs on where it was',
-    next: 'hibernate it, then move it',
+    next: 'move it with `mode` `hibernate`',
   },
   host_removed: {
     status: 409,

@@ -29,19 +29,24 @@ const earlierWorkMs = 30_000
 
 /** Removes everything of the desktop from the host; its journal entry stays as a tombstone. */
 export async function destroy(deps: DestroyDeps, turn: Turn): Promise<Record<string, never>> {
+  await endAndRemove(deps, turn, 'destroy')
+  await turn.note({ destroyedAt: turn.entry().destroyedAt ?? new Date().toISOString(), ...nothing })
+  return {}
+}
+
+const nothing: Note = { move: null, running: false, spent: [], disk: 'none', spec: null }
+
+/** Ends whatever is in progress for the desktop, and then removes everything of it. */
+export async function endAndRemove(deps: DestroyDeps, turn: Turn, command: 'destroy' | 'absent'): Promise<void> {
   const { desktopId } = turn.fence
   reportPhase(deps.report, turn.fence, 'removing')
   deps.moves.end(desktopId)
   await deps.driver.abortJob(desktopId)
   await deps.driver.kill(desktopId)
   await before(performance.now() + earlierWorkMs, turn.earlier)
-  await deps.failpoints.hit('destroy.after-kill')
+  await deps.failpoints.hit(`${command}.after-kill`)
   await removeAll(deps, desktopId)
-  await turn.note({ destroyedAt: turn.entry().destroyedAt ?? new Date().toISOString(), ...nothing })
-  return {}
 }
-
-const nothing: Note = { move: null, running: false, spent: [], disk: 'none', spec: null }
 
 /** Ends the process, which earlier work may have started again, then removes the disk and the saved memory. */
 export async function removeAll({ driver, guests, memory, digests }: RemoveDeps, desktopId: DesktopId): Promise<void> {

@@ -19,18 +19,18 @@ interface MoveOptions extends JsonOption {
 export function addAdminDesktop(command: Command, context: Context): void {
   command.description('one desktop of any organisation')
   withJson(command.command('move'), 'dormouse admin desktop move 019a9f00-0000-7000-8000-000000000001 --to rack4-2')
-    .description('move a desktop to another host: awake with its memory, asleep as files')
+    .description('move a desktop to another host; one that is awake stays awake, with its memory')
     .argument('<id>', 'desktop')
     .option('--to <host>', 'name or id of the new host; without it the service chooses one')
-    .option('--hibernate', 'hibernate it first; it stays asleep')
+    .option('--hibernate', 'hibernate it, move its files and wake it there, instead of moving it while it runs')
     .option('--no-wait', 'print the operation and do not wait')
     .addOption(timeoutOption())
     .action(async (id: string, options: MoveOptions) => {
       context.about.id = id
       const client = context.operator()
       const { signal } = context.terminal
-      if (options.hibernate) await client.hibernateDesktop(id, { signal })
-      const begun = await client.moveDesktop(id, { to: options.to }, { signal })
+      const body = { to: options.to, ...(options.hibernate && { mode: 'hibernate' as const }) }
+      const begun = await client.moveDesktop(id, body, { signal })
       const operation = options.wait ? await settled(context, client, begun, options) : begun
       context.show(options, operation, () => outcome(operation))
     })
@@ -68,7 +68,8 @@ function outcome({ id, desktop_id, state, result, progress }: OperationJson): st
       state,
       ...(progress && { progress: progressText({ progress }) }),
     })
+  const how = result.moved === 'hibernated' ? '; it was hibernated on the way' : ''
   const rest =
     result.cleanup === 'deferred' ? '; its old host is unreachable, and removes its part when it is back' : ''
-  return `${desktop_id} is ${result.desktop_state} on host ${result.host_id} after ${seconds(result.duration_ms)}${rest}\n`
+  return `${desktop_id} is ${result.desktop_state} on host ${result.host_id} after ${seconds(result.duration_ms)}${how}${rest}\n`
 }

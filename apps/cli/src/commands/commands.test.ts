@@ -189,7 +189,9 @@ test('operators move a desktop, wait for it, and learn why it did not move', asy
   )
   expect(String(seen[0]?.body)).toBe('{"to":"rack 4"}')
   expect(JSON.parse((await move('--hibernate', '--no-wait', '--json')).stdout)).toEqual(accepted)
-  expect(seen.slice(-2).map(({ path }) => path.replace(/.*\//, ''))).toEqual(['hibernate', 'move'])
+  expect(String(seen.at(-1)?.body)).toBe('{"mode":"hibernate"}')
+  settled = { ...settled, result: { ...result, cleanup: 'done', moved: 'hibernated' } }
+  expect((await move('--hibernate')).stdout).toContain('after 1.2 s; it was hibernated on the way\n')
   settled = { ...accepted, state: 'failed', error: 'no host', error_code: 'no_host', cause: 'h2 is cordoned' }
   const failed = await move()
   expect([failed.code, failed.stderr]).toEqual([exitCodes.operationFailed, expect.stringContaining('h2 is cordoned')])

@@ -149,6 +149,7 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'memory_lost',
   'move_not_converging',
   'move_unreachable',
+  'moving',
   'no_room',
   'no_space',
   'not_awake',

@@ -31,8 +31,9 @@ export function moveAdminRoutes(app: App, { leadership, moves, desktops }: MoveR
     },
     async (request, reply) => {
       leadership.require()
-      const { to = null } = request.body
-      const wanted = { to, requestedBy: 'operator', requestId: request.id, note: noteOf(request) } as const
+      const { to = null, mode } = request.body
+      const asked = { to, requestedBy: 'operator', requestId: request.id, note: noteOf(request) } as const
+      const wanted = { ...asked, ...(mode && { mode }) }
       const operation = await moves.begin(request.params.id, wanted)
       const wait = request.query.wait === 'true'
       const answer = wait ? await desktops.settled(operation, callerGone(request, reply)) : operation

@@ -1,5 +1,5 @@
 // Begins moves of desktops between hosts, for operators and drains. Knows neither HTTP nor which desktop should move.
-import { newId, type OperationRequester, refuse, refuseNotFound } from '@dormouse/contract'
+import { type MoveMode, moveMode, newId, type OperationRequester, refuse, refuseNotFound } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Db, Note } from '../db/pool.ts'
 import type { Hosts } from '../hosts/service.ts'
@@ -23,6 +23,8 @@ export interface MovesOptions {
 export interface MoveRequest {
   /** The host's id or name; null for the best host. */
   to: string | null
+  /** By default live. Without meaning for one that is asleep. */
+  mode?: MoveMode
   requestedBy: Exclude<OperationRequester, 'caller'>
   requestId: string
   /** Writes the operator's audit entry. */
@@ -43,18 +45,18 @@ export class Moves {
    */
   async begin(desktopId: string, request: MoveRequest): Promise<OperationRow> {
     const { leadership, engine, hosts } = this.#options
-    const { note } = request
+    const { note, mode = 'live' } = request
     const { operation, term } = await leadership.transaction(async (tx, term) => {
       const to = request.to && (await hosts.idOf(tx, request.to))
       const row = (await store.lockAny(tx, desktopId)) ?? refuseNotFound()
       const { ahead } = await lineOf(tx, desktopId)
-      if (ahead?.kind === 'move' && targetOf(ahead) === to) {
+      if (ahead?.kind === 'move' && isSame(ahead, { to, mode })) {
         await note?.(tx, desktopId, null)
         return { operation: ahead }
       }
       await requireMovable(tx, row, to)
       await takeTurn(tx, desktopId)
-      const operation = await operations.insert(tx, this.#operation(row, { ...request, to }))
+      const operation = await operations.insert(tx, this.#operation(row, { ...request, to, mode }))
       await note?.(tx, desktopId, { operation_id: operation.id })
       return { operation, term }
     })
@@ -62,7 +64,7 @@ export class Moves {
     return operation
   }
 
-  #operation(row: store.DesktopRow, { to, requestedBy, requestId }: MoveRequest): operations.NewOperation {
+  #operation(row: store.DesktopRow, { to, mode, requestedBy, requestId }: MoveRequest): operations.NewOperation {
     return {
       id: newId(),
       desktopId: row.id,
@@ -72,7 +74,7 @@ export class Moves {
       generation: row.generation,
       generationId: row.currentGenerationId,
       turn: row.turn + 1,
-      input: { from: row.state, discardMemory: false, hostId: row.hostId, spec: store.specOf(row), to },
+      input: { from: row.state, discardMemory: false, hostId: row.hostId, spec: store.specOf(row), to, mode },
       requestId,
       key: null,
       fingerprint: null,
@@ -81,7 +83,13 @@ export class Moves {
   }
 }
 
-const targetOf = ({ input }: OperationRow): string | null => z.object({ to: z.string().nullable() }).parse(input).to
+/** Moves that an earlier build has stored name no mode. */
+const stored = z.object({ to: z.string().nullable(), mode: moveMode.default('live') })
+
+function isSame({ input }: OperationRow, { to, mode }: { to: string | null; mode: MoveMode }): boolean {
+  const earlier = stored.parse(input)
+  return earlier.to === to && earlier.mode === mode
+}
 
 async function requireMovable(tx: Db, row: store.DesktopRow, to: string | null): Promise<void> {
   if (await operations.hasLive(tx, row.id)) refuse('conflict', 'the desktop has an operation in progress')

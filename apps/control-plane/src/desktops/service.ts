@@ -162,6 +162,11 @@ export class Desktops {
     return (await retryWhileUnavailable(() => store.find(this.#options.pool, caller.orgId, id))) ?? refuseNotFound()
   }
 
+  /** Whether a move of the desktop is in progress. */
+  async isMoving(id: string): Promise<boolean> {
+    return (await lineOf(this.#options.pool, id)).ahead?.kind === 'move'
+  }
+
   /** The desktop as the caller sees it. */
   async show(caller: Customer, id: string): Promise<DesktopJson> {
     return (await retryWhileUnavailable(() => this.#reads.find({ orgId: caller.orgId, id }))) ?? refuseNotFound()

@@ -52,6 +52,17 @@ export async function moveTo(db: Db, id: string, hostId: string, operationId: st
   ])
 }
 
+/**
+ * Notes in the ledger that a desktop which counts as awake is hibernated for a while, or awake again. Its state stays. The
+ * caller has locked the row.
+ */
+export async function billAs(db: Db, id: string, kind: ledger.UsageKind, operationId: string): Promise<void> {
+  await together([
+    db.query('update desktops set updated_at = clock_timestamp() where id = $1', [id]),
+    ledger.follow(db, id, kind, { operationId, livedUntilNow: true }),
+  ])
+}
+
 export interface Settlement {
   by: Exclude<SettledBy, 'removal'>
   /** The operation that settles; null for a correction. */

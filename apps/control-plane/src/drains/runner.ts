@@ -206,10 +206,13 @@ export class DrainRunner {
     }
   }
 
-  async #request({ id, orgId }: DesktopRow, { action }: DrainedDesktop): Promise<OperationRow> {
+  async #request({ id, orgId }: DesktopRow, { action, cold }: DrainedDesktop): Promise<OperationRow> {
     const { moves, desktops } = this.#options
     const [requestId, requestedBy] = [newId(), 'drain' as const]
-    if (action === 'live_move' || action === 'move') return moves.begin(id, { to: null, requestedBy, requestId })
+    const move = { to: null, requestedBy, requestId }
+    if (action === 'live_move' || action === 'move') return moves.begin(id, move)
+    // Its owner had it awake: it wakes on the other host.
+    if (action === 'hibernate_and_move' && cold) return moves.begin(id, { ...move, mode: 'hibernate' })
     const params = {
       key: null,
       fingerprint: Buffer.alloc(0),

@@ -20,7 +20,7 @@ test('each state has one action, by what was asked for', () => {
   expect(actions('move', 'live')).toMatchObject({ waking: 'none', hibernating: 'none', destroying: 'none' })
 })
 
-test('what does not move live is hibernated and moved cold, also where sleeping desktops are left', () => {
+test('what does not move live is hibernated for its move, also where sleeping desktops are left', () => {
   let tried = fresh
   for (let i = 0; i < 2; i++) tried = after(tried, { ...live, errorCode: 'hypervisor_failed' })
   expect(tried).toMatchObject({ cold: true, failures: 0 })

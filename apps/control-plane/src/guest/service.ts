@@ -42,20 +42,18 @@ export class Guests {
   async exec(caller: Customer, id: string, body: ExecBody, requestId: string): Promise<ExecJson> {
     const { hostId, generation } = requireAwake(await this.#desktops.get(caller, id))
     const timeoutSecs = Math.min(body.timeout_secs ?? execTimeoutDefaultSecs, execTimeoutMaxSecs)
-    const result = await this.#links.command(
-      hostId,
-      'guest.exec',
-      {
-        desktopId: id,
-        generation,
-        command: body.command,
-        cwd: body.cwd ?? null,
-        env: body.env ?? {},
-        stdin: body.stdin ?? null,
-        timeoutSecs,
-      },
-      { timeoutMs: timeoutSecs * 1_000 + marginMs, requestId },
-    )
+    const payload = {
+      desktopId: id,
+      generation,
+      command: body.command,
+      cwd: body.cwd ?? null,
+      env: body.env ?? {},
+      stdin: body.stdin ?? null,
+      timeoutSecs,
+    }
+    const options = { timeoutMs: timeoutSecs * 1_000 + marginMs, requestId }
+    const asked = this.#links.command(hostId, 'guest.exec', payload, options)
+    const result = await asked.catch((error: unknown) => this.#whyNot(id, error))
     return {
       exit_code: result.exitCode,
       signal: result.signal,
@@ -108,7 +106,8 @@ export class Guests {
     // No total timeout: both ends abort a transfer that makes no progress.
     const asked = this.#links.command(hostId, name, payload, { signal, timeoutMs: Infinity, requestId })
     const done = asked.catch((error: unknown) => {
-      throw signal.aborted ? new Refusal('invalid_request', 'the client disconnected') : error
+      if (signal.aborted) return refuse('invalid_request', 'the client disconnected')
+      return this.#whyNot(id, error)
     })
     try {
       const channel = await Promise.race([awaited.channel, done.then(() => awaited.channel)])
@@ -117,6 +116,13 @@ export class Guests {
       awaited.cancel()
       throw error
     }
+  }
+
+  /** A desktop that is hibernated for a move does not run on its host, and soon does again. */
+  async #whyNot(id: string, error: unknown): Promise<never> {
+    const passes = error instanceof Refusal && error.code === 'not_awake' && (await this.#desktops.isMoving(id))
+    if (passes) refuse('guest_unavailable', 'the desktop is moving between hosts; retry')
+    throw error
   }
 }
 

@@ -78,6 +78,15 @@ export async function dropArrival(db: Db, desktopId: string): Promise<void> {
   await db.query('delete from arrivals where desktop_id = $1', [desktopId])
 }
 
+/** Deletes what is reserved for moves that have settled otherwise, as under a leader of an earlier release; answers how many. */
+export async function pruneArrivals(db: Db): Promise<number> {
+  const { rowCount } = await db.query(
+    `delete from arrivals a where not exists (
+       select 1 from operations o where o.id = a.operation_id and o.state in ('pending', 'running'))`,
+  )
+  return rowCount ?? 0
+}
+
 /** How many desktops are on their way to the host. */
 export async function arrivingAt(db: Db, hostId: string): Promise<number> {
   const { rows } = await db.query<{ count: number }>('select count(*)::int as count from arrivals where host_id = $1', [

@@ -231,6 +231,16 @@ export async function requireLive(db: Db, id: string): Promise<void> {
   if (rowCount !== 1) throw settledMeanwhile()
 }
 
+/** Gives a live operation a later turn of its desktop, and stores what it has found. */
+export async function retake(db: Db, { id, turn, findings }: Pick<OperationRow, 'id' | 'turn' | 'findings'>) {
+  const { rowCount } = await db.query(
+    `update operations set turn = $2, findings = $3, updated_at = clock_timestamp()
+     where id = $1 and state in ('pending', 'running')`,
+    [id, turn, findings],
+  )
+  if (rowCount !== 1) throw settledMeanwhile()
+}
+
 export const settledMeanwhile = (): Abandoned => new Abandoned('the operation has settled meanwhile')
 
 /** Fails as a guard where it has settled already. */

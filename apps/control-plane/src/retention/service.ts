@@ -6,6 +6,7 @@ import type { Db } from '../db/pool.ts'
 import { pruneGenerations } from '../desktops/generations.ts'
 import * as invites from '../hosts/invites.ts'
 import { pruneTokens } from '../hosts/proof-store.ts'
+import { pruneArrivals } from '../hosts/reservations.ts'
 import * as leadership from '../leadership/store.ts'
 import * as operations from '../operations/retention.ts'
 
@@ -33,6 +34,7 @@ export class Retention {
       generations: () => pruneGenerations(db, recordsDays),
       invitations: () => invites.pruneInvites(db),
       'tokens of hosts': () => pruneTokens(db),
+      arrivals: () => pruneArrivals(db),
       replicas: () => leadership.pruneReplicas(db),
       drains: () => this.#options.pruneDrains(db, recordsDays),
       activity: () => activity.prune(db),

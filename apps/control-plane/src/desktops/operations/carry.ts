@@ -27,9 +27,10 @@ import type { OperationRow } from '../../operations/store.ts'
 import { type DeferredCommand, defer, hostsOf } from '../deferred.ts'
 import { startGeneration } from '../generations.ts'
 import { moveTo } from '../state-changes.ts'
+import { movable } from '../states.ts'
 import { lockAny } from '../store.ts'
 import { endMove } from './after-move.ts'
-import { commandOptions, fenceOf, inputOf } from './input.ts'
+import { cannotBeDoneNow, commandOptions, fenceOf, inputOf } from './input.ts'
 
 export interface CarryContext {
   leadership: Leadership
@@ -45,6 +46,8 @@ export interface Destination {
   /** Null for the best host. */
   to: string | null
   kind: MoveKind
+  /** It is awake, and is hibernated before its files are sent. */
+  hibernates?: boolean
   vcpus: number
   memoryMiB: number
   /** Whether it may go to a host that only a relay reaches, which takes longer. */
@@ -74,6 +77,7 @@ export const carried = z.object({
   /** The state that the old host answers after an undo. */
   kept: state.or(z.literal('deferred')).optional(),
 })
+export type Carried = z.infer<typeof carried>
 
 /** The findings of a step that comes behind `placeAway`. */
 const placed = (context: Pick<StepContext, 'findings'>) =>
@@ -92,12 +96,13 @@ export async function placeAway(deps: CarryContext, context: StepContext, destin
   const { links, hosts, images } = deps
   const { operation } = context
   const { desktopId, id: operationId } = operation
-  const { from, to, kind, vcpus, memoryMiB } = destination
+  const { from, to, kind, hibernates, vcpus, memoryMiB } = destination
   if (!(await hosts.knowsMoves(from)))
     throw refusalWithCause('no_host', 'the agent of the desktop’s host knows no moves; upgrade it')
   const traits = await links.command(from, 'move.traits', { desktopId }, commandOptions(context))
-  if (traits.kind !== kind)
+  if (traits.kind !== (hibernates ? 'live' : kind))
     throw refusalWithCause('hypervisor_failed', `on its host the desktop can only move ${traits.kind}`)
+  if (hibernates) traits.memoryBytes = memoryMiB * 1024 * 1024
   const { spec } = inputOf(context)
   const registered = await images.madeFrom(spec.imageVersion)
   const mayRelay = destination.mayRelay && (await hosts.mayRelay(from))
@@ -258,7 +263,7 @@ export async function decide(
   await leadership.transaction(async (tx) => {
     const row = await lockAny(tx, desktopId)
     if (row?.hostId === to) return advance(tx, {})
-    if (row?.hostId !== from || row.turn !== turn)
+    if (row?.hostId !== from || row.turn !== turn || !movable.includes(row.state))
       refuse('superseded', 'a later request came before the move was decided')
     if (await hasFollower(tx, id)) refuse('superseded', 'a request of the customer came before the move was decided')
     if (!(await hosts.arrive(tx, desktopId, to)))
@@ -279,7 +284,10 @@ export async function isDecided(db: Db, desktopId: string, findings: Findings): 
 }
 
 /** The new host lets the desktop run. Where it cannot now, that is deferred: it never goes back. */
-export async function settle({ links }: CarryContext, context: StepContext): Promise<Findings> {
+export async function settle(
+  { links }: CarryContext,
+  context: StepContext,
+): Promise<Pick<Carried, 'settled'> & { why?: string }> {
   const { to } = placed(context)
   const ask = (options: Options) => links.command(to, 'move.settle', { fence: decidedFence(context) }, options)
   const answer = await afterDecision(context, ask, lastTryMs)
@@ -297,7 +305,8 @@ export async function release({ links }: CarryContext, context: StepContext, fro
   return 'why' in answer ? { released: 'deferred', why: answer.why } : { released: 'done' }
 }
 
-const decidedFence = (context: StepContext) => {
+/** Of what follows the decision. */
+export const decidedFence = (context: Pick<StepContext, 'operation' | 'epoch' | 'remainingMs'>) => {
   const fence = fenceOf({ ...context, remainingMs: Math.max(context.remainingMs, decidedMs) })
   return { ...fence, turn: fence.turn + 1 }
 }
@@ -344,14 +353,14 @@ export async function takeBackLater(tx: Db, operation: OperationRow, from: strin
 }
 
 /** Undo of `send`: the new host gives up what it has. */
-export async function abandon(deps: CarryContext, context: StepContext): Promise<Findings> {
+export async function abandon(deps: CarryContext, context: StepContext): Promise<Pick<Carried, 'abandoned'>> {
   const { to } = placed(context)
   const answer = await takeBack(deps, context, to, 'move.abandon')
   return answer ? { abandoned: answer === 'deferred' ? 'deferred' : 'done' } : {}
 }
 
 /** Undo of `begin`: the desktop goes on where it was. */
-export async function keep(deps: CarryContext, context: StepContext, from: string): Promise<Findings> {
+export async function keep(deps: CarryContext, context: StepContext, from: string): Promise<Pick<Carried, 'kept'>> {
   const answer = await takeBack(deps, context, from, 'move.keep')
   return answer ? { kept: answer === 'deferred' ? 'deferred' : state.parse((answer as { state?: unknown }).state) } : {}
 }
@@ -369,8 +378,7 @@ async function takeBack(
   try {
     return await links.command(hostId, command, { fence: fenceOf(context) }, commandOptions(context))
   } catch (error) {
-    if (error instanceof Refusal && ['host_unreachable', 'stale_turn', 'superseded'].includes(error.code))
-      return 'deferred'
+    if (cannotBeDoneNow(error)) return 'deferred'
     throw error
   }
 }

@@ -1,6 +1,6 @@
 // Move: place, begin, send, arrive, decide, settle, release. The desktop's state and generation stay. Wherever it fails, the
 // desktop is whole on exactly one host, and the database says on which.
-import type { DesktopState, MoveKind } from '@dormouse/contract'
+import type { DesktopState, OperationPhase, OperationResult } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Db } from '../../db/pool.ts'
 import {
@@ -11,6 +11,7 @@ import {
   type StepContext,
   step,
 } from '../../operations/definition.ts'
+import type { DeferredCommand } from '../deferred.ts'
 import { endGeneration } from '../generations.ts'
 import { settle } from '../state-changes.ts'
 import { sourcesOf } from '../states.ts'
@@ -18,6 +19,7 @@ import { lockAny } from '../store.ts'
 import * as carry from './carry.ts'
 import { type CarryContext, carried } from './carry.ts'
 import { inputOf } from './input.ts'
+import * as saved from './move-hibernated.ts'
 
 /** The position of the step `decide`. */
 const decideAt = 4
@@ -29,12 +31,16 @@ const fromOf = (context: { operation: Position }): string => inputOf(context).ho
 /** Where it sleeps it needs no processor and no memory on the new host. */
 function destinationOf({ operation }: Pick<StepContext, 'operation'>): carry.Destination {
   const { from: state, spec } = inputOf({ operation })
-  const kind: MoveKind = state === 'awake' ? 'live' : 'cold'
-  const needs = kind === 'live' ? spec : { vcpus: 0, memoryMiB: 0 }
+  const isAwake = state === 'awake'
+  const needs = isAwake ? spec : { vcpus: 0, memoryMiB: 0 }
   const { to } = target.parse(operation.input)
   const { vcpus, memoryMiB } = needs
-  return { from: fromOf({ operation }), to, kind, vcpus, memoryMiB, mayRelay: true }
+  const hibernates = saved.hibernates(operation)
+  const kind = isAwake && !hibernates ? 'live' : 'cold'
+  return { from: fromOf({ operation }), to, kind, hibernates, vcpus, memoryMiB, mayRelay: true }
 }
+
+const phase = (operation: Position): OperationPhase => (saved.isToBeSaved(operation) ? 'saving' : 'moving')
 
 const stepsOf = (deps: CarryContext): Step[] => [
   step({
@@ -46,15 +52,15 @@ const stepsOf = (deps: CarryContext): Step[] => [
   }),
   step({
     name: 'begin',
-    phase: 'moving',
-    run: (context) => carry.begin(deps, context, fromOf(context)),
-    undo: (context) => carry.keep(deps, context, fromOf(context)),
+    phase,
+    run: (context) => saved.begin(deps, context, fromOf(context)),
+    undo: (context) => saved.keep(deps, context, fromOf(context)),
     deferred: { kept: 'deferred' },
   }),
   step({
     name: 'send',
-    phase: 'moving',
-    run: (context) => carry.send(deps, context, fromOf(context)),
+    phase,
+    run: (context) => saved.send(deps, context, fromOf(context)),
     undo: (context) => carry.abandon(deps, context),
     deferred: { abandoned: 'deferred' },
   }),
@@ -73,9 +79,10 @@ const stepsOf = (deps: CarryContext): Step[] => [
   }),
   step({
     name: 'settle',
-    phase: 'moving',
-    run: (context) => carry.settle(deps, context),
-    noUndo: 'it follows the decision, and is deferred where it fails',
+    phase: (operation) => (saved.hibernates(operation) ? 'starting' : 'moving'),
+    run: (context) => saved.settle(deps, context),
+    undo: (context) => saved.sleepThere(deps, context),
+    deferred: { asleep: 'deferred' },
   }),
   step({
     name: 'release',
@@ -101,32 +108,49 @@ export const move = (deps: CarryContext): OperationDefinition => ({
     const { to, settled, released } = carried.parse(findings)
     const state = settled === 'deferred' || settled === undefined ? inputOf({ operation }).from : settled
     const cleanup = released === 'done' ? 'done' : 'deferred'
-    return { desktop_state: state, generation, generation_id: generationId, host_id: to ?? null, cleanup }
+    const result = { desktop_state: state, generation, generation_id: generationId, host_id: to ?? null, cleanup }
+    return { ...result, moved: howOf(operation) }
   },
+
+  afterwards: (context) => saved.tidy(deps, context),
 
   async failed(tx, context) {
     const { operation, findings } = context
     if (await carry.isDecided(tx, operation.desktopId, findings)) {
       await settleMoved(deps, tx, context)
-      return 'it has moved all the same'
+      const { settled, asleep } = saved.foundOf(context)
+      return asleep && settled !== 'awake' ? 'it has moved all the same, and is asleep' : 'it has moved all the same'
     }
-    const { to, kept, abandoned } = carried.parse(findings)
+    const { to, kept, abandoned, asleep } = saved.foundOf(context)
     await deps.hosts.dropArrival(tx, operation.desktopId)
     if (to && abandoned === 'deferred') await carry.later(deps, tx, operation, to, 'move.abandon', operation.turn)
+    if (asleep === 'deferred')
+      await carry.later(deps, tx, operation, fromOf(context), 'desktop.ensureAsleep', operation.turn)
     if (kept === 'deferred') await carry.later(deps, tx, operation, fromOf(context), 'move.keep', operation.turn)
     else await correct(deps, tx, operation, kept)
-    return 'it stays as it was'
+    return asleep ? 'it was hibernated for the move and could not be woken; its disk is kept' : 'it stays as it was'
   },
 })
 
+const howOf = (operation: Position): OperationResult['moved'] => {
+  if (inputOf({ operation }).from !== 'awake') return 'asleep'
+  return saved.hibernates(operation) ? 'hibernated' : 'live'
+}
+
 /** What could not follow the decision yet is deferred. A guest that ended on the way is stopped. */
-async function settleMoved(deps: CarryContext, tx: Db, { operation, findings }: SettleContext): Promise<void> {
-  const { to, settled, released } = carried.parse(findings)
-  const decidedTurn = operation.turn + 1
-  if (settled === 'deferred' || settled === undefined)
-    await carry.later(deps, tx, operation, to!, 'move.settle', decidedTurn)
-  else await correct(deps, tx, operation, settled)
-  if (released !== 'done') await carry.later(deps, tx, operation, fromOf({ operation }), 'move.release', decidedTurn)
+async function settleMoved(deps: CarryContext, tx: Db, context: SettleContext): Promise<void> {
+  const { operation } = context
+  const { to, settled, released, asleep } = saved.foundOf(context)
+  const later = (hostId: string, command: DeferredCommand['command']) =>
+    carry.later(deps, tx, operation, hostId, command, operation.turn + 1)
+  if (settled === 'deferred' || settled === undefined) await later(to!, 'move.settle')
+  if (saved.isAsleepThere(operation)) {
+    if (asleep === 'deferred') await later(to!, 'desktop.ensureAsleep')
+    await correct(deps, tx, operation, asleep && asleep !== 'deferred' ? saved.stateOf(asleep) : 'hibernated')
+  } else if (settled !== 'deferred') {
+    await correct(deps, tx, operation, settled)
+  }
+  if (released !== 'done') await later(fromOf(context), 'move.release')
 }
 
 /** The host answers another state than the one that the desktop had: its guest has ended. */
@@ -139,6 +163,7 @@ async function correct(
   const row = await lockAny(tx, desktopId)
   if (!row || !state || state === row.state || !sourcesOf('correction', state).includes(row.state)) return
   await settle(tx, desktopId, state, { by: 'correction', operationId })
-  if (row.currentGenerationId) await endGeneration(tx, row.currentGenerationId, 'found stopped')
+  if (row.currentGenerationId)
+    await endGeneration(tx, row.currentGenerationId, state === 'stopped' ? 'found stopped' : state)
   await hosts.releaseMemory(tx, desktopId)
 }

@@ -30,7 +30,7 @@ import { onSomeHost, wasElsewhere } from './another-host.ts'
 import { fetchesOn } from './carry.ts'
 import { asleepResult, leftNothing, lossOf, stateAfterFailure } from './failed-wake.ts'
 import { diskRequest, imageOf } from './image-of-wake.ts'
-import { commandOptions, fenceOf, type Input, inputOf } from './input.ts'
+import { cannotBeDoneNow, commandOptions, fenceOf, type Input, inputOf } from './input.ts'
 import {
   bring,
   fenceThere,
@@ -287,7 +287,3 @@ async function settleFailed(
   }
   return lossOf(input, asleep, failure)
 }
-
-/** An undo is deferred at once where the host is unreachable or has already executed a later turn. */
-const cannotBeDoneNow = (error: unknown): boolean =>
-  error instanceof Refusal && ['host_unreachable', 'stale_turn', 'superseded'].includes(error.code)
