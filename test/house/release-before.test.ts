@@ -10,7 +10,7 @@ import { waitFor } from '../wait-for.ts'
 import { Chronicle } from './parts/chronicle.ts'
 import { Database } from './parts/database.ts'
 import { Host } from './parts/host.ts'
-import { beginMove, desktopIn, expectWholeOn, movingAgent } from './parts/moved.ts'
+import { beginMove, desktopIn, expectWholeOn, movingAgent, other } from './parts/moved.ts'
 import { ReleaseBefore } from './parts/release-before.ts'
 import { Replica } from './parts/replica.ts'
 
@@ -115,10 +115,15 @@ test('a replica of the release before that leads in the middle of moves leaves t
   await waitFor('both moves to be before their decision', () => held === 2)
   const queued = await house.begin(moving, 'hibernate')
 
+  const operatorKey = await house.replica.parts.principals.createOperatorKey('ops')
+  house.secrets.learn('the operator’s key', operatorKey)
   const old = await before.controlPlane(house.database.url)
-  const stopped = house.replica.stop()
-  go.resolve()
-  await stopped
+  const admin = createAdminClient({ baseUrl: old.url, operatorKey, retries: 0, fetch: plainFetch })
+  await usable(
+    admin,
+    house.hosts.map(({ name }) => name),
+  )
+  await house.replica.stopAt(go.resolve)
   house.failpoints.set('move.arrive.before', undefined)
   const client = createClient({ baseUrl: old.url, apiKey: house.org.key, fetch: plainFetch })
   const leads = () => client.destroyDesktop(destroyed).catch(() => undefined)
@@ -126,6 +131,7 @@ test('a replica of the release before that leads in the middle of moves leaves t
     await leads()
     return (await client.getDesktop(destroyed)).state === 'destroyed'
   })
+  await waitFor('the request that waited', async () => (await client.getOperation(queued.id)).state === 'failed')
   expect((await client.getOperation(moves[0]!.id)).state).toBe('running')
   expect(await client.getDesktop(moving)).toMatchObject({ state: 'awake', host_id: from.id })
 
@@ -133,8 +139,12 @@ test('a replica of the release before that leads in the middle of moves leaves t
   await old.stop()
   await house.replica.leading()
   for (const host of house.hosts) await house.linked(host)
-  console.info(await house.settled(moves[0]!.id), await house.settled(queued.id))
-  await house.settle()
+  expect(await house.settled(moves[0]!.id)).toMatchObject({ state: 'succeeded', result: { moved: 'live' } })
+  // That leader knows no queue: a host refused it in the turn of the move, and the operation says so.
+  expect((await house.operation(queued.id)).error_code).toBe('stale_turn')
   for (const host of house.hosts) await house.shows(destroyed, 'nothing', host)
-  await expectWholeOn(house, from, moving, 'awake')
+  const reserved = () => house.database.rows<{ id: string }>('select desktop_id as id from arrivals')
+  expect(await reserved()).toEqual([{ id: destroyed }])
+  await house.replica.parts.retention.prune()
+  await expectWholeOn(house, other(house, from), moving, 'awake')
 })

@@ -70,9 +70,7 @@ test.each(storedMoves)('a move that is stored at "$name" without a mode goes on 
   })
   const move = await beginMove(house, id)
   await reached.promise
-  const stopped = house.replica.stop()
-  go.resolve()
-  await stopped
+  await house.replica.stopAt(go.resolve)
   house.failpoints.set(`move.${name}.after`, undefined)
   const { mode: _, ...input } = move.input
   expect(Object.keys(input).sort()).toEqual(['discardMemory', 'from', 'hostId', 'spec', 'to'])

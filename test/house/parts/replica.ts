@@ -62,6 +62,15 @@ export class Replica {
     await waitFor('leadership', () => this.leads)
   }
 
+  /** Stops while an operation is held at a failpoint; releases it when this replica no longer leads. */
+  async stopAt(release: () => void): Promise<void> {
+    const { leadership } = this.parts
+    const stopped = this.stop()
+    await waitFor('the end of the term', () => leadership.term === undefined)
+    release()
+    await stopped
+  }
+
   async stop(): Promise<void> {
     const parts = this.#parts
     this.#parts = undefined

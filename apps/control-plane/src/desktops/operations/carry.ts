@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto'
 import {
   type CommandName,
   type CommandResult,
+  type DesktopState,
   type ImageRef,
   type MoveKind,
   type MoveTraits,
@@ -27,7 +28,6 @@ import type { OperationRow } from '../../operations/store.ts'
 import { type DeferredCommand, defer, hostsOf } from '../deferred.ts'
 import { startGeneration } from '../generations.ts'
 import { moveTo } from '../state-changes.ts'
-import { movable } from '../states.ts'
 import { lockAny } from '../store.ts'
 import { endMove } from './after-move.ts'
 import { cannotBeDoneNow, commandOptions, fenceOf, inputOf } from './input.ts'
@@ -82,6 +82,9 @@ export type Carried = z.infer<typeof carried>
 /** The findings of a step that comes behind `placeAway`. */
 const placed = (context: Pick<StepContext, 'findings'>) =>
   carried.required({ to: true, kind: true, imageDigest: true }).parse(context.findings)
+
+/** A leader of the release before may have destroyed it: it knows no moves. */
+const ended: readonly DesktopState[] = ['destroying', 'destroyed', 'failed']
 
 const checkMs = 30_000
 /** What follows the decision gets at least so long, whatever is left of the deadline. */
@@ -263,7 +266,7 @@ export async function decide(
   await leadership.transaction(async (tx) => {
     const row = await lockAny(tx, desktopId)
     if (row?.hostId === to) return advance(tx, {})
-    if (row?.hostId !== from || row.turn !== turn || !movable.includes(row.state))
+    if (row?.hostId !== from || row.turn !== turn || ended.includes(row.state))
       refuse('superseded', 'a later request came before the move was decided')
     if (await hasFollower(tx, id)) refuse('superseded', 'a request of the customer came before the move was decided')
     if (!(await hosts.arrive(tx, desktopId, to)))
