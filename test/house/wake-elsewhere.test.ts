@@ -1,7 +1,9 @@
 // Guarantee: a desktop that sleeps on a cordoned or full host wakes on another one with its memory, where one has room; a
 // failure on the way leaves it whole in one place, and the next wake works.
+import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
 import type { Host } from './parts/host.ts'
 
 const agent = { moveAddress: { host: '127.0.0.1', port: 0 } }
@@ -69,4 +71,83 @@ describe('a failure', () => {
       await cordon(house, from, false)
     },
   )
+})
+
+describe('a destroy while a wake moves it first', () => {
+  let house: House
+  beforeAll(async () => {
+    house = await House.start({ hosts: 2, agent })
+  })
+  afterAll(() => house[Symbol.asyncDispose]())
+
+  /** A wake that is held at that point, of the control plane or of the new host. */
+  async function wakingAt(point: string) {
+    const { id, from, to } = await asleepOn(house)
+    await cordon(house, from)
+    const [reached, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const { failpoints } = point.startsWith('wake') ? house : to
+    failpoints.set(point, () => {
+      reached.resolve()
+      return go.promise
+    })
+    await house.begin(id, 'wake')
+    await reached.promise
+    failpoints.set(point, undefined)
+    return { id, from, to, go: go.resolve }
+  }
+
+  async function expectNothing(id: string, from: Host): Promise<void> {
+    await house.settle()
+    await house.replica.parts.recovery.sendDeferred()
+    for (const host of house.hosts) await house.shows(id, 'nothing', host)
+    for (const table of ['arrivals', 'reservations', 'deferred_commands'])
+      await waitFor(
+        `no row in ${table}`,
+        async () => (await house.database.rows(`select 1 from ${table}`)).length === 0,
+      )
+    await cordon(house, from, false)
+  }
+
+  const points = ['wake.place.after', 'move.prepare.after-note', 'move.arrive.before-note', 'wake.disk.after']
+  test.each(points)('at "%s" leaves no part of it on any host', async (point) => {
+    const { id, from, to, go } = await wakingAt(point)
+    const destroy = await house.begin(id, 'destroy')
+    go()
+    expect(await house.settled(destroy.id)).toMatchObject({ state: 'succeeded' })
+    // At once, and not only when the hosts are compared.
+    expect(await house.observed(id, to)).toBeUndefined()
+    await expectNothing(id, from)
+  })
+
+  test('leaves no part on a new host that is unreachable, once that is back', async () => {
+    const { id, from, to, go } = await wakingAt('move.arrive.before-note')
+    await house.killAgent(house.hosts.indexOf(to))
+    const destroy = await house.begin(id, 'destroy')
+    go()
+    expect(await house.settled(destroy.id)).toMatchObject({ state: 'succeeded' })
+    await house.restartAgent(house.hosts.indexOf(to))
+    await expectNothing(id, from)
+  })
+})
+
+test('what an earlier move has left on a host is removed first where the desktop goes back there at once', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const { id, from, to } = await asleepOn(house)
+  const release = `select 1 from deferred_commands where host_id = '${from.id}' and command = 'move.release'`
+  house.failpoints.set('move.settle.after', () => house.killAgent(house.hosts.indexOf(from)))
+  const move = () => house.replica.parts.moves.begin(id, { to: null, requestedBy: 'operator', requestId: newId() })
+  expect((await house.settled((await move()).id)).result).toMatchObject({ host_id: to.id, cleanup: 'deferred' })
+  house.failpoints.set('move.settle.after', undefined)
+  // Its host is back, and refuses the first attempts of recovery.
+  from.failpoints.set('move.release.before-remove', 'throw')
+  await house.restartAgent(house.hosts.indexOf(from))
+  await house.replica.parts.recovery.sendDeferred()
+  await waitFor('a failed attempt', async () => {
+    const rows = await house.database.rows(`${release} and attempts > 0`)
+    return rows.length > 0
+  })
+  from.failpoints.set('move.release.before-remove', undefined)
+  expect((await house.settled((await move()).id)).result).toMatchObject({ host_id: from.id })
+  await house.ask(id, 'wake')
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
 })

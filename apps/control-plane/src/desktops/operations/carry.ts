@@ -109,8 +109,7 @@ export async function placeAway(deps: CarryContext, context: StepContext, destin
   const { spec } = inputOf(context)
   const registered = await images.madeFrom(spec.imageVersion)
   const mayRelay = destination.mayRelay && (await hosts.mayRelay(from))
-  // Where an earlier move has left something, a new one is refused.
-  const owing = await deps.leadership.transaction((tx) => hostsOf(tx, desktopId))
+  const owing = await stillOwing(deps, context, to)
   const misfits = new Map<string, string>()
   for (;;) {
     const leaving = { operationId, not: [from, ...owing, ...misfits.keys()], mayRelay }
@@ -133,6 +132,20 @@ export async function placeAway(deps: CarryContext, context: StepContext, destin
       })
     if (found) return found
   }
+}
+
+/** The hosts that still have something of the desktop, and would refuse it. What a host that may be chosen can end, it ends first. */
+async function stillOwing(deps: CarryContext, context: StepContext, to: string | null): Promise<string[]> {
+  const { desktopId } = context.operation
+  const read = () => deps.leadership.transaction((tx) => hostsOf(tx, desktopId))
+  const owing = await read()
+  const able = owing.filter((hostId) => (to ?? hostId) === hostId && deps.hosts.takesCommands(hostId))
+  const remainingMs = Math.min(context.remainingMs, checkMs)
+  for (const hostId of able)
+    await endMove(deps, { ...context, remainingMs }, hostId).catch((error: unknown) => {
+      if (!(error instanceof Refusal) || ['not_leader', 'stale_epoch'].includes(error.code)) throw error
+    })
+  return able.length === 0 ? owing : read()
 }
 
 /** Why the host cannot take the desktop; null where it can. Then it has the image, fetched where it lacked it. */
@@ -335,7 +348,7 @@ async function afterDecision<T extends object>(
 
 /** What a host cannot do now is deferred, but not for one that was removed. */
 export async function later(
-  { hosts }: CarryContext,
+  { hosts }: Pick<CarryContext, 'hosts'>,
   tx: Db,
   { desktopId, generation, id: operationId }: Pick<OperationRow, 'desktopId' | 'generation' | 'id'>,
   hostId: string,

@@ -1,18 +1,25 @@
 // Destroy: always converges. An unreachable host removes what is left as soon as it is back.
 import { Refusal, refusalWithCause } from '@dormouse/contract'
+import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
-import { type OperationDefinition, step } from '../../operations/definition.ts'
+import type { Leadership } from '../../leadership/leadership.ts'
+import { type OperationDefinition, type StepContext, step } from '../../operations/definition.ts'
+import type { Findings } from '../../operations/findings.ts'
+import * as operations from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration } from '../generations.ts'
 import type { Quota } from '../quota.ts'
 import { settle } from '../state-changes.ts'
 import { inProgress } from '../states.ts'
 import { lockAny } from '../store.ts'
+import { endMove } from './after-move.ts'
+import { carried, later } from './carry.ts'
 import { fenceOf, inputOf } from './input.ts'
 
 export interface DestroyContext {
+  leadership: Leadership
   hosts: Hosts
   links: Links
   /** How long to wait for an unreachable host. */
@@ -27,7 +34,10 @@ const findings = z.object({
   why: z.string().optional(),
 })
 
-export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): OperationDefinition => ({
+/** How long it waits for the host of a superseded move. What that cannot remove now is deferred. */
+const endingMs = 10_000
+
+export const destroy = (deps: DestroyContext): OperationDefinition => ({
   kind: 'destroy',
   overtakes: true,
   hostOf: (operation) => inputOf({ operation }).hostId,
@@ -36,28 +46,8 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
       name: 'remove',
       phase: 'removing',
       run: async (context) => {
-        const { operation, signal } = context
-        const { hostId } = inputOf(context)
-        if (hostId === null) return { cleanup: 'done' }
-        try {
-          const timeoutMs = Math.ceil(context.remainingMs)
-          const requestId = operation.requestId ?? undefined
-          await links.command(
-            hostId,
-            'desktop.ensureDestroyed',
-            { fence: fenceOf(context) },
-            { signal, timeoutMs, requestId },
-          )
-          return { cleanup: 'done' }
-        } catch (error) {
-          // Another leader has taken over and resumes this operation.
-          if (signal.aborted || (error instanceof Refusal && error.code === 'stale_epoch')) throw error
-          const why = (error as Error).message
-          if (await hosts.isGone(hostId)) return { cleanup: 'deferred', why }
-          if (context.ageMs < graceMs)
-            throw refusalWithCause('host_unreachable', `the host has not removed it yet: ${why}`)
-          return { cleanup: 'deferred', why }
-        }
+        const [removed] = await together([remove(deps, context), endArrival(deps, context)])
+        return removed
       },
       noUndo: 'a destroy cannot be undone',
     }),
@@ -66,6 +56,7 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
   lock: (tx, { desktopId }) => lockAny(tx, desktopId),
 
   async succeeded(tx, { operation, findings: stored }) {
+    const { hosts } = deps
     const { desktopId, generation, generationId, turn, id } = operation
     const { hostId } = inputOf({ operation })
     const { cleanup } = findings.parse(stored)
@@ -85,7 +76,7 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
     return { desktop_state: 'destroyed', generation, generation_id: generationId, host_id: hostId, cleanup }
   },
 
-  afterwards: async ({ operation }) => quota.freed(operation.orgId),
+  afterwards: async ({ operation }) => deps.quota.freed(operation.orgId),
 
   /**
    * Where the host refuses to remove it, the destroy fails and may be requested again. An operation that the destroy has
@@ -98,3 +89,49 @@ export const destroy = ({ hosts, links, graceMs, quota }: DestroyContext): Opera
     return 'it was not destroyed'
   },
 })
+
+async function remove({ hosts, links, graceMs }: DestroyContext, context: StepContext): Promise<Findings> {
+  const { operation, signal } = context
+  const { hostId } = inputOf(context)
+  if (hostId === null) return { cleanup: 'done' }
+  try {
+    const timeoutMs = Math.ceil(context.remainingMs)
+    const requestId = operation.requestId ?? undefined
+    await links.command(
+      hostId,
+      'desktop.ensureDestroyed',
+      { fence: fenceOf(context) },
+      { signal, timeoutMs, requestId },
+    )
+    return { cleanup: 'done' }
+  } catch (error) {
+    // Another leader has taken over and resumes this operation.
+    if (signal.aborted || (error instanceof Refusal && error.code === 'stale_epoch')) throw error
+    const why = (error as Error).message
+    if (await hosts.isGone(hostId)) return { cleanup: 'deferred', why }
+    if (context.ageMs < graceMs) throw refusalWithCause('host_unreachable', `the host has not removed it yet: ${why}`)
+    return { cleanup: 'deferred', why }
+  }
+}
+
+/** The wake that this destroy has superseded was moving the desktop first: the other host gives up what has arrived. */
+async function endArrival(deps: DestroyContext, context: StepContext): Promise<void> {
+  const { leadership, hosts } = deps
+  const { desktopId, turn } = context.operation
+  if (inputOf(context).from !== 'waking') return
+  const to = await leadership.transaction(async (tx) => {
+    // A move that was decided has taken the turn between the two.
+    const wake = await operations.ofTurn(tx, desktopId, turn - 1)
+    const { to } = carried.parse(wake?.findings ?? {})
+    if (!wake || to === undefined) return undefined
+    await later(deps, tx, wake, to, 'move.abandon', wake.turn)
+    await hosts.dropArrival(tx, desktopId)
+    return to
+  })
+  if (to === undefined) return
+  const remainingMs = Math.min(context.remainingMs, endingMs)
+  await endMove(deps, { ...context, remainingMs }, to).catch((error: unknown) => {
+    // It stays deferred, and recovery retries it.
+    if (context.signal.aborted || !(error instanceof Refusal)) throw error
+  })
+}
