@@ -1,5 +1,6 @@
 // Guarantee: a desktop that moves is whole in exactly one place, and the database says where: on its old host until the move is
 // decided, on its new one from then on. Whatever fails, its owner's memory and disk are there, and its ledger has no gap.
+import { FailpointError } from '@dormouse/process'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
@@ -194,6 +195,30 @@ test('an operator moves a desktop by its host’s name, once, and not to where i
   expect((await post({ to: 'nowhere' })).status).toBe(404)
   expect((await post({ to: from.name }, '?wait=true')).json).toMatchObject({ state: 'succeeded' })
   expect((await house.api('POST', `/admin/v1/desktops/${id}/move`, { body: {} })).status).toBe(403)
+})
+
+test('a desktop whose new host cannot be asked to run it is named in an alarm, and runs when the host is back', async () => {
+  await using house = await House.start({ hosts: 2, agent: movingAgent })
+  house.chronicle.foresee(/may be paused since its move/)
+  const id = await desktopIn(house, 'awake')
+  const to = other(house, await house.hostOf(id))
+  house.failpoints.set('move.decide.after', async () => {
+    await house.killAgent(house.hosts.indexOf(to))
+    throw new FailpointError('move.decide.after')
+  })
+  await moved(house, id)
+  const { recovery } = house.replica.parts
+  const alarms = () => house.chronicle.find(/may be paused since its move/)
+  await recovery.sendDeferred()
+  expect(alarms()).toEqual([])
+  await house.database.rows(`update deferred_commands set created_at = now() - interval '1 minute'`)
+  await recovery.sendDeferred()
+  await recovery.sendDeferred()
+  const why = 'the host is unreachable'
+  expect(alarms()).toMatchObject([{ desktop: id, host: to.id, alarmKind: 'paused', command: 'move.settle', why }])
+  await house.restartAgent(house.hosts.indexOf(to))
+  await recovery.sendDeferred()
+  await expectWholeOn(house, to, id, 'awake')
 })
 
 test('an old host that is unreachable behind the decision removes its part when it is back', async () => {

@@ -56,6 +56,30 @@ export async function ofMove(db: Db, desktopId: string, hostId: string): Promise
   return rows
 }
 
+export interface PausedDesktop {
+  desktopId: string
+  hostId: string
+  command: string
+  turn: number
+  since: Date
+  /** Of the last attempt; null where the host is unreachable. */
+  error: string | null
+}
+
+/** Desktops that count as awake, and whose guest may be paused since a move because its last command is deferred for so long. */
+export async function pausedByMoves(db: Db, forMs: number): Promise<PausedDesktop[]> {
+  const { rows } = await db.query<PausedDesktop>(
+    `select c.desktop_id as "desktopId", c.host_id as "hostId", c.command, c.turn, c.created_at as since,
+       c.last_error as error
+     from deferred_commands c join desktops d on d.id = c.desktop_id and d.host_id = c.host_id
+     where c.command in ('move.settle', 'move.keep') and d.state = 'awake' and d.turn = c.turn
+       and c.created_at < now() - $1 * interval '1 millisecond'
+     order by c.created_at`,
+    [forMs],
+  )
+  return rows
+}
+
 /** The hosts that still have something of the desktop that a deferred command will end. */
 export async function hostsOf(db: Db, desktopId: string): Promise<string[]> {
   const { rows } = await db.query<{ id: string }>(

@@ -20,6 +20,7 @@ import { Comparison } from './comparison.ts'
 import { Epochs } from './epochs.ts'
 import { guarded } from './guarded.ts'
 import { Hints } from './hints.ts'
+import { PausedAlarms } from './paused-alarms.ts'
 
 export interface RecoveryOptions {
   pool: Pool
@@ -43,11 +44,13 @@ export class Recovery {
   readonly #epochs: Epochs
   readonly #comparison: Comparison
   readonly #hints: Hints
+  readonly #pausedAlarms: PausedAlarms
 
   constructor(options: RecoveryOptions) {
     this.#options = options
     this.#epochs = new Epochs(options)
     this.#comparison = new Comparison(options)
+    this.#pausedAlarms = new PausedAlarms(options)
     this.#hints = new Hints((hostId, hints) => this.#guarded(() => this.#comparison.hinted(hostId, hints)))
   }
 
@@ -95,10 +98,14 @@ export class Recovery {
     if (this.#options.leadership.term) this.#hints.take(hostId, hint)
   }
 
-  /** Begins to send the deferred commands of every linked host. Does not wait: one may hang. */
+  /**
+   * Begins to send the deferred commands of every linked host, and raises alarms for those that leave a desktop paused. Does not
+   * wait for hosts: one may hang.
+   */
   async sendDeferred(): Promise<void> {
     const { leadership, links, pool } = this.#options
     if (!leadership.term) return
+    await this.#pausedAlarms.check()
     const able = links.hostIds().filter((hostId) => links.takesCommands(hostId))
     for (const hostId of await deferred.hostsAmong(pool, able)) void this.#sendDeferred(hostId)
   }

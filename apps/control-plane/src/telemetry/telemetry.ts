@@ -18,6 +18,7 @@ const alarmKinds = [
   'mass_action',
   'quarantine',
   'events',
+  'paused',
   'other',
 ]
 
