@@ -5,7 +5,12 @@ const long = process.env.DORMOUSE_TEST_LONG === '1'
 /** These take minutes on emulated guests and rarely break: they have their turn in `npm run test:long`. */
 const notAtLength = long
   ? []
-  : ['test/real/guest-*.test.ts', 'test/real/move.test.ts', 'test/real/screens-at-once.test.ts']
+  : [
+      'test/real/guest-*.test.ts',
+      'test/real/move.test.ts',
+      'test/real/move-troubles.test.ts',
+      'test/real/screens-at-once.test.ts',
+    ]
 
 /** Only real guests get a second try, and only under CI: a noisy machine stops QEMU for seconds. `npm test` names each. */
 const retry = process.env.CI ? 1 : 0

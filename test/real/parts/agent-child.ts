@@ -9,6 +9,8 @@ import { settingsOf } from './agent-stage.ts'
 
 export interface ChildOptions {
   folder: string
+  /** Of saved memories; in the folder by default. */
+  memoryFolder?: string
   socketPath: string
   installationId: string
   mibPerSec?: number
@@ -26,11 +28,11 @@ export interface Command {
 export type Outcome = { number: number } & ({ result: unknown } | { code: string; detail: string })
 
 const options: ChildOptions = JSON.parse(process.argv[2]!)
-const { folder, socketPath, installationId, mibPerSec, settings } = options
+const { folder, memoryFolder, socketPath, installationId, mibPerSec, settings } = options
 const log = createLog({ name: 'agent', level: 'silent' })
 const moves = { listen: options.listen ?? { host: '127.0.0.1', port: 0 }, mibPerSec }
 const makeDriver = () => new LibvirtDriver({ ...settingsOf(folder, socketPath), ...settings }, log)
-const bench = await Bench.over({ folder, installationId, makeDriver, moves })
+const bench = await Bench.over({ folder, installationId, makeDriver, moves, ...(memoryFolder && { memoryFolder }) })
 
 /** How much of the desktop's move was carried. */
 const carried = (desktopId: string): number =>

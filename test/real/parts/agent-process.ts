@@ -48,6 +48,17 @@ export class AgentProcess implements Asked {
     await this.start()
   }
 
+  /** Starts it if it does not run. */
+  async ensureUp(): Promise<void> {
+    if (this.#child?.exitCode === null && this.#child.signalCode === null) this.freeze(false)
+    else await this.start()
+  }
+
+  /** It runs no further, or runs on. */
+  freeze(frozen: boolean): void {
+    this.#child!.kill(frozen ? 'SIGSTOP' : 'SIGCONT')
+  }
+
   /** With no chance to do anything. What it was asked fails as a lost host does. */
   async kill(): Promise<void> {
     const child = this.#child!

@@ -100,7 +100,7 @@ export class Stage {
   }
 
   /** The names of all domains of an installation. */
-  async domains({ installationId }: Bench<LibvirtDriver>): Promise<string[]> {
+  async domains({ installationId }: Pick<Bench, 'installationId'>): Promise<string[]> {
     const uri = `qemu+unix:///system?socket=${this.libvirtd.socketPath}`
     const listed = await run('virsh', ['-q', '-c', uri, 'list', '--all', '--name'])
     return listed.split('\n').filter((name) => name.startsWith(namePrefix(installationId)))

@@ -1,6 +1,6 @@
 // Two real hosts with an agent each, without a control plane, and one desktop that moves between them with a witness of its
 // memory and of its disk.
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import type { LibvirtSettings } from '@dormouse/agent/driver/libvirt/settings.ts'
@@ -23,7 +23,7 @@ interface TwoHostsOptions {
 }
 
 export class TwoHosts {
-  readonly id = newId()
+  #id = newId()
   readonly stages: readonly [Stage, Stage]
   readonly home: Host
   readonly away: Host
@@ -44,16 +44,24 @@ export class TwoHosts {
     const home = await stages[0].bench('move', settings, undefined, installationId)
     const away = await stages[1].bench('move', settings, undefined, installationId)
     const hosts = new TwoHosts(stages, home, away)
-    await hosts.#wake(memoryMiB)
+    await hosts.boot(home, memoryMiB)
     return hosts
   }
 
-  async #wake(memoryMiB: number): Promise<void> {
-    const { home, id } = this
-    await home.awake(fenceOf(id, 1, 1), 'allow', 'make', guestSpec)
-    this.#before = await leaveWitness(home, id, memoryMiB)
-    await home.run(id, 'dd if=/dev/urandom of=/root/file bs=1M count=8 2>/dev/null; sync')
-    this.#fileHash = await home.run(id, 'crc32 /root/file')
+  /** The desktop's. */
+  get id(): string {
+    return this.#id
+  }
+
+  /** From now on the desktop is another one, awake on that host. */
+  async boot(host: Asked, memoryMiB: number): Promise<void> {
+    this.#id = newId()
+    const { id } = this
+    const source = { memory: 'allow', disk: 'make' } as const
+    await host.ask('desktop.ensureAwake', { fence: fenceOf(id, 1, 1), spec: guestSpec, source })
+    this.#before = await leaveWitness(host, id, memoryMiB)
+    await host.run(id, 'dd if=/dev/urandom of=/root/file bs=1M count=8 2>/dev/null; sync')
+    this.#fileHash = await host.run(id, 'crc32 /root/file')
   }
 
   nextTurn(): number {
@@ -82,8 +90,29 @@ export class TwoHosts {
     // Read from the disk, not from memory.
     expect(await host.run(id, 'echo 3 >/proc/sys/vm/drop_caches; crc32 /root/file')).toBe(this.#fileHash)
     this.#before = after
-    expect((await other.ask('host.inventory', {})).items).toEqual([])
-    expect(existsSync(join(other.folder, 'disks', `${id}.qcow2`))).toBe(false)
+    expect(filesOf(host, id).filter((path) => path.startsWith('moves'))).toEqual([])
+    await this.expectNothingOn(other)
+  }
+
+  /** That host has no file, no socket and no domain of it, and says so. */
+  async expectNothingOn(host: Asked): Promise<void> {
+    expect((await host.ask('host.inventory', {})).items).toEqual([])
+    expect(filesOf(host, this.id)).toEqual([])
+    expect(await this.#stageOf(host).domains(this.home)).toEqual([])
+  }
+
+  #stageOf({ folder }: Asked): Stage {
+    return this.stages.find(({ libvirtd }) => folder.startsWith(libvirtd.shortDir))!
+  }
+
+  /** The end of what its guest has written to its serial console on each host. */
+  consoles(): string {
+    const lines = [this.home, this.away].map(({ folder }) => {
+      const file = join(folder, 'consoles', `${this.id}.log`)
+      const text = existsSync(file) ? readFileSync(file, 'utf8') : 'no console'
+      return `${folder}:\n${text.split('\n').slice(-40).join('\n')}`
+    })
+    return lines.join('\n')
   }
 
   hibernate(host: Asked = this.home): Promise<unknown> {
@@ -96,6 +125,15 @@ export class TwoHosts {
     const source = { memory: 'require', disk: 'require' } as const
     const woken = await host.ask('desktop.ensureAwake', { fence, spec: guestSpec, source })
     expect(woken).toMatchObject({ resumedFrom: 'memory' })
+  }
+
+  /** From its disk, which is as it was; its memory is new. */
+  async reboot(host: Asked, memoryMiB = 8): Promise<void> {
+    const fence = fenceOf(this.id, 1, this.nextTurn())
+    const source = { memory: 'discard', disk: 'require' } as const
+    await host.ask('desktop.ensureAwake', { fence, spec: guestSpec, source })
+    expect(await host.run(this.id, 'crc32 /root/file')).toBe(this.#fileHash)
+    this.#before = await leaveWitness(host, this.id, memoryMiB)
   }
 
   /** The pid of its QEMU on that host, in that host's namespace. */
@@ -160,6 +198,11 @@ export class TwoHosts {
     }
     for (const stage of this.stages) await stage[Symbol.asyncDispose]()
   }
+}
+
+/** What is named after the desktop below the agent's folder. The folders of moves have the last part of its id. */
+function filesOf({ folder }: Asked, id: string): string[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((path) => path.includes(id.slice(-12)))
 }
 
 export const succeeds = (work: Promise<unknown>): Promise<boolean> =>

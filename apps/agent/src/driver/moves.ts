@@ -57,6 +57,8 @@ export interface Moves {
   enter(arrival: Arrival, letter: string): Promise<Entering>
   /** What a desktop that has arrived can get while it runs already. A failure is logged: it works without. */
   furnish(desktopId: DesktopId): Promise<void>
+  /** The desktop's move has ended: removes what a process that has died may have left of it. */
+  forget(desktopId: DesktopId): Promise<void>
 
   /** The disk's file; nothing writes to it while the desktop sleeps. */
   diskPath(desktopId: DesktopId): string

@@ -17,8 +17,7 @@ export async function settle(deps: MoveDeps, turn: Turn): Promise<CommandResult<
   if (!disk) refuse('disk_missing', 'the desktop’s disk is not on this host')
   if (!domain) {
     // A guest that ended while it was paused has lost its memory.
-    await turn.note({ move: null, running: false })
-    deps.moves.end(desktopId)
+    await end(deps, turn, false)
     return { state: usable ? 'hibernated' : 'stopped' }
   }
   if (move) {
@@ -26,8 +25,7 @@ export async function settle(deps: MoveDeps, turn: Turn): Promise<CommandResult<
     await deps.failpoints.hit('move.settle.before-resume')
     if (domain.state === 'paused') await deps.driver.resume(desktopId)
     await deps.failpoints.hit('move.settle.after-resume')
-    await turn.note({ move: null, running: true })
-    deps.moves.end(desktopId)
+    await end(deps, turn, true)
     await deps.driver.moves.furnish(desktopId).catch((error: unknown) => {
       deps.log.warn({ err: error, desktopId }, 'a desktop that has arrived has no clipboard')
     })
@@ -36,6 +34,14 @@ export async function settle(deps: MoveDeps, turn: Turn): Promise<CommandResult<
     void catchUp(deps, desktopId, turn.fence.generation)
   }
   return { state: 'awake' }
+}
+
+/** The move is over on this host. */
+async function end({ moves, driver }: MoveDeps, turn: Turn, running: boolean): Promise<void> {
+  const { desktopId } = turn.fence
+  await turn.note({ move: null, running })
+  moves.end(desktopId)
+  await driver.moves.forget(desktopId)
 }
 
 const nothing: Note = { move: null, running: false, spent: [], disk: 'none', spec: null, ready: false }

@@ -207,6 +207,7 @@ export async function keep(deps: MoveDeps, turn: Turn): Promise<CommandResult<'m
   const wasAwake = turn.entry().running
   if (domain?.state === 'paused' && wasAwake) await deps.driver.resume(desktopId)
   const isAwake = domain !== undefined && wasAwake
+  await deps.driver.moves.forget(desktopId)
   await turn.note({ move: null, running: isAwake })
   if (isAwake) {
     void setClock(deps, desktopId)

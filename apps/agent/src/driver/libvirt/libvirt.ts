@@ -186,6 +186,7 @@ export class LibvirtDriver implements Driver {
     await this.#consoles.remove(desktopId)
     await (await this.#installation.ready()).network?.releaseAddress(desktopId)
     await this.#sockets.remove(desktopId)
+    await this.moves.forget(desktopId)
     this.#guests.release(desktopId)
     this.#pauses.forget(desktopId)
   }

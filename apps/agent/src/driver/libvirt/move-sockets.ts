@@ -22,17 +22,24 @@ export async function openMoveFolder(
   owner: { uid: number; gid: number } | undefined,
 ): Promise<MoveFolder> {
   await mkdir(base, { recursive: true, mode: 0o711 })
-  // A socket's path has at most 107 bytes, and ids end at random.
-  const folder = join(base, desktopId.slice(-12))
-  await rm(folder, { recursive: true, force: true })
+  const folder = folderIn(base, desktopId)
+  await removeMoveFolder(base, desktopId)
   await mkdir(folder, { mode: 0o700 })
   const isRoot = process.getuid?.() === 0
   if (owner && isRoot) await chown(folder, owner.uid, owner.gid)
   return {
     path: (stream) => join(folder, stream),
-    remove: () => rm(folder, { recursive: true, force: true }),
+    remove: () => removeMoveFolder(base, desktopId),
   }
 }
+
+/** Does nothing where the desktop has none. */
+export function removeMoveFolder(base: string, desktopId: DesktopId): Promise<void> {
+  return rm(folderIn(base, desktopId), { recursive: true, force: true })
+}
+
+/** A socket's path has at most 107 bytes, and ids end at random. */
+const folderIn = (base: string, desktopId: DesktopId): string => join(base, desktopId.slice(-12))
 
 /** Listens on both sockets, and gives away each connection as it comes, unread. */
 export async function listenForStreams(folder: MoveFolder, give: GiveStream): Promise<Disposable> {

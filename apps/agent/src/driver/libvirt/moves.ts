@@ -10,6 +10,7 @@ import { offerClipboard } from './clipboard.ts'
 import { machineOf } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import { enter, type LiveMoveDeps, leave, portable } from './live-move.ts'
+import { removeMoveFolder } from './move-sockets.ts'
 import { hasInterface } from './network-xml.ts'
 import { cpuOf, savedCpu } from './saved-cpu.ts'
 
@@ -117,6 +118,10 @@ export class LibvirtMoves implements Moves {
     const image = await disks.imageOf(desktopId)
     if (image.clipboard) await offerClipboard(installation.domain(desktopId), log)
     await shortenAgentTimeout(this.#deps, desktopId)
+  }
+
+  forget(desktopId: DesktopId): Promise<void> {
+    return removeMoveFolder(this.#deps.movesDir, desktopId)
   }
 
   diskPath(desktopId: DesktopId): string {

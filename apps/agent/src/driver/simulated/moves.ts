@@ -137,6 +137,7 @@ export class SimulatedMoves implements Moves {
   }
 
   async furnish(): Promise<void> {}
+  async forget(): Promise<void> {}
 
   diskPath(desktopId: DesktopId): string {
     return join(this.#host.folder, 'disks', `${desktopId}.json`)
