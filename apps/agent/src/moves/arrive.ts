@@ -78,7 +78,7 @@ async function listen(
   const onStream = (name: string, stream: Duplex, carrier: Carrier) => {
     if (entering) joinEntering(entering, name, stream, carrier)
     else if (held && name === 'files' && !held.received)
-      held.received = receive(deps, desktopId, arriving, stream, carrier)
+      held.received = received(deps, desktopId, receive(deps, desktopId, arriving, stream, carrier))
     else carrier.end(new Error(`the other host opened a stream "${name}" that is not expected`))
   }
   const expected = await deps.gate.expect({ moveId, key: keyOf(request), onStream })
@@ -115,9 +115,12 @@ async function receive(
   const { diskBytes, memory } = files!
   const disk = { path: await deps.driver.moves.arrivingDiskPath(desktopId), bytes: diskBytes }
   const memoryFile = memory && { path: deps.memory.arrivingPath(desktopId), bytes: memory.bytes }
-  const receiving = receiveFiles(carrier, stream, { disk, ...(memoryFile && { memory: memoryFile }) })
-  // `arrive` reports it.
-  receiving.catch((error: unknown) => deps.log.info({ err: error, desktopId }, 'a copy did not arrive'))
+  return receiveFiles(carrier, stream, { disk, ...(memoryFile && { memory: memoryFile }) })
+}
+
+/** A copy that was cut is no unhandled error, which would end the agent: `arrive` reports it, if it comes so far. */
+function received<T>({ log }: MoveDeps, desktopId: string, receiving: Promise<T>): Promise<T> {
+  receiving.catch((error: unknown) => log.info({ err: error, desktopId }, 'a copy did not arrive'))
   return receiving
 }
 

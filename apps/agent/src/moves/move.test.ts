@@ -302,6 +302,25 @@ test('a copy that was cut goes on where it was, also over a file that a power cu
   expect(await whole(away)).toBe('memory\ndisk')
 })
 
+test('a copy that is cut ends no agent, and can be undone', async () => {
+  await ready('cold')
+  const move = moveOf('cold')
+  await move.begin()
+  await move.prepare()
+  // The old host cannot read it any more, in the middle of the copy.
+  const [image] = home.house.memory.list(id)
+  truncateSync(image!.path, 4)
+  const unhandled: unknown[] = []
+  const note = (error: unknown) => unhandled.push(error)
+  process.on('unhandledRejection', note)
+  await expect(move.send()).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  await expect(move.arrive()).rejects.toBeDefined()
+  await move.back()
+  process.off('unhandledRejection', note)
+  expect(unhandled).toEqual([])
+  await expectNothing(away)
+})
+
 test('a desktop without a saved memory moves with its disk alone', async () => {
   await ready('live')
   home.driver.die(id)
