@@ -320,3 +320,20 @@ test('without relays nothing moves to a host without an address', async () => {
   expect(await moved(house, id)).toMatchObject({ state: 'failed', error_code: 'no_host' })
   await expectWholeOn(house, from, id, 'hibernated')
 })
+
+test('what an old host has until it can remove it raises no alarm', async () => {
+  await using house = await House.start({ hosts: 2, agent: movingAgent })
+  const id = await desktopIn(house, 'awake')
+  const from = await house.hostOf(id)
+  const { recovery } = house.replica.parts
+  from.failpoints.set('move.release.before-remove', 'throw')
+  house.failpoints.set('move.settle.after', () => house.killAgent(house.hosts.indexOf(from)))
+  expect((await moved(house, id)).result).toMatchObject({ cleanup: 'deferred' })
+  await house.restartAgent(house.hosts.indexOf(from))
+  await recovery.compare(from.id)
+  expect(await house.observed(id, from)).toMatchObject({ domain: 'paused' })
+  from.failpoints.set('move.release.before-remove', undefined)
+  await house.database.rows('update deferred_commands set last_tried_at = null')
+  await recovery.sendDeferred()
+  await expectWholeOn(house, other(house, from), id, 'awake')
+})

@@ -36,7 +36,7 @@ beforeAll(async () => {
   ;[old, next] = await Promise.all([inProcess(0), inProcess(1)])
 })
 afterAll(async () => {
-  await Promise.all([old?.agent.kill(), next?.agent.kill()])
+  await Promise.all([old, next].map(async (side) => side?.agent.ensureUp().then(() => side.agent.kill())))
   await Promise.all([hosts?.home.up(), hosts?.away.up()])
   await hosts?.[Symbol.asyncDispose]()
 })

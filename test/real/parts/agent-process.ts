@@ -38,6 +38,10 @@ export class AgentProcess implements Asked {
       if ('result' in outcome) waiting?.resolve(outcome.result)
       else waiting?.reject(new Refusal(outcome.code as RefusalCode, outcome.detail))
     })
+    child.on('exit', () => {
+      for (const { reject } of this.#waiting.values()) reject(new Refusal('host_unreachable', 'the agent ended'))
+      this.#waiting.clear()
+    })
     await this.#answer(0)
   }
 
@@ -50,8 +54,12 @@ export class AgentProcess implements Asked {
 
   /** Starts it if it does not run. */
   async ensureUp(): Promise<void> {
-    if (this.#child?.exitCode === null && this.#child.signalCode === null) this.freeze(false)
+    if (this.#runs) this.freeze(false)
     else await this.start()
+  }
+
+  get #runs(): boolean {
+    return this.#child?.exitCode === null && this.#child.signalCode === null
   }
 
   /** It runs no further, or runs on. */
@@ -61,12 +69,10 @@ export class AgentProcess implements Asked {
 
   /** With no chance to do anything. What it was asked fails as a lost host does. */
   async kill(): Promise<void> {
-    const child = this.#child!
-    const exited = once(child, 'exit')
-    child.kill('SIGKILL')
+    if (!this.#runs) throw new Error('the agent has ended by itself')
+    const exited = once(this.#child!, 'exit')
+    this.#child!.kill('SIGKILL')
     await exited
-    for (const { reject } of this.#waiting.values()) reject(new Refusal('host_unreachable', 'the agent was killed'))
-    this.#waiting.clear()
   }
 
   ask<N extends CommandName>(name: N, payload: CommandPayload<N>): Promise<CommandResult<N>> {

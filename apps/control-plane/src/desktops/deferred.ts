@@ -117,6 +117,16 @@ export async function owedUndos(db: Db, hostId: string): Promise<Map<string, num
   return new Map(rows.map(({ id, turn }) => [id, turn]))
 }
 
+/** The desktops of which this host still has a part that the end of a move will remove. */
+export async function leavingFrom(db: Db, hostId: string): Promise<Set<string>> {
+  const { rows } = await db.query<{ id: string }>(
+    `select desktop_id as id from deferred_commands
+     where host_id = $1 and command in ('move.release', 'move.abandon')`,
+    [hostId],
+  )
+  return new Set(rows.map(({ id }) => id))
+}
+
 /** For operators: all deferred commands, oldest first. */
 export async function list(db: Db, limit: number): Promise<DeferredJson[]> {
   const { rows } = await db.query<DeferredRow>(

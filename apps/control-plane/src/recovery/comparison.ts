@@ -39,6 +39,8 @@ interface View {
   busy: ReadonlySet<string>
   /** Desktops whose latest undo is deferred, with its turn. */
   owed: ReadonlyMap<string, number>
+  /** Desktops that have moved away, or were to come, and whose part here a deferred command removes. */
+  leaving: ReadonlySet<string>
   /** Of the rows, by bucket. */
   digests: readonly string[]
 }
@@ -156,7 +158,7 @@ export class Comparison {
     view: View,
   ): { agrees: boolean; order: RejoinOrder['order'] | 'differs' | undefined } {
     const row = view.rows.get(item.desktopId)
-    if (row?.hostId !== sight.hostId) return { agrees: false, order: this.#judgeForeign(sight, item, row, view.busy) }
+    if (row?.hostId !== sight.hostId) return { agrees: false, order: this.#judgeForeign(sight, item, row, view) }
     const moves = row.updatedAt >= sight.asOf || view.busy.has(row.id) || view.owed.get(row.id) === row.turn
     if (moves) return { agrees: false, order: undefined }
     const { order, become, alarm } = judge(sight.hostId, item, row)
@@ -171,7 +173,8 @@ export class Comparison {
       const rows = new Map([...believed, ...(await desktops.findMany(tx, ids))].map((row) => [row.id, row]))
       const busy = await operations.liveAmong(tx, [...rows.keys()])
       const { digests } = await desktops.believedInShort(tx, hostId)
-      return { rows, busy, owed: await deferred.owedUndos(tx, hostId), digests }
+      const owed = await deferred.owedUndos(tx, hostId)
+      return { rows, busy, owed, leaving: await deferred.leavingFrom(tx, hostId), digests }
     }
     return transaction(this.#options.pool, read, { begin: snapshot })
   }
@@ -185,9 +188,9 @@ export class Comparison {
     { hostId, asOf, alarms }: Sight,
     item: Observation,
     row: DesktopRow | undefined,
-    busy: ReadonlySet<string>,
+    { busy, leaving }: View,
   ): RejoinOrder['order'] | undefined {
-    if (row && (row.updatedAt >= asOf || busy.has(row.id))) return undefined
+    if (row && (row.updatedAt >= asOf || busy.has(row.id) || leaving.has(row.id))) return undefined
     const { order, alarm } = judge(hostId, item, row)
     if (alarm) alarms.raise({ item, state: row?.state }, alarm)
     return order
