@@ -153,22 +153,28 @@ async function beginsToSleep(house: House, ...ids: string[]): Promise<void> {
   await setTimeoutOf(house, longSecs, ...ids)
 }
 
-test('who asks for something while it falls asleep gets no 409, and it takes effect', async () => {
+test('who asks for something while idle or a drain hibernates it gets no 409, and it takes effect', async () => {
   await using house = await ground({ controlPlane: { operationsPerHost: 16 } })
   const kinds = ['wake', 'hibernate', 'destroy'] as const
   const ids = (await Promise.all(kinds.map(() => house.desktop('awake')))).map(({ id }) => id)
+  const { id: drained, org_id: orgId } = await house.desktop('awake')
   using hibernation = held(house)
   await beginsToSleep(house, ...ids)
+  const params = { key: null, fingerprint: Buffer.alloc(0), requestId: newId(), expectedGeneration: null }
+  const drains = { ...params, requestedBy: 'drain', discardMemory: false } as const
+  await house.replica.parts.desktops.request({ orgId }, drained, 'hibernate', drains)
   expect((await house.exec(ids[0]!, 'true')).status).toBe(409)
   const begun = await Promise.all(kinds.map((kind, i) => house.begin(ids[i]!, kind, { expected_generation: 1 })))
   for (const { kind, desktop_id: id, state, progress } of begun.slice(0, 2)) {
     expect([state, progress?.phase]).toEqual(['pending', 'waiting'])
     expect((await house.api('POST', `/v1/desktops/${id}/${kind}`)).status).toBe(409)
   }
+  const behindDrain = await house.begin(drained, 'wake')
   hibernation.go()
   const states = ['awake', 'hibernated', 'destroyed'] as const
   for (const [i, { id }] of begun.entries())
     expect(await house.settled(id)).toMatchObject({ state: 'succeeded', result: { desktop_state: states[i] } })
+  expect(await house.settled(behindDrain.id)).toMatchObject({ state: 'succeeded', result: { desktop_state: 'awake' } })
   await house.settle()
   for (const [i, id] of ids.entries()) {
     expect((await house.see(id)).state).toBe(states[i])
@@ -204,25 +210,14 @@ test('what waits behind a hibernation that its host refuses takes effect, and no
   }
 })
 
-test('who meets a drain’s hibernation gets no 409 either', async () => {
-  await using house = await ground()
-  const { id, org_id: orgId } = await house.desktop('awake')
-  using hibernation = held(house)
-  const params = { key: null, fingerprint: Buffer.alloc(0), requestId: newId(), expectedGeneration: null }
-  const drains = { ...params, requestedBy: 'drain', discardMemory: false } as const
-  await house.replica.parts.desktops.request({ orgId }, id, 'hibernate', drains)
-  await hibernation.reached
-  const wake = await house.begin(id, 'wake')
-  hibernation.go()
-  expect(await house.settled(wake.id)).toMatchObject({ state: 'succeeded' })
-  expect((await house.see(id)).state).toBe('awake')
-})
-
-test('a wake lock keeps it awake until it ends, and is listed, bounded and its own organisation’s', async () => {
+test('a wake lock holds off idle alone until it ends, and is listed, bounded and its own organisation’s', async () => {
   await using house = await ground()
   const { id } = await house.desktop('awake')
   expect((await lock(house, id, 'build')).json).toMatchObject({ name: 'build', reason: 'a build' })
   await keptBy(house, id, 'wake_lock')
+  const [rule] = await house.replica.parts.idle.rulesOf(house.host.id)
+  expect(rule).toMatchObject({ desktopId: id, condition: { forMs: 1_000, classes: ['command', 'transfer'] } })
+  expect(rule!.heldMs).toBeGreaterThan(3_000_000)
   const { awake_because: because, wake_locks: locks } = await idleOf(house, id)
   expect(locks).toMatchObject([{ name: 'build', reason: 'a build' }])
   expect(because).toMatchObject([{ reason: 'wake_lock', detail: 'wake lock "build": a build' }])
@@ -256,15 +251,11 @@ test('a wake lock keeps it awake until it ends, and is listed, bounded and its o
     { type: 'wake_lock.expired', name: 'short' },
   ])
   expect((await lock(house, id, 'asleep')).status).toBe(200)
+  // A caller goes before it.
+  await house.ask(id, 'wake')
+  await house.ask(id, 'hibernate')
   await house.ask(id, 'destroy')
   expect((await lock(house, id, 'gone')).status).toBe(409)
-})
-
-test('a caller’s hibernation goes before a wake lock', async () => {
-  await using house = await ground()
-  const { id } = await house.desktop('awake')
-  await lock(house, id, 'build')
-  await house.ask(id, 'hibernate')
 })
 
 test('the policy says which activity counts, and a change of it counts itself', async () => {

@@ -17,7 +17,8 @@ export async function exerciseCustomer(house: House): Promise<Set<string>> {
       `${method} ${path
         .split('?')[0]!
         .replace(/[0-9a-f]{8}-[0-9a-f-]{27}/, '{id}')
-        .replace(/files\/.*/, 'files/{path}')}`,
+        .replace(/files\/.*/, 'files/{path}')
+        .replace(/wake-locks\/.*/, 'wake-locks/{name}')}`,
     )
     return answer
   }
@@ -33,6 +34,10 @@ export async function exerciseCustomer(house: House): Promise<Set<string>> {
   await ask('POST', `${at}/wake?wait=true`)
   await ask('GET', at)
   await ask('GET', `${at}/operations`)
+  await ask('PATCH', at, { idle_timeout_secs: 600 })
+  await ask('PUT', `${at}/wake-locks/build`, { reason: 'a build', expires_in_secs: 60 })
+  await ask('GET', `${at}/idle`)
+  await ask('DELETE', `${at}/wake-locks/build`)
   await ask('GET', `/v1/operations/${woken.id}`)
   await ask('POST', `${at}/fork`)
   await ask('POST', `${at}/destroy?wait=true`)

@@ -27,6 +27,8 @@ export class WithoutLeader {
   #heardAt: number
   #rulesAt = -Infinity
   #rules = new Map<DesktopId, IdleRule>()
+  /** What ran when the rules came. */
+  #ranThen = new Set<DesktopId>()
 
   constructor(deps: Deps, { graceMs, now = () => performance.now() }: Options) {
     this.#deps = deps
@@ -35,9 +37,11 @@ export class WithoutLeader {
     this.#heardAt = now()
   }
 
-  /** Whether the next heartbeat asks the leader for the rules. */
+  /** Whether the next heartbeat asks the leader for the rules: now and then, and when a desktop has begun to run. */
   get asks(): boolean {
-    return this.#graceMs !== undefined && this.#now() - this.#rulesAt >= askEveryMs
+    if (this.#graceMs === undefined) return false
+    if (this.#now() - this.#rulesAt >= askEveryMs) return true
+    return this.#deps.watch.running().some(({ desktopId }) => !this.#ranThen.has(desktopId))
   }
 
   /** A replica has answered a heartbeat. */
@@ -47,6 +51,7 @@ export class WithoutLeader {
     if (!idleRules) return
     this.#rulesAt = this.#heardAt
     this.#rules = new Map(idleRules.map((rule) => [rule.desktopId, rule]))
+    this.#ranThen = new Set(this.#deps.watch.running().map(({ desktopId }) => desktopId))
   }
 
   /** To be called every few seconds. Saves one desktop after the other. */

@@ -65,6 +65,8 @@ test('it is not looked at again before it can fall due, and soon where that is n
   expect(judge(facts({ wokeAgoMs: minute, ...seen({ busy: ['command'] }) })).lookAgainInMs).toBe(10 * minute)
   expect(judge(facts({ ages: { command: 9 * minute } })).lookAgainInMs).toBe(minute)
   expect(judge(facts({ busy: true })).lookAgainInMs).toBe(3_000)
+  expect(judge(facts({ seen: undefined })).lookAgainInMs).toBe(30_000)
+  expect(judge(facts({ seen: undefined, timeoutMs: 1_000, wokeAgoMs: 2_000 })).lookAgainInMs).toBe(3_000)
   expect(judge(facts({ timeoutMs: 24 * 60 * minute, wokeAgoMs: 0 })).lookAgainInMs).toBe(60 * minute)
 })
 

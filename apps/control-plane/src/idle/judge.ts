@@ -49,7 +49,9 @@ export interface Verdict {
 }
 
 /** What ends without a time of its own is looked at again after these. */
-const lookAgainMs: Partial<Record<Reason, number>> = { operation: 3_000, host: 10_000 }
+const lookAgainMs: Partial<Record<Reason, number>> = { operation: 3_000, host: 30_000 }
+/** A host reports a desktop that has just woken within a few seconds. */
+const soonMs = 3_000
 const longestLookMs = 3_600_000
 
 export function judge(facts: Facts): Verdict {
@@ -59,7 +61,11 @@ export function judge(facts: Facts): Verdict {
   const because = [...never(facts), ...activity.flatMap((one) => keptBy(facts, one)), ...otherReasons(facts)]
   const ends = because.map(({ leftMs }) => leftMs)
   const sleepsInMs = ends.includes(null) ? null : Math.max(0, ...ends.map((leftMs) => leftMs!))
-  const waits = because.map(({ reason, leftMs }) => leftMs ?? lookAgainMs[reason] ?? timeoutMs)
+  const isNew = facts.wokeAgoMs !== null && facts.wokeAgoMs < lookAgainMs.host!
+  const waits = because.map(({ reason, leftMs }) => {
+    if (reason === 'host' && isNew) return leftMs ?? soonMs
+    return leftMs ?? lookAgainMs[reason] ?? timeoutMs
+  })
   return { activity, because, sleepsInMs, lookAgainInMs: Math.min(longestLookMs, Math.max(0, ...waits)) }
 }
 

@@ -42,20 +42,21 @@ export class IdleRunner {
   readonly #working = new Map<string, number>()
   readonly #failures = new Failures()
   #restartedAt = -Infinity
+  #lookedAt = -Infinity
 
   constructor(options: RunnerOptions) {
     this.#options = options
   }
 
-  /** To be called once a second. Begins what has fallen due, within the limits per host and per second. */
+  /** To be called twice a second. Begins what has fallen due, within the limits per host and per second. */
   async look(): Promise<void> {
-    const { pool, leadership, enabled, perSecond } = this.#options
+    const { pool, leadership, enabled } = this.#options
     const { term } = leadership
     if (!term) return
     // A replica of the release before notes no input on its screens.
     if (!enabled || !(await isKnownToAll(pool, 'idle'))) return this.#restart()
-    const due = await this.#judgeAll(await readIdle(pool, await settings.dueIds(pool, lookedAtPerBegun * perSecond)))
-    let left = perSecond
+    let left = this.#budget()
+    const due = await this.#judgeAll(await readIdle(pool, await settings.dueIds(pool, lookedAtPerBegun * left)))
     const chosen = due.filter(({ hostId }) => left > 0 && this.#enter(hostId!) && left-- > 0)
     // The others come before or after those that fall due meanwhile, by chance: no host and no customer waits for another.
     const waiting = due.filter((row) => !chosen.includes(row))
@@ -64,6 +65,14 @@ export class IdleRunner {
       waiting.map(({ id }) => ({ id, inMs: Math.random() * (1_000 + 20 * due.length) })),
     )
     await Promise.all(chosen.map((row) => this.#hibernate(term, row)))
+  }
+
+  /** How many may begin now: so many per second since the last look, at most those of two seconds. */
+  #budget(): number {
+    const now = performance.now()
+    const secs = Math.min(2, (now - this.#lookedAt) / 1_000)
+    this.#lookedAt = now
+    return Math.ceil(this.#options.perSecond * secs)
   }
 
   /** Idle time does not count while desktops do not hibernate by themselves. */
