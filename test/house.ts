@@ -7,6 +7,7 @@ import type { Config } from '@dormouse/control-plane/config.ts'
 import { type ArmedFailpoints, createLog, type Log } from '@dormouse/process'
 import { inject } from 'vitest'
 import { answersFrom } from './answers.ts'
+import { contradictionsInLog } from './event-log.ts'
 import { type ApiAnswer, type ApiWish, send } from './house/parts/api.ts'
 import { Chronicle } from './house/parts/chronicle.ts'
 import { Database } from './house/parts/database.ts'
@@ -377,6 +378,7 @@ export class House {
       await replica.stop()
     }
     left.push(...this.#leaks())
+    left.push(...(await contradictionsInLog((text) => this.database.rows(text))))
     const sessions = await this.database.drop()
     if (sessions > 0) left.push(`${sessions} sessions of the database are still open`)
     return left

@@ -117,6 +117,11 @@ export class Stage {
     )
   }
 
+  /** What the SDK needs, as the customer. */
+  get customer(): { baseUrl: string; apiKey: string } {
+    return { baseUrl: this.#url, apiKey: this.#keys.customer }
+  }
+
   api(method: string, path: string, wish: ApiWish = {}): Promise<ApiAnswer> {
     return send(this.#url + path, method, { key: this.#keys.customer, ...wish })
   }

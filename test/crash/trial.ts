@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { DesktopJson, DesktopState, OperationJson, RequestKind } from '@dormouse/contract'
 import type { ApiAnswer } from '../house/parts/api.ts'
 import { waitFor } from '../wait-for.ts'
+import { followLog } from './followed-log.ts'
 import { type Asked, type Facts, type Judgement, judge } from './judge.ts'
 import type { Plan } from './plan.ts'
 import type { Stage } from './stage.ts'
@@ -35,6 +36,7 @@ const failpointMs = 20_000
 
 export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): Promise<Outcome> {
   const began = performance.now()
+  const log = await followLog(stage)
   const desktops = await Promise.all(mix.map(([from]) => prepare(stage, from)))
   if (plan.failpoint) await stage.arm(plan.victim, plan.failpoint)
   const keys = desktops.map(() => randomUUID())
@@ -53,7 +55,7 @@ export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): P
   const replayed = await Promise.all(mix.map(([, kind], i) => request(stage, desktops[i]!.id, kind, keys[i]!)))
   const ids = new Map(asked.map(({ desktopId, operationId }, i) => [desktopId, operationId ?? replayed[i]?.json.id]))
   const judgement = await settledFacts(stage, asked, replayed, ids, sabotage)
-  const faults = [...judgement.faults, ...(await usable(stage, asked))]
+  const faults = [...judgement.faults, ...(await usable(stage, asked)), ...(await log.faults())]
   await clear(stage, asked)
   return { ...judgement, faults, plan, reached, tookMs: Math.round(performance.now() - began) }
 }

@@ -4,6 +4,7 @@ import { CursorGone, type EventFeed } from '@dormouse/control-plane/events/feed.
 import type { EventRow } from '@dormouse/control-plane/events/store.ts'
 import pg from 'pg'
 import { expect, inject, test } from 'vitest'
+import { contradictionsInLog } from '../event-log.ts'
 import { waitFor } from '../wait-for.ts'
 import { change, makeDesktops, openFeed, ownLog, partitionsOf, readAll } from './parts/event-log.ts'
 
@@ -188,3 +189,17 @@ test('partitions are made ahead and dropped with their days, and what has none i
 
 /** The position before everything. */
 const feedPosition = async (feed: EventFeed): Promise<Position> => ({ ...(await feed.now()), seq: 0 })
+
+test('an event that is missing, or in the wrong place, contradicts the tables', async () => {
+  await using log = await ownLog(inject('databaseUrl'))
+  const { ids } = await makeDesktops(log.database, 1)
+  await withClients(log.database.url, 1, async ([client]) => {
+    for (let turn = 0; turn < 3; turn++) await change(client!, ids[0]!)
+  })
+  const contradictions = () => contradictionsInLog((text) => log.database.rows(text))
+  expect(await contradictions()).toEqual([])
+  await log.database.rows(`update events set seq = seq + 100 where data->>'generation' = '1'`)
+  expect(await contradictions()).toContainEqual(expect.stringContaining('but before it came'))
+  await log.database.rows(`delete from events where data->>'generation' in ('1', '3')`)
+  expect(await contradictions()).toContainEqual(expect.stringContaining('the last event of desktop'))
+})

@@ -78,7 +78,7 @@ test('the life of a desktop is told, live and in pages, to its organisation alon
   const accepted = await house.api('GET', `/v1/events?after=${filtered.cursor}`, {
     headers: { accept: 'application/json' },
   })
-  expect(accepted.json).toEqual({ events: [], cursor: filtered.cursor })
+  expect(accepted.json).toEqual({ events: [], cursor: filtered.cursor, more: false })
   const all = await house.api('GET', '/v1/events?limit=1000', { key: other.key })
   expect(all.json.events.map(inShort)).toEqual(['key.created test'])
   expect((await house.api('GET', `/v1/events?limit=10&desktop_id=${id}`, { key: other.key })).json.events).toEqual([])

@@ -19,6 +19,7 @@ test('it goes on from the last cursor after an interruption, a refusal that may 
   const answers = [
     { body: `retry: 1000\nid: a\n\n${event('b')}: \nid: c\n\nid: d\ndata: {"id":` },
     problem(503, 'stopping', 'wait'),
+    problem(500, 'internal', 'a fault'),
     { body: `${event('d')}event: end\ndata: {"reason":"stopping"}\n\n` },
     gone,
   ]
@@ -34,10 +35,10 @@ test('it goes on from the last cursor after an interruption, a refusal that may 
     ['b', 'd'],
     ['a', 'b', 'c', 'd'],
   ])
-  expect(seen.map(({ query }) => query.get('after'))).toEqual(['0', 'c', 'c', 'd'])
+  expect(seen.map(({ query }) => query.get('after'))).toEqual(['0', 'c', 'c', 'c', 'd'])
   expect(seen[0]!.query.getAll('type')).toEqual(['desktop.state', 'key.created'])
   expect(seen[0]!.headers.accept).toBe('text/event-stream')
-  expect(slept).toEqual([100, 200, 100])
+  expect(slept).toEqual([100, 200, 400, 100])
 })
 
 test('the loop may be left, and ends without an error when its signal is aborted', async () => {

@@ -54,7 +54,7 @@ export async function* followEvents<E extends EventJson | AdminEventJson>(
         }
       } catch (error) {
         if (signal.aborted) return
-        if (!(error instanceof DormouseError && (mayPass(error) || error instanceof TimeoutError))) throw error
+        if (!(error instanceof DormouseError && passes(error))) throw error
         atLeastMs = Math.min(error.retryAfterMs ?? 0, retryAfterMaxMs)
       }
       const mostMs = Math.max(atLeastMs, Math.min(pause.mostMs, pause.leastMs * 2 ** failures++))
@@ -90,6 +90,10 @@ interface Block {
   /** Undefined for a block that only moves the cursor, or that says why the stream ends. */
   data: string | undefined
 }
+
+/** Also a fault of the service: a client that follows for days outlasts it. */
+const passes = (error: DormouseError): boolean =>
+  mayPass(error) || error instanceof TimeoutError || (error.status ?? 0) >= 500
 
 async function* connect(http: Http, path: string, options: AdminEventsOptions, signal: AbortSignal) {
   const silent = new AbortController()

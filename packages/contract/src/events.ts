@@ -82,6 +82,11 @@ export const eventListJson = z
   .object({
     events: z.array(eventJson).describe('Oldest first'),
     cursor: z.string().describe('The position behind this page, also where it is empty: pass it as `after`'),
+    more: z
+      .boolean()
+      .describe(
+        'Whether there may be more behind the cursor by now. With a filter, a page may be empty before the end',
+      ),
   })
   .meta({ id: 'EventList' })
 export type EventListJson = z.infer<typeof eventListJson>
@@ -92,4 +97,4 @@ export const adminEventJson = eventJson
   .meta({ id: 'AdminEvent' })
 export type AdminEventJson = z.infer<typeof adminEventJson>
 
-export const adminEventListJson = z.object({ events: z.array(adminEventJson), cursor: z.string() })
+export const adminEventListJson = z.object({ events: z.array(adminEventJson), cursor: z.string(), more: z.boolean() })

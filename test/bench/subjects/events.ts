@@ -10,6 +10,7 @@ import { load } from '../load.ts'
 import type { Service } from '../service.ts'
 import { percentile, spreadOf } from '../statistics.ts'
 import { type Measured, type Rounds, type Row, rowOf, type Subject } from '../subject.ts'
+import { cpuOver } from '../used-cpu.ts'
 
 const idleStreams = 1_000
 const burst = 20_000
@@ -17,7 +18,7 @@ const settleMs = 2_000
 
 export const events: Subject = {
   name: 'events',
-  what: 'from the write of an event until a client has it, at one replica and across two; 1,000 idle streams; a burst',
+  what: 'how long after the response to a request its event is at a client of the same replica, and of another; 1,000 idle streams; a burst',
   hosts: 'simulated',
   seconds: { fixed: 40, perRound: 10 },
   run: async ({ sides: { ours }, rounds, secondsEach, say }) => {
@@ -33,18 +34,18 @@ export const events: Subject = {
     const rate = await burstRate(ours)
     const row = { subject: 'events', better: 'less' } as const
     return [
-      rowOf(taken, { ...row, name: 'write to client, same replica', unit: 'ms, p50', of: 'here p50' }),
+      rowOf(taken, { ...row, name: 'response to event, same replica', unit: 'ms, p50', of: 'here p50' }),
       rowOf(taken, {
         ...row,
-        name: 'write to client, same replica',
+        name: 'response to event, same replica',
         unit: 'ms, p99',
         of: 'here p99',
         goal: { figure: 20 },
       }),
-      rowOf(taken, { ...row, name: 'write to client, other replica', unit: 'ms, p50', of: 'there p50' }),
+      rowOf(taken, { ...row, name: 'response to event, other replica', unit: 'ms, p50', of: 'there p50' }),
       rowOf(taken, {
         ...row,
-        name: 'write to client, other replica',
+        name: 'response to event, other replica',
         unit: 'ms, p99',
         of: 'there p99',
         goal: { figure: 100 },
@@ -58,25 +59,29 @@ export const events: Subject = {
 const named = (where: string, measured: Measured): Measured =>
   Object.fromEntries(Object.entries(measured).map(([name, value]) => [`${where} ${name}`, value]))
 
-/** Of wakes and hibernations, one caller at a time. Times of events are whole milliseconds. */
+/** How long after the response to a create its event arrives at a client; 0 where it is there first. */
 async function delays(service: Service, url: string, seconds: number): Promise<Measured> {
   const stop = new AbortController()
-  const taken: number[] = []
-  const cursors: string[] = []
+  const [cursors, taken]: [string[], number[]] = [[], []]
+  const arrived = new Map<string, PromiseWithResolvers<number>>()
+  const arrivalOf = (id: string) => {
+    const arrival = arrived.get(id) ?? Promise.withResolvers<number>()
+    arrived.set(id, arrival)
+    return arrival
+  }
   const client = createClient({ baseUrl: url, apiKey: service.org.key })
   const options = { signal: stop.signal, onCursor: (cursor: string) => void cursors.push(cursor) }
   const followed = (async () => {
-    for await (const { at } of client.events(options)) taken.push(Date.now() - Date.parse(at))
+    for await (const { desktop_id } of client.events(options)) arrivalOf(desktop_id!).resolve(performance.now())
   })()
   await waitFor('the stream', () => cursors.length > 0)
-  const [id] = await service.create(1)
   const connection = service.connect()
   await load(1, seconds, async () => {
-    await connection.send('POST', `/v1/desktops/${id}/wake?wait=true`)
-    await connection.send('POST', `/v1/desktops/${id}/hibernate?wait=true`)
+    const { body } = await connection.send('POST', '/v1/desktops', '{"tier":"small"}')
+    const responded = performance.now()
+    taken.push(Math.max(0, (await arrivalOf((JSON.parse(body) as { id: string }).id).promise) - responded))
   })
   connection.close()
-  await sleep(200)
   stop.abort()
   await followed
   return { p50: percentile(taken, 0.5), p99: percentile(taken, 0.99) }
@@ -87,9 +92,13 @@ async function withIdleStreams(service: Service, rounds: number, seconds: number
   const [id] = await service.create(1)
   const reads = async () => {
     const connections = Array.from({ length: 16 }, () => service.connect())
-    const { rate } = await load(16, seconds, (caller) => connections[caller]!.send('GET', `/v1/desktops/${id}`))
+    const { value, cpuUsEach } = await cpuOver(
+      service,
+      () => load(16, seconds, (caller) => connections[caller]!.send('GET', `/v1/desktops/${id}`)),
+      ({ count }) => count,
+    )
     for (const connection of connections) connection.close()
-    return rate
+    return { rate: value.rate, ...cpuUsEach }
   }
   const other = await service.admin.createOrg({ name: 'idle' })
   const { api_key: key } = await service.admin.createKey({ org_id: other.id, name: 'idle' })
@@ -98,11 +107,11 @@ async function withIdleStreams(service: Service, rounds: number, seconds: number
   const taken: Rounds = { ours: [], floor: [] }
   let [after, streams]: [number, Socket[]] = [0, []]
   for (let round = 0; round < rounds; round++) {
-    taken.floor!.push({ rate: await reads() })
+    taken.floor!.push(await reads())
     streams = await openStreams(service, key)
     await sleep(settleMs)
     after = Math.max(after, residentMiB(service.controlPlane.pid!))
-    taken.ours!.push({ rate: await reads() })
+    taken.ours!.push(await reads())
     for (const stream of streams) stream.destroy()
     await sleep(settleMs)
   }

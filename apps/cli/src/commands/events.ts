@@ -46,7 +46,7 @@ async function wholeLog(client: Client, options: EventsCliOptions, signal: Abort
   for (let after = options.after; ; ) {
     const page = await client.listEvents({ ...queryOf(options), after, limit: 1_000 }, { signal })
     events.push(...page.events)
-    if (page.events.length === 0) return { events, cursor: page.cursor }
+    if (!page.more) return { events, cursor: page.cursor }
     after = page.cursor
   }
 }

@@ -14,7 +14,7 @@ export interface CommitNoticesOptions {
   log: Log
 }
 
-const channel = 'dormouse_events'
+const channel = 'events_committed'
 /** The shortest time between two notices to other replicas. */
 const pauseMs = 20
 const reconnectMs = 1_000

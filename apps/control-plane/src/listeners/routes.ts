@@ -110,7 +110,7 @@ async function answer<J>(
   request: FastifyRequest,
   reply: FastifyReply,
   { listeners, listening, toJson }: Answering<J>,
-): Promise<{ events: J[]; cursor: string }> {
+): Promise<{ events: J[]; cursor: string; more: boolean }> {
   const { limit, after } = request.query as z.infer<typeof query>
   try {
     if (limit === undefined && !wantsJson(request) && request.method !== 'HEAD') {
@@ -120,7 +120,8 @@ async function answer<J>(
     }
     const page = await listeners.page(listening, positionOf('after', after), limit ?? defaultLimit)
     const { lineage } = page.position
-    return { events: page.events.map((event) => toJson(event, lineage)), cursor: cursorOf(page.position) }
+    const events = page.events.map((event) => toJson(event, lineage))
+    return { events, cursor: cursorOf(page.position), more: page.more }
   } catch (error) {
     if (error instanceof CursorGone) refuse('cursor_gone', undefined, { oldest_cursor: cursorOf(error.oldest) })
     throw error

@@ -2,6 +2,7 @@
 // only the listeners of its organisation see it.
 import { type AdminEventJson, type EventJson, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
+import { retryWhileUnavailable } from '../db/pool.ts'
 import { cursorOf, type Position } from '../events/cursors.ts'
 import type { EventFeed } from '../events/feed.ts'
 import type { EventQuery, EventRow } from '../events/store.ts'
@@ -32,6 +33,8 @@ interface Listener extends Listening {
 }
 
 const pageEvents = 200
+/** Of the log, that one page looks at. */
+const partsOfPage = 20
 const checkEveryMs = 1_000
 
 export class Listeners {
@@ -61,15 +64,19 @@ export class Listeners {
   /** Events after the position; throws `CursorGone`. Without a position it begins at the oldest. */
   async page(listening: Listening, after: Position | undefined, limit: number) {
     const { events } = this.#options
-    await events.look()
-    const from = after ?? (await events.oldest())
-    const query = { ...listening.filter, limit }
-    let page = await events.readAfter(from, query)
+    await retryWhileUnavailable(() => events.look())
+    const from = after ?? (await retryWhileUnavailable(() => events.oldest()))
+    const read = (position: Position) => this.#read(position, { ...listening.filter, limit })
+    let page = await read(from)
+    const isBeforeEnd = () => page.position.seq < events.position.seq
     // A rare event may be far away.
-    while (page.events.length === 0 && page.position.seq < events.position.seq) {
-      page = await events.readAfter(page.position, query)
-    }
-    return page
+    for (let part = 1; part < partsOfPage && page.events.length === 0 && isBeforeEnd(); part++)
+      page = await read(page.position)
+    return { ...page, more: isBeforeEnd() }
+  }
+
+  #read(after: Position, query: EventQuery) {
+    return retryWhileUnavailable(() => this.#options.events.readAfter(after, query))
   }
 
   /** Opens a stream behind the position, or from now on. Throws `CursorGone`, and `rate_limited` above the limit. */
@@ -78,8 +85,8 @@ export class Listeners {
     const { orgId, filter } = listening
     this.#count(orgId)
     try {
-      const start = after ?? (await events.now())
-      const read = (position: Position) => events.readAfter(position, { ...filter, limit: pageEvents })
+      const start = after ?? (await retryWhileUnavailable(() => events.now()))
+      const read = (position: Position) => this.#read(position, { ...filter, limit: pageEvents })
       const first = await read(start)
       const stream = new EventStream(
         {
