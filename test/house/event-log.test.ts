@@ -105,10 +105,14 @@ test('what is committed behind a number that may still appear is held back, and 
     // It may still be of the other transaction.
     expect(await readAll(feed, start, 10)).toHaveLength(1)
     await idle!.query('commit')
-    expect((await readAll(feed, start, 10)).map(({ desktopId }) => desktopId)).toEqual([ids[0], ids[2]])
-    expect(feed.heldBackMs).toBe(0)
+    // Other tests have transactions on the same server.
+    for (const each of [feed, starting]) {
+      const isThere = async () => (await readAll(each, start, 10)).length > 1
+      await waitFor('the gap to be skipped', isThere)
+      expect((await readAll(each, start, 10)).map(({ desktopId }) => desktopId)).toEqual([ids[0], ids[2]])
+      expect(each.heldBackMs).toBe(0)
+    }
   })
-  expect(await readAll(starting, start, 10)).toHaveLength(2)
 })
 
 test('a cursor that is too old, from the future or of another database is refused with the oldest', async () => {

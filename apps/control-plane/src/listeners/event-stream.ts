@@ -33,14 +33,15 @@ export class EventStream extends Readable {
   #position: Position
   /** `full`: the client has to read before more is looked up. */
   #state: 'full' | 'reading' | 'live' | 'ended' = 'full'
-  #first: EventPage | undefined
+  /** What was read and is not sent yet: at most one page. */
+  #unread: EventPage | undefined
   #reason: EndReason | undefined
 
   constructor(options: EventStreamOptions, start: Position) {
     super({ highWaterMark: bufferedBytes })
     this.#options = options
     this.#position = start
-    this.#first = options.first
+    this.#unread = options.first
     this.push(`retry: 1000\nid: ${cursorOf(start)}\n\n`)
   }
 
@@ -91,12 +92,13 @@ export class EventStream extends Readable {
   async #catchUp(): Promise<void> {
     const { read, end, blockOf } = this.#options
     while (this.#isReading()) {
-      const { events, position } = this.#first ?? (await read(this.#position))
-      this.#first = undefined
+      const { events, position } = this.#unread ?? (await read(this.#position))
+      this.#unread = undefined
       if (!this.#isReading()) return
-      for (const event of events) {
+      for (const [at, event] of events.entries()) {
         this.#position = { ...position, seq: event.seq }
         if (!this.push(blockOf(event))) {
+          this.#unread = { events: events.slice(at + 1), position }
           this.#state = 'full'
           return
         }
