@@ -1,6 +1,8 @@
 // Frames on a byte stream between two hosts: a type, a length, a payload. Each is bounded before it is read.
+import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Refusal } from '@dormouse/contract'
+import { freeChunk } from '../mechanics/free-chunk.ts'
 
 export const frameType = { file: 1, have: 2, haveEnd: 3, piece: 4, done: 5, stored: 6, refused: 7, full: 8 } as const
 export type FrameType = (typeof frameType)[keyof typeof frameType]
@@ -31,6 +33,8 @@ export class FrameReader {
   readonly #payload = Buffer.allocUnsafeSlow(maxPayloadBytes)
   readonly #header = Buffer.allocUnsafe(headerBytes)
   readonly #chunks: Buffer[] = []
+  /** How much of the first chunk is taken. */
+  #at = 0
   #length = 0
   #ended = false
   #changed = Promise.withResolvers<void>()
@@ -77,12 +81,15 @@ export class FrameReader {
   async #take(into: Buffer): Promise<Buffer | undefined> {
     for (let filled = 0; filled < into.length; ) {
       if (this.#chunks.length === 0 && !(await this.#more())) return filled === 0 ? undefined : refuseShort()
-      const [chunk] = this.#chunks
-      const copied = chunk!.copy(into, filled)
+      const chunk = this.#chunks[0]!
+      const copied = chunk.copy(into, filled, this.#at)
       filled += copied
+      this.#at += copied
       this.#length -= copied
-      if (copied === chunk!.length) this.#chunks.shift()
-      else this.#chunks[0] = chunk!.subarray(copied)
+      if (this.#at < chunk.length) continue
+      this.#chunks.shift()
+      this.#at = 0
+      if (this.#stream instanceof Socket) freeChunk(chunk)
     }
     return into
   }
