@@ -3,13 +3,15 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { LibvirtHost } from '@dormouse/node-libvirt'
+import { createLog } from '@dormouse/process'
 import { cableAddress, layCables } from '../../../scripts/ground/cables.ts'
 import { run } from '../../../scripts/ground/processes.ts'
-import { guestSpec } from '../../real/parts/agent-stage.ts'
+import { guestSpec, settingsOf } from '../../real/parts/agent-stage.ts'
 import type { TwoHosts } from '../../real/parts/two-hosts.ts'
 
-/** Milliseconds from the pause on one host to the resume on the other, of the work's migration. */
+/** Milliseconds from the guest's pause, whoever pauses it, to its resume on the other host. */
 export class Standstill implements Disposable {
   readonly #hosts: readonly [LibvirtHost, LibvirtHost]
   #pausedAt = 0
@@ -20,7 +22,8 @@ export class Standstill implements Disposable {
     for (const host of hosts)
       host.on('event', (event) => {
         if (event.type !== 'lifecycle') return
-        if (event.event === 'suspended' && event.detail === 'migrated') this.#pausedAt = performance.now()
+        // The host that it comes to reports a pause, too.
+        if (event.event === 'suspended') this.#pausedAt ||= performance.now()
         else if (event.event === 'resumed' && this.#pausedAt > 0) this.#ms = performance.now() - this.#pausedAt
       })
   }
@@ -32,6 +35,7 @@ export class Standstill implements Disposable {
 
   async of(work: () => Promise<unknown>): Promise<{ ms: number; standstillMs: number }> {
     this.#pausedAt = 0
+    this.#ms = Number.NaN
     const began = performance.now()
     await work()
     const ms = performance.now() - began
@@ -45,23 +49,36 @@ export class Standstill implements Disposable {
   }
 }
 
-export class VirshMigrate {
+export class VirshMigrate implements AsyncDisposable {
   readonly #hosts: TwoHosts
+  /** They make and remove disks; the agents have drivers of their own. */
+  readonly #drivers: readonly [LibvirtDriver, LibvirtDriver]
 
-  private constructor(hosts: TwoHosts) {
+  private constructor(hosts: TwoHosts, drivers: readonly [LibvirtDriver, LibvirtDriver]) {
     this.#hosts = hosts
+    this.#drivers = drivers
   }
 
   static async between(hosts: TwoHosts): Promise<VirshMigrate> {
-    await layCables(hosts.stages.map(({ libvirtd: { pid } }, at) => ({ number: at + 1, pid })))
-    return new VirshMigrate(hosts)
+    const { stages, home, away } = hosts
+    await layCables(stages.map(({ libvirtd: { pid } }, at) => ({ number: at + 1, pid })))
+    const log = createLog({ name: 'virsh', level: 'silent' })
+    const open = async (at: 0 | 1, { folder, installationId }: TwoHosts['home']) => {
+      const driver = new LibvirtDriver(settingsOf(folder, stages[at].libvirtd.socketPath), log)
+      await driver.open(installationId)
+      return driver
+    }
+    return new VirshMigrate(hosts, await Promise.all([open(0, home), open(1, away)]))
   }
 
-  /** What it needs on the other host: a new disk, and the domain's XML with that host's paths. */
-  async prepare(to: 0 | 1): Promise<() => Promise<unknown>> {
-    const { stages, home, away, id } = this.#hosts
+  /**
+   * What it needs on the other host: a new disk, and the domain's XML with that host's paths. With `paused`, the guest is paused
+   * before anything is sent, and resumed on the other host.
+   */
+  async prepare(to: 0 | 1, { paused = false } = {}): Promise<() => Promise<unknown>> {
+    const { stages, id } = this.#hosts
     const [old, next] = [stages[1 - to]!.libvirtd, stages[to].libvirtd]
-    const { driver } = to === 0 ? home : away
+    const driver = this.#drivers[to]
     await driver.removeDisk(id)
     await driver.makeDisk(id, guestSpec)
     const uri = (socket: string) => `qemu+unix:///system?socket=${socket}`
@@ -74,13 +91,19 @@ export class VirshMigrate {
     const how = ['--live', '--copy-storage-inc', '--migrateuri', `tcp://${address}`, '--listen-address', address]
     const args = ['-c', from, 'migrate', ...how, '--xml', file]
     return async () => {
+      if (paused) await run('virsh', ['-c', from, 'suspend', id])
       await run('virsh', [...args, id, uri(next.socketPath)])
+      if (paused) await run('virsh', ['-c', uri(next.socketPath), 'resume', id])
       rmSync(folder, { recursive: true })
     }
   }
 
   /** After it has come back, the other host has nothing of it. */
   async tidy(): Promise<void> {
-    await this.#hosts.away.driver.removeDisk(this.#hosts.id)
+    await this.#drivers[1].removeDisk(this.#hosts.id)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const driver of this.#drivers) await driver.close()
   }
 }

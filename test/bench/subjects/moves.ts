@@ -1,6 +1,7 @@
 // Moves of a real guest of 256 MiB between two real hosts, beside `virsh migrate` of the same guest; and the copy of a
 // sleeping one, beside `cp` and `rsync` over SSH.
 import { TwoHosts } from '../../real/parts/two-hosts.ts'
+import { AgentPair } from '../floors/agent-pair.ts'
 import { FileCopies, fileMiB } from '../floors/file-copies.ts'
 import { Standstill, VirshMigrate } from '../floors/virsh-migrate.ts'
 import { alternate, type Measured, type Row, rowOf, type Subject } from '../subject.ts'
@@ -9,30 +10,37 @@ export const moves: Subject = {
   name: 'moves',
   what: 'moves of a real guest of 256 MiB between two hosts on one machine, beside `virsh migrate`, `cp` and `rsync`',
   hosts: 'real',
-  seconds: { fixed: 40, perRound: 30 },
+  seconds: { fixed: 40, perRound: 36 },
   run: async ({ rounds }) => [...(await live(rounds)), ...(await asleep(rounds))],
 }
 
 async function live(rounds: number): Promise<Row[]> {
   await using hosts = await TwoHosts.start({ memoryMiB: 64 })
   using standstill = await Standstill.between(hosts)
-  const virsh = await VirshMigrate.between(hosts)
-  const { home, away } = hosts
+  await using virsh = await VirshMigrate.between(hosts)
+  await using agents = await AgentPair.of(hosts)
+  const { home, away } = agents
   const ours = async (): Promise<Measured> => {
     const there = await standstill.of(() => hosts.move('live', home, away).whole())
     return mean(there, await standstill.of(() => hosts.move('live', away, home).whole()))
   }
-  const bare = async (): Promise<Measured> => {
-    const there = await standstill.of(await virsh.prepare(1))
-    const back = await standstill.of(await virsh.prepare(0))
+  const bare = async (options = {}): Promise<Measured> => {
+    const there = await standstill.of(await virsh.prepare(1, options))
+    const back = await standstill.of(await virsh.prepare(0, options))
     await virsh.tidy()
     return mean(there, back)
   }
+  // An emulated guest that runs while it is sent loses memory, so ours is paused.
+  const floors = async (): Promise<Measured> => {
+    const { ms, standstillMs } = await bare({ paused: true })
+    return { ...(await bare()), 'paused ms': ms!, 'paused standstillMs': standstillMs! }
+  }
   // Both hosts have all their folders, and the guest's pages are touched.
   await ours()
-  const taken = await alternate(rounds, { floor: bare, ours })
+  const taken = await alternate(rounds, { floor: floors, ours })
   const row = { subject: 'moves', unit: 'ms', better: 'less', ratioKind: 'multiple' } as const
   const floor = '`virsh migrate` over TCP'
+  const paused = '`virsh migrate` of the paused guest'
   return [
     rowOf(taken, {
       ...row,
@@ -41,7 +49,21 @@ async function live(rounds: number): Promise<Row[]> {
       floor,
       goal: { ratio: 1.15 },
     }),
-    rowOf(taken, { ...row, name: 'the guest is paused in it', of: 'standstillMs', floor }),
+    rowOf(taken, {
+      ...row,
+      name: 'live move, beside that of a paused guest',
+      of: 'ms',
+      floorOf: 'paused ms',
+      floor: paused,
+    }),
+    rowOf(taken, { ...row, name: 'pause in a live move', of: 'standstillMs', floor }),
+    rowOf(taken, {
+      ...row,
+      name: 'pause in a live move, beside that of a paused guest',
+      of: 'standstillMs',
+      floorOf: 'paused standstillMs',
+      floor: paused,
+    }),
   ]
 }
 
