@@ -21,6 +21,7 @@ const forms: Record<string, RegExp> = {
   'an invitation of a host': /\bdormouse_invite_[\w-]{10,}/,
   'a web token': /\beyJ[\w-]{5,}\.eyJ[\w-]{5,}\./,
   'a private key': /-----BEGIN [A-Z ]*PRIVATE KEY-----/,
+  'a secret of a webhook': /\bwhs(?:ec|k)_[0-9A-Za-z+/=]{10,}/,
   'a password in an address': /\b[a-z]+:\/\/[^\s:@/"\\]+:(?!\[hidden\])[^\s:@/"\\]+@/,
 }
 
@@ -34,7 +35,11 @@ const machinePaths = [
 ]
 
 /** They exist to hand a secret out, once, to who asked for it. */
-const issuing = [/^POST \/admin\/v1\/(keys|hosts\/invites)$/, /^POST \/v1\/desktops\/[^/]+\/stream$/] as const
+const issuing = [
+  /^POST \/admin\/v1\/(keys|hosts\/invites)$/,
+  /^POST \/v1\/desktops\/[^/]+\/stream$/,
+  /^POST \/v1\/webhooks(\/[^/]+\/rotate-secret)?$/,
+] as const
 
 /** Shorter ones are found by chance. */
 const shortest = 12
@@ -50,7 +55,7 @@ export class Secrets {
   /** What an answer hands out on purpose is a secret everywhere else. */
   learnFrom({ method, path, text }: Answered): void {
     if (!isIssuing(method, path)) return
-    for (const [, value] of text.matchAll(/"(?:api_key|token)":"([^"]+)"/g)) this.learn('a key or token', value)
+    for (const [, value] of text.matchAll(/"(?:api_key|token|secret)":"([^"]+)"/g)) this.learn('a key or token', value)
     for (const [, value] of text.matchAll(/[#/]([\w-]{43})"/g)) this.learn('a token of a screen', value)
   }
 

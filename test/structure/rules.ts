@@ -21,7 +21,7 @@ export const floorPlans: readonly FloorPlan[] = [
       ['hosts', 'images', 'ledger', 'principals', 'audit', 'activity'],
       ['desktops'],
       ['guest', 'streams'],
-      ['recovery', 'removals', 'drains', 'usage', 'retention', 'listeners', 'idle'],
+      ['recovery', 'removals', 'drains', 'usage', 'retention', 'listeners', 'idle', 'webhooks'],
       ['telemetry'],
       [
         'main',

@@ -11,6 +11,7 @@ import { addOperations } from './commands/operations.ts'
 import { addScreens } from './commands/screens.ts'
 import { addTransitions } from './commands/transitions.ts'
 import { addUsage } from './commands/usage.ts'
+import { addWebhooks } from './commands/webhooks.ts'
 import type { Context } from './context.ts'
 
 const help = `
@@ -60,6 +61,7 @@ export function createProgram(context: Context): Command {
   addEvents(program, context)
   addIdle(program, context)
   addUsage(program, context)
+  addWebhooks(program, context)
   addAdmin(program, context)
   return program
 }

@@ -36,6 +36,7 @@ import { watchRequests } from './telemetry/requests.ts'
 import { metricsRoutes } from './telemetry/routes.ts'
 import type { Telemetry } from './telemetry/telemetry.ts'
 import { usageRoutes } from './usage/routes.ts'
+import { webhookRoutes } from './webhooks/routes.ts'
 
 export interface AppParts extends Rooms, ClientLimits {
   config: Config
@@ -102,6 +103,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   idleRoutes(scope, parts)
   usageRoutes(scope, parts)
   eventRoutes(scope, parts)
+  webhookRoutes(scope, parts)
 }
 
 function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {

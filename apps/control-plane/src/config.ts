@@ -3,6 +3,7 @@ import { setting, tracingSettings } from '@dormouse/process'
 import { z } from 'zod'
 import { areProxies } from './http/addresses.ts'
 import { isFetchable } from './principals/issuer.ts'
+import { defaultRetrySecs } from './webhooks/retries.ts'
 
 const ms = (env: string, fallbackSecs: number, what: string) =>
   setting(
@@ -256,6 +257,33 @@ const settings = z.object({
     'OIDC_ORG_CLAIM',
     'claim of an access token that contains the id of its organisation',
     z.string().min(1).default('org_id'),
+  ),
+  maxWebhooksPerOrg: whole('DORMOUSE_MAX_WEBHOOKS_PER_ORG', 20, 'webhooks that an organisation may have', 0),
+  webhookAllowPrivate: setting(
+    'DORMOUSE_WEBHOOK_ALLOW_PRIVATE',
+    'true: webhooks may use http, and private, loopback and link-local addresses. A customer can then make this service send requests into your network',
+    z.stringbool({ truthy: ['true'], falsy: ['false'], error: 'must be true or false' }).default(false),
+  ),
+  webhookRequestsInFlight: whole(
+    'DORMOUSE_WEBHOOK_REQUESTS_IN_FLIGHT',
+    64,
+    'requests to webhooks in flight in all; at most 16 of one organisation and 4 of one webhook',
+    4,
+  ),
+  webhookRetryMs: setting(
+    'DORMOUSE_WEBHOOK_RETRY_SECS',
+    'pauses between the attempts of a delivery, in seconds, separated by commas. After the last attempt, a webhook that has accepted nothing meanwhile is disabled',
+    z
+      .string()
+      .regex(/^\d+(\.\d+)?(,\d+(\.\d+)?){0,18}$/, 'must be up to 19 numbers of seconds, separated by commas')
+      .default(defaultRetrySecs.join(','))
+      .transform((text) => text.split(',').map((secs) => Math.round(Number(secs) * 1_000))),
+  ),
+  keepDeliveriesDays: whole(
+    'DORMOUSE_KEEP_DELIVERIES_DAYS',
+    7,
+    'days for which deliveries to webhooks are kept, with the outcomes of their attempts',
+    4,
   ),
   ...tracingSettings('DORMOUSE_'),
   failpoints: setting('DORMOUSE_FAILPOINTS', 'for tests: failpoints to arm', z.string().default('')),

@@ -159,6 +159,7 @@ async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFligh
   await engine.idle()
   await recovery.idle()
   await drains.runner.idle()
+  await rooms.webhookWorker.idle()
   await notices.close()
   await pool.end()
 }

@@ -11,6 +11,7 @@ import type { Recovery } from './recovery/service.ts'
 import type { Retention } from './retention/service.ts'
 import type { Streams } from './streams/service.ts'
 import type { Usage } from './usage/service.ts'
+import type { WebhookWorker } from './webhooks/worker.ts'
 
 interface Rooms {
   drains: Drains
@@ -22,6 +23,7 @@ interface Rooms {
   images: Images
   hosts: Hosts
   events: EventFeed
+  webhookWorker: WebhookWorker
   eventPartitions: EventPartitions
   idle: Idle
 }
@@ -41,5 +43,7 @@ export const reconcilers = ({ drains, engine, recovery, usage, streams, hosts, .
   { name: 'silent-hosts', everyMs: 2_000, run: () => hosts.noteUnreachable() },
   { name: 'events', everyMs: 10_000, run: () => rooms.events.note() },
   { name: 'event-partitions', everyMs: 300_000, run: () => rooms.eventPartitions.maintain() },
+  { name: 'webhooks', everyMs: 1_000, run: () => rooms.webhookWorker.run() },
+  { name: 'webhook-care', everyMs: 15_000, run: () => rooms.webhookWorker.care() },
   { name: 'retention', everyMs: 600_000, run: () => rooms.retention.prune() },
 ]

@@ -46,6 +46,9 @@ import { Screens } from './streams/screens.ts'
 import { Streams } from './streams/service.ts'
 import type { Telemetry } from './telemetry/telemetry.ts'
 import { Usage } from './usage/service.ts'
+import { prune as pruneWebhooks } from './webhooks/retention.ts'
+import { Webhooks } from './webhooks/service.ts'
+import { WebhookWorker } from './webhooks/worker.ts'
 
 /** Proxies close connections without traffic, often after 30 s. */
 const eventHeartbeatMs = 15_000
@@ -55,17 +58,25 @@ export interface Foundation {
   pool: Pool
   installationId: string
   failpoints: Failpoints
-  telemetry: Pick<Telemetry, 'operations' | 'commands'>
+  telemetry: Pick<Telemetry, 'operations' | 'commands' | 'webhooks'>
   logOf(room: string): Log
 }
 
-export type Rooms = Mechanics & ReturnType<typeof openHosts> & ReturnType<typeof openRest>
+export type Rooms = Mechanics &
+  ReturnType<typeof openHosts> &
+  ReturnType<typeof openRest> &
+  ReturnType<typeof openWebhooks>
 
 /** Makes the rooms floor by floor, from the mechanics up. None of them runs yet but the watches of its own state. */
 export function openRooms(foundation: Foundation, limits: ClientLimits): Rooms {
   const mechanics = openMechanics(foundation)
   const hosts = openHosts(foundation, mechanics)
-  return { ...mechanics, ...hosts, ...openRest(foundation, limits, mechanics, hosts) }
+  return {
+    ...mechanics,
+    ...hosts,
+    ...openRest(foundation, limits, mechanics, hosts),
+    ...openWebhooks(foundation, mechanics),
+  }
 }
 
 type Mechanics = ReturnType<typeof openMechanics>
@@ -171,7 +182,10 @@ function openRest(
       ...{ events, principals, perOrg: config.maxEventStreamsPerOrg, log: logOf('events') },
       heartbeatMs: Math.min(eventHeartbeatMs, config.bodyStallMs / 2),
     }),
-    retention: new Retention({ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains }),
+    retention: new Retention({
+      ...{ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains },
+      pruneWebhooks: (db) => pruneWebhooks(db, config.keepDeliveriesDays),
+    }),
   }
 }
 
@@ -225,6 +239,24 @@ function openDesktops(
   })
   const moves = new Moves({ leadership, engine, hosts, deadlineMs: config.moveDeadlineMs })
   return { engine, desktops, moves }
+}
+
+function openWebhooks(
+  { config, pool, failpoints, telemetry, logOf }: Foundation,
+  { leadership, events: feed }: Mechanics,
+) {
+  const { databaseUrl, webhookAllowPrivate: allowPrivate, maxWebhooksPerOrg: perOrg } = config
+  const webhookWorker = new WebhookWorker({
+    ...{ pool, databaseUrl, leadership, feed, failpoints, log: logOf('webhooks') },
+    request: { allowPrivate },
+    retryMs: config.webhookRetryMs,
+    requestsInFlight: config.webhookRequestsInFlight,
+    tried: telemetry.webhooks,
+  })
+  return {
+    webhookWorker,
+    webhooks: new Webhooks({ pool, leadership, feed, worker: webhookWorker, allowPrivate, perOrg }),
+  }
 }
 
 /** The access tokens of the configured issuer; undefined where there is none. */

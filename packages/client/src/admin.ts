@@ -29,10 +29,11 @@ import type {
   WakeOnBody,
 } from '@dormouse/contract'
 import { readJson, sendJson } from './bodies.ts'
-import { newIdempotencyKey, nextCursor } from './client.ts'
+import { newIdempotencyKey } from './client.ts'
 import { type AdminEventsOptions, followEvents } from './events.ts'
 import { type CallOptions, Http, type HttpCall, type HttpOptions } from './http.ts'
 import { pollOperation, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
+import { nextCursor } from './pages.ts'
 import { path } from './path.ts'
 
 export interface AdminClientOptions extends HttpOptions {

@@ -1,7 +1,8 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { createAdminClient } from './admin.ts'
-import { createClient, nextCursor } from './client.ts'
+import { createClient } from './client.ts'
 import { OperationFailedError, TimeoutError } from './errors.ts'
+import { nextCursor } from './pages.ts'
 import { desktop, desktopId, operation, operationId, succeeded } from './testing/samples.ts'
 import { problem, type Script, serve } from './testing/scripted-server.ts'
 

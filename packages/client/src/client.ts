@@ -26,7 +26,9 @@ import { type FileData, type ReadFormat, type ReadResults, readers, readJson, se
 import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
 import { type CallOptions, Http, type HttpOptions } from './http.ts'
 import { pollOperation, type SettleOptions, settle, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
+import { nextCursor } from './pages.ts'
 import { guestPath, path } from './path.ts'
+import { webhookCalls } from './webhooks.ts'
 
 /** The service's address and the credential. */
 export interface ClientOptions extends HttpOptions {
@@ -149,6 +151,9 @@ export function createClient(options: ClientOptions) {
 
     getOperation,
 
+    /** Events that are sent to a URL. */
+    webhooks: webhookCalls(http),
+
     /** Operations of a desktop, newest first. */
     listOperations: async (desktopId: string, call: CallOptions = {}) =>
       http.json<{ operations: OperationJson[] }>({
@@ -238,11 +243,4 @@ export function newIdempotencyKey(): string {
 
 function execLimitMs(body: ExecBody): number {
   return Math.min(body.timeout_secs ?? defaultTimeoutSecs, maxTimeoutSecs) * 1000 + execSlackMs
-}
-
-/** The cursor in `Link: <…>; rel="next"`. Only the cursor: a link must not send the credential elsewhere. */
-export function nextCursor(link: string | null): string | undefined {
-  const target = link?.match(/<([^>]*)>\s*;[^<]*\brel="?next"?/i)?.[1]
-  if (target === undefined || !URL.canParse(target, 'http://localhost')) return undefined
-  return new URL(target, 'http://localhost').searchParams.get('cursor') ?? undefined
 }

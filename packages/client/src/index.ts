@@ -5,8 +5,13 @@ export type {
   AdminOperationJson,
   AuditEntryJson,
   ChangeDesktopBody,
+  ChangeWebhookBody,
   CreateDesktopBody,
   CreatedKeyJson,
+  CreatedWebhookJson,
+  CreateWebhookBody,
+  DeliveryAttemptJson,
+  DeliveryJson,
   DesktopJson,
   DesktopState,
   DrainBody,
@@ -34,6 +39,8 @@ export type {
   WakeBody,
   WakeLockBody,
   WakeLockJson,
+  WebhookEvent,
+  WebhookJson,
 } from '@dormouse/contract'
 export {
   type AdminClient,
@@ -71,3 +78,10 @@ export type { CommandResult, RunOptions } from './guest.ts'
 export type { CallOptions, HttpOptions } from './http.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'
 export type { Clock } from './retry.ts'
+export {
+  type DeliveryPage,
+  type DeliveryQuery,
+  type VerifyOptions,
+  verifyWebhook,
+  WebhookVerificationError,
+} from './webhooks.ts'

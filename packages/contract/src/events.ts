@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { time } from './desktops.ts'
 import { id } from './ids.ts'
 
-/** Of an organisation: its desktops, operations, claims, wake locks and keys. */
+/** Of an organisation: its desktops, operations, claims, wake locks, keys and webhooks. */
 export const customerEventTypes = [
   'desktop.state',
   'desktop.moved',
@@ -21,6 +21,7 @@ export const customerEventTypes = [
   'wake_lock.expired',
   'key.created',
   'key.revoked',
+  'webhook.disabled',
 ] as const
 
 /** For operators only. */
@@ -55,7 +56,7 @@ export const eventJson = z
     data: z
       .record(z.string(), z.unknown())
       .describe(
-        'By type. `desktop.state`: `state`, `previous_state`, `generation`, `host_id`, `failure_code`. `operation.…`: `operation_id`, `kind`, `requested_by`, `state`, `result`, `error`, `error_code`. `claim.…`: `claim`. `wake_lock.…`: `name`, `reason`, `expires_at`. `key.…`: `key_id`, `name`. A later release may add fields',
+        'By type. `desktop.state`: `state`, `previous_state`, `generation`, `host_id`, `failure_code`. `operation.…`: `operation_id`, `kind`, `requested_by`, `state`, `result`, `error`, `error_code`. `claim.…`: `claim`. `wake_lock.…`: `name`, `reason`, `expires_at`. `key.…`: `key_id`, `name`. `webhook.disabled`: `webhook_id`, `url`, `reason`. A later release may add fields',
       ),
   })
   .meta({

@@ -50,6 +50,7 @@ test.each([
   ['a key in snake case, deep', { a: { b: { c: [{ api_key: 's3cret' }] } } }],
   ['a password with quotes in it', { dbPassword: 's3"cret' }],
   ['a token', { enrolToken: 's3cret' }],
+  ['a secret of a webhook in a sentence', { detail: 'signed with whsec_s3cretXYZ+/=' }],
   ['a key of ours in a sentence', { detail: 'the key svc_sk_s3cretXYZ was refused' }],
   ["an operator's key in an error", { err: new Error('bad key svc_op_s3cret') }],
   ['an invitation of a host in a sentence', { detail: 'dormouse_invite_s3cret-XYZ is spent' }],

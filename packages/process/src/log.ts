@@ -22,6 +22,7 @@ const secretText = [
   // Our own keys, in any sentence.
   /\bsvc_(?:sk|op)_\w+/g,
   /\bdormouse_invite_[\w-]+/g,
+  /\bwhs(?:ec|k)_[\w+/=]+/g,
   /\bBearer\s+[\w.~+/=-]+/gi,
   // JSON Web Tokens.
   /(?<![\w-])eyJ[\w-]+\.[\w-]+\.[\w-]*/g,

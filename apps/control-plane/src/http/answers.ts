@@ -171,6 +171,7 @@ export function documented(
       ...(keyed && { 'idempotency-replayed': headerRef('Replayed') }),
       ...Object.fromEntries(own),
     },
-    ...(content && { content }),
+    // A 204 has none.
+    ...(Object.keys(content).length > 0 && { content }),
   }
 }

@@ -49,6 +49,7 @@ const tags = [
   { name: 'Guest', description: 'What happens inside an awake desktop' },
   { name: 'Events', description: 'What changes, in the order in which it changes' },
   { name: 'Usage', description: 'What was used, as far as hosts have proved it' },
+  { name: 'Webhooks', description: 'Events that are sent to a URL, and the log of their deliveries' },
   { name: 'Contract', description: 'This document' },
 ]
 

@@ -15,8 +15,9 @@ export interface RetentionOptions {
   log: Log
   recordsDays: number
   auditDays: number
-  /** Of a room beside this one. */
+  /** Of rooms beside this one. */
   pruneDrains(db: Db, days: number): Promise<number>
+  pruneWebhooks(db: Db): Promise<number>
 }
 
 export class Retention {
@@ -38,6 +39,7 @@ export class Retention {
       replicas: () => leadership.pruneReplicas(db),
       drains: () => this.#options.pruneDrains(db, recordsDays),
       activity: () => activity.prune(db),
+      'webhook deliveries': () => this.#options.pruneWebhooks(db),
       audit: () => audit.prune(db, auditDays),
     }
     for (const [what, forget] of Object.entries(rooms)) {

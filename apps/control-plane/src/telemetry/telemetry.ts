@@ -8,6 +8,7 @@ import { observeCommands } from './commands.ts'
 import { Fleet, type FleetOptions } from './fleet.ts'
 import { type Held, showHeld, showLeadership } from './gauges.ts'
 import { OperationTelemetry } from './operations.ts'
+import { observeWebhooks, showWaiting } from './webhooks.ts'
 
 const alarmKinds = [
   'ledger',
@@ -17,6 +18,7 @@ const alarmKinds = [
   'epoch',
   'mass_action',
   'quarantine',
+  'webhooks',
   'events',
   'paused',
   'other',
@@ -26,6 +28,7 @@ export class Telemetry {
   readonly registry = new Registry()
   readonly operations: OperationTelemetry
   readonly commands: CommandObserver
+  readonly webhooks: ReturnType<typeof observeWebhooks>
   readonly tracing: Tracing | undefined
   readonly #logOf: (room: string) => Log
   readonly #stopAlarms: () => void
@@ -35,6 +38,7 @@ export class Telemetry {
     this.#logOf = logOf
     this.tracing = tracing
     this.commands = observeCommands(this.registry, tracing)
+    this.webhooks = observeWebhooks(this.registry)
     this.operations = new OperationTelemetry({ registry: this.registry, log: logOf('operations'), tracing })
     const alarms = new Counter({
       name: 'dormouse_alarms_total',
@@ -48,9 +52,15 @@ export class Telemetry {
   }
 
   /** Shows what the rooms hold whenever the metrics are read. */
-  watch(rooms: Held & { hosts: { list: FleetOptions['list'] } }): void {
+  watch(
+    rooms: Held & {
+      hosts: { list: FleetOptions['list'] }
+      webhookWorker: Parameters<typeof showWaiting>[1]
+    },
+  ): void {
     showHeld(this.registry, rooms)
     showLeadership(this.registry, rooms.leadership)
+    showWaiting(this.registry, rooms.webhookWorker)
     this.#fleet = new Fleet({ registry: this.registry, list: () => rooms.hosts.list(), log: this.#logOf('telemetry') })
   }
 

@@ -1,0 +1,109 @@
+// From the log of events to deliveries, exactly once: the deliveries and the position behind their events are written in one
+// transaction of the leader. Sends nothing.
+import { newId } from '@dormouse/contract'
+import type { Failpoints, Log } from '@dormouse/process'
+import type { Pool } from '../db/pool.ts'
+import type { Tx } from '../db/transactions.ts'
+import { cursorOf, type Position } from '../events/cursors.ts'
+import { CursorGone, type EventFeed } from '../events/feed.ts'
+import type { EventRow } from '../events/store.ts'
+import type { Leadership } from '../leadership/leadership.ts'
+import * as deliveries from './deliveries.ts'
+import { enqueue } from './queue.ts'
+import * as store from './store.ts'
+
+export interface LogReaderOptions {
+  pool: Pool
+  leadership: Leadership
+  feed: Pick<EventFeed, 'now' | 'readAfter'>
+  failpoints: Failpoints
+  log: Log
+}
+
+const eventsAtOnce = 200
+
+export class LogReader {
+  readonly #options: LogReaderOptions
+
+  constructor(options: LogReaderOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Makes the deliveries of all events that are settled now. One call at a time. The position needs no lineage: it is in the
+   * database of the log, and is restored with it.
+   */
+  async read(from: store.ReadFrom & { leastWanted: number }): Promise<void> {
+    const { feed, leadership, failpoints } = this.#options
+    const end = await feed.now()
+    const { lineage } = end
+    let stored = from.seq
+    for (let at = Math.max(stored, from.leastWanted); at < end.seq; ) {
+      const { events, position } = await this.#page({ lineage, seq: at })
+      await failpoints.hit('webhooks.log.before')
+      const moved = await leadership.transaction(async (tx) => {
+        if (!(await store.advance(tx, stored, position.seq))) return false
+        await queueEvents(tx, events, lineage)
+        await failpoints.hit('webhooks.log.queued')
+        return true
+      })
+      await failpoints.hit('webhooks.log.after')
+      if (!moved) return
+      stored = position.seq
+      at = position.seq
+    }
+  }
+
+  async #page(after: Position): Promise<{ events: EventRow[]; position: Position }> {
+    try {
+      return await this.#options.feed.readAfter(after, { limit: eventsAtOnce })
+    } catch (error) {
+      if (!(error instanceof CursorGone)) throw error
+      this.#options.log.error(
+        { position: after, oldest: error.oldest, alarm: true, alarmKind: 'webhooks' },
+        'events were dropped from the log before they were sent to webhooks; their receivers miss them',
+      )
+      return { events: [], position: error.oldest }
+    }
+  }
+}
+
+async function queueEvents(tx: Tx, events: EventRow[], lineage: string): Promise<void> {
+  const orgIds = [...new Set(events.flatMap(({ orgId }) => orgId ?? []))]
+  if (orgIds.length === 0) return
+  const webhooks = await store.lockEnabledOf(tx, orgIds)
+  for (const webhook of webhooks) {
+    const wanted = events.filter((event) => wants(webhook, event))
+    if (wanted.length === 0) continue
+    const made = wanted.map((event, at) => deliveryOf(webhook, event, lineage, webhook.lastSequence + at + 1))
+    await deliveries.insert(tx, made)
+    await store.countDeliveries(tx, webhook.id, webhook.lastSequence + wanted.length)
+    const failing = webhook.failingSince !== null
+    // Events must not postpone or hasten the next attempt of one that fails.
+    await enqueue(tx, [{ webhookId: webhook.id, orgId: webhook.orgId, failing, inMs: 0 }], failing)
+  }
+}
+
+const wants = ({ orgId, types, afterSeq }: store.WebhookRow, event: EventRow): boolean =>
+  event.orgId === orgId && event.seq > afterSeq && (types === null || types.includes(event.type))
+
+function deliveryOf(
+  webhook: store.WebhookRow,
+  event: EventRow,
+  lineage: string,
+  sequence: number,
+): deliveries.NewDelivery {
+  const id = cursorOf({ lineage, seq: event.seq })
+  const { type, desktopId, data } = event
+  const timestamp = event.at.toISOString()
+  const body = { id, type, timestamp, webhook_id: webhook.id, sequence, desktop_id: desktopId, data }
+  return {
+    id: newId(),
+    webhookId: webhook.id,
+    eventId: id,
+    eventAt: timestamp,
+    type,
+    sequence,
+    body: JSON.stringify(body),
+  }
+}
