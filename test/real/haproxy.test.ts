@@ -1,14 +1,20 @@
 // Guarantee: the HAProxy of `infra/haproxy` in front of two replicas carries requests, agents' links and screens over TLS, and
-// a change of leader is no failure to a client that repeats what is answered with 503. Both replicas reach Postgres over TLS,
-// and refuse a server that is not the one they were told.
+// a change of leader is no failure to a client that repeats what is answered with 503. No client can forge its address. Both
+// replicas reach Postgres over TLS, and refuse a server that is not the one they were told.
+
+import { once } from 'node:events'
 import { chownSync, statSync, writeFileSync } from 'node:fs'
+import { createServer, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http'
+import { request } from 'node:https'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import tls from 'node:tls'
 import { createClient, Desktop } from '@dormouse/client'
 import { configSchema } from '@dormouse/control-plane/config.ts'
 import { startControlPlane } from '@dormouse/control-plane/context.ts'
+import { listenOnLoopback } from '@dormouse/link/testing'
 import { ArmedFailpoints, createLog, readConfig } from '@dormouse/process'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { freePort } from '../free-port.ts'
 import { type OwnPostgres, ownPostgres } from '../house/parts/own-postgres.ts'
 import { RfbClient } from '../house/parts/rfb-client.ts'
@@ -27,6 +33,7 @@ let own: OwnPostgres
 let databaseServer: string
 let house: House
 let haproxy: AsyncDisposable
+let identity: Identity
 let url: string
 beforeAll(async () => {
   authority = await Authority.create()
@@ -46,12 +53,8 @@ beforeAll(async () => {
     name: replicaNames[at]!,
   }))
   const names = [proxy, ...replicaNames].map((address) => `IP:${address}`)
-  haproxy = await startHaproxy({
-    port,
-    plainPort: await freePort(),
-    replicas: [first!, second!],
-    identity: await authority.issue(...names),
-  })
+  identity = await authority.issue(...names)
+  haproxy = await startHaproxy({ port, plainPort: await freePort(), replicas: [first!, second!], identity })
   await house.replica.leading()
   await house.addHost({ controlPlanes: [url] })
 })
@@ -124,6 +127,41 @@ test('mutations go to the leader; while it changes, clients are told to retry, a
   await create()
 })
 
+test('no client can forge its address, or another host or protocol', async () => {
+  await using server = await startEcho()
+  const address = { address: server.address, name: '127.0.0.9' }
+  const port = await freePort()
+  await using _ = await startHaproxy({ port, plainPort: await freePort(), replicas: [address, address], identity })
+  const forged = {
+    'x-forwarded-for': ['192.0.2.1, 192.0.2.2', '192.0.2.3'],
+    'X-FORWARDED-FOR': '192.0.2.4',
+    'x-forwarded-host': ['evil.example', 'evil.example:1'],
+    'x-forwarded-proto': 'http',
+  }
+  const upgrade = { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-key': 'AAAAAAAAAAAAAAAAAAAAAA==' }
+  for (const headers of [forged, { ...forged, ...upgrade }]) {
+    const heard = await waitFor('the proxy to see the server', () => heardBehind(port, headers))
+    expect(heard).toMatchObject({
+      'x-forwarded-for': [proxy],
+      'x-forwarded-host': [`${proxy}:${port}`],
+      'x-forwarded-proto': ['https'],
+    })
+  }
+  const desktop = await Desktop.create({ client: client(), tier: 'small' })
+  await desktop.wake()
+  const answer = await plainFetch(`${url}/v1/desktops/${desktop.id}/stream`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${house.org.key}`,
+      'content-type': 'application/json',
+      'x-forwarded-host': 'evil.example',
+    },
+    body: '{"claim":"view"}',
+  })
+  const origin = url.replace('https', 'wss')
+  expect(await answer.json()).toMatchObject({ websocket_url: expect.stringContaining(`${origin}/`) })
+})
+
 test('without any replica, the proxy answers 503 with Retry-After, as a problem', async () => {
   for (const replica of house.replicas) await replica.stop()
   const answer = await waitFor('an answer of the proxy itself', async () => {
@@ -136,15 +174,49 @@ test('without any replica, the proxy answers 503 with Retry-After, as a problem'
   await house.replica.leading()
 })
 
-test.each([
-  [
-    'another authority',
-    async () => secured({ ca: (await Authority.create()).file }),
-    /not signed by the authority .*sslrootcert/,
-  ],
-  ['another host name', async () => secured({ host: '127.0.0.1' }), /does not name the host in DATABASE_URL/],
-])('a control plane does not start on a database with %s, and says what to correct', async (_what, make, why) => {
-  const config = readConfig(configSchema, { DATABASE_URL: await make(), PORT: '0' })
-  const log = createLog({ name: 'test', level: 'silent' })
-  await expect(startControlPlane(config, log, new ArmedFailpoints())).rejects.toThrow(why)
+describe('a control plane does not start, and says what to correct, on a database', () => {
+  let another: Authority
+  beforeAll(async () => {
+    another = await Authority.create()
+  })
+  afterAll(() => another?.[Symbol.dispose]())
+
+  test.each([
+    ['signed by another authority', () => secured({ ca: another.file }), /not signed by the authority .*sslrootcert/],
+    ['with another host name', () => secured({ host: '127.0.0.1' }), /does not name the host in DATABASE_URL/],
+  ])('%s', async (_what, make, why) => {
+    const config = readConfig(configSchema, { DATABASE_URL: make(), PORT: '0' })
+    const log = createLog({ name: 'test', level: 'silent' })
+    await expect(startControlPlane(config, log, new ArmedFailpoints())).rejects.toThrow(why)
+  })
 })
+
+/** A replica that answers the headers which it was sent, also to an upgrade. */
+async function startEcho(): Promise<AsyncDisposable & { address: string }> {
+  const heard = ({ headersDistinct }: IncomingMessage) => JSON.stringify(headersDistinct)
+  const server = createServer((request, response) =>
+    response.end(request.url === '/readyz' ? '{"leads":true}' : heard(request)),
+  )
+  server.on('upgrade', (request, socket) => {
+    socket.on('error', () => undefined)
+    const body = heard(request)
+    socket.end(
+      `HTTP/1.1 400 Bad Request\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
+    )
+  })
+  const port = await listenOnLoopback(server)
+  const close = async () => {
+    server.close()
+    server.closeAllConnections()
+    await once(server, 'close')
+  }
+  return { address: `127.0.0.1:${port}`, [Symbol.asyncDispose]: close }
+}
+
+/** The headers that arrive behind the proxy; undefined while it answers by itself. */
+async function heardBehind(port: number, headers: OutgoingHttpHeaders): Promise<NodeJS.Dict<string[]> | undefined> {
+  const sent = request({ host: proxy, port, headers: { host: `${proxy}:${port}`, ...headers } }).end()
+  const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+  const body = await text(answer)
+  return answer.statusCode === 503 ? undefined : JSON.parse(body)
+}
