@@ -7,7 +7,11 @@ import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const source = join(root, 'packages/client')
-const fromContract = /(?:import|export) type \{([^}]+)\} from '@dormouse\/contract'/g
+/** The two ways in which a declaration names types of the contract. The compiler writes the second where it infers a type. */
+const fromContract = [
+  /(?:import|export) type \{([^}]+)\} from '@dormouse\/contract'/g,
+  /import\("@dormouse\/contract"\)\.(\w+)/g,
+]
 
 /** Builds the package into the folder: what stands there can be packed and published as it is. */
 export function buildClient(folder: string): void {
@@ -23,11 +27,15 @@ export function buildClient(folder: string): void {
 }
 
 const standingAlone = (text: string): string =>
-  text.replaceAll(`'@dormouse/contract'`, `'./wire.js'`).replaceAll(/(from '\.\/[^']+)\.ts'/g, `$1.js'`)
+  text
+    .replaceAll(/(['"])@dormouse\/contract\1/g, '$1./wire.js$1')
+    .replaceAll(/((?:from |import\()(['"])\.\/[^'"]+)\.ts\2/g, '$1.js$2')
 
 /** The types that the declarations take from the contract. */
 function namesIn(texts: string[]): string[] {
-  const lists = texts.flatMap((text) => [...text.matchAll(fromContract)].map(([, list]) => list!))
+  const lists = texts.flatMap((text) =>
+    fromContract.flatMap((pattern) => [...text.matchAll(pattern)].map(([, list]) => list!)),
+  )
   return [...new Set(lists.flatMap((list) => list.split(',').map((name) => name.trim())))].filter(Boolean).sort()
 }
 

@@ -76,7 +76,7 @@ test('with a credential the same requests get what they deserve', async () => {
     ['PROPFIND', '/v1/nothing', 404],
     ['DELETE', '/v1/desktops', 405, 'GET, HEAD, POST'],
     ['OPTIONS', '/v1/desktops', 405, 'GET, HEAD, POST'],
-    ['PUT', '/v1/desktops/x', 405, 'GET, HEAD'],
+    ['PUT', '/v1/desktops/x', 405, 'GET, HEAD, PATCH'],
     ['GET', '/v1/desktops/x/wake', 405, 'POST'],
     ['HEAD', '/v1/desktops/x/wake', 405, 'POST'],
     ['POST', '/v1/openapi.json', 405, 'GET, HEAD'],

@@ -34,7 +34,11 @@ const methods = 'GET HEAD POST PUT PATCH DELETE OPTIONS TRACE QUERY PROPFIND M-S
 function request({ routes, key, operatorKey, ids }: Stock, dice: Dice): Request {
   const route = dice.pick(routes)
   const id = () => (dice.chance(0.7) ? dice.pick(ids) : words.segment(dice))
-  const path = route.path.replaceAll('{id}', id).replace('{path}', () => `tmp/${words.segment(dice)}`)
+  const path = route.path
+    .replaceAll('{id}', id)
+    .replace('{path}', () => `tmp/${words.segment(dice)}`)
+    // Without it events are sent for as long as the caller listens.
+    .replace(/\/events$/, '$&?limit=5')
   const credential = path.startsWith('/admin') && dice.chance(0.7) ? operatorKey : key
   return {
     method: route.method,
