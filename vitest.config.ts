@@ -6,6 +6,7 @@ const long = process.env.DORMOUSE_TEST_LONG === '1'
 const notAtLength = long
   ? []
   : [
+      'test/real/agent-clipboard.test.ts',
       'test/real/guest-*.test.ts',
       'test/real/move.test.ts',
       'test/real/move-troubles.test.ts',

@@ -150,7 +150,8 @@ test('on a disk with no free byte, destroys free space, and new work does not us
   await small.awake(fenceOf(fresh, 1, 1))
 })
 
-test('an agent that dies while memory is being saved finds the image, and loses nothing', async () => {
+// At length only, as those of its kind: `faults` shows the same over the API, and `test/crash` at every step.
+test.runIf(long)('an agent that dies while memory is being saved finds the image, and loses nothing', async () => {
   const desktop = await desktops.take()
   const { bench, id } = desktop
   const fence = desktop.nextTurn()
@@ -175,7 +176,7 @@ test('a save ends only when its domain is gone: before that, its image could bel
   await giveBackWhole(desktop)
 })
 
-test('an agent that dies while memory is being restored starts over, from the same image', async () => {
+test.runIf(long)('an agent that dies while memory is being restored starts over, from the same image', async () => {
   const desktop = await desktops.take()
   const { bench } = desktop
   await bench.hibernated(desktop.nextTurn())
@@ -203,18 +204,21 @@ test('a libvirtd that is killed while memory is being saved leaves a desktop tha
   await giveBackWhole(desktop)
 })
 
-test('a libvirtd that is killed and comes back leaves every desktop running, with nothing to report', async () => {
-  const desktop = await desktops.take()
-  const { bench, id } = desktop
-  await waitFor(() => bench.house.watch.running().length === 1)
-  bench.said.length = 0
-  await stage.libvirtd.killDaemon('SIGKILL')
-  await stage.libvirtd.restartDaemon()
-  await insist(() => bench.observe(id))
-  await insist(() => bench.house.watch.checkAll())
-  expect(bench.said).toEqual([])
-  await giveBackWhole(desktop)
-})
+test.runIf(long)(
+  'a libvirtd that is killed and comes back leaves every desktop running, with nothing to report',
+  async () => {
+    const desktop = await desktops.take()
+    const { bench, id } = desktop
+    await waitFor(() => bench.house.watch.running().length === 1)
+    bench.said.length = 0
+    await stage.libvirtd.killDaemon('SIGKILL')
+    await stage.libvirtd.restartDaemon()
+    await insist(() => bench.observe(id))
+    await insist(() => bench.house.watch.checkAll())
+    expect(bench.said).toEqual([])
+    await giveBackWhole(desktop)
+  },
+)
 
 test('a full disk refuses a hibernation before it begins, or ends it; the guest goes on either way', async () => {
   const desktop = await desktops.take()

@@ -13,6 +13,7 @@ import { ownPostgres } from '../house/parts/own-postgres.ts'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
 
+const long = process.env.DORMOUSE_TEST_LONG === '1'
 const folder = join(import.meta.dirname, '../../infra/observability')
 
 interface Panel {
@@ -59,7 +60,8 @@ async function startPrometheus(key: string, controlPlane: string, agent: string)
   }
 }
 
-test('it scrapes a control plane and an agent, and answers what they did', async () => {
+// At length only: a start of everything for a setting that rarely changes.
+test.runIf(long)('it scrapes a control plane and an agent, and answers what they did', async () => {
   await using server = await ownPostgres()
   const agent = { metricsListen: { host: '127.0.0.1', port: 0 } }
   await using house = await House.start({ databaseServer: server.postgres.url, agent })
