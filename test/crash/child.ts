@@ -1,6 +1,6 @@
 // A process of ours in a session of its own, that can be killed as a crash kills. Its log is a file.
 import { spawn } from 'node:child_process'
-import { closeSync, openSync } from 'node:fs'
+import { closeSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { endWithUs } from '../../scripts/ground/end-with-us.ts'
@@ -8,6 +8,7 @@ import { alive, type Identity, identify, signal, waitGone } from '../../scripts/
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const stopMs = 20_000
+const shownChars = 4_000
 
 export interface ChildOptions {
   /** A TypeScript file, from the root of the repository. */
@@ -33,6 +34,13 @@ export class Child {
 
   get pid(): number | undefined {
     return this.#identity?.pid
+  }
+
+  /** Throws with the end of its log if it was started and has ended. */
+  expectAlive(): void {
+    const { file, logFile } = this.#options
+    if (this.#identity === undefined || this.alive) return
+    throw new Error(`${file} has ended; its log ends with:\n${readFileSync(logFile, 'utf8').slice(-shownChars)}`)
   }
 
   /** Starts it; `more` is added to its environment this time. */

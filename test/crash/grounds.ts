@@ -8,6 +8,8 @@ export interface HostGround {
   name: 'simulated' | 'real'
   /** What the agent is told besides name, token, control plane and failpoints; its state folder is among it. */
   agentEnv: Record<string, string>
+  /** The same for an agent of a second host; undefined where there is only one. */
+  otherAgentEnv?: Record<string, string>
   /** The longest that a moment of killing lies after the requests: about as long as the operations take. */
   spanMs: number
   /** How long everything may take to settle after a restart. */
@@ -19,15 +21,17 @@ export interface HostGround {
 
 /** Desktops that are files, slowed down so that there is something to interrupt. */
 export function simulatedGround(folder: string): HostGround {
+  const env = (stateDir: string) => ({
+    DORMOUSE_AGENT_DRIVER: 'simulated',
+    DORMOUSE_AGENT_STATE_DIR: stateDir,
+    DORMOUSE_AGENT_METRICS_LISTEN: 'off',
+    DORMOUSE_AGENT_SIMULATED_LATENCY_MS:
+      'makeDisk=20,startCold=60,restorePaused=60,resume=10,save=80,kill=20,removeDisk=40,ping=5',
+  })
   return {
     name: 'simulated',
-    agentEnv: {
-      DORMOUSE_AGENT_DRIVER: 'simulated',
-      DORMOUSE_AGENT_STATE_DIR: folder,
-      DORMOUSE_AGENT_METRICS_LISTEN: 'off',
-      DORMOUSE_AGENT_SIMULATED_LATENCY_MS:
-        'makeDisk=20,startCold=60,restorePaused=60,resume=10,save=80,kill=20,removeDisk=40,ping=5',
-    },
+    agentEnv: env(folder),
+    otherAgentEnv: env(`${folder}-2`),
     spanMs: 400,
     patienceMs: 120_000,
     image: 'mini',

@@ -98,7 +98,7 @@ const truths: Partial<Record<DesktopState, string>> = {
   destroyed: 'nothing',
 }
 
-function summary(item: Observation | undefined): string {
+export function summary(item: Observation | undefined): string {
   if (!item) return 'nothing'
   const { domain, memory, disk } = item
   if (domain === 'running' && disk && memory === 'none') return 'running'

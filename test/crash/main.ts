@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util'
 import { fetchFailpoints, killInFetch } from './fetches.ts'
 import { realGround, simulatedGround } from './grounds.ts'
+import { killInMoves, type MoveOutcome, moveFailpoints } from './moves.ts'
 import { runTrials } from './run.ts'
 import type { Outcome } from './trial.ts'
 
@@ -9,7 +10,8 @@ const help = `node test/crash/main.ts [--simulated | --real] [--trials N] [--see
 
 Eight requests at once on eight desktops, then kill -9 of the control plane (or, every other time, of the agent), at a
 named failpoint or at a random moment; restart; every accepted operation must be known, must have ended well, and
-nothing may be half-made. On simulated hosts the agent is then killed at each failpoint of an image's fetch. The seed that
+nothing may be half-made. On simulated hosts the agent is then killed at each failpoint of an image's fetch, and each
+process at each failpoint of a move between two hosts. The seed that
 is printed repeats a run.`
 
 const { values } = parseArgs({
@@ -33,6 +35,7 @@ async function main(): Promise<number> {
   say(`${trials} crash trials, ${values.real ? 'real QEMU' : 'simulated'}, seed ${seed}`)
   say(row('trial', 'killed', 'at', ['accepted', 'known', 'finished well', 'half-made', 'gone'], 'time'))
   const fetchFaults: string[] = []
+  const moveFaults: string[] = []
   const outcomes = await runTrials({
     trials,
     seed,
@@ -40,7 +43,9 @@ async function main(): Promise<number> {
     tell: (outcome) => say(lineOf(outcome)),
     keep: (folder) => say(`logs: ${folder}`),
     afterwards: async (stage) => {
-      if (!values.real) fetchFaults.push(...(await killInFetch(stage, fetchFailpoints)))
+      if (values.real) return
+      fetchFaults.push(...(await killInFetch(stage, fetchFailpoints)))
+      moveFaults.push(...(await killInMoves(stage, moveFailpoints, (outcome) => say(moveLineOf(outcome)))))
     },
   })
   const sum = (of: (outcome: Outcome) => number) => outcomes.reduce((total, outcome) => total + of(outcome), 0)
@@ -54,8 +59,15 @@ async function main(): Promise<number> {
   say(row('all', '', '', totals.map(String), `${(sum(({ tookMs }) => tookMs) / 1_000).toFixed(1)} s`))
   if (!values.real)
     say(`the agent killed ${fetchFailpoints.length} times in a fetch: ${fetchFaults.join('; ') || 'no fault'}`)
+  if (!values.real) say(`moves between two hosts: ${moveFaults.join('; ') || 'no fault'}`)
   if (values.json) console.log(JSON.stringify({ seed, ground: values.real ? 'real' : 'simulated', outcomes }))
-  return fetchFaults.length === 0 && outcomes.every(({ faults }) => faults.length === 0) ? 0 : 1
+  const isClean = fetchFaults.length === 0 && moveFaults.length === 0
+  return isClean && outcomes.every(({ faults }) => faults.length === 0) ? 0 : 1
+}
+
+function moveLineOf({ victim, failpoint, from, moved, faults }: MoveOutcome): string {
+  const line = `${victim.padEnd(14)} ${failpoint.padEnd(34)} ${from.padEnd(10)} ${moved ? 'moved' : 'stayed'}`
+  return [line, ...faults.map((fault) => `        ! ${fault}`)].join('\n')
 }
 
 function lineOf({ plan, reached, tookMs, faults, ...counts }: Outcome): string {

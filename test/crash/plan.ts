@@ -1,5 +1,7 @@
 // Which process is killed when: by turns at a named failpoint and at a random moment. The seed decides everything.
-import type { Victim } from './stage.ts'
+
+/** What a trial kills: there is one host then. */
+type Victim = 'control-plane' | 'agent'
 
 export interface Plan {
   trial: number

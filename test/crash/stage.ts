@@ -20,14 +20,22 @@ import { waitFor } from '../wait-for.ts'
 import { Child } from './child.ts'
 import type { HostGround } from './grounds.ts'
 
-export type Victim = 'control-plane' | 'agent'
+export type AgentName = 'agent' | 'other-agent'
+export type Victim = 'control-plane' | AgentName
 
-const failpointVariable = { 'control-plane': 'DORMOUSE_FAILPOINTS', agent: 'DORMOUSE_AGENT_FAILPOINTS' } as const
+const failpointVariable: Record<Victim, string> = {
+  'control-plane': 'DORMOUSE_FAILPOINTS',
+  agent: 'DORMOUSE_AGENT_FAILPOINTS',
+  'other-agent': 'DORMOUSE_AGENT_FAILPOINTS',
+}
+/** The hosts' names. */
+const hostOf: Record<AgentName, string> = { agent: 'host', 'other-agent': 'other-host' }
 
 export class Stage {
   readonly ground: HostGround
   readonly pool: Pool
-  readonly #children: Record<Victim, Child>
+  readonly #children: Partial<Record<Victim, Child>>
+  readonly #folder: string
   readonly #url: string
   readonly #keys: { customer: string; operator: string }
   readonly #installationId: string
@@ -35,7 +43,8 @@ export class Stage {
   private constructor(given: {
     ground: HostGround
     pool: Pool
-    children: Record<Victim, Child>
+    children: Partial<Record<Victim, Child>>
+    folder: string
     url: string
     keys: { customer: string; operator: string }
     installationId: string
@@ -43,6 +52,7 @@ export class Stage {
     this.ground = given.ground
     this.pool = given.pool
     this.#children = given.children
+    this.#folder = given.folder
     this.#url = given.url
     this.#keys = given.keys
     this.#installationId = given.installationId
@@ -62,10 +72,6 @@ export class Stage {
     }
     const { rows } = await pool.query<{ id: string }>('select id from installation')
     const installationId = rows[0]!.id
-    // No wake runs in this process.
-    const leadership = { transaction: () => Promise.reject(new Error('this process never leads')) }
-    const settings = { leadership, leaseMs: 60_000, vcpusPerProcessor: 32, quarantineMs: 0 }
-    const { token } = await new Hosts({ pool, links: new Links(), installationId, ...settings, log }).invite('host')
     const port = await freePort()
     const url = `http://127.0.0.1:${port}`
     const quick = {
@@ -80,38 +86,67 @@ export class Stage {
         env: { DATABASE_URL: databaseUrl, PORT: String(port), DORMOUSE_LOG_LEVEL: 'info', ...quick },
         logFile: join(folder, 'control-plane.log'),
       }),
-      agent: new Child({
-        file: 'apps/agent/src/main.ts',
-        env: {
-          DORMOUSE_AGENT_CONTROL_PLANES: url,
-          DORMOUSE_AGENT_ENROL_TOKEN: token,
-          DORMOUSE_AGENT_NAME: 'host',
-          ...ground.agentEnv,
-        },
-        logFile: join(folder, 'agent.log'),
-      }),
     }
-    const stage = new Stage({ ground, pool, children, url, keys, installationId })
-    for (const child of Object.values(children)) child.start()
-    await stage.ready()
+    const stage = new Stage({ ground, pool, children, folder, url, keys, installationId })
+    children['control-plane'].start()
+    await stage.addHost('agent')
     return stage
   }
 
-  /** Waits until the control plane leads and its host is linked and heard of. */
+  /** A host of that agent, linked. */
+  async addHost(agent: AgentName): Promise<void> {
+    const log = createLog({ name: 'crash', level: 'silent' })
+    // No wake runs in this process.
+    const leadership = { transaction: () => Promise.reject(new Error('this process never leads')) }
+    const settings = { leadership, leaseMs: 60_000, vcpusPerProcessor: 32, quarantineMs: 0 }
+    const options = { pool: this.pool, links: new Links(), installationId: this.#installationId, ...settings, log }
+    const { token } = await new Hosts(options).invite(hostOf[agent])
+    const child = new Child({
+      file: 'apps/agent/src/main.ts',
+      env: {
+        DORMOUSE_AGENT_CONTROL_PLANES: this.#url,
+        DORMOUSE_AGENT_ENROL_TOKEN: token,
+        DORMOUSE_AGENT_NAME: hostOf[agent],
+        DORMOUSE_AGENT_MOVE_ADDRESS: `127.0.0.1:${await freePort()}`,
+        ...this.#envOf(agent),
+      },
+      logFile: join(this.#folder, `${agent}.log`),
+    })
+    this.#children[agent] = child
+    child.start()
+    await this.ready()
+  }
+
+  #envOf(agent: AgentName): Record<string, string> {
+    const { agentEnv, otherAgentEnv } = this.ground
+    if (agent === 'agent') return agentEnv
+    if (!otherAgentEnv) throw new Error(`the ground "${this.ground.name}" has one host`)
+    return otherAgentEnv
+  }
+
+  /** Waits until the control plane leads and its hosts are linked and heard of. Throws at once when a process has ended. */
   async ready(): Promise<void> {
     const { patienceMs } = this.ground
+    const expectAlive = () => {
+      for (const child of Object.values(this.#children)) child.expectAlive()
+    }
     await waitFor(
       'the control plane to lead',
-      async () => (await this.#quietly('GET', '/readyz'))?.json?.leads === true,
+      async () => {
+        expectAlive()
+        return (await this.#quietly('GET', '/readyz'))?.json?.leads === true
+      },
       patienceMs,
     )
     await waitFor(
-      'the host to link',
+      'the hosts to link',
       async () => {
+        expectAlive()
         const answer = await this.#quietly('GET', '/admin/v1/hosts', { key: this.#keys.operator })
-        return (answer?.json?.hosts as HostJson[] | undefined)?.some(
+        const linked = (answer?.json?.hosts as HostJson[] | undefined)?.filter(
           ({ linked, state }) => linked && state === 'active',
         )
+        return linked?.length === Object.keys(this.#children).length - 1
       },
       patienceMs,
     )
@@ -176,20 +211,20 @@ export class Stage {
     return new Map(rows.map(({ id, memory }) => [id, memory]))
   }
 
-  #secondDriver() {
-    const env = { ...this.ground.agentEnv, DORMOUSE_AGENT_CONTROL_PLANES: this.#url }
+  #secondDriver(agent: AgentName) {
+    const env = { ...this.#envOf(agent), DORMOUSE_AGENT_CONTROL_PLANES: this.#url }
     const config = { ...readConfig(configSchema, env), simulatedLatencyMs: [] }
     return { folders: foldersOf(config), driver: makeDriver(config, createLog({ name: 'judge', level: 'silent' })) }
   }
 
   /** The images that the host truly has. */
   get images(): ImageShelf {
-    return this.#secondDriver().driver.images
+    return this.#secondDriver('agent').driver.images
   }
 
-  /** What the host truly has, seen by a second pair of eyes over the same folders and hypervisor. */
-  async inventory(): Promise<Observation[]> {
-    const { folders, driver } = this.#secondDriver()
+  /** What a host truly has, seen by a second pair of eyes over the same folders and hypervisor. */
+  async inventory(agent: AgentName = 'agent'): Promise<Observation[]> {
+    const { folders, driver } = this.#secondDriver(agent)
     await driver.open(this.#installationId)
     try {
       const journal = Journal.view(folders.state)
@@ -200,12 +235,31 @@ export class Stage {
     }
   }
 
+  /** The agent of the desktop's host, as the database has it, and the other one. */
+  async agentsOf(desktopId: string): Promise<[AgentName, AgentName]> {
+    const { rows } = await this.pool.query<{ name: string }>(
+      'select h.name from desktops d join hosts h on h.id = d.host_id where d.id = $1',
+      [desktopId],
+    )
+    return rows[0]?.name === hostOf.agent ? ['agent', 'other-agent'] : ['other-agent', 'agent']
+  }
+
+  /** How many commands are deferred. */
+  async deferred(): Promise<number> {
+    const { rows } = await this.pool.query<{ count: number }>('select count(*)::int as count from deferred_commands')
+    return rows[0]!.count
+  }
+
+  #child(victim: Victim): Child {
+    return this.#children[victim] ?? raise(`there is no ${victim}`)
+  }
+
   alive(victim: Victim): boolean {
-    return this.#children[victim].alive
+    return this.#child(victim).alive
   }
 
   kill(victim: Victim): Promise<void> {
-    return this.#children[victim].kill()
+    return this.#child(victim).kill()
   }
 
   async start(victim: Victim): Promise<void> {
@@ -215,19 +269,24 @@ export class Stage {
 
   /** Starts it, perhaps with a failpoint armed at which it dies before it is ready. */
   launch(victim: Victim, failpoint?: string): void {
-    this.#children[victim].start(failpoint === undefined ? {} : { [failpointVariable[victim]]: failpoint })
+    this.#child(victim).start(failpoint === undefined ? {} : { [failpointVariable[victim]]: failpoint })
   }
 
   /** Stops it in order and starts it with a failpoint armed. */
   async arm(victim: Victim, failpoint: string): Promise<void> {
-    await this.#children[victim].kill('SIGTERM')
+    await this.#child(victim).kill('SIGTERM')
     this.launch(victim, failpoint)
     await this.ready()
   }
 
   async close(): Promise<void> {
-    for (const victim of ['agent', 'control-plane'] as const) await this.#children[victim].kill('SIGTERM')
+    for (const victim of ['other-agent', 'agent', 'control-plane'] as const)
+      await this.#children[victim]?.kill('SIGTERM')
     await this.pool.end()
     await this.ground.close()
   }
+}
+
+const raise = (why: string): never => {
+  throw new Error(why)
 }

@@ -61,7 +61,7 @@ export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): P
 }
 
 /** A desktop in that state, with its own id as a word in memory and on disk. */
-async function prepare(stage: Stage, from: DesktopState): Promise<DesktopJson> {
+export async function prepare(stage: Stage, from: DesktopState): Promise<DesktopJson> {
   const made = await stage.api('POST', '/v1/desktops', { body: { tier: 'small', image_version: stage.ground.image } })
   if (made.status !== 201) throw new Error(`create: ${made.status} ${made.text}`)
   const { id } = made.json as DesktopJson
@@ -138,7 +138,7 @@ async function settledFacts(
 }
 
 /** The next request is legal and works, and nothing that was remembered is forgotten. */
-async function usable(stage: Stage, asked: Asked[]): Promise<string[]> {
+export async function usable(stage: Stage, asked: Asked[]): Promise<string[]> {
   return (await Promise.all(asked.map((one) => unusable(stage, one)))).filter((fault) => fault !== undefined)
 }
 
