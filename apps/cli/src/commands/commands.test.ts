@@ -119,6 +119,24 @@ test('an empty list says the next step, and nothing on stdout', async () => {
   expect((await dormouse(['list', '--json'])).stdout).toBe('{\n  "desktops": []\n}\n')
 })
 
+test('events --follow writes a line for each event, also as JSON', async () => {
+  const block = (text: string) => `id: b\ndata: ${text}\n\n`
+  const settled = { ...event, type: 'operation.failed', data: { kind: 'wake', error: 'a\u009bb' } }
+  const body = [event, settled].map((each) => block(JSON.stringify(each))).join('')
+  const { dormouse } = await start(({ query }) =>
+    // A stream that ends is asked for again, from its last event.
+    query.has('after')
+      ? problem(401, 'unauthenticated', 'the key was revoked')
+      : { headers: { 'content-type': 'text/event-stream' }, body },
+  )
+  const text = await dormouse(['events', '--follow'])
+  expect(text.stdout).toBe(
+    `b  ${event.at}  desktop.state  ${desktopId}  \nb  ${event.at}  operation.failed  ${desktopId}  wake a\ufffdb\n`,
+  )
+  const json = await dormouse(['events', '--follow', '--json'])
+  expect(json.stdout).toBe(`${JSON.stringify(event)}\n${JSON.stringify(settled)}\n`)
+})
+
 test('what others wrote cannot steer the terminal', async () => {
   const { dormouse } = await start(() => ({ body: desktop({ image_version: 'a\u001b[31m\u009bb' }) }))
   expect((await dormouse(['get', desktopId])).stdout).toContain('a\ufffd[31m\ufffdb')

@@ -3,7 +3,7 @@ import type { Client, EventJson } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
 import { type JsonOption, withJson } from '../options.ts'
-import { table } from '../terminal.ts'
+import { printable, table } from '../terminal.ts'
 
 interface EventsCliOptions extends JsonOption {
   follow?: boolean
@@ -30,7 +30,7 @@ const queryOf = ({ after, desktop, type }: EventsCliOptions) => ({ after, deskto
 
 async function follow({ terminal, customer }: Context, options: EventsCliOptions): Promise<void> {
   for await (const event of customer().events({ ...queryOf(options), signal: terminal.signal }))
-    terminal.write(options.json ? JSON.stringify(event) : `${lineOf(event).join('  ')}`)
+    terminal.write(`${options.json ? JSON.stringify(event) : printable(lineOf(event).join('  '))}\n`)
   terminal.signal.throwIfAborted()
 }
 
@@ -53,5 +53,5 @@ async function wholeLog(client: Client, options: EventsCliOptions, signal: Abort
 
 const lineOf = ({ id, at, type, desktop_id, data }: EventJson): string[] => [
   ...[id, at, type, desktop_id ?? '-'],
-  String(data.error ?? data.state ?? data.claim ?? data.name ?? ''),
+  [data.kind, data.error ?? data.state ?? data.claim ?? data.name].filter(Boolean).join(' '),
 ]
