@@ -19,6 +19,8 @@ const named: [method: string, path: (id: string) => string, wish: ApiWish][] = [
   ['POST', (id) => `/v1/desktops/${id}/destroy`, { headers: { 'idempotency-key': 'used' } }],
   ['POST', (id) => `/v1/desktops/${id}/exec`, { body: { command: 'true' } }],
   ['POST', (id) => `/v1/desktops/${id}/stream`, { body: { claim: 'view' } }],
+  ['GET', (id) => `/v1/desktops/${id}/entries?path=/srv`, {}],
+  ['POST', (id) => `/v1/desktops/${id}/entries`, { body: { action: 'mkdir', path: '/srv/x' } }],
   ['GET', (id) => `/v1/desktops/${id}/screenshot`, {}],
   ['PATCH', (id) => `/v1/desktops/${id}`, { body: { idle_timeout_secs: 5 } }],
   ['GET', (id) => `/v1/desktops/${id}/idle`, {}],

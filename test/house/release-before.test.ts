@@ -50,6 +50,10 @@ test('an agent of the release before enrols with this control plane, and does ev
   const agent = before.agent('old', house.url, token)
   await once(house.replica.parts.links, 'linked')
   await life(house.client)
+  // What came with this release is refused as such.
+  const desktop = await Desktop.create({ client: house.client, tier: 'small' })
+  await desktop.wake()
+  await expect(desktop.files.stat('/srv', { retries: 0 })).rejects.toMatchObject({ code: 'host_outdated' })
   await agent.stop()
 })
 

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
+import { worksOnEntries } from './parts/entries.ts'
 import { codeOf, GuestStage, md5 } from './parts/guest-stage.ts'
 import type { Instance } from './parts/instance.ts'
 import { NetworkedHost } from './parts/networked-host.ts'
@@ -70,6 +71,10 @@ describe.each(allTransports)('over %s', (transport) => {
     await put(path, name)
     expect(Buffer.from(await get(path)).toString()).toBe(name)
     expect((await stage.exec(['cat', path])).stdout).toBe(name)
+  })
+
+  test('folders are listed and changed as they are', async () => {
+    await worksOnEntries(stage)
   })
 
   test('an empty file, every byte value and a kernel file without a size are read unchanged', async () => {

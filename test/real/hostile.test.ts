@@ -2,6 +2,7 @@
 // guest-*.test.ts, in `npm run test:long`.
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { worksOnEntries } from './parts/entries.ts'
 import { codeOf, GuestStage, md5 } from './parts/guest-stage.ts'
 import type { Instance } from './parts/instance.ts'
 
@@ -48,6 +49,10 @@ test('an error of the guest’s file system has its own code', async () => {
   await stage.run('mkdir -p /run/odd/dir; cd /run/odd; ln -s loop loop; mkfifo fifo')
   const refusals = await Promise.all(['dir', 'loop', 'fifo'].map((name) => codeOf(stage.put(`/run/odd/${name}`, 'x'))))
   expect(refusals).toEqual(['is_directory', 'symlink_loop', 'not_regular'])
+})
+
+test('a guest’s folders are listed and changed as they are', async () => {
+  await worksOnEntries(stage)
 })
 
 test('a guest whose QEMU is stopped answers 503, and works again when QEMU continues', async () => {

@@ -7,6 +7,7 @@ import { addDesktops } from './commands/desktops.ts'
 import { addEvents } from './commands/events.ts'
 import { addExec } from './commands/exec.ts'
 import { addIdle } from './commands/idle.ts'
+import { addLs } from './commands/ls.ts'
 import { addOperations } from './commands/operations.ts'
 import { addScreens } from './commands/screens.ts'
 import { addTransitions } from './commands/transitions.ts'
@@ -56,6 +57,7 @@ export function createProgram(context: Context): Command {
   addTransitions(program, context)
   addExec(program, context)
   addCp(program, context)
+  addLs(program, context)
   addScreens(program, context)
   addOperations(program, context)
   addEvents(program, context)

@@ -9,6 +9,7 @@ import type { Config } from './config.ts'
 import { moveAdminRoutes } from './desktops/move-routes.ts'
 import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './desktops/routes.ts'
 import { drainRoutes } from './drains/routes.ts'
+import { entryRoutes } from './guest/entry-routes.ts'
 import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { App } from './http/app.ts'
@@ -99,6 +100,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   refuseOtherMethods(scope, paths)
   desktopRoutes(scope, parts)
   guestRoutes(scope, parts)
+  entryRoutes(scope, parts)
   streamRoutes(scope, parts)
   idleRoutes(scope, parts)
   usageRoutes(scope, parts)

@@ -20,6 +20,8 @@ import { prune as pruneDrains } from './drains/store.ts'
 import { CommitNotices } from './events/commit-notices.ts'
 import { EventFeed } from './events/feed.ts'
 import { EventPartitions } from './events/partitions.ts'
+import { AwakeDesktops } from './guest/awake.ts'
+import { Entries } from './guest/entries.ts'
 import { Guests } from './guest/service.ts'
 import { CheckIns } from './hosts/check-ins.ts'
 import { HostProofs } from './hosts/proofs.ts'
@@ -144,6 +146,7 @@ function openRest(
   const { leadership, links, channels, longReads, events } = mechanics
   const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, images, workLimits })
   const issued = new IssuedTokens()
+  const awake = new AwakeDesktops(desktops)
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
   const inputs = new ScreenInputs(pool, logOf('activity'))
   const inputOf = inputs.of.bind(inputs)
@@ -168,7 +171,8 @@ function openRest(
       ...{ pool, leadership, desktops, links, channels, issued },
       onTakenOver: () => void screens.check(),
     }),
-    guests: new Guests(desktops, links, channels),
+    guests: new Guests(awake, links, channels),
+    entries: new Entries(awake, links),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
     idle: new Idle({

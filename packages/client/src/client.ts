@@ -1,9 +1,12 @@
 // One typed call per route of /v1, with the API's own names, and two ways to wait for an operation.
 import type {
   ChangeDesktopBody,
+  ChangedEntryJson,
+  ChangeEntryBody,
   CreateDesktopBody,
   DesktopJson,
   DesktopState,
+  EntriesJson,
   EventJson,
   EventListJson,
   ExecBody,
@@ -48,6 +51,14 @@ export interface MutationOptions extends KeyedOptions {
 
 export interface DesktopQuery {
   state?: DesktopState
+  limit?: number
+  cursor?: string
+}
+
+export interface EntriesQuery {
+  path: string
+  /** Levels below the path; 1 by default. */
+  depth?: number
   limit?: number
   cursor?: string
 }
@@ -204,6 +215,20 @@ export function createClient(options: ClientOptions) {
         },
         readers[format] as (response: Response) => Promise<ReadResults[F]>,
       ),
+
+    /** A page of the entries below a folder; with depth 0 the entry of the path itself. Paths are absolute. */
+    listEntries: async (id: string, query: EntriesQuery, call: CallOptions = {}) =>
+      http.json<EntriesJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}/entries`, query: { ...query } }),
+
+    /** Makes a folder, or moves, copies, removes or changes the mode of an entry. Never retried. */
+    changeEntry: async (id: string, body: ChangeEntryBody, call: CallOptions = {}) =>
+      http.json<ChangedEntryJson>({
+        ...call,
+        timeoutMs: call.timeoutMs ?? fileLimitMs,
+        method: 'POST',
+        path: path`/v1/desktops/${id}/entries`,
+        ...sendJson(body),
+      }),
 
     /** Claims the screen. Refused with `claim_held` while another client holds the claim, unless `takeover` is true. */
     openStream: async (id: string, body: StreamBody, call: CallOptions = {}) =>

@@ -176,3 +176,30 @@ test('a change of its idle settings shows at once', async () => {
   })
   expect(String(seen.at(-1)?.body)).toBe('{"idle_timeout_secs":60,"idle_policy":["cpu"]}')
 })
+
+test('files are listed page by page and changed with what was given', async () => {
+  const entry = { path: '/srv/a', exact_path: true, type: 'file', size: 1, mode: '0644', uid: 0, gid: 0 }
+  const shown = { ...entry, modified_at: '2026-11-02T09:30:00.000Z', target: null }
+  const { at, seen } = await start(({ method, path, query }) => {
+    if (!path.endsWith('/entries')) return { body: desktop({ state: 'awake' }) }
+    if (method === 'POST') return { body: { entry: shown } }
+    return {
+      body: { entries: [shown], next_cursor: query.has('cursor') || query.get('depth') === '0' ? null : 'next' },
+    }
+  })
+  const { files } = await Desktop.connect(desktopId, at)
+  expect(await Array.fromAsync(files.list('/srv', { depth: 2, pageSize: 1 }))).toHaveLength(2)
+  expect(await files.stat('/srv/a')).toMatchObject({ exactPath: true, modifiedAt: '2026-11-02T09:30:00.000Z' })
+  await files.mkdir('/srv/b', { parents: false, mode: '0700' })
+  await files.move('/srv/a', '/srv/c', { overwrite: true })
+  await files.copy('/srv/c', '/srv/d', { recursive: true })
+  await files.remove('/srv/d')
+  await files.chmod('/srv/c', '0600')
+  expect(seen.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(String(body)))).toEqual([
+    { action: 'mkdir', path: '/srv/b', parents: false, mode: '0700' },
+    { action: 'move', path: '/srv/a', to: '/srv/c', overwrite: true },
+    { action: 'copy', path: '/srv/c', to: '/srv/d', recursive: true },
+    { action: 'remove', path: '/srv/d' },
+    { action: 'chmod', path: '/srv/c', mode: '0600' },
+  ])
+})

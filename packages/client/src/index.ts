@@ -5,6 +5,8 @@ export type {
   AdminOperationJson,
   AuditEntryJson,
   ChangeDesktopBody,
+  ChangedEntryJson,
+  ChangeEntryBody,
   ChangeWebhookBody,
   CreateDesktopBody,
   CreatedKeyJson,
@@ -17,6 +19,8 @@ export type {
   DrainBody,
   DrainDesktopJson,
   DrainJson,
+  EntriesJson,
+  EntryJson,
   EventJson,
   ExecBody,
   ExecJson,
@@ -56,6 +60,7 @@ export {
   createClient,
   type DesktopPage,
   type DesktopQuery,
+  type EntriesQuery,
   type KeyedOptions,
   type MutationOptions,
   newIdempotencyKey,
@@ -74,7 +79,7 @@ export {
 } from './desktop.ts'
 export * from './errors.ts'
 export type { AdminEventsOptions, EventPageOptions, EventsOptions } from './events.ts'
-export type { CommandResult, RunOptions } from './guest.ts'
+export type { CommandResult, Entry, RunOptions } from './guest.ts'
 export type { CallOptions, HttpOptions } from './http.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'
 export type { Clock } from './retry.ts'

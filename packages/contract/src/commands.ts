@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { guestActivity, idleCondition } from './activity.ts'
 import { inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
 import { durationMs, durationSecs, listOf, said } from './bounds.ts'
+import { changeEntryCommand, changeEntryResult, listEntriesCommand, listEntriesResult } from './entries.ts'
 import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
@@ -175,6 +176,10 @@ export const commands = {
   'guest.exec': { payload: execCommand, result: execResult },
   /** The file is there, whole; until then the old one is. Ends when the channel's bytes have ended. */
   'guest.writeFile': { payload: writeFileCommand, result: z.object({ size: z.int().min(0) }) },
+  /** A page of entries of a folder. Agents before this command and the next refuse them. */
+  'guest.listEntries': { payload: listEntriesCommand, result: listEntriesResult },
+  /** Changes a file, folder or link in the guest. Not idempotent: a repeat may find its own effect. */
+  'guest.changeEntry': { payload: changeEntryCommand, result: changeEntryResult },
   /** What another host must have to take the desktop. */
   'move.traits': { payload: z.object({ desktopId: id }), result: moveTraits },
   /**

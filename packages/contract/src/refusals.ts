@@ -100,6 +100,12 @@ export const refusals = {
   permission_denied: { status: 409, what: 'the guest’s file system denied access', next: anotherPath },
   read_only: { status: 409, what: 'the guest’s file system is read-only', next: anotherPath },
   no_space: { status: 409, what: 'the guest’s disk is full', next: 'free space in the guest' },
+  file_exists: {
+    status: 409,
+    what: 'the path exists already in the guest',
+    next: 'choose another path, or send `overwrite: true`',
+  },
+  not_empty: { status: 409, what: 'the folder in the guest is not empty', next: 'send `recursive: true`' },
   command_not_run: {
     status: 409,
     what: 'the guest could not start the command: no such program or folder, or no permission',
@@ -158,6 +164,12 @@ export const refusals = {
     retryAfterSecs: 5,
     what: 'replicas of two releases are running, and the older one does not know this; nothing was changed',
     next: 'send the request again when all replicas are of the new release',
+  },
+  host_outdated: {
+    status: 503,
+    retryAfterSecs: 30,
+    what: 'the desktop’s host runs an older release that does not know this; nothing was changed',
+    next: 'send the request again when the host is upgraded',
   },
   guest_unavailable: { status: 503, retryAfterSecs: 2, what: 'the guest does not respond', next: checkState },
   stopping: { status: 503, retryAfterSecs: 1, what: 'this replica is stopping', next: 'send the request again' },

@@ -16,6 +16,7 @@ import { ensureDestroyed } from './ensure-destroyed.ts'
 import { ensureDisk } from './ensure-disk.ts'
 import { ensureHibernated } from './ensure-hibernated.ts'
 import { ensureImage } from './ensure-image.ts'
+import { changeEntry, listEntries } from './entries.ts'
 import { exec } from './exec.ts'
 import { fetchImage } from './fetch-image.ts'
 import type { CommandHandler, CommandObserver, DialBack } from './handler.ts'
@@ -70,6 +71,8 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'guest.exec': exec,
   'guest.writeFile': writeFile,
   'guest.readFile': readFile,
+  'guest.listEntries': listEntries,
+  'guest.changeEntry': changeEntry,
   'image.inspect': inspectImage,
   'image.fetch': fetchImage,
   'image.ensure': ensureImage,

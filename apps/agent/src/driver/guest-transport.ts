@@ -1,5 +1,5 @@
 // What a guest can be asked to do, over whatever transport.
-import type { ExecCommand, ExecResult } from '@dormouse/contract'
+import type { EntryChange, ExecCommand, ExecResult, GuestEntry, ListEntriesResult } from '@dormouse/contract'
 
 export interface GuestTransport {
   /** Returns when the guest has answered; throws `guest_unavailable` otherwise, within about a second. */
@@ -12,6 +12,20 @@ export interface GuestTransport {
   createFile(path: string, mode: number | null): Promise<FileUpload>
   /** Opens a regular file. */
   openFile(path: string): Promise<FileDownload>
+  /** A page of the entries of a folder. */
+  listEntries(request: EntriesRequest): Promise<ListEntriesResult>
+  /** Makes the change, or has the guest end it after the timeout. Returns the entry; null where it was removed. */
+  changeEntry(change: EntryChange, timeoutSecs: number): Promise<GuestEntry | null>
+}
+
+export interface EntriesRequest {
+  /** Absolute. */
+  path: string
+  /** How many levels below it; 0 is the path itself. */
+  depth: number
+  /** The bytes of the last path of the page before, in base64url. */
+  after: string | null
+  limit: number
 }
 
 /** A file that is visible under its name only once it is whole. One call at a time. */

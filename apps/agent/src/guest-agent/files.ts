@@ -15,8 +15,9 @@ import {
   removeScript,
 } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
+import { runFileScript } from './file-script.ts'
 import { openHandle, readBytes, writeBytes } from './handles.ts'
-import { programEnd, runScript, startProgram } from './programs.ts'
+import { runScript } from './programs.ts'
 
 export async function uploadThroughAgent(call: AgentCall, path: string, mode: number | null): Promise<FileUpload> {
   const printed = await runFileScript(call, createScript(path, randomBytes(12).toString('hex')))
@@ -87,16 +88,6 @@ export async function openThroughAgent(call: AgentCall, path: string): Promise<F
       await unlessRefused(asFileRefusal(call('guest-file-close', { handle })))
     },
   }
-}
-
-/** What the script prints, or the refusal of the guest's file system. */
-async function runFileScript(call: AgentCall, script: string): Promise<Buffer> {
-  const pid = await startProgram(call, { path: '/bin/sh', arg: ['-c', script], 'capture-output': true })
-  const end = await programEnd(call, pid, performance.now() + fileLimits.scriptMs)
-  const secs = fileLimits.scriptMs / 1_000
-  if (!end) return refuse('guest_deadline', `the guest’s file system did not answer within ${secs} s`)
-  if (end.exitCode !== 0) throw fileRefusal(end.stderr.toString('utf8'))
-  return end.stdout
 }
 
 /** Removes an unfinished file; in the background where the guest does not answer now. */

@@ -1,9 +1,16 @@
 // A guest through QEMU's guest agent, which takes one call at a time. It is the only transport of images that have no SSH
 // server, and stands in for SSH where there is no connection.
-import type { ExecCommand, ExecResult } from '@dormouse/contract'
+import type { EntryChange, ExecCommand, ExecResult, GuestEntry, ListEntriesResult } from '@dormouse/contract'
 import { z } from 'zod'
 import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
-import { deadlineOf, type FileDownload, type FileUpload, type GuestTransport } from '../driver/guest-transport.ts'
+import {
+  deadlineOf,
+  type EntriesRequest,
+  type FileDownload,
+  type FileUpload,
+  type GuestTransport,
+} from '../driver/guest-transport.ts'
+import { changeThroughAgent, listThroughAgent } from './entries.ts'
 import { execThroughAgent } from './exec.ts'
 import { openThroughAgent, uploadThroughAgent } from './files.ts'
 import { asUnavailable, parseAnswer } from './programs.ts'
@@ -40,6 +47,14 @@ export class GuestAgentTransport implements GuestTransport {
 
   openFile(path: string): Promise<FileDownload> {
     return openThroughAgent(this.#call, path)
+  }
+
+  listEntries(request: EntriesRequest): Promise<ListEntriesResult> {
+    return listThroughAgent(this.#call, request)
+  }
+
+  changeEntry(change: EntryChange, timeoutSecs: number): Promise<GuestEntry | null> {
+    return changeThroughAgent(this.#call, change, timeoutSecs)
   }
 
   async #clockIsRight(): Promise<boolean> {

@@ -1,11 +1,18 @@
 // A guest over its SSH connection, or through its guest agent where there is none. The agent also sets the clock and
 // exchanges the SSH keys. What one transport may have started is never started again over the other.
-import type { ExecCommand, ExecResult } from '@dormouse/contract'
-import { deadlineOf, type FileDownload, type FileUpload, type GuestTransport } from '../driver/guest-transport.ts'
+import type { EntryChange, ExecCommand, ExecResult, GuestEntry, ListEntriesResult } from '@dormouse/contract'
+import {
+  deadlineOf,
+  type EntriesRequest,
+  type FileDownload,
+  type FileUpload,
+  type GuestTransport,
+} from '../driver/guest-transport.ts'
 import { before } from '../mechanics/deadlines.ts'
 import { startedTooLate } from '../scripts/exec-result.ts'
 import { sshLimits } from '../scripts/limits.ts'
 import type { SshConnection } from '../ssh/connection.ts'
+import { changeOverSsh, listOverSsh } from '../ssh/entries.ts'
 import { execOverSsh } from '../ssh/exec.ts'
 import { openOverSsh, uploadOverSsh } from '../ssh/files.ts'
 import type { WarmShell } from '../ssh/warm-shell.ts'
@@ -50,6 +57,17 @@ export class SshFirstTransport implements GuestTransport {
 
   async openFile(path: string): Promise<FileDownload> {
     return (await this.#isConnectedSoon()) ? openOverSsh(this.#connection, path) : this.#agent.openFile(path)
+  }
+
+  async listEntries(request: EntriesRequest): Promise<ListEntriesResult> {
+    const isConnected = await this.#isConnectedSoon()
+    return isConnected ? listOverSsh(this.#connection, request) : this.#agent.listEntries(request)
+  }
+
+  async changeEntry(change: EntryChange, timeoutSecs: number): Promise<GuestEntry | null> {
+    const isConnected = await this.#isConnectedSoon()
+    if (!isConnected) return this.#agent.changeEntry(change, timeoutSecs)
+    return changeOverSsh(this.#connection, change, timeoutSecs)
   }
 
   /** Whether the connection is ready, or becomes so while waiting is worth it. It is opened either way. */

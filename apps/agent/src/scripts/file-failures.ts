@@ -1,5 +1,6 @@
 // Refusals of a guest's file system, by the error messages of the guest's C library. Pure.
 import { Refusal, type RefusalCode, refuse } from '@dormouse/contract'
+import type { ProgramEnd } from './exec-result.ts'
 
 type Row = [code: RefusalCode, detail: string]
 
@@ -8,6 +9,9 @@ const known: Record<string, Row> = {
   'Is a directory': ['is_directory', 'the path names a directory in the guest'],
   'Not a directory': ['not_directory', 'a part of the path is not a directory in the guest'],
   'File exists': ['not_directory', 'a part of the path is not a directory in the guest'],
+  'Exists already': ['file_exists', 'the path exists already in the guest'],
+  'Directory not empty': ['not_empty', 'the folder in the guest is not empty'],
+  'Timed out': ['guest_deadline', 'the guest’s file system did not finish in time, and the work was ended'],
   'Not a regular file': ['not_regular', 'the path does not name a regular file in the guest'],
   'Too many levels of symbolic links': ['symlink_loop', 'the path has a loop of symbolic links in the guest'],
   'Symbolic link loop': ['symlink_loop', 'the path has a loop of symbolic links in the guest'],
@@ -29,11 +33,21 @@ export function fileRefusal(message: string, cause?: unknown): Refusal {
 }
 
 function refusalOf(error: string): Refusal {
+  if (error === 'Invalid argument') {
+    return new Refusal('invalid_request', 'to is in the folder itself', { field: 'to' })
+  }
   if (error === 'File name too long') {
     return new Refusal('invalid_request', 'path is longer than the guest accepts', { field: 'path' })
   }
   const [code, detail] = known[error] ?? ['guest_unavailable', 'the guest could not access the file']
   return new Refusal(code, detail)
+}
+
+/** What a script that works on files has printed, or the refusal of the guest's file system. */
+export function printedBy({ exitCode, stdout, stderr }: Pick<ProgramEnd, 'exitCode' | 'stdout' | 'stderr'>): Buffer {
+  const message = stderr.toString('utf8')
+  if (exitCode !== 0 || message.includes(': Timed out')) throw fileRefusal(message)
+  return stdout
 }
 
 /** For a reader, a file below something that is not a directory does not exist. */

@@ -14,7 +14,7 @@ export interface Place {
 }
 
 /** The messages in English, so that `file-failures.ts` can tell them apart. */
-const prologue = `LC_ALL=C; export LC_ALL
+export const prologue = `LC_ALL=C; export LC_ALL
 PATH="\${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"; export PATH
 no() { printf ': %s\\n' "$1" >&2; exit ${failedCode}; }
 `
@@ -26,6 +26,15 @@ while [ -L "$p" ]; do
   l=$(readlink "$p" && echo x); l=\${l%??}
   case $l in /*) p=$l;; *) p=\${p%/*}/$l;; esac
 done
+`
+
+/** Creates the folder `$d` where it is missing, with its parents. */
+export const makeFolder = `if [ ! -d "$d" ]; then
+  e=$(mkdir -p "$d" 2>&1) || {
+    s=$(ls -d "$d/." 2>&1 >/dev/null)
+    case $s in ''|*'No such file or directory') no "\${e##*: }";; *) no "\${s##*: }";; esac
+  }
+fi
 `
 
 /** Longer than a caller may make no progress. */
@@ -41,13 +50,7 @@ export function createScript(path: string, nonce: string, next = ''): string {
 ${followLinks}[ -d "$p" ] && no 'Is a directory'
 [ -e "$p" ] && [ ! -f "$p" ] && no 'Not a regular file'
 d=\${p%/*}; [ "$d" ] || d=/
-if [ ! -d "$d" ]; then
-  e=$(mkdir -p "$d" 2>&1) || {
-    s=$(ls -d "$d/." 2>&1 >/dev/null)
-    case $s in ''|*'No such file or directory') no "\${e##*: }";; *) no "\${s##*: }";; esac
-  }
-fi
-t=\${d%/}/.dormouse-${nonce}
+${makeFolder}t=\${d%/}/.dormouse-${nonce}
 e=$(touch "$t" 2>&1 && chmod 600 "$t" 2>&1) || no "\${e##*: }"
 setsid sh -c 's=; while sleep ${watchSecs} && [ -e "$0" ]; do
   n=$(wc -c <"$0"); [ "$n" = "$s" ] && rm -f "$0"; s=$n

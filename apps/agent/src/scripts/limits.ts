@@ -120,5 +120,21 @@ export const fileLimits = {
   transfersAtOnce: 4,
 } as const
 
+/** Listing entries, over either transport. */
+export const entryLimits = {
+  /** How long a search may take in the guest. */
+  searchSecs: 25,
+  /** How long the whole listing may take. */
+  listMs: 30_000,
+  /** Added to the timeout of a change, in which the guest ends it. */
+  changeMarginMs: 5_000,
+  /** How many bytes of names `stat` gets at once: fewer than a system accepts as arguments. */
+  namesMaxBytes: 500_000,
+  /** Less than is kept of a script's output. */
+  printedMaxBytes: 1_000_000,
+  /** A page must fit into one frame of the link. */
+  pageMaxBytes: 1 * MiB,
+} as const
+
 /** How long the exchange of SSH keys may take in the guest. */
 export const keyExchangeSecs = 20

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { refuse } from '@dormouse/contract'
 import type { FileDownload, FileUpload } from '../driver/guest-transport.ts'
 import { retryInBackground } from '../mechanics/retries.ts'
-import { asReading, fileRefusal, unlessRefused } from '../scripts/file-failures.ts'
+import { asReading, printedBy, unlessRefused } from '../scripts/file-failures.ts'
 import {
   abandonScript,
   checkScript,
@@ -62,8 +62,7 @@ class SshUpload implements FileUpload {
 
   async commit(): Promise<number> {
     await this.#stream.finish()
-    const end = await this.#run(commitScript(this.#place, this.#size, this.#mode))
-    if (end.exitCode !== 0) throw fileRefusal(end.stderr.toString('utf8'))
+    printedBy(await this.#run(commitScript(this.#place, this.#size, this.#mode)))
     return this.#size
   }
 

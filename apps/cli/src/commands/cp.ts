@@ -7,16 +7,12 @@ import { pipeline } from 'node:stream/promises'
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
+import { type GuestPlace, guestPlace } from '../guest-place.ts'
 import { type JsonOption, withJson } from '../options.ts'
 import { seconds } from '../terminal.ts'
 
 interface CpOptions extends JsonOption {
   mode?: string
-}
-
-interface Place {
-  id: string
-  path: string
 }
 
 const example = `dormouse cp report.txt 019a9f00-0000-7000-8000-000000000001:/srv/report.txt
@@ -38,7 +34,7 @@ export function addCp(program: Command, context: Context): void {
 async function cp(context: Context, from: string, to: string, options: CpOptions): Promise<void> {
   if (from === '-' || to === '-')
     throw new CliError('- is not a file', 'name a file; `dormouse exec -i` sends standard input', exitCodes.usage)
-  const [source, target] = [placeOf(from), placeOf(to)]
+  const [source, target] = [guestPlace(from), guestPlace(to)]
   if (source && !target) return download(context, source, to, options)
   if (target && !source) return upload(context, from, target, options)
   throw new CliError(
@@ -48,13 +44,7 @@ async function cp(context: Context, from: string, to: string, options: CpOptions
   )
 }
 
-/** `<id>:<path>`; the path needs no leading slash. */
-function placeOf(text: string): Place | undefined {
-  const [, id, path] = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(.+)$/is.exec(text) ?? []
-  return id && path ? { id, path } : undefined
-}
-
-async function upload(context: Context, from: string, { id, path }: Place, options: CpOptions): Promise<void> {
+async function upload(context: Context, from: string, { id, path }: GuestPlace, options: CpOptions): Promise<void> {
   context.about.id = id
   const { size, mode, isFile } = await look(from)
   if (!isFile) throw new CliError(`${from} is not a file`, 'copy one file at a time', exitCodes.usage)
@@ -81,7 +71,7 @@ async function upload(context: Context, from: string, { id, path }: Place, optio
   context.show(options, { ...written, duration_ms: progress.elapsedMs() }, () => told(written, progress.elapsedMs()))
 }
 
-async function download(context: Context, { id, path }: Place, to: string, options: CpOptions): Promise<void> {
+async function download(context: Context, { id, path }: GuestPlace, to: string, options: CpOptions): Promise<void> {
   context.about.id = id
   const folder = await stat(to).catch(() => undefined)
   // A link stays; its target is replaced.

@@ -28,6 +28,9 @@ interface CreateOptions extends JsonOption, KeyOption {
   wake?: boolean
 }
 
+/** Chooses desktops by their state. */
+export const stateOption = (): Option => new Option('--state <state>', 'only those in this state').choices(states)
+
 /** Adds the commands that create and show desktops. */
 export function addDesktops(program: Command, context: Context): void {
   withJson(program.command('create'), 'dormouse create --tier small --wake')
@@ -44,9 +47,9 @@ export function addDesktops(program: Command, context: Context): void {
     .addOption(keyOption())
     .action((options: CreateOptions) => create(context, options))
 
-  withJson(program.command('list').alias('ls'), 'dormouse list --state awake')
+  withJson(program.command('list'), 'dormouse list --state awake')
     .description('list desktops, newest first')
-    .addOption(new Option('--state <state>', 'only those in this state').choices(states))
+    .addOption(stateOption())
     .option('--limit <n>', 'at most this many', integerFrom(1))
     .action((options: JsonOption & { state?: DesktopState; limit?: number }) => list(context, options))
 
@@ -78,7 +81,11 @@ async function create(context: Context, options: CreateOptions): Promise<void> {
   context.show(options, awake, () => describe(awake))
 }
 
-async function list(context: Context, options: JsonOption & { state?: DesktopState; limit?: number }): Promise<void> {
+/** Prints desktops. */
+export async function list(
+  context: Context,
+  options: JsonOption & { state?: DesktopState; limit?: number },
+): Promise<void> {
   const { state, limit } = options
   const { desktops } = await context.customer().listDesktops({ state, limit }, { signal: context.terminal.signal })
   context.show(options, { desktops }, () => (desktops.length ? listing(desktops) : ''))

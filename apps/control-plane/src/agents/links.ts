@@ -109,7 +109,7 @@ export class Links extends EventEmitter<Events> {
       const answer = await peer
         .call(name, payload, { ...options, ...(traceparent && { traceparent }) })
         .catch((error: unknown) => {
-          throw asRefusal(error)
+          throw asRefusal(name, error)
         })
       return this.#validated(hostId, name, answer)
     })
@@ -133,6 +133,7 @@ export class Links extends EventEmitter<Events> {
 const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'command_not_run',
   'disk_missing',
+  'file_exists',
   'file_not_found',
   'guest_deadline',
   'guest_silent',
@@ -154,6 +155,7 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'no_space',
   'not_awake',
   'not_directory',
+  'not_empty',
   'not_idle',
   'not_regular',
   'payload_too_large',
@@ -167,12 +169,15 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'unknown_desktop',
 ])
 
-function asRefusal(error: unknown): unknown {
+function asRefusal(name: CommandName, error: unknown): unknown {
   if (error instanceof CallRefused) {
     // Sent by the link itself, before the command began.
     if (error.code === 'too_many_calls') {
       return refusalWithCause('host_unreachable', 'the host has too many calls in flight')
     }
+    // An agent of an older release: it has done nothing. The commands of operations have refusals of their own.
+    if (error.code === 'unknown_call' && name.startsWith('guest.'))
+      return refusalWithCause('host_outdated', inShort(error.detail))
     if (!hostsMayRefuse.has(error.code)) {
       return refusalWithCause('hypervisor_failed', `the host refused with an unknown code: ${inShort(error.detail)}`)
     }

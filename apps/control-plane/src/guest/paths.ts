@@ -6,14 +6,28 @@ const maxNameBytes = 255
 
 /** The absolute path for a path without its leading slash; refuses what cannot name a file. */
 export function guestPath(given: string): string {
-  const bad = (why: string): never => refuseField('path', why)
-  if (given.includes('\0')) bad('must not contain NUL')
-  if (given === '' || given.endsWith('/')) bad('must name a file')
-  if (Buffer.byteLength(given) > maxPathBytes) bad(`must have at most ${maxPathBytes} bytes`)
-  if (decodings(given).some(climbs)) bad('must not contain a `..` segment')
+  const why = given === '' || given.endsWith('/') ? 'must name a file' : whyNot(given)
+  return why ? refuseField('path', why) : `/${given}`
+}
+
+/** Why no path can be like this; undefined where one can. */
+function whyNot(given: string): string | undefined {
+  if (given.includes('\0')) return 'must not contain NUL'
+  if (Buffer.byteLength(given) > maxPathBytes) return `must have at most ${maxPathBytes} bytes`
+  if (decodings(given).some(climbs)) return 'must not contain a `..` segment'
   if (given.split('/').some((name) => Buffer.byteLength(name) > maxNameBytes))
-    bad(`must not have a name of more than ${maxNameBytes} bytes`)
-  return `/${given}`
+    return `must not have a name of more than ${maxNameBytes} bytes`
+  return undefined
+}
+
+/** A path in a request's field, with its leading slash: as a client knows it. A slash at its end is dropped. */
+export function entryPath(field: string, given: string): string {
+  const bad = (why: string): never => refuseField(field, why)
+  if (!given.startsWith('/')) bad('must be an absolute path')
+  const path = given.replace(/\/+$/, '')
+  if (path === '') return '/'
+  const why = whyNot(path.slice(1))
+  return why ? bad(why) : path
 }
 
 /** The path, and what further percent-decoding by a proxy or the guest would make of it. */

@@ -10,16 +10,14 @@ import {
   fileQueueTimeoutSecs,
   fileStepTimeoutSecs,
   type ReadFileCommand,
-  Refusal,
   refuse,
 } from '@dormouse/contract'
 import { CallRefused, type Channel, ChannelLost } from '@dormouse/link'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
-import { requireAwake } from '../desktops/require-awake.ts'
-import type { Desktops } from '../desktops/service.ts'
 import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Customer } from '../principals/service.ts'
+import type { AwakeDesktops } from './awake.ts'
 
 /** Added to the guest's own deadline: time for the host to kill the command and respond. */
 const marginMs = 10_000
@@ -28,19 +26,19 @@ const limits = { stepTimeoutSecs: fileStepTimeoutSecs, queueTimeoutSecs: fileQue
 const transferBeginsMs = (fileQueueTimeoutSecs + fileStepTimeoutSecs) * 1_000 + marginMs
 
 export class Guests {
-  readonly #desktops: Desktops
+  readonly #awake: AwakeDesktops
   readonly #links: Links
   readonly #channels: Channels
 
-  constructor(desktops: Desktops, links: Links, channels: Channels) {
-    this.#desktops = desktops
+  constructor(awake: AwakeDesktops, links: Links, channels: Channels) {
+    this.#awake = awake
     this.#links = links
     this.#channels = channels
   }
 
   /** Runs a command. Only its own deadline ends it (504), not the client's disconnect. A lost host is 503. */
   async exec(caller: Customer, id: string, body: ExecBody, requestId: string): Promise<ExecJson> {
-    const { hostId, generation } = requireAwake(await this.#desktops.get(caller, id))
+    const { hostId, generation } = await this.#awake.require(caller, id)
     const timeoutSecs = Math.min(body.timeout_secs ?? execTimeoutDefaultSecs, execTimeoutMaxSecs)
     const payload = {
       desktopId: id,
@@ -53,7 +51,7 @@ export class Guests {
     }
     const options = { timeoutMs: timeoutSecs * 1_000 + marginMs, requestId }
     const asked = this.#links.command(hostId, 'guest.exec', payload, options)
-    const result = await asked.catch((error: unknown) => this.#whyNot(id, error))
+    const result = await asked.catch((error: unknown) => this.#awake.whyNot(id, error))
     return {
       exit_code: result.exitCode,
       signal: result.signal,
@@ -100,14 +98,14 @@ export class Guests {
     name: N,
     more: Omit<CommandPayload<N>, keyof ReadFileCommand>,
   ): Promise<{ channel: Channel; done: Promise<CommandResult<N>> }> {
-    const { hostId, generation } = requireAwake(await this.#desktops.get(caller, id))
+    const { hostId, generation } = await this.#awake.require(caller, id)
     const awaited = this.#channels.expect(hostId, transferBeginsMs)
     const payload = { desktopId: id, generation, path, channel: awaited.token, ...limits, ...more } as CommandPayload<N>
     // No total timeout: both ends abort a transfer that makes no progress.
     const asked = this.#links.command(hostId, name, payload, { signal, timeoutMs: Infinity, requestId })
     const done = asked.catch((error: unknown) => {
       if (signal.aborted) return refuse('invalid_request', 'the client disconnected')
-      return this.#whyNot(id, error)
+      return this.#awake.whyNot(id, error)
     })
     try {
       const channel = await Promise.race([awaited.channel, done.then(() => awaited.channel)])
@@ -116,13 +114,6 @@ export class Guests {
       awaited.cancel()
       throw error
     }
-  }
-
-  /** A desktop that is hibernated for a move does not run on its host, and soon does again. */
-  async #whyNot(id: string, error: unknown): Promise<never> {
-    const passes = error instanceof Refusal && error.code === 'not_awake' && (await this.#desktops.isMoving(id))
-    if (passes) refuse('guest_unavailable', 'the desktop is moving between hosts; retry')
-    throw error
   }
 }
 

@@ -37,7 +37,7 @@ export function refuseUnread(files: readonly string[], path: string): never {
   return refuse('file_not_found', 'there is no such file in the guest')
 }
 
-const always = ['/', '/dev', '/etc', '/proc', '/root', '/run', '/srv', '/tmp', '/usr']
+export const always = ['/', '/dev', '/etc', '/proc', '/root', '/run', '/srv', '/tmp', '/usr']
 
-const isFolder = (files: readonly string[], path: string): boolean =>
+export const isFolder = (files: readonly string[], path: string): boolean =>
   always.includes(path) || files.some((file) => file.startsWith(`${path}/`))

@@ -2,13 +2,23 @@
 // memory; all other files are on its disk. So the loss of either is visible.
 import {
   type DesktopId,
+  type EntryChange,
   type ExecCommand,
   type ExecResult,
   execOutputMaxBytes,
+  type GuestEntry,
+  type ListEntriesResult,
   Refusal,
   refuse,
 } from '@dormouse/contract'
-import { deadlineOf, type FileDownload, type FileUpload, type GuestTransport } from '../guest-transport.ts'
+import {
+  deadlineOf,
+  type EntriesRequest,
+  type FileDownload,
+  type FileUpload,
+  type GuestTransport,
+} from '../guest-transport.ts'
+import { changeSimulated, type FileStore, listSimulated } from './entries.ts'
 import type { SimulatedFaults } from './faults.ts'
 import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'
@@ -97,6 +107,24 @@ export class SimulatedGuest implements GuestTransport {
         return pieces.next().value
       },
       close: async () => undefined,
+    }
+  }
+
+  async listEntries(request: EntriesRequest): Promise<ListEntriesResult> {
+    await this.#step('readFile', this.#machine.alive(this.#desktopId))
+    return listSimulated(this.#store(), request)
+  }
+
+  async changeEntry(change: EntryChange): Promise<GuestEntry | null> {
+    await this.#step('writeFile', this.#machine.alive(this.#desktopId))
+    return changeSimulated(this.#store(), change)
+  }
+
+  #store(): FileStore {
+    return {
+      paths: () => this.#files(),
+      read: (path) => this.#read(path),
+      write: (path, text) => this.#write(path, text),
     }
   }
 

@@ -1,0 +1,75 @@
+// The shell scripts that change entries of a guest's file system, over either transport: pure text. Each prints the entry as
+// it is afterwards, unless it was removed.
+import type { EntryChange } from '@dormouse/contract'
+import { mustExist, printEntry } from './entries.ts'
+import { makeFolder, prologue } from './files.ts'
+import { quote } from './quote.ts'
+import { limitedFunction, wasLimited } from './time-limit.ts'
+
+type Change<A extends EntryChange['action']> = Extract<EntryChange, { action: A }>
+
+/** `within COMMAND…` runs it for a limited time, and ends the script with its message where it fails. */
+const within = (secs: number) => `${limitedFunction}within() {
+  e=$(limited ${secs} "$@" 2>&1)
+  case $? in 0) return;; ${wasLimited} no 'Timed out';; esac
+  no "\${e##*: }"
+}
+`
+
+export function changeScript(change: EntryChange, nonce: string, timeoutSecs: number): string {
+  const start = `${prologue}${within(timeoutSecs)}p=${quote(change.path)}\n`
+  switch (change.action) {
+    case 'mkdir':
+      return start + mkdir(change) + printEntry(nonce)
+    case 'move':
+      return `${start}${mustExist}${target(change)}${place(change, '$p')}p=$q\n${printEntry(nonce)}`
+    case 'copy':
+      return start + mustExist + copy(change, nonce) + printEntry(nonce)
+    case 'remove':
+      return start + mustExist + remove(change)
+    case 'chmod':
+      return `${start}${mustExist}within chmod ${change.recursive ? '-R ' : ''}${octal(change.mode)} "$p"\n${printEntry(nonce)}`
+  }
+}
+
+const octal = (mode: number): string => mode.toString(8).padStart(4, '0')
+
+function mkdir({ parents, mode }: Change<'mkdir'>): string {
+  const chmod = mode === null ? '' : `within chmod ${octal(mode)} "$p"\n`
+  if (!parents) return `{ [ -L "$p" ] || [ -e "$p" ]; } && no 'Exists already'\nwithin mkdir "$p"\n${chmod}`
+  return `if [ ! -d "$p" ]; then
+{ [ -L "$p" ] || [ -e "$p" ]; } && no 'Exists already'
+d=$p
+${makeFolder}${chmod}fi
+`
+}
+
+/** `$q` is where the entry goes, `$d` its folder, which is created. */
+const target = ({ to, overwrite }: { to: string; overwrite: boolean }): string => `q=${quote(to)}
+[ -d "$q" ] && [ ! -L "$q" ] && no 'Is a directory'
+${overwrite ? '' : `{ [ -L "$q" ] || [ -e "$q" ]; } && no 'Exists already'\n`}d=\${q%/*}; [ "$d" ] || d=/
+${makeFolder}`
+
+/** Without `overwrite`, `mv -n` leaves its source where something has appeared meanwhile. */
+const place = ({ overwrite }: { overwrite: boolean }, from: string): string =>
+  overwrite
+    ? `within mv -f -T "${from}" "$q"\n`
+    : `within mv -n -T "${from}" "$q"\n{ [ -L "${from}" ] || [ -e "${from}" ]; } && no 'Exists already'\n`
+
+/** Copies under a temporary name first, so that nobody sees half of it. */
+const copy = (change: Change<'copy'>, nonce: string): string => `s=$p
+${change.recursive ? '' : `[ -d "$s" ] && [ ! -L "$s" ] && no 'Is a directory'\n`}${target(change)}if [ -d "$s" ] && [ ! -L "$s" ]; then
+  case "$(readlink -f "$d")/" in "$(readlink -f "$s")"/*) no 'Invalid argument';; esac
+fi
+t=\${d%/}/.dormouse-${nonce}
+trap 'rm -rf "$t"' EXIT
+within cp -a "$s" "$t"
+${place(change, '$t')}p=$q
+`
+
+const remove = ({ recursive }: Change<'remove'>): string => `if [ -d "$p" ] && [ ! -L "$p" ]; then
+  within ${recursive ? 'rm -rf' : 'rmdir'} "$p"
+else
+  within rm -f "$p"
+fi
+`

@@ -1,0 +1,36 @@
+// Entries of a real guest's file system, over whatever way it is reached.
+import { expect } from 'vitest'
+import { codeOf, type GuestStage } from './guest-stage.ts'
+
+/** Lists and changes a folder with difficult names, more entries than a page, links and a device. */
+export async function worksOnEntries(stage: GuestStage): Promise<void> {
+  const { files } = stage.desktop
+  const names = ['two\nlines\n', 'a b', `"q" 'q'`, '-rf', 'Grüße 🐹']
+  await files.mkdir('/srv/entries/in', { mode: '0750' })
+  for (const name of names) await files.write(`/srv/entries/in/${name}`, name)
+  await stage.run('cd /srv/entries && ln -s "in x" link && mknod null c 1 3')
+  const listed = await Array.fromAsync(files.list('/srv/entries', { depth: 2, pageSize: 3 }))
+  const below = names.map((name) => `/srv/entries/in/${name}`)
+  const sorted = ['/srv/entries/in', '/srv/entries/link', '/srv/entries/null', ...below].sort((a, b) =>
+    Buffer.compare(Buffer.from(a), Buffer.from(b)),
+  )
+  expect(listed.map(({ path }) => path)).toEqual(sorted)
+  expect(await files.stat('/srv/entries/in')).toMatchObject({ type: 'directory', mode: '0750', uid: 0, gid: 0 })
+  expect(await files.stat('/srv/entries/link')).toMatchObject({ type: 'link', target: 'in x' })
+  expect(await files.stat('/srv/entries/null')).toMatchObject({ type: 'character_device' })
+  expect(await codeOf(files.stat('/srv/entries/none'))).toBe('file_not_found')
+  expect(await codeOf(files.remove('/srv/entries/in'))).toBe('not_empty')
+  await files.copy('/srv/entries/in', '/run/entries/copy', { recursive: true })
+  expect(await codeOf(files.move('/run/entries/copy/-rf', '/run/entries/copy/a b'))).toBe('file_exists')
+  await files.move('/run/entries/copy/-rf', '/run/entries/copy/a b', { overwrite: true })
+  expect(await files.read('/run/entries/copy/a b')).toBe('-rf')
+  await files.chmod('/run/entries/copy', '0700', { recursive: true })
+  expect(await files.stat('/run/entries/copy/a b')).toMatchObject({ mode: '0700', size: 3 })
+  await stage.run(
+    'mkdir /run/many-entries; cd /run/many-entries; i=0; while [ $i -lt 1500 ]; do : >$i; i=$((i + 1)); done',
+  )
+  expect(await Array.fromAsync(files.list('/run/many-entries', { pageSize: 1000 }))).toHaveLength(1500)
+  for (const folder of ['/srv/entries', '/run/entries', '/run/many-entries'])
+    await files.remove(folder, { recursive: true })
+  expect(await codeOf(files.stat('/run/entries'))).toBe('file_not_found')
+}
