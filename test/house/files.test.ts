@@ -283,6 +283,37 @@ test('a transfer that breaks off in the middle of a read never looks like the en
   await house.becomes(id, 'stopped')
 })
 
+test('a part of a file is 206, none 416, and of a changed file the whole', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const bytes = randomBytes(200_000)
+  await house.api('PUT', fileOf(id, 'srv/x'), { body: bytes })
+  const part = async (headers: Record<string, string>) => {
+    const answer = await fetch(house.url + fileOf(id, 'srv/x'), {
+      headers: { authorization: `Bearer ${house.org.key}`, ...headers },
+    })
+    const got = Buffer.from(await answer.arrayBuffer())
+    return { status: answer.status, range: answer.headers.get('content-range'), etag: answer.headers.get('etag'), got }
+  }
+  const { status, range, etag, got } = await part({ range: 'bytes=70000-150000' })
+  expect([status, range, got.equals(bytes.subarray(70_000, 150_001))]).toEqual([206, 'bytes 70000-150000/200000', true])
+  const rest = await part({ range: 'bytes=150001-', 'if-range': etag! })
+  expect([rest.status, rest.got.equals(bytes.subarray(150_001))]).toEqual([206, true])
+  expect((await part({ range: 'bytes=-5' })).got.equals(bytes.subarray(-5))).toBe(true)
+  const none = await part({ range: 'bytes=200000-' })
+  expect([none.status, none.range, JSON.parse(none.got.toString()).code]).toEqual([
+    416,
+    'bytes */200000',
+    'range_not_satisfiable',
+  ])
+  expect(await part({ range: 'bytes=0-1,5-6' })).toMatchObject({ status: 200, range: null, etag: null })
+  await house.api('PUT', fileOf(id, 'srv/x'), { body: 'new' })
+  const changed = await part({ range: 'bytes=150001-', 'if-range': etag! })
+  expect([changed.status, changed.range, String(changed.got)]).toEqual([200, null, 'new'])
+  expect((await house.api('GET', fileOf(id, 'srv/none'), { headers: { range: 'bytes=0-1' } })).status).toBe(404)
+  await waitFor('the channels to go', () => house.channels === 0 && house.host.channels === 0)
+})
+
 test('HEAD and the other methods run no transfer', async () => {
   await using house = await House.start({ hosts: 0 })
   for (const method of ['HEAD', 'POST', 'DELETE', 'PATCH']) {

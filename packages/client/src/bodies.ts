@@ -21,6 +21,25 @@ export const readers: { [F in ReadFormat]: (response: Response) => Promise<ReadR
   stream: async (response) => (response.body ?? new Response('').body) as ReadableStream<Uint8Array>,
 }
 
+/** Part of a file. */
+export interface FilePart {
+  /** Where the stream begins in the file. */
+  offset: number
+  /** Of the whole file; undefined where the service does not say it. */
+  size?: number
+  /** Another one wherever the file was changed; undefined where the service does not say it. */
+  version?: string
+  stream: ReadableStream<Uint8Array>
+}
+
+export async function partOf(response: Response): Promise<FilePart> {
+  const { headers } = response
+  const [, offset, size] = /^bytes (\d+)-\d+\/(\d+)$/.exec(headers.get('content-range') ?? '') ?? []
+  const version = /^"(.+)"$/.exec(headers.get('etag') ?? '')?.[1]
+  const stream = await readers.stream(response)
+  return { offset: Number(offset ?? 0), size: size === undefined ? undefined : Number(size), version, stream }
+}
+
 /** A JSON body and its headers. */
 export function sendJson(body: object, headers: Record<string, string> = {}) {
   return { headers: { ...headers, 'content-type': 'application/json' }, body: JSON.stringify(body) }

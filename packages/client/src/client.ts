@@ -25,7 +25,16 @@ import type {
   WakeLockBody,
   WakeLockJson,
 } from '@dormouse/contract'
-import { type FileData, type ReadFormat, type ReadResults, readers, readJson, sendJson } from './bodies.ts'
+import {
+  type FileData,
+  type FilePart,
+  partOf,
+  type ReadFormat,
+  type ReadResults,
+  readers,
+  readJson,
+  sendJson,
+} from './bodies.ts'
 import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
 import { type CallOptions, Http, type HttpOptions } from './http.ts'
 import { pollOperation, type SettleOptions, settle, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
@@ -53,6 +62,15 @@ export interface DesktopQuery {
   state?: DesktopState
   limit?: number
   cursor?: string
+}
+
+export interface PartOptions extends CallOptions {
+  /** The first byte. */
+  offset: number
+  /** By default to the end. */
+  length?: number
+  /** Of the part that was read before. */
+  version?: string
 }
 
 export interface EntriesQuery {
@@ -214,6 +232,29 @@ export function createClient(options: ClientOptions) {
           path: path`/v1/desktops/${id}/files/` + guestPath(file),
         },
         readers[format] as (response: Response) => Promise<ReadResults[F]>,
+      ),
+
+    /**
+     * Part of a file, as a stream. If the file has another `version` than the one given, or its host is of an older release,
+     * it comes whole: look at `offset`.
+     */
+    readFilePart: async (
+      id: string,
+      file: string,
+      { offset, length, version, ...call }: PartOptions,
+    ): Promise<FilePart> =>
+      http.run(
+        {
+          ...call,
+          timeoutMs: call.timeoutMs ?? fileLimitMs,
+          method: 'GET',
+          path: path`/v1/desktops/${id}/files/` + guestPath(file),
+          headers: {
+            range: `bytes=${offset}-${length === undefined ? '' : offset + length - 1}`,
+            'if-range': version === undefined ? undefined : `"${version}"`,
+          },
+        },
+        partOf,
       ),
 
     /** A page of the entries below a folder; with depth 0 the entry of the path itself. Paths are absolute. */

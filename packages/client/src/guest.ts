@@ -1,8 +1,8 @@
 // Commands, files and the screen of an awake desktop.
 import type { ChangeEntryBody, EntryJson, ExecJson, StreamClaim, StreamJson } from '@dormouse/contract'
-import type { FileData, ReadFormat, ReadResults } from './bodies.ts'
+import type { FileData, FilePart, ReadFormat, ReadResults } from './bodies.ts'
 import { type Camel, camel } from './camel.ts'
-import type { Client } from './client.ts'
+import type { Client, PartOptions } from './client.ts'
 import type { CallOptions } from './http.ts'
 
 export type CommandResult = Camel<ExecJson>
@@ -57,6 +57,11 @@ export class Files {
     options: CallOptions & { format?: F } = {},
   ): Promise<ReadResults[F]> {
     return this.#client.readFile<F>(this.#id, file, { ...options, format: options.format ?? ('text' as F) })
+  }
+
+  /** Reads part of a file as a stream: see `FilePart`. */
+  readPart(file: string, options: PartOptions): Promise<FilePart> {
+    return this.#client.readFilePart(this.#id, file, options)
   }
 
   /** The entries below a folder, in byte order of their paths, read page by page; `depth` levels of them, 1 by default. */

@@ -53,7 +53,7 @@ export {
   type AuditQuery,
   createAdminClient,
 } from './admin.ts'
-export type { FileData, ReadFormat } from './bodies.ts'
+export type { FileData, FilePart, ReadFormat } from './bodies.ts'
 export {
   type Client,
   type ClientOptions,
@@ -64,6 +64,7 @@ export {
   type KeyedOptions,
   type MutationOptions,
   newIdempotencyKey,
+  type PartOptions,
 } from './client.ts'
 export {
   type Connection,

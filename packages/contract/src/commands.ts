@@ -9,6 +9,7 @@ import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
 import { channelToken, letter, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom } from './operations.ts'
+import { readRangeCommand } from './ranges.ts'
 
 /** Orders commands. A host refuses a lower epoch, and a lower (generation, turn) of a desktop. An equal one joins the work in progress, or repeats its outcome. */
 export const fence = z.object({
@@ -176,6 +177,8 @@ export const commands = {
   'guest.exec': { payload: execCommand, result: execResult },
   /** The file is there, whole; until then the old one is. Ends when the channel's bytes have ended. */
   'guest.writeFile': { payload: writeFileCommand, result: z.object({ size: z.int().min(0) }) },
+  /** Part of a file went over the channel, behind a `RangeHead`. Agents before this command refuse it. */
+  'guest.readRange': { payload: readRangeCommand, result: z.object({ size: z.int().min(0) }) },
   /** A page of entries of a folder. Agents before this command and the next refuse them. */
   'guest.listEntries': { payload: listEntriesCommand, result: listEntriesResult },
   /** Changes a file, folder or link in the guest. Not idempotent: a repeat may find its own effect. */

@@ -123,6 +123,11 @@ export const refusals = {
     next: 'send less',
     detail: ({ maxBytes }: { maxBytes: number }) => `the body is too large; this route takes ${maxBytes} bytes`,
   },
+  range_not_satisfiable: {
+    status: 416,
+    what: 'the file has none of the bytes of the range',
+    next: 'read its size in `Content-Range`, and ask for a range within it',
+  },
   rate_limited: {
     status: 429,
     retryAfterSecs: 1,

@@ -8,6 +8,7 @@ const lanes: Partial<Record<CommandName, typeof guest>> = {
   'guest.exec': guest,
   'guest.writeFile': guest,
   'guest.readFile': guest,
+  'guest.readRange': guest,
   'guest.listEntries': guest,
   'guest.changeEntry': guest,
   'stream.picture': { lane: 'picture', limit: 4, what: 'pictures' },

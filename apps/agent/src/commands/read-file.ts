@@ -1,20 +1,40 @@
-// Reads a file in the guest of an awake desktop. Its bytes go over a channel of their own, as fast as they are taken.
+// Reads a file, or part of one, in the guest of an awake desktop. Its bytes go over a channel of their own, as fast as they
+// are taken.
 import { pipeline } from 'node:stream/promises'
-import type { CommandPayload } from '@dormouse/contract'
+import { type RangeHead, type ReadFileCommand, rangeHeadMaxBytes, resolveRange } from '@dormouse/contract'
 import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
-import type { FileDownload } from '../driver/guest-transport.ts'
+import type { FileDownload, GuestTransport } from '../driver/guest-transport.ts'
 import { fileStep } from '../guest/file-step.ts'
 import type { CommandHandler, DialBack } from './handler.ts'
 import { type TransferDeps, transferError } from './transfer.ts'
 
-type ReadRequest = CommandPayload<'guest.readFile'>
+export const readFile: CommandHandler<'guest.readFile', TransferDeps> = (deps, request, given, dialBack) =>
+  transfer(deps, request, given, dialBack, (guest) => guest.openFile(request.path))
 
-export const readFile: CommandHandler<'guest.readFile', TransferDeps> = async (deps, request, given, dialBack) => {
+export const readRange: CommandHandler<'guest.readRange', TransferDeps> = (deps, request, given, dialBack) => {
+  const { path, range, ifVersion } = request
+  return transfer(deps, request, given, dialBack, (guest) =>
+    guest.openRange(path, ({ size, version }) => {
+      const isOther = ifVersion !== null && ifVersion !== version
+      return isOther ? { first: 0, length: size } : (resolveRange(range, size) ?? null)
+    }),
+  )
+}
+
+type Download = FileDownload & { head?: RangeHead }
+
+async function transfer(
+  deps: TransferDeps,
+  request: ReadFileCommand,
+  given: AbortSignal,
+  dialBack: DialBack,
+  open: (guest: GuestTransport) => Promise<Download>,
+) {
   const guest = awakeGuest(deps, request)
   using awake = whileAwake(deps, request, given)
   const { signal } = awake
-  const transfer = async () => {
-    const file = await fileStep(guest.openFile(request.path), request.stepTimeoutSecs, signal, (late) => late.close())
+  const move = async () => {
+    const file = await fileStep(open(guest), request.stepTimeoutSecs, signal, (late) => late.close())
     try {
       return await send(file, request, signal, dialBack)
     } finally {
@@ -23,19 +43,20 @@ export const readFile: CommandHandler<'guest.readFile', TransferDeps> = async (d
     }
   }
   try {
-    return await deps.transfers.run(request.desktopId, request.queueTimeoutSecs, signal, transfer)
+    return await deps.transfers.run(request.desktopId, request.queueTimeoutSecs, signal, move)
   } catch (error) {
     throw transferError(error)
   }
 }
 
-async function send(file: FileDownload, request: ReadRequest, signal: AbortSignal, dialBack: DialBack) {
+async function send(file: Download, request: ReadFileCommand, signal: AbortSignal, dialBack: DialBack) {
   const channel = await dialBack(request.channel, signal)
   // A channel ends only when its other direction is read, too.
   channel.resume()
   let size = 0
   await pipeline(
     async function* () {
+      if (file.head) yield headBytes(file.head)
       for await (const bytes of contentOf(file, request.stepTimeoutSecs, signal)) {
         size += bytes.length
         yield bytes
@@ -45,6 +66,14 @@ async function send(file: FileDownload, request: ReadRequest, signal: AbortSigna
     { signal },
   )
   return { size }
+}
+
+function headBytes(head: RangeHead): Buffer {
+  const json = Buffer.from(JSON.stringify(head))
+  if (json.length > rangeHeadMaxBytes) throw new RangeError('the head of a range is too long')
+  const length = Buffer.alloc(2)
+  length.writeUInt16BE(json.length)
+  return Buffer.concat([length, json])
 }
 
 async function* contentOf(file: FileDownload, stepTimeoutSecs: number, signal: AbortSignal): AsyncGenerator<Buffer> {

@@ -28,7 +28,7 @@ import { moveBegin, moveKeep, moveRelease, moveSend } from './move-out.ts'
 import { moveTraits } from './move-traits.ts'
 import { observe } from './observe.ts'
 import { openStream } from './open-stream.ts'
-import { readFile } from './read-file.ts'
+import { readFile, readRange } from './read-file.ts'
 import { rejoin } from './rejoin.ts'
 import { takePicture } from './take-picture.ts'
 import { tidy } from './tidy.ts'
@@ -71,6 +71,7 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'guest.exec': exec,
   'guest.writeFile': writeFile,
   'guest.readFile': readFile,
+  'guest.readRange': readRange,
   'guest.listEntries': listEntries,
   'guest.changeEntry': changeEntry,
   'image.inspect': inspectImage,

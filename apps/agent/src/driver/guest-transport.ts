@@ -1,5 +1,5 @@
 // What a guest can be asked to do, over whatever transport.
-import type { EntryChange, ExecCommand, ExecResult, GuestEntry, ListEntriesResult } from '@dormouse/contract'
+import type { EntryChange, ExecCommand, ExecResult, GuestEntry, ListEntriesResult, RangeHead } from '@dormouse/contract'
 
 export interface GuestTransport {
   /** Returns when the guest has answered; throws `guest_unavailable` otherwise, within about a second. */
@@ -12,10 +12,19 @@ export interface GuestTransport {
   createFile(path: string, mode: number | null): Promise<FileUpload>
   /** Opens a regular file. */
   openFile(path: string): Promise<FileDownload>
+  /** Opens part of a regular file. */
+  openRange(path: string, choose: ChooseRange): Promise<RangeDownload>
   /** A page of the entries of a folder. */
   listEntries(request: EntriesRequest): Promise<ListEntriesResult>
   /** Makes the change, or has the guest end it after the timeout. Returns the entry; null where it was removed. */
   changeEntry(change: EntryChange, timeoutSecs: number): Promise<GuestEntry | null>
+}
+
+/** Chooses the part to read, now that the file's size and version are known; null for none. */
+export type ChooseRange = (file: { size: number; version: string }) => RangeHead['sent']
+
+export interface RangeDownload extends FileDownload {
+  head: RangeHead
 }
 
 export interface EntriesRequest {

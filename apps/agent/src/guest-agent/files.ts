@@ -1,8 +1,8 @@
 // Files through QEMU's guest agent: the scripts create, place and remove them, the agent's handles carry the bytes.
 import { randomBytes } from 'node:crypto'
-import { refuse } from '@dormouse/contract'
+import { type RangeHead, refuse } from '@dormouse/contract'
 import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
-import type { FileDownload, FileUpload } from '../driver/guest-transport.ts'
+import type { ChooseRange, FileDownload, FileUpload, RangeDownload } from '../driver/guest-transport.ts'
 import { retryInBackground } from '../mechanics/retries.ts'
 import { asReading, fileRefusal, unlessRefused } from '../scripts/file-failures.ts'
 import {
@@ -10,8 +10,11 @@ import {
   checkScript,
   commitScript,
   createScript,
+  openForReading,
   type Place,
   parsePlace,
+  parseVersion,
+  printVersion,
   removeScript,
 } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
@@ -71,11 +74,16 @@ class AgentUpload implements FileUpload {
   }
 }
 
-export async function openThroughAgent(call: AgentCall, path: string): Promise<FileDownload> {
+interface AgentDownload extends FileDownload {
+  handle: number
+}
+
+export async function openThroughAgent(call: AgentCall, path: string): Promise<AgentDownload> {
   await runFileScript(call, checkScript(path)).catch(asReading)
   const handle = await asFileRefusal(openHandle(call, path, 'r')).catch(asReading)
   let [isOpen, isAtEnd] = [true, false]
   return {
+    handle,
     read: async () => {
       if (isAtEnd) return undefined
       const { bytes, eof } = await asFileRefusal(readBytes(call, handle))
@@ -88,6 +96,37 @@ export async function openThroughAgent(call: AgentCall, path: string): Promise<F
       await unlessRefused(asFileRefusal(call('guest-file-close', { handle })))
     },
   }
+}
+
+export async function openRangeThroughAgent(
+  call: AgentCall,
+  path: string,
+  choose: ChooseRange,
+): Promise<RangeDownload> {
+  const printed = await runFileScript(call, checkScript(path, openForReading + printVersion)).catch(asReading)
+  const file = parseVersion(printed.toString('latin1').trimEnd())
+  const sent = choose(file)
+  const download = await openThroughAgent(call, path)
+  const head = { ...file, sent }
+  return { head, ...(await partOf(call, download, sent)) }
+}
+
+/** The file from its first byte on, for so long; nothing of it where that is null. */
+async function partOf(call: AgentCall, file: AgentDownload, sent: RangeHead['sent']): Promise<FileDownload> {
+  let left = sent?.length ?? 0
+  try {
+    if (sent) await asFileRefusal(call('guest-file-seek', { handle: file.handle, offset: sent.first, whence: 0 }))
+  } catch (error) {
+    await file.close()
+    throw error
+  }
+  const read = async () => {
+    if (left === 0) return undefined
+    const bytes = (await file.read())?.subarray(0, left)
+    left -= bytes?.length ?? left
+    return bytes
+  }
+  return { read, close: file.close }
 }
 
 /** Removes an unfinished file; in the background where the guest does not answer now. */

@@ -4,15 +4,17 @@ import type { EntryChange, ExecCommand, ExecResult, GuestEntry, ListEntriesResul
 import { z } from 'zod'
 import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
 import {
+  type ChooseRange,
   deadlineOf,
   type EntriesRequest,
   type FileDownload,
   type FileUpload,
   type GuestTransport,
+  type RangeDownload,
 } from '../driver/guest-transport.ts'
 import { changeThroughAgent, listThroughAgent } from './entries.ts'
 import { execThroughAgent } from './exec.ts'
-import { openThroughAgent, uploadThroughAgent } from './files.ts'
+import { openRangeThroughAgent, openThroughAgent, uploadThroughAgent } from './files.ts'
 import { asUnavailable, parseAnswer } from './programs.ts'
 
 const clockToleranceMs = 1_000
@@ -47,6 +49,10 @@ export class GuestAgentTransport implements GuestTransport {
 
   openFile(path: string): Promise<FileDownload> {
     return openThroughAgent(this.#call, path)
+  }
+
+  openRange(path: string, choose: ChooseRange): Promise<RangeDownload> {
+    return openRangeThroughAgent(this.#call, path, choose)
   }
 
   listEntries(request: EntriesRequest): Promise<ListEntriesResult> {

@@ -2,11 +2,13 @@
 // exchanges the SSH keys. What one transport may have started is never started again over the other.
 import type { EntryChange, ExecCommand, ExecResult, GuestEntry, ListEntriesResult } from '@dormouse/contract'
 import {
+  type ChooseRange,
   deadlineOf,
   type EntriesRequest,
   type FileDownload,
   type FileUpload,
   type GuestTransport,
+  type RangeDownload,
 } from '../driver/guest-transport.ts'
 import { before } from '../mechanics/deadlines.ts'
 import { startedTooLate } from '../scripts/exec-result.ts'
@@ -14,7 +16,7 @@ import { sshLimits } from '../scripts/limits.ts'
 import type { SshConnection } from '../ssh/connection.ts'
 import { changeOverSsh, listOverSsh } from '../ssh/entries.ts'
 import { execOverSsh } from '../ssh/exec.ts'
-import { openOverSsh, uploadOverSsh } from '../ssh/files.ts'
+import { openOverSsh, openRangeOverSsh, uploadOverSsh } from '../ssh/files.ts'
 import type { WarmShell } from '../ssh/warm-shell.ts'
 
 export interface SshAccess {
@@ -57,6 +59,11 @@ export class SshFirstTransport implements GuestTransport {
 
   async openFile(path: string): Promise<FileDownload> {
     return (await this.#isConnectedSoon()) ? openOverSsh(this.#connection, path) : this.#agent.openFile(path)
+  }
+
+  async openRange(path: string, choose: ChooseRange): Promise<RangeDownload> {
+    const isConnected = await this.#isConnectedSoon()
+    return isConnected ? openRangeOverSsh(this.#connection, path, choose) : this.#agent.openRange(path, choose)
   }
 
   async listEntries(request: EntriesRequest): Promise<ListEntriesResult> {

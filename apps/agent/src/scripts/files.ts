@@ -1,5 +1,6 @@
 // The shell scripts that create, place and remove files inside a guest, over either transport: pure text, for any POSIX
 // shell with the usual small tools. An error of the guest's file system comes back as its message.
+import { refuse } from '@dormouse/contract'
 import { fileLimits } from './limits.ts'
 import { quote } from './quote.ts'
 
@@ -89,6 +90,24 @@ export function checkScript(path: string, next = ''): string {
   no "\${e##*: }"
 }
 ${next}`
+}
+
+/** Prints size and version of the file that is open as 3: another version wherever it was changed. */
+export const printVersion = `stat -L -c '%s %i-%s-%y' /proc/self/fd/3 || no 'Permission denied'\n`
+
+/** Opens the file as 3. */
+export const openForReading = `exec 3<"$p"\n`
+
+/** Prints as many bytes as a line of input says, from where it says. */
+export const printRange = `read -r a l
+exec dd bs=256k iflag=skip_bytes,count_bytes skip="$a" count="$l" <&3 2>/dev/null
+`
+
+/** What `printVersion` has printed. */
+export function parseVersion(line: string): { size: number; version: string } {
+  const [, size, stat] =
+    /^(\d{1,15}) (\S.{1,80})$/.exec(line) ?? refuse('guest_unavailable', 'the guest did not report the file’s size')
+  return { size: Number(size), version: stat!.replace(/[^\w.-]/g, '') }
 }
 
 /** A place from its fields, each with a NUL behind it; undefined while they are not three. */

@@ -2,7 +2,7 @@
 // of their own, with back-pressure. Not SFTP: its protocol has no error for a full disk.
 import { randomBytes } from 'node:crypto'
 import { refuse } from '@dormouse/contract'
-import type { FileDownload, FileUpload } from '../driver/guest-transport.ts'
+import type { ChooseRange, FileDownload, FileUpload, RangeDownload } from '../driver/guest-transport.ts'
 import { retryInBackground } from '../mechanics/retries.ts'
 import { asReading, printedBy, unlessRefused } from '../scripts/file-failures.ts'
 import {
@@ -10,8 +10,12 @@ import {
   checkScript,
   commitScript,
   createScript,
+  openForReading,
   type Place,
   parsePlace,
+  parseVersion,
+  printRange,
+  printVersion,
   removeScript,
 } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
@@ -81,6 +85,39 @@ class SshUpload implements FileUpload {
   #run(script: string) {
     return runScript(this.#connection, script, fileLimits.scriptMs)
   }
+}
+
+export async function openRangeOverSsh(
+  connection: SshConnection,
+  path: string,
+  choose: ChooseRange,
+): Promise<RangeDownload> {
+  const script = checkScript(path, openForReading + printVersion + printRange)
+  const stream = await ScriptStream.start(connection, script)
+  try {
+    const file = parseVersion(await firstLine(stream).catch(asReading))
+    const sent = choose(file)
+    if (sent) await stream.write(Buffer.from(`${sent.first} ${sent.length}\n`))
+    else stream.close()
+    stream.endInput()
+    const read = async () => (sent ? stream.read() : undefined)
+    return { head: { ...file, sent }, read, close: async () => stream.close() }
+  } catch (error) {
+    stream.close()
+    throw error
+  }
+}
+
+/** Nothing follows the line before the script has got its input. */
+async function firstLine(stream: ScriptStream): Promise<string> {
+  let line = ''
+  while (line.length <= fileLimits.messageMaxLength) {
+    const bytes = await stream.read()
+    if (!bytes) break
+    line += bytes.toString('latin1')
+    if (line.endsWith('\n')) return line.slice(0, -1)
+  }
+  return refuse('guest_unavailable', 'the guest did not report the file’s size')
 }
 
 export async function openOverSsh(connection: SshConnection, path: string): Promise<FileDownload> {

@@ -1,5 +1,5 @@
 // Customers' routes into the guest. HTTP and nothing else.
-import { execBody, execJson, fileJson, fileQuery, fileWriteMaxBytes, id } from '@dormouse/contract'
+import { execBody, execJson, fileJson, fileQuery, fileWriteMaxBytes, id, parseRange, refuse } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
@@ -7,7 +7,12 @@ import { BoundedBody } from '../http/bounded-body.ts'
 import { callerGone } from '../http/requests.ts'
 import { customer } from '../principals/authentication.ts'
 import { guestPath } from './paths.ts'
-import type { Guests } from './service.ts'
+import type { FilePart, Guests } from './service.ts'
+
+const versionHeaders = {
+  etag: 'With `Range`: the file’s version',
+  'accept-ranges': 'With `Range`: `bytes`',
+}
 
 const params = z.object({ id })
 const fileParams = z.object({
@@ -80,19 +85,54 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
       schema: {
         operationId: 'readFile',
         tags: ['Guest'],
-        summary: 'Read a file in an awake desktop',
-        description: 'A file of any size. A response that ends before its last chunk was interrupted.',
+        summary: 'Read a file in an awake desktop, or part of it',
+        description:
+          'A file of any size. A response that ends before its last chunk was interrupted: the rest can be read with `Range`. With the `ETag` of the first part in `If-Range`, a file that was changed meanwhile is sent whole. Several ranges in one request are ignored.',
         params: fileParams,
-        answers: { 200: { what: 'The file’s bytes', bytes: 'application/octet-stream' } },
-        problems: [404, 409, 504],
+        answers: {
+          200: { what: 'The file’s bytes', headers: versionHeaders, bytes: 'application/octet-stream' },
+          206: {
+            what: 'The bytes of the range',
+            headers: { ...versionHeaders, 'content-range': 'Which bytes of how many, as `bytes 0-9/11`' },
+            bytes: 'application/octet-stream',
+          },
+        },
+        problems: [404, 409, 416, 504],
       },
     },
     async (request, reply) => {
       const path = guestPath(request.params['*'])
+      const range = parseRange(request.headers.range)
+      if (range) {
+        const ifVersion = versionIn(request.headers['if-range'])
+        const part = await guests.readRange(customer(request), transferParams(request, reply, path), range, ifVersion)
+        if (part) return sendPart(reply, part, ifVersion)
+      }
       const bytes = await guests.readFile(customer(request), transferParams(request, reply, path))
       return reply.type('application/octet-stream').send(bytes)
     },
   )
+}
+
+/** A strong `ETag`; anything else matches no version. */
+function versionIn(ifRange: string | string[] | undefined): string | null {
+  if (ifRange === undefined) return null
+  return /^"([\w.-]{1,100})"$/.exec(String(ifRange))?.[1] ?? 'none'
+}
+
+function sendPart(reply: FastifyReply, { head, bytes }: FilePart, ifVersion: string | null): FastifyReply {
+  const { size, version, sent } = head
+  if (!sent) {
+    bytes.destroy()
+    reply.header('content-range', `bytes */${size}`)
+    return refuse('range_not_satisfiable')
+  }
+  const isWhole = ifVersion !== null && ifVersion !== version
+  if (!isWhole) reply.code(206).header('content-range', `bytes ${sent.first}-${sent.first + sent.length - 1}/${size}`)
+  return reply
+    .headers({ etag: `"${version}"`, 'accept-ranges': 'bytes', 'content-length': String(sent.length) })
+    .type('application/octet-stream')
+    .send(bytes)
 }
 
 function transferParams(request: FastifyRequest, reply: FastifyReply, path: string) {

@@ -1,6 +1,7 @@
 // Commands and files in the guest of an awake desktop. Any replica with a link to the host can serve them.
 import { addAbortSignal, Readable } from 'node:stream'
 import {
+  type ByteRange,
   type CommandPayload,
   type CommandResult,
   type ExecBody,
@@ -10,6 +11,7 @@ import {
   fileQueueTimeoutSecs,
   fileStepTimeoutSecs,
   type ReadFileCommand,
+  Refusal,
   refuse,
 } from '@dormouse/contract'
 import { CallRefused, type Channel, ChannelLost } from '@dormouse/link'
@@ -18,6 +20,7 @@ import type { Links } from '../agents/links.ts'
 import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Customer } from '../principals/service.ts'
 import type { AwakeDesktops } from './awake.ts'
+import { type FilePart, filePart } from './file-part.ts'
 
 /** Added to the guest's own deadline: time for the host to kill the command and respond. */
 const marginMs = 10_000
@@ -91,8 +94,26 @@ export class Guests {
     return Readable.from(bytesOf(addAbortSignal(transfer.signal, channel), done), { objectMode: false })
   }
 
+  /** Part of a file, once it is open. Undefined where the host is of a release that reads whole files only. */
+  async readRange(
+    caller: Customer,
+    transfer: TransferParams,
+    range: ByteRange,
+    ifVersion: string | null,
+  ): Promise<FilePart | undefined> {
+    try {
+      const { channel, done } = await this.#transfer(caller, transfer, 'guest.readRange', { range, ifVersion })
+      channel.end()
+      done.catch(() => channel.destroy(new ChannelLost(1000, 'the host refused')))
+      return await filePart(bytesOf(addAbortSignal(transfer.signal, channel), done))
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'host_outdated') return undefined
+      throw error
+    }
+  }
+
   /** Starts a transfer and waits for its channel, or for the host's refusal. */
-  async #transfer<N extends 'guest.writeFile' | 'guest.readFile'>(
+  async #transfer<N extends 'guest.writeFile' | 'guest.readFile' | 'guest.readRange'>(
     caller: Customer,
     { id, path, signal, requestId }: TransferParams,
     name: N,
@@ -116,6 +137,8 @@ export class Guests {
     }
   }
 }
+
+export type { FilePart }
 
 interface TransferParams {
   id: string

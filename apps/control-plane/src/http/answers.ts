@@ -2,7 +2,7 @@
 import { STATUS_CODES } from 'node:http'
 import { messageOf, type ProblemJson, type RefusalCode, refusals } from '@dormouse/contract'
 
-export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 410 | 413 | 429 | 500 | 501 | 503 | 504
+export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 410 | 413 | 416 | 429 | 500 | 501 | 503 | 504
 
 /** What one success means. */
 export interface Answer {
@@ -41,6 +41,7 @@ export const sharedHeaders = {
   Replayed: header(
     '`true`: the Idempotency-Key was used before, and this is the earlier record. `mismatch`: so it was, with another body',
   ),
+  UnsatisfiedRange: { ...header('The file’s size, as `bytes */11`'), required: true },
   RateLimit: header('Requests a second that one caller may send', 'integer'),
   RateLimitRemaining: header('How many of them are left', 'integer'),
   RateLimitReset: header('Seconds until they are all there again', 'integer'),
@@ -93,6 +94,12 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     what: 'The body is too large for this route',
     code: 'payload_too_large',
     detail: messageOf('payload_too_large'),
+  },
+  416: {
+    what: 'The file has none of the bytes of the range',
+    code: 'range_not_satisfiable',
+    detail: messageOf('range_not_satisfiable'),
+    headers: { 'content-range': headerRef('UnsatisfiedRange') },
   },
   429: {
     what: 'Too many requests, connections or bytes in flight with this credential or from this address',

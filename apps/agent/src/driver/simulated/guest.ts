@@ -1,5 +1,6 @@
 // A simulated guest. Its boot id, a counter of its time awake, its clock and the files under /run and /tmp are in its
 // memory; all other files are on its disk. So the loss of either is visible.
+import { hash } from 'node:crypto'
 import {
   type DesktopId,
   type EntryChange,
@@ -12,11 +13,13 @@ import {
   refuse,
 } from '@dormouse/contract'
 import {
+  type ChooseRange,
   deadlineOf,
   type EntriesRequest,
   type FileDownload,
   type FileUpload,
   type GuestTransport,
+  type RangeDownload,
 } from '../guest-transport.ts'
 import { changeSimulated, type FileStore, listSimulated } from './entries.ts'
 import type { SimulatedFaults } from './faults.ts'
@@ -98,8 +101,20 @@ export class SimulatedGuest implements GuestTransport {
 
   async openFile(path: string): Promise<FileDownload> {
     await this.ping()
-    const text = this.#read(path) ?? refuseUnread(this.#files(), path)
-    const pieces = piecesOf(asBytes(text))
+    return this.#download(asBytes(this.#read(path) ?? refuseUnread(this.#files(), path)))
+  }
+
+  async openRange(path: string, choose: ChooseRange): Promise<RangeDownload> {
+    await this.ping()
+    const bytes = asBytes(this.#read(path) ?? refuseUnread(this.#files(), path))
+    const file = { size: bytes.length, version: hash('sha256', bytes) }
+    const sent = choose(file)
+    const part = sent ? bytes.subarray(sent.first, sent.first + sent.length) : Buffer.alloc(0)
+    return { head: { ...file, sent }, ...this.#download(part) }
+  }
+
+  #download(bytes: Buffer): FileDownload {
+    const pieces = piecesOf(bytes)
     const life = this.#machine.alive(this.#desktopId)
     return {
       read: async () => {

@@ -1,0 +1,49 @@
+// Part of a file as a host sends it: a head that says which part it is, then its bytes.
+import { Readable } from 'node:stream'
+import { type RangeHead, rangeHead, rangeHeadMaxBytes, refusalWithCause } from '@dormouse/contract'
+
+export interface FilePart {
+  head: RangeHead
+  /** Fails where fewer or more bytes come than the head says. */
+  bytes: Readable
+}
+
+const lengthBytes = 2
+
+/** Reads the head. */
+export async function filePart(pieces: AsyncGenerator<Buffer>): Promise<FilePart> {
+  let received: Buffer = Buffer.alloc(0)
+  for (;;) {
+    const end = received.length < lengthBytes ? undefined : lengthBytes + received.readUInt16BE()
+    if (end !== undefined && received.length >= end) {
+      const head = parsed(received.subarray(lengthBytes, end))
+      const content = contentOf(received.subarray(end), pieces, head.sent?.length ?? 0)
+      return { head, bytes: Readable.from(content, { objectMode: false }) }
+    }
+    if (end !== undefined && end > lengthBytes + rangeHeadMaxBytes) throw invalid()
+    const { value, done } = await pieces.next()
+    if (done) throw invalid()
+    received = Buffer.concat([received, value])
+  }
+}
+
+function parsed(json: Buffer): RangeHead {
+  try {
+    return rangeHead.parse(JSON.parse(json.toString('utf8')))
+  } catch {
+    throw invalid()
+  }
+}
+
+async function* contentOf(first: Buffer, pieces: AsyncGenerator<Buffer>, length: number): AsyncGenerator<Buffer> {
+  let left = length - first.length
+  if (first.length > 0) yield first
+  for await (const piece of pieces) {
+    left -= piece.length
+    if (left < 0) break
+    yield piece
+  }
+  if (left !== 0) throw refusalWithCause('host_unreachable', 'the host sent another number of bytes than it said')
+}
+
+const invalid = () => refusalWithCause('host_unreachable', 'the host sent an invalid head of a range')

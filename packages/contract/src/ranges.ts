@@ -1,0 +1,56 @@
+// Byte ranges of a file: as a request names them, and as the file's size resolves them. Pure.
+import { z } from 'zod'
+import { durationSecs } from './bounds.ts'
+import { id } from './ids.ts'
+import { channelToken } from './moves.ts'
+
+const offset = z.int().min(0)
+
+/** From a first byte to a last one or the end; or the last so many bytes. */
+export const byteRange = z.union([z.object({ first: offset, last: offset.nullable() }), z.object({ suffix: offset })])
+export type ByteRange = z.infer<typeof byteRange>
+
+/** The bytes that a range covers; undefined where the file has none of them. */
+export function resolveRange(range: ByteRange, size: number): { first: number; length: number } | undefined {
+  const first = 'suffix' in range ? Math.max(0, size - range.suffix) : range.first
+  const last = 'suffix' in range ? size - 1 : Math.min(range.last ?? size - 1, size - 1)
+  return first < size && last >= first ? { first, length: last - first + 1 } : undefined
+}
+
+/**
+ * The one range of a `Range` header. Undefined for what a server may ignore: several ranges, other units and what is not
+ * valid.
+ */
+export function parseRange(header: string | undefined): ByteRange | undefined {
+  const [, first, last] = /^\s*bytes\s*=\s*(\d{0,15})\s*-\s*(\d{0,15})\s*$/i.exec(header ?? '') ?? []
+  if (first === undefined || last === undefined || (first === '' && last === '')) return undefined
+  if (first === '') return { suffix: Number(last) }
+  if (last !== '' && Number(last) < Number(first)) return undefined
+  return { first: Number(first), last: last === '' ? null : Number(last) }
+}
+
+export const readRangeCommand = z.object({
+  desktopId: id,
+  generation: z.int(),
+  /** Absolute, in the guest. */
+  path: z.string(),
+  range: byteRange,
+  /** The version that the caller has part of: of another one, the whole file is sent. */
+  ifVersion: z.string().max(100).nullable(),
+  channel: channelToken,
+  stepTimeoutSecs: durationSecs,
+  queueTimeoutSecs: durationSecs,
+})
+export type ReadRangeCommand = z.infer<typeof readRangeCommand>
+
+/** The bytes that precede the file's own on the channel, as JSON with its length in two bytes before it. */
+export const rangeHead = z.object({
+  size: offset,
+  /** Another one wherever the file was changed. */
+  version: z.string().regex(/^[\w.-]{1,100}$/),
+  /** What follows; null where the file has none of the range. */
+  sent: z.object({ first: offset, length: offset }).nullable(),
+})
+export type RangeHead = z.infer<typeof rangeHead>
+
+export const rangeHeadMaxBytes = 1_024
