@@ -122,12 +122,13 @@ function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<Iden
 const workAtOnceOf = ({ workAtOnce }: AgentConfig): number => workAtOnce ?? 2 * availableParallelism()
 
 function startCare(care: Care, parts: Parts, activityEveryMs: number): void {
-  const { journal, space, eviction, samples, withoutLeader } = parts
+  const { journal, space, eviction, samples, withoutLeader, execActivity } = parts
   care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   care.every(spaceEveryMs, 'disk space', () => space.check())
   care.every(imagesEveryMs, 'unused images', () => eviction.check())
   care.every(withoutLeaderEveryMs, 'idle desktops without a leader', () => withoutLeader.check())
   care.every(activityEveryMs, 'activity of guests', () => samples.sample())
+  care.every(activityEveryMs, 'running execs', () => execActivity.look())
 }
 
 function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetry: Telemetry, log: Log): Control {

@@ -7,6 +7,7 @@ import { CallsInFlight } from './commands/calls-in-flight.ts'
 import type { CommandDeps } from './commands/table.ts'
 import { Activity } from './desktops/activity.ts'
 import { Digests } from './desktops/digests.ts'
+import { ExecActivity } from './desktops/exec-activity.ts'
 import { HeldMoves } from './desktops/held-moves.ts'
 import { Journal } from './desktops/journal.ts'
 import { MemoryImages } from './desktops/memory-images.ts'
@@ -16,6 +17,7 @@ import { Turns } from './desktops/turns.ts'
 import { type Thresholds, UsageSamples } from './desktops/usage-samples.ts'
 import { Watch } from './desktops/watch.ts'
 import { WithoutLeader } from './desktops/without-leader.ts'
+import { GuestExecs } from './guest/execs.ts'
 import { Transfers } from './guest/transfers.ts'
 import { ImageEviction } from './images/eviction.ts'
 import { ImageFetcher } from './images/fetcher.ts'
@@ -75,6 +77,7 @@ export async function makeParts({
   const slots = new Slots(workAtOnce)
   const deps = { ...shared, activity, fetcher, moves, driver, journal, memory, digests, guests, turns, slots }
   const watch = new Watch(deps)
+  const execs = new GuestExecs()
   return {
     ...deps,
     gate,
@@ -87,6 +90,8 @@ export async function makeParts({
     samples: new UsageSamples({ driver, watch, activity, thresholds }),
     withoutLeader: new WithoutLeader({ ...deps, watch }, { graceMs }),
     transfers: new Transfers(),
+    execs,
+    execActivity: new ExecActivity({ ...deps, watch, execs }),
   }
 }
 

@@ -4,6 +4,7 @@ import { guestActivity, idleCondition } from './activity.ts'
 import { inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
 import { durationMs, durationSecs, listOf, said } from './bounds.ts'
 import { changeEntryCommand, changeEntryResult, listEntriesCommand, listEntriesResult } from './entries.ts'
+import { execCommands } from './execs.ts'
 import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
@@ -234,6 +235,7 @@ export const commands = {
   'move.keep': { payload: fenced, result: z.object({ state: z.enum(['awake', 'hibernated', 'stopped']) }) },
   /** The file's bytes went over the channel. It is dialled only once the file is open. */
   'guest.readFile': { payload: transfer, result: z.object({ size: z.int().min(0) }) },
+  ...execCommands,
 } as const
 
 export type CommandName = keyof typeof commands

@@ -30,7 +30,7 @@ const texts = z
   .meta({ type: 'array', minItems: 1, items: { type: 'string' } })
 
 const variableName = /^[^=\0]+$/
-const variables = z
+export const variables = z
   .custom<Record<string, string>>(isRecord, 'must be an object')
   .superRefine((given, { addIssue }) => {
     for (const name in given) {
@@ -44,11 +44,13 @@ const variables = z
     additionalProperties: { type: 'string' },
   })
 
+export const commandText = z
+  .union([text.min(1), texts], 'must be a string or a list of strings, not empty and without NUL')
+  .describe('A string runs in `/bin/sh -c`; an array runs without a shell')
+
 export const execBody = z
   .object({
-    command: z
-      .union([text.min(1), texts], 'must be a string or a list of strings, not empty and without NUL')
-      .describe('A string runs in `/bin/sh -c`; an array runs without a shell'),
+    command: commandText,
     cwd: text.nullish(),
     env: variables.nullish(),
     stdin: z.string().nullish(),

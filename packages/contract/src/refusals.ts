@@ -111,6 +111,29 @@ export const refusals = {
     what: 'the guest could not start the command: no such program or folder, or no permission',
     next: 'check the command’s name and its folder',
   },
+  exec_unknown: {
+    status: 404,
+    what: 'the desktop keeps no such exec',
+    next: 'check its id; what has ended is kept for 24 hours at most',
+  },
+  exec_limit: {
+    status: 409,
+    what: 'the desktop runs as many execs as it may',
+    next: 'end some, or delete those that have ended',
+  },
+  exec_offset: {
+    status: 409,
+    what: 'the offset is beyond the end',
+    next: 'go on from the end that the exec shows',
+    detail: ({ offset, end }: { offset: number; end: number }) =>
+      `the offset ${offset} is beyond the end, which is ${end}; go on from there`,
+  },
+  exec_input_closed: { status: 409, what: 'the command takes no more input', next: 'start it with open input' },
+  exec_unsupported: {
+    status: 409,
+    what: 'the guest cannot keep execs: it has no writable folder that runs programs, or another processor than x86-64',
+    next: 'use `exec`, or an image that can',
+  },
   cursor_gone: {
     status: 410,
     what: 'the log of events no longer reaches back to this cursor, or the cursor is of an earlier database',

@@ -4,6 +4,8 @@ import { type CommandName, type DesktopId, refuse } from '@dormouse/contract'
 import type { Activity } from '../desktops/activity.ts'
 
 const guest = { lane: 'guest', limit: 64, what: 'commands and transfers' }
+/** Those that wait for output wait in a lane of their own: an exec is stopped and started all the same. */
+const execs = { lane: 'execs', limit: 32, what: 'requests for execs' }
 const lanes: Partial<Record<CommandName, typeof guest>> = {
   'guest.exec': guest,
   'guest.writeFile': guest,
@@ -11,6 +13,14 @@ const lanes: Partial<Record<CommandName, typeof guest>> = {
   'guest.readRange': guest,
   'guest.listEntries': guest,
   'guest.changeEntry': guest,
+  'exec.start': execs,
+  'exec.list': execs,
+  'exec.get': execs,
+  'exec.write': execs,
+  'exec.signal': execs,
+  'exec.resize': execs,
+  'exec.remove': execs,
+  'exec.read': { lane: 'output', limit: 32, what: 'requests for the output of execs' },
   'stream.picture': { lane: 'picture', limit: 4, what: 'pictures' },
 }
 
@@ -30,7 +40,8 @@ export class CallsInFlight {
     const count = this.#counts.get(key) ?? 0
     if (count >= lane.limit)
       refuse('guest_unavailable', `${count} ${lane.what} of this desktop are in flight; retry with fewer at once`)
-    const active = lane === guest ? this.#activity.begin(desktopId, activityOf(name)) : undefined
+    const active =
+      lane === guest || name === 'exec.start' ? this.#activity.begin(desktopId, activityOf(name)) : undefined
     this.#counts.set(key, count + 1)
     return {
       [Symbol.dispose]: () => {
@@ -52,4 +63,4 @@ export class CallsInFlight {
   }
 }
 
-const activityOf = (name: CommandName) => (name === 'guest.exec' ? 'command' : 'transfer')
+const activityOf = (name: CommandName) => (name === 'guest.exec' || name === 'exec.start' ? 'command' : 'transfer')

@@ -3,8 +3,10 @@ import { type CommandName, type CommandPayload, commands, type Fence, refuse } f
 import type { Failpoints } from '@dormouse/process'
 import type { AsleepDeps } from '../desktops/asleep.ts'
 import type { DestroyDeps } from '../desktops/destroy.ts'
+import type { ExecActivity } from '../desktops/exec-activity.ts'
 import type { OrderDeps } from '../desktops/orders.ts'
 import type { WakeDeps } from '../desktops/wake.ts'
+import type { GuestExecs } from '../guest/execs.ts'
 import type { Transfers } from '../guest/transfers.ts'
 import type { ImageFetcher } from '../images/fetcher.ts'
 import type { MoveDeps } from '../moves/held.ts'
@@ -18,6 +20,7 @@ import { ensureHibernated } from './ensure-hibernated.ts'
 import { ensureImage } from './ensure-image.ts'
 import { changeEntry, listEntries } from './entries.ts'
 import { exec } from './exec.ts'
+import { execHandlers } from './execs.ts'
 import { fetchImage } from './fetch-image.ts'
 import type { CommandHandler, CommandObserver, DialBack } from './handler.ts'
 import { inspectImage } from './inspect-image.ts'
@@ -45,6 +48,8 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   failpoints: Failpoints
   calls: CallsInFlight
   transfers: Transfers
+  execs: GuestExecs
+  execActivity: ExecActivity
 }
 
 const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
@@ -79,6 +84,7 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'image.ensure': ensureImage,
   'stream.open': openStream,
   'stream.picture': takePicture,
+  ...execHandlers,
 }
 
 interface Call {

@@ -18,6 +18,7 @@ export const simulatedOperations = [
   'ping',
   'setTime',
   'exec',
+  'supervise',
   'writeFile',
   'readFile',
   'screen',

@@ -26,6 +26,7 @@ import type { SimulatedFaults } from './faults.ts'
 import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'
 import type { JsonFolder, SimulatedDisk, SimulatedDomain } from './store.ts'
+import { isSupervisor, runSupervisor } from './supervisor.ts'
 
 export interface GuestMachine {
   domains: JsonFolder<SimulatedDomain>
@@ -64,6 +65,7 @@ export class SimulatedGuest implements GuestTransport {
   }
 
   async exec(command: ExecCommand, deadline = deadlineOf(command)): Promise<ExecResult> {
+    if (isSupervisor(command.command[0]!)) return this.#supervise(command, deadline)
     await this.ping()
     this.#machine.faults.lastExec = command
     await this.#machine.faults.enter('exec')
@@ -76,6 +78,28 @@ export class SimulatedGuest implements GuestTransport {
       ? await runArray(world, words, stdin ?? '')
       : await runShell(world, words, stdin ?? '')
     return { ...asKept(result), durationMs: Math.round(performance.now() - started) }
+  }
+
+  async #supervise(command: ExecCommand, deadline: number): Promise<ExecResult> {
+    this.#running()
+    await this.#machine.faults.enter('supervise')
+    if (this.#machine.faults.silent(this.#desktopId)) refuse('guest_unavailable', 'the guest does not answer')
+    const words = [command.command].flat()
+    const alive = this.#machine.alive(this.#desktopId)
+    const late = AbortSignal.timeout(Math.max(0, Math.round(deadline - performance.now())))
+    const ended = AbortSignal.any([late, alive])
+    const [short, long] = [this.#world(command, ended, late), this.#world(command, alive, new AbortController().signal)]
+    const world = {
+      ...(words[2] === 'start' ? long : short),
+      bootId: this.#running().memory.bootId,
+      paths: (folder: string) => this.#files().filter((path) => path.startsWith(folder)),
+      // It ends with the guest, whatever it did.
+      inBackground: (work: Promise<void>) => void work.catch(() => undefined),
+    }
+    const stdout = await runSupervisor(world, words, command.stdin ?? '')
+    if (stdout === undefined) return refuse('command_not_run', 'the guest has no such program')
+    const none = { signal: null, stderr: '', stdoutTruncated: false, stderrTruncated: false, durationMs: 0 }
+    return { ...none, exitCode: 0, stdout }
   }
 
   /** Holds the file in memory until it is whole; ignores its mode. */

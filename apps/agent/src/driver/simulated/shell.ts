@@ -189,6 +189,9 @@ const programs: Record<string, Program> = {
   true: () => 0,
   false: () => 1,
   sync: () => 0,
+  umask: () => 0,
+  mkdir: () => 0,
+  '[': (world, [test, path = '']) => (test === '-w' || world.read(path) !== undefined ? 0 : 1),
   ':': () => 0,
   echo: (_world, args, _stdin, out) => {
     const bare = args[0] === '-n'

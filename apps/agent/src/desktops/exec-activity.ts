@@ -1,0 +1,128 @@
+// What running execs count as activity of their desktop. One with a timeout, or with `keep_awake`, counts as a command in flight.
+// Any other counts while bytes move: each look compares how many there were at the last one.
+import { type DesktopId, type ExecReport, Refusal } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import type { GuestExecs } from '../guest/execs.ts'
+import type { Guests } from '../guest/guests.ts'
+import type { Activity } from './activity.ts'
+import type { Watch } from './watch.ts'
+
+interface ExecActivityDeps {
+  watch: Pick<Watch, 'running'>
+  guests: Guests
+  execs: Pick<GuestExecs, 'listIfAny'>
+  activity: Pick<Activity, 'begin'>
+  log: Log
+}
+
+interface Known {
+  generation: number
+  /** False until its guest was asked: it may have execs of before, or of another host. */
+  isLookedAt: boolean
+  bytes: number
+  running: number
+  holds: Disposable | undefined
+}
+
+interface Target {
+  desktopId: DesktopId
+  generation: number
+}
+
+const looksAtOnce = 4
+
+export class ExecActivity {
+  readonly #deps: ExecActivityDeps
+  readonly #known = new Map<DesktopId, Known>()
+  #looking: Promise<void> | undefined
+
+  constructor(deps: ExecActivityDeps) {
+    this.#deps = deps
+  }
+
+  /** From now on the desktop is looked at. */
+  started({ desktopId, generation }: Target, exec: ExecReport): void {
+    const known = this.#of({ desktopId, generation })
+    known.running = Math.max(1, known.running)
+    if (holdsAwake(exec)) known.holds ??= this.#begin(desktopId)
+  }
+
+  /** Bytes have moved just now. */
+  moved(desktopId: DesktopId): void {
+    this.#begin(desktopId)?.[Symbol.dispose]()
+  }
+
+  /** Looks at every desktop that may have running execs. To be called every few seconds; joins a look in progress. */
+  look(): Promise<void> {
+    this.#looking ??= this.#lookAtAll().finally(() => {
+      this.#looking = undefined
+    })
+    return this.#looking
+  }
+
+  async #lookAtAll(): Promise<void> {
+    const running = this.#deps.watch.running()
+    const present = new Set(running.map(({ desktopId }) => desktopId))
+    for (const [desktopId, { holds }] of this.#known) {
+      if (present.has(desktopId)) continue
+      holds?.[Symbol.dispose]()
+      this.#known.delete(desktopId)
+    }
+    const due = running.filter((target) => {
+      const known = this.#of(target)
+      return !known.isLookedAt || known.running > 0
+    })
+    const next = async () => {
+      for (let target = due.pop(); target; target = due.pop()) await this.#lookAt(target)
+    }
+    await Promise.all(Array.from({ length: looksAtOnce }, next))
+  }
+
+  async #lookAt(target: Target): Promise<void> {
+    const { guests, execs, log } = this.#deps
+    const { desktopId } = target
+    const known = this.#of(target)
+    try {
+      const reports = await execs.listIfAny(guests.guest(desktopId), target)
+      if (this.#known.get(desktopId) !== known) return
+      this.#note(desktopId, known, reports)
+    } catch (error) {
+      // A guest that does not answer now is asked again.
+      if (!(error instanceof Refusal)) log.warn({ err: error, desktopId }, 'the execs of a guest could not be listed')
+    }
+  }
+
+  #note(desktopId: DesktopId, known: Known, reports: ExecReport[]): void {
+    const bytes = reports.reduce((sum, { stdout, stderr, stdin }) => sum + stdout.end + stderr.end + stdin.end, 0)
+    const alive = reports.filter(({ state }) => state === 'running')
+    if (known.isLookedAt && bytes > known.bytes) this.moved(desktopId)
+    if (alive.some(holdsAwake)) known.holds ??= this.#begin(desktopId)
+    else {
+      known.holds?.[Symbol.dispose]()
+      known.holds = undefined
+    }
+    Object.assign(known, { isLookedAt: true, bytes, running: alive.length })
+  }
+
+  /** A desktop that is about to hibernate takes no activity. */
+  #begin(desktopId: DesktopId): Disposable | undefined {
+    try {
+      return this.#deps.activity.begin(desktopId, 'command')
+    } catch (error) {
+      if (error instanceof Refusal) return undefined
+      throw error
+    }
+  }
+
+  #of({ desktopId, generation }: Target): Known {
+    const known = this.#known.get(desktopId)
+    if (known?.generation === generation) return known
+    known?.holds?.[Symbol.dispose]()
+    const made: Known = { generation, isLookedAt: false, bytes: 0, running: 0, holds: undefined }
+    this.#known.set(desktopId, made)
+    return made
+  }
+}
+
+const holdsAwake = ({ state, keepAwake, timeoutSecs }: ExecReport): boolean =>
+  state === 'running' && (keepAwake || timeoutSecs !== null)

@@ -1,0 +1,145 @@
+// The supervisor of execs in a simulated guest: the same operations and answers as apps/agent/supervisor, kept as a file for each
+// exec on the guest's disk. A command gets its input at its end, and its output appears when it has ended.
+import { runArray, runShell, type ShellWorld } from './shell.ts'
+
+interface Kept {
+  bootId: string
+  createdAt: number
+  endedAt: number
+  code: number
+  signal: number
+  reason: string
+  flags: number
+  timeoutSecs: number
+  stdin: string
+  inputEnds: boolean
+  stdout: string
+  stderr: string
+  title: string
+  argv: string[]
+}
+
+export interface SupervisorWorld extends ShellWorld {
+  bootId: string
+  paths(folder: string): string[]
+  /** What goes on while the guest runs, after the answer. */
+  inBackground(work: Promise<void>): void
+}
+
+const [tty, hasInput] = [1, 2]
+const pollMs = 10
+const timedOut = 'timeout'
+
+export const isSupervisor = (program: string): boolean => /\/supervise-[0-9a-f]{12}$/.test(program)
+
+/** Undefined where the guest has no such program. */
+export async function runSupervisor(
+  world: SupervisorWorld,
+  words: string[],
+  stdin: string,
+): Promise<string | undefined> {
+  const [program = '', folder = '', operation = '', id = '', ...args] = words
+  if (world.read(program) === undefined) return undefined
+  const path = `${folder}/${id}`
+  const read = () => JSON.parse(world.read(path) ?? 'null') as Kept | null
+  if (operation === 'check') return 'ready\n'
+  if (operation === 'list') {
+    const all = world.paths(`${folder}/`).map((each) => [each, JSON.parse(world.read(each)!) as Kept] as const)
+    return `${all.map(([each, kept]) => statusOf(world, each.slice(folder.length + 1), kept)).join('')}all\n`
+  }
+  if (operation === 'start' && !read()) start(world, path, args)
+  const kept = read()
+  if (!kept) return 'no unknown\n'
+  if (operation === 'read') return readOutput(world, read, id, args)
+  if (operation === 'write') return write(world, path, kept, args, stdin)
+  if (operation === 'remove') {
+    world.remove(path)
+    return 'removed\n'
+  }
+  if (operation === 'signal' && stateOf(world, kept) === 'running') end(world, path, { signal: Number(args[0]) })
+  return statusOf(world, id, read()!)
+}
+
+function start(world: SupervisorWorld, path: string, [flags, timeout, _columns, _rows, ...argv]: string[]): void {
+  const kept: Kept = {
+    bootId: world.bootId,
+    createdAt: Math.floor(world.nowMs() / 1_000),
+    ...{ endedAt: 0, code: 0, signal: 0, reason: '-', flags: Number(flags), timeoutSecs: Number(timeout) },
+    ...{ stdin: '', inputEnds: (Number(flags) & hasInput) === 0, stdout: '', stderr: '', title: argv.join(' '), argv },
+  }
+  world.write(path, JSON.stringify(kept))
+  world.inBackground(run(world, path))
+}
+
+async function run(world: SupervisorWorld, path: string): Promise<void> {
+  const read = () => JSON.parse(world.read(path) ?? 'null') as Kept | null
+  while (read()?.inputEnds === false) await world.sleep(pollMs)
+  const kept = read()
+  if (!kept || kept.endedAt > 0) return
+  const { argv, stdin, timeoutSecs } = kept
+  const input = Buffer.from(stdin, 'base64').toString()
+  const running = argv[1] === '-c' ? runShell(world, argv[2]!, input) : runArray(world, argv, input)
+  running.catch(() => undefined)
+  const late =
+    timeoutSecs > 0 ? world.sleep(timeoutSecs * 1_000).then(() => undefined) : new Promise<undefined>(() => undefined)
+  const result = await Promise.race([running, late])
+  if (!result) return end(world, path, { signal: 9, reason: timedOut })
+  const isTerminal = (kept.flags & tty) !== 0
+  end(world, path, {
+    code: result.exitCode,
+    stdout: isTerminal ? result.stdout + result.stderr : result.stdout,
+    stderr: isTerminal ? '' : result.stderr,
+  })
+}
+
+function end(world: SupervisorWorld, path: string, how: Partial<Kept>): void {
+  const kept = JSON.parse(world.read(path) ?? 'null') as Kept | null
+  if (!kept || kept.endedAt > 0) return
+  world.write(path, JSON.stringify({ ...kept, ...how, endedAt: Math.floor(world.nowMs() / 1_000) }))
+}
+
+async function readOutput(
+  world: SupervisorWorld,
+  read: () => Kept | null,
+  id: string,
+  args: string[],
+): Promise<string> {
+  const [stream, offset, most, waitMs] = [args[0], ...args.slice(1).map(Number)] as [string, number, number, number]
+  const until = Date.now() + waitMs
+  for (;;) {
+    const kept = read()
+    if (!kept) return 'no unknown\n'
+    const bytes = Buffer.from(stream === 'err' ? kept.stderr : kept.stdout)
+    if (bytes.length > offset || stateOf(world, kept) !== 'running' || Date.now() >= until) {
+      const part = bytes.subarray(offset, offset + most)
+      return `${statusOf(world, id, kept)}data ${Math.min(offset, bytes.length)} ${part.length}\n${part.toString('base64')}`
+    }
+    await world.sleep(pollMs)
+  }
+}
+
+function write(world: SupervisorWorld, path: string, kept: Kept, [offset, ends]: string[], data: string): string {
+  const [before, given] = [Buffer.from(kept.stdin, 'base64'), Buffer.from(data, 'base64')]
+  if ((kept.flags & hasInput) === 0) return 'no input\n'
+  if (Number(offset) > before.length) return `gap ${before.length}\n`
+  const more = given.subarray(before.length - Number(offset))
+  if (more.length > 0 && (kept.inputEnds || stateOf(world, kept) !== 'running')) return 'no closed\n'
+  const stdin = Buffer.concat([before, more]).toString('base64')
+  world.write(path, JSON.stringify({ ...kept, stdin, inputEnds: kept.inputEnds || ends === '1' }))
+  return `end ${Number(offset) + given.length}\n`
+}
+
+const stateOf = ({ bootId }: SupervisorWorld, kept: Kept): 'exited' | 'running' | 'lost' => {
+  if (kept.endedAt > 0) return 'exited'
+  return kept.bootId === bootId ? 'running' : 'lost'
+}
+
+function statusOf(world: SupervisorWorld, id: string, kept: Kept): string {
+  const state = stateOf(world, kept)
+  const sizes = [kept.stdout, kept.stderr].map((text) => `0 ${Buffer.byteLength(text)}`).join(' ')
+  const input = `${Buffer.from(kept.stdin, 'base64').length} ${kept.inputEnds ? 1 : 0}`
+  const reason = state === 'lost' ? 'boot' : kept.reason
+  const ended = `${kept.createdAt} ${kept.endedAt} ${kept.flags} ${kept.timeoutSecs}`
+  const title = Buffer.from(kept.title).subarray(0, 508).toString('base64')
+  return `exec ${id} ${state} ${kept.code} ${kept.signal} ${reason} ${ended} ${sizes} ${input} ${title}\n`
+}

@@ -1,0 +1,191 @@
+// Execs in a guest, over either transport: each operation is a short command of the supervisor, which is installed where it
+// is missing. Keeps nothing but where that was, so it survives a restart of this process.
+import { type CommandPayload, type CommandResult, type DesktopId, type ExecReport, Refusal } from '@dormouse/contract'
+import type { GuestTransport } from '../driver/guest-transport.ts'
+import {
+  answerOf,
+  badAnswer,
+  makePlaceScript,
+  operation,
+  parseStatus,
+  programIn,
+  startArgs,
+  supervisorPlaces,
+} from '../scripts/supervisor.ts'
+import { supervisorProgram } from '../scripts/supervisor-program.ts'
+
+interface Target {
+  desktopId: DesktopId
+  generation: number
+}
+
+interface Options {
+  cwd?: string | null
+  env?: Record<string, string>
+  stdin?: string
+  timeoutSecs?: number
+}
+
+const stepSecs = 30
+const installSecs = 60
+const lookSecs = 10
+const removeWaitMs = 5_000
+
+export class GuestExecs {
+  readonly #places = new Map<DesktopId, string>()
+  readonly #installing = new Map<DesktopId, Promise<string>>()
+
+  async start(guest: GuestTransport, request: CommandPayload<'exec.start'>): Promise<ExecReport> {
+    const { cwd, env } = request
+    const [line] = await this.#run(guest, request, startArgs(request), { cwd, env })
+    return own(parseStatus(line!), request)
+  }
+
+  async list(guest: GuestTransport, target: Target): Promise<ExecReport[]> {
+    return reportsOf(await this.#run(guest, target, ['list']))
+  }
+
+  /** Of a guest that may have none: nothing is installed for that. */
+  async listIfAny(guest: GuestTransport, target: Target): Promise<ExecReport[]> {
+    const known = this.#places.get(target.desktopId)
+    for (const place of known ? [known] : supervisorPlaces) {
+      const lines = await ifInstalled(runIn(guest, target, place, ['list'], { timeoutSecs: lookSecs }))
+      if (lines) return reportsOf(lines)
+    }
+    return []
+  }
+
+  async get(guest: GuestTransport, request: CommandPayload<'exec.get'>): Promise<ExecReport> {
+    const [line] = await this.#run(guest, request, ['get', request.execId])
+    return own(parseStatus(line!), request)
+  }
+
+  async read(guest: GuestTransport, request: CommandPayload<'exec.read'>): Promise<CommandResult<'exec.read'>> {
+    const { execId, stream, offset, maxBytes, waitMs } = request
+    const args = ['read', execId, stream === 'stderr' ? 'err' : 'out', offset, maxBytes, waitMs ?? 0]
+    const timeoutSecs = stepSecs + Math.ceil((waitMs ?? 0) / 1_000)
+    const [line, head = '', data = ''] = await this.#run(guest, request, args, { timeoutSecs })
+    const [, from, count] = /^data (\d{1,16}) (\d{1,7})$/.exec(head) ?? badAnswer()
+    if (Buffer.byteLength(data, 'base64') !== Number(count)) badAnswer()
+    return { exec: own(parseStatus(line!), request), offset: Number(from), data }
+  }
+
+  async write(guest: GuestTransport, request: CommandPayload<'exec.write'>): Promise<CommandResult<'exec.write'>> {
+    const { execId, offset, data, ends, waitMs } = request
+    const args = ['write', execId, offset, ends ? 1 : 0, waitMs]
+    const timeoutSecs = stepSecs + Math.ceil(waitMs / 1_000)
+    const [line = ''] = await this.#run(guest, request, args, { stdin: data, timeoutSecs })
+    const [, word, end] = /^(end|gap) (\d{1,16})$/.exec(line) ?? badAnswer()
+    return { end: Number(end), gap: word === 'gap' }
+  }
+
+  async signal(guest: GuestTransport, request: CommandPayload<'exec.signal'>): Promise<ExecReport> {
+    const [line] = await this.#run(guest, request, ['signal', request.execId, request.signal])
+    return own(parseStatus(line!), request)
+  }
+
+  async resize(guest: GuestTransport, request: CommandPayload<'exec.resize'>): Promise<ExecReport> {
+    const { cols, rows } = request.size
+    const [line] = await this.#run(guest, request, ['resize', request.execId, cols, rows])
+    return own(parseStatus(line!), request)
+  }
+
+  async remove(guest: GuestTransport, request: CommandPayload<'exec.remove'>): Promise<void> {
+    try {
+      await this.#run(guest, request, ['remove', request.execId, removeWaitMs])
+    } catch (error) {
+      if (!(error instanceof Refusal) || error.code !== 'exec_unknown') throw error
+    }
+  }
+
+  /** Runs an operation of the supervisor; where there is none, after its installation. */
+  async #run(
+    guest: GuestTransport,
+    target: Target,
+    args: (string | number)[],
+    options: Options = {},
+  ): Promise<string[]> {
+    const known = this.#places.get(target.desktopId) ?? supervisorPlaces[0]
+    try {
+      return await runIn(guest, target, known, args, options)
+    } catch (error) {
+      // Also where the command's own folder is missing, or the program is not one that runs here.
+      if (!(error instanceof Refusal) || error.code !== 'command_not_run') throw error
+      if (await works(guest, target, known)) throw error
+      return runIn(guest, target, await this.#install(guest, target), args, options)
+    }
+  }
+
+  async #install(guest: GuestTransport, target: Target): Promise<string> {
+    const { desktopId } = target
+    const joined = this.#installing.get(desktopId)
+    if (joined) return joined
+    const installing = install(guest, target).finally(() => this.#installing.delete(desktopId))
+    this.#installing.set(desktopId, installing)
+    const place = await installing
+    this.#places.set(desktopId, place)
+    return place
+  }
+}
+
+/** Puts the program into the first place that can have it and run it. */
+async function install(guest: GuestTransport, target: Target): Promise<string> {
+  for (const place of supervisorPlaces) {
+    if (await works(guest, target, place)) return place
+    const { exitCode } = await guest.exec(plain(target, makePlaceScript(place), { timeoutSecs: installSecs }))
+    if (exitCode !== 0) continue
+    const file = await guest.createFile(programIn(place), 0o700)
+    try {
+      await file.write(supervisorProgram)
+      await file.commit()
+    } catch (error) {
+      await file.abandon().catch(() => undefined)
+      if (!(error instanceof Refusal) || error.code === 'guest_unavailable') throw error
+      continue
+    }
+    if (await works(guest, target, place)) return place
+  }
+  throw new Refusal(
+    'exec_unsupported',
+    'the guest has no writable folder that runs programs, or another processor than x86-64',
+  )
+}
+
+async function works(guest: GuestTransport, target: Target, place: string): Promise<boolean> {
+  return (await ifInstalled(runIn(guest, target, place, ['check'])))?.[0] === 'ready'
+}
+
+/** Undefined where the guest has no such program. */
+async function ifInstalled(running: Promise<string[]>): Promise<string[] | undefined> {
+  try {
+    return await running
+  } catch (error) {
+    if (error instanceof Refusal && error.code === 'command_not_run') return undefined
+    throw error
+  }
+}
+
+async function runIn(
+  guest: GuestTransport,
+  target: Target,
+  place: string,
+  args: (string | number)[],
+  options: Options = {},
+): Promise<string[]> {
+  const { stdout, stdoutTruncated } = await guest.exec(plain(target, operation(place, ...args), options))
+  return stdoutTruncated ? badAnswer() : answerOf(stdout)
+}
+
+/** The last line says that the list is whole. */
+const reportsOf = (lines: string[]): ExecReport[] =>
+  lines.at(-1) === 'all' ? lines.slice(0, -1).map(parseStatus) : badAnswer()
+
+const plain = (
+  { desktopId, generation }: Target,
+  command: string | string[],
+  { cwd = null, env = {}, stdin, timeoutSecs = stepSecs }: Options,
+) => ({ desktopId, generation, command, cwd, env, stdin: stdin ?? null, timeoutSecs })
+
+/** A guest reports the exec that it was asked about. */
+const own = (report: ExecReport, { execId }: { execId: string }): ExecReport =>
+  report.execId === execId ? report : badAnswer()

@@ -1,0 +1,319 @@
+// The program that the agent installs in a guest: it starts commands that last, and reads and controls them. Each is supervised
+// by a process of its own, so it outlives the connection, the agent, and hibernation. Usage: main FOLDER OPERATION ...
+#include "sys.h"
+#include "record.h"
+#include "ring.h"
+#include "supervise.h"
+
+static u8 bytes[768 * KiB];
+enum { MOST_READ = 720 * KiB };
+
+static int write_new(const char *path) {
+  return (int)sys_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+}
+/** Leaves the cgroup of the service that the host's connection belongs to: its end would end the command. */
+static void leave_cgroup(void) {
+  static const char *const procs[] = {"/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/systemd/cgroup.procs"};
+  for (int i = 0; i < 2; i++) {
+    int fd = (int)sys_open(procs[i], O_WRONLY, 0);
+    if (fd < 0) continue;
+    sys_write(fd, "0", 1);
+    sys_close(fd);
+  }
+}
+
+static void title_of(struct head *h, char **argv) {
+  for (; *argv; argv++) {
+    if (h->title_bytes && h->title_bytes < sizeof h->title) h->title[h->title_bytes++] = ' ';
+    for (char *c = *argv; *c && h->title_bytes < sizeof h->title; c++) h->title[h->title_bytes++] = *c;
+  }
+}
+
+/** Makes the folder under another name. 0 where the disk has no space. */
+static int prepare(struct record *r, u32 flags, u64 timeout_secs, char **argv) {
+  int head = write_new(path_in(r->folder, "head"));
+  if (head < 0 || !reserve(head, 4096)) return 0;
+  sys_close(head);
+  // Its magic makes it a record.
+  r->fd = (int)sys_open(path_in(r->folder, "head"), O_RDWR, 0);
+  r->head = (struct head *)sys_mmap(r->fd, 4096);
+  struct head *h = r->head;
+  memcpy(h->magic, magic, sizeof magic);
+  memcpy(h->boot, boot, sizeof boot);
+  h->created_at = seconds(0);
+  h->flags = flags;
+  h->timeout_secs = timeout_secs;
+  title_of(h, argv);
+  for (int i = 0; i < 3; i++) {
+    u64 size = i == IN ? (flags & HAS_INPUT ? INPUT_BYTES : 0) : i == ERR && flags & TTY ? 0 : FIRST_BYTES;
+    r->data[i] = write_new(path_in(r->folder, files[i]));
+    if (r->data[i] < 0 || (size && !reserve(r->data[i], size))) return 0;
+    h->streams[i].capacity = size ? size : 1;
+  }
+  if (!(flags & HAS_INPUT)) h->streams[IN].flags = INPUT_CLOSED;
+  return sys_mkfifo(path_in(r->folder, "bell")) >= 0;
+}
+
+/** The terminal's two ends. */
+static int open_terminal(struct window *size, int *theirs) {
+  int ours = (int)sys_open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK, 0);
+  int zero = 0, n = 0;
+  if (ours < 0 || sys_ioctl(ours, TIOCSPTLCK, &zero) < 0 || sys_ioctl(ours, TIOCGPTN, &n) < 0) fail("terminal");
+  char path[24] = "/dev/pts/", digits[12];
+  int at = 12;
+  digits[--at] = 0;
+  do digits[--at] = (char)('0' + n % 10);
+  while (n /= 10);
+  memcpy(path + 9, digits + at, (u64)(12 - at));
+  *theirs = (int)sys_open(path, O_RDWR | O_NOCTTY, 0);
+  if (*theirs < 0) fail("terminal");
+  sys_ioctl(ours, TIOCSWINSZ, size);
+  return ours;
+}
+
+static struct job job;
+
+/** Starts the supervisor and the command. Returns the error of the command's start, zero where it runs. */
+static int launch(int folder, struct window *size, char **argv, char **envp) {
+  struct job *j = &job;
+  u32 flags = j->r.head->flags;
+  int terminal = -1, ends[3] = {-1, -1, -1}, report[2];
+  j->to = j->from[IN] = j->from[OUT] = j->from[ERR] = -1;
+  if (flags & TTY) {
+    j->to = j->from[OUT] = open_terminal(size, &terminal);
+  } else {
+    for (int i = 0; i < 3; i++) {
+      int pair[2];
+      if (i == IN && !(flags & HAS_INPUT)) {
+        ends[i] = (int)sys_open("/dev/null", O_RDONLY, 0);
+        continue;
+      }
+      if (sys_pipe(pair, O_CLOEXEC) < 0) fail("files");
+      ends[i] = pair[i != IN];
+      int ours = pair[i == IN];
+      sys_fcntl(ours, 4, O_NONBLOCK | (i == IN ? O_WRONLY : O_RDONLY));
+      if (i == IN) j->to = ours;
+      else j->from[i] = ours;
+    }
+  }
+  j->bell = (int)sys_open(path_in(j->r.folder, "bell"), O_RDWR | O_NONBLOCK, 0);
+  if (j->bell < 0 || sys_pipe(report, O_CLOEXEC) < 0) fail("files");
+  i64 supervisor = sys_fork();
+  if (supervisor < 0) fail("processes");
+  if (supervisor == 0) {
+    sys_setsid();
+    leave_cgroup();
+    u64 all = ~0ul;
+    sys_sigprocmask(2, &all);
+    u64 child = 1ul << (SIG_CHLD - 1);
+    j->signals = (int)sys_signalfd(&child);
+    int null = (int)sys_open("/dev/null", O_RDWR, 0);
+    for (int i = 0; i < 3; i++) sys_dup2(null, i);
+    if (null > 2) sys_close(null);
+    j->pid = (int)sys_fork();
+    if (j->pid == 0) run_command(folder, terminal, ends, report[1], argv, envp);
+    if (j->pid < 0) {
+      int error = j->pid;
+      sys_write(report[1], &error, sizeof error);
+      leave(1);
+    }
+    j->r.head->pid = (u32)j->pid;
+    sys_close(report[0]);
+    sys_close(report[1]);
+    sys_close(folder);
+    if (terminal >= 0) sys_close(terminal);
+    for (int i = 0; i < 3; i++) close_one(&ends[i]);
+    if (j->r.head->timeout_secs) j->deadline_ms = milliseconds() + j->r.head->timeout_secs * 1000;
+    give_input(j);
+    supervise(j);
+  }
+  sys_close(report[1]);
+  int error = 0;
+  while (sys_read(report[0], &error, sizeof error) == -EINTR);
+  return error;
+}
+
+/** start ID FLAGS TIMEOUT COLUMNS ROWS COMMAND ...: once. An id that is there already is only shown. */
+static void start(int folder, char **args, char **envp) {
+  struct record earlier;
+  if (open_record(&earlier, args[0])) {
+    say_status(&earlier);
+    return;
+  }
+  if (length(args[0]) != 36) fail("id");
+  struct record *r = &job.r;
+  struct survey found;
+  r->folder[0] = '.';
+  memcpy(r->folder + 1, args[0], 37);
+  struct window size = {(u16)number(args[4]), (u16)number(args[3]), 0, 0};
+  int lock = lock_all();
+  // Under the lock no other start prepares: what has this name is left from one that was cut off.
+  remove_folder(r->folder);
+  if (!make_space(2 * FIRST_BYTES + INPUT_BYTES, 1, &found) || found.running >= MOST_RUNNING) fail("many");
+  if (sys_mkdir(r->folder, 0700) < 0 || !prepare(r, (u32)number(args[1]), number(args[2]), args + 5)) {
+    remove_folder(r->folder);
+    fail("space");
+  }
+  // Locked before it has its name, and from then on by the supervisor alone.
+  sys_flock(r->fd, LOCK_EX | LOCK_NB);
+  if (sys_rename(r->folder, args[0]) < 0) {
+    remove_folder(r->folder);
+    if (!open_record(&earlier, args[0])) fail("space");
+    say_status(&earlier);
+    return;
+  }
+  memcpy(r->folder, args[0], 37);
+  // The name is on the disk before the command has any effect.
+  sys_msync(r->head, 4096);
+  sys_fsync(lock);
+  sys_close(lock);
+  if (launch(folder, &size, args + 5, envp)) {
+    remove_folder(r->folder);
+    fail("program");
+  }
+  // The supervisor alone holds the lock on the head: this look is through another opening of the file.
+  if (open_record(&earlier, args[0])) say_status(&earlier);
+}
+
+static void ring_bell(struct record *r, struct bell rung) {
+  int bell = (int)sys_open(path_in(r->folder, "bell"), O_WRONLY | O_NONBLOCK, 0);
+  if (bell < 0) return;
+  sys_write(bell, &rung, sizeof rung);
+  sys_close(bell);
+}
+
+/** read ID STREAM OFFSET MOST WAIT_MS: the status, then `data OFFSET COUNT` and the bytes. */
+static void read_output(struct record *r, char **args) {
+  int which = same(args[1], "err") ? ERR : OUT;
+  struct stream *s = &r->head->streams[which];
+  u64 offset = number(args[2]), most = number(args[3]), until = milliseconds() + number(args[4]);
+  if (most > MOST_READ) most = MOST_READ;
+  u64 start, end, n, from;
+  for (;;) {
+    u32 seen = s->changes;
+    __sync_synchronize();
+    enum state state = state_of(r);
+    range_of(r, which, &start, &end);
+    u64 now = milliseconds();
+    if (offset < end || state != RUNNING || now >= until) break;
+    // A supervisor that dies wakes no reader.
+    await_change(s, seen, until - now < 1000 ? until - now : 1000);
+  }
+  int fd = (int)sys_open(path_in(r->folder, files[which]), O_RDONLY, 0);
+  for (;;) {
+    range_of(r, which, &start, &end);
+    from = offset < start ? start : offset;
+    n = from >= end ? 0 : end - from < most ? end - from : most;
+    n = n ? around(fd, s, from, bytes, n, 0) : 0;
+    __sync_synchronize();
+    range_of(r, which, &start, &end);
+    if (!n || start <= from) break;
+    // What was overwritten during the copy is dropped; what is behind it was not.
+    if (start < from + n) {
+      u64 lost = start - from;
+      n -= lost;
+      for (u64 at = 0; at < n; at++) bytes[at] = bytes[at + lost];
+      from = start;
+      break;
+    }
+  }
+  say_status(r);
+  say("data");
+  say_field(from < end || n ? from : end);
+  say_field(n);
+  say("\n");
+  say_base64(bytes, n);
+}
+
+/** write ID OFFSET ENDS WAIT_MS, and base64 on standard input: `end OFFSET`, or why not. */
+static void write_input(struct record *r, char **args) {
+  struct stream *s = &r->head->streams[IN];
+  u64 offset = number(args[1]), until = milliseconds() + number(args[3]);
+  u64 n = read_base64(bytes, sizeof bytes), done = 0;
+  if (!(r->head->flags & HAS_INPUT)) fail("input");
+  int fd = (int)sys_open(path_in(r->folder, "in"), O_RDWR, 0);
+  while (sys_flock(fd, LOCK_EX) == -EINTR);
+  if (offset > s->end) {
+    say("gap");
+    say_field(s->end);
+    say("\n");
+    return;
+  }
+  done = s->end - offset < n ? s->end - offset : n;
+  while (done < n) {
+    u32 seen = s->changes;
+    __sync_synchronize();
+    if (s->flags & (INPUT_CLOSED | INPUT_ENDS) || state_of(r) != RUNNING) fail("closed");
+    u64 space = s->capacity - (s->end - s->start);
+    u64 part = n - done < space ? n - done : space;
+    if (part) {
+      if (around(fd, s, s->end, bytes + done, part, 1) < part) fail("space");
+      __sync_synchronize();
+      s->end += part;
+      done += part;
+      ring_bell(r, (struct bell){.what = 'i'});
+      continue;
+    }
+    u64 now = milliseconds();
+    if (now >= until) break;
+    await_change(s, seen, until - now < 1000 ? until - now : 1000);
+  }
+  if (done == n && number(args[2])) {
+    __sync_fetch_and_or(&s->flags, INPUT_ENDS);
+    ring_bell(r, (struct bell){.what = 'i'});
+  }
+  say("end");
+  say_field(offset + done);
+  say("\n");
+}
+
+/** remove ID WAIT_MS: ends the command, and removes what is kept of it. */
+static void remove_one(struct record *r, char **args) {
+  u64 until = milliseconds() + number(args[1]);
+  struct stream *s = &r->head->streams[OUT];
+  while (state_of(r) == RUNNING) {
+    u32 seen = s->changes;
+    ring_bell(r, (struct bell){.what = 'k'});
+    u64 now = milliseconds();
+    if (now >= until) fail("busy");
+    if (state_of(r) == RUNNING) await_change(s, seen, 200);
+  }
+  remove_folder(r->folder);
+  say("removed\n");
+}
+
+EXPORTED void begin(u64 *stack) {
+  u64 argc = *stack;
+  char **argv = (char **)(stack + 1), **envp = argv + argc + 1;
+  u64 ignore[4] = {1, 0, 0, 0};
+  sys_sigaction(SIG_PIPE, ignore);
+  if (argc < 3) fail("usage");
+  int folder = (int)sys_open(".", O_PATH | O_DIRECTORY, 0);
+  sys_umask(0077);
+  sys_mkdir(argv[1], 0700);
+  if (sys_chdir(argv[1]) < 0) fail("folder");
+  read_boot();
+  char *operation = argv[2], **args = argv + 3;
+  struct record r;
+  if (same(operation, "check")) say("ready\n");
+  else if (same(operation, "list")) {
+    struct survey found;
+    survey(&found, say_status);
+    say("all\n");
+  } else if (same(operation, "start") && argc >= 9) start(folder, args, envp);
+  else if (argc < 4) fail("usage");
+  else if (!open_record(&r, args[0])) fail("unknown");
+  else if (same(operation, "get")) say_status(&r);
+  else if (same(operation, "read") && argc == 8) read_output(&r, args);
+  else if (same(operation, "write") && argc == 7) write_input(&r, args);
+  else if (same(operation, "signal") && argc == 5) {
+    if (state_of(&r) == RUNNING) ring_bell(&r, (struct bell){.what = 's', .signal = (u8)number(args[1])});
+    say_status(&r);
+  } else if (same(operation, "resize") && argc == 6) {
+    ring_bell(&r, (struct bell){.what = 'r', .columns = (u16)number(args[1]), .rows = (u16)number(args[2])});
+    say_status(&r);
+  } else if (same(operation, "remove") && argc == 5) remove_one(&r, args);
+  else fail("usage");
+  leave(0);
+}
+__asm__(".globl _start\n_start:\n  mov %rsp, %rdi\n  and $-16, %rsp\n  call begin\n");

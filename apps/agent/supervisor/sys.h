@@ -1,0 +1,180 @@
+// System calls, text and base64 without a C library: the program is small enough to be sent into any guest.
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long u64;
+typedef long i64;
+
+#define NULL ((void *)0)
+#define EXPORTED __attribute__((used))
+
+static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
+  i64 result;
+  register i64 r10 __asm__("r10") = d;
+  register i64 r8 __asm__("r8") = e;
+  register i64 r9 __asm__("r9") = f;
+  __asm__ volatile("syscall" : "=a"(result) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+  return result;
+}
+#define call(n, a, b, c, d) call6(n, (i64)(a), (i64)(b), (i64)(c), (i64)(d), 0, 0)
+
+#define sys_read(fd, p, n) call(0, fd, p, n, 0)
+#define sys_write(fd, p, n) call(1, fd, p, n, 0)
+#define sys_close(fd) call(3, fd, 0, 0, 0)
+#define sys_poll(p, n, ms) call(7, p, n, ms, 0)
+#define sys_mmap(fd, n) call6(9, 0, n, 3, 1, fd, 0)
+#define sys_sigaction(s, p) call(13, s, p, 0, 8)
+#define sys_sigprocmask(how, set) call(14, how, set, 0, 8)
+#define sys_ioctl(fd, op, p) call(16, fd, op, p, 0)
+#define sys_pread(fd, p, n, at) call(17, fd, p, n, at)
+#define sys_pwrite(fd, p, n, at) call(18, fd, p, n, at)
+#define sys_msync(p, n) call(26, p, n, 4, 0)
+#define sys_dup2(a, b) call(33, a, b, 0, 0)
+#define sys_getpid() call(39, 0, 0, 0, 0)
+#define sys_fork() call(57, 0, 0, 0, 0)
+#define sys_execve(path, argv, envp) call(59, path, argv, envp, 0)
+#define sys_exit(code) call(231, code, 0, 0, 0)
+#define sys_wait4(pid, status, how) call(61, pid, status, how, 0)
+#define sys_kill(pid, signal) call(62, pid, signal, 0, 0)
+#define sys_fcntl(fd, op, arg) call(72, fd, op, arg, 0)
+#define sys_flock(fd, how) call(73, fd, how, 0, 0)
+#define sys_fsync(fd) call(74, fd, 0, 0, 0)
+#define sys_fdatasync(fd) call(75, fd, 0, 0, 0)
+#define sys_ftruncate(fd, n) call(77, fd, n, 0, 0)
+#define sys_chdir(path) call(80, path, 0, 0, 0)
+#define sys_fchdir(fd) call(81, fd, 0, 0, 0)
+#define sys_rename(from, to) call(82, from, to, 0, 0)
+#define sys_mkdir(path, mode) call(83, path, mode, 0, 0)
+#define sys_rmdir(path) call(84, path, 0, 0, 0)
+#define sys_unlink(path) call(87, path, 0, 0, 0)
+#define sys_umask(mode) call(95, mode, 0, 0, 0)
+#define sys_setsid() call(112, 0, 0, 0, 0)
+#define sys_mkfifo(path) call(133, path, 0010600, 0, 0)
+#define sys_futex(p, op, value, timeout) call(202, p, op, value, timeout)
+#define sys_getdents(fd, p, n) call(217, fd, p, n, 0)
+#define sys_clock(which, p) call(228, which, p, 0, 0)
+#define sys_open(path, flags, mode) call(257, -100, path, (flags) | O_CLOEXEC, mode)
+#define sys_stat(path, p) call(262, -100, path, p, 0x100)
+#define sys_fallocate(fd, n) call(285, fd, 0, 0, n)
+#define sys_signalfd(set) call(289, -1, set, 8, O_CLOEXEC | O_NONBLOCK)
+#define sys_pipe(fds, flags) call(293, fds, flags, 0, 0)
+
+enum { O_RDONLY = 0, O_WRONLY = 1, O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200, O_NOCTTY = 0400, O_TRUNC = 01000, O_NONBLOCK = 04000, O_DIRECTORY = 0200000, O_NOFOLLOW = 0400000, O_CLOEXEC = 02000000, O_PATH = 010000000 };
+enum { LOCK_SH = 1, LOCK_EX = 2, LOCK_NB = 4, LOCK_UN = 8 };
+enum { EINTR = 4, ENOEXEC = 8, EAGAIN = 11, EACCES = 13, EEXIST = 17, ENOENT = 2, ENOTDIR = 20, ENOSPC = 28, EOPNOTSUPP = 95, ENOTEMPTY = 39 };
+enum { POLLIN = 1, POLLOUT = 4 };
+
+struct pollfd { int fd; short events; short revents; };
+struct timespec { i64 secs; i64 ns; };
+struct stat { u64 dev, ino, nlink; u32 mode, uid, gid, pad; u64 rdev; i64 size, blksize, blocks; i64 atime, atime_ns, mtime, mtime_ns, ctime, ctime_ns; i64 rest[3]; };
+struct dirent { u64 ino; i64 off; u16 length; u8 type; char name[]; };
+
+EXPORTED void *memcpy(void *to, const void *from, u64 n) {
+  u8 *a = to;
+  const u8 *b = from;
+  while (n--) *a++ = *b++;
+  return to;
+}
+EXPORTED void *memset(void *to, int byte, u64 n) {
+  u8 *a = to;
+  while (n--) *a++ = (u8)byte;
+  return to;
+}
+
+static u64 length(const char *text) {
+  u64 n = 0;
+  while (text[n]) n++;
+  return n;
+}
+static int same(const char *a, const char *b) {
+  while (*a && *a == *b) a++, b++;
+  return *a == *b;
+}
+static u64 number(const char *text) {
+  u64 n = 0;
+  while (*text >= '0' && *text <= '9') n = n * 10 + (u64)(*text++ - '0');
+  return n;
+}
+static u64 seconds(int clock) {
+  struct timespec now;
+  sys_clock(clock, &now);
+  return (u64)now.secs;
+}
+static u64 milliseconds(void) {
+  struct timespec now;
+  sys_clock(1, &now);
+  return (u64)now.secs * 1000 + (u64)now.ns / 1000000;
+}
+
+static char said[4096];
+static u64 said_bytes;
+static void flush(void) {
+  for (u64 at = 0; at < said_bytes;) {
+    i64 n = sys_write(1, said + at, said_bytes - at);
+    if (n == -EINTR) continue;
+    if (n <= 0) break;
+    at += (u64)n;
+  }
+  said_bytes = 0;
+}
+static void say_char(char c) {
+  if (said_bytes == sizeof said) flush();
+  said[said_bytes++] = c;
+}
+static void say(const char *text) {
+  while (*text) say_char(*text++);
+}
+static void say_number(u64 n) {
+  char digits[24];
+  int at = 24;
+  digits[--at] = 0;
+  do digits[--at] = (char)('0' + n % 10);
+  while (n /= 10);
+  say(digits + at);
+}
+static void say_field(u64 n) {
+  say_char(' ');
+  say_number(n);
+}
+__attribute__((noreturn)) static void leave(int code) {
+  flush();
+  for (;;) sys_exit(code);
+}
+/** The agent reads the first word of the answer. */
+__attribute__((noreturn)) static void fail(const char *why) {
+  say("no ");
+  say(why);
+  say("\n");
+  leave(0);
+}
+
+static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static void say_base64(const u8 *bytes, u64 n) {
+  for (u64 at = 0; at < n; at += 3) {
+    u32 three = (u32)bytes[at] << 16 | (at + 1 < n ? (u32)bytes[at + 1] << 8 : 0) | (at + 2 < n ? bytes[at + 2] : 0);
+    say_char(alphabet[three >> 18]);
+    say_char(alphabet[three >> 12 & 63]);
+    say_char(at + 1 < n ? alphabet[three >> 6 & 63] : '=');
+    say_char(at + 2 < n ? alphabet[three & 63] : '=');
+  }
+}
+/** Decodes base64 from standard input; the number of bytes, of at most `most`. */
+static u64 read_base64(u8 *bytes, u64 most) {
+  u64 n = 0;
+  u32 bits = 0, got = 0;
+  for (;;) {
+    char text[4096];
+    i64 read = sys_read(0, text, sizeof text);
+    if (read == -EINTR) continue;
+    if (read <= 0) return n;
+    for (i64 at = 0; at < read; at++) {
+      char c = text[at];
+      int value = c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+      if (value < 0) continue;
+      bits = bits << 6 | (u32)value;
+      if ((got += 6) < 8) continue;
+      got -= 8;
+      if (n < most) bytes[n++] = (u8)(bits >> got);
+    }
+  }
+}

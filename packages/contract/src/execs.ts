@@ -1,0 +1,199 @@
+// Commands that last: execs as a resource, in the API and between control plane and agent.
+import { z } from 'zod'
+import { durationMs, durationSecs, listOf } from './bounds.ts'
+import { time } from './desktops.ts'
+import { commandText, variables } from './guest.ts'
+import { id } from './ids.ts'
+
+/** The longest input that is sent with a start. More is sent with `stdin`. */
+export const execStdinMaxBytes = 256 * 1024
+/** What one request for output returns at most. Its guest sends it as base64, in an answer of 1 MiB. */
+export const execReadMaxBytes = 720 * 1024
+export const execWaitMaxSecs = 60
+/** Kept of each stream. */
+export const execStreamMaxBytes = 16 * 1024 * 1024
+/** More than a guest keeps. */
+const mostExecs = 2_000
+
+export const execStates = ['running', 'exited', 'lost'] as const
+export const execReasons = ['timeout', 'removed', 'boot', 'supervisor'] as const
+export const execStream = z.enum(['stdout', 'stderr'])
+export type ExecStream = z.infer<typeof execStream>
+
+const offset = z.int().min(0)
+const side = z.int().min(1).max(1_000)
+export const terminalSize = z.object({ cols: side, rows: side }).meta({ id: 'TerminalSize' })
+
+/** A guest's report of one exec. The guest is not trusted: everything has its limit. */
+export const execReport = z.object({
+  execId: id,
+  state: z.enum(execStates),
+  exitCode: z.int().min(0).max(255).nullable(),
+  signal: z.int().min(1).max(64).nullable(),
+  reason: z.enum(execReasons).nullable(),
+  /** Unix seconds of the guest's clock. */
+  startedAt: z.int().min(0).max(8e12),
+  endedAt: z.int().min(0).max(8e12).nullable(),
+  tty: z.boolean(),
+  keepAwake: z.boolean(),
+  timeoutSecs: z.int().min(1).nullable(),
+  stdout: z.object({ start: offset, end: offset }),
+  stderr: z.object({ start: offset, end: offset }),
+  /** Bytes of input that were accepted, and whether more may follow. */
+  stdin: z.object({ end: offset, open: z.boolean() }),
+  title: z.string().max(600),
+})
+export type ExecReport = z.infer<typeof execReport>
+
+const target = z.object({ desktopId: id, generation: z.int() })
+const one = target.extend({ execId: id })
+const base64 = z.base64().max(1_048_576)
+
+/** The host's commands. Agents before these have none of them. */
+export const execCommands = {
+  /** It has been started, once: the same id again changes nothing. */
+  'exec.start': {
+    payload: one.extend({
+      command: z.union([z.string(), z.array(z.string())]),
+      cwd: z.string().nullable(),
+      env: z.record(z.string(), z.string()),
+      hasInput: z.boolean(),
+      tty: terminalSize.nullable(),
+      timeoutSecs: durationSecs.nullable(),
+      keepAwake: z.boolean(),
+    }),
+    result: z.object({ exec: execReport }),
+  },
+  'exec.list': { payload: target, result: z.object({ execs: listOf(execReport, mostExecs) }) },
+  'exec.get': { payload: one, result: z.object({ exec: execReport }) },
+  /** Bytes from `offset`, or from the first that is kept; waits for them at most so long. */
+  'exec.read': {
+    payload: one.extend({
+      stream: execStream,
+      offset,
+      maxBytes: z.int().min(1).max(execReadMaxBytes),
+      waitMs: durationMs.nullable(),
+    }),
+    result: z.object({ exec: execReport, offset, data: base64 }),
+  },
+  /** The bytes before the end are skipped. A `gap` has taken nothing. */
+  'exec.write': {
+    payload: one.extend({ offset, data: base64, ends: z.boolean(), waitMs: durationMs }),
+    result: z.object({ end: offset, gap: z.boolean() }),
+  },
+  'exec.signal': { payload: one.extend({ signal: z.int().min(1).max(64) }), result: z.object({ exec: execReport }) },
+  'exec.resize': { payload: one.extend({ size: terminalSize }), result: z.object({ exec: execReport }) },
+  /** It has ended, and nothing is kept of it. One that is not there is removed already. */
+  'exec.remove': { payload: one, result: z.object({}) },
+} as const
+
+export const startExecBody = z
+  .strictObject({
+    command: commandText,
+    cwd: z
+      .string()
+      .refine((text) => !text.includes('\0'), 'must not contain NUL')
+      .nullish(),
+    env: variables.nullish(),
+    stdin: z
+      .union([z.string(), z.literal(true)], 'must be a string, or true for input that follows')
+      .nullish()
+      .describe(
+        'A string, of at most 256 KiB, is the whole input. `true`: input follows with `/stdin`. Without it there is none',
+      ),
+    tty: terminalSize.nullish().describe('Runs it in a terminal of this size. Its input is open'),
+    timeout_secs: z.int().min(1).max(31_536_000).nullish().describe('It is killed after so long awake; null: never'),
+    keep_awake: z
+      .boolean()
+      .nullish()
+      .describe(
+        'The desktop does not hibernate by itself while it runs. Otherwise one without a timeout counts as activity only while bytes move',
+      ),
+  })
+  .meta({ id: 'StartExecBody', examples: [{ command: 'make -j2', cwd: '/srv/app', timeout_secs: 3_600 }] })
+export type StartExecBody = z.infer<typeof startExecBody>
+
+const streamJson = z
+  .object({
+    start: z.int().describe('Offset of the first byte that is kept'),
+    end: z.int().describe('Offset behind the last byte'),
+    dropped_bytes: z.int().describe('Bytes that were dropped because more came than is kept'),
+  })
+  .meta({ id: 'ExecStream' })
+
+export const execStateJson = z
+  .object({
+    id,
+    desktop_id: id,
+    state: z.enum(execStates).describe('`lost`: its guest booted again, or its supervisor died; it has no exit code'),
+    exit_code: z.int().nullable().describe('Null while it runs, and where a signal ended it or it is lost'),
+    signal: z.int().nullable().describe('Number of the signal that ended it'),
+    reason: z.enum(execReasons).nullable().describe('Why it has ended, unless by itself; for one that is lost, why'),
+    started_at: time.describe('By the guest’s clock'),
+    ended_at: time.nullable(),
+    tty: z.boolean(),
+    keep_awake: z.boolean(),
+    timeout_secs: z.int().nullable(),
+    stdin: z.object({ end: z.int().describe('Bytes that were accepted'), open: z.boolean() }),
+    stdout: streamJson,
+    stderr: streamJson,
+    command: z.string().describe('Its beginning, up to 508 bytes'),
+  })
+  .meta({
+    id: 'Exec',
+    examples: [
+      {
+        id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b81',
+        desktop_id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80',
+        state: 'exited',
+        exit_code: 0,
+        signal: null,
+        reason: null,
+        started_at: '2026-01-01T12:00:00.000Z',
+        ended_at: '2026-01-01T12:10:00.000Z',
+        tty: false,
+        keep_awake: false,
+        timeout_secs: 3_600,
+        stdin: { end: 0, open: false },
+        stdout: { start: 0, end: 11, dropped_bytes: 0 },
+        stderr: { start: 0, end: 0, dropped_bytes: 0 },
+        command: '/bin/sh -c make -j2',
+      },
+    ],
+  })
+export type ExecStateJson = z.infer<typeof execStateJson>
+
+const wholeNumber = (what: string) =>
+  z
+    .string()
+    .regex(/^\d{1,15}$/, `must be ${what}`)
+    .transform(Number)
+    .pipe(z.int())
+
+export const execOutputQuery = z.object({
+  stream: execStream.optional().describe('Default `stdout`. A terminal has no other'),
+  offset: wholeNumber('a number of bytes')
+    .optional()
+    .describe('Of the first byte; default 0. What was dropped is skipped'),
+  wait_secs: wholeNumber(`0 to ${execWaitMaxSecs}`)
+    .pipe(z.int().max(execWaitMaxSecs, `must be 0 to ${execWaitMaxSecs}`))
+    .optional()
+    .describe('Wait so long for a byte, or for the end; at most 60'),
+})
+
+export const execStdinQuery = z.object({
+  offset: wholeNumber('a number of bytes').describe(
+    'Of the first byte. Bytes before the end are skipped; beyond it is 409',
+  ),
+  eof: z.enum(['true', 'false'], 'must be `true` or `false`').optional().describe('`true`: nothing follows'),
+})
+
+export const execStdinJson = z
+  .object({ next_offset: z.int().describe('Send on from here; less than was sent if the command reads slowly') })
+  .meta({ id: 'ExecStdin', examples: [{ next_offset: 5 }] })
+
+export const execSignalBody = z
+  .strictObject({
+    signal: z.int().min(1).max(64).describe('Its number, such as 2 for SIGINT, 15 for SIGTERM, 9 for SIGKILL'),
+  })
+  .meta({ id: 'ExecSignalBody', examples: [{ signal: 15 }] })
