@@ -54,6 +54,8 @@ test('an agent of the release before enrols with this control plane, and does ev
   const desktop = await Desktop.create({ client: house.client, tier: 'small' })
   await desktop.wake()
   await expect(desktop.files.stat('/srv', { retries: 0 })).rejects.toMatchObject({ code: 'host_outdated' })
+  const start = house.client.execs.start(desktop.id, { command: 'true' }, { retries: 0 })
+  await expect(start).rejects.toMatchObject({ code: 'host_outdated' })
   await desktop.files.write('/srv/x', 'whole')
   const part = await desktop.files.readPart('/srv/x', { offset: 2 })
   expect([part.offset, await new Response(part.stream).text()]).toEqual([0, 'whole'])

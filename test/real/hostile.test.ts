@@ -1,7 +1,9 @@
 // Guarantee: the worst that a guest does to commands and transfers, in short; at length and over both ways in:
 // guest-*.test.ts, in `npm run test:long`.
 import { randomBytes } from 'node:crypto'
+import type { Exec } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { waitFor } from '../wait-for.ts'
 import { worksOnEntries } from './parts/entries.ts'
 import { codeOf, GuestStage, md5 } from './parts/guest-stage.ts'
 import type { Instance } from './parts/instance.ts'
@@ -74,3 +76,29 @@ test('if the SSH server dies, its commands fail at once, and the next command wo
   expect(await running).toBe('guest_unavailable')
   await stage.works()
 })
+
+test('an exec outlives the agent’s death and a sleep: each line once, and its exit code', async () => {
+  const loop =
+    'n=0; while [ $n -lt 30 ]; do echo line $n; n=$((n + 1)); sleep 0.1; done; read -r word; echo $word; exit 5'
+  const exec = await stage.desktop.commands.start(loop, { stdin: true })
+  const terminal = await stage.desktop.commands.start('stty size; cat', { tty: { cols: 100, rows: 30 } })
+  const output = textOf(exec)
+  await instance.kill('agent')
+  await stage.works()
+  await stage.desktop.hibernate()
+  await stage.desktop.wake()
+  await exec.sendStdin('said\n')
+  await terminal.sendStdin('typed\n', { eof: true })
+  expect(await exec.wait()).toMatchObject({ exitCode: 5, signal: null, reason: null })
+  expect(await output).toBe(`${Array.from({ length: 30 }, (_, n) => `line ${n}\n`).join('')}said\n`)
+  await terminal.wait()
+  expect(await textOf(terminal)).toBe('30 100\r\ntyped\r\ntyped\r\n')
+  await waitFor('the supervisors to end', async () => (await stage.run("ps | grep -c '[s]upervise-' || :")) === '0\n')
+})
+
+async function textOf(exec: Exec): Promise<string> {
+  const decoder = new TextDecoder()
+  let text = ''
+  for await (const { bytes } of exec.output()) text += decoder.decode(bytes, { stream: true })
+  return text
+}

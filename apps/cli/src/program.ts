@@ -6,6 +6,7 @@ import { addCp } from './commands/cp.ts'
 import { addDesktops } from './commands/desktops.ts'
 import { addEvents } from './commands/events.ts'
 import { addExec } from './commands/exec.ts'
+import { addExecs } from './commands/execs.ts'
 import { addIdle } from './commands/idle.ts'
 import { addLs } from './commands/ls.ts'
 import { addOperations } from './commands/operations.ts'
@@ -56,6 +57,7 @@ export function createProgram(context: Context): Command {
   addDesktops(program, context)
   addTransitions(program, context)
   addExec(program, context)
+  addExecs(program, context)
   addCp(program, context)
   addLs(program, context)
   addScreens(program, context)

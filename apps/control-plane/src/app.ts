@@ -10,6 +10,7 @@ import { moveAdminRoutes } from './desktops/move-routes.ts'
 import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './desktops/routes.ts'
 import { drainRoutes } from './drains/routes.ts'
 import { entryRoutes } from './guest/entry-routes.ts'
+import { execInputRoutes, execRoutes } from './guest/exec-routes.ts'
 import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { App } from './http/app.ts'
@@ -97,10 +98,12 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   scope.addHook('onRequest', authenticate)
   answerUnknownPaths(scope)
   scope.register(async (files: App) => fileRoutes(files, parts))
+  scope.register(async (inputs: App) => execInputRoutes(inputs, parts))
   refuseOtherMethods(scope, paths)
   desktopRoutes(scope, parts)
   guestRoutes(scope, parts)
   entryRoutes(scope, parts)
+  execRoutes(scope, parts)
   streamRoutes(scope, parts)
   idleRoutes(scope, parts)
   usageRoutes(scope, parts)

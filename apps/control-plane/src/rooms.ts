@@ -22,6 +22,8 @@ import { EventFeed } from './events/feed.ts'
 import { EventPartitions } from './events/partitions.ts'
 import { AwakeDesktops } from './guest/awake.ts'
 import { Entries } from './guest/entries.ts'
+import { prune as pruneExecs } from './guest/exec-store.ts'
+import { Execs } from './guest/execs.ts'
 import { Guests } from './guest/service.ts'
 import { CheckIns } from './hosts/check-ins.ts'
 import { HostProofs } from './hosts/proofs.ts'
@@ -173,6 +175,7 @@ function openRest(
     }),
     guests: new Guests(awake, links, channels),
     entries: new Entries(awake, links),
+    execs: new Execs({ awake, leadership, links }),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
     idle: new Idle({
@@ -187,7 +190,7 @@ function openRest(
       heartbeatMs: Math.min(eventHeartbeatMs, config.bodyStallMs / 2),
     }),
     retention: new Retention({
-      ...{ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains },
+      ...{ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains, pruneExecs },
       pruneWebhooks: (db) => pruneWebhooks(db, config.keepDeliveriesDays),
     }),
   }

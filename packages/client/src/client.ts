@@ -36,6 +36,7 @@ import {
   sendJson,
 } from './bodies.ts'
 import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
+import { execCalls } from './execs.ts'
 import { type CallOptions, Http, type HttpOptions } from './http.ts'
 import { pollOperation, type SettleOptions, settle, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
 import { nextCursor } from './pages.ts'
@@ -179,6 +180,9 @@ export function createClient(options: ClientOptions) {
       http.json<never>({ ...call, method: 'POST', path: path`/v1/desktops/${id}/fork` }),
 
     getOperation,
+
+    /** Commands that last. */
+    execs: execCalls(http, newIdempotencyKey),
 
     /** Events that are sent to a URL. */
     webhooks: webhookCalls(http),

@@ -3,6 +3,8 @@ import type { ChangeEntryBody, EntryJson, ExecJson, StreamClaim, StreamJson } fr
 import type { FileData, FilePart, ReadFormat, ReadResults } from './bodies.ts'
 import { type Camel, camel } from './camel.ts'
 import type { Client, PartOptions } from './client.ts'
+import { TimeoutError } from './errors.ts'
+import { type ConnectExecOptions, Exec, type ExecState, type StartOptions } from './exec.ts'
 import type { CallOptions } from './http.ts'
 
 export type CommandResult = Camel<ExecJson>
@@ -12,9 +14,12 @@ export interface RunOptions {
   cwd?: string
   envs?: Record<string, string>
   stdin?: string
-  /** The command's timeout in the guest: 60 s by default, at most 300 s; rounded up to whole seconds. */
+  /** The command's timeout in the guest: 60 s by default, at most 300 s; rounded up to whole seconds. With `onStdout` or `onStderr` as long as you like. */
   timeoutMs?: number
   signal?: AbortSignal
+  /** Called with the output as it comes. The command then survives lost connections and hibernation. */
+  onStdout?: (text: string) => void
+  onStderr?: (text: string) => void
 }
 
 export class Commands {
@@ -31,9 +36,58 @@ export class Commands {
    * Throws TimeoutError if the command reached its timeout. Aborting stops the wait, not the command.
    */
   async run(command: string | string[], options: RunOptions = {}): Promise<CommandResult> {
+    if (options.onStdout || options.onStderr) return this.#runOn(command, options)
     const { cwd, envs, stdin, timeoutMs, signal } = options
     const timeout_secs = timeoutMs === undefined ? undefined : Math.max(1, Math.ceil(timeoutMs / 1000))
     return camel(await this.#client.exec(this.#id, { command, cwd, env: envs, stdin, timeout_secs }, { signal }))
+  }
+
+  /** Starts a command that lasts: it outlives this program, lost connections and hibernation. Starts once, also with retries. */
+  start(command: string | string[], options: StartOptions = {}): Promise<Exec> {
+    return Exec.start(this.#client, this.#id, command, options)
+  }
+
+  /** A command that was started before, also by another program. */
+  connect(execId: string, options: ConnectExecOptions = {}): Promise<Exec> {
+    return Exec.connect(this.#client, this.#id, execId, options)
+  }
+
+  /** The commands that run, and those that have ended and are kept; newest first. */
+  async list(options?: CallOptions): Promise<ExecState[]> {
+    return (await this.#client.execs.list(this.#id, options)).execs.map((exec) => camel(exec))
+  }
+
+  async #runOn(command: string | string[], { timeoutMs = defaultTimeoutMs, ...options }: RunOptions) {
+    const startedAt = performance.now()
+    const kept = { stdout: new Kept(), stderr: new Kept() }
+    const exec = await this.start(command, {
+      ...{ ...options, timeoutMs },
+      onStdout: (text) => kept.stdout.add(text, options.onStdout),
+      onStderr: (text) => kept.stderr.add(text, options.onStderr),
+    })
+    const { exitCode, signal, reason } = await exec.wait({ signal: options.signal })
+    if (reason === 'timeout') throw new TimeoutError(`the command ran longer than ${timeoutMs} ms and was ended`)
+    return {
+      ...{ exitCode, signal, stdout: kept.stdout.text, stderr: kept.stderr.text },
+      stdoutTruncated: kept.stdout.isTruncated,
+      stderrTruncated: kept.stderr.isTruncated,
+      durationMs: Math.round(performance.now() - startedAt),
+    }
+  }
+}
+
+const defaultTimeoutMs = 60_000
+const keptLength = 1024 * 1024
+
+/** The first part of what was printed. */
+class Kept {
+  text = ''
+  isTruncated = false
+
+  add(text: string, then?: (text: string) => void): void {
+    this.isTruncated ||= this.text.length + text.length > keptLength
+    this.text += text.slice(0, keptLength - this.text.length)
+    then?.(text)
   }
 }
 

@@ -24,6 +24,8 @@ export type {
   EventJson,
   ExecBody,
   ExecJson,
+  ExecStateJson,
+  ExecStream,
   HostJson,
   IdleJson,
   ImageJson,
@@ -35,6 +37,7 @@ export type {
   ProblemJson,
   RemovalJson,
   RequestKind,
+  StartExecBody,
   StreamBody,
   StreamClaim,
   StreamJson,
@@ -80,6 +83,8 @@ export {
 } from './desktop.ts'
 export * from './errors.ts'
 export type { AdminEventsOptions, EventPageOptions, EventsOptions } from './events.ts'
+export { type ConnectExecOptions, Exec, type ExecEnd, type ExecState, type StartOptions } from './exec.ts'
+export type { ExecOutput, FollowExecOptions, ReadExecOptions } from './execs.ts'
 export type { CommandResult, Entry, RunOptions } from './guest.ts'
 export type { CallOptions, HttpOptions } from './http.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'

@@ -134,6 +134,10 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'command_not_run',
   'disk_missing',
   'file_exists',
+  'exec_input_closed',
+  'exec_limit',
+  'exec_unknown',
+  'exec_unsupported',
   'file_not_found',
   'guest_deadline',
   'guest_silent',
@@ -176,7 +180,7 @@ function asRefusal(name: CommandName, error: unknown): unknown {
       return refusalWithCause('host_unreachable', 'the host has too many calls in flight')
     }
     // An agent of an older release: it has done nothing. The commands of operations have refusals of their own.
-    if (error.code === 'unknown_call' && name.startsWith('guest.'))
+    if (error.code === 'unknown_call' && /^(guest|exec)\./.test(name))
       return refusalWithCause('host_outdated', inShort(error.detail))
     if (!hostsMayRefuse.has(error.code)) {
       return refusalWithCause('hypervisor_failed', `the host refused with an unknown code: ${inShort(error.detail)}`)

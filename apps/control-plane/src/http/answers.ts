@@ -169,7 +169,7 @@ export function documented(
   const own = Object.entries(headers).map(([name, says]) => [name, header(says)])
   const streamed = stream && { [stream]: { schema: { type: 'string' } } }
   const content = bytes
-    ? { [bytes]: { schema: { type: 'string', format: 'binary' } } }
+    ? { [bytes]: { schema: { type: 'string', format: 'binary' } }, ...streamed }
     : { ...made?.content, ...streamed }
   return {
     description: what,

@@ -17,6 +17,7 @@ export interface RetentionOptions {
   auditDays: number
   /** Of rooms beside this one. */
   pruneDrains(db: Db, days: number): Promise<number>
+  pruneExecs(db: Db, days: number): Promise<number>
   pruneWebhooks(db: Db): Promise<number>
 }
 
@@ -38,6 +39,7 @@ export class Retention {
       arrivals: () => pruneArrivals(db),
       replicas: () => leadership.pruneReplicas(db),
       drains: () => this.#options.pruneDrains(db, recordsDays),
+      execs: () => this.#options.pruneExecs(db, recordsDays),
       activity: () => activity.prune(db),
       'webhook deliveries': () => this.#options.pruneWebhooks(db),
       audit: () => audit.prune(db, auditDays),

@@ -1,0 +1,244 @@
+// Customers' routes for execs: commands that last. Only HTTP.
+import { Readable } from 'node:stream'
+import {
+  execOutputQuery,
+  execSignalBody,
+  execStateJson,
+  execStdinJson,
+  execStdinMaxBytes,
+  execStdinQuery,
+  id,
+  refuseField,
+  startExecBody,
+  terminalSize,
+} from '@dormouse/contract'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { App } from '../http/app.ts'
+import { BoundedBody } from '../http/bounded-body.ts'
+import { callerGone, fingerprint, idempotencyKey } from '../http/requests.ts'
+import type { Leadership } from '../leadership/leadership.ts'
+import { customer } from '../principals/authentication.ts'
+import { eventsOf } from './exec-events.ts'
+import type { Asking, Execs } from './execs.ts'
+
+const params = z.object({ id })
+const execParams = params.extend({ exec: id.describe('Id of the exec') })
+const listJson = z.object({ execs: z.array(execStateJson) }).meta({ id: 'ExecList' })
+const removedJson = z.object({ id }).meta({ id: 'DeletedExec' })
+
+interface ExecRoutesOptions {
+  execs: Execs
+  leadership: Leadership
+  onMismatch(): void
+}
+
+const ofRequest = (request: FastifyRequest): Asking => ({
+  caller: customer(request),
+  desktopId: (request.params as z.infer<typeof params>).id,
+  requestId: request.id,
+})
+
+export function execRoutes(app: App, options: ExecRoutesOptions): void {
+  startRoutes(app, options)
+  controlRoutes(app, options)
+  outputRoute(app, options)
+}
+
+function startRoutes(app: App, { execs, leadership, onMismatch }: ExecRoutesOptions): void {
+  app.post(
+    '/desktops/:id/execs',
+    {
+      schema: {
+        operationId: 'startExec',
+        tags: ['Guest'],
+        summary: 'Start a command that lasts',
+        description:
+          'It outlives this connection, and hibernation. Its guest keeps the last 16 MiB of each stream, of all execs 256 MiB, for 24 hours after the end at most; what ended first is removed where space is needed. With a key it starts once.',
+        params,
+        body: startExecBody,
+        keyed: 'desktop',
+        response: { 200: execStateJson, 201: execStateJson },
+        answers: { 200: 'The exec that was started with this key before', 201: 'It was started' },
+        problems: [404, 409, 504],
+      },
+    },
+    async (request, reply) => {
+      const key = idempotencyKey(request)
+      leadership.require()
+      const { exec, replay } = await execs.start(ofRequest(request), request.body, key, fingerprint(request.body))
+      if (replay !== 'no') reply.header('idempotency-replayed', replay === 'same' ? 'true' : 'mismatch')
+      if (replay === 'mismatch') onMismatch()
+      return reply.code(replay === 'no' ? 201 : 200).send(exec)
+    },
+  )
+
+  app.get(
+    '/desktops/:id/execs',
+    {
+      schema: {
+        operationId: 'listExecs',
+        tags: ['Guest'],
+        summary: 'List the execs that the guest keeps, newest first',
+        params,
+        response: { 200: listJson },
+        answers: { 200: 'Those that run, and those that have ended and are kept' },
+        problems: [404, 409, 504],
+      },
+    },
+    async (request) => ({ execs: await execs.list(ofRequest(request)) }),
+  )
+}
+
+function controlRoutes(app: App, { execs, leadership }: ExecRoutesOptions): void {
+  const shared = { tags: ['Guest'], params: execParams, problems: [404, 409, 504] as const }
+
+  app.get(
+    '/desktops/:id/execs/:exec',
+    {
+      schema: {
+        ...{ ...shared, operationId: 'getExec', summary: 'Read the state of an exec' },
+        response: { 200: execStateJson },
+        answers: { 200: 'As of now' },
+      },
+    },
+    async (request) => execs.get(ofRequest(request), request.params.exec),
+  )
+
+  app.delete(
+    '/desktops/:id/execs/:exec',
+    {
+      schema: {
+        ...{ ...shared, operationId: 'deleteExec', summary: 'Kill an exec if it runs, and delete its output' },
+        response: { 200: removedJson },
+        answers: { 200: 'The desktop keeps no such exec' },
+      },
+    },
+    async (request) => {
+      leadership.require()
+      await execs.remove(ofRequest(request), request.params.exec)
+      return { id: request.params.exec }
+    },
+  )
+
+  app.post(
+    '/desktops/:id/execs/:exec/signal',
+    {
+      schema: {
+        ...{ ...shared, operationId: 'signalExec', summary: 'Send a signal to the process group of an exec' },
+        body: execSignalBody,
+        response: { 200: execStateJson },
+        answers: { 200: 'It was sent, unless the command has ended' },
+      },
+    },
+    async (request) => execs.signal(ofRequest(request), request.params.exec, request.body.signal),
+  )
+
+  app.post(
+    '/desktops/:id/execs/:exec/resize',
+    {
+      schema: {
+        ...{ ...shared, operationId: 'resizeExec', summary: 'Change the size of an exec’s terminal' },
+        body: terminalSize,
+        response: { 200: execStateJson },
+        answers: { 200: 'It has this size, if it has a terminal' },
+      },
+    },
+    async (request) => execs.resize(ofRequest(request), request.params.exec, request.body),
+  )
+}
+
+function outputRoute(app: App, { execs }: ExecRoutesOptions): void {
+  app.get(
+    '/desktops/:id/execs/:exec/output',
+    {
+      exposeHeadRoute: false,
+      schema: {
+        operationId: 'readExecOutput',
+        tags: ['Guest'],
+        summary: 'Read the output of an exec from an offset',
+        description:
+          'Bytes as they are, at most 720 KiB. Bytes that were dropped are skipped: the first byte of the answer is at `dormouse-next-offset` minus its length. With `accept: text/event-stream`, server-sent events: `id` is the offset behind the bytes, `data` is `{offset, base64}`, and `Last-Event-ID` continues. The stream ends with `event: end` and a `reason`: `ended` once the command has ended and everything was sent, otherwise connect again. A stream without `ended` is unfinished.',
+        params: execParams,
+        querystring: execOutputQuery,
+        answers: {
+          200: {
+            what: 'The bytes; none where none have come in time, or at the end',
+            bytes: 'application/octet-stream',
+            stream: 'text/event-stream',
+            headers: {
+              'cache-control': '`no-store`',
+              'x-accel-buffering': 'Of a stream: `no`, so that a proxy passes each event on at once',
+              'dormouse-next-offset': 'The offset to read on from',
+              'dormouse-exec-state': 'The state of the exec: `running`, `exited` or `lost`',
+              'dormouse-output-end': '`true` where nothing follows',
+            },
+          },
+        },
+        problems: [404, 409, 504],
+      },
+    },
+    async (request, reply) => {
+      const { stream = 'stdout', offset = 0, wait_secs: waitSecs = 0 } = request.query
+      const asking = { ...ofRequest(request), signal: callerGone(request, reply) }
+      if (/\btext\/event-stream\b/i.test(request.headers.accept ?? '')) {
+        const from = { stream, offset: lastOffset(request) ?? offset }
+        // Refuses before the stream begins.
+        await execs.get(asking, request.params.exec)
+        return sendEvents(reply, eventsOf(execs, asking, request.params.exec, from))
+      }
+      const output = await execs.read(asking, request.params.exec, { stream, offset, waitMs: waitSecs * 1_000 })
+      reply.headers({
+        'dormouse-next-offset': String(output.offset + output.bytes.length),
+        'dormouse-exec-state': output.exec.state,
+        'dormouse-output-end': String(output.isEnd),
+        'cache-control': 'no-store',
+      })
+      return reply.type('application/octet-stream').send(output.bytes)
+    },
+  )
+}
+
+function sendEvents(reply: FastifyReply, events: AsyncGenerator<string>) {
+  reply.headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no' })
+  return reply.type('text/event-stream').send(Readable.from(events, { objectMode: false, highWaterMark: 1 }))
+}
+
+function lastOffset({ headers }: FastifyRequest): number | undefined {
+  const text = [headers['last-event-id']].flat()[0]
+  if (text === undefined || text === '') return undefined
+  return /^\d{1,15}$/.test(text) ? Number(text) : refuseField('Last-Event-ID', 'must be an offset')
+}
+
+/** A scope of its own: the body is raw bytes here, whatever the Content-Type. */
+export function execInputRoutes(app: App, { execs, stallMs }: { execs: Execs; stallMs: number }): void {
+  const bounds = { maxBytes: execStdinMaxBytes, stallMs }
+  app.removeAllContentTypeParsers()
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null))
+
+  app.post(
+    '/desktops/:id/execs/:exec/stdin',
+    {
+      onRequest: async ({ raw }) => void new BoundedBody(raw, bounds),
+      schema: {
+        operationId: 'writeExecInput',
+        tags: ['Guest'],
+        summary: 'Append to the input of an exec',
+        description:
+          'Sent again with the same offset, it takes effect once. What the command has not read yet is bounded: send the rest from `next_offset`.',
+        params: execParams,
+        querystring: execStdinQuery,
+        bytes: 'The bytes, up to 256 KiB, whatever the Content-Type',
+        response: { 200: execStdinJson },
+        answers: { 200: 'The bytes before `next_offset` were accepted' },
+        problems: [404, 409, 413, 504],
+      },
+    },
+    async (request) => {
+      const bytes = await new BoundedBody(request.raw, bounds).bytes(() => undefined)
+      const { offset, eof } = request.query
+      const end = await execs.write(ofRequest(request), request.params.exec, offset, bytes, eof === 'true')
+      return { next_offset: end }
+    },
+  )
+}

@@ -1,0 +1,146 @@
+// A command that lasts, as an object: its output, its input, its end.
+import type { ExecStateJson, ExecStream } from '@dormouse/contract'
+import { type Camel, camel } from './camel.ts'
+import type { Client } from './client.ts'
+import { DormouseError } from './errors.ts'
+import type { ExecOutput, FollowExecOptions } from './execs.ts'
+import type { CallOptions } from './http.ts'
+
+export type ExecState = Camel<ExecStateJson>
+
+/** How a command ended. */
+export type ExecEnd = Pick<ExecState, 'exitCode' | 'signal' | 'reason' | 'endedAt'>
+
+interface Listening {
+  /** Called with the output as it comes, as UTF-8. */
+  onStdout?: (text: string) => void
+  onStderr?: (text: string) => void
+  signal?: AbortSignal
+}
+
+export interface StartOptions extends Listening {
+  cwd?: string
+  envs?: Record<string, string>
+  /** A string is the whole input. `true`: send it with `sendStdin`. */
+  stdin?: string | true
+  /** Run it in a terminal of this size. */
+  tty?: { cols: number; rows: number }
+  /** It is killed after so long awake, rounded up to whole seconds. By default never. */
+  timeoutMs?: number
+  /** The desktop does not hibernate by itself while it runs. */
+  keepAwake?: boolean
+  idempotencyKey?: string
+}
+
+export interface ConnectExecOptions extends Listening {
+  /** Begin here; by default with the first byte that is kept. */
+  offsets?: Partial<Record<ExecStream, number>>
+}
+
+export class Exec {
+  readonly id: string
+  readonly #client: Client
+  readonly #desktopId: string
+  readonly #following: Promise<unknown>
+  #seen: ExecStateJson
+
+  private constructor(client: Client, seen: ExecStateJson, options: ConnectExecOptions) {
+    this.id = seen.id
+    this.#client = client
+    this.#desktopId = seen.desktop_id
+    this.#seen = seen
+    const { onStdout, onStderr } = options
+    const each = [
+      onStdout && this.#listen('stdout', onStdout, options),
+      onStderr && this.#listen('stderr', onStderr, options),
+    ]
+    this.#following = Promise.all(each)
+    // `wait` throws what has failed.
+    this.#following.catch(() => undefined)
+  }
+
+  static async start(
+    client: Client,
+    desktopId: string,
+    command: string | string[],
+    options: StartOptions,
+  ): Promise<Exec> {
+    const { cwd, envs, stdin, tty, timeoutMs, keepAwake, idempotencyKey, signal } = options
+    const body = {
+      ...{ command, cwd, env: envs, stdin, tty, keep_awake: keepAwake },
+      timeout_secs: timeoutMs === undefined ? undefined : Math.max(1, Math.ceil(timeoutMs / 1_000)),
+    }
+    return new Exec(client, await client.execs.start(desktopId, body, { idempotencyKey, signal }), options)
+  }
+
+  static async connect(client: Client, desktopId: string, execId: string, options: ConnectExecOptions): Promise<Exec> {
+    return new Exec(client, await client.execs.get(desktopId, execId, { signal: options.signal }), options)
+  }
+
+  /** As last read; `refresh()` reads it again. */
+  get state(): ExecState {
+    return camel(this.#seen)
+  }
+
+  async refresh(options?: CallOptions): Promise<ExecState> {
+    this.#seen = await this.#client.execs.get(this.#desktopId, this.id, options)
+    return this.state
+  }
+
+  /** The output of one stream as bytes, until its end. Survives lost connections and a sleep of the desktop. */
+  output(options: FollowExecOptions = {}): AsyncGenerator<ExecOutput, void, undefined> {
+    return this.#client.execs.follow(this.#desktopId, this.id, options)
+  }
+
+  /** Waits for the end of the command, and of what `onStdout` and `onStderr` get. Throws if the exec is lost: it has no end then. */
+  async wait({ signal }: { signal?: AbortSignal } = {}): Promise<ExecEnd> {
+    // Where the output is listened to, its end comes with it.
+    await this.#following
+    while ((await this.refresh({ signal })).state === 'running')
+      for await (const _ of this.output({ offset: this.#seen.stdout.end, signal })) break
+    const { state, exitCode, signal: ended, reason, endedAt } = this.state
+    if (state === 'lost')
+      throw new DormouseError(`the exec is lost (${reason}); its output is kept, its end is not known`)
+    return { exitCode, signal: ended, reason, endedAt }
+  }
+
+  /** Appends to the input. Calls must not overlap. */
+  async sendStdin(
+    data: string | Uint8Array<ArrayBuffer>,
+    { eof, ...call }: CallOptions & { eof?: boolean } = {},
+  ): Promise<void> {
+    const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data
+    const { end } = this.#seen.stdin
+    const next = await this.#client.execs.write(this.#desktopId, this.id, end, bytes, { eof, ...call })
+    this.#seen = { ...this.#seen, stdin: { ...this.#seen.stdin, end: next } }
+  }
+
+  /** Sends a signal to the command's process group; by default SIGKILL. */
+  async kill(signal = 9, options?: CallOptions): Promise<ExecState> {
+    this.#seen = await this.#client.execs.signal(this.#desktopId, this.id, signal, options)
+    return this.state
+  }
+
+  async resize(cols: number, rows: number, options?: CallOptions): Promise<void> {
+    await this.#client.execs.resize(this.#desktopId, this.id, { cols, rows }, options)
+  }
+
+  /** Kills it if it runs, and deletes its output. */
+  async delete(options?: CallOptions): Promise<void> {
+    await this.#client.execs.delete(this.#desktopId, this.id, options)
+  }
+
+  async #listen(
+    stream: ExecStream,
+    tell: (text: string) => void,
+    { offsets, signal }: ConnectExecOptions,
+  ): Promise<void> {
+    const decoder = new TextDecoder()
+    for await (const { bytes } of this.output({ stream, offset: offsets?.[stream], signal })) {
+      const text = decoder.decode(bytes, { stream: true })
+      if (text) tell(text)
+    }
+    const rest = decoder.decode()
+    if (rest) tell(rest)
+  }
+}

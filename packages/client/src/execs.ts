@@ -1,0 +1,168 @@
+// Commands that last: one typed call for each of their routes, and an iterator over the output that reconnects.
+import type { ExecStateJson, ExecStream, StartExecBody } from '@dormouse/contract'
+import { sendJson } from './bodies.ts'
+import { DormouseError, TimeoutError } from './errors.ts'
+import type { CallOptions, Http } from './http.ts'
+import { path } from './path.ts'
+import { mayPass, retryAfterMaxMs } from './retry.ts'
+
+/** The next bytes of an exec's output. */
+export interface ExecOutput {
+  bytes: Uint8Array<ArrayBuffer>
+  /** Of the first byte. More than was asked for where bytes were dropped. */
+  offset: number
+  nextOffset: number
+  state: ExecStateJson['state']
+  /** Whether nothing follows. */
+  isEnd: boolean
+}
+
+export interface ReadExecOptions extends CallOptions {
+  stream?: ExecStream
+  offset?: number
+  /** Wait so long for a byte, or for the end; at most 60. */
+  waitSecs?: number
+}
+
+export interface FollowExecOptions {
+  stream?: ExecStream
+  /** Begin here: the `nextOffset` of an earlier piece. */
+  offset?: number
+  signal?: AbortSignal
+}
+
+const waitSecs = 30
+const slackMs = 30_000
+const inputPieceBytes = 256 * 1024
+const pause = { leastMs: 100, mostMs: 10_000 }
+
+/** The calls of /v1/desktops/{id}/execs. */
+export function execCalls(http: Http, newKey: () => string) {
+  const one = (desktopId: string, execId: string) => path`/v1/desktops/${desktopId}/execs/${execId}`
+
+  const start = async (
+    desktopId: string,
+    body: StartExecBody,
+    { idempotencyKey = newKey(), ...call }: CallOptions & { idempotencyKey?: string } = {},
+  ) =>
+    http.json<ExecStateJson>({
+      ...call,
+      method: 'POST',
+      path: path`/v1/desktops/${desktopId}/execs`,
+      ...sendJson(body, { 'idempotency-key': idempotencyKey }),
+    })
+
+  const read = (desktopId: string, execId: string, options: ReadExecOptions = {}) =>
+    readOutput(http, one(desktopId, execId), options)
+
+  return {
+    start,
+    read,
+    list: async (desktopId: string, call: CallOptions = {}) =>
+      http.json<{ execs: ExecStateJson[] }>({ ...call, method: 'GET', path: path`/v1/desktops/${desktopId}/execs` }),
+    get: async (desktopId: string, execId: string, call: CallOptions = {}) =>
+      http.json<ExecStateJson>({ ...call, method: 'GET', path: one(desktopId, execId) }),
+    /** Sent again with the same offset, it takes effect once, so it is retried. */
+    write: async (
+      desktopId: string,
+      execId: string,
+      offset: number,
+      bytes: Uint8Array<ArrayBuffer>,
+      { eof, ...call }: CallOptions & { eof?: boolean } = {},
+    ) => writeAll(http, `${one(desktopId, execId)}/stdin`, { offset, bytes, eof: eof ?? false }, call),
+    signal: async (desktopId: string, execId: string, signal: number, call: CallOptions = {}) =>
+      http.json<ExecStateJson>({
+        ...call,
+        method: 'POST',
+        path: `${one(desktopId, execId)}/signal`,
+        ...sendJson({ signal }),
+      }),
+    resize: async (desktopId: string, execId: string, size: { cols: number; rows: number }, call: CallOptions = {}) =>
+      http.json<ExecStateJson>({
+        ...call,
+        method: 'POST',
+        path: `${one(desktopId, execId)}/resize`,
+        ...sendJson(size),
+      }),
+    /** Kills it if it runs, and deletes its output. */
+    delete: async (desktopId: string, execId: string, call: CallOptions = {}) =>
+      http.json<{ id: string }>({ ...call, method: 'DELETE', path: one(desktopId, execId) }),
+    /** Yields the output until its end. Goes on from where it was after every failure that may pass, also over a sleep. */
+    follow: (desktopId: string, execId: string, options: FollowExecOptions = {}) =>
+      follow(http, (given) => read(desktopId, execId, given), options),
+  }
+}
+
+async function readOutput(http: Http, of: string, options: ReadExecOptions): Promise<ExecOutput> {
+  const { stream, offset, waitSecs: wait_secs, ...call } = options
+  const timeoutMs = call.timeoutMs ?? (wait_secs ?? 0) * 1_000 + slackMs
+  const query = { stream, offset, wait_secs }
+  return http.run({ ...call, timeoutMs, method: 'GET', path: `${of}/output`, query }, async (response) => {
+    const bytes = new Uint8Array(await response.arrayBuffer())
+    const nextOffset = Number(response.headers.get('dormouse-next-offset'))
+    const state = response.headers.get('dormouse-exec-state') as ExecStateJson['state']
+    const isEnd = response.headers.get('dormouse-output-end') === 'true'
+    return { bytes, offset: nextOffset - bytes.length, nextOffset, state, isEnd }
+  })
+}
+
+interface Input {
+  offset: number
+  bytes: Uint8Array<ArrayBuffer>
+  eof: boolean
+}
+
+/** Sends everything, as fast as the command reads; answers the offset behind it. */
+async function writeAll(http: Http, to: string, { offset, bytes, eof }: Input, call: CallOptions): Promise<number> {
+  const end = offset + bytes.length
+  for (let at = offset; ; ) {
+    const piece = bytes.subarray(at - offset, at - offset + inputPieceBytes)
+    const isLast = at + piece.length === end
+    const send = () =>
+      http.json<{ next_offset: number }>({
+        ...call,
+        method: 'POST',
+        path: to,
+        query: { offset: at, eof: eof && isLast ? true : undefined },
+        headers: { 'content-type': 'application/octet-stream' },
+        body: piece,
+      })
+    at = (await patiently(http, send, call.signal)).next_offset
+    if (at >= end) return at
+  }
+}
+
+async function* follow(
+  http: Http,
+  read: (options: ReadExecOptions) => Promise<ExecOutput>,
+  { offset = 0, stream, signal }: FollowExecOptions,
+): AsyncGenerator<ExecOutput, void, undefined> {
+  for (let at = offset; ; ) {
+    const next = () => read({ offset: at, waitSecs, retries: 0, ...(stream && { stream }), ...(signal && { signal }) })
+    const output = await patiently(http, next, signal)
+    at = output.nextOffset
+    if (output.bytes.length > 0 || output.isEnd) yield output
+    if (output.isEnd) return
+  }
+}
+
+/** Retries what may pass for as long as it takes: the exec goes on meanwhile. Also a sleep passes. */
+async function patiently<T>(http: Http, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  for (let failures = 0; ; failures++) {
+    try {
+      return await work()
+    } catch (error) {
+      signal?.throwIfAborted()
+      if (!(error instanceof DormouseError) || !passes(error)) throw error
+      const atLeastMs = Math.min(error.retryAfterMs ?? 0, retryAfterMaxMs)
+      const mostMs = Math.max(atLeastMs, Math.min(pause.mostMs, pause.leastMs * 2 ** failures))
+      await http.clock.sleep(mostMs * (0.5 + http.clock.random() / 2), signal ?? new AbortController().signal)
+    }
+  }
+}
+
+const asleep = ['hibernating', 'hibernated', 'waking', 'awake']
+const passes = (error: DormouseError): boolean =>
+  mayPass(error) ||
+  error instanceof TimeoutError ||
+  (error.code === 'not_awake' && asleep.includes(String(error.problem?.state ?? 'awake')))

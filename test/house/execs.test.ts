@@ -1,0 +1,148 @@
+// Guarantee: an exec starts once, its output and input go by offsets, and every answer is its guest's.
+import { createClient, Desktop } from '@dormouse/client'
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
+
+const json = (text: string) => JSON.parse(text)
+
+/** The exec, once it has ended. */
+const endOf = (house: House, path: string) =>
+  waitFor('the exec to end', async () => {
+    const { json: exec } = await house.api('GET', path)
+    return exec.state === 'running' ? undefined : exec
+  })
+
+test('an exec starts once for its key; its streams are read by offset, and deleting it leaves nothing', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const execs = `/v1/desktops/${id}/execs`
+  const body = { command: 'echo out; echo err >&2; echo x >> /srv/times; exit 7' }
+  const keyed = { body, headers: { 'idempotency-key': 'one' } }
+  const [first, again] = [await house.api('POST', execs, keyed), await house.api('POST', execs, keyed)]
+  expect([first.status, again.status, again.headers['idempotency-replayed']]).toEqual([201, 200, 'true'])
+  expect(again.json.id).toBe(first.json.id)
+  const other = await house.api('POST', execs, { ...keyed, body: { command: 'echo other' } })
+  expect([other.status, other.headers['idempotency-replayed'], other.json.id]).toEqual([200, 'mismatch', first.json.id])
+  const path = `${execs}/${first.json.id}`
+  expect(await endOf(house, path)).toMatchObject({
+    ...{ state: 'exited', exit_code: 7, signal: null, reason: null, desktop_id: id },
+    stdout: { start: 0, end: 4, dropped_bytes: 0 },
+  })
+  expect((await house.exec(id, 'cat /srv/times')).json.stdout).toBe('x\n')
+  const out = await house.api('GET', `${path}/output?offset=1&wait_secs=60`)
+  expect(out).toMatchObject({ status: 200, text: 'ut\n' })
+  expect(out.headers).toMatchObject({
+    'dormouse-next-offset': '4',
+    'dormouse-exec-state': 'exited',
+    'dormouse-output-end': 'true',
+  })
+  expect((await house.api('GET', `${path}/output?stream=stderr`)).text).toBe('err\n')
+  const beyond = await house.api('GET', `${path}/output?offset=5`)
+  expect([beyond.status, beyond.json.code]).toEqual([409, 'exec_offset'])
+  expect((await house.api('GET', execs)).json.execs.map((exec: { id: string }) => exec.id)).toEqual([first.json.id])
+  expect((await house.api('DELETE', path)).json).toEqual({ id: first.json.id })
+  expect((await house.api('DELETE', path)).status).toBe(200)
+  for (const answer of [await house.api('GET', path), await house.api('POST', execs, keyed)])
+    expect([answer.status, answer.json.code]).toEqual([404, 'exec_unknown'])
+})
+
+test('server-sent events carry the bytes with the offset behind them, and end once the command has', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const { json: exec } = await house.api('POST', `/v1/desktops/${id}/execs`, { body: { command: 'cat', stdin: true } })
+  const path = `/v1/desktops/${id}/execs/${exec.id}`
+  const accept = { accept: 'text/event-stream' }
+  const following = house.api('GET', `${path}/output`, { headers: accept })
+  const put = (offset: number, body: string, more = '') =>
+    house.api('POST', `${path}/stdin?offset=${offset}${more}`, { body })
+  expect((await put(0, 'hello')).json).toEqual({ next_offset: 5 })
+  expect((await put(0, 'hello')).json).toEqual({ next_offset: 5 })
+  expect((await put(3, 'lo you')).json).toEqual({ next_offset: 9 })
+  const gap = await put(10, 'x')
+  expect([gap.status, gap.json.code]).toEqual([409, 'exec_offset'])
+  expect((await put(9, '', '&eof=true')).json).toEqual({ next_offset: 9 })
+  const { status, text } = await following
+  const [bytes, end] = text.split('\n\n').filter((block) => !block.startsWith(':'))
+  expect([status, bytes]).toEqual([200, `id: 9\ndata: {"offset":0,"base64":"${btoa('hello you')}"}`])
+  expect(end).toMatch(/^event: end\ndata: /)
+  expect(json(end!.slice('event: end\ndata: '.length))).toMatchObject({ reason: 'ended', exec: { exit_code: 0 } })
+  const rest = await house.api('GET', `${path}/output`, { headers: { ...accept, 'last-event-id': '6' } })
+  expect(rest.text).toContain(`{"offset":6,"base64":"${btoa('you')}"}`)
+  const late = await put(9, 'more')
+  expect([late.status, late.json.code]).toEqual([409, 'exec_input_closed'])
+})
+
+test('a start whose answer was lost is found again; a killed agent and a sleep lose no exec; a boot makes it lost', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const execs = `/v1/desktops/${id}/execs`
+  const keyed = { body: { command: 'echo x >> /srv/times; sleep 600' }, headers: { 'idempotency-key': 'lost' } }
+  const cut = () => house.replica.parts.links.disconnect(house.host.id, 'cut by the test')
+  house.host.failpoints.set('command.before-reply', cut)
+  expect((await house.api('POST', execs, keyed)).status).toBe(503)
+  house.host.failpoints.set('command.before-reply', undefined)
+  await house.linked(house.host)
+  const { status, json: exec } = await house.api('POST', execs, keyed)
+  expect([status, exec.state]).toEqual([200, 'running'])
+  await house.killAgent()
+  await house.restartAgent()
+  expect((await house.api('GET', `${execs}/${exec.id}`)).json.state).toBe('running')
+  await house.ask(id, 'hibernate')
+  const asleep = await house.api('GET', `${execs}/${exec.id}`)
+  expect([asleep.status, asleep.json.code]).toEqual([409, 'not_awake'])
+  await house.ask(id, 'wake')
+  expect((await house.api('GET', `${execs}/${exec.id}`)).json.state).toBe('running')
+  await house.ask(id, 'hibernate')
+  await house.ask(id, 'wake', { discard_memory: true })
+  const lost = await house.api('GET', `${execs}/${exec.id}`)
+  expect(lost.json).toMatchObject({ state: 'lost', reason: 'boot', exit_code: null })
+  expect((await house.api('POST', execs, keyed)).json).toMatchObject({ id: exec.id, state: 'lost' })
+  expect((await house.exec(id, 'cat /srv/times')).json.stdout).toBe('x\n')
+})
+
+test('what cannot be is refused before anything starts', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const execs = `/v1/desktops/${id}/execs`
+  const start = async (body: object) => {
+    const answer = await house.api('POST', execs, { body })
+    return [answer.status, answer.json.code, answer.json.field]
+  }
+  expect(await start({ command: 'true', timeout_sec: 5 })).toEqual([400, 'invalid_request', 'timeout_sec'])
+  expect(await start({ command: 'true', timeout_secs: 0 })).toEqual([400, 'invalid_request', 'timeout_secs'])
+  expect(await start({ command: 'true', stdin: 'x'.repeat(262_145) })).toEqual([400, 'invalid_request', 'stdin'])
+  const unknown = `${execs}/${newId()}`
+  for (const [method, path, body] of [
+    ['GET', unknown, undefined],
+    ['GET', `${unknown}/output`, undefined],
+    ['POST', `${unknown}/signal`, { signal: 15 }],
+    ['POST', `${unknown}/stdin?offset=0`, 'x'],
+  ] as const) {
+    const answer = await house.api(method, path, { body })
+    expect([path, answer.status, answer.json.code]).toEqual([path, 404, 'exec_unknown'])
+  }
+})
+
+test('the SDK starts, listens, sends input, kills and lists; the command line shows the output', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const client = createClient({ baseUrl: house.replica.url, apiKey: house.org.key })
+  const desktop = await Desktop.connect(id, { client })
+  const heard: string[] = []
+  const result = await desktop.commands.run('echo out; echo err >&2; exit 3', { onStdout: (text) => heard.push(text) })
+  expect(result).toMatchObject({ exitCode: 3, stdout: 'out\n', stderr: 'err\n', stdoutTruncated: false })
+  expect(heard.join('')).toBe('out\n')
+  const exec = await desktop.commands.start('cat', { stdin: true })
+  await exec.sendStdin('one ')
+  await exec.sendStdin('two', { eof: true })
+  expect(await exec.wait()).toMatchObject({ exitCode: 0, signal: null })
+  const output = await Array.fromAsync((await desktop.commands.connect(exec.id)).output())
+  expect(output.map(({ bytes }) => new TextDecoder().decode(bytes)).join('')).toBe('one two')
+  const endless = await desktop.commands.start('sleep 600')
+  expect((await endless.kill(15)).signal).toBe(15)
+  expect((await desktop.commands.list()).map((one) => one.id)).toContain(endless.id)
+  await endless.delete()
+  await expect(endless.refresh()).rejects.toThrow('no such exec')
+})
