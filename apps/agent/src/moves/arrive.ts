@@ -164,7 +164,9 @@ export async function arrive(deps: MoveDeps, turn: Turn, letter: string): Promis
   const stop = () => deps.moves.end(turn.fence.desktopId)
   turn.signal.addEventListener('abort', stop, { once: true })
   try {
-    const arrived = held.entering ? await held.entering.finish(letter) : await arriveAsleep(deps, turn, held, letter)
+    const arrived = held.entering
+      ? await finish(deps, turn, held.entering, letter)
+      : await arriveAsleep(deps, turn, held, letter)
     await deps.failpoints.hit('move.arrive.before-note')
     turn.signal.throwIfAborted()
     await turn.note({ disk: 'used', move: { ...move, phase: 'arrived' } })
@@ -172,6 +174,16 @@ export async function arrive(deps: MoveDeps, turn: Turn, letter: string): Promis
     return { letter: arrived }
   } finally {
     turn.signal.removeEventListener('abort', stop)
+  }
+}
+
+/** A failure ends the hypervisor's part. A retry then fails for good, so that the paused guest goes on at its old host soon. */
+async function finish(deps: MoveDeps, turn: Turn, entering: Entering, letter: string): Promise<string> {
+  try {
+    return await entering.finish(letter)
+  } catch (error) {
+    deps.moves.end(turn.fence.desktopId)
+    throw error
   }
 }
 

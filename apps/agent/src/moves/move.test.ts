@@ -268,6 +268,19 @@ test('an undo ends an arrival that hangs', async () => {
   expect(await home.run(id, 'cat /run/note')).toBe('memory')
 })
 
+test('an arrival at which the hypervisor does not answer fails for good when it is tried again, and can be undone', async () => {
+  await ready('live')
+  const move = moveOf('live')
+  await move.begin()
+  await move.prepare()
+  await move.send()
+  away.driver.faults.failNext('finishMove', 1, 'host_unreachable')
+  await expect(move.arrive()).rejects.toMatchObject({ code: 'host_unreachable' })
+  await expect(move.arrive()).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  expect(await move.back()).toBe('awake')
+  expect(await home.run(id, 'cat /run/note')).toBe('memory')
+})
+
 test('a guest that ends while it is paused for the move is stopped on the new host', async () => {
   await ready('live')
   const move = moveOf('live')
