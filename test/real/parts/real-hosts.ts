@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { createAdminClient, type HostJson } from '@dormouse/client'
 import { type CabledHost, cutCable, mendCable } from '../../../scripts/ground/cables.ts'
 import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../../scripts/ground/libvirtd.ts'
+import { run } from '../../../scripts/ground/processes.ts'
 import type { Instance } from './instance.ts'
 
 export interface RealHost extends CabledHost {
@@ -20,6 +21,8 @@ export interface RealHost extends CabledHost {
   libvirtd: PrivateLibvirtd
   /** The desktops that have a disk here, sorted. */
   desktopsOnDisk(): string[]
+  /** The names of its libvirt's domains. Each ends with its desktop's id. */
+  domains(): Promise<string[]>
   /** As operators see it now. */
   shown(): Promise<HostJson>
   /** Pulls the cable out that leads to the other host, and puts it back. The link to the control plane stays. */
@@ -51,6 +54,7 @@ export async function realHosts(instance: Instance): Promise<RealHost[]> {
       disksDir,
       libvirtd,
       desktopsOnDisk: () => (existsSync(disksDir) ? readdirSync(disksDir) : []).flatMap(desktopOf).sort(),
+      domains: () => domainsOf(libvirtd),
       shown: async () => (await list()).find(({ id }) => id === hostId)!,
       cutFrom: (other) => cutCable(host, other),
       mendTo: (other) => mendCable(host, other),
@@ -58,6 +62,12 @@ export async function realHosts(instance: Instance): Promise<RealHost[]> {
     return host
   })
   return Promise.all(hosts)
+}
+
+async function domainsOf({ socketPath }: PrivateLibvirtd): Promise<string[]> {
+  const uri = `qemu+unix:///system?socket=${socketPath}`
+  const listed = await run('virsh', ['-q', '-c', uri, 'list', '--all', '--name'])
+  return listed.split('\n').filter(Boolean)
 }
 
 const desktopOf = (file: string): string[] => /^(.+)\.qcow2$/.exec(file)?.slice(1) ?? []
