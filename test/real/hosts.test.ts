@@ -26,7 +26,7 @@ let instance: Instance
 let alone: RealHost
 let hosts: [RealHost, RealHost]
 beforeAll(async () => {
-  instance = await Instance.start()
+  instance = await Instance.start({ DORMOUSE_AGENT_IDLE_WITHOUT_LEADER_SECS: '2' })
   alone = (await realHosts(instance))[0]!
   await instance.down()
   await instance.up(['--no-tour', '--hosts', '2'])
@@ -201,6 +201,43 @@ test.runIf(long)('desktops run on both hosts, and are reached as ever', async ()
   const on = (host: RealHost) => desktops.filter(({ id }) => host.desktopsOnDisk().includes(id)).length
   expect(hosts.map(on)).toEqual([1, 1])
 })
+
+test.runIf(long)(
+  'a host that hears no leader hibernates what is idle by the last rules, and nothing else',
+  async () => {
+    const { base_url: baseUrl, operator_key: operatorKey } = instance.local
+    const admin = createAdminClient({ baseUrl, operatorKey })
+    const [host, other] = hosts
+    await admin.cordonHost(other.id)
+    const [idle, used] = await Promise.all([instance.create(), instance.create()])
+    await idle.changeIdle({ idleTimeoutSecs: 2 })
+    // The lock keeps the leader from it, until after the cut.
+    await idle.lock('cut', { reason: 'its host is cut off first', forMs: 45_000 })
+    await Promise.all([idle.wake(), used.wake()])
+    const seen = await leaveWitness(idle, 8)
+    const heartbeats = new Set<string | null>()
+    await waitFor(async () => heartbeats.add((await host.shown()).last_heartbeat_at).size > 2)
+    await host.setLoopback('down')
+    const runs = async ({ id }: Desktop) => (await host.domains()).some((name) => name.endsWith(id))
+    try {
+      await waitFor(async () => !(await runs(idle)), 120_000)
+      expect(await runs(used)).toBe(true)
+      expect((await idle.refresh()).state).toBe('awake')
+    } finally {
+      await host.setLoopback('up')
+    }
+    await waitFor(async () => (await idle.refresh()).state === 'hibernated', 120_000)
+    const { operations } = await instance.client.listOperations(idle.id)
+    expect(operations.map(({ kind }) => kind)).toEqual(['wake'])
+    await idle.changeIdle({ idleTimeoutSecs: 1_800 })
+    expect((await idle.wake()).result?.resumedFrom).toBe('memory')
+    await expectKept(idle, seen)
+    expect((await used.refresh()).state).toBe('awake')
+    expect(await guest(used, 'hostname')).toBe('mini\n')
+    await admin.uncordonHost(other.id)
+    await Promise.all([idle, used].map((desktop) => desktop.destroy()))
+  },
+)
 
 test('a start with fewer hosts is refused while the others have desktops', async () => {
   expect(hosts[1].desktopsOnDisk().length).toBeGreaterThan(0)

@@ -28,6 +28,8 @@ export interface RealHost extends CabledHost {
   /** Pulls the cable out that leads to the other host, and puts it back. The link to the control plane stays. */
   cutFrom(other: RealHost): Promise<void>
   mendTo(other: RealHost): Promise<void>
+  /** Takes its loopback device down, and up again. Its agent reaches the control plane over that. */
+  setLoopback(state: 'up' | 'down'): Promise<void>
 }
 
 /** The hosts in their order: host-1, host-2. Call it again after a start, since their processes are others then. */
@@ -58,6 +60,9 @@ export async function realHosts(instance: Instance): Promise<RealHost[]> {
       shown: async () => (await list()).find(({ id }) => id === hostId)!,
       cutFrom: (other) => cutCable(host, other),
       mendTo: (other) => mendCable(host, other),
+      setLoopback: async (state) => {
+        await libvirtd.exec('busybox', 'ip', 'link', 'set', 'lo', state)
+      },
     }
     return host
   })
