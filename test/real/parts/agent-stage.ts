@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { namePrefix } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import type { LibvirtSettings } from '@dormouse/agent/driver/libvirt/settings.ts'
+import { installationName } from '@dormouse/agent/driver/libvirt/storage-pool.ts'
 import { Bench } from '@dormouse/agent/testing/bench.ts'
 import type { DesktopSpec } from '@dormouse/contract'
 import { createLog, type Log } from '@dormouse/process'
@@ -65,6 +66,10 @@ export class Stage {
     return new Stage(folder, image, await startPrivateLibvirtd({ dir: folder, ...named, say, endsWithUs: true }))
   }
 
+  get #virsh(): string[] {
+    return ['-q', '-c', `qemu+unix:///system?socket=${this.libvirtd.socketPath}`]
+  }
+
   /** An agent of a new installation, or of the one that is named. */
   bench(
     name: string,
@@ -99,10 +104,17 @@ export class Stage {
     return join(this.#folder, smallFolders[1])
   }
 
+  /** An agent of the same installation may then keep its disks elsewhere. The files stay. */
+  async undefinePool({ installationId }: Pick<Bench, 'installationId'>): Promise<void> {
+    const name = installationName(installationId)
+    const listed = await run('virsh', [...this.#virsh, 'pool-list', '--all', '--name'])
+    if (!listed.split('\n').some((line) => line.trim() === name)) return
+    for (const command of ['pool-destroy', 'pool-undefine']) await run('virsh', [...this.#virsh, command, name])
+  }
+
   /** The names of all domains of an installation. */
   async domains({ installationId }: Pick<Bench, 'installationId'>): Promise<string[]> {
-    const uri = `qemu+unix:///system?socket=${this.libvirtd.socketPath}`
-    const listed = await run('virsh', ['-q', '-c', uri, 'list', '--all', '--name'])
+    const listed = await run('virsh', [...this.#virsh, 'list', '--all', '--name'])
     return listed.split('\n').filter((name) => name.startsWith(namePrefix(installationId)))
   }
 
