@@ -21,7 +21,7 @@ export const floorPlans: readonly FloorPlan[] = [
       ['hosts', 'images', 'ledger', 'principals', 'audit', 'activity'],
       ['desktops'],
       ['guest', 'streams'],
-      ['recovery', 'removals', 'drains', 'usage', 'retention', 'listeners', 'idle', 'webhooks'],
+      ['recovery', 'removals', 'drains', 'usage', 'retention', 'listeners', 'idle', 'webhooks', 'mcp'],
       ['telemetry'],
       [
         'main',
@@ -73,6 +73,7 @@ export const packageArrows: Readonly<Record<string, readonly string[]>> = {
   'node-libvirt': [],
   process: [],
   client: ['contract'],
+  mcp: ['client'],
 }
 
 const tests = '(\\.test\\.ts$|/testing/)'

@@ -9,6 +9,7 @@ import { addExec } from './commands/exec.ts'
 import { addExecs } from './commands/execs.ts'
 import { addIdle } from './commands/idle.ts'
 import { addLs } from './commands/ls.ts'
+import { addMcp } from './commands/mcp.ts'
 import { addOperations } from './commands/operations.ts'
 import { addScreens } from './commands/screens.ts'
 import { addTransitions } from './commands/transitions.ts'
@@ -66,6 +67,7 @@ export function createProgram(context: Context): Command {
   addIdle(program, context)
   addUsage(program, context)
   addWebhooks(program, context)
+  addMcp(program, context)
   addAdmin(program, context)
   return program
 }

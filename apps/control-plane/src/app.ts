@@ -27,6 +27,7 @@ import { idleRoutes } from './idle/routes.ts'
 import { imageAdminRoutes } from './images/routes.ts'
 import type { Readiness } from './leadership/readiness.ts'
 import { eventAdminRoutes, eventRoutes } from './listeners/routes.ts'
+import { mcpRoutes } from './mcp/routes.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/authentication.ts'
 import { principalRoutes } from './principals/routes.ts'
 import { recoveryAdminRoutes } from './recovery/routes.ts'
@@ -72,6 +73,7 @@ export async function createApp(given: AppParts): Promise<App> {
   }
   await publishOpenApi(app)
   await app.register(async (scope: App) => customerRoutes(scope, customers, scoped), { prefix: '/v1' })
+  await app.register(async (scope: App) => agentRoutes(scope, customers, scoped))
   await app.register(async (scope: App) => operatorRoutes(scope, operators, scoped), { prefix: '/admin/v1' })
   await app.register(async (scope: App) => openRoutes(scope, scoped))
   await app.register(async (scope: App) => {
@@ -109,6 +111,14 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   usageRoutes(scope, parts)
   eventRoutes(scope, parts)
   webhookRoutes(scope, parts)
+}
+
+/** For agents that speak the Model Context Protocol: customers, with a protocol of their own. */
+function agentRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
+  takeBodiesOf(scope, contractBodyBytes)
+  scope.addHook('onRequest', authenticate)
+  refuseOtherMethods(scope, paths)
+  mcpRoutes(scope, parts)
 }
 
 function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {

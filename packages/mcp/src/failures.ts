@@ -1,0 +1,22 @@
+// What an agent is shown of a failure: what happened, and the tool that helps.
+import { DormouseError } from '@dormouse/client'
+
+/** By code of the refusal. Tools that were not granted are named too: the agent can tell its user. */
+const nextSteps: Record<string, string> = {
+  not_awake: 'call desktop_wake, then retry',
+  wrong_state: 'call desktop_list to see its state',
+  not_found: 'call desktop_list to see the ids',
+  file_not_found: 'call desktop_list_files on its folder',
+  is_directory: 'call desktop_list_files to see what is in it',
+  guest_deadline: 'raise timeout_secs, or start it in the background with `setsid … &` and look at its output later',
+  guest_unavailable: 'retry in a few seconds',
+  host_unreachable: 'retry in a few seconds',
+  quota_exceeded: 'destroy a desktop that is not needed',
+}
+
+/** One or two sentences. Errors that are no answer of the service are bugs, and thrown. */
+export function explain(error: unknown): string {
+  if (!(error instanceof DormouseError)) throw error
+  const next = nextSteps[error.code ?? ''] ?? (error.status === 404 ? nextSteps.not_found : undefined)
+  return next ? `${error.message}\nNext step: ${next}` : error.message
+}

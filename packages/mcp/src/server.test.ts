@@ -1,0 +1,133 @@
+import { createClient } from '@dormouse/client'
+import { desktop, desktopId, succeeded } from '@dormouse/client/testing/samples'
+import { problem, type Script, serve } from '@dormouse/client/testing/scripted-server'
+import { InMemoryTransport, Client as McpClient } from '@modelcontextprotocol/client'
+import { expect, onTestFinished, test } from 'vitest'
+import { parseGrants } from './grants.ts'
+import { createMcpServer, type McpOptions } from './server.ts'
+
+/** An agent's client of the reference implementation, on a server over a scripted service. */
+async function connect(script: Script, options: Partial<McpOptions> = {}) {
+  const service = await serve(script)
+  onTestFinished(() => service[Symbol.asyncDispose]())
+  const client = createClient({ baseUrl: service.baseUrl, apiKey: 'svc_sk_secret', retries: 0 })
+  const [here, there] = InMemoryTransport.createLinkedPair()
+  await createMcpServer({ client, ...options }).connect(there)
+  const agent = new McpClient({ name: 'test', version: '1' })
+  await agent.connect(here)
+  onTestFinished(() => agent.close())
+  const call = async (name: string, args: object = {}) => {
+    const { content, isError } = await agent.callTool({ name, arguments: args as Record<string, unknown> })
+    return { content: content as { type: string; text?: string; data?: string; mimeType?: string }[], isError }
+  }
+  return { agent, call, seen: service.seen }
+}
+
+const awake: Script = () => ({ body: desktop({ state: 'awake' }) })
+
+const names = async (options: Partial<McpOptions>) =>
+  (await (await connect(awake, options)).agent.listTools()).tools.map(({ name }) => name)
+
+test('by default an agent has every tool but the one that destroys', async () => {
+  expect(await names({})).toEqual([
+    'desktop_list',
+    'desktop_create',
+    'desktop_wake',
+    'desktop_hibernate',
+    'desktop_screen',
+    'desktop_run',
+    'desktop_read_file',
+    'desktop_write_file',
+    'desktop_list_files',
+  ])
+})
+
+test('a tool that was not granted cannot be called, and a misspelt grant is refused', async () => {
+  expect(await names({ grants: ['see'] })).not.toContain('desktop_run')
+  const { call, seen } = await connect(awake, { grants: ['see'] })
+  await expect(call('desktop_run', { desktop_id: desktopId, command: 'ls' })).rejects.toThrow(/desktop_run/)
+  expect(seen).toEqual([])
+  expect(() => parseGrants('see,destory')).toThrow('"destory" is no grant')
+})
+
+test('an agent with one desktop knows no other', async () => {
+  const { agent, call, seen } = await connect(awake, { desktopId, grants: ['see', 'use', 'create', 'destroy'] })
+  const { tools } = await agent.listTools()
+  expect(tools.map(({ name }) => name)).not.toContain('desktop_list')
+  expect(tools.map(({ name }) => name)).not.toContain('desktop_create')
+  expect(tools.flatMap(({ inputSchema }) => Object.keys(inputSchema.properties ?? {}))).not.toContain('desktop_id')
+  const other = '019a9f00-0000-7000-8000-000000000002'
+  expect((await call('desktop_run', { command: 'ls', desktop_id: other })).isError).toBe(true)
+  expect(seen).toEqual([])
+})
+
+test('tools say what they do to the world', async () => {
+  const { agent } = await connect(awake, { grants: ['see', 'destroy'] })
+  const { tools } = await agent.listTools()
+  const of = (name: string) => tools.find((each) => each.name === name)?.annotations
+  expect(of('desktop_screen')).toMatchObject({ readOnlyHint: true, destructiveHint: false, idempotentHint: true })
+  expect(of('desktop_destroy')).toMatchObject({ readOnlyHint: false, destructiveHint: true })
+})
+
+test('a command shows its exit code and the end of its output', async () => {
+  const ended = { exit_code: 3, signal: null, stdout: `${'x'.repeat(20_000)}end`, stderr: 'oops' }
+  const body = { ...ended, stdout_truncated: false, stderr_truncated: false, duration_ms: 5 }
+  const { call, seen } = await connect(() => ({ body }))
+  const { content, isError } = await call('desktop_run', { desktop_id: desktopId, command: 'make' })
+  expect(isError).toBeFalsy()
+  expect(content[0]!.text).toMatch(/^exit code 3\n--- stdout \(only its end.*\)\nx+end\n--- stderr\noops$/)
+  expect(content[0]!.text!.length).toBeLessThan(17_000)
+  expect(JSON.parse(seen[0]!.body.toString())).toEqual({ command: 'make', timeout_secs: 60 })
+})
+
+test('a picture comes as a picture, behind a short text', async () => {
+  const png = Buffer.alloc(64)
+  png.writeUInt32BE(1_280, 16)
+  png.writeUInt32BE(800, 20)
+  const { call } = await connect(() => ({ headers: { 'content-type': 'image/png' }, body: png }))
+  const { content } = await call('desktop_screen', { desktop_id: desktopId })
+  expect(content).toEqual([
+    { type: 'text', text: 'The screen is 1280 × 800 pixels.' },
+    { type: 'image', mimeType: 'image/png', data: png.toString('base64') },
+  ])
+})
+
+test('a failure is a result with the next step, and a wrong argument names itself', async () => {
+  const asleep = () => problem(409, 'not_awake', 'the desktop is hibernated', { state: 'hibernated' })
+  const { call } = await connect(asleep)
+  const failed = await call('desktop_screen', { desktop_id: desktopId })
+  expect(failed).toMatchObject({ isError: true })
+  expect(failed.content[0]!.text).toBe('the desktop is hibernated\nNext step: call desktop_wake, then retry')
+  const wrong = await call('desktop_run', { desktop_id: desktopId, comand: 'ls' })
+  expect([wrong.isError, wrong.content[0]!.text]).toEqual([true, expect.stringContaining('command')])
+})
+
+test('a created desktop is woken, and its id is said also where that fails', async () => {
+  const script =
+    (wake: () => ReturnType<Script>): Script =>
+    (request) =>
+      request.path.endsWith('wake') ? wake() : { body: desktop() }
+  const { call } = await connect(script(() => ({ body: succeeded() })))
+  const woken = await call('desktop_create', { tier: 'small' })
+  expect(woken.content[0]!.text).toBe(`${desktopId} is awake; its memory was restored`)
+  const full = await connect(script(() => problem(409, 'operation_failed', 'no host has room')))
+  const failed = await full.call('desktop_create')
+  expect([failed.isError, failed.content[0]!.text]).toEqual([true, expect.stringContaining(`created ${desktopId}`)])
+})
+
+test('a file is read in parts that end between characters', async () => {
+  const file = Buffer.from(`${'a'.repeat(65_535)}ü and more`)
+  const { call } = await connect(({ headers }) => {
+    const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(headers.range!)!.map(Number)
+    const body = file.subarray(from, to! + 1)
+    return {
+      status: 206,
+      headers: { 'content-range': `bytes ${from}-${from! + body.length - 1}/${file.length}` },
+      body,
+    }
+  })
+  const first = await call('desktop_read_file', { desktop_id: desktopId, path: '/srv/a' })
+  expect(first.content[0]!.text).toMatch(/^a{65535}\n--- 65535 of 65546 bytes; read on with offset 65535$/)
+  const rest = await call('desktop_read_file', { desktop_id: desktopId, path: '/srv/a', offset: 65_535 })
+  expect(rest.content[0]!.text).toBe('ü and more')
+})

@@ -1,0 +1,87 @@
+// An MCP server with the tools that were granted. Each connection, or each request over HTTP, has one of its own.
+import type { Client } from '@dormouse/client'
+import { type CallToolResult, McpServer } from '@modelcontextprotocol/server'
+import { z } from 'zod'
+import about from '../package.json' with { type: 'json' }
+import { explain } from './failures.ts'
+import { defaultGrants, type Grant } from './grants.ts'
+import type { Answer, Tool } from './tool.ts'
+import { createDesktop, destroyDesktop, hibernateDesktop, listDesktops, wakeDesktop } from './tools/desktops.ts'
+import { listFiles, readFile, runCommand, writeFile } from './tools/guest.ts'
+import { seeScreen } from './tools/screen.ts'
+
+export interface McpOptions {
+  client: Client
+  grants?: readonly Grant[]
+  /** The only desktop that the agent knows. Tools then take no `desktop_id`, and it can neither list nor create others. */
+  desktopId?: string
+}
+
+const tools: readonly Tool[] = [
+  listDesktops,
+  createDesktop,
+  wakeDesktop,
+  hibernateDesktop,
+  destroyDesktop,
+  seeScreen,
+  runCommand,
+  readFile,
+  writeFile,
+  listFiles,
+]
+
+const desktopId = z.uuid().describe('Id of the desktop, from desktop_list or desktop_create')
+
+export function createMcpServer({ client, grants = defaultGrants, desktopId: pinned }: McpOptions): McpServer {
+  const server = new McpServer(
+    { name: 'dormouse', title: 'Dormouse desktops', version: about.version },
+    { capabilities: { tools: {} }, instructions: instructionsFor(pinned) },
+  )
+  for (const tool of tools) {
+    if (!grants.includes(tool.grant) || (pinned !== undefined && !tool.onDesktop)) continue
+    const shape = tool.onDesktop && pinned === undefined ? { desktop_id: desktopId, ...tool.input } : tool.input
+    const config = {
+      title: tool.title,
+      description: tool.description,
+      // Unknown arguments are refused: a misspelt one would change nothing, silently.
+      inputSchema: z.strictObject(shape),
+      annotations: annotationsOf(tool),
+    }
+    server.registerTool(tool.name, config, async (args, { mcpReq: { signal } }) => {
+      const given = { ...(args as { desktop_id: string }), ...(pinned !== undefined && { desktop_id: pinned }) }
+      return tool.run(given, { client, signal }).then(resultOf, failureOf)
+    })
+  }
+  return server
+}
+
+const instructionsFor = (pinned: string | undefined): string =>
+  [
+    'Desktops are virtual machines that sleep and wake without losing anything.',
+    pinned === undefined ? 'Find one with desktop_list, or create one with desktop_create.' : 'You have one desktop.',
+    'It must be awake to be used: desktop_wake. Hibernate it when the work is done.',
+  ].join(' ')
+
+const annotationsOf = ({ title, grant, idempotent }: Tool) => ({
+  title,
+  readOnlyHint: grant === 'see',
+  destructiveHint: grant === 'destroy' || grant === 'use',
+  idempotentHint: idempotent,
+  openWorldHint: grant === 'use',
+})
+
+const resultOf = ({ text, pictures = [] }: Answer): CallToolResult => ({
+  content: [
+    { type: 'text', text },
+    ...pictures.map(({ mimeType, data }) => ({
+      type: 'image' as const,
+      mimeType,
+      data: Buffer.from(data).toString('base64'),
+    })),
+  ],
+})
+
+const failureOf = (error: unknown): CallToolResult => ({
+  isError: true,
+  content: [{ type: 'text', text: explain(error) }],
+})

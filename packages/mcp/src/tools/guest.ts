@@ -1,0 +1,124 @@
+// Tools that work in an awake desktop: commands and files.
+import { isUtf8 } from 'node:buffer'
+import { buffer } from 'node:stream/consumers'
+import { type ExecJson, InvalidRequestError } from '@dormouse/client'
+import { z } from 'zod'
+import { tool } from '../tool.ts'
+
+/** Of each of stdout and stderr: an agent reads all that it is given. */
+const shownChars = 16_384
+const readMaxBytes = 65_536
+
+export const runCommand = tool({
+  name: 'desktop_run',
+  title: 'Run a command',
+  description:
+    'Runs a shell command in an awake desktop, as root, and waits until it ends. Returns its exit code and output. Start programs that go on with `setsid … &`.',
+  grant: 'use',
+  onDesktop: true,
+  idempotent: false,
+  input: {
+    command: z.string().min(1).describe('For /bin/sh -c'),
+    cwd: z.string().optional().describe('Working folder'),
+    stdin: z.string().optional(),
+    timeout_secs: z.int().min(1).max(300).default(60).describe('The command is killed then'),
+  },
+  run: async ({ desktop_id: id, ...body }, { client, signal }) => ({
+    text: endOf(await client.exec(id, body, { signal })),
+  }),
+})
+
+function endOf({ exit_code, signal, stdout, stderr, ...cut }: ExecJson): string {
+  const how = exit_code === null ? `ended by signal ${signal ?? 'unknown'}` : `exit code ${exit_code}`
+  const parts = [
+    how,
+    outputOf('stdout', stdout, cut.stdout_truncated),
+    outputOf('stderr', stderr, cut.stderr_truncated),
+  ]
+  return parts.filter(Boolean).join('\n')
+}
+
+/** The end of it: the error stands there, and the result. */
+function outputOf(name: string, text: string, truncated: boolean): string {
+  if (text === '') return ''
+  const isCut = truncated || text.length > shownChars
+  const note = isCut ? ' (only its end; write it to a file to read all of it)' : ''
+  return `--- ${name}${note}\n${text.slice(-shownChars)}`
+}
+
+export const readFile = tool({
+  name: 'desktop_read_file',
+  title: 'Read a file',
+  description: `Reads text from a file of an awake desktop, at most ${readMaxBytes} bytes in a call.`,
+  grant: 'see',
+  onDesktop: true,
+  idempotent: true,
+  input: {
+    path: z.string().min(1).describe('Absolute path'),
+    offset: z.int().min(0).default(0).describe('First byte to read'),
+  },
+  run: async ({ desktop_id: id, path, offset }, { client, signal }) => {
+    const part = await client.readFilePart(id, path, { offset, length: readMaxBytes, signal })
+    const bytes = await buffer(part.stream)
+    // A host of an older release sends the whole file.
+    const wanted = bytes.subarray(offset - part.offset, offset - part.offset + readMaxBytes)
+    const text = textOf(wanted)
+    if (text === undefined) throw new InvalidRequestError(`${path} is not text; use desktop_run to look into it`)
+    const size = part.size ?? bytes.length
+    const end = offset + Buffer.byteLength(text)
+    return { text: end < size ? `${text}\n--- ${end} of ${size} bytes; read on with offset ${end}` : text }
+  },
+})
+
+/** Undefined if it is not UTF-8. A character that the end cuts is left to the next part. */
+function textOf(bytes: Buffer): string | undefined {
+  for (let cut = 0; cut < 4 && cut <= bytes.length; cut++) {
+    const whole = bytes.subarray(0, bytes.length - cut)
+    if (isUtf8(whole)) return whole.toString()
+  }
+  return undefined
+}
+
+export const writeFile = tool({
+  name: 'desktop_write_file',
+  title: 'Write a file',
+  description: 'Writes text to a file of an awake desktop, atomically. Creates parent folders, replaces what is there.',
+  grant: 'use',
+  onDesktop: true,
+  idempotent: true,
+  input: {
+    path: z.string().min(1).describe('Absolute path'),
+    text: z.string(),
+    mode: z
+      .string()
+      .regex(/^[0-7]{3,4}$/, 'must be an octal mode such as 0644')
+      .optional(),
+  },
+  run: async ({ desktop_id: id, path, text, mode }, { client, signal }) => {
+    const { size } = await client.writeFile(id, path, text, { mode, signal })
+    return { text: `Wrote ${size} bytes to ${path}` }
+  },
+})
+
+const listed = 200
+
+export const listFiles = tool({
+  name: 'desktop_list_files',
+  title: 'List files',
+  description: `Lists the entries of a folder of an awake desktop: type, size and path, at most ${listed}.`,
+  grant: 'see',
+  onDesktop: true,
+  idempotent: true,
+  input: {
+    path: z.string().min(1).describe('Absolute path of the folder'),
+    depth: z.int().min(1).max(8).default(1).describe('Levels below the folder'),
+  },
+  run: async ({ desktop_id: id, path, depth }, { client, signal }) => {
+    const { entries, next_cursor } = await client.listEntries(id, { path, depth, limit: listed }, { signal })
+    const lines = entries.map(({ type, size, path: each, target }) =>
+      [type.padEnd(9), String(size).padStart(10), target === null ? each : `${each} -> ${target}`].join(' '),
+    )
+    if (lines.length === 0) return { text: `${path} is empty` }
+    return { text: [...lines, ...(next_cursor === null ? [] : ['There are more; list a folder below.'])].join('\n') }
+  },
+})
