@@ -2,6 +2,7 @@
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
 
 let house: House
 beforeAll(async () => {
@@ -31,6 +32,13 @@ test('an agent creates a desktop, uses it and lets it sleep', async () => {
   expect((await agent.call('desktop_list_files', { desktop_id, path: '/srv' })).text).toContain('/srv/a b')
   expect((await agent.call('desktop_run', { desktop_id, command: 'echo here' })).text).toBe(
     'exit code 0\n--- stdout\nhere\n',
+  )
+  const started = await agent.call('desktop_run', { desktop_id, command: 'echo going on', background: true })
+  const exec_id = /exec_id (\S+)/.exec(started.text)![1]
+  await waitFor(async () =>
+    (await agent.call('desktop_output', { desktop_id, exec_id })).text.startsWith(
+      'exit code 0; stdout 0–9 of 9; read on with offset 9\ngoing on',
+    ),
   )
   expect((await agent.call('desktop_hibernate', { desktop_id })).text).toContain('is hibernated')
   const asleep = await agent.call('desktop_run', { desktop_id, command: 'true' })

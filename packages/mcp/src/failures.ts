@@ -8,7 +8,7 @@ const nextSteps: Record<string, string> = {
   not_found: 'call desktop_list to see the ids',
   file_not_found: 'call desktop_list_files on its folder',
   is_directory: 'call desktop_list_files to see what is in it',
-  guest_deadline: 'raise timeout_secs, or start it in the background with `setsid … &` and look at its output later',
+  guest_deadline: 'raise timeout_secs, or run it with `background: true`',
   guest_unavailable: 'retry in a few seconds',
   host_unreachable: 'retry in a few seconds',
   quota_exceeded: 'destroy a desktop that is not needed',

@@ -7,7 +7,7 @@ import { explain } from './failures.ts'
 import { defaultGrants, type Grant } from './grants.ts'
 import type { Answer, Tool } from './tool.ts'
 import { createDesktop, destroyDesktop, hibernateDesktop, listDesktops, wakeDesktop } from './tools/desktops.ts'
-import { listFiles, readFile, runCommand, writeFile } from './tools/guest.ts'
+import { listFiles, readFile, readOutput, runCommand, writeFile } from './tools/guest.ts'
 import { seeScreen } from './tools/screen.ts'
 
 export interface McpOptions {
@@ -25,6 +25,7 @@ const tools: readonly Tool[] = [
   destroyDesktop,
   seeScreen,
   runCommand,
+  readOutput,
   readFile,
   writeFile,
   listFiles,

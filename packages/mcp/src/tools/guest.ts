@@ -1,7 +1,7 @@
 // Tools that work in an awake desktop: commands and files.
 import { isUtf8 } from 'node:buffer'
 import { buffer } from 'node:stream/consumers'
-import { type ExecJson, InvalidRequestError } from '@dormouse/client'
+import { type ExecJson, type ExecStateJson, InvalidRequestError } from '@dormouse/client'
 import { z } from 'zod'
 import { tool } from '../tool.ts'
 
@@ -13,7 +13,7 @@ export const runCommand = tool({
   name: 'desktop_run',
   title: 'Run a command',
   description:
-    'Runs a shell command in an awake desktop, as root, and waits until it ends. Returns its exit code and output. Start programs that go on with `setsid … &`.',
+    'Runs a shell command in an awake desktop, as root, and waits until it ends. Returns its exit code and output. With `background` it goes on: returns an exec_id for desktop_output.',
   grant: 'use',
   onDesktop: true,
   idempotent: false,
@@ -21,12 +21,51 @@ export const runCommand = tool({
     command: z.string().min(1).describe('For /bin/sh -c'),
     cwd: z.string().optional().describe('Working folder'),
     stdin: z.string().optional(),
-    timeout_secs: z.int().min(1).max(300).default(60).describe('The command is killed then'),
+    timeout_secs: z
+      .int()
+      .min(1)
+      .max(300)
+      .optional()
+      .describe('The command is killed then: after 60 s by default; in the background never, unless given'),
+    background: z.boolean().default(false).describe('For what takes minutes, or does not end, such as a server'),
   },
-  run: async ({ desktop_id: id, ...body }, { client, signal }) => ({
-    text: endOf(await client.exec(id, body, { signal })),
-  }),
+  run: async ({ desktop_id: id, background, ...body }, { client, signal }) => {
+    if (!background) return { text: endOf(await client.exec(id, body, { signal })) }
+    const { id: execId } = await client.execs.start(id, body, { signal })
+    return { text: `started; exec_id ${execId}\nNext step: call desktop_output` }
+  },
 })
+
+export const readOutput = tool({
+  name: 'desktop_output',
+  title: 'Read output',
+  description:
+    'Reads on in the output of a command in the background, and returns whether it still runs. Waits up to wait_secs for new output or its end.',
+  grant: 'see',
+  onDesktop: true,
+  idempotent: true,
+  input: {
+    exec_id: z.uuid().describe('From desktop_run'),
+    stream: z.enum(['stdout', 'stderr']).default('stdout'),
+    offset: z.int().min(0).default(0).describe('Byte to read on from; the answer before says it'),
+    wait_secs: z.int().min(0).max(60).default(10),
+  },
+  run: async ({ desktop_id: id, exec_id, stream, offset, wait_secs }, { client, signal }) => {
+    const given = { stream, offset, waitSecs: wait_secs, signal }
+    const output = await client.execs.read(id, exec_id, given)
+    const exec = await client.execs.get(id, exec_id, { signal })
+    const shown = Buffer.from(output.bytes).subarray(0, shownChars)
+    const next = output.offset + shown.length
+    const dropped = output.offset > offset ? [`${output.offset - offset} bytes before were dropped`] : []
+    const head = [stateOf(exec), ...dropped, `${stream} ${output.offset}–${next} of ${exec[stream].end}`]
+    return { text: `${head.join('; ')}; read on with offset ${next}\n${shown.toString()}` }
+  },
+})
+
+function stateOf({ state, exit_code, signal, reason }: ExecStateJson): string {
+  if (exit_code !== null) return `exit code ${exit_code}`
+  return [state, signal === null ? '' : `by signal ${signal}`, reason ?? ''].filter(Boolean).join(', ')
+}
 
 function endOf({ exit_code, signal, stdout, stderr, ...cut }: ExecJson): string {
   const how = exit_code === null ? `ended by signal ${signal ?? 'unknown'}` : `exit code ${exit_code}`
