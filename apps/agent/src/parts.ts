@@ -17,6 +17,7 @@ import { Turns } from './desktops/turns.ts'
 import { type Thresholds, UsageSamples } from './desktops/usage-samples.ts'
 import { Watch } from './desktops/watch.ts'
 import { WithoutLeader } from './desktops/without-leader.ts'
+import { Appends } from './guest/appends.ts'
 import { GuestExecs } from './guest/execs.ts'
 import { Transfers } from './guest/transfers.ts'
 import { ImageEviction } from './images/eviction.ts'
@@ -92,6 +93,7 @@ export async function makeParts({
     transfers: new Transfers(),
     execs,
     execActivity: new ExecActivity({ ...deps, watch, execs }),
+    appends: new Appends(),
   }
 }
 

@@ -12,6 +12,7 @@ import { drainRoutes } from './drains/routes.ts'
 import { entryRoutes } from './guest/entry-routes.ts'
 import { execInputRoutes, execRoutes } from './guest/exec-routes.ts'
 import { fileRoutes, guestRoutes } from './guest/routes.ts'
+import { uploadRoutes } from './guest/upload-routes.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { App } from './http/app.ts'
 import type { AuditTrail } from './http/audit-trail.ts'
@@ -101,6 +102,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   answerUnknownPaths(scope)
   scope.register(async (files: App) => fileRoutes(files, parts))
   scope.register(async (inputs: App) => execInputRoutes(inputs, parts))
+  scope.register(async (files: App) => uploadRoutes(files, parts))
   refuseOtherMethods(scope, paths)
   desktopRoutes(scope, parts)
   guestRoutes(scope, parts)

@@ -2,6 +2,7 @@
 import type { Drains } from './drains/service.ts'
 import type { EventFeed } from './events/feed.ts'
 import type { EventPartitions } from './events/partitions.ts'
+import type { Uploads } from './guest/uploads.ts'
 import type { Hosts } from './hosts/service.ts'
 import type { Idle } from './idle/service.ts'
 import type { Images } from './images/service.ts'
@@ -26,6 +27,7 @@ interface Rooms {
   webhookWorker: WebhookWorker
   eventPartitions: EventPartitions
   idle: Idle
+  uploads: Uploads
 }
 
 export const reconcilers = ({ drains, engine, recovery, usage, streams, hosts, ...rooms }: Rooms): Reconciler[] => [
@@ -39,6 +41,7 @@ export const reconcilers = ({ drains, engine, recovery, usage, streams, hosts, .
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },
   { name: 'expired-claims', everyMs: 5_000, run: () => streams.noteExpired() },
+  { name: 'uploads', everyMs: 30_000, run: () => rooms.uploads.prune() },
   { name: 'images', everyMs: 10_000, run: () => rooms.images.prefetch() },
   { name: 'silent-hosts', everyMs: 2_000, run: () => hosts.noteUnreachable() },
   { name: 'events', everyMs: 10_000, run: () => rooms.events.note() },

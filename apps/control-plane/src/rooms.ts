@@ -25,6 +25,8 @@ import { Entries } from './guest/entries.ts'
 import { prune as pruneExecs } from './guest/exec-store.ts'
 import { Execs } from './guest/execs.ts'
 import { Guests } from './guest/service.ts'
+import { Transfers } from './guest/transfers.ts'
+import { Uploads } from './guest/uploads.ts'
 import { CheckIns } from './hosts/check-ins.ts'
 import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
@@ -149,6 +151,7 @@ function openRest(
   const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, images, workLimits })
   const issued = new IssuedTokens()
   const awake = new AwakeDesktops(desktops)
+  const transfers = new Transfers(awake, links, channels)
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
   const inputs = new ScreenInputs(pool, logOf('activity'))
   const inputOf = inputs.of.bind(inputs)
@@ -173,7 +176,8 @@ function openRest(
       ...{ pool, leadership, desktops, links, channels, issued },
       onTakenOver: () => void screens.check(),
     }),
-    guests: new Guests(awake, links, channels),
+    guests: new Guests(awake, links, transfers),
+    uploads: new Uploads({ pool, leadership, links, awake, transfers, log: logOf('guest') }),
     entries: new Entries(awake, links),
     execs: new Execs({ awake, leadership, links }),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),

@@ -41,6 +41,7 @@ import { type CallOptions, Http, type HttpOptions } from './http.ts'
 import { pollOperation, type SettleOptions, settle, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
 import { nextCursor } from './pages.ts'
 import { guestPath, path } from './path.ts'
+import { type UploadData, type UploadOptions, upload } from './uploads.ts'
 import { webhookCalls } from './webhooks.ts'
 
 /** The service's address and the credential. */
@@ -260,6 +261,10 @@ export function createClient(options: ClientOptions) {
         },
         partOf,
       ),
+
+    /** Writes a file of any size: in pieces, continued after interruptions, and placed whole at the end. */
+    upload: async (id: string, file: string, data: UploadData, options?: UploadOptions) =>
+      upload(http, id, file, data, options),
 
     /** A page of the entries below a folder; with depth 0 the entry of the path itself. Paths are absolute. */
     listEntries: async (id: string, query: EntriesQuery, call: CallOptions = {}) =>

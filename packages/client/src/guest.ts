@@ -1,11 +1,12 @@
 // Commands, files and the screen of an awake desktop.
-import type { ChangeEntryBody, EntryJson, ExecJson, StreamClaim, StreamJson } from '@dormouse/contract'
+import type { ChangeEntryBody, EntryJson, ExecJson, StreamClaim, StreamJson, UploadJson } from '@dormouse/contract'
 import type { FileData, FilePart, ReadFormat, ReadResults } from './bodies.ts'
 import { type Camel, camel } from './camel.ts'
 import type { Client, PartOptions } from './client.ts'
 import { TimeoutError } from './errors.ts'
 import { type ConnectExecOptions, Exec, type ExecState, type StartOptions } from './exec.ts'
 import type { CallOptions } from './http.ts'
+import type { UploadData, UploadOptions } from './uploads.ts'
 
 export type CommandResult = Camel<ExecJson>
 export type Entry = Camel<EntryJson>
@@ -103,6 +104,14 @@ export class Files {
   /** Writes a file of at most 8 MiB, atomically; creates parent folders. `mode` is octal text, such as `0644`. */
   write(file: string, data: FileData, options?: CallOptions & { mode?: string }) {
     return this.#client.writeFile(this.#id, file, data, options)
+  }
+
+  /**
+   * Writes a file of any size: in pieces, continued after interruptions, and placed whole at the end. In Node,
+   * `fs.openAsBlob(name)` makes the data of a file.
+   */
+  async upload(file: string, data: UploadData, options?: UploadOptions): Promise<Camel<UploadJson>> {
+    return camel(await this.#client.upload(this.#id, file, data, options))
   }
 
   /** Reads a file of any size; as text by default. */

@@ -42,6 +42,7 @@ export type {
   StreamClaim,
   StreamJson,
   TrustedHostJson,
+  UploadJson,
   UsageJson,
   WakeBody,
   WakeLockBody,
@@ -89,6 +90,7 @@ export type { CommandResult, Entry, RunOptions } from './guest.ts'
 export type { CallOptions, HttpOptions } from './http.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'
 export type { Clock } from './retry.ts'
+export type { UploadData, UploadOptions } from './uploads.ts'
 export {
   type DeliveryPage,
   type DeliveryQuery,

@@ -11,6 +11,7 @@ import { imageRef, imageSource } from './images.ts'
 import { channelToken, letter, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom } from './operations.ts'
 import { readRangeCommand } from './ranges.ts'
+import { appendUploadCommand, appendUploadResult, uploadCommand, uploadResult } from './uploads.ts'
 
 /** Orders commands. A host refuses a lower epoch, and a lower (generation, turn) of a desktop. An equal one joins the work in progress, or repeats its outcome. */
 export const fence = z.object({
@@ -180,6 +181,9 @@ export const commands = {
   'guest.writeFile': { payload: writeFileCommand, result: z.object({ size: z.int().min(0) }) },
   /** Part of a file went over the channel, behind a `RangeHead`. Agents before this command refuse it. */
   'guest.readRange': { payload: readRangeCommand, result: z.object({ size: z.int().min(0) }) },
+  /** A step of an upload that may be interrupted. Agents before this command and the next refuse them. */
+  'guest.uploadStep': { payload: uploadCommand, result: uploadResult },
+  'guest.appendUpload': { payload: appendUploadCommand, result: appendUploadResult },
   /** A page of entries of a folder. Agents before this command and the next refuse them. */
   'guest.listEntries': { payload: listEntriesCommand, result: listEntriesResult },
   /** Changes a file, folder or link in the guest. Not idempotent: a repeat may find its own effect. */

@@ -106,6 +106,16 @@ export const refusals = {
     next: 'choose another path, or send `overwrite: true`',
   },
   not_empty: { status: 409, what: 'the folder in the guest is not empty', next: 'send `recursive: true`' },
+  upload_offset: {
+    status: 409,
+    what: 'the guest has another part of the upload than `Upload-Offset` says',
+    next: 'go on from the `Upload-Offset` of this response, or ask for it with HEAD',
+  },
+  upload_lost: {
+    status: 409,
+    what: 'what was uploaded is no longer in the guest',
+    next: 'begin another upload',
+  },
   command_not_run: {
     status: 409,
     what: 'the guest could not start the command: no such program or folder, or no permission',

@@ -43,6 +43,18 @@ export async function worksOnEntries(stage: GuestStage): Promise<void> {
   await stage.run('echo more >>/srv/entries/part')
   const changed = await files.readPart('/srv/entries/part', { offset: 5, version: version! })
   expect([changed.offset, (await buffer(changed.stream)).length]).toEqual([0, 700_005])
+  const large = randomBytes(3 * 1024 * 1024)
+  const parts: number[] = []
+  await files.upload('/srv/entries/in/large', large, {
+    mode: '0640',
+    pieceBytes: 1_000_000,
+    onProgress: (at) => parts.push(at),
+  })
+  expect(parts).toEqual([1_000_000, 2_000_000, 3_000_000, large.length])
+  expect(await files.stat('/srv/entries/in/large')).toMatchObject({ mode: '0640', size: large.length })
+  expect(Buffer.from(await files.read('/srv/entries/in/large', { format: 'bytes' })).equals(large)).toBe(true)
+  expect(await codeOf(files.upload('/srv/entries/in', large))).toBe('is_directory')
+  expect(await stage.run('ls -a /srv/entries /srv/entries/in | grep -c dormouse || :')).toBe('0\n')
   for (const folder of ['/srv/entries', '/run/entries', '/run/many-entries'])
     await files.remove(folder, { recursive: true })
   expect(await codeOf(files.stat('/run/entries'))).toBe('file_not_found')

@@ -11,6 +11,8 @@ const lanes: Partial<Record<CommandName, typeof guest>> = {
   'guest.writeFile': guest,
   'guest.readFile': guest,
   'guest.readRange': guest,
+  'guest.uploadStep': guest,
+  'guest.appendUpload': guest,
   'guest.listEntries': guest,
   'guest.changeEntry': guest,
   'exec.start': execs,

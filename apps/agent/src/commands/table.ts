@@ -6,6 +6,7 @@ import type { DestroyDeps } from '../desktops/destroy.ts'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
 import type { OrderDeps } from '../desktops/orders.ts'
 import type { WakeDeps } from '../desktops/wake.ts'
+import type { Appends } from '../guest/appends.ts'
 import type { GuestExecs } from '../guest/execs.ts'
 import type { Transfers } from '../guest/transfers.ts'
 import type { ImageFetcher } from '../images/fetcher.ts'
@@ -35,6 +36,7 @@ import { readFile, readRange } from './read-file.ts'
 import { rejoin } from './rejoin.ts'
 import { takePicture } from './take-picture.ts'
 import { tidy } from './tidy.ts'
+import { appendUpload, uploadStep } from './upload.ts'
 import { writeFile } from './write-file.ts'
 
 /** What all commands need together; each handler's own type names its part. */
@@ -50,6 +52,7 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   transfers: Transfers
   execs: GuestExecs
   execActivity: ExecActivity
+  appends: Appends
 }
 
 const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
@@ -77,6 +80,8 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'guest.writeFile': writeFile,
   'guest.readFile': readFile,
   'guest.readRange': readRange,
+  'guest.uploadStep': uploadStep,
+  'guest.appendUpload': appendUpload,
   'guest.listEntries': listEntries,
   'guest.changeEntry': changeEntry,
   'image.inspect': inspectImage,

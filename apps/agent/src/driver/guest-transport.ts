@@ -1,5 +1,14 @@
 // What a guest can be asked to do, over whatever transport.
-import type { EntryChange, ExecCommand, ExecResult, GuestEntry, ListEntriesResult, RangeHead } from '@dormouse/contract'
+import type {
+  EntryChange,
+  ExecCommand,
+  ExecResult,
+  GuestEntry,
+  ListEntriesResult,
+  RangeHead,
+  UploadCommand,
+  UploadResult,
+} from '@dormouse/contract'
 
 export interface GuestTransport {
   /** Returns when the guest has answered; throws `guest_unavailable` otherwise, within about a second. */
@@ -14,6 +23,10 @@ export interface GuestTransport {
   openFile(path: string): Promise<FileDownload>
   /** Opens part of a regular file. */
   openRange(path: string, choose: ChooseRange): Promise<RangeDownload>
+  /** Prepares, measures, places or drops an upload. */
+  uploadStep(command: UploadCommand): Promise<UploadResult>
+  /** Opens an upload's temporary file at its end; `upload_offset` where that is not the offset. */
+  appendUpload(upload: Pick<UploadCommand, 'path' | 'uploadId'>, offset: number): Promise<UploadAppend>
   /** A page of the entries of a folder. */
   listEntries(request: EntriesRequest): Promise<ListEntriesResult>
   /** Makes the change, or has the guest end it after the timeout. Returns the entry; null where it was removed. */
@@ -44,6 +57,14 @@ export interface FileUpload {
   commit(): Promise<number>
   /** Removes the unfinished file. A guest that is unreachable removes it by itself, later. */
   abandon(): Promise<void>
+}
+
+/** Part of an upload. One call at a time. What was written stays, whether it is finished or closed. */
+export interface UploadAppend {
+  write(bytes: Buffer): Promise<void>
+  /** Returns when the guest's file system has taken everything. */
+  finish(): Promise<void>
+  close(): void
 }
 
 export interface FileDownload {

@@ -1,7 +1,7 @@
 // Runs a script that works on files through QEMU's guest agent.
 import { refuse } from '@dormouse/contract'
-import type { AgentCall } from '../driver/guest-access.ts'
-import { printedBy } from '../scripts/file-failures.ts'
+import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
+import { fileRefusal, printedBy } from '../scripts/file-failures.ts'
 import { fileLimits } from '../scripts/limits.ts'
 import { programEnd, startProgram } from './programs.ts'
 
@@ -16,4 +16,13 @@ export async function runFileScript(
   const secs = timeoutMs / 1_000
   if (!end) return refuse('guest_deadline', `the guest’s file system did not answer within ${secs} s`)
   return printedBy(end)
+}
+
+/** The agent's refusal ends with the message of the guest's file system. */
+export async function asFileRefusal<T>(calling: Promise<T>): Promise<T> {
+  try {
+    return await calling
+  } catch (error) {
+    throw error instanceof AgentRefused ? fileRefusal(error.message, error) : error
+  }
 }

@@ -1,10 +1,10 @@
 // Files through QEMU's guest agent: the scripts create, place and remove them, the agent's handles carry the bytes.
 import { randomBytes } from 'node:crypto'
 import { type RangeHead, refuse } from '@dormouse/contract'
-import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
+import type { AgentCall } from '../driver/guest-access.ts'
 import type { ChooseRange, FileDownload, FileUpload, RangeDownload } from '../driver/guest-transport.ts'
 import { retryInBackground } from '../mechanics/retries.ts'
-import { asReading, fileRefusal, unlessRefused } from '../scripts/file-failures.ts'
+import { asReading, unlessRefused } from '../scripts/file-failures.ts'
 import {
   abandonScript,
   checkScript,
@@ -18,7 +18,7 @@ import {
   removeScript,
 } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
-import { runFileScript } from './file-script.ts'
+import { asFileRefusal, runFileScript } from './file-script.ts'
 import { openHandle, readBytes, writeBytes } from './handles.ts'
 import { runScript } from './programs.ts'
 
@@ -134,13 +134,4 @@ async function abandon(call: AgentCall, place: Place): Promise<void> {
   if (await unlessRefused(runScript(call, abandonScript(place)))) return
   const remove = () => unlessRefused(runScript(call, removeScript(place)))
   void retryInBackground(fileLimits.removeTries, fileLimits.removeEveryMs, remove)
-}
-
-/** The agent's refusal ends with the message of the guest's file system. */
-async function asFileRefusal<T>(calling: Promise<T>): Promise<T> {
-  try {
-    return await calling
-  } catch (error) {
-    throw error instanceof AgentRefused ? fileRefusal(error.message, error) : error
-  }
 }

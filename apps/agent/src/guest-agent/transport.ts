@@ -1,6 +1,14 @@
 // A guest through QEMU's guest agent, which takes one call at a time. It is the only transport of images that have no SSH
 // server, and stands in for SSH where there is no connection.
-import type { EntryChange, ExecCommand, ExecResult, GuestEntry, ListEntriesResult } from '@dormouse/contract'
+import type {
+  EntryChange,
+  ExecCommand,
+  ExecResult,
+  GuestEntry,
+  ListEntriesResult,
+  UploadCommand,
+  UploadResult,
+} from '@dormouse/contract'
 import { z } from 'zod'
 import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
 import {
@@ -11,11 +19,13 @@ import {
   type FileUpload,
   type GuestTransport,
   type RangeDownload,
+  type UploadAppend,
 } from '../driver/guest-transport.ts'
 import { changeThroughAgent, listThroughAgent } from './entries.ts'
 import { execThroughAgent } from './exec.ts'
 import { openRangeThroughAgent, openThroughAgent, uploadThroughAgent } from './files.ts'
 import { asUnavailable, parseAnswer } from './programs.ts'
+import { appendThroughAgent, uploadStepThroughAgent } from './uploads.ts'
 
 const clockToleranceMs = 1_000
 
@@ -53,6 +63,14 @@ export class GuestAgentTransport implements GuestTransport {
 
   openRange(path: string, choose: ChooseRange): Promise<RangeDownload> {
     return openRangeThroughAgent(this.#call, path, choose)
+  }
+
+  uploadStep(command: UploadCommand): Promise<UploadResult> {
+    return uploadStepThroughAgent(this.#call, command)
+  }
+
+  appendUpload(upload: Pick<UploadCommand, 'path' | 'uploadId'>, offset: number): Promise<UploadAppend> {
+    return appendThroughAgent(this.#call, upload, offset)
   }
 
   listEntries(request: EntriesRequest): Promise<ListEntriesResult> {

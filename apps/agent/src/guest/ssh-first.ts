@@ -1,6 +1,14 @@
 // A guest over its SSH connection, or through its guest agent where there is none. The agent also sets the clock and
 // exchanges the SSH keys. What one transport may have started is never started again over the other.
-import type { EntryChange, ExecCommand, ExecResult, GuestEntry, ListEntriesResult } from '@dormouse/contract'
+import type {
+  EntryChange,
+  ExecCommand,
+  ExecResult,
+  GuestEntry,
+  ListEntriesResult,
+  UploadCommand,
+  UploadResult,
+} from '@dormouse/contract'
 import {
   type ChooseRange,
   deadlineOf,
@@ -9,6 +17,7 @@ import {
   type FileUpload,
   type GuestTransport,
   type RangeDownload,
+  type UploadAppend,
 } from '../driver/guest-transport.ts'
 import { before } from '../mechanics/deadlines.ts'
 import { startedTooLate } from '../scripts/exec-result.ts'
@@ -17,6 +26,7 @@ import type { SshConnection } from '../ssh/connection.ts'
 import { changeOverSsh, listOverSsh } from '../ssh/entries.ts'
 import { execOverSsh } from '../ssh/exec.ts'
 import { openOverSsh, openRangeOverSsh, uploadOverSsh } from '../ssh/files.ts'
+import { appendOverSsh, uploadStepOverSsh } from '../ssh/uploads.ts'
 import type { WarmShell } from '../ssh/warm-shell.ts'
 
 export interface SshAccess {
@@ -64,6 +74,16 @@ export class SshFirstTransport implements GuestTransport {
   async openRange(path: string, choose: ChooseRange): Promise<RangeDownload> {
     const isConnected = await this.#isConnectedSoon()
     return isConnected ? openRangeOverSsh(this.#connection, path, choose) : this.#agent.openRange(path, choose)
+  }
+
+  async uploadStep(command: UploadCommand): Promise<UploadResult> {
+    const isConnected = await this.#isConnectedSoon()
+    return isConnected ? uploadStepOverSsh(this.#connection, command) : this.#agent.uploadStep(command)
+  }
+
+  async appendUpload(upload: Pick<UploadCommand, 'path' | 'uploadId'>, offset: number): Promise<UploadAppend> {
+    const isConnected = await this.#isConnectedSoon()
+    return isConnected ? appendOverSsh(this.#connection, upload, offset) : this.#agent.appendUpload(upload, offset)
   }
 
   async listEntries(request: EntriesRequest): Promise<ListEntriesResult> {

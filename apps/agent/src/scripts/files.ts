@@ -21,7 +21,7 @@ no() { printf ': %s\\n' "$1" >&2; exit ${failedCode}; }
 `
 
 /** The `x` keeps newlines at the end of a name, which a substitution would drop. */
-const followLinks = `n=0
+export const followLinks = `n=0
 while [ -L "$p" ]; do
   n=$((n + 1)); [ $n -le 40 ] || no 'Too many levels of symbolic links'
   l=$(readlink "$p" && echo x); l=\${l%??}

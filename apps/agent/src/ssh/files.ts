@@ -20,6 +20,7 @@ import {
 } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
 import type { SshConnection } from './connection.ts'
+import { firstLine } from './first-line.ts'
 import { runScript } from './run-script.ts'
 import { ScriptStream } from './script-stream.ts'
 
@@ -106,18 +107,6 @@ export async function openRangeOverSsh(
     stream.close()
     throw error
   }
-}
-
-/** Nothing follows the line before the script has got its input. */
-async function firstLine(stream: ScriptStream): Promise<string> {
-  let line = ''
-  while (line.length <= fileLimits.messageMaxLength) {
-    const bytes = await stream.read()
-    if (!bytes) break
-    line += bytes.toString('latin1')
-    if (line.endsWith('\n')) return line.slice(0, -1)
-  }
-  return refuse('guest_unavailable', 'the guest did not report the file’s size')
 }
 
 export async function openOverSsh(connection: SshConnection, path: string): Promise<FileDownload> {

@@ -132,6 +132,7 @@ export class Links extends EventEmitter<Events> {
 /** The codes with which a host may refuse. Leadership, authentication and limits are not for a host to decide. */
 const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'command_not_run',
+  'conflict',
   'disk_missing',
   'file_exists',
   'exec_input_closed',
@@ -171,6 +172,8 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'symlink_loop',
   'too_many_moves',
   'unknown_desktop',
+  'upload_lost',
+  'upload_offset',
 ])
 
 function asRefusal(name: CommandName, error: unknown): unknown {

@@ -2,41 +2,31 @@
 import { addAbortSignal, Readable } from 'node:stream'
 import {
   type ByteRange,
-  type CommandPayload,
-  type CommandResult,
   type ExecBody,
   type ExecJson,
   execTimeoutDefaultSecs,
   execTimeoutMaxSecs,
-  fileQueueTimeoutSecs,
-  fileStepTimeoutSecs,
-  type ReadFileCommand,
   Refusal,
-  refuse,
 } from '@dormouse/contract'
-import { CallRefused, type Channel, ChannelLost } from '@dormouse/link'
-import type { Channels } from '../agents/channels.ts'
+import { type Channel, ChannelLost } from '@dormouse/link'
 import type { Links } from '../agents/links.ts'
 import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Customer } from '../principals/service.ts'
 import type { AwakeDesktops } from './awake.ts'
 import { type FilePart, filePart } from './file-part.ts'
+import { type TransferParams, type Transfers, throwCause } from './transfers.ts'
 
 /** Added to the guest's own deadline: time for the host to kill the command and respond. */
 const marginMs = 10_000
-const limits = { stepTimeoutSecs: fileStepTimeoutSecs, queueTimeoutSecs: fileQueueTimeoutSecs }
-/** Within this time the host has opened the file, or has refused. */
-const transferBeginsMs = (fileQueueTimeoutSecs + fileStepTimeoutSecs) * 1_000 + marginMs
-
 export class Guests {
   readonly #awake: AwakeDesktops
   readonly #links: Links
-  readonly #channels: Channels
+  readonly #transfers: Transfers
 
-  constructor(awake: AwakeDesktops, links: Links, channels: Channels) {
+  constructor(awake: AwakeDesktops, links: Links, transfers: Transfers) {
     this.#awake = awake
     this.#links = links
-    this.#channels = channels
+    this.#transfers = transfers
   }
 
   /** Runs a command. Only its own deadline ends it (504), not the client's disconnect. A lost host is 503. */
@@ -72,12 +62,12 @@ export class Guests {
     transfer: TransferParams & { mode: number | null },
     body: BoundedBody,
   ): Promise<number> {
-    const { channel, done } = await this.#transfer(caller, transfer, 'guest.writeFile', { mode: transfer.mode }).catch(
-      async (error: unknown) => {
+    const { channel, done } = await this.#transfers
+      .begin(caller, transfer, 'guest.writeFile', { mode: transfer.mode })
+      .catch(async (error: unknown) => {
         await body.discard()
         throw error
-      },
-    )
+      })
     const sent = body.into(channel).catch((error: unknown) => throwCause(error, done))
     try {
       return (await Promise.race([sent.then(() => done), done])).size
@@ -88,7 +78,7 @@ export class Guests {
 
   /** The bytes of a file, once it is open. The stream fails where the transfer does. */
   async readFile(caller: Customer, transfer: TransferParams): Promise<Readable> {
-    const { channel, done } = await this.#transfer(caller, transfer, 'guest.readFile', {})
+    const { channel, done } = await this.#transfers.begin(caller, transfer, 'guest.readFile', {})
     channel.end()
     done.catch(() => channel.destroy(new ChannelLost(1000, 'the host refused')))
     return Readable.from(bytesOf(addAbortSignal(transfer.signal, channel), done), { objectMode: false })
@@ -102,7 +92,7 @@ export class Guests {
     ifVersion: string | null,
   ): Promise<FilePart | undefined> {
     try {
-      const { channel, done } = await this.#transfer(caller, transfer, 'guest.readRange', { range, ifVersion })
+      const { channel, done } = await this.#transfers.begin(caller, transfer, 'guest.readRange', { range, ifVersion })
       channel.end()
       done.catch(() => channel.destroy(new ChannelLost(1000, 'the host refused')))
       return await filePart(bytesOf(addAbortSignal(transfer.signal, channel), done))
@@ -111,43 +101,9 @@ export class Guests {
       throw error
     }
   }
-
-  /** Starts a transfer and waits for its channel, or for the host's refusal. */
-  async #transfer<N extends 'guest.writeFile' | 'guest.readFile' | 'guest.readRange'>(
-    caller: Customer,
-    { id, path, signal, requestId }: TransferParams,
-    name: N,
-    more: Omit<CommandPayload<N>, keyof ReadFileCommand>,
-  ): Promise<{ channel: Channel; done: Promise<CommandResult<N>> }> {
-    const { hostId, generation } = await this.#awake.require(caller, id)
-    const awaited = this.#channels.expect(hostId, transferBeginsMs)
-    const payload = { desktopId: id, generation, path, channel: awaited.token, ...limits, ...more } as CommandPayload<N>
-    // No total timeout: both ends abort a transfer that makes no progress.
-    const asked = this.#links.command(hostId, name, payload, { signal, timeoutMs: Infinity, requestId })
-    const done = asked.catch((error: unknown) => {
-      if (signal.aborted) return refuse('invalid_request', 'the client disconnected')
-      return this.#awake.whyNot(id, error)
-    })
-    try {
-      const channel = await Promise.race([awaited.channel, done.then(() => awaited.channel)])
-      return { channel, done }
-    } catch (error) {
-      awaited.cancel()
-      throw error
-    }
-  }
 }
 
 export type { FilePart }
-
-interface TransferParams {
-  id: string
-  /** Absolute, in the guest. */
-  path: string
-  /** Aborted when the client disconnects. */
-  signal: AbortSignal
-  requestId: string
-}
 
 async function* bytesOf(channel: Channel, done: Promise<unknown>): AsyncGenerator<Buffer> {
   try {
@@ -155,11 +111,4 @@ async function* bytesOf(channel: Channel, done: Promise<unknown>): AsyncGenerato
   } catch (error) {
     await throwCause(error, done)
   }
-}
-
-/** When the channel was lost, the host's response says why. */
-async function throwCause(error: unknown, done: Promise<unknown>): Promise<never> {
-  if (!(error instanceof ChannelLost || error instanceof CallRefused)) throw error
-  await done
-  return refuse('host_unreachable', 'the transfer was interrupted; retry')
 }

@@ -41,6 +41,7 @@ export const sharedHeaders = {
   Replayed: header(
     '`true`: the Idempotency-Key was used before, and this is the earlier record. `mismatch`: so it was, with another body',
   ),
+  UploadOffset: header('On `upload_offset`: how many bytes the guest has', 'integer'),
   UnsatisfiedRange: { ...header('The file’s size, as `bytes */11`'), required: true },
   RateLimit: header('Requests a second that one caller may send', 'integer'),
   RateLimitRemaining: header('How many of them are left', 'integer'),
@@ -83,7 +84,7 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     code: 'wrong_state',
     detail: 'the desktop is awake; wake is possible when it is created, hibernated or stopped',
     // A replay that waited may find that the earlier operation failed.
-    headers: { 'idempotency-replayed': headerRef('Replayed') },
+    headers: { 'idempotency-replayed': headerRef('Replayed'), 'upload-offset': headerRef('UploadOffset') },
   },
   410: {
     what: 'The log of events no longer reaches back to the cursor; `oldest_cursor` is the oldest one that can be read on from',

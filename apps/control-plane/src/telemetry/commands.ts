@@ -7,6 +7,7 @@ import type { CommandObserver } from '../agents/links.ts'
 
 const directions: Partial<Record<CommandName, 'to_guest' | 'from_guest'>> = {
   'guest.writeFile': 'to_guest',
+  'guest.appendUpload': 'to_guest',
   'guest.readFile': 'from_guest',
   'guest.readRange': 'from_guest',
 }

@@ -11,6 +11,8 @@ import {
   type ListEntriesResult,
   Refusal,
   refuse,
+  type UploadCommand,
+  type UploadResult,
 } from '@dormouse/contract'
 import {
   type ChooseRange,
@@ -20,6 +22,7 @@ import {
   type FileUpload,
   type GuestTransport,
   type RangeDownload,
+  type UploadAppend,
 } from '../guest-transport.ts'
 import { changeSimulated, type FileStore, listSimulated } from './entries.ts'
 import type { SimulatedFaults } from './faults.ts'
@@ -27,6 +30,7 @@ import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './fil
 import { runArray, runShell, type ShellWorld } from './shell.ts'
 import type { JsonFolder, SimulatedDisk, SimulatedDomain } from './store.ts'
 import { isSupervisor, runSupervisor } from './supervisor.ts'
+import { simulatedAppend, simulatedStep } from './uploads.ts'
 
 export interface GuestMachine {
   domains: JsonFolder<SimulatedDomain>
@@ -147,6 +151,17 @@ export class SimulatedGuest implements GuestTransport {
       },
       close: async () => undefined,
     }
+  }
+
+  async uploadStep(command: UploadCommand): Promise<UploadResult> {
+    await this.#step('writeFile', this.#machine.alive(this.#desktopId))
+    return simulatedStep(this.#store(), command)
+  }
+
+  async appendUpload(upload: Pick<UploadCommand, 'path' | 'uploadId'>, offset: number): Promise<UploadAppend> {
+    await this.ping()
+    const life = this.#machine.alive(this.#desktopId)
+    return simulatedAppend(this.#store(), upload, offset, () => this.#step('writeFile', life))
   }
 
   async listEntries(request: EntriesRequest): Promise<ListEntriesResult> {

@@ -1,0 +1,78 @@
+// Starts a transfer of bytes with the guest of an awake desktop: the command, and the channel that the host dials back.
+import {
+  type CommandName,
+  type CommandPayload,
+  type CommandResult,
+  fileQueueTimeoutSecs,
+  fileStepTimeoutSecs,
+  type ReadFileCommand,
+  refuse,
+} from '@dormouse/contract'
+import { CallRefused, type Channel, ChannelLost } from '@dormouse/link'
+import type { Channels } from '../agents/channels.ts'
+import type { Links } from '../agents/links.ts'
+import type { Customer } from '../principals/service.ts'
+import type { AwakeDesktops } from './awake.ts'
+
+const limits = { stepTimeoutSecs: fileStepTimeoutSecs, queueTimeoutSecs: fileQueueTimeoutSecs }
+const marginMs = 10_000
+/** Within this time the host has opened the file, or has refused. */
+const transferBeginsMs = (fileQueueTimeoutSecs + fileStepTimeoutSecs) * 1_000 + marginMs
+
+export interface TransferParams {
+  id: string
+  /** Absolute, in the guest. */
+  path: string
+  /** Aborted when the client disconnects. */
+  signal: AbortSignal
+  requestId: string
+}
+
+type TransferName = Extract<
+  CommandName,
+  'guest.writeFile' | 'guest.readFile' | 'guest.readRange' | 'guest.appendUpload'
+>
+
+export class Transfers {
+  readonly #awake: AwakeDesktops
+  readonly #links: Links
+  readonly #channels: Channels
+
+  constructor(awake: AwakeDesktops, links: Links, channels: Channels) {
+    this.#awake = awake
+    this.#links = links
+    this.#channels = channels
+  }
+
+  /** Starts it, and waits for its channel, or for the host's refusal. */
+  async begin<N extends TransferName>(
+    caller: Customer,
+    { id, path, signal, requestId }: TransferParams,
+    name: N,
+    more: Omit<CommandPayload<N>, keyof ReadFileCommand>,
+  ): Promise<{ channel: Channel; done: Promise<CommandResult<N>> }> {
+    const { hostId, generation } = await this.#awake.require(caller, id)
+    const awaited = this.#channels.expect(hostId, transferBeginsMs)
+    const payload = { desktopId: id, generation, path, channel: awaited.token, ...limits, ...more } as CommandPayload<N>
+    // No total timeout: both ends abort a transfer that makes no progress.
+    const asked = this.#links.command(hostId, name, payload, { signal, timeoutMs: Infinity, requestId })
+    const done = asked.catch((error: unknown) => {
+      if (signal.aborted) return refuse('invalid_request', 'the client disconnected')
+      return this.#awake.whyNot(id, error)
+    })
+    try {
+      const channel = await Promise.race([awaited.channel, done.then(() => awaited.channel)])
+      return { channel, done }
+    } catch (error) {
+      awaited.cancel()
+      throw error
+    }
+  }
+}
+
+/** When the channel was lost, the host's response says why. */
+export async function throwCause(error: unknown, done: Promise<unknown>): Promise<never> {
+  if (!(error instanceof ChannelLost || error instanceof CallRefused)) throw error
+  await done
+  return refuse('host_unreachable', 'the transfer was interrupted; retry')
+}

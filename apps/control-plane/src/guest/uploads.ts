@@ -1,0 +1,216 @@
+// Uploads that go on after an interruption. What has come lies in the guest, beside its target; the table knows which uploads
+// there are, and whether one may already have been placed. So none depends on a replica, an agent or a connection.
+import {
+  newId,
+  Refusal,
+  refuse,
+  refuseField,
+  refuseNotFound,
+  type UploadCommand,
+  type UploadJson,
+  type UploadResult,
+  uploadMaxSecs,
+  uploadsMax,
+} from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import type { Links } from '../agents/links.ts'
+import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import * as desktops from '../desktops/store.ts'
+import type { BoundedBody } from '../http/bounded-body.ts'
+import type { Leadership } from '../leadership/leadership.ts'
+import type { Customer } from '../principals/service.ts'
+import type { AwakeDesktops } from './awake.ts'
+import { type Transfers, throwCause } from './transfers.ts'
+import type { UploadRow } from './upload-store.ts'
+import * as store from './upload-store.ts'
+
+interface UploadsOptions {
+  pool: Pool
+  leadership: Leadership
+  links: Links
+  awake: AwakeDesktops
+  transfers: Transfers
+  log: Log
+}
+
+/** Which upload, of whom. */
+export interface UploadRequest {
+  caller: Customer
+  desktopId: string
+  requestId: string
+  signal: AbortSignal
+}
+
+export interface Part {
+  offset: number
+  /** Whether the file ends with it. */
+  complete: boolean
+  body: BoundedBody
+}
+
+const stepTimeoutMs = 45_000
+const removedAtOnce = 20
+/** After these the guest may or may not have done what it was asked. */
+const isUnknown = (error: unknown) =>
+  !(error instanceof Refusal) || ['host_unreachable', 'guest_unavailable', 'guest_deadline'].includes(error.code)
+
+export class Uploads {
+  readonly #options: UploadsOptions
+
+  constructor(options: UploadsOptions) {
+    this.#options = options
+  }
+
+  /** Begins an upload: from then on it is in the table, and a file in the guest, with the first part if there is one. */
+  async create(
+    request: UploadRequest,
+    given: Pick<UploadRow, 'path' | 'mode' | 'length'>,
+    first?: Part,
+  ): Promise<UploadJson> {
+    const row = await this.#begin(request, given)
+    return first ? this.append(request, row.id, first) : toJson(row, 0, false)
+  }
+
+  async #begin(request: UploadRequest, given: Pick<UploadRow, 'path' | 'mode' | 'length'>): Promise<UploadRow> {
+    const { leadership, awake } = this.#options
+    const { caller, desktopId } = request
+    await awake.require(caller, desktopId)
+    const upload = { id: newId(), desktopId, orgId: caller.orgId, ...given }
+    const row = await leadership.transaction(async (tx) => {
+      if (!(await desktops.lock(tx, caller.orgId, desktopId))) refuseNotFound()
+      if ((await store.countUnfinished(tx, desktopId)) >= uploadsMax)
+        refuse('conflict', `the desktop has ${uploadsMax} unfinished uploads, which is the limit; finish or delete one`)
+      return store.insert(tx, upload, uploadMaxSecs)
+    })
+    try {
+      await this.#step(request, row, 'prepare')
+      return row
+    } catch (error) {
+      await leadership.transaction((tx) => (isUnknown(error) ? store.expire(tx, row.id) : store.remove(tx, row.id)))
+      throw error
+    }
+  }
+
+  /** How much of it the guest has. Ends an append in progress, and finds out whether it was placed. */
+  async show(request: UploadRequest, id: string): Promise<UploadJson> {
+    const row = await this.#find(request, id)
+    if (row.state === 'complete') return toJson(row, row.length!, true)
+    const { size } = await this.#step(request, row, 'measure')
+    if (size !== null) return toJson(row, size, false)
+    if (row.state !== 'placing') return refuse('upload_lost')
+    await this.#place(request, row, row.length!)
+    return toJson(row, row.length!, true)
+  }
+
+  /** Adds a part, and places the file where it was the last one. */
+  async append(request: UploadRequest, id: string, { offset, complete, body }: Part): Promise<UploadJson> {
+    const row = await this.#find(request, id)
+    if (row.state === 'complete') refuse('conflict', 'the upload is complete')
+    if (row.state === 'placing') {
+      const now = await this.show(request, id)
+      if (now.complete) return now
+    }
+    const size = offset + (await this.#write(request, row, offset, body))
+    if (row.length !== null && size > row.length) refuseField('Upload-Length', 'is less than the bytes that were sent')
+    if (!complete) return toJson(row, size, false)
+    await this.#place(request, row, size)
+    return toJson(row, size, true)
+  }
+
+  /** Ends it, and removes what has come: at once, or when the desktop is awake again. */
+  async remove(request: UploadRequest, id: string): Promise<void> {
+    const { leadership } = this.#options
+    const row = await this.#find(request, id)
+    await leadership.transaction((tx) => store.expire(tx, id))
+    if (row.state === 'complete') return
+    try {
+      await this.#step(request, row, 'drop')
+      await leadership.transaction((tx) => store.remove(tx, id))
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error
+    }
+  }
+
+  /** Removes expired uploads with their files, and those of desktops that are gone. */
+  async prune(): Promise<void> {
+    const { pool, leadership, links, log } = this.#options
+    for (const row of await store.removable(pool, removedAtOnce)) {
+      const { state, hostId, generation } = row.desktop
+      try {
+        if (state === 'awake' && row.state !== 'complete') {
+          if (hostId === null || !links.takesCommands(hostId)) continue
+          const command = commandOf(row, 'drop', generation)
+          await links.command(hostId, 'guest.uploadStep', command, { timeoutMs: stepTimeoutMs })
+        }
+        await leadership.transaction((tx) => store.remove(tx, row.id))
+      } catch (err) {
+        log.info({ err, desktopId: row.desktopId }, 'an expired upload could not be removed; retrying later')
+      }
+    }
+  }
+
+  async #find({ caller, desktopId }: UploadRequest, id: string): Promise<UploadRow> {
+    const { pool } = this.#options
+    const row = await retryWhileUnavailable(() => store.find(pool, caller.orgId, desktopId, id))
+    return row ?? refuseNotFound()
+  }
+
+  /** Returns how many bytes were added. */
+  async #write(request: UploadRequest, row: UploadRow, offset: number, body: BoundedBody): Promise<number> {
+    const { caller, desktopId, signal, requestId } = request
+    const transfer = { id: desktopId, path: row.path, signal, requestId }
+    const more = { uploadId: row.id, offset }
+    const { channel, done } = await this.#options.transfers.begin(caller, transfer, 'guest.appendUpload', more)
+    const sent = body.into(channel).catch((error: unknown) => throwCause(error, done))
+    try {
+      return (await Promise.race([sent.then(() => done), done])).size
+    } finally {
+      channel.destroy()
+    }
+  }
+
+  /**
+   * Has the guest move the file into place. The intent is stored before: where the answer is lost, a file of that length
+   * without a temporary one means that it was done.
+   */
+  async #place(request: UploadRequest, row: UploadRow, length: number): Promise<void> {
+    const { leadership } = this.#options
+    const wasPlacing = row.state === 'placing'
+    if (!(await leadership.transaction((tx) => store.startPlacing(tx, row.id, length))))
+      refuseField('Upload-Length', `is ${row.length}, but the upload ends at ${length} bytes`)
+    const { size, placed } = await this.#step(request, { ...row, length }, 'place')
+    if (placed === 'now' || (placed === 'before' && wasPlacing)) {
+      await leadership.transaction((tx) => store.complete(tx, row.id))
+      return
+    }
+    await leadership.transaction((tx) => store.reopen(tx, row.id, wasPlacing ? null : row.length))
+    return size === null ? refuse('upload_lost') : refuse('upload_offset')
+  }
+
+  async #step(request: UploadRequest, row: UploadRow, step: UploadCommand['step']): Promise<UploadResult> {
+    const { awake, links } = this.#options
+    const { hostId, generation } = await awake.require(request.caller, row.desktopId)
+    const options = { timeoutMs: stepTimeoutMs, requestId: request.requestId }
+    const asked = links.command(hostId, 'guest.uploadStep', commandOf(row, step, generation), options)
+    return asked.catch((error: unknown) => awake.whyNot(row.desktopId, error))
+  }
+}
+
+const commandOf = (row: UploadRow, step: UploadCommand['step'], generation: number): UploadCommand => ({
+  desktopId: row.desktopId,
+  generation,
+  uploadId: row.id,
+  path: row.path,
+  step,
+  size: row.length,
+  mode: row.mode,
+})
+
+const toJson = (row: UploadRow, offset: number, complete: boolean): UploadJson => ({
+  id: row.id,
+  path: row.path,
+  complete,
+  offset,
+  length: complete ? offset : row.length,
+  expires_at: row.expiresAt.toISOString(),
+})

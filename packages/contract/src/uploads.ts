@@ -1,0 +1,84 @@
+// Uploads that go on after an interruption, by the IETF’s draft of resumable uploads: bodies, limits and commands.
+import { z } from 'zod'
+import { durationSecs } from './bounds.ts'
+import { id } from './ids.ts'
+import { channelToken } from './moves.ts'
+
+/** The largest file. The guest's disk is the limit in practice. */
+export const uploadMaxBytes = 1024 * 1024 * 1024 * 1024
+/** Unfinished uploads of one desktop. */
+export const uploadsMax = 16
+/** After so long an upload is removed, finished or not. */
+export const uploadMaxSecs = 24 * 3_600
+
+const bytes = z.int().min(0)
+const target = z.object({
+  desktopId: id,
+  generation: z.int(),
+  uploadId: id,
+  /** Absolute, in the guest: what the upload becomes. */
+  path: z.string(),
+})
+
+/** Answers are about the upload's temporary file, which lies next to its target. */
+export const uploadCommand = target.extend({
+  /**
+   * prepare: the temporary file is there. measure: how much of it. place: it has become the file, if it has `size` bytes. drop:
+   * it is not there. An append in progress is ended first, and what has come is kept.
+   */
+  step: z.enum(['prepare', 'measure', 'place', 'drop']),
+  size: bytes.nullable(),
+  mode: z.int().min(0).max(0o7777).nullable(),
+})
+export type UploadCommand = z.infer<typeof uploadCommand>
+export const uploadResult = z.object({
+  /** Of the temporary file; null where there is none. */
+  size: bytes.nullable(),
+  /** `place` alone: it was moved into place now, or there is a file of that size already and no temporary one. */
+  placed: z.enum(['now', 'before']).nullable(),
+})
+export type UploadResult = z.infer<typeof uploadResult>
+
+/** Writes the channel's bytes at the offset. Refuses with `upload_offset` where the temporary file has another size. */
+export const appendUploadCommand = target.extend({
+  offset: bytes,
+  channel: channelToken,
+  stepTimeoutSecs: durationSecs,
+  queueTimeoutSecs: durationSecs,
+})
+export type AppendUploadCommand = z.infer<typeof appendUploadCommand>
+/** How many bytes were added. */
+export const appendUploadResult = z.object({ size: bytes })
+
+export const uploadQuery = z.object({
+  path: z.string().describe('Absolute path of the file in the guest; no `..`, no NUL'),
+  mode: z
+    .string()
+    .regex(/^[0-7]{3,4}$/, 'must be an octal mode such as 0644')
+    .optional()
+    .describe('Octal mode, such as `0644`; by default an existing file keeps its mode and a new one gets 0644'),
+})
+
+export const uploadJson = z
+  .object({
+    id,
+    path: z.string().describe('Absolute path in the guest'),
+    complete: z.boolean().describe('Whether the file is in its place'),
+    offset: z.int().describe('Bytes that the guest has'),
+    length: z.int().nullable().describe('Bytes of the whole file, where they are known'),
+    expires_at: z.string().describe('When an unfinished upload is removed'),
+  })
+  .meta({
+    id: 'Upload',
+    examples: [
+      {
+        id: '019a9f00-0000-7000-8000-000000000001',
+        path: '/srv/disk.img',
+        complete: false,
+        offset: 33554432,
+        length: 1073741824,
+        expires_at: '2026-11-03T09:30:00.000Z',
+      },
+    ],
+  })
+export type UploadJson = z.infer<typeof uploadJson>
