@@ -1,5 +1,5 @@
-// cp: copies a file into an awake desktop, or out of it. The target is complete or unchanged.
-import { createReadStream, createWriteStream } from 'node:fs'
+// cp: copies a file or a folder into an awake desktop, or out of it. The target is complete or unchanged.
+import { createReadStream, createWriteStream, openAsBlob } from 'node:fs'
 import { realpath, rename, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -9,24 +9,27 @@ import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
 import { type GuestPlace, guestPlace } from '../guest-place.ts'
 import { type JsonOption, withJson } from '../options.ts'
-import { seconds } from '../terminal.ts'
+import type { Progress } from '../progress.ts'
+import { copyFolderIn } from './copy-folder-in.ts'
+import { copyFolderOut } from './copy-folder-out.ts'
+import { look, oneRequestMaxBytes, told, toldTree, unreadable } from './copying.ts'
 
 interface CpOptions extends JsonOption {
   mode?: string
+  recursive?: boolean
 }
 
 const example = `dormouse cp report.txt 019a9f00-0000-7000-8000-000000000001:/srv/report.txt
-dormouse cp 019a9f00-0000-7000-8000-000000000001:/var/log/app.log .`
-
-const mib = 1024 * 1024
-const uploadMaxBytes = 8 * mib
+dormouse cp 019a9f00-0000-7000-8000-000000000001:/var/log/app.log .
+dormouse cp -r site 019a9f00-0000-7000-8000-000000000001:/srv/site`
 
 /** Adds the command that copies. */
 export function addCp(program: Command, context: Context): void {
   withJson(program.command('cp'), example)
-    .description('copy a file into an awake desktop (at most 8 MiB) or out of it (any size)')
-    .argument('<from>', 'a local file, or <id>:<path>')
+    .description('copy a file or a folder into an awake desktop, or out of it')
+    .argument('<from>', 'a local file or folder, or <id>:<path>')
     .argument('<to>', 'a local file or folder, or <id>:<path>')
+    .option('-r, --recursive', 'copy a folder with everything in it; <to> becomes the folder')
     .option('--mode <mode>', 'octal mode of the new file; by default the local file’s', octal)
     .action((from: string, to: string, options: CpOptions) => cp(context, from, to, options))
 }
@@ -35,8 +38,10 @@ async function cp(context: Context, from: string, to: string, options: CpOptions
   if (from === '-' || to === '-')
     throw new CliError('- is not a file', 'name a file; `dormouse exec -i` sends standard input', exitCodes.usage)
   const [source, target] = [guestPlace(from), guestPlace(to)]
-  if (source && !target) return download(context, source, to, options)
-  if (target && !source) return upload(context, from, target, options)
+  if (source && !target)
+    return options.recursive ? tree(context, options, source, to) : download(context, source, to, options)
+  if (target && !source)
+    return options.recursive ? tree(context, options, from, target) : upload(context, from, target, options)
   throw new CliError(
     'neither path, or both, name a desktop’s file',
     'write exactly one as <id>:<path>; `dormouse cp --help` shows an example',
@@ -46,29 +51,63 @@ async function cp(context: Context, from: string, to: string, options: CpOptions
 
 async function upload(context: Context, from: string, { id, path }: GuestPlace, options: CpOptions): Promise<void> {
   context.about.id = id
-  const { size, mode, isFile } = await look(from)
-  if (!isFile) throw new CliError(`${from} is not a file`, 'copy one file at a time', exitCodes.usage)
-  if (size > uploadMaxBytes) {
-    const next = 'split it, or let the desktop download it: dormouse exec <id> -- wget …'
-    throw new CliError(`${from} has ${amount(size)}; one copy takes at most 8 MiB`, next, exitCodes.usage)
-  }
+  const { size, mode, isFile, isFolder } = await look(from)
+  if (isFolder) throw new CliError(`${from} is a folder`, 'copy it with -r', exitCodes.usage)
+  if (!isFile) throw new CliError(`${from} is not a file`, 'copy another', exitCodes.usage)
   const file = path.endsWith('/') ? path + basename(from) : path
   const progress = context.terminal.progress(basename(from), size)
+  const call = { mode: options.mode ?? `0${(mode & 0o777).toString(8)}`, signal: context.terminal.signal }
+  const sending = size > oneRequestMaxBytes ? sendInParts : sendAtOnce
+  const written = await sending(context, { id, path: file }, from, { ...call, progress }).finally(() => progress.end())
+  context.show(options, { ...written, duration_ms: progress.elapsedMs() }, () => told(written, progress.elapsedMs()))
+}
+
+interface SendOptions {
+  mode: string
+  signal: AbortSignal
+  progress: Progress
+}
+
+async function sendInParts(context: Context, to: GuestPlace, from: string, { progress, ...call }: SendOptions) {
+  const path = `/${to.path.replace(/^\/+/, '')}`
+  let sent = 0
+  const onProgress = (offset: number) => {
+    progress.add(offset - sent)
+    sent = offset
+  }
+  const done = await context.customer().upload(to.id, path, await openAsBlob(from), { ...call, onProgress })
+  return { path: done.path, size: done.offset }
+}
+
+async function sendAtOnce(context: Context, to: GuestPlace, from: string, { progress, ...call }: SendOptions) {
   const source = createReadStream(from).on('data', (chunk) => progress.add(chunk.length))
   let unread: Error | undefined
   source.once('error', (error) => {
     unread = unreadable(from, error)
   })
   const bytes = Readable.toWeb(source)
-  const call = { mode: options.mode ?? `0${(mode & 0o777).toString(8)}`, signal: context.terminal.signal }
-  const written = await context
+  return context
     .customer()
-    .writeFile(id, file, bytes as ReadableStream<Uint8Array>, call)
+    .writeFile(to.id, to.path, bytes as ReadableStream<Uint8Array>, call)
     .catch((error: unknown) => {
       throw unread ?? error
     })
-    .finally(() => progress.end())
-  context.show(options, { ...written, duration_ms: progress.elapsedMs() }, () => told(written, progress.elapsedMs()))
+}
+
+/** Copies a folder, one of whose places is in a desktop. */
+async function tree(context: Context, options: CpOptions, from: string | GuestPlace, to: string | GuestPlace) {
+  const started = performance.now()
+  context.about.id = typeof from === 'string' ? (to as GuestPlace).id : from.id
+  if (typeof from === 'string' && !(await look(from)).isFolder)
+    throw new CliError(`${from} is not a folder`, 'copy it without -r', exitCodes.usage)
+  const copied =
+    typeof from === 'string'
+      ? await copyFolderIn(context, from, to as GuestPlace)
+      : await copyFolderOut(context, from, to as string)
+  const ms = performance.now() - started
+  context.show(options, { ...copied, duration_ms: Math.round(ms) }, () => toldTree(copied, ms))
+  if (copied.skipped.length > 0 && !options.json)
+    context.terminal.note('Skipped: links, devices and names that are not UTF-8. --json lists them.')
 }
 
 async function download(context: Context, { id, path }: GuestPlace, to: string, options: CpOptions): Promise<void> {
@@ -117,25 +156,6 @@ function asCliError(error: unknown): unknown {
     return new CliError('the transfer was interrupted; nothing was written', 'retry', exitCodes.unavailable)
   return code ? new CliError(message, 'nothing was written; free space or name another file') : error
 }
-
-async function look(file: string): Promise<{ size: number; mode: number; isFile: boolean }> {
-  const found = await stat(file).catch((error: NodeJS.ErrnoException) => {
-    throw unreadable(file, error)
-  })
-  return { size: found.size, mode: found.mode, isFile: found.isFile() }
-}
-
-const unreadable = (file: string, { code }: NodeJS.ErrnoException) =>
-  new CliError(`${file} cannot be read (${code})`, 'check its name and its permissions', exitCodes.usage)
-
-const told = ({ path, size }: { path: string; size: number }, ms: number) =>
-  `${path}  ${amount(size)} in ${seconds(ms)}, ${rate(size, ms)}\n`
-
-/** Bytes as people read them. */
-export const amount = (bytes: number): string =>
-  bytes < 1024 ? `${bytes} B` : bytes < mib ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / mib).toFixed(1)} MiB`
-
-const rate = (bytes: number, ms: number) => `${(bytes / mib / (Math.max(ms, 1) / 1_000)).toFixed(1)} MiB/s`
 
 function octal(text: string): string {
   if (/^[0-7]{3,4}$/.test(text)) return text

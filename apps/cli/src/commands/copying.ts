@@ -1,0 +1,78 @@
+// What copies to and from a desktop share: amounts as people read them, local files, and going on after an interruption.
+import { stat } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ConnectionError, RateLimitError, TimeoutError, UnavailableError } from '@dormouse/client'
+import { CliError, exitCodes } from '../failures.ts'
+import { seconds } from '../terminal.ts'
+
+const mib = 1024 * 1024
+/** A larger file goes in parts. */
+export const oneRequestMaxBytes = 8 * mib
+/** As many transfers as a desktop runs at once. */
+const filesAtOnce = 4
+/** Pauses of a second and more between them: about a minute without any progress. */
+const triesMax = 10
+const longestPauseMs = 8_000
+
+/** Bytes as people read them. */
+export const amount = (bytes: number): string =>
+  bytes < 1024 ? `${bytes} B` : bytes < mib ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / mib).toFixed(1)} MiB`
+
+const rate = (bytes: number, ms: number) => `${(bytes / mib / (Math.max(ms, 1) / 1_000)).toFixed(1)} MiB/s`
+
+export const told = ({ path, size }: { path: string; size: number }, ms: number) =>
+  `${path}  ${amount(size)} in ${seconds(ms)}, ${rate(size, ms)}\n`
+
+/** What became of a folder. */
+export interface Tree {
+  path: string
+  files: number
+  folders: number
+  size: number
+  /** What is neither file nor folder, or has a name that is not text. */
+  skipped: string[]
+}
+
+export const toldTree = ({ path, files, folders, size, skipped }: Tree, ms: number) =>
+  `${path}  ${files} files, ${folders} folders, ${amount(size)} in ${seconds(ms)}, ${rate(size, ms)}${skipped.length > 0 ? `; ${skipped.length} skipped` : ''}\n`
+
+export async function look(file: string): Promise<{ size: number; mode: number; isFile: boolean; isFolder: boolean }> {
+  const found = await stat(file).catch((error: NodeJS.ErrnoException) => {
+    throw unreadable(file, error)
+  })
+  return { size: found.size, mode: found.mode, isFile: found.isFile(), isFolder: found.isDirectory() }
+}
+
+export const unreadable = (file: string, { code }: NodeJS.ErrnoException) =>
+  new CliError(`${file} cannot be read (${code})`, 'check its name and its permissions', exitCodes.usage)
+
+export const octalOf = (mode: number): string => `0${(mode & 0o7777).toString(8).padStart(3, '0')}`
+
+/** Repeats what fails for a reason that passes. `progress` is anything that rises: after that it counts anew. */
+export async function persistently<T>(signal: AbortSignal, work: () => Promise<T>, progress = () => 0): Promise<T> {
+  for (let [tries, seen] = [1, progress()]; ; tries++) {
+    try {
+      return await work()
+    } catch (error) {
+      signal.throwIfAborted()
+      if (!passes(error)) throw error
+      if (progress() > seen) [tries, seen] = [1, progress()]
+      if (tries >= triesMax) throw error
+      await sleep(Math.min(500 * 2 ** tries, longestPauseMs), undefined, { signal })
+    }
+  }
+}
+
+/** fetch reports a connection that is lost in the middle of a body as TypeError. */
+const passes = (error: unknown) =>
+  [ConnectionError, UnavailableError, TimeoutError, RateLimitError, TypeError].some((kind) => error instanceof kind)
+
+/** Runs the work for each item, a few at a time. After the first failure no other is begun. */
+export async function fewAtOnce<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const rest = items.values()
+  await Promise.all(
+    Array.from({ length: filesAtOnce }, async () => {
+      for (const item of rest) await work(item)
+    }),
+  )
+}
