@@ -76,6 +76,25 @@ test('input goes on from what was taken', async () => {
   expect(exec.state.stdin.end).toBe(6)
 })
 
+test('wait waits over what passes', async () => {
+  const answers = [
+    execOf(),
+    problem(503, 'guest_unavailable', 'busy'),
+    'reset',
+    execOf({ state: 'exited', exit_code: 0 }),
+  ]
+  const { server, found } = await start(({ path }) => {
+    if (path.endsWith('/output')) return output('more', 4)
+    return path.endsWith(execId) ? (answers.shift() as never) : { body: desktop({ state: 'awake' }) }
+  })
+  const asBody = (answer: unknown) => (answer as { state?: string }).state !== undefined
+  answers.forEach((answer, at) => {
+    if (asBody(answer)) answers[at] = { body: answer } as never
+  })
+  expect(await (await found.commands.connect(execId)).wait()).toMatchObject({ exitCode: 0 })
+  expect(server.seen.length).toBeGreaterThanOrEqual(5)
+})
+
 test('an exec that is lost is no success', async () => {
   const { found } = await start(({ path }) => ({
     body: path.endsWith(execId) ? execOf({ state: 'lost', reason: 'boot' }) : desktop({ state: 'awake' }),

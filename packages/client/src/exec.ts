@@ -96,8 +96,7 @@ export class Exec {
   async wait({ signal }: { signal?: AbortSignal } = {}): Promise<ExecEnd> {
     // Where the output is listened to, its end comes with it.
     await this.#following
-    while ((await this.refresh({ signal })).state === 'running')
-      for await (const _ of this.output({ offset: this.#seen.stdout.end, signal })) break
+    this.#seen = await this.#client.execs.ended(this.#desktopId, this.id, { signal })
     const { state, exitCode, signal: ended, reason, endedAt } = this.state
     if (state === 'lost')
       throw new DormouseError(`the exec is lost (${reason}); its output is kept, its end is not known`)

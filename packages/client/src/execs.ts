@@ -87,6 +87,9 @@ export function execCalls(http: Http, newKey: () => string) {
     /** Kills it if it runs, and deletes its output. */
     delete: async (desktopId: string, execId: string, call: CallOptions = {}) =>
       http.json<{ id: string }>({ ...call, method: 'DELETE', path: one(desktopId, execId) }),
+    /** Waits for the end, over every failure that may pass, also over a sleep. A state other than `running`. */
+    ended: (desktopId: string, execId: string, { signal }: { signal?: AbortSignal } = {}) =>
+      untilEnded(http, one(desktopId, execId), signal),
     /** Yields the output until its end. Goes on from where it was after every failure that may pass, also over a sleep. */
     follow: (desktopId: string, execId: string, options: FollowExecOptions = {}) =>
       follow(http, (given) => read(desktopId, execId, given), options),
@@ -104,6 +107,16 @@ async function readOutput(http: Http, of: string, options: ReadExecOptions): Pro
     const isEnd = response.headers.get('dormouse-output-end') === 'true'
     return { bytes, offset: nextOffset - bytes.length, nextOffset, state, isEnd }
   })
+}
+
+async function untilEnded(http: Http, of: string, signal?: AbortSignal): Promise<ExecStateJson> {
+  const call = { retries: 0, ...(signal && { signal }) }
+  for (;;) {
+    const exec = await patiently(http, () => http.json<ExecStateJson>({ ...call, method: 'GET', path: of }), signal)
+    if (exec.state !== 'running') return exec
+    // Returns with the next output, or with the end.
+    await patiently(http, () => readOutput(http, of, { ...call, offset: exec.stdout.end, waitSecs }), signal)
+  }
 }
 
 interface Input {
