@@ -1,9 +1,11 @@
 // Guarantee: the worst that a guest does to commands and transfers, in short; at length and over both ways in:
 // guest-*.test.ts, in `npm run test:long`.
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import type { Exec } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
+import { inTerminal } from './parts/command-line.ts'
 import { worksOnEntries } from './parts/entries.ts'
 import { codeOf, GuestStage, md5 } from './parts/guest-stage.ts'
 import type { Instance } from './parts/instance.ts'
@@ -94,6 +96,28 @@ test('an exec outlives the agent’s death and a sleep: each line once, and its 
   await terminal.wait()
   expect(await textOf(terminal)).toBe('30 100\r\ntyped\r\ntyped\r\n')
   await waitFor('the supervisors to end', async () => (await stage.run("ps | grep -c '[s]upervise-' || :")) === '0\n')
+})
+
+test('a terminal at the command line passes keys and Ctrl-C, can be left and joined again, and exits as its program', async () => {
+  const script = 'trap "echo caught" INT; stty size; sleep 1000; echo again; read -r word; echo "got $word"; exit 4'
+  const { id } = stage.desktop
+  const first = inTerminal(instance, ['exec', '-it', id, '--', 'sh', '-c', script])
+  let shown = ''
+  const show = (bytes: Buffer) => {
+    shown += bytes
+  }
+  first.stdout.on('data', show)
+  await waitFor('the program to start', () => shown.includes('24 80'))
+  first.stdin.write('\x03')
+  await waitFor('Ctrl-C to arrive', () => shown.includes('caught') && shown.includes('again'))
+  first.stdin.write('\x1d')
+  expect(await once(first, 'close')).toEqual([0, null])
+  const [, execId = ''] = /dormouse attach \S+ ([0-9a-f-]{36})/.exec(shown) ?? []
+  const second = inTerminal(instance, ['attach', id, execId])
+  second.stdout.on('data', show)
+  second.stdin.write('hello\r')
+  expect(await once(second, 'close')).toEqual([4, null])
+  expect(shown).toContain('got hello')
 })
 
 async function textOf(exec: Exec): Promise<string> {

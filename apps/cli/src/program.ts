@@ -12,6 +12,7 @@ import { addLs } from './commands/ls.ts'
 import { addMcp } from './commands/mcp.ts'
 import { addOperations } from './commands/operations.ts'
 import { addScreens } from './commands/screens.ts'
+import { addShell } from './commands/shell.ts'
 import { addTransitions } from './commands/transitions.ts'
 import { addUsage } from './commands/usage.ts'
 import { addWebhooks } from './commands/webhooks.ts'
@@ -59,6 +60,7 @@ export function createProgram(context: Context): Command {
   addTransitions(program, context)
   addExec(program, context)
   addExecs(program, context)
+  addShell(program, context)
   addCp(program, context)
   addLs(program, context)
   addScreens(program, context)

@@ -13,6 +13,15 @@ export interface Ended {
   stderr: string
 }
 
+/** Starts one command in a terminal of its own; what is written to its stdin is typed. */
+export function inTerminal({ dataDir }: Instance, words: string[]) {
+  const command = [bin, ...words].map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(' ')
+  const env = { ...process.env, DORMOUSE_DATA: dataDir, TERM: 'xterm' }
+  const child = spawn('script', ['-qec', command, '/dev/null'], { env, stdio: 'pipe' })
+  child.stdin.on('error', () => undefined)
+  return child
+}
+
 /** Runs one command to its end; `stdin` is all that it may read. */
 export async function typed({ dataDir }: Instance, words: string[], stdin: string | Buffer = ''): Promise<Ended> {
   const child = spawn(bin, words, { env: { ...process.env, DORMOUSE_DATA: dataDir }, stdio: 'pipe' })

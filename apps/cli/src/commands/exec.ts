@@ -7,12 +7,14 @@ import { type Command, InvalidArgumentError } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
+import { openTerminalIn } from './shell.ts'
 import { waiting } from './transitions.ts'
 
 interface ExecOptions extends JsonOption {
   cwd?: string
   env?: Record<string, string>
   stdin?: boolean
+  tty?: boolean
   timeoutSecs?: number
 }
 
@@ -34,8 +36,11 @@ export function addExec(program: Command, context: Context): void {
     .option('--cwd <folder>', 'working folder')
     .option('-e, --env <name=value>', 'environment variable; repeatable', collect)
     .option('-i, --stdin', 'send standard input to it')
+    .option('-t, --tty', 'in a terminal, joined to this one; Ctrl-] leaves it running')
     .option('--timeout-secs <n>', 'end it after this long (default: 60, at most 300)', integerFrom(1))
-    .action((id: string, command: string[], options: ExecOptions) => exec(context, id, command, options))
+    .action((id: string, command: string[], options: ExecOptions) =>
+      options.tty ? openTerminalIn(context, id, command, options) : exec(context, id, command, options),
+    )
 }
 
 async function exec(context: Context, id: string, command: string[], options: ExecOptions): Promise<void> {

@@ -92,9 +92,8 @@ export class Execs {
 
   async list(asking: Asking): Promise<ExecStateJson[]> {
     const { execs } = await this.#ask(asking, 'exec.list', {})
-    return execs
-      .map((report) => toJson(asking.desktopId, report))
-      .sort((a, b) => (a.started_at === b.started_at ? (a.id < b.id ? 1 : -1) : a.started_at < b.started_at ? 1 : -1))
+    // Ids sort by the time at which they were made.
+    return execs.map((report) => toJson(asking.desktopId, report)).sort((a, b) => (a.id < b.id ? 1 : -1))
   }
 
   async get(asking: Asking, execId: string): Promise<ExecStateJson> {
