@@ -140,6 +140,7 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
     () => parts.space.problem,
     {
       workAtOnce: workAtOnceOf(config),
+      input: true,
       moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null, relay: true },
     },
     () => imageFacts.current(),
@@ -180,13 +181,14 @@ function agentOf(
   metrics: MetricsServer,
   life: AbortController,
 ): Agent {
-  const { journal, turns, digests, guests, driver, moves, gate, fetcher } = parts
+  const { journal, turns, digests, guests, driver, moves, gate, fetcher, inputs } = parts
   const disconnect = async () => {
     moves.close()
     gate.close()
     await fetcher.close()
     await metrics.close()
     guests.close()
+    inputs.close()
     await driver.close()
   }
   return {

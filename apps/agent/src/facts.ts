@@ -24,7 +24,7 @@ export class Facts {
   constructor(
     driver: Driver,
     problem: () => string | null,
-    given: Pick<HostFacts, 'workAtOnce' | 'moves'> = {},
+    given: Pick<HostFacts, 'workAtOnce' | 'moves' | 'input'> = {},
     images: () => Promise<ImageFacts> = async () => ({}),
   ) {
     this.#driver = driver

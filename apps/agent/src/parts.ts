@@ -23,6 +23,7 @@ import { Transfers } from './guest/transfers.ts'
 import { ImageEviction } from './images/eviction.ts'
 import { ImageFetcher } from './images/fetcher.ts'
 import type { ProgressLimits } from './images/progress-deadline.ts'
+import { Inputs } from './input/inputs.ts'
 import { type AnyDriver, guestsOf } from './make-driver.ts'
 import { Slots } from './mechanics/locks.ts'
 import type { Held } from './moves/held.ts'
@@ -76,7 +77,8 @@ export async function makeParts({
   const { fetcher, eviction } = imagesOf(driver, journal, shared)
   const activity = new Activity()
   const slots = new Slots(workAtOnce)
-  const deps = { ...shared, activity, fetcher, moves, driver, journal, memory, digests, guests, turns, slots }
+  const inputs = new Inputs({ driver })
+  const deps = { ...shared, activity, inputs, fetcher, moves, driver, journal, memory, digests, guests, turns, slots }
   const watch = new Watch(deps)
   const execs = new GuestExecs()
   return {

@@ -94,6 +94,8 @@ export const hostFacts = z.object({
    * field can do neither. `relay`: its moves can pass through the control plane; agents before that field cannot.
    */
   moves: z.object({ address: said(300).nullable(), relay: z.boolean().optional() }).optional(),
+  /** It knows the commands of input and of looking at screens. Agents before this field do not. */
+  input: z.boolean().optional(),
 })
 export type HostFacts = z.infer<typeof hostFacts>
 

@@ -8,6 +8,7 @@ import { execCommands } from './execs.ts'
 import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
+import { inputAction, inputActionsMax, pictureSpec, screenSequence } from './input.ts'
 import { channelToken, letter, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom } from './operations.ts'
 import { readRangeCommand } from './ranges.ts'
@@ -104,6 +105,56 @@ const image = imageRef.optional()
 
 const screen = z.object({ desktopId: id, generation: z.int(), channel: channelToken })
 
+const side = z.int().min(1).max(65_535)
+const sizeOf = z.object({ width: side, height: side })
+const settle = z.object({ quietMs: durationMs, maxMs: durationMs })
+
+/** A batch of input. `batchId` names it for `input.interrupt`. */
+export const inputCommand = z.object({
+  desktopId: id,
+  generation: z.int(),
+  batchId: id,
+  actions: listOf(inputAction, inputActionsMax),
+  /** Of what picture the coordinates are pixels; null for the screen itself. */
+  space: sizeOf.nullable(),
+  expectedScreen: sizeOf.nullable(),
+  paceMs: durationMs,
+  settle: settle.nullable(),
+})
+export type InputCommand = z.infer<typeof inputCommand>
+
+/** The screen after a batch, or as it is now. */
+const seenScreen = sizeOf.extend({
+  sequence: screenSequence,
+  pointer: z.object({ x: z.int(), y: z.int() }).nullable(),
+  settled: z.boolean().nullable(),
+  changed: z.boolean(),
+  settleMs: z.int().min(0),
+})
+export type SeenScreen = z.infer<typeof seenScreen>
+
+/** Why a host began nothing of a batch. The control plane has the sentences. */
+export const inputRefusal = z.object({
+  why: z.enum(['character', 'outside', 'screen_changed', 'too_long', 'no_clipboard', 'busy']),
+  /** The action that is in the way. */
+  index: z.int().min(0).max(inputActionsMax).nullable(),
+  character: z.string().max(8).nullable(),
+  screen: sizeOf.nullable(),
+  takesMs: z.int().min(0).nullable(),
+})
+export type InputRefusal = z.infer<typeof inputRefusal>
+
+export const inputResult = z.union([
+  z.object({ refused: inputRefusal }),
+  z.object({
+    outcome: z.enum(['done', 'failed', 'interrupted']),
+    performed: z.int().min(0).max(inputActionsMax),
+    reason: said(300).nullable(),
+    seen: seenScreen.nullable(),
+  }),
+])
+export type InputResult = z.infer<typeof inputResult>
+
 export const commands = {
   /** The overlay on the image is there. */
   'desktop.ensureDisk': {
@@ -176,6 +227,25 @@ export const commands = {
   'stream.open': { payload: screen, result: z.object({}) },
   /** The screen as it is now, as PNG, comes over the channel. */
   'stream.picture': { payload: screen, result: z.object({}) },
+  /**
+   * Keys and pointer, once: a call that is repeated does it again. Nothing is done where it is refused. Agents before this
+   * command do not report `input` in their facts.
+   */
+  'input.perform': { payload: inputCommand, result: inputResult },
+  /** The batch stops before its next event, and releases what it holds. Does nothing where there is none. */
+  'input.interrupt': { payload: z.object({ desktopId: id, batchId: id }), result: z.object({}) },
+  /** The screen, as it is now or as soon as it is settled or has changed; its picture comes over the channel. */
+  'screen.look': {
+    payload: z.object({
+      desktopId: id,
+      generation: z.int(),
+      wait: z.enum(['settled', 'changed']).nullable(),
+      after: screenSequence.nullable(),
+      settle,
+      picture: z.object({ spec: pictureSpec, channel: channelToken }).nullable(),
+    }),
+    result: seenScreen,
+  },
   'guest.exec': { payload: execCommand, result: execResult },
   /** The file is there, whole; until then the old one is. Ends when the channel's bytes have ended. */
   'guest.writeFile': { payload: writeFileCommand, result: z.object({ size: z.int().min(0) }) },

@@ -14,6 +14,12 @@ export const problemJson = z
     field: z.string().optional().describe('On 400: the part of the request that is wrong'),
     state: desktopState.optional().describe('On `wrong_state` and `not_awake`: the desktop’s state'),
     claim: streamClaim.optional().describe('On `claim_held`: the claim that another client holds'),
+    holder: z.string().optional().describe('On `claim_held`, to input: who holds it'),
+    since: z.string().optional().describe('On `claim_held`, to input: since when'),
+    human_active: z
+      .boolean()
+      .optional()
+      .describe('On `claim_held`, to input: whether its holder used the screen in the last 15 s'),
     operation_id: z.string().optional().describe('Where the problem concerns an operation'),
     oldest_cursor: z.string().optional().describe('On `cursor_gone`: the oldest cursor that can be read on from'),
     cause_code: refusalCode.optional().describe('On `operation_failed`: why the operation failed'),

@@ -10,6 +10,10 @@ interface Extra {
   state?: DesktopState
   /** The claim that another client holds. */
   claim?: StreamClaim
+  /** Who holds it, since when (RFC 3339), and whether a person used the screen a moment ago. */
+  holder?: string
+  since?: string
+  human_active?: boolean
   operation_id?: string
   /** The oldest cursor that can be read on from. */
   oldest_cursor?: string

@@ -14,7 +14,17 @@ interface Row {
   /** The whole sentence, where it has parameters. */
   detail?: (params: never) => string
   /** Problem fields that come with the code, beside `code` and `detail`. */
-  fields?: readonly ('field' | 'state' | 'claim' | 'operation_id' | 'cause_code' | 'oldest_cursor')[]
+  fields?: readonly (
+    | 'field'
+    | 'state'
+    | 'claim'
+    | 'operation_id'
+    | 'cause_code'
+    | 'oldest_cursor'
+    | 'holder'
+    | 'since'
+    | 'human_active'
+  )[]
   /** Only the `cause_code` of a failed operation, or an agent's answer; never the code of a response. */
   internalOnly?: true
 }
@@ -73,7 +83,14 @@ export const refusals = {
     next: 'retry later, or send `takeover: true`',
     detail: ({ claim, until }: { claim: string; until: string }) =>
       `another client holds the claim "${claim}", at least until ${until}; retry later, or send \`takeover: true\``,
-    fields: ['claim'],
+    fields: ['claim', 'holder', 'since', 'human_active'],
+  },
+  screen_changed: {
+    status: 409,
+    what: 'the screen has another size than the request expects',
+    next: 'take a screenshot, then retry with its coordinates',
+    detail: ({ width, height }: { width: number; height: number }) =>
+      `the screen has ${width} × ${height} pixels, not the size in \`expected_screen\`; take a screenshot, then retry with its coordinates`,
   },
   quota_exceeded: {
     status: 409,

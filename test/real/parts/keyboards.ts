@@ -45,26 +45,44 @@ export async function press(page: Page, keys: Key[], withAltGr = false): Promise
 }
 
 /** Places of the kernel's tables of keys. */
-const [plain, withAltGrHeld] = [0, 2]
-/** By table and number of the key: characters as the kernel takes Unicode, and a dead acute accent. */
-const germanKeys = [
-  [plain, 21, 'z'],
-  [plain, 44, 'y'],
-  [plain, 26, 'ü'],
-  [plain, 12, 'ß'],
+const [plain, withShiftHeld] = [0, 1]
+/** Rows of keys by the number of the first: their characters alone, with Shift and with AltGr; a space leaves the key as it is. */
+const germanRows: readonly (readonly [number, ...string[]])[] = [
+  [2, '1234567890ß', '!"§$%&/()=?', ' ²³   {[]}\\'],
+  [16, 'qwertzuiopü+', 'QWERTZUIOPÜ*', '@ €        ~'],
+  [30, 'asdfghjklöä', 'ASDFGHJKLÖÄ'],
+  [43, '#', "'"],
+  [44, 'yxcvbnm,.-', 'YXCVBNM;:_', '      µ'],
+  [86, '<', '>', '|'],
+  [41, ' ', '°'],
+]
+/** Dead accents: acute, grave and circumflex. */
+const germanAccents = [
   [plain, 13, 0x04_01],
-  [withAltGrHeld, 16, '@'],
-  [withAltGrHeld, 18, '€'],
+  [withShiftHeld, 13, 0x04_00],
+  [plain, 41, 0x04_02],
 ] as const
+
+/** Keys of a guest's console, as `dumpkmap` writes them, as German ones. */
+export function asGerman(dumped: Uint8Array): Buffer<ArrayBuffer> {
+  const keys = Buffer.from(dumped)
+  for (const [first, ...levels] of germanRows) {
+    for (const [table, chars] of levels.entries()) {
+      for (const [i, char] of [...chars].entries()) {
+        // The kernel takes Unicode so.
+        if (char !== ' ') keys.writeUInt16LE(char.charCodeAt(0) ^ 0xf0_00, placeOf(keys, table, first + i))
+      }
+    }
+  }
+  for (const [table, number, accent] of germanAccents) keys.writeUInt16LE(accent, placeOf(keys, table, number))
+  return keys
+}
 
 /** Makes the keys of the guest's console German ones; answers how to make them as they were. */
 export async function loadGermanKeys(desktop: Desktop): Promise<() => Promise<void>> {
   await guest(desktop, 'dumpkmap > /run/keys')
   const keys = Buffer.from(await desktop.files.read('/run/keys', { format: 'bytes' }))
-  for (const [table, number, what] of germanKeys) {
-    keys.writeUInt16LE(typeof what === 'number' ? what : what.charCodeAt(0) ^ 0xf0_00, placeOf(keys, table, number))
-  }
-  await desktop.files.write('/run/german', keys)
+  await desktop.files.write('/run/german', asGerman(keys))
   await guest(desktop, 'loadkmap < /run/german')
   return async () => {
     await guest(desktop, 'loadkmap < /run/keys')

@@ -24,6 +24,7 @@ const lanes: Partial<Record<CommandName, typeof guest>> = {
   'exec.remove': execs,
   'exec.read': { lane: 'output', limit: 32, what: 'requests for the output of execs' },
   'stream.picture': { lane: 'picture', limit: 4, what: 'pictures' },
+  'screen.look': { lane: 'look', limit: 8, what: 'looks at the screen' },
 }
 
 export class CallsInFlight {

@@ -10,6 +10,7 @@ import type { Appends } from '../guest/appends.ts'
 import type { GuestExecs } from '../guest/execs.ts'
 import type { Transfers } from '../guest/transfers.ts'
 import type { ImageFetcher } from '../images/fetcher.ts'
+import type { Inputs } from '../input/inputs.ts'
 import type { MoveDeps } from '../moves/held.ts'
 import type { CallsInFlight } from './calls-in-flight.ts'
 import { ensureAbsent } from './ensure-absent.ts'
@@ -26,6 +27,7 @@ import { fetchImage } from './fetch-image.ts'
 import type { CommandHandler, CommandObserver, DialBack } from './handler.ts'
 import { inspectImage } from './inspect-image.ts'
 import { inventory } from './inventory.ts'
+import { lookAtScreen } from './look-at-screen.ts'
 import { moveCheck } from './move-check.ts'
 import { moveAbandon, moveArrive, movePrepare, moveSettle } from './move-in.ts'
 import { moveBegin, moveKeep, moveRelease, moveSend } from './move-out.ts'
@@ -33,6 +35,7 @@ import { moveTraits } from './move-traits.ts'
 import { observe } from './observe.ts'
 import { openStream } from './open-stream.ts'
 import { readFile, readRange } from './read-file.ts'
+import { interruptInput, performInput } from './perform-input.ts'
 import { rejoin } from './rejoin.ts'
 import { takePicture } from './take-picture.ts'
 import { tidy } from './tidy.ts'
@@ -53,6 +56,7 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   execs: GuestExecs
   execActivity: ExecActivity
   appends: Appends
+  inputs: Inputs
 }
 
 const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
@@ -90,6 +94,9 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'stream.open': openStream,
   'stream.picture': takePicture,
   ...execHandlers,
+  'input.perform': performInput,
+  'input.interrupt': interruptInput,
+  'screen.look': lookAtScreen,
 }
 
 interface Call {

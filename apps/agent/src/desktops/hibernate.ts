@@ -2,6 +2,7 @@
 // manifest says what is intended before a byte is written, and that the file is whole only after it is synced.
 import { type CommandResult, type IdleCondition, Refusal, refuse } from '@dormouse/contract'
 import { type Failpoints, type Log, together } from '@dormouse/process'
+import type { Inputs } from '../input/inputs.ts'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Activity } from './activity.ts'
 import type { Digests } from './digests.ts'
@@ -25,6 +26,7 @@ export interface SaveDeps extends LookDeps {
   installationId: string
   digests: Digests
   activity: Activity
+  inputs: Pick<Inputs, 'hold'>
   /** Limits the boots, restores and saves that run at once. */
   slots: Slots
   report: SendReport
@@ -64,11 +66,13 @@ export async function alreadySaved(deps: SaveDeps, turn: Turn, now: Situation): 
 /** Saves what the domain holds. Where that fails, the guest runs on and no partial file is left. */
 export async function save(deps: SaveDeps, turn: Turn, now: Situation): Promise<MemoryImage> {
   const { fence } = turn
+  // A key that is held while the memory is saved would still be held when it is restored.
+  using _released = await deps.inputs.hold(fence.desktopId, 'the desktop is about to hibernate')
   // The mark comes first: a domain that cannot be marked does not exist, and the image may then be its only memory.
   await deps.driver.setMark(markOf(deps, fence))
   await removeVoid(deps, now)
   const { spec } = turn.entry()
-  return deps.slots.run(turn.signal, () =>
+  return await deps.slots.run(turn.signal, () =>
     deps.memory.withSpaceFor(spec?.memoryMiB ?? 0, async () => {
       const savedBy = await deps.driver.savedBy(fence.desktopId)
       const image = await deps.memory.intend(fence, savedBy, spec?.imageVersion ?? null)

@@ -46,6 +46,13 @@ export interface GuestUsage {
   networkBytes: number | undefined
 }
 
+/** How the guest reads keys, and whether a program in it shares its clipboard. */
+export interface GuestKeyboard {
+  /** The layout's name, such as `us`. */
+  layout: string
+  clipboard: boolean
+}
+
 /** A guest's network device, and the only address that it can use. */
 export interface GuestAddress {
   mac: string
@@ -116,6 +123,8 @@ export interface Driver {
   usage(desktopIds: readonly DesktopId[]): Promise<Map<DesktopId, GuestUsage>>
   /** A connection to the screen of a running desktop. It speaks RFB and greets first; the caller owns its bytes. */
   screen(desktopId: DesktopId): Promise<Duplex>
+  /** What its image says of its keyboard. */
+  keyboard(desktopId: DesktopId): Promise<GuestKeyboard>
   /** The screen as it is now, as PNG. */
   picture(desktopId: DesktopId): Promise<Buffer>
 }

@@ -17,6 +17,7 @@ const manifestSchema = z.object({
   cmdline: z.string(),
   transports: z.array(z.string()).default(['qga']),
   clipboard: z.boolean().default(false),
+  keyboard_layout: z.string().max(60).default('us'),
   ready: z
     .object({
       command: z.union([z.string().min(1), z.array(z.string()).min(1)]),
@@ -48,6 +49,8 @@ export interface Image {
   ssh: 'port' | 'network' | undefined
   /** Whether a program in its guests shares their clipboard with the host (spice-vdagent). */
   clipboard: boolean
+  /** Which characters the keys of its guests type, such as `us`. Images before this field have an American layout. */
+  keyboardLayout: string
   /** Undefined where every guest that answers is ready. */
   ready: Readiness | undefined
 }
@@ -86,7 +89,7 @@ async function readImage(folder: string): Promise<Image | undefined> {
 export function readManifest(folder: string, text: string): Image | undefined {
   const parsed = manifestSchema.safeParse(parseJson(text))
   if (!parsed.success) return undefined
-  const { kernel, initrd, disk, cmdline, machine, transports, clipboard, ready } = parsed.data
+  const { kernel, initrd, disk, cmdline, machine, transports, clipboard, ready, keyboard_layout } = parsed.data
   return {
     kernel: join(folder, kernel.file),
     initrd: join(folder, initrd.file),
@@ -95,6 +98,7 @@ export function readManifest(folder: string, text: string): Image | undefined {
     cmdline,
     machine,
     clipboard,
+    keyboardLayout: keyboard_layout,
     digest: digestOf([disk, kernel, initrd]),
     manifestDigest: createHash('sha256').update(text).digest('hex'),
     ready: ready && { command: ready.command, tryTimeoutSecs: ready.try_timeout_secs },

@@ -11,6 +11,7 @@ import type { SendReport } from '../desktops/report.ts'
 import type { LookDeps } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
 import type { Entering, Leaving } from '../driver/moves.ts'
+import type { Inputs } from '../input/inputs.ts'
 import type { Arriving, FilesLetter } from './letters.ts'
 
 /** A desktop of this host that is about to leave. */
@@ -53,6 +54,7 @@ export interface MoveDeps extends LookDeps, RemoveDeps {
   installationId: string
   digests: Digests
   moves: HeldMoves<Held>
+  inputs: Pick<Inputs, 'hold'>
   gate: Gate
   /** Of what this host sends. */
   pace: BytePace

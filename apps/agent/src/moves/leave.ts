@@ -89,6 +89,8 @@ export async function send(
 ): Promise<CommandResult<'move.send'>> {
   const held = heldOut(deps, turn) ?? refuseInterrupted()
   if (held.sent !== undefined) return { letter: held.sent }
+  // The connection to the screen does not move with the guest.
+  using _released = await deps.inputs.hold(turn.fence.desktopId, 'the desktop is moving to another host')
   const carrier = await DialledCarrier.open({
     moveId: held.moveId,
     route: address ?? (await openRelay()),

@@ -14,6 +14,7 @@ import type {
   DriverEvent,
   DriverFacts,
   GuestAddress,
+  GuestKeyboard,
   GuestUsage,
   SavedBy,
   SaveProgress,
@@ -197,6 +198,11 @@ export class LibvirtDriver implements Driver {
 
   picture(desktopId: DesktopId): Promise<Buffer> {
     return takePicture(this.#installation.domain(desktopId))
+  }
+
+  async keyboard(desktopId: DesktopId): Promise<GuestKeyboard> {
+    const { keyboardLayout: layout, clipboard } = await this.#disks.imageOf(desktopId)
+    return { layout, clipboard }
   }
 
   readiness(desktopId: DesktopId): Promise<Readiness | undefined> {

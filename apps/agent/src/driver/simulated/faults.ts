@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, type ExecCommand, Refusal, type RefusalCode, refusalCode } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
+import type { GuestKeyboard } from '../driver.ts'
 
 export const simulatedOperations = [
   'list',
@@ -44,6 +45,8 @@ export interface FaultSettings {
 export class SimulatedFaults {
   /** When the image of all guests counts a guest as ready. */
   readiness: Readiness | undefined
+  /** What the image of all guests says of their keyboard. */
+  keyboard: GuestKeyboard = { layout: 'us', clipboard: false }
   readonly latencyMs: Partial<Record<SimulatedOperation, number>>
   /** No disk or memory image can be written. */
   diskFull: boolean

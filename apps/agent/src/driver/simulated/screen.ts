@@ -1,14 +1,22 @@
 // The screen of a simulated desktop: a test picture over RFB 3.8 that keys and pointer change, so that input is visible.
 import { EventEmitter, once } from 'node:events'
 import type { Duplex } from 'node:stream'
+import { ByteReader } from '../../mechanics/byte-reader.ts'
 import type { Pixels } from '../picture.ts'
-import { ByteReader } from './byte-reader.ts'
 
 const width = 320
 const height = 200
 const name = 'simulated desktop'
 /** The side of the squares that keys paint, one after the other. */
 const square = 10
+
+/** What a client has sent; the keys by their scancodes. */
+export type HeardInput = { key: number; down: boolean } | { x: number; y: number; mask: number }
+
+/** The latest that are remembered. */
+const heardMax = 50_000
+
+const qemuKeys = -258
 
 /** The pixel format that a client requested: by how many bits each colour is shifted in a 32-bit pixel. */
 interface Shifts {
@@ -21,6 +29,8 @@ export class SimulatedScreen {
   readonly #rgb = testPicture()
   readonly #changes = new EventEmitter<{ change: [] }>().setMaxListeners(0)
   readonly #clients = new Set<Duplex>()
+  /** What clients have sent, for tests. */
+  readonly heard: HeardInput[] = []
   #typed = 0
   #version = 0
 
@@ -61,12 +71,17 @@ export class SimulatedScreen {
   async #obey(reader: ByteReader, client: Duplex, gone: AbortSignal): Promise<void> {
     let shifts: Shifts = { red: 16, green: 8, blue: 0 }
     let shown = -1
+    const pressed = new Set<number>()
+    // As QEMU does: what a client that disconnects still presses is released.
+    client.once('close', () => {
+      for (const key of pressed) this.#hear({ key, down: false })
+    })
     for (;;) {
       // As QEMU does: a client that does not read is sent nothing more, and its input is not read either.
       if (client.writableNeedDrain) await once(client, 'drain', { signal: gone })
       const type = (await reader.take(1))[0]
       if (type === 0) shifts = shiftsOf(await reader.take(19))
-      else if (type === 2) await reader.take(4 * (await reader.take(3)).readUInt16BE(1))
+      else if (type === 2) await this.#encodings(reader, client)
       else if (type === 3) {
         const request = await reader.take(9)
         if (request[0] === 0) shown = -1
@@ -75,9 +90,35 @@ export class SimulatedScreen {
         void this.#send(client, shifts, version, gone)
       } else if (type === 4) this.#type(await reader.take(7))
       else if (type === 5) this.#point(await reader.take(5))
+      else if (type === 255) this.#press(await reader.take(11), pressed)
       else if (type === 6) this.#cut(await reader.take((await reader.take(7)).readUInt32BE(3)))
       else throw new Error(`unknown message type ${type}`)
     }
+  }
+
+  /** Confirms the extended keys to a client that has them. */
+  async #encodings(reader: ByteReader, client: Duplex): Promise<void> {
+    const count = (await reader.take(3)).readUInt16BE(1)
+    const list = await reader.take(4 * count)
+    const all = Array.from({ length: count }, (_, i) => list.readInt32BE(4 * i))
+    if (!all.includes(qemuKeys)) return
+    const update = Buffer.alloc(16)
+    update.writeUInt16BE(1, 2)
+    update.writeInt32BE(qemuKeys, 12)
+    client.write(update)
+  }
+
+  #press(message: Buffer, pressed: Set<number>): void {
+    const [down, key] = [message.readUInt16BE(1) !== 0, message.readUInt32BE(7)]
+    if (down) pressed.add(key)
+    else pressed.delete(key)
+    this.#hear({ key, down })
+    if (down) this.#paintKey(key)
+  }
+
+  #hear(input: HeardInput): void {
+    this.heard.push(input)
+    if (this.heard.length > heardMax) this.heard.shift()
   }
 
   /** Sends the whole picture, as soon as it differs from what the client has. */
@@ -87,16 +128,19 @@ export class SimulatedScreen {
   }
 
   #type(message: Buffer): void {
-    if (message[0] === 0) return
-    const keysym = message.readUInt32BE(3)
+    if (message[0] !== 0) this.#paintKey(message.readUInt32BE(3))
+  }
+
+  #paintKey(key: number): void {
     const perRow = width / square
     const at = this.#typed++ % (perRow * 4)
-    this.#paint((at % perRow) * square, Math.floor(at / perRow) * square, square, [keysym & 255, 255, 255])
+    this.#paint((at % perRow) * square, Math.floor(at / perRow) * square, square, [key & 255, 255, 255])
   }
 
   #point(message: Buffer): void {
-    const pressed = message[0] !== 0
-    if (pressed) this.#paint(message.readUInt16BE(1), message.readUInt16BE(3), 4, [255, 0, 0])
+    const [mask, x, y] = [message[0]!, message.readUInt16BE(1), message.readUInt16BE(3)]
+    this.#hear({ x, y, mask })
+    if (mask !== 0) this.#paint(x, y, 4, [255, 0, 0])
   }
 
   /** Text that a client cuts is sent to all clients in capitals, so that both directions are visible. */

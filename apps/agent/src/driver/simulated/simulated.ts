@@ -5,14 +5,23 @@ import { type Duplex, duplexPair } from 'node:stream'
 import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
 import { ImageShelf } from '../../images/shelf.ts'
-import type { Domain, Driver, DriverEvent, DriverFacts, GuestUsage, SavedBy, SaveProgress } from '../driver.ts'
+import type {
+  Domain,
+  Driver,
+  DriverEvent,
+  DriverFacts,
+  GuestKeyboard,
+  GuestUsage,
+  SavedBy,
+  SaveProgress,
+} from '../driver.ts'
 import type { Mark } from '../mark.ts'
 import { toPng } from '../picture.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
 import { SimulatedGuest } from './guest.ts'
 import { SimulatedMoves } from './moves.ts'
 import { readSaved, writeSaved } from './saved-image.ts'
-import { SimulatedScreen } from './screen.ts'
+import { type HeardInput, SimulatedScreen } from './screen.ts'
 import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
 
 export interface SimulatedSettings {
@@ -276,6 +285,10 @@ export class SimulatedDriver implements Driver {
     return this.faults.readiness
   }
 
+  async keyboard(): Promise<GuestKeyboard> {
+    return this.faults.keyboard
+  }
+
   async screen(desktopId: DesktopId): Promise<Duplex> {
     await this.faults.enter('screen')
     this.#require(desktopId)
@@ -288,6 +301,11 @@ export class SimulatedDriver implements Driver {
     await this.faults.enter('picture')
     this.#require(desktopId)
     return toPng(this.#screen(desktopId).pixels())
+  }
+
+  /** What keys and pointer the desktop got, the oldest first. */
+  heardBy(desktopId: DesktopId): readonly HeardInput[] {
+    return this.#screen(desktopId).heard
   }
 
   #screen(desktopId: DesktopId): SimulatedScreen {

@@ -1,0 +1,27 @@
+// What the screen of an awake desktop shows, as soon as it is as the caller waits for it, with its picture.
+import { pipeline } from 'node:stream/promises'
+import { requireAwake } from '../desktops/awake-guest.ts'
+import type { Journal } from '../desktops/journal.ts'
+import type { Inputs } from '../input/inputs.ts'
+import { pictureOf } from '../input/pictures.ts'
+import type { CommandHandler } from './handler.ts'
+import { transferError } from './transfer.ts'
+
+interface LookDeps {
+  journal: Journal
+  inputs: Inputs
+}
+
+export const lookAtScreen: CommandHandler<'screen.look', LookDeps> = async (deps, request, signal, dialBack) => {
+  requireAwake(deps.journal, request)
+  const { desktopId, picture, ...look } = request
+  return await deps.inputs.look(desktopId, look, signal, async ({ frame }) => {
+    if (!picture) return
+    const bytes = await pictureOf(frame, picture.spec)
+    const channel = await dialBack(picture.channel, signal)
+    channel.resume()
+    await pipeline([bytes], channel).catch((error: unknown) => {
+      throw transferError(error)
+    })
+  })
+}

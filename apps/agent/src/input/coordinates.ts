@@ -1,0 +1,27 @@
+// Scales the coordinates of a batch to the screen, and divides a pointer's path into steps. Pure.
+import type { Point, Size } from '@dormouse/contract'
+
+/** The pixel of the screen that is meant by one of the space; undefined where that is outside. Never clamped. */
+export function onScreen({ x, y }: Point, space: Size, screen: Size): Point | undefined {
+  if (x >= space.width || y >= space.height) return undefined
+  return { x: scaled(x, space.width, screen.width), y: scaled(y, space.height, screen.height) }
+}
+
+/** The middle of the pixel of the space; its last pixel is never beyond the screen's last. */
+const scaled = (at: number, space: number, screen: number): number =>
+  space === screen ? at : Math.min(screen - 1, Math.floor(((at + 0.5) * screen) / space))
+
+/** A hand needs some movement between two places: so many pixels a step, and no more steps than that. */
+const stepPixels = 40
+const mostSteps = 12
+
+/** The places on the way, with the last and without the first. */
+export function pathBetween(from: Point | undefined, to: Point): Point[] {
+  if (!from) return [to]
+  const [dx, dy] = [to.x - from.x, to.y - from.y]
+  const steps = Math.min(mostSteps, Math.max(1, Math.ceil(Math.hypot(dx, dy) / stepPixels)))
+  return Array.from({ length: steps }, (_, i) => ({
+    x: Math.round(from.x + (dx * (i + 1)) / steps),
+    y: Math.round(from.y + (dy * (i + 1)) / steps),
+  }))
+}

@@ -1,0 +1,249 @@
+// Batches of input and looks at screens, one batch at a time per desktop. A connection to a screen is kept for a moment after
+// its last use. Knows neither claims nor who asks.
+import { once } from 'node:events'
+import {
+  type DesktopId,
+  type InputCommand,
+  type InputResult,
+  type Point,
+  refuse,
+  type SeenScreen,
+} from '@dormouse/contract'
+import type { Driver } from '../driver/driver.ts'
+import { KeyedLock } from '../mechanics/locks.ts'
+import { Damage } from './damage.ts'
+import { layoutNamed } from './layouts.ts'
+import { perform, reasonOf } from './perform.ts'
+import { plan } from './plan.ts'
+import { RfbSession } from './rfb-session.ts'
+import { type SettleParams, settle } from './settle.ts'
+
+type Deps = { driver: Pick<Driver, 'screen' | 'keyboard'> }
+
+/** A batch that runs, or waits for another one of its desktop. */
+interface Batch {
+  desktopId: DesktopId
+  batchId: string
+  stop: AbortController
+}
+
+interface Open {
+  session: Promise<RfbSession>
+  users: number
+  closing: NodeJS.Timeout | undefined
+}
+
+export interface Look {
+  wait: 'settled' | 'changed' | null
+  /** The sequence that the caller has seen. */
+  after: string | null
+  settle: SettleParams
+}
+
+const keptMs = 5_000
+/** More batches than these wait for one desktop: their caller does not wait for outcomes. */
+const mostWaiting = 4
+const longestWaitMs = 15_000
+
+export class Inputs {
+  readonly #driver: Deps['driver']
+  readonly #lock = new KeyedLock()
+  readonly #open = new Map<DesktopId, Open>()
+  readonly #batches = new Set<Batch>()
+  readonly #pointers = new Map<DesktopId, Point>()
+  /** Desktops whose batches do not begin. */
+  readonly #held = new Map<DesktopId, number>()
+
+  constructor({ driver }: Deps) {
+    this.#driver = driver
+  }
+
+  /** Performs a batch, or refuses it before its first event. `signal`: the caller no longer waits, so that it stops. */
+  async perform(command: InputCommand, signal: AbortSignal): Promise<InputResult> {
+    const { desktopId } = command
+    const waiting = this.#batchesOf(desktopId)
+    if (waiting.length >= mostWaiting) return { refused: { ...nothing, why: 'busy' } }
+    const batch: Batch = { desktopId, batchId: command.batchId, stop: new AbortController() }
+    this.#batches.add(batch)
+    const since = performance.now()
+    try {
+      return await this.#lock.run(desktopId, async () => {
+        if (performance.now() - since > longestWaitMs) return { refused: { ...nothing, why: 'busy' } }
+        return await this.#run(command, AbortSignal.any([signal, batch.stop.signal]))
+      })
+    } finally {
+      this.#batches.delete(batch)
+    }
+  }
+
+  /** The batch stops before its next event, and releases what it holds. */
+  interrupt(desktopId: DesktopId, batchId: string): void {
+    for (const batch of this.#batchesOf(desktopId)) {
+      if (batch.batchId === batchId) batch.stop.abort(new Error('another client took the claim'))
+    }
+  }
+
+  /** Stops the desktop's batches, releases every key and button, and lets none begin until it is disposed. */
+  async hold(desktopId: DesktopId, why: string): Promise<Disposable> {
+    this.#held.set(desktopId, (this.#held.get(desktopId) ?? 0) + 1)
+    for (const { stop } of this.#batchesOf(desktopId)) stop.abort(new Error(why))
+    await this.#lock.run(desktopId, async () => this.#disconnect(desktopId))
+    return {
+      [Symbol.dispose]: () => {
+        const left = (this.#held.get(desktopId) ?? 1) - 1
+        if (left > 0) this.#held.set(desktopId, left)
+        else this.#held.delete(desktopId)
+      },
+    }
+  }
+
+  /** The screen as it is now, or as soon as it is as the caller waits for it; `picture` gets the session then. */
+  async look(
+    desktopId: DesktopId,
+    { wait, after, settle: params }: Look,
+    signal: AbortSignal,
+    picture: (session: RfbSession) => Promise<void>,
+  ): Promise<SeenScreen> {
+    return this.#with(desktopId, async (session) => {
+      const damage = new Damage()
+      using _watched = session.watch((region) => damage.changed(region))
+      let changed = false
+      if (wait === 'changed') changed = await changedFrom(session, after, params.maxMs, signal)
+      const settled = wait === null ? null : await settle(session, damage, params, 'any', signal)
+      if (wait === null) await session.refresh()
+      const seen = this.#seen(desktopId, session)
+      await picture(session)
+      return {
+        ...seen,
+        settled: settled?.settled ?? null,
+        changed: changed || damage.hasChanged,
+        settleMs: settled?.settleMs ?? 0,
+      }
+    })
+  }
+
+  /** Ends every batch and connection. */
+  close(): void {
+    for (const { stop } of this.#batches) stop.abort(new Error('the host’s agent is stopping'))
+    for (const desktopId of [...this.#open.keys()]) this.#disconnect(desktopId)
+  }
+
+  #batchesOf(desktopId: DesktopId): Batch[] {
+    return [...this.#batches].filter((batch) => batch.desktopId === desktopId)
+  }
+
+  async #run(command: InputCommand, signal: AbortSignal): Promise<InputResult> {
+    const { desktopId } = command
+    if (this.#held.has(desktopId))
+      refuse('guest_unavailable', 'the desktop is about to hibernate or to move; check its state, then retry')
+    if (signal.aborted) return { outcome: 'interrupted', performed: 0, reason: reasonOf(signal), seen: null }
+    return await this.#with(desktopId, (session) => this.#begin(session, command, signal))
+  }
+
+  async #begin(session: RfbSession, command: InputCommand, signal: AbortSignal): Promise<InputResult> {
+    const { desktopId, actions, space, expectedScreen, paceMs } = command
+    const { layout, clipboard } = await this.#driver.keyboard(desktopId)
+    const screen = { width: session.frame.width, height: session.frame.height }
+    if (expectedScreen && !isSame(expectedScreen, screen)) {
+      return { refused: { ...nothing, why: 'screen_changed', screen } }
+    }
+    const made = plan(actions, {
+      layout: layoutNamed(layout),
+      clipboard: clipboard && session.hasClipboard,
+      pointer: this.#pointers.get(desktopId),
+      ...{ screen, space, paceMs },
+    })
+    if ('refused' in made) return made
+    const damage = new Damage()
+    using _watched = session.watch((region) => damage.changed(region))
+    // What has changed before does not count.
+    await session.refresh()
+    damage.start()
+    const performed = await perform(session, made.planned, { paceMs, damage, signal })
+    if (session.pointer) this.#pointers.set(desktopId, session.pointer)
+    return { ...performed, seen: session.isEnded ? null : await this.#after(session, command, damage, signal) }
+  }
+
+  async #after(
+    session: RfbSession,
+    { desktopId, settle: params }: InputCommand,
+    damage: Damage,
+    signal: AbortSignal,
+  ): Promise<SeenScreen | null> {
+    try {
+      const settled = params && !signal.aborted ? await settle(session, damage, params, 'changed', signal) : undefined
+      return {
+        ...this.#seen(desktopId, session),
+        settled: settled?.settled ?? null,
+        changed: damage.hasChanged,
+        settleMs: settled?.settleMs ?? 0,
+      }
+    } catch {
+      // The events were sent. What the screen shows is not known any more.
+      return null
+    }
+  }
+
+  #seen(desktopId: DesktopId, { frame }: RfbSession): Pick<SeenScreen, 'width' | 'height' | 'sequence' | 'pointer'> {
+    const { width, height } = frame
+    return { width, height, sequence: frame.sequence(), pointer: this.#pointers.get(desktopId) ?? null }
+  }
+
+  async #with<T>(desktopId: DesktopId, work: (session: RfbSession) => Promise<T>): Promise<T> {
+    const open = this.#opened(desktopId)
+    open.users++
+    clearTimeout(open.closing)
+    try {
+      return await work(await open.session)
+    } finally {
+      open.users--
+      if (open.users === 0) open.closing = setTimeout(() => this.#disconnect(desktopId), keptMs).unref()
+    }
+  }
+
+  #opened(desktopId: DesktopId): Open {
+    const kept = this.#open.get(desktopId)
+    if (kept) return kept
+    const session = this.#driver.screen(desktopId).then((socket) => RfbSession.open(socket))
+    const open: Open = { session, users: 0, closing: undefined }
+    this.#open.set(desktopId, open)
+    const forget = () => {
+      if (this.#open.get(desktopId) === open) this.#open.delete(desktopId)
+    }
+    session.then((opened) => (opened.isEnded ? forget() : opened.once('ended', forget)), forget)
+    return open
+  }
+
+  #disconnect(desktopId: DesktopId): void {
+    const open = this.#open.get(desktopId)
+    if (!open) return
+    this.#open.delete(desktopId)
+    clearTimeout(open.closing)
+    open.session.then(
+      (session) => session.close(),
+      () => undefined,
+    )
+  }
+}
+
+const nothing = { index: null, character: null, screen: null, takesMs: null }
+
+const isSame = (a: { width: number; height: number }, b: { width: number; height: number }): boolean =>
+  a.width === b.width && a.height === b.height
+
+/** Whether the screen shows something other than what the caller has seen, as soon as it does, or when the time is over. */
+async function changedFrom(
+  session: RfbSession,
+  after: string | null,
+  maxMs: number,
+  signal: AbortSignal,
+): Promise<boolean> {
+  await session.refresh()
+  const before = after ?? session.frame.sequence()
+  const either = AbortSignal.any([signal, AbortSignal.timeout(maxMs)])
+  while (!either.aborted && !session.isEnded) {
+    if (session.frame.sequence() !== before) return true
+    await once(session, 'update', { signal: either }).catch(() => undefined)
+  }
+  return false
+}

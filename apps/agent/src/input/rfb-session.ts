@@ -1,0 +1,266 @@
+// One client of a screen: sends keys and pointer, and keeps a copy of its pixels. Knows no actions and no desktop.
+// It remembers what it holds down, so that it can release it.
+import { EventEmitter, once } from 'node:events'
+import type { Duplex } from 'node:stream'
+import { type Point, type Region, refuse, screenSideMax } from '@dormouse/contract'
+import { ByteReader } from '../mechanics/byte-reader.ts'
+import { before } from '../mechanics/deadlines.ts'
+import { Framebuffer } from './framebuffer.ts'
+import * as rfb from './rfb-messages.ts'
+
+interface Events {
+  /** A whole update was read. */
+  update: []
+  resized: []
+  clipboard: []
+  ended: []
+}
+
+const pixelBytes = 4
+const maxCutBytes = 1024 * 1024
+const greetMs = 10_000
+/** A screen that does not answer is one of a guest that is paused or ended. */
+const releaseMs = 5_000
+
+export class RfbSession extends EventEmitter<Events> {
+  readonly #socket: Duplex
+  readonly #reader: ByteReader
+  #frame = new Framebuffer({ width: 1, height: 1 })
+  readonly #held = new Set<number>()
+  #pointer: Point | undefined
+  #mask = 0
+  #hasKeys = false
+  /** Pixels that have come since the last whole picture was asked for. */
+  #freshPixels = 0
+  #watchers = 0
+  #isAsked = false
+  #text: string | undefined
+  #hasClipboard = false
+  #isEnded = false
+  #changed: (region: Region) => void = () => undefined
+
+  private constructor(socket: Duplex) {
+    super()
+    this.setMaxListeners(0)
+    this.#socket = socket
+    this.#reader = new ByteReader(socket)
+    socket.on('error', () => this.close())
+    socket.on('close', () => this.#end())
+  }
+
+  /** Introduces itself on a connection that greets first, and waits for the first picture and for the keys. */
+  static async open(socket: Duplex): Promise<RfbSession> {
+    const session = new RfbSession(socket)
+    const timer = setTimeout(() => session.close(), greetMs)
+    try {
+      await session.#greet()
+      void session.#read()
+      await session.refresh()
+      if (!session.#hasKeys) refuse('guest_unavailable', 'the screen takes no extended key events')
+      return session
+    } catch (error) {
+      session.close()
+      throw error
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  get frame(): Framebuffer {
+    return this.#frame
+  }
+  /** Undefined until this session has moved it. */
+  get pointer(): Point | undefined {
+    return this.#pointer
+  }
+  get isEnded(): boolean {
+    return this.#isEnded
+  }
+  /** Whether the screen shares a clipboard. The guest may still have no program for it. */
+  get hasClipboard(): boolean {
+    return this.#hasClipboard
+  }
+  /** The buttons that it holds. */
+  get mask(): number {
+    return this.#mask
+  }
+  get holdsAnything(): boolean {
+    return this.#held.size > 0 || this.#mask !== 0
+  }
+
+  key(code: number, down: boolean): void {
+    if (down) this.#held.add(code)
+    else this.#held.delete(code)
+    this.#send(rfb.keyEvent(code, down))
+  }
+
+  point(at: Point, mask: number): void {
+    this.#pointer = at
+    this.#mask = mask
+    this.#send(rfb.pointerEvent(at, mask))
+  }
+
+  /** Releases every key and button that this session holds, the last one first. Returns when the screen has taken it. */
+  async release(): Promise<void> {
+    if (this.#isEnded || !this.holdsAnything) return
+    for (const code of [...this.#held].toReversed()) this.key(code, false)
+    if (this.#mask !== 0) this.point(this.#pointer ?? { x: 0, y: 0 }, 0)
+    // The screen takes messages in their order, so that its answer to a later one is proof.
+    await before(performance.now() + releaseMs, this.refresh()).catch(() => undefined)
+  }
+
+  /** Calls `changed` for what differs from then on, until it is disposed. One at a time. */
+  watch(changed: (region: Region) => void): Disposable {
+    this.#changed = changed
+    this.#watchers++
+    this.#askForChanges()
+    return {
+      [Symbol.dispose]: () => {
+        this.#watchers--
+        this.#changed = () => undefined
+      },
+    }
+  }
+
+  /** Waits for a picture of the whole screen that was taken after this call. */
+  async refresh(): Promise<void> {
+    this.#freshPixels = 0
+    this.#send(rfb.pictureRequest(false, this.#frame.width, this.#frame.height))
+    while (!this.#isEnded && this.#freshPixels < this.#frame.width * this.#frame.height) await this.#next('update')
+    this.#throwIfEnded()
+  }
+
+  /** Gives the guest a clipboard with this text; the text that it had, where this session has seen it. */
+  setClipboard(text: string): string | undefined {
+    const before = this.#text
+    this.#text = text
+    this.#send(rfb.clipboardNotice())
+    this.#send(rfb.clipboardText(text))
+    return before
+  }
+
+  close(): void {
+    this.#socket.destroy()
+    this.#end()
+  }
+
+  #send(message: Buffer): void {
+    this.#throwIfEnded()
+    this.#socket.write(message)
+  }
+
+  #throwIfEnded(): void {
+    if (this.#isEnded) refuse('guest_unavailable', 'the connection to the desktop’s screen was lost')
+  }
+
+  #end(): void {
+    if (this.#isEnded) return
+    this.#isEnded = true
+    this.emit('update')
+    this.emit('ended')
+  }
+
+  async #next(event: 'update'): Promise<void> {
+    if (!this.#isEnded) await once(this, event)
+  }
+
+  async #greet(): Promise<void> {
+    await this.#reader.take(12)
+    this.#socket.write('RFB 003.008\n')
+    await this.#reader.take((await this.#reader.take(1))[0]!)
+    this.#socket.write(Buffer.from([1]))
+    if ((await this.#reader.take(4)).readUInt32BE(0) !== 0) throw new Error('the screen refused the connection')
+    // Shared: the viewers stay.
+    this.#socket.write(Buffer.from([1]))
+    const init = await this.#reader.take(24)
+    await this.#reader.take(init.readUInt32BE(20))
+    this.#resize(init.readUInt16BE(0), init.readUInt16BE(2))
+    this.#socket.write(rfb.pixelFormat)
+    const { raw, desktopSize, qemuKeys, extendedClipboard } = rfb.encodings
+    this.#socket.write(rfb.setEncodings([raw, desktopSize, qemuKeys, extendedClipboard]))
+  }
+
+  #resize(width: number, height: number): void {
+    if (width > screenSideMax || height > screenSideMax) throw new Error('the screen is too large')
+    if (width === this.#frame.width && height === this.#frame.height) return
+    this.#frame = new Framebuffer({ width, height })
+    this.#freshPixels = 0
+    this.emit('resized')
+  }
+
+  async #read(): Promise<void> {
+    try {
+      for (;;) {
+        const [type] = await this.#reader.take(1)
+        if (type === 0) await this.#update()
+        else if (type === 3) await this.#cut()
+        // A bell.
+        else if (type !== 2) throw new Error(`the screen sent a message of type ${type}`)
+      }
+    } catch {
+      this.close()
+    }
+  }
+
+  async #update(): Promise<void> {
+    this.#isAsked = false
+    const count = (await this.#reader.take(3)).readUInt16BE(1)
+    let resized = false
+    for (let left = count; left > 0; left--) resized = (await this.#rectangle()) || resized
+    // What a screen of another size shows must be asked for.
+    if (resized) this.#send(rfb.pictureRequest(false, this.#frame.width, this.#frame.height))
+    this.emit('update')
+    this.#askForChanges()
+  }
+
+  /** Whether the screen has another size. */
+  async #rectangle(): Promise<boolean> {
+    const head = await this.#reader.take(12)
+    const region = {
+      x: head.readUInt16BE(0),
+      y: head.readUInt16BE(2),
+      width: head.readUInt16BE(4),
+      height: head.readUInt16BE(6),
+    }
+    const encoding = head.readInt32BE(8)
+    if (encoding === rfb.encodings.desktopSize) {
+      this.#resize(region.width, region.height)
+      return true
+    }
+    if (encoding === rfb.encodings.qemuKeys) this.#hasKeys = true
+    else if (encoding === rfb.encodings.raw) await this.#pixels(region)
+    else throw new Error(`the screen sent the encoding ${encoding}`)
+    return false
+  }
+
+  async #pixels(region: Region): Promise<void> {
+    if (!this.#frame.holds(region)) throw new Error('the screen sent pixels beyond its edge')
+    const pixels = await this.#reader.take(region.width * region.height * pixelBytes)
+    const changed = this.#frame.put(region, pixels)
+    this.#freshPixels += region.width * region.height
+    if (changed) this.#changed(changed)
+  }
+
+  #askForChanges(): void {
+    if (this.#watchers === 0 || this.#isAsked || this.#isEnded) return
+    this.#isAsked = true
+    this.#send(rfb.pictureRequest(true, this.#frame.width, this.#frame.height))
+  }
+
+  /** An extended message counts its bytes below zero. */
+  async #cut(): Promise<void> {
+    const bytes = (await this.#reader.take(7)).readInt32BE(3)
+    if (Math.abs(bytes) > maxCutBytes) throw new Error('the screen sent a text that is too long')
+    const body = await this.#reader.take(Math.abs(bytes))
+    if (bytes >= 0) return
+    const flags = body.readUInt32BE(0)
+    if (flags & rfb.clipboardFlags.caps) this.#hasClipboard = true
+    else if (flags & rfb.clipboardFlags.notify) this.#text = undefined
+    else if (flags & rfb.clipboardFlags.request) {
+      if (this.#text !== undefined) this.#send(rfb.clipboardText(this.#text))
+    } else if (flags & rfb.clipboardFlags.provide) {
+      this.#text = rfb.textProvided(body.subarray(4), maxCutBytes)
+      this.emit('clipboard')
+    }
+  }
+}
