@@ -38,6 +38,7 @@ const named: [method: string, path: (id: string) => string, wish: ApiWish][] = [
   ],
   ['DELETE', (id) => `/v1/desktops/${id}/uploads/${id}`, {}],
   ['GET', (id) => `/v1/desktops/${id}/screenshot`, {}],
+  ['POST', (id) => `/v1/desktops/${id}/input`, { body: { actions: [{ type: 'click', x: 1, y: 1 }] } }],
   ['PATCH', (id) => `/v1/desktops/${id}`, { body: { idle_timeout_secs: 5 } }],
   ['GET', (id) => `/v1/desktops/${id}/idle`, {}],
   ['PUT', (id) => `/v1/desktops/${id}/wake-locks/one`, { body: { reason: 'a build', expires_in_secs: 60 } }],

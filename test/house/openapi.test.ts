@@ -80,7 +80,7 @@ test('every route names its operation, tag, summary, credential and statuses, th
   expect(document.security).toEqual([{ bearer: [] }])
 })
 
-test('keyed routes take an Idempotency-Key and say when they replay; their bodies are optional but for create', async () => {
+test('keyed routes take an Idempotency-Key and say when they replay; their bodies are optional but for create and input', async () => {
   await using house = await House.start({ hosts: 0 })
   const keyed = operationsOf(await documentOf(house)).filter(({ operation }) =>
     operation.parameters?.some(({ name }) => name === 'Idempotency-Key'),
@@ -90,10 +90,11 @@ test('keyed routes take an Idempotency-Key and say when they replay; their bodie
     'POST /v1/desktops/{id}/destroy',
     'POST /v1/desktops/{id}/execs',
     'POST /v1/desktops/{id}/hibernate',
+    'POST /v1/desktops/{id}/input',
     'POST /v1/desktops/{id}/wake',
   ])
   for (const { path, operation } of keyed) {
-    const isWhole = path === '/v1/desktops' || path.endsWith('/execs')
+    const isWhole = path === '/v1/desktops' || path.endsWith('/execs') || path.endsWith('/input')
     expect([path, operation.requestBody?.required]).toEqual([path, isWhole])
     expect(operation.responses['200']?.headers).toHaveProperty('idempotency-replayed')
   }

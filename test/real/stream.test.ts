@@ -9,6 +9,7 @@ import {
   createAdminClient,
   createClient,
   type Desktop,
+  type InputAction,
   UnavailableError,
 } from '@dormouse/client'
 import type { Page } from 'playwright-core'
@@ -235,6 +236,49 @@ test('the page says that its desktop sleeps, and shows it again when it wakes', 
   await says(page, 'live')
   await controls(page, 'six')
   await page.close()
+})
+
+/** Its console keeps 16 bytes of keys: what a starved guest loses is typed again, more slowly. */
+async function typeByProgram(text: string, file: string): Promise<string> {
+  for (const paceMs of [20, 60, 120]) {
+    await guest(desktop, `rm -f ${file}`)
+    await desktop.input([{ type: 'type', text: `\ncat > ${file}\n${text}\n` }], { paceMs, takeover: true })
+    const { outcome, screenshot } = await desktop.input([{ type: 'key', keys: ['ctrl', 'd'] }], {
+      ...{ paceMs, settle: true, screenshot: { fit: 320 } },
+    })
+    expect([outcome, typeof screenshot?.data]).toEqual(['done', 'string'])
+    const typed = await guest(desktop, `cat ${file} || true`)
+    if (typed.trimEnd() === text) return typed.trimEnd()
+  }
+  return guest(desktop, `cat ${file} || true`)
+}
+
+test('what a program types arrives as it was typed', async () => {
+  const text = 'Hello_World-42 (a>b) & {x|y} #~$\nFOO\nFOO'
+  expect(await typeByProgram(text, '/run/typed')).toBe(text)
+})
+
+test('the agent is killed in the middle of a batch: it is unknown, not repeated, and no key stays pressed', async () => {
+  const idempotencyKey = 'killed'
+  const actions: InputAction[] = [
+    { type: 'type', text: '\ncat > /run/held\nbegun\n' },
+    { type: 'hold', keys: ['Shift'], ms: 40_000 },
+    { type: 'type', text: 'NEVER' },
+  ]
+  const sent = desktop.input(actions, { idempotencyKey })
+  await waitFor(async () => (await guest(desktop, 'cat /run/held || true')).includes('begun'))
+  await instance.kill('agent')
+  expect(await sent).toMatchObject({ outcome: 'unknown', performed: null })
+  await waitFor(() => guest(desktop, 'true').then(() => true, unlessUnavailable))
+  expect(await desktop.input(actions, { idempotencyKey })).toMatchObject({ outcome: 'unknown' })
+  await desktop.input(
+    [
+      { type: 'type', text: 'small\n' },
+      { type: 'key', keys: ['ctrl', 'd'] },
+    ],
+    { settle: true },
+  )
+  expect((await guest(desktop, 'cat /run/held')).trimEnd()).toBe('begun\nsmall')
 })
 
 /** The page breaks off at that moment, says so, and is back by itself. */

@@ -21,7 +21,7 @@ export const floorPlans: readonly FloorPlan[] = [
       ['hosts', 'images', 'ledger', 'principals', 'audit', 'activity'],
       ['desktops'],
       ['guest', 'streams'],
-      ['recovery', 'removals', 'drains', 'usage', 'retention', 'listeners', 'idle', 'webhooks', 'mcp'],
+      ['recovery', 'removals', 'drains', 'usage', 'retention', 'listeners', 'idle', 'webhooks', 'input', 'mcp'],
       ['telemetry'],
       [
         'main',
@@ -44,7 +44,7 @@ export const floorPlans: readonly FloorPlan[] = [
       ['driver'],
       ['scripts'],
       ['ssh', 'guest-agent'],
-      ['guest'],
+      ['guest', 'input'],
       ['desktops'],
       ['moves'],
       ['commands'],

@@ -82,8 +82,9 @@ export function factsOf(error: unknown): object {
   if (!(error instanceof DormouseError)) return {}
   const { code, status, operationId, problem } = error
   const causeCode = error instanceof OperationFailedError ? error.causeCode : undefined
-  const { field, state, claim, oldest_cursor } = problem ?? {}
-  return { code, status, operation_id: operationId, cause_code: causeCode, field, state, claim, oldest_cursor }
+  const { field, state, claim, holder, since, human_active, oldest_cursor } = problem ?? {}
+  const held = { claim, holder, since, human_active }
+  return { code, status, operation_id: operationId, cause_code: causeCode, field, state, ...held, oldest_cursor }
 }
 
 const codes: [new (...given: never[]) => DormouseError, number][] = [
@@ -108,6 +109,7 @@ function nextStep(error: DormouseError, { id = '<id>', verb, group = '' }: About
   if (isUnknown(error) && lists[group]) return `${lists[group]} lists them`
   if (error.code === 'wrong_state' || error.code === 'not_awake') return fromState(error, id, verb)
   if (error.code === 'guest_deadline' && verb !== 'exec') return `retry; \`dormouse open ${id}\` shows its screen`
+  if (error.code === 'claim_held' && verb === 'input') return 'retry later, or run the same command with --takeover'
   if (error.code === 'claim_held') return toTakeOver(error, id)
   if (error instanceof OperationFailedError) return fromCause(error, id)
   return byCode[error.code ?? '']?.(id) ?? byKind(error)

@@ -8,6 +8,7 @@ import { addEvents } from './commands/events.ts'
 import { addExec } from './commands/exec.ts'
 import { addExecs } from './commands/execs.ts'
 import { addIdle } from './commands/idle.ts'
+import { addInput } from './commands/input.ts'
 import { addLs } from './commands/ls.ts'
 import { addMcp } from './commands/mcp.ts'
 import { addOperations } from './commands/operations.ts'
@@ -33,7 +34,7 @@ Environment:
 Without them, dormouse uses the nearest .dormouse/local.json, which \`npm start\` writes.
 
 With --json, a failure is one line of JSON on stderr. It always has "message"; where they are known, it has "code",
-"status", "operation_id", "cause_code", "field", "state", "claim", "oldest_cursor" and "next_step". Usage errors are plain text.
+"status", "operation_id", "cause_code", "field", "state", "claim", "holder", "since", "human_active", "oldest_cursor" and "next_step". Usage errors are plain text.
 
 Exit codes:
   0  success           5  the operation failed           10  the drain was cancelled
@@ -64,6 +65,7 @@ export function createProgram(context: Context): Command {
   addCp(program, context)
   addLs(program, context)
   addScreens(program, context)
+  addInput(program, context)
   addOperations(program, context)
   addEvents(program, context)
   addIdle(program, context)

@@ -26,6 +26,7 @@ import { serveReadingPage } from './http/reading-page.ts'
 import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
 import { idleRoutes } from './idle/routes.ts'
 import { imageAdminRoutes } from './images/routes.ts'
+import { inputRoutes } from './input/routes.ts'
 import type { Readiness } from './leadership/readiness.ts'
 import { eventAdminRoutes, eventRoutes } from './listeners/routes.ts'
 import { mcpRoutes } from './mcp/routes.ts'
@@ -109,6 +110,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   entryRoutes(scope, parts)
   execRoutes(scope, parts)
   streamRoutes(scope, parts)
+  inputRoutes(scope, parts)
   idleRoutes(scope, parts)
   usageRoutes(scope, parts)
   eventRoutes(scope, parts)

@@ -33,6 +33,9 @@ import { Hosts } from './hosts/service.ts'
 import { WorkLimits } from './hosts/work-limits.ts'
 import { Idle } from './idle/service.ts'
 import { Images } from './images/service.ts'
+import { Looks } from './input/looks.ts'
+import { Inputs } from './input/service.ts'
+import { prune as pruneInput } from './input/store.ts'
 import { Leadership } from './leadership/leadership.ts'
 import { Readiness } from './leadership/readiness.ts'
 import { Listeners } from './listeners/service.ts'
@@ -166,6 +169,13 @@ function openRest(
     origin,
     log: logOf('streams'),
   })
+  const looks = new Looks(links, channels)
+  // Another client has the claim: its holder's socket closes, and its batches stop.
+  const onTakenOver = () => {
+    void screens.check()
+    batches.checkClaims()
+  }
+  const batches = new Inputs({ pool, desktops, links, looks, onTakenOver, log: logOf('input') })
   const { keepRecordsDays: recordsDays, keepAuditDays: auditDays } = config
   return {
     engine,
@@ -173,13 +183,13 @@ function openRest(
     moves,
     screens,
     streams: new Streams({
-      ...{ pool, leadership, desktops, links, channels, issued },
-      onTakenOver: () => void screens.check(),
+      ...{ pool, leadership, desktops, links, channels, issued, onTakenOver },
     }),
     guests: new Guests(awake, links, transfers),
     uploads: new Uploads({ pool, leadership, links, awake, transfers, log: logOf('guest') }),
     entries: new Entries(awake, links),
     execs: new Execs({ awake, leadership, links }),
+    batches,
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
     idle: new Idle({
@@ -194,7 +204,7 @@ function openRest(
       heartbeatMs: Math.min(eventHeartbeatMs, config.bodyStallMs / 2),
     }),
     retention: new Retention({
-      ...{ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains, pruneExecs },
+      ...{ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains, pruneExecs, pruneInput },
       pruneWebhooks: (db) => pruneWebhooks(db, config.keepDeliveriesDays),
     }),
   }

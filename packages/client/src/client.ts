@@ -15,6 +15,8 @@ import type {
   execTimeoutMaxSecs,
   FileJson,
   IdleJson,
+  InputBody,
+  InputJson,
   MutationBody,
   OperationJson,
   RequestKind,
@@ -94,6 +96,8 @@ const defaultTimeoutSecs: typeof execTimeoutDefaultSecs = 60
 const maxTimeoutSecs: typeof execTimeoutMaxSecs = 300
 /** A transfer may wait for others of its desktop before it begins. */
 const fileLimitMs = 300_000
+/** The longest that a batch of input may take, with its settling and its picture. */
+const inputLimitMs = 150_000
 /** Added to the command's own timeout for the response. */
 const execSlackMs = 30_000
 
@@ -283,6 +287,20 @@ export function createClient(options: ClientOptions) {
     /** Claims the screen. Refused with `claim_held` while another client holds the claim, unless `takeover` is true. */
     openStream: async (id: string, body: StreamBody, call: CallOptions = {}) =>
       http.json<StreamJson>({ ...call, method: 'POST', path: path`/v1/desktops/${id}/stream`, ...sendJson(body) }),
+
+    /** Types and points, at most once. Refused with `claim_held` while another client holds the claim `control`. */
+    sendInput: async (
+      id: string,
+      body: InputBody,
+      { idempotencyKey = newIdempotencyKey(), ...call }: KeyedOptions = {},
+    ) =>
+      http.json<InputJson>({
+        ...call,
+        timeoutMs: call.timeoutMs ?? inputLimitMs,
+        method: 'POST',
+        path: path`/v1/desktops/${id}/input`,
+        ...sendJson(body, { 'idempotency-key': idempotencyKey }),
+      }),
 
     /** The screen as it is now, as PNG. */
     screenshot: async (id: string, call: CallOptions = {}): Promise<Uint8Array<ArrayBuffer>> =>

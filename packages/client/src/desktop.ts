@@ -9,10 +9,12 @@ import type {
   RequestKind,
   WakeLockJson,
 } from '@dormouse/contract'
+import type { InputAction, InputBatch } from './adapters.ts'
 import { type Camel, camel } from './camel.ts'
 import { type Client, type ClientOptions, createClient, type KeyedOptions } from './client.ts'
 import { Commands, Files, Stream } from './guest.ts'
 import type { CallOptions } from './http.ts'
+import { type InputOptions, type InputResult, inputBodyOf } from './input.ts'
 import type { SettleOptions } from './operations.ts'
 
 /** An existing client, or the options of a new one. DORMOUSE_URL and DORMOUSE_API_KEY are the defaults. */
@@ -202,6 +204,16 @@ export class Desktop {
   /** Ends a wake lock, if there is one; returns those that are left. */
   async unlock(name: string, options?: CallOptions): Promise<WakeLock[]> {
     return camel((await this.#client.deleteWakeLock(this.id, name, options)).wake_locks)
+  }
+
+  /**
+   * Types and points: all actions or, where one is not valid, none. `outcome` says what became of them; `unknown` is never done
+   * again. ConflictError (`claim_held`) while another client controls the screen.
+   */
+  async input(actions: readonly InputAction[] | InputBatch, options: InputOptions = {}): Promise<InputResult> {
+    const { idempotencyKey } = options
+    const call = { ...callOptions(options), ...(idempotencyKey !== undefined && { idempotencyKey }) }
+    return camel(await this.#client.sendInput(this.id, inputBodyOf(actions, options), call))
   }
 
   /** The screen as it is now, as PNG; the desktop must be awake. */

@@ -29,6 +29,8 @@ export type {
   HostJson,
   IdleJson,
   ImageJson,
+  InputBody,
+  InputJson,
   InviteJson,
   KeyJson,
   OperationJson,
@@ -50,6 +52,14 @@ export type {
   WebhookEvent,
   WebhookJson,
 } from '@dormouse/contract'
+export {
+  type AnthropicAction,
+  fromAnthropic,
+  fromOpenAI,
+  type InputAction,
+  type InputBatch,
+  type OpenAIAction,
+} from './adapters.ts'
 export {
   type AdminClient,
   type AdminClientOptions,
@@ -88,6 +98,7 @@ export { type ConnectExecOptions, Exec, type ExecEnd, type ExecState, type Start
 export type { ExecOutput, FollowExecOptions, ReadExecOptions } from './execs.ts'
 export type { CommandResult, Entry, RunOptions } from './guest.ts'
 export type { CallOptions, HttpOptions } from './http.ts'
+export type { InputOptions, InputResult } from './input.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'
 export type { Clock } from './retry.ts'
 export type { UploadData, UploadOptions } from './uploads.ts'

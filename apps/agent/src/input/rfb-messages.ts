@@ -65,7 +65,6 @@ const clipboardMessage = (flags: number, body: Buffer = Buffer.alloc(0)): Buffer
 }
 
 export const clipboardNotice = (): Buffer => clipboardMessage(clipboardFlags.notify | clipboardFlags.text)
-export const clipboardRequest = (): Buffer => clipboardMessage(clipboardFlags.request | clipboardFlags.text)
 
 /** Lines end in CRLF there, and the text in NUL. */
 export function clipboardText(text: string): Buffer {

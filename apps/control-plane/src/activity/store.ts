@@ -45,6 +45,15 @@ export async function noteOfHosts(db: Db, notes: readonly HostNote[]): Promise<v
   )
 }
 
+/** When the desktop was last used in that way; undefined where nothing is known of it. */
+export async function lastOf(db: Db, desktopId: string, what: StoredClass): Promise<Date | undefined> {
+  const { rows } = await db.query<{ at: Date }>(
+    'select at from desktop_activity where desktop_id = $1 and class = $2',
+    [desktopId, what],
+  )
+  return rows[0]?.at
+}
+
 /** Deletes what is known of destroyed desktops; answers how many rows. */
 export async function prune(db: Db): Promise<number> {
   const { rowCount } = await db.query(

@@ -32,7 +32,7 @@ const outwards = ({ code, detail, extra }: Refusal): Refusal =>
 
 export function problemOf(refusal: Refusal): ProblemJson {
   const { code, detail, extra, status } = refusal
-  const { field, state, claim, operation_id, cause_code, oldest_cursor } = extra
+  const { field, state, claim, holder, since, human_active, operation_id, cause_code, oldest_cursor } = extra
   return {
     type: 'about:blank',
     title: STATUS_CODES[status] ?? 'Error',
@@ -42,6 +42,9 @@ export function problemOf(refusal: Refusal): ProblemJson {
     field,
     state,
     claim,
+    holder,
+    since,
+    human_active,
     operation_id,
     cause_code,
     oldest_cursor,

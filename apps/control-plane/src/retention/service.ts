@@ -19,6 +19,7 @@ export interface RetentionOptions {
   pruneDrains(db: Db, days: number): Promise<number>
   pruneExecs(db: Db, days: number): Promise<number>
   pruneWebhooks(db: Db): Promise<number>
+  pruneInput(db: Db, days: number): Promise<number>
 }
 
 export class Retention {
@@ -42,6 +43,7 @@ export class Retention {
       execs: () => this.#options.pruneExecs(db, recordsDays),
       activity: () => activity.prune(db),
       'webhook deliveries': () => this.#options.pruneWebhooks(db),
+      'batches of input': () => this.#options.pruneInput(db, recordsDays),
       audit: () => audit.prune(db, auditDays),
     }
     for (const [what, forget] of Object.entries(rooms)) {

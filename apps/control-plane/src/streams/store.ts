@@ -13,6 +13,8 @@ export interface Hold {
   holder: string
   generation: number
   heldUntil: Date
+  /** Null where it has been held since before this was noted. */
+  heldSince: Date | null
   /** By the database's clock, which all replicas share. */
   isHeld: boolean
 }
@@ -33,7 +35,7 @@ export async function lock(db: Db, { desktopId, claim }: Screen): Promise<Hold> 
     [desktopId, claim],
   )
   const { rows } = await db.query<Hold>(
-    `select hold_id as "holdId", holder, generation, held_until as "heldUntil",
+    `select hold_id as "holdId", holder, generation, held_until as "heldUntil", held_since as "heldSince",
        held_until > clock_timestamp() as "isHeld"
      from stream_claims where desktop_id = $1 and claim = $2 for update`,
     [desktopId, claim],
@@ -69,6 +71,43 @@ export async function hand(db: Db, { desktopId, claim }: Screen, to: Holder & { 
   )
 }
 
+/** Holds the claim for a batch. `held`: how it was held by the same holder before. */
+export async function lend(
+  db: Db,
+  held: Hold | undefined,
+  { desktopId, claim }: Screen,
+  forMs: number,
+): Promise<{ before: string; until: string }> {
+  const { rows } = await db.query<{ before: string; until: string }>(
+    `update stream_claims set held_until = greatest(held_until, clock_timestamp() + $3 * interval '1 millisecond')
+     where desktop_id = $1 and claim = $2 returning coalesce($4::timestamptz, '-infinity')::text as before, held_until::text as until`,
+    [desktopId, claim, forMs, held?.heldUntil ?? null],
+  )
+  return rows[0]!
+}
+
+/** The end of a batch: an open socket keeps the claim, and so does a holder that has prolonged it meanwhile. */
+export async function giveBack(
+  db: Db,
+  { desktopId, holdId, before, until }: { desktopId: string; holdId: string; before: string; until: string },
+): Promise<void> {
+  await db.query(
+    `update stream_claims set held_until = greatest($3::timestamptz, clock_timestamp())
+     where desktop_id = $1 and claim = 'control' and hold_id = $2 and held_until = $4::timestamptz and session_id is null`,
+    [desktopId, holdId, before, until],
+  )
+}
+
+/** Who controls these desktops, by their holds. */
+export async function holdsOf(db: Db, desktopIds: readonly string[]): Promise<Map<string, string>> {
+  const { rows } = await db.query<{ desktopId: string; holdId: string }>(
+    `select desktop_id as "desktopId", hold_id as "holdId" from stream_claims
+     where desktop_id = any($1) and claim = 'control'`,
+    [desktopIds],
+  )
+  return new Map(rows.map(({ desktopId, holdId }) => [desktopId, holdId]))
+}
+
 /** Returns when the token expires. */
 export async function insertToken(
   db: Db,
@@ -97,7 +136,7 @@ export interface Standing extends Hold {
 /** The claim, locked, with its desktop's state; undefined if it was never claimed. */
 export async function lockStanding(db: Db, { desktopId, claim }: Screen): Promise<Standing | undefined> {
   const { rows } = await db.query<Standing>(
-    `select c.hold_id as "holdId", c.holder, c.generation, c.held_until as "heldUntil",
+    `select c.hold_id as "holdId", c.holder, c.generation, c.held_until as "heldUntil", c.held_since as "heldSince",
        c.held_until > clock_timestamp() as "isHeld", c.ticket_hash as "ticketHash",
        c.previous_hash as "previousHash", coalesce(c.waits_until > clock_timestamp(), false) as waits,
        coalesce(c.good_until <= clock_timestamp(), false) as expired,

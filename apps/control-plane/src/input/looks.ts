@@ -1,0 +1,77 @@
+// Looks at the screen of an awake desktop: what it shows, and its picture. Knows no claim.
+import { buffer } from 'node:stream/consumers'
+import { type CommandPayload, type PictureSpec, Refusal, refuse, type SeenScreen } from '@dormouse/contract'
+import type { Channel } from '@dormouse/link'
+import type { Channels } from '../agents/channels.ts'
+import type { Links } from '../agents/links.ts'
+
+export interface Target {
+  desktopId: string
+  hostId: string
+  generation: number
+}
+
+export type Wait = Pick<CommandPayload<'screen.look'>, 'wait' | 'after' | 'settle'>
+
+const marginMs = 15_000
+const pictureMaxBytes = 64 * 1024 * 1024
+export const noWait: Wait = { wait: null, after: null, settle: { quietMs: 300, maxMs: 5_000 } }
+
+export class Looks {
+  readonly #links: Links
+  readonly #channels: Channels
+
+  constructor(links: Links, channels: Channels) {
+    this.#links = links
+    this.#channels = channels
+  }
+
+  /** The screen, once it is as the caller waits for it. */
+  async at(target: Target, wait: Wait, requestId: string): Promise<SeenScreen> {
+    return this.#ask(target, wait, null, requestId)
+  }
+
+  /** The same with its picture, as PNG. */
+  async picture(
+    target: Target,
+    wait: Wait,
+    spec: PictureSpec,
+    requestId: string,
+  ): Promise<{ seen: SeenScreen; picture: Buffer }> {
+    const awaited = this.#channels.expect(target.hostId, wait.settle.maxMs + marginMs)
+    const asked = this.#ask(target, wait, { spec, channel: awaited.token }, requestId)
+    try {
+      const channel = await Promise.race([awaited.channel, asked.then(() => awaited.channel)])
+      channel.end()
+      const picture = await buffer(bounded(channel))
+      return { seen: await asked, picture }
+    } catch (error) {
+      awaited.cancel()
+      asked.catch(() => undefined)
+      if (error instanceof Refusal) throw error
+      return refuse('host_unreachable', 'the screenshot was interrupted; retry')
+    }
+  }
+
+  #ask(
+    { desktopId, hostId, generation }: Target,
+    wait: Wait,
+    picture: CommandPayload<'screen.look'>['picture'],
+    requestId: string,
+  ): Promise<SeenScreen> {
+    const payload = { desktopId, generation, ...wait, picture }
+    return this.#links.command(hostId, 'screen.look', payload, {
+      timeoutMs: wait.settle.maxMs + marginMs,
+      requestId,
+    })
+  }
+}
+
+async function* bounded(channel: Channel): AsyncGenerator<Buffer> {
+  let bytes = 0
+  for await (const chunk of channel as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes > pictureMaxBytes) refuse('guest_unavailable', 'the screenshot is too large; retry with `fit`')
+    yield chunk
+  }
+}

@@ -1,0 +1,229 @@
+// Guarantee: a batch of input is valid as a whole or not done at all, is done at most once, shares the screen's claim with people
+// and other programs, and what was typed is in no log.
+import type { InputJson, StreamJson } from '@dormouse/contract'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
+import { send } from './parts/api.ts'
+import { RfbClient } from './parts/rfb-client.ts'
+
+let house: House
+let id: string
+/** Another credential of the same organisation. */
+let otherKey: string
+beforeAll(async () => {
+  house = await House.start({ replicas: 2 })
+  otherKey = (await house.replica.parts.principals.createKey(house.org.id, 'other')).api_key
+})
+afterAll(() => house[Symbol.asyncDispose]())
+beforeEach(async () => {
+  id = (await house.desktop('awake')).id
+})
+
+interface Wish {
+  key?: string
+  idempotencyKey?: string
+  more?: object
+  /** Which replica is asked. */
+  at?: number
+}
+async function input(actions: unknown[], { key, idempotencyKey, more, at = 0 }: Wish = {}) {
+  const headers: Record<string, string> = idempotencyKey === undefined ? {} : { 'idempotency-key': idempotencyKey }
+  const body = { actions, pace_ms: 2, ...more }
+  const wish = { body, headers, key: key ?? house.org.key }
+  return send(`${house.replicas[at]!.url}/v1/desktops/${id}/input`, 'POST', wish)
+}
+const heard = () => [...house.host.driver.heardBy(id)]
+const keysDown = () => heard().flatMap((one) => ('key' in one && one.down ? [one.key] : []))
+/** A batch that goes on until it is stopped. */
+const long = [
+  { type: 'wait', ms: 0 },
+  { type: 'hold', keys: ['Control'], ms: 50_000 },
+  { type: 'key', keys: ['Enter'] },
+]
+const began = () => waitFor('the batch to press its key', () => keysDown().includes(0x1d))
+const released = () => waitFor('the key to be released', () => heard().some((one) => 'key' in one && !one.down))
+const control = (wish: object = {}, key = house.org.key) =>
+  house.api('POST', `/v1/desktops/${id}/stream`, { body: { claim: 'control', ...wish }, key })
+
+test('a batch is performed, with the settled screen and its picture; it counts as activity, and its text is nowhere', async () => {
+  house.secrets.learn('a text that was typed', 'correct horse battery')
+  const settle = { quiet_ms: 50, max_ms: 20_000 }
+  const actions = [
+    { type: 'click', x: 0, y: 9 },
+    { type: 'type', text: 'correct horse battery' },
+  ]
+  const { status, json } = await input(actions, { more: { settle, screenshot: { fit: 160 } } })
+  expect(status).toBe(200)
+  const { screenshot, screen, settle_ms, ...rest } = json as InputJson
+  expect(rest).toEqual({
+    ...{ performed: 2, outcome: 'done', reason: null, pointer: { x: 0, y: 9 } },
+    ...{ settled: true, changed: true },
+  })
+  expect(screen).toMatchObject({ width: 320, height: 200 })
+  expect(settle_ms).toBeGreaterThanOrEqual(50)
+  const png = Buffer.from(screenshot!.data, 'base64')
+  expect([png.readUInt32BE(16), png.readUInt32BE(20)]).toEqual([160, 100])
+  const idle = await house.api('GET', `/v1/desktops/${id}/idle`)
+  expect(idle.json.awake_because.map(({ reason }: { reason: string }) => reason)).toContain('input')
+  const audit = await house.database.rows<{ details: object }>(
+    `select details from audit_log where subject = $1 and action = 'input.batch'`,
+    [id],
+  )
+  expect(audit).toEqual([{ details: { actions: 2, performed: 2, outcome: 'done' } }])
+})
+
+test('coordinates are pixels of the given space', async () => {
+  const { json } = await input([{ type: 'move', x: 999, y: 500 }], { more: { space: { width: 1000, height: 1000 } } })
+  expect(json.pointer).toEqual({ x: 319, y: 100 })
+})
+
+test.each<[string, string, unknown[], object?]>([
+  [
+    'actions.1.keys.0',
+    'did you mean "Enter"?',
+    [
+      { type: 'wait', ms: 0 },
+      { type: 'key', keys: ['Entr'] },
+    ],
+  ],
+  ['actions.0.type', 'must be move, click', [{ type: 'klick' }]],
+  [
+    'actions.1',
+    '"Ř" (U+0158) is on no key',
+    [
+      { type: 'key', keys: ['a'] },
+      { type: 'type', text: 'aŘ' },
+    ],
+  ],
+  ['actions.0', 'U+0007', [{ type: 'type', text: 'a\u0007' }]],
+  ['actions.0.via', 'shares no clipboard', [{ type: 'type', text: 'a', via: 'clipboard' }]],
+  [
+    'actions.1',
+    'outside of the screen of 320 × 200',
+    [
+      { type: 'wait', ms: 0 },
+      { type: 'click', x: 320, y: 0 },
+    ],
+  ],
+  ['actions', 'take 80000 ms; at most 60000', [{ type: 'type', text: 'x'.repeat(2_000) }], { pace_ms: 20 }],
+  ['space.width', 'at least 1', [{ type: 'click' }], { space: { width: 0, height: 1 } }],
+  ['takeOver', 'is not a known field', [{ type: 'click' }], { takeOver: true }],
+])('400 names %s, and nothing is done', async (field, why, actions, more) => {
+  const { status, json } = await input(actions, { more: more ?? {}, idempotencyKey: 'refused' })
+  expect([status, json.field]).toEqual([400, field])
+  expect(json.detail).toContain(why)
+  expect(heard()).toEqual([])
+  // Nothing was done under the key, so that a corrected batch can have it.
+  expect((await input([{ type: 'wait', ms: 0 }], { idempotencyKey: 'refused' })).json.outcome).toBe('done')
+})
+
+test('another generation, another screen and another state are refused', async () => {
+  const size = { width: 1280, height: 800 }
+  const codeOf = async (more: object) => (await input([{ type: 'click' }], { more })).json.code
+  expect(await codeOf({ expected_generation: 7 })).toBe('stale_generation')
+  expect(await codeOf({ expected_screen: size })).toBe('screen_changed')
+  expect(await codeOf({ expected_generation: 1, expected_screen: { width: 320, height: 200 } })).toBeUndefined()
+  await house.ask(id, 'hibernate')
+  expect(await codeOf({})).toBe('not_awake')
+})
+
+test('with a key a batch is done once, also where it is sent twice at the same time, to two replicas', async () => {
+  const once = { idempotencyKey: 'once' }
+  const actions = [{ type: 'type', text: 'ab' }]
+  const sent = await Promise.all([0, 1].map((at) => input(actions, { ...once, at })))
+  const again = await input(actions, once)
+  const another = await input([{ type: 'type', text: 'other' }], once)
+  expect(keysDown()).toEqual([0x1e, 0x30])
+  for (const { json } of [...sent, another]) expect(json).toEqual(again.json)
+  expect(again.headers['idempotency-replayed']).toBe('true')
+  expect(another.headers['idempotency-replayed']).toBe('mismatch')
+})
+
+test('a link that is lost in the middle leaves the outcome unknown: nothing is repeated, and nothing stays pressed', async () => {
+  const sent = input(long, { idempotencyKey: 'lost' })
+  await began()
+  await house.killAgent()
+  expect((await sent).json).toMatchObject({ outcome: 'unknown', performed: null })
+  await released()
+  await house.restartAgent()
+  const before = heard().length
+  expect((await input(long, { idempotencyKey: 'lost' })).json).toMatchObject({ outcome: 'unknown', performed: null })
+  expect(heard().slice(before)).toEqual([])
+})
+
+test('a batch of a replica that was killed in the middle is unknown, and is not done again', async () => {
+  await input([{ type: 'key', keys: ['a'] }], { idempotencyKey: 'cut' })
+  // As such a replica leaves it behind.
+  await house.database.rows(
+    `update input_batches set state = 'running', result = null, alive_until = now() - interval '1 s' where desktop_id = $1`,
+    [id],
+  )
+  const again = await input([{ type: 'key', keys: ['a'] }], { idempotencyKey: 'cut' })
+  expect(again.json).toMatchObject({ outcome: 'unknown', performed: null })
+  expect(keysDown()).toEqual([0x1e])
+})
+
+test('a claim that another client holds is refused with who, since when, and whether it is in use', async () => {
+  const { json } = await control({}, otherKey)
+  const person = await RfbClient.connect((json as StreamJson).websocket_url)
+  const refused = await input([{ type: 'click' }])
+  expect(refused.json).toMatchObject({ code: 'claim_held', claim: 'control', human_active: false })
+  expect(Date.parse(refused.json.since)).toBeGreaterThan(Date.now() - 60_000)
+  person.type(0x61)
+  await waitFor('the person’s input to be noted', async () => (await input([{ type: 'click' }])).json.human_active)
+  const pressed = heard().length
+  const taken = await input([{ type: 'type', text: 'a' }], { more: { takeover: true } })
+  expect(taken.json.outcome).toBe('done')
+  expect(heard().length).toBe(pressed + 2)
+  expect(await person.closed).toMatchObject({ code: 4001 })
+})
+
+test('a person who takes the claim over stops a batch between two events; another program waits', async () => {
+  const sent = input(long)
+  await began()
+  expect((await control({}, otherKey)).json.code).toBe('claim_held')
+  expect((await input([{ type: 'click' }], { key: otherKey })).json.code).toBe('claim_held')
+  expect((await control({ takeover: true }, otherKey)).status).toBe(200)
+  expect((await sent).json).toMatchObject({
+    outcome: 'interrupted',
+    performed: 1,
+    reason: expect.stringContaining('took the claim'),
+  })
+  await released()
+  expect(keysDown()).toEqual([0x1d])
+})
+
+test('a batch borrows the claim: afterwards it is free, and a holder that was there before keeps it', async () => {
+  await input([{ type: 'click' }])
+  expect((await input([{ type: 'click' }], { key: otherKey })).json.outcome).toBe('done')
+  const { json } = await control()
+  const screen = await RfbClient.connect((json as StreamJson).websocket_url)
+  await screen.frame()
+  expect((await input([{ type: 'click' }])).json.outcome).toBe('done')
+  expect((await control({}, otherKey)).json.code).toBe('claim_held')
+  await screen.frame()
+  screen.close()
+})
+
+test('a hibernation stops a batch, and nothing is pressed in what it saves', async () => {
+  const sent = input(long)
+  await began()
+  await house.ask(id, 'hibernate')
+  expect((await sent).json).toMatchObject({
+    outcome: 'interrupted',
+    performed: 1,
+    reason: expect.stringContaining('hibernate'),
+  })
+  expect(heard().at(-1)).toEqual({ key: 0x1d, down: false })
+})
+
+test('a host whose agent is of the release before is refused clearly', async () => {
+  const refused = await waitFor('the host to be believed older', async () => {
+    // Its next heartbeat says what it can do.
+    await house.database.rows(`update hosts set facts = facts - 'input'`)
+    const { status, json } = await input([{ type: 'click' }])
+    return status === 501 && json
+  })
+  expect(refused).toMatchObject({ code: 'not_implemented', detail: expect.stringContaining('agent is upgraded') })
+})
