@@ -35,6 +35,15 @@ async function ready(kind: MoveKind): Promise<void> {
 const moveOf = (kind: MoveKind, { from = home, to = away, turn = 10 } = {}) =>
   new TestMove({ from, to, desktopId: id, kind, generation: 1, turn })
 
+/** A move that both hosts have begun. */
+async function prepared(kind: MoveKind): Promise<TestMove> {
+  await ready(kind)
+  const move = moveOf(kind)
+  await move.begin()
+  await move.prepare()
+  return move
+}
+
 /** Wakes it there if it sleeps, and reads what it holds. */
 async function whole(bench: Bench, turn = 50): Promise<string> {
   await bench.awake(fenceOf(id, 2, turn), 'require', 'require')
@@ -226,10 +235,7 @@ describe.each(kinds)('%s', (kind) => {
 })
 
 test('a guest whose memory did not arrive runs on by itself', async () => {
-  await ready('live')
-  const move = moveOf('live')
-  await move.begin()
-  await move.prepare()
+  const move = await prepared('live')
   const release = home.driver.faults.hang('sendMove')
   const sending = move.send().catch((error) => error)
   await until(() => home.driver.faults.counts.sendMove)
@@ -241,10 +247,7 @@ test('a guest whose memory did not arrive runs on by itself', async () => {
 })
 
 test('an undo ends a step that hangs', async () => {
-  await ready('live')
-  const move = moveOf('live')
-  await move.begin()
-  await move.prepare()
+  const move = await prepared('live')
   home.driver.faults.hang('sendMove')
   const sending = move.send().catch((error) => error)
   await until(() => home.driver.faults.counts.sendMove)
@@ -255,10 +258,7 @@ test('an undo ends a step that hangs', async () => {
 })
 
 test('an undo ends an arrival that hangs', async () => {
-  await ready('live')
-  const move = moveOf('live')
-  await move.begin()
-  await move.prepare()
+  const move = await prepared('live')
   await move.send()
   away.driver.faults.hang('finishMove')
   const arriving = move.arrive().catch((error) => error)
@@ -269,10 +269,7 @@ test('an undo ends an arrival that hangs', async () => {
 })
 
 test('an arrival at which the hypervisor does not answer fails for good when it is tried again, and can be undone', async () => {
-  await ready('live')
-  const move = moveOf('live')
-  await move.begin()
-  await move.prepare()
+  const move = await prepared('live')
   await move.send()
   away.driver.faults.failNext('finishMove', 1, 'host_unreachable')
   await expect(move.arrive()).rejects.toMatchObject({ code: 'host_unreachable' })
@@ -316,10 +313,7 @@ test('a copy that was cut goes on where it was, also over a file that a power cu
 })
 
 test('a copy that is cut ends no agent, and can be undone', async () => {
-  await ready('cold')
-  const move = moveOf('cold')
-  await move.begin()
-  await move.prepare()
+  const move = await prepared('cold')
   // The old host cannot read it any more, in the middle of the copy.
   const [image] = home.house.memory.list(id)
   truncateSync(image!.path, 4)
@@ -367,19 +361,6 @@ test('files that are larger than the desktop may be are refused before anything 
   await expect(prepare(huge)).rejects.toMatchObject({ detail: expect.stringMatching(/larger/) })
   expect((await items(away))[0]).not.toHaveProperty('move')
   expect(await away.driver.hasDisk(id)).toBe(false)
-})
-
-test('an agent takes only so many moves at once, and says so by a code of its own', async () => {
-  const ids = Array.from({ length: 9 }, () => newId())
-  for (const desktopId of ids) await home.awake(fenceOf(desktopId, 1, 1))
-  const moves = ids.map(
-    (desktopId) => new TestMove({ from: home, to: away, desktopId, kind: 'live', generation: 1, turn: 10 }),
-  )
-  for (const move of moves.slice(0, 8)) await move.begin()
-  await expect(moves[8]!.begin()).rejects.toMatchObject({ code: 'too_many_moves' })
-  expect(await moves[0]!.keep()).toBe('awake')
-  await moves[8]!.begin()
-  for (const move of moves.slice(1)) expect(await move.keep()).toBe('awake')
 })
 
 test('a removal of a destroyed desktop removes it in the middle of a move, and only on that host', async () => {
