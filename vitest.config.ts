@@ -8,6 +8,7 @@ const notAtLength = long
   : [
       'test/real/agent-clipboard.test.ts',
       'test/real/guest-*.test.ts',
+      'test/real/interrupted.test.ts',
       'test/real/move.test.ts',
       'test/real/move-deaths.test.ts',
       'test/real/move-troubles.test.ts',

@@ -164,17 +164,20 @@ test.runIf(long)('an agent that dies while memory is being saved finds the image
   await giveBackWhole(desktop)
 })
 
-test('a save ends only when its domain is gone: before that, its image could belong to a guest that went on', async () => {
-  const desktop = await desktops.take()
-  const { bench, id } = desktop
-  const saved = bench.hibernated(desktop.nextTurn())
-  await saving(bench, id)
-  await bench.driver.jobEnded(id)
-  expect(await bench.driver.domain(id)).toBeUndefined()
-  await saved
-  await wake(desktop, desktop.nextLife())
-  await giveBackWhole(desktop)
-})
+test.runIf(long)(
+  'a save ends only when its domain is gone: before that, its image could belong to a guest that went on',
+  async () => {
+    const desktop = await desktops.take()
+    const { bench, id } = desktop
+    const saved = bench.hibernated(desktop.nextTurn())
+    await saving(bench, id)
+    await bench.driver.jobEnded(id)
+    expect(await bench.driver.domain(id)).toBeUndefined()
+    await saved
+    await wake(desktop, desktop.nextLife())
+    await giveBackWhole(desktop)
+  },
+)
 
 test.runIf(long)('an agent that dies while memory is being restored starts over, from the same image', async () => {
   const desktop = await desktops.take()
@@ -188,21 +191,24 @@ test.runIf(long)('an agent that dies while memory is being restored starts over,
   await giveBackWhole(desktop)
 })
 
-test('a libvirtd that is killed while memory is being saved leaves a desktop that runs or is saved, never half', async () => {
-  const desktop = await desktops.take()
-  const { bench, id } = desktop
-  const fence = desktop.nextTurn()
-  const hibernating = bench.hibernated(fence).catch((error: unknown) => error)
-  await saving(bench, id)
-  await stage.libvirtd.killDaemon('SIGKILL')
-  await stage.libvirtd.restartDaemon()
-  await hibernating
-  const { domain, memory } = await insist(() => bench.observe(id))
-  expect(['running/partial', 'paused/partial', 'running/none', 'absent/complete']).toContain(`${domain}/${memory}`)
-  await insist(() => bench.hibernated(fence))
-  await wake(desktop, desktop.nextLife())
-  await giveBackWhole(desktop)
-})
+test.runIf(long)(
+  'a libvirtd that is killed while memory is being saved leaves a desktop that runs or is saved, never half',
+  async () => {
+    const desktop = await desktops.take()
+    const { bench, id } = desktop
+    const fence = desktop.nextTurn()
+    const hibernating = bench.hibernated(fence).catch((error: unknown) => error)
+    await saving(bench, id)
+    await stage.libvirtd.killDaemon('SIGKILL')
+    await stage.libvirtd.restartDaemon()
+    await hibernating
+    const { domain, memory } = await insist(() => bench.observe(id))
+    expect(['running/partial', 'paused/partial', 'running/none', 'absent/complete']).toContain(`${domain}/${memory}`)
+    await insist(() => bench.hibernated(fence))
+    await wake(desktop, desktop.nextLife())
+    await giveBackWhole(desktop)
+  },
+)
 
 test.runIf(long)(
   'a libvirtd that is killed and comes back leaves every desktop running, with nothing to report',

@@ -159,37 +159,40 @@ test.runIf(long)(
   },
 )
 
-test('the first wake of a registered image fetches it from a web server, shows how far it is, and boots it', async () => {
-  await using served = await serveImage('fetched', '1', hosts)
-  const { server } = served
-  const added = await typed(instance, ['admin', 'image', 'add', 'fetched@1', '--from', server.url, '--json'])
-  expect(added).toMatchObject({ code: 0 })
-  const { digest, bytes } = server.ref()
-  expect(JSON.parse(added.stdout)).toMatchObject({ name: 'fetched', digest, hosts: [{ state: 'absent' }, {}] })
-  const { base_url: baseUrl, operator_key: operatorKey } = instance.local
-  await createAdminClient({ baseUrl, operatorKey }).useImage('fetched@1')
+test.runIf(long)(
+  'the first wake of a registered image fetches it from a web server, shows how far it is, and boots it',
+  async () => {
+    await using served = await serveImage('fetched', '1', hosts)
+    const { server } = served
+    const added = await typed(instance, ['admin', 'image', 'add', 'fetched@1', '--from', server.url, '--json'])
+    expect(added).toMatchObject({ code: 0 })
+    const { digest, bytes } = server.ref()
+    expect(JSON.parse(added.stdout)).toMatchObject({ name: 'fetched', digest, hosts: [{ state: 'absent' }, {}] })
+    const { base_url: baseUrl, operator_key: operatorKey } = instance.local
+    await createAdminClient({ baseUrl, operatorKey }).useImage('fetched@1')
 
-  const halfSent = server.sendHalf('disk.qcow2')
-  const desktop = await instance.create({ imageVersion: 'fetched' })
-  const operation = Promise.withResolvers<string>()
-  const waking = desktop.wake({ onProgress: ({ id }) => operation.resolve(id) })
-  waking.catch(operation.reject)
-  const id = await operation.promise
-  const sendRest = await halfSent
-  const progress = await waitFor(async () => {
-    const { progress } = await instance.client.getOperation(id)
-    return progress?.phase === 'fetching_image' && progress.done_bytes !== null && progress
-  })
-  expect(progress.total_bytes).toBe(bytes)
-  sendRest()
-  expect((await waking).result).toMatchObject({ resumedFrom: 'image' })
-  expect(await guest(desktop, 'hostname')).toBe('mini\n')
-  expect((await desktop.refresh()).toJSON()).toMatchObject({
-    imageVersion: 'fetched',
-    resolvedImageVersion: 'fetched@1',
-  })
-  await desktop.destroy()
-})
+    const halfSent = server.sendHalf('disk.qcow2')
+    const desktop = await instance.create({ imageVersion: 'fetched' })
+    const operation = Promise.withResolvers<string>()
+    const waking = desktop.wake({ onProgress: ({ id }) => operation.resolve(id) })
+    waking.catch(operation.reject)
+    const id = await operation.promise
+    const sendRest = await halfSent
+    const progress = await waitFor(async () => {
+      const { progress } = await instance.client.getOperation(id)
+      return progress?.phase === 'fetching_image' && progress.done_bytes !== null && progress
+    })
+    expect(progress.total_bytes).toBe(bytes)
+    sendRest()
+    expect((await waking).result).toMatchObject({ resumedFrom: 'image' })
+    expect(await guest(desktop, 'hostname')).toBe('mini\n')
+    expect((await desktop.refresh()).toJSON()).toMatchObject({
+      imageVersion: 'fetched',
+      resolvedImageVersion: 'fetched@1',
+    })
+    await desktop.destroy()
+  },
+)
 
 test.runIf(long)('desktops run on both hosts, and are reached as ever', async () => {
   const desktops = await Promise.all([instance.create(), instance.create()])

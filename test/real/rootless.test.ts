@@ -31,18 +31,20 @@ const desktops = new HandedOn(async () => {
   return desktop
 })
 
-test('a desktop is created, used, hibernated and woken with its memory and files, and its screen is shown', async () => {
-  const desktop = await desktops.take()
-  const before = await leaveWitness(desktop, 4)
-  await desktop.hibernate()
-  expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
-  await expectKept(desktop, before)
-  expect(await guest(desktop, 'ls /sys/class/net')).toBe('lo\n')
-  expect(Buffer.from(await desktop.screenshot()).toString('latin1', 1, 4)).toBe('PNG')
-  desktops.giveBack(desktop)
-})
+test.runIf(long)(
+  'a desktop is created, used, hibernated and woken with its memory and files, and its screen is shown',
+  async () => {
+    const desktop = await desktops.take()
+    const before = await leaveWitness(desktop, 4)
+    await desktop.hibernate()
+    expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
+    await expectKept(desktop, before)
+    expect(await guest(desktop, 'ls /sys/class/net')).toBe('lo\n')
+    expect(Buffer.from(await desktop.screenshot()).toString('latin1', 1, 4)).toBe('PNG')
+    desktops.giveBack(desktop)
+  },
+)
 
-// At length only: `main-job` shows the same with the system's own rights.
 test.runIf(long)(
   'Ctrl-C hibernates a desktop and leaves no process behind; it can be destroyed after the next start',
   async () => {
