@@ -1,3 +1,2 @@
 // Desktops as tools of the Model Context Protocol. Knows no transport: the CLI serves it over stdio, the control plane over HTTP.
-export { defaultGrants, type Grant, grants, parseGrants } from './grants.ts'
 export { createMcpServer, type McpOptions } from './server.ts'

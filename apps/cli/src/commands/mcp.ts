@@ -1,6 +1,5 @@
 // mcp: desktops as tools for an agent, over standard input and output.
-import { createMcpServer, defaultGrants, type Grant, grants, parseGrants } from '@dormouse/mcp'
-import { StdioServerTransport, serveStdio } from '@modelcontextprotocol/server/stdio'
+import { defaultGrants, type Grant, grants, parseGrants } from '@dormouse/mcp/grants'
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Context } from '../context.ts'
 
@@ -44,6 +43,9 @@ async function serve({ customer, terminal }: Context, { desktop, grants }: McpCl
   const client = customer()
   // An agent that names a wrong desktop learns it here, not with each call.
   if (desktop !== undefined) await client.getDesktop(desktop, { signal: terminal.signal })
+  // They take longer to load than most commands take to run.
+  const { createMcpServer } = await import('@dormouse/mcp')
+  const { serveStdio, StdioServerTransport } = await import('@modelcontextprotocol/server/stdio')
   const transport = new StdioServerTransport()
   const server = serveStdio(() => createMcpServer({ client, grants, desktopId: desktop }), {
     transport,

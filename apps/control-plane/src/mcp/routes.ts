@@ -5,8 +5,7 @@ import { Readable } from 'node:stream'
 import type { ReadableStream } from 'node:stream/web'
 import { createClient } from '@dormouse/client'
 import { id, refuse, refuseField } from '@dormouse/contract'
-import { createMcpServer, defaultGrants, type Grant, grants, parseGrants } from '@dormouse/mcp'
-import { createMcpHandler } from '@modelcontextprotocol/server'
+import { defaultGrants, type Grant, grants, parseGrants } from '@dormouse/mcp/grants'
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
@@ -26,6 +25,11 @@ export function mcpRoutes(app: App, { readiness }: { readiness: Readiness }): vo
   app.post('/mcp', { schema: { hide: true, querystring: query, body: z.unknown() } }, async (request, reply) => {
     // Most tools change something. A proxy sends the request to the leader then.
     if (!readiness.leads) refuse('not_leader')
+    // Loaded when it is first needed: it would take as long as the rest of a start.
+    const [{ createMcpServer }, { createMcpHandler }] = await Promise.all([
+      import('@dormouse/mcp'),
+      import('@modelcontextprotocol/server'),
+    ])
     const client = createClient({ baseUrl: ownAddress(app), apiKey: credentialOf(request) })
     const given = { client, grants: grantsOf(request.query.grants), desktopId: request.query.desktop }
     const handler = createMcpHandler(() => createMcpServer(given), {
