@@ -73,7 +73,7 @@ export const packageArrows: Readonly<Record<string, readonly string[]>> = {
   'node-libvirt': [],
   process: [],
   client: ['contract'],
-  mcp: ['client'],
+  mcp: ['client', 'contract'],
 }
 
 const tests = '(\\.test\\.ts$|/testing/)'

@@ -11,6 +11,7 @@ const nextSteps: Record<string, string> = {
   guest_deadline: 'raise timeout_secs, or run it with `background: true`',
   guest_unavailable: 'retry in a few seconds',
   host_unreachable: 'retry in a few seconds',
+  claim_held: 'somebody controls the screen; wait, or ask your user before you act with `takeover: true`',
   quota_exceeded: 'destroy a desktop that is not needed',
 }
 

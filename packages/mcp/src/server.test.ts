@@ -35,6 +35,7 @@ test('by default an agent has every tool but the one that destroys', async () =>
     'desktop_wake',
     'desktop_hibernate',
     'desktop_screen',
+    'desktop_act',
     'desktop_run',
     'desktop_output',
     'desktop_read_file',
@@ -91,6 +92,44 @@ test('a picture comes as a picture, behind a short text', async () => {
     { type: 'text', text: 'The screen is 1280 × 800 pixels.' },
     { type: 'image', mimeType: 'image/png', data: png.toString('base64') },
   ])
+})
+
+test('actions come with the picture of what they did; a batch whose outcome is unknown says so', async () => {
+  const done = {
+    performed: 2,
+    outcome: 'done',
+    reason: null,
+    settled: true,
+    changed: true,
+    settle_ms: 1,
+    pointer: null,
+  }
+  const screen = { width: 1_280, height: 800, sequence: 'a' }
+  const screenshot = { mime_type: 'image/png', data: 'iVBORw==' }
+  const actions = [
+    { type: 'click', x: 0, y: 300 },
+    { type: 'type', text: 'Grüße' },
+  ]
+  const { call, seen } = await connect(() => ({ body: { ...done, screen, screenshot } }))
+  const { content } = await call('desktop_act', { desktop_id: desktopId, actions })
+  expect(JSON.parse(seen[0]!.body.toString())).toEqual({ actions, takeover: false, settle: {}, screenshot: {} })
+  expect(content).toEqual([
+    { type: 'text', text: '2 of 2 actions done; the screen is 1280 × 800 pixels' },
+    { type: 'image', mimeType: 'image/png', data: screenshot.data },
+  ])
+  const lost = {
+    ...done,
+    outcome: 'unknown',
+    performed: null,
+    reason: 'the agent ended',
+    screen: null,
+    screenshot: null,
+  }
+  const other = await connect(() => ({ body: lost }))
+  const unknown = await other.call('desktop_act', { desktop_id: desktopId, actions })
+  expect(unknown.content[0]!.text).toBe(
+    'unknown: it is not known how many actions were done; the agent ended; call desktop_screen for a picture',
+  )
 })
 
 test('a failure is a result with the next step, and a wrong argument names itself', async () => {

@@ -8,7 +8,7 @@ import { defaultGrants, type Grant } from './grants.ts'
 import type { Answer, Tool } from './tool.ts'
 import { createDesktop, destroyDesktop, hibernateDesktop, listDesktops, wakeDesktop } from './tools/desktops.ts'
 import { listFiles, readFile, readOutput, runCommand, writeFile } from './tools/guest.ts'
-import { seeScreen } from './tools/screen.ts'
+import { act, seeScreen } from './tools/screen.ts'
 
 export interface McpOptions {
   client: Client
@@ -24,6 +24,7 @@ const tools: readonly Tool[] = [
   hibernateDesktop,
   destroyDesktop,
   seeScreen,
+  act,
   runCommand,
   readOutput,
   readFile,
