@@ -38,6 +38,7 @@ const machinePaths = [
 const issuing = [
   /^POST \/admin\/v1\/(keys|hosts\/invites)$/,
   /^POST \/v1\/desktops\/[^/]+\/stream$/,
+  /^POST \/v1\/desktops\/[^/]+\/file-urls$/,
   /^POST \/v1\/webhooks(\/[^/]+\/rotate-secret)?$/,
 ] as const
 

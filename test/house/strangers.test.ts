@@ -80,13 +80,14 @@ const doors: [door: string, knock: (signal: AbortSignal) => ReturnType<typeof as
   ['links', (signal) => ask('/agent/v1/link', { signal, isUpgrade: true, authorization: hostToken() })],
   ['proofs', (signal) => proof(signal)],
   ['screens', (signal) => ask(screen(), { signal, isUpgrade: true })],
+  ['files', (signal) => ask(screen().replace('/view/', '/').replace('screens', 'files'), { signal })],
 ]
 
 /** Until it is disposed of, nobody can look into the tables that doors look into. */
 async function closedTables(): Promise<AsyncDisposable> {
   const client = new pg.Client({ connectionString: house.database.url })
   await client.connect()
-  await client.query('begin; lock table keys, host_invites, hosts, stream_claims in access exclusive mode')
+  await client.query('begin; lock table keys, host_invites, hosts, stream_claims, file_urls in access exclusive mode')
   return { [Symbol.asyncDispose]: () => client.end() }
 }
 

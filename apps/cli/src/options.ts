@@ -38,6 +38,17 @@ export function integerFrom(min: number): (text: string) => number {
   }
 }
 
+const units = { s: 1, m: 60, h: 3_600 }
+const mostSecs = 86_400
+
+/** Parses a time such as 90s, 45m or 2h; returns seconds, at most a day. */
+export function durationSecs(text: string): number {
+  const [, count, unit] = /^(\d{1,5})([smh])$/.exec(text) ?? []
+  const secs = Number(count) * units[unit as keyof typeof units]
+  if (secs >= 1 && secs <= mostSecs) return secs
+  throw new InvalidArgumentError('It must be between 1s and 24h, such as 90s, 45m or 2h.')
+}
+
 /** Prints a note when a given key was used before: a silent success would hide a mistake. */
 export function replayNote({ terminal }: Context, { idempotencyKey }: KeyOption) {
   let isNoted = idempotencyKey === undefined

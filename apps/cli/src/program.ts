@@ -15,6 +15,7 @@ import { addOperations } from './commands/operations.ts'
 import { addScreens } from './commands/screens.ts'
 import { addShell } from './commands/shell.ts'
 import { addTransitions } from './commands/transitions.ts'
+import { addUrl } from './commands/url.ts'
 import { addUsage } from './commands/usage.ts'
 import { addWebhooks } from './commands/webhooks.ts'
 import type { Context } from './context.ts'
@@ -64,6 +65,7 @@ export function createProgram(context: Context): Command {
   addShell(program, context)
   addCp(program, context)
   addLs(program, context)
+  addUrl(program, context)
   addScreens(program, context)
   addInput(program, context)
   addOperations(program, context)

@@ -11,6 +11,8 @@ import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './deskt
 import { drainRoutes } from './drains/routes.ts'
 import { entryRoutes } from './guest/entry-routes.ts'
 import { execInputRoutes, execRoutes } from './guest/exec-routes.ts'
+import { fileUrlRoutes } from './guest/file-url-routes.ts'
+import { handedFileRoutes } from './guest/handed-files.ts'
 import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import { uploadRoutes } from './guest/upload-routes.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
@@ -78,6 +80,7 @@ export async function createApp(given: AppParts): Promise<App> {
   await app.register(async (scope: App) => agentRoutes(scope, customers, scoped))
   await app.register(async (scope: App) => operatorRoutes(scope, operators, scoped), { prefix: '/admin/v1' })
   await app.register(async (scope: App) => openRoutes(scope, scoped))
+  await app.register(async (scope: App) => handedRoutes(scope, scoped), { prefix: '/files' })
   await app.register(async (scope: App) => {
     scope.addHook('onRequest', operatorsOnly({ ...authentication, isForMonitoring: true }))
     metricsRoutes(scope, given)
@@ -108,6 +111,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   desktopRoutes(scope, parts)
   guestRoutes(scope, parts)
   entryRoutes(scope, parts)
+  fileUrlRoutes(scope, parts)
   execRoutes(scope, parts)
   streamRoutes(scope, parts)
   inputRoutes(scope, parts)
@@ -150,6 +154,16 @@ function openRoutes(scope: App, { parts }: Scoped): void {
   serveReadingPage(scope)
   serveScreenPage(scope)
   scope.register(async (agents: App) => enrolRoutes(agents, parts), { prefix: '/agent/v1' })
+}
+
+/** Files of guests that were handed on. The URL is the credential. */
+function handedRoutes(scope: App, { parts, paths }: Scoped): void {
+  parts.strangers.countAll(scope)
+  answerUnknownPaths(scope)
+  scope.register(async (files: App) =>
+    handedFileRoutes(files, { ...parts, count: parts.connections.countByCredential.bind(parts.connections) }),
+  )
+  refuseOtherMethods(scope, paths)
 }
 
 /** An unknown path needs the credential of its scope, so that unauthenticated clients learn nothing. */

@@ -24,6 +24,8 @@ import { AwakeDesktops } from './guest/awake.ts'
 import { Entries } from './guest/entries.ts'
 import { prune as pruneExecs } from './guest/exec-store.ts'
 import { Execs } from './guest/execs.ts'
+import { prune as pruneFileUrls } from './guest/file-url-store.ts'
+import { FileUrls } from './guest/file-urls.ts'
 import { Guests } from './guest/service.ts'
 import { Transfers } from './guest/transfers.ts'
 import { Uploads } from './guest/uploads.ts'
@@ -153,8 +155,6 @@ function openRest(
   const { leadership, links, channels, longReads, events } = mechanics
   const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, images, workLimits })
   const issued = new IssuedTokens()
-  const awake = new AwakeDesktops(desktops)
-  const transfers = new Transfers(awake, links, channels)
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
   const inputs = new ScreenInputs(pool, logOf('activity'))
   const inputOf = inputs.of.bind(inputs)
@@ -185,10 +185,7 @@ function openRest(
     streams: new Streams({
       ...{ pool, leadership, desktops, links, channels, issued, onTakenOver },
     }),
-    guests: new Guests(awake, links, transfers),
-    uploads: new Uploads({ pool, leadership, links, awake, transfers, log: logOf('guest') }),
-    entries: new Entries(awake, links),
-    execs: new Execs({ awake, leadership, links }),
+    ...openGuests(foundation, mechanics, { desktops, principals }),
     batches,
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
@@ -204,9 +201,36 @@ function openRest(
       heartbeatMs: Math.min(eventHeartbeatMs, config.bodyStallMs / 2),
     }),
     retention: new Retention({
-      ...{ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneDrains, pruneExecs, pruneInput },
+      ...{
+        db: pool,
+        log: logOf('retention'),
+        recordsDays,
+        auditDays,
+        pruneDrains,
+        pruneExecs,
+        pruneInput,
+        pruneFileUrls,
+      },
       pruneWebhooks: (db) => pruneWebhooks(db, config.keepDeliveriesDays),
     }),
+  }
+}
+
+/** What belongs to the guest of an awake desktop. */
+function openGuests(
+  { pool, failpoints, logOf }: Foundation,
+  { leadership, links, channels }: Mechanics,
+  { desktops, principals }: { desktops: Desktops; principals: Principals },
+) {
+  const awake = new AwakeDesktops(desktops)
+  const transfers = new Transfers(awake, links, channels)
+  const log = logOf('guest')
+  return {
+    guests: new Guests(awake, links, transfers),
+    uploads: new Uploads({ pool, leadership, links, awake, transfers, log }),
+    entries: new Entries(awake, links),
+    fileUrls: new FileUrls({ pool, leadership, principals, desktops, failpoints, log }),
+    execs: new Execs({ awake, leadership, links }),
   }
 }
 

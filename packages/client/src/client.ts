@@ -39,6 +39,7 @@ import {
 } from './bodies.ts'
 import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
 import { execCalls } from './execs.ts'
+import { fileUrlCalls } from './file-urls.ts'
 import { type CallOptions, Http, type HttpOptions } from './http.ts'
 import { pollOperation, type SettleOptions, settle, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
 import { nextCursor } from './pages.ts'
@@ -269,6 +270,9 @@ export function createClient(options: ClientOptions) {
     /** Writes a file of any size: in pieces, continued after interruptions, and placed whole at the end. */
     upload: async (id: string, file: string, data: UploadData, options?: UploadOptions) =>
       upload(http, id, file, data, options),
+
+    /** URLs that read or write one file without a credential. */
+    fileUrls: fileUrlCalls(http),
 
     /** A page of the entries below a folder; with depth 0 the entry of the path itself. Paths are absolute. */
     listEntries: async (id: string, query: EntriesQuery, call: CallOptions = {}) =>

@@ -203,3 +203,24 @@ test('files are listed page by page and changed with what was given', async () =
     { action: 'chmod', path: '/srv/c', mode: '0600' },
   ])
 })
+
+test('a URL to hand on is made with what was given, listed and ended', async () => {
+  const made = { id: desktopId, path: '/srv/a', method: 'PUT', max_bytes: 5, once: true, url: 'https://x/files/a/b' }
+  const { at, seen } = await start(({ method, path }) => {
+    if (!path.includes('/file-urls')) return { body: desktop({ state: 'awake' }) }
+    if (method === 'DELETE') return { status: 204 }
+    return method === 'POST' ? { status: 201, body: made } : { body: { file_urls: [made] } }
+  })
+  const { files } = await Desktop.connect(desktopId, at)
+  const options = { method: 'PUT', maxBytes: 5, once: true, expiresMs: 1_500 } as const
+  expect(await files.url('/srv/a', options)).toMatchObject({ url: made.url, maxBytes: 5 })
+  expect(await files.urls()).toMatchObject([{ id: desktopId, once: true }])
+  await files.revokeUrl(desktopId)
+  expect(JSON.parse(String(seen[1]!.body))).toEqual({
+    path: '/srv/a',
+    method: 'PUT',
+    max_bytes: 5,
+    once: true,
+    expires_in_secs: 2,
+  })
+})

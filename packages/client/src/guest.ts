@@ -1,5 +1,15 @@
 // Commands, files and the screen of an awake desktop.
-import type { ChangeEntryBody, EntryJson, ExecJson, StreamClaim, StreamJson, UploadJson } from '@dormouse/contract'
+import type {
+  ChangeEntryBody,
+  CreatedFileUrlJson,
+  EntryJson,
+  ExecJson,
+  FileUrlJson,
+  FileUrlMethod,
+  StreamClaim,
+  StreamJson,
+  UploadJson,
+} from '@dormouse/contract'
 import type { FileData, FilePart, ReadFormat, ReadResults } from './bodies.ts'
 import { type Camel, camel } from './camel.ts'
 import type { Client, PartOptions } from './client.ts'
@@ -10,6 +20,18 @@ import type { UploadData, UploadOptions } from './uploads.ts'
 
 export type CommandResult = Camel<ExecJson>
 export type Entry = Camel<EntryJson>
+export type FileUrl = Camel<FileUrlJson>
+
+export interface FileUrlOptions extends CallOptions {
+  /** `GET` by default. */
+  method?: FileUrlMethod
+  /** Of the file. By default 8 MiB for `PUT`, and any for `GET`. */
+  maxBytes?: number
+  /** It works once. */
+  once?: boolean
+  /** An hour by default, 24 hours at most; rounded up to whole seconds. */
+  expiresMs?: number
+}
 
 export interface RunOptions {
   cwd?: string
@@ -145,6 +167,25 @@ export class Files {
   async stat(file: string, options?: CallOptions): Promise<Entry> {
     const { entries } = await this.#client.listEntries(this.#id, { path: file, depth: 0 }, options)
     return camel(entries[0]!)
+  }
+
+  /** A URL that reads the file, or writes it, without a credential: to hand on. Whoever has it can use it. */
+  async url(file: string, options: FileUrlOptions = {}): Promise<Camel<CreatedFileUrlJson>> {
+    const { method = 'GET', maxBytes: max_bytes, once, expiresMs, ...call } = options
+    const expires_in_secs = expiresMs === undefined ? undefined : Math.max(1, Math.ceil(expiresMs / 1000))
+    return camel(
+      await this.#client.fileUrls.create(this.#id, { path: file, method, max_bytes, once, expires_in_secs }, call),
+    )
+  }
+
+  /** The URLs that were made, without their tokens: active ones, then the newest. */
+  async urls(options?: CallOptions): Promise<FileUrl[]> {
+    return (await this.#client.fileUrls.list(this.#id, options)).file_urls.map((one) => camel(one))
+  }
+
+  /** Ends a URL, and cuts its transfers in progress. */
+  revokeUrl(id: string, options?: CallOptions): Promise<void> {
+    return this.#client.fileUrls.revoke(this.#id, id, options)
   }
 
   /** Creates a folder with its parents; one that exists is left as it is, unless `parents` is false. */

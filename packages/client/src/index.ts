@@ -9,8 +9,10 @@ export type {
   ChangeEntryBody,
   ChangeWebhookBody,
   CreateDesktopBody,
+  CreatedFileUrlJson,
   CreatedKeyJson,
   CreatedWebhookJson,
+  CreateFileUrlBody,
   CreateWebhookBody,
   DeliveryAttemptJson,
   DeliveryJson,
@@ -26,6 +28,7 @@ export type {
   ExecJson,
   ExecStateJson,
   ExecStream,
+  FileUrlJson,
   HostJson,
   IdleJson,
   ImageJson,
@@ -96,7 +99,7 @@ export * from './errors.ts'
 export type { AdminEventsOptions, EventPageOptions, EventsOptions } from './events.ts'
 export { type ConnectExecOptions, Exec, type ExecEnd, type ExecState, type StartOptions } from './exec.ts'
 export type { ExecOutput, FollowExecOptions, ReadExecOptions } from './execs.ts'
-export type { CommandResult, Entry, RunOptions } from './guest.ts'
+export type { CommandResult, Entry, FileUrl, FileUrlOptions, RunOptions } from './guest.ts'
 export type { CallOptions, HttpOptions } from './http.ts'
 export type { InputOptions, InputResult } from './input.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'

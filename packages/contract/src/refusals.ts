@@ -167,6 +167,12 @@ export const refusals = {
     next: 'read the present state, then read on from `oldest_cursor` or without a cursor',
     fields: ['oldest_cursor'],
   },
+  url_gone: {
+    status: 410,
+    what: 'the URL no longer opens this file',
+    next: 'ask for another one',
+    detail: ({ why }: { why: string }) => `the URL ${why}; ask for another one`,
+  },
   payload_too_large: {
     status: 413,
     what: 'the body is too large',

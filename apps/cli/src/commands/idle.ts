@@ -2,7 +2,7 @@
 import type { ActivityClass, ChangeDesktopBody, IdleJson } from '@dormouse/client'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Context } from '../context.ts'
-import { integerFrom, type JsonOption, withJson } from '../options.ts'
+import { durationSecs, integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
 
 const classes = ['command', 'transfer', 'screen', 'input', 'cpu', 'network'] as const satisfies ActivityClass[]
@@ -36,7 +36,7 @@ export function addIdle(program: Command, context: Context): void {
     .argument('<name>', 'name of the wake lock')
     .addOption(
       new Option('--for <time>', 'how long, at most 24h, such as 90s, 45m or 2h')
-        .argParser(secondsFrom)
+        .argParser(durationSecs)
         .makeOptionMandatory(),
     )
     .option('--reason <text>', 'why; `dormouse idle` shows it', 'locked with dormouse lock')
@@ -100,14 +100,4 @@ function policyFrom(text: string): ActivityClass[] | 'default' {
   const known = classes.filter((one) => given.includes(one))
   if (given.every((one) => (known as string[]).includes(one))) return known
   throw new InvalidArgumentError(`It must be default, or some of ${classes.join(',')}.`)
-}
-
-const units = { s: 1, m: 60, h: 3_600 }
-const mostSecs = 86_400
-
-function secondsFrom(text: string): number {
-  const [, count, unit] = /^(\d{1,5})([smh])$/.exec(text) ?? []
-  const secs = Number(count) * units[unit as keyof typeof units]
-  if (secs >= 1 && secs <= mostSecs) return secs
-  throw new InvalidArgumentError('It must be between 1s and 24h, such as 90s, 45m or 2h.')
 }

@@ -1,13 +1,14 @@
 // Customers' routes into the guest. HTTP and nothing else.
-import { execBody, execJson, fileJson, fileQuery, fileWriteMaxBytes, id, parseRange, refuse } from '@dormouse/contract'
+import { execBody, execJson, fileJson, fileQuery, fileWriteMaxBytes, id, parseRange } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { BoundedBody } from '../http/bounded-body.ts'
 import { callerGone } from '../http/requests.ts'
 import { customer } from '../principals/authentication.ts'
+import { sendPart, versionIn } from './part-response.ts'
 import { guestPath } from './paths.ts'
-import type { FilePart, Guests } from './service.ts'
+import type { Guests } from './service.ts'
 
 const versionHeaders = {
   etag: 'With `Range`: the file’s version',
@@ -106,33 +107,12 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
       if (range) {
         const ifVersion = versionIn(request.headers['if-range'])
         const part = await guests.readRange(customer(request), transferParams(request, reply, path), range, ifVersion)
-        if (part) return sendPart(reply, part, ifVersion)
+        if (part) return sendPart(reply, part, { ifVersion })
       }
       const bytes = await guests.readFile(customer(request), transferParams(request, reply, path))
       return reply.type('application/octet-stream').send(bytes)
     },
   )
-}
-
-/** A strong `ETag`; anything else matches no version. */
-function versionIn(ifRange: string | string[] | undefined): string | null {
-  if (ifRange === undefined) return null
-  return /^"([\w.-]{1,100})"$/.exec(String(ifRange))?.[1] ?? 'none'
-}
-
-function sendPart(reply: FastifyReply, { head, bytes }: FilePart, ifVersion: string | null): FastifyReply {
-  const { size, version, sent } = head
-  if (!sent) {
-    bytes.destroy()
-    reply.header('content-range', `bytes */${size}`)
-    return refuse('range_not_satisfiable')
-  }
-  const isWhole = ifVersion !== null && ifVersion !== version
-  if (!isWhole) reply.code(206).header('content-range', `bytes ${sent.first}-${sent.first + sent.length - 1}/${size}`)
-  return reply
-    .headers({ etag: `"${version}"`, 'accept-ranges': 'bytes', 'content-length': String(sent.length) })
-    .type('application/octet-stream')
-    .send(bytes)
 }
 
 function transferParams(request: FastifyRequest, reply: FastifyReply, path: string) {

@@ -60,7 +60,7 @@ export class Guests {
   async writeFile(
     caller: Customer,
     transfer: TransferParams & { mode: number | null },
-    body: BoundedBody,
+    body: Pick<BoundedBody, 'into' | 'discard'>,
   ): Promise<number> {
     const { channel, done } = await this.#transfers
       .begin(caller, transfer, 'guest.writeFile', { mode: transfer.mode })

@@ -34,6 +34,8 @@ export class BoundedBody {
         this.#count(chunk, done)
       },
     })
+    // The pipeline reports it. One whose sink is closed already does not listen.
+    meter.on('error', () => undefined)
     const stall = setTimeout(() => meter.destroy(stalled()), this.#bounds.stallMs)
     const failed = () => {
       if (!raw.readableEnded) meter.destroy(endedEarly())

@@ -37,15 +37,23 @@ export function fingerprint(params: Record<string, unknown>): Buffer {
 /** Aborted when the client disconnects before its response. */
 export function callerGone(request: FastifyRequest, reply: FastifyReply): AbortSignal {
   const gone = new AbortController()
+  whenOver(request, reply, () => {
+    if (!reply.raw.writableFinished) gone.abort()
+  })
+  // Disconnected before this was called: no event follows.
+  if (reply.raw.destroyed || (request.raw.destroyed && !request.raw.complete)) gone.abort()
+  return gone.signal
+}
+
+/** Calls back when the response was sent, or its connection has closed. */
+export function whenOver(request: FastifyRequest, reply: FastifyReply, act: () => void): void {
   const { socket } = request.raw
   const onClose = () => {
     socket.off('close', onClose)
-    if (!reply.raw.writableFinished) gone.abort()
+    reply.raw.off('close', onClose)
+    act()
   }
   reply.raw.once('close', onClose)
   // A pipelined response that waits behind others gets no close event.
   socket.once('close', onClose)
-  // Disconnected before this was called: no event follows.
-  if (reply.raw.destroyed || (request.raw.destroyed && !request.raw.complete)) gone.abort()
-  return gone.signal
 }

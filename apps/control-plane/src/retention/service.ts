@@ -20,6 +20,7 @@ export interface RetentionOptions {
   pruneExecs(db: Db, days: number): Promise<number>
   pruneWebhooks(db: Db): Promise<number>
   pruneInput(db: Db, days: number): Promise<number>
+  pruneFileUrls(db: Db): Promise<number>
 }
 
 export class Retention {
@@ -44,6 +45,7 @@ export class Retention {
       activity: () => activity.prune(db),
       'webhook deliveries': () => this.#options.pruneWebhooks(db),
       'batches of input': () => this.#options.pruneInput(db, recordsDays),
+      'URLs of files': () => this.#options.pruneFileUrls(db),
       audit: () => audit.prune(db, auditDays),
     }
     for (const [what, forget] of Object.entries(rooms)) {

@@ -3,11 +3,11 @@ import type { StreamClaim } from '@dormouse/contract'
 import { newId, screenCloses } from '@dormouse/contract'
 import type { Db, Pool } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
+import { hashOf, makeToken } from '../principals/random-tokens.ts'
 import type { Principals } from '../principals/service.ts'
 import { type Ending, endingOf, endings } from './endings.ts'
 import type { Screen, Standing } from './store.ts'
 import * as store from './store.ts'
-import { hashOf, makeToken } from './tokens.ts'
 
 export interface Admission {
   sessionId: string

@@ -1,8 +1,8 @@
 // Customers' routes to a desktop's screen. HTTP and nothing else.
-import { id, refuseField, type StreamJson, streamBody, streamJson } from '@dormouse/contract'
-import type { FastifyRequest } from 'fastify'
+import { id, type StreamJson, streamBody, streamJson } from '@dormouse/contract'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
+import { originOf } from '../http/origin.ts'
 import { customer } from '../principals/authentication.ts'
 import type { Streams } from './service.ts'
 
@@ -68,9 +68,4 @@ export function streamRoutes(app: App, { streams, origin }: StreamRoutesOptions)
       return reply.type('image/png').header('cache-control', 'no-store').send(picture)
     },
   )
-}
-
-function originOf({ protocol, host }: FastifyRequest): string {
-  if (!/^[\w.-]+(:\d+)?$|^\[[\da-f:.]+\](:\d+)?$/i.test(host)) refuseField('Host', 'must be a valid host name')
-  return `${protocol}://${host}`
 }

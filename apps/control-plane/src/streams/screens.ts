@@ -11,6 +11,7 @@ import type { Channels } from '../agents/channels.ts'
 import { asUpgradeRefusal } from '../agents/handshakes.ts'
 import type { Links } from '../agents/links.ts'
 import type { Pool } from '../db/pool.ts'
+import { hashOf, tokenForm } from '../principals/random-tokens.ts'
 import type { Principals } from '../principals/service.ts'
 import { type Admission, admit, type Entrance } from './admission.ts'
 import { type Ending, endingOn, endings } from './endings.ts'
@@ -23,7 +24,6 @@ import { RfbInputs } from './rfb-inputs.ts'
 import { RfbBreach } from './rfb-terms.ts'
 import type { Screen } from './store.ts'
 import * as store from './store.ts'
-import { hashOf, tokenForm } from './tokens.ts'
 
 export interface ScreensOptions {
   pool: Pool

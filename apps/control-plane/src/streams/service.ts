@@ -8,12 +8,12 @@ import { transaction } from '../db/transactions.ts'
 import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops } from '../desktops/service.ts'
 import type { Leadership } from '../leadership/leadership.ts'
+import { hashOf, makeToken } from '../principals/random-tokens.ts'
 import type { Customer } from '../principals/service.ts'
 import { openChannel } from './host-channel.ts'
 import type { IssuedTokens } from './issued-tokens.ts'
 import type { Screen } from './store.ts'
 import * as store from './store.ts'
-import { hashOf, makeToken } from './tokens.ts'
 
 export interface StreamsOptions {
   pool: Pool

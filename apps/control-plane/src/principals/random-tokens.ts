@@ -1,4 +1,4 @@
-// Creates tokens that open a screen once. Only their hash is stored. Pure.
+// Creates random tokens that open one thing each: a screen, or a file. Only their hash is stored. Pure.
 import { hash, randomBytes } from 'node:crypto'
 
 /** 256 random bits in base64url. */

@@ -1,0 +1,31 @@
+// Sends a file, or part of one, whose host has said its size and version. Only HTTP.
+import { refuse } from '@dormouse/contract'
+import type { FastifyReply } from 'fastify'
+import type { FilePart } from './file-part.ts'
+
+/** The version in an `If-Range`: a strong `ETag`; anything else matches no version. */
+export function versionIn(ifRange: string | string[] | undefined): string | null {
+  if (ifRange === undefined) return null
+  return /^"([\w.-]{1,100})"$/.exec(String(ifRange))?.[1] ?? 'none'
+}
+
+/** 206 with the part, or 200 where it is the whole file: of another version than the client has, or as it was asked for. */
+export function sendPart(
+  reply: FastifyReply,
+  { head, bytes }: FilePart,
+  { ifVersion, isWhole }: { ifVersion: string | null; isWhole?: boolean },
+): FastifyReply {
+  const { size, version, sent } = head
+  if (!sent && !isWhole) {
+    bytes.destroy()
+    reply.header('content-range', `bytes */${size}`)
+    return refuse('range_not_satisfiable')
+  }
+  const [first, length] = sent ? [sent.first, sent.length] : [0, 0]
+  const isAll = isWhole || (ifVersion !== null && ifVersion !== version)
+  if (!isAll) reply.code(206).header('content-range', `bytes ${first}-${first + length - 1}/${size}`)
+  return reply
+    .headers({ etag: `"${version}"`, 'accept-ranges': 'bytes', 'content-length': String(length) })
+    .type('application/octet-stream')
+    .send(bytes)
+}
