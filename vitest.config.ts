@@ -7,11 +7,16 @@ const notAtLength = long
   ? []
   : [
       'test/real/agent-clipboard.test.ts',
+      'test/real/agent-memory.test.ts',
+      // Its short form are the same cases on simulated hosts (test/house/contract.test.ts).
+      'test/real/contract.test.ts',
       'test/real/guest-*.test.ts',
       'test/real/interrupted.test.ts',
       'test/real/move.test.ts',
       'test/real/move-deaths.test.ts',
       'test/real/move-troubles.test.ts',
+      // Its short form loads the same rules into a real kernel (test/real/firewall.test.ts).
+      'test/real/neighbours.test.ts',
       'test/real/screens-at-once.test.ts',
     ]
 

@@ -226,24 +226,27 @@ test.runIf(long)(
   },
 )
 
-test('a full disk refuses a hibernation before it begins, or ends it; the guest goes on either way', async () => {
-  const desktop = await desktops.take()
-  const { bench, id } = desktop
-  const filler = join(stage.smallFolder, 'filler')
-  const refused = { code: 'host_disk_full' }
-  writeFileSync(filler, Buffer.alloc((smallMiB - 100) * 2 ** 20))
-  await expect(bench.hibernated(desktop.nextTurn())).rejects.toMatchObject(refused)
-  // With a small size in the journal the save begins, and fails where the disk ends.
-  await bench.house.journal.note(desktop.fence, { spec: { ...guestSpec, memoryMiB: 64 } })
-  await expect(bench.hibernated(desktop.nextTurn())).rejects.toMatchObject(refused)
-  expect(saveFile(bench, id)).toBeUndefined()
-  await desktop.expectKept()
-  rmSync(filler)
-  await bench.house.journal.note(desktop.fence, { spec: guestSpec })
-  expect(await bench.hibernated(desktop.nextTurn())).toMatchObject({ memoryBytes: expect.any(Number) })
-  await wake(desktop, desktop.nextLife())
-  await giveBackWhole(desktop)
-})
+test.runIf(long)(
+  'a full disk refuses a hibernation before it begins, or ends it; the guest goes on either way',
+  async () => {
+    const desktop = await desktops.take()
+    const { bench, id } = desktop
+    const filler = join(stage.smallFolder, 'filler')
+    const refused = { code: 'host_disk_full' }
+    writeFileSync(filler, Buffer.alloc((smallMiB - 100) * 2 ** 20))
+    await expect(bench.hibernated(desktop.nextTurn())).rejects.toMatchObject(refused)
+    // With a small size in the journal the save begins, and fails where the disk ends.
+    await bench.house.journal.note(desktop.fence, { spec: { ...guestSpec, memoryMiB: 64 } })
+    await expect(bench.hibernated(desktop.nextTurn())).rejects.toMatchObject(refused)
+    expect(saveFile(bench, id)).toBeUndefined()
+    await desktop.expectKept()
+    rmSync(filler)
+    await bench.house.journal.note(desktop.fence, { spec: guestSpec })
+    expect(await bench.hibernated(desktop.nextTurn())).toMatchObject({ memoryBytes: expect.any(Number) })
+    await wake(desktop, desktop.nextLife())
+    await giveBackWhole(desktop)
+  },
+)
 
 test('a guest that a full disk has paused goes on when there is space, and what it wrote is whole', async () => {
   const desktop = await desktops.take()
