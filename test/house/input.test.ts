@@ -35,6 +35,11 @@ async function input(actions: unknown[], { key, idempotencyKey, more, at = 0 }: 
 }
 const heard = () => [...house.host.driver.heardBy(id)]
 const keysDown = () => heard().flatMap((one) => ('key' in one && one.down ? [one.key] : []))
+/** Of a baseline JPEG. */
+function jpegSizeOf(bytes: Buffer): [width: number, height: number] {
+  const frame = bytes.indexOf(Buffer.from([0xff, 0xc0]))
+  return [bytes.readUInt16BE(frame + 7), bytes.readUInt16BE(frame + 5)]
+}
 /** A batch that goes on until it is stopped. */
 const long = [
   { type: 'wait', ms: 0 },
@@ -71,6 +76,77 @@ test('a batch is performed, with the settled screen and its picture; it counts a
     [id],
   )
   expect(audit).toEqual([{ details: { actions: 2, performed: 2, outcome: 'done' } }])
+})
+
+test('a batch can have its picture as JPEG', async () => {
+  const { json } = await input([{ type: 'screenshot' }], { more: { screenshot: { format: 'jpeg', fit: 160 } } })
+  expect(json.screenshot.mime_type).toBe('image/jpeg')
+  expect(jpegSizeOf(Buffer.from(json.screenshot.data, 'base64'))).toEqual([160, 100])
+})
+
+test('the screen has a size, a pointer, a sequence and a holder', async () => {
+  const screen = async (key = house.org.key) => (await house.api('GET', `/v1/desktops/${id}/screen`, { key })).json
+  const before = await screen()
+  expect(before).toEqual({ width: 320, height: 200, sequence: expect.any(String), pointer: null, claim: null })
+  await control({}, otherKey)
+  await input([{ type: 'click', x: 30, y: 40 }], { key: otherKey })
+  expect(await screen()).toEqual({
+    ...{ width: 320, height: 200, pointer: { x: 30, y: 40 } },
+    sequence: expect.not.stringMatching(`^${before.sequence}$`),
+    claim: { holder: expect.any(String), since: expect.any(String), until: expect.any(String), human_active: false },
+  })
+})
+
+async function screenshot(query: string) {
+  const headers = { authorization: `Bearer ${house.org.key}` }
+  const answer = await fetch(`${house.url}/v1/desktops/${id}/screenshot?${query}`, { headers })
+  const of = (name: string) => answer.headers.get(`dormouse-screen-${name}`)
+  const bytes = Buffer.from(await answer.arrayBuffer())
+  const said = { size: of('size'), changed: of('changed'), settled: of('settled') }
+  return { type: answer.headers.get('content-type'), sequence: of('sequence')!, said, bytes }
+}
+
+test('a screenshot shows a part, in a size and a format, and names what it shows', async () => {
+  const part = await screenshot('region=40,100,80,50&fit=40')
+  expect([part.type, part.bytes.readUInt32BE(16), part.bytes.readUInt32BE(20)]).toEqual(['image/png', 40, 25])
+  const jpeg = await screenshot('format=jpeg&quality=50')
+  expect([jpeg.type, jpegSizeOf(jpeg.bytes)]).toEqual(['image/jpeg', [320, 200]])
+  expect(jpeg.said).toEqual({ size: '320x200', changed: null, settled: null })
+  expect(jpeg.sequence).toBe(part.sequence)
+  await input([{ type: 'click', x: 9, y: 9 }])
+  expect((await screenshot('format=png')).sequence).not.toBe(part.sequence)
+})
+
+test('a screenshot waits for a change, and for a quiet screen', async () => {
+  const { sequence } = await screenshot('fit=16')
+  const waiting = screenshot(`wait=changed&after=${sequence}&max_ms=30000&fit=16`)
+  await input([{ type: 'click', x: 9, y: 9 }])
+  const changed = await waiting
+  expect(changed.said).toEqual({ size: '320x200', changed: 'true', settled: null })
+  expect(changed.sequence).not.toBe(sequence)
+  // What the caller has seen is over already.
+  expect((await screenshot(`wait=changed&after=${sequence}&max_ms=30000&fit=16`)).said.changed).toBe('true')
+  expect((await screenshot('wait=settled&quiet_ms=50&fit=16')).said).toMatchObject({
+    changed: 'false',
+    settled: 'true',
+  })
+  const none = await screenshot(`wait=settled&after=${(await screenshot('fit=16')).sequence}&max_ms=100&fit=16`)
+  expect(none.said).toMatchObject({ changed: 'false', settled: 'false' })
+})
+
+test.each([
+  ['region', 'region=1,2,3'],
+  ['region.width', 'region=1,2,0,4'],
+  ['fit', 'fit=8'],
+  ['format', 'format=gif'],
+  ['quality', 'quality=50'],
+  ['quality', 'format=jpeg&quality=0'],
+  ['wait', 'wait=ever'],
+  ['after', 'after=abc'],
+  ['max_ms', 'wait=settled&max_ms=60000'],
+])('a screenshot’s %s is validated: %s', async (field, query) => {
+  const { status, json } = await house.api('GET', `/v1/desktops/${id}/screenshot?${query}`)
+  expect([status, json.field]).toEqual([400, field])
 })
 
 test('coordinates are pixels of the given space', async () => {

@@ -181,7 +181,7 @@ function agentOf(
   metrics: MetricsServer,
   life: AbortController,
 ): Agent {
-  const { journal, turns, digests, guests, driver, moves, gate, fetcher, inputs } = parts
+  const { journal, turns, digests, guests, driver, moves, gate, fetcher, inputs, jpegs } = parts
   const disconnect = async () => {
     moves.close()
     gate.close()
@@ -189,6 +189,7 @@ function agentOf(
     await metrics.close()
     guests.close()
     inputs.close()
+    jpegs.close()
     await driver.close()
   }
   return {

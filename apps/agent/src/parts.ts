@@ -24,6 +24,7 @@ import { ImageEviction } from './images/eviction.ts'
 import { ImageFetcher } from './images/fetcher.ts'
 import type { ProgressLimits } from './images/progress-deadline.ts'
 import { Inputs } from './input/inputs.ts'
+import { JpegEncoder } from './input/jpeg.ts'
 import { type AnyDriver, guestsOf } from './make-driver.ts'
 import { Slots } from './mechanics/locks.ts'
 import type { Held } from './moves/held.ts'
@@ -96,6 +97,7 @@ export async function makeParts({
     execs,
     execActivity: new ExecActivity({ ...deps, watch, execs }),
     appends: new Appends(),
+    jpegs: new JpegEncoder(),
   }
 }
 

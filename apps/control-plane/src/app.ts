@@ -29,6 +29,7 @@ import { type AuthenticateUnroutable, createServer, pathOf } from './http/server
 import { idleRoutes } from './idle/routes.ts'
 import { imageAdminRoutes } from './images/routes.ts'
 import { inputRoutes } from './input/routes.ts'
+import { screenRoutes } from './input/screen-routes.ts'
 import type { Readiness } from './leadership/readiness.ts'
 import { eventAdminRoutes, eventRoutes } from './listeners/routes.ts'
 import { mcpRoutes } from './mcp/routes.ts'
@@ -115,6 +116,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   execRoutes(scope, parts)
   streamRoutes(scope, parts)
   inputRoutes(scope, parts)
+  screenRoutes(scope, parts)
   idleRoutes(scope, parts)
   usageRoutes(scope, parts)
   eventRoutes(scope, parts)

@@ -36,6 +36,7 @@ import { WorkLimits } from './hosts/work-limits.ts'
 import { Idle } from './idle/service.ts'
 import { Images } from './images/service.ts'
 import { Looks } from './input/looks.ts'
+import { ScreenReads } from './input/screens.ts'
 import { Inputs } from './input/service.ts'
 import { prune as pruneInput } from './input/store.ts'
 import { Leadership } from './leadership/leadership.ts'
@@ -187,6 +188,7 @@ function openRest(
     }),
     ...openGuests(foundation, mechanics, { desktops, principals }),
     batches,
+    screenReads: new ScreenReads({ pool, desktops, links, looks }),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
     idle: new Idle({

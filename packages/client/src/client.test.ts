@@ -33,6 +33,13 @@ test('each call of a customer has its route, method, query and body', async () =
   await client.readFile(desktopId, 'etc/hosts')
   await client.openStream(desktopId, { claim: 'control', takeover: true })
   await client.screenshot(desktopId)
+  await client.takeScreenshot(desktopId, {
+    region: { x: 1, y: 2, width: 3, height: 4 },
+    fit: 99,
+    wait: 'changed',
+    maxMs: 50,
+  })
+  await client.getScreen(desktopId)
   await client.getUsage({ start: 0, end: 1.5 })
   const at = `/v1/desktops/${desktopId}`
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
@@ -50,6 +57,8 @@ test('each call of a customer has its route, method, query and body', async () =
     `GET ${at}/files/etc/hosts? `,
     `POST ${at}/stream? {"claim":"control","takeover":true}`,
     `GET ${at}/screenshot? `,
+    `GET ${at}/screenshot?fit=99&wait=changed&format=png&region=1%2C2%2C3%2C4&max_ms=50 `,
+    `GET ${at}/screen? `,
     'GET /v1/usage?start=0&end=1.5 ',
   ])
 })

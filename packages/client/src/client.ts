@@ -20,6 +20,7 @@ import type {
   MutationBody,
   OperationJson,
   RequestKind,
+  ScreenJson,
   StreamBody,
   StreamJson,
   UsageJson,
@@ -44,6 +45,7 @@ import { type CallOptions, Http, type HttpOptions } from './http.ts'
 import { pollOperation, type SettleOptions, settle, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
 import { nextCursor } from './pages.ts'
 import { guestPath, path } from './path.ts'
+import { type Screenshot, type ScreenshotQuery, takeScreenshot } from './screenshots.ts'
 import { type UploadData, type UploadOptions, upload } from './uploads.ts'
 import { webhookCalls } from './webhooks.ts'
 
@@ -306,9 +308,17 @@ export function createClient(options: ClientOptions) {
         ...sendJson(body, { 'idempotency-key': idempotencyKey }),
       }),
 
+    /** The screen's size, pointer and sequence, and who controls it. */
+    getScreen: async (id: string, call: CallOptions = {}) =>
+      http.json<ScreenJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}/screen` }),
+
     /** The screen as it is now, as PNG. */
     screenshot: async (id: string, call: CallOptions = {}): Promise<Uint8Array<ArrayBuffer>> =>
       http.run({ ...call, method: 'GET', path: path`/v1/desktops/${id}/screenshot` }, readers.bytes),
+
+    /** A picture of the screen, as asked for, once it is as `wait` says or `maxMs` is over. */
+    takeScreenshot: async (id: string, query: ScreenshotQuery = {}, call: CallOptions = {}): Promise<Screenshot> =>
+      takeScreenshot(http, id, query, call),
 
     /** Usage between two times in Unix seconds; by default from the start of this UTC month until now. */
     getUsage: async (query: { start?: number; end?: number } = {}, call: CallOptions = {}) =>

@@ -7,6 +7,7 @@ import type {
   IdleJson,
   OperationJson,
   RequestKind,
+  ScreenJson,
   WakeLockJson,
 } from '@dormouse/contract'
 import type { InputAction, InputBatch } from './adapters.ts'
@@ -16,6 +17,7 @@ import { Commands, Files, Stream } from './guest.ts'
 import type { CallOptions } from './http.ts'
 import { type InputOptions, type InputResult, inputBodyOf } from './input.ts'
 import type { SettleOptions } from './operations.ts'
+import type { ScreenshotQuery } from './screenshots.ts'
 
 /** An existing client, or the options of a new one. DORMOUSE_URL and DORMOUSE_API_KEY are the defaults. */
 export type Connection = { client?: Client } & Partial<ClientOptions>
@@ -36,6 +38,7 @@ export interface WakeOptions extends TransitionOptions {
 }
 
 export type Idle = Camel<IdleJson>
+export type Screen = Camel<ScreenJson>
 export type WakeLock = Camel<WakeLockJson>
 
 export interface IdleOptions extends CallOptions {
@@ -219,6 +222,16 @@ export class Desktop {
   /** The screen as it is now, as PNG; the desktop must be awake. */
   screenshot(options?: CallOptions): Promise<Uint8Array<ArrayBuffer>> {
     return this.#client.screenshot(this.id, options)
+  }
+
+  /** A picture of the screen, or of a part, as PNG or JPEG, once it is as `wait` says; with its sequence. */
+  takeScreenshot({ signal, timeoutMs, retries, onResponse, ...query }: ScreenshotQuery & CallOptions = {}) {
+    return this.#client.takeScreenshot(this.id, query, { signal, timeoutMs, retries, onResponse })
+  }
+
+  /** The screen's size, pointer and sequence, and who controls it. */
+  async screen(options?: CallOptions): Promise<Screen> {
+    return camel(await this.#client.getScreen(this.id, options))
   }
 
   async #settle(kind: RequestKind, options: TransitionOptions, body: { discard_memory?: boolean } = {}) {

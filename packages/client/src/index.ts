@@ -42,6 +42,7 @@ export type {
   ProblemJson,
   RemovalJson,
   RequestKind,
+  ScreenJson,
   StartExecBody,
   StreamBody,
   StreamClaim,
@@ -91,6 +92,7 @@ export {
   type IdleOptions,
   type LockOptions,
   type Operation,
+  type Screen,
   type TransitionOptions,
   type WakeLock,
   type WakeOptions,
@@ -104,6 +106,7 @@ export type { CallOptions, HttpOptions } from './http.ts'
 export type { InputOptions, InputResult } from './input.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'
 export type { Clock } from './retry.ts'
+export type { Screenshot, ScreenshotQuery } from './screenshots.ts'
 export type { UploadData, UploadOptions } from './uploads.ts'
 export {
   type DeliveryPage,

@@ -17,7 +17,7 @@ export interface InputOptions extends KeyedOptions {
   paceMs?: number
   /** Waits until the screen has changed, and has then been quiet for `quietMs` (300), at most `maxMs` (5,000). */
   settle?: boolean | { quietMs?: number; maxMs?: number }
-  /** Takes a picture at the end; `fit` is the longer side of it. */
+  /** Takes a picture at the end; `fit` is its longer side, `format` `png` or `jpeg`. */
   screenshot?: boolean | PictureSpec
   /** Takes the claim from another client. */
   takeover?: boolean

@@ -12,6 +12,14 @@ export const settleMaxMs = 5_000
 /** No screen is larger. */
 export const screenSideMax = 16_384
 
+/** A larger JPEG is made smaller: this is a screen of 3840 × 2160. */
+export const jpegMaxPixels = 8_294_400
+export const jpegQuality = 80
+
+export const pictureFormat = z.enum(['png', 'jpeg'])
+export type PictureFormat = z.infer<typeof pictureFormat>
+export const pictureMimeType = { png: 'image/png', jpeg: 'image/jpeg' } as const satisfies Record<PictureFormat, string>
+
 const coordinate = z.int().min(0).max(65_535)
 const point = z.strictObject({ x: coordinate, y: coordinate })
 export type Point = z.infer<typeof point>
@@ -98,11 +106,24 @@ export const region = z.strictObject({
 })
 export type Region = z.infer<typeof region>
 
+/** Better refused than ignored. */
+export function requireJpegForQuality(
+  { format, quality }: { format?: PictureFormat | undefined; quality?: number | undefined },
+  { addIssue }: z.core.$RefinementCtx,
+): void {
+  if (quality !== undefined && format !== 'jpeg')
+    addIssue({ code: 'custom', path: ['quality'], message: 'is of `format` `jpeg` only; send that, or leave it out' })
+}
+
 /** How a picture of the screen is made. */
-export const pictureSpec = z.strictObject({
-  region: region.optional().describe('Only this part, in pixels of the screen'),
-  fit: z.int().min(16).max(screenSideMax).optional().describe('The longer side has at most so many pixels'),
-})
+export const pictureSpec = z
+  .strictObject({
+    region: region.optional().describe('Only this part, in pixels of the screen; what is beyond its edge is left out'),
+    fit: z.int().min(16).max(screenSideMax).optional().describe('The longer side has at most so many pixels'),
+    format: pictureFormat.optional().describe('Default `png`'),
+    quality: z.int().min(1).max(100).optional().describe(`Of \`jpeg\`; default ${jpegQuality}`),
+  })
+  .superRefine(requireJpegForQuality)
 export type PictureSpec = z.infer<typeof pictureSpec>
 
 export const settleSpec = z.strictObject({
@@ -159,7 +180,7 @@ export const screenSequence = z.string().max(64).describe('Another one when the 
 
 export const pictureJson = z
   .object({
-    mime_type: z.literal('image/png'),
+    mime_type: z.enum(['image/png', 'image/jpeg']),
     data: z.string().describe('Base64'),
   })
   .meta({ id: 'Picture' })

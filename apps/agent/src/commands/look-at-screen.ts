@@ -3,6 +3,7 @@ import { pipeline } from 'node:stream/promises'
 import { requireAwake } from '../desktops/awake-guest.ts'
 import type { Journal } from '../desktops/journal.ts'
 import type { Inputs } from '../input/inputs.ts'
+import type { JpegEncoder } from '../input/jpeg.ts'
 import { pictureOf } from '../input/pictures.ts'
 import type { CommandHandler } from './handler.ts'
 import { transferError } from './transfer.ts'
@@ -10,6 +11,7 @@ import { transferError } from './transfer.ts'
 interface LookDeps {
   journal: Journal
   inputs: Inputs
+  jpegs: JpegEncoder
 }
 
 export const lookAtScreen: CommandHandler<'screen.look', LookDeps> = async (deps, request, signal, dialBack) => {
@@ -17,7 +19,7 @@ export const lookAtScreen: CommandHandler<'screen.look', LookDeps> = async (deps
   const { desktopId, picture, ...look } = request
   return await deps.inputs.look(desktopId, look, signal, async ({ frame }) => {
     if (!picture) return
-    const bytes = await pictureOf(frame, picture.spec)
+    const bytes = await pictureOf(frame, picture.spec, deps.jpegs)
     const channel = await dialBack(picture.channel, signal)
     channel.resume()
     await pipeline([bytes], channel).catch((error: unknown) => {

@@ -11,6 +11,7 @@ import type { GuestExecs } from '../guest/execs.ts'
 import type { Transfers } from '../guest/transfers.ts'
 import type { ImageFetcher } from '../images/fetcher.ts'
 import type { Inputs } from '../input/inputs.ts'
+import type { JpegEncoder } from '../input/jpeg.ts'
 import type { MoveDeps } from '../moves/held.ts'
 import type { CallsInFlight } from './calls-in-flight.ts'
 import { ensureAbsent } from './ensure-absent.ts'
@@ -57,6 +58,7 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   execActivity: ExecActivity
   appends: Appends
   inputs: Inputs
+  jpegs: JpegEncoder
 }
 
 const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {

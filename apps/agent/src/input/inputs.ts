@@ -97,7 +97,10 @@ export class Inputs {
     }
   }
 
-  /** The screen as it is now, or as soon as it is as the caller waits for it; `picture` gets the session then. */
+  /**
+   * The screen as it is now, or as soon as it is as the caller waits for it, within `maxMs` in all. Where `after` is given, both
+   * waits begin with a change from that sequence. `picture` gets the session then.
+   */
   async look(
     desktopId: DesktopId,
     { wait, after, settle: params }: Look,
@@ -107,17 +110,23 @@ export class Inputs {
     return this.#with(desktopId, async (session) => {
       const damage = new Damage()
       using _watched = session.watch((region) => damage.changed(region))
-      let changed = false
-      if (wait === 'changed') changed = await changedFrom(session, after, params.maxMs, signal)
-      const settled = wait === null ? null : await settle(session, damage, params, 'any', signal)
-      if (wait === null) await session.refresh()
+      // What has changed before does not count.
+      await session.refresh()
+      damage.start()
+      const startedAt = performance.now()
+      const sinceStart = () => Math.round(performance.now() - startedAt)
+      const changed =
+        (wait === 'changed' || (wait !== null && after !== null)) &&
+        (await changedFrom(session, after, params.maxMs, signal))
+      const left = { ...params, maxMs: Math.max(1, params.maxMs - sinceStart()) }
+      const settled = wait === 'settled' ? await settle(session, damage, left, 'any', signal) : null
       const seen = this.#seen(desktopId, session)
       await picture(session)
       return {
         ...seen,
         settled: settled?.settled ?? null,
         changed: changed || damage.hasChanged,
-        settleMs: settled?.settleMs ?? 0,
+        settleMs: wait === null ? 0 : sinceStart(),
       }
     })
   }
@@ -238,7 +247,6 @@ async function changedFrom(
   maxMs: number,
   signal: AbortSignal,
 ): Promise<boolean> {
-  await session.refresh()
   const before = after ?? session.frame.sequence()
   const either = AbortSignal.any([signal, AbortSignal.timeout(maxMs)])
   while (!either.aborted && !session.isEnded) {

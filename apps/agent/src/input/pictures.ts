@@ -1,12 +1,17 @@
-// Pictures of a screen's pixels: a region of them, made smaller, as PNG.
-import type { PictureSpec, Region, Size } from '@dormouse/contract'
-import { type Pixels, toPng } from '../driver/picture.ts'
+// Pictures of a screen's pixels: a region of them, made smaller, as PNG or JPEG.
+import { jpegMaxPixels, jpegQuality, type PictureSpec, type Region, type Size } from '@dormouse/contract'
+import { toPng } from '../driver/picture.ts'
 import type { Framebuffer } from './framebuffer.ts'
+import type { JpegEncoder } from './jpeg.ts'
 
 /** A region beyond the edge is cut off there; one that is wholly beyond it is the last pixel. */
-export async function pictureOf(frame: Framebuffer, { region, fit }: PictureSpec): Promise<Buffer> {
-  const part = inside(region ?? { x: 0, y: 0, width: frame.width, height: frame.height }, frame)
-  return toPng(scaled(frame, part, fitted(part, fit)))
+export async function pictureOf(frame: Framebuffer, spec: PictureSpec, jpegs: JpegEncoder): Promise<Buffer> {
+  const part = inside(spec.region ?? { x: 0, y: 0, width: frame.width, height: frame.height }, frame)
+  const size = fitted(part, spec.fit)
+  if (spec.format !== 'jpeg') return toPng({ ...size, rgb: Buffer.from(scaled(frame, part, size, 3)) })
+  const bounded = jpegSize(size)
+  const rgba = scaled(frame, part, bounded, 4)
+  return jpegs.encode({ ...bounded, rgba, quality: spec.quality ?? jpegQuality })
 }
 
 function inside({ x, y, width, height }: Region, frame: Size): Region {
@@ -20,18 +25,25 @@ export function fitted({ width, height }: Size, fit: number | undefined): Size {
   return { width: Math.max(1, Math.round(width * scale)), height: Math.max(1, Math.round(height * scale)) }
 }
 
+/** Encoding takes time for each pixel. */
+export function jpegSize(size: Size): Size {
+  const { width, height } = size
+  return fitted(size, Math.max(width, height) * Math.sqrt(jpegMaxPixels / (width * height)))
+}
+
 /** Each pixel is the mean of those that it stands for, so that text stays readable. */
-function scaled(frame: Framebuffer, part: Region, size: Size): Pixels {
-  const rgb = Buffer.allocUnsafe(size.width * size.height * 3)
+function scaled(frame: Framebuffer, part: Region, size: Size, pixelBytes: 3 | 4): ArrayBuffer {
+  const pixels = new Uint8Array(size.width * size.height * pixelBytes)
   const columns = edges(part.x, part.width, size.width)
   const rows = edges(part.y, part.height, size.height)
   let at = 0
   for (let row = 0; row < size.height; row++) {
     for (let column = 0; column < size.width; column++) {
-      at = mean(frame, columns[column]!, columns[column + 1]!, rows[row]!, rows[row + 1]!, rgb, at)
+      mean(frame, columns[column]!, columns[column + 1]!, rows[row]!, rows[row + 1]!, pixels, at)
+      at += pixelBytes
     }
   }
-  return { ...size, rgb }
+  return pixels.buffer
 }
 
 const edges = (from: number, length: number, count: number): number[] =>
@@ -43,9 +55,9 @@ function mean(
   right: number,
   top: number,
   bottom: number,
-  rgb: Buffer,
+  pixels: Uint8Array,
   at: number,
-): number {
+): void {
   let [red, green, blue] = [0, 0, 0]
   for (let y = top; y < bottom; y++) {
     for (let i = (y * width + left) * 4, end = (y * width + right) * 4; i < end; i += 4) {
@@ -55,8 +67,7 @@ function mean(
     }
   }
   const count = (right - left) * (bottom - top)
-  rgb[at] = red / count
-  rgb[at + 1] = green / count
-  rgb[at + 2] = blue / count
-  return at + 3
+  pixels[at] = red / count
+  pixels[at + 1] = green / count
+  pixels[at + 2] = blue / count
 }

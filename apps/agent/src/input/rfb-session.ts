@@ -32,12 +32,12 @@ export class RfbSession extends EventEmitter<Events> {
   #hasKeys = false
   /** Pixels that have come since the last whole picture was asked for. */
   #freshPixels = 0
-  #watchers = 0
+  #refreshing: Promise<void> = Promise.resolve()
+  readonly #watchers = new Set<(region: Region) => void>()
   #isAsked = false
   #text: string | undefined
   #hasClipboard = false
   #isEnded = false
-  #changed: (region: Region) => void = () => undefined
 
   private constructor(socket: Duplex) {
     super()
@@ -109,21 +109,24 @@ export class RfbSession extends EventEmitter<Events> {
     await before(performance.now() + releaseMs, this.refresh()).catch(() => undefined)
   }
 
-  /** Calls `changed` for what differs from then on, until it is disposed. One at a time. */
+  /** Calls `changed` for what differs from then on, until it is disposed. */
   watch(changed: (region: Region) => void): Disposable {
-    this.#changed = changed
-    this.#watchers++
+    // A function of its own, so that the same one can watch twice.
+    const watcher = (region: Region) => changed(region)
+    this.#watchers.add(watcher)
     this.#askForChanges()
-    return {
-      [Symbol.dispose]: () => {
-        this.#watchers--
-        this.#changed = () => undefined
-      },
-    }
+    return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) }
   }
 
-  /** Waits for a picture of the whole screen that was taken after this call. */
-  async refresh(): Promise<void> {
+  /** Waits for a picture of the whole screen that was taken after this call. One after the other: answers name no request. */
+  refresh(): Promise<void> {
+    const mine = this.#refreshing.then(() => this.#refresh())
+    this.#refreshing = mine.catch(() => undefined)
+    return mine
+  }
+
+  async #refresh(): Promise<void> {
+    this.#throwIfEnded()
     this.#freshPixels = 0
     this.#send(rfb.pictureRequest(false, this.#frame.width, this.#frame.height))
     while (!this.#isEnded && this.#freshPixels < this.#frame.width * this.#frame.height) await this.#next('update')
@@ -238,11 +241,11 @@ export class RfbSession extends EventEmitter<Events> {
     const pixels = await this.#reader.take(region.width * region.height * pixelBytes)
     const changed = this.#frame.put(region, pixels)
     this.#freshPixels += region.width * region.height
-    if (changed) this.#changed(changed)
+    if (changed) for (const watcher of this.#watchers) watcher(changed)
   }
 
   #askForChanges(): void {
-    if (this.#watchers === 0 || this.#isAsked || this.#isEnded) return
+    if (this.#watchers.size === 0 || this.#isAsked || this.#isEnded) return
     this.#isAsked = true
     this.#send(rfb.pictureRequest(true, this.#frame.width, this.#frame.height))
   }

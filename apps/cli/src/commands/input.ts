@@ -11,6 +11,7 @@ interface InputOptions extends JsonOption, KeyOption, ActionOptions {
   paceMs?: number
   settle?: boolean
   screenshot?: string
+  fit?: number
   takeover?: boolean
 }
 
@@ -46,7 +47,8 @@ export function addInput(program: Command, context: Context): void {
     .addOption(new Option('--hold <key+key>', 'keys that are held meanwhile').argParser(chord))
     .option('--pace-ms <n>', 'between two events (default: 20)', integerFrom(2))
     .option('--settle', 'wait until the screen has changed and is quiet')
-    .option('--screenshot <file>', 'then save the screen as a PNG; - is standard output')
+    .option('--screenshot <file>', 'then save the screen as a PNG, or as JPEG with .jpg; - is standard output')
+    .option('--fit <pixels>', '--screenshot: make the longer side at most so long', integerFrom(16))
     .option('--takeover', 'take the claim from another client')
     .addOption(keyOption())
     .action((desktop: string, action: string, values: string[], options: InputOptions) =>
@@ -61,7 +63,8 @@ async function input(context: Context, desktop: string, actions: InputAction[], 
     actions,
     pace_ms: options.paceMs,
     settle: options.settle ? {} : undefined,
-    screenshot: options.screenshot === undefined ? undefined : {},
+    screenshot:
+      options.screenshot === undefined ? undefined : { fit: options.fit, format: formatOf(options.screenshot) },
     takeover: options.takeover,
   }
   const { idempotencyKey } = options
@@ -75,6 +78,8 @@ async function input(context: Context, desktop: string, actions: InputAction[], 
   if (options.screenshot !== '-') context.show(options, { ...result, screenshot: undefined }, () => '')
   if (result.outcome !== 'done') fail(result)
 }
+
+const formatOf = (file: string): 'jpeg' | undefined => (/\.jpe?g$/i.test(file) ? 'jpeg' : undefined)
 
 async function save(file: string, { screenshot }: InputJson): Promise<void> {
   if (!screenshot) throw new CliError('there is no picture', 'take one with `dormouse screenshot`', exitCodes.failed)

@@ -23,6 +23,27 @@ test('open claims control, or a look, and prints the URL alone on stdout', async
   ])
 })
 
+test('screenshot asks for a part, a size and a format by the file’s name, and waits', async () => {
+  const { dormouse, seen } = await start(() => ({ body: 'a picture', headers: { 'dormouse-screen-changed': 'false' } }))
+  const file = join(folder(), 'part.JPG')
+  const wanted = ['--region', '0,0,640,400', '--fit', '320', '--wait', 'changed', '--after', 'abc', '--max-ms', '60']
+  const { code, stderr } = await dormouse(['screenshot', desktopId, file, ...wanted])
+  expect(code).toBe(0)
+  expect(stderr).toContain('has not changed')
+  expect(seen[0]!.query.toString()).toBe(
+    'fit=320&wait=changed&after=abc&format=jpeg&region=0%2C0%2C640%2C400&max_ms=60',
+  )
+  expect((await dormouse(['screenshot', desktopId, '--region', '1,2,3'])).stderr).toContain('four whole numbers')
+})
+
+test('screen shows size, pointer and holder', async () => {
+  const claim = { holder: 'key_1', since: null, until: '2026-01-02T03:04:05.678Z', human_active: true }
+  const screen = { width: 1280, height: 800, sequence: 'abc', pointer: { x: 5, y: 6 }, claim }
+  const { dormouse } = await start(() => ({ body: screen }))
+  const { stdout } = await dormouse(['screen', desktopId])
+  for (const part of ['1280 × 800', '5,6', 'key_1, a person', 'abc']) expect(stdout).toContain(part)
+})
+
 test('screenshot writes the picture where it is told, and says where', async () => {
   const { dormouse } = await start(() => ({ body: 'a picture' }))
   const file = join(folder(), 'screen.png')

@@ -9,8 +9,8 @@ export interface Answer {
   what: string
   /** Headers of its own, by name, each with what it says. */
   headers?: Record<string, string>
-  /** The media type, where the body is bytes and not JSON. */
-  bytes?: string
+  /** The media type, or each that it may have, where the body is bytes and not JSON. */
+  bytes?: string | readonly string[]
   /** The media type of a stream of text that the route answers beside JSON. */
   stream?: string
 }
@@ -160,6 +160,8 @@ export function problemsOf(statuses: Iterable<ProblemStatus>): Record<string, { 
   )
 }
 
+const binary = { schema: { type: 'string', format: 'binary' } }
+
 /** A success as made from its schema, with what it means and its headers. */
 export function documented(
   made: DocumentedResponse | undefined,
@@ -170,7 +172,7 @@ export function documented(
   const own = Object.entries(headers).map(([name, says]) => [name, header(says)])
   const streamed = stream && { [stream]: { schema: { type: 'string' } } }
   const content = bytes
-    ? { [bytes]: { schema: { type: 'string', format: 'binary' } }, ...streamed }
+    ? { ...Object.fromEntries([bytes].flat().map((type) => [type, binary])), ...streamed }
     : { ...made?.content, ...streamed }
   return {
     description: what,

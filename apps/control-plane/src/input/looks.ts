@@ -11,6 +11,12 @@ export interface Target {
   generation: number
 }
 
+/** The request, and when its client no longer waits. */
+export interface Asker {
+  requestId: string
+  signal?: AbortSignal
+}
+
 export type Wait = Pick<CommandPayload<'screen.look'>, 'wait' | 'after' | 'settle'>
 
 const marginMs = 15_000
@@ -27,19 +33,19 @@ export class Looks {
   }
 
   /** The screen, once it is as the caller waits for it. */
-  async at(target: Target, wait: Wait, requestId: string): Promise<SeenScreen> {
-    return this.#ask(target, wait, null, requestId)
+  async at(target: Target, wait: Wait, asker: Asker): Promise<SeenScreen> {
+    return this.#ask(target, wait, null, asker).catch(throwAsGuest)
   }
 
-  /** The same with its picture, as PNG. */
+  /** The same with its picture. */
   async picture(
     target: Target,
     wait: Wait,
     spec: PictureSpec,
-    requestId: string,
+    asker: Asker,
   ): Promise<{ seen: SeenScreen; picture: Buffer }> {
     const awaited = this.#channels.expect(target.hostId, wait.settle.maxMs + marginMs)
-    const asked = this.#ask(target, wait, { spec, channel: awaited.token }, requestId)
+    const asked = this.#ask(target, wait, { spec, channel: awaited.token }, asker)
     try {
       const channel = await Promise.race([awaited.channel, asked.then(() => awaited.channel)])
       channel.end()
@@ -48,7 +54,7 @@ export class Looks {
     } catch (error) {
       awaited.cancel()
       asked.catch(() => undefined)
-      if (error instanceof Refusal) throw error
+      if (error instanceof Refusal) throw asGuestRefusal(error)
       return refuse('host_unreachable', 'the screenshot was interrupted; retry')
     }
   }
@@ -57,14 +63,24 @@ export class Looks {
     { desktopId, hostId, generation }: Target,
     wait: Wait,
     picture: CommandPayload<'screen.look'>['picture'],
-    requestId: string,
+    asker: Asker,
   ): Promise<SeenScreen> {
     const payload = { desktopId, generation, ...wait, picture }
     return this.#links.command(hostId, 'screen.look', payload, {
       timeoutMs: wait.settle.maxMs + marginMs,
-      requestId,
+      ...asker,
     })
   }
+}
+
+/** A host that fails with a screen is no operation's failure: the customer gets a guest that does not respond. */
+export const asGuestRefusal = (error: unknown): unknown =>
+  error instanceof Refusal && error.code === 'hypervisor_failed'
+    ? new Refusal('guest_unavailable', error.detail, error.extra)
+    : error
+
+const throwAsGuest = (error: unknown): never => {
+  throw asGuestRefusal(error)
 }
 
 async function* bounded(channel: Channel): AsyncGenerator<Buffer> {

@@ -9,6 +9,7 @@ import {
   inputPaceMs,
   newId,
   type PictureSpec,
+  pictureMimeType,
   Refusal,
   refusals,
   refuse,
@@ -24,10 +25,11 @@ import { type Db, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
 import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops, Replay } from '../desktops/service.ts'
-import { takesInput } from '../hosts/abilities.ts'
 import type { Customer } from '../principals/service.ts'
 import { type Borrowed, borrow, giveBack } from '../streams/borrowing.ts'
-import { type Looks, noWait, type Target } from './looks.ts'
+import { requireInput } from './able.ts'
+import { isHumanActive } from './human.ts'
+import { asGuestRefusal, type Looks, noWait, type Target } from './looks.ts'
 import { outcomeOf, refuseInput, unknownOutcome } from './outcomes.ts'
 import * as store from './store.ts'
 import { BatchWatch } from './watch.ts'
@@ -65,8 +67,6 @@ interface Batch extends Target {
 /** For the host to wait for other batches of the desktop, to open the screen, and to answer. */
 const marginMs = 20_000
 const lookEveryMs = 200
-/** A person whose last input is not older uses the screen now. */
-const humanSecs = 15
 
 export class Inputs {
   readonly #options: InputsOptions
@@ -94,17 +94,10 @@ export class Inputs {
     if (expected != null && expected !== desktop.generation)
       refuse('stale_generation', refusals.stale_generation.detail({ expected, current: desktop.generation }))
     const target = { desktopId, ...requireAwake(desktop) }
-    await this.#requireAble(target)
+    await requireInput(pool, this.#options.links, target.hostId)
     const batch = await this.#accept(caller, holder, target, body, request)
     if (!batch) return this.#replay({ desktopId, key: key! }, request.fingerprint)
     return { json: await this.#run(batch, body), replay: 'no' }
-  }
-
-  async #requireAble({ hostId }: Target): Promise<void> {
-    const { pool, links } = this.#options
-    if (!links.takesCommands(hostId)) refuse('host_unreachable')
-    if (await takesInput(pool, hostId)) return
-    refuse('not_implemented', 'the desktop’s host cannot do this before its agent is upgraded; ask the operator')
   }
 
   /** Writes the batch down and borrows the claim, in one transaction; undefined where the key was used meanwhile. */
@@ -140,12 +133,10 @@ export class Inputs {
   }
 
   async #refuseHeld(db: Db, desktopId: string, held: { holder: string; since: Date | null; until: Date }) {
-    const at = await activity.lastOf(db, desktopId, 'screen')
-    const isActive = at !== undefined && Date.now() - at.getTime() < humanSecs * 1_000
     refuse('claim_held', refusals.claim_held.detail({ claim: 'control', until: held.until.toISOString() }), {
       claim: 'control',
       holder: held.holder,
-      human_active: isActive,
+      human_active: await isHumanActive(db, desktopId),
       ...(held.since && { since: held.since.toISOString() }),
     })
   }
@@ -177,7 +168,7 @@ export class Inputs {
     } catch (error) {
       if (isUnknown(error)) return unknownOutcome('the connection to the desktop’s host was lost')
       if (key !== null) await retryWhileUnavailable(() => store.remove(pool, id, { desktopId, key }))
-      throw error
+      throw asGuestRefusal(error)
     }
   }
 
@@ -198,8 +189,11 @@ export class Inputs {
 
   async #withPicture(batch: Batch, spec: PictureSpec, json: InputJson): Promise<InputJson> {
     try {
-      const { picture } = await this.#options.looks.picture(batch, noWait, spec, batch.requestId)
-      return { ...json, screenshot: { mime_type: 'image/png', data: picture.toString('base64') } }
+      const { picture } = await this.#options.looks.picture(batch, noWait, spec, { requestId: batch.requestId })
+      return {
+        ...json,
+        screenshot: { mime_type: pictureMimeType[spec.format ?? 'png'], data: picture.toString('base64') },
+      }
     } catch (err) {
       // The events were sent: the outcome is worth more than the picture.
       this.#options.log.info({ err, desktop: batch.desktopId }, 'a batch has no picture')

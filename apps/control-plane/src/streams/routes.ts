@@ -43,29 +43,4 @@ export function streamRoutes(app: App, { streams, origin }: StreamRoutesOptions)
       }
     },
   )
-
-  app.get(
-    '/desktops/:id/screenshot',
-    {
-      schema: {
-        operationId: 'takeScreenshot',
-        tags: ['Guest'],
-        summary: 'Take a screenshot of a desktop',
-        description: 'Needs no claim.',
-        params,
-        answers: {
-          200: {
-            what: 'The current screen',
-            headers: { 'cache-control': '`no-store`' },
-            bytes: 'image/png',
-          },
-        },
-        problems: [404, 409, 504],
-      },
-    },
-    async (request, reply) => {
-      const picture = await streams.picture(customer(request), request.params.id, request.id)
-      return reply.type('image/png').header('cache-control', 'no-store').send(picture)
-    },
-  )
 }

@@ -98,6 +98,20 @@ export async function giveBack(
   )
 }
 
+/** Who controls the desktop in this generation; undefined where the claim is free. */
+export async function controlOf(
+  db: Db,
+  desktopId: string,
+  generation: number,
+): Promise<Pick<Hold, 'holder' | 'heldSince' | 'heldUntil'> | undefined> {
+  const { rows } = await db.query<Pick<Hold, 'holder' | 'heldSince' | 'heldUntil'>>(
+    `select holder, held_since as "heldSince", held_until as "heldUntil" from stream_claims
+     where desktop_id = $1 and claim = 'control' and generation = $2 and holder <> '' and held_until > clock_timestamp()`,
+    [desktopId, generation],
+  )
+  return rows[0]
+}
+
 /** Who controls these desktops, by their holds. */
 export async function holdsOf(db: Db, desktopIds: readonly string[]): Promise<Map<string, string>> {
   const { rows } = await db.query<{ desktopId: string; holdId: string }>(
