@@ -158,6 +158,7 @@ test('a route that names no audit action is not registered, and one that writes 
     trustedProxies: [],
     hold: () => undefined,
     unroutable: async () => undefined,
+    upgrades: () => false,
   })
   new AuditTrail(async () => undefined).watch(app, () => 'nobody')
   const post = (act?: string) => app.post(`/${act}`, { schema: act ? { act } : {} }, async () => ({ done: true }))

@@ -23,6 +23,7 @@ const named: [method: string, path: (id: string) => string, wish: ApiWish][] = [
   ['GET', (id) => `/v1/desktops/${id}/execs/${id}`, {}],
   ['DELETE', (id) => `/v1/desktops/${id}/execs/${id}`, {}],
   ['GET', (id) => `/v1/desktops/${id}/execs/${id}/output`, {}],
+  ['GET', (id) => `/v1/desktops/${id}/execs/${id}/attach`, {}],
   ['POST', (id) => `/v1/desktops/${id}/execs/${id}/stdin?offset=0`, { body: 'text' }],
   ['POST', (id) => `/v1/desktops/${id}/execs/${id}/signal`, { body: { signal: 15 } }],
   ['POST', (id) => `/v1/desktops/${id}/execs/${id}/resize`, { body: { cols: 80, rows: 24 } }],

@@ -23,7 +23,6 @@ import { contractBodyBytes, takeBodiesOf } from './http/json-bodies.ts'
 import { type KnownPaths, notePaths, refuseOtherMethods } from './http/methods.ts'
 import { publishOpenApi } from './http/openapi.ts'
 import { sendProblem } from './http/problems.ts'
-import { RateLimit } from './http/rate-limit.ts'
 import { serveReadingPage } from './http/reading-page.ts'
 import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
 import { idleRoutes } from './idle/routes.ts'
@@ -43,6 +42,8 @@ import { streamRoutes } from './streams/routes.ts'
 import { watchRequests } from './telemetry/requests.ts'
 import { metricsRoutes } from './telemetry/routes.ts'
 import type { Telemetry } from './telemetry/telemetry.ts'
+import { takesUpgrades } from './terminals/attachments.ts'
+import { attachRoutes } from './terminals/routes.ts'
 import { usageRoutes } from './usage/routes.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 
@@ -56,8 +57,8 @@ export interface AppParts extends Rooms, ClientLimits {
 
 /** The application, ready to listen. The routes of a room take of the parts what they name, and see no other. */
 export async function createApp(given: AppParts): Promise<App> {
-  const { log, config, principals, strangers, connections, heldBytes } = given
-  const authentication = { principals, strangers, connections, callers: new RateLimit(config.rateLimitPerSecond) }
+  const { log, config, principals, strangers, connections, callers, heldBytes } = given
+  const authentication = { principals, strangers, connections, callers }
   const [customers, operators] = [customersOnly(authentication), operatorsOnly(authentication)]
   const unroutable: AuthenticateUnroutable = async (request, reply) => {
     const path = pathOf(request.url)
@@ -66,7 +67,14 @@ export async function createApp(given: AppParts): Promise<App> {
     else strangers.count(request.raw)
   }
   const { bodyStallMs: stallMs, trustedProxies, pageUrl: origin, maxDesktopsPerOrg } = config
-  const app = createServer({ log, stallMs, trustedProxies, hold: (...bytes) => heldBytes.hold(...bytes), unroutable })
+  const app = createServer({
+    log,
+    stallMs,
+    trustedProxies,
+    hold: (...bytes) => heldBytes.hold(...bytes),
+    unroutable,
+    upgrades: takesUpgrades,
+  })
   const { registry, tracing } = given.telemetry
   watchRequests(app, { registry, log, tracing })
   connections.watch(app)
@@ -114,6 +122,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   entryRoutes(scope, parts)
   fileUrlRoutes(scope, parts)
   execRoutes(scope, parts)
+  attachRoutes(scope, parts)
   streamRoutes(scope, parts)
   inputRoutes(scope, parts)
   screenRoutes(scope, parts)

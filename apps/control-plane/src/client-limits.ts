@@ -37,5 +37,6 @@ export function clientLimits(config: Config, log: Log) {
   })
   const unauthenticated = new RateLimit(config.rateLimitStrangersPerSecond)
   const strangers = new UnauthenticatedClients(addresses, unauthenticated, connections)
-  return { connections, heldBytes, strangers }
+  const callers = new RateLimit(config.rateLimitPerSecond)
+  return { connections, heldBytes, strangers, callers }
 }

@@ -98,7 +98,7 @@ type Gateway = ReturnType<typeof acceptAgents>
 
 /** Joins agents' links, the channels that they dial back and viewers' sockets to the HTTP server. */
 function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Parts) {
-  const { links, channels, screens, checkIns, usage, recovery, hostProofs, hostReports } = rooms
+  const { links, channels, screens, attachments, checkIns, usage, recovery, hostProofs, hostReports } = rooms
   const handlers = reportHandlers(rooms)
   const gateway = openGateway({
     server: app.server,
@@ -127,6 +127,7 @@ function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Part
   })
   channels.attach(gateway.upgrades, (request, hostId) => strangers.prove(request, hostId))
   screens.attach(gateway.upgrades)
+  attachments.attach(gateway.upgrades)
   return gateway
 }
 
@@ -155,6 +156,7 @@ async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFligh
   await gateway.answered()
   await removals.close()
   await screens.close()
+  await rooms.attachments.close()
   await app.close()
   await engine.idle()
   await recovery.idle()

@@ -57,6 +57,7 @@ import { IssuedTokens } from './streams/issued-tokens.ts'
 import { Screens } from './streams/screens.ts'
 import { Streams } from './streams/service.ts'
 import type { Telemetry } from './telemetry/telemetry.ts'
+import { Attachments } from './terminals/attachments.ts'
 import { Usage } from './usage/service.ts'
 import { prune as pruneWebhooks } from './webhooks/retention.ts'
 import { Webhooks } from './webhooks/service.ts'
@@ -148,7 +149,7 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
 /** Desktops, what belongs to an awake one, and the rooms that look across others. */
 function openRest(
   foundation: Foundation,
-  { connections }: ClientLimits,
+  limits: ClientLimits,
   mechanics: Mechanics,
   { hosts, images, workLimits, principals, hostReports: reports }: ReturnType<typeof openHosts>,
 ) {
@@ -156,6 +157,7 @@ function openRest(
   const { leadership, links, channels, longReads, events } = mechanics
   const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, images, workLimits })
   const issued = new IssuedTokens()
+  const { connections } = limits
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
   const inputs = new ScreenInputs(pool, logOf('activity'))
   const inputOf = inputs.of.bind(inputs)
@@ -171,6 +173,7 @@ function openRest(
     log: logOf('streams'),
   })
   const looks = new Looks(links, channels)
+  const guests = openGuests(foundation, mechanics, { desktops, principals })
   // Another client has the claim: its holder's socket closes, and its batches stop.
   const onTakenOver = () => {
     void screens.check()
@@ -186,7 +189,8 @@ function openRest(
     streams: new Streams({
       ...{ pool, leadership, desktops, links, channels, issued, onTakenOver },
     }),
-    ...openGuests(foundation, mechanics, { desktops, principals }),
+    ...guests,
+    attachments: new Attachments({ principals, desktops, execs: guests.execs, limits, log: logOf('terminals') }),
     batches,
     screenReads: new ScreenReads({ pool, desktops, links, looks }),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),

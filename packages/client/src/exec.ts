@@ -2,9 +2,10 @@
 import type { ExecStateJson, ExecStream } from '@dormouse/contract'
 import { type Camel, camel } from './camel.ts'
 import type { Client } from './client.ts'
-import { DormouseError } from './errors.ts'
-import type { ExecOutput, FollowExecOptions } from './execs.ts'
+import { DormouseError, InvalidRequestError } from './errors.ts'
+import type { ExecOutput, FollowExecOptions } from './exec-output.ts'
 import type { CallOptions } from './http.ts'
+import type { AttachOptions, Terminal } from './terminal.ts'
 
 export type ExecState = Camel<ExecStateJson>
 
@@ -90,6 +91,13 @@ export class Exec {
   /** The output of one stream as bytes, until its end. Survives lost connections and a sleep of the desktop. */
   output(options: FollowExecOptions = {}): AsyncGenerator<ExecOutput, void, undefined> {
     return this.#client.execs.follow(this.#desktopId, this.id, options)
+  }
+
+  /** Joins its terminal: see `Terminal`. It was started with `tty`. */
+  attach(options: AttachOptions = {}): Terminal {
+    if (!this.#seen.tty)
+      throw new InvalidRequestError('the exec has no terminal; start it with `tty`, or read `output()`')
+    return this.#client.execs.attach(this.#seen, options)
   }
 
   /** Waits for the end of the command, and of what `onStdout` and `onStderr` get. Throws if the exec is lost: it has no end then. */

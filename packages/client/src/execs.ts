@@ -1,21 +1,10 @@
 // Commands that last: one typed call for each of their routes, and an iterator over the output that reconnects.
 import type { ExecStateJson, ExecStream, StartExecBody } from '@dormouse/contract'
 import { sendJson } from './bodies.ts'
-import { DormouseError, TimeoutError } from './errors.ts'
+import { type ExecOutput, type FollowExecOptions, patiently } from './exec-output.ts'
 import type { CallOptions, Http } from './http.ts'
 import { path } from './path.ts'
-import { mayPass, retryAfterMaxMs } from './retry.ts'
-
-/** The next bytes of an exec's output. */
-export interface ExecOutput {
-  bytes: Uint8Array<ArrayBuffer>
-  /** Of the first byte. More than was asked for where bytes were dropped. */
-  offset: number
-  nextOffset: number
-  state: ExecStateJson['state']
-  /** Whether nothing follows. */
-  isEnd: boolean
-}
+import { type AttachOptions, Terminal } from './terminal.ts'
 
 export interface ReadExecOptions extends CallOptions {
   stream?: ExecStream
@@ -24,17 +13,9 @@ export interface ReadExecOptions extends CallOptions {
   waitSecs?: number
 }
 
-export interface FollowExecOptions {
-  stream?: ExecStream
-  /** Begin here: the `nextOffset` of an earlier piece. */
-  offset?: number
-  signal?: AbortSignal
-}
-
 const waitSecs = 30
 const slackMs = 30_000
 const inputPieceBytes = 256 * 1024
-const pause = { leastMs: 100, mostMs: 10_000 }
 
 /** The calls of /v1/desktops/{id}/execs. */
 export function execCalls(http: Http, newKey: () => string) {
@@ -55,7 +36,7 @@ export function execCalls(http: Http, newKey: () => string) {
   const read = (desktopId: string, execId: string, options: ReadExecOptions = {}) =>
     readOutput(http, one(desktopId, execId), options)
 
-  return {
+  const calls = {
     start,
     read,
     list: async (desktopId: string, call: CallOptions = {}) =>
@@ -93,6 +74,11 @@ export function execCalls(http: Http, newKey: () => string) {
     /** Yields the output until its end. Goes on from where it was after every failure that may pass, also over a sleep. */
     follow: (desktopId: string, execId: string, options: FollowExecOptions = {}) =>
       follow(http, (given) => read(desktopId, execId, given), options),
+  }
+  return {
+    ...calls,
+    /** Joins the terminal of an exec that was started with `tty`. Goes on after every failure that may pass, also after a sleep. */
+    attach: (exec: ExecStateJson, options: AttachOptions = {}): Terminal => new Terminal(http, calls, exec, options),
   }
 }
 
@@ -158,24 +144,3 @@ async function* follow(
     if (output.isEnd) return
   }
 }
-
-/** Retries what may pass for as long as it takes: the exec goes on meanwhile. Also a sleep passes. */
-async function patiently<T>(http: Http, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-  for (let failures = 0; ; failures++) {
-    try {
-      return await work()
-    } catch (error) {
-      signal?.throwIfAborted()
-      if (!(error instanceof DormouseError) || !passes(error)) throw error
-      const atLeastMs = Math.min(error.retryAfterMs ?? 0, retryAfterMaxMs)
-      const mostMs = Math.max(atLeastMs, Math.min(pause.mostMs, pause.leastMs * 2 ** failures))
-      await http.clock.sleep(mostMs * (0.5 + http.clock.random() / 2), signal ?? new AbortController().signal)
-    }
-  }
-}
-
-const asleep = ['hibernating', 'hibernated', 'waking', 'awake']
-const passes = (error: DormouseError): boolean =>
-  mayPass(error) ||
-  error instanceof TimeoutError ||
-  (error.code === 'not_awake' && asleep.includes(String(error.problem?.state ?? 'awake')))

@@ -1,11 +1,12 @@
 // Sends one request with retries and a timeout, and converts failures to errors. Knows no route.
-import type { ProblemJson } from '@dormouse/contract'
+import type { attachBearerPrefix, ProblemJson } from '@dormouse/contract'
 import { readJson } from './bodies.ts'
 import { startDeadline } from './deadline.ts'
 import { ConnectionError, DormouseError, errorOf, InvalidRequestError, TimeoutError } from './errors.ts'
 import { type Clock, delayMs, isRepeatable, mayPass, parseRetryAfter, retriesDefault, systemClock } from './retry.ts'
 
 const callTimeoutDefaultMs = 60_000
+const bearerPrefix: typeof attachBearerPrefix = 'dormouse.bearer.'
 
 /** The service's address, and how to call it. */
 export interface HttpOptions {
@@ -17,6 +18,8 @@ export interface HttpOptions {
   /** Timeout of one call with its retries; 60 s by default, `Infinity` for none. */
   timeoutMs?: number
   clock?: Clock
+  /** Opens WebSockets; by default the platform's own, none with a `fetch` of your own. `false`: terminals use plain requests. */
+  webSocket?: typeof WebSocket | false
 }
 
 /** Options of every call. */
@@ -85,6 +88,16 @@ export class Http {
         await this.clock.sleep(delayMs(attempt, error, this.clock.random), deadline.signal)
       }
     }
+  }
+
+  /** Opens a WebSocket with the credential as a subprotocol, because no browser sends it as a header; undefined where there is none. */
+  socket(path: string, query: HttpCall['query'], protocol: string): WebSocket | undefined {
+    const { fetch: own, webSocket = own ? false : globalThis.WebSocket } = this.#options
+    if (!webSocket) return undefined
+    const { url } = this.#prepare({ method: 'GET', path, query })
+    url.protocol = url.protocol.replace('http', 'ws')
+    const credential = btoa(this.#credential).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
+    return new webSocket(url, [protocol, `${bearerPrefix}${credential}`])
   }
 
   /** Built once, before the first attempt: a request that cannot be sent is not mistaken for a lost connection. */

@@ -100,13 +100,15 @@ export {
 export * from './errors.ts'
 export type { AdminEventsOptions, EventPageOptions, EventsOptions } from './events.ts'
 export { type ConnectExecOptions, Exec, type ExecEnd, type ExecState, type StartOptions } from './exec.ts'
-export type { ExecOutput, FollowExecOptions, ReadExecOptions } from './execs.ts'
+export type { ExecOutput, FollowExecOptions } from './exec-output.ts'
+export type { ReadExecOptions } from './execs.ts'
 export type { CommandResult, Entry, FileUrl, FileUrlOptions, RunOptions } from './guest.ts'
 export type { CallOptions, HttpOptions } from './http.ts'
 export type { InputOptions, InputResult } from './input.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'
 export type { Clock } from './retry.ts'
 export type { Screenshot, ScreenshotQuery } from './screenshots.ts'
+export type { AttachOptions, Terminal, TerminalSize } from './terminal.ts'
 export type { UploadData, UploadOptions } from './uploads.ts'
 export {
   type DeliveryPage,

@@ -12,7 +12,17 @@ const examples = [...readFileSync(join(folder, 'README.md'), 'utf8').matchAll(/`
   ([, code]) => code!,
 )
 
-const house: Script = ({ method, path }) => {
+/** A terminal whose program has ended. */
+const terminal: Script = ({ path, body }) => {
+  const exec = { id: operation().id, desktop_id: desktopId, tty: true, state: 'exited', exit_code: 0 }
+  if (path.endsWith('/stdin')) return { body: { next_offset: body.length } }
+  if (!path.endsWith('/output')) return { body: { ...exec, stdin: { end: 0, open: true } } }
+  return { headers: { 'dormouse-next-offset': '0', 'dormouse-output-end': 'true' }, body: '' }
+}
+
+const house: Script = (request, turn) => {
+  const { method, path } = request
+  if (path.includes('/execs')) return terminal(request, turn)
   if (path.endsWith('/orgs')) return { status: 201, body: { id: desktopId, name: 'acme' } }
   if (path.endsWith('/keys')) return { status: 201, body: { id: desktopId, api_key: 'svc_sk_made' } }
   if (path.endsWith('/exec')) return { body: { exit_code: 0, stdout: 'hello from mini\n' } }

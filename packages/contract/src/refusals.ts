@@ -184,6 +184,7 @@ export const refusals = {
     what: 'the file has none of the bytes of the range',
     next: 'read its size in `Content-Range`, and ask for a range within it',
   },
+  upgrade_required: { status: 426, what: 'this path serves WebSockets only', next: 'open one' },
   rate_limited: {
     status: 429,
     retryAfterSecs: 1,

@@ -1,4 +1,4 @@
-// Guarantee: keys reach the program once and in order, over lost answers; its output is shown to the last byte; the detach key
+// Guarantee: also with a service of the release before, which has no WebSocket for it, keys reach the program once and in order, over lost answers; its output is shown to the last byte; the detach key
 // leaves it running.
 import { PassThrough } from 'node:stream'
 import { createClient } from '@dormouse/client'
@@ -8,9 +8,10 @@ import { expect, onTestFinished, test } from 'vitest'
 import { waitFor } from '../../../../test/wait-for.ts'
 import { joinTerminal } from './join-terminal.ts'
 
+const execId = '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b81'
 const exec = {
   desktop_id: desktopId,
-  id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b81',
+  id: execId,
   stdin: { end: 3, open: true },
 } as never
 
@@ -24,6 +25,8 @@ async function stage(more: { lostAnswers?: number } = {}) {
       seen.typed = seen.typed.slice(0, Number(query.get('offset'))) + String(body)
       return lost-- > 0 ? 'reset' : { body: { next_offset: seen.typed.length } }
     }
+    if (path.endsWith('/attach')) return { status: 404 }
+    if (path.endsWith(execId)) return { body: exec }
     const offset = Number(query.get('offset'))
     await waitFor(() => seen.said.length > offset || seen.hasEnded)
     const next = String(seen.said.length)

@@ -1,6 +1,8 @@
 // Joins a terminal here to one in a desktop: keys there, output here, until the program ends or its user leaves.
+import { once } from 'node:events'
 import type { Readable, Writable } from 'node:stream'
-import type { Client, ExecStateJson } from '@dormouse/client'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Client, ExecStateJson, Terminal } from '@dormouse/client'
 
 export interface LocalTerminal {
   input: Readable
@@ -20,6 +22,10 @@ interface Joining extends LocalTerminal {
 
 /** Ctrl-] */
 const detachKey = 0x1d
+/** What is typed before that key is waited for so long. */
+const lastKeysMs = 1_000
+/** A paste is read on when the desktop has taken what came before. */
+const unsentMaxBytes = 256 * 1024
 
 /** Returns how it came to an end: the program has ended, or the user has typed the detach key. */
 export async function joinTerminal(
@@ -27,74 +33,61 @@ export async function joinTerminal(
   exec: ExecStateJson,
   local: Joining,
 ): Promise<'ended' | 'left'> {
+  const { input, signal, offset } = local
   const over = new AbortController()
-  const signal = AbortSignal.any([over.signal, local.signal])
+  const terminal = execs.attach(exec, { offset, signal: AbortSignal.any([signal, over.signal]) })
   const left = Promise.withResolvers<'left'>()
-  const keys = new Keys(execs, exec, signal)
+  const keys = new Keys(terminal, input)
   const typed = (bytes: Buffer) => {
     const at = bytes.indexOf(detachKey)
-    keys.add(at < 0 ? bytes : bytes.subarray(0, at))
-    if (at >= 0) left.resolve('left')
+    const sent = keys.send(at < 0 ? bytes : bytes.subarray(0, at))
+    if (at >= 0)
+      void Promise.race([sent, sleep(lastKeysMs, undefined, { ref: false })]).then(() => left.resolve('left'))
   }
-  const resize = () => void execs.resize(exec.desktop_id, exec.id, local.size(), { signal }).catch(() => undefined)
+  const resize = () => terminal.resize(local.size())
   const offResize = local.onResize(resize)
   local.raw(true)
-  local.input.on('data', typed)
+  input.on('data', typed)
   try {
     resize()
-    return await Promise.race([show(execs, exec, local, signal), keys.failed, left.promise])
+    return await Promise.race([show(terminal, local.output), left.promise])
   } finally {
     over.abort()
     offResize()
-    local.input.off('data', typed).pause()
+    keys.stop()
+    input.off('data', typed).pause()
     local.raw(false)
   }
 }
 
-async function show(execs: Client['execs'], exec: ExecStateJson, { output, offset }: Joining, signal: AbortSignal) {
-  for await (const { bytes } of execs.follow(exec.desktop_id, exec.id, { offset, signal })) output.write(bytes)
-  return 'ended' as const
+async function show(terminal: Terminal, output: Writable): Promise<'ended'> {
+  for await (const { bytes } of terminal.output)
+    if (bytes.length > 0 && !output.write(bytes)) await once(output, 'drain')
+  return 'ended'
 }
 
-/** Sends what is typed, in order, and as one piece what is typed meanwhile. */
+/** A program that takes no more input ends soon, so what it did not take is no failure. */
 class Keys {
-  /** Never resolves. A program that takes no more input ends soon. */
-  readonly failed: Promise<never>
-  readonly #execs: Client['execs']
-  readonly #exec: ExecStateJson
-  readonly #signal: AbortSignal
-  readonly #fail: (error: unknown) => void
-  #waiting: Buffer[] = []
-  #offset: number
-  #isSending = false
+  readonly #terminal: Terminal
+  readonly #input: Readable
+  #unsent = 0
+  #isStopped = false
 
-  constructor(execs: Client['execs'], exec: ExecStateJson, signal: AbortSignal) {
-    this.#execs = execs
-    this.#exec = exec
-    this.#signal = signal
-    this.#offset = exec.stdin.end
-    const { promise, reject } = Promise.withResolvers<never>()
-    this.failed = promise
-    this.#fail = reject
+  constructor(terminal: Terminal, input: Readable) {
+    this.#terminal = terminal
+    this.#input = input
   }
 
-  add(bytes: Buffer): void {
-    if (bytes.length > 0) this.#waiting.push(bytes)
-    if (!this.#isSending) void this.#send()
+  /** The input stays as it is from now on. */
+  stop(): void {
+    this.#isStopped = true
   }
 
-  async #send(): Promise<void> {
-    this.#isSending = true
-    const { desktop_id: desktopId, id } = this.#exec
-    try {
-      while (this.#waiting.length > 0) {
-        const bytes = new Uint8Array(Buffer.concat(this.#waiting.splice(0)))
-        this.#offset = await this.#execs.write(desktopId, id, this.#offset, bytes, { signal: this.#signal })
-      }
-    } catch (error) {
-      if (!this.#signal.aborted && (error as { code?: string }).code !== 'exec_input_closed') this.#fail(error)
-    } finally {
-      this.#isSending = false
-    }
+  async send(bytes: Buffer): Promise<void> {
+    this.#unsent += bytes.length
+    if (this.#unsent > unsentMaxBytes) this.#input.pause()
+    await this.#terminal.write(new Uint8Array(bytes)).catch(() => undefined)
+    this.#unsent -= bytes.length
+    if (!this.#isStopped && this.#unsent <= unsentMaxBytes && this.#input.isPaused()) this.#input.resume()
   }
 }

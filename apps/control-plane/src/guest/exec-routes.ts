@@ -16,6 +16,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { BoundedBody } from '../http/bounded-body.ts'
+import type { InFlightBytes } from '../http/in-flight-bytes.ts'
 import { callerGone, fingerprint, idempotencyKey } from '../http/requests.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import { customer } from '../principals/authentication.ts'
@@ -210,8 +211,15 @@ function lastOffset({ headers }: FastifyRequest): number | undefined {
   return /^\d{1,15}$/.test(text) ? Number(text) : refuseField('Last-Event-ID', 'must be an offset')
 }
 
+interface ExecInputOptions {
+  execs: Execs
+  stallMs: number
+  /** Counts the bytes of a body before they are kept. */
+  heldBytes: Pick<InFlightBytes, 'hold'>
+}
+
 /** A scope of its own: the body is raw bytes here, whatever the Content-Type. */
-export function execInputRoutes(app: App, { execs, stallMs }: { execs: Execs; stallMs: number }): void {
+export function execInputRoutes(app: App, { execs, stallMs, heldBytes }: ExecInputOptions): void {
   const bounds = { maxBytes: execStdinMaxBytes, stallMs }
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (_request, _payload, done) => done(null))
@@ -235,7 +243,7 @@ export function execInputRoutes(app: App, { execs, stallMs }: { execs: Execs; st
       },
     },
     async (request) => {
-      const bytes = await new BoundedBody(request.raw, bounds).bytes(() => undefined)
+      const bytes = await new BoundedBody(request.raw, bounds).bytes((more) => heldBytes.hold(request.raw, more))
       const { offset, eof } = request.query
       const end = await execs.write(ofRequest(request), request.params.exec, offset, bytes, eof === 'true')
       return { next_offset: end }

@@ -40,6 +40,13 @@ export interface Asking {
   signal?: AbortSignal | undefined
 }
 
+export interface ExecPart {
+  stream: ExecStream
+  offset: number
+  waitMs: number
+  maxBytes?: number
+}
+
 export interface ExecOutput {
   exec: ExecStateJson
   /** Of the first of the bytes. */
@@ -104,12 +111,12 @@ export class Execs {
   async read(
     asking: Asking,
     execId: string,
-    { stream, offset, waitMs }: { stream: ExecStream; offset: number; waitMs: number },
+    { stream, offset, waitMs, maxBytes = execReadMaxBytes }: ExecPart,
   ): Promise<ExecOutput> {
     const until = performance.now() + waitMs
     for (;;) {
       const leftMs = Math.max(0, Math.min(stepMs, Math.round(until - performance.now())))
-      const request = { execId, stream, offset, maxBytes: execReadMaxBytes, waitMs: leftMs || null }
+      const request = { execId, stream, offset, maxBytes, waitMs: leftMs || null }
       const { exec: report, offset: from, data } = await this.#ask(asking, 'exec.read', request)
       const bytes = Buffer.from(data, 'base64')
       const next = from + bytes.length

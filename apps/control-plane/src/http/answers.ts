@@ -2,7 +2,7 @@
 import { STATUS_CODES } from 'node:http'
 import { messageOf, type ProblemJson, type RefusalCode, refusals } from '@dormouse/contract'
 
-export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 410 | 413 | 416 | 429 | 500 | 501 | 503 | 504
+export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 410 | 413 | 416 | 426 | 429 | 500 | 501 | 503 | 504
 
 /** What one success means. */
 export interface Answer {
@@ -43,6 +43,7 @@ export const sharedHeaders = {
   ),
   UploadOffset: header('On `upload_offset`: how many bytes the guest has', 'integer'),
   UnsatisfiedRange: { ...header('The file’s size, as `bytes */11`'), required: true },
+  Upgrade: { ...header('The protocol that is needed: `websocket`'), required: true },
   RateLimit: header('Requests a second that one caller may send', 'integer'),
   RateLimitRemaining: header('How many of them are left', 'integer'),
   RateLimitReset: header('Seconds until they are all there again', 'integer'),
@@ -101,6 +102,12 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     code: 'range_not_satisfiable',
     detail: messageOf('range_not_satisfiable'),
     headers: { 'content-range': headerRef('UnsatisfiedRange') },
+  },
+  426: {
+    what: 'The request does not ask for a WebSocket',
+    code: 'upgrade_required',
+    detail: messageOf('upgrade_required'),
+    headers: { upgrade: headerRef('Upgrade') },
   },
   429: {
     what: 'Too many requests, connections or bytes in flight with this credential or from this address',

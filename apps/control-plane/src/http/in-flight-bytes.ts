@@ -72,15 +72,27 @@ export class InFlightBytes {
     account.requests.set(request, (account.requests.get(request) ?? 0) + bytes)
   }
 
+  /** Counts bytes that a WebSocket holds for a while, until the answer is disposed of or its connection closes. Throws as `hold`. */
+  holdFor(request: IncomingMessage, bytes: number): Disposable {
+    this.hold(request, bytes)
+    return { [Symbol.dispose]: () => this.#giveBack(request, bytes) }
+  }
+
   /** Releases the bytes of a request that has ended. */
   release(request: IncomingMessage): void {
+    this.#giveBack(request, Number.POSITIVE_INFINITY)
+  }
+
+  #giveBack(request: IncomingMessage, most: number): void {
     const name = this.#owners.get(request)
     const account = name === undefined ? undefined : this.#accounts.get(name)
-    const bytes = account?.requests.get(request)
-    if (!account || bytes === undefined) return
-    account.requests.delete(request)
+    const held = account?.requests.get(request)
+    if (!account || held === undefined) return
+    const bytes = Math.min(held, most)
     account.held -= bytes
     this.#held -= bytes
+    if (bytes < held) account.requests.set(request, held - bytes)
+    else account.requests.delete(request)
     if (account.requests.size === 0) this.#accounts.delete(name!)
   }
 

@@ -62,6 +62,7 @@ export function sendProblem(reply: FastifyReply, refusal: Refusal): FastifyReply
   const retryAfter = retryAfterSecs(refusal)
   if (retryAfter !== undefined && refusal.status !== 504) reply.header('retry-after', String(retryAfter))
   if (refusal.status === 401) reply.header('www-authenticate', 'Bearer')
+  if (refusal.status === 426) reply.header('upgrade', 'websocket')
   if (refusal.extra.hangUp) reply.header('connection', 'close')
   return reply
     .code(refusal.status)

@@ -24,10 +24,12 @@ export interface ServerOptions {
   /** Counts the bytes of bodies before they are buffered. */
   hold: Hold
   unroutable: AuthenticateUnroutable
+  /** Whether this URL below /v1 takes upgrades, and authenticates them. */
+  upgrades(url: string): boolean
 }
 
 /** A server without routes. Its log lines carry the request id, as do the operation and its commands. */
-export function createServer({ log, stallMs, trustedProxies, hold, unroutable }: ServerOptions): App {
+export function createServer({ log, stallMs, trustedProxies, hold, unroutable, upgrades }: ServerOptions): App {
   const answerUnroutable = async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const refusal = await unroutable(request, reply).catch((denied: unknown) => denied)
     // No hook runs for this request, and its body is not read.
@@ -57,8 +59,9 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable }:
       connectionsCheckingInterval: Math.ceil(headMs / 4),
       // By default Node refuses a request without Host with an empty response.
       requireHostHeader: false,
-      // No upgrades below /v1: they would bypass authentication.
-      shouldUpgradeCallback: ({ url, headers }) => isWebSocket(headers.upgrade) && !/^\/v1(\/|$)/.test(pathOf(url)),
+      // No upgrades below /v1 but where one authenticates: they would bypass it.
+      shouldUpgradeCallback: ({ url = '', headers }) =>
+        isWebSocket(headers.upgrade) && (!/^\/v1(\/|$)/.test(pathOf(url)) || upgrades(url)),
     },
     clientErrorHandler: (error, socket) => respondToBrokenRequest(error, socket, log),
   }).withTypeProvider<FastifyZodOpenApiTypeProvider>()

@@ -54,7 +54,7 @@ async function show(screen: Channel, socket: WebSocket, fromScreen: ScriptedFilt
 }
 
 /** Resolves when the bytes were handed to the network. */
-function sent(socket: WebSocket, chunk: Buffer): Promise<void> {
+export function sent(socket: WebSocket, chunk: Buffer): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   socket.send(chunk, { binary: true }, (error) => (error ? reject(error) : resolve()))
   return promise
@@ -86,11 +86,16 @@ export function sendPulses(socket: WebSocket): void {
 
 /** Closes the socket with the reason, and terminates it where the client does not answer. */
 export function endSocket(socket: WebSocket, { code, cause, why, next }: Ending): void {
-  if (socket.readyState === socket.CLOSED) return
-  socket.resume()
   if (socket.protocol === screenProtocol && socket.readyState === socket.OPEN)
     socket.send(JSON.stringify({ end: { cause, why } } satisfies ScreenNote))
-  socket.close(code, next ? `${why}; ${next}` : why)
-  const hangUp = setTimeout(() => socket.terminate(), closeGraceMs)
-  socket.once('close', () => clearTimeout(hangUp))
+  hangUp(socket, code, next ? `${why}; ${next}` : why)
+}
+
+/** Closes the socket, and terminates it where the client does not answer. */
+export function hangUp(socket: WebSocket, code: number, reason: string): void {
+  if (socket.readyState === socket.CLOSED) return
+  socket.resume()
+  socket.close(code, reason)
+  const late = setTimeout(() => socket.terminate(), closeGraceMs)
+  socket.once('close', () => clearTimeout(late))
 }

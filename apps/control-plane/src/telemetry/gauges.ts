@@ -13,6 +13,7 @@ export interface Held {
   channels: { open: number }
   relays: { open: number; bytes: number }
   screens: { open: number }
+  attachments: { open: number }
   events: { heldBackMs: number }
   listeners: { count: number; onEnd(ended: (reason: string) => void): void }
   pool: Pool
@@ -21,7 +22,7 @@ export interface Held {
 
 /** Shows what this replica holds. */
 export function showHeld(registry: Registry, held: Held): void {
-  const { connections, heldBytes, inFlight, links, channels, relays, screens, pool } = held
+  const { connections, heldBytes, inFlight, links, channels, relays, screens, attachments, pool } = held
   const show = (name: string, help: string, count: () => number) =>
     new Gauge({
       name,
@@ -39,6 +40,7 @@ export function showHeld(registry: Registry, held: Held): void {
   show('dormouse_move_relays', 'Moves that pass through this replica', () => relays.open)
   showRelayed(registry, relays)
   show('dormouse_screens', 'Open screens', () => screens.open)
+  show('dormouse_exec_sockets', 'Open WebSockets of execs', () => attachments.open)
   showListeners(registry, held)
   new Gauge({
     name: 'dormouse_db_pool_connections',

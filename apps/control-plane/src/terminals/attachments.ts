@@ -1,0 +1,180 @@
+// The open sockets of execs on this replica: admits them, and closes those that may not stay. Any replica with a link to the
+// host serves them.
+import type { IncomingMessage } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { attachQuery, id, Refusal, refusals, refuse, refuseField } from '@dormouse/contract'
+import { UpgradeRefusal, type Upgrades } from '@dormouse/link'
+import type { Log } from '@dormouse/process'
+import type { WebSocket } from 'ws'
+import { asUpgradeRefusal } from '../agents/handshakes.ts'
+import { requireAwake } from '../desktops/require-awake.ts'
+import type { Desktops } from '../desktops/service.ts'
+import type { Execs } from '../guest/execs.ts'
+import type { InFlightBytes } from '../http/in-flight-bytes.ts'
+import { rateLimitHeaders } from '../http/problems.ts'
+import type { Principals } from '../principals/service.ts'
+import { hangUp } from '../streams/relay.ts'
+import { type CredentialLimits, customerOf, protocolFor } from './credentials.ts'
+import { type Ending, endingAfter, endingOf, endings } from './endings.ts'
+import { AttachBreach, sendNote } from './messages.ts'
+import { type Attachment, Session } from './session.ts'
+
+export interface AttachmentsOptions {
+  principals: Principals
+  desktops: Desktops
+  execs: Execs
+  limits: CredentialLimits & { heldBytes: InFlightBytes }
+  log: Log
+}
+
+interface Open {
+  attachment: Attachment
+  socket: WebSocket
+  isEnding: boolean
+}
+
+const checkEveryMs = 1_000
+
+export class Attachments {
+  readonly #options: AttachmentsOptions
+  readonly #open = new Set<Open>()
+  readonly #running = new Set<Promise<void>>()
+  readonly #watching: NodeJS.Timeout
+  #isChecking = false
+
+  constructor(options: AttachmentsOptions) {
+    this.#options = options
+    this.#watching = setInterval(() => void this.#check(), checkEveryMs).unref()
+  }
+
+  /** How many are open. */
+  get open(): number {
+    return this.#open.size
+  }
+
+  /** Takes upgrades of `/v1/desktops/<id>/execs/<exec>/attach`. */
+  attach(upgrades: Upgrades): void {
+    upgrades.add({
+      path: (pathname) => attachPath.test(pathname),
+      // Counted by its address before its credential is looked up, as other requests are.
+      knows: () => true,
+      protocol: protocolFor,
+      authenticate: (request) => this.#admit(request).catch(asRefusedUpgrade),
+      onSocket: (socket, attachment, request) => {
+        socket.on('error', (err) => this.#options.log.debug({ err }, 'the socket of an exec failed'))
+        const run = this.#run(socket, attachment, request).finally(() => this.#running.delete(run))
+        this.#running.add(run)
+      },
+    })
+  }
+
+  /** Closes all sockets. */
+  async close(): Promise<void> {
+    clearInterval(this.#watching)
+    for (const { socket } of this.#open) socket.terminate()
+    await Promise.all(this.#running)
+  }
+
+  /** In the order of other requests: credential, syntax, existence, state. */
+  async #admit(request: IncomingMessage): Promise<Attachment> {
+    const { principals, desktops, execs, limits } = this.#options
+    const caller = await customerOf(request, principals, limits)
+    const { desktopId, execId, offset, stderr_offset, window } = partsOf(request)
+    const { hostId } = requireAwake(await desktops.get(caller, desktopId))
+    const asking = { caller, desktopId, requestId: crypto.randomUUID() }
+    const exec = await execs.get(asking, execId)
+    const offsets = { stdout: offset ?? 0, stderr: stderr_offset ?? 0 }
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const { end } = exec[stream]
+      if (offsets[stream] > end) refuse('exec_offset', refusals.exec_offset.detail({ offset: offsets[stream], end }))
+    }
+    return { asking, exec, hostId, offsets, window }
+  }
+
+  async #run(socket: WebSocket, attachment: Attachment, request: IncomingMessage): Promise<void> {
+    const { execs, limits, log } = this.#options
+    const open = { attachment, socket, isEnding: false }
+    const { desktopId, requestId } = attachment.asking
+    const own = log.child({ session: requestId, desktop: desktopId, exec: attachment.exec.id })
+    this.#open.add(open)
+    own.info('an exec was attached')
+    try {
+      const hold = (bytes: number) => limits.heldBytes.holdFor(request, bytes)
+      await new Session(socket, attachment, { execs, hold }).run()
+      hangUp(socket, 1000, 'the exec has ended')
+    } catch (error) {
+      if (socket.readyState === socket.OPEN) this.#end(open, await this.#endingBy(error, attachment, own))
+    }
+    this.#open.delete(open)
+    own.info('an exec was detached')
+  }
+
+  /** The desktop's state may be known only in a moment. */
+  async #endingBy(error: unknown, { asking, hostId }: Attachment, log: Log): Promise<Ending> {
+    if (error instanceof AttachBreach) return error.ending
+    if (!(error instanceof Refusal)) log.warn({ err: error }, 'the socket of an exec was interrupted')
+    const own = error instanceof Refusal ? endingAfter(error) : undefined
+    if (own) return own
+    for (const waitMs of [0, 1_000]) {
+      await sleep(waitMs)
+      const now = await this.#options.desktops.get(asking.caller, asking.desktopId).catch(() => undefined)
+      const ending = now && endingOf(now, hostId)
+      if (ending) return ending
+    }
+    return endings.hostLost
+  }
+
+  #end(open: Open, { code, cause, why }: Ending): void {
+    if (open.isEnding) return
+    open.isEnding = true
+    sendNote(open.socket, { end: { cause, why } })
+    hangUp(open.socket, code, why)
+  }
+
+  /** Closes what was opened with a credential that is no longer valid. */
+  async #check(): Promise<void> {
+    if (this.#isChecking || this.#open.size === 0) return
+    this.#isChecking = true
+    const { principals, log } = this.#options
+    try {
+      const all = [...this.#open]
+      const subjects = all.flatMap(({ attachment }) => attachment.asking.caller.subject ?? [])
+      const withdrawn = await principals.withdrawn([...new Set(subjects)])
+      for (const open of all) {
+        const { subject, goodUntil } = open.attachment.asking.caller
+        if (subject !== null && withdrawn.has(subject)) this.#end(open, endings.revoked)
+        else if (goodUntil !== null && goodUntil < Date.now()) this.#end(open, endings.expired)
+      }
+    } catch (err) {
+      log.warn({ err }, 'the credentials of open sockets could not be checked')
+    } finally {
+      this.#isChecking = false
+    }
+  }
+}
+
+const attachPath = /^\/v1\/desktops\/([^/]+)\/execs\/([^/]+)\/attach$/
+
+/** Whether a URL is one of these. */
+export const takesUpgrades = (url: string): boolean => attachPath.test(url.split('?', 1)[0]!)
+
+function partsOf({ url = '' }: IncomingMessage) {
+  const [pathname = '', search] = url.split('?', 2)
+  const [, desktop, exec] = attachPath.exec(pathname)!
+  const [desktopId, execId] = [id.safeParse(desktop), id.safeParse(exec)]
+  if (!desktopId.success) refuseField('id', 'must be a UUID')
+  if (!execId.success) refuseField('exec', 'must be a UUID')
+  const query = attachQuery.safeParse(Object.fromEntries(new URLSearchParams(search)))
+  if (query.success) return { desktopId: desktopId.data!, execId: execId.data!, ...query.data }
+  const [issue] = query.error.issues
+  return refuseField(String(issue?.path[0] ?? 'offset'), issue?.message ?? 'is not valid')
+}
+
+function asRefusedUpgrade(error: unknown): UpgradeRefusal {
+  const refused = asUpgradeRefusal(error)
+  if (!(error instanceof Refusal)) return refused
+  const { retryAfterSecs } = error.extra
+  const retryAfter = retryAfterSecs !== undefined && { 'retry-after': String(retryAfterSecs) }
+  const headers = { ...rateLimitHeaders(error), ...retryAfter }
+  return new UpgradeRefusal(refused.status, refused.detail, headers, refused.code)
+}

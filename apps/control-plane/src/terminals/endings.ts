@@ -1,0 +1,44 @@
+// Why the service closes the socket of an exec before its end: a code and a cause for programs, a sentence for people. Pure.
+import { type AttachEndCause, attachCloses, type DesktopState, type Refusal } from '@dormouse/contract'
+
+export interface Ending {
+  code: number
+  cause: AttachEndCause
+  why: string
+}
+
+const { asleep, destroyed, revoked, hostLost, moved, deleted } = attachCloses
+const again = 'attach again from the last offset'
+
+const table = {
+  asleep: { code: asleep, why: `the desktop is not awake; wake it, then ${again}` },
+  destroyed: { code: destroyed, why: 'the desktop was destroyed' },
+  revoked: { code: revoked, why: 'the credential behind this connection was revoked' },
+  expired: { code: revoked, why: `the access token behind this connection has expired; ${again} with another` },
+  hostLost: { code: hostLost, why: `the connection to the exec was lost; ${again}` },
+  moved: { code: moved, why: `the desktop has moved to another host; ${again}` },
+  deleted: { code: deleted, why: 'the exec was deleted' },
+  busy: { code: 1013, why: `too many bytes in flight with this credential; ${again} later` },
+} as const satisfies Partial<Record<AttachEndCause, Omit<Ending, 'cause'>>>
+
+export const endings = Object.fromEntries(
+  Object.entries(table).map(([cause, ending]) => [cause, { ...ending, cause }]),
+) as Record<keyof typeof table, Ending>
+
+/** The client does not keep to the protocol. */
+export const unreadable = (why: string): Ending => ({ code: 1008, cause: 'unreadable', why })
+
+/** Why an exec cannot be reached on the host where it was; undefined where its desktop is as it was. */
+export function endingOf(now: { state: DesktopState; hostId: string | null }, hostId: string): Ending | undefined {
+  if (now.state === 'destroying' || now.state === 'destroyed' || now.state === 'failed') return endings.destroyed
+  if (now.state !== 'awake') return endings.asleep
+  return now.hostId === hostId ? undefined : endings.moved
+}
+
+/** What the refusal of one operation says by itself; undefined where the desktop's state says it. */
+export function endingAfter({ code }: Refusal): Ending | undefined {
+  if (code === 'exec_unknown') return endings.deleted
+  if (code === 'rate_limited') return endings.busy
+  if (code === 'not_found') return endings.destroyed
+  return undefined
+}

@@ -1,0 +1,146 @@
+// Guarantee: one WebSocket carries an exec's output, input, sizes, signals and end; attaching again from an offset loses and
+// repeats no byte; it lasts no longer than its credential and its desktop's wakefulness; a slow reader costs no memory.
+import { createClient, Desktop } from '@dormouse/client'
+import { newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
+import { ExecClient } from './parts/exec-client.ts'
+
+async function started(house: House, id: string, body: object): Promise<string> {
+  const { json } = await house.api('POST', `/v1/desktops/${id}/execs`, { body })
+  return `/v1/desktops/${id}/execs/${json.id}`
+}
+
+test('a program types, gets both streams, sends signals and sees the end, on any replica; a browser’s way to send a credential works', async () => {
+  await using house = await House.start({ replicas: 2 })
+  const { id } = await house.desktop('awake')
+  const path = await started(house, id, { command: 'cat; echo err >&2; exit 3', stdin: true })
+  const first = new ExecClient(`${house.url}${path}/attach`, house.org.key)
+  await first.note('attached')
+  first.type('one ')
+  expect(await first.note('accepted')).toEqual({ accepted: 4 })
+  first.socket.terminate()
+  const bearer = `dormouse.bearer.${Buffer.from(house.org.key).toString('base64url')}`
+  const second = new ExecClient(`${house.replicas[1]!.url}${path}/attach`, undefined, ['dormouse.exec.v1', bearer])
+  expect(await second.note('attached')).toMatchObject({ attached: { stdin: 4, stdout: 0, stderr: 0 } })
+  second.type('two')
+  second.ask({ resize: { cols: 100, rows: 30 } })
+  second.ask({ eof: true })
+  expect((await second.note('exit')).exit).toMatchObject({ state: 'exited', exit_code: 3, stdout: { end: 7 } })
+  expect(await second.closed).toEqual({ code: 1000, reason: 'the exec has ended' })
+  expect([second.socket.protocol, String(second.said.stdout), String(second.said.stderr)]).toEqual([
+    'dormouse.exec.v1',
+    'one two',
+    'err\n',
+  ])
+  const rest = new ExecClient(`${house.url}${path}/attach?offset=3&stderr_offset=4`, house.org.key)
+  await rest.closed
+  expect([String(rest.said.stdout), String(rest.said.stderr)]).toEqual([' two', ''])
+  const other = await started(house, id, { command: 'sleep 600' })
+  const endless = new ExecClient(`${house.url}${other}/attach`, house.org.key)
+  await endless.note('attached')
+  endless.ask({ signal: 15 })
+  expect((await endless.note('exit')).exit).toMatchObject({ exit_code: null, signal: 15 })
+})
+
+test('what may not attach is refused before the upgrade, and what is not of the protocol closes the socket', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const path = await started(house, id, { command: 'cat', stdin: true })
+  const codeOf = async (url: string, key: string | undefined, protocols?: string[]) =>
+    (await new ExecClient(`${house.url}${url}`, key, protocols).closed).code
+  const unknown = `/v1/desktops/${id}/execs/${newId()}/attach`
+  const { key } = house.org
+  const codes = await Promise.all([
+    codeOf(`${path}/attach`, undefined),
+    codeOf(`${path}/attach`, undefined, ['dormouse.exec.v1', 'dormouse.bearer.bm9wZQ']),
+    codeOf(`${path}/attach`, (await house.otherOrg).key),
+    codeOf(unknown, key),
+    codeOf('/v1/desktops/x/execs/y/attach', key),
+    codeOf(`${path}/attach?window=1`, key),
+    codeOf(`${path}/attach?offset=1`, key),
+  ])
+  expect(codes).toEqual([401, 401, 404, 404, 400, 400, 409])
+  const plain = await house.api('GET', `${path}/attach`)
+  expect([plain.status, plain.json.code, plain.headers.upgrade]).toEqual([426, 'upgrade_required', 'websocket'])
+  for (const [channel, text] of [
+    [0, 'x'.repeat(262_145)],
+    [1, 'x'],
+    [3, '{"resize":{"cols":0,"rows":1}}'],
+    [3, 'no'],
+  ] as const) {
+    const client = new ExecClient(`${house.url}${path}/attach`, key)
+    await client.note('attached')
+    client.send(channel, text)
+    expect((await client.closed).code).toBe(1008)
+    expect(client.notes.at(-1)).toMatchObject({ end: { cause: 'unreadable' } })
+  }
+  expect((await house.api('GET', path)).json.stdin).toEqual({ end: 0, open: true })
+})
+
+test('a sleep, a deletion and a revoked key end a socket with their own codes; the exec goes on after a sleep', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const { principals } = house.replica.parts
+  const leaving = await principals.createKey(house.org.id, 'leaving')
+  const path = await started(house, id, { command: 'cat', stdin: true })
+  const attach = (key: string) => new ExecClient(`${house.url}${path}/attach`, key)
+  const revoked = attach(leaving.api_key)
+  await revoked.note('attached')
+  await principals.revokeKey(leaving.id)
+  expect(await revoked.closed).toMatchObject({ code: 4004 })
+  const asleep = attach(house.org.key)
+  await asleep.note('attached')
+  await house.ask(id, 'hibernate')
+  expect(await asleep.closed).toMatchObject({ code: 4002 })
+  expect((await attach(house.org.key).closed).code).toBe(409)
+  await house.ask(id, 'wake')
+  const again = attach(house.org.key)
+  await again.note('attached')
+  again.ask({ signal: 15 })
+  expect((await again.note('exit')).exit.signal).toBe(15)
+  const other = await started(house, id, { command: 'sleep 600' })
+  const deleted = new ExecClient(`${house.url}${other}/attach`, house.org.key)
+  await deleted.note('attached')
+  await house.api('DELETE', other)
+  expect([1000, 4007]).toContain((await deleted.closed).code)
+})
+
+test('the SDK’s terminal pastes and reads over cut sockets, without a lost or repeated byte, and holds nothing here', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const opened: WebSocket[] = []
+  class Noted extends WebSocket {
+    constructor(...given: ConstructorParameters<typeof WebSocket>) {
+      super(...given)
+      opened.push(this)
+    }
+  }
+  const client = createClient({ baseUrl: house.url, apiKey: house.org.key, webSocket: Noted })
+  const desktop = await Desktop.connect(id, { client })
+  const paste = Array.from({ length: 20_000 }, (_, n) => `${n}`.padStart(15, '0')).join('\n')
+  const exec = await desktop.commands.start('cat; exit 5', { tty: { cols: 80, rows: 24 } })
+  const terminal = exec.attach()
+  terminal.resize({ cols: 100, rows: 30 })
+  const pasted = terminal
+    .write(paste)
+    .then(() => client.execs.write(id, exec.id, paste.length, new Uint8Array(), { eof: true }))
+  let said = ''
+  let cuts = 0
+  const { attachments, heldBytes } = house.replica.parts
+  for await (const { bytes, offset } of terminal.output) {
+    expect(offset).toBe(said.length)
+    said += new TextDecoder().decode(bytes)
+    if (cuts === 2) continue
+    // What comes while the reader pauses and nothing is attached is kept by the guest.
+    cuts++
+    opened.at(-1)!.close()
+    await waitFor('the socket to be cut', () => attachments.open === 0)
+  }
+  await pasted
+  expect(said).toBe(paste)
+  expect([terminal.exit?.exit_code, cuts, opened.length]).toEqual([5, 2, 3])
+  await waitFor('the last socket to be closed', () => attachments.open === 0)
+  expect(heldBytes.count).toBe(0)
+})
