@@ -1,6 +1,6 @@
-// The desktop image: the distribution's system with systemd, an X server, a window manager and a terminal, in which "user"
-// is logged in. Its packages are installed into a folder, and the folder becomes a disk. This needs no loop devices, but it
-// needs root, since the files belong to several users.
+// The desktop image: the distribution's system with systemd, an X server, XFCE and a browser, in which "user" is logged in.
+// Its packages are installed into a folder, and the folder becomes a disk. This needs no loop devices, but it needs root,
+// since the files belong to several users.
 
 import {
   chmodSync,
@@ -14,23 +14,38 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { isRoot } from '../../scripts/ground/namespaces.ts'
+import { isRoot, quote } from '../../scripts/ground/namespaces.ts'
 import { ensurePackages } from '../../scripts/ground/packages.ts'
 import { run, type Say } from '../../scripts/ground/processes.ts'
 import { type Deb, fetchDebs, kernelFor, unpack } from './debs.ts'
 import { writeInitrd } from './initrd.ts'
 import { loadOrder } from './modules.ts'
+import { keyboardConf, type OwnDesktop, ownParts } from './own-desktop.ts'
 import { distribution } from './recipe.ts'
 import { ensureImage, type Facts, type Image, type ImageRequest, type Maker } from './shelf.ts'
 import { systemTree } from './system-tree.ts'
 
 const here = import.meta.dirname
 const system = ['systemd-sysv', 'systemd-resolved', 'udev', 'dbus', 'dbus-user-session', 'libpam-systemd', 'kmod']
-const tools = ['iproute2', 'procps', 'sudo', 'less', 'nano']
+const tools = ['iproute2', 'procps', 'sudo', 'less', 'nano', 'python3', 'curl', 'ca-certificates']
 const hostsSide = ['qemu-guest-agent', 'openssh-server', 'spice-vdagent']
-const screen = ['xserver-xorg-core', 'xserver-xorg-input-libinput', 'xinit', 'x11-xserver-utils', 'xfonts-base']
-const session = ['icewm', 'xterm', 'xclip']
-const packages = [...system, ...tools, ...hostsSide, ...screen, ...session]
+const screen = [
+  'xserver-xorg-core',
+  'xserver-xorg-input-libinput',
+  'xinit',
+  'x11-xserver-utils',
+  'x11-xkb-utils',
+  'xclip',
+]
+const session = ['xfce4-session', 'xfwm4', 'xfce4-panel', 'xfdesktop4', 'xfce4-settings', 'xdg-utils']
+const programs = ['xfce4-terminal', 'thunar', 'mousepad']
+const looks = [
+  ...['greybird-gtk-theme', 'elementary-xfce-icon-theme', 'librsvg2-common'],
+  ...['fonts-dejavu-core', 'fonts-liberation'],
+]
+/** Ubuntu's own Firefox and Chromium are snaps, which cannot be installed into a folder. */
+const browsers: Record<string, string> = { debian: 'firefox-esr', ubuntu: 'epiphany-browser' }
+const packages = [...system, ...tools, ...hostsSide, ...screen, ...session, ...programs, ...looks]
 
 const bootModules = ['virtio_pci', 'virtio_blk', 'crc32c_generic', 'ext4', 'virtio_console']
 /** The kernel modules that a QEMU guest uses, of a few thousand. */
@@ -54,38 +69,53 @@ const unused = [
 ]
 const used = ['dormouse-desktop', 'dormouse-host-key', 'dormouse-ssh-port', 'spice-vdagentd.socket', 'systemd-networkd']
 const left = ['doc', 'info', 'locale', 'man']
+/** A second clipboard agent in the session would end both. */
+const unwanted = ['etc/xdg/autostart/spice-vdagent.desktop']
+/** `tsc=reliable`: an emulated guest would read the time from a device otherwise, thousands of times a second. */
 const cmdline =
-  'root=/dev/vda rw console=ttyS0 console=tty0 quiet loglevel=3 systemd.show_status=0 mitigations=off nokaslr'
+  'root=/dev/vda rw console=ttyS0 console=tty0 quiet loglevel=3 systemd.show_status=0 mitigations=off nokaslr tsc=reliable'
 /** Runs as the user of the screen: only that user has access to it. */
 const ready = {
   command: ['setpriv', '--reuid=user', '--regid=user', '--clear-groups', '/usr/lib/dormouse/desktop-ready'],
   try_timeout_secs: 30,
 }
-const diskMiB = 4096
+const diskMiB = 6144
 
-const maker: Maker = {
-  name: 'desktop',
-  gather: async (work, say) => {
-    if (!isRoot())
-      throw new Error(
-        'the desktop image needs root, since its files belong to several users; run npm run image as root',
-      )
-    await ensurePackages({ say, desktop: true })
-    const root = join(work, 'root')
-    const debs = await fetchDebs(kernelFor('screens'), ['busybox-static'], join(work, 'debs'), say)
-    await install(root, say)
-    const versions = [...debs.map((deb): [string, string] => [deb.name, deb.version]), ...(await installed(root))]
-    return { packages: Object.fromEntries(versions), make: (out) => make(work, out, debs, say) }
-  },
+const recipe = 'desktop'
+const standard: OwnDesktop = { name: recipe, packages: [], keyboard: 'us' }
+
+/** Returns the desktop image in this folder, and builds it if needed, which takes some minutes. */
+export function ensureDesktopImage(request: ImageRequest, own: OwnDesktop = standard): Promise<Image> {
+  return ensureImage(makerOf(own), request)
 }
 
-/** Returns the desktop image in this folder, and builds it if needed, which takes a minute or two. */
-export function ensureDesktopImage(request: ImageRequest): Promise<Image> {
-  return ensureImage(maker, request)
+function makerOf(own: OwnDesktop): Maker {
+  return {
+    name: own.name,
+    recipe,
+    own: ownParts(own),
+    gather: async (work, say) => {
+      if (!isRoot())
+        throw new Error(
+          'the desktop image needs root, since its files belong to several users; run npm run image as root',
+        )
+      await ensurePackages({ say, desktop: true })
+      const root = join(work, 'root')
+      const debs = await fetchDebs(kernelFor('screens'), ['busybox-static'], join(work, 'debs'), say)
+      await install([...packages, browserOf(), ...own.packages], root, say)
+      const versions = [...debs.map((deb): [string, string] => [deb.name, deb.version]), ...(await installed(root))]
+      return { packages: Object.fromEntries(versions), make: (out) => make(own, work, out, debs, say) }
+    },
+  }
+}
+
+function browserOf(): string {
+  const { id } = distribution()
+  return browsers[id] ?? 'firefox-esr'
 }
 
 /** Installs every package with its dependencies into a folder, as the distribution's own tool does. */
-async function install(root: string, say: Say): Promise<void> {
+async function install(packages: string[], root: string, say: Say): Promise<void> {
   const options = [
     ...['Apt::Install-Recommends "false"', 'APT::Sandbox::User "root"'].map((option) => `--aptopt=${option}`),
     ...left.map((each) => `--dpkgopt=path-exclude=/usr/share/${each}/*`),
@@ -114,7 +144,7 @@ async function installed(root: string): Promise<[string, string][]> {
     .map((line) => line.split(' ') as [string, string])
 }
 
-async function make(work: string, out: string, debs: Deb[], say: Say): Promise<Facts> {
+async function make(own: OwnDesktop, work: string, out: string, debs: Deb[], say: Say): Promise<Facts> {
   const tree = systemTree(join(work, 'kernel'))
   await Promise.all(debs.map((deb) => unpack(deb, tree)))
   const root = join(work, 'root')
@@ -122,10 +152,13 @@ async function make(work: string, out: string, debs: Deb[], say: Say): Promise<F
   copyFileSync(join(tree, 'boot', `vmlinuz-${version}`), join(out, 'vmlinuz'))
   const boot = loadOrder(join(tree, 'usr/lib/modules', version), bootModules)
   await writeInitrd(join(work, 'initrd'), join(tree, 'usr/bin/busybox'), boot, join(out, 'initrd'))
-  await configure(root)
+  await configure(root, own)
   say('  writing the disk')
   await writeDisk(root, join(work, 'disk.raw'), join(out, 'disk.qcow2'))
-  return { cmdline, transports: ['ssh', 'qga'], clipboard: true, ready, kernel_version: version, diskMiB }
+  return {
+    ...{ cmdline, transports: ['ssh', 'qga'], clipboard: true, keyboard_layout: own.keyboard },
+    ...{ ready, kernel_version: version, diskMiB },
+  }
 }
 
 /** Copies the modules into one folder, with the index by which the guest finds them. */
@@ -143,9 +176,10 @@ async function placeModules(from: string, root: string): Promise<string> {
   return version
 }
 
-/** Adds our files and the user, and sets what starts. Removes what two desktops must not share. */
-async function configure(root: string): Promise<void> {
+/** Adds our files, the user's own and the user, and sets what starts. Removes what two desktops must not share. */
+async function configure(root: string, { files, keyboard }: OwnDesktop): Promise<void> {
   cpSync(join(here, 'desktop/rootfs'), root, { recursive: true })
+  writeFileSync(join(root, 'etc/X11/xorg.conf.d/20-keyboard.conf'), keyboardConf(keyboard))
   const port = join(here, 'ssh-port')
   copyTo(join(port, 'dormouse-ssh-port'), join(root, 'usr/lib/dormouse'), 0o755)
   copyTo(join(port, 'sshd_config'), join(root, 'etc/dormouse'), 0o644)
@@ -161,10 +195,19 @@ async function configure(root: string): Promise<void> {
     'sudo,video,input',
     'user',
   ])
+  if (files) await overlay(files, root)
   await run('chroot', [root, 'systemctl', '--quiet', 'mask', ...unused])
   await run('chroot', [root, 'systemctl', '--quiet', 'enable', ...used])
   writeFileSync(join(root, 'etc/machine-id'), '')
   for (const folder of left) rmSync(join(root, 'usr/share', folder), { recursive: true, force: true })
+  for (const file of unwanted) rmSync(join(root, file), { force: true })
+}
+
+/** Copies a folder over the root as root's files, except the home of "user". Folders that exist keep their mode. */
+async function overlay(files: string, root: string): Promise<void> {
+  const unpack = `tar -x --keep-directory-symlink --no-overwrite-dir --no-same-owner -C ${quote(root)}`
+  await run('/bin/sh', ['-c', `tar -c --owner=0 --group=0 -C ${quote(files)} . | ${unpack}`])
+  await run('chroot', [root, 'chown', '--recursive', '--no-dereference', 'user:user', '/home/user'])
 }
 
 function copyTo(file: string, folder: string, mode: number): void {

@@ -36,6 +36,7 @@ const modes: Record<string, number> = { tmp: 0o1777, root: 0o700, 'home/user': 0
 
 const maker: Maker = {
   name,
+  recipe: name,
   gather: async (work, say) => {
     const debs = await fetchDebs(kernelFor('machines'), packages, join(work, 'debs'), say)
     const versions = Object.fromEntries(debs.map((deb) => [deb.name, deb.version]))

@@ -24,7 +24,10 @@ export type Image = { dir: string; manifest: Manifest }
 export type ImageRequest = { imagesDir: string; say: Say; renew?: boolean }
 
 /** The part of the manifest that an image's maker provides. */
-export type Facts = Pick<Manifest, 'cmdline' | 'transports' | 'clipboard' | 'ready' | 'kernel_version'> & {
+export type Facts = Pick<
+  Manifest,
+  'cmdline' | 'transports' | 'clipboard' | 'keyboard_layout' | 'ready' | 'kernel_version'
+> & {
   diskMiB: number
 }
 
@@ -36,14 +39,19 @@ export type Materials = {
 }
 
 export type Maker = {
+  /** The image's name. */
   name: string
+  /** The name of the recipe in this folder. */
+  recipe: string
+  /** What the recipe's user adds to it; it decides about the version. */
+  own?: readonly string[]
   /** Downloads the packages into the folder. */
   gather: (work: string, say: Say) => Promise<Materials>
 }
 
 /** Returns the newest image in this folder, and builds it if this recipe has not been built there yet. */
 export async function ensureImage(maker: Maker, { imagesDir, say, renew = false }: ImageRequest): Promise<Image> {
-  const recipe = recipeDigest(maker.name)
+  const recipe = recipeDigest(maker.recipe, maker.own)
   const image = newest(imagesDir, maker.name)
   if (image && !renew && image.manifest.recipe === recipe) return image
   return build(maker, imagesDir, recipe, say)

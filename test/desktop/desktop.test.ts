@@ -22,7 +22,7 @@ let desktop: Desktop
 let woken: Operation['result']
 beforeAll(async () => {
   await ensureDesktopImage({ imagesDir: join(ground, 'images'), say: console.log })
-  instance = await Instance.start({ DORMOUSE_TIER_DEFAULT: '2,1024,10' })
+  instance = await Instance.start({ DORMOUSE_TIER_DEFAULT: '2,2048,10', DORMOUSE_WAKE_DEADLINE_SECS: '900' })
   browser = await Browser.start()
   desktop = await instance.create({ tier: 'default', imageVersion: 'desktop' })
   woken = (await timed('wake from image', () => desktop.wake())).result
@@ -154,7 +154,7 @@ describe('its screen', () => {
 
   test('a terminal is opened by mouse, and what is typed there is done and seen', async () => {
     const before = await seen('before', (picture) => count(picture, taskBar) > 1_000)
-    // The terminal's sign stands beside the menu's button, at the lower left.
+    // The terminal's sign stands beside the browser's, at the lower left.
     await click(...terminalSign(before))
     await seen('terminal', (picture) => count(picture, terminalColour) > count(before, terminalColour) + 50_000)
     // Keys that need no shift, which the driver of the browser would not press.
@@ -235,9 +235,9 @@ describe('its screen', () => {
 })
 
 const terminalColour: [number, number, number] = [0x1d, 0x27, 0x33]
-const green: [number, number, number] = [0, 0xcd, 0]
-const taskBar: [number, number, number] = [0x79, 0x87, 0xcf]
+const green: [number, number, number] = [0x4e, 0x9a, 0x06]
+const taskBar: [number, number, number] = [0x1c, 0x1c, 0x1c]
 
 function terminalSign({ height }: PNG): [number, number] {
-  return [70, height - 12]
+  return [126, height - 20]
 }

@@ -12,6 +12,7 @@ import { addInput } from './commands/input.ts'
 import { addLs } from './commands/ls.ts'
 import { addMcp } from './commands/mcp.ts'
 import { addOperations } from './commands/operations.ts'
+import { addResolution } from './commands/resolution.ts'
 import { addScreens } from './commands/screens.ts'
 import { addShell } from './commands/shell.ts'
 import { addTransitions } from './commands/transitions.ts'
@@ -68,6 +69,7 @@ export function createProgram(context: Context): Command {
   addUrl(program, context)
   addScreens(program, context)
   addInput(program, context)
+  addResolution(program, context)
   addOperations(program, context)
   addEvents(program, context)
   addIdle(program, context)

@@ -17,6 +17,7 @@ import { Commands, Files, Stream } from './guest.ts'
 import type { CallOptions } from './http.ts'
 import { type InputOptions, type InputResult, inputBodyOf } from './input.ts'
 import type { SettleOptions } from './operations.ts'
+import { type Resolution, setResolution } from './resolution.ts'
 import type { ScreenshotQuery } from './screenshots.ts'
 
 /** An existing client, or the options of a new one. DORMOUSE_URL and DORMOUSE_API_KEY are the defaults. */
@@ -232,6 +233,14 @@ export class Desktop {
   /** The screen's size, pointer and sequence, and who controls it. */
   async screen(options?: CallOptions): Promise<Screen> {
     return camel(await this.#client.getScreen(this.id, options))
+  }
+
+  /**
+   * Changes the size of an awake desktop's screen, and returns what it is then. The desktop keeps it, also when it boots again.
+   * Throws InvalidRequestError on a size that the screen cannot have.
+   */
+  setResolution(size: Resolution, options?: CallOptions): Promise<Resolution> {
+    return setResolution(this.#client, this.id, size, options)
   }
 
   async #settle(kind: RequestKind, options: TransitionOptions, body: { discard_memory?: boolean } = {}) {

@@ -51,3 +51,10 @@ test('screenshot writes the picture where it is told, and says where', async () 
   expect(readFileSync(file, 'utf8')).toBe('a picture')
   expect((await dormouse(['screenshot', desktopId, '-'])).stdout).toBe('a picture')
 })
+
+test('resolution changes the size of the screen, and prints what it is', async () => {
+  const { dormouse, seen } = await start(() => ({ body: { exit_code: 0, stdout: '1920x1080\n', stderr: '' } }))
+  expect(await dormouse(['resolution', desktopId, '1920x1080'])).toMatchObject({ code: 0, stdout: '1920x1080\n' })
+  expect(JSON.parse(String(seen[0]?.body)).command.at(-1)).toBe('1920x1080')
+  expect(await dormouse(['resolution', desktopId, 'huge'])).toMatchObject({ code: 2 })
+})

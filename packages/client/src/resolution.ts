@@ -1,0 +1,37 @@
+// The size of a desktop's screen. The desktop's image has a program that changes it.
+import type { Client } from './client.ts'
+import { DormouseError, InvalidRequestError } from './errors.ts'
+import type { CallOptions } from './http.ts'
+
+/** Pixels. */
+export interface Resolution {
+  width: number
+  height: number
+}
+
+const program = '/usr/lib/dormouse/resolution'
+const notFound = 127
+const refused = 2
+
+/**
+ * Changes the size of an awake desktop's screen, and returns what it is then. The desktop keeps it, also when it boots again.
+ * Throws InvalidRequestError on a size that the screen cannot have.
+ */
+export async function setResolution(
+  client: Client,
+  desktopId: string,
+  { width, height }: Resolution,
+  options: CallOptions = {},
+): Promise<Resolution> {
+  const { exit_code, stdout, stderr } = await client.exec(
+    desktopId,
+    { command: [program, `${width}x${height}`] },
+    options,
+  )
+  if (exit_code === refused) throw new InvalidRequestError(stderr.trim())
+  if (exit_code === notFound)
+    throw new DormouseError(`the desktop’s image cannot change its resolution: it has no ${program}`)
+  const [, now = '', nowHigh = ''] = /^(\d+)x(\d+)\n$/.exec(stdout) ?? []
+  if (exit_code !== 0 || now === '') throw new DormouseError(`the resolution was not changed: ${stderr.trim()}`)
+  return { width: Number(now), height: Number(nowHigh) }
+}
