@@ -20,6 +20,7 @@ import { WithoutLeader } from './desktops/without-leader.ts'
 import { Appends } from './guest/appends.ts'
 import { GuestExecs } from './guest/execs.ts'
 import { Transfers } from './guest/transfers.ts'
+import { GuestWatches } from './guest/watches.ts'
 import { ImageEviction } from './images/eviction.ts'
 import { ImageFetcher } from './images/fetcher.ts'
 import type { ProgressLimits } from './images/progress-deadline.ts'
@@ -95,6 +96,7 @@ export async function makeParts({
     withoutLeader: new WithoutLeader({ ...deps, watch }, { graceMs }),
     transfers: new Transfers(),
     execs,
+    watches: new GuestWatches(execs),
     execActivity: new ExecActivity({ ...deps, watch, execs }),
     appends: new Appends(),
     jpegs: new JpegEncoder(),

@@ -4,6 +4,7 @@
 #include "record.h"
 #include "ring.h"
 #include "supervise.h"
+#include "watch.h"
 
 static u8 bytes[768 * KiB];
 enum { MOST_READ = 720 * KiB };
@@ -149,7 +150,7 @@ static void start(int folder, char **args, char **envp) {
   int lock = lock_all();
   // Under the lock no other start prepares: what has this name is left from one that was cut off.
   remove_folder(r->folder);
-  if (!make_space(2 * FIRST_BYTES + INPUT_BYTES, 1, &found) || found.running >= MOST_RUNNING) fail("many");
+  if (!make_space(2 * FIRST_BYTES + INPUT_BYTES, 1, &found) || found.running >= (number(args[1]) & IS_WATCH ? MOST_WATCHES : MOST_RUNNING)) fail("many");
   if (sys_mkdir(r->folder, 0700) < 0 || !prepare(r, (u32)number(args[1]), number(args[2]), args + 5)) {
     remove_folder(r->folder);
     fail("space");
@@ -189,6 +190,7 @@ static void read_output(struct record *r, char **args) {
   u64 offset = number(args[2]), most = number(args[3]), until = milliseconds() + number(args[4]);
   if (most > MOST_READ) most = MOST_READ;
   u64 start, end, n, from;
+  s->read_at = (u32)seconds(1);
   for (;;) {
     u32 seen = s->changes;
     __sync_synchronize();
@@ -305,6 +307,7 @@ EXPORTED void begin(u64 *stack) {
   else if (!open_record(&r, args[0])) fail("unknown");
   else if (same(operation, "get")) say_status(&r);
   else if (same(operation, "read") && argc == 8) read_output(&r, args);
+  else if (same(operation, "watch") && argc == 6) watch(&r, args);
   else if (same(operation, "write") && argc == 7) write_input(&r, args);
   else if (same(operation, "signal") && argc == 5) {
     if (state_of(&r) == RUNNING) ring_bell(&r, (struct bell){.what = 's', .signal = (u8)number(args[1])});

@@ -2,10 +2,10 @@
 // and `err`, and the pipe `bell` that calls the supervisor. A head that is locked has a supervisor that lives.
 enum { KiB = 1024, MiB = 1024 * 1024 };
 enum { IN = 0, OUT = 1, ERR = 2 };
-enum { TTY = 1, HAS_INPUT = 2, KEEPS_AWAKE = 4 };
+enum { TTY = 1, HAS_INPUT = 2, KEEPS_AWAKE = 4, IS_WATCH = 8 };
 enum { INPUT_ENDS = 1, INPUT_CLOSED = 2 };
-enum { FIRST_BYTES = 64 * KiB, INPUT_BYTES = 256 * KiB, STREAM_BYTES = 16 * MiB, DESKTOP_BYTES = 256 * MiB };
-enum { MOST_KEPT = 1000, MOST_RUNNING = 256, KEPT_SECS = 86400, GARBAGE_SECS = 3600 };
+enum { FIRST_BYTES = 64 * KiB, INPUT_BYTES = 256 * KiB, STREAM_BYTES = 16 * MiB, DESKTOP_BYTES = 256 * MiB, WATCH_BYTES = 1 * MiB };
+enum { MOST_KEPT = 1000, MOST_RUNNING = 256, MOST_WATCHES = 16, KEPT_SECS = 86400, GARBAGE_SECS = 3600 };
 #define EXITED (1ul << 63)
 #define TIMED_OUT (1ul << 62)
 #define REMOVED (1ul << 61)
@@ -18,7 +18,9 @@ struct stream {
   volatile u64 capacity;
   /** Raised with each change; who waits sleeps on it. */
   volatile u32 changes, waiting;
-  volatile u32 flags, unused;
+  volatile u32 flags;
+  /** When it was read last, in seconds of the guest's own monotonic clock. */
+  volatile u32 read_at;
 };
 
 struct head {

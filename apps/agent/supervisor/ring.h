@@ -69,7 +69,8 @@ static void append(struct record *r, int which, u8 *bytes, u64 n) {
   static u8 is_full[3];
   while (n > 0) {
     if (s->end + n > s->capacity && s->end <= s->capacity && !is_full[which]) {
-      is_full[which] = !grow(fd, s);
+      int is_most = r->head->flags & IS_WATCH && s->capacity >= WATCH_BYTES;
+      is_full[which] = is_most || !grow(fd, s);
       continue;
     }
     u64 part = n < s->capacity / 8 ? n : s->capacity / 8;

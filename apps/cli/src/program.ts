@@ -18,6 +18,7 @@ import { addShell } from './commands/shell.ts'
 import { addTransitions } from './commands/transitions.ts'
 import { addUrl } from './commands/url.ts'
 import { addUsage } from './commands/usage.ts'
+import { addWatch } from './commands/watch.ts'
 import { addWebhooks } from './commands/webhooks.ts'
 import type { Context } from './context.ts'
 
@@ -67,6 +68,7 @@ export function createProgram(context: Context): Command {
   addCp(program, context)
   addLs(program, context)
   addUrl(program, context)
+  addWatch(program, context)
   addScreens(program, context)
   addInput(program, context)
   addResolution(program, context)

@@ -15,6 +15,7 @@ import { fileUrlRoutes } from './guest/file-url-routes.ts'
 import { handedFileRoutes } from './guest/handed-files.ts'
 import { fileRoutes, guestRoutes } from './guest/routes.ts'
 import { uploadRoutes } from './guest/upload-routes.ts'
+import { watchRoutes } from './guest/watch-routes.ts'
 import { enrolRoutes, hostAdminRoutes } from './hosts/routes.ts'
 import type { App } from './http/app.ts'
 import type { AuditTrail } from './http/audit-trail.ts'
@@ -121,6 +122,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   guestRoutes(scope, parts)
   entryRoutes(scope, parts)
   fileUrlRoutes(scope, parts)
+  watchRoutes(scope, parts)
   execRoutes(scope, parts)
   attachRoutes(scope, parts)
   streamRoutes(scope, parts)

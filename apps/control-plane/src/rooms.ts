@@ -29,6 +29,7 @@ import { FileUrls } from './guest/file-urls.ts'
 import { Guests } from './guest/service.ts'
 import { Transfers } from './guest/transfers.ts'
 import { Uploads } from './guest/uploads.ts'
+import { Watches } from './guest/watches.ts'
 import { CheckIns } from './hosts/check-ins.ts'
 import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
@@ -237,6 +238,7 @@ function openGuests(
     entries: new Entries(awake, links),
     fileUrls: new FileUrls({ pool, leadership, principals, desktops, failpoints, log }),
     execs: new Execs({ awake, leadership, links }),
+    watches: new Watches(awake, links),
   }
 }
 

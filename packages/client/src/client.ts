@@ -47,6 +47,7 @@ import { nextCursor } from './pages.ts'
 import { guestPath, path } from './path.ts'
 import { type Screenshot, type ScreenshotQuery, takeScreenshot } from './screenshots.ts'
 import { type UploadData, type UploadOptions, upload } from './uploads.ts'
+import { watchCalls } from './watches.ts'
 import { webhookCalls } from './webhooks.ts'
 
 /** The service's address and the credential. */
@@ -272,6 +273,9 @@ export function createClient(options: ClientOptions) {
     /** Writes a file of any size: in pieces, continued after interruptions, and placed whole at the end. */
     upload: async (id: string, file: string, data: UploadData, options?: UploadOptions) =>
       upload(http, id, file, data, options),
+
+    /** Changes of a folder, as they happen. */
+    watches: watchCalls(http),
 
     /** URLs that read or write one file without a credential. */
     fileUrls: fileUrlCalls(http),

@@ -1,6 +1,7 @@
 // Commands, files and the screen of an awake desktop.
 import type {
   ChangeEntryBody,
+  ChangeJson,
   CreatedFileUrlJson,
   EntryJson,
   ExecJson,
@@ -17,9 +18,11 @@ import { TimeoutError } from './errors.ts'
 import { type ConnectExecOptions, Exec, type ExecState, type StartOptions } from './exec.ts'
 import type { CallOptions } from './http.ts'
 import type { UploadData, UploadOptions } from './uploads.ts'
+import type { WatchOptions } from './watches.ts'
 
 export type CommandResult = Camel<ExecJson>
 export type Entry = Camel<EntryJson>
+export type FileChange = Camel<ChangeJson>
 export type FileUrl = Camel<FileUrlJson>
 
 export interface FileUrlOptions extends CallOptions {
@@ -186,6 +189,14 @@ export class Files {
   /** Ends a URL, and cuts its transfers in progress. */
   revokeUrl(id: string, options?: CallOptions): Promise<void> {
     return this.#client.fileUrls.revoke(this.#id, id, options)
+  }
+
+  /**
+   * What changes in a folder from now on, until the signal is aborted or the loop is left; with `recursive` also below it. Goes on
+   * after lost connections and sleeps. A change of type `overflow` says that some may be missing: list the folder again.
+   */
+  async *watch(folder: string, options?: WatchOptions): AsyncGenerator<FileChange, void, undefined> {
+    for await (const change of this.#client.watches.follow(this.#id, folder, options)) yield camel(change)
   }
 
   /** Creates a folder with its parents; one that exists is left as it is, unless `parents` is false. */

@@ -7,6 +7,8 @@ export type {
   ChangeDesktopBody,
   ChangedEntryJson,
   ChangeEntryBody,
+  ChangeJson,
+  ChangesJson,
   ChangeWebhookBody,
   CreateDesktopBody,
   CreatedFileUrlJson,
@@ -102,7 +104,7 @@ export type { AdminEventsOptions, EventPageOptions, EventsOptions } from './even
 export { type ConnectExecOptions, Exec, type ExecEnd, type ExecState, type StartOptions } from './exec.ts'
 export type { ExecOutput, FollowExecOptions } from './exec-output.ts'
 export type { ReadExecOptions } from './execs.ts'
-export type { CommandResult, Entry, FileUrl, FileUrlOptions, RunOptions } from './guest.ts'
+export type { CommandResult, Entry, FileChange, FileUrl, FileUrlOptions, RunOptions } from './guest.ts'
 export type { CallOptions, HttpOptions } from './http.ts'
 export type { InputOptions, InputResult } from './input.ts'
 export type { SettleOptions, WaitOptions } from './operations.ts'
@@ -111,6 +113,7 @@ export type { Clock } from './retry.ts'
 export type { Screenshot, ScreenshotQuery } from './screenshots.ts'
 export type { AttachOptions, Terminal, TerminalSize } from './terminal.ts'
 export type { UploadData, UploadOptions } from './uploads.ts'
+export type { WatchOptions, WatchQuery } from './watches.ts'
 export {
   type DeliveryPage,
   type DeliveryQuery,

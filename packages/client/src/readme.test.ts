@@ -27,6 +27,7 @@ const house: Script = (request, turn) => {
   if (path.endsWith('/keys')) return { status: 201, body: { id: desktopId, api_key: 'svc_sk_made' } }
   if (path.endsWith('/exec')) return { body: { exit_code: 0, stdout: 'hello from mini\n' } }
   if (path.endsWith('/entries')) return { body: method === 'GET' ? { entries: [], next_cursor: null } : { entry: {} } }
+  if (path.endsWith('/watch')) return { body: { changes: [{ type: 'written', path: '/srv/a' }], cursor: 'a' } }
   if (path === '/v1/events') return { body: 'id: 1\n\nid: 2\ndata: {"data":{"state":"destroyed"}}\n\n' }
   if (path === '/v1/desktops') return method === 'GET' ? { body: { desktops: [desktop()] } } : { body: desktop() }
   return path.endsWith('/wake') && method === 'POST' ? { status: 202, body: operation() } : { body: succeeded() }

@@ -13,6 +13,7 @@ import { channelToken, letter, moveAddress, moveKey, moveKind, moveTraits, relay
 import { resumedFrom } from './operations.ts'
 import { readRangeCommand } from './ranges.ts'
 import { appendUploadCommand, appendUploadResult, uploadCommand, uploadResult } from './uploads.ts'
+import { watchCommands } from './watches.ts'
 
 /** Orders commands. A host refuses a lower epoch, and a lower (generation, turn) of a desktop. An equal one joins the work in progress, or repeats its outcome. */
 export const fence = z.object({
@@ -310,6 +311,7 @@ export const commands = {
   /** The file's bytes went over the channel. It is dialled only once the file is open. */
   'guest.readFile': { payload: transfer, result: z.object({ size: z.int().min(0) }) },
   ...execCommands,
+  ...watchCommands,
 } as const
 
 export type CommandName = keyof typeof commands

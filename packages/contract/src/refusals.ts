@@ -161,6 +161,11 @@ export const refusals = {
     what: 'the guest cannot keep execs: it has no writable folder that runs programs, or another processor than x86-64',
     next: 'use `exec`, or an image that can',
   },
+  watch_limit: {
+    status: 409,
+    what: 'the desktop watches as many folders as it may',
+    next: 'end some watches, or watch a smaller folder',
+  },
   cursor_gone: {
     status: 410,
     what: 'the log of events no longer reaches back to this cursor, or the cursor is of an earlier database',

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { buffer } from 'node:stream/consumers'
 import { expect } from 'vitest'
+import { waitFor } from '../../wait-for.ts'
 import { codeOf, type GuestStage } from './guest-stage.ts'
 
 /** Lists and changes a folder with difficult names, more entries than a page, links and a device. */
@@ -43,6 +44,7 @@ export async function worksOnEntries(stage: GuestStage): Promise<void> {
   await stage.run('echo more >>/srv/entries/part')
   const changed = await files.readPart('/srv/entries/part', { offset: 5, version: version! })
   expect([changed.offset, (await buffer(changed.stream)).length]).toEqual([0, 700_005])
+  await watchesFolder(stage)
   const large = randomBytes(3 * 1024 * 1024)
   const parts: number[] = []
   await files.upload('/srv/entries/in/large', large, {
@@ -58,4 +60,32 @@ export async function worksOnEntries(stage: GuestStage): Promise<void> {
   for (const folder of ['/srv/entries', '/run/entries', '/run/many-entries'])
     await files.remove(folder, { recursive: true })
   expect(await codeOf(files.stat('/run/entries'))).toBe('file_not_found')
+}
+
+/** What changes below a folder is seen, also what a command makes at once and what was changed before the reader came back. */
+async function watchesFolder(stage: GuestStage): Promise<void> {
+  const cursors: string[] = []
+  const watched = (cursor?: string) =>
+    stage.desktop.files.watch('/srv/entries', {
+      recursive: true,
+      onCursor: (next) => void cursors.push(next),
+      ...(cursor !== undefined && { cursor }),
+    })
+  const until = async (last: string, cursor?: string) => {
+    const seen: string[] = []
+    for await (const { type, path, to } of watched(cursor)) {
+      seen.push(`${type} ${[path, to].flatMap((one) => one?.slice('/srv/entries/'.length) ?? []).join(' ')}`)
+      if (seen.at(-1) === last) return seen
+    }
+    return seen
+  }
+  const following = until('written new/deep/b')
+  await waitFor(() => cursors.length > 0, 60_000)
+  await stage.run(
+    'cd /srv/entries && mkdir -p new/deep && echo a >new/deep/a && mv new/deep/a new/deep/b && echo b >>new/deep/b',
+  )
+  expect(await following).toContain('created new')
+  await stage.run('cd /srv/entries && mv new newer && rm newer/deep/b')
+  expect(await until('removed newer/deep/b', cursors.at(-1))).toContain('moved new newer')
+  await stage.desktop.files.remove('/srv/entries/newer', { recursive: true })
 }

@@ -23,6 +23,9 @@ const lanes: Partial<Record<CommandName, typeof guest>> = {
   'exec.resize': execs,
   'exec.remove': execs,
   'exec.read': { lane: 'output', limit: 32, what: 'requests for the output of execs' },
+  'watch.start': execs,
+  'watch.remove': execs,
+  'watch.read': { lane: 'watches', limit: 32, what: 'requests for the changes of files' },
   'stream.picture': { lane: 'picture', limit: 4, what: 'pictures' },
   'screen.look': { lane: 'look', limit: 8, what: 'looks at the screen' },
 }

@@ -9,6 +9,7 @@ import type { WakeDeps } from '../desktops/wake.ts'
 import type { Appends } from '../guest/appends.ts'
 import type { GuestExecs } from '../guest/execs.ts'
 import type { Transfers } from '../guest/transfers.ts'
+import type { GuestWatches } from '../guest/watches.ts'
 import type { ImageFetcher } from '../images/fetcher.ts'
 import type { Inputs } from '../input/inputs.ts'
 import type { JpegEncoder } from '../input/jpeg.ts'
@@ -41,6 +42,7 @@ import { rejoin } from './rejoin.ts'
 import { takePicture } from './take-picture.ts'
 import { tidy } from './tidy.ts'
 import { appendUpload, uploadStep } from './upload.ts'
+import { watchHandlers } from './watches.ts'
 import { writeFile } from './write-file.ts'
 
 /** What all commands need together; each handler's own type names its part. */
@@ -55,6 +57,7 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   calls: CallsInFlight
   transfers: Transfers
   execs: GuestExecs
+  watches: GuestWatches
   execActivity: ExecActivity
   appends: Appends
   inputs: Inputs
@@ -96,6 +99,7 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'stream.open': openStream,
   'stream.picture': takePicture,
   ...execHandlers,
+  ...watchHandlers,
   'input.perform': performInput,
   'input.interrupt': interruptInput,
   'screen.look': lookAtScreen,

@@ -5,6 +5,7 @@ import type { GuestTransport } from '../driver/guest-transport.ts'
 import {
   answerOf,
   badAnswer,
+  execsIn,
   makePlaceScript,
   operation,
   parseStatus,
@@ -19,7 +20,11 @@ interface Target {
   generation: number
 }
 
+type Args = readonly (string | number)[]
+
 interface Options {
+  /** What is kept where the program is; by default execs. */
+  folderIn?: (place: string) => string
   cwd?: string | null
   env?: Record<string, string>
   stdin?: string
@@ -37,12 +42,12 @@ export class GuestExecs {
 
   async start(guest: GuestTransport, request: CommandPayload<'exec.start'>): Promise<ExecReport> {
     const { cwd, env } = request
-    const [line] = await this.#run(guest, request, startArgs(request), { cwd, env })
+    const [line] = await this.operate(guest, request, startArgs(request), { cwd, env })
     return own(parseStatus(line!), request)
   }
 
   async list(guest: GuestTransport, target: Target): Promise<ExecReport[]> {
-    return reportsOf(await this.#run(guest, target, ['list']))
+    return reportsOf(await this.operate(guest, target, ['list']))
   }
 
   /** Of a guest that may have none: nothing is installed for that. */
@@ -56,7 +61,7 @@ export class GuestExecs {
   }
 
   async get(guest: GuestTransport, request: CommandPayload<'exec.get'>): Promise<ExecReport> {
-    const [line] = await this.#run(guest, request, ['get', request.execId])
+    const [line] = await this.operate(guest, request, ['get', request.execId])
     return own(parseStatus(line!), request)
   }
 
@@ -64,7 +69,7 @@ export class GuestExecs {
     const { execId, stream, offset, maxBytes, waitMs } = request
     const args = ['read', execId, stream === 'stderr' ? 'err' : 'out', offset, maxBytes, waitMs ?? 0]
     const timeoutSecs = stepSecs + Math.ceil((waitMs ?? 0) / 1_000)
-    const [line, head = '', data = ''] = await this.#run(guest, request, args, { timeoutSecs })
+    const [line, head = '', data = ''] = await this.operate(guest, request, args, { timeoutSecs })
     const [, from, count] = /^data (\d{1,16}) (\d{1,7})$/.exec(head) ?? badAnswer()
     if (Buffer.byteLength(data, 'base64') !== Number(count)) badAnswer()
     return { exec: own(parseStatus(line!), request), offset: Number(from), data }
@@ -74,35 +79,35 @@ export class GuestExecs {
     const { execId, offset, data, ends, waitMs } = request
     const args = ['write', execId, offset, ends ? 1 : 0, waitMs]
     const timeoutSecs = stepSecs + Math.ceil(waitMs / 1_000)
-    const [line = ''] = await this.#run(guest, request, args, { stdin: data, timeoutSecs })
+    const [line = ''] = await this.operate(guest, request, args, { stdin: data, timeoutSecs })
     const [, word, end] = /^(end|gap) (\d{1,16})$/.exec(line) ?? badAnswer()
     return { end: Number(end), gap: word === 'gap' }
   }
 
   async signal(guest: GuestTransport, request: CommandPayload<'exec.signal'>): Promise<ExecReport> {
-    const [line] = await this.#run(guest, request, ['signal', request.execId, request.signal])
+    const [line] = await this.operate(guest, request, ['signal', request.execId, request.signal])
     return own(parseStatus(line!), request)
   }
 
   async resize(guest: GuestTransport, request: CommandPayload<'exec.resize'>): Promise<ExecReport> {
     const { cols, rows } = request.size
-    const [line] = await this.#run(guest, request, ['resize', request.execId, cols, rows])
+    const [line] = await this.operate(guest, request, ['resize', request.execId, cols, rows])
     return own(parseStatus(line!), request)
   }
 
   async remove(guest: GuestTransport, request: CommandPayload<'exec.remove'>): Promise<void> {
     try {
-      await this.#run(guest, request, ['remove', request.execId, removeWaitMs])
+      await this.operate(guest, request, ['remove', request.execId, removeWaitMs])
     } catch (error) {
       if (!(error instanceof Refusal) || error.code !== 'exec_unknown') throw error
     }
   }
 
   /** Runs an operation of the supervisor; where there is none, after its installation. */
-  async #run(
+  async operate(
     guest: GuestTransport,
     target: Target,
-    args: (string | number)[],
+    args: Args | ((place: string) => Args),
     options: Options = {},
   ): Promise<string[]> {
     const known = this.#places.get(target.desktopId) ?? supervisorPlaces[0]
@@ -169,10 +174,12 @@ async function runIn(
   guest: GuestTransport,
   target: Target,
   place: string,
-  args: (string | number)[],
+  args: Args | ((place: string) => Args),
   options: Options = {},
 ): Promise<string[]> {
-  const { stdout, stdoutTruncated } = await guest.exec(plain(target, operation(place, ...args), options))
+  const { folderIn = execsIn } = options
+  const command = operation(place, folderIn(place), typeof args === 'function' ? args(place) : args)
+  const { stdout, stdoutTruncated } = await guest.exec(plain(target, command, options))
   return stdoutTruncated ? badAnswer() : answerOf(stdout)
 }
 

@@ -11,9 +11,13 @@ const programName = `supervise-${createHash('sha256').update(supervisorProgram).
 
 export const programIn = (place: string): string => `${place}/${programName}`
 
-export const operation = (place: string, ...args: (string | number)[]): string[] => [
+/** Where execs are kept, and where watches: each has limits of its own. */
+export const execsIn = (place: string): string => `${place}/execs`
+export const watchesIn = (place: string): string => `${place}/watches`
+
+export const operation = (place: string, folder: string, args: readonly (string | number)[]): string[] => [
   programIn(place),
-  `${place}/execs`,
+  folder,
   ...args.map(String),
 ]
 

@@ -174,6 +174,7 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'unknown_desktop',
   'upload_lost',
   'upload_offset',
+  'watch_limit',
 ])
 
 function asRefusal(name: CommandName, error: unknown): unknown {

@@ -1,5 +1,7 @@
 // The supervisor of execs in a simulated guest: the same operations and answers as apps/agent/supervisor, kept as a file for each
 // exec on the guest's disk. A command gets its input at its end, and its output appears when it has ended.
+import { hash } from 'node:crypto'
+import { isFolder } from './files.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'
 
 interface Kept {
@@ -17,6 +19,8 @@ interface Kept {
   stderr: string
   title: string
   argv: string[]
+  /** Of a watch: the digests of the files that were there when it looked last. */
+  seen?: Record<string, string>
 }
 
 export interface SupervisorWorld extends ShellWorld {
@@ -41,7 +45,7 @@ export async function runSupervisor(
   const [program = '', folder = '', operation = '', id = '', ...args] = words
   if (world.read(program) === undefined) return undefined
   const path = `${folder}/${id}`
-  const read = () => JSON.parse(world.read(path) ?? 'null') as Kept | null
+  const read = () => lookAgain(world, path)
   if (operation === 'check') return 'ready\n'
   if (operation === 'list') {
     const all = world.paths(`${folder}/`).map((each) => [each, JSON.parse(world.read(each)!) as Kept] as const)
@@ -68,7 +72,7 @@ function start(world: SupervisorWorld, path: string, [flags, timeout, _columns, 
     ...{ stdin: '', inputEnds: (Number(flags) & hasInput) === 0, stdout: '', stderr: '', title: argv.join(' '), argv },
   }
   world.write(path, JSON.stringify(kept))
-  world.inBackground(run(world, path))
+  if (!isWatch(kept)) world.inBackground(run(world, path))
 }
 
 async function run(world: SupervisorWorld, path: string): Promise<void> {
@@ -142,4 +146,35 @@ function statusOf(world: SupervisorWorld, id: string, kept: Kept): string {
   const ended = `${kept.createdAt} ${kept.endedAt} ${kept.flags} ${kept.timeoutSecs}`
   const title = Buffer.from(kept.title).subarray(0, 508).toString('base64')
   return `exec ${id} ${state} ${kept.code} ${kept.signal} ${reason} ${ended} ${sizes} ${input} ${title}\n`
+}
+
+/** A simulated watch looks when it is read. So it sees what changed, and not how often. */
+const isWatch = ({ argv }: Kept): boolean => argv[2] === 'watch'
+
+function lookAgain(world: SupervisorWorld, path: string): Kept | null {
+  const kept = JSON.parse(world.read(path) ?? 'null') as Kept | null
+  if (!kept || !isWatch(kept) || stateOf(world, kept) !== 'running') return kept
+  const [, , , , top = '', deep] = kept.argv
+  const below = world.paths(`${top}/`).filter((file) => deep === '1' || !file.slice(top.length + 1).includes('/'))
+  const now = Object.fromEntries(below.map((file) => [file, hash('sha256', world.read(file) ?? '')]))
+  const before = kept.seen
+  const line = (what: string, file: string) => `${what} f ${Buffer.from(file).toString('base64')}\n`
+  const removed = Object.keys(before ?? {}).filter((file) => !(file in now))
+  const added = below.filter((file) => before && !(file in before))
+  const written = below.filter((file) => before && before[file] !== now[file])
+  const isThere = isFolder(world.paths('/'), top)
+  const printed = before
+    ? [
+        ...removed.map((file) => line('d', file)),
+        ...added.map((file) => line('c', file)),
+        ...written.map((file) => line('w', file)),
+      ].join('')
+    : isThere
+      ? 'r\n'
+      : 'e 2\n'
+  if (before && printed === '') return kept
+  const next = { ...kept, seen: now, stdout: kept.stdout + printed }
+  world.write(path, JSON.stringify(next))
+  if (!isThere) end(world, path, {})
+  return JSON.parse(world.read(path)!) as Kept
 }

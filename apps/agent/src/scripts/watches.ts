@@ -1,0 +1,74 @@
+// A watch of a folder as the supervisor's operations, and the lines that it prints. The program: apps/agent/supervisor/watch.h.
+import { type GuestChange, refuse, watchedFoldersMax } from '@dormouse/contract'
+import { programIn, watchesIn } from './supervisor.ts'
+
+interface WatchParams {
+  watchId: string
+  path: string
+  recursive: boolean
+}
+
+/** Kept in a smaller ring than an exec's output, and fewer at a time. */
+const isWatch = 8
+
+/** The watch runs as a command of the program that supervises it. */
+export const startWatchArgs = (place: string, { watchId, path, recursive }: WatchParams): (string | number)[] => [
+  ...['start', watchId, isWatch, 0, 0, 0],
+  ...[programIn(place), watchesIn(place), 'watch', watchId, path, recursive ? 1 : 0],
+]
+
+const types: Record<string, GuestChange['type']> = {
+  c: 'created',
+  m: 'modified',
+  w: 'written',
+  a: 'attributes',
+  d: 'removed',
+  v: 'moved',
+}
+
+/** Whether the folder is watched by now; undefined while it is not known. Refuses where it cannot be. */
+export function watchBegan(printed: string): number | undefined {
+  const end = printed.indexOf('\n')
+  if (end < 0) return undefined
+  const [word, code] = printed.slice(0, end).split(' ')
+  if (word === 'r') return end + 1
+  if (word === 'l')
+    return refuse('watch_limit', `there are more than ${watchedFoldersMax} folders; watch a smaller one`)
+  if (word !== 'e') return refuse('guest_unavailable', 'the guest could not watch the folder')
+  return refuseBy(Number(code))
+}
+
+const [enoent, eacces, enotdir, emfile, enospc] = [2, 13, 20, 24, 28]
+
+function refuseBy(code: number): never {
+  if (code === enoent) return refuse('file_not_found', 'there is no such folder in the guest')
+  if (code === enotdir) return refuse('not_directory', 'the path is not a directory in the guest')
+  if (code === eacces) return refuse('permission_denied')
+  if (code === emfile || code === enospc)
+    return refuse('watch_limit', 'the guest’s limit of inotify watches is reached')
+  return refuse('guest_unavailable', 'the guest could not watch the folder')
+}
+
+/** The changes in whole lines, and how many bytes these are. A guest may print anything: what is no change is left out. */
+export function parseChanges(printed: Buffer): { changes: GuestChange[]; bytes: number } {
+  const bytes = printed.lastIndexOf(0x0a) + 1
+  const lines = printed.subarray(0, bytes).toString('latin1').split('\n')
+  return { changes: lines.flatMap((line) => changeOf(line) ?? []), bytes }
+}
+
+function changeOf(line: string): GuestChange | undefined {
+  const [letter = '', kind, path, to] = line.split(' ')
+  const type = types[letter]
+  if (!type || path === undefined || (type === 'moved') !== (to !== undefined)) return undefined
+  const [from, into] = [textOf(path), to === undefined ? null : textOf(to)]
+  const exact = from.exact && (into?.exact ?? true)
+  return { type, isFolder: kind === 'd', path: from.text, exact, to: into?.text ?? null }
+}
+
+function textOf(base64: string): { text: string; exact: boolean } {
+  const bytes = Buffer.from(base64, 'base64')
+  const text = bytes.toString('utf8')
+  return { text: text.slice(0, pathMaxLength), exact: Buffer.from(text).equals(bytes) }
+}
+
+const pathMaxLength = 8_192

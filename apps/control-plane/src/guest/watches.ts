@@ -1,0 +1,115 @@
+// Watches of folders in the guest of an awake desktop. The guest keeps what changed; any replica with a link to the host reads it.
+// A cursor names the watch in the guest and how far it was read. Where anything may be missing, `overflow` says so.
+import { hash } from 'node:crypto'
+import {
+  type ChangeJson,
+  type ChangesJson,
+  type CommandName,
+  type CommandPayload,
+  type CommandResult,
+  type GuestChange,
+  newId,
+  refuse,
+  refuseField,
+} from '@dormouse/contract'
+import type { Links } from '../agents/links.ts'
+import type { AwakeDesktops } from './awake.ts'
+import type { Asking } from './execs.ts'
+
+export interface Watched {
+  /** Absolute, in the guest. */
+  path: string
+  recursive: boolean
+}
+
+interface Cursor {
+  watchId: string
+  offset: number
+}
+
+type WatchName = Extract<CommandName, `watch.${string}`>
+type Own<N extends WatchName> = Omit<CommandPayload<N>, 'desktopId' | 'generation'>
+
+/** A guest is asked for changes for at most so long, so that a client that leaves costs it nothing for long. */
+const stepMs = 10_000
+/** Looking at all folders below, and what may have to be installed. */
+const marginMs = 150_000
+
+const overflow: ChangeJson = { type: 'overflow', path: null, exact_path: true, folder: false, to: null }
+
+export class Watches {
+  readonly #awake: AwakeDesktops
+  readonly #links: Links
+
+  constructor(awake: AwakeDesktops, links: Links) {
+    this.#awake = awake
+    this.#links = links
+  }
+
+  /** Begins: returns the cursor from which on changes are seen. */
+  async begin(asking: Asking, watched: Watched): Promise<string> {
+    const watchId = newId()
+    const { next } = await this.#ask(asking, 'watch.start', { watchId, ...watched })
+    return cursorOf({ watchId, offset: next }, watched)
+  }
+
+  /** The changes behind the cursor, waiting for one at most so long. A watch that has ended begins again, after `overflow`. */
+  async read(asking: Asking, watched: Watched, cursor: string, waitMs: number): Promise<ChangesJson> {
+    const until = performance.now() + waitMs
+    for (let { watchId, offset } = parseCursor(cursor, watched); ; ) {
+      const leftMs = Math.max(0, Math.min(stepMs, Math.round(until - performance.now())))
+      const seen = await this.#ask(asking, 'watch.read', { watchId, offset, waitMs: leftMs || null })
+      const changes = [...(seen.missed ? [overflow] : []), ...seen.changes.map(toJson)]
+      // What was kept of it comes first: the folder may be gone, and then no other one begins.
+      if (seen.ended && seen.changes.length === 0)
+        return { changes: [overflow], cursor: await this.begin(asking, watched) }
+      offset = seen.next
+      if (changes.length > 0 || performance.now() >= until)
+        return { changes, cursor: cursorOf({ watchId, offset }, watched) }
+    }
+  }
+
+  /** Refuses where the desktop, or the cursor, is not one to read from. */
+  async check({ caller, desktopId }: Asking, watched: Watched, cursor: string): Promise<void> {
+    parseCursor(cursor, watched)
+    await this.#awake.require(caller, desktopId)
+  }
+
+  /** Ends it in the guest. One that nobody reads ends by itself. */
+  async end(asking: Asking, watched: Watched, cursor: string): Promise<void> {
+    await this.#ask(asking, 'watch.remove', { watchId: parseCursor(cursor, watched).watchId })
+  }
+
+  async #ask<N extends WatchName>(asking: Asking, name: N, request: Own<N>): Promise<CommandResult<N>> {
+    const { caller, desktopId, requestId, signal } = asking
+    const { hostId, generation } = await this.#awake.require(caller, desktopId)
+    const payload = { desktopId, generation, ...request } as CommandPayload<N>
+    const options = { timeoutMs: marginMs, requestId, ...(signal && { signal }) }
+    try {
+      return await this.#links.command(hostId, name, payload, options)
+    } catch (error) {
+      if (signal?.aborted) refuse('invalid_request', 'the client disconnected')
+      return this.#awake.whyNot(desktopId, error)
+    }
+  }
+}
+
+/** So that a cursor of another folder is noticed. */
+const digestOf = ({ path, recursive }: Watched): string =>
+  hash('sha256', `${recursive} ${path}`, 'base64url').slice(0, 8)
+
+const cursorOf = ({ watchId, offset }: Cursor, watched: Watched): string => `${watchId}.${offset}.${digestOf(watched)}`
+
+function parseCursor(cursor: string, watched: Watched): Cursor {
+  const [watchId = '', offset, digest] = cursor.split('.')
+  if (digest !== digestOf(watched)) refuseField('cursor', 'must be of the same `path` and `recursive`')
+  return { watchId, offset: Number(offset) }
+}
+
+const toJson = ({ type, isFolder, path, exact, to }: GuestChange): ChangeJson => ({
+  type,
+  path,
+  exact_path: exact,
+  folder: isFolder,
+  to,
+})

@@ -1,0 +1,87 @@
+// Changes of a folder: one typed call for each route, and an iterator that goes on after whatever passes.
+import type { ChangeJson, ChangesJson } from '@dormouse/contract'
+import { patiently } from './exec-output.ts'
+import type { CallOptions, Http } from './http.ts'
+import { path } from './path.ts'
+
+export interface WatchQuery {
+  path: string
+  /** Also everything below. */
+  recursive?: boolean
+  /** Of the last answer. Without it a watch begins. */
+  cursor?: string
+  /** Wait so long for a change; at most 60. */
+  waitSecs?: number
+}
+
+export interface WatchOptions {
+  recursive?: boolean
+  /** Go on from here: what `onCursor` got last. */
+  cursor?: string
+  /** Called with each new cursor, once the changes before it were taken: store it, to go on from there later. */
+  onCursor?: (cursor: string) => void
+  /** Ends the iteration without an error. */
+  signal?: AbortSignal
+}
+
+const waitSecs = 30
+const slackMs = 30_000
+/** The guest may have to look at thousands of folders first. */
+const beginLimitMs = 150_000
+
+/** The calls of /v1/desktops/{id}/watch. */
+export function watchCalls(http: Http) {
+  const one = (desktopId: string) => path`/v1/desktops/${desktopId}/watch`
+
+  const read = async (desktopId: string, given: WatchQuery, call: CallOptions = {}) => {
+    const { waitSecs: wait_secs, ...query } = given
+    const limitMs = query.cursor === undefined ? beginLimitMs : (wait_secs ?? 0) * 1_000 + slackMs
+    const timeoutMs = call.timeoutMs ?? limitMs
+    return http.json<ChangesJson>({
+      ...call,
+      timeoutMs,
+      method: 'GET',
+      path: one(desktopId),
+      query: { ...query, wait_secs },
+    })
+  }
+
+  const end = async (desktopId: string, query: WatchQuery & { cursor: string }, call: CallOptions = {}) =>
+    http.json<void>({ ...call, method: 'DELETE', path: one(desktopId), query: { ...query } })
+
+  return {
+    read,
+    end,
+    /** Yields changes until the signal is aborted or the caller leaves the loop; after a failure and a sleep it goes on. */
+    follow: (desktopId: string, folder: string, options: WatchOptions = {}) =>
+      follow(http, { read, end }, desktopId, folder, options),
+  }
+}
+
+async function* follow(
+  http: Http,
+  { read, end }: Pick<ReturnType<typeof watchCalls>, 'read' | 'end'>,
+  desktopId: string,
+  folder: string,
+  { recursive, cursor: first, onCursor, signal }: WatchOptions,
+): AsyncGenerator<ChangeJson, void, undefined> {
+  const of = { path: folder, ...(recursive !== undefined && { recursive }) }
+  const call = { retries: 0, ...(signal && { signal }) }
+  let cursor = first
+  try {
+    while (!signal?.aborted) {
+      const from = cursor
+      const next = () => read(desktopId, { ...of, ...(from !== undefined && { cursor: from, waitSecs }) }, call)
+      const page = await patiently(http, next, signal)
+      yield* page.changes
+      if (page.cursor !== from) onCursor?.(page.cursor)
+      cursor = page.cursor
+    }
+  } catch (error) {
+    if (!signal?.aborted) throw error
+  } finally {
+    // Whoever stores cursors may come back. Otherwise it would end by itself, ten minutes later.
+    if (cursor !== undefined && !onCursor)
+      await end(desktopId, { ...of, cursor }, { retries: 0, timeoutMs: 5_000 }).catch(() => undefined)
+  }
+}
