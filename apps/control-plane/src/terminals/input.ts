@@ -17,6 +17,8 @@ interface InputOptions {
 
 /** Less is not counted: the number of connections bounds it. */
 const countedBytes = 16 * 1024
+/** A piece costs a hundred bytes beside its own, and a client may send bytes one by one. */
+const piecesMax = 256
 
 export class Input {
   /** Rejects with what has failed; never resolves. */
@@ -49,6 +51,7 @@ export class Input {
       throw new AttachBreach(`more than ${attachInputMaxBytes} bytes of input beyond what was accepted`)
     if (this.#bytes > countedBytes) this.#held ??= this.#options.hold(attachInputMaxBytes)
     this.#waiting.push(bytes)
+    if (this.#waiting.length > piecesMax) this.#waiting = [Buffer.concat(this.#waiting)]
     void this.#write()
   }
 
