@@ -1,6 +1,7 @@
 // Guarantee: whoever is slow, silent or greedy holds no more of this process than his share, and keeps nobody else out.
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
+import { newId } from '@dormouse/contract'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
@@ -78,11 +79,11 @@ const isTold = (status: number) => (one: Peer) => one.said.startsWith(`HTTP/1.1 
 const count = () => house.replica.parts.connections.count
 
 /** A body of which all but the end comes; answers when the other end holds it, or has said no. */
-async function halfSent(key: string, bytes: number): Promise<Peer> {
+async function halfSent(key: string, bytes: number, path = '/v1/desktops'): Promise<Peer> {
   const { heldBytes } = house.replica.parts
   const one = await peer()
   const before = heldBytes.count
-  one.ask('POST /v1/desktops', { ...bearer(key), 'content-length': bytes + 1 }, Buffer.alloc(bytes, 0x20))
+  one.ask(`POST ${path}`, { ...bearer(key), 'content-length': bytes + 1 }, Buffer.alloc(bytes, 0x20))
   await waitFor('the body to be held or refused', () => heldBytes.count >= before + bytes || one.said !== '')
   return one
 }
@@ -210,7 +211,8 @@ test('in all, the oldest stranger gives way, wherever he comes from, and whoever
 test('bodies are counted before they are kept: beyond a credential’s share 429, and the connection closes', async () => {
   const { heldBytes } = house.replica.parts
   const [one, two] = [await halfSent(keys[0]!, 2 * mib - 9), await halfSent(keys[0]!, 2 * mib - 9)]
-  const three = await halfSent(keys[0]!, mib)
+  // The input of an exec is such a body.
+  const three = await halfSent(keys[0]!, 256 * 1024 - 9, `/v1/desktops/${newId()}/execs/${newId()}/stdin?offset=0`)
   await waitFor('the third to be refused and closed', () => isTold(429)(three) && three.closed)
   expect(heldBytes.count).toBeLessThanOrEqual(limits.maxHeldMiBPerCredential * mib)
   expect([one.said, two.said]).toEqual(['', ''])

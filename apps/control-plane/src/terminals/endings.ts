@@ -30,7 +30,9 @@ export const unreadable = (why: string): Ending => ({ code: 1008, cause: 'unread
 
 /** Why an exec cannot be reached on the host where it was; undefined where its desktop is as it was. */
 export function endingOf(now: { state: DesktopState; hostId: string | null }, hostId: string): Ending | undefined {
-  if (now.state === 'destroying' || now.state === 'destroyed' || now.state === 'failed') return endings.destroyed
+  if (now.state === 'destroying' || now.state === 'destroyed') return endings.destroyed
+  // Why it failed, the next request hears.
+  if (now.state === 'failed') return endings.hostLost
   if (now.state !== 'awake') return endings.asleep
   return now.hostId === hostId ? undefined : endings.moved
 }
