@@ -22,6 +22,7 @@ import { failover } from './subjects/failover.ts'
 import { fence } from './subjects/fence.ts'
 import { guest } from './subjects/guest.ts'
 import { images } from './subjects/images.ts'
+import { mcp } from './subjects/mcp.ts'
 import { memory } from './subjects/memory.ts'
 import { moves } from './subjects/moves.ts'
 import { operations } from './subjects/operations.ts'
@@ -34,6 +35,7 @@ const subjects: readonly Subject[] = [
   durability,
   creates,
   readRates,
+  mcp,
   memory,
   fence,
   failover,

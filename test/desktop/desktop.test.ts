@@ -1,7 +1,9 @@
 // Guarantee: a desktop of the distribution's own system, with a screen one works on by mouse, is carried as any other.
+import { execFile } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import type { Desktop, Operation } from '@dormouse/client'
 import type { Page } from 'playwright-core'
 import { PNG } from 'pngjs'
@@ -233,6 +235,16 @@ describe('its screen', () => {
     })
   })
 })
+
+test('an agent loop with a scripted model fills in a form in the browser, downloads a file and reads it back', async () => {
+  const { base_url: DORMOUSE_URL, api_key: DORMOUSE_API_KEY } = instance.local
+  const env = { ...process.env, DORMOUSE_URL, DORMOUSE_API_KEY }
+  const example = join(import.meta.dirname, '../../examples/form.ts')
+  const run = promisify(execFile)(process.execPath, [example, desktop.id], { env })
+  const { stdout } = await timed('the example', () => run)
+  console.log(stdout)
+  expect(stdout).toContain('{"name":"Ada Lovelace","text":"Hello (a>b) & {x|y}"}')
+}, 900_000)
 
 const terminalColour: [number, number, number] = [0x1d, 0x27, 0x33]
 const green: [number, number, number] = [0x4e, 0x9a, 0x06]

@@ -70,6 +70,7 @@ const titles: Record<string, string> = {
   durability: 'What one operation writes',
   creates: 'Creates',
   reads: 'Reads',
+  mcp: 'Tools for agents',
   memory: 'Memory',
   fence: 'The fence of leadership',
   failover: 'Failover',
