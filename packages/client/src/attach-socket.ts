@@ -9,7 +9,7 @@ import type {
 } from '@dormouse/contract'
 
 // The SDK takes only types from the contract: these are its values, as the compiler checks.
-export const protocol: typeof attachProtocol = 'dormouse.exec.v1'
+export const protocol = 'dormouse.exec.v1' satisfies typeof attachProtocol
 const channels: typeof attachChannels = { stdin: 0, stdout: 1, stderr: 2, control: 3 }
 const aliveEveryMs: typeof attachAliveEveryMs = 5_000
 
