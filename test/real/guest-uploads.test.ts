@@ -1,12 +1,14 @@
 // Guarantee: a file of a gigabyte arrives whole although its client, the host's agent and the control plane are each cut off
-// on the way.
+// on the way, and a folder is the same after it went in and came out.
+import { execFileSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
-import { mkdtempSync, openAsBlob, rmSync, writeSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, openAsBlob, rmSync, symlinkSync, writeFileSync, writeSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createClient, Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { typed } from './parts/command-line.ts'
 import { GuestStage } from './parts/guest-stage.ts'
 import type { Instance } from './parts/instance.ts'
 
@@ -76,4 +78,37 @@ test('1 GiB with three cuts', { timeout: 1_800_000 }, async () => {
   await stage.works()
   expect((await stage.exec('md5sum </srv/large', { timeout_secs: 300 })).stdout.slice(0, 32)).toBe(digest)
   expect(await stage.run('ls -a /srv | grep -c dormouse || :')).toBe('0\n')
+})
+
+test('a folder with difficult names, modes and a file of several parts goes in and comes out', async () => {
+  const [out, back] = [join(folder, 'site'), join(folder, 'back')]
+  mkdirSync(join(out, 'deep/er'), { recursive: true })
+  mkdirSync(join(out, 'empty'), { mode: 0o750 })
+  const files: Record<string, [bytes: Uint8Array, mode: number]> = {
+    'two\nlines': [Buffer.from('text\n'), 0o644],
+    'Grüße 🐹': [Buffer.alloc(0), 0o600],
+    '-rf': [Buffer.from([0, 255, 10]), 0o640],
+    'deep/er/run me': [Buffer.from('#!/bin/sh\necho ran\n'), 0o755],
+    'deep/large': [randomBytes(40 * mib), 0o644],
+  }
+  for (const [name, [bytes, mode]] of Object.entries(files)) writeFileSync(join(out, name), bytes, { mode })
+  for (let i = 0; i < 200; i++) writeFileSync(join(out, `deep/many-${i}`), String(i))
+  symlinkSync('deep', join(out, 'link'))
+  const copy = async (from: string, to: string) => {
+    const { code, stdout, stderr } = await typed(instance, ['cp', '-r', '--json', from, to])
+    expect([code, stderr]).toEqual([0, ''])
+    return JSON.parse(stdout)
+  }
+  const size = Object.values(files).reduce((sum, [bytes]) => sum + bytes.length, 0) + 490
+  const whole = { files: 205, folders: 4, size }
+  expect(await copy(out, `${stage.desktop.id}:/srv/site`)).toMatchObject({ ...whole, skipped: ['link'] })
+  expect((await stage.exec(['/srv/site/deep/er/run me'])).stdout).toBe('ran\n')
+  expect(await copy(`${stage.desktop.id}:/srv/site`, back)).toMatchObject(whole)
+  rmSync(join(out, 'link'))
+  const listed = (root: string) =>
+    execFileSync('sh', ['-c', `find . -type f -exec md5sum {} + | sort; find . -printf '%m %y %p\\n' | sort`], {
+      cwd: root,
+      encoding: 'utf8',
+    })
+  expect(listed(back)).toBe(listed(out))
 })
