@@ -60,11 +60,22 @@ function writtenOut(names: string[]): string {
       file.endsWith('/wire.d.ts'),
     )
     const text = readFileSync(join(folder, made!), 'utf8')
-    return `// What the service says, as it stands on the wire.\n${text.replaceAll(/export declare const (\w+): /g, 'export type $1 = ')}`
+    const others = [...text.matchAll(/\bcontract\.(\w+)/g)]
+      .map(([, name]) => name!)
+      .filter((name) => !names.includes(name))
+    if (others.length > 0) return writtenOut([...new Set([...names, ...others])].sort())
+    return `// What the service says, as it stands on the wire.\n${onlyTypes(text)}`
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
 }
+
+/** Inside of a type, the compiler may name another one of the contract, which the file then has, too. */
+const onlyTypes = (text: string): string =>
+  text
+    .replaceAll(/^import type .*\n/gm, '')
+    .replaceAll(/\bcontract\.(\w+)/g, '$1')
+    .replaceAll(/export declare const (\w+): /g, 'export type $1 = ')
 
 const inferred = (names: string[]): string =>
   [

@@ -49,18 +49,6 @@ export const attachRequest = z.union(
 )
 export type AttachRequest = z.infer<typeof attachRequest>
 
-/** Why the service closes a socket before the exec has ended. */
-export type AttachEndCause =
-  | 'asleep'
-  | 'destroyed'
-  | 'revoked'
-  | 'expired'
-  | 'hostLost'
-  | 'moved'
-  | 'deleted'
-  | 'busy'
-  | 'unreadable'
-
 /** What the service says on `control`. Clients ignore notes that they do not know. */
 export type AttachNote =
   /** The first message. Offsets of the first bytes in each direction. */
@@ -73,5 +61,10 @@ export type AttachNote =
   | { alive: true }
   /** Everything was sent, and the exec has ended. The last message. */
   | { exit: ExecStateJson }
-  /** The socket closes before that. The last message. */
-  | { end: { cause: AttachEndCause; why: string } }
+  /** The socket closes before the exec has ended; `cause` says why. The last message. */
+  | {
+      end: {
+        cause: 'asleep' | 'destroyed' | 'revoked' | 'expired' | 'hostLost' | 'moved' | 'deleted' | 'busy' | 'unreadable'
+        why: string
+      }
+    }

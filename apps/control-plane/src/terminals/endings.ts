@@ -1,5 +1,7 @@
 // Why the service closes the socket of an exec before its end: a code and a cause for programs, a sentence for people. Pure.
-import { type AttachEndCause, attachCloses, type DesktopState, type Refusal } from '@dormouse/contract'
+import { type AttachNote, attachCloses, type DesktopState, type Refusal } from '@dormouse/contract'
+
+type AttachEndCause = Extract<AttachNote, { end: unknown }>['end']['cause']
 
 export interface Ending {
   code: number
