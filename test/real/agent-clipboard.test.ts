@@ -83,7 +83,7 @@ test.runIf(long)('two thousand characters of code with tabs arrive', async () =>
   await arrives(code.slice(1_000, 2_000), [12, 20])
 })
 
-test('an agent that is killed in the middle of a batch leaves no key and no button pressed', async () => {
+test('an agent that is killed in the middle of a batch leaves no key pressed', async () => {
   const { folder, installationId } = bench
   const { socketPath } = stage.libvirtd
   const options = { folder, memoryFolder: memoryFolder(), installationId, socketPath, settings: folders }

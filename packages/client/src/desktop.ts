@@ -18,6 +18,7 @@ import type { CallOptions } from './http.ts'
 import { type InputOptions, type InputResult, inputBodyOf } from './input.ts'
 import type { SettleOptions } from './operations.ts'
 import { type Resolution, setResolution } from './resolution.ts'
+import { ScreenHelpers } from './screen-helpers.ts'
 import type { ScreenshotQuery } from './screenshots.ts'
 
 /** An existing client, or the options of a new one. DORMOUSE_URL and DORMOUSE_API_KEY are the defaults. */
@@ -55,7 +56,7 @@ export interface LockOptions extends CallOptions {
   forMs: number
 }
 
-export class Desktop {
+export class Desktop extends ScreenHelpers {
   readonly commands: Commands
   readonly files: Files
   readonly stream: Stream
@@ -63,6 +64,7 @@ export class Desktop {
   #seen: DesktopJson
 
   private constructor(client: Client, seen: DesktopJson) {
+    super()
     this.#client = client
     this.#seen = seen
     this.commands = new Commands(client, seen.id)
