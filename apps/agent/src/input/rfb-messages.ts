@@ -66,9 +66,9 @@ const clipboardMessage = (flags: number, body: Buffer = Buffer.alloc(0)): Buffer
 
 export const clipboardNotice = (): Buffer => clipboardMessage(clipboardFlags.notify | clipboardFlags.text)
 
-/** Lines end in CRLF there, and the text in NUL. */
+/** Unchanged: RFB ends lines in CRLF and the text in NUL, but QEMU passes both on, and programs would paste them. */
 export function clipboardText(text: string): Buffer {
-  const bytes = Buffer.from(`${text.replaceAll(/\r?\n/g, '\r\n')}\0`)
+  const bytes = Buffer.from(text)
   const counted = Buffer.alloc(4 + bytes.length)
   counted.writeUInt32BE(bytes.length, 0)
   bytes.copy(counted, 4)
