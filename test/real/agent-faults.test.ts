@@ -248,30 +248,33 @@ test.runIf(long)(
   },
 )
 
-test('a guest that a full disk has paused goes on when there is space, and what it wrote is whole', async () => {
-  const desktop = await desktops.take()
-  const { bench, id } = desktop
-  const filler = fill(stage.otherSmallFolder)
-  const write = 'dd if=/dev/urandom of=/root/data bs=1M count=16 2>/dev/null; sync; echo $? > /run/ended'
-  // The guest may be paused before its agent answers.
-  await bench.run(id, `(${write}) > /dev/null 2>&1 < /dev/null &`).catch(() => undefined)
-  await waitFor(() => bench.house.space.problem, 60_000)
-  expect(bench.house.space.problem).toMatch(/1 of its desktops are paused/)
-  expect(await bench.observe(id)).toMatchObject({ domain: 'paused', reason: 'ioerror' })
-  // Neither an agent nor a libvirtd that starts again takes it for a guest that somebody has suspended.
-  await stage.libvirtd.killDaemon('SIGKILL')
-  await stage.libvirtd.restartDaemon()
-  await bench.crash()
-  await insist(() => bench.house.space.check())
-  expect(await insist(() => bench.observe(id))).toMatchObject({ domain: 'paused', reason: 'ioerror' })
-  filler.free()
-  await bench.house.space.check()
-  await waitFor(() => bench.house.watch.running().length === 1)
-  expect(bench.house.space.problem).toBeNull()
-  await waitFor(async () => (await insist(() => bench.run(id, 'cat /run/ended'))) === '0', 120_000)
-  expect(await bench.run(id, 'stat -c %s /root/data')).toBe(String(16 * 2 ** 20))
-  await giveBackWhole(desktop)
-})
+test.runIf(long)(
+  'a guest that a full disk has paused goes on when there is space, and what it wrote is whole',
+  async () => {
+    const desktop = await desktops.take()
+    const { bench, id } = desktop
+    const filler = fill(stage.otherSmallFolder)
+    const write = 'dd if=/dev/urandom of=/root/data bs=1M count=16 2>/dev/null; sync; echo $? > /run/ended'
+    // The guest may be paused before its agent answers.
+    await bench.run(id, `(${write}) > /dev/null 2>&1 < /dev/null &`).catch(() => undefined)
+    await waitFor(() => bench.house.space.problem, 60_000)
+    expect(bench.house.space.problem).toMatch(/1 of its desktops are paused/)
+    expect(await bench.observe(id)).toMatchObject({ domain: 'paused', reason: 'ioerror' })
+    // Neither an agent nor a libvirtd that starts again takes it for a guest that somebody has suspended.
+    await stage.libvirtd.killDaemon('SIGKILL')
+    await stage.libvirtd.restartDaemon()
+    await bench.crash()
+    await insist(() => bench.house.space.check())
+    expect(await insist(() => bench.observe(id))).toMatchObject({ domain: 'paused', reason: 'ioerror' })
+    filler.free()
+    await bench.house.space.check()
+    await waitFor(() => bench.house.watch.running().length === 1)
+    expect(bench.house.space.problem).toBeNull()
+    await waitFor(async () => (await insist(() => bench.run(id, 'cat /run/ended'))) === '0', 120_000)
+    expect(await bench.run(id, 'stat -c %s /root/data')).toBe(String(16 * 2 ** 20))
+    await giveBackWhole(desktop)
+  },
+)
 
 // At length only: `faults` kills a QEMU over the API.
 test.runIf(long)(
@@ -322,7 +325,7 @@ test.runIf(long)('two installations on one libvirtd do not see or touch each oth
   desktops.giveBack(theirs)
 })
 
-test('a destroy overtakes a save, and nothing of the desktop is left', async () => {
+test.runIf(long)('a destroy overtakes a save, and nothing of the desktop is left', async () => {
   const desktop = await desktops.take()
   const { bench, id } = desktop
   const superseded = expect(bench.hibernated(desktop.nextTurn())).rejects.toMatchObject({ code: 'superseded' })

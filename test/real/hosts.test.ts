@@ -242,7 +242,7 @@ test.runIf(long)(
   },
 )
 
-test('a start with fewer hosts is refused while the others have desktops', async () => {
+test.runIf(long)('a start with fewer hosts is refused while the others have desktops', async () => {
   expect(hosts[1].desktopsOnDisk().length).toBeGreaterThan(0)
   await instance.down()
   await expect(instance.up(['--no-tour', '--hosts', '1'])).rejects.toThrow(/host-2 has \d+ desktop.*--hosts 2/)
