@@ -16,7 +16,7 @@ npm run test:long          the real tests at full length: ten sleeps each, and t
 npm run test:crash         kill -9 in the middle of accepted operations: 20 trials simulated, 3 on real QEMU
 npm run test:scale         what needs a million rows or thousands of desktops: migrations, lists, restarts of Postgres
 npm run test:install       a bare Debian in a container of systemd's becomes a host, over SSH; from the packages' mirror
-npm run test:desktop       a desktop of Debian's with a screen, used by mouse; builds its image first, in a minute or two
+npm run test:desktop       a desktop of Debian's with a screen, used by mouse; builds its image first, in a few minutes
 
 Further words are handed to vitest, such as a part of a file's name.`
 
