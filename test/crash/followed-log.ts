@@ -33,11 +33,19 @@ export async function followLog(stage: Stage): Promise<FollowedLog> {
       await following
       const same = seen.length === all.length && all.every(({ id }, i) => seen[i] === id)
       return [
-        ...(same ? [] : [`a client saw ${seen.length} events, of which the log has ${all.length}`]),
+        ...(same ? [] : [`a client saw ${seen.length} events of ${all.length}: ${differences(seen, all)}`]),
         ...(await contradictionsInLog(
           async <R extends object>(text: string) => (await stage.pool.query(text)).rows as R[],
         )),
       ]
     },
   }
+}
+
+/** What was missed, and what came that the log does not have, or came twice. */
+function differences(seen: string[], all: EventJson[]): string {
+  const [seenIds, ids] = [new Set(seen), new Set(all.map(({ id }) => id))]
+  const missed = all.flatMap(({ id, type }, at) => (seenIds.has(id) ? [] : [`missed ${type}, number ${at + 1}`]))
+  const odd = seen.filter((id, at) => !ids.has(id) || seen.indexOf(id) !== at)
+  return [...missed, ...odd.map((id) => `${id} is twice or unknown`)].join(', ') || 'in another order'
 }

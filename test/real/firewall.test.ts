@@ -1,5 +1,6 @@
 // Guarantee: the rules around the guests' network say to the kernel what they say to a reader: which places are closed, what
 // an opening opens, and which requests for an address come through. Without guests: a namespace stands for one.
+import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -70,8 +71,10 @@ afterAll(async () => {
 const sh = (script: string) => host.exec('/bin/sh', '-c', script)
 const nft = (words: readonly string[], input?: string) => {
   if (input === undefined) return host.exec('nft', ...words)
-  writeFileSync(join(folder, 'rules'), input)
-  return host.exec('nft', '-f', join(folder, 'rules'))
+  // Of its own: two firewalls may load theirs at once.
+  const file = join(folder, randomUUID())
+  writeFileSync(file, input)
+  return host.exec('nft', '-f', file)
 }
 const firewall = (table: string, ...allowed: string[]) =>
   new Firewall(

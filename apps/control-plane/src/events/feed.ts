@@ -179,11 +179,10 @@ export class EventFeed {
       this.#lineage = lineage
       const count = this.#settled.take({ seqs: events.map(({ seq }) => seq), xmin })
       more = count === rowsAtOnce || this.#settled.wantsId
-      if (this.#settled.wantsId) this.#settled.took(await store.takeTransactionId(pool))
       this.#heldSince = this.#settled.waits ? (this.#heldSince ?? performance.now()) : undefined
-      if (count === 0) continue
-      const settled = events.slice(0, count)
-      for (const follower of [...this.#followers]) follower.saw(settled)
+      // In the turn that moves the position: a follower may take the position for what it has seen.
+      if (count > 0) for (const follower of [...this.#followers]) follower.saw(events.slice(0, count))
+      if (this.#settled.wantsId) this.#settled.took(await store.takeTransactionId(pool))
     }
   }
 

@@ -60,7 +60,9 @@ export class EventStream extends Readable {
   /** Shows that the connection is alive, and moves the client's cursor on: its events may be rare. */
   beat(): void {
     if (this.#state !== 'live') return
-    this.#position = this.#options.end()
+    const end = this.#options.end()
+    // A replica that has just started may not have come as far as this client.
+    if (end.seq > this.#position.seq) this.#position = end
     if (!this.push(`: \nid: ${cursorOf(this.#position)}\n\n`)) this.#state = 'full'
   }
 
