@@ -56,6 +56,8 @@ export interface About {
   group?: string
   id?: string
   json?: boolean
+  /** It runs until Ctrl-C, which is then no failure. */
+  endsByInterrupt?: boolean
 }
 
 export interface Explanation {

@@ -47,7 +47,8 @@ function fail(terminal: Terminal, error: unknown, about: About): number {
   const { aborted, reason } = terminal.signal
   const failure: unknown = aborted && !(error instanceof CliError) ? reason : error
   const explanation = explain(failure, about)
-  report(terminal, explanation, about.json ? factsOf(failure) : undefined)
+  if (failure !== reason || !about.endsByInterrupt)
+    report(terminal, explanation, about.json ? factsOf(failure) : undefined)
   return isExec && !aborted ? exitCodes.exec : explanation.exitCode
 }
 

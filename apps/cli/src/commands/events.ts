@@ -28,7 +28,8 @@ export function addEvents(program: Command, context: Context): void {
 
 const queryOf = ({ after, desktop, type }: EventsCliOptions) => ({ after, desktopId: desktop, types: type })
 
-async function follow({ terminal, customer }: Context, options: EventsCliOptions): Promise<void> {
+async function follow({ terminal, customer, about }: Context, options: EventsCliOptions): Promise<void> {
+  about.endsByInterrupt = true
   for await (const event of customer().events({ ...queryOf(options), signal: terminal.signal }))
     terminal.write(`${options.json ? JSON.stringify(event) : printable(lineOf(event).join('  '))}\n`)
   terminal.signal.throwIfAborted()

@@ -84,6 +84,7 @@ async function logs(context: Context, id: string, execId: string, options: LogsO
     process.stdout.write(bytes)
   }
   if (options.follow) {
+    context.about.endsByInterrupt = true
     for await (const { bytes, offset: from } of execs.follow(id, execId, { stream, offset: at, signal }))
       print(bytes, from)
     return exitAs(context, await execs.get(id, execId, { signal }))

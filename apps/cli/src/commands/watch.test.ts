@@ -20,3 +20,20 @@ test('changes are shown line by line, no name changes the terminal, and what end
   expect(stderr).toContain('there is no such folder')
   expect([seen[0]!.query.get('path'), seen[0]!.query.get('recursive')]).toEqual(['/srv', 'true'])
 })
+
+test('Ctrl-C ends it without a word, and ends the watch', async () => {
+  let interrupt = () => {}
+  const { dormouse, seen } = await start((_request, turn) => {
+    if (turn === 0) return { body: { changes: [], cursor: 'one' } }
+    if (turn > 1) return { status: 204 }
+    interrupt()
+    return 'hang'
+  })
+  const ended = await dormouse(['watch', `${desktopId}:/srv`], {
+    whileRunning: (child) => {
+      interrupt = () => child.kill('SIGINT')
+    },
+  })
+  expect(ended).toEqual({ code: 130, stdout: '', stderr: '' })
+  expect(seen.at(-1)).toMatchObject({ method: 'DELETE' })
+})

@@ -24,7 +24,7 @@ export function addWatch(program: Command, context: Context): void {
 async function watch(context: Context, folder: string, options: WatchCliOptions): Promise<void> {
   const place = guestPlace(folder)
   if (!place) throw new CliError(`${folder} is not a folder of a desktop`, 'write it as <id>:<path>', exitCodes.usage)
-  context.about.id = place.id
+  Object.assign(context.about, { id: place.id, endsByInterrupt: true })
   const { terminal } = context
   const path = place.path.startsWith('/') ? place.path : `/${place.path}`
   const { recursive = false } = options
