@@ -52,6 +52,7 @@ test('a URL sends its file as a download that no page can run or read', async ()
     'cross-origin-resource-policy': 'same-origin',
     'referrer-policy': 'no-referrer',
     'cache-control': 'private, no-store',
+    'accept-ranges': 'bytes',
   })
   const page = { origin: 'https://elsewhere.example', 'access-control-request-method': 'GET' }
   for (const [method, status] of [
@@ -109,6 +110,8 @@ test('one for one use is used once: by two at a time, over two replicas, and ove
   const answers = await Promise.all(places.map((place) => visit(place)))
   // The other one is refused, also where it would have to wait for the guest.
   expect(answers.map(({ status }) => status).sort()).toEqual([200, 410])
+  // It says nothing of parts, which no second request could get.
+  expect(answers.flatMap(({ headers }) => headers['accept-ranges'] ?? [])).toEqual([])
   expect((await states())[urlId]).toEqual(['used', 1])
   const cut = await make({ once: true, path: '/srv/new', method: 'PUT' })
   house.failpoints.set('file-url.spent', 'throw')

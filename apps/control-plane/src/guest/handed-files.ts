@@ -81,7 +81,7 @@ async function sendFile(options: HandedFilesOptions, row: FileUrlRow, request: F
       refuse('payload_too_large', `the file has ${size} bytes; this URL sends ${row.maxBytes} at most`)
     await options.fileUrls.spend(row, options.strangers.addressOf(request.raw))
     reply.header('content-disposition', dispositionOf(row.path))
-    return sendPart(reply, part, { ifVersion, isWhole: range === undefined })
+    return sendPart(reply, part, { ifVersion, isWhole: range === undefined, oneRequest: row.once })
   } catch (error) {
     part.bytes.destroy()
     throw error

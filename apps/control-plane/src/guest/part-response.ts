@@ -13,7 +13,7 @@ export function versionIn(ifRange: string | string[] | undefined): string | null
 export function sendPart(
   reply: FastifyReply,
   { head, bytes }: FilePart,
-  { ifVersion, isWhole }: { ifVersion: string | null; isWhole?: boolean },
+  { ifVersion, isWhole, oneRequest }: { ifVersion: string | null; isWhole?: boolean; oneRequest?: boolean },
 ): FastifyReply {
   const { size, version, sent } = head
   if (!sent && !isWhole) {
@@ -24,8 +24,10 @@ export function sendPart(
   const [first, length] = sent ? [sent.first, sent.length] : [0, 0]
   const isAll = isWhole || (ifVersion !== null && ifVersion !== version)
   if (!isAll) reply.code(206).header('content-range', `bytes ${first}-${first + length - 1}/${size}`)
+  // No other request can ask for a part of what only one may open.
+  if (!oneRequest) reply.header('accept-ranges', 'bytes')
   return reply
-    .headers({ etag: `"${version}"`, 'accept-ranges': 'bytes', 'content-length': String(length) })
+    .headers({ etag: `"${version}"`, 'content-length': String(length) })
     .type('application/octet-stream')
     .send(bytes)
 }
