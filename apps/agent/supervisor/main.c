@@ -2,6 +2,8 @@
 // by a process of its own, so it outlives the connection, the agent, and hibernation. Usage: main FOLDER OPERATION ...
 #include "sys.h"
 #include "record.h"
+#include "index.h"
+#include "survey.h"
 #include "ring.h"
 #include "supervise.h"
 #include "watch.h"
@@ -269,6 +271,17 @@ static void write_input(struct record *r, char **args) {
   say("\n");
 }
 
+static void say_running(struct record *r) {
+  if (state_of(r) == RUNNING) say_status(r);
+}
+/** list [running]: every record, or those that run; those that have ended are then not opened again. */
+static void list(int only_running) {
+  struct survey found;
+  if (only_running) lock_all();
+  survey(&found, only_running ? say_running : say_status);
+  say("all\n");
+}
+
 /** remove ID WAIT_MS: ends the command, and removes what is kept of it. */
 static void remove_one(struct record *r, char **args) {
   u64 until = milliseconds() + number(args[1]);
@@ -298,11 +311,8 @@ EXPORTED void begin(u64 *stack) {
   char *operation = argv[2], **args = argv + 3;
   struct record r;
   if (same(operation, "check")) say("ready\n");
-  else if (same(operation, "list")) {
-    struct survey found;
-    survey(&found, say_status);
-    say("all\n");
-  } else if (same(operation, "start") && argc >= 9) start(folder, args, envp);
+  else if (same(operation, "list")) list(argc == 4 && same(args[0], "running"));
+  else if (same(operation, "start") && argc >= 9) start(folder, args, envp);
   else if (argc < 4) fail("usage");
   else if (!open_record(&r, args[0])) fail("unknown");
   else if (same(operation, "get")) say_status(&r);

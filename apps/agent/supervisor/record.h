@@ -74,7 +74,7 @@ static int map_head(struct record *r) {
   r->fd = (int)sys_open(path_in(r->folder, "head"), O_RDWR | O_NOFOLLOW, 0);
   if (r->fd < 0) return 0;
   struct stat s;
-  i64 at = call(5, r->fd, &s, 0, 0) < 0 || s.size < 4096 ? -1 : sys_mmap(r->fd, 4096);
+  i64 at = sys_fstat(r->fd, &s) < 0 || s.size < 4096 ? -1 : sys_mmap(r->fd, 4096);
   r->head = (struct head *)at;
   int ok = at > 0;
   for (u64 i = 0; ok && i < sizeof magic; i++) ok = r->head->magic[i] == magic[i];
@@ -151,67 +151,12 @@ static void say_status(struct record *r) {
   say("\n");
 }
 
-struct survey {
-  u64 bytes, kept, running;
-  /** The record that ended first. */
-  char oldest[64];
-  u64 oldest_at;
-};
-
 static u64 size_of(const char *path) {
   struct stat s;
   return sys_stat(path, &s) < 0 ? 0 : (u64)s.size;
 }
-/** Counts what is kept in the present folder, and removes what has been kept for long enough; `each` gets every record. */
-static void survey(struct survey *found, void (*each)(struct record *)) {
-  static char entries[8192] __attribute__((aligned(8)));
-  memset(found, 0, sizeof *found);
-  u64 now = seconds(0);
-  int folder = (int)sys_open(".", O_RDONLY | O_DIRECTORY, 0);
-  for (i64 n; (n = sys_getdents(folder, entries, sizeof entries)) > 0;) {
-    for (i64 at = 0; at < n;) {
-      struct dirent *entry = (struct dirent *)(entries + at);
-      at += entry->length;
-      if (entry->name[0] == '.' && !entry->name[1]) continue;
-      if (entry->name[0] == '.' && entry->name[1] == '.' && !entry->name[2]) continue;
-      if (entry->type != 4 || length(entry->name) >= sizeof found->oldest) continue;
-      struct record r;
-      if (!open_record(&r, entry->name)) {
-        struct stat s;
-        if (sys_stat(entry->name, &s) == 0 && (u64)s.mtime + GARBAGE_SECS < now) remove_folder(entry->name);
-        continue;
-      }
-      enum state state = state_of(&r);
-      u64 ended = r.head->ended_at;
-      if (state != RUNNING && ended + KEPT_SECS < now) {
-        remove_folder(r.folder);
-        close_record(&r);
-        continue;
-      }
-      found->kept++;
-      for (int i = 0; i < 3; i++) found->bytes += size_of(path_in(r.folder, files[i]));
-      if (state == RUNNING) found->running++;
-      else if (!found->oldest_at || ended < found->oldest_at) {
-        found->oldest_at = ended;
-        memcpy(found->oldest, r.folder, sizeof r.folder);
-      }
-      if (each) each(&r);
-      close_record(&r);
-    }
-  }
-  sys_close(folder);
-}
-/** Makes space for so many bytes, or one more record: what ended first is removed. Under the lock of the folder. */
-static int make_space(u64 bytes, int records, struct survey *found) {
-  for (;;) {
-    survey(found, NULL);
-    if (found->bytes + bytes <= DESKTOP_BYTES && (!records || found->kept < MOST_KEPT)) return 1;
-    if (!found->oldest_at) return 0;
-    remove_folder(found->oldest);
-  }
-}
-static int lock_all(void) {
-  int fd = (int)sys_open(".", O_RDONLY | O_DIRECTORY, 0);
-  while (sys_flock(fd, LOCK_EX) == -EINTR);
-  return fd;
+static int reserve(int fd, u64 bytes) {
+  i64 error = sys_fallocate(fd, bytes);
+  if (error == -EOPNOTSUPP) error = sys_ftruncate(fd, bytes);
+  return error >= 0;
 }

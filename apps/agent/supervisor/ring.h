@@ -36,11 +36,6 @@ static u64 around(int fd, struct stream *s, u64 offset, u8 *bytes, u64 n, int wr
   return done;
 }
 
-static int reserve(int fd, u64 bytes) {
-  i64 error = sys_fallocate(fd, bytes);
-  if (error == -EOPNOTSUPP) error = sys_ftruncate(fd, bytes);
-  return error >= 0;
-}
 /** Doubles a ring that has not wrapped. False at its limit, the desktop's, or the disk's. */
 static int grow(int fd, struct stream *s) {
   if (s->capacity >= STREAM_BYTES) return 0;

@@ -21,6 +21,7 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 #define sys_read(fd, p, n) call(0, fd, p, n, 0)
 #define sys_write(fd, p, n) call(1, fd, p, n, 0)
 #define sys_close(fd) call(3, fd, 0, 0, 0)
+#define sys_fstat(fd, p) call(5, fd, p, 0, 0)
 #define sys_poll(p, n, ms) call(7, p, n, ms, 0)
 #define sys_mmap(fd, n) call6(9, 0, n, 3, 1, fd, 0)
 #define sys_sigaction(s, p) call(13, s, p, 0, 8)

@@ -22,7 +22,7 @@ function stage() {
   let now = 0
   const activity = new Activity(() => now)
   const execs = {
-    listIfAny: async () => {
+    running: async () => {
       seen.looks++
       if (seen.refuses) throw new Refusal('guest_unavailable', 'silent')
       return seen.execs

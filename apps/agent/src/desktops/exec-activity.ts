@@ -10,7 +10,7 @@ import type { Watch } from './watch.ts'
 interface ExecActivityDeps {
   watch: Pick<Watch, 'running'>
   guests: Guests
-  execs: Pick<GuestExecs, 'listIfAny'>
+  execs: Pick<GuestExecs, 'running'>
   activity: Pick<Activity, 'begin'>
   log: Log
 }
@@ -19,7 +19,8 @@ interface Known {
   generation: number
   /** False until its guest was asked: it may have execs of before, or of another host. */
   isLookedAt: boolean
-  bytes: number
+  /** Of each that runs: how many bytes had moved at the last look. */
+  bytes: Map<string, number>
   running: number
   holds: Disposable | undefined
 }
@@ -83,7 +84,7 @@ export class ExecActivity {
     const { desktopId } = target
     const known = this.#of(target)
     try {
-      const reports = await execs.listIfAny(guests.guest(desktopId), target)
+      const reports = await execs.running(guests.guest(desktopId), target)
       if (this.#known.get(desktopId) !== known) return
       this.#note(desktopId, known, reports)
     } catch (error) {
@@ -93,9 +94,10 @@ export class ExecActivity {
   }
 
   #note(desktopId: DesktopId, known: Known, reports: ExecReport[]): void {
-    const bytes = reports.reduce((sum, { stdout, stderr, stdin }) => sum + stdout.end + stderr.end + stdin.end, 0)
     const alive = reports.filter(({ state }) => state === 'running')
-    if (known.isLookedAt && bytes > known.bytes) this.moved(desktopId)
+    const bytes = new Map(alive.map((exec) => [exec.execId, exec.stdout.end + exec.stderr.end + exec.stdin.end]))
+    const hasMoved = [...bytes].some(([id, now]) => now > (known.bytes.get(id) ?? 0))
+    if (known.isLookedAt && hasMoved) this.moved(desktopId)
     if (alive.some(holdsAwake)) known.holds ??= this.#begin(desktopId)
     else {
       known.holds?.[Symbol.dispose]()
@@ -118,7 +120,7 @@ export class ExecActivity {
     const known = this.#known.get(desktopId)
     if (known?.generation === generation) return known
     known?.holds?.[Symbol.dispose]()
-    const made: Known = { generation, isLookedAt: false, bytes: 0, running: 0, holds: undefined }
+    const made: Known = { generation, isLookedAt: false, bytes: new Map(), running: 0, holds: undefined }
     this.#known.set(desktopId, made)
     return made
   }

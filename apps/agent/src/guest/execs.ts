@@ -6,6 +6,7 @@ import {
   answerOf,
   badAnswer,
   execsIn,
+  hasExecsScript,
   makePlaceScript,
   operation,
   parseStatus,
@@ -35,6 +36,7 @@ const stepSecs = 30
 const installSecs = 60
 const lookSecs = 10
 const removeWaitMs = 5_000
+const listRunning = ['list', 'running'] as const
 
 export class GuestExecs {
   readonly #places = new Map<DesktopId, string>()
@@ -50,14 +52,16 @@ export class GuestExecs {
     return reportsOf(await this.operate(guest, target, ['list']))
   }
 
-  /** Of a guest that may have none: nothing is installed for that. */
-  async listIfAny(guest: GuestTransport, target: Target): Promise<ExecReport[]> {
+  /** Those that run in a guest that may have none: nothing is installed for that. */
+  async running(guest: GuestTransport, target: Target): Promise<ExecReport[]> {
     const known = this.#places.get(target.desktopId)
     for (const place of known ? [known] : supervisorPlaces) {
-      const lines = await ifInstalled(runIn(guest, target, place, ['list'], { timeoutSecs: lookSecs }))
+      const lines = await ifInstalled(runIn(guest, target, place, listRunning, { timeoutSecs: lookSecs }))
       if (lines) return reportsOf(lines)
     }
-    return []
+    // Those that a release before started have its program.
+    const { exitCode } = await guest.exec(plain(target, hasExecsScript, { timeoutSecs: lookSecs }))
+    return exitCode === 0 ? reportsOf(await this.operate(guest, target, listRunning)) : []
   }
 
   async get(guest: GuestTransport, request: CommandPayload<'exec.get'>): Promise<ExecReport> {

@@ -24,6 +24,9 @@ export const operation = (place: string, folder: string, args: readonly (string 
 /** Makes the folder of the program private: it gets the program afterwards. */
 export const makePlaceScript = (place: string): string => `umask 077; mkdir -p ${place} && [ -w ${place} ]`
 
+/** Succeeds where some release has kept execs. */
+export const hasExecsScript = supervisorPlaces.map((place) => `[ -d ${execsIn(place)} ]`).join(' || ')
+
 const flag = { tty: 1, hasInput: 2, keepAwake: 4 }
 
 export function startArgs(request: CommandPayload<'exec.start'>): (string | number)[] {

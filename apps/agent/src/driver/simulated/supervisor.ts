@@ -49,7 +49,8 @@ export async function runSupervisor(
   if (operation === 'check') return 'ready\n'
   if (operation === 'list') {
     const all = world.paths(`${folder}/`).map((each) => [each, JSON.parse(world.read(each)!) as Kept] as const)
-    return `${all.map(([each, kept]) => statusOf(world, each.slice(folder.length + 1), kept)).join('')}all\n`
+    const listed = all.filter(([, kept]) => id !== 'running' || stateOf(world, kept) === 'running')
+    return `${listed.map(([each, kept]) => statusOf(world, each.slice(folder.length + 1), kept)).join('')}all\n`
   }
   if (operation === 'start' && !read()) start(world, path, args)
   const kept = read()
