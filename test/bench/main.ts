@@ -22,6 +22,7 @@ import { failover } from './subjects/failover.ts'
 import { fence } from './subjects/fence.ts'
 import { guest } from './subjects/guest.ts'
 import { images } from './subjects/images.ts'
+import { input } from './subjects/input.ts'
 import { mcp } from './subjects/mcp.ts'
 import { memory } from './subjects/memory.ts'
 import { moves } from './subjects/moves.ts'
@@ -45,6 +46,7 @@ const subjects: readonly Subject[] = [
   moves,
   images,
   screens,
+  input,
 ]
 
 const help = `npm run bench [-- OPTIONS]

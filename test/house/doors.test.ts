@@ -46,6 +46,8 @@ const named: [method: string, path: (id: string) => string, wish: ApiWish][] = [
   ['GET', (id) => `/v1/desktops/${id}/screenshot`, {}],
   ['GET', (id) => `/v1/desktops/${id}/screenshot?fit=320`, {}],
   ['GET', (id) => `/v1/desktops/${id}/screen`, {}],
+  ['GET', (id) => `/v1/desktops/${id}/clipboard`, {}],
+  ['PUT', (id) => `/v1/desktops/${id}/clipboard`, { body: { text: 'x' } }],
   ['POST', (id) => `/v1/desktops/${id}/input`, { body: { actions: [{ type: 'click', x: 1, y: 1 }] } }],
   ['PATCH', (id) => `/v1/desktops/${id}`, { body: { idle_timeout_secs: 5 } }],
   ['GET', (id) => `/v1/desktops/${id}/idle`, {}],

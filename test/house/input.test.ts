@@ -303,3 +303,34 @@ test('a host whose agent is of the release before is refused clearly', async () 
   })
   expect(refused).toMatchObject({ code: 'not_implemented', detail: expect.stringContaining('agent is upgraded') })
 })
+
+test('the clipboard is read and written, under the claim of the screen; its text is nowhere', async () => {
+  const clipboard = (method: 'GET' | 'PUT', body?: object, key = house.org.key) =>
+    house.api(method, `/v1/desktops/${id}/clipboard`, { ...(body && { body }), key })
+  expect((await clipboard('GET')).json).toMatchObject({ status: 409, code: 'clipboard_unavailable' })
+  const { faults } = house.host.driver
+  faults.keyboard = { ...faults.keyboard, clipboard: true }
+  try {
+    expect((await clipboard('GET')).json).toEqual({ text: null, truncated: false })
+    house.secrets.learn('a text that was copied', 'tr0ub4dor Grüße')
+    expect((await clipboard('PUT', { text: 'tr0ub4dor Grüße' })).json).toEqual({ bytes: 17 })
+    expect(await house.host.driver.screenOf(id).paste()).toBe('tr0ub4dor Grüße')
+    await clipboard('PUT', { text: 'no secret' })
+    expect((await clipboard('GET')).json.text).toBe('no secret')
+    house.host.driver.screenOf(id).copy('in the guest\nŘ')
+    await waitFor('the copied text', async () => (await clipboard('GET')).json.text === 'in the guest\nŘ')
+    house.host.driver.screenOf(id).copy('é'.repeat(200_000))
+    const long = await waitFor('the long text', async () => {
+      const { json } = await clipboard('GET')
+      return json.truncated && json.text
+    })
+    expect(long).toBe('é'.repeat(131_072))
+    expect((await clipboard('PUT', { text: 'a\0b' })).json).toMatchObject({ status: 400, field: 'text' })
+    expect((await clipboard('PUT', { text: 'é'.repeat(131_073) })).json).toMatchObject({ status: 400, field: 'text' })
+    await control({}, otherKey)
+    expect((await clipboard('PUT', { text: 'x' })).json.code).toBe('claim_held')
+    expect((await clipboard('PUT', { text: 'x', takeover: true })).status).toBe(200)
+  } finally {
+    faults.keyboard = { ...faults.keyboard, clipboard: false }
+  }
+})

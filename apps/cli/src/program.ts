@@ -2,6 +2,7 @@
 import { Command } from 'commander'
 import about from '../package.json' with { type: 'json' }
 import { addAdmin } from './commands/admin.ts'
+import { addClipboard } from './commands/clipboard.ts'
 import { addCp } from './commands/cp.ts'
 import { addDesktops } from './commands/desktops.ts'
 import { addEvents } from './commands/events.ts'
@@ -72,6 +73,7 @@ export function createProgram(context: Context): Command {
   addScreens(program, context)
   addInput(program, context)
   addResolution(program, context)
+  addClipboard(program, context)
   addOperations(program, context)
   addEvents(program, context)
   addIdle(program, context)

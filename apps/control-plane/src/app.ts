@@ -28,6 +28,7 @@ import { serveReadingPage } from './http/reading-page.ts'
 import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
 import { idleRoutes } from './idle/routes.ts'
 import { imageAdminRoutes } from './images/routes.ts'
+import { clipboardRoutes } from './input/clipboard-routes.ts'
 import { inputRoutes } from './input/routes.ts'
 import { screenRoutes } from './input/screen-routes.ts'
 import type { Readiness } from './leadership/readiness.ts'
@@ -128,6 +129,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   streamRoutes(scope, parts)
   inputRoutes(scope, parts)
   screenRoutes(scope, parts)
+  clipboardRoutes(scope, parts)
   idleRoutes(scope, parts)
   usageRoutes(scope, parts)
   eventRoutes(scope, parts)

@@ -36,6 +36,7 @@ import { Hosts } from './hosts/service.ts'
 import { WorkLimits } from './hosts/work-limits.ts'
 import { Idle } from './idle/service.ts'
 import { Images } from './images/service.ts'
+import { Clipboards } from './input/clipboards.ts'
 import { Looks } from './input/looks.ts'
 import { ScreenReads } from './input/screens.ts'
 import { Inputs } from './input/service.ts'
@@ -193,6 +194,7 @@ function openRest(
     ...guests,
     attachments: new Attachments({ principals, desktops, execs: guests.execs, limits, log: logOf('terminals') }),
     batches,
+    clipboards: new Clipboards({ pool, desktops, links, onTakenOver, log: logOf('input') }),
     screenReads: new ScreenReads({ pool, desktops, links, looks }),
     recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),

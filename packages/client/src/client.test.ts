@@ -40,6 +40,8 @@ test('each call of a customer has its route, method, query and body', async () =
     maxMs: 50,
   })
   await client.getScreen(desktopId)
+  await client.readClipboard(desktopId)
+  await client.writeClipboard(desktopId, { text: 'x' })
   await client.getUsage({ start: 0, end: 1.5 })
   const at = `/v1/desktops/${desktopId}`
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
@@ -59,6 +61,8 @@ test('each call of a customer has its route, method, query and body', async () =
     `GET ${at}/screenshot? `,
     `GET ${at}/screenshot?fit=99&wait=changed&format=png&region=1%2C2%2C3%2C4&max_ms=50 `,
     `GET ${at}/screen? `,
+    `GET ${at}/clipboard? `,
+    `PUT ${at}/clipboard? {"text":"x"}`,
     'GET /v1/usage?start=0&end=1.5 ',
   ])
 })

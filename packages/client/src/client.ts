@@ -3,6 +3,9 @@ import type {
   ChangeDesktopBody,
   ChangedEntryJson,
   ChangeEntryBody,
+  ClipboardBody,
+  ClipboardJson,
+  ClipboardSetJson,
   CreateDesktopBody,
   DesktopJson,
   DesktopState,
@@ -310,6 +313,20 @@ export function createClient(options: ClientOptions) {
         method: 'POST',
         path: path`/v1/desktops/${id}/input`,
         ...sendJson(body, { 'idempotency-key': idempotencyKey }),
+      }),
+
+    /** The text that was copied last; refused with `clipboard_unavailable` where the guest shares no clipboard. */
+    readClipboard: async (id: string, call: CallOptions = {}) =>
+      http.json<ClipboardJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}/clipboard` }),
+
+    /** Replaces the clipboard. Refused with `claim_held` while another client holds the claim `control`. */
+    writeClipboard: async (id: string, body: ClipboardBody, call: CallOptions = {}) =>
+      http.json<ClipboardSetJson>({
+        ...call,
+        timeoutMs: call.timeoutMs ?? inputLimitMs,
+        method: 'PUT',
+        path: path`/v1/desktops/${id}/clipboard`,
+        ...sendJson(body),
       }),
 
     /** The screen's size, pointer and sequence, and who controls it. */

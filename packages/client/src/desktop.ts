@@ -13,7 +13,7 @@ import type {
 import type { InputAction, InputBatch } from './adapters.ts'
 import { type Camel, camel } from './camel.ts'
 import { type Client, type ClientOptions, createClient, type KeyedOptions } from './client.ts'
-import { Commands, Files, Stream } from './guest.ts'
+import { Clipboard, Commands, Files, Stream } from './guest.ts'
 import type { CallOptions } from './http.ts'
 import { type InputOptions, type InputResult, inputBodyOf } from './input.ts'
 import type { SettleOptions } from './operations.ts'
@@ -60,6 +60,7 @@ export class Desktop extends ScreenHelpers {
   readonly commands: Commands
   readonly files: Files
   readonly stream: Stream
+  readonly clipboard: Clipboard
   readonly #client: Client
   #seen: DesktopJson
 
@@ -70,6 +71,7 @@ export class Desktop extends ScreenHelpers {
     this.commands = new Commands(client, seen.id)
     this.files = new Files(client, seen.id)
     this.stream = new Stream(client, seen.id)
+    this.clipboard = new Clipboard(client, seen.id)
   }
 
   /** Creates a desktop; it does not run before its first `wake()`. */

@@ -239,6 +239,26 @@ export class Files {
   }
 }
 
+export class Clipboard {
+  readonly #client: Client
+  readonly #id: string
+
+  constructor(client: Client, id: string) {
+    this.#client = client
+    this.#id = id
+  }
+
+  /** The text that was copied last; null where none was copied since the service follows the clipboard. */
+  async read(options?: CallOptions): Promise<string | null> {
+    return (await this.#client.readClipboard(this.#id, options)).text
+  }
+
+  /** The guest's programs paste this text until something else is copied, or the desktop sleeps. */
+  async write(text: string, { takeover, ...call }: CallOptions & { takeover?: boolean } = {}): Promise<void> {
+    await this.#client.writeClipboard(this.#id, { text, takeover }, call)
+  }
+}
+
 export class Stream {
   readonly #client: Client
   readonly #id: string

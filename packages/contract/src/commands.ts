@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { guestActivity, idleCondition } from './activity.ts'
 import { inventoryDigests, mostDesktops, observation, observations } from './agents.ts'
 import { durationMs, durationSecs, listOf, said } from './bounds.ts'
+import { clipboardCommands } from './clipboard.ts'
 import { changeEntryCommand, changeEntryResult, listEntriesCommand, listEntriesResult } from './entries.ts'
 import { execCommands } from './execs.ts'
 import { execOutputMaxBytes } from './guest.ts'
@@ -312,6 +313,7 @@ export const commands = {
   'guest.readFile': { payload: transfer, result: z.object({ size: z.int().min(0) }) },
   ...execCommands,
   ...watchCommands,
+  ...clipboardCommands,
 } as const
 
 export type CommandName = keyof typeof commands

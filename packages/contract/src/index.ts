@@ -2,6 +2,7 @@
 export * from './activity.ts'
 export * from './admin.ts'
 export * from './agents.ts'
+export * from './clipboard.ts'
 export * from './commands.ts'
 export * from './desktops.ts'
 export * from './drains.ts'

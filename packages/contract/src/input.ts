@@ -71,7 +71,9 @@ const actions = [
     via: z
       .enum(['auto', 'keys', 'clipboard'])
       .optional()
-      .describe('`auto`: keys for what the layout has, the clipboard for the rest'),
+      .describe(
+        '`auto`: keys; where a character is on no key, all between two line ends or tabs is pasted. `failed` where no program asks for the pasted text',
+      ),
     paste: keys.optional().describe('The keys that paste; default `Control`, `v`'),
   }),
   z.strictObject({ type: z.literal('key'), keys, count: z.int().min(1).max(100).optional() }),

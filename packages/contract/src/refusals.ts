@@ -166,6 +166,11 @@ export const refusals = {
     what: 'the desktop watches as many folders as it may',
     next: 'end some watches, or watch a smaller folder',
   },
+  clipboard_unavailable: {
+    status: 409,
+    what: 'the desktop shares no clipboard: its image has none, or the clipboard’s program does not run in the guest',
+    next: 'start `spice-vdagent` in the guest, or use an image whose manifest has `clipboard`',
+  },
   cursor_gone: {
     status: 410,
     what: 'the log of events no longer reaches back to this cursor, or the cursor is of an earlier database',

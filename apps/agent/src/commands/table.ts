@@ -15,6 +15,7 @@ import type { Inputs } from '../input/inputs.ts'
 import type { JpegEncoder } from '../input/jpeg.ts'
 import type { MoveDeps } from '../moves/held.ts'
 import type { CallsInFlight } from './calls-in-flight.ts'
+import { readClipboard, writeClipboard } from './clipboard.ts'
 import { ensureAbsent } from './ensure-absent.ts'
 import { ensureAsleep } from './ensure-asleep.ts'
 import { ensureAwake } from './ensure-awake.ts'
@@ -103,6 +104,8 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'input.perform': performInput,
   'input.interrupt': interruptInput,
   'screen.look': lookAtScreen,
+  'clipboard.read': readClipboard,
+  'clipboard.write': writeClipboard,
 }
 
 interface Call {

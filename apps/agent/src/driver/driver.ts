@@ -125,6 +125,8 @@ export interface Driver {
   screen(desktopId: DesktopId): Promise<Duplex>
   /** What its image says of its keyboard. */
   keyboard(desktopId: DesktopId): Promise<GuestKeyboard>
+  /** Whether the guest's program that shares its clipboard is connected. */
+  clipboardConnected(desktopId: DesktopId): Promise<boolean>
   /** The screen as it is now, as PNG. */
   picture(desktopId: DesktopId): Promise<Buffer>
 }

@@ -11,14 +11,15 @@ import {
 } from '@dormouse/contract'
 import type { Driver } from '../driver/driver.ts'
 import { KeyedLock } from '../mechanics/locks.ts'
+import { isConnectedInTime, offerTo, readFrom, requireClipboard } from './clipboards.ts'
 import { Damage } from './damage.ts'
 import { layoutNamed } from './layouts.ts'
 import { perform, reasonOf } from './perform.ts'
-import { plan } from './plan.ts'
+import { type Plan, plan } from './plan.ts'
 import { RfbSession } from './rfb-session.ts'
 import { type SettleParams, settle } from './settle.ts'
 
-type Deps = { driver: Pick<Driver, 'screen' | 'keyboard'> }
+type Deps = { driver: Pick<Driver, 'screen' | 'keyboard' | 'clipboardConnected'> }
 
 /** A batch that runs, or waits for another one of its desktop. */
 interface Batch {
@@ -31,6 +32,8 @@ interface Open {
   session: Promise<RfbSession>
   users: number
   closing: NodeJS.Timeout | undefined
+  /** It follows a clipboard, so that it stays open. */
+  isKept: boolean
 }
 
 export interface Look {
@@ -41,6 +44,8 @@ export interface Look {
 }
 
 const keptMs = 5_000
+/** Connections that stay open to follow a clipboard. Above this, they close as the others do. */
+const mostKept = 256
 /** More batches than these wait for one desktop: their caller does not wait for outcomes. */
 const mostWaiting = 4
 const longestWaitMs = 15_000
@@ -131,6 +136,25 @@ export class Inputs {
     })
   }
 
+  /** The text that was copied last in the guest or by this agent; null where none was seen. */
+  async readClipboard(desktopId: DesktopId): Promise<{ text: string | null; truncated: boolean }> {
+    await requireClipboard(this.#driver, desktopId)
+    return this.#with(desktopId, readFrom)
+  }
+
+  /** The guest's programs paste this text from now on. Waits for a batch that runs. */
+  async writeClipboard(desktopId: DesktopId, text: string): Promise<void> {
+    await this.#lock.run(desktopId, async () => {
+      this.#requireNotHeld(desktopId)
+      await requireClipboard(this.#driver, desktopId)
+      await this.#with(desktopId, async (session) => {
+        offerTo(session.clipboard, text)
+        // The screen takes messages in their order, so that its answer to a later one is proof.
+        await session.refresh()
+      })
+    })
+  }
+
   /** Ends every batch and connection. */
   close(): void {
     for (const { stop } of this.#batches) stop.abort(new Error('the host’s agent is stopping'))
@@ -143,10 +167,14 @@ export class Inputs {
 
   async #run(command: InputCommand, signal: AbortSignal): Promise<InputResult> {
     const { desktopId } = command
-    if (this.#held.has(desktopId))
-      refuse('guest_unavailable', 'the desktop is about to hibernate or to move; check its state, then retry')
+    this.#requireNotHeld(desktopId)
     if (signal.aborted) return { outcome: 'interrupted', performed: 0, reason: reasonOf(signal), seen: null }
     return await this.#with(desktopId, (session) => this.#begin(session, command, signal))
+  }
+
+  #requireNotHeld(desktopId: DesktopId): void {
+    if (this.#held.has(desktopId))
+      refuse('guest_unavailable', 'the desktop is about to hibernate or to move; check its state, then retry')
   }
 
   async #begin(session: RfbSession, command: InputCommand, signal: AbortSignal): Promise<InputResult> {
@@ -158,11 +186,17 @@ export class Inputs {
     }
     const made = plan(actions, {
       layout: layoutNamed(layout),
-      clipboard: clipboard && session.hasClipboard,
+      clipboard: clipboard && session.clipboard.isShared,
       pointer: this.#pointers.get(desktopId),
       ...{ screen, space, paceMs },
     })
     if ('refused' in made) return made
+    if (pastes(made) && !(await isConnectedInTime(this.#driver, desktopId))) {
+      refuse(
+        'guest_unavailable',
+        'the guest’s program for the clipboard is not connected; start `spice-vdagent` in the guest, then retry',
+      )
+    }
     const damage = new Damage()
     using _watched = session.watch((region) => damage.changed(region))
     // What has changed before does not count.
@@ -206,15 +240,26 @@ export class Inputs {
       return await work(await open.session)
     } finally {
       open.users--
-      if (open.users === 0) open.closing = setTimeout(() => this.#disconnect(desktopId), keptMs).unref()
+      if (open.users === 0) open.closing = setTimeout(() => void this.#rest(desktopId, open), keptMs).unref()
     }
+  }
+
+  /** The last use is over. What is copied meanwhile is known only to a connection that is open. */
+  async #rest(desktopId: DesktopId, open: Open): Promise<void> {
+    const session = await open.session.catch(() => undefined)
+    const { clipboard } = await this.#driver.keyboard(desktopId).catch(() => ({ clipboard: false }))
+    if (open.users > 0) return
+    const kept = [...this.#open.values()].filter(({ isKept }) => isKept).length
+    open.isKept = clipboard && session?.clipboard.isShared === true && (open.isKept || kept < mostKept)
+    if (open.isKept) session?.forgetPicture()
+    else if (this.#open.get(desktopId) === open) this.#disconnect(desktopId)
   }
 
   #opened(desktopId: DesktopId): Open {
     const kept = this.#open.get(desktopId)
     if (kept) return kept
     const session = this.#driver.screen(desktopId).then((socket) => RfbSession.open(socket))
-    const open: Open = { session, users: 0, closing: undefined }
+    const open: Open = { session, users: 0, closing: undefined, isKept: false }
     this.#open.set(desktopId, open)
     const forget = () => {
       if (this.#open.get(desktopId) === open) this.#open.delete(desktopId)
@@ -236,6 +281,9 @@ export class Inputs {
 }
 
 const nothing = { index: null, character: null, screen: null, takesMs: null }
+
+const pastes = ({ planned }: Extract<Plan, { planned: unknown }>): boolean =>
+  planned.some((steps) => steps.some(({ type }) => type === 'paste'))
 
 const isSame = (a: { width: number; height: number }, b: { width: number; height: number }): boolean =>
   a.width === b.width && a.height === b.height

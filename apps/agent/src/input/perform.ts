@@ -1,6 +1,7 @@
 // Sends the events of a batch, at their pace. Whatever ends it, nothing stays pressed.
 import { once } from 'node:events'
 import type { Damage } from './damage.ts'
+import { paste } from './paste.ts'
 import type { Planned, Step } from './plan.ts'
 import type { RfbSession } from './rfb-session.ts'
 
@@ -10,9 +11,6 @@ export interface Performed {
   performed: number
   reason: string | null
 }
-
-/** Time for the guest to take the clipboard, and for its program to read it. */
-const [offeredMs, pastedMs] = [400, 800]
 
 /** Stops before the next event when the signal aborts. */
 export async function perform(
@@ -49,27 +47,18 @@ export const reasonOf = ({ reason }: AbortSignal): string => (reason instanceof 
 
 async function send(session: RfbSession, step: Step, paceMs: number, damage: Damage, signal: AbortSignal) {
   if (step.type === 'pause') return pause(session, step.ms, signal)
-  if (step.type === 'paste') return paste(session, step, paceMs, damage, signal)
+  if (step.type === 'paste') {
+    const pressKeys = async () => {
+      for (const key of step.keys) await send(session, key, paceMs, damage, signal)
+    }
+    return paste(session, step.text, { pressKeys, damage, signal })
+  }
   // What this does to the screen may be what the batch is for. Releasing answers nothing: the press may have changed it.
   const isRelease = step.type === 'key' ? !step.down : (step.mask & session.mask) < session.mask
   if (!isRelease) damage.mark()
   if (step.type === 'key') session.key(step.code, step.down)
   else session.point(step.at, step.mask)
   return pause(session, paceMs, signal)
-}
-
-async function paste(
-  session: RfbSession,
-  { text, keys }: Extract<Step, { type: 'paste' }>,
-  paceMs: number,
-  damage: Damage,
-  signal: AbortSignal,
-): Promise<void> {
-  const before = session.setClipboard(text)
-  await pause(session, offeredMs, signal)
-  for (const key of keys) await send(session, key, paceMs, damage, signal)
-  await pause(session, pastedMs, signal)
-  if (before !== undefined) session.setClipboard(before)
 }
 
 /** Ends early when the signal aborts or the connection ends. */

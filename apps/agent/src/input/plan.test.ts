@@ -82,10 +82,12 @@ test('what is typed with a pressed button keeps it pressed', () => {
 })
 
 test('characters that the layout lacks are pasted where the guest shares its clipboard', () => {
-  const steps = planned({ type: 'type', text: 'aŘ€b' }, { clipboard: true })
-  expect(steps).toEqual(['+1e', '-1e', 'paste Ř€', '+30', '-30'])
-  expect(planned({ type: 'type', text: 'ab', via: 'clipboard' }, { clipboard: true })).toEqual(['paste ab'])
+  const steps = planned({ type: 'type', text: 'a\naŘ€b\t\tŘ b' }, { clipboard: true })
+  expect(steps).toEqual(['+1e', '-1e', '+Enter', '-Enter', 'paste aŘ€b', ...twice(['+Tab', '-Tab']), 'paste Ř b'])
+  expect(planned({ type: 'type', text: 'a\nb', via: 'clipboard' }, { clipboard: true })).toEqual(['paste a\nb'])
 })
+
+const twice = <T>(steps: T[]): T[] => [...steps, ...steps]
 
 test.each<[InputAction[], Partial<PlanOptions>, object]>([
   [

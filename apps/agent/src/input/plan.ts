@@ -41,8 +41,8 @@ const wheel = { up: 8, down: 16 } as const
 /** Browsers and file managers take these keys for the buttons, which a tablet lacks. */
 const buttonKeys = { back: keyCodes.BrowserBack, forward: keyCodes.BrowserForward } as const
 const modifiers: Record<Modifier, number> = { shift: keyCodes.Shift, altGr: keyCodes.AltGraph }
-/** How long a paste may take beside its keys. */
-const pasteMs = 1_500
+/** How long a paste takes at most beside its keys, in a guest that is not overloaded. */
+const pasteMs = 2_000
 
 /** The events of all actions, or the first reason why one cannot be done. */
 export function plan(actions: readonly InputAction[], options: PlanOptions): Plan {
@@ -172,7 +172,8 @@ class Planner {
       throw new CannotPlan(via === 'clipboard' ? { why: 'no_clipboard' } : { why: 'character', character: missing })
     }
     const steps: Step[] = []
-    for (const run of runsOf(chars, isMissing)) {
+    const runs = via === 'clipboard' ? [{ isPasted: true, chars }] : runsOf(chars, isMissing)
+    for (const run of runs) {
       if (run.isPasted) steps.push({ type: 'paste', text: run.chars.join(''), keys: this.#chord(paste) })
       else for (const char of run.chars) for (const stroke of layout.get(char)!) steps.push(...typed(stroke))
     }
@@ -215,13 +216,30 @@ const typed = ({ code, with: held }: Stroke): Step[] => pressing([...held.map((o
 
 const repeated = <T>(count: number, steps: T[]): T[] => Array.from({ length: count }, () => steps).flat()
 
-/** The text in runs that are pasted or typed. */
-function runsOf(chars: string[], isPasted: (char: string) => boolean): { isPasted: boolean; chars: string[] }[] {
+/**
+ * The text in runs that are pasted or typed. What is between two line ends or tabs is one or the other: a program inserts what is
+ * pasted some time later, so that keys could overtake it. Line ends and tabs are keys, since a form or a shell obeys them.
+ */
+function runsOf(chars: string[], isMissing: (char: string) => boolean): { isPasted: boolean; chars: string[] }[] {
   const runs: { isPasted: boolean; chars: string[] }[] = []
-  for (const char of chars) {
-    const pasted = isPasted(char)
-    if (runs.at(-1)?.isPasted !== pasted) runs.push({ isPasted: pasted, chars: [] })
-    runs.at(-1)!.chars.push(char)
+  for (const part of partsOf(chars)) {
+    const isPasted = part.some(isMissing)
+    const last = runs.at(-1)
+    if (last?.isPasted === isPasted && !isPasted) last.chars.push(...part)
+    else runs.push({ isPasted, chars: part })
   }
   return runs
+}
+
+/** Each line end and tab alone, and what is between them. */
+function partsOf(chars: string[]): string[][] {
+  const parts: string[][] = []
+  let isOpen = false
+  for (const char of chars) {
+    const isKey = char === '\n' || char === '\t'
+    if (isOpen && !isKey) parts.at(-1)!.push(char)
+    else parts.push([char])
+    isOpen = !isKey
+  }
+  return parts
 }

@@ -64,6 +64,8 @@ const clipboardMessage = (flags: number, body: Buffer = Buffer.alloc(0)): Buffer
   return Buffer.concat([head, body])
 }
 
+export const clipboardRequest = (): Buffer => clipboardMessage(clipboardFlags.request | clipboardFlags.text)
+
 export const clipboardNotice = (): Buffer => clipboardMessage(clipboardFlags.notify | clipboardFlags.text)
 
 /** Unchanged: RFB ends lines in CRLF and the text in NUL, but QEMU passes both on, and programs would paste them. */

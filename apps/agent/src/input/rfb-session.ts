@@ -6,13 +6,13 @@ import { type Point, type Region, refuse, screenSideMax } from '@dormouse/contra
 import { ByteReader } from '../mechanics/byte-reader.ts'
 import { before } from '../mechanics/deadlines.ts'
 import { Framebuffer } from './framebuffer.ts'
+import { RfbClipboard } from './rfb-clipboard.ts'
 import * as rfb from './rfb-messages.ts'
 
 interface Events {
   /** A whole update was read. */
   update: []
   resized: []
-  clipboard: []
   ended: []
 }
 
@@ -35,8 +35,8 @@ export class RfbSession extends EventEmitter<Events> {
   #refreshing: Promise<void> = Promise.resolve()
   readonly #watchers = new Set<(region: Region) => void>()
   #isAsked = false
-  #text: string | undefined
-  #hasClipboard = false
+  /** What the guest's programs paste, and what they have copied. */
+  readonly clipboard = new RfbClipboard((message) => this.#send(message), maxCutBytes)
   #isEnded = false
 
   private constructor(socket: Duplex) {
@@ -75,10 +75,6 @@ export class RfbSession extends EventEmitter<Events> {
   }
   get isEnded(): boolean {
     return this.#isEnded
-  }
-  /** Whether the screen shares a clipboard. The guest may still have no program for it. */
-  get hasClipboard(): boolean {
-    return this.#hasClipboard
   }
   /** The buttons that it holds. */
   get mask(): number {
@@ -133,13 +129,10 @@ export class RfbSession extends EventEmitter<Events> {
     this.#throwIfEnded()
   }
 
-  /** Gives the guest a clipboard with this text; the text that it had, where this session has seen it. */
-  setClipboard(text: string): string | undefined {
-    const before = this.#text
-    this.#text = text
-    this.#send(rfb.clipboardNotice())
-    this.#send(rfb.clipboardText(text))
-    return before
+  /** Frees the memory of the picture. The next look fetches it again. */
+  forgetPicture(): void {
+    const { width, height } = this.#frame
+    this.#frame = new Framebuffer({ width, height })
   }
 
   close(): void {
@@ -159,6 +152,7 @@ export class RfbSession extends EventEmitter<Events> {
   #end(): void {
     if (this.#isEnded) return
     this.#isEnded = true
+    this.clipboard.end()
     this.emit('update')
     this.emit('ended')
   }
@@ -255,15 +249,6 @@ export class RfbSession extends EventEmitter<Events> {
     const bytes = (await this.#reader.take(7)).readInt32BE(3)
     if (Math.abs(bytes) > maxCutBytes) throw new Error('the screen sent a text that is too long')
     const body = await this.#reader.take(Math.abs(bytes))
-    if (bytes >= 0) return
-    const flags = body.readUInt32BE(0)
-    if (flags & rfb.clipboardFlags.caps) this.#hasClipboard = true
-    else if (flags & rfb.clipboardFlags.notify) this.#text = undefined
-    else if (flags & rfb.clipboardFlags.request) {
-      if (this.#text !== undefined) this.#send(rfb.clipboardText(this.#text))
-    } else if (flags & rfb.clipboardFlags.provide) {
-      this.#text = rfb.textProvided(body.subarray(4), maxCutBytes)
-      this.emit('clipboard')
-    }
+    if (bytes < 0) this.clipboard.heard(body)
   }
 }

@@ -131,6 +131,7 @@ export class Links extends EventEmitter<Events> {
 
 /** The codes with which a host may refuse. Leadership, authentication and limits are not for a host to decide. */
 const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
+  'clipboard_unavailable',
   'command_not_run',
   'conflict',
   'disk_missing',

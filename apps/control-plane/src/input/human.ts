@@ -1,4 +1,5 @@
-// Whether a person uses a screen now, as far as its last input says.
+// Who uses a screen now, as a client that wants it too gets to know it.
+import { refusals, refuse } from '@dormouse/contract'
 import * as activity from '../activity/store.ts'
 import type { Db } from '../db/pool.ts'
 
@@ -8,4 +9,17 @@ const humanSecs = 15
 export async function isHumanActive(db: Db, desktopId: string): Promise<boolean> {
   const at = await activity.lastOf(db, desktopId, 'screen')
   return at !== undefined && Date.now() - at.getTime() < humanSecs * 1_000
+}
+
+export async function refuseHeld(
+  db: Db,
+  desktopId: string,
+  held: { holder: string; since: Date | null; until: Date },
+): Promise<never> {
+  return refuse('claim_held', refusals.claim_held.detail({ claim: 'control', until: held.until.toISOString() }), {
+    claim: 'control',
+    holder: held.holder,
+    human_active: await isHumanActive(db, desktopId),
+    ...(held.since && { since: held.since.toISOString() }),
+  })
 }

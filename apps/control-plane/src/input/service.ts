@@ -21,14 +21,14 @@ import type { Log } from '@dormouse/process'
 import * as activity from '../activity/store.ts'
 import type { Links } from '../agents/links.ts'
 import * as audit from '../audit/store.ts'
-import { type Db, type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { transaction } from '../db/transactions.ts'
 import { requireAwake } from '../desktops/require-awake.ts'
 import type { Desktops, Replay } from '../desktops/service.ts'
 import type { Customer } from '../principals/service.ts'
 import { type Borrowed, borrow, giveBack } from '../streams/borrowing.ts'
 import { requireInput } from './able.ts'
-import { isHumanActive } from './human.ts'
+import { refuseHeld } from './human.ts'
 import { asGuestRefusal, type Looks, noWait, type Target } from './looks.ts'
 import { outcomeOf, refuseInput, unknownOutcome } from './outcomes.ts'
 import * as store from './store.ts'
@@ -117,7 +117,7 @@ export class Inputs {
         ...{ desktopId, holder, generation, takeover: body.takeover ?? false },
         goodForMs: goodUntil === null ? null : Math.round(goodUntil - Date.now()),
         forMs: durationOf(body),
-        refuseHeld: (held) => this.#refuseHeld(tx, desktopId, held),
+        refuseHeld: (held) => refuseHeld(tx, desktopId, held),
       })
       const isFirst =
         key === null || (await store.insert(tx, { desktopId, key }, { id, fingerprint, requestedBy: holder }))
@@ -130,15 +130,6 @@ export class Inputs {
     })
     if (borrowed?.lost) onTakenOver()
     return borrowed && { ...target, id, holder, key, requestId, borrowed }
-  }
-
-  async #refuseHeld(db: Db, desktopId: string, held: { holder: string; since: Date | null; until: Date }) {
-    refuse('claim_held', refusals.claim_held.detail({ claim: 'control', until: held.until.toISOString() }), {
-      claim: 'control',
-      holder: held.holder,
-      human_active: await isHumanActive(db, desktopId),
-      ...(held.since && { since: held.since.toISOString() }),
-    })
   }
 
   async #run(batch: Batch, body: InputBody): Promise<InputJson> {

@@ -114,6 +114,12 @@ export const clipboardXml = `<channel type='qemu-vdagent'><source><clipboard cop
 
 export const hasClipboard = (xml: string): boolean => /<channel type=['"]qemu-vdagent['"]>/.test(xml)
 
+/** Whether a program in the guest has opened that port. */
+export function isClipboardConnected(xml: string): boolean {
+  const [channel] = /<channel type=['"]qemu-vdagent['"]>[\s\S]*?<\/channel>/.exec(xml) ?? []
+  return /<target[^>]*\bstate=['"]connected['"]/.test(channel ?? '')
+}
+
 /** Whether QEMU runs the guest without KVM. */
 export const isEmulated = (xml: string): boolean => /<domain[^>]*\btype=['"]qemu['"]/.test(xml)
 

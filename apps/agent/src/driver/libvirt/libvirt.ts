@@ -27,7 +27,7 @@ import { withoutClipboard } from './clipboard.ts'
 import { Consoles } from './consoles.ts'
 import { LibvirtDisks } from './disks.ts'
 import { DomainStates } from './domain-states.ts'
-import { machineOf, markKey, markNamespace, markXml } from './domain-xml.ts'
+import { isClipboardConnected, machineOf, markKey, markNamespace, markXml } from './domain-xml.ts'
 import { orRefuse, unlessGone } from './failures.ts'
 import { LibvirtGuests } from './guest-access.ts'
 import { Installation } from './installation.ts'
@@ -198,6 +198,10 @@ export class LibvirtDriver implements Driver {
 
   picture(desktopId: DesktopId): Promise<Buffer> {
     return takePicture(this.#installation.domain(desktopId))
+  }
+
+  async clipboardConnected(desktopId: DesktopId): Promise<boolean> {
+    return isClipboardConnected(await this.#installation.domain(desktopId).xml())
   }
 
   async keyboard(desktopId: DesktopId): Promise<GuestKeyboard> {

@@ -47,6 +47,8 @@ export class SimulatedFaults {
   readiness: Readiness | undefined
   /** What the image of all guests says of their keyboard. */
   keyboard: GuestKeyboard = { layout: 'us', clipboard: false }
+  /** Whether the program for the clipboard runs in all guests. */
+  clipboardConnected = true
   readonly latencyMs: Partial<Record<SimulatedOperation, number>>
   /** No disk or memory image can be written. */
   diskFull: boolean

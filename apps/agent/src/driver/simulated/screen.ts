@@ -1,6 +1,7 @@
 // The screen of a simulated desktop: a test picture over RFB 3.8 that keys and pointer change, so that input is visible.
 import { EventEmitter, once } from 'node:events'
 import type { Duplex } from 'node:stream'
+import { deflateSync, inflateSync } from 'node:zlib'
 import { ByteReader } from '../../mechanics/byte-reader.ts'
 import type { Pixels } from '../picture.ts'
 
@@ -15,8 +16,13 @@ export type HeardInput = { key: number; down: boolean } | { x: number; y: number
 
 /** The latest that are remembered. */
 const heardMax = 50_000
+const pastedMax = 100
 
 const qemuKeys = -258
+const extendedClipboard = 0xc0a1e5ce | 0
+const [withText, caps, request, notify, provide] = [1, 1 << 24, 1 << 25, 1 << 27, 1 << 28] as const
+
+const [control, keyV] = [0x1d, 0x2f]
 
 /** The pixel format that a client requested: by how many bits each colour is shifted in a 32-bit pixel. */
 interface Shifts {
@@ -27,8 +33,18 @@ interface Shifts {
 
 export class SimulatedScreen {
   readonly #rgb = testPicture()
-  readonly #changes = new EventEmitter<{ change: [] }>().setMaxListeners(0)
+  readonly #changes = new EventEmitter<{ change: []; provided: [text: string] }>().setMaxListeners(0)
   readonly #clients = new Set<Duplex>()
+  /** Clients that share the clipboard, as QEMU's extension does it. */
+  readonly #sharing = new Set<Duplex>()
+  /** What a program in the guest has copied last. */
+  #copied = ''
+  /** The client whose text the guest's programs paste. */
+  #offering: Duplex | undefined
+  /** Offers that the guest drops, as it does when its program for the clipboard has only just connected. */
+  offersToDrop = 0
+  /** What Control and V have pasted. */
+  readonly pasted: string[] = []
   /** What clients have sent, for tests. */
   readonly heard: HeardInput[] = []
   #typed = 0
@@ -54,6 +70,8 @@ export class SimulatedScreen {
       client.destroy(gone.signal.aborted ? undefined : (error as Error))
     } finally {
       this.#clients.delete(client)
+      this.#sharing.delete(client)
+      if (this.#offering === client) this.#offering = undefined
       life.removeEventListener('abort', end)
     }
   }
@@ -91,8 +109,11 @@ export class SimulatedScreen {
       } else if (type === 4) this.#type(await reader.take(7))
       else if (type === 5) this.#point(await reader.take(5))
       else if (type === 255) this.#press(await reader.take(11), pressed)
-      else if (type === 6) this.#cut(await reader.take((await reader.take(7)).readUInt32BE(3)))
-      else throw new Error(`unknown message type ${type}`)
+      else if (type === 6) {
+        const bytes = (await reader.take(7)).readInt32BE(3)
+        if (bytes < 0) this.#share(await reader.take(-bytes), client)
+        else this.#cut(await reader.take(bytes))
+      } else throw new Error(`unknown message type ${type}`)
     }
   }
 
@@ -101,6 +122,10 @@ export class SimulatedScreen {
     const count = (await reader.take(3)).readUInt16BE(1)
     const list = await reader.take(4 * count)
     const all = Array.from({ length: count }, (_, i) => list.readInt32BE(4 * i))
+    if (all.includes(extendedClipboard)) {
+      this.#sharing.add(client)
+      client.write(extended(caps | request | notify | provide | withText, Buffer.alloc(4)))
+    }
     if (!all.includes(qemuKeys)) return
     const update = Buffer.alloc(16)
     update.writeUInt16BE(1, 2)
@@ -113,7 +138,15 @@ export class SimulatedScreen {
     if (down) pressed.add(key)
     else pressed.delete(key)
     this.#hear({ key, down })
-    if (down) this.#paintKey(key)
+    if (!down) return
+    this.#paintKey(key)
+    if (key === keyV && pressed.has(control)) void this.#pasteByKeys()
+  }
+
+  async #pasteByKeys(): Promise<void> {
+    this.pasted.push(await this.paste())
+    if (this.pasted.length > pastedMax) this.pasted.shift()
+    this.#paintKey(keyV)
   }
 
   #hear(input: HeardInput): void {
@@ -151,6 +184,33 @@ export class SimulatedScreen {
     for (const client of this.#clients) client.write(Buffer.concat([head, copied]))
   }
 
+  /** A program in the guest copies a text. */
+  copy(text: string): void {
+    this.#copied = text
+    this.#offering = undefined
+    for (const client of this.#sharing) client.write(extended(notify | withText))
+  }
+
+  /** A program in the guest asks for the text to paste. */
+  async paste(): Promise<string> {
+    if (!this.#offering) return this.#copied
+    const provided = once(this.#changes, 'provided')
+    this.#offering.write(extended(request | withText))
+    const [text] = (await provided) as [string]
+    return text
+  }
+
+  #share(body: Buffer, client: Duplex): void {
+    const flags = body.readUInt32BE(0)
+    if (flags & notify && this.offersToDrop-- <= 0) this.#offering = client
+    if (flags & provide) this.#changes.emit('provided', inflateSync(body.subarray(4)).subarray(4).toString())
+    if (!(flags & request)) return
+    const text = Buffer.from(`${this.#copied}\0`)
+    const counted = Buffer.concat([Buffer.alloc(4), text])
+    counted.writeUInt32BE(text.length, 0)
+    client.write(extended(provide | withText, deflateSync(counted)))
+  }
+
   #paint(left: number, top: number, side: number, colour: number[]): void {
     for (let y = top; y < Math.min(top + side, height); y++) {
       for (let x = left; x < Math.min(left + side, width); x++) this.#rgb.set(colour, (y * width + x) * 3)
@@ -158,6 +218,15 @@ export class SimulatedScreen {
     this.#version++
     this.#changes.emit('change')
   }
+}
+
+/** A message of the extended clipboard counts its bytes below zero. */
+function extended(flags: number, body: Buffer = Buffer.alloc(0)): Buffer {
+  const head = Buffer.alloc(12)
+  head[0] = 3
+  head.writeInt32BE(-(4 + body.length), 4)
+  head.writeInt32BE(flags, 8)
+  return Buffer.concat([head, body])
 }
 
 /** The lower half has stripes for tests to compare; the upper half is for keys. */

@@ -285,6 +285,10 @@ export class SimulatedDriver implements Driver {
     return this.faults.readiness
   }
 
+  async clipboardConnected(): Promise<boolean> {
+    return this.faults.clipboardConnected
+  }
+
   async keyboard(): Promise<GuestKeyboard> {
     return this.faults.keyboard
   }
@@ -306,6 +310,11 @@ export class SimulatedDriver implements Driver {
   /** What keys and pointer the desktop got, the oldest first. */
   heardBy(desktopId: DesktopId): readonly HeardInput[] {
     return this.#screen(desktopId).heard
+  }
+
+  /** The screen as its user and the guest's programs have it. */
+  screenOf(desktopId: DesktopId): Pick<SimulatedScreen, 'copy' | 'paste' | 'pasted' | 'offersToDrop'> {
+    return this.#screen(desktopId)
   }
 
   #screen(desktopId: DesktopId): SimulatedScreen {
