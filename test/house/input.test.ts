@@ -136,6 +136,7 @@ test('a screenshot waits for a change, and for a quiet screen', async () => {
 
 test.each([
   ['region', 'region=1,2,3'],
+  ['region', 'region=0,0,320,201'],
   ['region.width', 'region=1,2,0,4'],
   ['fit', 'fit=8'],
   ['format', 'format=gif'],
@@ -182,8 +183,14 @@ test.each<[string, string, unknown[], object?]>([
       { type: 'click', x: 320, y: 0 },
     ],
   ],
-  ['actions', 'take 80000 ms; at most 60000', [{ type: 'type', text: 'x'.repeat(2_000) }], { pace_ms: 20 }],
+  ['actions', 'take 80000 ms, at most 60000 ms; split', [{ type: 'type', text: 'x'.repeat(2_000) }], { pace_ms: 20 }],
   ['space.width', 'at least 1', [{ type: 'click' }], { space: { width: 0, height: 1 } }],
+  [
+    'screenshot.region',
+    'goes beyond the screen of 320 × 200 pixels',
+    [{ type: 'click' }],
+    { screenshot: { region: { x: 300, y: 0, width: 21, height: 1 } } },
+  ],
   ['takeOver', 'is not a known field', [{ type: 'click' }], { takeOver: true }],
 ])('400 names %s, and nothing is done', async (field, why, actions, more) => {
   const { status, json } = await input(actions, { more: more ?? {}, idempotencyKey: 'refused' })

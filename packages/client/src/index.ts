@@ -116,6 +116,7 @@ export type { Clock } from './retry.ts'
 export type { LaunchOptions, WriteOptions } from './screen-helpers.ts'
 export type { Screenshot, ScreenshotQuery } from './screenshots.ts'
 export type { AttachOptions, Terminal, TerminalSize } from './terminal.ts'
+export { type Piece, typeInPieces } from './typing.ts'
 export type { UploadData, UploadOptions } from './uploads.ts'
 export type { WatchOptions, WatchQuery } from './watches.ts'
 export {

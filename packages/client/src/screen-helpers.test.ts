@@ -9,10 +9,11 @@ import { shown } from './shown.ts'
 import { desktop as sample } from './testing/samples.ts'
 import { serve } from './testing/scripted-server.ts'
 
-async function started(outcomes: string[] = []) {
-  const server = await serve(({ path, method }) => {
+async function started(outcomes: string[] = [], longest = Infinity) {
+  const server = await serve(({ path, method, body: sent }) => {
     if (path.endsWith('/screen')) return { body: { width: 1280, height: 800, sequence: 'a', pointer: { x: 1, y: 2 } } }
     if (path.endsWith('/exec')) return { body: { exit_code: 127, stderr: 'no such program\n' } }
+    if (method === 'POST' && JSON.parse(String(sent)).actions[0].text?.length > longest) return tooLong
     return { body: method === 'GET' ? sample() : { outcome: outcomes.shift() ?? 'done' } }
   })
   onTestFinished(() => server[Symbol.asyncDispose]())
@@ -20,6 +21,9 @@ async function started(outcomes: string[] = []) {
   const bodies = () => server.seen.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(String(body)))
   return { desktop, bodies }
 }
+
+/** As the service answers a batch that would take too long. */
+const tooLong = { status: 400, body: { status: 400, code: 'invalid_request', detail: 'take long', field: 'actions' } }
 
 test('each name sends its action, also at x = 0', async () => {
   const { desktop, bodies } = await started()
@@ -68,6 +72,17 @@ test('a long text comes in batches that fit, and stops where one does', async ()
   const cut = await started(['done', 'interrupted'])
   expect((await cut.desktop.write(text)).outcome).toBe('interrupted')
   expect(cut.bodies()).toHaveLength(2)
+})
+
+test('a piece that would take too long is sent in halves, each with a key of its own', async () => {
+  const { desktop, bodies } = await started([], 100)
+  const text = `${'Grüße\n'.repeat(50)}end`
+  const paste = ['Control', 'Shift', 'v']
+  await desktop.write(text, { paste, idempotencyKey: 'k' })
+  const actions = bodies().map(({ actions }) => actions[0])
+  const sent = actions.filter((action) => action.text.length <= 100)
+  expect(sent.map((action) => action.text).join('')).toBe(text)
+  expect(actions.every((action) => action.paste.length === 3)).toBe(true)
 })
 
 test('what is launched gets its arguments as they are; a program that is missing is named', () => {

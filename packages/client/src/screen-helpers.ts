@@ -4,12 +4,15 @@ import type { InputAction, InputBatch } from './adapters.ts'
 import type { CallOptions } from './http.ts'
 import type { InputOptions, InputResult } from './input.ts'
 import { shown } from './shown.ts'
+import { typeInPieces } from './typing.ts'
 
 type Place = readonly [x: number, y: number]
 
 export interface WriteOptions extends InputOptions {
   /** Between two events; the same as `paceMs`. */
   delayInMs?: number
+  /** The keys that paste what is on no key; `Control`, `v` by default. Terminals have others. */
+  paste?: readonly string[]
 }
 
 export interface LaunchOptions extends CallOptions {
@@ -18,9 +21,6 @@ export interface LaunchOptions extends CallOptions {
   /** `:0` by default. */
   display?: string
 }
-
-/** A batch takes 60 s at most. A character takes six events at most: two modifiers and a key, down and up. */
-const [writeMs, eventsEach, defaultPaceMs] = [50_000, 6, 20]
 
 export abstract class ScreenHelpers {
   abstract input(actions: readonly InputAction[] | InputBatch, options?: InputOptions): Promise<InputResult>
@@ -67,23 +67,19 @@ export abstract class ScreenHelpers {
   }
 
   /** Types a text of any length, in several batches if it is long. Stops at the first that is not `done`, and returns that. */
-  async write(text: string, { delayInMs, ...options }: WriteOptions = {}): Promise<InputResult> {
+  async write(text: string, { delayInMs, paste, ...options }: WriteOptions = {}): Promise<InputResult> {
     const paceMs = options.paceMs ?? delayInMs
-    const size = Math.max(1, Math.floor(writeMs / (eventsEach * (paceMs ?? defaultPaceMs))))
-    const pieces = piecesOf(text, size)
-    for (const [i, piece] of pieces.entries()) {
-      const isLast = i === pieces.length - 1
+    return typeInPieces(text, paceMs, ({ text: piece, offset, isLast }) => {
       // A key names one batch. What comes after the text comes after its last piece.
       const { settle, screenshot, idempotencyKey, ...rest } = options
-      const given = {
+      return this.input([{ type: 'type', text: piece, paste: paste && [...paste] }], {
         ...{ ...rest, paceMs },
         ...(isLast && { settle, screenshot }),
-        ...(idempotencyKey !== undefined && { idempotencyKey: i === 0 ? idempotencyKey : `${idempotencyKey} ${i}` }),
-      }
-      const result = await this.input([{ type: 'type', text: piece }], given)
-      if (isLast || result.outcome !== 'done') return result
-    }
-    throw new TypeError('the text is empty')
+        ...(idempotencyKey !== undefined && {
+          idempotencyKey: offset === 0 ? idempotencyKey : `${idempotencyKey} ${offset}`,
+        }),
+      })
+    })
   }
 
   async wait(ms: number): Promise<void> {
@@ -125,12 +121,4 @@ export abstract class ScreenHelpers {
   ): Promise<InputResult> {
     return this.input([{ type: 'click', button, count, x, y }], options)
   }
-}
-
-/** Whole characters, in pieces of at most so many. */
-function piecesOf(text: string, size: number): string[] {
-  const chars = [...text.normalize('NFC')]
-  return Array.from({ length: Math.ceil(chars.length / size) }, (_, i) =>
-    chars.slice(i * size, (i + 1) * size).join(''),
-  )
 }

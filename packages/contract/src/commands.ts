@@ -9,7 +9,7 @@ import { execCommands } from './execs.ts'
 import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
-import { inputAction, inputActionsMax, pictureSpec, screenSequence } from './input.ts'
+import { inputAction, inputActionsMax, pictureSpec, region, screenSequence } from './input.ts'
 import { channelToken, letter, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom } from './operations.ts'
 import { readRangeCommand } from './ranges.ts'
@@ -122,6 +122,8 @@ export const inputCommand = z.object({
   expectedScreen: sizeOf.nullable(),
   paceMs: durationMs,
   settle: settle.nullable(),
+  /** Of the picture at the end. Refused as `outside`, without an index, where it goes beyond the screen. */
+  region: region.nullish(),
 })
 export type InputCommand = z.infer<typeof inputCommand>
 

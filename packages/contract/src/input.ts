@@ -108,6 +108,9 @@ export const region = z.strictObject({
 })
 export type Region = z.infer<typeof region>
 
+export const goesBeyond = ({ x, y, width, height }: Region, screen: Size): boolean =>
+  x + width > screen.width || y + height > screen.height
+
 /** Better refused than ignored. */
 export function requireJpegForQuality(
   { format, quality }: { format?: PictureFormat | undefined; quality?: number | undefined },
@@ -120,7 +123,7 @@ export function requireJpegForQuality(
 /** How a picture of the screen is made. */
 export const pictureSpec = z
   .strictObject({
-    region: region.optional().describe('Only this part, in pixels of the screen; what is beyond its edge is left out'),
+    region: region.optional().describe('Only this part, in pixels of the screen; 400 where it goes beyond its edge'),
     fit: z.int().min(16).max(screenSideMax).optional().describe('The longer side has at most so many pixels'),
     format: pictureFormat.optional().describe('Default `png`'),
     quality: z.int().min(1).max(100).optional().describe(`Of \`jpeg\`; default ${jpegQuality}`),

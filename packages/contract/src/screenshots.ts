@@ -35,7 +35,7 @@ export const screenshotQuery = z
     region: regionOfQuery
       .optional()
       .meta({ type: 'string', pattern: '^\\d{1,5}(,\\d{1,5}){3}$' })
-      .describe('Only this part: `x,y,width,height`, in pixels of the screen'),
+      .describe('Only this part: `x,y,width,height`, in pixels of the screen; 400 where it goes beyond its edge'),
     fit: whole(16, screenSideMax).describe('The longer side has at most so many pixels'),
     format: pictureFormat.optional().describe('Default `png`'),
     quality: whole(1, 100).describe('Of `jpeg`; default 80'),

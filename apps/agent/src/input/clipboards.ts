@@ -8,8 +8,8 @@ import type { RfbSession } from './rfb-session.ts'
 
 export type ClipboardDriver = Pick<Driver, 'keyboard' | 'clipboardConnected'>
 
-/** The guest's program ends at each hibernation, and is back a second or more after a wake. */
-const connectMs = 5_000
+/** The guest's program ends at each hibernation, and is back some seconds after a wake. */
+const connectMs = 10_000
 const lookMs = 100
 /** For the guest to send its text. */
 const askMs = 5_000

@@ -3,6 +3,7 @@
 import { once } from 'node:events'
 import {
   type DesktopId,
+  goesBeyond,
   type InputCommand,
   type InputResult,
   type Point,
@@ -178,12 +179,13 @@ export class Inputs {
   }
 
   async #begin(session: RfbSession, command: InputCommand, signal: AbortSignal): Promise<InputResult> {
-    const { desktopId, actions, space, expectedScreen, paceMs } = command
+    const { desktopId, actions, space, expectedScreen, paceMs, region } = command
     const { layout, clipboard } = await this.#driver.keyboard(desktopId)
     const screen = { width: session.frame.width, height: session.frame.height }
     if (expectedScreen && !isSame(expectedScreen, screen)) {
       return { refused: { ...nothing, why: 'screen_changed', screen } }
     }
+    if (region && goesBeyond(region, screen)) return { refused: { ...nothing, why: 'outside', screen } }
     const made = plan(actions, {
       layout: layoutNamed(layout),
       clipboard: clipboard && session.clipboard.isShared,

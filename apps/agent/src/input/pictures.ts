@@ -4,7 +4,10 @@ import { toPng } from '../driver/picture.ts'
 import type { Framebuffer } from './framebuffer.ts'
 import type { JpegEncoder } from './jpeg.ts'
 
-/** A region beyond the edge is cut off there; one that is wholly beyond it is the last pixel. */
+/**
+ * A region beyond the edge is refused before. Where the screen has changed its size since, it is cut off at the edge, and one that
+ * is wholly beyond it is the last pixel.
+ */
 export async function pictureOf(frame: Framebuffer, spec: PictureSpec, jpegs: JpegEncoder): Promise<Buffer> {
   const part = inside(spec.region ?? { x: 0, y: 0, width: frame.width, height: frame.height }, frame)
   const size = fitted(part, spec.fit)

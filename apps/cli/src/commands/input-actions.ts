@@ -7,10 +7,15 @@ export interface ActionOptions {
   button?: 'left' | 'middle' | 'right' | 'back' | 'forward'
   count?: number
   hold?: string[]
+  paste?: string[]
 }
 
 /** Throws CliError where the action is not known, or its values are not what it takes. */
-export function actionsOf(action: string, values: string[], { button, count, hold, at }: ActionOptions): InputAction[] {
+export function actionsOf(
+  action: string,
+  values: string[],
+  { button, count, hold, at, paste }: ActionOptions,
+): InputAction[] {
   const held = hold && { hold }
   const place = () => (values[0] === undefined ? {} : point(values[0]))
   const pressed = button as 'left' | undefined
@@ -29,7 +34,7 @@ export function actionsOf(action: string, values: string[], { button, count, hol
       return [{ type: 'scroll', ...at, dx, dy, ...held }]
     }
     case 'type':
-      return [{ type: 'type', text: required([values.join(' ')], 0, '<text>') }]
+      return [{ type: 'type', text: required([values.join(' ')], 0, '<text>'), paste }]
     case 'key':
       required(values, 0, '<key+key>')
       return values.map((keys) => ({ type: 'key', keys: chord(keys), count }))

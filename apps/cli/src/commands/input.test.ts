@@ -37,7 +37,7 @@ test.each<[string, string[], ActionOptions, object[]]>([
     ],
   ],
   ['scroll', ['0,-3'], { at: { x: 5, y: 6 } }, [{ type: 'scroll', x: 5, y: 6, dx: 0, dy: -3 }]],
-  ['type', ['Grüße', 'an', 'alle'], {}, [{ type: 'type', text: 'Grüße an alle' }]],
+  ['type', ['Grüße', 'an', 'alle'], { paste: ['a'] }, [{ type: 'type', text: 'Grüße an alle', paste: ['a'] }]],
   [
     'key',
     ['ctrl+s', 'ctrl++'],
@@ -88,4 +88,14 @@ test('what was not done whole fails and says so', async () => {
   const { code, stderr } = await dormouse(['input', desktopId, 'click'])
   expect(code).toBe(1)
   expect(stderr).toContain('the input is unknown: lost')
+})
+
+test('a long text comes in batches that fit; what follows it follows the last one', async () => {
+  const { dormouse, seen } = await start(() => ({ body: done }))
+  const words = ['input', desktopId, 'type', 'x'.repeat(1_000), '--settle', '--idempotency-key', 'k']
+  expect((await dormouse(words)).code).toBe(0)
+  const bodies = seen.map(({ body }) => JSON.parse(String(body)))
+  expect(bodies.map(({ actions }) => actions[0].text.length)).toEqual([416, 416, 168])
+  expect(bodies.map(({ settle }) => settle)).toEqual([undefined, undefined, {}])
+  expect(seen.map(({ headers }) => headers['idempotency-key'])).toEqual(['k', 'k 416', 'k 832'])
 })

@@ -1,6 +1,13 @@
 // input: types and points in an awake desktop.
 import { writeFile } from 'node:fs/promises'
-import type { InputAction, InputJson } from '@dormouse/client'
+import {
+  type InputAction,
+  type InputBody,
+  type InputJson,
+  type KeyedOptions,
+  type Piece,
+  typeInPieces,
+} from '@dormouse/client'
 import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
@@ -45,6 +52,9 @@ export function addInput(program: Command, context: Context): void {
     )
     .option('--count <n>', 'click, key: so many times', integerFrom(1))
     .addOption(new Option('--hold <key+key>', 'keys that are held meanwhile').argParser(chord))
+    .addOption(
+      new Option('--paste <key+key>', 'type: the keys that paste what is on no key (default: ctrl+v)').argParser(chord),
+    )
     .option('--pace-ms <n>', 'between two events (default: 20)', integerFrom(2))
     .option('--settle', 'wait until the screen has changed and is quiet')
     .option('--screenshot <file>', 'then save the screen as a PNG, or as JPEG with .jpg; - is standard output')
@@ -73,11 +83,29 @@ async function input(context: Context, desktop: string, actions: InputAction[], 
     onResponse: replayNote(context, options),
     ...(idempotencyKey !== undefined && { idempotencyKey }),
   }
-  const result = await context.customer().sendInput(desktop, body, call)
+  const client = context.customer()
+  const [first] = actions
+  const result =
+    first?.type === 'type'
+      ? await typeInPieces(first.text, options.paceMs, (piece) =>
+          client.sendInput(desktop, bodyOf(body, first, piece), callOf(call, idempotencyKey, piece)),
+        )
+      : await client.sendInput(desktop, body, call)
   if (options.screenshot !== undefined) await save(options.screenshot, result)
   if (options.screenshot !== '-') context.show(options, { ...result, screenshot: undefined }, () => '')
   if (result.outcome !== 'done') fail(result)
 }
+
+/** What comes after the text comes after its last piece. */
+const bodyOf = (body: InputBody, action: InputAction, { text, isLast }: Piece): InputBody => ({
+  ...body,
+  actions: [{ ...action, text } as InputAction],
+  ...(!isLast && { settle: undefined, screenshot: undefined }),
+})
+
+/** A key names one batch. */
+const callOf = (call: KeyedOptions, key: string | undefined, { offset }: Piece): KeyedOptions =>
+  key === undefined || offset === 0 ? call : { ...call, idempotencyKey: `${key} ${offset}` }
 
 const formatOf = (file: string): 'jpeg' | undefined => (/\.jpe?g$/i.test(file) ? 'jpeg' : undefined)
 

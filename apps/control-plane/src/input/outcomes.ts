@@ -8,6 +8,7 @@ import {
   refuse,
   refuseField,
   type SeenScreen,
+  type Size,
 } from '@dormouse/contract'
 
 type Done = Extract<InputResult, { outcome: string }>
@@ -42,6 +43,7 @@ export function refuseInput({ why, index, character, screen, takesMs }: InputRef
   if (why === 'character') return refuseField(field, `${named(character)} is on no key of the desktop’s layout${hint}`)
   if (why === 'no_clipboard')
     return refuseField(`${field}.via`, 'the desktop’s image shares no clipboard; send `keys` or `auto`')
+  if (why === 'outside' && index === null) return refuseRegion('screenshot.region', screen)
   if (why === 'outside')
     return refuseField(
       field,
@@ -50,12 +52,15 @@ export function refuseInput({ why, index, character, screen, takesMs }: InputRef
   if (why === 'too_long')
     return refuseField(
       'actions',
-      `take ${takesMs} ms; at most ${inputMaxMs} ms: lower \`pace_ms\`, or send several batches`,
+      `take ${takesMs} ms, at most ${inputMaxMs} ms; split the actions and long texts over several batches, or lower \`pace_ms\``,
     )
   if (why === 'screen_changed')
     return refuse('screen_changed', refusals.screen_changed.detail({ width: screen!.width, height: screen!.height }))
   return refuse('rate_limited', 'too many batches wait for this desktop; send the next one when one has ended')
 }
+
+export const refuseRegion = (field: string, screen: Size | null): never =>
+  refuseField(field, `goes beyond the screen of ${screen?.width} × ${screen?.height} pixels; send a part of it`)
 
 const hint = ', and its image shares no clipboard, or `via` excludes it'
 

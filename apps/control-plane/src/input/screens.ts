@@ -1,6 +1,7 @@
 // The screens of awake desktops for programs: their size, pointer and claim, and screenshots of them. Any replica with a link to
 // the host can serve this. It counts as no activity.
 import {
+  goesBeyond,
   type PictureSpec,
   pictureMimeType,
   type ScreenJson,
@@ -18,6 +19,7 @@ import { controlOf } from '../streams/store.ts'
 import { requireInput } from './able.ts'
 import { isHumanActive } from './human.ts'
 import { type Asker, type Looks, noWait, type Target, type Wait } from './looks.ts'
+import { refuseRegion } from './outcomes.ts'
 
 export interface ScreenReadsOptions {
   pool: Pool
@@ -60,6 +62,8 @@ export class ScreenReads {
     const { region, fit, format = 'png', quality } = query
     const spec: PictureSpec = { region, fit, format, quality }
     const { seen, picture } = await this.#options.looks.picture(target, waitOf(query), spec, asker)
+    // The screen's size is known only now. It may have changed since the picture: then that was cut off.
+    if (region && goesBeyond(region, seen)) refuseRegion('region', seen)
     return { seen, picture, mimeType: pictureMimeType[format] }
   }
 

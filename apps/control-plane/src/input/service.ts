@@ -222,12 +222,13 @@ const durationOf = ({ settle }: InputBody): number =>
 const pictureOf = ({ screenshot, actions }: InputBody): PictureSpec | undefined =>
   screenshot ?? (actions.at(-1)?.type === 'screenshot' ? {} : undefined)
 
-const commandOf = (
-  { id, desktopId, generation }: Batch,
-  { actions, space, expected_screen, pace_ms, settle }: InputBody,
-): CommandPayload<'input.perform'> => ({
-  ...{ desktopId, generation, batchId: id, actions, space: space ?? null },
-  expectedScreen: expected_screen ?? null,
-  paceMs: pace_ms ?? inputPaceMs,
-  settle: settle ? { quietMs: settle.quiet_ms ?? settleQuietMs, maxMs: settle.max_ms ?? settleMaxMs } : null,
-})
+function commandOf({ id, desktopId, generation }: Batch, body: InputBody): CommandPayload<'input.perform'> {
+  const { actions, space, expected_screen, pace_ms, settle } = body
+  return {
+    ...{ desktopId, generation, batchId: id, actions, space: space ?? null },
+    expectedScreen: expected_screen ?? null,
+    paceMs: pace_ms ?? inputPaceMs,
+    settle: settle ? { quietMs: settle.quiet_ms ?? settleQuietMs, maxMs: settle.max_ms ?? settleMaxMs } : null,
+    region: pictureOf(body)?.region,
+  }
+}
