@@ -153,6 +153,16 @@ export const configSchema = z.object({
     'DORMOUSE_AGENT_WORK_AT_ONCE',
     'how many boots, restores and saves run at once; by default two per processor',
   ),
+  warmPercent: setting(
+    'DORMOUSE_AGENT_WARM_PERCENT',
+    'how much of the memory to offer may hold warm copies of sleeping desktops, which wake in milliseconds; they are ended where the memory is needed; 0 keeps none',
+    z.coerce.number().int().min(0).max(100).default(25),
+  ),
+  warmSecs: setting(
+    'DORMOUSE_AGENT_WARM_SECS',
+    'how long a sleeping desktop keeps its warm copy',
+    z.coerce.number().int().min(1).max(31_536_000).default(3_600),
+  ),
   idleWithoutLeaderMs: setting(
     'DORMOUSE_AGENT_IDLE_WITHOUT_LEADER_SECS',
     'hibernate idle desktops by themselves if no leader of the control plane was heard for their idle timeout and so many seconds more; by default they run on',

@@ -109,6 +109,7 @@ test('commands cross the link, refusals with their code, and a running desktop i
   expect(await on.plane.ask('desktop.ensureAwake', { fence: fenceOf(id, 1, 1), spec, source })).toEqual({
     resumedFrom: 'image',
     ready: true,
+    path: 'boot',
   })
   await until(() => on.plane.heartbeats.at(-1)?.running.some(({ desktopId }) => desktopId === id))
   await expect(on.plane.ask('desktop.ensureHibernated', { fence: fenceOf(id, 0, 9) })).rejects.toMatchObject({

@@ -1,5 +1,5 @@
 // Makes each long-lived part of an agent once and joins them; decides nothing.
-import { availableParallelism } from 'node:os'
+import { availableParallelism, totalmem } from 'node:os'
 import { type Failpoints, type Log, noFailpoints, openTracing } from '@dormouse/process'
 import { Care } from './care.ts'
 import { linkHandlers } from './commands/table.ts'
@@ -19,7 +19,7 @@ import { sayHeartbeat, sayHello } from './hello.ts'
 import { ImageFacts } from './image-facts.ts'
 import { type AnyDriver, makeDriver } from './make-driver.ts'
 import { before } from './mechanics/deadlines.ts'
-import { makeParts, type Parts } from './parts.ts'
+import { makeParts, type Parts, type PartsOptions } from './parts.ts'
 import { type MetricsServer, serveMetrics } from './telemetry/serve.ts'
 import { Telemetry } from './telemetry/telemetry.ts'
 
@@ -51,8 +51,10 @@ export interface Agent {
 
 const tombstoneDays = 30
 const closeMs = 8_000
+const mib = 1024 * 1024
 const dayMs = 86_400_000
 const spaceEveryMs = 2_000
+const warmEveryMs = 1_000
 const imagesEveryMs = 60_000
 const withoutLeaderEveryMs = 2_000
 
@@ -99,6 +101,7 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
     workAtOnce: workAtOnceOf(config),
     moves: { listen: config.moveAddress, mibPerSec: config.moveMibps },
     leaderGraceMs: config.idleWithoutLeaderMs,
+    warm: warmOf(config),
     thresholds: { cpuPercent: config.activeCpuPercent, networkKibps: config.activeNetworkKibps },
     failpoints: whileAlive(failpoints, life.signal),
     report: (name, report) => {
@@ -121,10 +124,16 @@ function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<Iden
 
 const workAtOnceOf = ({ workAtOnce }: AgentConfig): number => workAtOnce ?? 2 * availableParallelism()
 
+function warmOf({ memoryMiB, warmPercent, warmSecs }: AgentConfig): PartsOptions['warm'] {
+  const maxMiB = Math.floor(((memoryMiB ?? totalmem() / mib) * warmPercent) / 100)
+  return { maxMiB, maxAgeMs: warmSecs * 1_000 }
+}
+
 function startCare(care: Care, parts: Parts, activityEveryMs: number): void {
-  const { journal, space, eviction, samples, withoutLeader, execActivity } = parts
+  const { journal, space, warm, eviction, samples, withoutLeader, execActivity } = parts
   care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   care.every(spaceEveryMs, 'disk space', () => space.check())
+  care.every(warmEveryMs, 'warm copies', () => warm.check())
   care.every(imagesEveryMs, 'unused images', () => eviction.check())
   care.every(withoutLeaderEveryMs, 'idle desktops without a leader', () => withoutLeader.check())
   care.every(activityEveryMs, 'activity of guests', () => samples.sample())
@@ -143,7 +152,7 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
       input: true,
       moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null, relay: true },
     },
-    () => imageFacts.current(),
+    async () => ({ ...(await imageFacts.current()), warm: parts.warm.facts }),
   )
   return new Control({
     seeds: config.controlPlanes,
@@ -152,6 +161,7 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
     prove: (hands) => prove(hands, identity),
     handlers: (dialBack) => linkHandlers(parts, { dialBack, observe: telemetry.command }),
     hello: () => sayHello(parts, facts),
+    welcomed: ({ warmCopies = false }) => parts.warm.welcomed(warmCopies),
     heard: (answer) => parts.withoutLeader.heard(answer),
     heartbeat: (link) => sayHeartbeat({ ...parts, facts, reports }, link),
     log: log.child({ room: 'control' }),

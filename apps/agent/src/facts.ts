@@ -7,29 +7,30 @@ const timeoutMs = 1_000
 /** The first time, libvirt probes what QEMU can do, which takes it a while. */
 const firstTimeoutMs = 10_000
 
-type ImageFacts = Pick<HostFacts, 'imageDigests' | 'fetches'>
+/** What changes without the hypervisor. */
+type OwnFacts = Pick<HostFacts, 'imageDigests' | 'fetches' | 'warm'>
 
 export class Facts {
   readonly #driver: Driver
   readonly #problem: () => string | null
-  readonly #images: () => Promise<ImageFacts>
+  readonly #own: () => Promise<OwnFacts>
   #known: HostFacts
   #request: Promise<HostFacts> | undefined
   #asked = false
 
   /**
-   * `problem` returns any problem of the host besides its hypervisor, `images` what it knows of images besides their names;
-   * `given` is what the configuration says.
+   * `problem` returns any problem of the host besides its hypervisor, `own` what it knows of images besides their names, and of
+   * warm copies; `given` is what the configuration says.
    */
   constructor(
     driver: Driver,
     problem: () => string | null,
     given: Pick<HostFacts, 'workAtOnce' | 'moves' | 'input'> = {},
-    images: () => Promise<ImageFacts> = async () => ({}),
+    own: () => Promise<OwnFacts> = async () => ({}),
   ) {
     this.#driver = driver
     this.#problem = problem
-    this.#images = images
+    this.#own = own
     this.#known = {
       agentVersion: packageJson.version,
       driver: driver.kind,
@@ -58,7 +59,7 @@ export class Facts {
 
   async #ask(): Promise<HostFacts> {
     try {
-      const facts = { ...(await this.#driver.facts()), ...(await this.#images()) }
+      const facts = { ...(await this.#driver.facts()), ...(await this.#own()) }
       const vcpus = Math.floor(facts.processors * oldVcpusPerProcessor)
       this.#known = { ...this.#known, ...facts, capacity: { ...facts.capacity, vcpus } }
       return this.#known

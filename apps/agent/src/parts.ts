@@ -1,4 +1,5 @@
 // Makes the long-lived parts that commands and periodic work share, over one state folder and one driver.
+import { freemem, totalmem } from 'node:os'
 import { BytePace, type Failpoints, type Log } from '@dormouse/process'
 import type { CarrierTimes } from './carrier/carrier.ts'
 import { Gate } from './carrier/gate.ts'
@@ -15,6 +16,7 @@ import type { SendReport } from './desktops/report.ts'
 import { Space } from './desktops/space.ts'
 import { Turns } from './desktops/turns.ts'
 import { type Thresholds, UsageSamples } from './desktops/usage-samples.ts'
+import { type HostMemory, WarmCopies, type WarmDeps } from './desktops/warm-copies.ts'
 import { Watch } from './desktops/watch.ts'
 import { WithoutLeader } from './desktops/without-leader.ts'
 import { Appends } from './guest/appends.ts'
@@ -30,6 +32,8 @@ import { type AnyDriver, guestsOf } from './make-driver.ts'
 import { Slots } from './mechanics/locks.ts'
 import type { Held } from './moves/held.ts'
 
+const mib = 1024 * 1024
+
 export interface PartsOptions {
   installationId: string
   driver: AnyDriver
@@ -38,6 +42,8 @@ export interface PartsOptions {
   workAtOnce: number
   /** Where moves to this host are accepted, undefined for nowhere, and how many MiB a second they may use in each direction. */
   moves?: { listen?: MoveAddress | undefined; mibPerSec?: number | undefined; times?: CarrierTimes }
+  /** How much memory warm copies of sleeping desktops may hold, and how long each is kept; none by default. */
+  warm?: { maxMiB: number; maxAgeMs: number; hostMemory?: () => HostMemory } | undefined
   /** When the fetch of an image has made too little progress. */
   fetchLimits?: ProgressLimits
   /** Above these, what a guest uses is activity. */
@@ -79,8 +85,23 @@ export async function makeParts({
   const { fetcher, eviction } = imagesOf(driver, journal, shared)
   const activity = new Activity()
   const slots = new Slots(workAtOnce)
+  const warm = warmCopiesOf({ driver, journal, memory, turns, failpoints, log }, shared.warm)
   const inputs = new Inputs({ driver })
-  const deps = { ...shared, activity, inputs, fetcher, moves, driver, journal, memory, digests, guests, turns, slots }
+  const deps = {
+    ...shared,
+    activity,
+    inputs,
+    fetcher,
+    moves,
+    driver,
+    journal,
+    memory,
+    digests,
+    guests,
+    turns,
+    slots,
+    warm,
+  }
   const watch = new Watch(deps)
   const execs = new GuestExecs()
   return {
@@ -102,6 +123,16 @@ export async function makeParts({
     jpegs: new JpegEncoder(),
   }
 }
+
+/** Of the machine, as the kernel reports it. */
+const machineMemory = (): HostMemory => ({ totalMiB: totalmem() / mib, availableMiB: freemem() / mib })
+
+const noWarmCopies = { maxMiB: 0, maxAgeMs: 0 }
+
+const warmCopiesOf = (
+  deps: WarmDeps,
+  { hostMemory = machineMemory, ...warm }: NonNullable<PartsOptions['warm']> = noWarmCopies,
+) => new WarmCopies(deps, { ...warm, hostMemory })
 
 type ImageOptions = Pick<PartsOptions, 'failpoints' | 'log' | 'fetchLimits'>
 

@@ -94,6 +94,8 @@ export const hostFacts = z.object({
    * field can do neither. `relay`: its moves can pass through the control plane; agents before that field cannot.
    */
   moves: z.object({ address: said(300).nullable(), relay: z.boolean().optional() }).optional(),
+  /** The warm copies of sleeping desktops. Agents before this field keep none. */
+  warm: z.object({ copies: z.int().min(0), memoryMiB: z.int().min(0), maxMiB: z.int().min(0) }).optional(),
   /** It knows the commands of input and of looking at screens. Agents before this field do not. */
   input: z.boolean().optional(),
 })
@@ -105,13 +107,15 @@ export const observation = z.object({
   generation: z.int().min(0),
   turn: z.int().min(0),
   operationId: id.nullable(),
-  /** `paused` is a guest between restore and resume, or one that was suspended. */
+  /** `paused` is a guest between restore and resume, or one that was suspended. A warm copy counts as `absent`. */
   domain: z.enum(['absent', 'running', 'paused', 'stopped']),
   /** Saved memory: `complete` may be restored once; `partial` and `spent` never. */
   memory: z.enum(['none', 'partial', 'complete', 'spent', 'damaged']),
   disk: z.boolean(),
   /** Why the domain is not running, as the hypervisor reports it. */
   reason: said(500).nullable(),
+  /** The host keeps a paused copy of the saved memory. The desktop sleeps, with it or without it. */
+  warm: z.boolean().optional(),
   /** While it moves between hosts. Agents before this field move nothing. */
   move: moveState.optional(),
 })
@@ -145,6 +149,8 @@ export const welcome = z.object({
   leaseMs: durationMs,
   /** Base URLs of the live replicas; the agent keeps one link to each. */
   replicas,
+  /** It knows that a host may keep warm copies of sleeping desktops. */
+  warmCopies: z.boolean().optional(),
 })
 export type Welcome = z.infer<typeof welcome>
 

@@ -11,7 +11,7 @@ import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
 import { inputAction, inputActionsMax, pictureSpec, region, screenSequence } from './input.ts'
 import { channelToken, letter, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
-import { resumedFrom } from './operations.ts'
+import { resumedFrom, wakePath } from './operations.ts'
 import { readRangeCommand } from './ranges.ts'
 import { appendUploadCommand, appendUploadResult, uploadCommand, uploadResult } from './uploads.ts'
 import { watchCommands } from './watches.ts'
@@ -172,6 +172,8 @@ export const commands = {
       resumedFrom,
       /** Whether what its image calls ready has come true. Agents before this field say nothing of it. */
       ready: z.boolean().optional(),
+      /** Agents before this field do not report it. */
+      path: wakePath.optional(),
     }),
   },
   /** Memory and disk are saved, as they belong together, and nothing runs. */
@@ -218,6 +220,8 @@ export const commands = {
     payload: z.object({ epoch: z.int().min(1), orders: listOf(rejoinOrder, mostDesktops) }),
     result: z.object({ items: observations }),
   },
+  /** The warm copies of sleeping desktops are ended: all of them, whatever wakes meanwhile. Agents before this command have none. */
+  'host.dropWarmCopies': { payload: z.object({}), result: z.object({ dropped: z.int().min(0) }) },
   /** What lies at the source of an image. Nothing but its manifest is read. */
   'image.inspect': {
     payload: z.object({ source: imageSource }),

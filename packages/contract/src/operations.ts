@@ -25,6 +25,13 @@ export type OperationState = z.infer<typeof operationState>
 export const resumedFrom = z.enum(['memory', 'disk', 'image'])
 export type ResumedFrom = z.infer<typeof resumedFrom>
 
+/**
+ * How a wake got its guest to run: a warm copy of its memory went on, its saved memory was restored, a template of its image was
+ * used, or it was booted.
+ */
+export const wakePath = z.enum(['warm', 'restore', 'template', 'boot'])
+export type WakePath = z.infer<typeof wakePath>
+
 export const operationResult = z
   .object({
     desktop_state: desktopState,
@@ -33,6 +40,11 @@ export const operationResult = z
     host_id: id.nullable(),
     duration_ms: z.int().describe('From acceptance to settling'),
     resumed_from: resumedFrom.optional().describe('Of a wake: what was restored'),
+    path: wakePath
+      .optional()
+      .describe(
+        'Of a wake: `warm` (a copy of its memory was still in its host’s memory), `restore`, `template` or `boot`. Absent where its host does not report it',
+      ),
     ready: z
       .boolean()
       .optional()

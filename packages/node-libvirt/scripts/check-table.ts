@@ -39,6 +39,7 @@ const prefixes: Record<keyof typeof constants, string> = {
   undefineFlag: 'VIR_DOMAIN_UNDEFINE_',
   shutdownFlag: 'VIR_DOMAIN_SHUTDOWN_',
   saveFlag: 'VIR_DOMAIN_SAVE_',
+  snapshotFlag: 'VIR_DOMAIN_SNAPSHOT_CREATE_',
   xmlFlag: 'VIR_DOMAIN_XML_',
   metadataType: 'VIR_DOMAIN_METADATA_',
   affect: 'VIR_DOMAIN_AFFECT_',

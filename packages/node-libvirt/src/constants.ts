@@ -156,6 +156,7 @@ export const undefineFlag = {
 } as const
 export const shutdownFlag = { acpiPowerBtn: 1, guestAgent: 2 } as const
 export const saveFlag = { bypassCache: 1, running: 2, paused: 4 } as const
+export const snapshotFlag = { noMetadata: 4 } as const
 export const xmlFlag = { secure: 1, inactive: 2, updateCpu: 4, migratable: 8 } as const
 export const metadataType = { description: 0, title: 1, element: 2 } as const
 export const affect = { current: 0, live: 1, config: 2 } as const

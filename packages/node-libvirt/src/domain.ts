@@ -14,6 +14,7 @@ import {
   saveFlag,
   setTimeFlag,
   shutoffReason,
+  snapshotFlag,
 } from './constants.ts'
 import { isLibvirtError } from './errors.ts'
 import { type Migration, migrationParams } from './migration.ts'
@@ -52,6 +53,9 @@ const reasons: Partial<Record<DomainStateName, Record<string, number>>> = {
   paused: pausedReason,
   shutoff: shutoffReason,
 }
+
+/** QEMU answers at once, unless it hangs. */
+const monitorMs = 15_000
 
 /** `saveParams` with an image format came with libvirt 11.2. */
 const imageFormatSince = 11_002_000
@@ -123,6 +127,25 @@ export class Domain {
     if (version < imageFormatSince) throw new Error('imageFormat needs libvirt 11.2 or newer')
     const params = textParams({ file: path, dxml: xml, image_format: imageFormat })
     await this.#change('domainSaveParams', { domain: this.ref, params, flags })
+  }
+
+  /**
+   * Writes the memory of a suspended domain to a path on the host, in the format of `save`, and leaves the domain paused. QEMU
+   * refuses a second time until the guest has run, and libvirt then removes the file of that name.
+   */
+  async snapshotMemory(path: string, disks: readonly string[]): Promise<void> {
+    const none = disks.map((name) => `<disk name='${name}' snapshot='no'/>`).join('')
+    const xml = `<domainsnapshot><memory snapshot='external' file='${escapeXml(path)}'/><disks>${none}</disks></domainsnapshot>`
+    await this.#change('domainSnapshotCreateXML', { domain: this.ref, xml, flags: snapshotFlag.noMetadata })
+  }
+
+  /** Asks QEMU itself. libvirt marks the domain as tainted. Throws QEMU's sentence where it refuses. */
+  async monitor(execute: string): Promise<unknown> {
+    const args = { domain: this.ref, command: JSON.stringify({ execute }), flags: 0 }
+    const { answer } = await this.#change('domainMonitorCommand', args, { timeoutMs: monitorMs })
+    const reply = JSON.parse(answer) as { return?: unknown; error?: { desc: string } }
+    if (reply.error) throw new Error(`QEMU refused ${execute}: ${reply.error.desc}`)
+    return reply.return
   }
 
   /** The running job (a save, a migration), or type `none`. */
@@ -225,3 +248,6 @@ export class Domain {
 export function agentTurn(uuid: string): string {
   return `agent:${uuid}`
 }
+
+const escapeXml = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll("'", '&apos;')

@@ -206,6 +206,7 @@ export const procedures = {
   ),
   domainAbortJob: procedure(164, { domain }, {}),
   domainAgentSetResponseTimeout: procedure(420, { domain, timeoutSecs: i32, flags }, { result: i32 }),
+  domainSnapshotCreateXML: procedure(185, { domain, xml, flags }, { snapshot: text, domain }),
   domainMigrateBegin3Params: procedure(302, { domain, params, flags }, { cookie: bytes, xml }),
   domainMigratePrepare3Params: procedure(
     303,
@@ -268,6 +269,7 @@ export const procedures = {
 
   nwfilterLookupByName: procedure(175, { name: text }, { filter: filterRef }, high),
 
+  domainMonitorCommand: procedure(1, { domain, command: text, flags }, { answer: text }, { program: programs.qemu }),
   domainAgentCommand: procedure(
     3,
     { domain, command: text, timeoutSecs: i32, flags },

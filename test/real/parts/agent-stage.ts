@@ -8,7 +8,7 @@ import { namePrefix } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import type { LibvirtSettings } from '@dormouse/agent/driver/libvirt/settings.ts'
 import { installationName } from '@dormouse/agent/driver/libvirt/storage-pool.ts'
-import { Bench } from '@dormouse/agent/testing/bench.ts'
+import { Bench, type BenchOptions } from '@dormouse/agent/testing/bench.ts'
 import type { DesktopSpec } from '@dormouse/contract'
 import { createLog, type Log } from '@dormouse/process'
 import { ensureMiniImage } from '../../../infra/guest-image/mini.ts'
@@ -76,11 +76,12 @@ export class Stage {
     settings: Partial<LibvirtSettings> = {},
     memoryFolder?: string,
     installationId?: string,
+    warm?: BenchOptions<LibvirtDriver>['warm'],
   ): Promise<Bench<LibvirtDriver>> {
     const folder = join(this.libvirtd.shortDir, name)
     const makeDriver = () =>
       new LibvirtDriver({ ...settingsOf(folder, this.libvirtd.socketPath), ...settings }, this.#log)
-    const given = { ...(memoryFolder && { memoryFolder }), ...(installationId && { installationId }) }
+    const given = { ...(memoryFolder && { memoryFolder }), ...(installationId && { installationId }), warm }
     return Bench.over({ folder, makeDriver, ...given })
   }
 

@@ -1,7 +1,7 @@
 // A desktop of an agent under test, and what it must keep. It counts its generations and turns, as a control plane does.
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
-import { type Fence, newId } from '@dormouse/contract'
+import { type Fence, newId, type WakePath } from '@dormouse/contract'
 import { expect } from 'vitest'
 import { guestSpec, leaveWitness, lookAt, type Witness } from './agent-stage.ts'
 
@@ -20,7 +20,7 @@ export class KeptDesktop {
   static async boot(bench: Bench<LibvirtDriver>, memoryMiB: number): Promise<KeptDesktop> {
     const desktop = new KeptDesktop(bench)
     const woken = await bench.awake(desktop.nextLife(), 'allow', 'make', guestSpec)
-    expect(woken).toEqual({ resumedFrom: 'image', ready: true })
+    expect(woken).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
     await desktop.leaveWitness(memoryMiB)
     return desktop
   }
@@ -52,9 +52,9 @@ export class KeptDesktop {
   }
 
   /** Wakes from saved memory, as a new generation. */
-  async wake(): Promise<void> {
+  async wake(path: WakePath = 'restore'): Promise<void> {
     const woken = await this.bench.awake(this.nextLife(), 'require', 'require', guestSpec)
-    expect(woken).toEqual({ resumedFrom: 'memory', ready: true })
+    expect(woken).toEqual({ resumedFrom: 'memory', ready: true, path })
   }
 
   /** Its memory and its boot are those from before, and the counter has gone on. */

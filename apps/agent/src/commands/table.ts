@@ -6,6 +6,7 @@ import type { DestroyDeps } from '../desktops/destroy.ts'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
 import type { OrderDeps } from '../desktops/orders.ts'
 import type { WakeDeps } from '../desktops/wake.ts'
+import type { WarmCopies } from '../desktops/warm-copies.ts'
 import type { Appends } from '../guest/appends.ts'
 import type { GuestExecs } from '../guest/execs.ts'
 import type { Transfers } from '../guest/transfers.ts'
@@ -16,6 +17,7 @@ import type { JpegEncoder } from '../input/jpeg.ts'
 import type { MoveDeps } from '../moves/held.ts'
 import type { CallsInFlight } from './calls-in-flight.ts'
 import { readClipboard, writeClipboard } from './clipboard.ts'
+import { dropWarmCopies } from './drop-warm-copies.ts'
 import { ensureAbsent } from './ensure-absent.ts'
 import { ensureAsleep } from './ensure-asleep.ts'
 import { ensureAwake } from './ensure-awake.ts'
@@ -63,6 +65,7 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   appends: Appends
   inputs: Inputs
   jpegs: JpegEncoder
+  warm: WarmCopies
 }
 
 const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
@@ -94,6 +97,7 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'guest.appendUpload': appendUpload,
   'guest.listEntries': listEntries,
   'guest.changeEntry': changeEntry,
+  'host.dropWarmCopies': dropWarmCopies,
   'image.inspect': inspectImage,
   'image.fetch': fetchImage,
   'image.ensure': ensureImage,

@@ -61,7 +61,11 @@ test.each(['hibernate.before-save', 'hibernate.after-save', 'hibernate.before-co
       name.includes('before-save') || name.includes('journal') ? ['running', 'none'] : ['absent', 'complete'],
     )
     expect(await bench.hibernated(fenceOf(id, 1, 2))).toMatchObject({ memoryBytes: expect.any(Number) })
-    expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory', ready: true })
+    expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({
+      resumedFrom: 'memory',
+      ready: true,
+      path: 'restore',
+    })
     expect(await counter(bench, id)).toBe(bootId)
   },
 )
@@ -70,7 +74,11 @@ test('a hibernation cut off after its save is as good as settled: the next wake 
   await using bench = await Bench.start()
   const { id, bootId } = await awakeDesktop(bench)
   await bench.crashAt('hibernate.after-save', () => bench.hibernated(fenceOf(id, 1, 2)))
-  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory', ready: true })
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({
+    resumedFrom: 'memory',
+    ready: true,
+    path: 'restore',
+  })
   expect(await counter(bench, id)).toBe(bootId)
 })
 

@@ -2,6 +2,7 @@
 // manifest says what is intended before a byte is written, and that the file is whole only after it is synced.
 import { type CommandResult, type IdleCondition, Refusal, refuse } from '@dormouse/contract'
 import { type Failpoints, type Log, together } from '@dormouse/process'
+import type { SaveProgress } from '../driver/driver.ts'
 import type { Inputs } from '../input/inputs.ts'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Activity } from './activity.ts'
@@ -11,6 +12,7 @@ import type { SendReport } from './report.ts'
 import {
   finished,
   holdsMemory,
+  isWarm,
   type LookDeps,
   look,
   lookAtRest,
@@ -21,12 +23,14 @@ import {
   type Situation,
 } from './situation.ts'
 import type { Turn } from './turns.ts'
+import type { WarmCopies } from './warm-copies.ts'
 
 export interface SaveDeps extends LookDeps {
   installationId: string
   digests: Digests
   activity: Activity
   inputs: Pick<Inputs, 'hold'>
+  warm: Pick<WarmCopies, 'mayKeep' | 'keep' | 'forget'>
   /** Limits the boots, restores and saves that run at once. */
   slots: Slots
   report: SendReport
@@ -39,7 +43,7 @@ const progressEveryMs = 500
 const firstProgressMs = 100
 
 /**
- * Saves the memory, so that it belongs to the disk as it is, and ends the process. With a condition, it refuses with `not_idle`
+ * Saves the memory, so that it belongs to the disk as it is. The process ends, or stays as a warm copy. With a condition, it refuses with `not_idle`
  * and changes nothing where the guest runs and is in use.
  */
 export async function hibernate(
@@ -52,19 +56,22 @@ export async function hibernate(
   const now = await lookAtRest(deps, desktopId)
   const runs = holdsMemory(now) && !neverRan(now)
   using _held = runs && ifIdle ? deps.activity.hold(desktopId, ifIdle) : undefined
-  const image = runs ? await save(deps, turn, now) : await alreadySaved(deps, turn, now)
+  const image = runs ? await save(deps, turn, now, { warm: true }) : await alreadySaved(deps, turn, now)
   return { memoryBytes: image.bytes ?? 0 }
 }
 
 /** Nothing has run since the memory was saved, so the saved memory is the result. */
 export async function alreadySaved(deps: SaveDeps, turn: Turn, now: Situation): Promise<MemoryImage> {
   if (!now.usable) refuse('memory_lost', 'the desktop does not run any more, and no memory of it was saved')
-  if (now.domain) await deps.driver.kill(turn.fence.desktopId)
+  if (now.domain && !isWarm(now)) await deps.driver.kill(turn.fence.desktopId)
   return settle(deps, turn, await finished(deps, now.usable))
 }
 
-/** Saves what the domain holds. Where that fails, the guest runs on and no partial file is left. */
-export async function save(deps: SaveDeps, turn: Turn, now: Situation): Promise<MemoryImage> {
+/**
+ * Saves what the domain holds. Where that fails, the guest runs on and no partial file is left. With `warm`, its process may stay
+ * as a copy of the file.
+ */
+export async function save(deps: SaveDeps, turn: Turn, now: Situation, { warm = false } = {}): Promise<MemoryImage> {
   const { fence } = turn
   // A key that is held while the memory is saved would still be held when it is restored.
   using _released = await deps.inputs.hold(fence.desktopId, 'the desktop is about to hibernate')
@@ -72,32 +79,60 @@ export async function save(deps: SaveDeps, turn: Turn, now: Situation): Promise<
   await deps.driver.setMark(markOf(deps, fence))
   await removeVoid(deps, now)
   const { spec } = turn.entry()
+  const memoryMiB = spec?.memoryMiB ?? 0
   return await deps.slots.run(turn.signal, () =>
-    deps.memory.withSpaceFor(spec?.memoryMiB ?? 0, async () => {
+    deps.memory.withSpaceFor(memoryMiB, async () => {
       const savedBy = await deps.driver.savedBy(fence.desktopId)
       const image = await deps.memory.intend(fence, savedBy, spec?.imageVersion ?? null)
       await deps.failpoints.hit('hibernate.before-save')
       turn.signal.throwIfAborted()
-      await write(deps, turn, image)
+      const kept = await write(deps, turn, image, warm && deps.warm.mayKeep(memoryMiB))
       await deps.failpoints.hit('hibernate.after-save')
       const [saved] = await together([complete(deps, image), turn.synced()])
+      if (kept) await deps.warm.keep(fence.desktopId, memoryMiB)
       return settle(deps, turn, saved)
     }),
   )
 }
 
-async function write(deps: SaveDeps, turn: Turn, image: MemoryImage): Promise<void> {
+/** Returns whether the process stays as a copy. */
+async function write(deps: SaveDeps, turn: Turn, image: MemoryImage, warm: boolean): Promise<boolean> {
+  const { driver } = deps
   const { desktopId, operationId } = turn.fence
   let reportedAt = performance.now() + firstProgressMs - progressEveryMs
+  const progress: SaveProgress = (doneBytes, totalBytes) => {
+    if (performance.now() - reportedAt < progressEveryMs) return
+    reportedAt = performance.now()
+    deps.report('operation.progress', { desktopId, operationId, phase: 'saving', doneBytes, totalBytes })
+  }
   try {
-    await deps.driver.save(desktopId, image.path, (doneBytes, totalBytes) => {
-      if (performance.now() - reportedAt < progressEveryMs) return
-      reportedAt = performance.now()
-      deps.report('operation.progress', { desktopId, operationId, phase: 'saving', doneBytes, totalBytes })
-    })
+    if (warm && (await saveAndKeep(deps, turn, image, progress))) return true
+    await driver.save(desktopId, image.path, progress)
+    return false
   } catch (error) {
     await resumeAfterFailure(deps, turn, image)
     throw error instanceof Refusal ? error : new Error('the memory could not be saved', { cause: error })
+  }
+}
+
+/** Where the hypervisor cannot do that, the guest runs on to be saved without a copy. */
+async function saveAndKeep(
+  deps: SaveDeps,
+  turn: Turn,
+  { path }: MemoryImage,
+  progress: SaveProgress,
+): Promise<boolean> {
+  const { driver, log } = deps
+  const { desktopId } = turn.fence
+  try {
+    await driver.saveAndKeep(desktopId, path, progress)
+    return true
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.code !== 'hypervisor_failed') throw error
+    turn.signal.throwIfAborted()
+    log.warn({ err: error, desktopId }, 'a desktop could not be saved with a warm copy; it is saved without one')
+    if ((await driver.domain(desktopId))?.state === 'paused') await driver.resumeKept(desktopId)
+    return false
   }
 }
 

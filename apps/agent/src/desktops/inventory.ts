@@ -1,7 +1,7 @@
 // What this host has of each desktop, as observed.
 import type { DesktopId, Observation } from '@dormouse/contract'
 import type { Entry } from './journal-entry.ts'
-import { judge, type LookDeps, look, lookAtAll, type Situation } from './situation.ts'
+import { isWarm, judge, type LookDeps, look, lookAtAll, type Situation } from './situation.ts'
 
 /** What exists of one desktop now; undefined where nothing does and nothing ever did. */
 export async function observe(
@@ -16,11 +16,15 @@ export async function observe(
 export function toObservation(
   { journal }: Pick<LookDeps, 'journal'>,
   desktopId: DesktopId,
-  { domain, memory, disk }: Seen,
+  seen: Seen,
   reason?: string | null,
 ): Observation | undefined {
+  const { memory, disk } = seen
+  // A copy of the saved memory is none of the desktop's states: the desktop sleeps, with it or without it.
+  const warm = isWarm(seen)
+  const domain = warm ? undefined : seen.domain
   const entry = journal.read(desktopId)
-  const fence = entry ?? domain?.mark
+  const fence = entry ?? seen.domain?.mark
   if (!fence && !disk && memory === 'none') return undefined
   return {
     desktopId,
@@ -32,13 +36,14 @@ export function toObservation(
     disk,
     reason: domain?.state === 'running' ? null : (domain?.reason ?? reason ?? entry?.sleptBecause ?? null),
     ...moveOf(entry),
+    ...(warm && { warm }),
   }
 }
 
 const moveOf = (entry: Entry | undefined): Pick<Observation, 'move'> => (entry?.move ? { move: entry.move } : {})
 
-type Seen = Pick<Situation, 'domain' | 'memory' | 'disk'>
-const nothing: Seen = { domain: undefined, memory: 'none', disk: false }
+type Seen = Pick<Situation, 'domain' | 'memory' | 'images' | 'disk'>
+const nothing: Seen = { domain: undefined, memory: 'none', images: [], disk: false }
 
 /** Every desktop of this installation that has anything here or is in the journal, without those that were destroyed or have moved away. */
 export async function inventory(deps: LookDeps): Promise<Observation[]> {

@@ -1,5 +1,5 @@
 // What the journal keeps of one desktop.
-import { type DesktopId, desktopSpec, id, moveState, resumedFrom } from '@dormouse/contract'
+import { type DesktopId, desktopSpec, id, moveState, resumedFrom, wakePath } from '@dormouse/contract'
 import { z } from 'zod'
 
 export const entrySchema = z.object({
@@ -18,6 +18,8 @@ export const entrySchema = z.object({
   /** In this turn: the disk was made; what the guest came from, written before its first vCPU ran; an undo was requested. */
   diskMade: z.boolean(),
   wokeFrom: resumedFrom.nullable(),
+  /** In this turn: how the guest came to run. */
+  wokeBy: wakePath.nullable().default(null),
   takenBack: z.boolean(),
   /** The image's command for readiness has succeeded since the guest was booted. */
   ready: z.boolean().default(false),
@@ -56,6 +58,7 @@ export const newEntry = (desktopId: DesktopId): Entry => ({
   disk: 'none',
   diskMade: false,
   wokeFrom: null,
+  wokeBy: null,
   takenBack: false,
   ready: false,
   memoryLost: false,
@@ -71,6 +74,7 @@ export const newEntry = (desktopId: DesktopId): Entry => ({
 export const ofThisTurn = {
   diskMade: false,
   wokeFrom: null,
+  wokeBy: null,
   takenBack: false,
   memoryLost: false,
   sleptBecause: null,

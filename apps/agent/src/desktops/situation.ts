@@ -99,6 +99,17 @@ export function neverRan({ domain, memory }: Situation): boolean {
   return domain?.state === 'paused' && memory === 'complete'
 }
 
+/**
+ * A paused process is a copy of the whole image, as its own save has left it: that marked both. What a restore makes has the mark
+ * of the wake.
+ */
+export function isWarm({ domain, memory, images: [newest] }: Pick<Situation, 'domain' | 'memory' | 'images'>): boolean {
+  if (domain?.state !== 'paused' || domain.outOfSpace || memory !== 'complete' || !newest) return false
+  const { mark } = domain
+  const { generation, turn, operationId } = newest.manifest
+  return mark.generation === generation && mark.turn === turn && mark.operationId === operationId
+}
+
 /** Completes the manifest of an image whose save was interrupted after its last byte. */
 export async function finished(deps: LookDeps, image: MemoryImage): Promise<MemoryImage> {
   return image.manifest.state === 'intended' ? deps.memory.complete(image) : image

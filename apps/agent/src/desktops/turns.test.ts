@@ -123,7 +123,11 @@ test('an order of the leader waits for nothing and ends nothing: while the turn 
   release()
   expect(items).toMatchObject([{ domain: 'running', turn: 2 }])
   await hibernating
-  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory', ready: true })
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({
+    resumedFrom: 'memory',
+    ready: true,
+    path: 'restore',
+  })
 })
 
 test('twenty desktops at once are all served, four at a time', async () => {

@@ -22,12 +22,20 @@ async function images(bench: Bench, id: string) {
 test('a first wake comes from the image, the next from memory, one after a power-off from the disk', async () => {
   await using bench = await Bench.start()
   const id = newId()
-  expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true })
+  expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
   await bench.hibernated(fenceOf(id, 1, 2))
-  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory', ready: true })
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({
+    resumedFrom: 'memory',
+    ready: true,
+    path: 'restore',
+  })
   await bench.tidy(fenceOf(id, 2, 3))
   bench.driver.die(id, 'finished')
-  expect(await bench.awake(fenceOf(id, 3, 4), 'allow', 'require')).toEqual({ resumedFrom: 'disk', ready: true })
+  expect(await bench.awake(fenceOf(id, 3, 4), 'allow', 'require')).toEqual({
+    resumedFrom: 'disk',
+    ready: true,
+    path: 'boot',
+  })
 })
 
 test('memory, disk, boot id and counter survive hibernation, and the clock is right', async () => {
@@ -50,7 +58,11 @@ test('a truncated image fails the wake with a sentence and its remedy, and nothi
   })
   expect(await images(bench, id)).toEqual([image])
   expect(await bench.asleep(fenceOf(id, 2, 3))).toEqual({ state: 'hibernated', memoryLost: false })
-  expect(await bench.awake(fenceOf(id, 3, 4), 'discard', 'require')).toEqual({ resumedFrom: 'disk', ready: true })
+  expect(await bench.awake(fenceOf(id, 3, 4), 'discard', 'require')).toEqual({
+    resumedFrom: 'disk',
+    ready: true,
+    path: 'boot',
+  })
   expect(await bench.run(id, 'cat /root/note')).toBe('on-disk')
 })
 
@@ -97,7 +109,7 @@ test('a disk that is half made when the agent dies is made anew', async () => {
   await until(() => bench.driver.faults.counts.fillDisk)
   await bench.crash()
   expect(await bench.observe(id)).toMatchObject({ domain: 'absent', disk: true })
-  expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true })
+  expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
 })
 
 test('a spent image is never restored again: a guest that ran and died is memory lost, not an old memory', async () => {
@@ -156,7 +168,11 @@ for (const how of ['fails', 'dies'] as const) {
       expect(memory).toBe(before.includes(name) ? 'complete' : 'spent')
       expect(await bench.asleep(fenceOf(id, 2, 3))).toEqual({ state: 'hibernated', memoryLost: false })
       expect(await images(bench, id)).toHaveLength(1)
-      expect(await bench.awake(fenceOf(id, 3, 4), 'require', 'require')).toEqual({ resumedFrom: 'memory', ready: true })
+      expect(await bench.awake(fenceOf(id, 3, 4), 'require', 'require')).toEqual({
+        resumedFrom: 'memory',
+        ready: true,
+        path: 'restore',
+      })
       expect(await bench.run(id, `cat ${bootIdFile}`)).toBe(bootId)
       expect(await bench.run(id, 'cat /run/note /root/note')).toBe('in-memory\non-disk')
     },
@@ -167,7 +183,11 @@ test.each([...before, ...after])('a wake repeated after a crash at %s goes on to
   await using bench = await Bench.start()
   const { id, bootId } = await hibernatedDesktop(bench)
   await bench.crashAt(name, () => bench.awake(fenceOf(id, 2, 3), 'require', 'require'))
-  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({ resumedFrom: 'memory', ready: true })
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toEqual({
+    resumedFrom: 'memory',
+    ready: true,
+    path: 'restore',
+  })
   expect(await bench.run(id, `cat ${bootIdFile}`)).toBe(bootId)
 })
 
@@ -178,7 +198,7 @@ test.each(['wake.before-mark', 'wake.after-mark', 'wake.after-resume', 'disk.aft
     const id = newId()
     bench.failpoints.set(name, 'throw@1')
     await expect(bench.awake(fenceOf(id, 1, 1))).rejects.toThrow()
-    expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true })
+    expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
   },
 )
 
@@ -205,8 +225,8 @@ test('repeated wakes join the one under way, and afterwards answer the same', as
   const id = newId()
   bench.driver.faults.latencyMs.startCold = 50
   const answers = await Promise.all([1, 2, 3].map(() => bench.awake(fenceOf(id, 1, 1))))
-  expect(answers).toEqual(Array(3).fill({ resumedFrom: 'image', ready: true }))
-  expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true })
+  expect(answers).toEqual(Array(3).fill({ resumedFrom: 'image', ready: true, path: 'boot' }))
+  expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
 })
 
 test('a desktop left running by an earlier command is adopted, not restarted', async () => {

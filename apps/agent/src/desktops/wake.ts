@@ -1,6 +1,13 @@
-// Decides how a desktop comes to run, and from what. A saved memory is restored paused, marked spent, and only then
+// Decides how a desktop comes to run, and from what. A warm copy goes on. A saved memory is restored paused, marked spent, and only then
 // resumed: a failure before or after that mark leaves memory and disk as they belong together.
-import { type CommandPayload, type CommandResult, type ResumedFrom, refuse } from '@dormouse/contract'
+import {
+  type CommandPayload,
+  type CommandResult,
+  type DesktopId,
+  Refusal,
+  type ResumedFrom,
+  refuse,
+} from '@dormouse/contract'
 import { type Log, together } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import { requestNewAddress } from '../guest/new-address.ts'
@@ -13,6 +20,7 @@ import { reportPhase } from './report.ts'
 import {
   finished,
   holdsMemory,
+  isWarm,
   type LookDeps,
   lookAtRest,
   markOf,
@@ -21,6 +29,7 @@ import {
   spendAll,
 } from './situation.ts'
 import type { Turn } from './turns.ts'
+import type { WarmCopies } from './warm-copies.ts'
 
 export interface WakeDeps extends LookDeps, DiskDeps {
   installationId: string
@@ -28,6 +37,7 @@ export interface WakeDeps extends LookDeps, DiskDeps {
   digests: Digests
   /** Limits the boots, restores and saves that run at once. */
   slots: Slots
+  warm: Pick<WarmCopies, 'makeSpace' | 'forget'>
   log: Log
 }
 
@@ -46,15 +56,31 @@ export async function wake(
   const deadline = performance.now() + deadlineMs * shareOfDeadline
   await deps.digests.stop(desktopId)
   const now = await lookAtRest(deps, desktopId)
+  deps.warm.forget(desktopId)
   const hasRun = holdsMemory(now) && !neverRan(now)
-  const resumedFrom = hasRun ? await adopt(deps, turn, now) : await start(deps, turn, request, now)
+  const isCopy = request.source.memory !== 'discard' && isWarm(now) && (await responds(deps, desktopId))
+  const resumedFrom = hasRun || isCopy ? await adopt(deps, turn, now, request) : await start(deps, turn, request, now)
   reportPhase(deps.report, turn.fence, 'waiting-for-guest')
   await untilAnswers(deps, desktopId, deadline - performance.now(), turn.signal).catch((error) =>
     explain(deps, turn, error),
   )
   // Not awaited: the desktop can be used without a network.
   if (resumedFrom === 'memory') void requestNewAddress(deps, desktopId, turn.fence.generation)
-  return { resumedFrom, ready: await isReady(deps, turn, resumedFrom, deadline) }
+  const ready = await isReady(deps, turn, resumedFrom, deadline)
+  const { wokeBy } = turn.entry()
+  return { resumedFrom, ready, ...(wokeBy && { path: wokeBy }) }
+}
+
+/** Before the image of a copy is spent: a process that does not answer is no copy. */
+async function responds({ driver, log }: WakeDeps, desktopId: DesktopId): Promise<boolean> {
+  try {
+    await driver.isKept(desktopId)
+    return true
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.code !== 'hypervisor_failed') throw error
+    log.warn({ err: error, desktopId }, 'a warm copy does not answer; the saved memory is restored')
+    return false
+  }
 }
 
 /**
@@ -81,13 +107,22 @@ async function explain({ driver }: WakeDeps, turn: Turn, error: unknown): Promis
   throw error
 }
 
-/** An earlier command or turn started it: the memory that it holds is kept. */
-async function adopt(deps: WakeDeps, turn: Turn, { domain }: Situation): Promise<ResumedFrom> {
-  const wokeFrom = turn.entry().wokeFrom ?? 'memory'
-  await spendAll(deps, turn, { wokeFrom, running: true, disk: 'used' })
-  await deps.driver.setMark(markOf(deps, turn.fence))
-  if (domain?.state === 'paused') await deps.driver.resume(turn.fence.desktopId)
-  return wokeFrom
+/** An earlier command or turn started it, or its save left it: the memory that it holds is kept. */
+async function adopt(deps: WakeDeps, turn: Turn, now: Situation, { spec }: WakeRequest): Promise<ResumedFrom> {
+  const { driver, failpoints } = deps
+  const { desktopId } = turn.fence
+  const { wokeFrom = null, wokeBy } = turn.entry()
+  const warm = isWarm(now)
+  await failpoints.hit('wake.before-mark')
+  turn.signal.throwIfAborted()
+  const note = { spec, wokeFrom: wokeFrom ?? 'memory', wokeBy: warm ? 'warm' : wokeBy, running: true } as const
+  await spendAll(deps, turn, { ...note, disk: 'used' })
+  await failpoints.hit('wake.after-mark')
+  turn.signal.throwIfAborted()
+  await driver.setMark(markOf(deps, turn.fence))
+  if (now.domain?.state === 'paused') await driver.resumeKept(desktopId)
+  await failpoints.hit('wake.after-resume')
+  return note.wokeFrom
 }
 
 async function start(deps: WakeDeps, turn: Turn, request: WakeRequest, now: Situation): Promise<ResumedFrom> {
@@ -99,6 +134,7 @@ async function start(deps: WakeDeps, turn: Turn, request: WakeRequest, now: Situ
   const disk = image ? 'require' : request.source.disk
   await ensureDisk(deps, turn, { spec: request.spec, disk, image: request.image })
   await turn.note({ spec: request.spec })
+  await deps.warm.makeSpace(request.spec.memoryMiB)
   if (!image) return deps.slots.run(turn.signal, () => boot(deps, turn, request))
   return deps.slots.run(turn.signal, () => restore(deps, turn, image))
 }
@@ -137,7 +173,7 @@ async function restore(deps: WakeDeps, turn: Turn, image: MemoryImage): Promise<
     await driver.kill(desktopId)
     throw error
   }
-  await spendAll(deps, turn, { wokeFrom: 'memory', running: true })
+  await spendAll(deps, turn, { wokeFrom: 'memory', wokeBy: 'restore', running: true })
   await failpoints.hit('wake.after-mark')
   turn.signal.throwIfAborted()
   await driver.resume(desktopId)
@@ -159,7 +195,7 @@ async function boot(deps: WakeDeps, turn: Turn, { spec }: WakeRequest): Promise<
   const wokeFrom = turn.entry().disk === 'fresh' ? 'image' : 'disk'
   await failpoints.hit('wake.before-mark')
   turn.signal.throwIfAborted()
-  await spendAll(deps, turn, { wokeFrom, running: true, ready: false })
+  await spendAll(deps, turn, { wokeFrom, wokeBy: 'boot', running: true, ready: false })
   await failpoints.hit('wake.after-mark')
   turn.signal.throwIfAborted()
   await deps.driver.startCold(spec, markOf(deps, turn.fence))

@@ -7,8 +7,9 @@ import type { DriverEvent } from '../driver/driver.ts'
 import { KeyedLock } from '../mechanics/locks.ts'
 import { type RemoveDeps, removeAll } from './destroy.ts'
 import { toObservation } from './inventory.ts'
+import type { Entry } from './journal-entry.ts'
 import type { SendReport } from './report.ts'
-import { type LookDeps, look, lookAtRest, removeVoid, type Situation } from './situation.ts'
+import { type LookDeps, look, lookAtRest, removeVoid, type Situation, spendAll } from './situation.ts'
 import type { Turns } from './turns.ts'
 
 export interface WatchDeps extends LookDeps, RemoveDeps {
@@ -114,6 +115,11 @@ export class Watch {
     return true
   }
 
+  /** Something else has resumed it: its disk changes, and its saved memory does not belong to it any more. */
+  async #spend(desktopId: DesktopId, entry: Entry): Promise<void> {
+    await this.#deps.turns.whileIdle(desktopId, entry, (turn) => spendAll(this.#deps, turn, {}))
+  }
+
   /** Its save was interrupted: the guest is resumed, and that image must never be taken for its memory. */
   async #resume(desktopId: DesktopId): Promise<void> {
     const { driver, journal, turns } = this.#deps
@@ -159,6 +165,7 @@ export class Watch {
       return
     }
     log.info({ observation: seen }, 'a desktop changed without a command')
+    if (entry && seen.domain === 'running' && seen.memory === 'complete') await this.#spend(seen.desktopId, entry)
     report('desktop.observed', seen)
     if (entry && !entry.destroyedAt) await journal.note(entry, { running: seen.domain === 'running' })
   }

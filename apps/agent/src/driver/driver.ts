@@ -84,6 +84,17 @@ export interface Driver {
   startCold(spec: DesktopSpec, mark: Mark): Promise<void>
   /** Writes the memory to `path` and ends the domain. After a failure the guest runs on and no whole file is left. */
   save(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void>
+  /**
+   * Writes the memory to `path` and leaves the domain paused with the same memory: a copy of the file that can be resumed at
+   * once, or killed. Disk and file are then as they belong together. Fails as `save` does; the domain may then be paused.
+   */
+  saveAndKeep(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void>
+  /** Whether no vCPU has run since `saveAndKeep`: only then is the domain a copy of the file. */
+  isKept(desktopId: DesktopId): Promise<boolean>
+  /** Resumes a paused domain, also one that `saveAndKeep` has left. */
+  resumeKept(desktopId: DesktopId): Promise<void>
+  /** How much of the host's memory its process holds; undefined where that is not known. */
+  residentMiB(desktopId: DesktopId): Promise<number | undefined>
   /** Makes a paused domain with the memory of `path`; no vCPU has run. */
   restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void>
   savedBy(desktopId: DesktopId): Promise<SavedBy>

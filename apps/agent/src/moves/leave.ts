@@ -12,6 +12,7 @@ import type { Carrier } from '../carrier/carrier.ts'
 import { DialledCarrier } from '../carrier/dial.ts'
 import { finished, lookAtRest, type Situation } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
+import { dropWarmCopy } from '../desktops/warm-copies.ts'
 import { setClock } from '../guest/after-move.ts'
 import { sendFiles } from './copy-out.ts'
 import { type HeldOut, heldOut, journalled, type MoveDeps, type OpenRelay, refuseInterrupted } from './held.ts'
@@ -32,6 +33,8 @@ export async function begin(deps: MoveDeps, turn: Turn, kind: MoveKind): Promise
   deps.moves.end(desktopId)
   deps.moves.requireSpace()
   await deps.digests.stop(desktopId)
+  // What is copied is the file. A process beside it would keep its disk open.
+  await dropWarmCopy(deps, turn)
   const now = await lookAtRest(deps, desktopId)
   if (!now.disk) refuse('disk_missing', 'the desktop’s disk is not on this host')
   if (kind === 'live') requireRunning(now)

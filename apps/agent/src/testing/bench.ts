@@ -52,6 +52,8 @@ export interface BenchOptions<D extends AnyDriver> {
   installationId?: string
   /** How moves are accepted and sent; on a free port of this machine by default. */
   moves?: PartsOptions['moves']
+  /** Keeps warm copies, as under a control plane that knows them. */
+  warm?: PartsOptions['warm']
 }
 
 export class Bench<D extends AnyDriver = SimulatedDriver> {
@@ -62,21 +64,23 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   readonly installationId: string
   readonly #makeDriver: (folder: string) => D
   moves: PartsOptions['moves']
+  readonly #warm: PartsOptions['warm']
   /** Opens the channels that a command names. */
   dialBack = noDialBack
   #house: House<D> | undefined
   #life = new AbortController()
 
   private constructor(options: BenchOptions<D>) {
-    const { makeDriver, folder, memoryFolder, installationId = newId(), moves } = options
+    const { makeDriver, folder, memoryFolder, installationId = newId(), moves, warm } = options
     this.folder = folder
     this.memoryFolder = memoryFolder ?? join(folder, 'memory')
     this.installationId = installationId
     this.#makeDriver = makeDriver
+    this.#warm = warm
     this.moves = moves ?? { listen: { host: '127.0.0.1', port: 0 } }
   }
 
-  static async start(options: Pick<BenchOptions<SimulatedDriver>, 'installationId' | 'moves'> = {}): Promise<Bench> {
+  static async start(options: Pick<BenchOptions<SimulatedDriver>, 'installationId' | 'moves' | 'warm'> = {}): Promise<Bench> {
     const folder = await mkdtemp(join(tmpdir(), 'dormouse-agent-'))
     const makeDriver = () => new SimulatedDriver({ folder: join(folder, 'simulated') })
     return Bench.over({ ...options, folder, makeDriver })
@@ -118,11 +122,13 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
       workAtOnce: 4,
       thresholds: { cpuPercent: 25, networkKibps: 32 },
       ...(this.moves && { moves: this.moves }),
+      warm: this.#warm,
       failpoints,
       report: (name, report) => this.said.push({ name, report } as Said),
       log,
       guestLog: log,
     })
+    if (this.#warm) parts.warm.welcomed(true)
     this.#house = {
       ...parts,
       driver,

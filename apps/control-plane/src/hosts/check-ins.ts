@@ -31,7 +31,7 @@ export class CheckIns {
     workLimits.heard(hostId, facts)
     await hosts.heard(hostId, facts)
     const { epoch } = await read(pool)
-    return { hostId, replicaId, epoch, heartbeatMs, leaseMs, replicas: await this.#liveReplicas() }
+    return { hostId, replicaId, epoch, heartbeatMs, leaseMs, replicas: await this.#liveReplicas(), warmCopies: true }
   }
 
   /**

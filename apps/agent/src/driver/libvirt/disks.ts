@@ -119,6 +119,11 @@ export class LibvirtDisks {
     await rm(this.arrivingPath(desktopId), { force: true })
   }
 
+  /** What its process has written is on the host's disk when this returns. */
+  sync(desktopId: DesktopId): Promise<void> {
+    return syncPath(this.path(desktopId))
+  }
+
   /** When the image counts a guest as ready; undefined where the image no longer exists. */
   async readiness(desktopId: DesktopId): Promise<Readiness | undefined> {
     return (await this.#imageOf(desktopId))?.ready

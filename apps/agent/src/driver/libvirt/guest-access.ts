@@ -12,6 +12,10 @@ import { orRefuse } from './failures.ts'
 import type { Installation } from './installation.ts'
 import { QemuProcesses } from './qemu-processes.ts'
 
+/** What `oom_score_adj` makes of a process: among the first that the kernel ends, or as any other. */
+const firstForOom = 900
+const usualForOom = 0
+
 export class LibvirtGuests {
   readonly #installation: Installation
   readonly #disks: LibvirtDisks
@@ -41,6 +45,15 @@ export class LibvirtGuests {
   /** Whether the guest's process was stopped from outside. */
   frozen(desktopId: DesktopId): boolean {
     return this.#processes.activity(this.#installation.domain(desktopId).name).frozen()
+  }
+
+  /** Under memory pressure the kernel ends this process before others, or no longer does. */
+  async preferForOom(desktopId: DesktopId, preferred: boolean): Promise<void> {
+    await this.#processes.setOomScore(this.#installation.domain(desktopId).name, preferred ? firstForOom : usualForOom)
+  }
+
+  residentMiB(desktopId: DesktopId): Promise<number | undefined> {
+    return this.#processes.residentMiB(this.#installation.domain(desktopId).name)
   }
 
   /** The processors' time is the kernel's, the network's bytes are libvirt's. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DesktopId, DesktopSpec } from '@dormouse/contract'
-import type { HostEvent } from '@dormouse/node-libvirt'
+import type { Domain as Handle, HostEvent } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import type { Readiness } from '../../images/images.ts'
 import { ImageShelf } from '../../images/shelf.ts'
@@ -23,17 +23,18 @@ import type { GuestAccess, GuestEvent } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
 import { bootFromDisk, restoreFromFile } from './boot.ts'
 import { freeBytes } from './capacity.ts'
-import { withoutClipboard } from './clipboard.ts'
+import { offerClipboard, withoutClipboard } from './clipboard.ts'
 import { Consoles } from './consoles.ts'
 import { LibvirtDisks } from './disks.ts'
 import { DomainStates } from './domain-states.ts'
-import { isClipboardConnected, machineOf, markKey, markNamespace, markXml } from './domain-xml.ts'
+import { hasClipboard, isClipboardConnected, machineOf, markKey, markNamespace, markXml } from './domain-xml.ts'
 import { orRefuse, unlessGone } from './failures.ts'
 import { LibvirtGuests } from './guest-access.ts'
 import { Installation } from './installation.ts'
+import { isKept, makeSavable, saveSuspended } from './kept.ts'
 import { LibvirtMoves } from './moves.ts'
 import { Pauses } from './pauses.ts'
-import { openScreen, takePicture } from './screens.ts'
+import { OpenScreens, openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
 import type { LibvirtSettings } from './settings.ts'
 import { Sockets } from './sockets.ts'
@@ -53,6 +54,7 @@ export class LibvirtDriver implements Driver {
   readonly #consoles: Consoles
   readonly #sockets: Sockets
   readonly #pauses = new Pauses()
+  readonly #screens = new OpenScreens()
   readonly #states: DomainStates
   readonly #guests: LibvirtGuests
   readonly #listeners: ((event: DriverEvent) => void)[] = []
@@ -108,7 +110,44 @@ export class LibvirtDriver implements Driver {
 
   async save(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void> {
     const handle = this.#installation.domain(desktopId)
-    const saving = withoutClipboard(handle, this.#log, () => handle.save(path))
+    await this.#observed(handle, progress, async () => {
+      await makeSavable(handle)
+      await withoutClipboard(handle, this.#log, () => handle.save(path))
+    })
+    this.#emitGuest(desktopId, 'interrupted')
+  }
+
+  async saveAndKeep(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void> {
+    const handle = this.#installation.domain(desktopId)
+    await this.#observed(handle, progress, async () => {
+      await makeSavable(handle)
+      await withoutClipboard(handle, this.#log, () => saveSuspended(handle, path))
+    })
+    await this.#disks.sync(desktopId)
+    this.#screens.close(desktopId)
+    this.#emitGuest(desktopId, 'interrupted')
+    await this.#guests.preferForOom(desktopId, true)
+  }
+
+  isKept(desktopId: DesktopId): Promise<boolean> {
+    return orRefuse('the desktop’s process could not be asked', isKept(this.#installation.domain(desktopId)))
+  }
+
+  async resumeKept(desktopId: DesktopId): Promise<void> {
+    const handle = this.#installation.domain(desktopId)
+    const { clipboard } = await this.#disks.imageOf(desktopId)
+    if (clipboard && !hasClipboard(await orRefuse('the domain could not be read', handle.xml())))
+      await offerClipboard(handle, this.#log)
+    await this.#guests.preferForOom(desktopId, false)
+    await this.resume(desktopId)
+  }
+
+  residentMiB(desktopId: DesktopId): Promise<number | undefined> {
+    return this.#guests.residentMiB(desktopId)
+  }
+
+  /** Reports the progress of a save. */
+  async #observed(handle: Handle, progress: SaveProgress, save: () => Promise<void>): Promise<void> {
     const timer = setInterval(() => {
       handle.jobInfo().then(
         ({ type, dataProcessedBytes, dataTotalBytes }) => {
@@ -117,8 +156,7 @@ export class LibvirtDriver implements Driver {
         (error: unknown) => this.#log.debug({ err: error }, 'the progress of a save could not be read'),
       )
     }, progressEveryMs)
-    await orRefuse('the memory could not be saved', saving).finally(() => clearInterval(timer))
-    this.#emitGuest(desktopId, 'interrupted')
+    await orRefuse('the memory could not be saved', save()).finally(() => clearInterval(timer))
   }
 
   async savedBy(desktopId: DesktopId): Promise<SavedBy> {
@@ -193,7 +231,7 @@ export class LibvirtDriver implements Driver {
   }
 
   screen(desktopId: DesktopId): Promise<Duplex> {
-    return openScreen(this.#installation.domain(desktopId))
+    return this.#screens.keep(desktopId, openScreen(this.#installation.domain(desktopId)))
   }
 
   picture(desktopId: DesktopId): Promise<Buffer> {

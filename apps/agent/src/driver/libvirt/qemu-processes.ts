@@ -1,7 +1,7 @@
 // The QEMU processes of this host, as the kernel reports them: for what libvirt cannot report while one is stopped. Reads
 // only /proc; a process that is not visible there counts as unknown.
 import { readdirSync, readFileSync } from 'node:fs'
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { GuestActivity } from '../guest-activity.ts'
 
@@ -36,6 +36,25 @@ export class QemuProcesses {
     if (this.#stateOf(domainName) === undefined) await this.#searchSoon()
     const found = this.#found.get(domainName)
     return found && wantedMs(found.pid)
+  }
+
+  /** How much of the host's memory it holds; undefined where it is not visible. */
+  async residentMiB(domainName: string): Promise<number | undefined> {
+    const pid = await this.#pidOf(domainName)
+    const status = pid && (await readFile(`/proc/${pid}/status`, 'utf8').catch(() => ''))
+    const kib = status && /^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]
+    return kib ? Math.ceil(Number(kib) / 1024) : undefined
+  }
+
+  /** Sets `oom_score_adj`. Where the agent is not allowed to, the kernel decides as for any other process. */
+  async setOomScore(domainName: string, score: number): Promise<void> {
+    const pid = await this.#pidOf(domainName)
+    if (pid) await writeFile(`/proc/${pid}/oom_score_adj`, `${score}`).catch(() => undefined)
+  }
+
+  async #pidOf(domainName: string): Promise<number | undefined> {
+    if (this.#stateOf(domainName) === undefined) await this.#searchAll()
+    return this.#found.get(domainName)?.pid
   }
 
   #frozen(domainName: string): boolean {

@@ -1,7 +1,7 @@
 // The screens of libvirt's domains: QEMU's VNC on a unix socket that only the agent may open, and pictures of it.
 import type { Duplex, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import { Refusal, refuse } from '@dormouse/contract'
+import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Domain } from '@dormouse/node-libvirt'
 import { openSocket } from '../../mechanics/open-socket.ts'
 import { readPpm, toPng } from '../picture.ts'
@@ -33,5 +33,25 @@ async function* bounded(stream: Readable): AsyncGenerator<Buffer> {
     if (bytes > maxPictureBytes)
       refuse('hypervisor_failed', `the picture of the screen is larger than ${maxPictureBytes} bytes`)
     yield chunk
+  }
+}
+
+/** The connections to screens: a process that stays while its desktop sleeps does not close them. */
+export class OpenScreens {
+  readonly #open = new Map<DesktopId, Set<Duplex>>()
+
+  async keep(desktopId: DesktopId, opening: Promise<Duplex>): Promise<Duplex> {
+    const screen = await opening
+    const some = this.#open.get(desktopId) ?? new Set()
+    this.#open.set(desktopId, some.add(screen))
+    screen.once('close', () => {
+      some.delete(screen)
+      if (some.size === 0 && this.#open.get(desktopId) === some) this.#open.delete(desktopId)
+    })
+    return screen
+  }
+
+  close(desktopId: DesktopId): void {
+    for (const screen of this.#open.get(desktopId) ?? []) screen.destroy()
   }
 }

@@ -29,6 +29,7 @@ export const simulatedOperations = [
   'sendMove',
   'enter',
   'finishMove',
+  'isKept',
   'adoptDisk',
 ] as const
 export type SimulatedOperation = (typeof simulatedOperations)[number]

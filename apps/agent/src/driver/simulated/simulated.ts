@@ -152,6 +152,34 @@ export class SimulatedDriver implements Driver {
   }
 
   async save(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void> {
+    await this.#write(desktopId, path, progress)
+    this.#end(desktopId, 'saved')
+    this.#emit({ type: 'domain', desktopId, reason: 'saved' })
+  }
+
+  async saveAndKeep(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void> {
+    this.#domains.write(desktopId, paused(this.#require(desktopId)))
+    await this.#write(desktopId, path, progress)
+    this.#domains.write(desktopId, { ...this.#require(desktopId), kept: true })
+    this.#lives.get(desktopId)?.abort()
+    this.#lives.delete(desktopId)
+    this.#emit({ type: 'domain', desktopId, reason: 'suspended' })
+  }
+
+  async isKept(desktopId: DesktopId): Promise<boolean> {
+    await this.faults.enter('isKept')
+    return this.#require(desktopId).kept === true
+  }
+
+  resumeKept(desktopId: DesktopId): Promise<void> {
+    return this.resume(desktopId)
+  }
+
+  async residentMiB(desktopId: DesktopId): Promise<number | undefined> {
+    return this.#domains.read(desktopId)?.spec.memoryMiB
+  }
+
+  async #write(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void> {
     await this.#job(desktopId, async (signal) => {
       await this.faults.enter('save', signal)
       const domain = paused(this.#require(desktopId))
@@ -167,15 +195,13 @@ export class SimulatedDriver implements Driver {
         throw error
       }
     })
-    this.#end(desktopId, 'saved')
-    this.#emit({ type: 'domain', desktopId, reason: 'saved' })
   }
 
   async restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void> {
     await this.#job(desktopId, (signal) => this.faults.enter('restorePaused', signal))
     if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
     const saved = readSaved(path)
-    this.#domains.write(desktopId, { ...saved, mark, outOfSpace: false })
+    this.#domains.write(desktopId, { ...saved, mark, outOfSpace: false, kept: false })
     this.#emit({ type: 'domain', desktopId, reason: null })
   }
 
@@ -190,7 +216,7 @@ export class SimulatedDriver implements Driver {
     if (domain.outOfSpace && this.faults.diskFull) return
     const lag = domain.runningSince === null ? 0 : Date.now() - domain.runningSince
     const memory = { ...domain.memory, clockOffsetMs: domain.memory.clockOffsetMs - lag }
-    const going = { ...domain, memory, outOfSpace: false }
+    const going = { ...domain, memory, outOfSpace: false, kept: false }
     this.#domains.write(desktopId, { ...going, state: 'running', runningSince: Date.now() })
     this.#emit({ type: 'domain', desktopId, reason: 'resumed' })
   }

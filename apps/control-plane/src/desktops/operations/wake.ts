@@ -1,7 +1,7 @@
 // Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept. A desktop whose host is
 // cordoned or full moves to another one in the step `disk`.
 
-import { imageFolderName, type OperationPhase, Refusal, refuse, resumedFrom, type WakeSource } from '@dormouse/contract'
+import { imageFolderName, type OperationPhase, Refusal, refuse, resumedFrom, type WakeSource, wakePath } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
@@ -58,6 +58,7 @@ const findings = z.object({
   resumedFrom: resumedFrom.optional(),
   /** Absent where the host cannot tell. */
   ready: z.boolean().optional(),
+  path: wakePath.optional(),
   asleep: asleepResult.optional(),
 })
 type Findings = z.infer<typeof findings>
@@ -168,7 +169,8 @@ export function wake(deps: WakeContext): OperationDefinition {
     })
     hosts.wakeSucceeded(hostOf(context))
     const isFirst = input.from === 'created' && woken.resumedFrom === 'disk'
-    return { resumedFrom: isFirst ? 'image' : woken.resumedFrom, ready: woken.ready }
+    const { ready, path } = woken
+    return { resumedFrom: isFirst ? 'image' : woken.resumedFrom, ready, path }
   }
 
   const sleepAgain = sleepingAgain(deps)
@@ -240,7 +242,7 @@ const wokenOn = (stored: Findings | SettleContext['findings']) => {
 
 function resultOf({ operation, findings: stored }: SettleContext) {
   const { generation, generationId } = operation
-  const { hostId, resumedFrom, ready } = wokenOn(stored)
+  const { hostId, resumedFrom, ready, path } = wokenOn(stored)
   return {
     desktop_state: 'awake',
     generation,
@@ -248,6 +250,7 @@ function resultOf({ operation, findings: stored }: SettleContext) {
     host_id: hostId,
     resumed_from: resumedFrom,
     ready,
+    path,
   }
 }
 

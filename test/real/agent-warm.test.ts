@@ -1,0 +1,206 @@
+// Guarantee: a warm copy of a real guest is a spare of its saved memory. Whatever dies, and at which step, the guest goes on with
+// its memory on the disk that belongs to it.
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
+import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
+import { type Bench, until } from '@dormouse/agent/testing/bench.ts'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { run } from '../../scripts/ground/processes.ts'
+import { guestSpec, Stage } from './parts/agent-stage.ts'
+import { KeptDesktop } from './parts/kept-desktop.ts'
+
+let stage: Stage
+let bench: Bench<LibvirtDriver>
+let desktop: KeptDesktop
+
+beforeAll(async () => {
+  stage = await Stage.start()
+  bench = await stage.bench('warm', { socketsDir: join(stage.libvirtd.shortDir, 'sockets') }, undefined, undefined, {
+    maxMiB: 2_000,
+    maxAgeMs: 3_600_000,
+  })
+  desktop = await KeptDesktop.boot(bench, 16)
+})
+afterAll(async () => {
+  await bench?.driver.close()
+  await stage?.[Symbol.asyncDispose]()
+})
+
+const state = async () => {
+  const { domain, memory, warm = false } = await bench.observe(desktop.id)
+  return { domain, memory, warm }
+}
+const asleep = { domain: 'absent', memory: 'complete' }
+const diskPath = () => join(bench.folder, 'disks', `${desktop.id}.qcow2`)
+const digest = () => createHash('sha256').update(readFileSync(diskPath())).digest('hex')
+const named = () => domainName({ installationId: bench.installationId, desktopId: desktop.id })
+const virsh = (...args: string[]) =>
+  run('virsh', ['-q', '-c', `qemu+unix:///system?socket=${stage.libvirtd.socketPath}`, ...args])
+
+/** In the namespace of its host. */
+const qemuPid = () => readFileSync(`/proc/${stage.libvirtd.pid}/root/run/libvirt/qemu/${named()}.pid`, 'utf8').trim()
+const oomScore = () => readFileSync(`/proc/${stage.libvirtd.pid}/root/proc/${qemuPid()}/oom_score_adj`, 'utf8').trim()
+
+/** Awake, with the memory that is looked for afterwards. */
+beforeEach(async () => {
+  if ((await bench.driver.domain(desktop.id))?.state !== 'running')
+    await bench.awake(desktop.nextLife(), 'require', 'require', guestSpec)
+})
+
+const hibernate = () => bench.hibernated(desktop.nextTurn())
+
+test('ten sleeps in one process keep memory, boot, counter and clock', async () => {
+  const pid = qemuPid()
+  for (let n = 0; n < 10; n++) {
+    await hibernate()
+    expect(await state()).toEqual({ ...asleep, warm: true })
+    await desktop.wake('warm')
+    await bench.tidy(desktop.fence)
+    expect(await bench.clockError(desktop.id)).toBeLessThan(1)
+    await desktop.expectKept()
+  }
+  expect(qemuPid()).toBe(pid)
+})
+
+test('a warm guest uses no processor, is the first that the kernel ends, and its screen is closed', async () => {
+  const screen = await bench.driver.screen(desktop.id)
+  const closed = new Promise((resolve) => screen.once('close', () => resolve('closed')))
+  await hibernate()
+  expect(await closed).toBe('closed')
+  const pid = qemuPid()
+  expect(oomScore()).toBe('900')
+  await desktop.wake('warm')
+  expect(oomScore()).toBe('0')
+  expect(qemuPid()).toBe(pid)
+})
+
+test('ending a copy changes nothing on its disk, and its image is restored', async () => {
+  await hibernate()
+  const before = digest()
+  expect(await bench.house.warm.dropAll()).toBe(1)
+  expect(digest()).toBe(before)
+  await run('qemu-img', ['check', diskPath()])
+  expect(await state()).toEqual({ ...asleep, warm: false })
+  await desktop.wake('restore')
+  await desktop.expectKept()
+})
+
+test.each(['QEMU', 'libvirtd', 'the agent'])('%s dies while the desktop is warm', async (who) => {
+  await hibernate()
+  if (who === 'QEMU') {
+    const before = digest()
+    await stage.libvirtd.exec('/bin/kill', '-9', qemuPid())
+    await until(async () => !(await state()).warm)
+    expect(digest()).toBe(before)
+  }
+  if (who === 'libvirtd') {
+    await stage.libvirtd.killDaemon('SIGKILL')
+    await stage.libvirtd.restartDaemon()
+    await until(async () => (await state().catch(() => undefined))?.warm)
+  }
+  if (who === 'the agent') {
+    await bench.crash()
+    await bench.house.warm.check()
+    expect(bench.house.warm.facts.copies).toBe(1)
+  }
+  await desktop.wake(who === 'QEMU' ? 'restore' : 'warm')
+  await desktop.expectKept()
+})
+
+test.each(['hibernate.before-save', 'hibernate.after-save', 'hibernate.before-complete'])(
+  'an agent that dies at %s of a warm sleep loses nothing',
+  async (name) => {
+    const fence = desktop.nextTurn()
+    await bench.crashAt(name, () => bench.hibernated(fence))
+    await bench.hibernated(fence)
+    expect(await state()).toEqual({ ...asleep, warm: true })
+    await desktop.wake('warm')
+    await desktop.expectKept()
+  },
+)
+
+test.each(['libvirtd', 'QEMU'])('%s is killed while a warm sleep is written', async (who) => {
+  const fence = desktop.nextTurn()
+  const sleeping = bench.hibernated(fence)
+  const ended = sleeping.then(
+    () => 'asleep',
+    () => 'failed',
+  )
+  await until(async () => (await bench.driver.domain(desktop.id))?.state === 'paused')
+  if (who === 'QEMU') {
+    await stage.libvirtd.exec('/bin/kill', '-9', qemuPid())
+    await ended
+    // Whole or lost, as the moment was; then the desktop is made again for the next test.
+    const { memory } = await state()
+    if (memory === 'complete') await desktop.wake('restore')
+    else desktop = await KeptDesktop.boot(bench, 16)
+  } else {
+    await stage.libvirtd.killDaemon('SIGKILL')
+    await ended
+    await stage.libvirtd.restartDaemon()
+    await until(() =>
+      bench.hibernated(fence).then(
+        () => true,
+        () => false,
+      ),
+    )
+    expect(await state()).toEqual({ ...asleep, warm: true })
+    await desktop.wake('warm')
+  }
+  await desktop.expectKept()
+})
+
+test.each(['wake.before-mark', 'wake.after-mark', 'wake.after-resume'])(
+  'an agent that dies at %s of a warm wake loses nothing',
+  async (name) => {
+    await hibernate()
+    const fence = desktop.nextLife()
+    const wake = () => bench.awake(fence, 'require', 'require', guestSpec)
+    await bench.crashAt(name, wake)
+    expect(await wake()).toMatchObject({ resumedFrom: 'memory', path: 'warm' })
+    await desktop.expectKept()
+  },
+)
+
+test.each(['warm.before-drop', 'warm.after-drop'])('an agent that dies at %s loses nothing', async (name) => {
+  await hibernate()
+  await bench.crashAt(name, () => bench.house.warm.dropAll())
+  await desktop.wake(name === 'warm.before-drop' ? 'warm' : 'restore')
+  await desktop.expectKept()
+})
+
+test('what something else resumed is the memory, and its image is never restored', async () => {
+  await hibernate()
+  await virsh('resume', named())
+  await until(async () => (await state()).memory === 'spent')
+  await virsh('suspend', named())
+  await until(async () => (await bench.driver.domain(desktop.id))?.state === 'paused')
+  expect(await bench.house.warm.dropAll()).toBe(0)
+  expect(await bench.awake(desktop.nextLife(), 'require', 'require', guestSpec)).toMatchObject({
+    resumedFrom: 'memory',
+  })
+  await desktop.expectKept()
+})
+
+test('one that ran while no agent looked is not ended as a copy', async () => {
+  await hibernate()
+  await bench.down()
+  await virsh('resume', named())
+  await virsh('suspend', named())
+  await bench.up()
+  expect(await bench.house.warm.dropAll()).toBe(0)
+  expect((await bench.driver.domain(desktop.id))?.state).toBe('paused')
+  expect((await state()).memory).toBe('spent')
+  expect(await bench.awake(desktop.nextLife(), 'require', 'require', guestSpec)).toMatchObject({
+    resumedFrom: 'memory',
+  })
+  await desktop.expectKept()
+})
+
+test('the disk of a desktop that slept and woke in all these ways is without a fault', async () => {
+  await hibernate()
+  await bench.house.warm.dropAll()
+  await stage.checkDisk(bench, desktop.id)
+})
