@@ -61,6 +61,8 @@ export const canRun = (image: string) => (host: HostJson) =>
 export interface Operators {
   awake(): Promise<DesktopJson[]>
   hibernate(id: string, signal: AbortSignal): Promise<OperationJson>
+  /** Ends the warm copies on every host. */
+  dropWarmCopies(): Promise<void>
 }
 
 /** An operator's view of the desktops of all organisations. */
@@ -69,5 +71,10 @@ export function operators(baseUrl: string, operatorKey: string): Operators {
   return {
     awake: async () => (await admin.listDesktops({ state: 'awake' })).desktops,
     hibernate: (id, signal) => admin.hibernateDesktop(id, { signal }),
+    dropWarmCopies: async () => {
+      const { hosts } = await admin.listHosts()
+      const linked = hosts.filter(({ linked }) => linked)
+      await Promise.all(linked.map(({ id }) => admin.dropWarmCopies(id)))
+    },
   }
 }

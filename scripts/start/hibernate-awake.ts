@@ -1,4 +1,4 @@
-// Before the parts stop: hibernates every awake desktop, and prints a line for each.
+// Before the parts stop: hibernates every awake desktop, prints a line for each, and ends warm copies.
 import type { Say } from '../ground/processes.ts'
 import { type Operators, operators } from './api.ts'
 import type { Service } from './bring-up.ts'
@@ -13,9 +13,13 @@ export async function hibernateAwake({ say }: Run, service: Service, skip: Abort
   const urls = service.replicas.map(({ url }) => url)
   say('')
   const baseUrl = (await leaderOf(urls)) ?? urls[0]!
-  await hibernateEach(operators(baseUrl, service.operatorKey), say, skip).catch((error: Error) =>
+  const admin = operators(baseUrl, service.operatorKey)
+  await hibernateEach(admin, say, skip).catch((error: Error) =>
     say(`Not every desktop was hibernated: ${error.message}`),
   )
+  // Their memory is saved: no process has to stay. The system's libvirt would leave them running.
+  if (!skip.aborted)
+    await admin.dropWarmCopies().catch((error: Error) => say(`Not every warm copy was ended: ${error.message}`))
 }
 
 async function hibernateEach(operators: Operators, say: Say, signal: AbortSignal): Promise<void> {

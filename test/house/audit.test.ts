@@ -42,6 +42,10 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
     await ask(house.host.name)
     return house.host.id
   },
+  'POST /admin/v1/hosts/:host/drop-warm-copies': async ({ house, ask }) => {
+    await ask(house.host.name)
+    return house.host.id
+  },
   'POST /admin/v1/hosts/:host/uncordon': async ({ house, ask }) => {
     const { id, name } = await house.addHost()
     await house.database.rows('update hosts set cordoned_at = now() where id = $1', [id])

@@ -14,6 +14,7 @@ import type {
   DesktopState,
   DrainBody,
   DrainJson,
+  DroppedJson,
   HostJson,
   ImageJson,
   InviteJson,
@@ -96,6 +97,9 @@ const hostChanges = (again: Again) => ({
     again<DrainJson>(call, path`/admin/v1/hosts/${host}/drain`, body),
   /** Ends a drain: nothing more begins, and moves that are not decided are undone. Idempotent. */
   cancelDrain: (id: string, call: CallOptions = {}) => again<DrainJson>(call, path`/admin/v1/drains/${id}/cancel`),
+  /** Ends the paused copies that a host keeps of sleeping desktops; those sleep on. Idempotent. */
+  dropWarmCopies: (host: string, call: CallOptions = {}) =>
+    again<DroppedJson>(call, path`/admin/v1/hosts/${host}/drop-warm-copies`),
   /** Ends a cordon. Idempotent. */
   uncordonHost: (host: string, call: CallOptions = {}) => again<HostJson>(call, path`/admin/v1/hosts/${host}/uncordon`),
 })

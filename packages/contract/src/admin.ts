@@ -92,12 +92,23 @@ export const hostJson = z
       .describe('Physical processors; `capacity.vcpus` is how many virtual ones it offers'),
     capacity: z.object({ vcpus: z.int(), memory_mib: z.int(), disk_gib: z.int() }).nullable(),
     reserved: z.object({ vcpus: z.int(), memory_mib: z.int(), disk_gib: z.int() }),
+    warm: z
+      .object({ copies: z.int(), memory_mib: z.int(), max_mib: z.int() })
+      .nullable()
+      .describe(
+        'Paused copies of sleeping desktops in its memory, which wake in milliseconds; they are ended where the memory is needed. Null where its agent keeps none',
+      ),
     images: z.array(z.string()),
     desktops: z.int().describe('Desktops on it'),
     created_at: time,
   })
   .meta({ id: 'Host' })
 export type HostJson = z.infer<typeof hostJson>
+
+export const droppedJson = z
+  .object({ dropped: z.int().describe('How many there were') })
+  .meta({ id: 'DroppedWarmCopies' })
+export type DroppedJson = z.infer<typeof droppedJson>
 
 export const trustedHostJson = z
   .object({ ...hostJson.shape, was_withheld: z.boolean().describe('Whether it was withheld until now') })

@@ -46,6 +46,8 @@ export class Host {
       DORMOUSE_AGENT_NAME: name,
       DORMOUSE_AGENT_DRIVER: 'simulated',
       DORMOUSE_AGENT_METRICS_LISTEN: 'off',
+      // So that wakes restore what was saved; test/house/warm.test.ts shows the same with warm copies.
+      DORMOUSE_AGENT_WARM_PERCENT: '0',
     }
     this.#config = { ...readConfig(configSchema, env), ...agent }
     this.#log = log.child({ host: name })

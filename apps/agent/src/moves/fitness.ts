@@ -1,13 +1,14 @@
 // Whether another host can take a desktop: asked before anything is copied.
 import { type CommandPayload, type CommandResult, type DesktopId, refuse } from '@dormouse/contract'
-import { look } from '../desktops/situation.ts'
+import { isWarm, look } from '../desktops/situation.ts'
 import type { MoveDeps } from './held.ts'
 
 /** What another host must have to take the desktop as it is now. */
 export async function traits(deps: MoveDeps, desktopId: DesktopId): Promise<CommandResult<'move.traits'>> {
-  const { domain, usable, disk } = await look(deps, desktopId)
+  const now = await look(deps, desktopId)
+  const { domain, usable, disk } = now
   if (!disk) refuse('disk_missing', 'the desktop’s disk is not on this host')
-  const memory = domain ? undefined : usable
+  const memory = domain && !isWarm(now) ? undefined : usable
   const found = await deps.driver.moves.traits(desktopId, memory?.path)
   return { ...found, memoryBytes: memory?.bytes ?? 0 }
 }

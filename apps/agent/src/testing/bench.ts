@@ -80,7 +80,9 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     this.moves = moves ?? { listen: { host: '127.0.0.1', port: 0 } }
   }
 
-  static async start(options: Pick<BenchOptions<SimulatedDriver>, 'installationId' | 'moves' | 'warm'> = {}): Promise<Bench> {
+  static async start(
+    options: Pick<BenchOptions<SimulatedDriver>, 'installationId' | 'moves' | 'warm'> = {},
+  ): Promise<Bench> {
     const folder = await mkdtemp(join(tmpdir(), 'dormouse-agent-'))
     const makeDriver = () => new SimulatedDriver({ folder: join(folder, 'simulated') })
     return Bench.over({ ...options, folder, makeDriver })

@@ -112,6 +112,13 @@ function addHosts(command: Command, context: Context): void {
       const open = await operator().uncordonHost(host, { signal })
       show(options, open, () => `${open.name} is not cordoned: it gets new desktops\n`)
     })
+  withJson(command.command('drop-warm'), 'dormouse admin host drop-warm rack4-2')
+    .description('free the memory that a host uses for paused copies of sleeping desktops; they wake from disk then')
+    .argument('<host>', 'name or id')
+    .action(async (host: string, options: JsonOption) => {
+      const { dropped } = await operator().dropWarmCopies(host, { signal })
+      show(options, { dropped }, () => `${dropped} warm ${dropped === 1 ? 'copy was' : 'copies were'} ended\n`)
+    })
   addHostDrain(command, { operator, show, terminal })
   addHostRemove(command, { operator, show, terminal })
   addHostReturn(command, { operator, show, terminal })
@@ -191,6 +198,7 @@ const hostColumns = [
   'PROCESSORS',
   'VCPUS',
   'MEMORY MIB',
+  'WARM MIB',
   'LAST HEARTBEAT',
   'AILMENT',
 ]
@@ -209,6 +217,7 @@ function hostRow(host: HostJson): (string | number | null)[] {
     host.processors && Number(host.processors.toFixed(2)),
     capacity && `${reserved.vcpus}/${capacity.vcpus}`,
     capacity && `${reserved.memory_mib}/${capacity.memory_mib}`,
+    host.warm && `${host.warm.memory_mib}/${host.warm.max_mib}`,
     host.last_heartbeat_at,
     host.ailment ?? host.quarantine?.reason ?? null,
   ]

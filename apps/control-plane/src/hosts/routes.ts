@@ -1,5 +1,13 @@
 // Operators' routes for hosts, and the route that enrols a host. Only HTTP.
-import { createInviteBody, enrolBody, enrolledJson, hostJson, inviteJson, refuseNotFound } from '@dormouse/contract'
+import {
+  createInviteBody,
+  droppedJson,
+  enrolBody,
+  enrolledJson,
+  hostJson,
+  inviteJson,
+  refuseNotFound,
+} from '@dormouse/contract'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { noteOf } from '../http/audit-trail.ts'
@@ -37,6 +45,11 @@ export function hostAdminRoutes(app: App, { hosts, leadership }: { hosts: Hosts;
       },
     )
   }
+  app.post(
+    '/hosts/:host/drop-warm-copies',
+    { schema: { act: 'host.drop-warm-copies', params, response: { 200: droppedJson } } },
+    async (request) => ({ dropped: await hosts.dropWarmCopies(request.params.host, noteOf(request)) }),
+  )
 }
 
 /** Needs an invitation instead of a credential. */

@@ -264,6 +264,19 @@ export class Hosts {
     return id
   }
 
+  /** Ends the warm copies on the host; how many. Their desktops sleep on, and wake from their saved memories. */
+  async dropWarmCopies(idOrName: string, note: Note): Promise<number> {
+    const { pool, links } = this.#options
+    const host = await findPresent(pool, idOrName)
+    if (!host.keepsWarm) {
+      await transaction(pool, (tx) => note(tx, host.id, null))
+      return 0
+    }
+    const { dropped } = await links.command(host.id, 'host.dropWarmCopies', {}, { timeoutMs: dropMs })
+    await transaction(pool, (tx) => note(tx, host.id, { name: host.name, dropped }))
+    return dropped
+  }
+
   /** The id of the one host with that id or name that is not removed. */
   async idOf(db: Db, idOrName: string): Promise<string> {
     return (await findPresent(db, idOrName)).id
@@ -337,6 +350,8 @@ export class Hosts {
 }
 
 /** The one host with that id or name that is not removed. */
+const dropMs = 60_000
+
 async function findPresent(db: Db, idOrName: string): Promise<store.NamedHost> {
   const [host, another] = await store.findNamed(db, idOrName)
   if (another) refuse('conflict', `several hosts are called ${idOrName}; name it by its id`)

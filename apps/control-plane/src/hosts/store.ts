@@ -54,12 +54,15 @@ export interface NamedHost {
   name: string
   removedAt: Date | null
   lostAt: Date | null
+  /** Its agent may keep warm copies. */
+  keepsWarm: boolean
 }
 
 /** The hosts that this may mean: the one with this id, otherwise present hosts with this name, otherwise the last removed one. */
 export async function findNamed(db: Db, nameOrId: string): Promise<NamedHost[]> {
   const { rows } = await db.query<NamedHost>(
-    `select id, name, removed_at as "removedAt", lost_at as "lostAt" from hosts where id::text = lower($1) or name = $1
+    `select id, name, removed_at as "removedAt", lost_at as "lostAt",
+       facts->'warm' is not null as "keepsWarm" from hosts where id::text = lower($1) or name = $1
      order by id::text = lower($1) desc, removed_at desc nulls first limit 100`,
     [nameOrId],
   )
@@ -356,8 +359,12 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     processors: row.facts ? row.processors : null,
     capacity: row.facts ? { vcpus: row.lentVcpus, memory_mib: row.memoryMiB, disk_gib: row.diskGiB } : null,
     reserved: { vcpus: row.heldVcpus, memory_mib: row.heldMemoryMiB, disk_gib: row.heldDiskGiB },
+    warm: warmOf(row.facts),
     images: row.images,
     desktops: row.desktops,
     created_at: row.createdAt.toISOString(),
   }))
 }
+
+const warmOf = (facts: HostFacts | null): HostJson['warm'] =>
+  facts?.warm ? { copies: facts.warm.copies, memory_mib: facts.warm.memoryMiB, max_mib: facts.warm.maxMiB } : null

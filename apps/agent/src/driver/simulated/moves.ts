@@ -35,7 +35,8 @@ export class SimulatedMoves implements Moves {
 
   async traits(desktopId: DesktopId, memoryPath: string | undefined): Promise<Omit<MoveTraits, 'memoryBytes'>> {
     const disk = this.#disk(desktopId)
-    const runs = this.#host.domains.read(desktopId) !== undefined
+    // A process beside a saved memory is a copy of it.
+    const runs = !memoryPath && this.#host.domains.read(desktopId) !== undefined
     return {
       kind: runs ? 'live' : 'cold',
       driver: 'simulated',

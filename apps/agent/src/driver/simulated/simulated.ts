@@ -17,6 +17,7 @@ import type {
 } from '../driver.ts'
 import type { Mark } from '../mark.ts'
 import { toPng } from '../picture.ts'
+import { paused, toDomain } from './domains.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
 import { SimulatedGuest } from './guest.ts'
 import { SimulatedMoves } from './moves.ts'
@@ -398,16 +399,4 @@ export class SimulatedDriver implements Driver {
   #emit(event: DriverEvent): void {
     for (const listener of this.#listeners) listener(event)
   }
-}
-
-function toDomain({ mark, state, outOfSpace }: SimulatedDomain): Domain {
-  return { desktopId: mark.desktopId, mark, state, reason: state === 'paused' ? 'paused' : null, outOfSpace }
-}
-
-/** Stops the vCPUs: the time awake no longer rises, and `runningSince` keeps the moment since when the clock lags. */
-function paused(domain: SimulatedDomain): SimulatedDomain {
-  if (domain.state === 'paused') return domain
-  const now = Date.now()
-  const awakeMs = domain.memory.awakeMs + now - (domain.runningSince ?? now)
-  return { ...domain, state: 'paused', runningSince: now, memory: { ...domain.memory, awakeMs } }
 }

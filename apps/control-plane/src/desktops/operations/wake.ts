@@ -1,7 +1,15 @@
 // Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept. A desktop whose host is
 // cordoned or full moves to another one in the step `disk`.
 
-import { imageFolderName, type OperationPhase, Refusal, refuse, resumedFrom, type WakeSource, wakePath } from '@dormouse/contract'
+import {
+  imageFolderName,
+  type OperationPhase,
+  Refusal,
+  refuse,
+  resumedFrom,
+  type WakeSource,
+  wakePath,
+} from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
