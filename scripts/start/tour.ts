@@ -55,12 +55,12 @@ export async function tour(client: Client, say: Say): Promise<Desktop> {
   await step(
     'hibernate',
     () => desktop.hibernate(),
-    () => 'memory and disk saved; no process left',
+    () => 'memory and disk saved',
   )
   await step(
     'wake',
     () => desktop.wake(),
-    ({ result }) => `from ${result?.resumedFrom}`,
+    ({ result }) => `from ${result?.resumedFrom}${result?.path === 'warm' ? ', which was still warm' : ''}`,
   )
   const after = await step(
     'read both again',
