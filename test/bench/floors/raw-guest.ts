@@ -10,6 +10,8 @@ export interface RawGuest {
   save(): Promise<number>
   /** Restores it until its guest agent answers and its clock is set; milliseconds. */
   restore(): Promise<number>
+  /** Resumes it, after it was suspended, until its guest agent answers and its clock is set; milliseconds. */
+  resume(): Promise<number>
   /** Its SSH server, by the keys of the desktop that it was copied from. */
   ssh(): Promise<RawSsh>
   /** Its agent, through libvirt. */
@@ -67,8 +69,9 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
     .replaceAll(/<mac address='[^']*'\/>/g, '')
   const twin = await host.domains.createXml(xml)
   const image = `${dir}/${uuid}.save`
+  const domain = () => host.domains.of({ uuid, name: twin.name })
   const answers = async () => {
-    const agent = host.guestAgent(host.domains.of({ uuid, name: twin.name }))
+    const agent = host.guestAgent(domain())
     for (;;) {
       const ok = await agent.command({ execute: 'guest-ping' }, { timeoutSecs: 1 }).then(
         () => true,
@@ -78,6 +81,7 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
       await new Promise((resolve) => setTimeout(resolve, 2))
     }
   }
+  const setTime = () => domain().setTime({ seconds: Math.floor(Date.now() / 1_000) })
   const timed = async (work: () => Promise<unknown>) => {
     const began = performance.now()
     await work()
@@ -85,28 +89,36 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
   }
   await answers()
   return {
-    save: () => timed(() => host.domains.of({ uuid, name: twin.name }).save(image)),
+    save: () => timed(() => domain().save(image)),
     restore: () =>
       timed(async () => {
         await host.domains.restore(image)
         await answers()
-        await host.domains.of({ uuid, name: twin.name }).setTime({ seconds: Math.floor(Date.now() / 1_000) })
+        await setTime()
       }),
+    resume: async () => {
+      await domain().suspend()
+      return timed(async () => {
+        await domain().resume()
+        await answers()
+        await setTime()
+      })
+    },
     ssh: async () => {
       const keys = await new SshKeys(`${dir}/agent/guest-keys`).read(desktopId)
-      const socketPath = sshSocketOf(await host.domains.of({ uuid, name: twin.name }).xml())
+      const socketPath = sshSocketOf(await domain().xml())
       if (!keys || !socketPath) throw new Error('the desktop has no SSH keys or no port')
       return rawSsh(socketPath, keys)
     },
-    agent: () => rawAgent(host.guestAgent(host.domains.of({ uuid, name: twin.name }))),
+    agent: () => rawAgent(host.guestAgent(domain())),
     destroyAndBoot: async () => {
-      const tookMs = await timed(() => host.domains.of({ uuid, name: twin.name }).destroy())
+      const tookMs = await timed(() => domain().destroy())
       await host.domains.createXml(xml)
       await answers()
       return tookMs
     },
     end: async () => {
-      await host.domains.of({ uuid, name: twin.name }).destroy()
+      await domain().destroy()
       host.close()
       for (const file of [image, disk]) rmSync(file, { force: true })
     },

@@ -1,11 +1,13 @@
-// Hibernate, wake and destroy of a real guest of 256 MiB, beside the same calls of bare libvirt on its twin; hibernate and
-// wake also beside a bare QEMU, and a save beside a copy of its file.
+// Hibernate, wake (by restore, and from the warm copy) and destroy of a real guest of 256 MiB, beside the same calls of bare
+// libvirt on its twin; hibernate and wake also beside a bare QEMU, and a save beside a copy of its file.
+import type { Desktop } from '@dormouse/client'
 import { alternate, type Measured, rowOf, type Subject } from '../subject.ts'
 
-const actions = ['hibernate', 'wake', 'destroy'] as const
+const actions = ['hibernate', 'wake', 'wake warm', 'destroy'] as const
 const floors = {
   hibernate: 'libvirt save',
   wake: 'libvirt restore, until the guest answers',
+  'wake warm': 'libvirt resume, until the guest answers',
   destroy: 'libvirt destroy',
 }
 
@@ -30,11 +32,11 @@ export const power: Subject = {
       await other.wake()
       // First, so that the others are measured on a host that runs nothing else.
       const destroy = await timed(() => other.destroy())
-      return {
-        destroy,
-        hibernate: await timed(() => desktop.hibernate()),
-        wake: await timed(() => desktop.wake()),
-      }
+      const hibernate = await timed(() => desktop.hibernate())
+      const warm = await timed(() => wakes(desktop, 'warm'))
+      await desktop.hibernate()
+      await instance.dropWarmCopies()
+      return { destroy, hibernate, 'wake warm': warm, wake: await timed(() => wakes(desktop, 'restore')) }
     }
     const bare = async (): Promise<Measured> => {
       const [save, cp] = [await qemu.save(), await qemu.copy()]
@@ -43,6 +45,7 @@ export const power: Subject = {
         ...{ 'qemu save': save, cp, 'qemu start': startMs, 'qemu restore': allMs },
         hibernate: await twin.save(),
         wake: await twin.restore(),
+        'wake warm': await twin.resume(),
         destroy: await twin.destroyAndBoot(),
       }
     }
@@ -56,6 +59,11 @@ export const power: Subject = {
     const besideLess = below.map((each) => rowOf(taken, { ...row, name: `${each.of} beside ${each.floor}`, ...each }))
     return [...besideLibvirt, ...besideLess]
   },
+}
+
+async function wakes(desktop: Desktop, path: 'warm' | 'restore'): Promise<void> {
+  const { result } = await desktop.wake()
+  if (result?.path !== path) throw new Error(`a wake took another path: ${JSON.stringify(result)}`)
 }
 
 async function timed(work: () => Promise<unknown>): Promise<number> {

@@ -6,7 +6,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Client, createClient, Desktop } from '@dormouse/client'
+import { type Client, createAdminClient, createClient, Desktop } from '@dormouse/client'
 import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
 import { alive, type Identity, identify, signal, waitGone } from '../../../scripts/ground/processes.ts'
 import { logFiles, Secrets } from '../../secrets.ts'
@@ -100,6 +100,12 @@ export class Instance {
 
   get client(): Client {
     return createClient({ baseUrl: this.local.base_url, apiKey: this.local.api_key })
+  }
+
+  /** Desktops that sleep wake by restoring their memories then. */
+  async dropWarmCopies(): Promise<void> {
+    const admin = createAdminClient({ baseUrl: this.local.base_url, operatorKey: this.local.operator_key })
+    for (const { id } of (await admin.listHosts()).hosts) await admin.dropWarmCopies(id)
   }
 
   create(options: Partial<Parameters<typeof Desktop.create>[0]> = {}): Promise<Desktop> {
