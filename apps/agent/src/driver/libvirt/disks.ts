@@ -2,13 +2,13 @@
 // are listed without it.
 import { readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type DesktopId, type DesktopSpec, isId, refuse } from '@dormouse/contract'
+import { type DesktopId, type DesktopSpec, isId, Refusal, refuse } from '@dormouse/contract'
 import type { Pool } from '@dormouse/node-libvirt'
 import { foldersOf } from '../../images/eviction.ts'
 import { type Image, imageOfDisk, type Readiness } from '../../images/images.ts'
 import type { ImageShelf } from '../../images/shelf.ts'
 import { syncPath, unlessMissing } from '../../mechanics/durable-file.ts'
-import { backingFileOf, overlayXml } from './domain-xml.ts'
+import { overlayXml } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import { backingFileIn, rebase, requireOverlay } from './qcow2.ts'
 
@@ -138,9 +138,11 @@ export class LibvirtDisks {
   }
 
   async #imageOf(desktopId: DesktopId): Promise<Image | undefined> {
-    const pool = await this.#pool()
-    const volume = await pool.volumes.lookup(`${desktopId}${suffix}`)
-    const backing = volume && backingFileOf(await orRefuse('the disk could not be read', volume.xml()))
+    const backing = await backingFileIn(this.path(desktopId))
+      .catch(unlessMissing)
+      .catch((cause: unknown) => {
+        throw Object.assign(new Refusal('hypervisor_failed', 'the disk could not be read'), { cause })
+      })
     return backing ? imageOfDisk(backing) : undefined
   }
 }

@@ -144,9 +144,6 @@ export function overlayXml(name: string, bytes: number, backingFile: string): st
 export const vncSocketOf = (xml: string): string | undefined =>
   untext(/<graphics type=['"]vnc['"][\s\S]*?<listen type=['"]socket['"] socket=['"]([^'"]+)['"]/.exec(xml)?.[1])
 
-export const backingFileOf = (volumeXml: string): string | undefined =>
-  untext(/<backingStore>[\s\S]*?<path>([^<]*)<\/path>/.exec(volumeXml)?.[1])
-
 export const poolXml = (name: string, folder: string): string =>
   `<pool type='dir'><name>${text(name)}</name><target><path>${text(folder)}</path></target></pool>`
 
