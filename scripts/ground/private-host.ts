@@ -160,7 +160,16 @@ function innermostPid(pid: number): number {
 
 /** When the init of a pid namespace dies, the kernel kills the rest before that death can be seen. */
 async function kill(init: Identity): Promise<void> {
+  const launcher = launcherOf(init)
   signal(init, 'SIGKILL')
-  if (!(await waitGone([init], 10_000)))
+  if (!(await waitGone(launcher ? [init, launcher] : [init], 10_000)))
     throw new Error(`the private host (pid ${init.pid}) still runs 10 s after SIGKILL`)
+}
+
+/** The `unshare` that waits for the host's init, and ends after it. */
+function launcherOf({ pid }: Identity): Identity | undefined {
+  const status = readLive(() => readFileSync(`/proc/${pid}/status`, 'utf8'))
+  const parent = Number(/^PPid:\s(\d+)$/m.exec(status ?? '')?.[1])
+  const command = readLive(() => readFileSync(`/proc/${parent}/cmdline`, 'utf8')) ?? ''
+  return /(^|[/\0])unshare\0/.test(command) ? identify(parent) : undefined
 }

@@ -37,6 +37,7 @@ export class SimulatedScreen {
   readonly #clients = new Set<Duplex>()
   /** Clients that share the clipboard, as QEMU's extension does it. */
   readonly #sharing = new Set<Duplex>()
+  readonly #sharesClipboard: () => boolean
   /** What a program in the guest has copied last. */
   #copied = ''
   /** The client whose text the guest's programs paste. */
@@ -52,6 +53,11 @@ export class SimulatedScreen {
 
   pixels(): Pixels {
     return { width, height, rgb: Buffer.from(this.#rgb) }
+  }
+
+  /** Without a clipboard to share, what a client sends is sent to all in capitals. */
+  constructor(sharesClipboard = () => true) {
+    this.#sharesClipboard = sharesClipboard
   }
 
   /** Serves one client until it disconnects or the desktop ends. */
@@ -122,7 +128,7 @@ export class SimulatedScreen {
     const count = (await reader.take(3)).readUInt16BE(1)
     const list = await reader.take(4 * count)
     const all = Array.from({ length: count }, (_, i) => list.readInt32BE(4 * i))
-    if (all.includes(extendedClipboard)) {
+    if (all.includes(extendedClipboard) && this.#sharesClipboard()) {
       this.#sharing.add(client)
       client.write(extended(caps | request | notify | provide | withText, Buffer.alloc(4)))
     }

@@ -172,9 +172,7 @@ export class SimulatedDriver implements Driver {
     return this.#require(desktopId).kept === true
   }
 
-  resumeKept(desktopId: DesktopId): Promise<void> {
-    return this.resume(desktopId)
-  }
+  readonly resumeKept = (desktopId: DesktopId): Promise<void> => this.resume(desktopId)
 
   async residentMiB(desktopId: DesktopId): Promise<number | undefined> {
     return this.#domains.read(desktopId)?.spec.memoryMiB
@@ -290,9 +288,7 @@ export class SimulatedDriver implements Driver {
 
   async newAddress(): Promise<undefined> {}
 
-  frozen(): boolean {
-    return false
-  }
+  readonly frozen = (): boolean => false
 
   /** What guests have used is set here by a test. */
   readonly used = new Map<DesktopId, GuestUsage>()
@@ -345,7 +341,7 @@ export class SimulatedDriver implements Driver {
   }
 
   #screen(desktopId: DesktopId): SimulatedScreen {
-    const screen = this.#screens.get(desktopId) ?? new SimulatedScreen()
+    const screen = this.#screens.get(desktopId) ?? new SimulatedScreen(() => this.faults.keyboard.clipboard)
     this.#screens.set(desktopId, screen)
     return screen
   }
