@@ -147,7 +147,9 @@ export const inputBody = z
     pace_ms: z.int().min(2).max(500).nullish().describe(`Between two events; default ${inputPaceMs}`),
     settle: settleSpec
       .nullish()
-      .describe('Then wait until the screen has changed and been quiet; the caret does not count'),
+      .describe(
+        'Then wait until the screen has changed and been quiet; the caret does not count. For longer where only the pointer has moved',
+      ),
     screenshot: pictureSpec.nullish().describe('Then take a picture'),
     expected_generation: z.int().min(0).nullish().describe('409 `stale_generation` where the desktop is on another'),
     takeover: z.boolean().nullish().describe('Take the claim `control` from its holder'),

@@ -35,6 +35,29 @@ test('a caret counts once; a letter beside it counts, too', () => {
   expect(damage.quietMs).toBe(0)
 })
 
+test('where only the pointer was drawn, the screen must be quiet for longer, in a slow guest more so', () => {
+  const { clock, damage } = damageAt()
+  const pointer = { x: 505, y: 300, width: 12, height: 20 }
+  damage.start()
+  damage.pointed({ x: 500, y: 300 })
+  damage.mark()
+  clock.ms = 50
+  damage.changed({ ...pointer, x: 20 })
+  damage.changed(pointer)
+  expect([damage.hasAnswered, damage.quietFor(300)]).toEqual([true, 500])
+  damage.changed(window)
+  expect(damage.quietFor(300)).toBe(300)
+  damage.start({ x: 500, y: 300 })
+  damage.pointed({ x: 500, y: 301 })
+  damage.mark()
+  clock.ms += 400
+  damage.changed({ ...pointer, y: 310 })
+  expect(damage.quietFor(300)).toBe(3_000)
+  expect(damage.quietFor(4_000)).toBe(4_000)
+  damage.changed({ ...pointer, x: 20, y: 500 })
+  expect(damage.quietFor(300)).toBe(300)
+})
+
 test('what came before the last event is no answer to it', () => {
   const { clock, damage } = damageAt()
   damage.start()

@@ -203,7 +203,7 @@ export class Inputs {
     using _watched = session.watch((region) => damage.changed(region))
     // What has changed before does not count.
     await session.refresh()
-    damage.start()
+    damage.start(this.#pointers.get(desktopId))
     const performed = await perform(session, made.planned, { paceMs, damage, signal })
     if (session.pointer) this.#pointers.set(desktopId, session.pointer)
     return { ...performed, seen: session.isEnded ? null : await this.#after(session, command, damage, signal) }

@@ -55,6 +55,7 @@ async function send(session: RfbSession, step: Step, paceMs: number, damage: Dam
   }
   // What this does to the screen may be what the batch is for. Releasing answers nothing: the press may have changed it.
   const isRelease = step.type === 'key' ? !step.down : (step.mask & session.mask) < session.mask
+  if (step.type === 'pointer') damage.pointed(step.at)
   if (!isRelease) damage.mark()
   if (step.type === 'key') session.key(step.code, step.down)
   else session.point(step.at, step.mask)

@@ -32,11 +32,12 @@ export async function settle(
   const end = (settled: boolean) => ({ settled, changed: damage.hasChanged, settleMs: Math.round(sinceStart()) })
   while (sinceStart() < maxMs && !signal.aborted && !session.isEnded) {
     const mayBeQuiet = first === 'any' || damage.hasAnswered
-    const waitMs = mayBeQuiet ? quietMs - Math.min(damage.quietMs, sinceStart()) : Infinity
+    const askedMs = first === 'any' ? quietMs : damage.quietFor(quietMs)
+    const waitMs = mayBeQuiet ? askedMs - Math.min(damage.quietMs, sinceStart()) : Infinity
     if (waitMs <= 0) {
       await session.refresh()
       // The whole picture counts as a change where it differs.
-      if (damage.quietMs >= quietMs) return end(true)
+      if (damage.quietMs >= askedMs) return end(true)
       continue
     }
     await update(session, Math.max(lookMs, Math.min(waitMs, maxMs - sinceStart())), signal)
