@@ -152,7 +152,11 @@ export class Terminal {
       this.#input.accept(note.accepted)
       if (note.closed) this.#input.close(noMoreInput())
     } else if ('skipped' in note) this.#offset = note.skipped.offset
-    else if ('exit' in note) this.exit = note.exit
+    else if ('exit' in note) {
+      // What the guest has accepted may not be confirmed yet.
+      this.#input.accept(note.exit.stdin.end)
+      this.exit = note.exit
+    }
     else if ('end' in note && note.end.cause === 'unreadable') throw new DormouseError(note.end.why)
   }
 
@@ -188,8 +192,11 @@ export class Terminal {
         const next = await Promise.race([following.next(), failed])
         if (next.done) return
         this.#offset = next.value.nextOffset
-        if (next.value.isEnd)
-          this.exit = await patiently(this.#http, () => this.#calls.get(desktopId, id, { signal }), signal)
+        if (next.value.isEnd) {
+          const exit = await patiently(this.#http, () => this.#calls.get(desktopId, id, { signal }), signal)
+          this.#input.accept(exit.stdin.end)
+          this.exit = exit
+        }
         yield next.value
       }
     } finally {
