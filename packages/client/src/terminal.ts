@@ -156,8 +156,7 @@ export class Terminal {
       // What the guest has accepted may not be confirmed yet.
       this.#input.accept(note.exit.stdin.end)
       this.exit = note.exit
-    }
-    else if ('end' in note && note.end.cause === 'unreadable') throw new DormouseError(note.end.why)
+    } else if ('end' in note && note.end.cause === 'unreadable') throw new DormouseError(note.end.why)
   }
 
   #begin({ stdin, stdout }: { stdin: number; stdout: number }, socket: AttachSocket): void {

@@ -22,9 +22,9 @@ export class GuestStage {
   }
 
   /** An instance whose host has the images for both ways in. */
-  static async instance(env: Record<string, string> = {}): Promise<Instance> {
+  static async instance(env: Record<string, string> = {}, words?: string[]): Promise<Instance> {
     await makeImages()
-    return Instance.start(env)
+    return Instance.start(env, words)
   }
 
   /** On a desktop that is awake, reached in whatever way its host finds. */

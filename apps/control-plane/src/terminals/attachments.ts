@@ -15,7 +15,7 @@ import { rateLimitHeaders } from '../http/problems.ts'
 import type { Principals } from '../principals/service.ts'
 import { hangUp } from '../streams/relay.ts'
 import { type CredentialLimits, customerOf, protocolFor } from './credentials.ts'
-import { type Ending, endingAfter, endingOf, endings } from './endings.ts'
+import { type Ending, endingAfter, endingOf, endings, moving } from './endings.ts'
 import { AttachBreach, sendNote } from './messages.ts'
 import { type Attachment, Session } from './session.ts'
 
@@ -115,11 +115,13 @@ export class Attachments {
     if (!(error instanceof Refusal)) log.warn({ err: error }, 'the socket of an exec was interrupted')
     const own = error instanceof Refusal ? endingAfter(error) : undefined
     if (own) return own
+    const { desktops } = this.#options
     for (const waitMs of [0, 1_000]) {
       await sleep(waitMs)
-      const now = await this.#options.desktops.get(asking.caller, asking.desktopId).catch(() => undefined)
+      const now = await desktops.get(asking.caller, asking.desktopId).catch(() => undefined)
       const ending = now && endingOf(now, hostId)
       if (ending) return ending
+      if (await desktops.isMoving(asking.desktopId).catch(() => false)) return moving
     }
     return endings.hostLost
   }

@@ -27,6 +27,9 @@ export const endings = Object.fromEntries(
   Object.entries(table).map(([cause, ending]) => [cause, { ...ending, cause }]),
 ) as Record<keyof typeof table, Ending>
 
+/** While a move is in progress: the desktop is reached again on one of its hosts. */
+export const moving: Ending = { ...endings.moved, why: `the desktop is moving to another host; ${again}` }
+
 /** The client does not keep to the protocol. */
 export const unreadable = (why: string): Ending => ({ code: 1008, cause: 'unreadable', why })
 
