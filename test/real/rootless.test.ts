@@ -18,8 +18,9 @@ const root = fileURLToPath(new URL('../../', import.meta.url))
 const nobody = isRoot() ? ['unshare', '--user', '--map-user=65534', '--map-group=65534', '--'] : []
 
 let instance: Instance
+// At length only: a start takes half a minute of processor time, and what it says where it cannot is shown without one.
 beforeAll(async () => {
-  instance = await Instance.start({}, ['--no-tour'], nobody)
+  if (long) instance = await Instance.start({}, ['--no-tour'], nobody)
 })
 afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
