@@ -1,7 +1,7 @@
 // The process around the program: signals, pipes and exit codes.
 import { CommanderError } from 'commander'
-import { createContext } from './context.ts'
-import { type About, CliError, type Explanation, exitCodes, explain, factsOf } from './failures.ts'
+import { type Context, createContext } from './context.ts'
+import { CliError, type Explanation, exitCodes, explain, factsOf } from './failures.ts'
 import { createProgram } from './program.ts'
 import { openTerminal, type Terminal } from './terminal.ts'
 
@@ -12,10 +12,17 @@ export async function main(): Promise<void> {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', onPipeError)
   const terminal = openTerminal(interruptible())
   const context = createContext(terminal, process.env, [process.cwd(), import.meta.dirname])
+  const failed = await runProgram(context, process.argv.slice(2))
+  if (failed !== undefined) process.exitCode = failed
+}
+
+/** Runs the command in these arguments. Prints a failure and returns its exit code; undefined where the command has set its own. */
+export async function runProgram(context: Context, args: string[]): Promise<number | undefined> {
   try {
-    await createProgram(context).parseAsync()
+    await createProgram(context).parseAsync(args, { from: 'user' })
+    return undefined
   } catch (error) {
-    process.exitCode = fail(terminal, error, context.about)
+    return fail(context, error, args[0] === 'exec')
   }
 }
 
@@ -37,8 +44,7 @@ function interruptible(): AbortSignal {
   return controller.signal
 }
 
-function fail(terminal: Terminal, error: unknown, about: About): number {
-  const isExec = process.argv[2] === 'exec'
+function fail({ terminal, about }: Context, error: unknown, isExec: boolean): number {
   if (error instanceof CommanderError) {
     // Commander has printed the error, or the help.
     if (error.exitCode === 0) return 0

@@ -53,6 +53,10 @@ export function createProgram(context: Context): Command {
     .description('Create, wake, hibernate and use remote desktops.')
     .version(about.version)
     .exitOverride()
+    .configureOutput({
+      writeOut: (text) => context.terminal.write(text),
+      writeErr: (text) => context.terminal.note(text.replace(/\n$/, '')),
+    })
     .showHelpAfterError('Next step: run the command with --help.')
     .configureHelp({ showGlobalOptions: false })
     .addHelpText('after', help)
