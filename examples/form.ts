@@ -58,9 +58,9 @@ async function openPage(desktop: Desktop): Promise<Exec> {
       requests += text
     },
   })
-  const environment = 'DISPLAY=:0 XDG_RUNTIME_DIR=/run/user/1000'
-  const open = `${environment} setsid x-www-browser http://127.0.0.1:8000/ > /dev/null 2>&1 < /dev/null &`
-  await desktop.commands.run(['su', '--login', 'user', '--command', open])
+  // A wake returns before its deadline, even if a slow host still starts the session.
+  await desktop.commands.run('until [ -S /tmp/.X11-unix/X0 ]; do sleep 1; done', { timeoutMs: 300_000 })
+  await desktop.launch(['x-www-browser', 'http://127.0.0.1:8000/'])
   while (!requests.includes('GET /shown')) {
     if ((await server.refresh()).state !== 'running') throw new Error(`the server of the page ended: ${requests}`)
     await new Promise((resolve) => setTimeout(resolve, 500))
