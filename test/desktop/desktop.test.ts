@@ -247,7 +247,7 @@ test('an agent loop with a scripted model fills in a form in the browser, downlo
 }, 900_000)
 
 const terminalColour: [number, number, number] = [0x1d, 0x27, 0x33]
-const green: [number, number, number] = [0x4e, 0x9a, 0x06]
+const green: [number, number, number] = [0, 0xaa, 0]
 const taskBar: [number, number, number] = [0x1c, 0x1c, 0x1c]
 
 function terminalSign({ height }: PNG): [number, number] {
