@@ -23,6 +23,7 @@ import { fence } from './subjects/fence.ts'
 import { guest } from './subjects/guest.ts'
 import { images } from './subjects/images.ts'
 import { input } from './subjects/input.ts'
+import { largeFiles } from './subjects/large-files.ts'
 import { mcp } from './subjects/mcp.ts'
 import { memory } from './subjects/memory.ts'
 import { moves } from './subjects/moves.ts'
@@ -43,6 +44,7 @@ const subjects: readonly Subject[] = [
   events,
   power,
   guest,
+  largeFiles,
   moves,
   images,
   screens,
