@@ -18,15 +18,18 @@ const forget: Sabotage = {
   },
 }
 
-/** Takes away every memory of a desktop that was asleep when it was asked to wake. */
+/** Takes away every memory of a desktop that was asleep when it was asked to wake, its warm copy among them. */
 const amnesia: Sabotage = {
   found: /^the wake from hibernated is failed \(.*memory/i,
   act: async ({ ground }, asked) => {
-    const saved = join(ground.agentEnv.DORMOUSE_AGENT_STATE_DIR!, 'memory')
+    const state = ground.agentEnv.DORMOUSE_AGENT_STATE_DIR!
+    const saved = join(state, 'memory')
     const known = readdirSync(saved)
     const woken = asked.filter(({ kind, from }) => kind === 'wake' && from === 'hibernated')
-    for (const { desktopId } of woken.filter(({ desktopId }) => known.includes(desktopId)))
+    for (const { desktopId } of woken.filter(({ desktopId }) => known.includes(desktopId))) {
       rmSync(join(saved, desktopId), { recursive: true })
+      rmSync(join(state, 'simulated/domains', `${desktopId}.json`), { force: true })
+    }
   },
 }
 

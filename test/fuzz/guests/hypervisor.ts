@@ -94,7 +94,7 @@ export class Hypervisor implements AsyncDisposable {
     this.#daemon.answer('storagePoolRefresh', () => ({}))
     this.#daemon.answer('storageVolCreateXML', ({ xml }) => {
       const name = inside(xml, 'name')
-      writeFileSync(join(inside(this.#pool.xml, 'path'), name), '')
+      writeFileSync(join(inside(this.#pool.xml, 'path'), name), overlayOn(inside(xml, 'path')))
       this.#volumes.set(name, xml)
       return volume(name)
     })
@@ -192,4 +192,14 @@ const inside = (xml: string, element: string): string =>
 
 function refuse(code: keyof typeof errorCode): never {
   throw new Refusal(errorCode[code], code)
+}
+
+/** The header of a qcow2 disk with that backing file: all of it that an agent reads. */
+function overlayOn(backingFile: string): Buffer {
+  const header = Buffer.alloc(104)
+  header.writeUInt32BE(0x514649fb, 0)
+  header.writeUInt32BE(3, 4)
+  header.writeBigUInt64BE(BigInt(header.length), 8)
+  header.writeUInt32BE(Buffer.byteLength(backingFile), 16)
+  return Buffer.concat([header, Buffer.from(backingFile)])
 }

@@ -15,9 +15,23 @@ const scaled = (at: number, space: number, screen: number): number =>
 const stepPixels = 40
 const mostSteps = 12
 
+/** A drag that jumps at once begins where it lands: programs take the place of the first movement. */
+const firstPixels = [2, 8]
+
+/** The places on the way of a drag, which begins with small steps. */
+export function dragBetween(from: Point, to: Point): Point[] {
+  const distance = Math.hypot(to.x - from.x, to.y - from.y)
+  const first = firstPixels
+    .filter((pixels) => pixels < distance)
+    .map((pixels) => ({
+      x: Math.round(from.x + ((to.x - from.x) * pixels) / distance),
+      y: Math.round(from.y + ((to.y - from.y) * pixels) / distance),
+    }))
+  return [...first, ...pathBetween(first.at(-1) ?? from, to)]
+}
+
 /** The places on the way, with the last and without the first. */
-export function pathBetween(from: Point | undefined, to: Point): Point[] {
-  if (!from) return [to]
+export function pathBetween(from: Point, to: Point): Point[] {
   const [dx, dy] = [to.x - from.x, to.y - from.y]
   const steps = Math.min(mostSteps, Math.max(1, Math.ceil(Math.hypot(dx, dy) / stepPixels)))
   return Array.from({ length: steps }, (_, i) => ({

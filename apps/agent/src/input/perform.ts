@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import type { Damage } from './damage.ts'
 import { paste } from './paste.ts'
-import type { Planned, Step } from './plan.ts'
+import { type Planned, pauseAfter, type Step } from './plan.ts'
 import type { RfbSession } from './rfb-session.ts'
 
 export interface Performed {
@@ -57,9 +57,10 @@ async function send(session: RfbSession, step: Step, paceMs: number, damage: Dam
   const isRelease = step.type === 'key' ? !step.down : (step.mask & session.mask) < session.mask
   if (step.type === 'pointer') damage.pointed(step.at)
   if (!isRelease) damage.mark()
+  const pauseMs = pauseAfter(step, paceMs, session.mask)
   if (step.type === 'key') session.key(step.code, step.down)
   else session.point(step.at, step.mask)
-  return pause(session, paceMs, signal)
+  return pause(session, pauseMs, signal)
 }
 
 /** Ends early when the signal aborts or the connection ends. */

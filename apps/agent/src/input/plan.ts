@@ -9,7 +9,7 @@ import {
   type Point,
   type Size,
 } from '@dormouse/contract'
-import { onScreen, pathBetween } from './coordinates.ts'
+import { dragBetween, onScreen, pathBetween } from './coordinates.ts'
 import { charactersOf, type Layout, type Modifier, type Stroke } from './layouts.ts'
 
 export type Step =
@@ -56,7 +56,7 @@ export function plan(actions: readonly InputAction[], options: PlanOptions): Pla
       throw error
     }
   }
-  const takesMs = planned.flat().reduce((sum, step) => sum + costOf(step, options.paceMs), 0)
+  const takesMs = timeOf(planned.flat(), options.paceMs)
   if (takesMs > inputMaxMs) return { refused: { ...nothing, why: 'too_long', takesMs } }
   return { planned, takesMs }
 }
@@ -72,11 +72,28 @@ class CannotPlan extends Error {
   }
 }
 
-function costOf(step: Step, paceMs: number): number {
+function timeOf(steps: Step[], paceMs: number): number {
+  let [sum, mask] = [0, 0]
+  for (const step of steps) {
+    sum += costOf(step, paceMs, mask)
+    if (step.type === 'pointer') mask = step.mask
+  }
+  return sum
+}
+
+function costOf(step: Step, paceMs: number, mask: number): number {
   if (step.type === 'pause') return step.ms
   if (step.type === 'paste') return pasteMs + step.keys.length * paceMs
-  return paceMs
+  return pauseAfter(step, paceMs, mask)
 }
+
+/** Guests take buttons that change faster for worn contacts, and drop the change (libinput: within 25 ms). */
+const buttonMs = 30
+const allButtons = buttons.left | buttons.middle | buttons.right
+
+/** How long to wait behind an event. `mask`: the buttons that were held before it. */
+export const pauseAfter = (step: Step & { type: 'key' | 'pointer' }, paceMs: number, mask: number): number =>
+  step.type === 'pointer' && ((step.mask ^ mask) & allButtons) !== 0 ? Math.max(paceMs, buttonMs) : paceMs
 
 class Planner {
   readonly #options: PlanOptions
@@ -114,13 +131,13 @@ class Planner {
     }
   }
 
-  #move(to: Point): Step[] {
+  #move(to: Point, path: (from: Point, to: Point) => Point[] = pathBetween): Step[] {
     const { screen, space } = this.#options
     const target = onScreen(to, space ?? screen, screen)
     if (!target) throw new CannotPlan({ why: 'outside', screen })
-    const path = pathBetween(this.#pointer, target)
+    const places = this.#pointer ? path(this.#pointer, target) : [target]
     this.#pointer = target
-    return path.map((at) => ({ type: 'pointer', at, mask: this.#mask }))
+    return places.map((at) => ({ type: 'pointer', at, mask: this.#mask }))
   }
 
   #moveIfTo({ x, y }: { x?: number | undefined; y?: number | undefined }): Step[] {
@@ -148,7 +165,7 @@ class Planner {
   #drag({ path: [start, ...rest], button = 'left' }: Extract<InputAction, { type: 'drag' }>): Step[] {
     const steps = this.#move(start!)
     steps.push(this.#button(button, true))
-    for (const to of rest) steps.push(...this.#move(to))
+    for (const to of rest) steps.push(...this.#move(to, dragBetween))
     // Where a drag ends too fast, programs take it for a click.
     steps.push(this.#event())
     steps.push(this.#button(button, false))

@@ -39,11 +39,15 @@ export function keyEvent(code: number, down: boolean): Buffer {
   return message
 }
 
+/**
+ * QEMU scales a pixel to the range of its tablet, and the guest scales it back. Both round down, so that a pixel arrives as the
+ * one before it. The next pixel arrives as this one.
+ */
 export function pointerEvent({ x, y }: Point, mask: number): Buffer {
   const message = Buffer.alloc(6)
   message.set([5, mask])
-  message.writeUInt16BE(x, 2)
-  message.writeUInt16BE(y, 4)
+  message.writeUInt16BE(x + 1, 2)
+  message.writeUInt16BE(y + 1, 4)
   return message
 }
 

@@ -99,6 +99,12 @@ function beforeMutation(error: unknown, { id, routeOptions }: FastifyRequest): R
   return undefined
 }
 
+/** As other servers log it. */
+const clientClosedRequest = 499
+
+/** What a wait ends with when its signal is aborted. */
+const isAbort = (error: unknown): boolean => error instanceof Error && error.name === 'AbortError'
+
 /** The error handler of every scope: sends refusals, logs bugs and hides them behind a bare 500. */
 export function handleError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const refusal = asRefusal(error) ?? beforeMutation(error, request)
@@ -109,6 +115,11 @@ export function handleError(error: unknown, request: FastifyRequest, reply: Fast
     if (extra.cause !== undefined) request.log.info({ ...id, code, cause: extra.cause }, 'a request was refused')
     if (code === 'internal') request.log.error({ ...id, err: error }, 'the outcome of an operator’s change is unknown')
     return sendProblem(reply, refusal)
+  }
+  if (reply.raw.destroyed && isAbort(error)) {
+    // Nobody reads the response. The status is for the log and the metrics alone.
+    request.log.debug({ ...id, err: error }, 'a client disconnected before its response')
+    return reply.code(clientClosedRequest).send()
   }
   const what = isDatabaseUnavailable(error) ? 'the database is unavailable' : 'a request failed'
   request.log.error({ ...id, err: error }, what)

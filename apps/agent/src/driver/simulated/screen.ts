@@ -17,6 +17,7 @@ export type HeardInput = { key: number; down: boolean } | { x: number; y: number
 /** The latest that are remembered. */
 const heardMax = 50_000
 const pastedMax = 100
+const tabletMax = 0x7fff
 
 const qemuKeys = -258
 const extendedClipboard = 0xc0a1e5ce | 0
@@ -177,7 +178,8 @@ export class SimulatedScreen {
   }
 
   #point(message: Buffer): void {
-    const [mask, x, y] = [message[0]!, message.readUInt16BE(1), message.readUInt16BE(3)]
+    const mask = message[0]!
+    const [x, y] = [throughTablet(message.readUInt16BE(1), width), throughTablet(message.readUInt16BE(3), height)]
     this.#hear({ x, y, mask })
     if (mask !== 0) this.#paint(x, y, 4, [255, 0, 0])
   }
@@ -225,6 +227,10 @@ export class SimulatedScreen {
     this.#changes.emit('change')
   }
 }
+
+/** Where a guest's pointer is: as QEMU scales a pixel to its tablet, and Linux scales that to the screen. */
+export const throughTablet = (at: number, size: number): number =>
+  Math.floor((Math.floor((at * tabletMax) / size) * size) / (tabletMax + 1))
 
 /** A message of the extended clipboard counts its bytes below zero. */
 function extended(flags: number, body: Buffer = Buffer.alloc(0)): Buffer {
