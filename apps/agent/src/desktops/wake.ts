@@ -77,7 +77,8 @@ async function responds({ driver, log }: WakeDeps, desktopId: DesktopId): Promis
     await driver.isKept(desktopId)
     return true
   } catch (error) {
-    if (!(error instanceof Refusal) || error.code !== 'hypervisor_failed') throw error
+    // Where libvirt itself does not answer, nothing can be restored either, and the wake is retried.
+    if (!(error instanceof Refusal)) throw error
     log.warn({ err: error, desktopId }, 'a warm copy does not answer; the saved memory is restored')
     return false
   }

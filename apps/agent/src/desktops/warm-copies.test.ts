@@ -122,12 +122,21 @@ test.each(['warm.before-drop', 'warm.after-drop'])('an agent that dies at %s los
   expect(await bootOf(bench, id)).toBe(bootId)
 })
 
-test('a copy that does not answer is replaced by its image, and one whose image is damaged goes on', async () => {
+test.each(['hypervisor_failed', 'host_unreachable'] as const)(
+  'a copy that does not answer (%s) is replaced by its image',
+  async (code) => {
+    await using bench = await start()
+    const { id, bootId } = await asleep(bench)
+    bench.driver.faults.failNext('isKept', 1, code)
+    expect(await wake(bench, id)).toMatchObject({ path: 'restore' })
+    expect(await bootOf(bench, id)).toBe(bootId)
+  },
+)
+
+test('a copy whose image is damaged goes on', async () => {
   await using bench = await start()
   const { id, bootId } = await asleep(bench)
-  bench.driver.faults.failNext('isKept', 1, 'hypervisor_failed')
-  expect(await wake(bench, id)).toMatchObject({ path: 'restore' })
-  expect(await bootOf(bench, id)).toBe(bootId)
+  await wake(bench, id)
   await bench.hibernated(fenceOf(id, 2, 4))
   const folder = join(bench.memoryFolder, id)
   for (const name of await readdir(folder)) if (name.endsWith('.save')) await truncate(join(folder, name), 10)
