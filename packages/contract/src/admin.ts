@@ -96,7 +96,7 @@ export const hostJson = z
       .object({ copies: z.int(), memory_mib: z.int(), max_mib: z.int() })
       .nullable()
       .describe(
-        'Paused copies of sleeping desktops in its memory, which wake in milliseconds; they are ended where the memory is needed. Null where its agent keeps none',
+        'Paused copies of sleeping desktops in its memory, which wake faster; they are ended where the memory is needed. Null where its agent keeps none',
       ),
     images: z.array(z.string()),
     desktops: z.int().describe('Desktops on it'),

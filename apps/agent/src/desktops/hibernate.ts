@@ -30,7 +30,7 @@ export interface SaveDeps extends LookDeps {
   digests: Digests
   activity: Activity
   inputs: Pick<Inputs, 'hold'>
-  warm: Pick<WarmCopies, 'mayKeep' | 'keep' | 'forget'>
+  warm: Pick<WarmCopies, 'mayKeep' | 'keep'>
   /** Limits the boots, restores and saves that run at once. */
   slots: Slots
   report: SendReport
@@ -43,8 +43,8 @@ const progressEveryMs = 500
 const firstProgressMs = 100
 
 /**
- * Saves the memory, so that it belongs to the disk as it is. The process ends, or stays as a warm copy. With a condition, it refuses with `not_idle`
- * and changes nothing where the guest runs and is in use.
+ * Saves the memory, so that it belongs to the disk as it is. The process ends, or stays as a warm copy. With a condition, it
+ * refuses with `not_idle` and changes nothing where the guest runs and is in use.
  */
 export async function hibernate(
   deps: SaveDeps,

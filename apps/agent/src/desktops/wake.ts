@@ -1,5 +1,5 @@
-// Decides how a desktop comes to run, and from what. A warm copy goes on. A saved memory is restored paused, marked spent, and only then
-// resumed: a failure before or after that mark leaves memory and disk as they belong together.
+// Decides how a desktop comes to run, and from what. A warm copy is resumed. Otherwise its saved memory is restored paused. Either
+// is marked spent before it is resumed: a failure before or after that mark leaves memory and disk as they belong together.
 import {
   type CommandPayload,
   type CommandResult,

@@ -209,6 +209,35 @@ test('copies end with the oldest first: what is too old, more than allowed, or n
   expect((await wake(bench, first.id)).path).toBe('restore')
 })
 
+test('a copy that cannot be ended holds up no guest that needs its memory, and is ended later', async () => {
+  let memory = plenty
+  await using bench = await start({ hostMemory: () => memory })
+  const { id, bootId } = await asleep(bench)
+  memory = { totalMiB: 10_000, availableMiB: 1_010 }
+  bench.driver.faults.failNext('isKept', 1, 'host_unreachable')
+  await bench.awake(fenceOf(newId(), 1, 1))
+  expect((await state(bench, id)).warm).toBe(true)
+  memory = { totalMiB: 10_000, availableMiB: 900 }
+  await bench.house.warm.check()
+  expect((await state(bench, id)).warm).toBe(false)
+  memory = plenty
+  expect(await wake(bench, id)).toMatchObject({ path: 'restore' })
+  expect(await bootOf(bench, id)).toBe(bootId)
+})
+
+test('all domains are listed only when copies may have changed by themselves', async () => {
+  await using bench = await start()
+  const { id } = await asleep(bench)
+  await bench.house.warm.check()
+  const { counts } = bench.driver.faults
+  const before = counts.list
+  for (let n = 0; n < 3; n++) await bench.house.warm.check()
+  expect(counts.list).toBe(before)
+  bench.driver.die(id)
+  await bench.house.warm.check()
+  expect(bench.house.warm.facts.copies).toBe(0)
+})
+
 test.each([
   ['one that is too large', { maxMiB: 15 }],
   ['any where memory is scarce', { hostMemory: () => ({ totalMiB: 1_000, availableMiB: 50 }) }],

@@ -2,7 +2,7 @@
 // nothing else needs; here is decided how many stay, and for how long. Losing one costs a wake some time, and nothing else.
 import type { DesktopId, HostFacts } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
-import { isWarm, type LookDeps, lookAtRest, spendAll } from './situation.ts'
+import { isWarm, judge, type LookDeps, lookAtRest, spendAll } from './situation.ts'
 import type { Turn, Turns } from './turns.ts'
 
 /** Of the host, in MiB. */
@@ -44,12 +44,18 @@ export class WarmCopies {
   readonly #copies = new Map<DesktopId, Copy>()
   /** Whether the control planes know them. None has welcomed this host yet: then it keeps what it has. */
   #known: boolean | undefined
+  /** Whether a look at all domains may find others than are known here. */
+  #isOutdated = true
   #checking: Promise<unknown> = Promise.resolve()
 
   constructor(deps: WarmDeps, options: WarmOptions) {
     this.#deps = deps
     this.#options = options
     this.#now = options.now ?? (() => performance.now())
+    deps.driver.listen((event) => {
+      if (event.type === 'gap' || (event.type === 'domain' && this.#copies.has(event.desktopId)))
+        this.#isOutdated = true
+    })
   }
 
   get facts(): NonNullable<HostFacts['warm']> {
@@ -87,7 +93,7 @@ export class WarmCopies {
   /** To be called every few seconds: ends what is too old, too much, or in the way. */
   check(): Promise<void> {
     return this.#oneAtATime(async () => {
-      await this.#find()
+      if (this.#isOutdated) await this.#find()
       await this.#dropWhile(
         ({ since }) =>
           this.#known === false ||
@@ -126,15 +132,20 @@ export class WarmCopies {
   /** Those that an agent before this one has left, and no more those that are gone. */
   async #find(): Promise<void> {
     const { driver, memory, journal } = this.#deps
-    const paused = (await driver.domains()).filter(({ state }) => state === 'paused')
+    // Before the look: an event that comes meanwhile counts.
+    this.#isOutdated = false
+    const domains = await driver.domains().catch((error: unknown) => {
+      this.#isOutdated = true
+      throw error
+    })
     const there = new Set<DesktopId>()
-    for (const domain of paused) {
+    for (const domain of domains.filter(({ state }) => state === 'paused')) {
       const { desktopId } = domain
-      if (journal.read(desktopId)?.running) continue
+      const entry = journal.read(desktopId)
       const images = memory.list(desktopId)
-      if (!isWarm({ domain, images, memory: images[0]?.manifest.state === 'complete' ? 'complete' : 'none' })) continue
+      if (entry?.running || !isWarm({ domain, images, ...judge(images, domain, entry) })) continue
       there.add(desktopId)
-      if (!this.#copies.has(desktopId)) await this.keep(desktopId, journal.read(desktopId)?.spec?.memoryMiB ?? 0)
+      if (!this.#copies.has(desktopId)) await this.keep(desktopId, entry?.spec?.memoryMiB ?? 0)
     }
     for (const desktopId of this.#copies.keys()) if (!there.has(desktopId)) this.#copies.delete(desktopId)
   }
@@ -149,14 +160,21 @@ export class WarmCopies {
     return dropped
   }
 
-  /** Unless a command has begun meanwhile: then the copy is that command's. */
+  /**
+   * Unless a command has begun meanwhile: then the copy is that command's. One that cannot be ended holds up no other, and no
+   * guest that needs its memory.
+   */
   async #drop({ desktopId }: Copy): Promise<boolean> {
     const { turns, journal, log } = this.#deps
     const entry = journal.read(desktopId)
     if (!entry) return false
     const dropped = await turns.whileIdle(desktopId, entry, async (turn) => {
       this.#copies.delete(desktopId)
-      return dropWarmCopy(this.#deps, turn)
+      return dropWarmCopy(this.#deps, turn).catch((err: unknown) => {
+        this.#isOutdated = true
+        log.warn({ err, desktopId }, 'a warm copy could not be ended; retrying')
+        return false
+      })
     })
     if (dropped) log.debug({ desktopId }, 'a warm copy was ended')
     return dropped === true

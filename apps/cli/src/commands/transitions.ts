@@ -112,7 +112,7 @@ export function outcome({ id, desktop_id, kind, state, result, error, progress }
   return `${desktop_id} is ${result.desktop_state} after ${after}${from}${unready}${deferred} (generation ${result.generation})\n`
 }
 
-const fromWarm = 'its memory was still in its host’s memory'
+const fromWarm = 'resumed from a warm copy of its memory'
 const resumed = {
   memory: 'its memory was restored',
   disk: 'booted from its disk, without its memory',
