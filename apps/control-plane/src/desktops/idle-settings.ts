@@ -42,20 +42,24 @@ export async function idleOn(db: Db, hostId: string): Promise<string[]> {
   return rows.map(({ id }) => id)
 }
 
-/** When to look at these next. A desktop that a transaction has locked stays due. */
+/** When to look at those of these that are due. A desktop that a transaction has locked stays due. */
 export async function lookAgain(db: Db, looks: readonly { id: string; inMs: number }[]): Promise<void> {
   if (looks.length === 0) return
   await db.query({
     name: 'desktops-idle-look-again',
     text: `with free as (
-             select id from desktops where id = any($1) and state = 'awake' order by id for no key update skip locked)
+             select id from desktops where id = any($1) and state = 'awake' and idle_look_at <= clock_timestamp()
+             order by id for no key update skip locked)
            update desktops d set idle_look_at = clock_timestamp() + look.in_ms * interval '1 millisecond'
            from unnest($1::uuid[], $2::float8[]) look (id, in_ms), free where d.id = look.id and free.id = d.id`,
     values: [looks.map(({ id }) => id), looks.map(({ inMs }) => inMs)],
   })
 }
 
-/** Something that kept the desktop awake has ended. */
-export async function lookNow(db: Db, id: string): Promise<void> {
-  await db.query('update desktops set idle_look_at = clock_timestamp() where id = $1', [id])
+/** When to look at it next, whatever was noted before. */
+export async function lookIn(db: Db, id: string, inMs: number): Promise<void> {
+  await db.query(`update desktops set idle_look_at = clock_timestamp() + $2 * interval '1 millisecond' where id = $1`, [
+    id,
+    inMs,
+  ])
 }

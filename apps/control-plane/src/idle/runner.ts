@@ -41,6 +41,8 @@ export class IdleRunner {
   /** Hibernations of this leader in progress, by host. */
   readonly #working = new Map<string, number>()
   readonly #failures = new Failures()
+  /** Desktops whose hibernation goes on, or has ended and is not noted yet. */
+  readonly #followed = new Set<string>()
   #restartedAt = -Infinity
   #lookedAt = -Infinity
 
@@ -56,7 +58,9 @@ export class IdleRunner {
     // A replica of the release before notes no input on its screens.
     if (!enabled || !(await isKnownToAll(pool, 'idle'))) return this.#restart()
     let left = this.#budget()
-    const due = await this.#judgeAll(await readIdle(pool, await settings.dueIds(pool, lookedAtPerBegun * left)))
+    const ids = await settings.dueIds(pool, lookedAtPerBegun * left)
+    const free = ids.filter((id) => !this.#followed.has(id))
+    const due = await this.#judgeAll(await readIdle(pool, free))
     const chosen = due.filter(({ hostId }) => left > 0 && this.#enter(hostId!) && left-- > 0)
     // The others come before or after those that fall due meanwhile, by chance: no host and no customer waits for another.
     const waiting = due.filter((row) => !chosen.includes(row))
@@ -146,25 +150,28 @@ export class IdleRunner {
     void this.#follow(term, row, engine.wait(operation, term.signal))
   }
 
-  /** Judges once more, under the desktop's lock. */
+  /** Judges once more, under the desktop's lock. Meanwhile, another hibernation may have failed. */
   async #requireIdle(tx: Db, id: string): Promise<void> {
     await requireKnownToAll(tx, 'idle')
     const [row] = await readIdle(tx, [id])
-    const verdict = row && judge(factsOf(row, this.#options))
-    if (verdict?.sleepsInMs !== 0) refuse('not_idle', verdict?.because[0]?.detail)
+    if (this.#followed.has(id) || !row?.isDue) refuse('not_idle')
+    const { sleepsInMs, because } = judge(factsOf(row, this.#options))
+    if (sleepsInMs !== 0) refuse('not_idle', because[0]?.detail)
   }
 
   async #follow(term: Term, { id, hostId }: IdleRow, settled: ReturnType<Engine['wait']>): Promise<void> {
     const { pool, log } = this.#options
+    this.#followed.add(id)
     try {
       const { state, errorCode } = await settled
       if (term.signal.aborted) return
       if (state !== 'failed') return this.#failures.forget(id)
       const inMs = errorCode === 'not_idle' ? minLookMs : this.#failures.note(id)
-      await settings.lookAgain(pool, [{ id, inMs }])
+      await settings.lookIn(pool, id, inMs)
     } catch (err) {
       log.warn({ err, desktop: id }, 'the end of a hibernation was not noted; the desktop is looked at again')
     } finally {
+      this.#followed.delete(id)
       this.#leave(hostId!)
     }
   }

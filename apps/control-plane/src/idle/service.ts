@@ -15,7 +15,7 @@ import { noteOfHosts } from '../activity/store.ts'
 import * as wakeLocks from '../activity/wake-locks.ts'
 import { wakeLockToJson } from '../activity/wake-locks.ts'
 import { type Db, type Pool, retryWhileUnavailable } from '../db/pool.ts'
-import { idleOn, lookNow } from '../desktops/idle-settings.ts'
+import { idleOn, lookIn } from '../desktops/idle-settings.ts'
 import type { Desktops } from '../desktops/service.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -73,7 +73,7 @@ export class Idle {
       if (held.length >= wakeLocksMax && !held.some((lock) => lock.name === name))
         refuse('conflict', `the desktop has ${wakeLocksMax} wake locks, which is the limit; delete one first`)
       const lock = await wakeLocks.put(tx, id, { name, reason: body.reason, forSecs: body.expires_in_secs })
-      await lookNow(tx, id)
+      await lookIn(tx, id, 0)
       return wakeLockToJson(lock)
     })
   }
@@ -84,7 +84,7 @@ export class Idle {
       const row = await desktops.lock(tx, caller.orgId, id)
       if (!row) refuseNotFound()
       await wakeLocks.remove(tx, id, name)
-      await lookNow(tx, id)
+      await lookIn(tx, id, 0)
       return ((await wakeLocks.heldOf(tx, [id])).get(id) ?? []).map(wakeLockToJson)
     })
   }

@@ -18,6 +18,8 @@ export interface IdleRow {
   locks: (WakeLock & { leftMs: number })[]
   wokeAgoMs: number | null
   changedAgoMs: number
+  /** Whether the time at which to look at it has come. */
+  isDue: boolean
   /** The database's clock. */
   now: Date
 }
@@ -42,7 +44,8 @@ export async function readIdle(db: Db, ids: readonly string[]): Promise<IdleRow[
                 'expiresAt', l.expires_at, 'leftMs', -${ago('l.expires_at')}) order by l.expires_at, l.name)
               from wake_locks l where l.desktop_id = d.id and l.expires_at > clock_timestamp()) as locks,
              ${ago('g.started_at')} as "wokeAgoMs",
-             ${ago('greatest(i.idle_from, d.idle_changed_at)')} as "changedAgoMs", clock_timestamp() as now
+             ${ago('greatest(i.idle_from, d.idle_changed_at)')} as "changedAgoMs",
+             d.idle_look_at <= clock_timestamp() as "isDue", clock_timestamp() as now
            from installation i, desktops d left join generations g on g.id = d.current_generation_id
            where d.id = any($1)`,
     values: [ids],
