@@ -31,6 +31,7 @@ import { operations } from './subjects/operations.ts'
 import { power } from './subjects/power.ts'
 import { readRates } from './subjects/reads.ts'
 import { screens } from './subjects/screens.ts'
+import { terminals } from './subjects/terminals.ts'
 
 const subjects: readonly Subject[] = [
   operations,
@@ -44,6 +45,7 @@ const subjects: readonly Subject[] = [
   events,
   power,
   guest,
+  terminals,
   largeFiles,
   moves,
   images,

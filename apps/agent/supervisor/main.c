@@ -297,6 +297,22 @@ static void remove_one(struct record *r, char **args) {
   say("removed\n");
 }
 
+/** Operations that may be repeated, and change nothing else in the guest: they may be served. */
+static int served(char *operation, u64 n, char **args) {
+  struct record r;
+  if (n == 0) return 0;
+  if (!open_record(&r, args[0])) fail("unknown");
+  if (same(operation, "get")) say_status(&r);
+  else if (same(operation, "read") && n == 5) read_output(&r, args);
+  else if (same(operation, "write") && n == 4) write_input(&r, args);
+  else if (same(operation, "resize") && n == 3) {
+    ring_bell(&r, (struct bell){.what = 'r', .columns = (u16)number(args[1]), .rows = (u16)number(args[2])});
+    say_status(&r);
+  } else return 0;
+  return 1;
+}
+#include "serve.h"
+
 EXPORTED void begin(u64 *stack) {
   u64 argc = *stack;
   char **argv = (char **)(stack + 1), **envp = argv + argc + 1;
@@ -311,19 +327,15 @@ EXPORTED void begin(u64 *stack) {
   char *operation = argv[2], **args = argv + 3;
   struct record r;
   if (same(operation, "check")) say("ready\n");
+  else if (same(operation, "serve")) serve();
   else if (same(operation, "list")) list(argc == 4 && same(args[0], "running"));
   else if (same(operation, "start") && argc >= 9) start(folder, args, envp);
   else if (argc < 4) fail("usage");
+  else if (served(operation, argc - 3, args)) leave(0);
   else if (!open_record(&r, args[0])) fail("unknown");
-  else if (same(operation, "get")) say_status(&r);
-  else if (same(operation, "read") && argc == 8) read_output(&r, args);
   else if (same(operation, "watch") && argc == 6) watch(&r, args);
-  else if (same(operation, "write") && argc == 7) write_input(&r, args);
   else if (same(operation, "signal") && argc == 5) {
     if (state_of(&r) == RUNNING) ring_bell(&r, (struct bell){.what = 's', .signal = (u8)number(args[1])});
-    say_status(&r);
-  } else if (same(operation, "resize") && argc == 6) {
-    ring_bell(&r, (struct bell){.what = 'r', .columns = (u16)number(args[1]), .rows = (u16)number(args[2])});
     say_status(&r);
   } else if (same(operation, "remove") && argc == 5) remove_one(&r, args);
   else fail("usage");

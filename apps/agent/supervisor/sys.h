@@ -111,19 +111,38 @@ static u64 milliseconds(void) {
   return (u64)now.secs * 1000 + (u64)now.ns / 1000000;
 }
 
-static char said[4096];
+enum { ANSWER_BYTES = 4000, ANSWER_HEAD_BYTES = 48 };
+/** With its head, what is said is one write: of a pipe's 4 KiB nothing comes between. */
+static char answer[ANSWER_HEAD_BYTES + ANSWER_BYTES];
+static char *const said = answer + ANSWER_HEAD_BYTES;
 static u64 said_bytes;
+/** Above zero, each piece of the answer begins with a line `TAG BYTES`, and a piece without bytes ends it. */
+static u64 tag;
+
+/** Writes the digits before `end`, and returns the first. */
+static char *digits_before(char *end, u64 n) {
+  do *--end = (char)('0' + n % 10);
+  while (n /= 10);
+  return end;
+}
 static void flush(void) {
-  for (u64 at = 0; at < said_bytes;) {
-    i64 n = sys_write(1, said + at, said_bytes - at);
+  char *from = said, *end = said + said_bytes;
+  if (tag) {
+    *--from = '\n';
+    from = digits_before(from, said_bytes);
+    *--from = ' ';
+    from = digits_before(from, tag);
+  }
+  while (from < end) {
+    i64 n = sys_write(1, from, (u64)(end - from));
     if (n == -EINTR) continue;
     if (n <= 0) break;
-    at += (u64)n;
+    from += n;
   }
   said_bytes = 0;
 }
 static void say_char(char c) {
-  if (said_bytes == sizeof said) flush();
+  if (said_bytes == ANSWER_BYTES) flush();
   said[said_bytes++] = c;
 }
 static void say(const char *text) {
@@ -131,18 +150,16 @@ static void say(const char *text) {
 }
 static void say_number(u64 n) {
   char digits[24];
-  int at = 24;
-  digits[--at] = 0;
-  do digits[--at] = (char)('0' + n % 10);
-  while (n /= 10);
-  say(digits + at);
+  digits[23] = 0;
+  say(digits_before(digits + 23, n));
 }
 static void say_field(u64 n) {
   say_char(' ');
   say_number(n);
 }
 __attribute__((noreturn)) static void leave(int code) {
-  flush();
+  if (said_bytes) flush();
+  if (tag) flush();
   for (;;) sys_exit(code);
 }
 /** The agent reads the first word of the answer. */
@@ -163,13 +180,25 @@ static void say_base64(const u8 *bytes, u64 n) {
     say_char(at + 2 < n ? alphabet[three & 63] : '=');
   }
 }
-/** Decodes base64 from standard input; the number of bytes, of at most `most`. */
+/** The input of an operation that came with its request. */
+static const char *given;
+static u64 given_bytes;
+/** From there, otherwise from standard input. */
+static i64 read_given(char *text, u64 most) {
+  if (!given) return sys_read(0, text, most);
+  u64 n = given_bytes < most ? given_bytes : most;
+  memcpy(text, given, n);
+  given += n;
+  given_bytes -= n;
+  return (i64)n;
+}
+/** Decodes the input from base64; the number of bytes, of at most `most`. */
 static u64 read_base64(u8 *bytes, u64 most) {
   u64 n = 0;
   u32 bits = 0, got = 0;
   for (;;) {
     char text[4096];
-    i64 read = sys_read(0, text, sizeof text);
+    i64 read = read_given(text, sizeof text);
     if (read == -EINTR) continue;
     if (read <= 0) return n;
     for (i64 at = 0; at < read; at++) {

@@ -17,6 +17,8 @@ export interface GuestTransport {
   setTime(): Promise<void>
   /** Runs a command to its end, or to its deadline (`guest_deadline`): `deadlineOf(command)` unless one is given. */
   exec(command: ExecCommand, deadline?: number): Promise<ExecResult>
+  /** Starts a script of ours that answers what it is sent; undefined where that cannot be had at once. */
+  converse(script: string, listener: ConversationListener): Promise<Conversation | undefined>
   /** Starts writing a file under a temporary name. Throws what the guest's file system refuses already here. */
   createFile(path: string, mode: number | null): Promise<FileUpload>
   /** Opens a regular file. */
@@ -31,6 +33,19 @@ export interface GuestTransport {
   listEntries(request: EntriesRequest): Promise<ListEntriesResult>
   /** Makes the change, or has the guest end it after the timeout. Returns the entry; null where it was removed. */
   changeEntry(change: EntryChange, timeoutSecs: number): Promise<GuestEntry | null>
+}
+
+/** With a script that runs in the guest. */
+export interface Conversation {
+  send(bytes: Buffer): void
+  /** Ends the script's input, and its connection. */
+  close(): void
+}
+
+export interface ConversationListener {
+  received(bytes: Buffer): void
+  /** Called once: the script has ended, or is out of reach. */
+  ended(): void
 }
 
 /** Chooses the part to read, now that the file's size and version are known; null for none. */

@@ -53,6 +53,11 @@ export class GuestAgentTransport implements GuestTransport {
     return execThroughAgent(this.#call, command, deadline)
   }
 
+  /** The guest agent has no streams. */
+  async converse(): Promise<undefined> {
+    return undefined
+  }
+
   createFile(path: string, mode: number | null): Promise<FileUpload> {
     return uploadThroughAgent(this.#call, path, mode)
   }

@@ -1,5 +1,6 @@
 // Execs in a guest, over either transport: each operation is a short command of the supervisor, which is installed where it
-// is missing. Keeps nothing but where that was, so it survives a restart of this process.
+// is missing. What may be repeated is asked of one that waits in the guest, if any. Keeps nothing but where the supervisor
+// was, so it survives a restart of this process.
 import { type CommandPayload, type CommandResult, type DesktopId, type ExecReport, Refusal } from '@dormouse/contract'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import {
@@ -15,6 +16,7 @@ import {
   supervisorPlaces,
 } from '../scripts/supervisor.ts'
 import { supervisorProgram } from '../scripts/supervisor-program.ts'
+import { ServedExecs } from './served-execs.ts'
 
 interface Target {
   desktopId: DesktopId
@@ -41,6 +43,7 @@ const listRunning = ['list', 'running'] as const
 export class GuestExecs {
   readonly #places = new Map<DesktopId, string>()
   readonly #installing = new Map<DesktopId, Promise<string>>()
+  readonly #served = new ServedExecs()
 
   async start(guest: GuestTransport, request: CommandPayload<'exec.start'>): Promise<ExecReport> {
     const { cwd, env } = request
@@ -65,7 +68,7 @@ export class GuestExecs {
   }
 
   async get(guest: GuestTransport, request: CommandPayload<'exec.get'>): Promise<ExecReport> {
-    const [line] = await this.operate(guest, request, ['get', request.execId])
+    const [line] = await this.#ask(guest, request, ['get', request.execId])
     return own(parseStatus(line!), request)
   }
 
@@ -73,7 +76,8 @@ export class GuestExecs {
     const { execId, stream, offset, maxBytes, waitMs } = request
     const args = ['read', execId, stream === 'stderr' ? 'err' : 'out', offset, maxBytes, waitMs ?? 0]
     const timeoutSecs = stepSecs + Math.ceil((waitMs ?? 0) / 1_000)
-    const [line, head = '', data = ''] = await this.operate(guest, request, args, { timeoutSecs })
+    if (waitMs) this.#serve(guest, request)
+    const [line, head = '', data = ''] = await this.#ask(guest, request, args, { timeoutSecs })
     const [, from, count] = /^data (\d{1,16}) (\d{1,7})$/.exec(head) ?? badAnswer()
     if (Buffer.byteLength(data, 'base64') !== Number(count)) badAnswer()
     return { exec: own(parseStatus(line!), request), offset: Number(from), data }
@@ -83,7 +87,8 @@ export class GuestExecs {
     const { execId, offset, data, ends, waitMs } = request
     const args = ['write', execId, offset, ends ? 1 : 0, waitMs]
     const timeoutSecs = stepSecs + Math.ceil(waitMs / 1_000)
-    const [line = ''] = await this.operate(guest, request, args, { stdin: data, timeoutSecs })
+    this.#serve(guest, request)
+    const [line = ''] = await this.#ask(guest, request, args, { stdin: data, timeoutSecs })
     const [, word, end] = /^(end|gap) (\d{1,16})$/.exec(line) ?? badAnswer()
     return { end: Number(end), gap: word === 'gap' }
   }
@@ -95,7 +100,7 @@ export class GuestExecs {
 
   async resize(guest: GuestTransport, request: CommandPayload<'exec.resize'>): Promise<ExecReport> {
     const { cols, rows } = request.size
-    const [line] = await this.operate(guest, request, ['resize', request.execId, cols, rows])
+    const [line] = await this.#ask(guest, request, ['resize', request.execId, cols, rows])
     return own(parseStatus(line!), request)
   }
 
@@ -105,6 +110,18 @@ export class GuestExecs {
     } catch (error) {
       if (!(error instanceof Refusal) || error.code !== 'exec_unknown') throw error
     }
+  }
+
+  /** Others like it are likely to follow. */
+  #serve(guest: GuestTransport, target: Target): void {
+    this.#served.begin(guest, target, this.#places.get(target.desktopId) ?? supervisorPlaces[0])
+  }
+
+  /** An operation that may be repeated. */
+  async #ask(guest: GuestTransport, target: Target, args: Args, options: Options = {}): Promise<string[]> {
+    const { stdin: input, timeoutSecs = stepSecs } = options
+    const answer = await this.#served.ask(target, { args, input, timeoutSecs })
+    return answer === undefined ? this.operate(guest, target, args, options) : answerOf(answer)
   }
 
   /** Runs an operation of the supervisor; where there is none, after its installation. */

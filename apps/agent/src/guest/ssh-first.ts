@@ -11,6 +11,8 @@ import type {
 } from '@dormouse/contract'
 import {
   type ChooseRange,
+  type Conversation,
+  type ConversationListener,
   deadlineOf,
   type EntriesRequest,
   type FileDownload,
@@ -23,6 +25,7 @@ import { before } from '../mechanics/deadlines.ts'
 import { startedTooLate } from '../scripts/exec-result.ts'
 import { sshLimits } from '../scripts/limits.ts'
 import type { SshConnection } from '../ssh/connection.ts'
+import { converseOverSsh } from '../ssh/conversation.ts'
 import { changeOverSsh, listOverSsh } from '../ssh/entries.ts'
 import { execOverSsh } from '../ssh/exec.ts'
 import { openOverSsh, openRangeOverSsh, uploadOverSsh } from '../ssh/files.ts'
@@ -60,6 +63,10 @@ export class SshFirstTransport implements GuestTransport {
     if (isConnected === undefined) throw startedTooLate()
     if (!isConnected) return this.#agent.exec(command, deadline)
     return execOverSsh(this.#connection, command, this.#warmShell, deadline)
+  }
+
+  async converse(script: string, listener: ConversationListener): Promise<Conversation | undefined> {
+    return this.#connection.isReady ? converseOverSsh(this.#connection, script, listener) : undefined
   }
 
   async createFile(path: string, mode: number | null): Promise<FileUpload> {

@@ -18,7 +18,10 @@ export class StartLine {
   #greetingBytes = 0
   #pid: number | undefined
 
+  readonly nonce: string
+
   constructor(nonce: string) {
+    this.nonce = nonce
     const start = startOf(nonce)
     this.#pattern = new RegExp(`${start}(\\d{1,${pidMaxDigits}})\\n`)
     this.#maxBytes = start.length + pidMaxDigits + 1

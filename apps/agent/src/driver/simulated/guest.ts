@@ -107,6 +107,10 @@ export class SimulatedGuest implements GuestTransport {
   }
 
   /** Holds the file in memory until it is whole; ignores its mode. */
+  async converse(): Promise<undefined> {
+    return undefined
+  }
+
   async createFile(path: string): Promise<FileUpload> {
     await this.ping()
     refuseUnwritable(this.#files(), path)
