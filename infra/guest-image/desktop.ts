@@ -24,6 +24,7 @@ import { keyboardConf, type OwnDesktop, ownParts } from './own-desktop.ts'
 import { distribution } from './recipe.ts'
 import { ensureImage, type Facts, type Image, type ImageRequest, type Maker } from './shelf.ts'
 import { systemTree } from './system-tree.ts'
+import { wakePortProgram } from './wake-port/program.ts'
 
 const here = import.meta.dirname
 const system = ['systemd-sysv', 'systemd-resolved', 'udev', 'dbus', 'dbus-user-session', 'libpam-systemd', 'kmod']
@@ -67,7 +68,10 @@ const unused = [
   // The host has its own port. Users who want SSH over the network enable it themselves.
   ...['ssh.service', 'ssh.socket'],
 ]
-const used = ['dormouse-desktop', 'dormouse-host-key', 'dormouse-ssh-port', 'spice-vdagentd.socket', 'systemd-networkd']
+const used = [
+  ...['dormouse-desktop', 'dormouse-host-key', 'dormouse-ssh-port', 'dormouse-wake-port'],
+  ...['spice-vdagentd.socket', 'systemd-networkd'],
+]
 const left = ['doc', 'info', 'locale', 'man']
 /** A second clipboard agent in the session would end both. */
 const unwanted = ['etc/xdg/autostart/spice-vdagent.desktop']
@@ -156,7 +160,7 @@ async function make(own: OwnDesktop, work: string, out: string, debs: Deb[], say
   say('  writing the disk')
   await writeDisk(root, join(work, 'disk.raw'), join(out, 'disk.qcow2'))
   return {
-    ...{ cmdline, transports: ['ssh', 'qga'], clipboard: true, keyboard_layout: own.keyboard },
+    ...{ cmdline, transports: ['ssh', 'qga'], clipboard: true, wake_port: true, keyboard_layout: own.keyboard },
     ...{ ready, kernel_version: version, diskMiB },
   }
 }
@@ -184,6 +188,8 @@ async function configure(root: string, { files, keyboard }: OwnDesktop): Promise
   copyTo(join(port, 'dormouse-ssh-port'), join(root, 'usr/lib/dormouse'), 0o755)
   copyTo(join(port, 'sshd_config'), join(root, 'etc/dormouse'), 0o644)
   copyTo(join(port, 'dormouse-ssh-port.service'), join(root, 'etc/systemd/system'), 0o644)
+  writeFileSync(join(root, 'usr/lib/dormouse/dormouse-wake-port'), wakePortProgram, { mode: 0o755 })
+  copyTo(join(here, 'wake-port/dormouse-wake-port.service'), join(root, 'etc/systemd/system'), 0o644)
   for (const file of globSync('etc/ssh/ssh_host_*', { cwd: root })) rmSync(join(root, file))
   await run('chroot', [
     root,

@@ -1,7 +1,17 @@
 // The mini image: a kernel for virtual machines, BusyBox, the guest agent and an SSH server. It is built from the
 // distribution's packages without root, mounts or loop devices.
 
-import { copyFileSync, cpSync, existsSync, globSync, lstatSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs'
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  globSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { run } from '../../scripts/ground/processes.ts'
 import { type Deb, fetchDebs, kernelFor, unpack } from './debs.ts'
@@ -10,6 +20,7 @@ import { loadOrder, type Module } from './modules.ts'
 import { copyPrograms } from './programs.ts'
 import { ensureImage, type Facts, type Image, type ImageRequest, type Maker } from './shelf.ts'
 import { systemTree } from './system-tree.ts'
+import { wakePortProgram } from './wake-port/program.ts'
 
 const here = import.meta.dirname
 const name = 'mini'
@@ -29,7 +40,7 @@ const programs = [
   'usr/sbin/resize2fs',
 ]
 const bootModules = ['virtio_pci', 'virtio_blk', 'ext4', 'virtio_console']
-const lateModules = ['button', 'evdev', 'virtio_input', 'virtio_rng', 'virtio_net', 'af_packet']
+const lateModules = ['button', 'evdev', 'virtio_input', 'virtio_rng', 'virtio_balloon', 'virtio_net', 'af_packet']
 const cmdline = 'console=tty0 console=ttyS0 quiet loglevel=3 panic=1 mitigations=off nokaslr cryptomgr.notests'
 const diskMiB = 512
 const modes: Record<string, number> = { tmp: 0o1777, root: 0o700, 'home/user': 0o700, 'etc/shadow': 0o600 }
@@ -60,7 +71,8 @@ async function make(work: string, out: string, debs: Deb[]): Promise<Facts> {
   await writeInitrd(join(work, 'initrd'), join(tree, 'usr/bin/busybox'), boot, join(out, 'initrd'))
   const late = loadOrder(modules, lateModules).filter((module) => !boot.some(({ name }) => name === module.name))
   await writeDisk(await rootTree(join(work, 'root'), tree, late), join(work, 'disk.raw'), join(out, 'disk.qcow2'))
-  return { cmdline, transports: ['ssh', 'qga'], clipboard: false, kernel_version: kernelVersion, diskMiB }
+  const toHost = { transports: ['ssh', 'qga'], clipboard: false, wake_port: true }
+  return { cmdline, ...toHost, kernel_version: kernelVersion, diskMiB }
 }
 
 /** The guest's file system as a folder: programs with their libraries, BusyBox's commands, and our files over them. */
@@ -86,6 +98,7 @@ async function rootTree(root: string, tree: string, modules: Module[]): Promise<
   cpSync(join(here, 'mini/rootfs'), root, { recursive: true })
   copyFileSync(join(here, 'ssh-port/dormouse-ssh-port'), join(root, 'usr/lib/dormouse/dormouse-ssh-port'))
   copyFileSync(join(here, 'ssh-port/sshd_config'), join(root, 'etc/dormouse/sshd_config'))
+  writeFileSync(join(root, 'usr/lib/dormouse/dormouse-wake-port'), wakePortProgram, { mode: 0o755 })
   const applets = (await run(join(tree, 'usr/bin/busybox'), ['--list'])).trim().split('\n')
   const missing = applets.filter(
     (applet) => !existsSync(join(root, 'usr/bin', applet)) && !existsSync(join(root, 'usr/sbin', applet)),

@@ -26,7 +26,7 @@ export type ImageRequest = { imagesDir: string; say: Say; renew?: boolean }
 /** The part of the manifest that an image's maker provides. */
 export type Facts = Pick<
   Manifest,
-  'cmdline' | 'transports' | 'clipboard' | 'keyboard_layout' | 'ready' | 'kernel_version'
+  'cmdline' | 'transports' | 'clipboard' | 'wake_port' | 'keyboard_layout' | 'ready' | 'kernel_version'
 > & {
   diskMiB: number
 }

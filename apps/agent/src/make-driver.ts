@@ -19,7 +19,12 @@ export function makeDriver(config: AgentConfig, log: Log, observeCall?: CallObse
 /** The driver's guests: real ones by SSH and guest agent, with their keys in `keysDir`; simulated ones directly. */
 export function guestsOf(driver: AnyDriver, keysDir: string, log: Log): Guests {
   if (driver.kind === 'libvirt') return new GuestConnections(driver, keysDir, log)
-  return { guest: (desktopId) => driver.guest(desktopId), forget: async () => undefined, close: () => undefined }
+  return {
+    guest: (desktopId) => driver.guest(desktopId),
+    tell: (desktopId, news) => driver.guest(desktopId).tell(news),
+    forget: async () => undefined,
+    close: () => undefined,
+  }
 }
 
 function libvirtFrom(config: AgentConfig, log: Log, observeCall: CallObserver | undefined): LibvirtDriver {

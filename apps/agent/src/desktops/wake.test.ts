@@ -238,3 +238,22 @@ test('a desktop left running by an earlier command is adopted, not restarted', a
   expect(await bench.run(id, `cat ${bootIdFile}`)).toBe(bootId)
   expect((await bench.driver.domain(id))?.mark).toMatchObject({ generation: 2, turn: 5 })
 })
+
+test('a woken guest is told the time on its wake port; one without a port, or that does not answer there, by its agent', async () => {
+  await using bench = await Bench.start()
+  const { id } = await hibernatedDesktop(bench)
+  const { faults } = bench.driver
+  const wokenBy = async (generation: number, turn: number) => {
+    const before = { ...faults.counts }
+    await bench.awake(fenceOf(id, generation, turn), 'require', 'require')
+    expect(await bench.clockError(id)).toBeLessThan(1)
+    await bench.hibernated(fenceOf(id, generation, turn + 1))
+    const since = (name: 'tell' | 'setTime') => (faults.counts[name] ?? 0) - (before[name] ?? 0)
+    return { tell: since('tell'), setTime: since('setTime') }
+  }
+  expect(await wokenBy(2, 3)).toEqual({ tell: 1, setTime: 0 })
+  faults.failNext('tell', 1, 'guest_unavailable')
+  expect(await wokenBy(3, 5)).toEqual({ tell: 1, setTime: 1 })
+  faults.wakePort = false
+  expect(await wokenBy(4, 7)).toEqual({ tell: 0, setTime: 1 })
+})

@@ -11,7 +11,7 @@ import {
 import { type Log, together } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import { requestNewAddress } from '../guest/new-address.ts'
-import { becomesReady, untilAnswers } from '../guest/ready.ts'
+import { becomesReady, untilAnswers, untilResumed } from '../guest/ready.ts'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Digests } from './digests.ts'
 import { type DiskDeps, ensureDisk } from './ensure-disk.ts'
@@ -61,7 +61,8 @@ export async function wake(
   const isCopy = request.source.memory !== 'discard' && isWarm(now) && (await responds(deps, desktopId))
   const resumedFrom = hasRun || isCopy ? await adopt(deps, turn, now, request) : await start(deps, turn, request, now)
   reportPhase(deps.report, turn.fence, 'waiting-for-guest')
-  await untilAnswers(deps, desktopId, deadline - performance.now(), turn.signal).catch((error) =>
+  const answered = resumedFrom === 'memory' ? untilResumed : untilAnswers
+  await answered(deps, desktopId, deadline - performance.now(), turn.signal).catch((error) =>
     explain(deps, turn, error),
   )
   // Not awaited: the desktop can be used without a network.

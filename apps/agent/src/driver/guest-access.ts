@@ -13,11 +13,23 @@ export class AgentRefused extends Error {
 /** A port that only the host can open, or the guest's network address; `localAddress` is the host's own on that network. */
 export type SshAddress = { path: string } | { host: string; port: number; localAddress: string }
 
+/**
+ * What a guest is told when its memory was restored. Each time it also gets the time and new randomness: it may have the
+ * clock and the random numbers of another moment, or of another guest.
+ */
+export interface WakeNews {
+  /** Absolute paths whose folder exists; without spaces. Without `bytes`, the file is removed. */
+  files?: readonly { path: string; mode?: number; bytes?: Buffer }[]
+  hostName?: string
+}
+
 export interface GuestAccess {
   agent: AgentCall
   activity: GuestActivity
   /** Where the guest's SSH server listens now; undefined where it has none. */
   sshAddress: () => Promise<SshAddress | undefined>
+  /** The socket of the port on which a program in the guest waits for `WakeNews`; undefined where its domain has none. */
+  wakeSocket: () => Promise<string | undefined>
 }
 
 /**

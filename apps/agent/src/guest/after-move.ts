@@ -1,7 +1,7 @@
 // What a guest that was moved, or was to be moved, has to catch up with. In the background: it can be used meanwhile.
 import type { DesktopId } from '@dormouse/contract'
 import { type AddressDeps, requestNewAddress } from './new-address.ts'
-import { untilAnswers } from './ready.ts'
+import { untilResumed } from './ready.ts'
 
 const answerMs = 60_000
 
@@ -15,7 +15,7 @@ export async function catchUp(deps: AddressDeps, desktopId: DesktopId, generatio
 export async function setClock(deps: AddressDeps, desktopId: DesktopId): Promise<void> {
   try {
     // It answers when its clock is set.
-    await untilAnswers(deps, desktopId, answerMs, new AbortController().signal)
+    await untilResumed(deps, desktopId, answerMs, new AbortController().signal)
   } catch (error) {
     deps.log.warn({ err: error, desktopId }, 'the clock of a guest that was paused for a move could not be set')
   }

@@ -2,7 +2,7 @@
 // warm shell on it, and the guest agent beside it.
 import type { DesktopId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import type { GuestAccess, GuestEvent } from '../driver/guest-access.ts'
+import type { GuestAccess, GuestEvent, WakeNews } from '../driver/guest-access.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import { GuestAgentTransport } from '../guest-agent/transport.ts'
 import { SshConnection } from '../ssh/connection.ts'
@@ -10,6 +10,7 @@ import { SshKeys } from '../ssh/keys.ts'
 import { WarmShell } from '../ssh/warm-shell.ts'
 import type { Guests } from './guests.ts'
 import { type SshAccess, SshFirstTransport } from './ssh-first.ts'
+import { tellGuest } from './wake-port.ts'
 
 /** The hypervisor's side: raw connections, and what happens to guests. */
 interface GuestHost {
@@ -30,10 +31,18 @@ export class GuestConnections implements Guests {
     host.listen((event) => event.type === 'guest' && this.#heard(event))
   }
 
-  guest(desktopId: DesktopId): GuestTransport {
+  guest(desktopId: DesktopId): SshFirstTransport {
     const access = this.#host.guestAccess(desktopId)
     const agent = new GuestAgentTransport(access.agent)
     return new SshFirstTransport(this.#kept.get(desktopId) ?? this.#keep(desktopId, access, agent), agent)
+  }
+
+  async tell(desktopId: DesktopId, news: WakeNews = {}): Promise<boolean> {
+    const path = await this.#host.guestAccess(desktopId).wakeSocket()
+    if (path === undefined) return false
+    await tellGuest(path, news)
+    this.guest(desktopId).connectSoon()
+    return true
   }
 
   async forget(desktopId: DesktopId): Promise<void> {

@@ -17,8 +17,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type ExecReport, newId } from '@dormouse/contract'
 import { afterAll, expect, test } from 'vitest'
+import { compile, compiler } from '../../../../scripts/ground/static-program.ts'
 import { waitFor } from '../../../../test/wait-for.ts'
-import { build, compiler } from '../../supervisor/build.ts'
+import { supervisorSource } from '../../supervisor/build.ts'
 import { answerOf, parseStatus } from '../scripts/supervisor.ts'
 import { supervisorCompiler, supervisorProgram } from '../scripts/supervisor-program.ts'
 
@@ -72,7 +73,7 @@ const supervisors = (): string[] =>
 
 test('the committed program is what this source becomes', () => {
   if (compiler() !== supervisorCompiler) return
-  expect(createHash('sha256').update(build()).digest('hex')).toBe(
+  expect(createHash('sha256').update(compile(supervisorSource)).digest('hex')).toBe(
     createHash('sha256').update(supervisorProgram).digest('hex'),
   )
 })

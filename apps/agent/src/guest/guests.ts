@@ -1,10 +1,16 @@
 // The guests of this host, however they are reached.
 import type { DesktopId } from '@dormouse/contract'
+import type { WakeNews } from '../driver/guest-access.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 
 export interface Guests {
   /** The guest of a desktop, whether or not it runs. */
   guest(desktopId: DesktopId): GuestTransport
+  /**
+   * Tells a guest whose memory was restored the time, new randomness and the news. Answers whether it has a program for that;
+   * throws `guest_unavailable` where that does not answer in time or fails. It may be told again.
+   */
+  tell(desktopId: DesktopId, news?: WakeNews): Promise<boolean>
   /** Removes what the host keeps about a guest that is destroyed. */
   forget(desktopId: DesktopId): Promise<void>
   /** Closes the connections to all guests; the guests run on. */

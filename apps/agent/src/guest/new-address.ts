@@ -5,7 +5,7 @@ import type { Log } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import { newAddressScript, newAddressSecs } from '../scripts/new-address.ts'
 import type { Guests } from './guests.ts'
-import { untilAnswers } from './ready.ts'
+import { untilResumed } from './ready.ts'
 
 export interface AddressDeps {
   driver: Pick<Driver, 'domain' | 'newAddress'>
@@ -21,7 +21,7 @@ export async function requestNewAddress(deps: AddressDeps, desktopId: DesktopId,
   try {
     const address = await driver.newAddress(desktopId)
     if (!address) return
-    await untilAnswers(deps, desktopId, answerMs, new AbortController().signal)
+    await untilResumed(deps, desktopId, answerMs, new AbortController().signal)
     const command = newAddressScript(address)
     const request = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs: newAddressSecs }
     const { exitCode } = await guests.guest(desktopId).exec(request)

@@ -2,6 +2,7 @@
 // guest from one whose process has ended.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import type { Readiness } from '../images/images.ts'
@@ -11,6 +12,10 @@ import type { Guests } from './guests.ts'
 interface ReadyDeps {
   driver: Pick<Driver, 'domain'>
   guests: Guests
+}
+
+interface ResumedDeps extends ReadyDeps {
+  log: Log
 }
 
 /** Of the time waited so far: the guest answers at most so much earlier than it is noticed. */
@@ -39,6 +44,22 @@ export async function untilAnswers(deps: ReadyDeps, desktopId: string, timeoutMs
     }
     await sleep(Math.min(Math.max((now - startedAt) * pauseShare, shortestPauseMs), longestPauseMs))
   }
+}
+
+/**
+ * The same for a guest that was up when its memory was saved. A program that waits in it for its host answers first, and its
+ * random numbers are new then; a guest without one, or with one that does not answer, is waited for as after a boot.
+ */
+export async function untilResumed(deps: ResumedDeps, desktopId: DesktopId, timeoutMs: number, signal: AbortSignal) {
+  const deadline = performance.now() + timeoutMs
+  try {
+    if (await unlessAborted(deps.guests.tell(desktopId), signal)) return
+  } catch (error) {
+    signal.throwIfAborted()
+    if (!(error instanceof Refusal)) throw error
+    deps.log.warn({ err: error, desktopId }, 'a guest could not be told that it was woken; its agent sets its clock')
+  }
+  await untilAnswers(deps, desktopId, deadline - performance.now(), signal)
 }
 
 interface ReadyRequest extends Readiness {

@@ -52,9 +52,13 @@ export class SshFirstTransport implements GuestTransport {
     return this.#agent.ping()
   }
 
-  /** A guest whose clock is set is up: the connection is opened in the background. */
   async setTime(): Promise<void> {
     await this.#agent.setTime()
+    this.connectSoon()
+  }
+
+  /** The guest is up: the connection is opened in the background. */
+  connectSoon(): void {
     void this.#isConnectedSoon()
   }
 

@@ -38,7 +38,13 @@ test('a guest has only the features that its manifest lists', async () => {
   expect(await findImage(at.path, 'mini')).toMatchObject({ ssh: undefined, clipboard: false })
   const featured = { ...manifest, transports: ['ssh', 'qga'], clipboard: true }
   await writeFile(join(at.path, 'mini@abc', 'manifest.json'), JSON.stringify(featured))
-  expect(await findImage(at.path, 'mini')).toMatchObject({ ssh: 'port', clipboard: true })
+  expect(await findImage(at.path, 'mini')).toMatchObject({ ssh: 'port', clipboard: true, wakePort: false })
+  const withPort = { ...featured, wake_port: true }
+  await writeFile(join(at.path, 'mini@abc', 'manifest.json'), JSON.stringify(withPort))
+  expect(await findImage(at.path, 'mini')).toMatchObject({ wakePort: true })
+  // Commands would depend on its guest agent, which may not answer yet.
+  await writeFile(join(at.path, 'mini@abc', 'manifest.json'), JSON.stringify({ ...withPort, transports: ['qga'] }))
+  expect(await findImage(at.path, 'mini')).toMatchObject({ wakePort: false })
 })
 
 test('a manifest may define when a guest is ready; one that defines it wrongly is not an image', async () => {

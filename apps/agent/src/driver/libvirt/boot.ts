@@ -49,6 +49,7 @@ export async function bootFromDisk(deps: BootDeps, spec: DesktopSpec, mark: Mark
     nic: (await network?.nicFor(desktopId)) ?? null,
     vncSocket: await sockets.ready(desktopId, 'vnc'),
     sshSocket: image.ssh === 'port' ? await sockets.ready(desktopId, 'ssh') : undefined,
+    wakeSocket: image.wakePort ? await sockets.ready(desktopId, 'wake') : undefined,
   })
   await orRefuse(
     'the desktop could not be started',
@@ -89,14 +90,16 @@ export async function hostPartsOf(
   mark: Mark,
 ): Promise<HostParts> {
   const { desktopId } = mark
-  const [{ capabilities }, console, vncSocket, sshSocket] = await Promise.all([
+  const [{ capabilities }, console, vncSocket, sshSocket, wakeSocket] = await Promise.all([
     installation.ready(),
     consoles.ready(desktopId),
     sockets.ready(desktopId, 'vnc'),
     sockets.ready(desktopId, 'ssh'),
+    sockets.ready(desktopId, 'wake'),
   ])
   const { emulator } = capabilities
-  return { mark, emulator, kernel, initrd, cmdline, disk: disks.path(desktopId), console, vncSocket, sshSocket }
+  const own = { mark, emulator, kernel, initrd, cmdline, disk: disks.path(desktopId), console }
+  return { ...own, vncSocket, sshSocket, wakeSocket }
 }
 
 /** A guest agent that does not answer then costs one second instead of five. Where it fails, the desktop still works. */

@@ -1,6 +1,15 @@
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
-import { domainXml, markXml, overlayXml, poolFolderOf, poolXml, readMark, sshSocketOf } from './domain-xml.ts'
+import {
+  domainXml,
+  markXml,
+  overlayXml,
+  poolFolderOf,
+  poolXml,
+  readMark,
+  sshSocketOf,
+  wakeSocketOf,
+} from './domain-xml.ts'
 import { macOf, readNic } from './network-xml.ts'
 
 const mark = { installationId: newId(), desktopId: newId(), generation: 3, turn: 7, operationId: newId() }
@@ -54,4 +63,7 @@ test('the port for SSH is there where the image has a use for it, and its socket
   const chosen = domainXml({ ...plan, sshSocket: null })
   expect(chosen).toContain('org.dormouse.ssh.0')
   expect(sshSocketOf(chosen)).toBeUndefined()
+  const both = domainXml({ ...plan, sshSocket: '/run/one.ssh', wakeSocket: '/run/one.wake' })
+  expect([sshSocketOf(both), wakeSocketOf(both)]).toEqual(['/run/one.ssh', '/run/one.wake'])
+  expect(wakeSocketOf(bound)).toBeUndefined()
 })

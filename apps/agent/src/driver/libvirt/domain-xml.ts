@@ -22,11 +22,13 @@ export interface DomainPlan {
   nic: Nic | null
   /** Null lets libvirt choose the path of the screen's socket. */
   vncSocket: string | null
-  /** The path of the SSH port's socket; null lets libvirt choose, undefined makes no port. */
+  /** The paths of the sockets of the guest's ports to its host; null lets libvirt choose, undefined makes no port. */
   sshSocket?: string | null | undefined
+  wakeSocket?: string | null | undefined
 }
 
 export const sshPort = 'org.dormouse.ssh.0'
+export const wakePort = 'org.dormouse.wake.0'
 
 export const domainName = ({ installationId, desktopId }: Pick<Mark, 'installationId' | 'desktopId'>): string =>
   `${namePrefix(installationId)}${desktopId}`
@@ -60,11 +62,8 @@ ${devices(plan)}
 `
 }
 
-function devices({ disk, console, nic, vncSocket, sshSocket }: DomainPlan): string {
+function devices({ disk, console, nic, vncSocket, sshSocket, wakeSocket }: DomainPlan): string {
   const listen = vncSocket ? `<listen type='socket' socket='${text(vncSocket)}'/>` : `<listen type='socket'/>`
-  const bound = sshSocket ? `<source mode='bind' path='${text(sshSocket)}'/>` : ''
-  const ssh =
-    sshSocket === undefined ? '' : `<channel type='unix'>${bound}<target type='virtio' name='${sshPort}'/></channel>`
   return `    <disk type='file' device='disk'>
       <driver name='qemu' type='qcow2' discard='unmap' error_policy='enospace'/>
       <source file='${text(disk)}'/>
@@ -74,13 +73,20 @@ function devices({ disk, console, nic, vncSocket, sshSocket }: DomainPlan): stri
     <controller type='virtio-serial' index='0'/>
     <serial type='file'><source path='${text(console)}' append='on'/><target port='0'/></serial>
     <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
-    ${ssh}
+    ${portXml(sshPort, sshSocket)}
+    ${portXml(wakePort, wakeSocket)}
     ${nic ? nicXml(nic) : ''}
     <input type='tablet' bus='virtio'/>
     <graphics type='vnc'>${listen}</graphics>
     <video><model type='vga'/></video>
     <memballoon model='none'/>
     <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>`
+}
+
+function portXml(name: string, socket: string | null | undefined): string {
+  if (socket === undefined) return ''
+  const bound = socket ? `<source mode='bind' path='${text(socket)}'/>` : ''
+  return `<channel type='unix'>${bound}<target type='virtio' name='${name}'/></channel>`
 }
 
 /** The mark as an element; with `prefix` inside a document. */
@@ -102,10 +108,13 @@ export function readMark(xml: string): Mark | undefined {
   return { installationId, desktopId, generation: Number(of('generation')), turn: Number(of('turn')), operationId }
 }
 
-/** The path of the SSH port's socket of a running domain. */
-export function sshSocketOf(xml: string): string | undefined {
+/** The paths of the sockets of a running domain's ports; undefined where it has no such port. */
+export const sshSocketOf = (xml: string): string | undefined => socketOf(xml, sshPort)
+export const wakeSocketOf = (xml: string): string | undefined => socketOf(xml, wakePort)
+
+function socketOf(xml: string, port: string): string | undefined {
   const channels = xml.match(/<channel type=['"]unix['"]>[\s\S]*?<\/channel>/g) ?? []
-  const channel = channels.find((each) => each.includes(sshPort))
+  const channel = channels.find((each) => each.includes(port))
   return untext(/<source[^>]*\bpath=['"]([^'"]*)['"]/.exec(channel ?? '')?.[1])
 }
 

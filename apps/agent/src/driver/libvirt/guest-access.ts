@@ -7,7 +7,7 @@ import type { GuestUsage } from '../driver.ts'
 import type { GuestAccess, SshAddress } from '../guest-access.ts'
 import { agentCall } from './agent-call.ts'
 import type { LibvirtDisks } from './disks.ts'
-import { sshSocketOf } from './domain-xml.ts'
+import { sshSocketOf, wakeSocketOf } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import type { Installation } from './installation.ts'
 import { QemuProcesses } from './qemu-processes.ts'
@@ -39,6 +39,7 @@ export class LibvirtGuests {
       agent: agentCall({ agent, activity, queue, daemon }),
       activity,
       sshAddress: () => this.#sshAddress(desktopId),
+      wakeSocket: async () => wakeSocketOf(await orRefuse('the domain could not be read', domain().xml())),
     }
   }
 

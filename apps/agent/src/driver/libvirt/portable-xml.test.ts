@@ -2,7 +2,7 @@
 // guest sees stays as it was.
 import { newId } from '@dormouse/contract'
 import { describe, expect, test } from 'vitest'
-import { domainName, readMark, sshSocketOf, vncSocketOf } from './domain-xml.ts'
+import { domainName, readMark, sshSocketOf, vncSocketOf, wakeSocketOf } from './domain-xml.ts'
 import { macOf, readNic, withAddress } from './network-xml.ts'
 import { type HostParts, requirePortable, withHostParts } from './portable-xml.ts'
 import { formatXml, parseXml } from './xml-tree.ts'
@@ -20,6 +20,7 @@ const parts: HostParts = {
   console: '/new/console.log',
   vncSocket: '/new/vnc',
   sshSocket: '/new/ssh',
+  wakeSocket: '/new/wake',
 }
 
 /** As libvirt 9.0 writes it, with the chain that it adds after a restart. */
@@ -88,6 +89,11 @@ const foreign = `<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/doma
       <target type='virtio' name='org.dormouse.ssh.0'/>
       <address type='virtio-serial' controller='0' bus='0' port='2'/>
     </channel>
+    <channel type='unix'>
+      <source mode='bind' path='/old/w'/>
+      <target type='virtio' name='org.dormouse.wake.0' state='disconnected'/>
+      <address type='virtio-serial' controller='0' bus='0' port='3'/>
+    </channel>
     <input type='tablet' bus='virtio'>
       <address type='pci' domain='0x0000' bus='0x00' slot='0x06' function='0x0'/>
     </input>
@@ -117,7 +123,7 @@ test('each path, the mark and the name are this host’s; the rest is as it was'
   expect(own).not.toMatch(/backingStore|qemu:|seclabel|<resource/)
   expect(readMark(own)).toEqual(mark)
   expect(own).toContain(`<name>${domainName(mark)}</name>`)
-  expect([vncSocketOf(own), sshSocketOf(own)]).toEqual(['/new/vnc', '/new/ssh'])
+  expect([vncSocketOf(own), sshSocketOf(own), wakeSocketOf(own)]).toEqual(['/new/vnc', '/new/ssh', '/new/wake'])
   expect(own).toContain('<cmdline>quiet &#34;it&#39;s&#34; &#60;here&#62;</cmdline>')
   for (const seen of [
     'pc-i440fx-7.2',
@@ -135,8 +141,8 @@ test('each path, the mark and the name are this host’s; the rest is as it was'
 })
 
 test('sockets that libvirt chose there are chosen by it here', () => {
-  const own = withHostParts(foreign, { ...parts, vncSocket: null, sshSocket: null }, undefined)
-  expect([vncSocketOf(own), sshSocketOf(own)]).toEqual([undefined, undefined])
+  const own = withHostParts(foreign, { ...parts, vncSocket: null, sshSocket: null, wakeSocket: null }, undefined)
+  expect([vncSocketOf(own), sshSocketOf(own), wakeSocketOf(own)]).toEqual([undefined, undefined, undefined])
   expect(own).toContain("<listen type='socket'/>")
 })
 

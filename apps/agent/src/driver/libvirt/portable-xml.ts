@@ -2,7 +2,7 @@
 // host's own: a broken or hostile host must not make this host's hypervisor open a file or a device. Pure.
 import type { DesktopSpec } from '@dormouse/contract'
 import type { Mark } from '../mark.ts'
-import { domainName, markKey, markXml, sshPort } from './domain-xml.ts'
+import { domainName, markKey, markXml, sshPort, wakePort } from './domain-xml.ts'
 import { macOf } from './network-xml.ts'
 import { elementsOf, formatXml, parseXml, textOf, type XmlElement } from './xml-tree.ts'
 
@@ -18,6 +18,7 @@ export interface HostParts {
   /** Null lets libvirt choose. */
   vncSocket: string | null
   sshSocket: string | null
+  wakeSocket: string | null
 }
 
 /** An element that may be there: its attributes, its text and its children. */
@@ -111,7 +112,7 @@ const domainRule: Rule = {
           children: {
             source: gone,
             target: {
-              attributes: { type: /^virtio$/, name: /^org\.(qemu\.guest_agent|dormouse\.ssh)\.0$/, state: word },
+              attributes: { type: /^virtio$/, name: /^org\.(qemu\.guest_agent|dormouse\.(ssh|wake))\.0$/, state: word },
             },
             ...device,
           },
@@ -227,12 +228,12 @@ function hosted(device: XmlElement, parts: HostParts, networkName: string | unde
     case 'serial':
       return withSource({ path: parts.console, append: 'on' })
     case 'channel': {
-      const isSsh = elementsOf(device, 'target')[0]?.attributes.name === sshPort
+      const name = elementsOf(device, 'target')[0]?.attributes.name
       const target = elementsOf(device, 'target').map(({ attributes: { state: _, ...rest } }) =>
         element('target', rest),
       )
       const children = [...target, ...without('source', 'target')]
-      const path = isSsh ? parts.sshSocket : null
+      const path = name === sshPort ? parts.sshSocket : name === wakePort ? parts.wakeSocket : null
       return [{ ...device, children: path ? [element('source', { mode: 'bind', path }), ...children] : children }]
     }
     case 'graphics':

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { DesktopId } from '@dormouse/contract'
 import { privateFolder } from '../../mechanics/durable-file.ts'
 
-const kinds = ['vnc', 'ssh'] as const
+const kinds = ['vnc', 'ssh', 'wake'] as const
 
 export class Sockets {
   readonly #folder: string | undefined

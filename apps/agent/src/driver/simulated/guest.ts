@@ -14,6 +14,7 @@ import {
   type UploadCommand,
   type UploadResult,
 } from '@dormouse/contract'
+import type { WakeNews } from '../guest-access.ts'
 import {
   type ChooseRange,
   deadlineOf,
@@ -64,6 +65,21 @@ export class SimulatedGuest implements GuestTransport {
   async setTime(): Promise<void> {
     await this.ping()
     await this.#machine.faults.enter('setTime')
+    this.#setClock()
+  }
+
+  /** Whether it could be told: that includes its clock, and it has random numbers of its own always. */
+  async tell({ files = [], hostName }: WakeNews = {}): Promise<boolean> {
+    if (!this.#machine.faults.wakePort) return false
+    await this.ping()
+    await this.#machine.faults.enter('tell')
+    for (const { path, bytes } of files) this.#write(path, bytes && asText(bytes))
+    if (hostName !== undefined) this.#write('/run/hostname', hostName)
+    this.#setClock()
+    return true
+  }
+
+  #setClock(): void {
     const domain = this.#running()
     this.#machine.domains.write(this.#desktopId, { ...domain, memory: { ...domain.memory, clockOffsetMs: 0 } })
   }
