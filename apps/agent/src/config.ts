@@ -163,6 +163,11 @@ export const configSchema = z.object({
     'how long a sleeping desktop keeps its warm copy',
     z.coerce.number().int().min(1).max(31_536_000).default(3_600),
   ),
+  templatesMiB: setting(
+    'DORMOUSE_AGENT_TEMPLATES_MIB',
+    'MiB of disk for templates: saved boots of images, with which new desktops begin in place of a boot; 0 makes none',
+    z.coerce.number().int().min(0).default(0),
+  ),
   idleWithoutLeaderMs: setting(
     'DORMOUSE_AGENT_IDLE_WITHOUT_LEADER_SECS',
     'hibernate idle desktops by themselves if no leader of the control plane was heard for their idle timeout and so many seconds more; by default they run on',
@@ -245,6 +250,7 @@ export function foldersOf({ stateDir, memoryDir, disksDir, imagesDir, socketsDir
     consoles: join(disksDir ?? join(stateDir, 'disks'), 'consoles'),
     images: imagesDir,
     moves: join(socketsDir ?? disksDir ?? join(stateDir, 'disks'), 'moves'),
+    templates: join(disksDir ?? join(stateDir, 'disks'), 'templates'),
     guestKeys: join(stateDir, 'guest-keys'),
   }
 }

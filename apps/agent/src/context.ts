@@ -56,6 +56,7 @@ const dayMs = 86_400_000
 const spaceEveryMs = 2_000
 const warmEveryMs = 1_000
 const imagesEveryMs = 60_000
+const templatesEveryMs = 60_000
 const withoutLeaderEveryMs = 2_000
 
 /** Takes its state folder, enrols where needed, opens the hypervisor, connects to the control plane. */
@@ -102,6 +103,7 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
     moves: { listen: config.moveAddress, mibPerSec: config.moveMibps },
     leaderGraceMs: config.idleWithoutLeaderMs,
     warm: warmOf(config),
+    templatesMiB: config.templatesMiB,
     thresholds: { cpuPercent: config.activeCpuPercent, networkKibps: config.activeNetworkKibps },
     failpoints: whileAlive(failpoints, life.signal),
     report: (name, report) => {
@@ -130,10 +132,11 @@ function warmOf({ memoryMiB, warmPercent, warmSecs }: AgentConfig): PartsOptions
 }
 
 function startCare(care: Care, parts: Parts, activityEveryMs: number): void {
-  const { journal, space, warm, eviction, samples, withoutLeader, execActivity } = parts
+  const { journal, space, warm, templates, eviction, samples, withoutLeader, execActivity } = parts
   care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   care.every(spaceEveryMs, 'disk space', () => space.check())
   care.every(warmEveryMs, 'warm copies', () => warm.check())
+  care.every(templatesEveryMs, 'templates', () => templates.check())
   care.every(imagesEveryMs, 'unused images', () => eviction.check())
   care.every(withoutLeaderEveryMs, 'idle desktops without a leader', () => withoutLeader.check())
   care.every(activityEveryMs, 'activity of guests', () => samples.sample())
@@ -152,7 +155,7 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
       input: true,
       moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null, relay: true },
     },
-    async () => ({ ...(await imageFacts.current()), warm: parts.warm.facts }),
+    async () => ({ ...(await imageFacts.current()), warm: parts.warm.facts, templates: parts.templates.facts }),
   )
   return new Control({
     seeds: config.controlPlanes,
@@ -191,7 +194,7 @@ function agentOf(
   metrics: MetricsServer,
   life: AbortController,
 ): Agent {
-  const { journal, turns, digests, guests, driver, moves, gate, fetcher, inputs, jpegs } = parts
+  const { journal, turns, digests, templates, guests, driver, moves, gate, fetcher, inputs, jpegs } = parts
   const disconnect = async () => {
     moves.close()
     gate.close()
@@ -214,6 +217,7 @@ function agentOf(
     close: async () => {
       await control.close()
       await before(performance.now() + closeMs, turns.settled())
+      await templates.close()
       await digests.close()
       await journal.close()
       life.abort(new Error('the agent was closed'))
@@ -221,6 +225,7 @@ function agentOf(
     },
     kill: async () => {
       life.abort(new Error('the agent was killed'))
+      void templates.close()
       await control.close()
       await journal.close()
       await disconnect()

@@ -8,7 +8,7 @@ const timeoutMs = 1_000
 const firstTimeoutMs = 10_000
 
 /** What changes without the hypervisor. */
-type OwnFacts = Pick<HostFacts, 'imageDigests' | 'fetches' | 'warm'>
+type OwnFacts = Pick<HostFacts, 'imageDigests' | 'fetches' | 'warm' | 'templates'>
 
 export class Facts {
   readonly #driver: Driver

@@ -21,6 +21,8 @@ export function guestsOf(driver: AnyDriver, keysDir: string, log: Log): Guests {
   if (driver.kind === 'libvirt') return new GuestConnections(driver, keysDir, log)
   return {
     guest: (desktopId) => driver.guest(desktopId),
+    nobody: (buildId) => driver.templates.guest(buildId),
+    introduce: async () => [],
     tell: (desktopId, news) => driver.guest(desktopId).tell(news),
     forget: async () => undefined,
     close: () => undefined,

@@ -14,6 +14,8 @@ import { Journal } from './desktops/journal.ts'
 import { MemoryImages } from './desktops/memory-images.ts'
 import type { SendReport } from './desktops/report.ts'
 import { Space } from './desktops/space.ts'
+import { TemplateFolders } from './desktops/template-folders.ts'
+import { Templates } from './desktops/templates.ts'
 import { Turns } from './desktops/turns.ts'
 import { type Thresholds, UsageSamples } from './desktops/usage-samples.ts'
 import { type HostMemory, WarmCopies, type WarmDeps } from './desktops/warm-copies.ts'
@@ -37,13 +39,15 @@ const mib = 1024 * 1024
 export interface PartsOptions {
   installationId: string
   driver: AnyDriver
-  folders: { state: string; memory: string; guestKeys: string }
+  folders: { state: string; memory: string; guestKeys: string; templates: string }
   /** How many boots, restores and saves run at once. */
   workAtOnce: number
   /** Where moves to this host are accepted, undefined for nowhere, and how many MiB a second they may use in each direction. */
   moves?: { listen?: MoveAddress | undefined; mibPerSec?: number | undefined; times?: CarrierTimes }
   /** How much memory warm copies of sleeping desktops may hold, and how long each is kept; none by default. */
   warm?: { maxMiB: number; maxAgeMs: number; hostMemory?: () => HostMemory } | undefined
+  /** How much of the disk templates of images may fill; 0, which is the default, makes none. */
+  templatesMiB?: number | undefined
   /** When the fetch of an image has made too little progress. */
   fetchLimits?: ProgressLimits
   /** Above these, what a guest uses is activity. */
@@ -71,6 +75,7 @@ export async function makeParts({
   guestLog,
   thresholds,
   leaderGraceMs: graceMs,
+  templatesMiB: maxMiB = 0,
   ...shared
 }: PartsOptions): Promise<Parts> {
   const { installationId, failpoints, log, moves: { listen, mibPerSec, times } = {} } = shared
@@ -82,10 +87,15 @@ export async function makeParts({
   const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
   const moves = new HeldMoves<Held>()
   const gate = new Gate({ listen, pace: new BytePace(mibPerSec), log, ...(times && { times }) })
-  const { fetcher, eviction } = imagesOf(driver, journal, shared)
   const activity = new Activity()
   const slots = new Slots(workAtOnce)
   const warm = warmCopiesOf({ driver, journal, memory, turns, failpoints, log }, shared.warm)
+  const freeBytes = () => driver.freeDiskBytes()
+  const templates = new Templates(
+    { driver, guests, warm, freeBytes, failpoints, log, folders: new TemplateFolders(folders.templates) },
+    { maxMiB },
+  )
+  const { fetcher, eviction } = imagesOf(driver, journal, templates, shared)
   const inputs = new Inputs({ driver })
   const deps = {
     ...shared,
@@ -101,6 +111,7 @@ export async function makeParts({
     turns,
     slots,
     warm,
+    templates,
   }
   const watch = new Watch(deps)
   const execs = new GuestExecs()
@@ -137,13 +148,24 @@ const warmCopiesOf = (
 type ImageOptions = Pick<PartsOptions, 'failpoints' | 'log' | 'fetchLimits'>
 
 /** Every desktop of the journal protects its image, also one whose disk an agent before this one was making. */
-function imagesOf(driver: AnyDriver, journal: Journal, { failpoints, log, fetchLimits: limits }: ImageOptions) {
+function imagesOf(
+  driver: AnyDriver,
+  journal: Journal,
+  templates: Templates,
+  { failpoints, log, fetchLimits: limits }: ImageOptions,
+) {
   const shelf = driver.images
   const eviction: ImageEviction = new ImageEviction({
     shelf,
     foldersInUse: () => driver.imageFoldersInUse(),
-    namesInUse: () => new Set([...fetcher.wanted(), ...journal.all().flatMap(({ spec }) => spec?.imageVersion ?? [])]),
+    namesInUse: () =>
+      new Set([
+        ...fetcher.wanted(),
+        ...templates.imagesInUse,
+        ...journal.all().flatMap(({ spec }) => spec?.imageVersion ?? []),
+      ]),
     partials: () => fetcher.partials(),
+    templates,
     failpoints,
     log,
   })

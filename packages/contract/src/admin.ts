@@ -98,6 +98,10 @@ export const hostJson = z
       .describe(
         'Paused copies of sleeping desktops in its memory, which wake faster; they are ended where the memory is needed. Null where its agent keeps none',
       ),
+    templates: z
+      .array(z.object({ image: z.string(), memory_mib: z.int(), vcpus: z.int(), mib: z.int().describe('On its disk') }))
+      .optional()
+      .describe('Saved boots of images on its disk, with which new desktops of that size begin'),
     images: z.array(z.string()),
     desktops: z.int().describe('Desktops on it'),
     created_at: time,

@@ -94,6 +94,11 @@ export const hostFacts = z.object({
    * field can do neither. `relay`: its moves can pass through the control plane; agents before that field cannot.
    */
   moves: z.object({ address: said(300).nullable(), relay: z.boolean().optional() }).optional(),
+  /** Saved boots of images, with which new desktops begin. Agents before this field have none. */
+  templates: z
+    .array(z.object({ image: z.string(), memoryMiB: z.int().min(0), vcpus: z.int().min(0), mib: z.int().min(0) }))
+    .max(1_000)
+    .optional(),
   /** The warm copies of sleeping desktops. Agents before this field keep none. */
   warm: z.object({ copies: z.int().min(0), memoryMiB: z.int().min(0), maxMiB: z.int().min(0) }).optional(),
   /** It knows the commands of input and of looking at screens. Agents before this field do not. */

@@ -43,6 +43,7 @@ const prefixes: Record<keyof typeof constants, string> = {
   xmlFlag: 'VIR_DOMAIN_XML_',
   metadataType: 'VIR_DOMAIN_METADATA_',
   affect: 'VIR_DOMAIN_AFFECT_',
+  blockResizeFlag: 'VIR_DOMAIN_BLOCK_RESIZE_',
   setTimeFlag: 'VIR_DOMAIN_TIME_',
   jobType: 'VIR_DOMAIN_JOB_',
   jobStatsFlag: 'VIR_DOMAIN_JOB_STATS_',

@@ -160,6 +160,7 @@ export const snapshotFlag = { noMetadata: 4 } as const
 export const xmlFlag = { secure: 1, inactive: 2, updateCpu: 4, migratable: 8 } as const
 export const metadataType = { description: 0, title: 1, element: 2 } as const
 export const affect = { current: 0, live: 1, config: 2 } as const
+export const blockResizeFlag = { bytes: 1 } as const
 export const setTimeFlag = { sync: 1 } as const
 export const jobType = { none: 0, bounded: 1, unbounded: 2, completed: 3, failed: 4, cancelled: 5 } as const
 export const jobStatsFlag = { completed: 1, keepCompleted: 2 } as const

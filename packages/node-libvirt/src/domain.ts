@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream'
 import type { CallOptions, Calls } from './calls.ts'
 import {
   affect,
+  blockResizeFlag,
   createFlag,
   destroyFlag,
   domainState,
@@ -216,6 +217,12 @@ export class Domain {
   /** Removes a device from the running domain. */
   async detachDevice(xml: string, options: CallOptions = {}): Promise<void> {
     await this.#change('domainDetachDeviceFlags', { domain: this.ref, xml, flags: affect.live }, options)
+  }
+
+  /** Changes the size of a disk of the running domain. The guest notices; its file system stays as it is. */
+  async resizeDisk(disk: string, bytes: number): Promise<void> {
+    const args = { domain: this.ref, disk, bytes: BigInt(bytes), flags: blockResizeFlag.bytes }
+    await this.#change('domainBlockResize', args)
   }
 
   /** Sets the guest's clock through its agent. With `sync` the guest takes the time of its own RTC instead. */

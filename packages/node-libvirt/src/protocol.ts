@@ -183,6 +183,7 @@ export const procedures = {
   ),
   domainAttachDeviceFlags: procedure(160, { domain, xml, flags }, {}),
   domainDetachDeviceFlags: procedure(161, { domain, xml, flags }, {}),
+  domainBlockResize: procedure(251, { domain, disk: text, bytes: u64, flags }, {}),
   domainSetTime: procedure(338, { domain, seconds: i64, nanoseconds: u32, flags }, {}),
   domainScreenshot: procedure(211, { domain, screen: u32, flags }, { mime: optional(text) }, { stream: 'in' }),
   domainGetJobStats: procedure(298, { domain, flags }, { type: i32, params }),

@@ -77,11 +77,17 @@ export class Stage {
     memoryFolder?: string,
     installationId?: string,
     warm?: BenchOptions<LibvirtDriver>['warm'],
+    templatesMiB?: number,
   ): Promise<Bench<LibvirtDriver>> {
     const folder = join(this.libvirtd.shortDir, name)
     const makeDriver = () =>
       new LibvirtDriver({ ...settingsOf(folder, this.libvirtd.socketPath), ...settings }, this.#log)
-    const given = { ...(memoryFolder && { memoryFolder }), ...(installationId && { installationId }), warm }
+    const given = {
+      ...(memoryFolder && { memoryFolder }),
+      ...(installationId && { installationId }),
+      warm,
+      templatesMiB,
+    }
     return Bench.over({ folder, makeDriver, ...given })
   }
 

@@ -5,6 +5,7 @@ import type { AsleepDeps } from '../desktops/asleep.ts'
 import type { DestroyDeps } from '../desktops/destroy.ts'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
 import type { OrderDeps } from '../desktops/orders.ts'
+import type { Templates } from '../desktops/templates.ts'
 import type { WakeDeps } from '../desktops/wake.ts'
 import type { WarmCopies } from '../desktops/warm-copies.ts'
 import type { Appends } from '../guest/appends.ts'
@@ -66,6 +67,7 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   inputs: Inputs
   jpegs: JpegEncoder
   warm: WarmCopies
+  templates: Templates
 }
 
 const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {

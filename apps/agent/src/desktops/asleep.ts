@@ -2,6 +2,7 @@
 // impossible is the guest stopped, and the result says what was lost.
 import { type CommandResult, Refusal } from '@dormouse/contract'
 import type { Guests } from '../guest/guests.ts'
+import { emptyUnidentified } from './first-wake.ts'
 import { alreadySaved, type SaveDeps, save } from './hibernate.ts'
 import { holdsMemory, lookAtRest, neverRan, type Situation } from './situation.ts'
 import type { Turn } from './turns.ts'
@@ -15,6 +16,7 @@ type Result = CommandResult<'desktop.ensureAsleep'>
 /** Ends what runs; returns the state that is then true. */
 export async function asleep(deps: AsleepDeps, turn: Turn): Promise<Result> {
   await deps.digests.stop(turn.fence.desktopId)
+  await emptyUnidentified(deps, turn)
   const now = await lookAtRest(deps, turn.fence.desktopId)
   const hasRun = holdsMemory(now) && !neverRan(now)
   const result = hasRun ? await saveOrStop(deps, turn, now) : await keepSaved(deps, turn, now)

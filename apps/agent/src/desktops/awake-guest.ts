@@ -52,5 +52,6 @@ export function whileAwake(deps: AwakeDeps, target: Target, given?: AbortSignal)
 
 function isAwake(journal: Journal, { desktopId, generation }: Target): boolean {
   const entry = journal.read(desktopId)
-  return Boolean(entry?.running) && entry?.generation === generation
+  // A guest that runs without an identity of its own is nobody's.
+  return Boolean(entry?.running) && entry?.generation === generation && entry.identity === 'own'
 }

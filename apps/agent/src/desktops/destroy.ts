@@ -34,7 +34,7 @@ export async function destroy(deps: DestroyDeps, turn: Turn): Promise<Record<str
   return {}
 }
 
-const nothing: Note = { move: null, running: false, spent: [], disk: 'none', spec: null }
+const nothing: Note = { move: null, running: false, spent: [], disk: 'none', identity: 'own', spec: null }
 
 /** Ends whatever is in progress for the desktop, and then removes everything of it. */
 export async function endAndRemove(deps: DestroyDeps, turn: Turn, command: 'destroy' | 'absent'): Promise<void> {

@@ -7,13 +7,13 @@ import type { Inputs } from '../input/inputs.ts'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Activity } from './activity.ts'
 import type { Digests } from './digests.ts'
+import { emptyUnidentified, type UnidentifiedDeps } from './first-wake.ts'
 import type { MemoryImage } from './memory-images.ts'
 import type { SendReport } from './report.ts'
 import {
   finished,
   holdsMemory,
   isWarm,
-  type LookDeps,
   look,
   lookAtRest,
   markOf,
@@ -25,7 +25,7 @@ import {
 import type { Turn } from './turns.ts'
 import type { WarmCopies } from './warm-copies.ts'
 
-export interface SaveDeps extends LookDeps {
+export interface SaveDeps extends UnidentifiedDeps {
   installationId: string
   digests: Digests
   activity: Activity
@@ -53,6 +53,7 @@ export async function hibernate(
 ): Promise<CommandResult<'desktop.ensureHibernated'>> {
   const { desktopId } = turn.fence
   await deps.digests.stop(desktopId)
+  await emptyUnidentified(deps, turn)
   const now = await lookAtRest(deps, desktopId)
   const runs = holdsMemory(now) && !neverRan(now)
   using _held = runs && ifIdle ? deps.activity.hold(desktopId, ifIdle) : undefined

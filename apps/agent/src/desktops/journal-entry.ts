@@ -15,6 +15,8 @@ export const entrySchema = z.object({
   spec: desktopSpec.nullable(),
   /** `making` may be half a disk, `fresh` was never booted; neither holds its owner's work. */
   disk: z.enum(['none', 'making', 'fresh', 'used']),
+  /** `template` from before its disk becomes a copy of a template's until its guest has an identity of its own. */
+  identity: z.enum(['own', 'template']).default('own'),
   /** In this turn: the disk was made; what the guest came from, written before its first vCPU ran; an undo was requested. */
   diskMade: z.boolean(),
   wokeFrom: resumedFrom.nullable(),
@@ -56,6 +58,7 @@ export const newEntry = (desktopId: DesktopId): Entry => ({
   failure: null,
   spec: null,
   disk: 'none',
+  identity: 'own',
   diskMade: false,
   wokeFrom: null,
   wokeBy: null,

@@ -83,6 +83,17 @@ export class MemoryImages {
     return this.#rewrite({ ...image, ...head }, { state: 'complete', bytes: head.bytes }, { synced: true })
   }
 
+  /** Where the copy of a template's memory is that a new desktop begins with. It is none of its saved memories. */
+  copyPath(desktopId: DesktopId): string {
+    const folder = join(this.#folder, desktopId)
+    privateFolderSync(folder)
+    return join(folder, 'template')
+  }
+
+  async removeCopy(desktopId: DesktopId): Promise<void> {
+    await rm(join(this.#folder, desktopId, 'template'), { force: true })
+  }
+
   /** Where a saved memory from another host is written until it is whole. */
   arrivingPath(desktopId: DesktopId): string {
     const folder = join(this.#folder, desktopId)

@@ -15,29 +15,22 @@ import { becomesReady, untilAnswers, untilResumed } from '../guest/ready.ts'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Digests } from './digests.ts'
 import { type DiskDeps, ensureDisk } from './ensure-disk.ts'
+import { emptyUnidentified, type FirstWakeDeps, firstWake } from './first-wake.ts'
 import type { MemoryImage } from './memory-images.ts'
 import { reportPhase } from './report.ts'
-import {
-  finished,
-  holdsMemory,
-  isWarm,
-  type LookDeps,
-  lookAtRest,
-  markOf,
-  neverRan,
-  type Situation,
-  spendAll,
-} from './situation.ts'
+import { finished, holdsMemory, isWarm, lookAtRest, markOf, neverRan, type Situation, spendAll } from './situation.ts'
+import type { Templates } from './templates.ts'
 import type { Turn } from './turns.ts'
 import type { WarmCopies } from './warm-copies.ts'
 
-export interface WakeDeps extends LookDeps, DiskDeps {
+export interface WakeDeps extends FirstWakeDeps, DiskDeps {
   installationId: string
   driver: Driver
   digests: Digests
   /** Limits the boots, restores and saves that run at once. */
   slots: Slots
   warm: Pick<WarmCopies, 'makeSpace' | 'forget'>
+  templates: Pick<Templates, 'want'> & FirstWakeDeps['templates']
   log: Log
 }
 
@@ -55,20 +48,25 @@ export async function wake(
   const { desktopId, deadlineMs } = turn.fence
   const deadline = performance.now() + deadlineMs * shareOfDeadline
   await deps.digests.stop(desktopId)
+  await emptyUnidentified(deps, turn)
   const now = await lookAtRest(deps, desktopId)
   deps.warm.forget(desktopId)
   const hasRun = holdsMemory(now) && !neverRan(now)
   const isCopy = request.source.memory !== 'discard' && isWarm(now) && (await responds(deps, desktopId))
   const resumedFrom = hasRun || isCopy ? await adopt(deps, turn, now, request) : await start(deps, turn, request, now)
   reportPhase(deps.report, turn.fence, 'waiting-for-guest')
-  const answered = resumedFrom === 'memory' ? untilResumed : untilAnswers
-  await answered(deps, desktopId, deadline - performance.now(), turn.signal).catch((error) =>
-    explain(deps, turn, error),
-  )
+  const { wokeBy } = turn.entry()
+  const answers = resumedFrom === 'memory' || wokeBy === 'template' ? untilResumed : untilAnswers
+  // One that has just begun with a template has answered already.
+  if (hasRun || wokeBy !== 'template') {
+    await answers(deps, desktopId, deadline - performance.now(), turn.signal).catch((error) =>
+      explain(deps, turn, error),
+    )
+  }
   // Not awaited: the desktop can be used without a network.
   if (resumedFrom === 'memory') void requestNewAddress(deps, desktopId, turn.fence.generation)
   const ready = await isReady(deps, turn, resumedFrom, deadline)
-  const { wokeBy } = turn.entry()
+  if (ready && wokeBy === 'boot' && resumedFrom === 'image') deps.templates.want(desktopId, request.spec)
   return { resumedFrom, ready, ...(wokeBy && { path: wokeBy }) }
 }
 
@@ -137,7 +135,11 @@ async function start(deps: WakeDeps, turn: Turn, request: WakeRequest, now: Situ
   await ensureDisk(deps, turn, { spec: request.spec, disk, image: request.image })
   await turn.note({ spec: request.spec })
   await deps.warm.makeSpace(request.spec.memoryMiB)
-  if (!image) return deps.slots.run(turn.signal, () => boot(deps, turn, request))
+  if (!image) {
+    return deps.slots.run(turn.signal, async () =>
+      (await firstWake(deps, turn, request.spec)) ? 'image' : boot(deps, turn, request),
+    )
+  }
   return deps.slots.run(turn.signal, () => restore(deps, turn, image))
 }
 

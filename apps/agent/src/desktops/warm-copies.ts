@@ -110,6 +110,11 @@ export class WarmCopies {
       await this.#oneAtATime(() => this.#dropWhile(() => this.#isScarce(memoryMiB)))
   }
 
+  /** Whether so much of the host's memory is available. */
+  hasSpaceFor(memoryMiB: number): boolean {
+    return !this.#isScarce(memoryMiB)
+  }
+
   /** Returns how many there were. */
   async dropAll(): Promise<number> {
     return this.#oneAtATime(async () => {

@@ -7,6 +7,7 @@ import type { ImageShelf } from '../images/shelf.ts'
 import type { GuestEvent } from './guest-access.ts'
 import type { Mark } from './mark.ts'
 import type { Moves } from './moves.ts'
+import type { TemplateDriver } from './templates.ts'
 
 export interface Domain {
   desktopId: DesktopId
@@ -123,6 +124,9 @@ export interface Driver {
 
   /** Its part in moves between hosts. */
   readonly moves: Moves
+
+  /** Its part in templates, from which desktops are first woken. */
+  readonly templates: TemplateDriver
 
   /** When its image counts a guest as ready; undefined where the image does not say. */
   readiness(desktopId: DesktopId): Promise<Readiness | undefined>

@@ -45,6 +45,14 @@ export class GuestConnections implements Guests {
     return true
   }
 
+  nobody(buildId: string): GuestTransport {
+    return new GuestAgentTransport(this.#host.guestAccess(buildId).agent)
+  }
+
+  introduce(desktopId: DesktopId): Promise<WakeNews['files']> {
+    return this.#keys.introduce(desktopId)
+  }
+
   async forget(desktopId: DesktopId): Promise<void> {
     this.#drop(desktopId)
     await this.#keys.forget(desktopId)

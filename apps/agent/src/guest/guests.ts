@@ -11,6 +11,10 @@ export interface Guests {
    * throws `guest_unavailable` where that does not answer in time or fails. It may be told again.
    */
   tell(desktopId: DesktopId, news?: WakeNews): Promise<boolean>
+  /** The guest of a template, by its agent alone: the host keeps nothing about it. */
+  nobody(buildId: string): GuestTransport
+  /** Makes the keys of a guest that begins with a template: the files with which it and this host know each other. */
+  introduce(desktopId: DesktopId): Promise<WakeNews['files']>
   /** Removes what the host keeps about a guest that is destroyed. */
   forget(desktopId: DesktopId): Promise<void>
   /** Closes the connections to all guests; the guests run on. */

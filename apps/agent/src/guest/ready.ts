@@ -3,18 +3,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
-import type { Driver } from '../driver/driver.ts'
+import type { Domain } from '../driver/driver.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import type { Readiness } from '../images/images.ts'
 import { before, unlessAborted } from '../mechanics/deadlines.ts'
 import type { Guests } from './guests.ts'
 
 interface ReadyDeps {
-  driver: Pick<Driver, 'domain'>
-  guests: Guests
+  driver: { domain(id: string): Promise<Pick<Domain, 'state' | 'reason'> | undefined> }
+  guests: Pick<Guests, 'guest'>
 }
 
 interface ResumedDeps extends ReadyDeps {
+  guests: Pick<Guests, 'guest' | 'tell'>
   log: Log
 }
 

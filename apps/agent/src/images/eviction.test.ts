@@ -38,6 +38,7 @@ async function host() {
       return at.disks
     },
     namesInUse: () => at.names,
+    templates: { removeWhile: async () => undefined, removeOn: async () => undefined },
     partials: () => at.partials,
     failpoints,
     log: createLog({ name: 'images', level: 'silent' }),

@@ -6,7 +6,7 @@ import type { Failpoints, Log } from '@dormouse/process'
 import { syncPath, unlessMissing } from '../mechanics/durable-file.ts'
 import { freeBytes, lowWaterBytes } from './disk-space.ts'
 import { partialPrefix } from './fetcher.ts'
-import { listImages } from './images.ts'
+import { findImage, listImages } from './images.ts'
 import type { ImageShelf } from './shelf.ts'
 
 export interface EvictionOptions {
@@ -17,6 +17,11 @@ export interface EvictionOptions {
   namesInUse(): Set<string>
   /** The hidden folders that fetches write to now. */
   partials(): Set<string>
+  /** Templates stand on images, and give way before them. */
+  templates: {
+    removeWhile(condition: () => Promise<boolean>): Promise<void>
+    removeOn(manifestDigest: string): Promise<void>
+  }
   failpoints: Failpoints
   log: Log
   free?: (folder: string) => Promise<number>
@@ -48,6 +53,7 @@ export class ImageEviction {
     const isEnough = async () => (await free(shelf.fetchedDir)) >= bytes
     if (await isEnough()) return true
     await this.#removeOldPartials()
+    await this.#options.templates.removeWhile(async () => !(await isEnough()))
     for (const name of await this.#oldestFirst()) {
       if (await isEnough()) return true
       await this.#remove(name)
@@ -65,11 +71,13 @@ export class ImageEviction {
 
   /** Removes the image unless it is used. It is out of reach of new disks before the files go. */
   async #remove(name: string): Promise<void> {
-    const { shelf, failpoints, log } = this.#options
+    const { shelf, templates, failpoints, log } = this.#options
     const [path, hidden] = [shelf.pathOfFetched(name), join(shelf.fetchedDir, `${removingPrefix}${name}`)]
     const isHidden = await shelf.removing(async () => {
       if (await this.#isUsed(path)) return false
       await failpoints.hit('image.before-remove')
+      const image = await findImage(shelf.fetchedDir, name)
+      if (image) await templates.removeOn(image.manifestDigest)
       await rm(hidden, { recursive: true, force: true })
       await rename(path, hidden)
       await syncPath(shelf.fetchedDir)

@@ -4,6 +4,9 @@ import { quote } from './quote.ts'
 /** The SSH server that gets our key: ours on the port, or the one that the image has on its network. */
 export type SshServer = 'port' | 'network'
 
+export const hostKeyPath = '/etc/ssh/ssh_host_ed25519_key'
+export const authorizedKeysPath = '/etc/dormouse/authorized_keys'
+
 /** 51 bytes: the name ssh-ed25519 and a key, each with its length. */
 const hostKeyForm = /^[A-Za-z0-9+/]{68}$/
 
@@ -21,8 +24,8 @@ const addToRoot = (key: string) => `d=~root/.ssh; mkdir -p "$d" || exit 1
 export const exchangeScript = (publicKey: string, server: SshServer): string => `umask 077
 ${(server === 'port' ? addToPortServer : addToRoot)(quote(publicKey.trim()))}
 n=0
-until [ -s /etc/ssh/ssh_host_ed25519_key.pub ]; do n=$((n + 1)); [ $n -le 80 ] || exit 1; sleep 0.1; done
-cat /etc/ssh/ssh_host_ed25519_key.pub
+until [ -s ${hostKeyPath}.pub ]; do n=$((n + 1)); [ $n -le 80 ] || exit 1; sleep 0.1; done
+cat ${hostKeyPath}.pub
 `
 
 /** The host key in what the script printed; undefined where that is something else. */

@@ -6,12 +6,15 @@ import { quote } from './quote.ts'
 /** How long it may take. */
 export const newAddressSecs = 30
 
-/** Does nothing where the guest has the address, or no such device. */
-export const newAddressScript = ({ mac, ip }: GuestAddress): string => `dev=
-for at in /sys/class/net/*; do
-  read -r mac 2>/dev/null <"$at/address" && [ "$mac" = ${quote(mac)} ] && dev=\${at##*/}
+/** Does nothing where the guest has the address. A device that was plugged in just now may appear a little later. */
+export const newAddressScript = ({ mac, ip }: GuestAddress): string => `dev= n=0
+while [ -z "$dev" ]; do
+  for at in /sys/class/net/*; do
+    read -r mac 2>/dev/null <"$at/address" && [ "$mac" = ${quote(mac)} ] && dev=\${at##*/}
+  done
+  n=$((n + 1))
+  [ -n "$dev" ] || { [ $n -le 50 ] && sleep 0.1; } || exit 0
 done
-[ -n "$dev" ] || exit 0
 ip -4 addr show dev "$dev" | grep -qF ${quote(`inet ${ip}/`)} && exit 0
 if networkctl status "$dev" 2>/dev/null | grep -q 'State:.*configur\\|State:.*routable'; then
   networkctl reconfigure "$dev"
@@ -21,6 +24,7 @@ elif command -v dhclient >/dev/null; then
   dhclient -r "$dev"
   dhclient "$dev"
 elif command -v udhcpc >/dev/null; then
+  ip link set "$dev" up
   script=/usr/lib/dormouse/udhcpc
   [ -x $script ] || script=
   udhcpc -n -q -t 20 -T 1 -i "$dev" \${script:+-s $script}

@@ -4,9 +4,16 @@ import { join } from 'node:path'
 import { type DesktopId, refuse } from '@dormouse/contract'
 import ssh2 from 'ssh2'
 import { z } from 'zod'
+import type { WakeNews } from '../driver/guest-access.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import { privateFolder, readIfThere, removeDurably, writeDurably } from '../mechanics/durable-file.ts'
-import { exchangeScript, parseHostKey, type SshServer } from '../scripts/exchange-keys.ts'
+import {
+  authorizedKeysPath,
+  exchangeScript,
+  hostKeyPath,
+  parseHostKey,
+  type SshServer,
+} from '../scripts/exchange-keys.ts'
 import { keyExchangeSecs } from '../scripts/limits.ts'
 
 const keysSchema = z.object({ privateKey: z.string(), hostKey: z.base64() })
@@ -40,6 +47,19 @@ export class SshKeys {
     await privateFolder(this.#folder)
     await writeDurably(this.#path(desktopId), JSON.stringify(keys))
     return keys
+  }
+
+  /** Creates both key pairs. The files are for the guest: its own host key, and our public key. */
+  async introduce(desktopId: DesktopId): Promise<WakeNews['files']> {
+    const [ours, theirs] = [newPair(), newPair()]
+    const hostKey = theirs.public.split(' ')[1]!
+    await privateFolder(this.#folder)
+    await writeDurably(this.#path(desktopId), JSON.stringify({ privateKey: ours.private, hostKey } satisfies GuestKeys))
+    return [
+      { path: hostKeyPath, mode: 0o600, bytes: Buffer.from(theirs.private) },
+      { path: `${hostKeyPath}.pub`, mode: 0o644, bytes: Buffer.from(`${theirs.public}\n`) },
+      { path: authorizedKeysPath, mode: 0o600, bytes: Buffer.from(`${ours.public}\n`) },
+    ]
   }
 
   async forget(desktopId: DesktopId): Promise<void> {

@@ -54,6 +54,8 @@ export interface BenchOptions<D extends AnyDriver> {
   moves?: PartsOptions['moves']
   /** Keeps warm copies, as under a control plane that knows them. */
   warm?: PartsOptions['warm']
+  /** Makes templates, in so much space. */
+  templatesMiB?: number | undefined
 }
 
 export class Bench<D extends AnyDriver = SimulatedDriver> {
@@ -65,23 +67,25 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   readonly #makeDriver: (folder: string) => D
   moves: PartsOptions['moves']
   readonly #warm: PartsOptions['warm']
+  readonly #templatesMiB: number | undefined
   /** Opens the channels that a command names. */
   dialBack = noDialBack
   #house: House<D> | undefined
   #life = new AbortController()
 
   private constructor(options: BenchOptions<D>) {
-    const { makeDriver, folder, memoryFolder, installationId = newId(), moves, warm } = options
+    const { makeDriver, folder, memoryFolder, installationId = newId(), moves, warm, templatesMiB } = options
     this.folder = folder
     this.memoryFolder = memoryFolder ?? join(folder, 'memory')
     this.installationId = installationId
     this.#makeDriver = makeDriver
     this.#warm = warm
+    this.#templatesMiB = templatesMiB
     this.moves = moves ?? { listen: { host: '127.0.0.1', port: 0 } }
   }
 
   static async start(
-    options: Pick<BenchOptions<SimulatedDriver>, 'installationId' | 'moves' | 'warm'> = {},
+    options: Pick<BenchOptions<SimulatedDriver>, 'installationId' | 'moves' | 'warm' | 'templatesMiB'> = {},
   ): Promise<Bench> {
     const folder = await mkdtemp(join(tmpdir(), 'dormouse-agent-'))
     const makeDriver = () => new SimulatedDriver({ folder: join(folder, 'simulated') })
@@ -120,17 +124,24 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     const parts = await makeParts({
       installationId,
       driver,
-      folders: { state: this.folder, memory: this.memoryFolder, guestKeys: join(this.folder, 'guest-keys') },
+      folders: {
+        state: this.folder,
+        memory: this.memoryFolder,
+        guestKeys: join(this.folder, 'guest-keys'),
+        templates: join(this.folder, 'templates'),
+      },
       workAtOnce: 4,
       thresholds: { cpuPercent: 25, networkKibps: 32 },
       ...(this.moves && { moves: this.moves }),
       warm: this.#warm,
+      templatesMiB: this.#templatesMiB,
       failpoints,
       report: (name, report) => this.said.push({ name, report } as Said),
       log,
       guestLog: log,
     })
     if (this.#warm) parts.warm.welcomed(true)
+    await parts.templates.check()
     this.#house = {
       ...parts,
       driver,
@@ -154,6 +165,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     this.house.gate.close()
     this.house.guests.close()
     await this.driver.close()
+    void this.house.templates.close()
     await this.house.digests.close()
     await this.house.journal.close()
     this.#house = undefined
@@ -219,6 +231,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     this.house.moves.close()
     this.house.gate.close()
     await this.house.turns.settled()
+    await this.house.templates.close()
     await this.house.digests.close()
     this.house.guests.close()
     await this.driver.close()

@@ -199,6 +199,7 @@ const hostColumns = [
   'VCPUS',
   'MEMORY MIB',
   'WARM MIB',
+  'TEMPLATES',
   'LAST HEARTBEAT',
   'AILMENT',
 ]
@@ -218,6 +219,7 @@ function hostRow(host: HostJson): (string | number | null)[] {
     capacity && `${reserved.vcpus}/${capacity.vcpus}`,
     capacity && `${reserved.memory_mib}/${capacity.memory_mib}`,
     host.warm && `${host.warm.memory_mib}/${host.warm.max_mib}`,
+    host.templates?.map(({ image, memory_mib }) => `${image} (${memory_mib} MiB)`).join(', ') ?? null,
     host.last_heartbeat_at,
     host.ailment ?? host.quarantine?.reason ?? null,
   ]

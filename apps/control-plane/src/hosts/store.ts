@@ -360,6 +360,10 @@ export async function list(db: Db, vcpusPerProcessor: number, linked: (id: strin
     capacity: row.facts ? { vcpus: row.lentVcpus, memory_mib: row.memoryMiB, disk_gib: row.diskGiB } : null,
     reserved: { vcpus: row.heldVcpus, memory_mib: row.heldMemoryMiB, disk_gib: row.heldDiskGiB },
     warm: warmOf(row.facts),
+    templates: (row.facts?.templates ?? []).map(({ memoryMiB, ...template }) => ({
+      ...template,
+      memory_mib: memoryMiB,
+    })),
     images: row.images,
     desktops: row.desktops,
     created_at: row.createdAt.toISOString(),

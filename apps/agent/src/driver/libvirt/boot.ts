@@ -4,10 +4,11 @@ import { isLibvirtError } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import type { Image } from '../../images/images.ts'
 import type { Mark } from '../mark.ts'
+import type { Capabilities } from './capabilities.ts'
 import { offerClipboard } from './clipboard.ts'
 import type { Consoles } from './consoles.ts'
 import type { LibvirtDisks } from './disks.ts'
-import { domainXml } from './domain-xml.ts'
+import { type DomainPlan, domainXml } from './domain-xml.ts'
 import { orRefuse, refuseDamaged } from './failures.ts'
 import type { Installation } from './installation.ts'
 import { isUnfiltered, withLinkDown } from './network-xml.ts'
@@ -30,27 +31,12 @@ const imageAtFault =
 
 /** Boots the desktop from its disk; the domain runs when this returns. */
 export async function bootFromDisk(deps: BootDeps, spec: DesktopSpec, mark: Mark): Promise<void> {
-  const { installation, disks, consoles, sockets, cpuModel } = deps
+  const { installation, disks } = deps
   const { desktopId } = mark
-  const { capabilities, kvm, network } = await installation.ready()
+  const { kvm, network } = await installation.ready()
   const image = await disks.imageOf(desktopId)
-  const xml = domainXml({
-    spec,
-    mark,
-    type: kvm ? 'kvm' : 'qemu',
-    emulator: capabilities.emulator,
-    machine: capabilities.machines.get(image.machine) ?? image.machine,
-    cpuModel: kvm ? cpuModel : emulatedCpu,
-    kernel: image.kernel,
-    initrd: image.initrd,
-    cmdline: image.cmdline,
-    disk: disks.path(desktopId),
-    console: await consoles.ready(desktopId),
-    nic: (await network?.nicFor(desktopId)) ?? null,
-    vncSocket: await sockets.ready(desktopId, 'vnc'),
-    sshSocket: image.ssh === 'port' ? await sockets.ready(desktopId, 'ssh') : undefined,
-    wakeSocket: image.wakePort ? await sockets.ready(desktopId, 'wake') : undefined,
-  })
+  const nic = (await network?.nicFor(desktopId)) ?? null
+  const xml = domainXml(await planOf(deps, spec, mark, image, { disk: disks.path(desktopId), nic }))
   await orRefuse(
     'the desktop could not be started',
     installation.session.host.domains.createXml(installation.cpu.shorten(xml, kvm)),
@@ -58,6 +44,40 @@ export async function bootFromDisk(deps: BootDeps, spec: DesktopSpec, mark: Mark
   if (image.clipboard) await offerClipboard(installation.domain(desktopId), deps.log)
   await shortenAgentTimeout(deps, desktopId)
 }
+
+/** A guest of that image on this host. */
+export async function planOf(
+  { installation, consoles, sockets, cpuModel }: BootDeps,
+  spec: DesktopSpec,
+  mark: Mark,
+  image: Image,
+  { disk, nic }: Pick<DomainPlan, 'disk' | 'nic'>,
+): Promise<DomainPlan> {
+  const { desktopId } = mark
+  const { capabilities, kvm } = await installation.ready()
+  return {
+    spec,
+    mark,
+    type: kvm ? 'kvm' : 'qemu',
+    emulator: capabilities.emulator,
+    machine: machineFor(capabilities, image),
+    cpuModel: cpuModelOf(kvm, cpuModel),
+    kernel: image.kernel,
+    initrd: image.initrd,
+    cmdline: image.cmdline,
+    disk,
+    console: await consoles.ready(desktopId),
+    nic,
+    vncSocket: await sockets.ready(desktopId, 'vnc'),
+    sshSocket: image.ssh === 'port' ? await sockets.ready(desktopId, 'ssh') : undefined,
+    wakeSocket: image.wakePort ? await sockets.ready(desktopId, 'wake') : undefined,
+  }
+}
+
+/** The machine type that this host's QEMU has under the image's name for it. */
+export const machineFor = ({ machines }: Capabilities, { machine }: Image): string => machines.get(machine) ?? machine
+
+export const cpuModelOf = (kvm: boolean, cpuModel: string): string => (kvm ? cpuModel : emulatedCpu)
 
 /** The domain holds the saved memory and is paused when this returns; no vCPU has run. */
 export async function restoreFromFile(deps: BootDeps, path: string, mark: Mark): Promise<void> {

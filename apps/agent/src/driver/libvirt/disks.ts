@@ -16,7 +16,8 @@ const gib = 1024 ** 3
 const suffix = '.qcow2'
 const arriving = '.arriving'
 
-const virtualBytesOf = ({ diskGiB }: DesktopSpec, image: Image): number => Math.max(diskGiB * gib, image.virtualBytes)
+export const virtualBytesOf = ({ diskGiB }: DesktopSpec, image: Image): number =>
+  Math.max(diskGiB * gib, image.virtualBytes)
 
 export class LibvirtDisks {
   readonly #folder: string
@@ -92,7 +93,7 @@ export class LibvirtDisks {
     })
     await syncPath(path)
     await rename(path, this.path(desktopId))
-    await syncPath(this.#folder)
+    await this.syncFolder()
     await (await this.#pool()).refresh()
   }
 
@@ -108,7 +109,12 @@ export class LibvirtDisks {
     const xml = overlayXml(`${desktopId}${suffix}`, virtualBytesOf(spec, image), image.disk)
     await orRefuse('the disk could not be made', pool.volumes.create(xml))
     await syncPath(this.path(desktopId))
-    await syncPath(this.#folder)
+    await this.syncFolder()
+  }
+
+  /** Which disks there are is on the host's disk when this returns. */
+  syncFolder(): Promise<void> {
+    return syncPath(this.#folder)
   }
 
   async remove(desktopId: DesktopId): Promise<void> {

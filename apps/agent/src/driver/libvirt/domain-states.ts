@@ -58,7 +58,7 @@ export class DomainStates {
 }
 
 /** A guest that powers off still has its process, and its memory, until it is shut off. */
-function stateOf(state: string): Domain['state'] {
+export function stateOf(state: string): Domain['state'] {
   if (state === 'paused' || state === 'pmsuspended') return 'paused'
   return ['shutoff', 'crashed', 'nostate'].includes(state) ? 'stopped' : 'running'
 }

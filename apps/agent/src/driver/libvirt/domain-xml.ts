@@ -36,6 +36,13 @@ export const domainName = ({ installationId, desktopId }: Pick<Mark, 'installati
 /** The beginning of the names of all the installation's domains. */
 export const namePrefix = (installationId: string): string => `dormouse-${installationId.slice(-12)}-`
 
+/** The beginning of the names of the guests of its templates, which are nobody's. */
+export const templatePrefix = (installationId: string): string => `${namePrefix(installationId)}template-`
+
+/** The same domain under another name, and without the mark of a desktop. */
+export const asTemplate = (xml: string, name: string): string =>
+  xml.replace(/<name>[^<]*/, `<name>${name}`).replace(/\s*<metadata>[\s\S]*?<\/metadata>/, '')
+
 export function domainXml(plan: DomainPlan): string {
   const { spec, mark, type, emulator, machine, cpuModel, kernel, initrd, cmdline } = plan
   return `<domain type='${type}'>

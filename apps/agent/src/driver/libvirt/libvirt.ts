@@ -38,6 +38,7 @@ import { OpenScreens, openScreen, takePicture } from './screens.ts'
 import { Session } from './session.ts'
 import type { LibvirtSettings } from './settings.ts'
 import { Sockets } from './sockets.ts'
+import { LibvirtTemplates } from './templates.ts'
 
 const progressEveryMs = 500
 const jobPollMs = 50
@@ -45,6 +46,7 @@ const jobPollMs = 50
 export class LibvirtDriver implements Driver {
   readonly kind = 'libvirt'
   readonly moves: LibvirtMoves
+  readonly templates: LibvirtTemplates
   readonly images: ImageShelf
   readonly #settings: LibvirtSettings
   readonly #log: Log
@@ -73,6 +75,7 @@ export class LibvirtDriver implements Driver {
     this.#guests = new LibvirtGuests(this.#installation, this.#disks)
     const { movesDir } = settings
     const interrupted = (desktopId: DesktopId) => this.#emitGuest(desktopId, 'interrupted')
+    this.templates = new LibvirtTemplates({ ...this.#bootDeps(), images: this.images })
     this.moves = new LibvirtMoves({ ...this.#bootDeps(), movesDir, images: this.images, interrupted })
   }
 

@@ -28,6 +28,19 @@ export async function requireOverlay(path: string, virtualBytes: number): Promis
   if (version === 3 && header.readBigUInt64BE(72) !== 0n) wrong('it has features that Dormouse’s disks do not have')
 }
 
+/** How large the guest sees the disk. */
+export async function virtualBytesIn(path: string): Promise<number> {
+  const file = await open(path, 'r')
+  try {
+    const header = Buffer.alloc(32)
+    const { bytesRead } = await file.read(header, 0, header.length, 0)
+    if (bytesRead < header.length || header.readUInt32BE(0) !== magic) throw new Error(`${path} is not a qcow2 image`)
+    return Number(header.readBigUInt64BE(24))
+  } finally {
+    await file.close()
+  }
+}
+
 /** The file that the disk is an overlay on; undefined where there is none. Throws where the file is no qcow2 image. */
 export async function backingFileIn(path: string): Promise<string | undefined> {
   const file = await open(path, 'r')

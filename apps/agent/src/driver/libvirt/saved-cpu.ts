@@ -2,11 +2,7 @@
 // file may come from another host.
 import { open } from 'node:fs/promises'
 import { headerBytes, wholeMagic } from '../saved-file.ts'
-
-const maxTextBytes = 1024 * 1024
-/** Five numbers of four bytes follow the magic: version, length of the text, whether it ran, compression, where the cookie begins. */
-const lengthAt = wholeMagic.length + 4
-const cookieAt = wholeMagic.length + 16
+import { cookieAt, lengthAt, maxTextBytes } from './save-head.ts'
 
 /** The `<cpu>` of the guest; undefined where the file has none. */
 export async function savedCpu(path: string): Promise<string | undefined> {

@@ -31,6 +31,10 @@ export const simulatedOperations = [
   'enter',
   'finishMove',
   'isKept',
+  'bootTemplate',
+  'saveTemplate',
+  'copyTemplate',
+  'furnish',
   'adoptDisk',
 ] as const
 export type SimulatedOperation = (typeof simulatedOperations)[number]

@@ -28,6 +28,7 @@ import {
 import { changeSimulated, type FileStore, listSimulated } from './entries.ts'
 import type { SimulatedFaults } from './faults.ts'
 import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
+import { sealing } from './sealing.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'
 import type { JsonFolder, SimulatedDisk, SimulatedDomain } from './store.ts'
 import { isSupervisor, runSupervisor } from './supervisor.ts'
@@ -89,6 +90,8 @@ export class SimulatedGuest implements GuestTransport {
     await this.ping()
     this.#machine.faults.lastExec = command
     await this.#machine.faults.enter('exec')
+    const sealed = sealing(command.command)
+    if (sealed) return { ...asKept({ exitCode: 0, stdout: sealed, stderr: '' }), durationMs: 0 }
     const started = performance.now()
     const late = AbortSignal.timeout(Math.max(0, Math.round(deadline - started)))
     const ended = AbortSignal.any([late, this.#machine.alive(this.#desktopId)])

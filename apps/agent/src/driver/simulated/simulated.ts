@@ -22,8 +22,10 @@ import { type FaultSettings, SimulatedFaults } from './faults.ts'
 import { SimulatedGuest } from './guest.ts'
 import { SimulatedMoves } from './moves.ts'
 import { readSaved, writeSaved } from './saved-image.ts'
-import { type HeardInput, SimulatedScreen } from './screen.ts'
+import type { HeardInput, SimulatedScreen } from './screen.ts'
+import { SimulatedScreens } from './screens.ts'
 import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
+import { SimulatedTemplates } from './templates.ts'
 
 export interface SimulatedSettings {
   /** The folder of what outlives the agent. */
@@ -44,6 +46,7 @@ export class SimulatedDriver implements Driver {
   readonly kind = 'simulated'
   readonly faults: SimulatedFaults
   readonly moves: SimulatedMoves
+  readonly templates: SimulatedTemplates
   readonly images: ImageShelf
   readonly #settings: SimulatedSettings
   readonly #domains: JsonFolder<SimulatedDomain>
@@ -52,7 +55,7 @@ export class SimulatedDriver implements Driver {
   readonly #jobs = new Map<DesktopId, AbortController>()
   readonly #lives = new Map<DesktopId, AbortController>()
   readonly #diedOf = new Map<DesktopId, string>()
-  readonly #screens = new Map<DesktopId, SimulatedScreen>()
+  readonly #screens = new SimulatedScreens(() => this.faults.keyboard.clipboard)
   #installationId = ''
 
   constructor(settings: SimulatedSettings) {
@@ -61,12 +64,14 @@ export class SimulatedDriver implements Driver {
     this.images = new ImageShelf({ given: undefined, fetched: join(settings.folder, 'images') })
     this.#domains = new JsonFolder(join(settings.folder, 'domains'), simulatedDomain)
     this.#disks = new JsonFolder(join(settings.folder, 'disks'), simulatedDisk)
+    const host = { folder: settings.folder, disks: this.#disks, faults: this.faults }
+    const images = async () => (settings.anyImage ? ['*'] : this.#imageNames())
+    const hasImage = async (name: string) => (await images()).some((each) => each === '*' || each === name)
+    this.templates = new SimulatedTemplates({ ...host, hasImage })
     this.moves = new SimulatedMoves({
-      folder: settings.folder,
+      ...host,
       domains: this.#domains,
-      disks: this.#disks,
-      faults: this.faults,
-      images: async () => (settings.anyImage ? ['*'] : this.#imageNames()),
+      images,
       pause: (desktopId) => this.#pause(desktopId),
       resume: (desktopId) => this.resume(desktopId),
       end: (desktopId, reason) => this.#end(desktopId, reason),
@@ -320,30 +325,24 @@ export class SimulatedDriver implements Driver {
     await this.faults.enter('screen')
     this.#require(desktopId)
     const [guest, host] = duplexPair()
-    void this.#screen(desktopId).serve(guest, this.#life(desktopId).signal)
+    void this.#screens.of(desktopId).serve(guest, this.#life(desktopId).signal)
     return host
   }
 
   async picture(desktopId: DesktopId): Promise<Buffer> {
     await this.faults.enter('picture')
     this.#require(desktopId)
-    return toPng(this.#screen(desktopId).pixels())
+    return toPng(this.#screens.of(desktopId).pixels())
   }
 
   /** What keys and pointer the desktop got, the oldest first. */
   heardBy(desktopId: DesktopId): readonly HeardInput[] {
-    return this.#screen(desktopId).heard
+    return this.#screens.of(desktopId).heard
   }
 
   /** The screen as its user and the guest's programs have it. */
   screenOf(desktopId: DesktopId): Pick<SimulatedScreen, 'copy' | 'paste' | 'pasted' | 'offersToDrop'> {
-    return this.#screen(desktopId)
-  }
-
-  #screen(desktopId: DesktopId): SimulatedScreen {
-    const screen = this.#screens.get(desktopId) ?? new SimulatedScreen(() => this.faults.keyboard.clipboard)
-    this.#screens.set(desktopId, screen)
-    return screen
+    return this.#screens.of(desktopId)
   }
 
   async imageFoldersInUse(): Promise<Set<string>> {

@@ -1,0 +1,74 @@
+// How a template is made: a guest that is nobody's is booted from the image, sealed, saved and ended. Whatever fails or dies on the
+// way leaves no template.
+import { type DesktopSpec, newId } from '@dormouse/contract'
+import type { Failpoints } from '@dormouse/process'
+import type { Driver } from '../driver/driver.ts'
+import type { TemplateTraits } from '../driver/templates.ts'
+import type { Guests } from '../guest/guests.ts'
+import { becomesReady, untilAnswers } from '../guest/ready.ts'
+import type { Readiness } from '../images/images.ts'
+import { unlessAborted } from '../mechanics/deadlines.ts'
+import { parseSealed, type SealedGuest, sealScript, sealSecs } from '../scripts/seal.ts'
+import { keyOf, type Template, type TemplateFolders } from './template-folders.ts'
+
+export interface MakeDeps {
+  driver: Pick<Driver, 'templates'>
+  guests: Pick<Guests, 'nobody'>
+  folders: TemplateFolders
+  failpoints: Failpoints
+}
+
+/** What is to be made. */
+export interface TemplateWish {
+  traits: TemplateTraits
+  spec: DesktopSpec
+  readiness: Readiness | undefined
+}
+
+/** An emulated desktop takes half a minute; one that computes at its start takes longer. */
+const bootMs = 300_000
+
+export async function makeTemplate(deps: MakeDeps, wish: TemplateWish, signal: AbortSignal): Promise<Template> {
+  const { failpoints, folders } = deps
+  const { templates } = deps.driver
+  const { traits, spec } = wish
+  const [key, buildId] = [keyOf(traits), newId()]
+  const folder = await folders.begin(key)
+  try {
+    await templates.boot(buildId, folder, spec, traits.image)
+    await failpoints.hit('template.after-boot')
+    const guest = await sealed(deps, buildId, wish, signal)
+    await failpoints.hit('template.after-seal')
+    await templates.save(buildId, folder)
+    await failpoints.hit('template.after-save')
+    const { imageVersion, diskGiB } = spec
+    const beforeRename = () => failpoints.hit('template.before-rename')
+    const made = await folders.finish(key, { traits, imageVersion, diskGiB, guest }, beforeRename)
+    await failpoints.hit('template.after-rename')
+    return made
+  } finally {
+    await templates.end(buildId)
+    await folders.discard(key)
+  }
+}
+
+async function sealed(
+  { driver, guests }: MakeDeps,
+  buildId: string,
+  { readiness }: TemplateWish,
+  signal: AbortSignal,
+): Promise<SealedGuest> {
+  const deadline = performance.now() + bootMs
+  const nobody = {
+    driver: { domain: (id: string) => driver.templates.domain(id) },
+    guests: { guest: (id: string) => guests.nobody(id) },
+  }
+  await untilAnswers(nobody, buildId, bootMs, signal)
+  const target = { desktopId: buildId, generation: 0 }
+  if (readiness && !(await becomesReady(nobody, { ...target, ...readiness, maxTries: Infinity, deadline }, signal)))
+    throw new Error('the template’s guest was not ready in time')
+  const command = { ...target, command: sealScript, cwd: null, env: {}, stdin: null, timeoutSecs: sealSecs }
+  const { exitCode, stdout, stderr } = await unlessAborted(guests.nobody(buildId).exec(command), signal)
+  if (exitCode !== 0) throw new Error(`the template’s guest could not be sealed: ${stderr.trim().slice(0, 200)}`)
+  return parseSealed(stdout)
+}

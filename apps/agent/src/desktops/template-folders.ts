@@ -1,0 +1,165 @@
+// Templates as folders: a saved boot of an image each, whole once it has its manifest and its name. Knows nothing of who makes
+// one, and of who gets a copy.
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { chmod, mkdir, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { type TemplateTraits, templateFiles } from '../driver/templates.ts'
+import { privateFolder, syncPath, unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
+import { sealedGuest } from '../scripts/seal.ts'
+
+const fileFacts = z.object({ bytes: z.int().min(0), sha256: z.string() })
+
+const manifestSchema = z.object({
+  traits: z.object({
+    image: z.string(),
+    memoryMiB: z.int(),
+    vcpus: z.int(),
+    machine: z.string(),
+    cpuModel: z.string(),
+    emulator: z.string(),
+    hypervisor: z.string(),
+    kvm: z.boolean(),
+  }),
+  /** The name of its image when it was made. */
+  imageVersion: z.string(),
+  diskGiB: z.int().min(1),
+  guest: sealedGuest,
+  disk: fileFacts,
+  memory: fileFacts,
+})
+type Manifest = z.infer<typeof manifestSchema>
+
+export interface Template extends Manifest {
+  key: string
+  path: string
+  bytes: number
+  usedAt: number
+}
+
+const manifestName = 'manifest.json'
+const makingSuffix = '.new'
+const goneSuffix = '.gone'
+/** Of what is done to a guest before it is saved: templates of a release that did less are not used. */
+const sealedAs = 1
+
+/** The name of the folder. */
+export function keyOf(traits: TemplateTraits): string {
+  const { image, memoryMiB, vcpus, machine, cpuModel, emulator, hypervisor, kvm } = traits
+  const all = [sealedAs, image, memoryMiB, vcpus, machine, cpuModel, emulator, hypervisor, kvm]
+  return createHash('sha256').update(JSON.stringify(all)).digest('hex').slice(0, 32)
+}
+
+export class TemplateFolders {
+  readonly #root: string
+
+  constructor(root: string) {
+    this.#root = root
+  }
+
+  /** Those that are whole, as far as their manifests say. */
+  async list(): Promise<Template[]> {
+    const names = (await readdir(this.#root).catch(unlessMissing)) ?? []
+    const found = await Promise.all(names.filter((name) => /^[\da-f]{32}$/.test(name)).map((key) => this.#read(key)))
+    return found.filter((template) => template !== undefined)
+  }
+
+  /** An empty folder in which one is made. */
+  async begin(key: string): Promise<string> {
+    await privateFolder(this.#root, 0o711)
+    const path = this.#path(`${key}${makingSuffix}`)
+    await rm(path, { recursive: true, force: true })
+    await mkdir(path, { mode: 0o711 })
+    return path
+  }
+
+  /** What was made is whole: it is on the host's disk, and replaces an older one, when this returns. */
+  async finish(
+    key: string,
+    facts: Omit<Manifest, 'disk' | 'memory'>,
+    beforeRename: () => Promise<void>,
+  ): Promise<Template> {
+    const path = this.#path(`${key}${makingSuffix}`)
+    const [disk, memory] = [
+      await sealFile(join(path, templateFiles.disk)),
+      await sealFile(join(path, templateFiles.memory)),
+    ]
+    await writeDurably(join(path, manifestName), JSON.stringify({ ...facts, disk, memory } satisfies Manifest, null, 1))
+    await beforeRename()
+    await this.remove(key)
+    await rename(path, this.#path(key))
+    await syncPath(this.#root)
+    const made = await this.#read(key)
+    if (!made) throw new Error('a template that was made cannot be read')
+    return made
+  }
+
+  async discard(key: string): Promise<void> {
+    await rm(this.#path(`${key}${makingSuffix}`), { recursive: true, force: true })
+  }
+
+  /** It is no template any more before its files go. */
+  async remove(key: string): Promise<void> {
+    const gone = this.#path(`${key}${goneSuffix}`)
+    await rm(gone, { recursive: true, force: true })
+    await rename(this.#path(key), gone).catch(unlessMissing)
+    await syncPath(this.#root)
+    await rm(gone, { recursive: true, force: true })
+  }
+
+  /** Removes what an agent before this one was making or removing. */
+  async clearLeftovers(): Promise<void> {
+    const names = (await readdir(this.#root).catch(unlessMissing)) ?? []
+    for (const name of names) {
+      if (name.endsWith(makingSuffix) || name.endsWith(goneSuffix))
+        await rm(this.#path(name), { recursive: true, force: true })
+    }
+  }
+
+  /** Whether its files are what they were when it was made. */
+  async isWhole({ path, disk, memory }: Template): Promise<boolean> {
+    const same = async (name: string, { sha256 }: Manifest['disk']) =>
+      (await digestOf(join(path, name)).catch(unlessMissing)) === sha256
+    return (await same(templateFiles.disk, disk)) && (await same(templateFiles.memory, memory))
+  }
+
+  async noteUse(template: Template): Promise<void> {
+    template.usedAt = Date.now()
+    await utimes(template.path, new Date(), new Date())
+  }
+
+  async #read(key: string): Promise<Template | undefined> {
+    const path = this.#path(key)
+    const text = await readFile(join(path, manifestName), 'utf8').catch(unlessMissing)
+    const manifest = text === undefined ? undefined : manifestSchema.safeParse(parseJson(text)).data
+    if (!manifest) return undefined
+    const { mtimeMs: usedAt } = await stat(path)
+    return { ...manifest, key, path, usedAt, bytes: manifest.disk.bytes + manifest.memory.bytes }
+  }
+
+  #path(name: string): string {
+    return join(this.#root, name)
+  }
+}
+
+/** Read-only and on the host's disk. */
+async function sealFile(path: string): Promise<z.infer<typeof fileFacts>> {
+  await chmod(path, 0o444)
+  await syncPath(path)
+  return { bytes: (await stat(path)).size, sha256: await digestOf(path) }
+}
+
+async function digestOf(path: string): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of createReadStream(path, { highWaterMark: 1024 * 1024 })) hash.update(chunk)
+  return hash.digest('hex')
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}

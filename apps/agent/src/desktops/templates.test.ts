@@ -1,0 +1,257 @@
+// Guarantee: a desktop that begins with a template is a desktop like any other, with an identity of its own. Whatever fails or dies
+// on the way, and at which step, nobody reaches a guest without one, and the desktop begins again as if it had never been woken.
+import { appendFile, chmod, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type DesktopSpec, newId } from '@dormouse/contract'
+import { expect, test } from 'vitest'
+import { Bench, fenceOf, spec } from '../testing/bench.ts'
+
+const start = () => Bench.start({ templatesMiB: 1_000 })
+const path = async (bench: Bench, id = newId(), of: DesktopSpec = spec) =>
+  (await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', of)).path
+
+/** The image has been booted, and its template is made. */
+async function made(bench: Bench, of: DesktopSpec = spec): Promise<void> {
+  expect(await path(bench, newId(), of)).toBe('boot')
+  await bench.house.templates.settled()
+  expect(bench.house.templates.facts).toHaveLength(1)
+}
+
+const foldersOf = (bench: Bench) => readdir(join(bench.folder, 'templates')).catch(() => [])
+const memoryOf = (bench: Bench, id: string) => readdir(join(bench.memoryFolder, id)).catch(() => [])
+
+async function expectNoTemplate(bench: Bench): Promise<void> {
+  expect(await foldersOf(bench)).toEqual([])
+  expect(bench.driver.templates.running()).toEqual([])
+  expect(bench.house.templates.facts).toEqual([])
+}
+
+async function identity(bench: Bench, id: string) {
+  const [machineId, hostName, hosts] = await Promise.all([
+    bench.run(id, 'cat /etc/machine-id'),
+    bench.run(id, 'cat /etc/hostname'),
+    bench.run(id, 'cat /etc/hosts'),
+  ])
+  return { machineId, hostName, hosts }
+}
+
+test('after the first boot of an image desktops begin with its template, each with an identity of its own', async () => {
+  await using bench = await start()
+  await made(bench)
+  expect(bench.house.templates.facts).toEqual([{ image: 'mini', memoryMiB: 16, vcpus: 1, mib: 1 }])
+  const ids = [newId(), newId(), newId()]
+  for (const id of ids) {
+    const woken = await bench.awake(fenceOf(id, 1, 1))
+    expect(woken).toEqual({ resumedFrom: 'image', ready: true, path: 'template' })
+    expect(await memoryOf(bench, id)).toEqual([])
+  }
+  const found = await Promise.all(ids.map((id) => identity(bench, id)))
+  for (const [n, { machineId, hostName, hosts }] of found.entries()) {
+    expect(machineId).toMatch(/^[\da-f]{32}$/)
+    expect(hostName).toBe(`mini-${ids[n]!.slice(-12)}`)
+    expect(hosts).toBe(`127.0.0.1 localhost ${hostName}`)
+  }
+  expect(new Set(found.map(({ machineId }) => machineId)).size).toBe(ids.length)
+})
+
+test('a desktop that began with a template sleeps, wakes, boots again and ends as any other', async () => {
+  await using bench = await start()
+  await made(bench)
+  const id = newId()
+  await bench.awake(fenceOf(id, 1, 1))
+  await bench.run(id, 'echo kept > /root/kept')
+  await bench.hibernated(fenceOf(id, 1, 2))
+  await bench.house.templates.removeWhile(async () => true)
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toMatchObject({ path: 'restore' })
+  await bench.hibernated(fenceOf(id, 2, 4))
+  expect(await bench.awake(fenceOf(id, 3, 5), 'discard', 'require')).toMatchObject({
+    resumedFrom: 'disk',
+    path: 'boot',
+  })
+  expect(await bench.run(id, 'cat /root/kept')).toBe('kept')
+  await bench.destroyed(fenceOf(id, 3, 6))
+  expect(await bench.driver.disks()).not.toContain(id)
+})
+
+test.each(['template.after-boot', 'template.after-seal', 'template.after-save', 'template.before-rename'])(
+  'an agent that dies at %s leaves no template, and the next boot makes one',
+  async (name) => {
+    await using bench = await start()
+    await bench.crashAt(name, async () => {
+      await path(bench)
+      await bench.house.templates.settled()
+    })
+    await expectNoTemplate(bench)
+    await made(bench)
+    expect(await path(bench)).toBe('template')
+  },
+)
+
+test('an agent that dies when a template is made has it when it starts again', async () => {
+  await using bench = await start()
+  await bench.crashAt('template.after-rename', async () => {
+    await path(bench)
+    await bench.house.templates.settled()
+  })
+  expect(await path(bench)).toBe('template')
+})
+
+const steps = ['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-identity', 'before-done']
+
+test.each(steps)('a first wake cut off at %s begins again, and nobody has reached its guest', async (name) => {
+  await using bench = await start()
+  await made(bench)
+  const id = newId()
+  await bench.crashAt(`first-wake.${name}`, () => path(bench, id))
+  await bench.house.watch.checkAll()
+  await expect(bench.run(id, 'true')).rejects.toMatchObject({ code: 'not_awake' })
+  expect(await path(bench, id)).toBe('template')
+  expect((await identity(bench, id)).machineId).toMatch(/^[\da-f]{32}$/)
+  expect(await memoryOf(bench, id)).toEqual([])
+})
+
+test.each(steps)('a first wake cut off at %s boots where the template is gone', async (name) => {
+  await using bench = await start()
+  await made(bench)
+  const id = newId()
+  await bench.crashAt(`first-wake.${name}`, () => path(bench, id))
+  await bench.house.templates.removeWhile(async () => true)
+  expect(await path(bench, id)).toBe('boot')
+  await expect(bench.run(id, 'cat /etc/machine-id')).resolves.toBe('')
+})
+
+test.each(steps)('a first wake that is undone after %s leaves a desktop that was never woken', async (name) => {
+  await using bench = await start()
+  await made(bench)
+  const id = newId()
+  await bench.crashAt(`first-wake.${name}`, () => path(bench, id))
+  expect(await bench.asleep(fenceOf(id, 1, 1))).toEqual({ state: 'stopped', memoryLost: false })
+  expect(await bench.driver.domain(id)).toBeUndefined()
+  expect(await memoryOf(bench, id)).toEqual([])
+  expect(await bench.awake(fenceOf(id, 2, 2), 'allow', 'require')).toMatchObject({
+    resumedFrom: 'image',
+    path: 'template',
+  })
+})
+
+test.each(steps)('a destroy after %s leaves nothing', async (name) => {
+  await using bench = await start()
+  await made(bench)
+  const id = newId()
+  await bench.crashAt(`first-wake.${name}`, () => path(bench, id))
+  await bench.destroyed(fenceOf(id, 1, 2))
+  expect(await bench.driver.domain(id)).toBeUndefined()
+  expect(await bench.driver.disks()).not.toContain(id)
+  expect(await memoryOf(bench, id)).toEqual([])
+})
+
+test('a first wake cut off when it was done goes on', async () => {
+  await using bench = await start()
+  await made(bench)
+  const id = newId()
+  await bench.crashAt('first-wake.after-done', () => path(bench, id))
+  expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true, path: 'template' })
+})
+
+test.each(['copyTemplate', 'restorePaused', 'resume', 'tell', 'furnish'] as const)(
+  'where %s fails, the desktop boots from its image',
+  async (operation) => {
+    await using bench = await start()
+    await made(bench)
+    bench.driver.faults.failNext(operation)
+    const id = newId()
+    expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
+    await expect(bench.run(id, 'cat /etc/machine-id')).resolves.toBe('')
+    expect(await memoryOf(bench, id)).toEqual([])
+    expect(await path(bench)).toBe('template')
+  },
+)
+
+test('a template whose copies fail three times in a row is removed, and is not made again', async () => {
+  await using bench = await start()
+  await made(bench)
+  bench.driver.faults.failNext('restorePaused', 3)
+  for (let n = 0; n < 4; n++) expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
+  await expectNoTemplate(bench)
+})
+
+test.each(['bootTemplate', 'saveTemplate'] as const)('where %s fails there is no template', async (operation) => {
+  await using bench = await start()
+  bench.driver.faults.failNext(operation)
+  expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
+  await expectNoTemplate(bench)
+  expect(await path(bench)).toBe('boot')
+})
+
+test('a damaged template is noticed when the agent starts, and made again', async () => {
+  await using bench = await start()
+  await made(bench)
+  const [key] = await foldersOf(bench)
+  const memory = join(bench.folder, 'templates', key!, 'memory')
+  await chmod(memory, 0o600)
+  await appendFile(memory, 'x')
+  await bench.crash()
+  await expectNoTemplate(bench)
+  await made(bench)
+})
+
+test('an image without a program that takes an identity gets no template', async () => {
+  await using bench = await start()
+  bench.driver.faults.wakePort = false
+  expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
+  await expectNoTemplate(bench)
+})
+
+test('without space for templates none is made, and none is used', async () => {
+  await using bench = await Bench.start()
+  expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
+  await expectNoTemplate(bench)
+  expect(await path(bench)).toBe('boot')
+})
+
+test('each size of memory has a template; a smaller disk boots, and gets one', async () => {
+  await using bench = await start()
+  await made(bench, { ...spec, diskGiB: 2 })
+  expect(await path(bench, newId(), { ...spec, diskGiB: 4 })).toBe('template')
+  expect(await path(bench, newId(), { ...spec, memoryMiB: 32 })).toBe('boot')
+  await bench.house.templates.settled()
+  expect(bench.house.templates.facts).toHaveLength(2)
+  expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
+  expect(await path(bench)).toBe('template')
+  expect(bench.house.templates.facts).toHaveLength(2)
+})
+
+test('a template of another version of the hypervisor is not used, and is removed when there is a new one', async () => {
+  await using bench = await start()
+  await made(bench)
+  const { templates } = bench.driver
+  const traits = templates.traits.bind(templates)
+  templates.traits = async (id, of) => ({ ...(await traits(id, of))!, emulator: '2' })
+  expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
+  expect(await foldersOf(bench)).toHaveLength(1)
+  expect(await path(bench)).toBe('template')
+})
+
+test('a template goes with its image', async () => {
+  await using bench = await start()
+  await made(bench)
+  bench.driver.templates.hasImage = async () => false
+  await bench.house.templates.check()
+  await expectNoTemplate(bench)
+})
+
+test('no template is made where the disk is full, or memory is scarce', async () => {
+  await using bench = await Bench.start({
+    templatesMiB: 1_000,
+    warm: { maxMiB: 0, maxAgeMs: 1, hostMemory: () => ({ totalMiB: 1_000, availableMiB: 110 }) },
+  })
+  expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
+  await expectNoTemplate(bench)
+})

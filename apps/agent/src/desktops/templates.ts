@@ -1,0 +1,238 @@
+// The templates of this host: which there are, which is to be made next, and which are removed. They are made in the background, one
+// at a time. Losing one costs a first wake some time, and nothing else.
+import type { DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
+import type { Log } from '@dormouse/process'
+import type { TemplateTraits } from '../driver/templates.ts'
+import { SharedLock } from '../mechanics/shared-lock.ts'
+import { type MakeDeps, makeTemplate, type TemplateWish } from './make-template.ts'
+import { keyOf, type Template } from './template-folders.ts'
+import type { WarmCopies } from './warm-copies.ts'
+
+export interface TemplatesDeps extends MakeDeps {
+  warm: Pick<WarmCopies, 'makeSpace' | 'hasSpaceFor'>
+  freeBytes: () => Promise<number>
+  log: Log
+}
+
+export interface TemplateOptions {
+  /** How much of the disk they may fill together; 0 makes none. */
+  maxMiB: number
+}
+
+const mib = 1024 * 1024
+/** What is waiting to be made. */
+const maxWishes = 8
+/** After so many failures in a row, a template is not made or used any more until the agent starts again. */
+const maxFailures = 3
+const pauseAfterFailureMs = 60_000
+/** What stays free for the guests that run already. */
+const reserveBytes = 2 * 1024 ** 3
+
+export class Templates {
+  readonly #deps: TemplatesDeps
+  readonly #maxMiB: number
+  readonly #use = new SharedLock()
+  readonly #usable = new Map<string, Template>()
+  readonly #wishing = new Set<Promise<void>>()
+  readonly #wishes = new Map<string, TemplateWish>()
+  readonly #failures = new Map<string, { times: number; until: number }>()
+  readonly #closing = new AbortController()
+  #making: { wish: TemplateWish; ended: Promise<void> } | undefined
+  #isOpen = false
+
+  constructor(deps: TemplatesDeps, { maxMiB }: TemplateOptions) {
+    this.#deps = deps
+    this.#maxMiB = maxMiB
+  }
+
+  get facts(): NonNullable<HostFacts['templates']> {
+    return [...this.#usable.values()].map(({ imageVersion: image, traits: { memoryMiB, vcpus }, bytes }) => {
+      return { image, memoryMiB, vcpus, mib: Math.ceil(bytes / mib) }
+    })
+  }
+
+  /** The names of images from which one is being made. */
+  get imagesInUse(): string[] {
+    return this.#making ? [this.#making.wish.spec.imageVersion] : []
+  }
+
+  /** To be called every minute or so. The first time, and after a failure of that, it finds what an agent before this one has left. */
+  async check(): Promise<void> {
+    if (this.#maxMiB === 0) return
+    if (!this.#isOpen) await this.#open()
+    for (const template of this.#oldestFirst()) {
+      if (!(await this.#deps.driver.templates.hasImage(template.traits.image)))
+        await this.#remove(template, 'its image is gone')
+    }
+    await this.#keepWithin(this.#maxMiB * mib)
+    this.#makeNext()
+  }
+
+  /** What an agent that has died was making is removed; what it has made counts only once its digests are those of its manifest. */
+  async #open(): Promise<void> {
+    const { driver, folders, log } = this.#deps
+    await driver.templates.endAll()
+    await folders.clearLeftovers()
+    for (const template of await folders.list()) {
+      if (await folders.isWhole(template)) this.#usable.set(template.key, template)
+      else {
+        log.warn(
+          { image: template.imageVersion },
+          'a template was damaged; it is removed, and made again when it is wanted',
+        )
+        await folders.remove(template.key)
+      }
+    }
+    this.#isOpen = true
+  }
+
+  /** One for a desktop with these traits, and a disk of this size. */
+  find(traits: TemplateTraits, { diskGiB }: DesktopSpec): Template | undefined {
+    const template = this.#usable.get(keyOf(traits))
+    return template && template.diskGiB <= diskGiB ? template : undefined
+  }
+
+  /** It is there, with all its files, while the work runs; undefined where it was removed meanwhile. */
+  async using<T>(template: Template, work: () => Promise<T>): Promise<T | undefined> {
+    return this.#use.shared(async () => {
+      if (this.#usable.get(template.key) !== template) return undefined
+      await this.#deps.folders.noteUse(template)
+      return work()
+    })
+  }
+
+  /** A copy of it has not become a desktop. */
+  async failed({ key }: Template): Promise<void> {
+    const template = this.#usable.get(key)
+    if (this.#countFailure(key) < maxFailures || !template) return
+    await this.#remove(template, `${maxFailures} first wakes from it have failed`)
+  }
+
+  /** A copy of it has become a desktop. */
+  worked({ key }: Template): void {
+    this.#failures.delete(key)
+  }
+
+  /** A desktop was booted from its image: the next one like it may begin with a template. Returns at once. */
+  want(desktopId: DesktopId, spec: DesktopSpec): void {
+    if (this.#maxMiB === 0) return
+    const wishing = this.#wish(desktopId, spec)
+      .catch((err: unknown) => this.#deps.log.warn({ err }, 'no template is made'))
+      .finally(() => this.#wishing.delete(wishing))
+    this.#wishing.add(wishing)
+  }
+
+  async #wish(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
+    const { templates } = this.#deps.driver
+    const traits = await templates.traits(desktopId, spec)
+    if (!traits || this.find(traits, spec) || this.#wishes.size >= maxWishes) return
+    this.#wishes.set(keyOf(traits), { traits, spec, readiness: await templates.readiness(desktopId) })
+    this.#makeNext()
+  }
+
+  #makeNext(): void {
+    const [next] = [...this.#wishes].filter(([key]) => this.#mayTry(key))
+    if (!next || this.#making || !this.#isOpen || this.#closing.signal.aborted) return
+    const [key, wish] = next
+    this.#wishes.delete(key)
+    const ended = this.#make(key, wish).finally(() => {
+      this.#making = undefined
+      this.#makeNext()
+    })
+    this.#making = { wish, ended }
+  }
+
+  /** Never throws: a wish that fails comes again with the next desktop that is booted. */
+  async #make(key: string, wish: TemplateWish): Promise<void> {
+    const { log } = this.#deps
+    const { imageVersion: image, memoryMiB, vcpus } = wish.spec
+    try {
+      await this.#requireSpace(wish)
+      const began = performance.now()
+      const made = await makeTemplate(this.#deps, wish, this.#closing.signal)
+      this.#failures.delete(key)
+      this.#usable.set(key, made)
+      await this.#removeOutdated(made)
+      await this.#keepWithin(this.#maxMiB * mib)
+      const ms = Math.round(performance.now() - began)
+      log.info({ image, memoryMiB, vcpus, mib: Math.ceil(made.bytes / mib), ms }, 'a template was made')
+    } catch (err) {
+      if (this.#closing.signal.aborted) return
+      this.#countFailure(key)
+      log.warn({ err, image, memoryMiB, vcpus }, 'a template could not be made; desktops boot from their image')
+    }
+  }
+
+  /** The desktops come first: in memory, and on the disk. */
+  async #requireSpace({ spec: { memoryMiB } }: TemplateWish): Promise<void> {
+    const { warm, freeBytes } = this.#deps
+    await warm.makeSpace(memoryMiB)
+    if (!warm.hasSpaceFor(memoryMiB)) throw new Error(`the host has not ${memoryMiB} MiB of memory to spare`)
+    if (memoryMiB > this.#maxMiB) throw new Error(`templates may fill ${this.#maxMiB} MiB of the disk`)
+    if ((await freeBytes()) < memoryMiB * mib + reserveBytes) throw new Error('the host’s disk is nearly full')
+  }
+
+  /** Removes the one that was used longest ago, again and again, while the condition holds. */
+  async removeWhile(condition: () => Promise<boolean>): Promise<void> {
+    for (const template of this.#oldestFirst()) {
+      if (!(await condition())) return
+      await this.#remove(template, 'the disk is short')
+    }
+  }
+
+  /** Its image is about to be removed. */
+  async removeOn(manifestDigest: string): Promise<void> {
+    for (const template of this.#oldestFirst()) {
+      if (template.traits.image === manifestDigest) await this.#remove(template, 'its image is removed')
+    }
+  }
+
+  /** Waits until nothing is being made. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#wishing)
+    while (this.#making) await this.#making.ended
+  }
+
+  /** Ends what is being made, and leaves what is there. */
+  async close(): Promise<void> {
+    this.#closing.abort(new Error('the agent was closed'))
+    await this.#making?.ended
+  }
+
+  /** The same of an earlier version of the hypervisor can never be used again. */
+  async #removeOutdated({ key, traits: { image, memoryMiB, vcpus } }: Template): Promise<void> {
+    for (const other of this.#oldestFirst()) {
+      const { traits } = other
+      const isSame = traits.image === image && traits.memoryMiB === memoryMiB && traits.vcpus === vcpus
+      if (isSame && other.key !== key) await this.#remove(other, 'the hypervisor is another one now')
+    }
+  }
+
+  #keepWithin(maxBytes: number): Promise<void> {
+    return this.removeWhile(
+      async () => [...this.#usable.values()].reduce((sum, { bytes }) => sum + bytes, 0) > maxBytes,
+    )
+  }
+
+  #oldestFirst(): Template[] {
+    return [...this.#usable.values()].sort((a, b) => a.usedAt - b.usedAt)
+  }
+
+  async #remove(template: Template, why: string): Promise<void> {
+    const { folders, log } = this.#deps
+    this.#usable.delete(template.key)
+    await this.#use.alone(() => folders.remove(template.key))
+    log.info({ image: template.imageVersion, why }, 'a template was removed')
+  }
+
+  #mayTry(key: string): boolean {
+    const failed = this.#failures.get(key)
+    return !failed || (failed.times < maxFailures && performance.now() >= failed.until)
+  }
+
+  #countFailure(key: string): number {
+    const times = (this.#failures.get(key)?.times ?? 0) + 1
+    this.#failures.set(key, { times, until: performance.now() + pauseAfterFailureMs })
+    return times
+  }
+}

@@ -1,0 +1,153 @@
+// Templates on libvirt. A template's guest is a domain with a name of its own kind and without a mark, so nothing takes it for a
+// desktop. Its memory is an ordinary file of libvirt's; a desktop gets a copy of it with another head.
+import { execFile } from 'node:child_process'
+import { chmod, constants, copyFile, rename as moveFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
+import type { Domain as Handle } from '@dormouse/node-libvirt'
+import type { Image, Readiness } from '../../images/images.ts'
+import type { ImageShelf } from '../../images/shelf.ts'
+import { syncPath } from '../../mechanics/durable-file.ts'
+import type { Mark } from '../mark.ts'
+import { type TemplateDriver, type TemplateGuest, type TemplateTraits, templateFiles } from '../templates.ts'
+import { type BootDeps, cpuModelOf, machineFor, planOf, shortenAgentTimeout } from './boot.ts'
+import { virtualBytesOf } from './disks.ts'
+import { stateOf } from './domain-states.ts'
+import { asTemplate, domainName, domainXml, templatePrefix } from './domain-xml.ts'
+import { orRefuse, unlessGone } from './failures.ts'
+import { hasInterface, nicXml } from './network-xml.ts'
+import { virtualBytesIn } from './qcow2.ts'
+import { rename } from './save-head.ts'
+
+const run = promisify(execFile)
+const makeDiskMs = 60_000
+/** QEMU answers at once, unless it hangs. */
+const plugMs = 15_000
+
+interface TemplateDeps extends BootDeps {
+  images: ImageShelf
+}
+
+export class LibvirtTemplates implements TemplateDriver {
+  readonly #deps: TemplateDeps
+
+  constructor(deps: TemplateDeps) {
+    this.#deps = deps
+  }
+
+  async traits(desktopId: DesktopId, { memoryMiB, vcpus }: DesktopSpec): Promise<TemplateTraits | undefined> {
+    const { installation, disks, cpuModel } = this.#deps
+    const [{ capabilities, kvm, versions }, image] = await Promise.all([installation.ready(), disks.imageOf(desktopId)])
+    if (!image.wakePort) return undefined
+    const [emulator, hypervisor] = [`QEMU ${versions.qemu}`, `libvirt ${versions.libvirt}`]
+    const seen = { machine: machineFor(capabilities, image), cpuModel: cpuModelOf(kvm, cpuModel) }
+    return { image: image.manifestDigest, memoryMiB, vcpus, ...seen, emulator, hypervisor, kvm }
+  }
+
+  async hasImage(manifestDigest: string): Promise<boolean> {
+    return (await this.#deps.images.all()).some(({ image }) => image.manifestDigest === manifestDigest)
+  }
+
+  readiness(desktopId: DesktopId): Promise<Readiness | undefined> {
+    return this.#deps.disks.readiness(desktopId)
+  }
+
+  async boot(buildId: string, folder: string, spec: DesktopSpec, manifestDigest: string): Promise<void> {
+    const { installation, images } = this.#deps
+    const disk = join(folder, templateFiles.disk)
+    const image =
+      (await images.find(spec.imageVersion, manifestDigest)) ??
+      refuse('image_unavailable', `the host does not have the image "${spec.imageVersion}" any more`)
+    await makeOverlay(disk, virtualBytesOf(spec, image), image)
+    const nobody = { installationId: installation.id, desktopId: buildId, generation: 0, turn: 0, operationId: buildId }
+    const plan = await planOf(this.#deps, spec, nobody, image, { disk, nic: null })
+    const xml = asTemplate(domainXml(plan), `${templatePrefix(installation.id)}${buildId}`)
+    await orRefuse(
+      'the template’s guest could not be started',
+      installation.session.host.domains.createXml(installation.cpu.shorten(xml, plan.type === 'kvm')),
+    )
+    await shortenAgentTimeout(this.#deps, buildId)
+  }
+
+  async domain(buildId: string): Promise<TemplateGuest | undefined> {
+    const seen = await this.#handle(buildId).state().catch(unlessGone)
+    return seen && { state: stateOf(seen.state), reason: seen.reason }
+  }
+
+  async save(buildId: string, folder: string): Promise<void> {
+    const path = join(folder, templateFiles.memory)
+    await orRefuse('the template’s memory could not be saved', this.#handle(buildId).save(path))
+  }
+
+  async end(buildId: string): Promise<void> {
+    const { consoles, sockets } = this.#deps
+    await orRefuse('the template’s guest could not be ended', this.#handle(buildId).destroy().catch(unlessGone))
+    await consoles.remove(buildId)
+    await sockets.remove(buildId)
+  }
+
+  async endAll(): Promise<void> {
+    const { installation } = this.#deps
+    const prefix = templatePrefix(installation.id)
+    const found = await orRefuse('the domains could not be listed', installation.session.host.domains.list())
+    for (const { uuid } of found.filter(({ name }) => name.startsWith(prefix))) await this.end(uuid)
+  }
+
+  async copy(folder: string, mark: Mark, memoryPath: string): Promise<void> {
+    const named = { name: domainName(mark), uuid: mark.desktopId }
+    const copyMemory = async () => {
+      await copyPrivate(join(folder, templateFiles.memory), memoryPath)
+      await rename(memoryPath, named)
+    }
+    const place = (path: string) => copyPrivate(join(folder, templateFiles.disk), path)
+    await Promise.all([this.#replaceDisk(mark.desktopId, place), copyMemory()])
+  }
+
+  async emptyDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
+    const image = await this.#deps.disks.imageOf(desktopId)
+    await this.#replaceDisk(desktopId, (path) => makeOverlay(path, virtualBytesOf(spec, image), image))
+  }
+
+  async furnish(desktopId: DesktopId, spec: DesktopSpec): Promise<{ grown: boolean }> {
+    const { installation, disks } = this.#deps
+    const { network } = await installation.ready()
+    const handle = this.#handle(desktopId)
+    const xml = await orRefuse('the domain could not be read', handle.xml())
+    if (network && !hasInterface(xml)) {
+      const device = nicXml(await network.plug(desktopId))
+      await orRefuse('the desktop could not join its network', handle.attachDevice(device, { timeoutMs: plugMs }))
+    }
+    const bytes = virtualBytesOf(spec, await disks.imageOf(desktopId))
+    if (bytes <= (await virtualBytesIn(disks.path(desktopId)))) return { grown: false }
+    await orRefuse('the disk could not be enlarged', handle.resizeDisk('vda', bytes))
+    return { grown: true }
+  }
+
+  /** The old disk is there until the new one is whole and on the host's disk. */
+  async #replaceDisk(desktopId: DesktopId, write: (path: string) => Promise<void>): Promise<void> {
+    const { disks } = this.#deps
+    const path = disks.arrivingPath(desktopId)
+    await write(path)
+    await syncPath(path)
+    await moveFile(path, disks.path(desktopId))
+    await disks.syncFolder()
+  }
+
+  #handle(id: string): Handle {
+    return this.#deps.installation.domain(id)
+  }
+}
+
+/** Without a copy where the file system can share the blocks. What is copied is read-only. */
+async function copyPrivate(from: string, to: string): Promise<void> {
+  await copyFile(from, to, constants.COPYFILE_FICLONE)
+  await chmod(to, 0o600)
+}
+
+async function makeOverlay(path: string, bytes: number, { disk }: Image): Promise<void> {
+  const args = ['create', '-q', '-f', 'qcow2', '-F', 'qcow2', '-b', disk, path, `${bytes}`]
+  await run('qemu-img', args, { timeout: makeDiskMs }).catch((cause: unknown) => {
+    throw new Error('a disk could not be made', { cause })
+  })
+}

@@ -1,0 +1,7 @@
+// The script that makes a simulated guest nobody's, of which only the answer is simulated.
+
+/** What the script prints that makes a guest nobody's; undefined where the command is another one. */
+export const sealing = (command: string | string[]): string | undefined =>
+  typeof command === 'string' && command.startsWith('# seal a template') ? sealedGuest : undefined
+
+const sealedGuest = `mini yes ${Buffer.from('127.0.0.1 localhost mini\n').toString('base64')}\n`

@@ -1,0 +1,123 @@
+// A simulated hypervisor's part in templates: disk and memory of a template are files with their JSON. Its guests are in folders of
+// their own, so they are never listed as desktops.
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
+import type { Readiness } from '../../images/images.ts'
+import type { Mark } from '../mark.ts'
+import { type TemplateDriver, type TemplateGuest, type TemplateTraits, templateFiles } from '../templates.ts'
+import { paused, toDomain } from './domains.ts'
+import type { SimulatedFaults } from './faults.ts'
+import { SimulatedGuest } from './guest.ts'
+import { readSaved, writeSaved } from './saved-image.ts'
+import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
+
+interface Host {
+  folder: string
+  disks: JsonFolder<SimulatedDisk>
+  faults: SimulatedFaults
+  hasImage: (name: string) => Promise<boolean>
+}
+
+const version = '1'
+const digestOf = (imageVersion: string): string => `simulated ${imageVersion}`
+
+export class SimulatedTemplates implements TemplateDriver {
+  readonly #host: Host
+  readonly #domains: JsonFolder<SimulatedDomain>
+  readonly #disks: JsonFolder<SimulatedDisk>
+  readonly #lives = new Map<string, AbortController>()
+
+  constructor(host: Host) {
+    this.#host = host
+    this.#domains = new JsonFolder(join(host.folder, 'template-domains'), simulatedDomain)
+    this.#disks = new JsonFolder(join(host.folder, 'template-disks'), simulatedDisk)
+  }
+
+  async traits(desktopId: DesktopId, { memoryMiB, vcpus }: DesktopSpec): Promise<TemplateTraits | undefined> {
+    const disk = this.#host.disks.read(desktopId)
+    if (!disk || !this.#host.faults.wakePort) return undefined
+    const simulated = {
+      machine: 'simulated',
+      cpuModel: 'simulated',
+      emulator: version,
+      hypervisor: version,
+      kvm: false,
+    }
+    return { image: digestOf(disk.spec.imageVersion), memoryMiB, vcpus, ...simulated }
+  }
+
+  hasImage(manifestDigest: string): Promise<boolean> {
+    return this.#host.hasImage(manifestDigest.replace(digestOf(''), ''))
+  }
+
+  async readiness(): Promise<Readiness | undefined> {
+    return this.#host.faults.readiness
+  }
+
+  async boot(buildId: string, _folder: string, spec: DesktopSpec): Promise<void> {
+    await this.#host.faults.enter('bootTemplate')
+    const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files: {} }
+    const mark = { installationId: buildId, desktopId: buildId, generation: 0, turn: 0, operationId: buildId }
+    this.#disks.write(buildId, { spec, files: {} })
+    const running = { state: 'running', outOfSpace: false, runningSince: Date.now() } as const
+    this.#domains.write(buildId, { mark, spec, memory, ...running })
+  }
+
+  async domain(buildId: string): Promise<TemplateGuest | undefined> {
+    const found = this.#domains.read(buildId)
+    return found && toDomain(found)
+  }
+
+  guest(buildId: string): SimulatedGuest {
+    const life = this.#lives.get(buildId) ?? new AbortController()
+    this.#lives.set(buildId, life)
+    const { faults } = this.#host
+    return new SimulatedGuest({ domains: this.#domains, disks: this.#disks, faults, alive: () => life.signal }, buildId)
+  }
+
+  async save(buildId: string, folder: string): Promise<void> {
+    await this.#host.faults.enter('saveTemplate')
+    const domain = this.#domains.read(buildId) ?? refuse('hypervisor_failed', 'the template’s guest does not run')
+    await writeSaved(join(folder, templateFiles.memory), paused(domain), async () => undefined)
+    writeFileSync(join(folder, templateFiles.disk), JSON.stringify(this.#disks.read(buildId)))
+    await this.end(buildId)
+  }
+
+  async end(buildId: string): Promise<void> {
+    this.#lives.get(buildId)?.abort()
+    this.#lives.delete(buildId)
+    this.#domains.remove(buildId)
+    this.#disks.remove(buildId)
+  }
+
+  async endAll(): Promise<void> {
+    await this.#host.faults.enter('list')
+    for (const buildId of this.#domains.list()) await this.end(buildId)
+  }
+
+  /** The guests of templates that are being made. */
+  running(): string[] {
+    return this.#domains.list()
+  }
+
+  async copy(folder: string, mark: Mark, memoryPath: string): Promise<void> {
+    await this.#host.faults.enter('copyTemplate')
+    copyFileSync(join(folder, templateFiles.memory), memoryPath)
+    const saved = readSaved(memoryPath)
+    await writeSaved(memoryPath, { ...saved, mark }, async () => undefined)
+    const { desktopId } = mark
+    const { spec } = this.#host.disks.read(desktopId) ?? refuse('hypervisor_failed', 'the disk is not there')
+    const { files } = simulatedDisk.parse(JSON.parse(readFileSync(join(folder, templateFiles.disk), 'utf8')))
+    this.#host.disks.write(desktopId, { spec, files })
+  }
+
+  async emptyDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
+    this.#host.disks.write(desktopId, { spec, files: {} })
+  }
+
+  async furnish(): Promise<{ grown: boolean }> {
+    await this.#host.faults.enter('furnish')
+    return { grown: false }
+  }
+}

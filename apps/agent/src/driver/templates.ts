@@ -1,0 +1,53 @@
+// The hypervisor's part in templates: saved boots of an image, of which desktops get copies. Mechanical like the rest of the
+// driver: when one is made, and who gets a copy, is decided above. A template's guest is nobody's: it has no mark, no network.
+import type { DesktopId, DesktopSpec } from '@dormouse/contract'
+import type { Readiness } from '../images/images.ts'
+import type { Mark } from './mark.ts'
+
+/** What a saved boot depends on. Where any of it differs, another template is needed. */
+export interface TemplateTraits {
+  /** The digest of the image's manifest. */
+  image: string
+  memoryMiB: number
+  vcpus: number
+  machine: string
+  cpuModel: string
+  emulator: string
+  hypervisor: string
+  kvm: boolean
+}
+
+/** The files of a template in its folder. */
+export const templateFiles = { disk: 'disk.qcow2', memory: 'memory' } as const
+
+/** The guest of a template that is being made. */
+export interface TemplateGuest {
+  state: 'running' | 'paused' | 'stopped'
+  reason: string | null
+}
+
+export interface TemplateDriver {
+  /** Of a desktop whose disk exists; undefined where a copy of its guest could not be given an identity. */
+  traits(desktopId: DesktopId, spec: DesktopSpec): Promise<TemplateTraits | undefined>
+  /** Whether this host has the image with that manifest. */
+  hasImage(manifestDigest: string): Promise<boolean>
+  /** When its image counts a guest as ready. */
+  readiness(desktopId: DesktopId): Promise<Readiness | undefined>
+
+  /** Boots a guest that is nobody's, from a new disk in that folder, on the image with that manifest. */
+  boot(buildId: string, folder: string, spec: DesktopSpec, manifestDigest: string): Promise<void>
+  domain(buildId: string): Promise<TemplateGuest | undefined>
+  /** Writes its memory into its folder and ends it: it never runs again. Disk and memory are then as they belong together. */
+  save(buildId: string, folder: string): Promise<void>
+  /** Ends it, where it still runs, and removes what it had outside its folder. */
+  end(buildId: string): Promise<void>
+  /** Ends all that an agent before this one has left. */
+  endAll(): Promise<void>
+
+  /** Replaces the desktop's disk by a copy of the template's, and writes a copy of its memory, as this desktop's, to a file. */
+  copy(folder: string, mark: Mark, memoryPath: string): Promise<void>
+  /** Replaces the desktop's disk by an empty one on the same image. */
+  emptyDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void>
+  /** Gives a running copy what templates do not have: its network, and a disk of its own size. Whether the disk has grown. */
+  furnish(desktopId: DesktopId, spec: DesktopSpec): Promise<{ grown: boolean }>
+}

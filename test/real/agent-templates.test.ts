@@ -1,0 +1,175 @@
+// Guarantee: real guests that begin with one template are desktops of their own: no two share random bytes, keys, ids or names. They
+// sleep, wake and end as any other, and whatever dies on the way, they begin again or boot from their image.
+import { appendFileSync, chmodSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
+import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
+import { type Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
+import { type DesktopSpec, newId, type WakePath } from '@dormouse/contract'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { guestSpec, leaveWitness, lookAt, Stage } from './parts/agent-stage.ts'
+
+const atOnce = 10
+
+let stage: Stage
+let bench: Bench<LibvirtDriver>
+
+beforeAll(async () => {
+  stage = await Stage.start()
+  const settings = { socketsDir: join(stage.libvirtd.shortDir, 'sockets') }
+  const warm = { maxMiB: 2_000, maxAgeMs: 3_600_000 }
+  bench = await stage.bench('templates', settings, undefined, undefined, warm, 4_000)
+})
+afterAll(async () => {
+  await bench?.driver.close()
+  await stage?.[Symbol.asyncDispose]()
+})
+
+const begin = (id: string, of: DesktopSpec = guestSpec) => bench.awake(fenceOf(id, 1, 1), 'allow', 'make', of)
+const end = (id: string) => bench.destroyed(fenceOf(id, 9, 9))
+const templatesDir = () => join(bench.folder, 'templates')
+const templateDomains = async () => (await stage.domains(bench)).filter((name) => name.includes('-template-'))
+
+async function expectPath(path: WakePath, id = newId(), of: DesktopSpec = guestSpec): Promise<string> {
+  expect(await begin(id, of)).toEqual({ resumedFrom: 'image', ready: true, path })
+  return id
+}
+
+/** The template is there when this returns. */
+async function ensureTemplate(): Promise<void> {
+  if (bench.house.templates.facts.length > 0) return
+  await end(await expectPath('boot'))
+  await bench.house.templates.settled()
+  expect(bench.house.templates.facts).toHaveLength(1)
+}
+
+/** Each line must be another one in each guest. */
+const lookAtIdentity = `head -c 1024 /dev/urandom | base64 | tr -d '\\n'; echo
+head -c 1024 /dev/random | base64 | tr -d '\\n'; echo
+cat /proc/sys/kernel/random/uuid
+mktemp -u
+ssh-keygen -q -t ed25519 -N '' -f /tmp/new && cut -d ' ' -f 2 /tmp/new.pub
+cut -d ' ' -f 2 /etc/ssh/ssh_host_ed25519_key.pub
+ssh-keygen -y -f /etc/ssh/ssh_host_ed25519_key | cut -d ' ' -f 2
+cat /etc/dormouse/authorized_keys
+hostname; tail -n 1 /etc/hosts`
+
+test.each(['template.after-boot', 'template.after-save', 'template.before-rename'])(
+  'an agent that dies at %s leaves neither a domain nor files',
+  async (name) => {
+    const id = newId()
+    await bench.crashAt(name, async () => {
+      await begin(id)
+      await bench.house.templates.settled()
+    })
+    expect(await templateDomains()).toEqual([])
+    expect(readdirSync(templatesDir())).toEqual([])
+    await end(id)
+  },
+)
+
+test('desktops that begin with one template at once share nothing that should be their own', async () => {
+  await ensureTemplate()
+  expect(await templateDomains()).toEqual([])
+  const ids = Array.from({ length: atOnce }, () => newId())
+  await Promise.all(ids.map((id) => expectPath('template', id)))
+  const seen: string[][] = []
+  for (const id of ids) seen.push((await bench.run(id, lookAtIdentity)).split('\n'))
+  const [lines] = seen as [string[]]
+  expect(lines).toHaveLength(10)
+  for (const [n] of lines.entries()) expect(new Set(seen.map((each) => each[n])).size).toBe(atOnce)
+  for (const each of seen) expect(each[5]).toBe(each[6])
+  for (const id of ids) expect(await bench.clockError(id)).toBeLessThan(2)
+  await Promise.all(ids.map(end))
+})
+
+test('it sleeps warm and cold with what it has, boots from its disk, and its disk is without a fault', async () => {
+  await ensureTemplate()
+  const id = await expectPath('template')
+  const before = await leaveWitness(bench, id, 16)
+  const name = await bench.run(id, 'hostname')
+  const expectKept = async () => {
+    const { bootId, memoryHash } = await lookAt(bench, id)
+    expect({ bootId, memoryHash }).toEqual({ bootId: before.bootId, memoryHash: before.memoryHash })
+  }
+  await bench.hibernated(fenceOf(id, 1, 2))
+  expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require', guestSpec)).toMatchObject({ path: 'warm' })
+  await expectKept()
+  await bench.hibernated(fenceOf(id, 2, 4))
+  await bench.house.warm.dropAll()
+  expect(await bench.awake(fenceOf(id, 3, 5), 'require', 'require', guestSpec)).toMatchObject({ path: 'restore' })
+  await expectKept()
+  await bench.hibernated(fenceOf(id, 3, 6))
+  expect(await bench.awake(fenceOf(id, 4, 7), 'discard', 'require', guestSpec)).toMatchObject({
+    resumedFrom: 'disk',
+    path: 'boot',
+  })
+  expect(await bench.run(id, 'cat /root/note; hostname')).toBe(`kept\n${name}`)
+  await bench.hibernated(fenceOf(id, 4, 8))
+  await bench.house.warm.dropAll()
+  await stage.checkDisk(bench, id)
+  await end(id)
+})
+
+test('a larger disk than the template’s is as large in its guest', async () => {
+  await ensureTemplate()
+  const id = await expectPath('template', newId(), { ...guestSpec, diskGiB: 3 })
+  const mib = async () => Number(await bench.run(id, "df -m / | awk 'END { print $2 }'"))
+  await until(async () => (await mib()) > 2_500, 60_000)
+  expect(await bench.run(id, 'cat /sys/block/vda/size')).toBe(`${(3 * 1024 ** 3) / 512}`)
+  await end(id)
+})
+
+test.each(['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-identity', 'before-done'])(
+  'an agent that dies at %s of a first wake begins it again, and nobody has reached its guest',
+  async (name) => {
+    await ensureTemplate()
+    const id = newId()
+    await bench.crashAt(`first-wake.${name}`, () => begin(id))
+    await bench.house.watch.checkAll()
+    await expect(bench.run(id, 'true')).rejects.toMatchObject({ code: 'not_awake' })
+    await expectPath('template', id)
+    expect(await bench.run(id, 'hostname')).toBe(`mini-${id.slice(-12)}`)
+    await end(id)
+  },
+)
+
+test('where QEMU dies in the middle of a first wake, the desktop boots from its image', async () => {
+  await ensureTemplate()
+  const id = newId()
+  const name = domainName({ installationId: bench.installationId, desktopId: id })
+  bench.failpoints.set('first-wake.after-resume', async () => {
+    bench.failpoints.set('first-wake.after-resume', undefined)
+    const pid = readFileSync(`/proc/${stage.libvirtd.pid}/root/run/libvirt/qemu/${name}.pid`, 'utf8').trim()
+    await stage.libvirtd.exec('/bin/kill', '-9', pid)
+    await until(async () => !(await bench.driver.domain(id)))
+  })
+  await expectPath('boot', id)
+  expect(await bench.run(id, 'hostname')).toBe('mini')
+  await end(id)
+})
+
+test('where libvirtd dies in the middle of a first wake, the same wake succeeds later', async () => {
+  await ensureTemplate()
+  const id = newId()
+  bench.failpoints.set('first-wake.after-copy', async () => {
+    bench.failpoints.set('first-wake.after-copy', undefined)
+    await stage.libvirtd.killDaemon('SIGKILL')
+  })
+  await expect(begin(id)).rejects.toMatchObject({ code: 'host_unreachable' })
+  await stage.libvirtd.restartDaemon()
+  await until(() => bench.driver.domains().catch(() => undefined))
+  await expectPath('template', id)
+  await end(id)
+})
+
+test('a damaged template is noticed before it is used', async () => {
+  await ensureTemplate()
+  const [key] = readdirSync(templatesDir())
+  const memory = join(templatesDir(), key!, 'memory')
+  chmodSync(memory, 0o600)
+  appendFileSync(memory, 'x')
+  await bench.crash()
+  expect(bench.house.templates.facts).toEqual([])
+  await end(await expectPath('boot'))
+})
