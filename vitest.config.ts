@@ -10,6 +10,7 @@ const notAtLength = long
       'test/real/agent-memory.test.ts',
       // Its short form runs over the simulated hypervisor (apps/agent/src/desktops/templates.test.ts).
       'test/real/agent-templates.test.ts',
+      'test/real/first-wakes.test.ts',
       // Its short form runs over the simulated hypervisor (apps/agent/src/desktops/warm-copies.test.ts) and in main-job.
       'test/real/agent-warm.test.ts',
       // Its short form are the same cases on simulated hosts (test/house/contract.test.ts).

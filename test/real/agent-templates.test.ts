@@ -120,7 +120,7 @@ test('a larger disk than the template’s is as large in its guest', async () =>
   await end(id)
 })
 
-test.each(['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-identity', 'before-done'])(
+test.each(['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-identity'])(
   'an agent that dies at %s of a first wake begins it again, and nobody has reached its guest',
   async (name) => {
     await ensureTemplate()

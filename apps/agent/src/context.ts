@@ -56,6 +56,7 @@ const dayMs = 86_400_000
 const spaceEveryMs = 2_000
 const warmEveryMs = 1_000
 const imagesEveryMs = 60_000
+const furnishEveryMs = 2_000
 const templatesEveryMs = 60_000
 const withoutLeaderEveryMs = 2_000
 
@@ -132,10 +133,11 @@ function warmOf({ memoryMiB, warmPercent, warmSecs }: AgentConfig): PartsOptions
 }
 
 function startCare(care: Care, parts: Parts, activityEveryMs: number): void {
-  const { journal, space, warm, templates, eviction, samples, withoutLeader, execActivity } = parts
+  const { journal, space, warm, templates, furnishing, eviction, samples, withoutLeader, execActivity } = parts
   care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   care.every(spaceEveryMs, 'disk space', () => space.check())
   care.every(warmEveryMs, 'warm copies', () => warm.check())
+  care.every(furnishEveryMs, 'networks of new desktops', () => furnishing.check())
   care.every(templatesEveryMs, 'templates', () => templates.check())
   care.every(imagesEveryMs, 'unused images', () => eviction.check())
   care.every(withoutLeaderEveryMs, 'idle desktops without a leader', () => withoutLeader.check())

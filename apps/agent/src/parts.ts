@@ -9,6 +9,7 @@ import type { CommandDeps } from './commands/table.ts'
 import { Activity } from './desktops/activity.ts'
 import { Digests } from './desktops/digests.ts'
 import { ExecActivity } from './desktops/exec-activity.ts'
+import { Furnishing } from './desktops/furnishing.ts'
 import { HeldMoves } from './desktops/held-moves.ts'
 import { Journal } from './desktops/journal.ts'
 import { MemoryImages } from './desktops/memory-images.ts'
@@ -112,6 +113,7 @@ export async function makeParts({
     slots,
     warm,
     templates,
+    furnishing: new Furnishing({ driver, guests, journal, turns, failpoints, log }),
   }
   const watch = new Watch(deps)
   const execs = new GuestExecs()

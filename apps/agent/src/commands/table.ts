@@ -4,6 +4,7 @@ import type { Failpoints } from '@dormouse/process'
 import type { AsleepDeps } from '../desktops/asleep.ts'
 import type { DestroyDeps } from '../desktops/destroy.ts'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
+import type { Furnishing } from '../desktops/furnishing.ts'
 import type { OrderDeps } from '../desktops/orders.ts'
 import type { Templates } from '../desktops/templates.ts'
 import type { WakeDeps } from '../desktops/wake.ts'
@@ -68,6 +69,7 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   jpegs: JpegEncoder
   warm: WarmCopies
   templates: Templates
+  furnishing: Furnishing
 }
 
 const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {

@@ -5,9 +5,7 @@ import { type DesktopSpec, Refusal, refuse } from '@dormouse/contract'
 import type { Failpoints, Log } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import type { WakeNews } from '../driver/guest-access.ts'
-import { growFileSystem } from '../guest/grow-disk.ts'
 import type { Guests } from '../guest/guests.ts'
-import { requestNewAddress } from '../guest/new-address.ts'
 import { identityOf } from './identity.ts'
 import { reportPhase, type SendReport } from './report.ts'
 import { type LookDeps, markOf, spendAll } from './situation.ts'
@@ -87,16 +85,10 @@ async function begin(deps: FirstWakeDeps, turn: Turn, spec: DesktopSpec, templat
   await identify(deps, turn, identityOf(desktopId, template.guest, keys))
   await failpoints.hit('first-wake.after-identity')
   turn.signal.throwIfAborted()
-  const { grown } = await driver.templates.furnish(desktopId, spec)
-  await failpoints.hit('first-wake.before-done')
-  turn.signal.throwIfAborted()
-  const begun = { wokeFrom: 'image', wokeBy: 'template', identity: 'own', disk: 'used' } as const
+  const begun = { wokeFrom: 'image', wokeBy: 'template', identity: 'own', disk: 'used', furnished: false } as const
   await spendAll(deps, turn, { ...begun, running: true, ready: true })
   await memory.removeCopy(desktopId)
   await failpoints.hit('first-wake.after-done')
-  // Not awaited: the desktop can be used without a network, and with a smaller file system.
-  void requestNewAddress(deps, desktopId, turn.fence.generation)
-  if (grown) void growFileSystem(deps, desktopId, turn.fence.generation)
   return true
 }
 

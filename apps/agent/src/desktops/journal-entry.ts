@@ -17,6 +17,8 @@ export const entrySchema = z.object({
   disk: z.enum(['none', 'making', 'fresh', 'used']),
   /** `template` from before its disk becomes a copy of a template's until its guest has an identity of its own. */
   identity: z.enum(['own', 'template']).default('own'),
+  /** False while a desktop that began with a template may still have no network. */
+  furnished: z.boolean().default(true),
   /** In this turn: the disk was made; what the guest came from, written before its first vCPU ran; an undo was requested. */
   diskMade: z.boolean(),
   wokeFrom: resumedFrom.nullable(),
@@ -59,6 +61,7 @@ export const newEntry = (desktopId: DesktopId): Entry => ({
   spec: null,
   disk: 'none',
   identity: 'own',
+  furnished: true,
   diskMade: false,
   wokeFrom: null,
   wokeBy: null,

@@ -4,7 +4,7 @@ import { appendFile, chmod, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DesktopSpec, newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
-import { Bench, fenceOf, spec } from '../testing/bench.ts'
+import { Bench, fenceOf, spec, until } from '../testing/bench.ts'
 
 const start = () => Bench.start({ templatesMiB: 1_000 })
 const path = async (bench: Bench, id = newId(), of: DesktopSpec = spec) =>
@@ -96,7 +96,7 @@ test('an agent that dies when a template is made has it when it starts again', a
   expect(await path(bench)).toBe('template')
 })
 
-const steps = ['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-identity', 'before-done']
+const steps = ['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-identity']
 
 test.each(steps)('a first wake cut off at %s begins again, and nobody has reached its guest', async (name) => {
   await using bench = await start()
@@ -153,7 +153,7 @@ test('a first wake cut off when it was done goes on', async () => {
   expect(await bench.awake(fenceOf(id, 1, 1))).toEqual({ resumedFrom: 'image', ready: true, path: 'template' })
 })
 
-test.each(['copyTemplate', 'restorePaused', 'resume', 'tell', 'furnish'] as const)(
+test.each(['copyTemplate', 'restorePaused', 'resume', 'tell'] as const)(
   'where %s fails, the desktop boots from its image',
   async (operation) => {
     await using bench = await start()
@@ -166,6 +166,50 @@ test.each(['copyTemplate', 'restorePaused', 'resume', 'tell', 'furnish'] as cons
     expect(await path(bench)).toBe('template')
   },
 )
+
+const isFurnished = (bench: Bench, id: string) => bench.house.journal.read(id)?.furnished
+
+test('a desktop that is awake gets its network soon after, however often that fails', async () => {
+  await using bench = await start()
+  await made(bench)
+  bench.driver.faults.failNext('furnish', 2)
+  const id = newId()
+  expect(await path(bench, id)).toBe('template')
+  await until(async () => {
+    await bench.house.furnishing.check()
+    return isFurnished(bench, id)
+  })
+})
+
+test.each(['first-wake.after-done', 'furnish.before-note'])(
+  'an agent that dies at %s gives the desktop its network when it starts again',
+  async (name) => {
+    await using bench = await start()
+    await made(bench)
+    const id = newId()
+    await bench.crashAt(name, async () => {
+      await path(bench, id)
+      await new Promise(() => undefined)
+    })
+    expect(isFurnished(bench, id)).toBe(false)
+    await bench.house.furnishing.check()
+    expect(isFurnished(bench, id)).toBe(true)
+  },
+)
+
+test('a desktop that sleeps before it has a network gets it when it wakes', async () => {
+  await using bench = await start()
+  await made(bench)
+  bench.driver.faults.failNext('furnish')
+  const id = newId()
+  await path(bench, id)
+  await bench.hibernated(fenceOf(id, 1, 2))
+  expect(isFurnished(bench, id)).toBe(false)
+  await bench.house.furnishing.check()
+  expect(isFurnished(bench, id)).toBe(false)
+  await bench.awake(fenceOf(id, 2, 3), 'require', 'require')
+  await until(() => isFurnished(bench, id))
+})
 
 test('a template whose copies fail three times in a row is removed, and is not made again', async () => {
   await using bench = await start()

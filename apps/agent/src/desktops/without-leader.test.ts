@@ -1,7 +1,7 @@
 // Guarantee: a host that hears no leader hibernates what is idle by the last rules, and nothing else; afterwards commands go on.
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
-import { Bench, fenceOf } from '../testing/bench.ts'
+import { Bench, fenceOf, until } from '../testing/bench.ts'
 import { WithoutLeader } from './without-leader.ts'
 
 const minute = 60_000
@@ -14,7 +14,9 @@ async function stage(options: { graceMs?: number; heldMs?: number } = { graceMs 
   const clock = { now: 0 }
   const alone = new WithoutLeader(bench.house, { graceMs: options.graceMs, now: () => clock.now })
   // Its own clock: the time for which the desktop was watched is real.
+  const watchedSince = performance.now()
   const condition = { forMs: 1, classes: ['command' as const] }
+  await until(() => performance.now() - watchedSince > condition.forMs)
   const rule = { desktopId, condition, heldMs: options.heldMs ?? 0 }
   const state = async () => (await bench.observe(desktopId)).domain
   return { bench, desktopId, clock, alone, rule, state }
