@@ -1,0 +1,108 @@
+// Guarantee: with templates a desktop is created, sleeps, moves and ends as without them; only its first wake is faster, and says so.
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
+import { expectWholeOn, moved, movingAgent, other } from './parts/moved.ts'
+
+let house: House
+beforeAll(async () => {
+  house = await House.start({ hosts: 2, agent: { ...movingAgent, templatesMiB: 10_000 } })
+  // Each host makes its own.
+  for (const host of house.hosts) {
+    await cordonedBut(host.id)
+    expect((await firstWake()).path).toBe('boot')
+    await waitFor('a template', async () => (await templatesOf(host.id)).length === 1)
+  }
+  await cordonedBut(null)
+})
+afterAll(() => house[Symbol.asyncDispose]())
+
+const cordonedBut = (hostId: string | null) =>
+  house.database.rows(`update hosts set cordoned_at = case when $1::uuid is null or id = $1 then null else now() end`, [
+    hostId,
+  ])
+
+async function templatesOf(hostId: string) {
+  const found = (await house.replica.parts.hosts.list()).find(({ id }) => id === hostId)
+  return found?.templates ?? []
+}
+
+async function firstWake() {
+  const { id } = await house.desktop()
+  const { result } = await house.ask(id, 'wake')
+  return { id, ...result }
+}
+
+test('a first wake comes from the image, by a template, and hosts show which they have', async () => {
+  const woken = await firstWake()
+  expect(woken).toMatchObject({ resumed_from: 'image', path: 'template', ready: true })
+  const host = await house.hostOf(woken.id)
+  expect(await templatesOf(host.id)).toEqual([{ image: 'mini', memory_mib: 512, vcpus: 1, mib: 1 }])
+})
+
+test('it sleeps and wakes with what it has', async () => {
+  const { id } = await firstWake()
+  await house.remember(id, 'kept')
+  await house.ask(id, 'hibernate')
+  expect((await house.ask(id, 'wake')).result).toMatchObject({ resumed_from: 'memory', path: 'restore' })
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+})
+
+test.each(['awake', 'hibernated'] as const)('it moves as any other while it is %s', async (state) => {
+  const { id } = await firstWake()
+  await house.remember(id, 'kept')
+  if (state === 'hibernated') await house.ask(id, 'hibernate')
+  const to = other(house, await house.hostOf(id))
+  expect(await moved(house, id)).toMatchObject({ state: 'succeeded' })
+  await expectWholeOn(house, to, id, state)
+})
+
+test('where the template fails, it boots, and its caller notices nothing else', async () => {
+  const { id } = await house.desktop()
+  for (const host of house.hosts) host.driver.faults.failNext('copyTemplate')
+  expect((await house.ask(id, 'wake')).result).toMatchObject({ resumed_from: 'image', path: 'boot' })
+  for (const host of house.hosts) host.driver.faults.failNext('copyTemplate', 0)
+})
+
+test.each(['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-identity', 'after-done'])(
+  'an agent that dies at %s of a first wake wakes it when it is back',
+  async (name) => {
+    const { id } = await house.desktop()
+    const reached = Promise.withResolvers<string>()
+    for (const host of house.hosts)
+      host.failpoints.set(`first-wake.${name}`, async () => {
+        reached.resolve(host.id)
+        await new Promise(() => undefined)
+      })
+    const { id: operationId } = await house.begin(id, 'wake')
+    const at = await reached.promise
+    for (const host of house.hosts) host.failpoints.set(`first-wake.${name}`, undefined)
+    await house.hosts.find((host) => host.id === at)!.restart()
+    expect(await house.settled(operationId)).toMatchObject({
+      state: 'succeeded',
+      result: { resumed_from: 'image', path: 'template' },
+    })
+    await house.remember(id, 'kept')
+    expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+  },
+)
+
+test('a wake that was cut off before its guest was anybody, and is destroyed, leaves nothing', async () => {
+  const { id } = await house.desktop()
+  const reached = Promise.withResolvers<string>()
+  for (const host of house.hosts)
+    host.failpoints.set('first-wake.after-resume', async () => {
+      reached.resolve(host.id)
+      await new Promise(() => undefined)
+    })
+  await house.begin(id, 'wake')
+  const at = await reached.promise
+  for (const host of house.hosts) host.failpoints.set('first-wake.after-resume', undefined)
+  const host = house.hosts.find((one) => one.id === at)!
+  await host.restart()
+  await house.ask(id, 'destroy')
+  await waitFor('nothing to be left', async () => {
+    const { domain, disk } = await host.holds(id)
+    return domain === 'absent' && !disk
+  })
+})
