@@ -1,5 +1,5 @@
 // CPU time and memory of processes, read from /proc.
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { processesIn, readLive } from '../../scripts/ground/processes.ts'
 
 /** Ticks per second of the times in /proc; it is 100 on every Linux that Node runs on. */
@@ -23,4 +23,19 @@ export function postgresCpuMs(dataDir: string): number {
 export function residentMiB(pid: number, field: 'VmRSS' | 'VmHWM' = 'VmRSS'): number {
   const kib = new RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
   return Math.round(Number(kib) / 102.4) / 10
+}
+
+/** What a process holds of the host's memory, in MiB: of pages that it shares with others, its share. */
+export function ownMiB(pid: number): number {
+  const kib = /^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1]
+  return Math.round(Number(kib) / 102.4) / 10
+}
+
+/** The QEMU of the domain whose name ends so. */
+export function qemuOf(name: string): number {
+  const isIts = (pid: string) =>
+    readLive(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8'))?.includes(`${name},debug-threads`)
+  const pid = readdirSync('/proc').find((entry) => /^\d+$/.test(entry) && isIts(entry))
+  if (!pid) throw new Error(`no QEMU runs ${name}`)
+  return Number(pid)
 }

@@ -20,6 +20,7 @@ import { durability } from './subjects/durability.ts'
 import { events } from './subjects/events.ts'
 import { failover } from './subjects/failover.ts'
 import { fence } from './subjects/fence.ts'
+import { firstWakes } from './subjects/first-wakes.ts'
 import { guest } from './subjects/guest.ts'
 import { images } from './subjects/images.ts'
 import { input } from './subjects/input.ts'
@@ -44,6 +45,7 @@ const subjects: readonly Subject[] = [
   failover,
   events,
   power,
+  firstWakes,
   guest,
   terminals,
   largeFiles,

@@ -26,7 +26,7 @@ export class RealStage implements AsyncDisposable {
   }
 
   async #start(): Promise<Real> {
-    const instance = await Instance.start()
+    const instance = await Instance.start({ DORMOUSE_AGENT_TEMPLATES_MIB: '4096' })
     this.#instance = instance
     const desktop = await instance.create()
     await desktop.wake()

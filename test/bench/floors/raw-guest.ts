@@ -4,6 +4,7 @@ import { sshSocketOf } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import { SshKeys } from '@dormouse/agent/ssh/keys.ts'
 import { type RawSsh, rawSsh } from '@dormouse/agent/testing/raw-ssh.ts'
 import { type GuestAgent, LibvirtHost } from '@dormouse/node-libvirt'
+import { ownMiB, qemuOf } from '../cpu.ts'
 
 export interface RawGuest {
   /** Saves it; milliseconds. */
@@ -16,8 +17,10 @@ export interface RawGuest {
   ssh(): Promise<RawSsh>
   /** Its agent, through libvirt. */
   agent(): RawAgent
-  /** Destroys the domain, and boots it again; milliseconds of the destroy alone. */
-  destroyAndBoot(): Promise<number>
+  /** Destroys the domain, and boots it again until its guest agent answers; milliseconds of each. */
+  destroyAndBoot(): Promise<{ destroyMs: number; bootMs: number }>
+  /** What its QEMU holds of the host's memory. */
+  memoryMiB(): number
   end(): Promise<void>
 }
 
@@ -52,14 +55,8 @@ function rawAgent(agent: GuestAgent): RawAgent {
   }
 }
 
-/** Boots a domain like the desktop's own, on a copy of its disk, under another name. */
-export async function twinOf(socketPath: string, desktopId: string, dir: string): Promise<RawGuest> {
-  const host = await LibvirtHost.open({ socketPath })
-  const original = (await host.domains.lookup(desktopId))!
-  const uuid = crypto.randomUUID()
-  const disk = `${dir}/agent/disks/${uuid}.qcow2`
-  copyFileSync(`${dir}/agent/disks/${desktopId}.qcow2`, disk)
-  const xml = (await original.xml())
+const twinXml = (xml: string, { desktopId, uuid, dir }: { desktopId: string; uuid: string; dir: string }): string =>
+  xml
     .replace(/<name>.*<\/name>/, `<name>twin-${uuid}</name>`)
     .replace(/ id='\d+'/, '')
     .replaceAll(desktopId, uuid)
@@ -67,6 +64,15 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
     .replaceAll(/<source mode='bind' path='[^']*\.ssh'\/>/g, `<source mode='bind' path='${dir}/twin.ssh'/>`)
     .replaceAll(/<source mode='bind' path='[^']*\.guest_agent\.0'\/>/g, "<source mode='bind'/>")
     .replaceAll(/<mac address='[^']*'\/>/g, '')
+
+/** Boots a domain like the desktop's own, on a copy of its disk, under another name. */
+export async function twinOf(socketPath: string, desktopId: string, dir: string): Promise<RawGuest> {
+  const host = await LibvirtHost.open({ socketPath })
+  const original = (await host.domains.lookup(desktopId))!
+  const uuid = crypto.randomUUID()
+  const disk = `${dir}/agent/disks/${uuid}.qcow2`
+  copyFileSync(`${dir}/agent/disks/${desktopId}.qcow2`, disk)
+  const xml = twinXml(await original.xml(), { desktopId, uuid, dir })
   const twin = await host.domains.createXml(xml)
   const image = `${dir}/${uuid}.save`
   const domain = () => host.domains.of({ uuid, name: twin.name })
@@ -112,11 +118,14 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
     },
     agent: () => rawAgent(host.guestAgent(domain())),
     destroyAndBoot: async () => {
-      const tookMs = await timed(() => domain().destroy())
-      await host.domains.createXml(xml)
-      await answers()
-      return tookMs
+      const destroyMs = await timed(() => domain().destroy())
+      const bootMs = await timed(async () => {
+        await host.domains.createXml(xml)
+        await answers()
+      })
+      return { destroyMs, bootMs }
     },
+    memoryMiB: () => ownMiB(qemuOf(twin.name)),
     end: async () => {
       await domain().destroy()
       host.close()

@@ -46,7 +46,7 @@ export const power: Subject = {
         hibernate: await twin.save(),
         wake: await twin.restore(),
         'wake warm': await twin.resume(),
-        destroy: await twin.destroyAndBoot(),
+        destroy: (await twin.destroyAndBoot()).destroyMs,
       }
     }
     const taken = await alternate(rounds, { floor: bare, ours })
