@@ -23,10 +23,13 @@ const pressKeys = async () => {
   for (const key of [keyV, control]) session.key(key, false)
 }
 
-function pasting(text: string, keys = pressKeys, signal = new AbortController().signal): Promise<void> {
+async function pasting(
+  text: string,
+  options: { pressKeys?: typeof pressKeys; signal?: AbortSignal; askMs?: number } = {},
+) {
   const damage = new Damage()
-  const watched = session.watch((region) => damage.changed(region))
-  return paste(session, text, { pressKeys: keys, damage, signal, askMs: 50 }).finally(() => watched[Symbol.dispose]())
+  using _watched = session.watch((region) => damage.changed(region))
+  await paste(session, text, { pressKeys, damage, signal: new AbortController().signal, askMs: 50, ...options })
 }
 
 test('the program gets the text, and the guest’s own text is back then', async () => {
@@ -38,10 +41,19 @@ test('the program gets the text, and the guest’s own text is back then', async
   expect(await screen.paste()).toBe('copied in the guest')
 })
 
+test('a slow program that asks twice gets the text both times, though it draws something meanwhile', async () => {
+  screen.copy('copied in the guest')
+  await session.refresh()
+  screen.asksTwiceAfterMs = 300
+  await pasting('Grüße Ř €', { askMs: 5_000 })
+  expect(screen.pasted).toEqual(['Grüße Ř €'])
+  expect(await screen.paste()).toBe('copied in the guest')
+})
+
 test('where no program asks, the paste fails and says what to do; the guest’s own text is back', async () => {
   screen.copy('copied in the guest')
   await session.refresh()
-  await expect(pasting('text', async () => undefined)).rejects.toThrow(/no program asked.*`paste`/)
+  await expect(pasting('text', { pressKeys: async () => undefined })).rejects.toThrow(/no program asked.*`paste`/)
   expect(await screen.paste()).toBe('copied in the guest')
   screen.copy('copied in the guest')
   await session.refresh()
@@ -50,7 +62,9 @@ test('where no program asks, the paste fails and says what to do; the guest’s 
 })
 
 test('a batch that is interrupted does not wait for the guest', async () => {
-  await expect(pasting('text', async () => undefined, AbortSignal.abort())).resolves.toBeUndefined()
+  await expect(
+    pasting('text', { pressKeys: async () => undefined, signal: AbortSignal.abort() }),
+  ).resolves.toBeUndefined()
 })
 
 test('an offer that the guest drops is repeated until a program asks for it', async () => {

@@ -19,8 +19,19 @@ const fetchMs = 2_000
  * programs asks at once. What was just fetched took the same way back and forth.
  */
 const [leastHeadStartMs, mostHeadStartMs] = [300, 2_000]
-/** For the program to show the text: keys that follow must not overtake it. One that shows nothing, such as for a password, takes it all. */
-const shown = { quietMs: 100, maxMs: 1_500 }
+/**
+ * A program may ask twice, and QEMU answers the second time by itself (xfce4-terminal does). So what was copied before comes back
+ * only when the program has shown the text, and the screen has been quiet for longer than the guest took to ask. One that shows
+ * nothing, such as for a password, takes all the time.
+ */
+const shownWithin = (askMs: number) => ({
+  quietMs: within(100, 2 * askMs, 2_000),
+  maxMs: within(1_500, 8 * askMs, 10_000),
+})
+/** What was typed before must not be taken for the text. */
+const calm = { quietMs: 100, maxMs: 2_000 }
+
+const within = (least: number, ms: number, most: number): number => Math.min(most, Math.max(least, ms))
 
 /** Throws where no program of the guest asks for the text. Returns early when the signal aborts. */
 export async function paste(
@@ -34,13 +45,15 @@ export async function paste(
   const tookMs = performance.now() - startedAt
   clipboard.offer(text)
   try {
-    await clipboard.asked(Math.min(mostHeadStartMs, Math.max(leastHeadStartMs, 2 * tookMs)), signal)
+    await clipboard.asked(within(leastHeadStartMs, 2 * tookMs, mostHeadStartMs), signal)
+    await settle(session, damage, calm, 'any', signal)
+    const pressedAt = performance.now()
     await pressKeys()
     const wasAsked = await clipboard.asked(askMs, signal)
     if (signal.aborted || session.isEnded) return
     if (!wasAsked) throw new Error(notAsked(askMs))
     damage.mark()
-    await settle(session, damage, shown, 'changed', signal)
+    await settle(session, damage, shownWithin(performance.now() - pressedAt), 'changed', signal)
   } finally {
     if (before !== undefined && !session.isEnded) clipboard.offer(before)
   }

@@ -1,6 +1,7 @@
 // The screen of a simulated desktop: a test picture over RFB 3.8 that keys and pointer change, so that input is visible.
 import { EventEmitter, once } from 'node:events'
 import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { deflateSync, inflateSync } from 'node:zlib'
 import { ByteReader } from '../../mechanics/byte-reader.ts'
 import type { Pixels } from '../picture.ts'
@@ -45,6 +46,8 @@ export class SimulatedScreen {
   #offering: Duplex | undefined
   /** Offers that the guest drops, as it does when its program for the clipboard has only just connected. */
   offersToDrop = 0
+  /** The program that pastes is so slow to ask, draws something, and pastes what it gets when it asks a second time. */
+  asksTwiceAfterMs: number | undefined
   /** What Control and V have pasted. */
   readonly pasted: string[] = []
   /** What clients have sent, for tests. */
@@ -151,9 +154,18 @@ export class SimulatedScreen {
   }
 
   async #pasteByKeys(): Promise<void> {
-    this.pasted.push(await this.paste())
+    const slowlyMs = this.asksTwiceAfterMs
+    this.pasted.push(await (slowlyMs === undefined ? this.paste() : this.#pasteSlowly(slowlyMs)))
     if (this.pasted.length > pastedMax) this.pasted.shift()
     this.#paintKey(keyV)
+  }
+
+  async #pasteSlowly(ms: number): Promise<string> {
+    await sleep(ms)
+    await this.paste()
+    this.#paintKey(keyV)
+    await sleep(ms)
+    return this.paste()
   }
 
   #hear(input: HeardInput): void {
