@@ -201,12 +201,19 @@ async function configure(root: string, { files, keyboard }: OwnDesktop): Promise
     'sudo,video,input',
     'user',
   ])
+  if (existsSync(join(root, 'usr/bin/firefox-esr'))) await makeBrowserProfile(root)
   if (files) await overlay(files, root)
   await run('chroot', [root, 'systemctl', '--quiet', 'mask', ...unused])
   await run('chroot', [root, 'systemctl', '--quiet', 'enable', ...used])
   writeFileSync(join(root, 'etc/machine-id'), '')
   for (const folder of left) rmSync(join(root, 'usr/share', folder), { recursive: true, force: true })
   for (const file of unwanted) rmSync(join(root, file), { force: true })
+}
+
+/** The first start of a browser compiles its scripts, which takes an emulated guest a minute. So it happens here. */
+async function makeBrowserProfile(root: string): Promise<void> {
+  const namespaces = ['--mount', '--net', '--ipc', '--pid', '--fork', '--kill-child']
+  await run('unshare', [...namespaces, join(here, 'desktop/make-browser-profile'), root])
 }
 
 /** Copies a folder over the root as root's files, except the home of "user". Folders that exist keep their mode. */
