@@ -113,7 +113,7 @@ export async function makeParts({
     slots,
     warm,
     templates,
-    furnishing: new Furnishing({ driver, guests, journal, turns, failpoints, log }),
+    furnishing: new Furnishing({ driver, guests, journal, memory, turns, failpoints, log }),
   }
   const watch = new Watch(deps)
   const execs = new GuestExecs()

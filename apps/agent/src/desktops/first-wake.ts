@@ -87,7 +87,6 @@ async function begin(deps: FirstWakeDeps, turn: Turn, spec: DesktopSpec, templat
   turn.signal.throwIfAborted()
   const begun = { wokeFrom: 'image', wokeBy: 'template', identity: 'own', disk: 'used', furnished: false } as const
   await spendAll(deps, turn, { ...begun, running: true, ready: true })
-  await memory.removeCopy(desktopId)
   await failpoints.hit('first-wake.after-done')
   return true
 }

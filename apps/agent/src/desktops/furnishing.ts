@@ -7,12 +7,14 @@ import { growFileSystem } from '../guest/grow-disk.ts'
 import type { Guests } from '../guest/guests.ts'
 import { requestNewAddress } from '../guest/new-address.ts'
 import type { Journal } from './journal.ts'
+import type { MemoryImages } from './memory-images.ts'
 import type { Turn, Turns } from './turns.ts'
 
 interface FurnishDeps {
   driver: Driver
   guests: Guests
   journal: Journal
+  memory: Pick<MemoryImages, 'removeCopy'>
   turns: Turns
   failpoints: Failpoints
   log: Log
@@ -42,10 +44,12 @@ export class Furnishing {
   }
 
   async #furnish(turn: Turn): Promise<void> {
-    const { driver, failpoints } = this.#deps
+    const { driver, memory, failpoints } = this.#deps
     const { desktopId, generation } = turn.fence
     const { spec } = turn.entry()
     if (!spec) return
+    // A wake does not wait for that either.
+    await memory.removeCopy(desktopId)
     const { grown } = await driver.templates.furnish(desktopId, spec)
     await failpoints.hit('furnish.before-note')
     // Not synced: where it is lost, there is nothing left to do the next time.

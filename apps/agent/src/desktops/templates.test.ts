@@ -43,6 +43,7 @@ test('after the first boot of an image desktops begin with its template, each wi
   for (const id of ids) {
     const woken = await bench.awake(fenceOf(id, 1, 1))
     expect(woken).toEqual({ resumedFrom: 'image', ready: true, path: 'template' })
+    await until(() => isFurnished(bench, id))
     expect(await memoryOf(bench, id)).toEqual([])
   }
   const found = await Promise.all(ids.map((id) => identity(bench, id)))
@@ -107,6 +108,7 @@ test.each(steps)('a first wake cut off at %s begins again, and nobody has reache
   await expect(bench.run(id, 'true')).rejects.toMatchObject({ code: 'not_awake' })
   expect(await path(bench, id)).toBe('template')
   expect((await identity(bench, id)).machineId).toMatch(/^[\da-f]{32}$/)
+  await until(() => isFurnished(bench, id))
   expect(await memoryOf(bench, id)).toEqual([])
 })
 
@@ -194,6 +196,7 @@ test.each(['first-wake.after-done', 'furnish.before-note'])(
     expect(isFurnished(bench, id)).toBe(false)
     await bench.house.furnishing.check()
     expect(isFurnished(bench, id)).toBe(true)
+    expect(await memoryOf(bench, id)).toEqual([])
   },
 )
 

@@ -131,6 +131,7 @@ export class Templates {
   }
 
   #makeNext(): void {
+    for (const key of this.#wishes.keys()) if (this.#isGivenUp(key)) this.#wishes.delete(key)
     const [next] = [...this.#wishes].filter(([key]) => this.#mayTry(key))
     if (!next || this.#making || !this.#isOpen || this.#closing.signal.aborted) return
     const [key, wish] = next
@@ -225,9 +226,12 @@ export class Templates {
     log.info({ image: template.imageVersion, why }, 'a template was removed')
   }
 
+  #isGivenUp(key: string): boolean {
+    return (this.#failures.get(key)?.times ?? 0) >= maxFailures
+  }
+
   #mayTry(key: string): boolean {
-    const failed = this.#failures.get(key)
-    return !failed || (failed.times < maxFailures && performance.now() >= failed.until)
+    return performance.now() >= (this.#failures.get(key)?.until ?? 0)
   }
 
   #countFailure(key: string): number {

@@ -104,7 +104,8 @@ export async function waiting<T>(
 export function outcome({ id, desktop_id, kind, state, result, error, progress }: OperationJson): string {
   const now = progress && { progress: progressText({ progress }) }
   if (!result) return fields({ operation: id, desktop: desktop_id, kind, state, ...now, error })
-  const from = result.path === 'warm' ? `; ${fromWarm}` : result.resumed_from ? `; ${resumed[result.resumed_from]}` : ''
+  const how = (result.path && byPath[result.path]) ?? (result.resumed_from && resumed[result.resumed_from])
+  const from = how ? `; ${how}` : ''
   const unready = result.ready === false ? '; not ready yet: its image’s own check still fails' : ''
   const deferred =
     result.cleanup === 'deferred' ? '; its host is unreachable or removed, and cleans up when it is back' : ''
@@ -112,7 +113,11 @@ export function outcome({ id, desktop_id, kind, state, result, error, progress }
   return `${desktop_id} is ${result.desktop_state} after ${after}${from}${unready}${deferred} (generation ${result.generation})\n`
 }
 
-const fromWarm = 'resumed from a warm copy of its memory'
+/** Where it is more than where the guest came from. */
+const byPath: { [P in NonNullable<NonNullable<OperationJson['result']>['path']>]?: string } = {
+  warm: 'resumed from a warm copy of its memory',
+  template: 'began with a template of its image',
+}
 const resumed = {
   memory: 'its memory was restored',
   disk: 'booted from its disk, without its memory',
