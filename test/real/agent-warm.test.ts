@@ -1,7 +1,9 @@
 // Guarantee: a warm copy of a real guest is a spare of its saved memory. Whatever dies, and at which step, the guest goes on with
 // its memory on the disk that belongs to it.
 import { createHash } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
@@ -11,16 +13,15 @@ import { run } from '../../scripts/ground/processes.ts'
 import { guestSpec, Stage } from './parts/agent-stage.ts'
 import { KeptDesktop } from './parts/kept-desktop.ts'
 
+const warm = { maxMiB: 2_000, maxAgeMs: 3_600_000 }
+
 let stage: Stage
 let bench: Bench<LibvirtDriver>
 let desktop: KeptDesktop
 
 beforeAll(async () => {
   stage = await Stage.start()
-  bench = await stage.bench('warm', { socketsDir: join(stage.libvirtd.shortDir, 'sockets') }, undefined, undefined, {
-    maxMiB: 2_000,
-    maxAgeMs: 3_600_000,
-  })
+  bench = await stage.bench('warm', { socketsDir: socketsDir() }, undefined, undefined, warm)
   desktop = await KeptDesktop.boot(bench, 16)
 })
 afterAll(async () => {
@@ -196,6 +197,84 @@ test('one that ran while no agent looked is not ended as a copy', async () => {
   expect(await bench.awake(desktop.nextLife(), 'require', 'require', guestSpec)).toMatchObject({
     resumedFrom: 'memory',
   })
+  await desktop.expectKept()
+})
+
+const socketsDir = () => join(stage.libvirtd.shortDir, 'sockets')
+
+/** A busy machine opens SSH late. Until then a command goes over the guest agent, which may be the one that is stopped. */
+const signal = (name: 'STOP' | 'CONT', program: string) =>
+  until(
+    () =>
+      bench.run(desktop.id, `killall -${name} ${program}`).then(
+        () => true,
+        () => false,
+      ),
+    60_000,
+  )
+
+test.each([
+  ['qemu-ga', 'its program is told'],
+  ['dormouse-wake-port', 'its agent sets the clock'],
+])('where %s hangs in a guest, %s', async (hangs) => {
+  await signal('STOP', hangs)
+  await hibernate()
+  await desktop.wake('warm')
+  await signal('CONT', hangs)
+  // What was sent to the program meanwhile is not done late.
+  expect(await bench.clockError(desktop.id)).toBeLessThan(1)
+  await desktop.expectKept()
+})
+
+test('a host that dies in the middle of its message leaves nothing of it, and the next one is told', async () => {
+  const dying = connect(join(socketsDir(), `${desktop.id}.wake`))
+  dying.write('\nHELLO\n')
+  await once(dying, 'data')
+  const cut = `BEGIN n1\nFILE 644 /etc/first eA==\nCLOCK 1\nFILE 644 /etc/second eA`
+  await new Promise<void>((sent) => dying.write(cut, () => sent()))
+  dying.destroy()
+  const files = [{ path: '/etc/third', mode: 0o600, bytes: Buffer.from('x') }]
+  expect(await bench.house.guests.tell(desktop.id, { files, hostName: 'told' })).toBe(true)
+  expect(await bench.run(desktop.id, 'ls /etc/first /etc/second 2>/dev/null; stat -c %a /etc/third; hostname')).toBe(
+    '600\ntold',
+  )
+  expect(await bench.clockError(desktop.id)).toBeLessThan(1)
+})
+
+test('a guest of an image without the program sleeps and wakes as before', async () => {
+  const imagesDir = join(stage.libvirtd.shortDir, 'images')
+  cpSync(stage.miniImage, join(imagesDir, 'mini'), { recursive: true })
+  const manifest = join(imagesDir, 'mini', 'manifest.json')
+  writeFileSync(manifest, JSON.stringify({ ...JSON.parse(readFileSync(manifest, 'utf8')), wake_port: false }))
+  const other = await stage.bench('portless', { imagesDir, socketsDir: socketsDir() }, undefined, undefined, warm)
+  const portless = await KeptDesktop.boot(other, 16)
+  expect(await other.house.guests.tell(portless.id)).toBe(false)
+  for (const path of ['warm', 'restore'] as const) {
+    await other.hibernated(portless.nextTurn())
+    if (path === 'restore') await other.house.warm.dropAll()
+    await portless.wake(path)
+    expect(await other.clockError(portless.id)).toBeLessThan(1)
+    await portless.expectKept()
+  }
+  await other.destroyed(portless.nextTurn())
+  await other.driver.close()
+})
+
+test('memory that the guest has freed is neither the host’s cost nor in its image, and each restore has an id of its own', async () => {
+  const genid = async () => /<genid>(.*)<\/genid>/.exec(await virsh('dumpxml', named()))?.[1]
+  const before = await genid()
+  await bench.run(desktop.id, 'head -c 60000000 /dev/zero > /run/much')
+  const used = (await bench.driver.residentMiB(desktop.id)) ?? 0
+  await bench.run(desktop.id, 'rm /run/much')
+  await until(async () => ((await bench.driver.residentMiB(desktop.id)) ?? used) < used - 30, 60_000)
+  await hibernate()
+  await desktop.wake('warm')
+  expect(await genid()).toBe(before)
+  await hibernate()
+  await bench.house.warm.dropAll()
+  await desktop.wake('restore')
+  expect(await genid()).toMatch(/^[0-9a-f-]{36}$/)
+  expect(await genid()).not.toBe(before)
   await desktop.expectKept()
 })
 

@@ -48,6 +48,7 @@ export function domainXml(plan: DomainPlan): string {
   return `<domain type='${type}'>
   <name>${domainName(mark)}</name>
   <uuid>${mark.desktopId}</uuid>
+  <genid/>
   <metadata>${markXml(mark, `${markKey}:`)}</metadata>
   <memory unit='MiB'>${spec.memoryMiB}</memory>
   <vcpu>${spec.vcpus}</vcpu>
@@ -86,7 +87,7 @@ function devices({ disk, console, nic, vncSocket, sshSocket, wakeSocket }: Domai
     <input type='tablet' bus='virtio'/>
     <graphics type='vnc'>${listen}</graphics>
     <video><model type='vga'/></video>
-    <memballoon model='none'/>
+    <memballoon model='virtio' freePageReporting='on'/>
     <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>`
 }
 

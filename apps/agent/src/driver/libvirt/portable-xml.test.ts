@@ -27,6 +27,7 @@ const parts: HostParts = {
 const foreign = `<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
   <name>dormouse-old-${desktopId}</name>
   <uuid>${desktopId}</uuid>
+  <genid>43dc0cf8-809b-4adb-9bea-a9abb5f3d90e</genid>
   <metadata>
     <dormouse:desktop xmlns:dormouse="https://dormouse.dev/xmlns/desktop/1" installation="018f0000-0000-7000-8000-00000000beef" id="${desktopId}" generation="3" turn="7" operation="${desktopId}"/>
   </metadata>
@@ -104,7 +105,9 @@ const foreign = `<domain type='qemu' xmlns:qemu='http://libvirt.org/schemas/doma
       <model type='vga' vram='16384' heads='1' primary='yes'/>
       <address type='pci' domain='0x0000' bus='0x00' slot='0x02' function='0x0'/>
     </video>
-    <memballoon model='none'/>
+    <memballoon model='virtio' freePageReporting='on'>
+      <address type='pci' domain='0x0000' bus='0x00' slot='0x08' function='0x0'/>
+    </memballoon>
     <rng model='virtio'>
       <backend model='random'>/dev/urandom</backend>
       <address type='pci' domain='0x0000' bus='0x00' slot='0x05' function='0x0'/>
@@ -130,6 +133,9 @@ test('each path, the mark and the name are this host’s; the rest is as it was'
     'qemu64',
     "slot='0x04'",
     "slot='0x06'",
+    "slot='0x08'",
+    '43dc0cf8-809b-4adb-9bea-a9abb5f3d90e',
+    "freePageReporting='on'",
     'org.qemu.guest_agent.0',
     '/dev/urandom',
   ]) {
@@ -138,6 +144,17 @@ test('each path, the mark and the name are this host’s; the rest is as it was'
   // What has this host's parts has nothing left to change.
   expect(withHostParts(own, parts, undefined)).toBe(own)
   requirePortable(own, spec, mark)
+})
+
+test('a domain of an agent that made neither wake port, generation id nor balloon is taken as it is', () => {
+  const older = foreign
+    .replace(/\s*<genid>.*<\/genid>/, '')
+    .replace(/<memballoon[\s\S]*<\/memballoon>/, "<memballoon model='none'/>")
+    .replace(/<channel type='unix'>\s*<source mode='bind' path='\/old\/w'\/>[\s\S]*?<\/channel>/, '')
+  requirePortable(older, spec, mark)
+  const own = withHostParts(older, parts, undefined)
+  expect(own).toContain("<memballoon model='none'/>")
+  expect(own).not.toMatch(/genid|dormouse\.wake/)
 })
 
 test('sockets that libvirt chose there are chosen by it here', () => {

@@ -52,6 +52,8 @@ const domainRule: Rule = {
   attributes: { type: /^(qemu|kvm)$/, id: number, 'xmlns:qemu': anything },
   children: {
     ...{ name: gone, uuid: gone, metadata: gone, resource: gone, seclabel: gone, 'qemu:capabilities': gone },
+    // libvirt makes a new one for each restore, by which the guest's kernel notices it.
+    genid: { text: /^[\da-f-]{36}$/i },
     memory: { attributes: { unit: word }, text: number },
     currentMemory: { attributes: { unit: word }, text: number },
     vcpu: { attributes: { placement: word }, text: number },
@@ -135,7 +137,7 @@ const domainRule: Rule = {
         },
         // libvirt adds it to q35 machines.
         watchdog: { attributes: { model: /^itco$/, action: word }, children: device },
-        memballoon: { attributes: { model: /^none$/ } },
+        memballoon: { attributes: { model: /^(none|virtio)$/, freePageReporting: word }, children: device },
         rng: {
           attributes: { model: /^virtio$/ },
           children: { backend: { attributes: { model: /^random$/ }, text: /^\/dev\/u?random$/ }, ...device },
