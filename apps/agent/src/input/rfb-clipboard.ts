@@ -18,6 +18,8 @@ export class RfbClipboard extends EventEmitter<Events> {
   #offers = 0
   #isShared = false
   #isEnded = false
+  /** How long the guest took to answer the last time; undefined where it never has. */
+  guestTookMs: number | undefined
 
   constructor(send: (message: Buffer) => void, maxBytes: number) {
     super()
@@ -66,8 +68,10 @@ export class RfbClipboard extends EventEmitter<Events> {
   /** The text that was copied last, here or in the guest; undefined where none was seen, or where it does not come in time. */
   async read(maxMs: number, signal?: AbortSignal): Promise<string | undefined> {
     if (!this.#isElsewhere) return this.#text
+    const startedAt = performance.now()
     this.#send(rfb.clipboardRequest())
     await this.#until(() => !this.#isElsewhere, maxMs, signal)
+    this.guestTookMs = performance.now() - startedAt
     return this.#text
   }
 
