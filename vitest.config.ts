@@ -114,8 +114,10 @@ export default defineConfig({
           name: 'desktop',
           setupFiles: everyFailure,
           include: ['test/desktop/**/*.test.ts'],
-          testTimeout: 300_000,
+          testTimeout: 600_000,
           hookTimeout: 300_000,
+          // Each emulates a whole desktop.
+          fileParallelism: false,
         },
       },
     ],

@@ -13,7 +13,7 @@ let instance: Instance
 let desktop: Desktop
 beforeAll(async () => {
   await ensureDesktopImage({ imagesDir: join(ground, 'images'), say: console.log })
-  instance = await Instance.start({ DORMOUSE_TIER_DEFAULT: '2,1024,10' })
+  instance = await Instance.start({ DORMOUSE_TIER_DEFAULT: '2,1024,10', DORMOUSE_WAKE_DEADLINE_SECS: '900' })
   desktop = await instance.create({ tier: 'default', imageVersion: 'desktop' })
   await desktop.wake()
   const isShared = () =>
