@@ -11,6 +11,7 @@ const notAtLength = long
       // Its short form runs over the simulated hypervisor (apps/agent/src/desktops/templates.test.ts).
       'test/real/agent-templates.test.ts',
       'test/real/first-wakes.test.ts',
+      'test/real/agent-shared-templates.test.ts',
       // Its short form runs over the simulated hypervisor (apps/agent/src/desktops/warm-copies.test.ts) and in main-job.
       'test/real/agent-warm.test.ts',
       // Its short form are the same cases on simulated hosts (test/house/contract.test.ts).

@@ -168,6 +168,11 @@ export const configSchema = z.object({
     'MiB of disk for templates: saved boots of images, with which new desktops begin in place of a boot; 0 makes none',
     z.coerce.number().int().min(0).default(0),
   ),
+  shareTemplates: setting(
+    'DORMOUSE_AGENT_SHARE_TEMPLATES',
+    'whether new desktops map one file with a template’s memory in place of a copy each, which saves most of their memory: auto does where QEMU is 8.2 or later, which opens the file read-only; on also does with an older QEMU, which opens it for writing, so that a guest that escapes could change the memory of all other desktops; off never does. QEMU’s user, and AppArmor, must let it open the files of templates',
+    z.enum(['auto', 'on', 'off']).default('off'),
+  ),
   idleWithoutLeaderMs: setting(
     'DORMOUSE_AGENT_IDLE_WITHOUT_LEADER_SECS',
     'hibernate idle desktops by themselves if no leader of the control plane was heard for their idle timeout and so many seconds more; by default they run on',

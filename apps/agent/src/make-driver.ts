@@ -31,7 +31,7 @@ export function guestsOf(driver: AnyDriver, keysDir: string, log: Log): Guests {
 
 function libvirtFrom(config: AgentConfig, log: Log, observeCall: CallObserver | undefined): LibvirtDriver {
   const folders = foldersOf(config)
-  const { socketsDir, kvm, cpuModel, network, networkPrefix, networkAllow, memoryMiB, diskGiB } = config
+  const { socketsDir, kvm, cpuModel, network, networkPrefix, networkAllow, memoryMiB, diskGiB, shareTemplates } = config
   return new LibvirtDriver(
     {
       socketPath: config.libvirtSocket,
@@ -47,6 +47,7 @@ function libvirtFrom(config: AgentConfig, log: Log, observeCall: CallObserver | 
       consolesDir: folders.consoles,
       imagesDir: folders.images,
       capacity: { processors: processorsOf(config), memoryMiB, diskGiB },
+      shareTemplates,
       observeCall,
     },
     log,

@@ -141,8 +141,8 @@ export class Domain {
   }
 
   /** Asks QEMU itself. libvirt marks the domain as tainted. Throws QEMU's sentence where it refuses. */
-  async monitor(execute: string): Promise<unknown> {
-    const args = { domain: this.ref, command: JSON.stringify({ execute }), flags: 0 }
+  async monitor(execute: string, parameters: Record<string, unknown> = {}): Promise<unknown> {
+    const args = { domain: this.ref, command: JSON.stringify({ execute, arguments: parameters }), flags: 0 }
     const { answer } = await this.#change('domainMonitorCommand', args, { timeoutMs: monitorMs })
     const reply = JSON.parse(answer) as { return?: unknown; error?: { desc: string } }
     if (reply.error) throw new Error(`QEMU refused ${execute}: ${reply.error.desc}`)

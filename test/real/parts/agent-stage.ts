@@ -36,6 +36,7 @@ export const settingsOf = (folder: string, socketPath: string): LibvirtSettings 
   networkPrefix: undefined,
   networkAllow: [],
   capacity: { processors: undefined, memoryMiB: undefined, diskGiB: undefined },
+  shareTemplates: 'off',
 })
 
 export class Stage {

@@ -69,15 +69,15 @@ async function begin(deps: FirstWakeDeps, turn: Turn, spec: DesktopSpec, templat
   await turn.note({ spec, identity: 'template' })
   await failpoints.hit('first-wake.before-copy')
   const path = memory.copyPath(desktopId)
-  const copying = templates.using(template, async () => {
-    await driver.templates.copy(template.path, mark, path)
-    return true
-  })
-  const [isCopied, keys] = await Promise.all([copying, guests.introduce(desktopId)])
-  if (!isCopied) refuse('hypervisor_failed', 'the template was removed meanwhile')
+  const from = async (work: () => Promise<void>) => {
+    const isThere = await templates.using(template, () => work().then(() => true))
+    if (!isThere) refuse('hypervisor_failed', 'the template was removed meanwhile')
+  }
+  const copying = from(() => driver.templates.copy(template, mark, path))
+  const [keys] = await Promise.all([guests.introduce(desktopId), copying])
   await failpoints.hit('first-wake.after-copy')
   turn.signal.throwIfAborted()
-  await driver.restorePaused(desktopId, path, mark)
+  await from(() => driver.templates.start(template, mark, path))
   await failpoints.hit('first-wake.before-resume')
   turn.signal.throwIfAborted()
   await driver.resume(desktopId)

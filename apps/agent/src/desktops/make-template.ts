@@ -35,11 +35,11 @@ export async function makeTemplate(deps: MakeDeps, wish: TemplateWish, signal: A
   const [key, buildId] = [keyOf(traits), newId()]
   const folder = await folders.begin(key)
   try {
-    await templates.boot(buildId, folder, spec, traits.image)
+    await templates.boot(buildId, folder, spec, traits)
     await failpoints.hit('template.after-boot')
     const guest = await sealed(deps, buildId, wish, signal)
     await failpoints.hit('template.after-seal')
-    await templates.save(buildId, folder)
+    await templates.save(buildId, folder, traits)
     await failpoints.hit('template.after-save')
     const { imageVersion, diskGiB } = spec
     const beforeRename = () => failpoints.hit('template.before-rename')

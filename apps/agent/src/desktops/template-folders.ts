@@ -5,7 +5,7 @@ import { createReadStream } from 'node:fs'
 import { chmod, mkdir, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { type TemplateTraits, templateFiles } from '../driver/templates.ts'
+import { type TemplateTraits, templateFiles, templateMemory } from '../driver/templates.ts'
 import { privateFolder, syncPath, unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
 import { sealedGuest } from '../scripts/seal.ts'
 
@@ -21,6 +21,7 @@ const manifestSchema = z.object({
     emulator: z.string(),
     hypervisor: z.string(),
     kvm: z.boolean(),
+    memory: z.enum(templateMemory).default('copied'),
   }),
   /** The name of its image when it was made. */
   imageVersion: z.string(),
@@ -28,6 +29,9 @@ const manifestSchema = z.object({
   guest: sealedGuest,
   disk: fileFacts,
   memory: fileFacts,
+  /** Only where the memory is mapped. */
+  devices: fileFacts.optional(),
+  domain: fileFacts.optional(),
 })
 type Manifest = z.infer<typeof manifestSchema>
 
@@ -41,13 +45,17 @@ export interface Template extends Manifest {
 const manifestName = 'manifest.json'
 const makingSuffix = '.new'
 const goneSuffix = '.gone'
+const readOnly = 0o444
+/** QEMU opens the file for writing, and writes nothing. */
+const writable = 0o666
+const blockBytes = 512
 /** Of what is done to a guest before it is saved: templates of a release that did less are not used. */
 const sealedAs = 1
 
 /** The name of the folder. */
 export function keyOf(traits: TemplateTraits): string {
-  const { image, memoryMiB, vcpus, machine, cpuModel, emulator, hypervisor, kvm } = traits
-  const all = [sealedAs, image, memoryMiB, vcpus, machine, cpuModel, emulator, hypervisor, kvm]
+  const { image, memoryMiB, vcpus, machine, cpuModel, emulator, hypervisor, kvm, memory } = traits
+  const all = [sealedAs, image, memoryMiB, vcpus, machine, cpuModel, emulator, hypervisor, kvm, memory]
   return createHash('sha256').update(JSON.stringify(all)).digest('hex').slice(0, 32)
 }
 
@@ -77,15 +85,18 @@ export class TemplateFolders {
   /** What was made is whole: it is on the host's disk, and replaces an older one, when this returns. */
   async finish(
     key: string,
-    facts: Omit<Manifest, 'disk' | 'memory'>,
+    facts: Omit<Manifest, keyof typeof templateFiles>,
     beforeRename: () => Promise<void>,
   ): Promise<Template> {
     const path = this.#path(`${key}${makingSuffix}`)
-    const [disk, memory] = [
-      await sealFile(join(path, templateFiles.disk)),
-      await sealFile(join(path, templateFiles.memory)),
-    ]
-    await writeDurably(join(path, manifestName), JSON.stringify({ ...facts, disk, memory } satisfies Manifest, null, 1))
+    const form = facts.traits.memory
+    const seal = (name: keyof typeof templateFiles, mode?: number) => sealFile(join(path, templateFiles[name]), mode)
+    const files = {
+      disk: await seal('disk'),
+      memory: await seal('memory', form === 'mapped-writable' ? writable : readOnly),
+      ...(form !== 'copied' && { devices: await seal('devices'), domain: await seal('domain') }),
+    }
+    await writeDurably(join(path, manifestName), JSON.stringify({ ...facts, ...files } satisfies Manifest, null, 1))
     await beforeRename()
     await this.remove(key)
     await rename(path, this.#path(key))
@@ -118,10 +129,12 @@ export class TemplateFolders {
   }
 
   /** Whether its files are what they were when it was made. */
-  async isWhole({ path, disk, memory }: Template): Promise<boolean> {
-    const same = async (name: string, { sha256 }: Manifest['disk']) =>
-      (await digestOf(join(path, name)).catch(unlessMissing)) === sha256
-    return (await same(templateFiles.disk, disk)) && (await same(templateFiles.memory, memory))
+  async isWhole(template: Template): Promise<boolean> {
+    for (const name of filesOf(template)) {
+      const found = await digestOf(join(template.path, templateFiles[name])).catch(unlessMissing)
+      if (found !== template[name]?.sha256) return false
+    }
+    return true
   }
 
   async noteUse(template: Template): Promise<void> {
@@ -135,7 +148,8 @@ export class TemplateFolders {
     const manifest = text === undefined ? undefined : manifestSchema.safeParse(parseJson(text)).data
     if (!manifest) return undefined
     const { mtimeMs: usedAt } = await stat(path)
-    return { ...manifest, key, path, usedAt, bytes: manifest.disk.bytes + manifest.memory.bytes }
+    const bytes = filesOf(manifest).reduce((sum, name) => sum + (manifest[name]?.bytes ?? 0), 0)
+    return { ...manifest, key, path, usedAt, bytes }
   }
 
   #path(name: string): string {
@@ -143,11 +157,16 @@ export class TemplateFolders {
   }
 }
 
-/** Read-only and on the host's disk. */
-async function sealFile(path: string): Promise<z.infer<typeof fileFacts>> {
-  await chmod(path, 0o444)
+const filesOf = (manifest: Manifest) => {
+  const names = ['disk', 'memory', 'devices', 'domain'] as const
+  return names.filter((name) => manifest.traits.memory !== 'copied' || name === 'disk' || name === 'memory')
+}
+
+/** On the host's disk, and not to be changed any more. Files may have holes: what counts is what they fill. */
+async function sealFile(path: string, mode = readOnly): Promise<z.infer<typeof fileFacts>> {
+  await chmod(path, mode)
   await syncPath(path)
-  return { bytes: (await stat(path)).size, sha256: await digestOf(path) }
+  return { bytes: (await stat(path)).blocks * blockBytes, sha256: await digestOf(path) }
 }
 
 async function digestOf(path: string): Promise<string> {

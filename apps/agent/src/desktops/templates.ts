@@ -200,12 +200,12 @@ export class Templates {
     await this.#making?.ended
   }
 
-  /** The same of an earlier version of the hypervisor can never be used again. */
+  /** The same of an earlier version of the hypervisor, or of another setting, is of no use. */
   async #removeOutdated({ key, traits: { image, memoryMiB, vcpus } }: Template): Promise<void> {
     for (const other of this.#oldestFirst()) {
       const { traits } = other
       const isSame = traits.image === image && traits.memoryMiB === memoryMiB && traits.vcpus === vcpus
-      if (isSame && other.key !== key) await this.#remove(other, 'the hypervisor is another one now')
+      if (isSame && other.key !== key) await this.#remove(other, 'it would be made in another way now')
     }
   }
 

@@ -15,10 +15,24 @@ export interface TemplateTraits {
   emulator: string
   hypervisor: string
   kvm: boolean
+  memory: TemplateMemory
 }
 
-/** The files of a template in its folder. */
-export const templateFiles = { disk: 'disk.qcow2', memory: 'memory' } as const
+/**
+ * How desktops get a template's memory: each a copy of a saved memory; or all map one file, each privately. Where QEMU can
+ * open such a file only for writing, a guest that escapes could change the memory of all others.
+ */
+export const templateMemory = ['copied', 'mapped-read-only', 'mapped-writable'] as const
+export type TemplateMemory = (typeof templateMemory)[number]
+
+/** The files of a template in its folder. The last two are there only where the memory is mapped. */
+export const templateFiles = { disk: 'disk.qcow2', memory: 'memory', devices: 'devices', domain: 'domain.xml' } as const
+
+/** A template as desktops begin with it. */
+export interface MadeTemplate {
+  path: string
+  traits: Pick<TemplateTraits, 'memory'>
+}
 
 /** The guest of a template that is being made. */
 export interface TemplateGuest {
@@ -34,18 +48,20 @@ export interface TemplateDriver {
   /** When its image counts a guest as ready. */
   readiness(desktopId: DesktopId): Promise<Readiness | undefined>
 
-  /** Boots a guest that is nobody's, from a new disk in that folder, on the image with that manifest. */
-  boot(buildId: string, folder: string, spec: DesktopSpec, manifestDigest: string): Promise<void>
+  /** Boots a guest that is nobody's, from a new disk in that folder, with those traits. */
+  boot(buildId: string, folder: string, spec: DesktopSpec, traits: TemplateTraits): Promise<void>
   domain(buildId: string): Promise<TemplateGuest | undefined>
   /** Writes its memory into its folder and ends it: it never runs again. Disk and memory are then as they belong together. */
-  save(buildId: string, folder: string): Promise<void>
+  save(buildId: string, folder: string, traits: TemplateTraits): Promise<void>
   /** Ends it, where it still runs, and removes what it had outside its folder. */
   end(buildId: string): Promise<void>
   /** Ends all that an agent before this one has left. */
   endAll(): Promise<void>
 
-  /** Replaces the desktop's disk by a copy of the template's, and writes a copy of its memory, as this desktop's, to a file. */
-  copy(folder: string, mark: Mark, memoryPath: string): Promise<void>
+  /** Replaces the desktop's disk by a copy of the template's. Where its memory is copied, that of this desktop is in the file then. */
+  copy(template: MadeTemplate, mark: Mark, memoryPath: string): Promise<void>
+  /** Makes a paused domain with the desktop's disk and the template's memory, of the file or mapped; no vCPU has run. */
+  start(template: MadeTemplate, mark: Mark, memoryPath: string): Promise<void>
   /** Replaces the desktop's disk by an empty one on the same image. */
   emptyDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void>
   /** Gives a running copy what templates do not have: its network, and a disk of its own size. Whether the disk has grown. */

@@ -26,5 +26,6 @@ export async function check(
   const misfit = await driver.moves.misfit(traits)
   const needed = traits.diskBytes + traits.memoryBytes + (fetches ? image!.bytes : 0)
   const isFull = misfit === null && (await driver.freeDiskBytes()) < needed
-  return { misfit: isFull ? 'the host’s disk has no space for the desktop' : misfit, fetches }
+  const named = traits.namedMemory && { takesNamedMemory: true }
+  return { misfit: isFull ? 'the host’s disk has no space for the desktop' : misfit, fetches, ...named }
 }

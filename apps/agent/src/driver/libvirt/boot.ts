@@ -83,24 +83,28 @@ export const cpuModelOf = (kvm: boolean, cpuModel: string): string => (kvm ? cpu
 export async function restoreFromFile(deps: BootDeps, path: string, mark: Mark): Promise<void> {
   const { installation, disks } = deps
   const { desktopId } = mark
-  const { kvm, network } = await installation.ready()
   const { domains } = installation.session.host
-  let clipboard: boolean
   try {
-    const [savedXml, image] = await Promise.all([domains.saveImageXml(path), disks.imageOf(desktopId)])
-    clipboard = image.clipboard
-    const saved = withHostParts(savedXml, await hostPartsOf(deps, image, mark), network?.name)
-    if (!network && isUnfiltered(saved)) {
-      refuse('hypervisor_failed', 'the saved desktop needs a network and this host has none; the memory is kept')
-    }
-    const xml = network ? await network.attach(desktopId, saved) : withLinkDown(saved)
-    await domains.restore(path, { xml: installation.cpu.shorten(xml, kvm), paused: true })
+    const xml = await onThisHost(deps, await domains.saveImageXml(path), mark)
+    await domains.restore(path, { xml, paused: true })
   } catch (error) {
     if (isLibvirtError(error) && imageAtFault.test(error.message)) refuseDamaged(error.message)
     return await orRefuse('the memory could not be restored; it is kept', Promise.reject(error))
   }
-  if (clipboard) await offerClipboard(installation.domain(desktopId), deps.log)
+  if ((await disks.imageOf(desktopId)).clipboard) await offerClipboard(installation.domain(desktopId), deps.log)
   await shortenAgentTimeout(deps, desktopId)
+}
+
+/** The XML of a guest that was saved, with what it has on this host. */
+export async function onThisHost(deps: BootDeps, savedXml: string, mark: Mark): Promise<string> {
+  const { installation, disks } = deps
+  const { kvm, network } = await installation.ready()
+  const parts = await hostPartsOf(deps, await disks.imageOf(mark.desktopId), mark)
+  const saved = withHostParts(savedXml, parts, network?.name)
+  if (!network && isUnfiltered(saved))
+    refuse('hypervisor_failed', 'the saved desktop needs a network and this host has none; the memory is kept')
+  const xml = network ? await network.attach(mark.desktopId, saved) : withLinkDown(saved)
+  return installation.cpu.shorten(xml, kvm)
 }
 
 /** What a domain has of this host, made ready. */

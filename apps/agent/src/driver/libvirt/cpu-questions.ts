@@ -4,9 +4,8 @@
 import { randomUUID } from 'node:crypto'
 import type { LibvirtHost } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
-import { machineOf, namePrefix } from './domain-xml.ts'
+import { machineOf, namePrefix, qemuNamespace } from './domain-xml.ts'
 
-const qemuNamespace = 'http://libvirt.org/schemas/domain/qemu/1.0'
 const capabilities = "<qemu:capabilities><qemu:del capability='cpu-unavailable-features'/></qemu:capabilities>"
 
 /** The domain's XML with that capability hidden; one that names capabilities already stays as it is. */

@@ -73,9 +73,9 @@ export class LibvirtDriver implements Driver {
     this.#disks = new LibvirtDisks(settings.disksDir, this.images, pool)
     this.#states = new DomainStates(this.#installation, this.#pauses)
     this.#guests = new LibvirtGuests(this.#installation, this.#disks)
-    const { movesDir } = settings
+    const { movesDir, shareTemplates: share } = settings
     const interrupted = (desktopId: DesktopId) => this.#emitGuest(desktopId, 'interrupted')
-    this.templates = new LibvirtTemplates({ ...this.#bootDeps(), images: this.images })
+    this.templates = new LibvirtTemplates({ ...this.#bootDeps(), images: this.images, movesDir, share })
     this.moves = new LibvirtMoves({ ...this.#bootDeps(), movesDir, images: this.images, interrupted })
   }
 

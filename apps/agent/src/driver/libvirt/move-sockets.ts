@@ -11,7 +11,7 @@ export const moveStreams = ['disk', 'memory'] as const
 export type MoveStream = (typeof moveStreams)[number]
 
 export interface MoveFolder {
-  path(stream: MoveStream): string
+  path(socket: MoveStream | 'devices'): string
   remove(): Promise<void>
 }
 
@@ -28,7 +28,7 @@ export async function openMoveFolder(
   const isRoot = process.getuid?.() === 0
   if (owner && isRoot) await chown(folder, owner.uid, owner.gid)
   return {
-    path: (stream) => join(folder, stream),
+    path: (socket) => join(folder, socket),
     remove: () => removeMoveFolder(base, desktopId),
   }
 }

@@ -10,9 +10,11 @@ import { offerClipboard } from './clipboard.ts'
 import { machineOf } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import { enter, type LiveMoveDeps, leave, portable } from './live-move.ts'
+import { hasMemoryObjectIn } from './memory-object.ts'
 import { removeMoveFolder } from './move-sockets.ts'
 import { hasInterface } from './network-xml.ts'
 import { cpuOf, savedCpu } from './saved-cpu.ts'
+import { isOlder } from './versions.ts'
 
 interface LibvirtMovesDeps extends LiveMoveDeps {
   images: ImageShelf
@@ -53,13 +55,13 @@ export class LibvirtMoves implements Moves {
   async #seen(
     desktopId: DesktopId,
     memoryPath: string | undefined,
-  ): Promise<Pick<MoveTraits, 'kind' | 'machine' | 'cpu' | 'network'>> {
+  ): Promise<Pick<MoveTraits, 'kind' | 'machine' | 'cpu' | 'network' | 'namedMemory'>> {
     const { installation } = this.#deps
     const { domains } = installation.session.host
     if (memoryPath) {
       const xml = await orRefuse('the saved memory could not be read', domains.saveImageXml(memoryPath))
       const cpu = (await savedCpu(memoryPath)) ?? cpuOf(xml) ?? null
-      return { kind: 'cold', machine: machineOf(xml).machine, cpu, network: hasInterface(xml) }
+      return { kind: 'cold', ...seenIn(xml), cpu }
     }
     const xml = await installation
       .domain(desktopId)
@@ -69,7 +71,7 @@ export class LibvirtMoves implements Moves {
         return orRefuse('the desktop could not be read', Promise.reject(error))
       })
     if (xml === undefined) return { kind: 'cold', machine: '', cpu: null, network: false }
-    return { kind: 'live', machine: machineOf(xml).machine, cpu: cpuOf(xml) ?? null, network: hasInterface(xml) }
+    return { kind: 'live', ...seenIn(xml), cpu: cpuOf(xml) ?? null }
   }
 
   async hasImage(imageDigest: string): Promise<boolean> {
@@ -147,11 +149,7 @@ export class LibvirtMoves implements Moves {
   }
 }
 
-/** Whether the version `a` comes before `b`; `9.0.0` comes before `9.1.0`. */
-function isOlder(a: string, b: string): boolean {
-  const [mine, theirs] = [numbersOf(a), numbersOf(b)]
-  const at = mine.findIndex((number, index) => number !== (theirs[index] ?? 0))
-  return at >= 0 && mine[at]! < (theirs[at] ?? 0)
+const seenIn = (xml: string) => {
+  const named = hasMemoryObjectIn(xml) && { namedMemory: true }
+  return { machine: machineOf(xml).machine, network: hasInterface(xml), ...named }
 }
-
-const numbersOf = (version: string): number[] => version.split('.').map((part) => Number.parseInt(part, 10) || 0)

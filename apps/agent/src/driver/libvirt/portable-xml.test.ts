@@ -3,6 +3,7 @@
 import { newId } from '@dormouse/contract'
 import { describe, expect, test } from 'vitest'
 import { domainName, readMark, sshSocketOf, vncSocketOf, wakeSocketOf } from './domain-xml.ts'
+import { withMappedMemory } from './memory-object.ts'
 import { macOf, readNic, withAddress } from './network-xml.ts'
 import { type HostParts, requirePortable, withHostParts } from './portable-xml.ts'
 import { formatXml, parseXml } from './xml-tree.ts'
@@ -179,6 +180,21 @@ test('a network port keeps its address and its slot, and is on this host’s net
   expect(readNic(own)).toEqual({ network: 'ours', mac: macOf(desktopId), ip: '10.0.0.9' })
   expect(readNic(withAddress(own, '10.0.1.2'))).toEqual({ network: 'ours', mac: macOf(desktopId), ip: '10.0.1.2' })
   expect(() => requirePortable(on('52:00:00:00:00:01'), spec, mark)).toThrow(/MAC/)
+})
+
+test('a guest that mapped a template’s memory gets memory of its own, under the same name', () => {
+  const mapped = withMappedMemory(foreign, { path: '/old/templates/memory', access: 'private-read-only' })
+  requirePortable(mapped, spec, mark)
+  const own = withHostParts(mapped, parts, undefined)
+  expect(own).not.toMatch(/\/old|incoming|memory-backend-file/)
+  expect(own).toContain("<qemu:arg value='memory-backend-ram,id=dram,size=131072K'/>")
+  requirePortable(own, spec, mark)
+  expect(withHostParts(own, parts, undefined)).toBe(own)
+})
+
+test('its own host, too, restores nothing with other arguments for QEMU', () => {
+  const other = foreign.replace('</domain>', "<qemu:commandline><qemu:arg value='-S'/></qemu:commandline></domain>")
+  expect(() => withHostParts(other, parts, undefined)).toThrow('arguments for QEMU')
 })
 
 const inDevices = (xml: string) => foreign.replace('</devices>', `${xml}</devices>`)

@@ -3,6 +3,7 @@
 import type { DesktopSpec } from '@dormouse/contract'
 import type { Mark } from '../mark.ts'
 import { domainName, markKey, markXml, sshPort, wakePort } from './domain-xml.ts'
+import { commandLine, hasMemoryObject, setOwnMemory } from './memory-object.ts'
 import { macOf } from './network-xml.ts'
 import { elementsOf, formatXml, parseXml, textOf, type XmlElement } from './xml-tree.ts'
 
@@ -54,6 +55,8 @@ const domainRule: Rule = {
     ...{ name: gone, uuid: gone, metadata: gone, resource: gone, seclabel: gone, 'qemu:capabilities': gone },
     // libvirt makes a new one for each restore, by which the guest's kernel notices it.
     genid: { text: /^[\da-f-]{36}$/i },
+    // Compared as a whole, and replaced.
+    [commandLine]: { children: { 'qemu:arg': { attributes: { value: anything } } } },
     memory: { attributes: { unit: word }, text: number },
     currentMemory: { attributes: { unit: word }, text: number },
     vcpu: { attributes: { placement: word }, text: number },
@@ -156,6 +159,7 @@ export function requirePortable(xml: string, spec: DesktopSpec, mark: Mark): voi
   if (only(domain, 'memory').attributes.unit !== 'KiB' || kib !== spec.memoryMiB * 1024) {
     throw new Error(`its memory is not the desktop’s ${spec.memoryMiB} MiB`)
   }
+  hasMemoryObject(domain)
   if (Number(textOf(only(domain, 'vcpu'))) !== spec.vcpus) throw new Error('its number of processors is another')
   const devices = only(domain, 'devices')
   only(devices, 'disk')
@@ -190,12 +194,14 @@ function only(parent: XmlElement, name: string): XmlElement {
 
 /**
  * The domain's XML with this host's parts. The chain of the disk is left out, so its own header counts. The filter of a network
- * port stays as it is: the caller replaces it, and may give the same address again.
+ * port stays as it is: the caller replaces it, and may give the same address again. A guest that mapped a template's memory gets
+ * memory of its own.
  */
 export function withHostParts(xml: string, parts: HostParts, networkName: string | undefined): string {
   const domain = parseXml(xml)
   const { mark, emulator, kernel, initrd, cmdline } = parts
-  const dropped = new Set(['metadata', 'resource', 'seclabel', 'qemu:capabilities'])
+  const isNamed = hasMemoryObject(domain)
+  const dropped = new Set(['metadata', 'resource', 'seclabel', 'qemu:capabilities', commandLine])
   domain.children = domain.children.filter((child) => typeof child === 'string' || !dropped.has(child.name))
   delete domain.attributes.id
   delete domain.attributes['xmlns:qemu']
@@ -211,6 +217,7 @@ export function withHostParts(xml: string, parts: HostParts, networkName: string
   devices.children = devices.children.flatMap((child) =>
     typeof child === 'string' ? [] : hosted(child, parts, networkName),
   )
+  if (isNamed) setOwnMemory(domain)
   return formatXml(domain)
 }
 

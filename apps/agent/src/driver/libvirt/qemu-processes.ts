@@ -38,11 +38,14 @@ export class QemuProcesses {
     return found && wantedMs(found.pid)
   }
 
-  /** How much of the host's memory it holds; undefined where it is not visible. */
+  /**
+   * How much of the host's memory it holds, and gives back when it ends: without the files that it maps, such as QEMU itself, or
+   * a template's memory. Undefined where it is not visible.
+   */
   async residentMiB(domainName: string): Promise<number | undefined> {
     const pid = await this.#pidOf(domainName)
     const status = pid && (await readFile(`/proc/${pid}/status`, 'utf8').catch(() => ''))
-    const kib = status && /^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]
+    const [, kib] = /^RssAnon:\s+(\d+) kB$/m.exec(status || '') ?? []
     return kib ? Math.ceil(Number(kib) / 1024) : undefined
   }
 

@@ -1,5 +1,5 @@
 // Templates on libvirt. A template's guest is a domain with a name of its own kind and without a mark, so nothing takes it for a
-// desktop. Its memory is an ordinary file of libvirt's; a desktop gets a copy of it with another head.
+// desktop. Its memory is an ordinary file of libvirt's, of which a desktop gets a copy with another head; or one that all map.
 import { execFile } from 'node:child_process'
 import { chmod, constants, copyFile, rename as moveFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -10,8 +10,14 @@ import type { Image, Readiness } from '../../images/images.ts'
 import type { ImageShelf } from '../../images/shelf.ts'
 import { syncPath } from '../../mechanics/durable-file.ts'
 import type { Mark } from '../mark.ts'
-import { type TemplateDriver, type TemplateGuest, type TemplateTraits, templateFiles } from '../templates.ts'
-import { type BootDeps, cpuModelOf, machineFor, planOf, shortenAgentTimeout } from './boot.ts'
+import {
+  type MadeTemplate,
+  type TemplateDriver,
+  type TemplateGuest,
+  type TemplateTraits,
+  templateFiles,
+} from '../templates.ts'
+import { type BootDeps, cpuModelOf, machineFor, planOf, restoreFromFile, shortenAgentTimeout } from './boot.ts'
 import { virtualBytesOf } from './disks.ts'
 import { stateOf } from './domain-states.ts'
 import { asTemplate, domainName, domainXml, templatePrefix } from './domain-xml.ts'
@@ -19,6 +25,7 @@ import { orRefuse, unlessGone } from './failures.ts'
 import { hasInterface, nicXml } from './network-xml.ts'
 import { virtualBytesIn } from './qcow2.ts'
 import { rename } from './save-head.ts'
+import { type Share, SharedMemory } from './shared-memory.ts'
 
 const run = promisify(execFile)
 const makeDiskMs = 60_000
@@ -27,13 +34,17 @@ const plugMs = 15_000
 
 interface TemplateDeps extends BootDeps {
   images: ImageShelf
+  movesDir: string
+  share: Share
 }
 
 export class LibvirtTemplates implements TemplateDriver {
   readonly #deps: TemplateDeps
+  readonly #shared: SharedMemory
 
   constructor(deps: TemplateDeps) {
     this.#deps = deps
+    this.#shared = new SharedMemory(deps)
   }
 
   async traits(desktopId: DesktopId, { memoryMiB, vcpus }: DesktopSpec): Promise<TemplateTraits | undefined> {
@@ -42,7 +53,8 @@ export class LibvirtTemplates implements TemplateDriver {
     if (!image.wakePort) return undefined
     const [emulator, hypervisor] = [`QEMU ${versions.qemu}`, `libvirt ${versions.libvirt}`]
     const seen = { machine: machineFor(capabilities, image), cpuModel: cpuModelOf(kvm, cpuModel) }
-    return { image: image.manifestDigest, memoryMiB, vcpus, ...seen, emulator, hypervisor, kvm }
+    const memory = this.#shared.form(versions.qemu ?? '')
+    return { image: image.manifestDigest, memoryMiB, vcpus, ...seen, emulator, hypervisor, kvm, memory }
   }
 
   async hasImage(manifestDigest: string): Promise<boolean> {
@@ -53,20 +65,23 @@ export class LibvirtTemplates implements TemplateDriver {
     return this.#deps.disks.readiness(desktopId)
   }
 
-  async boot(buildId: string, folder: string, spec: DesktopSpec, manifestDigest: string): Promise<void> {
+  async boot(buildId: string, folder: string, spec: DesktopSpec, traits: TemplateTraits): Promise<void> {
     const { installation, images } = this.#deps
     const disk = join(folder, templateFiles.disk)
     const image =
-      (await images.find(spec.imageVersion, manifestDigest)) ??
+      (await images.find(spec.imageVersion, traits.image)) ??
       refuse('image_unavailable', `the host does not have the image "${spec.imageVersion}" any more`)
     await makeOverlay(disk, virtualBytesOf(spec, image), image)
     const nobody = { installationId: installation.id, desktopId: buildId, generation: 0, turn: 0, operationId: buildId }
     const plan = await planOf(this.#deps, spec, nobody, image, { disk, nic: null })
     const xml = asTemplate(domainXml(plan), `${templatePrefix(installation.id)}${buildId}`)
-    await orRefuse(
-      'the template’s guest could not be started',
-      installation.session.host.domains.createXml(installation.cpu.shorten(xml, plan.type === 'kvm')),
-    )
+    const create = (own: string) =>
+      orRefuse(
+        'the template’s guest could not be started',
+        installation.session.host.domains.createXml(installation.cpu.shorten(own, plan.type === 'kvm')),
+      )
+    if (traits.memory === 'copied') await create(xml)
+    else await this.#shared.boot(folder, xml, spec, create)
     await shortenAgentTimeout(this.#deps, buildId)
   }
 
@@ -75,9 +90,11 @@ export class LibvirtTemplates implements TemplateDriver {
     return seen && { state: stateOf(seen.state), reason: seen.reason }
   }
 
-  async save(buildId: string, folder: string): Promise<void> {
-    const path = join(folder, templateFiles.memory)
-    await orRefuse('the template’s memory could not be saved', this.#handle(buildId).save(path))
+  async save(buildId: string, folder: string, { memory }: TemplateTraits): Promise<void> {
+    const handle = this.#handle(buildId)
+    const saving =
+      memory === 'copied' ? handle.save(join(folder, templateFiles.memory)) : this.#shared.save(handle, folder)
+    await orRefuse('the template’s memory could not be saved', saving)
   }
 
   async end(buildId: string): Promise<void> {
@@ -94,14 +111,20 @@ export class LibvirtTemplates implements TemplateDriver {
     for (const { uuid } of found.filter(({ name }) => name.startsWith(prefix))) await this.end(uuid)
   }
 
-  async copy(folder: string, mark: Mark, memoryPath: string): Promise<void> {
+  async copy({ path: folder, traits }: MadeTemplate, mark: Mark, memoryPath: string): Promise<void> {
     const named = { name: domainName(mark), uuid: mark.desktopId }
     const copyMemory = async () => {
       await copyPrivate(join(folder, templateFiles.memory), memoryPath)
       await rename(memoryPath, named)
     }
     const place = (path: string) => copyPrivate(join(folder, templateFiles.disk), path)
-    await Promise.all([this.#replaceDisk(mark.desktopId, place), copyMemory()])
+    const copyingMemory = traits.memory === 'copied' && copyMemory()
+    await Promise.all([this.#replaceDisk(mark.desktopId, place), copyingMemory])
+  }
+
+  async start(template: MadeTemplate, mark: Mark, memoryPath: string): Promise<void> {
+    if (template.traits.memory === 'copied') await restoreFromFile(this.#deps, memoryPath, mark)
+    else await this.#shared.start(template, mark)
   }
 
   async emptyDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {

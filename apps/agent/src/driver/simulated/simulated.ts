@@ -67,7 +67,7 @@ export class SimulatedDriver implements Driver {
     const host = { folder: settings.folder, disks: this.#disks, faults: this.faults }
     const images = async () => (settings.anyImage ? ['*'] : this.#imageNames())
     const hasImage = async (name: string) => (await images()).some((each) => each === '*' || each === name)
-    this.templates = new SimulatedTemplates({ ...host, hasImage })
+    this.templates = new SimulatedTemplates({ ...host, hasImage, restorePaused: this.restorePaused.bind(this) })
     this.moves = new SimulatedMoves({
       ...host,
       domains: this.#domains,

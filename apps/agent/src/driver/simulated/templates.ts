@@ -5,7 +5,13 @@ import { join } from 'node:path'
 import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
 import type { Mark } from '../mark.ts'
-import { type TemplateDriver, type TemplateGuest, type TemplateTraits, templateFiles } from '../templates.ts'
+import {
+  type MadeTemplate,
+  type TemplateDriver,
+  type TemplateGuest,
+  type TemplateTraits,
+  templateFiles,
+} from '../templates.ts'
 import { paused, toDomain } from './domains.ts'
 import type { SimulatedFaults } from './faults.ts'
 import { SimulatedGuest } from './guest.ts'
@@ -17,6 +23,7 @@ interface Host {
   disks: JsonFolder<SimulatedDisk>
   faults: SimulatedFaults
   hasImage: (name: string) => Promise<boolean>
+  restorePaused: (desktopId: DesktopId, path: string, mark: Mark) => Promise<void>
 }
 
 const version = '1'
@@ -43,7 +50,8 @@ export class SimulatedTemplates implements TemplateDriver {
       emulator: version,
       hypervisor: version,
       kvm: false,
-    }
+      memory: 'copied',
+    } as const
     return { image: digestOf(disk.spec.imageVersion), memoryMiB, vcpus, ...simulated }
   }
 
@@ -101,7 +109,7 @@ export class SimulatedTemplates implements TemplateDriver {
     return this.#domains.list()
   }
 
-  async copy(folder: string, mark: Mark, memoryPath: string): Promise<void> {
+  async copy({ path: folder }: MadeTemplate, mark: Mark, memoryPath: string): Promise<void> {
     await this.#host.faults.enter('copyTemplate')
     copyFileSync(join(folder, templateFiles.memory), memoryPath)
     const saved = readSaved(memoryPath)
@@ -110,6 +118,10 @@ export class SimulatedTemplates implements TemplateDriver {
     const { spec } = this.#host.disks.read(desktopId) ?? refuse('hypervisor_failed', 'the disk is not there')
     const { files } = simulatedDisk.parse(JSON.parse(readFileSync(join(folder, templateFiles.disk), 'utf8')))
     this.#host.disks.write(desktopId, { spec, files })
+  }
+
+  start(_template: MadeTemplate, mark: Mark, memoryPath: string): Promise<void> {
+    return this.#host.restorePaused(mark.desktopId, memoryPath, mark)
   }
 
   async emptyDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {

@@ -155,13 +155,13 @@ async function misfitOf(
   hostId: string,
   desktop: { traits: MoveTraits; image: ImageRef | undefined; mayRelay: boolean },
 ): Promise<string | null> {
-  const { signal } = context
   const payload = { spec: inputOf(context).spec, ...desktop }
-  const { misfit, fetches } = await deps.links
-    .command(hostId, 'move.check', payload, { signal, timeoutMs: checkMs })
+  const { misfit, fetches, takesNamedMemory } = await deps.links
+    .command(hostId, 'move.check', payload, { signal: context.signal, timeoutMs: checkMs })
     .catch((error: unknown) => misfitFrom(error, ['host_unreachable']))
-  if (misfit !== null || !fetches || !desktop.image) return misfit
-  return fetchImage(deps, context, hostId, desktop.image)
+  if (misfit !== null) return misfit
+  if (desktop.traits.namedMemory && !takesNamedMemory) return 'its agent cannot take this desktop; upgrade the agent'
+  return fetches && desktop.image ? fetchImage(deps, context, hostId, desktop.image) : null
 }
 
 /** Why the host cannot fetch the image. It may take minutes: the host's reports extend the operation's deadline. */
