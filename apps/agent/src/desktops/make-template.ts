@@ -25,8 +25,8 @@ export interface TemplateWish {
   readiness: Readiness | undefined
 }
 
-/** An emulated desktop takes half a minute; one that computes at its start takes longer. */
-const bootMs = 300_000
+/** An emulated desktop takes half a minute, on a busy host many times that. */
+const bootMs = 900_000
 
 export async function makeTemplate(deps: MakeDeps, wish: TemplateWish, signal: AbortSignal): Promise<Template> {
   const { failpoints, folders } = deps
