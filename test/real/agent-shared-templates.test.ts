@@ -1,14 +1,15 @@
 // Guarantee: real guests that map the memory of one template are desktops of their own, and change nothing of each other's. They
-// sleep and end as any other; from their first sleep on nothing ties them to the template. Whatever dies on the way,
+// sleep, move and end as any other; from their first sleep or move on nothing ties them to the template. Whatever dies on the way,
 // they begin again or boot from their image.
 import { chmodSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
-import { type Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
+import { type Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
 import { newId, type WakePath } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { guestSpec, leaveWitness, lookAt, Stage } from './parts/agent-stage.ts'
+import { TwoHosts } from './parts/two-hosts.ts'
 
 const sleeps = 10
 const templatesMiB = 4_000
@@ -189,4 +190,32 @@ test('files that were damaged are noticed before they are used', async () => {
   expect(bench.house.templates.facts).toEqual([])
   await end(await begin('boot'))
   await bench.house.templates.settled()
+})
+
+test('it moves awake, and back asleep, and has memory of its own on both hosts', async () => {
+  const hosts = await TwoHosts.start({ memoryMiB: 8, settings: { shareTemplates: 'on' }, templatesMiB })
+  await using _closing = hosts
+  const { home, away } = hosts
+  await home.house.templates.settled()
+  await hosts.end()
+  await hosts.boot(home, 8)
+  expect(home.house.journal.read(hosts.id)).toMatchObject({ wokeBy: 'template' })
+  const live = hosts.move('live')
+  expect(await live.check()).toBeNull()
+  expect(live.traits).toMatchObject({ namedMemory: true })
+  expect(await live.whole()).toBe('awake')
+  await hosts.expectAt(away)
+  await hosts.hibernate(away)
+  expect(await hosts.move('cold', away, home).whole()).toBe('hibernated')
+  await hosts.wake()
+  await hosts.expectAt(home)
+  await hosts.end()
+
+  await hosts.boot(home, 8)
+  expect(home.house.journal.read(hosts.id)).toMatchObject({ wokeBy: 'template' })
+  await hosts.hibernate(home)
+  expect(await hosts.move('cold').whole()).toBe('hibernated')
+  await hosts.wake(away)
+  await hosts.expectAt(away)
+  expect(await until(() => home.house.templates.facts)).toHaveLength(1)
 })

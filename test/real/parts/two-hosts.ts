@@ -20,6 +20,8 @@ interface TwoHostsOptions {
   /** Random bytes in the desktop's memory. */
   memoryMiB: number
   settings?: Partial<LibvirtSettings>
+  /** The host where it begins makes templates, in so much space. */
+  templatesMiB?: number
 }
 
 export class TwoHosts {
@@ -38,11 +40,16 @@ export class TwoHosts {
   }
 
   /** The desktop is awake on `home`. */
-  static async start({ memoryMiB, settings }: TwoHostsOptions): Promise<TwoHosts> {
+  static async start({ memoryMiB, settings, templatesMiB }: TwoHostsOptions): Promise<TwoHosts> {
     const stages = await Promise.all([Stage.start(), Stage.start()])
     const installationId = newId()
-    const home = await stages[0].bench('move', settings, undefined, installationId)
-    const away = await stages[1].bench('move', settings, undefined, installationId)
+    // Where libvirt chooses them, they are in its own namespace, and an agent in this one cannot open them.
+    const settingsOn = ({ libvirtd }: Stage) => {
+      return { ...settings, ...(templatesMiB && { socketsDir: join(libvirtd.shortDir, 'sockets') }) }
+    }
+    const named = [undefined, installationId, undefined] as const
+    const home = await stages[0].bench('move', settingsOn(stages[0]), ...named, templatesMiB)
+    const away = await stages[1].bench('move', settingsOn(stages[1]), ...named)
     const hosts = new TwoHosts(stages, home, away)
     await hosts.boot(home, memoryMiB)
     return hosts
