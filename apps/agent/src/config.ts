@@ -171,7 +171,7 @@ export const configSchema = z.object({
   shareTemplates: setting(
     'DORMOUSE_AGENT_SHARE_TEMPLATES',
     'whether new desktops map one file with a template’s memory in place of a copy each, which saves most of their memory: auto does where QEMU is 8.2 or later, which opens the file read-only; on also does with an older QEMU, which opens it for writing, so that a guest that escapes could change the memory of all other desktops; off never does. QEMU’s user, and AppArmor, must let it open the files of templates',
-    z.enum(['auto', 'on', 'off']).default('off'),
+    z.enum(['auto', 'on', 'off']).default('auto'),
   ),
   idleWithoutLeaderMs: setting(
     'DORMOUSE_AGENT_IDLE_WITHOUT_LEADER_SECS',
