@@ -193,6 +193,7 @@ export class Service {
         DORMOUSE_AGENT_ENROL_TOKEN: token,
         DORMOUSE_AGENT_NAME: name,
         DORMOUSE_AGENT_DRIVER: 'simulated',
+        DORMOUSE_AGENT_TEMPLATES_MIB: '0',
         DORMOUSE_AGENT_STATE_DIR: join(this.folder, name),
         ...settings,
       },

@@ -23,7 +23,8 @@ const memoryMiB = long ? 64 : 16
 
 let instance: Instance
 beforeAll(async () => {
-  instance = await Instance.start()
+  // As it is without settings: the first desktop boots, the next ones begin with its template.
+  instance = await Instance.start({ DORMOUSE_AGENT_TEMPLATES_MIB: '8192' })
 })
 /** A try that failed leaves nothing to the next one. */
 const desktops = new HandedOn(async () => {

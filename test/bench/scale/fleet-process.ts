@@ -46,6 +46,7 @@ async function start({ name, token, stateDir }: FleetHost): Promise<void> {
     DORMOUSE_AGENT_ENROL_TOKEN: token,
     DORMOUSE_AGENT_NAME: name,
     DORMOUSE_AGENT_DRIVER: 'simulated',
+    DORMOUSE_AGENT_TEMPLATES_MIB: '0',
     DORMOUSE_AGENT_STATE_DIR: stateDir,
     DORMOUSE_AGENT_METRICS_LISTEN: 'off',
     ...orders.settings,

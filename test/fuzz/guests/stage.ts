@@ -147,6 +147,7 @@ export class Stage implements AsyncDisposable {
       DORMOUSE_AGENT_NAME: name,
       DORMOUSE_AGENT_STATE_DIR: join(this.#folder, 'agent'),
       DORMOUSE_AGENT_METRICS_LISTEN: 'off',
+      DORMOUSE_AGENT_TEMPLATES_MIB: '0',
       DORMOUSE_AGENT_LIBVIRT_SOCKET: this.#hypervisor.socketPath,
       DORMOUSE_AGENT_SOCKETS_DIR: join(this.#folder, 's'),
       DORMOUSE_AGENT_IMAGES_DIR: join(this.#folder, 'images'),

@@ -48,6 +48,8 @@ export class Host {
       DORMOUSE_AGENT_METRICS_LISTEN: 'off',
       // So that wakes restore what was saved; test/house/warm.test.ts shows the same with warm copies.
       DORMOUSE_AGENT_WARM_PERCENT: '0',
+      // So that first wakes boot; test/house/templates.test.ts shows the same with templates.
+      DORMOUSE_AGENT_TEMPLATES_MIB: '0',
     }
     this.#config = { ...readConfig(configSchema, env), ...agent }
     this.#log = log.child({ host: name })

@@ -126,6 +126,8 @@ export class Instance {
         // In a test everything that could be logged is, and must be clean.
         ...(process.env.VITEST && { DORMOUSE_LOG_LEVEL: 'trace', DORMOUSE_AGENT_LOG_LEVEL: 'trace' }),
         DORMOUSE_IMAGES_DIR: join(root, '.dormouse-test/images'),
+        // Making one takes a processor for seconds; tests that count on templates have their own setting.
+        DORMOUSE_AGENT_TEMPLATES_MIB: '0',
         ...this.#env,
         PORT: String(this.#port),
         DORMOUSE_DATA: this.dataDir,

@@ -69,6 +69,7 @@ export class NetworkedHost {
       DORMOUSE_AGENT_NAME: this.name,
       DORMOUSE_AGENT_STATE_DIR: join(shortDir, 'agent'),
       DORMOUSE_AGENT_METRICS_LISTEN: 'off',
+      DORMOUSE_AGENT_TEMPLATES_MIB: '0',
       DORMOUSE_AGENT_LIBVIRT_SOCKET: socketPath,
       DORMOUSE_AGENT_SOCKETS_DIR: join(shortDir, 'sockets'),
       DORMOUSE_AGENT_IMAGES_DIR: imagesDir,

@@ -2,6 +2,7 @@
 // only /proc; a process that is not visible there counts as unknown.
 import { readdirSync, readFileSync } from 'node:fs'
 import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { constants, setPriority } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { GuestActivity } from '../guest-activity.ts'
 
@@ -53,6 +54,19 @@ export class QemuProcesses {
   async setOomScore(domainName: string, score: number): Promise<void> {
     const pid = await this.#pidOf(domainName)
     if (pid) await writeFile(`/proc/${pid}/oom_score_adj`, `${score}`).catch(() => undefined)
+  }
+
+  /** It gets what processors others leave. Where the agent is not allowed to, it shares them. */
+  async yieldProcessors(domainName: string): Promise<void> {
+    const pid = await this.#pidOf(domainName)
+    const threads = pid ? await readdir(`/proc/${pid}/task`).catch((): string[] => []) : []
+    for (const thread of threads) {
+      try {
+        setPriority(Number(thread), constants.priority.PRIORITY_LOW)
+      } catch {
+        // The thread has ended, or the agent is not allowed to.
+      }
+    }
   }
 
   async #pidOf(domainName: string): Promise<number | undefined> {

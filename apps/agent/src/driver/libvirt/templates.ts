@@ -24,6 +24,7 @@ import { asTemplate, domainName, domainXml, templatePrefix } from './domain-xml.
 import { orRefuse, unlessGone } from './failures.ts'
 import { hasInterface, nicXml } from './network-xml.ts'
 import { virtualBytesIn } from './qcow2.ts'
+import { QemuProcesses } from './qemu-processes.ts'
 import { rename } from './save-head.ts'
 import { type Share, SharedMemory } from './shared-memory.ts'
 
@@ -40,6 +41,7 @@ interface TemplateDeps extends BootDeps {
 
 export class LibvirtTemplates implements TemplateDriver {
   readonly #deps: TemplateDeps
+  readonly #processes = new QemuProcesses()
   readonly #shared: SharedMemory
 
   constructor(deps: TemplateDeps) {
@@ -82,6 +84,7 @@ export class LibvirtTemplates implements TemplateDriver {
       )
     if (traits.memory === 'copied') await create(xml)
     else await this.#shared.boot(folder, xml, spec, create)
+    await this.#processes.yieldProcessors(`${templatePrefix(installation.id)}${buildId}`)
     await shortenAgentTimeout(this.#deps, buildId)
   }
 
