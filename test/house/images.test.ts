@@ -18,16 +18,16 @@ async function operatorOf(house: House) {
   return { admin, ask, add }
 }
 
-test('a first wake fetches the image that the name means, and shows how far it is', async () => {
+test('a first wake fetches the image that the name means, and shows how far it is and what its host makes of it', async () => {
   await using server = await ImageServer.start()
-  await using house = await House.start()
+  await using house = await House.start({ agent: { templatesMiB: 10_000 } })
   const { ask, add } = await operatorOf(house)
   const added = await add(server)
   expect([added.status, added.json]).toEqual([
     201,
     expect.objectContaining({ digest: server.ref().digest, in_use: false }),
   ])
-  expect(added.json.hosts).toMatchObject([{ host_name: house.host.name, state: 'absent' }])
+  expect(added.json.hosts).toMatchObject([{ host_name: house.host.name, state: 'absent', templates: 0 }])
   expect((await ask('POST', '/mini@1/use')).json.in_use).toBe(true)
 
   const halfSent = server.sendHalf('disk.qcow2')
@@ -44,7 +44,7 @@ test('a first wake fetches the image that the name means, and shows how far it i
   expect(await house.see(id)).toMatchObject({ image_version: 'mini', resolved_image_version: 'mini@1' })
   await waitFor('the host to be listed', async () => {
     const { json } = await ask('GET', '/mini@1')
-    return json.hosts[0].state === 'present'
+    return json.hosts[0].state === 'present' && json.hosts[0].templates === 1
   })
 })
 

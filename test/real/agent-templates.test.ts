@@ -9,7 +9,7 @@ import { type DesktopSpec, newId, type WakePath } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { guestSpec, leaveWitness, lookAt, Stage } from './parts/agent-stage.ts'
 
-const atOnce = 10
+const atOnce = 20
 
 let stage: Stage
 let bench: Bench<LibvirtDriver>

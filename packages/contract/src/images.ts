@@ -73,6 +73,7 @@ const hostImageJson = z.object({
     .describe('`absent`: it fetches the image when it needs it. `cannot_fetch`: its agent is of an earlier release'),
   done_bytes: z.int().min(0).nullable().describe('While it fetches'),
   error: z.string().nullable().describe('Why the last attempt failed'),
+  templates: z.int().min(0).optional().describe('Its saved boots of the image, with which new desktops begin'),
 })
 export type HostImageJson = z.infer<typeof hostImageJson>
 

@@ -68,7 +68,7 @@ async function add({ operator, show, terminal }: Needs, image: string, options: 
 
 const fullName = ({ name, version }: ImageJson): string => `${name}@${version}`
 
-const columns = ['IMAGE', 'USED', 'MIB', 'HOSTS', 'FETCHING', 'FAILED', 'RETIRED', 'FROM']
+const columns = ['IMAGE', 'USED', 'MIB', 'HOSTS', 'TEMPLATES', 'FETCHING', 'FAILED', 'RETIRED', 'FROM']
 
 function row(image: ImageJson): (string | number | null)[] {
   const count = (...states: string[]) => image.hosts.filter(({ state }) => states.includes(state)).length
@@ -77,6 +77,7 @@ function row(image: ImageJson): (string | number | null)[] {
     image.in_use ? 'yes' : 'no',
     Math.ceil(image.bytes / 2 ** 20),
     `${count('present')}/${image.hosts.length}`,
+    image.hosts.reduce((sum, { templates = 0 }) => sum + templates, 0),
     count('fetching', 'waiting'),
     count('failed'),
     image.retired_at,

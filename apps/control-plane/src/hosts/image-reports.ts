@@ -9,12 +9,15 @@ export interface HostWithImages {
   digests: { image: string; digest: string }[]
   /** Null where its agent cannot fetch images. */
   fetches: ImageFetch[] | null
+  /** The image of each of its templates. */
+  templates: string[]
 }
 
 /** What the hosts that are neither lost nor removed report of their images, by name. */
 export async function withImages(db: Db): Promise<HostWithImages[]> {
   const { rows } = await db.query<HostWithImages>(
-    `select id, name, images, coalesce(facts->'imageDigests', '[]') as digests, facts->'fetches' as fetches
+    `select id, name, images, coalesce(facts->'imageDigests', '[]') as digests, facts->'fetches' as fetches,
+       coalesce(jsonb_path_query_array(facts, '$.templates[*].image'), '[]') as templates
      from hosts where lost_at is null and removed_at is null and facts is not null order by name, id`,
   )
   return rows

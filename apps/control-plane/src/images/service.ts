@@ -26,6 +26,8 @@ export interface HostWithImages {
   digests: { image: string; digest: string }[]
   /** Null where its agent cannot fetch images. */
   fetches: ImageFetch[] | null
+  /** The image of each of its templates. */
+  templates: string[]
 }
 
 export interface ImagesOptions {
@@ -201,10 +203,11 @@ const has = (host: HostWithImages, image: ImageRef): boolean => {
 }
 
 function hostImage(host: HostWithImages, image: ImageRef): HostImageJson {
-  const one = { host_id: host.id, host_name: host.name, done_bytes: null, error: null }
+  const name = imageFolderName(image)
+  const templates = host.templates.filter((each) => each === name).length
+  const one = { host_id: host.id, host_name: host.name, done_bytes: null, error: null, templates }
   if (has(host, image)) return { ...one, state: 'present' }
   if (host.fetches === null) return { ...one, state: 'cannot_fetch' }
-  const name = imageFolderName(image)
   const fetch = host.fetches.findLast((each) => each.image === name && each.digest === image.digest)
   if (!fetch) return { ...one, state: 'absent' }
   return { ...one, state: fetch.state, done_bytes: isGoing(fetch) ? fetch.doneBytes : null, error: fetch.why }
