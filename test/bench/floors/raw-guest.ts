@@ -71,7 +71,10 @@ export async function twinOf(socketPath: string, desktopId: string, dir: string)
   const original = (await host.domains.lookup(desktopId))!
   const uuid = crypto.randomUUID()
   const disk = `${dir}/agent/disks/${uuid}.qcow2`
+  // A disk that is written while it is copied would be torn.
+  await original.suspend()
   copyFileSync(`${dir}/agent/disks/${desktopId}.qcow2`, disk)
+  await original.resume()
   const xml = twinXml(await original.xml(), { desktopId, uuid, dir })
   const twin = await host.domains.createXml(xml)
   const image = `${dir}/${uuid}.save`
