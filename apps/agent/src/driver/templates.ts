@@ -1,4 +1,4 @@
-// The hypervisor's part in templates: saved boots of an image, of which desktops get copies. Mechanical like the rest of the
+// The hypervisor's part in templates: saved boots of an image, which desktops copy. Mechanical like the rest of the
 // driver: when one is made, and who gets a copy, is decided above. A template's guest is nobody's: it has no mark, no network.
 import type { DesktopId, DesktopSpec } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'

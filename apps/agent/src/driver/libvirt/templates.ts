@@ -1,5 +1,5 @@
 // Templates on libvirt. A template's guest is a domain with a name of its own kind and without a mark, so nothing takes it for a
-// desktop. Its memory is an ordinary file of libvirt's, of which a desktop gets a copy with another head; or one that all map.
+// desktop. Its memory is an ordinary file of libvirt's, which a desktop copies with another head; or a file that all map.
 import { execFile } from 'node:child_process'
 import { chmod, constants, copyFile, rename as moveFile } from 'node:fs/promises'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// The script that makes a simulated guest nobody's, of which only the answer is simulated.
+// What a simulated guest answers to the script that makes it nobody's. The script itself is not run.
 
 /** What the script prints that makes a guest nobody's; undefined where the command is another one. */
 export const sealing = (command: string | string[]): string | undefined =>
