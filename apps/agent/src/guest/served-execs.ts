@@ -67,7 +67,7 @@ class Server {
     return this.#isReady && !this.#isEnded
   }
 
-  /** Never rejects. */
+  /** Rejects only for a fault of this program: whatever a guest does leaves the requests to commands. */
   async start(guest: GuestTransport, place: string): Promise<void> {
     try {
       const listener = { received: (bytes: Buffer) => this.#receive(bytes), ended: () => this.#end() }
