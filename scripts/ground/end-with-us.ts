@@ -12,9 +12,13 @@ cat >/dev/null
 [ "$(started_of)" = "$started" ] && kill -"$signal" "$pid"
 [ -n "$folder" ] || exit 0
 while [ "$(started_of)" = "$started" ]; do sleep 0.2; done
+while read -r _ mounted _; do case "$mounted" in "$folder"/*) umount -l "$mounted" ;; esac; done </proc/self/mounts
 rm -rf "$folder"`
 
-/** Sends the signal to that process once ours has ended, then removes the folder, if any. Returns a function that cancels. */
+/**
+ * Sends the signal to that process once ours has ended. Then unmounts what is mounted in the folder, if any, and removes it.
+ * Returns a function that cancels.
+ */
 export function endWithUs({ pid, started }: Identity, name: NodeJS.Signals, folder = ''): () => void {
   const since = started.slice(started.indexOf('/') + 1)
   const args = [String(pid), since, name.replace('SIG', ''), folder]

@@ -6,6 +6,7 @@
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { endWithUs } from './end-with-us.ts'
 import { openPrivateHost, type PrivateHost } from './private-host.ts'
 import { type Identity, readLive, type Say, signal, waitGone } from './processes.ts'
 import { dropShortName, giveShortName } from './short-name.ts'
@@ -64,6 +65,7 @@ export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Pro
     logFile: join(home, 'log/host.log'),
     endsWithUs: options.endsWithUs,
   })
+  if (options.endsWithUs) endWithUs(host.init, 'SIGKILL', shortDir)
   if (host.adopted) options.say('Taking over the private libvirt of an earlier run')
   const daemon = () => findDaemon(host)
   const killDaemon = (name: NodeJS.Signals = 'SIGKILL') => end(daemon(), name)

@@ -12,8 +12,9 @@ import { Bench, type BenchOptions } from '@dormouse/agent/testing/bench.ts'
 import type { DesktopSpec } from '@dormouse/contract'
 import { createLog, type Log } from '@dormouse/process'
 import { ensureMiniImage } from '../../../infra/guest-image/mini.ts'
+import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
 import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../../scripts/ground/libvirtd.ts'
-import { run } from '../../../scripts/ground/processes.ts'
+import { identify, run } from '../../../scripts/ground/processes.ts'
 import { Secrets } from '../../secrets.ts'
 
 export const guestSpec: DesktopSpec = { vcpus: 1, memoryMiB: 256, diskGiB: 1, imageVersion: 'mini' }
@@ -45,9 +46,11 @@ export class Stage {
   readonly miniImage: string
   readonly #folder: string
   readonly #log: Log
+  readonly #unbind: () => void
 
-  private constructor(folder: string, miniImage: string, libvirtd: PrivateLibvirtd) {
+  private constructor(folder: string, miniImage: string, libvirtd: PrivateLibvirtd, unbind: () => void) {
     this.#folder = folder
+    this.#unbind = unbind
     this.miniImage = miniImage
     this.libvirtd = libvirtd
     const write = (line: string) => appendFileSync(join(folder, 'stage.log'), line)
@@ -56,6 +59,7 @@ export class Stage {
 
   static async start(): Promise<Stage> {
     const folder = mkdtempSync(join(tmpdir(), 'dormouse-stage-'))
+    const unbind = endWithUs(identify(process.pid)!, 'SIGKILL', folder)
     const say = () => undefined
     const { dir: image } = await ensureMiniImage({ imagesDir, say })
     // Before libvirt's namespaces are made, so that both see it.
@@ -64,7 +68,8 @@ export class Stage {
       await run('mount', ['-t', 'tmpfs', '-o', `size=${smallMiB}m`, 'tmpfs', join(folder, name)])
     }
     const named = { name: 'stage', hostUuid: crypto.randomUUID() }
-    return new Stage(folder, image, await startPrivateLibvirtd({ dir: folder, ...named, say, endsWithUs: true }))
+    const libvirtd = await startPrivateLibvirtd({ dir: folder, ...named, say, endsWithUs: true })
+    return new Stage(folder, image, libvirtd, unbind)
   }
 
   get #virsh(): string[] {
@@ -129,6 +134,7 @@ export class Stage {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.libvirtd.stop()
     await run('umount', ['-l', this.smallFolder, this.otherSmallFolder])
+    this.#unbind()
     const told = new Secrets().inLogFiles(this.#folder)
     if (told.length > 0) throw new Error(`the logs of the stage were kept, for they are not clean: ${told.join('; ')}`)
     rmSync(this.#folder, { recursive: true, force: true })
