@@ -137,7 +137,7 @@ test('it sleeps warm and cold without the template, again and again, while other
   await Promise.all([id, other].map(end))
 })
 
-test.each(['after-copy', 'before-resume', 'after-resume', 'before-done'])(
+test.each(['after-copy', 'before-resume', 'after-resume', 'after-identity'])(
   'an agent that dies at %s of a first wake begins it again, and nobody has reached its guest',
   async (name) => {
     await ensureTemplate()
