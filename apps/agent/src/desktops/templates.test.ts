@@ -232,6 +232,19 @@ test.each(['bootTemplate', 'saveTemplate'] as const)('where %s fails there is no
   expect(await path(bench)).toBe('boot')
 })
 
+test('what could not be ended when a template failed is ended a minute later, and templates are made again', async () => {
+  await using bench = await start()
+  bench.driver.faults.failNext('saveTemplate')
+  bench.driver.faults.failNext('endTemplate')
+  expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
+  expect(bench.driver.templates.running()).toHaveLength(1)
+  expect(await foldersOf(bench)).toHaveLength(1)
+  await bench.house.templates.check()
+  await expectNoTemplate(bench)
+  await made(bench, { ...spec, memoryMiB: 32 })
+})
+
 test('a damaged template is noticed when the agent starts, and made again', async () => {
   await using bench = await start()
   await made(bench)

@@ -38,6 +38,8 @@ export class Templates {
   readonly #failures = new Map<string, { times: number; until: number }>()
   readonly #closing = new AbortController()
   #making: { wish: TemplateWish; ended: Promise<void> } | undefined
+  /** Whether nothing is left of one that an agent before this one was making, or that could not be made. */
+  #isCleared = false
   #isOpen = false
 
   constructor(deps: TemplatesDeps, { maxMiB }: TemplateOptions) {
@@ -59,6 +61,7 @@ export class Templates {
   /** To be called every minute or so. The first time, and after a failure of that, it finds what an agent before this one has left. */
   async check(): Promise<void> {
     if (this.#maxMiB === 0) return
+    if (!this.#isCleared && !this.#making) await this.#clear()
     if (!this.#isOpen) await this.#open()
     for (const template of this.#oldestFirst()) {
       if (!(await this.#deps.driver.templates.hasImage(template.traits.image)))
@@ -68,11 +71,17 @@ export class Templates {
     this.#makeNext()
   }
 
-  /** What an agent that has died was making is removed; what it has made counts only once its digests are those of its manifest. */
-  async #open(): Promise<void> {
-    const { driver, folders, log } = this.#deps
+  /** What could not be ended and removed at once: the agent has died since, or libvirt did not answer. */
+  async #clear(): Promise<void> {
+    const { driver, folders } = this.#deps
     await driver.templates.endAll()
     await folders.clearLeftovers()
+    this.#isCleared = true
+  }
+
+  /** What an agent before this one has made counts only once its digests are those of its manifest. */
+  async #open(): Promise<void> {
+    const { folders, log } = this.#deps
     for (const template of await folders.list()) {
       if (await folders.isWhole(template)) this.#usable.set(template.key, template)
       else {
@@ -133,7 +142,8 @@ export class Templates {
   #makeNext(): void {
     for (const key of this.#wishes.keys()) if (this.#isGivenUp(key)) this.#wishes.delete(key)
     const [next] = [...this.#wishes].filter(([key]) => this.#mayTry(key))
-    if (!next || this.#making || !this.#isOpen || this.#closing.signal.aborted) return
+    const isOpen = this.#isOpen && this.#isCleared && !this.#closing.signal.aborted
+    if (!next || this.#making || !isOpen) return
     const [key, wish] = next
     this.#wishes.delete(key)
     const ended = this.#make(key, wish).finally(() => {
@@ -159,6 +169,7 @@ export class Templates {
       log.info({ image, memoryMiB, vcpus, mib: Math.ceil(made.bytes / mib), ms }, 'a template was made')
     } catch (err) {
       if (this.#closing.signal.aborted) return
+      this.#isCleared = false
       this.#countFailure(key)
       log.warn({ err, image, memoryMiB, vcpus }, 'a template could not be made; desktops boot from their image')
     }

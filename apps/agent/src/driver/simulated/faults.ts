@@ -33,6 +33,7 @@ export const simulatedOperations = [
   'isKept',
   'bootTemplate',
   'saveTemplate',
+  'endTemplate',
   'copyTemplate',
   'furnish',
   'adoptDisk',

@@ -89,10 +89,15 @@ export class SimulatedTemplates implements TemplateDriver {
     const domain = this.#domains.read(buildId) ?? refuse('hypervisor_failed', 'the template’s guest does not run')
     await writeSaved(join(folder, templateFiles.memory), paused(domain), async () => undefined)
     writeFileSync(join(folder, templateFiles.disk), JSON.stringify(this.#disks.read(buildId)))
-    await this.end(buildId)
+    this.#remove(buildId)
   }
 
   async end(buildId: string): Promise<void> {
+    await this.#host.faults.enter('endTemplate')
+    this.#remove(buildId)
+  }
+
+  #remove(buildId: string): void {
     this.#lives.get(buildId)?.abort()
     this.#lives.delete(buildId)
     this.#domains.remove(buildId)
