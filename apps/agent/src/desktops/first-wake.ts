@@ -2,7 +2,7 @@
 // it has that, nobody reaches it, and it counts as never woken: whatever fails or dies, its disk is emptied and it begins again.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type DesktopSpec, Refusal, refuse } from '@dormouse/contract'
-import type { Failpoints, Log } from '@dormouse/process'
+import { type Failpoints, type Log, together } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import type { WakeNews } from '../driver/guest-access.ts'
 import type { Guests } from '../guest/guests.ts'
@@ -69,24 +69,24 @@ async function begin(deps: FirstWakeDeps, turn: Turn, spec: DesktopSpec, templat
   await turn.note({ spec, identity: 'template' })
   await failpoints.hit('first-wake.before-copy')
   const path = memory.copyPath(desktopId)
-  const from = async (work: () => Promise<void>) => {
-    const isThere = await templates.using(template, () => work().then(() => true))
-    if (!isThere) refuse('hypervisor_failed', 'the template was removed meanwhile')
-  }
-  const copying = from(() => driver.templates.copy(template, mark, path))
-  const [keys] = await Promise.all([guests.introduce(desktopId), copying])
-  await failpoints.hit('first-wake.after-copy')
-  turn.signal.throwIfAborted()
-  await from(() => driver.templates.start(template, mark, path))
+  // In one piece: what is copied and what is started are parts of the same template.
+  const begun = await templates.using(template, async () => {
+    const [keys] = await together([guests.introduce(desktopId), driver.templates.copy(template, mark, path)])
+    await failpoints.hit('first-wake.after-copy')
+    turn.signal.throwIfAborted()
+    await driver.templates.start(template, mark, path)
+    return { keys }
+  })
+  if (!begun) refuse('hypervisor_failed', 'the template was removed meanwhile')
   await failpoints.hit('first-wake.before-resume')
   turn.signal.throwIfAborted()
   await driver.resume(desktopId)
   await failpoints.hit('first-wake.after-resume')
-  await identify(deps, turn, identityOf(desktopId, template.guest, keys))
+  await identify(deps, turn, identityOf(desktopId, template.guest, begun.keys))
   await failpoints.hit('first-wake.after-identity')
   turn.signal.throwIfAborted()
-  const begun = { wokeFrom: 'image', wokeBy: 'template', identity: 'own', disk: 'used', furnished: false } as const
-  await spendAll(deps, turn, { ...begun, running: true, ready: true })
+  const done = { wokeFrom: 'image', wokeBy: 'template', identity: 'own', disk: 'used', furnished: false } as const
+  await spendAll(deps, turn, { ...done, running: true, ready: true })
   await failpoints.hit('first-wake.after-done')
   return true
 }

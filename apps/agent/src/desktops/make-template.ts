@@ -28,7 +28,13 @@ export interface TemplateWish {
 /** An emulated desktop takes half a minute, on a busy host many times that. */
 const bootMs = 900_000
 
-export async function makeTemplate(deps: MakeDeps, wish: TemplateWish, signal: AbortSignal): Promise<Template> {
+/** It is a template once `place` has put it in its place. */
+export async function makeTemplate(
+  deps: MakeDeps,
+  wish: TemplateWish,
+  place: (key: string) => Promise<Template>,
+  signal: AbortSignal,
+): Promise<Template> {
   const { failpoints, folders } = deps
   const { templates } = deps.driver
   const { traits, spec } = wish
@@ -42,8 +48,9 @@ export async function makeTemplate(deps: MakeDeps, wish: TemplateWish, signal: A
     await templates.save(buildId, folder, traits)
     await failpoints.hit('template.after-save')
     const { imageVersion, diskGiB } = spec
-    const beforeRename = () => failpoints.hit('template.before-rename')
-    const made = await folders.finish(key, { traits, imageVersion, diskGiB, guest }, beforeRename)
+    await folders.finish(key, { traits, imageVersion, diskGiB, guest })
+    await failpoints.hit('template.before-rename')
+    const made = await place(key)
     await failpoints.hit('template.after-rename')
     return made
   } finally {

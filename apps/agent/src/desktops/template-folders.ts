@@ -82,12 +82,8 @@ export class TemplateFolders {
     return path
   }
 
-  /** What was made is whole: it is on the host's disk, and replaces an older one, when this returns. */
-  async finish(
-    key: string,
-    facts: Omit<Manifest, keyof typeof templateFiles>,
-    beforeRename: () => Promise<void>,
-  ): Promise<Template> {
+  /** What was made is whole, and on the host's disk, when this returns. */
+  async finish(key: string, facts: Omit<Manifest, keyof typeof templateFiles>): Promise<void> {
     const path = this.#path(`${key}${makingSuffix}`)
     const form = facts.traits.memory
     const seal = (name: keyof typeof templateFiles, mode?: number) => sealFile(join(path, templateFiles[name]), mode)
@@ -97,9 +93,12 @@ export class TemplateFolders {
       ...(form !== 'copied' && { devices: await seal('devices'), domain: await seal('domain') }),
     }
     await writeDurably(join(path, manifestName), JSON.stringify({ ...facts, ...files } satisfies Manifest, null, 1))
-    await beforeRename()
+  }
+
+  /** What was finished replaces an older one, which nobody uses now. */
+  async place(key: string): Promise<Template> {
     await this.remove(key)
-    await rename(path, this.#path(key))
+    await rename(this.#path(`${key}${makingSuffix}`), this.#path(key))
     await syncPath(this.#root)
     const made = await this.#read(key)
     if (!made) throw new Error('a template that was made cannot be read')

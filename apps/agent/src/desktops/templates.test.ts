@@ -1,6 +1,6 @@
 // Guarantee: a desktop that begins with a template is a desktop like any other, with an identity of its own. Whatever fails or dies
 // on the way, and at which step, nobody reaches a guest without one, and the desktop begins again as if it had never been woken.
-import { appendFile, chmod, readdir } from 'node:fs/promises'
+import { appendFile, chmod, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type DesktopSpec, newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
@@ -284,6 +284,39 @@ test('each size of memory has a template; a smaller disk boots, and gets one', a
   await bench.house.templates.settled()
   expect(await path(bench)).toBe('template')
   expect(bench.house.templates.facts).toHaveLength(2)
+})
+
+test('a template is replaced only when no first wake is in the middle of it', async () => {
+  await using bench = await start()
+  await made(bench, { ...spec, diskGiB: 2 })
+  const [key] = await foldersOf(bench)
+  const replaces = Promise.withResolvers<void>()
+  const copied = Promise.withResolvers<void>()
+  bench.failpoints.set('first-wake.after-copy', async () => {
+    copied.resolve()
+    await replaces.promise
+    // Where nothing held it back, the folder would be another one by now.
+    for (let n = 0; n < 200; n++) await foldersOf(bench)
+  })
+  const { templates } = bench.driver
+  const begin = templates.start.bind(templates)
+  const found: unknown[] = []
+  templates.start = async (template, ...of) => {
+    const manifest = JSON.parse(await readFile(join(template.path, 'manifest.json'), 'utf8'))
+    found.push(manifest.diskGiB)
+    await begin(template, ...of)
+  }
+  const waking = path(bench, newId(), { ...spec, diskGiB: 2 })
+  await copied.promise
+  bench.failpoints.set('first-wake.after-copy', undefined)
+  bench.failpoints.set('template.before-rename', () => replaces.resolve())
+  expect(await path(bench)).toBe('boot')
+  expect(await waking).toBe('template')
+  expect(found).toEqual([2])
+  await bench.house.templates.settled()
+  expect(await foldersOf(bench)).toEqual([key])
+  expect(await path(bench)).toBe('template')
+  expect(found).toEqual([2, 1])
 })
 
 test('a template of another version of the hypervisor is not used, and is removed when there is a new one', async () => {

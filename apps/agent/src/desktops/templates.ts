@@ -110,10 +110,10 @@ export class Templates {
     })
   }
 
-  /** A copy of it has not become a desktop. */
-  async failed({ key }: Template): Promise<void> {
-    const template = this.#usable.get(key)
-    if (this.#countFailure(key) < maxFailures || !template) return
+  /** A copy of it has not become a desktop. Where it was removed or replaced meanwhile, that tells nothing. */
+  async failed(template: Template): Promise<void> {
+    const { key } = template
+    if (this.#usable.get(key) !== template || this.#countFailure(key) < maxFailures) return
     await this.#remove(template, `${maxFailures} first wakes from it have failed`)
   }
 
@@ -160,9 +160,8 @@ export class Templates {
     try {
       await this.#requireSpace(wish)
       const began = performance.now()
-      const made = await makeTemplate(this.#deps, wish, this.#closing.signal)
+      const made = await makeTemplate(this.#deps, wish, () => this.#place(key), this.#closing.signal)
       this.#failures.delete(key)
-      this.#usable.set(key, made)
       await this.#removeOutdated(made)
       await this.#keepWithin(this.#maxMiB * mib)
       const ms = Math.round(performance.now() - began)
@@ -173,6 +172,16 @@ export class Templates {
       this.#countFailure(key)
       log.warn({ err, image, memoryMiB, vcpus }, 'a template could not be made; desktops boot from their image')
     }
+  }
+
+  /** No first wake is in the middle of the one that it replaces. */
+  #place(key: string): Promise<Template> {
+    return this.#use.alone(async () => {
+      this.#usable.delete(key)
+      const made = await this.#deps.folders.place(key)
+      this.#usable.set(key, made)
+      return made
+    })
   }
 
   /** The desktops come first: in memory, and on the disk. */
@@ -232,8 +241,12 @@ export class Templates {
 
   async #remove(template: Template, why: string): Promise<void> {
     const { folders, log } = this.#deps
+    if (this.#usable.get(template.key) !== template) return
     this.#usable.delete(template.key)
-    await this.#use.alone(() => folders.remove(template.key))
+    await this.#use.alone(async () => {
+      // Another one may have taken its place.
+      if (!this.#usable.has(template.key)) await folders.remove(template.key)
+    })
     log.info({ image: template.imageVersion, why }, 'a template was removed')
   }
 
