@@ -1,13 +1,11 @@
 // Decides how a host gives a desktop up that goes on elsewhere: nothing of it is left here, and it may come again.
 import { type DestroyDeps, endAndRemove } from './destroy.ts'
-import type { Note } from './journal-entry.ts'
+import { nothingHere } from './journal-entry.ts'
 import type { Turn } from './turns.ts'
-
-const nothing: Note = { move: null, running: false, spent: [], disk: 'none', spec: null, ready: false }
 
 /** Removes everything of the desktop. Its journal entry refuses this turn from now on, and accepts a later one. */
 export async function absent(deps: DestroyDeps, turn: Turn): Promise<Record<string, never>> {
   await endAndRemove(deps, turn, 'absent')
-  await turn.note({ ...nothing, departedAt: turn.entry().departedAt ?? new Date().toISOString() })
+  await turn.note({ ...nothingHere, departedAt: turn.entry().departedAt ?? new Date().toISOString() })
   return {}
 }

@@ -6,7 +6,7 @@ import type { Guests } from '../guest/guests.ts'
 import { before } from '../mechanics/deadlines.ts'
 import type { Digests } from './digests.ts'
 import type { HeldMoves } from './held-moves.ts'
-import type { Note } from './journal-entry.ts'
+import { nothingHere } from './journal-entry.ts'
 import type { MemoryImages } from './memory-images.ts'
 import { reportPhase, type SendReport } from './report.ts'
 import type { Turn } from './turns.ts'
@@ -30,11 +30,9 @@ const earlierWorkMs = 30_000
 /** Removes everything of the desktop from the host; its journal entry stays as a tombstone. */
 export async function destroy(deps: DestroyDeps, turn: Turn): Promise<Record<string, never>> {
   await endAndRemove(deps, turn, 'destroy')
-  await turn.note({ destroyedAt: turn.entry().destroyedAt ?? new Date().toISOString(), ...nothing })
+  await turn.note({ ...nothingHere, destroyedAt: turn.entry().destroyedAt ?? new Date().toISOString() })
   return {}
 }
-
-const nothing: Note = { move: null, running: false, spent: [], disk: 'none', identity: 'own', spec: null }
 
 /** Ends whatever is in progress for the desktop, and then removes everything of it. */
 export async function endAndRemove(deps: DestroyDeps, turn: Turn, command: 'destroy' | 'absent'): Promise<void> {

@@ -2,7 +2,7 @@
 import { type DesktopId, desktopSpec, id, moveState, resumedFrom, wakePath } from '@dormouse/contract'
 import { z } from 'zod'
 
-export const entrySchema = z.object({
+const stored = z.object({
   desktopId: id,
   /** The highest pair accepted; generation counts first. */
   generation: z.int().min(0),
@@ -41,7 +41,15 @@ export const entrySchema = z.object({
   /** When it moved away, or its move to this host was undone: nothing of it is here. It may come again. */
   departedAt: z.iso.datetime().nullable().default(null),
 })
-export type Entry = z.infer<typeof entrySchema>
+export type Entry = z.infer<typeof stored>
+
+/**
+ * Only a disk that was never booted can be a template's. An agent of an earlier release could leave `template` in the entry of a
+ * desktop that had gone to another host; where it came back, its disk is its owner's.
+ */
+export const entrySchema = stored.transform(
+  (entry): Entry => (entry.identity === 'template' && entry.disk !== 'fresh' ? { ...entry, identity: 'own' } : entry),
+)
 
 /** The part of an entry that work may change; only accepting a command changes the fence. */
 export type Note = Partial<Omit<Entry, 'desktopId' | 'generation' | 'turn' | 'operationId'>>
@@ -75,6 +83,18 @@ export const newEntry = (desktopId: DesktopId): Entry => ({
   sleptBecause: null,
   departedAt: null,
 })
+
+/** What an entry says of a desktop when nothing of it is on the host: after a destroy, a move away, and before one to this host. */
+export const nothingHere: Note = {
+  move: null,
+  running: false,
+  spent: [],
+  disk: 'none',
+  identity: 'own',
+  furnished: true,
+  ready: false,
+  spec: null,
+}
 
 /** What an entry loses when a new turn begins. */
 export const ofThisTurn = {

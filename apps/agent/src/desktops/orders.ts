@@ -3,6 +3,7 @@ import type { DesktopId, RejoinOrder } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { type RemoveDeps, removeAll } from './destroy.ts'
 import type { HeldMoves } from './held-moves.ts'
+import { nothingHere } from './journal-entry.ts'
 import { type LookDeps, removeSpent } from './situation.ts'
 import type { Turns } from './turns.ts'
 
@@ -49,6 +50,6 @@ async function remove(deps: OrderDeps, desktopId: DesktopId): Promise<void> {
   await deps.driver.abortJob(desktopId)
   await removeAll(deps, desktopId)
   const entry = deps.journal.read(desktopId)
-  const tombstone = { move: null, destroyedAt: new Date().toISOString(), running: false, spent: [], spec: null }
+  const tombstone = { ...nothingHere, destroyedAt: new Date().toISOString() }
   if (entry) await deps.journal.note(entry, tombstone, { freesSpace: true })
 }

@@ -3,6 +3,7 @@
 import type { Duplex } from 'node:stream'
 import { type CommandPayload, type CommandResult, refuse } from '@dormouse/contract'
 import type { Carrier } from '../carrier/carrier.ts'
+import { nothingHere } from '../desktops/journal-entry.ts'
 import { look, markOf } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
 import type { Arrival, Entering } from '../driver/moves.ts'
@@ -48,8 +49,11 @@ async function makeReady(deps: MoveDeps, turn: Turn, request: Preparation): Prom
   if (!move) await requireNothing(deps, turn)
   await requireDisk(deps, arriving)
   await turn.note({
+    ...nothingHere,
     move: { moveId, direction: 'in', kind: request.kind, phase: 'moving' },
-    ...{ departedAt: null, spec: request.spec, spent: [], running: false, ready: arriving.ready },
+    departedAt: null,
+    spec: request.spec,
+    ready: arriving.ready,
   })
   await deps.failpoints.hit('move.prepare.after-note')
   const entering =

@@ -2,7 +2,7 @@
 // removes it. And the new host's undo of a move that was not decided for it. Each may be repeated after any failure.
 import { type CommandResult, refuse } from '@dormouse/contract'
 import { removeAll } from '../desktops/destroy.ts'
-import type { Note } from '../desktops/journal-entry.ts'
+import { nothingHere } from '../desktops/journal-entry.ts'
 import { lookAtRest, markOf } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
 import { catchUp } from '../guest/after-move.ts'
@@ -44,8 +44,6 @@ async function end({ moves, driver }: MoveDeps, turn: Turn, running: boolean): P
   await driver.moves.forget(desktopId)
 }
 
-const nothing: Note = { move: null, running: false, spent: [], disk: 'none', spec: null, ready: false }
-
 /** Nothing of the desktop is left on the old host. It may come back later. */
 export async function release(
   deps: MoveDeps,
@@ -83,6 +81,6 @@ async function leaveNothing(deps: MoveDeps, turn: Turn): Promise<Record<string, 
   deps.moves.end(desktopId)
   await removeAll(deps, desktopId)
   await deps.failpoints.hit('move.after-remove')
-  await turn.note({ ...nothing, departedAt: turn.entry().departedAt ?? new Date().toISOString() })
+  await turn.note({ ...nothingHere, departedAt: turn.entry().departedAt ?? new Date().toISOString() })
   return {}
 }
