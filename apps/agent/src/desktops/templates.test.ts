@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { type DesktopSpec, newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Bench, fenceOf, spec, until } from '../testing/bench.ts'
+import { TestMove } from '../testing/move.ts'
 
 const start = () => Bench.start({ templatesMiB: 1_000 })
 const path = async (bench: Bench, id = newId(), of: DesktopSpec = spec) =>
@@ -119,7 +120,7 @@ test.each(steps)('a first wake cut off at %s boots where the template is gone', 
   await bench.crashAt(`first-wake.${name}`, () => path(bench, id))
   await bench.house.templates.removeWhile(async () => true)
   expect(await path(bench, id)).toBe('boot')
-  await expect(bench.run(id, 'cat /etc/machine-id')).resolves.toBe('')
+  await expect(bench.run(id, 'cat /etc/machine-id /var/log/boot')).resolves.toBe('')
 })
 
 test.each(steps)('a first wake that is undone after %s leaves a desktop that was never woken', async (name) => {
@@ -145,6 +146,18 @@ test.each(steps)('a destroy after %s leaves nothing', async (name) => {
   expect(await bench.driver.domain(id)).toBeUndefined()
   expect(await bench.driver.disks()).not.toContain(id)
   expect(await memoryOf(bench, id)).toEqual([])
+})
+
+test.each(steps)('a desktop that moves after a first wake cut off at %s was never woken', async (name) => {
+  await using bench = await start()
+  await using other = await Bench.start({ installationId: bench.installationId })
+  await made(bench)
+  const id = newId()
+  await bench.crashAt(`first-wake.${name}`, () => path(bench, id))
+  const move = new TestMove({ from: bench, to: other, desktopId: id, kind: 'cold', generation: 1, turn: 2 })
+  expect(await move.whole()).toBe('stopped')
+  await other.awake(fenceOf(id, 2, 4), 'allow', 'require')
+  await expect(other.run(id, 'cat /etc/machine-id /var/log/boot')).resolves.toBe('')
 })
 
 test('a first wake cut off when it was done goes on', async () => {

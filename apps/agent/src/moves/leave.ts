@@ -10,6 +10,7 @@ import {
 } from '@dormouse/contract'
 import type { Carrier } from '../carrier/carrier.ts'
 import { DialledCarrier } from '../carrier/dial.ts'
+import { emptyUnidentified } from '../desktops/first-wake.ts'
 import { finished, lookAtRest, type Situation } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
 import { dropWarmCopy } from '../desktops/warm-copies.ts'
@@ -33,6 +34,7 @@ export async function begin(deps: MoveDeps, turn: Turn, kind: MoveKind): Promise
   deps.moves.end(desktopId)
   deps.moves.requireSpace()
   await deps.digests.stop(desktopId)
+  await emptyUnidentified(deps, turn)
   // What is copied is the file. A process beside it would keep its disk open.
   await dropWarmCopy(deps, turn)
   const now = await lookAtRest(deps, desktopId)

@@ -67,7 +67,7 @@ export class SimulatedTemplates implements TemplateDriver {
     await this.#host.faults.enter('bootTemplate')
     const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files: {} }
     const mark = { installationId: buildId, desktopId: buildId, generation: 0, turn: 0, operationId: buildId }
-    this.#disks.write(buildId, { spec, files: {} })
+    this.#disks.write(buildId, { spec, files: { '/var/log/boot': 'of a template\n' } })
     const running = { state: 'running', outOfSpace: false, runningSince: Date.now() } as const
     this.#domains.write(buildId, { mark, spec, memory, ...running })
   }
