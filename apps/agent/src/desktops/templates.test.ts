@@ -182,6 +182,27 @@ test.each(['copyTemplate', 'restorePaused', 'resume', 'tell'] as const)(
   },
 )
 
+test('where one step of a first wake fails, the desktop boots only when no other step writes its disk', async () => {
+  await using bench = await start()
+  await made(bench)
+  const { templates, faults } = bench.driver
+  const release = faults.hang('copyTemplate')
+  const copy = templates.copy.bind(templates)
+  let isCopied = false
+  templates.copy = async (...of) => {
+    await copy(...of)
+    isCopied = true
+  }
+  bench.house.guests.introduce = () => Promise.reject(new Error('no keys could be made'))
+  const waking = path(bench)
+  // Where nothing held it back, it would be awake by now.
+  for (let n = 0; n < 200; n++) await foldersOf(bench)
+  expect(faults.counts.startCold).toBe(1)
+  release()
+  expect(await waking).toBe('boot')
+  expect(isCopied).toBe(true)
+})
+
 const isFurnished = (bench: Bench, id: string) => bench.house.journal.read(id)?.furnished
 
 test('a desktop that is awake gets its network soon after, however often that fails', async () => {

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
 import type { Domain as Handle } from '@dormouse/node-libvirt'
+import { together } from '@dormouse/process'
 import type { Image, Readiness } from '../../images/images.ts'
 import type { ImageShelf } from '../../images/shelf.ts'
 import { syncPath } from '../../mechanics/durable-file.ts'
@@ -121,8 +122,8 @@ export class LibvirtTemplates implements TemplateDriver {
       await rename(memoryPath, named)
     }
     const place = (path: string) => copyPrivate(join(folder, templateFiles.disk), path)
-    const copyingMemory = traits.memory === 'copied' && copyMemory()
-    await Promise.all([this.#replaceDisk(mark.desktopId, place), copyingMemory])
+    const copyingMemory = traits.memory === 'copied' ? copyMemory() : Promise.resolve()
+    await together([this.#replaceDisk(mark.desktopId, place), copyingMemory])
   }
 
   async start(template: MadeTemplate, mark: Mark, memoryPath: string): Promise<void> {
