@@ -38,7 +38,7 @@ const oneProcess = { isolate: false }
 
 const everyFailure = 'test/setup/every-failure.ts'
 
-/** Three grounds: nothing at all (unit), Postgres with simulated hosts (house, scale), real libvirt and QEMU (real, desktop). */
+/** Three grounds: nothing at all (unit), Postgres with simulated hosts (house, scale), real libvirt and QEMU (the others). */
 export default defineConfig({
   test: {
     // Twice the two processors of CI: a file waits for guests, leases and timeouts for a third of its time.
@@ -95,6 +95,22 @@ export default defineConfig({
           hookTimeout: 300_000,
           // At full length one by one: those fill every processor by themselves.
           fileParallelism: !long,
+        },
+      },
+      {
+        test: {
+          ...patient,
+          retry,
+          name: 'kernels',
+          // Guests with the kernel of Debian 13: what depends on a kernel is that a guest wakes from memory as itself alone.
+          env: { DORMOUSE_TEST_KERNEL_OF: 'trixie', DORMOUSE_TEST_LONG: '1' },
+          include: ['agent-templates', 'agent-shared-templates', 'agent-warm', 'agent-memory'].map(
+            (name) => `test/real/${name}.test.ts`,
+          ),
+          setupFiles: everyFailure,
+          testTimeout: 600_000,
+          hookTimeout: 300_000,
+          fileParallelism: false,
         },
       },
       {

@@ -16,6 +16,7 @@ npm run test:long          the real tests at full length: ten sleeps each, and t
 npm run test:crash         kill -9 in the middle of accepted operations: 20 trials simulated, 3 on real QEMU
 npm run test:scale         what needs a million rows or thousands of desktops: migrations, lists, restarts of Postgres
 npm run test:install       a bare Debian in a container of systemd's becomes a host, over SSH; from the packages' mirror
+npm run test:kernels       guests with the kernel of Debian 13 wake from memory and from templates; on Debian
 npm run test:desktop       a desktop of Debian's with a screen, used by mouse; builds its image first, in a few minutes
 
 Further words are handed to vitest, such as a part of a file's name.`
@@ -36,6 +37,7 @@ const { values, positionals } = readOrExit(() =>
       crash: { type: 'boolean' },
       desktop: { type: 'boolean' },
       install: { type: 'boolean' },
+      kernels: { type: 'boolean' },
       scale: { type: 'boolean' },
       project: { type: 'string', multiple: true },
     },
@@ -56,6 +58,7 @@ async function main(): Promise<number> {
     !values.long &&
     !values.desktop &&
     !values.install &&
+    !values.kernels &&
     !values.scale &&
     (await node('scripts/turbo.ts', 'check')) !== 0
   )
@@ -66,6 +69,7 @@ async function main(): Promise<number> {
 function chosenProjects(): string[] {
   if (values.desktop) return ['desktop']
   if (values.install) return ['install']
+  if (values.kernels) return ['kernels']
   if (values.scale) return ['scale']
   return values.long ? ['real'] : ['unit', 'house', 'real']
 }

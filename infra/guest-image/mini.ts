@@ -13,9 +13,10 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { run } from '../../scripts/ground/processes.ts'
+import { run, type Say } from '../../scripts/ground/processes.ts'
 import { type Deb, fetchDebs, kernelFor, unpack } from './debs.ts'
 import { writeInitrd, writeModules } from './initrd.ts'
+import { fetchKernelOf } from './mini/kernel-of.ts'
 import { loadOrder, type Module } from './modules.ts'
 import { copyPrograms } from './programs.ts'
 import { ensureImage, type Facts, type Image, type ImageRequest, type Maker } from './shelf.ts'
@@ -45,25 +46,39 @@ const cmdline = 'console=tty0 console=ttyS0 quiet loglevel=3 panic=1 mitigations
 const diskMiB = 512
 const modes: Record<string, number> = { tmp: 0o1777, root: 0o700, 'home/user': 0o700, 'etc/shadow': 0o600 }
 
-const maker: Maker = {
-  name,
-  recipe: name,
-  gather: async (work, say) => {
-    const debs = await fetchDebs(kernelFor('machines'), packages, join(work, 'debs'), say)
-    const versions = Object.fromEntries(debs.map((deb) => [deb.name, deb.version]))
-    return { packages: versions, make: (out) => make(work, out, debs) }
-  },
-}
+/** `kernelOf` is another release of Debian, whose kernel the guests get: for tests. */
+export type MiniRequest = ImageRequest & { kernelOf?: string | undefined }
 
 /** Returns the mini image in this folder, and builds it if needed. */
-export function ensureMiniImage(request: ImageRequest): Promise<Image> {
-  return ensureImage(maker, request)
+export function ensureMiniImage({ kernelOf, ...request }: MiniRequest): Promise<Image> {
+  return ensureImage(makerWith(kernelOf), request)
 }
+
+function makerWith(kernelOf: string | undefined): Maker {
+  return {
+    name,
+    recipe: name,
+    own: kernelOf ? [`the kernel of ${kernelOf}`] : [],
+    gather: async (work, say) => {
+      const debs = await gather(work, say, kernelOf)
+      const versions = Object.fromEntries(debs.map((deb) => [deb.name, deb.version]))
+      return { packages: versions, make: (out) => make(work, out, debs) }
+    },
+  }
+}
+
+async function gather(work: string, say: Say, kernelOf: string | undefined): Promise<Deb[]> {
+  const debs = await fetchDebs(kernelFor('machines'), packages, join(work, 'debs'), say)
+  if (!kernelOf) return debs
+  return [...debs.filter((deb) => !isKernel(deb)), ...(await fetchKernelOf(kernelOf, join(work, kernelOf), say))]
+}
+
+const isKernel = ({ name }: Deb) => name.startsWith('linux-')
 
 async function make(work: string, out: string, debs: Deb[]): Promise<Facts> {
   const kernel = systemTree(join(work, 'kernel'))
   const tree = systemTree(join(work, 'tree'))
-  await Promise.all(debs.map((deb) => unpack(deb, deb.name.startsWith('linux-') ? kernel : tree)))
+  await Promise.all(debs.map((deb) => unpack(deb, isKernel(deb) ? kernel : tree)))
   const kernelVersion = readdirSync(join(kernel, 'usr/lib/modules'))[0]!
   const modules = join(kernel, 'usr/lib/modules', kernelVersion)
   copyFileSync(join(kernel, 'boot', `vmlinuz-${kernelVersion}`), join(out, 'vmlinuz'))

@@ -7,6 +7,7 @@ import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { type Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
 import { type DesktopSpec, newId, type WakePath } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { readManifest } from '../../infra/guest-image/manifest.ts'
 import { guestSpec, leaveWitness, lookAt, Stage } from './parts/agent-stage.ts'
 
 const atOnce = 20
@@ -80,6 +81,9 @@ test('desktops that begin with one template at once share nothing that should be
   for (const [n] of lines.entries()) expect(new Set(seen.map((each) => each[n])).size).toBe(atOnce)
   for (const each of seen) expect(each[5]).toBe(each[6])
   for (const id of ids) expect(await bench.clockError(id)).toBeLessThan(2)
+  const { kernel_version: kernel } = readManifest(stage.miniImage)
+  for (const id of ids) expect(await bench.run(id, 'uname -r')).toBe(kernel)
+  console.info(`kernel ${kernel}`)
   await Promise.all(ids.map(end))
 })
 

@@ -21,7 +21,10 @@ export const guestSpec: DesktopSpec = { vcpus: 1, memoryMiB: 256, diskGiB: 1, im
 /** Enough for one saved guest, and not for much beside it. */
 export const smallMiB = 300
 const smallFolders = ['small', 'other-small'] as const
-const imagesDir = fileURLToPath(new URL('../../../.dormouse-test/images', import.meta.url))
+/** Of another release of Debian: `npm run test:kernels` sets it. */
+const kernelOf = process.env.DORMOUSE_TEST_KERNEL_OF
+const images = kernelOf ? `images-${kernelOf}` : 'images'
+const imagesDir = fileURLToPath(new URL(`../../../.dormouse-test/${images}`, import.meta.url))
 
 /** The settings of an agent that has its files in that folder. */
 export const settingsOf = (folder: string, socketPath: string): LibvirtSettings => ({
@@ -61,7 +64,7 @@ export class Stage {
     const folder = mkdtempSync(join(tmpdir(), 'dormouse-stage-'))
     const unbind = endWithUs(identify(process.pid)!, 'SIGKILL', folder)
     const say = () => undefined
-    const { dir: image } = await ensureMiniImage({ imagesDir, say })
+    const { dir: image } = await ensureMiniImage({ imagesDir, say, kernelOf })
     // Before libvirt's namespaces are made, so that both see it.
     for (const name of smallFolders) {
       mkdirSync(join(folder, name))
