@@ -93,7 +93,7 @@ async function giveBackWhole(desktop: KeptDesktop): Promise<void> {
 /** Wakes it from its saved memory, however often the host is unreachable. */
 async function wake({ bench }: KeptDesktop, fence: Fence): Promise<void> {
   const woken = await insist(() => bench.awake(fence, 'require', 'require', guestSpec))
-  expect(woken).toEqual({ resumedFrom: 'memory', ready: true })
+  expect(woken).toMatchObject({ resumedFrom: 'memory', ready: true })
 }
 
 /** Fills a folder's file system to its last byte. */
@@ -293,7 +293,7 @@ test.runIf(long)(
       reason: expect.stringContaining('shutdown'),
     })
     const woken = await bench.awake(desktop.nextLife(), 'allow', 'require', guestSpec)
-    expect(woken).toEqual({ resumedFrom: 'disk', ready: true })
+    expect(woken).toEqual({ resumedFrom: 'disk', ready: true, path: 'boot' })
     expect(await bench.run(id, 'cat /root/note')).toBe('off')
     await desktop.leaveWitness(memoryMiB)
     await giveBackWhole(desktop)

@@ -110,7 +110,7 @@ test('a truncated image fails the wake with a text for the customer; nothing is 
   expect(images(id)).toEqual([image])
   expect(await stage.domains(bench)).toEqual([])
   const woken = await bench.awake(desktop.nextLife(), 'discard', 'require', guestSpec)
-  expect(woken).toEqual({ resumedFrom: 'disk', ready: true })
+  expect(woken).toEqual({ resumedFrom: 'disk', ready: true, path: 'boot' })
   expect(await bench.run(id, 'cat /root/note')).toBe('kept')
   const { generation, turn } = desktop.fence
   const orders = [{ desktopId: id, seen: { generation, turn }, order: 'stop' as const }]
@@ -144,14 +144,14 @@ test.runIf(long)(
     }
     const [late, never] = [newId(), newId()]
     const began = performance.now()
-    expect(await wake(late, 1, 'late')).toEqual({ resumedFrom: 'image', ready: true })
+    expect(await wake(late, 1, 'late')).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
     const tookMs = performance.now() - began
     expect(await house.run(late, 'wc -l </run/tries')).toBe('4')
     await house.hibernated(fenceOf(late, 1, 2))
-    expect(await wake(late, 2, 'late')).toEqual({ resumedFrom: 'memory', ready: true })
+    expect(await wake(late, 2, 'late')).toEqual({ resumedFrom: 'memory', ready: true, path: 'restore' })
     expect(await house.run(late, 'wc -l </run/tries')).toBe('4')
     await house.destroyed(fenceOf(late, 2, 4))
-    expect(await wake(never, 1, 'never', Math.round(3 * tookMs))).toEqual({ resumedFrom: 'image', ready: false })
+    expect(await wake(never, 1, 'never', Math.round(3 * tookMs))).toMatchObject({ path: 'boot', ready: false })
     expect(await house.run(never, 'echo it answers')).toBe('it answers')
     await house.destroyed(fenceOf(never, 1, 2))
     await house.driver.close()
