@@ -11,6 +11,11 @@ export class BoundedBuffer {
     this.#maxBytes = maxBytes
   }
 
+  /** How many bytes it has kept. */
+  get size(): number {
+    return this.#size
+  }
+
   add(bytes: Buffer): void {
     const fits = bytes.subarray(0, this.#maxBytes - this.#size)
     if (this.#taken || fits.length === 0) return
@@ -30,7 +35,7 @@ export class BoundedBuffer {
 
   #grow(size: number): void {
     if (this.#bytes.length >= size) return
-    const larger = Buffer.alloc(Math.max(size, 2 * this.#bytes.length))
+    const larger = Buffer.alloc(Math.max(size, Math.min(this.#maxBytes, 2 * this.#bytes.length)))
     this.#bytes.copy(larger)
     this.#bytes = larger
   }

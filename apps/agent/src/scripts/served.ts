@@ -1,5 +1,6 @@
 // What is sent to a supervisor that serves many operations over one stream, and its answers. The program's side:
 // apps/agent/supervisor/serve.h. Pure.
+import { BoundedBuffer } from '../mechanics/bounded-buffer.ts'
 import { expendable } from './command.ts'
 import { badAnswer, execsIn, programIn } from './supervisor.ts'
 
@@ -19,19 +20,15 @@ export function servedRequest(tag: number, args: readonly (string | number)[], i
   return Buffer.from(`${tag} ${Buffer.byteLength(words)} ${Buffer.byteLength(input)}\n${words}${input}`)
 }
 
-interface Pieces {
-  texts: Buffer[]
-  bytes: number
-}
-
 /** Puts answers together from their pieces. A guest may send anything: `guest_unavailable` where that is no answer. */
 export class ServedAnswers {
-  readonly #pieces = new Map<number, Pieces>()
+  /** What has come of each: a guest may send single bytes, so no piece is kept as an object. */
+  readonly #gathered = new Map<number, BoundedBuffer>()
   #rest = Buffer.alloc(0)
 
   /** Before its request is sent: nothing else may be answered. */
   expect(tag: number): void {
-    this.#pieces.set(tag, { texts: [], bytes: 0 })
+    this.#gathered.set(tag, new BoundedBuffer(answerMaxBytes))
   }
 
   /** The answers that are whole with these bytes. */
@@ -44,15 +41,12 @@ export class ServedAnswers {
       if (!head || head.next + head.length > received.length) break
       const text = received.subarray(head.next, head.next + head.length)
       at = head.next + head.length
-      const pieces = this.#pieces.get(head.tag) ?? badAnswer()
-      if (head.length === 0) {
-        this.#pieces.delete(head.tag)
-        whole.push({ tag: head.tag, text: Buffer.concat(pieces.texts).toString('latin1') })
-      } else {
-        pieces.texts.push(text)
-        pieces.bytes += text.length
-        if (pieces.bytes > answerMaxBytes) badAnswer()
-      }
+      const gathered = this.#gathered.get(head.tag) ?? badAnswer()
+      if (gathered.size + text.length > answerMaxBytes) badAnswer()
+      gathered.add(text)
+      if (head.length > 0) continue
+      this.#gathered.delete(head.tag)
+      whole.push({ tag: head.tag, text: gathered.take().toString('latin1') })
     }
     this.#rest = Buffer.from(received.subarray(at))
     return whole
