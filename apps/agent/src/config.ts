@@ -165,7 +165,7 @@ export const configSchema = z.object({
   ),
   templatesMiB: setting(
     'DORMOUSE_AGENT_TEMPLATES_MIB',
-    'MiB of disk for templates: saved boots of images, with which new desktops begin in place of a boot; 0 makes none',
+    'MiB of disk for templates: saved boots of images, with which new desktops begin in place of a boot; 0 makes none, and removes those that there are',
     z.coerce.number().int().min(0).default(8_192),
   ),
   shareTemplates: setting(

@@ -118,12 +118,11 @@ export class TemplateFolders {
     await rm(gone, { recursive: true, force: true })
   }
 
-  /** Removes what an agent before this one was making or removing. */
+  /** Removes what an agent before this one was making or removing, and what cannot be read. */
   async clearLeftovers(): Promise<void> {
-    const names = (await readdir(this.#root).catch(unlessMissing)) ?? []
-    for (const name of names) {
-      if (name.endsWith(makingSuffix) || name.endsWith(goneSuffix))
-        await rm(this.#path(name), { recursive: true, force: true })
+    const templates = new Set((await this.list()).map(({ key }) => key))
+    for (const name of (await readdir(this.#root).catch(unlessMissing)) ?? []) {
+      if (!templates.has(name)) await rm(this.#path(name), { recursive: true, force: true })
     }
   }
 

@@ -1,31 +1,15 @@
 // Guarantee: a desktop that begins with a template is a desktop like any other, with an identity of its own. Whatever fails or dies
 // on the way, and at which step, nobody reaches a guest without one, and the desktop begins again as if it had never been woken.
-import { appendFile, chmod, readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type DesktopSpec, newId } from '@dormouse/contract'
+import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { Bench, fenceOf, spec, until } from '../testing/bench.ts'
 import { TestMove } from '../testing/move.ts'
+import { expectNoTemplate, foldersOf, made, path } from '../testing/template-making.ts'
 
 const start = () => Bench.start({ templatesMiB: 1_000 })
-const path = async (bench: Bench, id = newId(), of: DesktopSpec = spec) =>
-  (await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', of)).path
-
-/** The image has been booted, and its template is made. */
-async function made(bench: Bench, of: DesktopSpec = spec): Promise<void> {
-  expect(await path(bench, newId(), of)).toBe('boot')
-  await bench.house.templates.settled()
-  expect(bench.house.templates.facts).toHaveLength(1)
-}
-
-const foldersOf = (bench: Bench) => readdir(join(bench.folder, 'templates')).catch(() => [])
 const memoryOf = (bench: Bench, id: string) => readdir(join(bench.memoryFolder, id)).catch(() => [])
-
-async function expectNoTemplate(bench: Bench): Promise<void> {
-  expect(await foldersOf(bench)).toEqual([])
-  expect(bench.driver.templates.running()).toEqual([])
-  expect(bench.house.templates.facts).toEqual([])
-}
 
 async function identity(bench: Bench, id: string) {
   const [machineId, hostName, hosts] = await Promise.all([
@@ -279,18 +263,6 @@ test('what could not be ended when a template failed is ended a minute later, an
   await made(bench, { ...spec, memoryMiB: 32 })
 })
 
-test('a damaged template is noticed when the agent starts, and made again', async () => {
-  await using bench = await start()
-  await made(bench)
-  const [key] = await foldersOf(bench)
-  const memory = join(bench.folder, 'templates', key!, 'memory')
-  await chmod(memory, 0o600)
-  await appendFile(memory, 'x')
-  await bench.crash()
-  await expectNoTemplate(bench)
-  await made(bench)
-})
-
 test('an image without a program that takes an identity gets no template', async () => {
   await using bench = await start()
   bench.driver.faults.wakePort = false
@@ -318,39 +290,6 @@ test('each size of memory has a template; a smaller disk boots, and gets one', a
   await bench.house.templates.settled()
   expect(await path(bench)).toBe('template')
   expect(bench.house.templates.facts).toHaveLength(2)
-})
-
-test('a template is replaced only when no first wake is in the middle of it', async () => {
-  await using bench = await start()
-  await made(bench, { ...spec, diskGiB: 2 })
-  const [key] = await foldersOf(bench)
-  const replaces = Promise.withResolvers<void>()
-  const copied = Promise.withResolvers<void>()
-  bench.failpoints.set('first-wake.after-copy', async () => {
-    copied.resolve()
-    await replaces.promise
-    // Where nothing held it back, the folder would be another one by now.
-    for (let n = 0; n < 200; n++) await foldersOf(bench)
-  })
-  const { templates } = bench.driver
-  const begin = templates.start.bind(templates)
-  const found: unknown[] = []
-  templates.start = async (template, ...of) => {
-    const manifest = JSON.parse(await readFile(join(template.path, 'manifest.json'), 'utf8'))
-    found.push(manifest.diskGiB)
-    await begin(template, ...of)
-  }
-  const waking = path(bench, newId(), { ...spec, diskGiB: 2 })
-  await copied.promise
-  bench.failpoints.set('first-wake.after-copy', undefined)
-  bench.failpoints.set('template.before-rename', () => replaces.resolve())
-  expect(await path(bench)).toBe('boot')
-  expect(await waking).toBe('template')
-  expect(found).toEqual([2])
-  await bench.house.templates.settled()
-  expect(await foldersOf(bench)).toEqual([key])
-  expect(await path(bench)).toBe('template')
-  expect(found).toEqual([2, 1])
 })
 
 test('a template of another version of the hypervisor is not used, and is removed when there is a new one', async () => {

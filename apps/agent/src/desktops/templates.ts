@@ -60,7 +60,6 @@ export class Templates {
 
   /** To be called every minute or so. The first time, and after a failure of that, it finds what an agent before this one has left. */
   async check(): Promise<void> {
-    if (this.#maxMiB === 0) return
     if (!this.#isCleared && !this.#making) await this.#clear()
     if (!this.#isOpen) await this.#open()
     for (const template of this.#oldestFirst()) {
@@ -79,18 +78,18 @@ export class Templates {
     this.#isCleared = true
   }
 
-  /** What an agent before this one has made counts only once its digests are those of its manifest. */
+  /** What an agent before this one has made counts only once its digests are those of its manifest, and where any is to be used. */
   async #open(): Promise<void> {
     const { folders, log } = this.#deps
     for (const template of await folders.list()) {
-      if (await folders.isWhole(template)) this.#usable.set(template.key, template)
-      else {
-        log.warn(
-          { image: template.imageVersion },
-          'a template was damaged; it is removed, and made again when it is wanted',
-        )
-        await folders.remove(template.key)
+      const { key, imageVersion: image } = template
+      if (this.#maxMiB > 0 && (await folders.isWhole(template))) {
+        this.#usable.set(key, template)
+        continue
       }
+      await folders.remove(key)
+      const why = this.#maxMiB > 0 ? 'it was damaged; another is made when it is wanted' : 'this host is to have none'
+      log.warn({ image, why }, 'a template was removed')
     }
     this.#isOpen = true
   }

@@ -67,7 +67,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   readonly #makeDriver: (folder: string) => D
   moves: PartsOptions['moves']
   readonly #warm: PartsOptions['warm']
-  readonly #templatesMiB: number | undefined
+  templatesMiB: number | undefined
   /** Opens the channels that a command names. */
   dialBack = noDialBack
   #house: House<D> | undefined
@@ -80,7 +80,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     this.installationId = installationId
     this.#makeDriver = makeDriver
     this.#warm = warm
-    this.#templatesMiB = templatesMiB
+    this.templatesMiB = templatesMiB
     this.moves = moves ?? { listen: { host: '127.0.0.1', port: 0 } }
   }
 
@@ -134,7 +134,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
       thresholds: { cpuPercent: 25, networkKibps: 32 },
       ...(this.moves && { moves: this.moves }),
       warm: this.#warm,
-      templatesMiB: this.#templatesMiB,
+      templatesMiB: this.templatesMiB,
       failpoints,
       report: (name, report) => this.said.push({ name, report } as Said),
       log,
