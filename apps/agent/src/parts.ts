@@ -81,7 +81,8 @@ export async function makeParts({
 }: PartsOptions): Promise<Parts> {
   const { installationId, failpoints, log, moves: { listen, mibPerSec, times } = {} } = shared
   const journal = await Journal.open(folders.state, (name) => failpoints.hit(name))
-  const memory = new MemoryImages(folders.memory, installationId)
+  const makeSpace = (isShort: () => boolean) => templates.makeSpaceOn(folders.memory, isShort)
+  const memory = new MemoryImages(folders.memory, installationId, makeSpace)
   const digests = new Digests(memory, (err) => log.warn({ err }, 'a digest could not be computed'))
   const guests = guestsOf(driver, folders.guestKeys, guestLog)
   await driver.open(installationId)
@@ -92,7 +93,7 @@ export async function makeParts({
   const slots = new Slots(workAtOnce)
   const warm = warmCopiesOf({ driver, journal, memory, turns, failpoints, log }, shared.warm)
   const freeBytes = () => driver.freeDiskBytes()
-  const templates = new Templates(
+  const templates: Templates = new Templates(
     { driver, guests, warm, freeBytes, failpoints, log, folders: new TemplateFolders(folders.templates) },
     { maxMiB },
   )

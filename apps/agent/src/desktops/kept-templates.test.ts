@@ -4,7 +4,7 @@ import { appendFile, chmod, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
-import { Bench, spec } from '../testing/bench.ts'
+import { Bench, fenceOf, spec } from '../testing/bench.ts'
 import { expectNoTemplate, foldersOf, made, path } from '../testing/template-making.ts'
 
 const start = () => Bench.start({ templatesMiB: 1_000 })
@@ -69,4 +69,22 @@ test('a template is replaced only when no first wake is in the middle of it', as
   expect(await foldersOf(bench)).toEqual([key])
   expect(await path(bench)).toBe('template')
   expect(found).toEqual([2, 1])
+})
+
+test('templates give way before a desktop cannot sleep for want of space', async () => {
+  await using bench = await start()
+  await made(bench)
+  const [id, tooLarge] = [newId(), { ...spec, memoryMiB: 2 ** 40 }]
+  await bench.awake(fenceOf(id, 1, 1), 'allow', 'make', tooLarge)
+  await expect(bench.hibernated(fenceOf(id, 1, 2))).rejects.toMatchObject({ code: 'host_disk_full' })
+  await expectNoTemplate(bench)
+})
+
+test('templates on another disk do not give way', async () => {
+  await using bench = await start()
+  await made(bench)
+  await bench.house.templates.makeSpaceOn('/proc', async () => true)
+  expect(bench.house.templates.facts).toHaveLength(1)
+  await bench.house.templates.makeSpaceOn(bench.folder, async () => true)
+  await expectNoTemplate(bench)
 })

@@ -9,7 +9,7 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs'
-import { mkdtemp, rm, statfs } from 'node:fs/promises'
+import { mkdtemp, mkdtempDisposable, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
@@ -36,6 +36,23 @@ test('of two saves at once, where there is room for one, the other is refused, a
   await expect(memory.withSpaceFor(most, () => Promise.reject(new Error('failed')))).rejects.toThrow('failed')
   expect(await memory.withSpaceFor(most, async () => 'second')).toBe('second')
   await rm(folder, { recursive: true, force: true })
+})
+
+test('a save without space asks for it before it is refused', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'dormouse-memory-'))
+  const gone = Promise.withResolvers<void>()
+  const asked: boolean[] = []
+  const memory = new MemoryImages(folder.path, newId(), async (isShort) => {
+    asked.push(isShort())
+    gone.resolve()
+    await first
+    asked.push(isShort())
+  })
+  const { bavail, bsize } = await statfs(folder.path)
+  const most = Math.floor((bavail * bsize * 0.6) / 1024 ** 2)
+  const first = memory.withSpaceFor(most, () => gone.promise)
+  expect(await memory.withSpaceFor(most, async () => 'second')).toBe('second')
+  expect(asked).toEqual([true, false])
 })
 
 const savedBy = { hypervisor: 'libvirt 9.0.0', emulator: 'QEMU 7.2.0', cpuModel: 'qemu64', machine: 'q35' }

@@ -24,18 +24,23 @@ export interface MemoryImage extends ImageHead {
   manifest: Manifest
 }
 
+/** Removes what can be made again from the disk, while there is not enough space. */
+type MakeSpace = (isShort: () => boolean) => Promise<void>
+
 export class MemoryImages {
   readonly #folder: string
   readonly #folders: ImageFolders
   readonly #installationId: string
+  readonly #makeSpace: MakeSpace
   /** Reserved by saves in progress, so that several at once do not count the same free space. */
   #reservedBytes = 0
   readonly #imageSyncs = new Slots(imageSyncsAtOnce)
   /** Desktops whose folder is known to be on the disk. */
   readonly #syncedFolders = new Set<DesktopId>()
 
-  constructor(folder: string, installationId: string) {
+  constructor(folder: string, installationId: string, makeSpace: MakeSpace = async () => undefined) {
     this.#folder = folder
+    this.#makeSpace = makeSpace
     this.#folders = new ImageFolders(folder)
     this.#installationId = installationId
   }
@@ -174,8 +179,8 @@ export class MemoryImages {
   async withSpaceFor<T>(memoryMiB: number, save: () => Promise<T>): Promise<T> {
     const need = memoryMiB * mib
     privateFolderSync(this.#folder)
-    const { bavail, bsize } = statfsSync(this.#folder)
-    const free = bavail * bsize - this.#reservedBytes
+    if (this.#freeBytes() < need) await this.#makeSpace(() => this.#freeBytes() < need)
+    const free = this.#freeBytes()
     if (free < need) {
       refuse(
         'host_disk_full',
@@ -188,6 +193,11 @@ export class MemoryImages {
     } finally {
       this.#reservedBytes -= need
     }
+  }
+
+  #freeBytes(): number {
+    const { bavail, bsize } = statfsSync(this.#folder)
+    return bavail * bsize - this.#reservedBytes
   }
 }
 

@@ -126,6 +126,12 @@ export class TemplateFolders {
     }
   }
 
+  /** Whether what is removed here frees space for that folder. */
+  async isOnDiskOf(folder: string): Promise<boolean> {
+    const [ours, theirs] = await Promise.all([this.#root, folder].map((path) => stat(path).catch(unlessMissing)))
+    return ours !== undefined && ours.dev === theirs?.dev
+  }
+
   /** Whether its files are what they were when it was made. */
   async isWhole(template: Template): Promise<boolean> {
     for (const name of filesOf(template)) {

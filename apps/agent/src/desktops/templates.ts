@@ -200,6 +200,11 @@ export class Templates {
     }
   }
 
+  /** The same for a folder, which may be on another disk. */
+  async makeSpaceOn(folder: string, isShort: () => boolean | Promise<boolean>): Promise<void> {
+    if (await this.#deps.folders.isOnDiskOf(folder)) await this.removeWhile(async () => isShort())
+  }
+
   /** Its image is about to be removed. */
   async removeOn(manifestDigest: string): Promise<void> {
     for (const template of this.#oldestFirst()) {

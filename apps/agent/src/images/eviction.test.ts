@@ -1,5 +1,5 @@
 // Guarantee: on a short disk unused images go, the one used longest ago first; one that a disk stands on, or is about to, stays.
-import { mkdir, mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, mkdtempDisposable, readdir, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ArmedFailpoints, createLog } from '@dormouse/process'
@@ -96,6 +96,28 @@ test('what an agent has left that died while it removed an image goes later; no 
   host1.disks.add(join(host1.folder, 'mini@1')).add(join(host1.folder, 'mini@2'))
   await host1.eviction.check()
   expect(await host1.images()).toEqual(['mini@1', 'mini@2'])
+})
+
+test('templates give way on a host that has fetched no image', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'dormouse-eviction-'))
+  const left = ['a template', 'another']
+  const eviction = new ImageEviction({
+    shelf: new ImageShelf({ given: undefined, fetched: join(folder.path, 'images') }),
+    foldersInUse: async () => new Set(),
+    namesInUse: () => new Set(),
+    templates: {
+      removeWhile: async (isShort) => {
+        while (left.length > 0 && (await isShort())) left.pop()
+      },
+      removeOn: async () => undefined,
+    },
+    partials: () => new Set(),
+    failpoints: new ArmedFailpoints(),
+    log: createLog({ name: 'images', level: 'silent' }),
+    free: async () => (left.length > 1 ? 0 : Number.MAX_SAFE_INTEGER),
+  })
+  await eviction.check()
+  expect(left).toEqual(['a template'])
 })
 
 test('a fetch in progress keeps what it has written; one that was given up does not', async () => {

@@ -3,7 +3,7 @@
 import { readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import type { Failpoints, Log } from '@dormouse/process'
-import { syncPath, unlessMissing } from '../mechanics/durable-file.ts'
+import { privateFolder, syncPath, unlessMissing } from '../mechanics/durable-file.ts'
 import { freeBytes, lowWaterBytes } from './disk-space.ts'
 import { partialPrefix } from './fetcher.ts'
 import { findImage, listImages } from './images.ts'
@@ -38,13 +38,12 @@ export class ImageEviction {
     this.#options = options
   }
 
-  /** To be called every minute or so: removes unused images while the disk is nearly full. */
+  /** To be called every minute or so: removes templates, then unused images, while the disk is nearly full. */
   async check(): Promise<void> {
-    const { fetchedDir } = this.#options.shelf
-    const lowWater = await lowWaterBytes(fetchedDir).catch(unlessMissing)
-    if (lowWater === undefined) return
+    // A host that has never fetched an image may have templates.
+    const folder = await privateFolder(this.#options.shelf.fetchedDir, 0o711)
     await this.#removeHidden((name) => name.startsWith(removingPrefix))
-    await this.makeSpace(lowWater)
+    await this.makeSpace(await lowWaterBytes(folder))
   }
 
   /** Removes unused images until so many bytes are free; answers whether they are. */
