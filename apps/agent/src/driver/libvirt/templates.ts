@@ -1,7 +1,7 @@
 // Templates on libvirt. A template's guest is a domain with a name of its own kind and without a mark, so nothing takes it for a
 // desktop. Its memory is an ordinary file of libvirt's, which a desktop copies with another head; or a file that all map.
 import { execFile } from 'node:child_process'
-import { chmod, constants, copyFile, rename as moveFile } from 'node:fs/promises'
+import { chmod, constants, copyFile, rename as moveFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
@@ -155,6 +155,8 @@ export class LibvirtTemplates implements TemplateDriver {
   async #replaceDisk(desktopId: DesktopId, write: (path: string) => Promise<void>): Promise<void> {
     const { disks } = this.#deps
     const path = disks.arrivingPath(desktopId)
+    // A copy that was cut off is read-only, also for this user.
+    await rm(path, { force: true })
     await write(path)
     await syncPath(path)
     await moveFile(path, disks.path(desktopId))
