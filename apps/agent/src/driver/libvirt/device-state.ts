@@ -9,6 +9,7 @@ import { pipeline } from 'node:stream/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Refusal, refuse } from '@dormouse/contract'
 import type { Domain } from '@dormouse/node-libvirt'
+import { before } from '../../mechanics/deadlines.ts'
 import { openSocket } from '../../mechanics/open-socket.ts'
 
 type Monitored = Pick<Domain, 'monitor'>
@@ -16,46 +17,68 @@ type Monitored = Pick<Domain, 'monitor'>
 /** The largest device is the video card, with 16 MiB. */
 const maxBytes = 256 * 1024 * 1024
 const lookEveryMs = 5
-const completeMs = 60_000
+const usualMs = 60_000
 const dialMs = 5_000
 
 const leaveMemoryOut = (domain: Monitored, state: boolean) =>
   domain.monitor('migrate-set-capabilities', { capabilities: [{ capability: 'x-ignore-shared', state }] })
 
 /** Of a suspended guest. It must not run again: memory and devices belong together only now. */
-export async function saveDevices(domain: Monitored, socketPath: string, path: string): Promise<void> {
+export async function saveDevices(
+  domain: Monitored,
+  socketPath: string,
+  path: string,
+  timeoutMs = usualMs,
+): Promise<void> {
   await leaveMemoryOut(domain, true)
   using arrival = await listen(socketPath, path)
   await domain.monitor('migrate', { uri: `unix:${socketPath}` })
-  await Promise.all([arrival.written, completed(domain)])
+  const deadline = performance.now() + timeoutMs
+  await inTime(Promise.all([arrival.written, completed(domain, deadline)]), deadline)
 }
 
 /** Into a paused QEMU that waits for it. It must not leave memory out of any later save: that could not be restored. */
-export async function loadDevices(domain: Monitored, socketPath: string, path: string): Promise<void> {
+export async function loadDevices(
+  domain: Monitored,
+  socketPath: string,
+  path: string,
+  timeoutMs = usualMs,
+): Promise<void> {
   await leaveMemoryOut(domain, true)
   await domain.monitor('migrate-incoming', { uri: `unix:${socketPath}` })
   const to = { path: socketPath, allowHalfOpen: true }
   const socket = await openSocket(to, dialMs, () => new Refusal('hypervisor_failed', 'QEMU does not take the guest'))
-  try {
+  const deadline = performance.now() + timeoutMs
+  const send = async () => {
     await pipeline(createReadStream(path), socket)
-    await completed(domain)
+    await completed(domain, deadline)
+  }
+  try {
+    await inTime(send(), deadline)
   } finally {
     socket.destroy()
   }
   await leaveMemoryOut(domain, false)
 }
 
-async function completed(domain: Monitored): Promise<void> {
-  const deadline = performance.now() + completeMs
+/** A QEMU that hangs neither ends what it writes nor reads what it gets. */
+async function inTime(work: Promise<unknown>, deadline: number): Promise<void> {
+  const ended = work.then(() => true)
+  if (!(await before(deadline, ended))) refuseLate()
+}
+
+async function completed(domain: Monitored, deadline: number): Promise<void> {
   for (;;) {
     const { status, 'error-desc': why } = (await domain.monitor('query-migrate')) as Record<string, unknown>
     if (status === 'completed') return
     if (status === 'failed' || status === 'cancelled')
       refuse('hypervisor_failed', `QEMU could not copy the guest’s devices${why ? `: ${why}` : ''}`)
-    if (performance.now() >= deadline) refuse('hypervisor_failed', 'QEMU did not copy the guest’s devices in time')
+    if (performance.now() >= deadline) refuseLate()
     await sleep(lookEveryMs)
   }
 }
+
+const refuseLate = (): never => refuse('hypervisor_failed', 'QEMU did not copy the guest’s devices in time')
 
 interface Arrival extends Disposable {
   /** Resolves when one connection has come to its end and all of it is in the file. */
