@@ -28,7 +28,10 @@ export interface TemplateWish {
 /** An emulated desktop takes half a minute, on a busy host many times that. */
 const bootMs = 900_000
 
-/** It is a template once `place` has put it in its place. */
+/**
+ * It is a template once `place` has put it in its place. The caller removes what this leaves beside it: its guest, and a folder
+ * that is not whole.
+ */
 export async function makeTemplate(
   deps: MakeDeps,
   wish: TemplateWish,
@@ -39,24 +42,20 @@ export async function makeTemplate(
   const { templates } = deps.driver
   const { traits, spec } = wish
   const [key, buildId] = [keyOf(traits), newId()]
-  const folder = await folders.begin(key)
-  try {
-    await templates.boot(buildId, folder, spec, traits)
-    await failpoints.hit('template.after-boot')
-    const guest = await sealed(deps, buildId, wish, signal)
-    await failpoints.hit('template.after-seal')
-    await templates.save(buildId, folder, traits)
-    await failpoints.hit('template.after-save')
-    const { imageVersion, diskGiB } = spec
-    await folders.finish(key, { traits, imageVersion, diskGiB, guest })
-    await failpoints.hit('template.before-rename')
-    const made = await place(key)
-    await failpoints.hit('template.after-rename')
-    return made
-  } finally {
-    await templates.end(buildId)
-    await folders.discard(key)
-  }
+  const folder = await folders.begin(key, buildId)
+  await templates.boot(buildId, folder, spec, traits)
+  await failpoints.hit('template.after-boot')
+  const guest = await sealed(deps, buildId, wish, signal)
+  await failpoints.hit('template.after-seal')
+  await templates.save(buildId, folder, traits)
+  await templates.end(buildId)
+  await failpoints.hit('template.after-save')
+  const { imageVersion, diskGiB } = spec
+  await folders.finish(key, { traits, imageVersion, diskGiB, guest })
+  await failpoints.hit('template.before-rename')
+  const made = await place(key)
+  await failpoints.hit('template.after-rename')
+  return made
 }
 
 async function sealed(

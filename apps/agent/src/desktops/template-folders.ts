@@ -2,8 +2,9 @@
 // one, and of who gets a copy.
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { chmod, mkdir, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { id } from '@dormouse/contract'
 import { z } from 'zod'
 import { type TemplateTraits, templateFiles, templateMemory } from '../driver/templates.ts'
 import { privateFolder, syncPath, unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
@@ -43,6 +44,8 @@ export interface Template extends Manifest {
 }
 
 const manifestName = 'manifest.json'
+/** While one is made: the id of its guest. */
+const buildName = 'build'
 const makingSuffix = '.new'
 const goneSuffix = '.gone'
 const readOnly = 0o444
@@ -73,13 +76,25 @@ export class TemplateFolders {
     return found.filter((template) => template !== undefined)
   }
 
-  /** An empty folder in which one is made. */
-  async begin(key: string): Promise<string> {
+  /** A folder in which one is made, with nothing but the id of its guest. */
+  async begin(key: string, buildId: string): Promise<string> {
     await privateFolder(this.#root, 0o711)
     const path = this.#path(`${key}${makingSuffix}`)
     await rm(path, { recursive: true, force: true })
     await mkdir(path, { mode: 0o711 })
+    await writeFile(join(path, buildName), buildId)
     return path
+  }
+
+  /** The ids of guests of which something may be left: one of each folder that never became a template. */
+  async builds(): Promise<string[]> {
+    const names = (await readdir(this.#root).catch(unlessMissing)) ?? []
+    const making = names.filter((name) => name.endsWith(makingSuffix))
+    const ids = await Promise.all(
+      making.map((name) => readFile(join(this.#path(name), buildName), 'utf8').catch(unlessMissing)),
+    )
+    // A file that was cut off names nobody: its guest had not been booted.
+    return ids.flatMap((buildId) => id.safeParse(buildId).data ?? [])
   }
 
   /** What was made is whole, and on the host's disk, when this returns. */
@@ -92,6 +107,7 @@ export class TemplateFolders {
       memory: await seal('memory', form === 'mapped-writable' ? writable : readOnly),
       ...(form !== 'copied' && { devices: await seal('devices'), domain: await seal('domain') }),
     }
+    await rm(join(path, buildName))
     await writeDurably(join(path, manifestName), JSON.stringify({ ...facts, ...files } satisfies Manifest, null, 1))
   }
 
@@ -105,10 +121,6 @@ export class TemplateFolders {
     return made
   }
 
-  async discard(key: string): Promise<void> {
-    await rm(this.#path(`${key}${makingSuffix}`), { recursive: true, force: true })
-  }
-
   /** It is no template any more before its files go. */
   async remove(key: string): Promise<void> {
     const gone = this.#path(`${key}${goneSuffix}`)
@@ -118,7 +130,7 @@ export class TemplateFolders {
     await rm(gone, { recursive: true, force: true })
   }
 
-  /** Removes what an agent before this one was making or removing, and what cannot be read. */
+  /** Removes what was being made or removed, and what cannot be read. */
   async clearLeftovers(): Promise<void> {
     const templates = new Set((await this.list()).map(({ key }) => key))
     for (const name of (await readdir(this.#root).catch(unlessMissing)) ?? []) {

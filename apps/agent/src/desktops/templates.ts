@@ -38,7 +38,7 @@ export class Templates {
   readonly #failures = new Map<string, { times: number; until: number }>()
   readonly #closing = new AbortController()
   #making: { wish: TemplateWish; ended: Promise<void> } | undefined
-  /** Whether nothing is left of one that an agent before this one was making, or that could not be made. */
+  /** Whether nothing is left of one that was being made, by this agent or one before it. */
   #isCleared = false
   #isOpen = false
 
@@ -70,9 +70,10 @@ export class Templates {
     this.#makeNext()
   }
 
-  /** What could not be ended and removed at once: the agent has died since, or libvirt did not answer. */
+  /** Ends and removes what the making of a template has left. Where libvirt does not answer, that is done later. */
   async #clear(): Promise<void> {
     const { driver, folders } = this.#deps
+    for (const buildId of await folders.builds()) await driver.templates.end(buildId)
     await driver.templates.endAll()
     await folders.clearLeftovers()
     this.#isCleared = true
@@ -156,6 +157,7 @@ export class Templates {
   async #make(key: string, wish: TemplateWish): Promise<void> {
     const { log } = this.#deps
     const { imageVersion: image, memoryMiB, vcpus } = wish.spec
+    this.#isCleared = false
     try {
       await this.#requireSpace(wish)
       const began = performance.now()
@@ -167,9 +169,12 @@ export class Templates {
       log.info({ image, memoryMiB, vcpus, mib: Math.ceil(made.bytes / mib), ms }, 'a template was made')
     } catch (err) {
       if (this.#closing.signal.aborted) return
-      this.#isCleared = false
       this.#countFailure(key)
       log.warn({ err, image, memoryMiB, vcpus }, 'a template could not be made; desktops boot from their image')
+    } finally {
+      await this.#clear().catch((err: unknown) =>
+        log.warn({ err }, 'what a template has left is still there; retrying'),
+      )
     }
   }
 

@@ -55,7 +55,7 @@ export interface TemplateDriver {
   save(buildId: string, folder: string, traits: TemplateTraits): Promise<void>
   /** Ends it, where it still runs, and removes what it had outside its folder. */
   end(buildId: string): Promise<void>
-  /** Ends all that an agent before this one has left. */
+  /** Ends those of all templates. */
   endAll(): Promise<void>
 
   /** Replaces the desktop's disk by a copy of the template's. Where its memory is copied, that of this desktop is in the file then. */
