@@ -1,8 +1,11 @@
 // What a crash trial needs of a host: the agent's environment, and how slow its desktops are. Knows no control plane.
 import { randomUUID } from 'node:crypto'
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
 import { startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
+import { run } from '../../scripts/ground/processes.ts'
 
 export interface HostGround {
   name: 'simulated' | 'real'
@@ -16,6 +19,8 @@ export interface HostGround {
   patienceMs: number
   /** Desktop image that the host has. */
   image: string
+  /** What runs for templates that are being made. */
+  templateGuests(): Promise<string[]>
   close(): Promise<void>
 }
 
@@ -35,12 +40,13 @@ export function simulatedGround(folder: string): HostGround {
     spanMs: 400,
     patienceMs: 120_000,
     image: 'mini',
+    templateGuests: () => readdir(join(folder, 'simulated/template-domains')).catch(() => []),
     close: async () => undefined,
   }
 }
 
-/** Real QEMU under a libvirtd of the run's own. The image is shared between runs. */
-export async function realGround(folder: string): Promise<HostGround> {
+/** Real QEMU under a libvirtd of the run's own. The image is shared between runs. Desktops share the memory of templates, or copy it. */
+export async function realGround(folder: string, shareTemplates: boolean): Promise<HostGround> {
   const imagesDir = fileURLToPath(new URL('../../.dormouse-test/images', import.meta.url))
   const say = () => undefined
   await ensureMiniImage({ imagesDir, say })
@@ -58,10 +64,16 @@ export async function realGround(folder: string): Promise<HostGround> {
       DORMOUSE_AGENT_METRICS_LISTEN: 'off',
       DORMOUSE_AGENT_LIBVIRT_SOCKET: libvirtd.socketPath,
       DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
+      DORMOUSE_AGENT_SHARE_TEMPLATES: shareTemplates ? 'on' : 'off',
     },
     spanMs: 4_000,
     patienceMs: 180_000,
     image: 'mini',
+    templateGuests: async () => {
+      const socket = `qemu+unix:///system?socket=${libvirtd.socketPath}`
+      const listed = await run('virsh', ['-q', '-c', socket, 'list', '--all', '--name'])
+      return listed.split('\n').filter((name) => name.includes('-template-'))
+    },
     close: () => libvirtd.stop(),
   }
 }

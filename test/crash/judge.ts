@@ -19,6 +19,8 @@ export interface Facts {
   desktops: Map<string, DesktopJson>
   /** All that the host has. */
   inventory: Observation[]
+  /** What the making of templates, and first wakes from them, have left over. */
+  leftovers: string[]
   /** By desktop: MiB of memory held of the host. */
   held: Map<string, number>
 }
@@ -40,7 +42,7 @@ export function judge(facts: Facts): Judgement {
   const known = accepted.filter((asked) => isKnown(asked, facts))
   const well = accepted.filter((asked) => endedWell(asked, facts))
   const halves = facts.asked.flatMap((asked) => halfMade(asked, facts))
-  const strays = strayItems(facts)
+  const strays = [...strayItems(facts), ...facts.leftovers.map((name) => `${name} is left over`)]
   const gone = accepted.filter((asked) => !isKnown(asked, facts))
   return {
     accepted: accepted.length,

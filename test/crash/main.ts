@@ -6,19 +6,20 @@ import { killInMoves, type MoveOutcome, moveFailpoints } from './moves.ts'
 import { runTrials } from './run.ts'
 import type { Outcome } from './trial.ts'
 
-const help = `node test/crash/main.ts [--simulated | --real] [--trials N] [--seed N] [--json]
+const help = `node test/crash/main.ts [--simulated | --real [--share]] [--trials N] [--seed N] [--json]
 
 Eight requests at once on eight desktops, then kill -9 of the control plane (or, every other time, of the agent), at a
 named failpoint or at a random moment; restart; every accepted operation must be known, must have ended well, and
 nothing may be half-made. On simulated hosts the agent is then killed at each failpoint of an image's fetch, and each
-process at each failpoint of a move between two hosts. The seed that
-is printed repeats a run.`
+process at each failpoint of a move between two hosts. New desktops begin with a template; its making is interrupted, too.
+With --share, real ones share the template's memory. The seed that is printed repeats a run.`
 
 const { values } = parseArgs({
   options: {
     help: { type: 'boolean', short: 'h' },
     simulated: { type: 'boolean' },
     real: { type: 'boolean' },
+    share: { type: 'boolean', default: false },
     trials: { type: 'string', default: '20' },
     seed: { type: 'string', default: String(Date.now() % 1_000_000) },
     json: { type: 'boolean' },
@@ -30,7 +31,7 @@ else process.exitCode = await main()
 
 async function main(): Promise<number> {
   const [trials, seed] = [Number(values.trials), Number(values.seed)]
-  const ground = values.real ? realGround : simulatedGround
+  const ground = values.real ? (folder: string) => realGround(folder, values.share) : simulatedGround
   const say = values.json ? console.error : console.log
   say(`${trials} crash trials, ${values.real ? 'real QEMU' : 'simulated'}, seed ${seed}`)
   say(row('trial', 'killed', 'at', ['accepted', 'known', 'finished well', 'half-made', 'gone'], 'time'))
@@ -43,6 +44,8 @@ async function main(): Promise<number> {
     tell: (outcome) => say(lineOf(outcome)),
     keep: (folder) => say(`logs: ${folder}`),
     afterwards: async (stage) => {
+      const paths = Object.entries(stage.paths).map(([path, times]) => `${times} by ${path}`)
+      say(`wakes: ${paths.join(', ')}`)
       if (values.real) return
       fetchFaults.push(...(await killInFetch(stage, fetchFailpoints)))
       moveFaults.push(...(await killInMoves(stage, moveFailpoints, (outcome) => say(moveLineOf(outcome)))))

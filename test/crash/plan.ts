@@ -10,9 +10,13 @@ export interface Plan {
   failpoint: string | undefined
   /** After the requests were sent. */
   momentMs: number
+  /** Whether the host is asked to end its warm copies meanwhile. */
+  dropsCopies: boolean
 }
 
 const steps = { wake: ['place', 'disk', 'run', 'settle'], hibernate: ['save', 'settle'], destroy: ['remove', 'settle'] }
+const firstWake = ['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-identity', 'after-done']
+const template = ['after-boot', 'after-seal', 'after-save', 'before-rename', 'after-rename']
 const failpoints: Record<Victim, string[]> = {
   'control-plane': [
     'operation.accepted',
@@ -32,6 +36,11 @@ const failpoints: Record<Victim, string[]> = {
     'destroy.after-kill',
     'disk.after-make',
     'command.before-reply',
+    ...firstWake.map((at) => `first-wake.${at}`),
+    ...template.map((at) => `template.${at}`),
+    'furnish.before-note',
+    'warm.before-drop',
+    'warm.after-drop',
   ],
 }
 
@@ -42,9 +51,12 @@ export function plansOf(trials: number, seed: number, spanMs: number): Plan[] {
     const victim: Victim = trial % 2 === 0 ? 'control-plane' : 'agent'
     const names = failpoints[victim]
     const name = names[Math.floor(random() * names.length)]!
-    const hit = 1 + Math.floor(random() * 2)
+    // One template is made in a trial.
+    const hit = name.startsWith('template.') ? 1 : 1 + Math.floor(random() * 2)
     const momentMs = Math.round(random() * spanMs)
-    return { trial, victim, failpoint: trial % 4 < 2 ? `${name}=kill@${hit}` : undefined, momentMs }
+    const failpoint = trial % 4 < 2 ? `${name}=kill@${hit}` : undefined
+    const dropsCopies = trial % 3 === 0 || failpoint?.startsWith('warm.') === true
+    return { trial, victim, failpoint, momentMs, dropsCopies }
   })
 }
 

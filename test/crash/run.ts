@@ -78,4 +78,10 @@ export async function runTrials({
   }
 }
 
-const atOnce = (trial: number): Plan => ({ trial, victim: 'agent', failpoint: undefined, momentMs: 0 })
+const atOnce = (trial: number): Plan => ({
+  trial,
+  victim: 'agent',
+  failpoint: undefined,
+  momentMs: 0,
+  dropsCopies: false,
+})

@@ -1,5 +1,6 @@
 // One control plane and one agent as real processes on a database of their own, and what a trial asks of them.
 import { mkdirSync } from 'node:fs'
+import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { configSchema, foldersOf } from '@dormouse/agent/config.ts'
 import { inventory } from '@dormouse/agent/desktops/inventory.ts'
@@ -39,6 +40,8 @@ export class Stage {
   readonly #url: string
   readonly #keys: { customer: string; operator: string }
   readonly #installationId: string
+  /** Of each wake that has succeeded, by its operation. */
+  readonly #paths = new Map<string, string>()
 
   private constructor(given: {
     ground: HostGround
@@ -179,13 +182,26 @@ export class Stage {
 
   async operation(id: string): Promise<OperationJson | undefined> {
     const { status, json } = await this.api('GET', `/v1/operations/${id}`)
-    return status === 200 ? (json as OperationJson) : undefined
+    return status === 200 ? this.#noted(json as OperationJson) : undefined
+  }
+
+  /** How many wakes took which path. */
+  get paths(): Record<string, number> {
+    const counts: Record<string, number> = {}
+    for (const path of this.#paths.values()) counts[path] = (counts[path] ?? 0) + 1
+    return counts
+  }
+
+  #noted(operation: OperationJson): OperationJson {
+    const { path } = (operation.result ?? {}) as { path?: string }
+    if (path) this.#paths.set(operation.id, path)
+    return operation
   }
 
   async ask(id: string, kind: string): Promise<OperationJson> {
     const answer = await this.api('POST', `/v1/desktops/${id}/${kind}?wait=true`)
     if (answer.status !== 200) throw new Error(`${kind}: ${answer.status} ${answer.text}`)
-    return answer.json as OperationJson
+    return this.#noted(answer.json as OperationJson)
   }
 
   /** What a command in the guest prints; undefined where it cannot be run. */
@@ -235,6 +251,24 @@ export class Stage {
     }
   }
 
+  /** What is on the host of templates that are not whole, of their guests, and of copies of their memory. */
+  async leftovers(): Promise<string[]> {
+    const { memory, templates } = this.#secondDriver('agent').folders
+    const namesIn = (folder: string) => readdir(folder, { recursive: true }).catch((): string[] => [])
+    const isHalf = (name: string) => /^[^/]*\.(new|gone)$/.test(name)
+    return [
+      ...(await this.ground.templateGuests()),
+      ...(await namesIn(templates)).filter(isHalf),
+      ...(await namesIn(memory)).filter((name) => name.endsWith('/template')),
+    ]
+  }
+
+  /** Asks for the end of all warm copies, and does not wait for it: the agent may die of it. */
+  dropWarmCopies(): void {
+    const path = `/admin/v1/hosts/${hostOf.agent}/drop-warm-copies`
+    void this.#quietly('POST', path, { key: this.#keys.operator }).catch(() => undefined)
+  }
+
   /** The agent of the desktop's host, as the database has it, and the other one. */
   async agentsOf(desktopId: string): Promise<[AgentName, AgentName]> {
     const { rows } = await this.pool.query<{ name: string }>(
@@ -272,11 +306,16 @@ export class Stage {
     this.#child(victim).start(failpoint === undefined ? {} : { [failpointVariable[victim]]: failpoint })
   }
 
-  /** Stops it in order and starts it with a failpoint armed. */
+  /** Stops it in order and starts it with a failpoint armed. Where that is in the making of a template, there is none meanwhile. */
   async arm(victim: Victim, failpoint: string): Promise<void> {
     await this.#child(victim).kill('SIGTERM')
+    if (failpoint.startsWith('template.'))
+      await rm(this.#secondDriver('agent').folders.templates, { recursive: true, force: true })
     this.launch(victim, failpoint)
-    await this.ready()
+    // What a start goes on with may come to the failpoint.
+    await this.ready().catch((error: unknown) => {
+      if (this.alive(victim)) throw error
+    })
   }
 
   async close(): Promise<void> {

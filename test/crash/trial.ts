@@ -40,6 +40,7 @@ export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): P
   const desktops = await Promise.all(mix.map(([from]) => prepare(stage, from)))
   if (plan.failpoint) await stage.arm(plan.victim, plan.failpoint)
   const keys = desktops.map(() => randomUUID())
+  if (plan.dropsCopies) stage.dropWarmCopies()
   const requests = mix.map(([, kind], i) => request(stage, desktops[i]!.id, kind, keys[i]!))
   const { answers, reached } = await crash(stage, plan, requests)
   // Accepted is what was answered, and what was written down before it could be answered.
@@ -126,6 +127,7 @@ async function settledFacts(
       ),
       held: await stage.held(),
       inventory: await stage.inventory(),
+      leftovers: await stage.leftovers(),
     }
     judgement = judge(facts)
     const { faults } = judgement
