@@ -98,6 +98,31 @@ test('hosts fetch ahead of need where that is requested; one that cannot says wh
   await waitFor('both to have it', async () => (await states()).every((state: string) => state === 'present'))
 })
 
+test('hosts that fetch ahead of need make a template too, unless they take no desktops; the first desktop begins with it', async () => {
+  await using server = await ImageServer.start(1_000)
+  await using house = await House.start({ hosts: 2, agent: { templatesMiB: 10_000 } })
+  const { admin, ask, add } = await operatorOf(house)
+  const { images } = house.replica.parts
+  const [first, second] = house.hosts
+  await admin('POST', `hosts/${second!.id}/cordon`)
+  await add(server, { prefetch: true })
+  const preparedOn = async (name: string) => {
+    await images.prefetch()
+    const { hosts } = (await ask('GET', '/mini@1')).json
+    return hosts.find(({ host_name }: { host_name: string }) => host_name === name)
+  }
+  await waitFor('the first to have a template', async () => (await preparedOn(first!.name)).templates === 1)
+  await waitFor('the second to have the image', async () => (await preparedOn(second!.name)).state === 'present')
+  expect((await preparedOn(second!.name)).templates).toBe(0)
+  const listed = (await house.replica.parts.hosts.list()).find(({ id }) => id === first!.id)
+  expect(listed?.templates).toMatchObject([{ image: 'mini@1', memory_mib: 2048, vcpus: 2 }])
+  const { id } = await house.desktop('created', { tier: 'default', image_version: 'mini@1' })
+  expect((await house.ask(id, 'wake')).result).toMatchObject({ resumed_from: 'image', path: 'template' })
+  expect(second!.driver.faults.counts.bootTemplate).toBeUndefined()
+  await admin('POST', `hosts/${second!.id}/uncordon`)
+  await waitFor('the second to have a template', async () => (await preparedOn(second!.name)).templates === 1)
+})
+
 test('an image is registered with its own name and content, or not at all', async () => {
   await using server = await ImageServer.start(1_000)
   await using house = await House.start()

@@ -7,6 +7,7 @@ import { waitFor } from '../wait-for.ts'
 import { Instance } from './parts/instance.ts'
 import { NetworkedHost } from './parts/networked-host.ts'
 import { type RealHost, realHosts } from './parts/real-hosts.ts'
+import { serveImage } from './parts/served-image.ts'
 import { clockError, expectKept, guest, leaveWitness } from './parts/witness.ts'
 
 const many = 6
@@ -93,5 +94,20 @@ test('it moves to a host without the template, awake and asleep', async () => {
   expect(await moved()).toMatchObject({ desktop_state: 'hibernated', host_id: from.id })
   await desktop.wake()
   await expectKept(desktop, seen)
+  await desktop.destroy()
+})
+
+test('an image that is fetched ahead of need has its template before its first desktop', async () => {
+  const size = { DORMOUSE_TIER_DEFAULT: '1,256,10' }
+  await using instance = await Instance.start({ ...withTemplates, ...size }, ['--no-tour'])
+  await using served = await serveImage('ahead', '1', await realHosts(instance))
+  const admin = adminOf(instance)
+  await admin.addImage({ name: 'ahead', version: '1', from: served.server.url, prefetch: true })
+  const hosts = async () => (await admin.listImages()).images.find(({ name }) => name === 'ahead')?.hosts
+  await waitFor(async () => (await hosts())?.every(({ templates }) => templates === 1), 180_000)
+  const desktop = await instance.create({ tier: 'default', imageVersion: 'ahead@1' })
+  const { result } = await desktop.wake()
+  expect(result).toMatchObject({ resumedFrom: 'image', path: 'template' })
+  expect(await guest(desktop, 'hostname')).toMatch(/^mini-/)
   await desktop.destroy()
 })

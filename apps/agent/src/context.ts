@@ -157,7 +157,11 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
       input: true,
       moves: { address: moveAddress ? `${moveAddress.host}:${moveAddress.port}` : null, relay: true },
     },
-    async () => ({ ...(await imageFacts.current()), warm: parts.warm.facts, templates: parts.templates.facts }),
+    async () => ({
+      ...(await imageFacts.current()),
+      warm: parts.warm.facts,
+      ...(config.templatesMiB > 0 && { templates: parts.templates.facts }),
+    }),
   )
   return new Control({
     seeds: config.controlPlanes,

@@ -26,12 +26,14 @@ import { Appends } from './guest/appends.ts'
 import { GuestExecs } from './guest/execs.ts'
 import { Transfers } from './guest/transfers.ts'
 import { GuestWatches } from './guest/watches.ts'
+import { lowWaterBytes } from './images/disk-space.ts'
 import { ImageEviction } from './images/eviction.ts'
 import { ImageFetcher } from './images/fetcher.ts'
 import type { ProgressLimits } from './images/progress-deadline.ts'
 import { Inputs } from './input/inputs.ts'
 import { JpegEncoder } from './input/jpeg.ts'
 import { type AnyDriver, guestsOf } from './make-driver.ts'
+import { unlessMissing } from './mechanics/durable-file.ts'
 import { Slots } from './mechanics/locks.ts'
 import type { Held } from './moves/held.ts'
 
@@ -92,11 +94,8 @@ export async function makeParts({
   const activity = new Activity()
   const slots = new Slots(workAtOnce)
   const warm = warmCopiesOf({ driver, journal, memory, turns, failpoints, log }, shared.warm)
-  const freeBytes = () => driver.freeDiskBytes()
-  const templates: Templates = new Templates(
-    { driver, guests, warm, freeBytes, failpoints, log, folders: new TemplateFolders(folders.templates) },
-    { maxMiB },
-  )
+  const made = { driver, guests, warm, failpoints, log, folders: new TemplateFolders(folders.templates) }
+  const templates: Templates = new Templates({ ...made, ...diskOf(driver) }, { maxMiB })
   const { fetcher, eviction } = imagesOf(driver, journal, templates, shared)
   const inputs = new Inputs({ driver })
   const deps = {
@@ -147,6 +146,12 @@ const warmCopiesOf = (
   deps: WarmDeps,
   { hostMemory = machineMemory, ...warm }: NonNullable<PartsOptions['warm']> = noWarmCopies,
 ) => new WarmCopies(deps, { ...warm, hostMemory })
+
+/** Where templates are. */
+const diskOf = (driver: AnyDriver) => ({
+  freeBytes: () => driver.freeDiskBytes(),
+  lowWaterBytes: async () => (await lowWaterBytes(driver.images.fetchedDir).catch(unlessMissing)) ?? 0,
+})
 
 type ImageOptions = Pick<PartsOptions, 'failpoints' | 'log' | 'fetchLimits'>
 

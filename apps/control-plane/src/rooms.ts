@@ -140,7 +140,11 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
   return {
     hosts,
     workLimits,
-    images: new Images({ pool, leadership, links, hosts: () => hosts.withImages(), log: logOf('images') }),
+    images: new Images({
+      ...{ pool, leadership, links, usualSize: config.tierDefault },
+      hosts: () => hosts.withImages(),
+      log: logOf('images'),
+    }),
     hostProofs: new HostProofs({ pool, installationId, log: logOf('hosts') }),
     hostReports: hostReports(links),
     checkIns: new CheckIns({ pool, hosts, workLimits, replicaId, heartbeatMs, leaseMs }),

@@ -94,7 +94,7 @@ export const hostFacts = z.object({
    * field can do neither. `relay`: its moves can pass through the control plane; agents before that field cannot.
    */
   moves: z.object({ address: said(300).nullable(), relay: z.boolean().optional() }).optional(),
-  /** Saved boots of images, with which new desktops begin. Agents before this field have none. */
+  /** Saved boots of images, with which new desktops begin. Absent where the host makes none, and from agents before this field. */
   templates: z
     .array(z.object({ image: z.string(), memoryMiB: z.int().min(0), vcpus: z.int().min(0), mib: z.int().min(0) }))
     .max(1_000)

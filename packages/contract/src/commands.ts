@@ -227,8 +227,14 @@ export const commands = {
     payload: z.object({ source: imageSource }),
     result: imageRef.pick({ name: true, version: true, digest: true, bytes: true }),
   },
-  /** The host begins to fetch the image, unless it has it or fetches it already. Its facts say how far it is. */
-  'image.fetch': { payload: imageRef, result: z.object({}) },
+  /**
+   * The host begins to fetch the image, unless it has it or fetches it already. Its facts say how far it is. Where it has the image,
+   * it makes a template for desktops of that size when it can. Agents before this field make none here.
+   */
+  'image.fetch': {
+    payload: imageRef.extend({ template: desktopSpec.omit({ imageVersion: true }).optional() }),
+    result: z.object({}),
+  },
   /** The host has the image, fetched where it lacked it. Its progress reports name the operation. */
   'image.ensure': { payload: z.object({ image: imageRef, desktopId: id, operationId: id }), result: z.object({}) },
   /** The desktop's screen, as RFB, runs over the channel until one side ends it. */

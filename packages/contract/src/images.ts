@@ -61,7 +61,12 @@ export const addImageBody = z.object({
   version: imageVersionName,
   from: imageSource.describe('URL of the version’s folder, or its path on the hosts'),
   digest: sha256Hex.nullish().describe('SHA-256 of `manifest.json`. When omitted, a host reads it from there'),
-  prefetch: z.boolean().nullish().describe('`true`: hosts fetch it now, not at the first wake that needs it'),
+  prefetch: z
+    .boolean()
+    .nullish()
+    .describe(
+      '`true`: hosts fetch it now, not at the first wake that needs it, and make a template of it for the tier `default`',
+    ),
 })
 export type AddImageBody = z.input<typeof addImageBody>
 
@@ -85,7 +90,7 @@ export const imageJson = z
     from: z.string(),
     bytes: z.int().min(0),
     in_use: z.boolean().describe('Whether the name alone means this version'),
-    prefetch: z.boolean().describe('Whether all hosts fetch it before it is needed'),
+    prefetch: z.boolean().describe('Whether all hosts fetch it, and make a template of it, before it is needed'),
     retired_at: time.nullable().describe('Since then no new desktop is made from it'),
     hosts: z.array(hostImageJson),
     created_at: time,

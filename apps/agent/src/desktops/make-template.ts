@@ -23,6 +23,8 @@ export interface TemplateWish {
   traits: TemplateTraits
   spec: DesktopSpec
   readiness: Readiness | undefined
+  /** No desktop was booted from the image for it: it takes nothing from what others have a use for. */
+  isAhead: boolean
 }
 
 /** An emulated desktop takes half a minute, on a busy host many times that. */

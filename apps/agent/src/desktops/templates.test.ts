@@ -311,13 +311,3 @@ test('a template goes with its image', async () => {
   await bench.house.templates.check()
   await expectNoTemplate(bench)
 })
-
-test('no template is made where the disk is full, or memory is scarce', async () => {
-  await using bench = await Bench.start({
-    templatesMiB: 1_000,
-    warm: { maxMiB: 0, maxAgeMs: 1, hostMemory: () => ({ totalMiB: 1_000, availableMiB: 110 }) },
-  })
-  expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
-  await expectNoTemplate(bench)
-})

@@ -11,6 +11,8 @@ import type { WarmCopies } from './warm-copies.ts'
 export interface TemplatesDeps extends MakeDeps {
   warm: Pick<WarmCopies, 'makeSpace' | 'hasSpaceFor'>
   freeBytes: () => Promise<number>
+  /** With less than this free, templates and images are removed. */
+  lowWaterBytes: () => Promise<number>
   log: Log
 }
 
@@ -24,9 +26,12 @@ const mib = 1024 * 1024
 const maxWishes = 8
 /** After so many failures in a row, a template is not made or used any more until the agent starts again. */
 const maxFailures = 3
+const maxRemembered = 100
 const pauseAfterFailureMs = 60_000
 /** What stays free for the guests that run already. */
 const reserveBytes = 2 * 1024 ** 3
+
+type TraitsFrom = (driver: TemplatesDeps['driver']) => Promise<TemplateTraits | undefined>
 
 export class Templates {
   readonly #deps: TemplatesDeps
@@ -36,8 +41,10 @@ export class Templates {
   readonly #wishing = new Set<Promise<void>>()
   readonly #wishes = new Map<string, TemplateWish>()
   readonly #failures = new Map<string, { times: number; until: number }>()
+  /** What was missing the last time, so that it is said once. */
+  readonly #lacked = new Map<string, string>()
   readonly #closing = new AbortController()
-  #making: { wish: TemplateWish; ended: Promise<void> } | undefined
+  #making: { key: string; wish: TemplateWish; ended: Promise<void> } | undefined
   /** Whether nothing is left of one that was being made, by this agent or one before it. */
   #isCleared = false
   #isOpen = false
@@ -124,18 +131,30 @@ export class Templates {
 
   /** A desktop was booted from its image: the next one like it may begin with a template. Returns at once. */
   want(desktopId: DesktopId, spec: DesktopSpec): void {
+    this.#begin(spec, false, ({ templates }) => templates.traits(desktopId, spec))
+  }
+
+  /** Desktops like this are expected. Does nothing where the host does not have their image. Returns at once. */
+  wantAhead(manifestDigest: string, spec: DesktopSpec): void {
+    this.#begin(spec, true, ({ templates }) => templates.traitsOfImage(manifestDigest, spec))
+  }
+
+  #begin(spec: DesktopSpec, isAhead: boolean, traitsFrom: TraitsFrom): void {
     if (this.#maxMiB === 0) return
-    const wishing = this.#wish(desktopId, spec)
+    const wishing = traitsFrom(this.#deps.driver)
+      .then((traits) => traits && this.#wish({ traits, spec, isAhead }))
       .catch((err: unknown) => this.#deps.log.warn({ err }, 'no template is made'))
       .finally(() => this.#wishing.delete(wishing))
     this.#wishing.add(wishing)
   }
 
-  async #wish(desktopId: DesktopId, spec: DesktopSpec): Promise<void> {
-    const { templates } = this.#deps.driver
-    const traits = await templates.traits(desktopId, spec)
-    if (!traits || this.find(traits, spec) || this.#wishes.size >= maxWishes) return
-    this.#wishes.set(keyOf(traits), { traits, spec, readiness: await templates.readiness(desktopId) })
+  async #wish(wanted: Omit<TemplateWish, 'readiness'>): Promise<void> {
+    const { traits, spec } = wanted
+    const key = keyOf(traits)
+    const isMade = this.#making?.key === key && this.#making.wish.spec.diskGiB <= spec.diskGiB
+    if (isMade || this.find(traits, spec) || this.#wishes.size >= maxWishes) return
+    const readiness = await this.#deps.driver.templates.readiness(spec, traits)
+    this.#wishes.set(key, { ...wanted, readiness })
     this.#makeNext()
   }
 
@@ -150,16 +169,18 @@ export class Templates {
       this.#making = undefined
       this.#makeNext()
     })
-    this.#making = { wish, ended }
+    this.#making = { key, wish, ended }
   }
 
-  /** Never throws: a wish that fails comes again with the next desktop that is booted. */
+  /** Never throws: a wish that fails comes again with the next desktop that is booted, or is repeated by the control plane. */
   async #make(key: string, wish: TemplateWish): Promise<void> {
     const { log } = this.#deps
     const { imageVersion: image, memoryMiB, vcpus } = wish.spec
     this.#isCleared = false
     try {
-      await this.#requireSpace(wish)
+      const lacked = await this.#lacks(wish)
+      if (lacked) return this.#drop(key, wish, lacked)
+      this.#lacked.delete(key)
       const began = performance.now()
       const made = await makeTemplate(this.#deps, wish, () => this.#place(key), this.#closing.signal)
       this.#failures.delete(key)
@@ -188,13 +209,24 @@ export class Templates {
     })
   }
 
-  /** The desktops come first: in memory, and on the disk. */
-  async #requireSpace({ spec: { memoryMiB } }: TemplateWish): Promise<void> {
-    const { warm, freeBytes } = this.#deps
-    await warm.makeSpace(memoryMiB)
-    if (!warm.hasSpaceFor(memoryMiB)) throw new Error(`the host has not ${memoryMiB} MiB of memory to spare`)
-    if (memoryMiB > this.#maxMiB) throw new Error(`templates may fill ${this.#maxMiB} MiB of the disk`)
-    if ((await freeBytes()) < memoryMiB * mib + reserveBytes) throw new Error('the host’s disk is nearly full')
+  /** The desktops come first: in memory, and on the disk. What is made ahead of need removes nothing, and is not removed soon. */
+  async #lacks({ isAhead, spec: { memoryMiB } }: TemplateWish): Promise<string | undefined> {
+    const { warm, freeBytes, lowWaterBytes } = this.#deps
+    const bytes = memoryMiB * mib
+    if (bytes + (isAhead ? this.#bytes : 0) > this.#maxMiB * mib)
+      return `templates may fill ${this.#maxMiB} MiB of the disk`
+    const spared = isAhead ? Math.max(reserveBytes, await lowWaterBytes()) : reserveBytes
+    if ((await freeBytes()) < bytes + spared) return 'the host’s disk is nearly full'
+    if (!isAhead) await warm.makeSpace(memoryMiB)
+    return warm.hasSpaceFor(memoryMiB) ? undefined : `the host has not ${memoryMiB} MiB of memory to spare`
+  }
+
+  /** No failure: nothing was tried. */
+  #drop(key: string, { spec: { imageVersion: image, memoryMiB, vcpus } }: TemplateWish, why: string): void {
+    if (this.#lacked.get(key) !== why)
+      this.#deps.log.info({ image, memoryMiB, vcpus, why }, 'a template is not made now')
+    if (this.#lacked.size >= maxRemembered) this.#lacked.clear()
+    this.#lacked.set(key, why)
   }
 
   /** Removes the one that was used longest ago, again and again, while the condition holds. */
@@ -239,9 +271,11 @@ export class Templates {
   }
 
   #keepWithin(maxBytes: number): Promise<void> {
-    return this.removeWhile(
-      async () => [...this.#usable.values()].reduce((sum, { bytes }) => sum + bytes, 0) > maxBytes,
-    )
+    return this.removeWhile(async () => this.#bytes > maxBytes)
+  }
+
+  get #bytes(): number {
+    return [...this.#usable.values()].reduce((sum, { bytes }) => sum + bytes, 0)
   }
 
   #oldestFirst(): Template[] {

@@ -43,10 +43,12 @@ export interface TemplateGuest {
 export interface TemplateDriver {
   /** Of a desktop whose disk exists; undefined where a copy of its guest could not be given an identity. */
   traits(desktopId: DesktopId, spec: DesktopSpec): Promise<TemplateTraits | undefined>
+  /** Of desktops that are made of the image with that name and manifest; undefined also where this host does not have it. */
+  traitsOfImage(manifestDigest: string, spec: DesktopSpec): Promise<TemplateTraits | undefined>
   /** Whether this host has the image with that manifest. */
   hasImage(manifestDigest: string): Promise<boolean>
   /** When its image counts a guest as ready. */
-  readiness(desktopId: DesktopId): Promise<Readiness | undefined>
+  readiness(spec: DesktopSpec, traits: TemplateTraits): Promise<Readiness | undefined>
 
   /** Boots a guest that is nobody's, from a new disk in that folder, with those traits. */
   boot(buildId: string, folder: string, spec: DesktopSpec, traits: TemplateTraits): Promise<void>

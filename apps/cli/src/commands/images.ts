@@ -19,7 +19,7 @@ export function addImages(command: Command, context: Needs): void {
     .argument('<name@version>', 'as in its manifest')
     .requiredOption('--from <url or folder>', 'URL of the version’s folder on a web server, or its path on the hosts')
     .option('--digest <sha256>', 'refuse the image unless its manifest.json has this SHA-256')
-    .option('--prefetch', 'let all hosts fetch it now, not at the first wake that needs it')
+    .option('--prefetch', 'let all hosts fetch it now, not at the first wake that needs it, and make a template of it')
     .action((image: string, options: AddOptions) => add(context, image, options))
   withJson(command.command('list'), 'dormouse admin image list')
     .description('list registered images, and which hosts have them')

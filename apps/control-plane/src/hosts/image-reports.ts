@@ -9,15 +9,17 @@ export interface HostWithImages {
   digests: { image: string; digest: string }[]
   /** Null where its agent cannot fetch images. */
   fetches: ImageFetch[] | null
-  /** The image of each of its templates. */
-  templates: string[]
+  /** Null where it makes none. */
+  templates: { image: string; memoryMiB: number; vcpus: number }[] | null
+  /** Whether new desktops come to it: no operator keeps them away. */
+  isOpen: boolean
 }
 
 /** What the hosts that are neither lost nor removed report of their images, by name. */
 export async function withImages(db: Db): Promise<HostWithImages[]> {
   const { rows } = await db.query<HostWithImages>(
     `select id, name, images, coalesce(facts->'imageDigests', '[]') as digests, facts->'fetches' as fetches,
-       coalesce(jsonb_path_query_array(facts, '$.templates[*].image'), '[]') as templates
+       facts->'templates' as templates, cordoned_at is null and drain_id is null as "isOpen"
      from hosts where lost_at is null and removed_at is null and facts is not null order by name, id`,
   )
   return rows

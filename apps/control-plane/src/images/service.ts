@@ -26,8 +26,17 @@ export interface HostWithImages {
   digests: { image: string; digest: string }[]
   /** Null where its agent cannot fetch images. */
   fetches: ImageFetch[] | null
-  /** The image of each of its templates. */
-  templates: string[]
+  /** Null where it makes none. */
+  templates: TemplateSize[] | null
+  /** Whether new desktops come to it: no operator keeps them away. */
+  isOpen: boolean
+}
+
+/** Of desktops that begin with a template of that image. */
+interface TemplateSize {
+  image: string
+  memoryMiB: number
+  vcpus: number
 }
 
 export interface ImagesOptions {
@@ -36,6 +45,8 @@ export interface ImagesOptions {
   links: Links
   /** The hosts that are neither lost nor removed. */
   hosts: () => Promise<HostWithImages[]>
+  /** Of most new desktops: for these, hosts make templates of the images that they fetch ahead of need. */
+  usualSize: { vcpus: number; memoryMiB: number; diskGiB: number }
   log: Log
 }
 
@@ -44,12 +55,12 @@ const maxReaders = 3
 const inspectMs = 15_000
 /** How many hosts fetch ahead of need at once: they share one web server. */
 const prefetchAtOnce = 20
-/** A host that could not fetch an image is asked again after this. */
+/** A host that could not fetch an image, or has no template of it, is asked again after this. */
 const askAgainMs = 60_000
 
 export class Images {
   readonly #options: ImagesOptions
-  /** When each host was asked to fetch which image. */
+  /** When each host was asked to fetch, or to make a template of, which image. */
   readonly #asked = new Map<string, number>()
 
   constructor(options: ImagesOptions) {
@@ -138,7 +149,10 @@ export class Images {
     })
   }
 
-  /** Asks hosts that lack an image to fetch it, where that was requested. To be called again and again. */
+  /**
+   * Where that was requested, asks hosts that lack an image to fetch it, and those that have it to make a template of it. To be
+   * called again and again.
+   */
   async prefetch(): Promise<void> {
     const { pool, links, hosts } = this.#options
     const wanted = (await store.list(pool)).filter(({ prefetch, retiredAt }) => prefetch && !retiredAt)
@@ -148,16 +162,34 @@ export class Images {
     let left = prefetchAtOnce - all.filter(({ fetches }) => fetches?.some(isGoing)).length
     const now = performance.now()
     for (const [key, at] of this.#asked) if (now - at > askAgainMs) this.#asked.delete(key)
-    const keyOf = (host: HostWithImages, { digest }: ImageRef) => `${host.id} ${digest}`
-    for (const host of able) {
-      const image = wanted.find((one) => !has(host, one) && !this.#asked.has(keyOf(host, one)))
-      if (!image || host.fetches?.some(isGoing)) continue
-      if (left-- <= 0) return
-      this.#asked.set(keyOf(host, image), now)
-      await links
-        .command(host.id, 'image.fetch', refOf(image), { timeoutMs: inspectMs })
-        .catch((err: unknown) => this.#options.log.info({ err, host: host.id }, 'a host could not be asked to fetch'))
+    const asking = able.map((host) => this.#askForTemplate(host, wanted))
+    for (const host of able.filter(({ fetches }) => !fetches?.some(isGoing))) {
+      const image = wanted.find((one) => !has(host, one) && !this.#asked.has(askedKey('fetch', host, one)))
+      if (!image) continue
+      if (left-- <= 0) break
+      await this.#ask('fetch', host, image)
     }
+    await Promise.all(asking)
+  }
+
+  /** Of one image at a time: a host makes them one after the other. */
+  async #askForTemplate(host: HostWithImages, wanted: store.ImageRow[]): Promise<void> {
+    const { usualSize } = this.#options
+    if (!host.isOpen || host.templates === null) return
+    const image = wanted.find(
+      (one) =>
+        has(host, one) && !hasTemplate(host, one, usualSize) && !this.#asked.has(askedKey('template', host, one)),
+    )
+    if (image) await this.#ask('template', host, image)
+  }
+
+  async #ask(what: Asked, host: HostWithImages, image: ImageRef): Promise<void> {
+    const { links, usualSize, log } = this.#options
+    this.#asked.set(askedKey(what, host, image), performance.now())
+    const payload = { ...refOf(image), ...(what === 'template' && { template: usualSize }) }
+    await links
+      .command(host.id, 'image.fetch', payload, { timeoutMs: inspectMs })
+      .catch((err: unknown) => log.info({ err, host: host.id, what }, 'a host could not be asked to prepare an image'))
   }
 
   /** What the manifest at the source says, as a host reads it. */
@@ -183,7 +215,20 @@ export class Images {
   }
 }
 
-const refOf = ({ name, version, digest, source, bytes }: store.ImageRow): ImageRef => ({
+type Asked = 'fetch' | 'template'
+
+const askedKey = (what: Asked, { id }: HostWithImages, { digest }: ImageRef): string => `${what} ${id} ${digest}`
+
+const hasTemplate = (
+  { templates }: HostWithImages,
+  image: ImageRef,
+  { vcpus, memoryMiB }: ImagesOptions['usualSize'],
+): boolean =>
+  templates?.some(
+    (one) => one.image === imageFolderName(image) && one.vcpus === vcpus && one.memoryMiB === memoryMiB,
+  ) ?? false
+
+const refOf = ({ name, version, digest, source, bytes }: ImageRef): ImageRef => ({
   name,
   version,
   digest,
@@ -204,7 +249,7 @@ const has = (host: HostWithImages, image: ImageRef): boolean => {
 
 function hostImage(host: HostWithImages, image: ImageRef): HostImageJson {
   const name = imageFolderName(image)
-  const templates = host.templates.filter((each) => each === name).length
+  const templates = host.templates?.filter((each) => each.image === name).length ?? 0
   const one = { host_id: host.id, host_name: host.name, done_bytes: null, error: null, templates }
   if (has(host, image)) return { ...one, state: 'present' }
   if (host.fetches === null) return { ...one, state: 'cannot_fetch' }

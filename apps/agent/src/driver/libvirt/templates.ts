@@ -50,10 +50,18 @@ export class LibvirtTemplates implements TemplateDriver {
     this.#shared = new SharedMemory(deps)
   }
 
-  async traits(desktopId: DesktopId, { memoryMiB, vcpus }: DesktopSpec): Promise<TemplateTraits | undefined> {
-    const { installation, disks, cpuModel } = this.#deps
-    const [{ capabilities, kvm, versions }, image] = await Promise.all([installation.ready(), disks.imageOf(desktopId)])
-    if (!image.wakePort) return undefined
+  async traits(desktopId: DesktopId, spec: DesktopSpec): Promise<TemplateTraits | undefined> {
+    return this.#traits(await this.#deps.disks.imageOf(desktopId), spec)
+  }
+
+  async traitsOfImage(manifestDigest: string, spec: DesktopSpec): Promise<TemplateTraits | undefined> {
+    return this.#traits(await this.#deps.images.find(spec.imageVersion, manifestDigest), spec)
+  }
+
+  async #traits(image: Image | undefined, { memoryMiB, vcpus }: DesktopSpec): Promise<TemplateTraits | undefined> {
+    const { installation, cpuModel } = this.#deps
+    if (!image?.wakePort) return undefined
+    const { capabilities, kvm, versions } = await installation.ready()
     const [emulator, hypervisor] = [`QEMU ${versions.qemu}`, `libvirt ${versions.libvirt}`]
     const seen = { machine: machineFor(capabilities, image), cpuModel: cpuModelOf(kvm, cpuModel) }
     const memory = this.#shared.form(versions.qemu ?? '')
@@ -64,8 +72,8 @@ export class LibvirtTemplates implements TemplateDriver {
     return (await this.#deps.images.all()).some(({ image }) => image.manifestDigest === manifestDigest)
   }
 
-  readiness(desktopId: DesktopId): Promise<Readiness | undefined> {
-    return this.#deps.disks.readiness(desktopId)
+  async readiness({ imageVersion }: DesktopSpec, { image }: TemplateTraits): Promise<Readiness | undefined> {
+    return (await this.#deps.images.find(imageVersion, image))?.ready
   }
 
   async boot(buildId: string, folder: string, spec: DesktopSpec, traits: TemplateTraits): Promise<void> {

@@ -41,9 +41,17 @@ export class SimulatedTemplates implements TemplateDriver {
     this.#disks = new JsonFolder(join(host.folder, 'template-disks'), simulatedDisk)
   }
 
-  async traits(desktopId: DesktopId, { memoryMiB, vcpus }: DesktopSpec): Promise<TemplateTraits | undefined> {
+  async traits(desktopId: DesktopId, spec: DesktopSpec): Promise<TemplateTraits | undefined> {
     const disk = this.#host.disks.read(desktopId)
-    if (!disk || !this.#host.faults.wakePort) return undefined
+    return disk && this.#traits({ ...spec, imageVersion: disk.spec.imageVersion })
+  }
+
+  async traitsOfImage(_manifestDigest: string, spec: DesktopSpec): Promise<TemplateTraits | undefined> {
+    return (await this.#host.hasImage(spec.imageVersion)) ? this.#traits(spec) : undefined
+  }
+
+  #traits({ imageVersion, memoryMiB, vcpus }: DesktopSpec): TemplateTraits | undefined {
+    if (!this.#host.faults.wakePort) return undefined
     const simulated = {
       machine: 'simulated',
       cpuModel: 'simulated',
@@ -52,7 +60,7 @@ export class SimulatedTemplates implements TemplateDriver {
       kvm: false,
       memory: 'copied',
     } as const
-    return { image: digestOf(disk.spec.imageVersion), memoryMiB, vcpus, ...simulated }
+    return { image: digestOf(imageVersion), memoryMiB, vcpus, ...simulated }
   }
 
   hasImage(manifestDigest: string): Promise<boolean> {
