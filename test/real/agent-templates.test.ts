@@ -1,6 +1,7 @@
 // Guarantee: real guests that begin with one template are desktops of their own: no two share random bytes, keys, ids or names. They
 // sleep, wake and end as any other, and whatever dies on the way, they begin again or boot from their image.
-import { appendFileSync, chmodSync, readdirSync, readFileSync } from 'node:fs'
+import { appendFileSync, chmodSync, existsSync, readdirSync, readFileSync } from 'node:fs'
+import { freemem, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
@@ -12,13 +13,17 @@ import { guestSpec, leaveWitness, lookAt, Stage } from './parts/agent-stage.ts'
 
 const atOnce = 20
 
+const mib = 1024 ** 2
+/** Of the host, in place of the true figure. */
+let availableMiB: number | undefined
 let stage: Stage
 let bench: Bench<LibvirtDriver>
 
 beforeAll(async () => {
   stage = await Stage.start()
   const settings = { socketsDir: join(stage.libvirtd.shortDir, 'sockets') }
-  const warm = { maxMiB: 2_000, maxAgeMs: 3_600_000 }
+  const hostMemory = () => ({ totalMiB: totalmem() / mib, availableMiB: availableMiB ?? freemem() / mib })
+  const warm = { maxMiB: 2_000, maxAgeMs: 3_600_000, hostMemory }
   bench = await stage.bench('templates', settings, undefined, undefined, warm, 4_000)
 })
 afterAll(async () => {
@@ -68,6 +73,57 @@ test.each(['template.after-boot', 'template.after-save', 'template.before-rename
     await end(id)
   },
 )
+
+/** A template is made again; the work begins when that has come to the step. */
+async function makeAgain(step: string, work: () => Promise<void>): Promise<void> {
+  await ensureTemplate()
+  await bench.house.templates.removeWhile(async () => true)
+  const begun = Promise.withResolvers<void>()
+  bench.failpoints.set(step, async () => {
+    bench.failpoints.set(step, undefined)
+    begun.resolve(work())
+  })
+  await end(await expectPath('boot'))
+  await begun.promise
+  await bench.house.templates.settled()
+  await bench.house.templates.check()
+}
+
+/** Less than a tenth of the host's memory is available while the work runs. */
+async function whileScarce(work: () => Promise<unknown>): Promise<void> {
+  availableMiB = 0
+  await work().finally(() => {
+    availableMiB = undefined
+  })
+}
+
+test('a wake that needs the memory of a template’s guest ends it before its own guest starts', async () => {
+  await makeAgain('template.after-boot', () =>
+    whileScarce(async () => {
+      expect(await templateDomains()).toHaveLength(1)
+      const id = newId()
+      await bench.ask('desktop.ensureDisk', { fence: fenceOf(id, 1, 1), spec: guestSpec, disk: 'make' })
+      bench.failpoints.set('wake.before-mark', async () => {
+        bench.failpoints.set('wake.before-mark', undefined)
+        expect(await templateDomains()).toEqual([])
+      })
+      await expectPath('boot', id)
+      await end(id)
+    }),
+  )
+  expect(readdirSync(templatesDir())).toEqual([])
+})
+
+test('a template’s guest ends in the middle of its save where the memory becomes scarce', async () => {
+  const memories = () => readdirSync(templatesDir()).map((key) => join(templatesDir(), key, 'memory'))
+  await makeAgain('template.after-seal', async () => {
+    await until(() => memories().some((file) => existsSync(file)))
+    await whileScarce(() => bench.house.templates.giveWay())
+    expect(await templateDomains()).toEqual([])
+  })
+  expect(readdirSync(templatesDir())).toEqual([])
+  await ensureTemplate()
+})
 
 test('desktops that begin with one template at once share nothing that should be their own', async () => {
   await ensureTemplate()

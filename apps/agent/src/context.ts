@@ -54,7 +54,7 @@ const closeMs = 8_000
 const mib = 1024 * 1024
 const dayMs = 86_400_000
 const spaceEveryMs = 2_000
-const warmEveryMs = 1_000
+const memoryEveryMs = 1_000
 const imagesEveryMs = 60_000
 const furnishEveryMs = 2_000
 const templatesEveryMs = 60_000
@@ -136,7 +136,7 @@ function startCare(care: Care, parts: Parts, activityEveryMs: number): void {
   const { journal, space, warm, templates, furnishing, eviction, samples, withoutLeader, execActivity } = parts
   care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
   care.every(spaceEveryMs, 'disk space', () => space.check())
-  care.every(warmEveryMs, 'warm copies', () => warm.check())
+  care.every(memoryEveryMs, 'memory for desktops', () => templates.giveWay().then(() => warm.check()))
   care.every(furnishEveryMs, 'networks of new desktops', () => furnishing.check())
   care.every(templatesEveryMs, 'templates', () => templates.check())
   care.every(imagesEveryMs, 'unused images', () => eviction.check())

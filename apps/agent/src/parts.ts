@@ -94,7 +94,7 @@ export async function makeParts({
   const activity = new Activity()
   const slots = new Slots(workAtOnce)
   const warm = warmCopiesOf({ driver, journal, memory, turns, failpoints, log }, shared.warm)
-  const made = { driver, guests, warm, failpoints, log, folders: new TemplateFolders(folders.templates) }
+  const made = { driver, guests, journal, warm, failpoints, log, folders: new TemplateFolders(folders.templates) }
   const templates: Templates = new Templates({ ...made, ...diskOf(driver) }, { maxMiB })
   const { fetcher, eviction } = imagesOf(driver, journal, templates, shared)
   const inputs = new Inputs({ driver })

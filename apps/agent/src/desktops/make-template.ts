@@ -1,6 +1,6 @@
 // How a template is made: a guest that is nobody's is booted from the image, sealed, saved and ended. Whatever fails or dies on the
 // way leaves no template.
-import { type DesktopSpec, newId } from '@dormouse/contract'
+import type { DesktopSpec } from '@dormouse/contract'
 import type { Failpoints } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import type { TemplateTraits } from '../driver/templates.ts'
@@ -12,7 +12,7 @@ import { parseSealed, type SealedGuest, sealScript, sealSecs } from '../scripts/
 import { keyOf, type Template, type TemplateFolders } from './template-folders.ts'
 
 export interface MakeDeps {
-  driver: Pick<Driver, 'templates'>
+  driver: Pick<Driver, 'templates' | 'facts'>
   guests: Pick<Guests, 'nobody'>
   folders: TemplateFolders
   failpoints: Failpoints
@@ -30,6 +30,15 @@ export interface TemplateWish {
 /** An emulated desktop takes half a minute, on a busy host many times that. */
 const bootMs = 900_000
 
+export interface MakeOptions {
+  /** Of the guest. */
+  buildId: string
+  /** It is a template once this has put it in its place. */
+  place: (key: string) => Promise<Template>
+  /** Where it aborts, and the guest is ended, nothing is made, unless the guest is saved already. */
+  signal: AbortSignal
+}
+
 /**
  * It is a template once `place` has put it in its place. The caller removes what this leaves beside it: its guest, and a folder
  * that is not whole.
@@ -37,14 +46,14 @@ const bootMs = 900_000
 export async function makeTemplate(
   deps: MakeDeps,
   wish: TemplateWish,
-  place: (key: string) => Promise<Template>,
-  signal: AbortSignal,
+  { buildId, place, signal }: MakeOptions,
 ): Promise<Template> {
   const { failpoints, folders } = deps
   const { templates } = deps.driver
   const { traits, spec } = wish
-  const [key, buildId] = [keyOf(traits), newId()]
+  const key = keyOf(traits)
   const folder = await folders.begin(key, buildId)
+  signal.throwIfAborted()
   await templates.boot(buildId, folder, spec, traits)
   await failpoints.hit('template.after-boot')
   const guest = await sealed(deps, buildId, wish, signal)

@@ -1,6 +1,11 @@
-// Guarantee: what is made ahead of need, or where memory is scarce, takes nothing from anybody.
+// Guarantee: a template takes nothing from anybody. While one is made, its guest counts as a desktop, and ends as soon as desktops
+// need its memory. What is made ahead of need removes nothing else.
+import { mkdtemp } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { type DesktopSpec, imageFolderName, newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
+import { SimulatedDriver } from '../driver/simulated/simulated.ts'
 import { Bench, fenceOf, spec, until } from '../testing/bench.ts'
 import { ImageServer } from '../testing/image-server.ts'
 import { expectNoTemplate, made, path } from '../testing/template-making.ts'
@@ -54,6 +59,117 @@ test('a host without space for templates, or with an old control plane, makes no
   await bench.ask('image.fetch', server.ref())
   await until(() => bench.driver.images.find('mini@1'))
   await bench.ask('image.fetch', server.ref())
+  await bench.house.templates.settled()
+  await expectNoTemplate(bench)
+})
+
+/** A host on which desktops can be given 40 MiB, and on which as much is available as `memory` says. */
+async function small() {
+  const memory = { totalMiB: 1_000, availableMiB: 1_000 }
+  const folder = await mkdtemp(join(tmpdir(), 'dormouse-agent-'))
+  const capacity = { memoryMiB: 40, diskGiB: 100 }
+  const makeDriver = () => new SimulatedDriver({ folder: join(folder, 'simulated'), capacity })
+  const warm = { maxMiB: 0, maxAgeMs: 1, hostMemory: () => memory }
+  return { memory, bench: await Bench.over({ folder, makeDriver, warm, templatesMiB: 1_000 }) }
+}
+
+/** A template is being made when this returns, and has come to that step; the returned function lets it go on. */
+async function makingAt(bench: Bench, step: string): Promise<() => void> {
+  const [reached, mayGoOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  bench.failpoints.set(step, async () => {
+    reached.resolve()
+    await mayGoOn.promise
+  })
+  const id = newId()
+  expect(await path(bench, id)).toBe('boot')
+  await reached.promise
+  bench.failpoints.set(step, undefined)
+  await bench.destroyed(fenceOf(id, 1, 2))
+  expect(bench.driver.templates.running()).toHaveLength(1)
+  return mayGoOn.resolve
+}
+
+const makingSteps = ['template.after-boot', 'template.after-seal']
+
+test.each(makingSteps)(
+  'a wake that needs the memory of a template that is %s ends it, and a later one is made',
+  async (step) => {
+    const { bench, memory } = await small()
+    await using _ = bench
+    for (let n = 0; n < 4; n++) {
+      memory.availableMiB = 1_000
+      const goOn = await makingAt(bench, step)
+      memory.availableMiB = 110
+      const id = newId()
+      expect(await path(bench, id)).toBe('boot')
+      expect(bench.driver.templates.running()).toEqual([])
+      goOn()
+      await bench.house.templates.settled()
+      await expectNoTemplate(bench)
+      await bench.destroyed(fenceOf(id, 1, 2))
+      await bench.house.templates.check()
+    }
+    memory.availableMiB = 1_000
+    await made(bench)
+  },
+)
+
+test('a template’s guest counts as a desktop: with a desktop that is placed beside it, it ends', async () => {
+  const { bench } = await small()
+  await using _ = bench
+  const goOn = await makingAt(bench, 'template.after-boot')
+  const [first, second] = [newId(), newId()]
+  await path(bench, first)
+  await bench.house.templates.giveWay()
+  expect(bench.driver.templates.running()).toHaveLength(1)
+  await path(bench, second)
+  expect(bench.driver.templates.running()).toEqual([])
+  goOn()
+  await bench.house.templates.settled()
+  expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
+  await expectNoTemplate(bench)
+})
+
+test('a template that is being saved ends where desktops come to need its memory', async () => {
+  const { bench, memory } = await small()
+  await using _ = bench
+  const goOn = bench.driver.faults.hang('saveTemplate')
+  expect(await path(bench)).toBe('boot')
+  await until(() => bench.driver.faults.counts.saveTemplate)
+  await bench.house.templates.giveWay()
+  expect(bench.driver.templates.running()).toHaveLength(1)
+  memory.availableMiB = 90
+  await bench.house.templates.giveWay()
+  expect(bench.driver.templates.running()).toEqual([])
+  goOn()
+  await bench.house.templates.settled()
+  await expectNoTemplate(bench)
+})
+
+test('a template whose guest was saved and ended already is finished, however little memory there is', async () => {
+  const { bench, memory } = await small()
+  await using _ = bench
+  bench.failpoints.set('template.after-save', async () => {
+    memory.availableMiB = 110
+    expect(await path(bench)).toBe('boot')
+  })
+  expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
+  expect(bench.house.templates.facts).toHaveLength(1)
+})
+
+test('a wake does not fail where the guest of a template cannot be ended', async () => {
+  const { bench, memory } = await small()
+  await using _ = bench
+  const goOn = await makingAt(bench, 'template.after-boot')
+  const { templates } = bench.driver
+  const end = templates.end.bind(templates)
+  templates.end = () => Promise.reject(new Error('libvirt says no'))
+  memory.availableMiB = 110
+  expect(await path(bench)).toBe('boot')
+  templates.end = end
+  goOn()
   await bench.house.templates.settled()
   await expectNoTemplate(bench)
 })

@@ -1,14 +1,16 @@
 // The templates of this host: which there are, which is to be made next, and which are removed. They are made in the background, one
 // at a time. Losing one costs a first wake some time, and nothing else.
-import type { DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
+import { type DesktopId, type DesktopSpec, type HostFacts, newId } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { TemplateTraits } from '../driver/templates.ts'
 import { SharedLock } from '../mechanics/shared-lock.ts'
+import type { Journal } from './journal.ts'
 import { type MakeDeps, makeTemplate, type TemplateWish } from './make-template.ts'
 import { keyOf, type Template } from './template-folders.ts'
 import type { WarmCopies } from './warm-copies.ts'
 
 export interface TemplatesDeps extends MakeDeps {
+  journal: Pick<Journal, 'all'>
   warm: Pick<WarmCopies, 'makeSpace' | 'hasSpaceFor'>
   freeBytes: () => Promise<number>
   /** With less than this free, templates and images are removed. */
@@ -31,6 +33,15 @@ const pauseAfterFailureMs = 60_000
 /** What stays free for the guests that run already. */
 const reserveBytes = 2 * 1024 ** 3
 
+interface Making {
+  key: string
+  wish: TemplateWish
+  buildId: string
+  /** Aborts where a desktop needs the memory of its guest. */
+  gaveWay: AbortController
+  ended: Promise<void>
+}
+
 type TraitsFrom = (driver: TemplatesDeps['driver']) => Promise<TemplateTraits | undefined>
 
 export class Templates {
@@ -44,7 +55,9 @@ export class Templates {
   /** What was missing the last time, so that it is said once. */
   readonly #lacked = new Map<string, string>()
   readonly #closing = new AbortController()
-  #making: { key: string; wish: TemplateWish; ended: Promise<void> } | undefined
+  #making: Making | undefined
+  /** What placement may fill with awake desktops. */
+  #capacityMiB = Infinity
   /** Whether nothing is left of one that was being made, by this agent or one before it. */
   #isCleared = false
   #isOpen = false
@@ -165,15 +178,16 @@ export class Templates {
     if (!next || this.#making || !isOpen) return
     const [key, wish] = next
     this.#wishes.delete(key)
-    const ended = this.#make(key, wish).finally(() => {
+    const [buildId, gaveWay] = [newId(), new AbortController()]
+    const ended = this.#make(key, wish, buildId, gaveWay.signal).finally(() => {
       this.#making = undefined
       this.#makeNext()
     })
-    this.#making = { key, wish, ended }
+    this.#making = { key, wish, buildId, gaveWay, ended }
   }
 
   /** Never throws: a wish that fails comes again with the next desktop that is booted, or is repeated by the control plane. */
-  async #make(key: string, wish: TemplateWish): Promise<void> {
+  async #make(key: string, wish: TemplateWish, buildId: string, gaveWay: AbortSignal): Promise<void> {
     const { log } = this.#deps
     const { imageVersion: image, memoryMiB, vcpus } = wish.spec
     this.#isCleared = false
@@ -182,7 +196,8 @@ export class Templates {
       if (lacked) return this.#drop(key, wish, lacked)
       this.#lacked.delete(key)
       const began = performance.now()
-      const made = await makeTemplate(this.#deps, wish, () => this.#place(key), this.#closing.signal)
+      const signal = AbortSignal.any([this.#closing.signal, gaveWay])
+      const made = await makeTemplate(this.#deps, wish, { buildId, place: () => this.#place(key), signal })
       this.#failures.delete(key)
       await this.#removeOutdated(made)
       await this.#keepWithin(this.#maxMiB * mib)
@@ -190,6 +205,7 @@ export class Templates {
       log.info({ image, memoryMiB, vcpus, mib: Math.ceil(made.bytes / mib), ms }, 'a template was made')
     } catch (err) {
       if (this.#closing.signal.aborted) return
+      if (gaveWay.aborted) return this.#drop(key, wish, 'desktops need the memory')
       this.#countFailure(key)
       log.warn({ err, image, memoryMiB, vcpus }, 'a template could not be made; desktops boot from their image')
     } finally {
@@ -211,17 +227,40 @@ export class Templates {
 
   /** The desktops come first: in memory, and on the disk. What is made ahead of need removes nothing, and is not removed soon. */
   async #lacks({ isAhead, spec: { memoryMiB } }: TemplateWish): Promise<string | undefined> {
-    const { warm, freeBytes, lowWaterBytes } = this.#deps
+    const { driver, warm, freeBytes, lowWaterBytes } = this.#deps
     const bytes = memoryMiB * mib
     if (bytes + (isAhead ? this.#bytes : 0) > this.#maxMiB * mib)
       return `templates may fill ${this.#maxMiB} MiB of the disk`
     const spared = isAhead ? Math.max(reserveBytes, await lowWaterBytes()) : reserveBytes
     if ((await freeBytes()) < bytes + spared) return 'the host’s disk is nearly full'
+    this.#capacityMiB = (await driver.facts()).capacity.memoryMiB
+    if (this.#awakeMiB + memoryMiB > this.#capacityMiB) return 'desktops need the memory'
     if (!isAhead) await warm.makeSpace(memoryMiB)
     return warm.hasSpaceFor(memoryMiB) ? undefined : `the host has not ${memoryMiB} MiB of memory to spare`
   }
 
-  /** No failure: nothing was tried. */
+  get #awakeMiB(): number {
+    const awake = this.#deps.journal.all().filter(({ running }) => running)
+    return awake.reduce((sum, { spec }) => sum + (spec?.memoryMiB ?? 0), 0)
+  }
+
+  /**
+   * To be called every second, and before a guest of that size starts: the guest of a template that is being made ends where it has
+   * memory that placement has given to desktops, or that they use. Never throws.
+   */
+  async giveWay(besideMiB = 0): Promise<void> {
+    const { driver, warm, log } = this.#deps
+    if (!this.#making) return
+    const { buildId, gaveWay, wish } = this.#making
+    const countedMiB = this.#awakeMiB + besideMiB + wish.spec.memoryMiB
+    if (warm.hasSpaceFor(besideMiB) && countedMiB <= this.#capacityMiB) return
+    gaveWay.abort(new Error('desktops need the memory'))
+    await driver.templates
+      .end(buildId)
+      .catch((err: unknown) => log.warn({ err }, 'the guest of a template could not be ended; retrying'))
+  }
+
+  /** No failure: its turn may come. */
   #drop(key: string, { spec: { imageVersion: image, memoryMiB, vcpus } }: TemplateWish, why: string): void {
     if (this.#lacked.get(key) !== why)
       this.#deps.log.info({ image, memoryMiB, vcpus, why }, 'a template is not made now')

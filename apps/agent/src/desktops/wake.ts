@@ -30,7 +30,7 @@ export interface WakeDeps extends FirstWakeDeps, DiskDeps {
   /** Limits the boots, restores and saves that run at once. */
   slots: Slots
   warm: Pick<WarmCopies, 'makeSpace' | 'forget'>
-  templates: Pick<Templates, 'want'> & FirstWakeDeps['templates']
+  templates: Pick<Templates, 'want' | 'giveWay'> & FirstWakeDeps['templates']
   log: Log
 }
 
@@ -134,6 +134,7 @@ async function start(deps: WakeDeps, turn: Turn, request: WakeRequest, now: Situ
   const disk = image ? 'require' : request.source.disk
   await ensureDisk(deps, turn, { spec: request.spec, disk, image: request.image })
   await turn.note({ spec: request.spec })
+  await deps.templates.giveWay(request.spec.memoryMiB)
   await deps.warm.makeSpace(request.spec.memoryMiB)
   if (!image) {
     return deps.slots.run(turn.signal, async () =>

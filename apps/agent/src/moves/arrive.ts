@@ -56,6 +56,7 @@ async function makeReady(deps: MoveDeps, turn: Turn, request: Preparation): Prom
     ready: arriving.ready,
   })
   await deps.failpoints.hit('move.prepare.after-note')
+  if (request.kind === 'live') await deps.templates.giveWay(request.spec.memoryMiB)
   const entering =
     request.kind === 'live'
       ? await deps.driver.moves.enter(arrivalOf(deps, turn, arriving), hypervisorOf(request))

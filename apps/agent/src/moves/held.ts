@@ -9,6 +9,7 @@ import type { Digests } from '../desktops/digests.ts'
 import type { HeldMove, HeldMoves } from '../desktops/held-moves.ts'
 import type { SendReport } from '../desktops/report.ts'
 import type { LookDeps } from '../desktops/situation.ts'
+import type { Templates } from '../desktops/templates.ts'
 import type { Turn } from '../desktops/turns.ts'
 import type { Entering, Leaving } from '../driver/moves.ts'
 import type { Inputs } from '../input/inputs.ts'
@@ -53,6 +54,7 @@ export interface MoveDeps extends LookDeps, RemoveDeps {
   memory: LookDeps['memory']
   installationId: string
   digests: Digests
+  templates: Pick<Templates, 'giveWay'>
   moves: HeldMoves<Held>
   inputs: Pick<Inputs, 'hold'>
   gate: Gate

@@ -10,10 +10,8 @@ import type { LibvirtDisks } from './disks.ts'
 import { sshSocketOf, wakeSocketOf } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import type { Installation } from './installation.ts'
-import { QemuProcesses } from './qemu-processes.ts'
+import { firstForOom, QemuProcesses } from './qemu-processes.ts'
 
-/** What `oom_score_adj` makes of a process: among the first that the kernel ends, or as any other. */
-const firstForOom = 900
 const usualForOom = 0
 
 export class LibvirtGuests {

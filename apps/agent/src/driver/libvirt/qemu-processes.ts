@@ -17,6 +17,9 @@ const lookEveryMs = 50
 /** The share of one processor's time; an idle guest uses a few hundredths. */
 const busyShare = 0.3
 
+/** An `oom_score_adj` of a process that is among the first that the kernel ends. */
+export const firstForOom = 900
+
 export class QemuProcesses {
   readonly #found = new Map<string, Process>()
   #search: Promise<void> | undefined

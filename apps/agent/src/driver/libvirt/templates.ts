@@ -25,7 +25,7 @@ import { asTemplate, domainName, domainXml, templatePrefix } from './domain-xml.
 import { orRefuse, unlessGone } from './failures.ts'
 import { hasInterface, nicXml } from './network-xml.ts'
 import { virtualBytesIn } from './qcow2.ts'
-import { QemuProcesses } from './qemu-processes.ts'
+import { firstForOom, QemuProcesses } from './qemu-processes.ts'
 import { rename } from './save-head.ts'
 import { type Share, SharedMemory } from './shared-memory.ts'
 
@@ -85,7 +85,8 @@ export class LibvirtTemplates implements TemplateDriver {
     await makeOverlay(disk, virtualBytesOf(spec, image), image)
     const nobody = { installationId: installation.id, desktopId: buildId, generation: 0, turn: 0, operationId: buildId }
     const plan = await planOf(this.#deps, spec, nobody, image, { disk, nic: null })
-    const xml = asTemplate(domainXml(plan), `${templatePrefix(installation.id)}${buildId}`)
+    const name = `${templatePrefix(installation.id)}${buildId}`
+    const xml = asTemplate(domainXml(plan), name)
     const create = (own: string) =>
       orRefuse(
         'the template’s guest could not be started',
@@ -93,7 +94,8 @@ export class LibvirtTemplates implements TemplateDriver {
       )
     if (traits.memory === 'copied') await create(xml)
     else await this.#shared.boot(folder, xml, spec, create)
-    await this.#processes.yieldProcessors(`${templatePrefix(installation.id)}${buildId}`)
+    await this.#processes.setOomScore(name, firstForOom)
+    await this.#processes.yieldProcessors(name)
     await shortenAgentTimeout(this.#deps, buildId)
   }
 
