@@ -10,14 +10,25 @@ import type { Journal } from './journal.ts'
 import type { MemoryImages } from './memory-images.ts'
 import type { Turn, Turns } from './turns.ts'
 
-interface FurnishDeps {
+interface GrowDeps {
   driver: Driver
   guests: Guests
+  log: Log
+}
+
+interface FurnishDeps extends GrowDeps {
   journal: Journal
   memory: Pick<MemoryImages, 'removeCopy'>
   turns: Turns
   failpoints: Failpoints
-  log: Log
+}
+
+/** Of a running desktop. Its guest makes its file system larger meanwhile. */
+export async function growDisk(deps: GrowDeps, { fence, entry }: Turn): Promise<void> {
+  const { desktopId, generation } = fence
+  const { spec, furnished } = entry()
+  if (furnished || !spec || !(await deps.driver.templates.growDisk(desktopId, spec))) return
+  void growFileSystem(deps, desktopId, generation)
 }
 
 export class Furnishing {
@@ -46,15 +57,13 @@ export class Furnishing {
   async #furnish(turn: Turn): Promise<void> {
     const { driver, memory, failpoints } = this.#deps
     const { desktopId, generation } = turn.fence
-    const { spec } = turn.entry()
-    if (!spec) return
     // A wake does not wait for that either.
     await memory.removeCopy(desktopId)
-    const { grown } = await driver.templates.furnish(desktopId, spec)
+    await growDisk(this.#deps, turn)
+    await driver.templates.plug(desktopId)
     await failpoints.hit('furnish.before-note')
     // Not synced: where it is lost, there is nothing left to do the next time.
     await turn.note({ furnished: true }, { unsynced: true })
     void requestNewAddress(this.#deps, desktopId, generation)
-    if (grown) void growFileSystem(this.#deps, desktopId, generation)
   }
 }

@@ -192,7 +192,7 @@ const isFurnished = (bench: Bench, id: string) => bench.house.journal.read(id)?.
 test('a desktop that is awake gets its network soon after, however often that fails', async () => {
   await using bench = await start()
   await made(bench)
-  bench.driver.faults.failNext('furnish', 2)
+  bench.driver.faults.failNext('plug', 2)
   const id = newId()
   expect(await path(bench, id)).toBe('template')
   await until(async () => {
@@ -221,7 +221,7 @@ test.each(['first-wake.after-done', 'furnish.before-note'])(
 test('a desktop that sleeps before it has a network gets it when it wakes', async () => {
   await using bench = await start()
   await made(bench)
-  bench.driver.faults.failNext('furnish')
+  bench.driver.faults.failNext('plug')
   const id = newId()
   await path(bench, id)
   await bench.hibernated(fenceOf(id, 1, 2))

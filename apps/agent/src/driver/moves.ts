@@ -75,4 +75,6 @@ export interface Arrival {
   spec: DesktopSpec
   mark: Mark
   imageDigest: string
+  /** False where its disk may still have the size of the template with which it began. */
+  furnished: boolean
 }

@@ -66,6 +66,8 @@ export interface TemplateDriver {
   start(template: MadeTemplate, mark: Mark, memoryPath: string): Promise<void>
   /** Replaces the desktop's disk by an empty one on the same image. */
   emptyDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void>
-  /** Gives a running copy what templates do not have: its network, and a disk of its own size. Whether the disk has grown. */
-  furnish(desktopId: DesktopId, spec: DesktopSpec): Promise<{ grown: boolean }>
+  /** Makes the disk of a running copy as large as its own desktop's is. Whether it has grown just now. */
+  growDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<boolean>
+  /** Gives a running copy its port on the network, where this host has one. */
+  plug(desktopId: DesktopId): Promise<void>
 }

@@ -54,6 +54,7 @@ async function makeReady(deps: MoveDeps, turn: Turn, request: Preparation): Prom
     departedAt: null,
     spec: request.spec,
     ready: arriving.ready,
+    furnished: arriving.furnished,
   })
   await deps.failpoints.hit('move.prepare.after-note')
   if (request.kind === 'live') await deps.templates.giveWay(request.spec.memoryMiB)
@@ -134,11 +135,11 @@ const hypervisorOf = ({ letter }: Preparation): string => readLetter(liveLetter,
 
 function readArriving({ installationId }: MoveDeps, { fence }: Turn, request: Preparation): Arriving {
   const { kind, spec, imageDigest, letter } = request
-  if (kind === 'live') return { spec, imageDigest, ready: readLetter(liveLetter, letter).ready, files: undefined }
-  const files = readLetter(filesLetter, letter)
-  requirePlausible(files, spec)
-  if (files.memory) requireOwn(files.memory.manifest, fence.desktopId, installationId)
-  return { spec, imageDigest, ready: files.ready, files }
+  const files = kind === 'cold' ? readLetter(filesLetter, letter) : undefined
+  if (files) requirePlausible(files, spec)
+  if (files?.memory) requireOwn(files.memory.manifest, fence.desktopId, installationId)
+  const { ready, furnished } = files ?? readLetter(liveLetter, letter)
+  return { spec, imageDigest, ready, furnished, files }
 }
 
 /** A disk or a process of the desktop that no move has brought here is never overwritten. */
@@ -153,8 +154,8 @@ async function requireDisk({ driver }: MoveDeps, { files }: Arriving): Promise<v
   if ((await driver.freeDiskBytes()) < need) refuse('host_disk_full', 'the host’s disk has no space for the desktop')
 }
 
-const arrivalOf = (deps: MoveDeps, { fence }: Turn, { spec, imageDigest }: Arriving): Arrival => {
-  return { spec, imageDigest, mark: markOf(deps, fence) }
+const arrivalOf = (deps: MoveDeps, { fence }: Turn, { spec, imageDigest, furnished }: Arriving): Arrival => {
+  return { spec, imageDigest, furnished, mark: markOf(deps, fence) }
 }
 
 /** All is here, whole and on the disk. Only from here on can the control plane decide for this host. */

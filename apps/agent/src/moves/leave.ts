@@ -11,6 +11,7 @@ import {
 import type { Carrier } from '../carrier/carrier.ts'
 import { DialledCarrier } from '../carrier/dial.ts'
 import { emptyUnidentified } from '../desktops/first-wake.ts'
+import { growDisk } from '../desktops/furnishing.ts'
 import { finished, lookAtRest, type Situation } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
 import { dropWarmCopy } from '../desktops/warm-copies.ts'
@@ -39,12 +40,17 @@ export async function begin(deps: MoveDeps, turn: Turn, kind: MoveKind): Promise
   await dropWarmCopy(deps, turn)
   const now = await lookAtRest(deps, desktopId)
   if (!now.disk) refuse('disk_missing', 'the desktop’s disk is not on this host')
-  if (kind === 'live') requireRunning(now)
+  if (kind === 'live') {
+    requireRunning(now)
+    // The new host's is made as large as the desktop's is to be.
+    await growDisk(deps, turn)
+  }
   const { files, memoryPath } = kind === 'cold' ? await filesOf(deps, turn, now) : {}
   await turn.note({ move: { moveId, direction: 'out', kind, phase: 'moving' } })
   await deps.failpoints.hit('move.begin.after-note')
   const leaving = kind === 'live' ? await deps.driver.moves.leave(desktopId) : undefined
-  const letter = leaving ? { hypervisor: leaving.letter, ready: turn.entry().ready } : files
+  const { ready, furnished } = turn.entry()
+  const letter = leaving ? { hypervisor: leaving.letter, ready, furnished } : files
   const out: HeldOut = {
     moveId,
     direction: 'out',
@@ -74,13 +80,13 @@ async function filesOf(
   now: Situation,
 ): Promise<{ files: FilesLetter; memoryPath?: string }> {
   if (now.domain && now.domain.state !== 'stopped') refuse('hypervisor_failed', 'the desktop is awake; move it live')
-  const { ready } = turn.entry()
+  const { ready, furnished } = turn.entry()
   const diskBytes = await deps.driver.moves.diskBytes(turn.fence.desktopId)
   const image = now.usable && (await finished(deps, now.usable))
-  if (!image) return { files: { diskBytes, ready, memory: null } }
+  if (!image) return { files: { diskBytes, ready, furnished, memory: null } }
   deps.memory.verify(image)
   return {
-    files: { diskBytes, ready, memory: { bytes: image.bytes!, manifest: image.manifest } },
+    files: { diskBytes, ready, furnished, memory: { bytes: image.bytes!, manifest: image.manifest } },
     memoryPath: image.path,
   }
 }

@@ -4,11 +4,17 @@ import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
 import { z } from 'zod'
 import { type Manifest, manifestSchema } from '../desktops/manifests.ts'
 
+/** Of the old host's journal. */
+const entryParts = {
+  ready: z.boolean(),
+  /** Missing in the letters of earlier releases. */
+  furnished: z.boolean().default(true),
+}
+
 /** The old host's: which files there are. */
 export const filesLetter = z.object({
   diskBytes: z.int().min(1),
-  /** Whether the disk was never booted. */
-  ready: z.boolean(),
+  ...entryParts,
   memory: z.object({ bytes: z.int().min(1), manifest: manifestSchema }).nullable(),
 })
 export type FilesLetter = z.infer<typeof filesLetter>
@@ -17,12 +23,13 @@ export type FilesLetter = z.infer<typeof filesLetter>
 export const rootsLetter = z.record(z.string().max(16), z.string().length(64))
 
 /** The old host's, for a desktop that runs: the hypervisor's letter, and what the agent knows. */
-export const liveLetter = z.object({ hypervisor: z.string(), ready: z.boolean() })
+export const liveLetter = z.object({ hypervisor: z.string(), ...entryParts })
 
 export interface Arriving {
   spec: DesktopSpec
   imageDigest: string
   ready: boolean
+  furnished: boolean
   /** Of a cold move. */
   files: FilesLetter | undefined
 }

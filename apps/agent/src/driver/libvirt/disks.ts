@@ -8,6 +8,7 @@ import { foldersOf } from '../../images/eviction.ts'
 import { type Image, imageOfDisk, type Readiness } from '../../images/images.ts'
 import type { ImageShelf } from '../../images/shelf.ts'
 import { syncPath, unlessMissing } from '../../mechanics/durable-file.ts'
+import type { Arrival } from '../moves.ts'
 import { overlayXml } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import { backingFileIn, rebase, requireOverlay } from './qcow2.ts'
@@ -83,12 +84,14 @@ export class LibvirtDisks {
   }
 
   /** The disk that was copied to this host is checked, put on this host's image, synced and in place. */
-  async adopt(desktopId: DesktopId, spec: DesktopSpec, imageDigest: string): Promise<void> {
+  async adopt({ mark, spec, imageDigest, furnished }: Arrival): Promise<void> {
+    const { desktopId } = mark
     if (await this.has(desktopId)) return
     const path = this.arrivingPath(desktopId)
     await this.#images.using(async () => {
       const image = await this.imageOfDigest(imageDigest)
-      await requireOverlay(path, virtualBytesOf(spec, image))
+      const most = virtualBytesOf(spec, image)
+      await requireOverlay(path, { least: furnished ? most : image.virtualBytes, most })
       await rebase(path, image.disk)
     })
     await syncPath(path)

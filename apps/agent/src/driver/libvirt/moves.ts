@@ -139,8 +139,8 @@ export class LibvirtMoves implements Moves {
     return this.#deps.disks.arrivingPath(desktopId)
   }
 
-  adoptDisk({ mark, spec, imageDigest }: Arrival): Promise<void> {
-    return this.#deps.disks.adopt(mark.desktopId, spec, imageDigest)
+  adoptDisk(arrival: Arrival): Promise<void> {
+    return this.#deps.disks.adopt(arrival)
   }
 
   async requireHarmless({ spec, mark }: Arrival, memoryPath: string): Promise<void> {

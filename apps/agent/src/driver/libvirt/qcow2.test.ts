@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { requireOverlay } from './qcow2.ts'
 
 const gib = 1024 ** 3
+const ofGib = { least: gib, most: gib }
 let folder: string
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'dormouse-qcow2-'))
@@ -25,7 +26,12 @@ function header(changes: [offset: number, value: bigint][] = []): string {
 }
 
 test('a plain overlay of the right size passes', async () => {
-  await expect(requireOverlay(header(), gib)).resolves.toBeUndefined()
+  await expect(requireOverlay(header(), ofGib)).resolves.toBeUndefined()
+})
+
+test('where its size may differ, it may be smaller than the largest', async () => {
+  await expect(requireOverlay(header(), { least: gib / 2, most: 2 * gib })).resolves.toBeUndefined()
+  await expect(requireOverlay(header(), { least: 2 * gib, most: 3 * gib })).rejects.toThrow('another size')
 })
 
 test.each<[what: string, path: () => string]>([
@@ -36,11 +42,11 @@ test.each<[what: string, path: () => string]>([
   ['another format', () => header([[0, 0n]])],
   ['an older format', () => header([[0, 0x514649fb00000001n]])],
 ])('a disk with %s is refused', async (_what, path) => {
-  await expect(requireOverlay(path(), gib)).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  await expect(requireOverlay(path(), ofGib)).rejects.toMatchObject({ code: 'hypervisor_failed' })
 })
 
 test('a file that is too short is refused', async () => {
   const path = join(folder, 'short')
   writeFileSync(path, 'QFI')
-  await expect(requireOverlay(path, gib)).rejects.toMatchObject({ code: 'hypervisor_failed' })
+  await expect(requireOverlay(path, ofGib)).rejects.toMatchObject({ code: 'hypervisor_failed' })
 })

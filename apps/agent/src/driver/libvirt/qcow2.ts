@@ -11,8 +11,14 @@ const rebaseMs = 60_000
 /** The format's own limit. */
 const maxNameBytes = 1_023
 
-/** Refuses a disk that is not of that size, or that needs more than its own file and a backing file. */
-export async function requireOverlay(path: string, virtualBytes: number): Promise<void> {
+/** In bytes, as the guest sees the disk. */
+interface Sizes {
+  least: number
+  most: number
+}
+
+/** Refuses a disk that has none of these sizes, or that needs more than its own file and a backing file. */
+export async function requireOverlay(path: string, { least, most }: Sizes): Promise<void> {
   const file = await open(path, 'r')
   const header = Buffer.alloc(104)
   try {
@@ -22,7 +28,8 @@ export async function requireOverlay(path: string, virtualBytes: number): Promis
   }
   const version = header.readUInt32BE(4)
   if (header.readUInt32BE(0) !== magic || (version !== 2 && version !== 3)) wrong('it is not a qcow2 image')
-  if (header.readBigUInt64BE(24) !== BigInt(virtualBytes)) wrong('it has another size')
+  const virtualBytes = header.readBigUInt64BE(24)
+  if (virtualBytes < least || virtualBytes > most) wrong('it has another size')
   if (header.readUInt32BE(32) !== 0) wrong('it is encrypted')
   // Among these features is a file beside it for its data.
   if (version === 3 && header.readBigUInt64BE(72) !== 0n) wrong('it has features that Dormouse’s disks do not have')

@@ -146,19 +146,20 @@ export class LibvirtTemplates implements TemplateDriver {
     await this.#replaceDisk(desktopId, (path) => makeOverlay(path, virtualBytesOf(spec, image), image))
   }
 
-  async furnish(desktopId: DesktopId, spec: DesktopSpec): Promise<{ grown: boolean }> {
-    const { installation, disks } = this.#deps
-    const { network } = await installation.ready()
-    const handle = this.#handle(desktopId)
-    const xml = await orRefuse('the domain could not be read', handle.xml())
-    if (network && !hasInterface(xml)) {
-      const device = nicXml(await network.plug(desktopId))
-      await orRefuse('the desktop could not join its network', handle.attachDevice(device, { timeoutMs: plugMs }))
-    }
+  async growDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<boolean> {
+    const { disks } = this.#deps
     const bytes = virtualBytesOf(spec, await disks.imageOf(desktopId))
-    if (bytes <= (await virtualBytesIn(disks.path(desktopId)))) return { grown: false }
-    await orRefuse('the disk could not be enlarged', handle.resizeDisk('vda', bytes))
-    return { grown: true }
+    if (bytes <= (await virtualBytesIn(disks.path(desktopId)))) return false
+    await orRefuse('the disk could not be enlarged', this.#handle(desktopId).resizeDisk('vda', bytes))
+    return true
+  }
+
+  async plug(desktopId: DesktopId): Promise<void> {
+    const { network } = await this.#deps.installation.ready()
+    const handle = this.#handle(desktopId)
+    if (!network || hasInterface(await orRefuse('the domain could not be read', handle.xml()))) return
+    const device = nicXml(await network.plug(desktopId))
+    await orRefuse('the desktop could not join its network', handle.attachDevice(device, { timeoutMs: plugMs }))
   }
 
   /** The old disk is there until the new one is whole and on the host's disk. */

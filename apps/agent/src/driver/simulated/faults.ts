@@ -35,7 +35,7 @@ export const simulatedOperations = [
   'saveTemplate',
   'endTemplate',
   'copyTemplate',
-  'furnish',
+  'plug',
   'adoptDisk',
 ] as const
 export type SimulatedOperation = (typeof simulatedOperations)[number]

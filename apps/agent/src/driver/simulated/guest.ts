@@ -45,6 +45,9 @@ export interface GuestMachine {
 const silenceMs = 50
 /** How often the counter in memory rises while the guest runs. */
 const counterStepMs = 50
+const sectorsPerGib = 1024 ** 3 / 512
+/** Of every guest: each is alone on its network. */
+export const simulatedAddress = { mac: '52:00:00:00:00:01', ip: '192.0.2.1' }
 
 export class SimulatedGuest implements GuestTransport {
   readonly #machine: GuestMachine
@@ -237,8 +240,11 @@ export class SimulatedGuest implements GuestTransport {
   }
 
   #read(path: string): string | undefined {
-    const { memory, runningSince } = this.#running()
+    const { memory, runningSince, nic } = this.#running()
     if (path === '/proc/sys/kernel/random/boot_id') return `${memory.bootId}\n`
+    if (path === '/sys/class/net/eth0/address') return nic ? `${simulatedAddress.mac}\n` : undefined
+    if (path === '/sys/block/vda/size')
+      return `${(this.#machine.disks.read(this.#desktopId)?.spec.diskGiB ?? 0) * sectorsPerGib}\n`
     const awakeMs = memory.awakeMs + Date.now() - (runningSince ?? Date.now())
     if (path === '/run/counter') return `${Math.floor(awakeMs / counterStepMs)}\n`
     const files = inMemory(path) ? memory.files : this.#machine.disks.read(this.#desktopId)?.files

@@ -1,8 +1,6 @@
 // A simulated hypervisor's part in moves: memory and disk travel as their JSON, over streams of the same names as real ones.
-
-import { mkdirSync } from 'node:fs'
 import { rename, stat } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { type DesktopId, type MoveTraits, refuse } from '@dormouse/contract'
@@ -10,7 +8,7 @@ import type { Mark } from '../mark.ts'
 import type { Arrival, Entering, GiveStream, Leaving, Moves } from '../moves.ts'
 import type { SimulatedFaults } from './faults.ts'
 import { readSaved } from './saved-image.ts'
-import { type JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
+import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
 
 interface Host {
   folder: string
@@ -28,9 +26,11 @@ const digestOf = (imageVersion: string): string => `simulated ${imageVersion}`
 
 export class SimulatedMoves implements Moves {
   readonly #host: Host
+  readonly #arriving: JsonFolder<SimulatedDisk>
 
   constructor(host: Host) {
     this.#host = host
+    this.#arriving = new JsonFolder(join(host.folder, 'arriving'), simulatedDisk)
   }
 
   async traits(desktopId: DesktopId, memoryPath: string | undefined): Promise<Omit<MoveTraits, 'memoryBytes'>> {
@@ -108,7 +108,8 @@ export class SimulatedMoves implements Moves {
     }
   }
 
-  async enter({ mark, imageDigest, spec }: Arrival): Promise<Entering> {
+  async enter(arrival: Arrival): Promise<Entering> {
+    const { mark, imageDigest, spec } = arrival
     const { faults, domains, disks } = this.#host
     await faults.enter('enter')
     if (domains.read(mark.desktopId)) refuse('hypervisor_failed', 'the domain exists already')
@@ -128,6 +129,7 @@ export class SimulatedMoves implements Moves {
         const { disk, memory } = parts
         if (closing.signal.aborted || !disk || !memory)
           return refuse('hypervisor_failed', 'the simulated guest has not arrived')
+        requireSize(disk, { ...arrival, furnished: true })
         disks.write(mark.desktopId, disk)
         domains.write(mark.desktopId, { ...memory, mark })
         return 'simulated'
@@ -150,15 +152,15 @@ export class SimulatedMoves implements Moves {
   }
 
   async arrivingDiskPath(desktopId: DesktopId): Promise<string> {
-    const path = join(this.#host.folder, 'arriving', `${desktopId}.json`)
-    mkdirSync(dirname(path), { recursive: true })
-    return path
+    return join(this.#host.folder, 'arriving', `${desktopId}.json`)
   }
 
-  async adoptDisk({ mark, imageDigest }: Arrival): Promise<void> {
+  async adoptDisk(arrival: Arrival): Promise<void> {
+    const { mark, imageDigest } = arrival
     await this.#host.faults.enter('adoptDisk')
     if (this.#host.disks.read(mark.desktopId)) return
     await this.#requireImage(imageDigest)
+    requireSize(this.#arriving.read(mark.desktopId) ?? refuseMissing(), arrival)
     await rename(await this.arrivingDiskPath(mark.desktopId), this.diskPath(mark.desktopId))
   }
 
@@ -174,7 +176,7 @@ export class SimulatedMoves implements Moves {
   }
 
   #disk(desktopId: DesktopId): SimulatedDisk {
-    return this.#host.disks.read(desktopId) ?? refuse('disk_missing', 'the simulated disk is not there')
+    return this.#host.disks.read(desktopId) ?? refuseMissing()
   }
 }
 
@@ -191,4 +193,11 @@ function take(keep: (content: unknown) => void): Duplex {
   return outside
 }
 
+/** Memory and disk that are sent together need a disk of the same size on the new host. */
+function requireSize({ spec: { diskGiB } }: SimulatedDisk, { spec, furnished }: Arrival): void {
+  const isRight = furnished ? diskGiB === spec.diskGiB : diskGiB <= spec.diskGiB
+  if (!isRight) refuse('hypervisor_failed', 'the disk from the other host cannot be used: it has another size')
+}
+
+const refuseMissing = (): never => refuse('disk_missing', 'the simulated disk is not there')
 const refuseCut = (): never => refuse('hypervisor_failed', 'the move was cut; the guest runs on')

@@ -64,13 +64,12 @@ export class SimulatedDriver implements Driver {
     this.images = new ImageShelf({ given: undefined, fetched: join(settings.folder, 'images') })
     this.#domains = new JsonFolder(join(settings.folder, 'domains'), simulatedDomain)
     this.#disks = new JsonFolder(join(settings.folder, 'disks'), simulatedDisk)
-    const host = { folder: settings.folder, disks: this.#disks, faults: this.faults }
+    const host = { folder: settings.folder, domains: this.#domains, disks: this.#disks, faults: this.faults }
     const images = async () => (settings.anyImage ? ['*'] : this.#imageNames())
     const hasImage = async (name: string) => (await images()).some((each) => each === '*' || each === name)
     this.templates = new SimulatedTemplates({ ...host, hasImage, restorePaused: this.restorePaused.bind(this) })
     this.moves = new SimulatedMoves({
       ...host,
-      domains: this.#domains,
       images,
       pause: (desktopId) => this.#pause(desktopId),
       resume: (desktopId) => this.resume(desktopId),
@@ -151,6 +150,7 @@ export class SimulatedDriver implements Driver {
       spec,
       state: 'running',
       outOfSpace: false,
+      nic: true,
       runningSince: Date.now(),
       memory,
     })

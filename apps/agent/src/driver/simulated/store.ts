@@ -30,6 +30,8 @@ export const simulatedDomain = z.object({
   state: z.enum(['running', 'paused']),
   /** Paused because its disk could not grow. */
   outOfSpace: z.boolean().default(false),
+  /** Whether it has a port on the network. */
+  nic: z.boolean().default(true),
   /** It has not run since its memory was saved. */
   kept: z.boolean().optional(),
   /** Host time in ms at which the vCPUs last began to run; null while paused. */

@@ -20,6 +20,7 @@ import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, si
 
 interface Host {
   folder: string
+  domains: JsonFolder<SimulatedDomain>
   disks: JsonFolder<SimulatedDisk>
   faults: SimulatedFaults
   hasImage: (name: string) => Promise<boolean>
@@ -76,7 +77,7 @@ export class SimulatedTemplates implements TemplateDriver {
     const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files: {} }
     const mark = { installationId: buildId, desktopId: buildId, generation: 0, turn: 0, operationId: buildId }
     this.#disks.write(buildId, { spec, files: { '/var/log/boot': 'of a template\n' } })
-    const running = { state: 'running', outOfSpace: false, runningSince: Date.now() } as const
+    const running = { state: 'running', outOfSpace: false, nic: false, runningSince: Date.now() } as const
     this.#domains.write(buildId, { mark, spec, memory, ...running })
   }
 
@@ -129,8 +130,9 @@ export class SimulatedTemplates implements TemplateDriver {
     await writeSaved(memoryPath, { ...saved, mark }, async () => undefined)
     const { desktopId } = mark
     const { spec } = this.#host.disks.read(desktopId) ?? refuse('hypervisor_failed', 'the disk is not there')
-    const { files } = simulatedDisk.parse(JSON.parse(readFileSync(join(folder, templateFiles.disk), 'utf8')))
-    this.#host.disks.write(desktopId, { spec, files })
+    const copied = simulatedDisk.parse(JSON.parse(readFileSync(join(folder, templateFiles.disk), 'utf8')))
+    const { diskGiB } = copied.spec
+    this.#host.disks.write(desktopId, { spec: { ...spec, diskGiB }, files: copied.files })
   }
 
   start(_template: MadeTemplate, mark: Mark, memoryPath: string): Promise<void> {
@@ -141,8 +143,18 @@ export class SimulatedTemplates implements TemplateDriver {
     this.#host.disks.write(desktopId, { spec, files: {} })
   }
 
-  async furnish(): Promise<{ grown: boolean }> {
-    await this.#host.faults.enter('furnish')
-    return { grown: false }
+  async growDisk(desktopId: DesktopId, { diskGiB }: DesktopSpec): Promise<boolean> {
+    const { disks } = this.#host
+    const disk = disks.read(desktopId) ?? refuse('hypervisor_failed', 'the disk is not there')
+    if (disk.spec.diskGiB === diskGiB) return false
+    disks.write(desktopId, { ...disk, spec: { ...disk.spec, diskGiB } })
+    return true
+  }
+
+  async plug(desktopId: DesktopId): Promise<void> {
+    const { domains, faults } = this.#host
+    await faults.enter('plug')
+    const domain = domains.read(desktopId) ?? refuse('hypervisor_failed', 'the domain does not exist')
+    domains.write(desktopId, { ...domain, nic: true })
   }
 }
