@@ -8,6 +8,7 @@ import { expect, test } from 'vitest'
 import { SimulatedDriver } from '../driver/simulated/simulated.ts'
 import { Bench, fenceOf, spec, until } from '../testing/bench.ts'
 import { ImageServer } from '../testing/image-server.ts'
+import { TestMove } from '../testing/move.ts'
 import { expectNoTemplate, made, path } from '../testing/template-making.ts'
 
 const start = () => Bench.start({ templatesMiB: 1_000 })
@@ -157,6 +158,25 @@ test('a template whose guest was saved and ended already is finished, however li
   expect(await path(bench)).toBe('boot')
   await bench.house.templates.settled()
   expect(bench.house.templates.facts).toHaveLength(1)
+})
+
+test('a desktop that arrives awake ends the template that is in its way', async () => {
+  await using from = await Bench.start()
+  const id = newId()
+  await path(from, id)
+  const { bench: to, memory } = await small()
+  await using _ = to
+  const goOn = await makingAt(to, 'template.after-boot')
+  memory.availableMiB = 110
+  const move = new TestMove({ from, to, desktopId: id, kind: 'live', generation: 1, turn: 2 })
+  await move.begin()
+  await move.prepare()
+  expect(to.driver.templates.running()).toEqual([])
+  goOn()
+  await move.send()
+  await move.arrive()
+  expect(await move.settle()).toBe('awake')
+  await move.release()
 })
 
 test('a wake does not fail where the guest of a template cannot be ended', async () => {
