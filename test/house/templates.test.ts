@@ -87,6 +87,35 @@ test.each(['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-
   },
 )
 
+test('until its guest is somebody, every request to it answers 409', async () => {
+  const { id } = await house.desktop()
+  const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  for (const host of house.hosts)
+    host.failpoints.set('first-wake.after-resume', () => {
+      reached.resolve()
+      return released.promise
+    })
+  const { id: operationId } = await house.begin(id, 'wake')
+  await reached.promise
+  for (const host of house.hosts) host.failpoints.set('first-wake.after-resume', undefined)
+  const requests: [method: string, path: string, body?: unknown][] = [
+    ['POST', 'exec', { command: 'true' }],
+    ['POST', 'execs', { command: 'true' }],
+    ['GET', 'files/etc/hostname'],
+    ['PUT', 'files/tmp/x', 'x'],
+    ['GET', 'entries?path=/tmp'],
+    ['POST', 'stream', { claim: 'view' }],
+    ['GET', 'screenshot'],
+  ]
+  const ask = ([method, path, body]: (typeof requests)[number]) =>
+    house.api(method, `/v1/desktops/${id}/${path}`, { body })
+  for (const request of requests)
+    expect([request, (await ask(request)).json]).toEqual([request, expect.objectContaining({ code: 'not_awake' })])
+  released.resolve()
+  expect(await house.settled(operationId)).toMatchObject({ state: 'succeeded', result: { path: 'template' } })
+  for (const request of requests) expect([request, (await ask(request)).json?.code]).not.toContain('not_awake')
+})
+
 test('a wake that was cut off before its guest was anybody, and is destroyed, leaves nothing', async () => {
   const { id } = await house.desktop()
   const reached = Promise.withResolvers<string>()

@@ -1,11 +1,12 @@
 // Guarantee: real guests that begin with one template are desktops of their own: no two share random bytes, keys, ids or names. They
 // sleep, wake and end as any other, and whatever dies on the way, they begin again or boot from their image.
-import { appendFileSync, chmodSync, existsSync, readdirSync, readFileSync } from 'node:fs'
+import { appendFileSync, chmodSync, cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { freemem, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { type Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
+import { reached, wayNames } from '@dormouse/agent/testing/ways-in.ts'
 import { type DesktopSpec, newId, type WakePath } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readManifest } from '../../infra/guest-image/manifest.ts'
@@ -21,7 +22,7 @@ let bench: Bench<LibvirtDriver>
 
 beforeAll(async () => {
   stage = await Stage.start()
-  const settings = { socketsDir: join(stage.libvirtd.shortDir, 'sockets') }
+  const settings = { socketsDir: socketsDir() }
   const hostMemory = () => ({ totalMiB: totalmem() / mib, availableMiB: availableMiB ?? freemem() / mib })
   const warm = { maxMiB: 2_000, maxAgeMs: 3_600_000, hostMemory }
   bench = await stage.bench('templates', settings, undefined, undefined, warm, 4_000)
@@ -31,6 +32,7 @@ afterAll(async () => {
   await stage?.[Symbol.asyncDispose]()
 })
 
+const socketsDir = () => join(stage.libvirtd.shortDir, 'sockets')
 const begin = (id: string, of: DesktopSpec = guestSpec) => bench.awake(fenceOf(id, 1, 1), 'allow', 'make', of)
 const end = (id: string) => bench.destroyed(fenceOf(id, 9, 9))
 const templatesDir = () => join(bench.folder, 'templates')
@@ -171,6 +173,34 @@ test('it sleeps warm and cold with what it has, boots from its disk, and its dis
   await end(id)
 })
 
+test.each([
+  ['python3', 0],
+  ['a-server', 1],
+])('an image gets no template while it runs a program that was seeded: %s, %i', async (program, templates) => {
+  const imagesDir = join(stage.libvirtd.shortDir, `images-${program}`)
+  const folder = join(imagesDir, 'running')
+  cpSync(stage.miniImage, folder, { recursive: true })
+  // Only its name counts.
+  const start = `cp /usr/lib/openssh/sftp-server /tmp/${program}; mkfifo /tmp/in; /tmp/${program} <>/tmp/in >/dev/null 2>&1 &`
+  const ready = { command: ['sh', '-c', start], try_timeout_secs: 20 }
+  writeFileSync(join(folder, 'manifest.json'), JSON.stringify({ ...readManifest(folder), ready }))
+  await using other = await stage.bench(
+    program,
+    { imagesDir, socketsDir: socketsDir() },
+    undefined,
+    undefined,
+    undefined,
+    4_000,
+  )
+  const id = newId()
+  const of = { ...guestSpec, imageVersion: 'running' }
+  expect(await other.awake(fenceOf(id, 1, 1), 'allow', 'make', of)).toMatchObject({ path: 'boot', ready: true })
+  expect(await other.run(id, `pidof ${program}`)).toMatch(/^\d+$/)
+  await other.house.templates.settled()
+  expect(other.house.templates.facts).toHaveLength(templates)
+  await other.destroyed(fenceOf(id, 1, 2))
+})
+
 test('a larger disk than the template’s is as large in its guest', async () => {
   await ensureTemplate()
   const id = await expectPath('template', newId(), { ...guestSpec, diskGiB: 3 })
@@ -179,6 +209,22 @@ test('a larger disk than the template’s is as large in its guest', async () =>
   expect(await bench.run(id, 'cat /sys/block/vda/size')).toBe(`${(3 * 1024 ** 3) / 512}`)
   await end(id)
 })
+
+test.each(['before-resume', 'after-resume', 'after-identity'])(
+  'until a guest has an identity, nothing from outside reaches it: at %s',
+  async (name) => {
+    await ensureTemplate()
+    const id = newId()
+    let early: unknown
+    bench.failpoints.set(`first-wake.${name}`, async () => {
+      early = await reached(bench, id)
+    })
+    await expectPath('template', id).finally(() => bench.failpoints.set(`first-wake.${name}`, undefined))
+    expect(early).toEqual({})
+    expect(Object.keys(await reached(bench, id))).toEqual(wayNames)
+    await end(id)
+  },
+)
 
 test.each(['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-identity'])(
   'an agent that dies at %s of a first wake begins it again, and nobody has reached its guest',

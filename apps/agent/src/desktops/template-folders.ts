@@ -53,7 +53,7 @@ const readOnly = 0o444
 const writable = 0o666
 const blockBytes = 512
 /** Of what is done to a guest before it is saved: templates of a release that did less are not used. */
-const sealedAs = 1
+const sealedAs = 2
 
 /** The name of the folder. */
 export function keyOf(traits: TemplateTraits): string {

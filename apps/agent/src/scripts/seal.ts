@@ -15,6 +15,9 @@ export const sealedGuest = z.object({
 })
 export type SealedGuest = z.infer<typeof sealedGuest>
 
+/** Programs that are seeded when they start: a running one would give every copy the same random numbers. */
+const interpreters = 'python*|node|nodejs|deno|bun|ruby*|perl*|php*|java'
+
 /**
  * Waits until the guest has done what it does at its first boot, and uses no processor. Reads what every desktop runs first, so that
  * its pages are in the memory. An SSH server of the image's own has read its host key: it is ended where init starts it again,
@@ -43,6 +46,12 @@ while [ $quiet -lt 3 ]; do
   n=$((n + 1)); [ $n -le 120 ] || break
   set -- $(idle); sleep 0.5; set -- $1 $2 $(idle)
   if [ $((10 * ($3 - $1))) -ge $((9 * ($4 - $2))) ]; then quiet=$((quiet + 1)); else quiet=0; fi
+done
+for exe in /proc/[0-9]*/exe; do
+  program=$(readlink $exe) || continue
+  case \${program##*/} in
+    ${interpreters}) fail "it runs $program, whose random numbers would be the same in every copy" ;;
+  esac
 done
 hosts=$(base64 </etc/hosts | tr -d '\\n')
 id=no
