@@ -21,6 +21,8 @@ export type PrivateLibvirtdOptions = {
   say: Say
   /** What libvirtd detected about QEMU. Hosts of one machine may share it; in `dir` by default. */
   cacheDir?: string
+  /** QEMU runs as a user of its own, as on a host of the distribution's; otherwise as root. For tests. */
+  ownUser?: boolean | undefined
   /** It ends with everything in it when this process does, in whatever way. For tests. */
   endsWithUs?: boolean | undefined
 }
@@ -134,25 +136,28 @@ function mounts(home: string, cacheDir = join(home, 'cache')): Record<string, st
   }
 }
 
-function prepareFolder(home: string, { name, hostUuid, cacheDir }: PrivateLibvirtdOptions): void {
+function prepareFolder(home: string, { dir, name, hostUuid, cacheDir, ownUser }: PrivateLibvirtdOptions): void {
   for (const folder of ['etc', 'lib', 'log', 'cache', 'run'])
     mkdirSync(join(home, folder), { recursive: true, mode: 0o700 })
   // dnsmasq drops root, and reads the guests' addresses there.
   chmodSync(join(home, 'lib'), 0o711)
   if (cacheDir) mkdirSync(cacheDir, { recursive: true, mode: 0o700 })
   writeFileSync(join(home, 'hosts'), `127.0.0.1 localhost ${name}\n`)
-  writeFileSync(join(home, 'passwd'), withEntries('/etc/passwd', ['libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin']))
-  writeFileSync(join(home, 'group'), withEntries('/etc/group', ['libvirt-qemu:x:64055:', 'kvm:x:64054:']))
+  const { name: user, id } = qemuUser
+  writeFileSync(join(home, 'passwd'), withEntries('/etc/passwd', [`${user}:x:${id}:${id}::/:/usr/sbin/nologin`]))
+  writeFileSync(join(home, 'group'), withEntries('/etc/group', [`${user}:x:${id}:`, 'kvm:x:64054:']))
+  // What QEMU reaches is below.
+  if (ownUser) chmodSync(dir, 0o711)
   writeFileSync(join(home, 'resolv.conf'), '') // a resolver that never responds delays a migration by a minute
   writeFileSync(
     join(home, 'etc/libvirtd.conf'),
     daemonSettings(hostUuid, join(home, 'run'), join(home, 'log/libvirtd.log')),
   )
-  writeFileSync(join(home, 'etc/qemu.conf'), qemuSettings)
+  writeFileSync(join(home, 'etc/qemu.conf'), `${ownUser ? asOwnUser : asRoot}${bareMachine}`)
   if (existsSync(filters)) cpSync(filters, join(home, 'etc/nwfilter'), { recursive: true })
 }
 
-/** libvirtd looks up users and groups that only the distribution's daemon package creates. No process runs as them here. */
+/** libvirtd looks up users and groups that only the distribution's daemon package creates. */
 function withEntries(file: string, entries: string[]): string {
   const text = readFileSync(file, 'utf8')
   const missing = entries.filter((entry) => !new RegExp(`^${entry.split(':')[0]}:`, 'm').test(text))
@@ -172,13 +177,24 @@ log_outputs = "3:file:${logFile}"
 `
 }
 
-/** qemu.conf for a bare machine: no cgroups, no security driver, no virtlogd. QEMU is root with the right to open any path. */
-const qemuSettings = `user = "root"
+/** As the distribution's package makes it. */
+export const qemuUser = { name: 'libvirt-qemu', id: 64055 }
+
+/** qemu.conf: QEMU is root with the right to open any path. */
+const asRoot = `user = "root"
 group = "root"
 dynamic_ownership = 0
 remember_owner = 0
 clear_emulator_capabilities = 0
-security_driver = "none"
+`
+
+/** qemu.conf: libvirt gives QEMU's user the files that a domain names, and takes them back. */
+const asOwnUser = `user = "${qemuUser.name}"
+group = "${qemuUser.name}"
+`
+
+/** qemu.conf for a bare machine: no cgroups, no security driver, no virtlogd. */
+const bareMachine = `security_driver = "none"
 namespaces = []
 cgroup_controllers = []
 stdio_handler = "file"

@@ -2,7 +2,7 @@
 
 import { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import type { LibvirtSettings } from '@dormouse/agent/driver/libvirt/settings.ts'
-import { Bench } from '@dormouse/agent/testing/bench.ts'
+import { Bench, type BenchOptions } from '@dormouse/agent/testing/bench.ts'
 import type { CommandName, CommandPayload } from '@dormouse/contract'
 import { createLog } from '@dormouse/process'
 import { settingsOf } from './agent-stage.ts'
@@ -17,6 +17,8 @@ export interface ChildOptions {
   /** Where it accepts moves; a free port of this machine by default. */
   listen?: { host: string; port: number }
   settings?: Partial<LibvirtSettings>
+  warm?: BenchOptions<LibvirtDriver>['warm']
+  templatesMiB?: number
 }
 
 export interface Command {
@@ -28,11 +30,12 @@ export interface Command {
 export type Outcome = { number: number } & ({ result: unknown } | { code: string; detail: string })
 
 const options: ChildOptions = JSON.parse(process.argv[2]!)
-const { folder, memoryFolder, socketPath, installationId, mibPerSec, settings } = options
+const { folder, memoryFolder, socketPath, installationId, mibPerSec, settings, warm, templatesMiB } = options
 const log = createLog({ name: 'agent', level: 'silent' })
 const moves = { listen: options.listen ?? { host: '127.0.0.1', port: 0 }, mibPerSec }
 const makeDriver = () => new LibvirtDriver({ ...settingsOf(folder, socketPath), ...settings }, log)
-const bench = await Bench.over({ folder, installationId, makeDriver, moves, ...(memoryFolder && { memoryFolder }) })
+const kept = { folder, installationId, ...(memoryFolder && { memoryFolder }) }
+const bench = await Bench.over({ ...kept, makeDriver, moves, warm, templatesMiB })
 
 /** How much of the desktop's move was carried. */
 const carried = (desktopId: string): number =>

@@ -11,6 +11,8 @@ import type { Asked } from './two-hosts.ts'
 interface AgentOptions extends ChildOptions {
   /** A process in whose network it runs. */
   networkOf?: number
+  /** What starts it: words before those of its program. */
+  startedBy?: string[]
 }
 
 const program = fileURLToPath(new URL('agent-child.ts', import.meta.url))
@@ -28,8 +30,9 @@ export class AgentProcess implements Asked {
   }
 
   async start(): Promise<void> {
-    const { networkOf, ...options } = this.#options
-    const [execPath, ...execArgv] = networkOf ? [...insideNetwork(networkOf), process.execPath] : [process.execPath]
+    const { networkOf, startedBy = [], ...options } = this.#options
+    const inside = networkOf ? insideNetwork(networkOf) : []
+    const [execPath, ...execArgv] = [...inside, ...startedBy, process.execPath]
     const stdio = ['ignore', 'inherit', 'inherit', 'ipc'] as const
     const child = fork(program, [JSON.stringify(options)], { execPath: execPath!, execArgv, stdio: [...stdio] })
     this.#child = child
@@ -56,6 +59,10 @@ export class AgentProcess implements Asked {
   async ensureUp(): Promise<void> {
     if (this.#runs) this.freeze(false)
     else await this.start()
+  }
+
+  get pid(): number {
+    return this.#child!.pid!
   }
 
   get #runs(): boolean {

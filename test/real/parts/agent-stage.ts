@@ -60,7 +60,8 @@ export class Stage {
     this.#log = createLog({ name: 'stage', level: 'trace', destination: { write } })
   }
 
-  static async start(): Promise<Stage> {
+  /** `ownUser`: QEMU runs as a user of its own. */
+  static async start({ ownUser }: { ownUser?: boolean } = {}): Promise<Stage> {
     const folder = mkdtempSync(join(tmpdir(), 'dormouse-stage-'))
     const unbind = endWithUs(identify(process.pid)!, 'SIGKILL', folder)
     const say = () => undefined
@@ -71,7 +72,7 @@ export class Stage {
       await run('mount', ['-t', 'tmpfs', '-o', `size=${smallMiB}m`, 'tmpfs', join(folder, name)])
     }
     const named = { name: 'stage', hostUuid: crypto.randomUUID() }
-    const libvirtd = await startPrivateLibvirtd({ dir: folder, ...named, say, endsWithUs: true })
+    const libvirtd = await startPrivateLibvirtd({ dir: folder, ...named, ownUser, say, endsWithUs: true })
     return new Stage(folder, image, libvirtd, unbind)
   }
 

@@ -48,9 +48,10 @@ const manifestName = 'manifest.json'
 const buildName = 'build'
 const makingSuffix = '.new'
 const goneSuffix = '.gone'
-const readOnly = 0o444
+/** For this user, and for QEMU's where the file has its group. */
+const readOnly = 0o440
 /** QEMU opens the file for writing, and writes nothing. */
-const writable = 0o666
+const writable = 0o660
 const blockBytes = 512
 /** Of what is done to a guest before it is saved: templates of a release that did less are not used. */
 const sealedAs = 2

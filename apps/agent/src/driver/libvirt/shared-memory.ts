@@ -54,10 +54,10 @@ export class SharedMemory {
   ): Promise<void> {
     const path = join(folder, templateFiles.memory)
     await this.#counted('the template’s guest could not be started', async () => {
-      await this.#admitQemu(folder)
       const file = await open(path, 'wx')
       await file.truncate(memoryMiB * mib).finally(() => file.close())
-      await chmod(path, 0o666)
+      await this.#admitQemu(folder, 0o710, 0o700)
+      await this.#admitQemu(path, 0o660, 0o600)
       await create(withMappedMemory(xml, { path, access: 'all' }))
     })
   }
@@ -98,11 +98,12 @@ export class SharedMemory {
     return openMoveFolder(this.#deps.movesDir, id, capabilities.owner)
   }
 
-  async #admitQemu(folder: string): Promise<void> {
+  /** `modeAlone` is for a QEMU that runs as this user. */
+  async #admitQemu(path: string, mode: number, modeAlone: number): Promise<void> {
     const { owner } = (await this.#deps.installation.ready()).capabilities
     const isRoot = process.getuid?.() === 0
-    await chmod(folder, owner && isRoot ? 0o710 : 0o700)
-    if (owner && isRoot) await chown(folder, 0, owner.gid)
+    if (owner && isRoot) await chown(path, 0, owner.gid)
+    await chmod(path, owner && isRoot ? mode : modeAlone)
   }
 
   /** A libvirt that does not answer, and a full disk, say nothing about QEMU. */
