@@ -3,22 +3,26 @@ import { parseArgs } from 'node:util'
 import { fetchFailpoints, killInFetch } from './fetches.ts'
 import { realGround, simulatedGround } from './grounds.ts'
 import { killInMoves, type MoveOutcome, moveFailpoints } from './moves.ts'
+import { plansAt, plansOf } from './plan.ts'
 import { runTrials } from './run.ts'
 import type { Outcome } from './trial.ts'
 
-const help = `node test/crash/main.ts [--simulated | --real [--share]] [--trials N] [--seed N] [--json]
+const help = `node test/crash/main.ts [--simulated | --real [--share]] [--trials N] [--seed N]
+    [--at PREFIX] [--json]
 
 Eight requests at once on eight desktops, then kill -9 of the control plane (or, every other time, of the agent), at a
 named failpoint or at a random moment; restart; every accepted operation must be known, must have ended well, and
 nothing may be half-made. On simulated hosts the agent is then killed at each failpoint of an image's fetch, and each
 process at each failpoint of a move between two hosts. New desktops begin with a template; its making is interrupted, too.
-With --share, real ones share the template's memory. The seed that is printed repeats a run.`
+With --share, real ones share the template's memory. With --at, each failpoint whose name begins so is reached once, and
+nothing else is done. The seed that is printed repeats a run.`
 
 const { values } = parseArgs({
   options: {
     help: { type: 'boolean', short: 'h' },
     simulated: { type: 'boolean' },
     real: { type: 'boolean' },
+    at: { type: 'string' },
     share: { type: 'boolean', default: false },
     trials: { type: 'string', default: '20' },
     seed: { type: 'string', default: String(Date.now() % 1_000_000) },
@@ -33,20 +37,22 @@ async function main(): Promise<number> {
   const [trials, seed] = [Number(values.trials), Number(values.seed)]
   const ground = values.real ? (folder: string) => realGround(folder, values.share) : simulatedGround
   const say = values.json ? console.error : console.log
-  say(`${trials} crash trials, ${values.real ? 'real QEMU' : 'simulated'}, seed ${seed}`)
+  const { at } = values
+  const what = at === undefined ? `${trials} crash trials, seed ${seed}` : `crash trials at ${at || 'every failpoint'}`
+  say(`${what}, ${values.real ? 'real QEMU' : 'simulated'}`)
   say(row('trial', 'killed', 'at', ['accepted', 'known', 'finished well', 'half-made', 'gone'], 'time'))
+  const hasMore = !values.real && at === undefined
   const fetchFaults: string[] = []
   const moveFaults: string[] = []
   const outcomes = await runTrials({
-    trials,
-    seed,
+    plans: (spanMs) => (at === undefined ? plansOf(trials, seed, spanMs) : plansAt(at)),
     ground,
     tell: (outcome) => say(lineOf(outcome)),
     keep: (folder) => say(`logs: ${folder}`),
     afterwards: async (stage) => {
       const paths = Object.entries(stage.paths).map(([path, times]) => `${times} by ${path}`)
       say(`wakes: ${paths.join(', ')}`)
-      if (values.real) return
+      if (!hasMore) return
       fetchFaults.push(...(await killInFetch(stage, fetchFailpoints)))
       moveFaults.push(...(await killInMoves(stage, moveFailpoints, (outcome) => say(moveLineOf(outcome)))))
     },
@@ -60,9 +66,9 @@ async function main(): Promise<number> {
     sum(({ gone }) => gone),
   ]
   say(row('all', '', '', totals.map(String), `${(sum(({ tookMs }) => tookMs) / 1_000).toFixed(1)} s`))
-  if (!values.real)
+  if (hasMore)
     say(`the agent killed ${fetchFailpoints.length} times in a fetch: ${fetchFaults.join('; ') || 'no fault'}`)
-  if (!values.real) say(`moves between two hosts: ${moveFaults.join('; ') || 'no fault'}`)
+  if (hasMore) say(`moves between two hosts: ${moveFaults.join('; ') || 'no fault'}`)
   if (values.json) console.log(JSON.stringify({ seed, ground: values.real ? 'real' : 'simulated', outcomes }))
   const isClean = fetchFaults.length === 0 && moveFaults.length === 0
   return isClean && outcomes.every(({ faults }) => faults.length === 0) ? 0 : 1

@@ -60,6 +60,16 @@ export function plansOf(trials: number, seed: number, spanMs: number): Plan[] {
   })
 }
 
+/** Each failpoint whose name begins so, once. */
+export function plansAt(prefix: string): Plan[] {
+  const found = (['control-plane', 'agent'] as const).flatMap((victim) =>
+    failpoints[victim].filter((name) => name.startsWith(prefix)).map((name) => ({ victim, name })),
+  )
+  return found.map(({ victim, name }, trial) => {
+    return { trial, victim, failpoint: `${name}=kill@1`, momentMs: 0, dropsCopies: name.startsWith('warm.') }
+  })
+}
+
 /** Mulberry32: small, and the same everywhere. */
 function randomOf(seed: number): () => number {
   let state = seed >>> 0

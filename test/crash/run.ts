@@ -7,13 +7,13 @@ import { startPostgres } from '../../scripts/ground/postgres.ts'
 import { Secrets } from '../secrets.ts'
 import { databaseNamed, query } from '../setup/postgres.ts'
 import type { HostGround } from './grounds.ts'
-import { type Plan, plansOf } from './plan.ts'
+import type { Plan } from './plan.ts'
 import { Stage } from './stage.ts'
 import { type Outcome, runTrial, type Sabotage } from './trial.ts'
 
 export interface RunOptions {
-  trials: number
-  seed: number
+  /** For the ground's span of moments. */
+  plans: (spanMs: number) => Plan[]
   /** Makes the host's ground below the folder of the run. */
   ground: (folder: string) => HostGround | Promise<HostGround>
   /** A Postgres that is there; by default one of the run's own. */
@@ -28,8 +28,7 @@ export interface RunOptions {
 }
 
 export async function runTrials({
-  trials,
-  seed,
+  plans: planned,
   ground,
   databaseServer,
   tell,
@@ -48,23 +47,26 @@ export async function runTrials({
         endsWithUs: true,
       })
   const server = databaseServer ?? own!.url
-  const name = `crash_${seed}_${randomBytes(4).toString('hex')}`
+  const name = `crash_${randomBytes(4).toString('hex')}`
   await query(server, `create database ${name}`)
   const outcomes: Outcome[] = []
+  let clean = false
   const secrets = new Secrets()
   secrets.learn('the database’s password', new URL(server).password)
   try {
     const host = await ground(join(folder, 'host'))
     const stage = await Stage.start(host, databaseNamed(server, name), folder)
     try {
-      const plans = [...plansOf(trials, seed, host.spanMs), ...sabotages.map((_, i) => atOnce(trials + i))]
-      for (const plan of plans) {
-        const outcome = await runTrial(stage, plan, sabotages[plan.trial - trials])
+      const plans = planned(host.spanMs)
+      const sabotaged = sabotages.map((sabotage, at) => ({ plan: atOnce(plans.length + at), sabotage }))
+      for (const { plan, sabotage } of [...plans.map((plan) => ({ plan, sabotage: undefined })), ...sabotaged]) {
+        const outcome = await runTrial(stage, plan, sabotage)
         outcome.faults.push(...secrets.inLogFiles(folder))
         outcomes.push(outcome)
         tell?.(outcome)
       }
       await afterwards?.(stage)
+      clean = outcomes.every(({ faults }) => faults.length === 0)
     } finally {
       await stage.close()
     }
@@ -72,7 +74,6 @@ export async function runTrials({
   } finally {
     await query(server, `drop database ${name} with (force)`)
     await own?.stop()
-    const clean = outcomes.length === trials + sabotages.length && outcomes.every(({ faults }) => faults.length === 0)
     if (clean || !keep) rmSync(folder, { recursive: true, force: true })
     else keep(folder)
   }

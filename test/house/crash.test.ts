@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { beforeAll, expect, inject, test } from 'vitest'
 import { killInFetch } from '../crash/fetches.ts'
 import { simulatedGround } from '../crash/grounds.ts'
+import { plansOf } from '../crash/plan.ts'
 import { runTrials } from '../crash/run.ts'
 import type { Outcome, Sabotage } from '../crash/trial.ts'
 
@@ -41,7 +42,12 @@ let fetchFaults: string[]
 beforeAll(async () => {
   const databaseServer = inject('databaseUrl')
   trials = await runTrials({
-    ...{ trials: 3, seed: 3, ground: simulatedGround, databaseServer, sabotages: [forget, amnesia] },
+    ...{
+      plans: (spanMs: number) => plansOf(3, 3, spanMs),
+      ground: simulatedGround,
+      databaseServer,
+      sabotages: [forget, amnesia],
+    },
     afterwards: async (stage) => {
       fetchFaults = await killInFetch(stage, ['image.during-file=kill@3', 'image.before-rename=kill'])
     },
