@@ -14,7 +14,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { SimulatedDriver } from '@dormouse/agent/driver/simulated/simulated.ts'
-import { Bench, fenceOf } from '@dormouse/agent/testing/bench.ts'
+import { Bench, fenceOf, spec } from '@dormouse/agent/testing/bench.ts'
 import { type Fence, newId, Refusal } from '@dormouse/contract'
 import { LibvirtHost } from '@dormouse/node-libvirt'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -29,6 +29,7 @@ const long = process.env.DORMOUSE_TEST_LONG === '1'
 
 /** So much that a save can be interrupted. */
 const memoryMiB = 64
+const mib = 1024 * 1024
 
 let stage: Stage
 const benches: LibvirtBench[] = []
@@ -148,6 +149,24 @@ test('on a disk with no free byte, destroys free space, and new work does not us
   await waitFor(() => small.house.watch.running().some(({ desktopId }) => desktopId === awake))
   expect(small.house.space.problem).toBeNull()
   await small.awake(fenceOf(fresh, 1, 1))
+})
+
+test('a desktop sleeps on a disk that templates have filled: they give way', async () => {
+  const folder = mkdtempSync(join(stage.smallFolder, 'agent-'))
+  const makeDriver = () => new SimulatedDriver({ folder: join(folder, 'simulated') })
+  await using small = await Bench.over({ folder, makeDriver, templatesMiB: 1_000 })
+  const { templates } = small.house
+  await small.awake(fenceOf(newId(), 1, 1))
+  await templates.settled()
+  const [first] = readdirSync(join(folder, 'templates'))
+  const id = newId()
+  await small.awake(fenceOf(id, 1, 1), 'allow', 'make', { ...spec, memoryMiB: smallMiB / 2 })
+  await templates.settled()
+  expect(templates.facts).toHaveLength(2)
+  // A simulated one is small.
+  writeFileSync(join(folder, 'templates', first!, 'filler'), Buffer.alloc(0.75 * smallMiB * mib))
+  await small.hibernated(fenceOf(id, 1, 2))
+  expect(templates.facts).toMatchObject([{ memoryMiB: smallMiB / 2 }])
 })
 
 // At length only, as those of its kind: `faults` shows the same over the API, and `test/crash` at every step.
