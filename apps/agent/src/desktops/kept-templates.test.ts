@@ -4,6 +4,7 @@ import { appendFile, chmod, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
+import { lowWaterBytes } from '../images/disk-space.ts'
 import { Bench, fenceOf, spec } from '../testing/bench.ts'
 import { expectNoTemplate, foldersOf, made, path } from '../testing/template-making.ts'
 
@@ -86,5 +87,15 @@ test('templates on another disk do not give way', async () => {
   await bench.house.templates.makeSpaceOn('/proc', async () => true)
   expect(bench.house.templates.facts).toHaveLength(1)
   await bench.house.templates.makeSpaceOn(bench.folder, async () => true)
+  await expectNoTemplate(bench)
+})
+
+test('none is made that would be removed at once, because the disk is short', async () => {
+  await using bench = await start()
+  await bench.house.eviction.check()
+  const low = await lowWaterBytes(bench.driver.images.fetchedDir)
+  bench.driver.freeDiskBytes = async () => low - 1
+  expect(await path(bench)).toBe('boot')
+  await bench.house.templates.settled()
   await expectNoTemplate(bench)
 })

@@ -225,13 +225,13 @@ export class Templates {
     })
   }
 
-  /** The desktops come first: in memory, and on the disk. What is made ahead of need removes nothing, and is not removed soon. */
+  /** The desktops come first: in memory, and on the disk. None is made that is removed soon; ahead of need none removes another. */
   async #lacks({ isAhead, spec: { memoryMiB } }: TemplateWish): Promise<string | undefined> {
     const { driver, warm, freeBytes, lowWaterBytes } = this.#deps
     const bytes = memoryMiB * mib
     if (bytes + (isAhead ? this.#bytes : 0) > this.#maxMiB * mib)
       return `templates may fill ${this.#maxMiB} MiB of the disk`
-    const spared = isAhead ? Math.max(reserveBytes, await lowWaterBytes()) : reserveBytes
+    const spared = Math.max(reserveBytes, await lowWaterBytes())
     if ((await freeBytes()) < bytes + spared) return 'the host’s disk is nearly full'
     this.#capacityMiB = (await driver.facts()).capacity.memoryMiB
     if (this.#awakeMiB + memoryMiB > this.#capacityMiB) return 'desktops need the memory'
