@@ -5,8 +5,9 @@ import type { Failpoints, Log } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import { growFileSystem } from '../guest/grow-disk.ts'
 import type { Guests } from '../guest/guests.ts'
-import { requestNewAddress } from '../guest/new-address.ts'
+import { requestAddress } from '../guest/new-address.ts'
 import type { Journal } from './journal.ts'
+import type { Entry } from './journal-entry.ts'
 import type { MemoryImages } from './memory-images.ts'
 import type { Turn, Turns } from './turns.ts'
 
@@ -33,37 +34,52 @@ export async function growDisk(deps: GrowDeps, { fence, entry }: Turn): Promise<
 
 export class Furnishing {
   readonly #deps: FurnishDeps
+  readonly #underWay = new Set<DesktopId>()
 
   constructor(deps: FurnishDeps) {
     this.#deps = deps
   }
 
-  /** To be called every few seconds: what an agent before this one has left, and what has failed. */
+  /** To be called every few seconds: what an agent before this one has left, and what has failed. Waits for no guest. */
   async check(): Promise<void> {
     const due = this.#deps.journal.all().filter(({ furnished, running }) => running && !furnished)
-    await Promise.all(due.map(({ desktopId }) => this.furnish(desktopId)))
+    for (const { desktopId } of due) void this.furnish(desktopId)
   }
 
-  /** To be called when a wake has ended. Does nothing where there is nothing to do. Never throws. */
+  /** To be called when a wake or a move has ended. Does nothing where there is nothing to do. Never throws. */
   async furnish(desktopId: DesktopId): Promise<void> {
-    const { journal, turns, log } = this.#deps
+    const { journal, log } = this.#deps
     const entry = journal.read(desktopId)
-    if (!entry?.running || entry.furnished) return
-    await turns
-      .whileIdle(desktopId, entry, (turn) => this.#furnish(turn))
-      .catch((err: unknown) => log.warn({ err, desktopId }, 'a new desktop has no network yet; retrying'))
+    if (!entry?.running || entry.furnished || this.#underWay.has(desktopId)) return
+    this.#underWay.add(desktopId)
+    try {
+      await this.#furnish(entry)
+    } catch (err) {
+      log.warn({ err, desktopId }, 'a new desktop has no network yet; retrying')
+    } finally {
+      this.#underWay.delete(desktopId)
+    }
   }
 
-  async #furnish(turn: Turn): Promise<void> {
-    const { driver, memory, failpoints } = this.#deps
-    const { desktopId, generation } = turn.fence
+  /** No command waits until the guest has requested its address. One that comes meanwhile leaves the rest for later. */
+  async #furnish(entry: Entry): Promise<void> {
+    const { turns, failpoints } = this.#deps
+    const { desktopId, generation } = entry
+    const port = await turns.whileIdle(desktopId, entry, (turn) => this.#connect(turn))
+    if (!port) return
+    await failpoints.hit('furnish.after-plug')
+    if (port.address) await requestAddress(this.#deps, { desktopId, generation }, port.address)
+    await failpoints.hit('furnish.before-note')
+    // Not synced: where it is lost, all of it is done again, and changes nothing.
+    await turns.whileIdle(desktopId, entry, (turn) => turn.note({ furnished: true }, { unsynced: true }))
+  }
+
+  async #connect(turn: Turn) {
+    const { driver, memory } = this.#deps
+    const { desktopId } = turn.fence
     // A wake does not wait for that either.
     await memory.removeCopy(desktopId)
     await growDisk(this.#deps, turn)
-    await driver.templates.plug(desktopId)
-    await failpoints.hit('furnish.before-note')
-    // Not synced: where it is lost, there is nothing left to do the next time.
-    await turn.note({ furnished: true }, { unsynced: true })
-    void requestNewAddress(this.#deps, desktopId, generation)
+    return { address: await driver.templates.plug(desktopId) }
   }
 }

@@ -201,7 +201,24 @@ test('a desktop that is awake gets its network soon after, however often that fa
   })
 })
 
-test.each(['first-wake.after-done', 'furnish.before-note'])(
+const addressOf = (bench: Bench, id: string) => bench.run(id, 'cat /run/address')
+
+test('a desktop that has a port counts as furnished only when its guest has its address', async () => {
+  await using bench = await start()
+  await made(bench)
+  const id = newId()
+  bench.failpoints.set('furnish.after-plug', () => bench.driver.faults.failNext('exec', 2, 'guest_unavailable'))
+  await path(bench, id)
+  await until(() => bench.failpoints.hits.includes('furnish.after-plug'))
+  bench.failpoints.set('furnish.after-plug', undefined)
+  await until(async () => {
+    await bench.house.furnishing.check()
+    return isFurnished(bench, id)
+  })
+  expect(await addressOf(bench, id)).not.toBe('')
+})
+
+test.each(['first-wake.after-done', 'furnish.after-plug', 'furnish.before-note'])(
   'an agent that dies at %s gives the desktop its network when it starts again',
   async (name) => {
     await using bench = await start()
@@ -213,7 +230,8 @@ test.each(['first-wake.after-done', 'furnish.before-note'])(
     })
     expect(isFurnished(bench, id)).toBe(false)
     await bench.house.furnishing.check()
-    expect(isFurnished(bench, id)).toBe(true)
+    await until(() => isFurnished(bench, id))
+    expect(await addressOf(bench, id)).not.toBe('')
     expect(await memoryOf(bench, id)).toEqual([])
   },
 )

@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream'
 import type { Capacity, DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'
 import type { ImageShelf } from '../images/shelf.ts'
-import type { GuestEvent } from './guest-access.ts'
+import type { GuestAddress, GuestEvent } from './guest-access.ts'
 import type { Mark } from './mark.ts'
 import type { Moves } from './moves.ts'
 import type { TemplateDriver } from './templates.ts'
@@ -52,12 +52,6 @@ export interface GuestKeyboard {
   /** The layout's name, such as `us`. */
   layout: string
   clipboard: boolean
-}
-
-/** A guest's network device, and the only address that it can use. */
-export interface GuestAddress {
-  mac: string
-  ip: string
 }
 
 /** `gap`: events may have been missed, so everything has to be checked again. */

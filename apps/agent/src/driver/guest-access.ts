@@ -3,6 +3,12 @@
 import type { DesktopId } from '@dormouse/contract'
 import type { GuestActivity } from './guest-activity.ts'
 
+/** A guest's network device, and the only address that it can use. */
+export interface GuestAddress {
+  mac: string
+  ip: string
+}
+
 /** Calls the guest agent. Throws a `guest_unavailable` refusal where it cannot be reached, AgentRefused where it refuses. */
 export type AgentCall = (execute: string, args?: Record<string, unknown>) => Promise<unknown>
 

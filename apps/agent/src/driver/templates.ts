@@ -2,6 +2,7 @@
 // driver: when one is made, and who gets a copy, is decided above. A template's guest is nobody's: it has no mark, no network.
 import type { DesktopId, DesktopSpec } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'
+import type { GuestAddress } from './guest-access.ts'
 import type { Mark } from './mark.ts'
 
 /** What a saved boot depends on. Where any of it differs, another template is needed. */
@@ -68,6 +69,6 @@ export interface TemplateDriver {
   emptyDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<void>
   /** Makes the disk of a running copy as large as its own desktop's is. Whether it has grown just now. */
   growDisk(desktopId: DesktopId, spec: DesktopSpec): Promise<boolean>
-  /** Gives a running copy its port on the network, where this host has one. */
-  plug(desktopId: DesktopId): Promise<void>
+  /** Gives a running copy its port on the network. The address that its guest has to request; undefined where there is no network. */
+  plug(desktopId: DesktopId): Promise<GuestAddress | undefined>
 }

@@ -61,12 +61,13 @@ describe.each(Object.keys(troubles) as (keyof typeof troubles)[])('where %s', (t
     expect(home.house.journal.read(id)).toMatchObject({ running: true, furnished: false })
     home.driver.faults.failNext('plug', 0)
     await home.house.furnishing.check()
-    expect(await home.run(id, 'cat /sys/class/net/eth0/address')).not.toBe('')
+    await until(() => home.house.journal.read(id)?.furnished)
+    expect(await home.run(id, 'cat /run/address')).not.toBe('')
   })
 })
 
 async function expectFurnished(): Promise<void> {
   await until(() => away.house.journal.read(id)?.furnished)
-  expect(await away.run(id, 'cat /sys/class/net/eth0/address')).not.toBe('')
+  expect(await away.run(id, 'cat /run/address')).not.toBe('')
   expect(await away.run(id, 'cat /sys/block/vda/size')).toBe(sectors)
 }

@@ -1,16 +1,19 @@
-// Guarantee: the script of a new address is a shell script, changes nothing where no device has that hardware address, and
+// Guarantee: the script of a new address is a shell script, fails where no device has that hardware address, and
 // holds a host's text as text.
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { expect, test } from 'vitest'
 import { newAddressScript } from './new-address.ts'
 
-test('it does nothing where no device is meant', () => {
+test('it fails where no device is meant', () => {
   const script = newAddressScript({ mac: '52:00:00:00:00:01', ip: '192.0.2.7' })
-  expect(execFileSync('/bin/sh', ['-eu', '-c', `${script}\necho done`]).toString()).toBe('')
+  expect(spawnSync('/bin/sh', ['-eu', '-c', `${script}\necho done`])).toMatchObject({
+    status: 1,
+    stdout: Buffer.alloc(0),
+  })
   execFileSync('/bin/sh', ['-n', '-c', script])
 })
 
 test('what it is given is quoted', () => {
   const script = newAddressScript({ mac: `'; echo hacked; '`, ip: '$(echo hacked)' })
-  expect(execFileSync('/bin/sh', ['-c', script]).toString()).toBe('')
+  expect(spawnSync('/bin/sh', ['-c', script]).stdout.toString()).toBe('')
 })

@@ -1,19 +1,20 @@
 // The shell script with which a guest requests its address again, after its memory has come from a host where it had another
 // one: pure text. Each distribution has a DHCP client of its own.
-import type { GuestAddress } from '../driver/driver.ts'
+import type { GuestAddress } from '../driver/guest-access.ts'
 import { quote } from './quote.ts'
 
 /** How long it may take. */
 export const newAddressSecs = 30
 
-/** Does nothing where the guest has the address. A device that was plugged in just now may appear a little later. */
-export const newAddressScript = ({ mac, ip }: GuestAddress): string => `dev= n=0
+/** Does nothing where the guest has the address; fails where no device has that hardware address. One that was plugged in just now may appear a little later. */
+export const newAddressScript = ({ mac, ip }: GuestAddress): string => `# request an address
+dev= n=0
 while [ -z "$dev" ]; do
   for at in /sys/class/net/*; do
     read -r mac 2>/dev/null <"$at/address" && [ "$mac" = ${quote(mac)} ] && dev=\${at##*/}
   done
   n=$((n + 1))
-  [ -n "$dev" ] || { [ $n -le 50 ] && sleep 0.1; } || exit 0
+  [ -n "$dev" ] || { [ $n -le 50 ] && sleep 0.1; } || exit 1
 done
 ip -4 addr show dev "$dev" | grep -qF ${quote(`inet ${ip}/`)} && exit 0
 if networkctl status "$dev" 2>/dev/null | grep -q 'State:.*configur\\|State:.*routable'; then

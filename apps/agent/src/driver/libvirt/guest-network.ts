@@ -53,13 +53,6 @@ export class GuestNetwork {
     return assigning
   }
 
-  /** The port for a guest that runs already: it gets its address when it asks for it. */
-  async plug(desktopId: DesktopId): Promise<Nic> {
-    const nic = await this.nicFor(desktopId)
-    this.#unknown.set(desktopId, nic)
-    return nic
-  }
-
   /**
    * A saved domain's XML, filtered to the desktop's address. Where that is not the one that it was saved with, its guest
    * gets it at its next DHCP request.

@@ -13,13 +13,12 @@ import type {
   Driver,
   DriverEvent,
   DriverFacts,
-  GuestAddress,
   GuestKeyboard,
   GuestUsage,
   SavedBy,
   SaveProgress,
 } from '../driver.ts'
-import type { GuestAccess, GuestEvent } from '../guest-access.ts'
+import type { GuestAccess, GuestAddress, GuestEvent } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
 import { bootFromDisk, restoreFromFile } from './boot.ts'
 import { freeBytes } from './capacity.ts'

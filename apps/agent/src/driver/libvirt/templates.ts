@@ -10,6 +10,7 @@ import { together } from '@dormouse/process'
 import type { Image, Readiness } from '../../images/images.ts'
 import type { ImageShelf } from '../../images/shelf.ts'
 import { syncPath } from '../../mechanics/durable-file.ts'
+import type { GuestAddress } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
 import {
   type MadeTemplate,
@@ -154,12 +155,14 @@ export class LibvirtTemplates implements TemplateDriver {
     return true
   }
 
-  async plug(desktopId: DesktopId): Promise<void> {
+  async plug(desktopId: DesktopId): Promise<GuestAddress | undefined> {
     const { network } = await this.#deps.installation.ready()
+    if (!network) return undefined
     const handle = this.#handle(desktopId)
-    if (!network || hasInterface(await orRefuse('the domain could not be read', handle.xml()))) return
-    const device = nicXml(await network.plug(desktopId))
-    await orRefuse('the desktop could not join its network', handle.attachDevice(device, { timeoutMs: plugMs }))
+    const nic = await network.nicFor(desktopId)
+    if (hasInterface(await orRefuse('the domain could not be read', handle.xml()))) return nic
+    await orRefuse('the desktop could not join its network', handle.attachDevice(nicXml(nic), { timeoutMs: plugMs }))
+    return nic
   }
 
   /** The old disk is there until the new one is whole and on the host's disk. */

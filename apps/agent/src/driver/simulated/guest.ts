@@ -28,7 +28,7 @@ import {
 import { changeSimulated, type FileStore, listSimulated } from './entries.ts'
 import type { SimulatedFaults } from './faults.ts'
 import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
-import { sealing } from './sealing.ts'
+import { asksForAddress, sealing } from './known-scripts.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'
 import type { JsonFolder, SimulatedDisk, SimulatedDomain } from './store.ts'
 import { isSupervisor, runSupervisor } from './supervisor.ts'
@@ -47,6 +47,7 @@ const silenceMs = 50
 const counterStepMs = 50
 const sectorsPerGib = 1024 ** 3 / 512
 /** Of every guest: each is alone on its network. */
+export const simulatedAddressFile = '/run/address'
 export const simulatedAddress = { mac: '52:00:00:00:00:01', ip: '192.0.2.1' }
 
 export class SimulatedGuest implements GuestTransport {
@@ -95,6 +96,8 @@ export class SimulatedGuest implements GuestTransport {
     await this.#machine.faults.enter('exec')
     const sealed = sealing(command.command)
     if (sealed) return { ...asKept({ exitCode: 0, stdout: sealed, stderr: '' }), durationMs: 0 }
+    if (asksForAddress(command.command))
+      return { ...asKept({ exitCode: this.#requestAddress(), stdout: '', stderr: '' }), durationMs: 0 }
     const started = performance.now()
     const late = AbortSignal.timeout(Math.max(0, Math.round(deadline - started)))
     const ended = AbortSignal.any([late, this.#machine.alive(this.#desktopId)])
@@ -104,6 +107,13 @@ export class SimulatedGuest implements GuestTransport {
       ? await runArray(world, words, stdin ?? '')
       : await runShell(world, words, stdin ?? '')
     return { ...asKept(result), durationMs: Math.round(performance.now() - started) }
+  }
+
+  /** Where it has a port on the network. Returns an exit code. */
+  #requestAddress(): number {
+    if (!this.#running().nic) return 1
+    this.#write(simulatedAddressFile, `${simulatedAddress.ip}\n`)
+    return 0
   }
 
   async #supervise(command: ExecCommand, deadline: number): Promise<ExecResult> {

@@ -19,7 +19,7 @@ import type { Mark } from '../mark.ts'
 import { toPng } from '../picture.ts'
 import { paused, toDomain } from './domains.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
-import { SimulatedGuest } from './guest.ts'
+import { SimulatedGuest, simulatedAddress, simulatedAddressFile } from './guest.ts'
 import { SimulatedMoves } from './moves.ts'
 import { readSaved, writeSaved } from './saved-image.ts'
 import type { HeardInput, SimulatedScreen } from './screen.ts'
@@ -144,7 +144,8 @@ export class SimulatedDriver implements Driver {
     const disk = this.#disks.read(desktopId)
     if (!disk) return refuse('hypervisor_failed', 'the disk is not there')
     if (disk.half) refuse('hypervisor_failed', 'the disk cannot be booted; making it was interrupted')
-    const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files: {} }
+    const files = { [simulatedAddressFile]: `${simulatedAddress.ip}\n` }
+    const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files }
     this.#domains.write(desktopId, {
       mark,
       spec,

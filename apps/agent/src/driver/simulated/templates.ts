@@ -4,6 +4,7 @@ import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
+import type { GuestAddress } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
 import {
   type MadeTemplate,
@@ -14,7 +15,7 @@ import {
 } from '../templates.ts'
 import { paused, toDomain } from './domains.ts'
 import type { SimulatedFaults } from './faults.ts'
-import { SimulatedGuest } from './guest.ts'
+import { SimulatedGuest, simulatedAddress } from './guest.ts'
 import { readSaved, writeSaved } from './saved-image.ts'
 import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
 
@@ -151,10 +152,11 @@ export class SimulatedTemplates implements TemplateDriver {
     return true
   }
 
-  async plug(desktopId: DesktopId): Promise<void> {
+  async plug(desktopId: DesktopId): Promise<GuestAddress> {
     const { domains, faults } = this.#host
     await faults.enter('plug')
     const domain = domains.read(desktopId) ?? refuse('hypervisor_failed', 'the domain does not exist')
     domains.write(desktopId, { ...domain, nic: true })
+    return simulatedAddress
   }
 }
