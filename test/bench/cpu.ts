@@ -31,6 +31,12 @@ export function ownMiB(pid: number): number {
   return Math.round(Number(kib) / 102.4) / 10
 }
 
+/** What new processes can have without swapping. */
+export function availableMiB(): number {
+  const kib = /^MemAvailable:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))?.[1]
+  return Math.round(Number(kib) / 1_024)
+}
+
 /** The QEMU of the domain whose name ends so. */
 export function qemuOf(name: string): number {
   const isIts = (pid: string) =>

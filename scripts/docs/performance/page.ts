@@ -75,7 +75,9 @@ const titles: Record<string, string> = {
   fence: 'The fence of leadership',
   failover: 'Failover',
   power: 'Power of real guests',
+  'first-wakes': 'First wakes',
   guest: 'Commands and files in real guests',
+  terminals: 'Terminals and output',
   moves: 'Moves between hosts',
   screens: 'Screens',
 }

@@ -1,15 +1,21 @@
 // Hibernate, wake (by restore, and from the warm copy) and destroy of a real guest of 256 MiB, beside the same calls of bare
 // libvirt on its twin; hibernate and wake also beside a bare QEMU, and a save beside a copy of its file.
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Desktop } from '@dormouse/client'
 import { alternate, type Measured, rowOf, type Subject } from '../subject.ts'
 
-const actions = ['hibernate', 'wake', 'wake warm', 'destroy'] as const
-const floors = {
-  hibernate: 'libvirt save',
-  wake: 'libvirt restore, until the guest answers',
-  'wake warm': 'libvirt resume, until the guest answers',
-  destroy: 'libvirt destroy',
-}
+/** It has slept for a while then: the digest of its memory is computed, and its image is written. */
+const asleepMs = 3_000
+
+const once = { ratio: 1.05 }
+const resumed = 'libvirt resume, until the guest answers'
+const besideLibvirt = [
+  { of: 'hibernate', floor: 'libvirt save', goal: once },
+  { of: 'wake', floor: 'libvirt restore, until the guest answers', goal: once },
+  { of: 'wake warm', floor: resumed, goal: { figure: 50 } },
+  { of: 'wake warm, just hibernated', floorOf: 'wake warm', floor: resumed },
+  { of: 'destroy', floor: 'libvirt destroy', goal: once },
+]
 
 /** What lies below libvirt: the value that a floor's round has, the action that it is compared with, and what it is. */
 const below = [
@@ -23,7 +29,7 @@ export const power: Subject = {
   name: 'power',
   what: 'hibernate, wake and destroy of a real guest of 256 MiB, beside bare libvirt, bare QEMU and `cp`',
   hosts: 'real',
-  seconds: { fixed: 60, perRound: 10 },
+  seconds: { fixed: 60, perRound: 15 },
   run: async ({ real, rounds }) => {
     const { instance, desktop, twin, rawQemu } = await real.get()
     const qemu = await rawQemu()
@@ -33,10 +39,14 @@ export const power: Subject = {
       // First, so that the others are measured on a host that runs nothing else.
       const destroy = await timed(() => other.destroy())
       const hibernate = await timed(() => desktop.hibernate())
+      const justHibernated = await timed(() => wakes(desktop, 'warm'))
+      await desktop.hibernate()
+      await sleep(asleepMs)
       const warm = await timed(() => wakes(desktop, 'warm'))
       await desktop.hibernate()
       await instance.dropWarmCopies()
-      return { destroy, hibernate, 'wake warm': warm, wake: await timed(() => wakes(desktop, 'restore')) }
+      const wake = await timed(() => wakes(desktop, 'restore'))
+      return { destroy, hibernate, wake, 'wake warm': warm, 'wake warm, just hibernated': justHibernated }
     }
     const bare = async (): Promise<Measured> => {
       const [save, cp] = [await qemu.save(), await qemu.copy()]
@@ -52,12 +62,11 @@ export const power: Subject = {
     const taken = await alternate(rounds, { floor: bare, ours })
     await qemu.end()
     const row = { subject: 'power', unit: 'ms', better: 'less', ratioKind: 'multiple' } as const
-    const goal = { ratio: 1.05 }
-    const besideLibvirt = actions.map((action) =>
-      rowOf(taken, { ...row, goal, name: `${action}, 256 MiB`, of: action, floor: floors[action] }),
-    )
     const besideLess = below.map((each) => rowOf(taken, { ...row, name: `${each.of} beside ${each.floor}`, ...each }))
-    return [...besideLibvirt, ...besideLess]
+    return [
+      ...besideLibvirt.map((each) => rowOf(taken, { ...row, ...each, name: `${each.of}, 256 MiB` })),
+      ...besideLess,
+    ]
   },
 }
 
