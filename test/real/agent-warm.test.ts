@@ -65,6 +65,21 @@ test('ten sleeps in one process keep memory, boot, counter and clock', async () 
   expect(qemuPid()).toBe(pid)
 })
 
+test('a command after a warm wake uses the connection from before, and one that was in flight ends with the sleep', async () => {
+  /** Of the SSH server's process for this connection. */
+  const session = () => bench.run(desktop.id, 'echo $PPID')
+  const before = await session()
+  await hibernate()
+  await desktop.wake('warm')
+  expect(await session()).toBe(before)
+  const inFlight = bench.run(desktop.id, 'touch /run/began; sleep 600', 700).catch((error: Error) => error)
+  await until(async () => (await bench.run(desktop.id, 'ls /run/began || true')).includes('began'))
+  await hibernate()
+  expect(await inFlight).toMatchObject({ code: 'guest_unavailable' })
+  await desktop.wake('warm')
+  expect(await session()).not.toBe(before)
+})
+
 test('a warm guest uses no processor, is the first that the kernel ends, and its screen is closed', async () => {
   const screen = await bench.driver.screen(desktop.id)
   const closed = new Promise((resolve) => screen.once('close', () => resolve('closed')))

@@ -39,11 +39,12 @@ export interface GuestAccess {
 }
 
 /**
- * `interrupted`: the guest was restarted or saved, or has ended, so its connections are of no use. `agent-lost`: its guest
- * agent has disconnected. `killed`: its process is about to be ended.
+ * `interrupted`: the guest was restarted or saved, or has ended, so its connections are of no use. `kept`: it was saved, and its
+ * process stays as a warm copy, so that a connection without work in flight can be used again. `agent-lost`: its guest agent has
+ * disconnected. `killed`: its process is about to be ended.
  */
 export interface GuestEvent {
   type: 'guest'
   desktopId: DesktopId
-  change: 'interrupted' | 'agent-lost' | 'killed'
+  change: 'interrupted' | 'kept' | 'agent-lost' | 'killed'
 }

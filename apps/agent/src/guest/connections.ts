@@ -65,7 +65,14 @@ export class GuestConnections implements Guests {
   #heard({ desktopId, change }: GuestEvent): void {
     if (change === 'killed') this.#drop(desktopId)
     else if (change === 'interrupted') this.#kept.get(desktopId)?.connection.close()
+    else if (change === 'kept') this.#rest(desktopId)
     else this.#kept.get(desktopId)?.connection.probe()
+  }
+
+  /** A shell that waits for a command can wait on. */
+  #rest(desktopId: DesktopId): void {
+    const kept = this.#kept.get(desktopId)
+    kept?.connection.rest({ idleChannels: kept.warmShell.isReady ? 1 : 0 })
   }
 
   /** Nothing that still uses the connection may take the port from the desktop's next process. */

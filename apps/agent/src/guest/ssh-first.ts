@@ -57,8 +57,9 @@ export class SshFirstTransport implements GuestTransport {
     this.connectSoon()
   }
 
-  /** The guest is up: the connection is opened in the background. */
+  /** The guest is up: the connection is opened in the background; one that has rested shows whether it still works. */
   connectSoon(): void {
+    this.#connection.probe()
     void this.#isConnectedSoon()
   }
 

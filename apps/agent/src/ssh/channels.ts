@@ -11,6 +11,8 @@ interface Internals {
     _channels: Record<string, unknown>
     update(id: number, channel: ClientChannel): void
   }
+  /** Begins the time until the next keepalive again. */
+  _resetKA(): void
 }
 
 /** Added to the size of each chunk: a chunk of one byte takes memory too. The chunks of a file are far larger. */
@@ -53,5 +55,8 @@ export function closeChannel(channel: ClientChannel): void {
 
 /** Node's types do not have it. */
 const chunkCount = (stream: Readable) => (stream as unknown as { readableBuffer: unknown[] }).readableBuffer.length
+
+/** Called more often than keepalives are sent, none is sent. */
+export const postponeKeepalive = (client: Client): void => (client as unknown as Internals)._resetKA()
 
 const internals = (client: Client) => (client as unknown as Internals)._chanMgr

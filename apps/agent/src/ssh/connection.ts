@@ -9,7 +9,7 @@ import type { SshAddress } from '../driver/guest-access.ts'
 import { type GuestActivity, unknownActivity } from '../driver/guest-activity.ts'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import { sshLimits } from '../scripts/limits.ts'
-import { discardOutput, openChannelCount } from './channels.ts'
+import { discardOutput, openChannelCount, postponeKeepalive } from './channels.ts'
 import type { GuestKeys, SshKeys } from './keys.ts'
 import { KeysRejected, logIn } from './login.ts'
 import { openChannel } from './open-channel.ts'
@@ -38,6 +38,7 @@ export class SshConnection {
   #failedAt = 0
   #connectingSince = 0
   #isEnded = false
+  #isResting = false
 
   constructor(options: SshConnectionOptions) {
     this.#options = options
@@ -75,6 +76,7 @@ export class SshConnection {
   /** Starts a script: see `openChannel`. */
   async openChannel<T>(script: string, wrap: (channel: ClientChannel) => T, late?: (channel: ClientChannel) => void) {
     const client = this.#client ?? refuse('guest_unavailable', 'the guest’s SSH server is not connected')
+    this.#isResting = false
     if (openChannelCount(client) >= sshLimits.hostileChannels) this.close()
     return openChannel(client, script, wrap, late)
   }
@@ -108,6 +110,16 @@ export class SshConnection {
       hasAnswered = true
     }
     this.inBackground(exchange().finally(() => clearTimeout(timer)))
+  }
+
+  /**
+   * The guest is paused: nothing is sent until the connection is used again, and its silence is no fault. With more channels
+   * than the idle ones, the connection is closed, so that what is in flight ends.
+   */
+  rest({ idleChannels }: { idleChannels: number }): void {
+    if (!this.#client) return
+    if (openChannelCount(this.#client) > idleChannels) this.close()
+    else this.#isResting = true
   }
 
   /** Closes the connection. The next call of `connect` opens another. */
@@ -169,6 +181,7 @@ export class SshConnection {
     this.#refuseOnceEnded()
     this.#client = client
     this.#socket = socket
+    this.#isResting = false
     client.once('close', () => this.#lost(client))
     const { agent, activity = unknownActivity } = this.#options
     const agentAnswers = () =>
@@ -177,7 +190,11 @@ export class SshConnection {
         () => false,
       )
     const nudge = () => this.inBackground(this.#exchange())
-    watchConnection(socket, { activity, agentAnswers, nudge }, () => this.close())
+    const isResting = () => {
+      if (this.#isResting) postponeKeepalive(client)
+      return this.#isResting
+    }
+    watchConnection(socket, { activity, agentAnswers, nudge, isResting }, () => this.close())
     return client
   }
 

@@ -7,7 +7,12 @@ import { until } from '../testing/bench.ts'
 import { type LifeSigns, watchConnection } from './watchdog.ts'
 
 /** Nothing is known of the guest. */
-const noSigns: LifeSigns = { activity: unknownActivity, agentAnswers: async () => false, nudge: () => undefined }
+const noSigns: LifeSigns = {
+  activity: unknownActivity,
+  agentAnswers: async () => false,
+  nudge: () => undefined,
+  isResting: () => false,
+}
 
 async function socketPair(): Promise<{ host: Socket; guest: Socket }> {
   const server = createServer().listen(0, '127.0.0.1')

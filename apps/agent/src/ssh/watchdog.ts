@@ -10,6 +10,7 @@ import { watchdogLimits } from '../scripts/limits.ts'
 
 /** What `dormouse-ssh-port` sends when it waits for a host. Encrypted bytes match it with a chance of one in 2^56. */
 const greeting = Buffer.from('\nHELLO\n')
+/** More often than keepalives are sent. */
 const checkEveryMs = 100
 
 export interface LifeSigns {
@@ -18,10 +19,16 @@ export interface LifeSigns {
   agentAnswers: () => Promise<boolean>
   /** Sends something that any server answers at once. A port that stalls continues with it. */
   nudge: () => void
+  /** Whether the guest is paused. Asked at every check. */
+  isResting: () => boolean
 }
 
 /** Calls `close` where the guest greets again, or is silent and idle, until the socket closes. */
-export function watchConnection(socket: Socket, { activity, agentAnswers, nudge }: LifeSigns, close: () => void): void {
+export function watchConnection(
+  socket: Socket,
+  { activity, agentAnswers, nudge, isResting }: LifeSigns,
+  close: () => void,
+): void {
   let [heardAt, nudgedAt, isChecking] = [performance.now(), 0, false]
   let asking: Promise<boolean> | undefined
   let tail: Buffer = Buffer.alloc(0)
@@ -38,6 +45,7 @@ export function watchConnection(socket: Socket, { activity, agentAnswers, nudge 
     return before(performance.now() + watchdogLimits.checkMs, asking)
   }
   const check = async () => {
+    if (isResting()) heardAt = performance.now()
     const since = heardAt
     if (isChecking || performance.now() - since < watchdogLimits.silenceMs) return
     isChecking = true

@@ -127,7 +127,7 @@ export class LibvirtDriver implements Driver {
     })
     await this.#disks.sync(desktopId)
     this.#screens.close(desktopId)
-    this.#emitGuest(desktopId, 'interrupted')
+    this.#emitGuest(desktopId, 'kept')
     await this.#guests.preferForOom(desktopId, true)
   }
 
