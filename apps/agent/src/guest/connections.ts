@@ -72,7 +72,7 @@ export class GuestConnections implements Guests {
   /** A shell that waits for a command can wait on. */
   #rest(desktopId: DesktopId): void {
     const kept = this.#kept.get(desktopId)
-    kept?.connection.rest({ idleChannels: kept.warmShell.isReady ? 1 : 0 })
+    kept?.connection.rest(kept.warmShell)
   }
 
   /** Nothing that still uses the connection may take the port from the desktop's next process. */

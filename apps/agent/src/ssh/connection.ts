@@ -57,11 +57,12 @@ export class SshConnection {
 
   /** Whether one more command can start at once. */
   get isReady(): boolean {
-    return this.#client !== undefined && openChannelCount(this.#client) < sshLimits.channels
+    return this.#client !== undefined && !this.#isResting && openChannelCount(this.#client) < sshLimits.channels
   }
 
-  /** Connects where there is no connection; `guest_unavailable` where that fails. */
+  /** Connects where there is no connection; `guest_unavailable` where that fails. Ends the rest of one that rests. */
   async connect(): Promise<void> {
+    this.#isResting = false
     if (this.#client) return
     this.#refuseOnceEnded()
     if (!this.#connecting) this.#connectingSince = performance.now()
@@ -113,8 +114,8 @@ export class SshConnection {
   }
 
   /**
-   * The guest is paused: nothing is sent until the connection is used again, and its silence is no fault. With more channels
-   * than the idle ones, the connection is closed, so that what is in flight ends.
+   * The guest is paused: nothing is sent before the next call of `connect`, and its silence is no fault. With more channels than
+   * the idle ones, the connection is closed, so that what is in flight ends.
    */
   rest({ idleChannels }: { idleChannels: number }): void {
     if (!this.#client) return

@@ -24,6 +24,8 @@ test('nothing is sent while the guest is paused, and keepalives are again once t
   const [before, others] = [paused.heard(), other.heard()]
   await until(() => other.heard() > others + 3)
   expect(paused.heard()).toBe(before)
+  expect(paused.connection.isReady).toBe(false)
+  await paused.connection.connect()
   expect(paused.connection.isReady).toBe(true)
   await paused.connection.openChannel('true', discardOutput)
   const used = paused.heard()

@@ -23,6 +23,11 @@ export class WarmShell {
     return this.#shell?.acceptsInput ?? false
   }
 
+  /** Channels without a command: of a shell that waits, or is being started. */
+  get idleChannels(): number {
+    return this.isReady || this.#isStarting ? 1 : 0
+  }
+
   /** Hands the shell over, where one is ready. */
   take(): RemoteCommand | undefined {
     const shell = this.isReady ? this.#shell : undefined
