@@ -18,6 +18,7 @@ interface Events {
 
 const pixelBytes = 4
 const maxCutBytes = 1024 * 1024
+const maxNameBytes = 64 * 1024
 const greetMs = 10_000
 /** A screen that does not answer is one of a guest that is paused or ended. */
 const releaseMs = 5_000
@@ -170,7 +171,9 @@ export class RfbSession extends EventEmitter<Events> {
     // Shared: the viewers stay.
     this.#socket.write(Buffer.from([1]))
     const init = await this.#reader.take(24)
-    await this.#reader.take(init.readUInt32BE(20))
+    const nameBytes = init.readUInt32BE(20)
+    if (nameBytes > maxNameBytes) throw new Error('the screen’s name is too long')
+    await this.#reader.take(nameBytes)
     this.#resize(init.readUInt16BE(0), init.readUInt16BE(2))
     this.#socket.write(rfb.pixelFormat)
     const { raw, desktopSize, qemuKeys, extendedClipboard } = rfb.encodings
