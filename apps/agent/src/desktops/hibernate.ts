@@ -154,7 +154,7 @@ async function resumeAfterFailure(deps: SaveDeps, turn: Turn, image: MemoryImage
   const { domain } = await look(deps, turn.fence.desktopId)
   if (!domain) return
   await deps.memory.remove(image)
-  if (domain.state === 'paused') await deps.driver.resume(turn.fence.desktopId)
+  if (domain.state === 'paused') await deps.driver.resumeKept(turn.fence.desktopId)
 }
 
 /** The image is the desktop's memory now. Older images are worthless, because the guest has run since. */

@@ -156,6 +156,23 @@ test('where the hypervisor cannot save and keep, the desktop is saved without a 
   expect(await bootOf(bench, id)).toBe(bootId)
 })
 
+const failures: Record<string, (bench: Bench) => void> = {
+  'in the middle': ({ driver }) => driver.faults.failNext('save', 1, 'host_disk_full'),
+  'when the memory was written': ({ failpoints }) =>
+    failpoints.set('hibernate.after-save', () => Promise.reject(new Error('it failed'))),
+}
+
+test.each(Object.keys(failures))('a hibernation that fails %s leaves a desktop with all that it had', async (when) => {
+  await using bench = await start()
+  const id = newId()
+  await bench.awake(fenceOf(id, 1, 1))
+  const bootId = await bootOf(bench, id)
+  failures[when]!(bench)
+  await expect(bench.hibernated(fenceOf(id, 1, 2))).rejects.toThrow()
+  expect(await until(() => bootOf(bench, id).catch(() => undefined))).toBe(bootId)
+  expect(bench.driver.isStripped(id)).toBe(false)
+})
+
 test('a wake that gives the memory up boots, and ends the copy', async () => {
   await using bench = await start()
   const { id, bootId } = await asleep(bench)

@@ -127,7 +127,7 @@ export class Watch {
     if (!entry) return
     await turns.whileIdle(desktopId, entry, async () => {
       await removeVoid(this.#deps, await lookAtRest(this.#deps, desktopId))
-      if ((await driver.domain(desktopId))?.state === 'paused') await driver.resume(desktopId)
+      if ((await driver.domain(desktopId))?.state === 'paused') await driver.resumeKept(desktopId)
     })
   }
 

@@ -1,6 +1,20 @@
-// What a simulated domain shows of itself, and what pausing does to it.
+// How a simulated domain begins, what it shows of itself, and what pausing does to it.
+import { type DesktopSpec, newId } from '@dormouse/contract'
 import type { Domain } from '../driver.ts'
+import type { Mark } from '../mark.ts'
 import type { SimulatedDomain } from './store.ts'
+
+/** Of every guest: each is alone on its network. */
+export const simulatedAddress = { mac: '52:00:00:00:00:01', ip: '192.0.2.1' }
+/** Where a guest notes the address that it has requested. */
+export const simulatedAddressFile = '/run/address'
+
+/** One that begins to boot now. */
+export function booted(mark: Mark, spec: DesktopSpec, { nic }: Pick<SimulatedDomain, 'nic'>): SimulatedDomain {
+  const files: Record<string, string> = nic ? { [simulatedAddressFile]: `${simulatedAddress.ip}\n` } : {}
+  const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files }
+  return { mark, spec, state: 'running', outOfSpace: false, nic, runningSince: Date.now(), memory }
+}
 
 export function toDomain({ mark, state, outOfSpace }: SimulatedDomain): Domain {
   return { desktopId: mark.desktopId, mark, state, reason: state === 'paused' ? 'paused' : null, outOfSpace }

@@ -25,6 +25,7 @@ import {
   type RangeDownload,
   type UploadAppend,
 } from '../guest-transport.ts'
+import { simulatedAddress, simulatedAddressFile } from './domains.ts'
 import { changeSimulated, type FileStore, listSimulated } from './entries.ts'
 import type { SimulatedFaults } from './faults.ts'
 import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
@@ -46,9 +47,6 @@ const silenceMs = 50
 /** How often the counter in memory rises while the guest runs. */
 const counterStepMs = 50
 const sectorsPerGib = 1024 ** 3 / 512
-/** Of every guest: each is alone on its network. */
-export const simulatedAddressFile = '/run/address'
-export const simulatedAddress = { mac: '52:00:00:00:00:01', ip: '192.0.2.1' }
 
 export class SimulatedGuest implements GuestTransport {
   readonly #machine: GuestMachine

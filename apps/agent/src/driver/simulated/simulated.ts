@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
-import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
+import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
 import { ImageShelf } from '../../images/shelf.ts'
 import type {
@@ -17,9 +17,9 @@ import type {
 } from '../driver.ts'
 import type { Mark } from '../mark.ts'
 import { toPng } from '../picture.ts'
-import { paused, toDomain } from './domains.ts'
+import { booted, paused, toDomain } from './domains.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
-import { SimulatedGuest, simulatedAddress, simulatedAddressFile } from './guest.ts'
+import { SimulatedGuest } from './guest.ts'
 import { SimulatedMoves } from './moves.ts'
 import { readSaved, writeSaved } from './saved-image.ts'
 import type { HeardInput, SimulatedScreen } from './screen.ts'
@@ -144,17 +144,7 @@ export class SimulatedDriver implements Driver {
     const disk = this.#disks.read(desktopId)
     if (!disk) return refuse('hypervisor_failed', 'the disk is not there')
     if (disk.half) refuse('hypervisor_failed', 'the disk cannot be booted; making it was interrupted')
-    const files = { [simulatedAddressFile]: `${simulatedAddress.ip}\n` }
-    const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files }
-    this.#domains.write(desktopId, {
-      mark,
-      spec,
-      state: 'running',
-      outOfSpace: false,
-      nic: true,
-      runningSince: Date.now(),
-      memory,
-    })
+    this.#domains.write(desktopId, booted(mark, spec, { nic: true }))
     this.#emit({ type: 'domain', desktopId, reason: null })
   }
 
@@ -165,7 +155,7 @@ export class SimulatedDriver implements Driver {
   }
 
   async saveAndKeep(desktopId: DesktopId, path: string, progress: SaveProgress): Promise<void> {
-    this.#domains.write(desktopId, paused(this.#require(desktopId)))
+    this.#domains.write(desktopId, { ...paused(this.#require(desktopId)), stripped: true })
     await this.#write(desktopId, path, progress)
     this.#domains.write(desktopId, { ...this.#require(desktopId), kept: true })
     this.#lives.get(desktopId)?.abort()
@@ -178,7 +168,15 @@ export class SimulatedDriver implements Driver {
     return this.#require(desktopId).kept === true
   }
 
-  readonly resumeKept = (desktopId: DesktopId): Promise<void> => this.resume(desktopId)
+  async resumeKept(desktopId: DesktopId): Promise<void> {
+    this.#domains.write(desktopId, { ...this.#require(desktopId), stripped: false })
+    await this.resume(desktopId)
+  }
+
+  /** Whether it still is as a save has left it that keeps it. */
+  isStripped(desktopId: DesktopId): boolean {
+    return this.#require(desktopId).stripped === true
+  }
 
   async residentMiB(desktopId: DesktopId): Promise<number | undefined> {
     return this.#domains.read(desktopId)?.spec.memoryMiB
@@ -206,7 +204,7 @@ export class SimulatedDriver implements Driver {
     await this.#job(desktopId, (signal) => this.faults.enter('restorePaused', signal))
     if (this.#domains.read(desktopId)) refuse('hypervisor_failed', 'the domain runs already')
     const saved = readSaved(path)
-    this.#domains.write(desktopId, { ...saved, mark, outOfSpace: false, kept: false })
+    this.#domains.write(desktopId, { ...saved, mark, outOfSpace: false, kept: false, stripped: false })
     this.#emit({ type: 'domain', desktopId, reason: null })
   }
 

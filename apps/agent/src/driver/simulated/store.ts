@@ -34,6 +34,8 @@ export const simulatedDomain = z.object({
   nic: z.boolean().default(true),
   /** It has not run since its memory was saved. */
   kept: z.boolean().optional(),
+  /** It has no clipboard, and the kernel ends it before others: so a save leaves it that keeps it. */
+  stripped: z.boolean().optional(),
   /** Host time in ms at which the vCPUs last began to run; null while paused. */
   runningSince: z.number().nullable(),
   memory: guestMemory,

@@ -2,7 +2,7 @@
 // their own, so they are never listed as desktops.
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { type DesktopId, type DesktopSpec, newId, refuse } from '@dormouse/contract'
+import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
 import type { GuestAddress } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
@@ -13,9 +13,9 @@ import {
   type TemplateTraits,
   templateFiles,
 } from '../templates.ts'
-import { paused, toDomain } from './domains.ts'
+import { booted, paused, simulatedAddress, toDomain } from './domains.ts'
 import type { SimulatedFaults } from './faults.ts'
-import { SimulatedGuest, simulatedAddress } from './guest.ts'
+import { SimulatedGuest } from './guest.ts'
 import { readSaved, writeSaved } from './saved-image.ts'
 import { JsonFolder, type SimulatedDisk, type SimulatedDomain, simulatedDisk, simulatedDomain } from './store.ts'
 
@@ -75,11 +75,9 @@ export class SimulatedTemplates implements TemplateDriver {
 
   async boot(buildId: string, _folder: string, spec: DesktopSpec): Promise<void> {
     await this.#host.faults.enter('bootTemplate')
-    const memory = { bootId: newId(), awakeMs: 0, clockOffsetMs: 0, files: {} }
     const mark = { installationId: buildId, desktopId: buildId, generation: 0, turn: 0, operationId: buildId }
     this.#disks.write(buildId, { spec, files: { '/var/log/boot': 'of a template\n' } })
-    const running = { state: 'running', outOfSpace: false, nic: false, runningSince: Date.now() } as const
-    this.#domains.write(buildId, { mark, spec, memory, ...running })
+    this.#domains.write(buildId, booted(mark, spec, { nic: false }))
   }
 
   async domain(buildId: string): Promise<TemplateGuest | undefined> {
