@@ -50,9 +50,9 @@ export async function wake(
   await deps.digests.stop(desktopId)
   await emptyUnidentified(deps, turn)
   const now = await lookAtRest(deps, desktopId)
-  deps.warm.forget(desktopId)
   const hasRun = holdsMemory(now) && !neverRan(now)
   const isCopy = request.source.memory !== 'discard' && isWarm(now) && (await responds(deps, desktopId))
+  deps.warm.forget(desktopId)
   const resumedFrom = hasRun || isCopy ? await adopt(deps, turn, now, request) : await start(deps, turn, request, now)
   reportPhase(deps.report, turn.fence, 'waiting-for-guest')
   const { wokeBy } = turn.entry()
@@ -70,15 +70,15 @@ export async function wake(
   return { resumedFrom, ready, ...(wokeBy && { path: wokeBy }) }
 }
 
-/** Before the image of a copy is spent: a process that does not answer is no copy. */
+/** Before the image of a copy is spent: a process that fails to answer is no copy. */
 async function responds({ driver, log }: WakeDeps, desktopId: DesktopId): Promise<boolean> {
   try {
     await driver.isKept(desktopId)
     return true
   } catch (error) {
-    // Where libvirt itself does not answer, nothing can be restored either, and the wake is retried.
-    if (!(error instanceof Refusal)) throw error
-    log.warn({ err: error, desktopId }, 'a warm copy does not answer; the saved memory is restored')
+    // Where libvirt does not answer, nobody knows whether the copy has run since its save. The wake is retried.
+    if (!(error instanceof Refusal) || error.code === 'host_unreachable') throw error
+    log.warn({ err: error, desktopId }, 'a warm copy has failed; the saved memory is restored')
     return false
   }
 }

@@ -122,16 +122,24 @@ test.each(['warm.before-drop', 'warm.after-drop'])('an agent that dies at %s los
   expect(await bootOf(bench, id)).toBe(bootId)
 })
 
-test.each(['hypervisor_failed', 'host_unreachable'] as const)(
-  'a copy that does not answer (%s) is replaced by its image',
-  async (code) => {
-    await using bench = await start()
-    const { id, bootId } = await asleep(bench)
-    bench.driver.faults.failNext('isKept', 1, code)
-    expect(await wake(bench, id)).toMatchObject({ path: 'restore' })
-    expect(await bootOf(bench, id)).toBe(bootId)
-  },
-)
+test('a copy whose process fails is replaced by its image', async () => {
+  await using bench = await start()
+  const { id, bootId } = await asleep(bench)
+  bench.driver.faults.failNext('isKept')
+  expect(await wake(bench, id)).toMatchObject({ path: 'restore' })
+  expect(await bootOf(bench, id)).toBe(bootId)
+})
+
+test('while nobody can tell whether a copy has run, it is not ended; the wake is retried, and it stays known', async () => {
+  await using bench = await start()
+  const { id, bootId } = await asleep(bench)
+  bench.driver.faults.failNext('isKept', 1, 'host_unreachable')
+  await expect(wake(bench, id)).rejects.toMatchObject({ code: 'host_unreachable' })
+  expect(await domainOf(bench, id)).toBe('paused')
+  expect(bench.house.warm.facts.copies).toBe(1)
+  expect(await wake(bench, id)).toMatchObject({ path: 'warm' })
+  expect(await bootOf(bench, id)).toBe(bootId)
+})
 
 test('a copy whose image is damaged goes on', async () => {
   await using bench = await start()
