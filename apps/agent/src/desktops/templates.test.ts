@@ -90,6 +90,7 @@ test.each(steps)('a first wake cut off at %s begins again, and nobody has reache
   const id = newId()
   await bench.crashAt(`first-wake.${name}`, () => path(bench, id))
   await bench.house.watch.checkAll()
+  expect(bench.house.watch.running().map(({ desktopId }) => desktopId)).not.toContain(id)
   await expect(bench.run(id, 'true')).rejects.toMatchObject({ code: 'not_awake' })
   expect(await path(bench, id)).toBe('template')
   expect((await identity(bench, id)).machineId).toMatch(/^[\da-f]{32}$/)

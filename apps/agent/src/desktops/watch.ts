@@ -35,9 +35,11 @@ export class Watch {
     deps.driver.listen((event) => this.#heard(event))
   }
 
-  /** Each desktop that ran at the last check, with its generation. */
+  /** Each desktop that ran at the last check, with its generation. A guest without an identity of its own is none. */
   running(): { desktopId: DesktopId; generation: number }[] {
-    return [...this.#running].map(([desktopId, generation]) => ({ desktopId, generation }))
+    return [...this.#running]
+      .map(([desktopId, generation]) => ({ desktopId, generation }))
+      .filter(({ desktopId }) => this.#deps.journal.read(desktopId)?.identity !== 'template')
   }
 
   /** The desktops that were paused at the last check because their disks could not grow. */
