@@ -1,6 +1,6 @@
 // Notices what happens to desktops without a command: a guest powers off, a process dies, the hypervisor was unreachable.
-// It reports, and repairs two things only: it removes a desktop that appears again after its destruction, and it resumes a
-// guest whose save was interrupted.
+// It reports, and repairs three things only: it removes a desktop that appears again after its destruction, it resumes a guest
+// whose save was interrupted, and it spends the saved memory of a guest that something else has resumed.
 import type { DesktopId, Observation } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { DriverEvent } from '../driver/driver.ts'
