@@ -15,6 +15,7 @@ const notAtLength = long
       'test/real/agent-own-user.test.ts',
       // Its short form runs over the simulated hypervisor (apps/agent/src/desktops/warm-copies.test.ts) and in main-job.
       'test/real/agent-warm.test.ts',
+      'test/real/agent-warm-deaths.test.ts',
       'test/real/warm-pressure.test.ts',
       // Its short form are the same cases on simulated hosts (test/house/contract.test.ts).
       'test/real/contract.test.ts',

@@ -19,6 +19,8 @@ export interface ChildOptions {
   settings?: Partial<LibvirtSettings>
   warm?: BenchOptions<LibvirtDriver>['warm']
   templatesMiB?: number
+  /** What it does at each, once it is up. */
+  failpoints?: Record<string, string>
 }
 
 export interface Command {
@@ -36,6 +38,7 @@ const moves = { listen: options.listen ?? { host: '127.0.0.1', port: 0 }, mibPer
 const makeDriver = () => new LibvirtDriver({ ...settingsOf(folder, socketPath), ...settings }, log)
 const kept = { folder, installationId, ...(memoryFolder && { memoryFolder }) }
 const bench = await Bench.over({ ...kept, makeDriver, moves, warm, templatesMiB })
+for (const [name, action] of Object.entries(options.failpoints ?? {})) bench.failpoints.set(name, action)
 
 /** How much of the desktop's move was carried. */
 const carried = (desktopId: string): number =>

@@ -57,7 +57,7 @@ export class AgentProcess implements Asked {
 
   /** Starts it if it does not run. */
   async ensureUp(): Promise<void> {
-    if (this.#runs) this.freeze(false)
+    if (this.runs) this.freeze(false)
     else await this.start()
   }
 
@@ -65,7 +65,7 @@ export class AgentProcess implements Asked {
     return this.#child!.pid!
   }
 
-  get #runs(): boolean {
+  get runs(): boolean {
     return this.#child?.exitCode === null && this.#child.signalCode === null
   }
 
@@ -76,7 +76,7 @@ export class AgentProcess implements Asked {
 
   /** With no chance to do anything. What it was asked fails as a lost host does. */
   async kill(): Promise<void> {
-    if (!this.#runs) throw new Error('the agent has ended by itself')
+    if (!this.runs) throw new Error('the agent has ended by itself')
     const exited = once(this.#child!, 'exit')
     this.#child!.kill('SIGKILL')
     await exited
