@@ -263,6 +263,16 @@ export class Stage {
     ]
   }
 
+  /** The host reports one: it has booted the image before. */
+  async templateMade(): Promise<void> {
+    const isMade = async () => {
+      const { json } = await this.api('GET', '/admin/v1/hosts', { key: this.#keys.operator })
+      const host = (json.hosts as HostJson[]).find(({ name }) => name === hostOf.agent)
+      return (host?.templates?.length ?? 0) > 0
+    }
+    await waitFor('a template', isMade, this.ground.patienceMs)
+  }
+
   /** Asks for the end of all warm copies, and does not wait for it: the agent may die of it. */
   dropWarmCopies(): void {
     const path = `/admin/v1/hosts/${hostOf.agent}/drop-warm-copies`

@@ -38,6 +38,7 @@ export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): P
   const began = performance.now()
   const log = await followLog(stage)
   const desktops = await Promise.all(mix.map(([from]) => prepare(stage, from)))
+  if (plan.failpoint?.startsWith('first-wake.')) await stage.templateMade()
   if (plan.failpoint) await stage.arm(plan.victim, plan.failpoint)
   const keys = desktops.map(() => randomUUID())
   if (plan.dropsCopies) stage.dropWarmCopies()
