@@ -1,5 +1,6 @@
 // What every process needs: configuration, log, start and close, failpoints. Knows no process.
 
+export { BoundedBuffer } from './bounded-buffer.ts'
 export type { BulkFields } from './bulk-lines.ts'
 export { BytePace } from './byte-pace.ts'
 export { ConfigError, describeConfig, readConfig, type SettingRow, setting } from './config.ts'

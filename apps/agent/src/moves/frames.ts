@@ -18,6 +18,8 @@ export const pieceBytes = 1024 * 1024
 /** Of a piece's number, before its bytes. */
 export const numberBytes = 4
 const maxPayloadBytes = pieceBytes + numberBytes
+/** Read and not taken yet: the other host may send single bytes. */
+const maxChunks = 1_024
 
 /** A frame's header. The payload follows as it is: it is not copied. */
 export function frameHeader(type: FrameType, payloadBytes: number): Buffer {
@@ -47,7 +49,7 @@ export class FrameReader {
     stream.on('data', (chunk: Buffer) => {
       this.#chunks.push(chunk)
       this.#length += chunk.length
-      if (this.#length >= maxPayloadBytes) stream.pause()
+      if (this.#length >= maxPayloadBytes || this.#chunks.length >= maxChunks) stream.pause()
       wake()
     })
     stream.once('end', () => {

@@ -1,6 +1,6 @@
 // What is sent to a supervisor that serves many operations over one stream, and its answers. The program's side:
 // apps/agent/supervisor/serve.h. Pure.
-import { BoundedBuffer } from '../mechanics/bounded-buffer.ts'
+import { BoundedBuffer } from '@dormouse/process'
 import { expendable } from './command.ts'
 import { badAnswer, execsIn, programIn } from './supervisor.ts'
 

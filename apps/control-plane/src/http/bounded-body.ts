@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import { Transform, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Refusal, refusals } from '@dormouse/contract'
+import { BoundedBuffer } from '@dormouse/process'
 
 /** How long a client may go on sending after its response. */
 const lingerMs = 10_000
@@ -56,12 +57,12 @@ export class BoundedBody {
 
   /** The whole body. `hold` is called before each piece is kept; what it throws ends the reading. */
   async bytes(hold: (bytes: number) => void): Promise<Buffer> {
-    const chunks: Buffer[] = []
+    const kept = new BoundedBuffer(this.#bounds.maxBytes)
     await this.#flow((chunk) => {
       hold(chunk.length)
-      chunks.push(chunk)
+      kept.add(chunk)
     })
-    return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
+    return kept.take()
   }
 
   /** Applies the bounds to a body that no handler reads: a bad body is refused before anything else is checked. */

@@ -1,5 +1,6 @@
 // Claims on a desktop's screen, and screenshots. Knows no socket.
 import { newId, Refusal, refusals, refuse, type StreamBody } from '@dormouse/contract'
+import { BoundedBuffer } from '@dormouse/process'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
 import * as audit from '../audit/store.ts'
@@ -73,13 +74,13 @@ export class Streams {
       const request = { hostId, name: 'stream.picture', desktopId, generation, requestId } as const
       const channel = await openChannel(this.#options, request, signal)
       channel.end()
-      const whole: Buffer[] = []
-      let bytes = 0
+      const whole = new BoundedBuffer(pictureMaxBytes)
       for await (const chunk of channel) {
-        bytes += whole.push(chunk) && chunk.length
-        if (bytes > pictureMaxBytes) refuse('guest_unavailable', 'the screenshot is too large; retry')
+        if (whole.size + chunk.length > pictureMaxBytes)
+          refuse('guest_unavailable', 'the screenshot is too large; retry')
+        whole.add(chunk)
       }
-      return Buffer.concat(whole)
+      return whole.take()
     } catch (error) {
       throw asGuestRefusal(error, signal)
     }
