@@ -1,8 +1,8 @@
 // Guarantee: whatever comes over the wire, nothing fails, nothing is left behind, and every answer is a problem that can be
 // found in the log. `npm run fuzz` goes on for as long as one likes.
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
+
 import { newId } from '@dormouse/contract'
+import { usedBytes } from '@dormouse/process/testing'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { diceOf, smallest } from '../fuzz/dice.ts'
 import { inputOf } from '../fuzz/http/inputs.ts'
@@ -32,13 +32,6 @@ function open(house: House): Record<string, number> {
   }
 }
 
-function heapBytes(): number {
-  setFlagsFromString('--expose-gc')
-  const collect = runInNewContext('gc') as () => void
-  collect()
-  return process.memoryUsage().heapUsed
-}
-
 test('six hundred malformed inputs bring about no 500, leave nothing open and no heap behind, and all goes on', async () => {
   await using house = await House.start()
   const operatorKey = await house.replica.parts.principals.createOperatorKey('fuzz')
@@ -47,7 +40,7 @@ test('six hundred malformed inputs bring about no 500, leave nothing open and no
   const fuzz = new Fuzz(subject, 1)
   await fuzz.run(200)
   const before = open(house)
-  const heap = heapBytes()
+  const heap = usedBytes()
   await fuzz.run(400)
   expect(await subject.verdict()).toEqual([])
   expect(fuzz.tally.faults).toEqual([])
@@ -56,7 +49,7 @@ test('six hundred malformed inputs bring about no 500, leave nothing open and no
   await waitFor('everything to be as before', () =>
     Object.entries(before).every(([what, count]) => open(house)[what]! <= count + (what === 'sockets' ? keptAlive : 0)),
   )
-  expect(heapBytes() - heap).toBeLessThan(16 * mib)
+  expect(usedBytes() - heap).toBeLessThan(16 * mib)
 })
 
 test('a hostile host ends no control plane, hangs none, and brings no customer a 500', async () => {

@@ -1,4 +1,5 @@
 // Guarantee: whatever a guest sends in place of answers, it takes no more memory here than the answers may have bytes.
+import { usedBytes } from '@dormouse/process/testing'
 import { expect, test } from 'vitest'
 import { ServedAnswers } from './served.ts'
 
@@ -6,21 +7,16 @@ const maxBytes = 1.25 * 1024 * 1024
 const chunkPieces = 8 * 1024
 const refused = expect.objectContaining({ code: 'guest_unavailable', message: expect.stringContaining('not valid') })
 
-const used = () => {
-  const { heapUsed, external } = process.memoryUsage()
-  return heapUsed + external
-}
-
 test('answers in pieces of one byte take the memory of their bytes, and are refused above the limit', () => {
   const answers = new ServedAnswers()
   const tags = [1, 2]
   for (const tag of tags) answers.expect(tag)
-  const before = used()
+  const before = usedBytes()
   for (const tag of tags) {
     const pieces = Buffer.from(`${tag} 1\nX`.repeat(chunkPieces))
     for (let sent = 0; sent < maxBytes; sent += chunkPieces) expect(answers.add(pieces)).toEqual([])
   }
-  expect(used() - before).toBeLessThan(64 * 1024 * 1024)
+  expect(usedBytes() - before).toBeLessThan(64 * 1024 * 1024)
   expect(() => answers.add(Buffer.from('1 1\nX'))).toThrow(refused)
   expect(answers.add(Buffer.from('2 0\n'))).toEqual([{ tag: 2, text: 'X'.repeat(maxBytes) }])
 })

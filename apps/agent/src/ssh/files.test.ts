@@ -1,8 +1,7 @@
 // Guarantee: whatever a guest's SSH server sends for a file, the caller gets an answer, and the host holds little memory. (With guests:
 // test/real/guest-files.test.ts.)
 import { Duplex, PassThrough } from 'node:stream'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
+import { usedBytes } from '@dormouse/process/testing'
 import { expect, test } from 'vitest'
 import { connectToServer } from '../testing/ssh-server.ts'
 import type { SshConnection } from './connection.ts'
@@ -29,13 +28,6 @@ const manualChannel = () =>
     close: () => undefined,
   })
 
-function heapBytes(): number {
-  setFlagsFromString('--expose-gc')
-  const collect = runInNewContext('gc') as () => void
-  collect()
-  return process.memoryUsage().heapUsed
-}
-
 test('a file that comes in any number of chunks leaves nothing of each in memory', async () => {
   const channel = manualChannel()
   const openChannel = async (script: string, wrap: (channel: never) => unknown) => {
@@ -50,7 +42,7 @@ test('a file that comes in any number of chunks leaves nothing of each in memory
     }
   }
   await readSome(1_000)
-  const before = heapBytes()
+  const before = usedBytes()
   await readSome(100_000)
-  expect(heapBytes() - before).toBeLessThan(4 * 1024 * 1024)
+  expect(usedBytes() - before).toBeLessThan(4 * 1024 * 1024)
 })

@@ -3,17 +3,12 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { pipeline } from 'node:stream/promises'
+import { usedBytes } from '@dormouse/process/testing'
 import { expect, test } from 'vitest'
 import { BoundedBody } from './bounded-body.ts'
 
 const mib = 1024 * 1024
 const piecesAtOnce = 64 * 1024
-
-/** Everything that the body keeps, before it is put together. */
-const inUse = () => {
-  const { heapUsed, external } = process.memoryUsage()
-  return heapUsed + external
-}
 
 test('a body in pieces of one byte takes the memory of its bytes', async () => {
   const server = createServer().listen(0, '127.0.0.1')
@@ -27,10 +22,10 @@ test('a body in pieces of one byte takes the memory of its bytes', async () => {
     yield Buffer.from('0\r\n\r\n')
   }, client)
   const [request] = await requested
-  const before = inUse()
+  const before = usedBytes()
   let [count, most] = [0, 0]
   const body = await new BoundedBody(request, { maxBytes: mib, stallMs: 60_000 }).bytes(() => {
-    if (++count % piecesAtOnce === 0) most = Math.max(most, inUse() - before)
+    if (++count % piecesAtOnce === 0) most = Math.max(most, usedBytes() - before)
   })
   await sending
   server.close()
