@@ -54,6 +54,14 @@ const filters = '/usr/share/libvirt/nwfilter'
 const startTimeoutMs = 60_000
 const stopTimeoutMs = 10_000
 
+/** By short name: cancels the removal of what a host leaves when this process is killed. */
+const guards = new Map<string, () => void>()
+
+function unguard(shortDir: string): void {
+  guards.get(shortDir)?.()
+  guards.delete(shortDir)
+}
+
 /** Starts a private libvirtd on a folder, or takes over the one that a killed run left there. */
 export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Promise<PrivateLibvirtd> {
   const shortDir = giveShortName(options.dir)
@@ -67,7 +75,8 @@ export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Pro
     logFile: join(home, 'log/host.log'),
     endsWithUs: options.endsWithUs,
   })
-  if (options.endsWithUs) endWithUs(host.init, 'SIGKILL', shortDir)
+  unguard(shortDir)
+  if (options.endsWithUs) guards.set(shortDir, endWithUs(host.init, 'SIGKILL', shortDir))
   if (host.adopted) options.say('Taking over the private libvirt of an earlier run')
   const daemon = () => findDaemon(host)
   const killDaemon = (name: NodeJS.Signals = 'SIGKILL') => end(daemon(), name)
@@ -79,6 +88,7 @@ export async function startPrivateLibvirtd(options: PrivateLibvirtdOptions): Pro
   const stop = async () => {
     await killDaemon('SIGTERM')
     await host.powerOff()
+    unguard(shortDir)
     dropShortName(shortDir)
   }
   const { exec, powerOff, adopted } = host

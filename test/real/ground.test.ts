@@ -151,13 +151,14 @@ describe('two private libvirtd at once', () => {
   })
 
   test('after they are stopped nothing is left but their folders', async () => {
+    expect(hosts).toHaveLength(2)
     const names = hosts.map(({ shortDir }) => shortDir)
     const inits = hosts.map(({ pid }) => pid)
     await Promise.all(hosts.splice(0).map((host) => host.stop()))
     expect(names.filter((name) => lstatSync(name, { throwIfNoEntry: false }))).toEqual([])
     expect(inits.filter((pid) => existsSync(`/proc/${pid}/ns/pid`))).toEqual([])
-    const commands = pids().map((pid) => readLive(() => commandOf(pid)) ?? '')
-    expect(commands.filter((command) => names.some((name) => command.includes(name)))).toEqual([])
+    const commands = () => pids().map((pid) => readLive(() => commandOf(pid)) ?? '')
+    await expect.poll(() => commands().filter((command) => names.some((name) => command.includes(name)))).toEqual([])
     expect(readFileSync('/proc/self/mounts', 'utf8')).not.toContain(closed)
   })
 })
