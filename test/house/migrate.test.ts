@@ -96,6 +96,9 @@ test('a replica of the release before, which waits for the lead in one statement
     () => 'leads',
     () => 'ended',
   )
+  // An index that is built before it waits is not held up, and nothing ends it.
+  const waiters = `select pid from pg_stat_activity where wait_event = 'advisory' and query like '%_lock(7236810)'`
+  await waitFor('it to wait', async () => (await house.database.rows(waiters)).length > 0)
   expect(await bringUpToDate()).toEqual(['9004-index.sql'])
   expect(await isValid('desktops_9004')).toBe(true)
   expect(await waiting).toBe('ended')
