@@ -10,6 +10,7 @@ const notAtLength = long
       'test/real/agent-memory.test.ts',
       // Its short form runs over the simulated hypervisor (apps/agent/src/desktops/templates.test.ts).
       'test/real/agent-templates.test.ts',
+      'test/real/agent-template-deaths.test.ts',
       'test/real/first-wakes.test.ts',
       'test/real/agent-shared-templates.test.ts',
       'test/real/agent-own-user.test.ts',

@@ -14,10 +14,14 @@ import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
 import { run } from '../../scripts/ground/processes.ts'
 import { installWork } from '../house/parts/install-work.ts'
 import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
 import { DebianMachine, password } from './debian-machine.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const bundle = join(root, 'apps/agent/dist/main.js')
+
+/** One is made with what the processors have left. */
+const templateMs = 300_000
 
 let folder: string
 let house: House
@@ -71,6 +75,7 @@ test('a user with sudo and a password does the same; a desktop is tried, and one
   expect(tried.steps.find(({ name }) => name === 'trial')?.detail).toMatch(/^a desktop with mini woke in/)
   const desktop = await house.client.createDesktop({ tier: 'small', image_version: 'mini' })
   await house.client.settle('wake', desktop.id)
+  await expectFirstWakeByTemplate()
   appendFileSync(bundle, '// a new release\n')
   const [upgraded] = await upgradeAll(await work(), [asRoot()])
   expect(upgraded).toMatchObject({
@@ -83,6 +88,21 @@ test('a user with sudo and a password does the same; a desktop is tried, and one
   expect((refused as CliError).facts).toMatchObject({ code: 'has_desktops', desktops: [desktop.id] })
   await house.client.settle('destroy', desktop.id)
 })
+
+/** The agent of the package makes a template of what it has booted, and a new desktop begins with that. */
+async function expectFirstWakeByTemplate(): Promise<void> {
+  const templates = async () => (await house.replica.parts.hosts.list())[0]?.templates ?? []
+  await waitFor('a template', async () => (await templates()).length > 0, templateMs).catch(async (error: Error) => {
+    throw new Error(`${error.message}\n${await machine.ssh('journalctl -u dormouse-agent -n 40 --no-pager -o cat')}`)
+  })
+  const { id } = await house.client.createDesktop({ tier: 'small', image_version: 'mini' })
+  expect((await house.client.settle('wake', id)).result).toMatchObject({ resumed_from: 'image', path: 'template' })
+  expect((await house.client.exec(id, { command: 'hostname' })).stdout.trim()).toBe(`mini-${id.slice(-12)}`)
+  await house.client.settle('hibernate', id)
+  expect((await house.client.settle('wake', id)).result).toMatchObject({ resumed_from: 'memory' })
+  await house.client.settle('destroy', id)
+  expect(await machine.ssh('find /var/lib -name "*.new" -path "*/templates/*"')).toBe('')
+}
 
 test('an uninstallation leaves no agent, no settings and no identity', async () => {
   await uninstall(await work(), asRoot())

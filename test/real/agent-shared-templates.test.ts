@@ -1,6 +1,5 @@
 // Guarantee: real guests that map the memory of one template are desktops of their own, and change nothing of each other's. They
-// sleep, move and end as any other; from their first sleep or move on nothing ties them to the template. Whatever dies on the way,
-// they begin again or boot from their image.
+// sleep, move and end as any other; from their first sleep or move on nothing ties them to the template.
 import { chmodSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
@@ -135,32 +134,6 @@ test('it sleeps warm and cold without the template, again and again, while other
   await bench.house.warm.dropAll()
   await stage.checkDisk(bench, id)
   await Promise.all([id, other].map(end))
-})
-
-test.each(['after-copy', 'before-resume', 'after-resume', 'after-identity'])(
-  'an agent that dies at %s of a first wake begins it again, and nobody has reached its guest',
-  async (name) => {
-    await ensureTemplate()
-    const id = newId()
-    await bench.crashAt(`first-wake.${name}`, () => begin('template', id))
-    await bench.house.watch.checkAll()
-    await expect(bench.run(id, 'true')).rejects.toMatchObject({ code: 'not_awake' })
-    await begin('template', id)
-    expect(await bench.run(id, 'hostname')).toBe(`mini-${id.slice(-12)}`)
-    await end(id)
-  },
-)
-
-test('an agent that dies when a template’s guest is saved leaves neither a domain nor files', async () => {
-  await bench.house.templates.removeWhile(async () => true)
-  const id = newId()
-  await bench.crashAt('template.after-save', async () => {
-    await begin('boot', id)
-    await bench.house.templates.settled()
-  })
-  expect((await stage.domains(bench)).filter((name) => name.includes('-template-'))).toEqual([])
-  expect(readdirSync(templatesDir())).toEqual([])
-  await end(id)
 })
 
 test('where QEMU cannot read the devices, the desktop boots from its image; in the end desktops copy the memory', async () => {

@@ -1,9 +1,8 @@
 // Guarantee: real guests that begin with one template are desktops of their own: no two share random bytes, keys, ids or names. They
-// sleep, wake and end as any other, and whatever dies on the way, they begin again or boot from their image.
-import { appendFileSync, chmodSync, cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+// sleep, wake and end as any other.
+import { appendFileSync, chmodSync, cpSync, existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { freemem, totalmem } from 'node:os'
 import { join } from 'node:path'
-import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { type Bench, fenceOf, until } from '@dormouse/agent/testing/bench.ts'
 import { reached, wayNames } from '@dormouse/agent/testing/ways-in.ts'
@@ -61,20 +60,6 @@ cut -d ' ' -f 2 /etc/ssh/ssh_host_ed25519_key.pub
 ssh-keygen -y -f /etc/ssh/ssh_host_ed25519_key | cut -d ' ' -f 2
 cat /etc/dormouse/authorized_keys
 hostname; tail -n 1 /etc/hosts`
-
-test.each(['template.after-boot', 'template.after-save', 'template.before-rename'])(
-  'an agent that dies at %s leaves neither a domain nor files',
-  async (name) => {
-    const id = newId()
-    await bench.crashAt(name, async () => {
-      await begin(id)
-      await bench.house.templates.settled()
-    })
-    expect(await templateDomains()).toEqual([])
-    expect(readdirSync(templatesDir())).toEqual([])
-    await end(id)
-  },
-)
 
 /** A template is made again; the work begins when that has come to the step. */
 async function makeAgain(step: string, work: () => Promise<void>): Promise<void> {
@@ -225,49 +210,6 @@ test.each(['before-resume', 'after-resume', 'after-identity'])(
     await end(id)
   },
 )
-
-test.each(['before-copy', 'after-copy', 'before-resume', 'after-resume', 'after-identity'])(
-  'an agent that dies at %s of a first wake begins it again, and nobody has reached its guest',
-  async (name) => {
-    await ensureTemplate()
-    const id = newId()
-    await bench.crashAt(`first-wake.${name}`, () => begin(id))
-    await bench.house.watch.checkAll()
-    await expect(bench.run(id, 'true')).rejects.toMatchObject({ code: 'not_awake' })
-    await expectPath('template', id)
-    expect(await bench.run(id, 'hostname')).toBe(`mini-${id.slice(-12)}`)
-    await end(id)
-  },
-)
-
-test('where QEMU dies in the middle of a first wake, the desktop boots from its image', async () => {
-  await ensureTemplate()
-  const id = newId()
-  const name = domainName({ installationId: bench.installationId, desktopId: id })
-  bench.failpoints.set('first-wake.after-resume', async () => {
-    bench.failpoints.set('first-wake.after-resume', undefined)
-    const pid = readFileSync(`/proc/${stage.libvirtd.pid}/root/run/libvirt/qemu/${name}.pid`, 'utf8').trim()
-    await stage.libvirtd.exec('/bin/kill', '-9', pid)
-    await until(async () => !(await bench.driver.domain(id)))
-  })
-  await expectPath('boot', id)
-  expect(await bench.run(id, 'hostname')).toBe('mini')
-  await end(id)
-})
-
-test('where libvirtd dies in the middle of a first wake, the same wake succeeds later', async () => {
-  await ensureTemplate()
-  const id = newId()
-  bench.failpoints.set('first-wake.after-copy', async () => {
-    bench.failpoints.set('first-wake.after-copy', undefined)
-    await stage.libvirtd.killDaemon('SIGKILL')
-  })
-  await expect(begin(id)).rejects.toMatchObject({ code: 'host_unreachable' })
-  await stage.libvirtd.restartDaemon()
-  await until(() => bench.driver.domains().catch(() => undefined))
-  await expectPath('template', id)
-  await end(id)
-})
 
 test('a damaged template is noticed before it is used', async () => {
   await ensureTemplate()
