@@ -64,6 +64,8 @@ export async function realGround(folder: string, shareTemplates: boolean): Promi
       DORMOUSE_AGENT_METRICS_LISTEN: 'off',
       DORMOUSE_AGENT_LIBVIRT_SOCKET: libvirtd.socketPath,
       DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
+      // Where libvirt chooses it, it is in libvirt's own namespace, and the agent cannot open it.
+      DORMOUSE_AGENT_SOCKETS_DIR: `${libvirtd.shortDir}/sockets`,
       DORMOUSE_AGENT_SHARE_TEMPLATES: shareTemplates ? 'on' : 'off',
     },
     spanMs: 4_000,
