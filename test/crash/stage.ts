@@ -206,7 +206,12 @@ export class Stage {
 
   /** What a command in the guest prints; undefined where it cannot be run. */
   async print(id: string, command: string): Promise<string | undefined> {
-    const answer = await this.api('POST', `/v1/desktops/${id}/exec`, { body: { command } })
+    const path = `/v1/desktops/${id}/exec`
+    // A host that was linked a moment ago may not be any more.
+    const answer = await waitFor('the host to be linked', async () => {
+      const given = await this.api('POST', path, { body: { command } })
+      return given.status !== 503 && given
+    })
     return answer.status === 200 ? (answer.json.stdout as string).trim() : undefined
   }
 
@@ -263,7 +268,7 @@ export class Stage {
     ]
   }
 
-  /** The host reports one: it has booted the image before. */
+  /** The host reports one: it has booted the image before, and compared the files since its agent started. */
   async templateMade(): Promise<void> {
     const isMade = async () => {
       const { json } = await this.api('GET', '/admin/v1/hosts', { key: this.#keys.operator })
