@@ -12,6 +12,7 @@ const notAtLength = long
       'test/real/agent-templates.test.ts',
       'test/real/agent-template-deaths.test.ts',
       'test/real/first-wakes.test.ts',
+      'test/real/unfurnished-desktops.test.ts',
       'test/real/agent-shared-templates.test.ts',
       'test/real/agent-own-user.test.ts',
       // Its short form runs over the simulated hypervisor (apps/agent/src/desktops/warm-copies.test.ts) and in main-job.

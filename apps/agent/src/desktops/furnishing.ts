@@ -75,11 +75,12 @@ export class Furnishing {
   }
 
   async #connect(turn: Turn) {
-    const { driver, memory } = this.#deps
+    const { driver, memory, failpoints } = this.#deps
     const { desktopId } = turn.fence
     // A wake does not wait for that either.
     await memory.removeCopy(desktopId)
     await growDisk(this.#deps, turn)
+    await failpoints.hit('furnish.before-plug')
     return { address: await driver.templates.plug(desktopId) }
   }
 }

@@ -219,7 +219,7 @@ test('a desktop that has a port counts as furnished only when its guest has its 
   expect(await addressOf(bench, id)).not.toBe('')
 })
 
-test.each(['first-wake.after-done', 'furnish.after-plug', 'furnish.before-note'])(
+test.each(['first-wake.after-done', 'furnish.before-plug', 'furnish.after-plug', 'furnish.before-note'])(
   'an agent that dies at %s gives the desktop its network when it starts again',
   async (name) => {
     await using bench = await start()
