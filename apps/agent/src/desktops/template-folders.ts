@@ -87,14 +87,14 @@ export class TemplateFolders {
     return path
   }
 
-  /** The ids of guests of which something may be left: one of each folder that never became a template. */
+  /** The ids of guests that may have left something: one for each folder that never became a template. */
   async builds(): Promise<string[]> {
     const names = (await readdir(this.#root).catch(unlessMissing)) ?? []
     const making = names.filter((name) => name.endsWith(makingSuffix))
     const ids = await Promise.all(
       making.map((name) => readFile(join(this.#path(name), buildName), 'utf8').catch(unlessMissing)),
     )
-    // A file that was cut off names nobody: its guest had not been booted.
+    // A file that was cut short holds no id: its guest was never booted.
     return ids.flatMap((buildId) => id.safeParse(buildId).data ?? [])
   }
 

@@ -60,7 +60,7 @@ export class SshConnection {
     return this.#client !== undefined && !this.#isResting && openChannelCount(this.#client) < sshLimits.channels
   }
 
-  /** Connects where there is no connection; `guest_unavailable` where that fails. Ends the rest of one that rests. */
+  /** Connects where there is no connection; `guest_unavailable` where that fails. One that rests is used again. */
   async connect(): Promise<void> {
     this.#isResting = false
     if (this.#client) return
