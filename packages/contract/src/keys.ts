@@ -1,4 +1,5 @@
 // The names of keys: those of W3C `KeyboardEvent.key`, and what other tools call them. Pure. Knows no layout.
+import { nearest, suggestion } from './nearest.ts'
 
 /** Named keys, with the scancode of each (AT set 1; 0x80 stands for the prefix e0, as QEMU's extended key events have it). */
 export const keyCodes = {
@@ -142,33 +143,9 @@ export function keyNamed(given: string): Key | undefined {
 const letterOf = (given: string): string | undefined =>
   /^(?:key([a-z])|digit([0-9]))$/i.exec(given)?.slice(1).join('').toLowerCase() || undefined
 
-/** Up to three names that are most like the given one. */
-export function keysLike(given: string): string[] {
-  const plain = given.toLowerCase().slice(0, 40)
-  const scored = [...names.entries(), ...Object.entries(aliases).map(([alias, name]) => [alias, name] as const)]
-    .filter(([, name]) => name in keyCodes)
-    .map(([alias, name]) => ({ name, distance: distance(plain, alias) }))
-    .filter((one) => one.distance <= Math.max(1, Math.floor(plain.length / 3)))
-  const best = scored.sort((a, b) => a.distance - b.distance).map(({ name }) => name)
-  return [...new Set(best)].slice(0, 3)
-}
-
 /** What a 400 says of a name that means no key. */
 export function whyNoKey(given: string): string {
-  const like = keysLike(given)
-  const hint = like.length > 0 ? `; did you mean ${like.map((name) => `"${name}"`).join(' or ')}?` : ''
-  return `"${given.slice(0, 40)}" is not the name of a key${hint}`
-}
-
-/** Levenshtein's. */
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i)
-  for (const [i, char] of [...a].entries()) {
-    const next = [i + 1]
-    for (let j = 0; j < b.length; j++) {
-      next.push(Math.min(row[j + 1]! + 1, next[j]! + 1, row[j]! + (char === b[j] ? 0 : 1)))
-    }
-    row = next
-  }
-  return row[b.length]!
+  const known = new Map([...names, ...Object.entries(aliases)].filter(([, name]) => name in keyCodes))
+  const meant = nearest(given, known.keys()).map((name) => known.get(name)!)
+  return `"${given.slice(0, 40)}" is not the name of a key${suggestion(meant)}`
 }
