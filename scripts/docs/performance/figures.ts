@@ -3,7 +3,6 @@ import type { Recorded, ScaleRun } from '../../../test/bench/results.ts'
 import type { Spread } from '../../../test/bench/statistics.ts'
 import type { Row } from '../../../test/bench/subject.ts'
 import { table } from '../markdown.ts'
-import { number } from './numbers.ts'
 
 type Titled = [title: string, cell: (row: Row) => string]
 
@@ -49,7 +48,7 @@ export const largeTables = ({ tables }: ScaleRun): string =>
     ]),
   )
 
-export const sizeText = ({ hosts, desktops }: { hosts: number; desktops: number }): string =>
+const sizeText = ({ hosts, desktops }: { hosts: number; desktops: number }): string =>
   `${hosts.toLocaleString('en')} hosts, ${desktops.toLocaleString('en')} desktops`
 
 function spread(figure: Spread | undefined): string {
@@ -74,3 +73,9 @@ function cpuText(cpu: Record<string, number> | undefined): string {
     .map(([name, us]) => `${name} ${number(us)}`)
     .join(', ')
 }
+
+/** Three digits that matter, and thousands in groups. */
+const number = (value: number): string =>
+  Math.abs(value) >= 100
+    ? Math.round(value).toLocaleString('en')
+    : String(Number(value.toPrecision(Math.abs(value) >= 10 ? 3 : 2)))

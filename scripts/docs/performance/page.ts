@@ -1,9 +1,8 @@
-// docs/performance.md and its plots, from bench/results.json.
+// docs/performance.md, from bench/results.json.
 import { type Recorded, type Results, readResults, type ScaleRun } from '../../../test/bench/results.ts'
 import { head } from '../markdown.ts'
 import { largeTables, scaleTable, subjectTable } from './figures.ts'
 import { limits } from './limits.ts'
-import { operationsPlot, scalePlot, sharesPlot, writesPlot } from './plots.ts'
 
 const intro = `Absolute figures depend on the machine, so every figure stands beside its floor: the least program that can do
 the same work, measured in the same run, in turn with the service. Hosts, control plane, Postgres, floor and load generator
@@ -27,25 +26,8 @@ const floors = `| floor | what it is |
 | SSH, SFTP | one connection to the twin’s SSH server, over the same virtio-serial port |
 | QEMU’s VNC socket | the screen without agent and control plane |`
 
-/** The plots, by the name of their file. One whose figures are missing is left out. */
-const plots: Record<string, (results: Results) => string | undefined> = {
-  'operations.svg': (results) => (has(results, 'operations') ? operationsPlot(results) : undefined),
-  'writes.svg': (results) => (has(results, 'durability') ? writesPlot(results) : undefined),
-  'shares.svg': (results) => (has(results, 'reads') ? sharesPlot(results) : undefined),
-  'scale.svg': ({ scale }) => (scale && scale.sizes.length > 1 ? scalePlot(scale) : undefined),
-}
-
-/** The page and its plots, by path. */
-export const performancePages: Record<string, () => string> = {
-  'docs/performance.md': performancePage,
-  ...Object.fromEntries(
-    Object.entries(plots)
-      .filter(([, make]) => make(readResults()) !== undefined)
-      .map(([file, make]) => [`docs/performance/${file}`, () => make(readResults())!]),
-  ),
-}
-
-function performancePage(): string {
+/** The page, from what was recorded last. */
+export function performancePage(): string {
   const results = readResults()
   const subjects = results.bench.map(
     (recorded) => `## ${titles[recorded.subject] ?? recorded.subject}\n\n${section(recorded)}`,
@@ -56,9 +38,8 @@ function performancePage(): string {
     measuredOn(results),
     '## The floors',
     floors,
-    ...[plot('operations.svg', results), plot('writes.svg', results), plot('shares.svg', results)].filter(Boolean),
     ...subjects,
-    ...(results.scale ? [scaleSection(results.scale, results)] : []),
+    ...(results.scale ? [scaleSection(results.scale)] : []),
     '## What limits it',
     limits,
   ]
@@ -84,7 +65,7 @@ const titles: Record<string, string> = {
 
 const section = (recorded: Recorded): string => `${capital(recorded.what)}.\n\n${subjectTable(recorded)}`
 
-function scaleSection(scale: ScaleRun, results: Results): string {
+function scaleSection(scale: ScaleRun): string {
   const about: Record<string, string> = {
     storm: 'A storm: every desktop is woken, all sent at once by 512 callers',
     steady: 'A steady day: 300 requests per second, of which 5 % are wakes and hibernations',
@@ -97,7 +78,6 @@ function scaleSection(scale: ScaleRun, results: Results): string {
   return [
     '## Scale',
     `Real agents on the simulated driver, 250 to a process, over real WebSockets; real control plane, real Postgres. Measured on ${scale.date.slice(0, 10)}${scale.commit ? ` at ${scale.commit}` : ''}.`,
-    ...(plot('scale.svg', results) ? [plot('scale.svg', results)] : []),
     ...names.map((name) => `### ${about[name]}\n\n${scaleTable(scale, name)}`),
     ...(Object.keys(scale.tables).length > 0 ? [`### Large tables\n\n${largeTables(scale)}`] : []),
   ].join('\n\n')
@@ -115,15 +95,6 @@ function measuredOn({ bench, scale }: Results): string {
     `Measured on ${dates.join(', ')}, at ${commits.join(', ')}${compared.length > 0 ? `, compared with ${compared.join(', ')}` : ''}.`,
     `Machine: ${cores} cores (${processor}), ${memoryGiB} GiB, Linux ${kernel}, Node ${node}, Postgres ${postgres}${qemu ? `, QEMU ${qemu}` : ''}; an fsync of 4 KiB takes ${fsyncMs} ms.`,
   ].join(' ')
-}
-
-function has({ bench }: Results, subject: string): boolean {
-  return bench.some((recorded) => recorded.subject === subject)
-}
-
-function plot(file: string, results: Results): string {
-  const title = file.replace('.svg', '')
-  return plots[file]!(results) === undefined ? '' : `![${capital(title)}](performance/${file})`
 }
 
 const capital = (words: string): string => words.charAt(0).toUpperCase() + words.slice(1)
