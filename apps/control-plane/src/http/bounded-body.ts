@@ -5,9 +5,7 @@ import { Transform, type Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { Refusal, refusals } from '@dormouse/contract'
 import { BoundedBuffer } from '@dormouse/process'
-
-/** How long a client may go on sending after its response. */
-const lingerMs = 10_000
+import { drain } from './early-responses.ts'
 
 export interface BodyBounds {
   maxBytes: number
@@ -129,11 +127,3 @@ const stalled = () =>
   new Refusal('invalid_request', 'timed out waiting for the request body; send it without pauses', { field: 'body' })
 const endedEarly = () =>
   new Refusal('invalid_request', 'the request body ended early; send all of it', { field: 'body' })
-
-/** Reads and drops the rest of the body for a while: some clients read the response only after they have sent everything. */
-export function drain(raw: IncomingMessage, withinMs: number): void {
-  if (raw.complete || raw.destroyed) return
-  const timer = setTimeout(() => raw.destroy(), Math.min(lingerMs, withinMs)).unref()
-  raw.once('close', () => clearTimeout(timer)).once('end', () => clearTimeout(timer))
-  raw.resume()
-}

@@ -1,10 +1,11 @@
 // Request bodies: size limits, and JSON parsing. Knows no route and no credential.
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { notFound, refuseField } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
 import type { App } from './app.ts'
-import { BoundedBody, drain } from './bounded-body.ts'
+import { BoundedBody } from './bounded-body.ts'
+import { lingers } from './early-responses.ts'
 
 /** The API's limit for JSON bodies under /v1. */
 export const contractBodyBytes = 2 * 1024 * 1024
@@ -63,32 +64,16 @@ function checkUnreadBodies(app: App, measured: (request: FastifyRequest) => Prom
   })
 }
 
-/** How long a client may go on sending before its connection is closed. */
+/** How long a client above a limit may go on sending before its connection is closed. */
 const hangUpMs = 2_000
 
-/**
- * Drains the rest of a body after an early response, for a limited time. A client that gets 413 or 429 would lose the
- * response with the connection, so the connection stays open until the body has been drained.
- */
+/** Reads on after a response that came before the end of its request's body, for a limited time: see `lingers`. */
 function drainAfterResponse(app: App, stallMs: number): void {
   app.addHook('onSend', (request, reply, _payload, done) => {
-    const { raw } = request
-    if (raw.complete) return done()
-    const hangsUp = reply.statusCode === 429 && reply.getHeader('connection') === 'close'
-    if (hangsUp || reply.statusCode === 413) {
-      reply.removeHeader('connection')
-      reply.raw.shouldKeepAlive = true
-      if (hangsUp || /\bclose\b/i.test(request.headers.connection ?? '')) closeWhenDrained(raw, reply.raw)
-    }
-    drain(raw, hangsUp ? hangUpMs : stallMs)
+    const isAboveLimit = reply.statusCode === 429 && reply.getHeader('connection') === 'close'
+    lingers(request.raw, reply.raw, isAboveLimit ? hangUpMs : stallMs)
     done()
   })
-}
-
-/** Closes the connection after the response was sent and the body drained. */
-function closeWhenDrained(asked: IncomingMessage, answer: ServerResponse): void {
-  const end = () => asked.socket.destroySoon()
-  answer.once('finish', () => (asked.complete ? end() : asked.once('end', end)))
 }
 
 /** Parsing a larger body takes milliseconds, in which other requests wait. */

@@ -6,6 +6,7 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { type RefusalCode, refusals } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
+import { drainSocket } from './early-responses.ts'
 
 export interface RawProblem {
   status: number
@@ -33,6 +34,12 @@ const lingerMs = 10_000
 /** Sends a problem and closes the connection. */
 export function sendRawProblem(socket: Duplex, problem: RawProblem, log: Log): void {
   if (socket.destroyed) return
+  const late = setTimeout(() => socket.destroy(), lingerMs).unref()
+  socket.once('close', () => clearTimeout(late))
+  socket.end(rawProblem(problem, log), () => socket.destroy())
+}
+
+function rawProblem(problem: RawProblem, log: Log): string {
   const { status, detail, headers, code = codes[status] ?? 'internal' } = problem
   const [title, id] = [STATUS_CODES[status] ?? 'Error', randomUUID()]
   const row: { status: number; retryAfterSecs?: number } | undefined = refusals[code as RefusalCode]
@@ -47,9 +54,7 @@ export function sendRawProblem(socket: Duplex, problem: RawProblem, log: Log): v
     connection: 'close',
   }).map(([name, value]) => `${name}: ${value}\r\n`)
   log.debug({ requestId: id, status, detail }, 'refused before it was a request')
-  const late = setTimeout(() => socket.destroy(), lingerMs).unref()
-  socket.once('close', () => clearTimeout(late))
-  socket.end(`HTTP/1.1 ${status} ${title}\r\n${lines.join('')}\r\n${body}`, () => socket.destroy())
+  return `HTTP/1.1 ${status} ${title}\r\n${lines.join('')}\r\n${body}`
 }
 
 const problems: Readonly<Record<string, RawProblem>> = {
@@ -63,7 +68,10 @@ const problems: Readonly<Record<string, RawProblem>> = {
 /** Responds to bytes that are not valid HTTP and so never become a request. */
 export function respondToBrokenRequest(error: Error & { code?: string }, socket: Socket, log: Log): void {
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) return void socket.destroy()
-  sendRawProblem(socket, problems[error.code ?? ''] ?? { status: 400, detail: 'the request is not valid HTTP' }, log)
+  const problem = problems[error.code ?? ''] ?? { status: 400, detail: 'the request is not valid HTTP' }
+  socket.write(rawProblem(problem, log))
+  // Without a parser, only its silence tells that the client has sent everything.
+  drainSocket(socket, () => socket.destroySoon())
 }
 
 /** Whether an earlier request on the socket still gets its response: a problem now would be read as part of it. */

@@ -4,6 +4,7 @@ import type { Log } from '@dormouse/process'
 import fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
 import { type FastifyZodOpenApiTypeProvider, validatorCompiler } from 'fastify-zod-openapi'
 import type { App } from './app.ts'
+import { lingers } from './early-responses.ts'
 import { delayContinue } from './expect-continue.ts'
 import { type Hold, readBodies, smallBodyBytes } from './json-bodies.ts'
 import { handleError } from './problems.ts'
@@ -33,6 +34,7 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable, u
   const answerUnroutable = async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
     const refusal = await unroutable(request, reply).catch((denied: unknown) => denied)
     // No hook runs for this request, and its body is not read.
+    lingers(request.raw, reply.raw, stallMs)
     reply.headers({ 'x-request-id': request.id, connection: 'close' })
     handleError(refusal ?? error, request, reply)
   }
