@@ -248,6 +248,26 @@ test('a refusal whose body never ends does not stop a line from redialling', asy
   server.close()
 })
 
+test.each([
+  ['interim responses', 'HTTP/1.1 102 Processing\r\n\r\n'],
+  ['another protocol', 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n'],
+  ['a protocol without a name', 'HTTP/1.1 101 Switching Protocols\r\n\r\n'],
+])('a server that answers a handshake with %s for ever does not stop a line from redialling', async (_, answer) => {
+  let dialled = 0
+  const server = createTcpServer((socket) => {
+    dialled++
+    const drip = setInterval(() => socket.write(answer), 5)
+    socket.on('error', () => undefined).on('close', () => clearInterval(drip))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = `ws://127.0.0.1:${(server.address() as { port: number }).port}/`
+  const line = dial({ url, handshakeTimeoutMs: 300, backoff: { minMs: 1, maxMs: 5 } })
+  await expect.poll(() => dialled).toBeGreaterThan(1)
+  await line.close()
+  server.close()
+})
+
 test('a failing listener does not stop a line', async () => {
   const { lines, log } = recordingLog()
   const line = dial({ url: 'ws://127.0.0.1:9/', log, backoff: { minMs: 1, maxMs: 2 } })

@@ -50,13 +50,20 @@ export async function openSocket<T>(
     socket.terminate()
   }
   target.signal?.addEventListener('abort', abandon, { once: true })
+  // The option above counts from the last byte. A server that sends interim responses for ever would hold the attempt.
+  const late = setTimeout(() => {
+    reject(new DialRefused(`no answer to the handshake within ${handshakeTimeoutMs} ms`))
+    socket.terminate()
+  }, handshakeTimeoutMs)
   socket.on('error', (cause) => reject(new DialRefused(cause.message || 'no connection', { cause })))
   socket.on('unexpected-response', (_request, response) => {
+    clearTimeout(late)
     refusalOf(response, handshakeTimeoutMs)
       .then(reject, reject)
       .finally(() => socket.terminate())
   })
   socket.on('open', () => {
+    clearTimeout(late)
     try {
       resolve(wrap(socket))
     } catch (error) {
@@ -64,7 +71,10 @@ export async function openSocket<T>(
       socket.terminate()
     }
   })
-  return promise.finally(() => target.signal?.removeEventListener('abort', abandon))
+  return promise.finally(() => {
+    clearTimeout(late)
+    target.signal?.removeEventListener('abort', abandon)
+  })
 }
 
 /** Sockets that are being closed: each sends one close frame, however often it is asked to. */

@@ -7,6 +7,7 @@ export { ConfigError, describeConfig, readConfig, type SettingRow, setting } fro
 export { ArmedFailpoints, FailpointError, type Failpoints, failpointsFrom, noFailpoints } from './failpoints.ts'
 export { Lifetime, type ProcessOptions, runProcess } from './lifetime.ts'
 export { bulkLog, createLog, type Log, type LogOptions, onAlarm, scrub } from './log.ts'
+export { BadResponse, type RequestOptions, type Response, readBody, request } from './requests.ts'
 export type { SpanStart, Tracing } from './spans.ts'
 export { together } from './together.ts'
 export { openTracing, traced, tracingSettings } from './tracing.ts'

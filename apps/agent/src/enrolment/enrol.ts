@@ -1,7 +1,7 @@
 // Enrols this host at a control plane, once: sends a one-time token and a public key, and gets a host id.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type EnrolBody, type EnrolledJson, enrolledJson } from '@dormouse/contract'
-import type { Log } from '@dormouse/process'
+import { type Log, readBody, request } from '@dormouse/process'
 import { type Identity, isEnrolled, loadIdentity, publicKeyOf, saveIdentity } from './identity.ts'
 import { requireSafe } from './transport.ts'
 
@@ -59,26 +59,17 @@ class Declined extends Error {
 }
 
 async function post(base: string, body: EnrolBody, signal: AbortSignal): Promise<EnrolledJson> {
-  const response = await fetch(`${base.replace(/\/+$/, '')}/agent/v1/enrol`, {
+  const response = await request(new URL(`${base.replace(/\/+$/, '')}/agent/v1/enrol`), {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),
     signal: AbortSignal.any([signal, AbortSignal.timeout(attemptTimeoutMs)]),
   })
-  const text = await readBody(response)
-  if (response.ok) return enrolledJson.parse(JSON.parse(text))
-  const why = `the control plane answered ${response.status} to the enrolment: ${text.slice(0, 500)}`
-  throw response.status < 500 && response.status !== 429 ? new Declined(why) : new Error(why)
-}
-
-/** The response body; one that is too long is rejected before it is held in memory. */
-async function readBody(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = []
-  let bytes = 0
-  for await (const chunk of response.body ?? []) {
-    bytes += chunks.push(chunk) && chunk.length
-    if (bytes > maxAnswerBytes)
-      throw new Error(`the control plane’s answer to the enrolment is longer than ${maxAnswerBytes} bytes`)
-  }
-  return Buffer.concat(chunks).toString()
+  const { status, headers } = response
+  const text = await readBody(response, maxAnswerBytes)
+  if (status < 300) return enrolledJson.parse(JSON.parse(text))
+  // The token goes to no other server than the configured one.
+  const to = status < 400 && headers.location ? `, which redirects to ${headers.location.slice(0, 200)}` : ''
+  const why = `the control plane answered ${status} to the enrolment${to}: ${text.slice(0, 500)}`
+  throw status < 500 && status !== 429 ? new Declined(why) : new Error(why)
 }

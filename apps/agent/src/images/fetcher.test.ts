@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ArmedFailpoints, createLog } from '@dormouse/process'
+import { badAnswers, badBodies, RawServer } from '@dormouse/process/testing/raw-server'
 import { expect, test } from 'vitest'
 import { ImageServer } from '../testing/image-server.ts'
 import { ImageFetcher } from './fetcher.ts'
@@ -209,4 +210,34 @@ test('who no longer waits leaves the fetch to go on', async () => {
   await expect(left).rejects.toThrow('superseded')
   await fetcher.ensure(server.ref(), never)
   expect(server.requests.filter((request) => request === 'manifest.json 0')).toHaveLength(1)
+})
+
+test.each(Object.entries({ ...badAnswers, ...badBodies }))(
+  'a server that answers with %s ends its own fetch, and holds no place',
+  async (_, answer) => {
+    await using server = await ImageServer.start()
+    await using evil = await RawServer.start(answer)
+    await using at = await host()
+    const fetcher = at.makeFetcher({ ...patient, silenceMs: 2_000 })
+    // Two are fetched at once.
+    const bad = ['one', 'two'].map((name) => fetcher.ensure(server.ref({ name, source: evil.url }), never))
+    for (const { status } of await Promise.allSettled(bad)) expect(status).toBe('rejected')
+    await fetcher.ensure(server.ref(), never)
+    expect(await at.names()).toContain('mini@1')
+    await expect.poll(() => evil.open).toBe(0)
+  },
+)
+
+test('another protocol in the middle of an image is an end of its connection', async () => {
+  await using server = await ImageServer.start(10_000)
+  await using at = await host()
+  let switched = 0
+  await using proxy = await RawServer.start((socket, head) => {
+    const file = /^GET \/(\S*)/.exec(head)![1]!
+    const bytes = server.files.get(file)!
+    if (file === 'vmlinuz' && switched++ < 3) badAnswers['another protocol']!(socket, head)
+    else socket.end(Buffer.concat([Buffer.from(`HTTP/1.1 200 OK\r\nContent-Length: ${bytes.length}\r\n\r\n`), bytes]))
+  })
+  await at.makeFetcher().ensure(server.ref({ source: proxy.url }), never)
+  expect([switched, await at.names()]).toEqual([4, ['mini@1']])
 })

@@ -2,10 +2,9 @@
 // bytes, which are counted and verified by others.
 import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
-import { get as httpGet, type IncomingMessage } from 'node:http'
-import { get as httpsGet } from 'node:https'
 import { join } from 'node:path'
 import { refuse } from '@dormouse/contract'
+import { type Response, request } from '@dormouse/process'
 
 /** Bytes of a file, from `from` on. That is zero where the server cannot send a part of a file. */
 export interface OpenedFile {
@@ -51,26 +50,24 @@ function webFolder(base: string): ImageSource {
 }
 
 async function openUrl(url: URL, from: number, signal: AbortSignal, redirectsLeft: number): Promise<OpenedFile> {
-  const response = await request(url, from, signal)
-  const { statusCode = 0, headers } = response
-  if (statusCode === 200 && isPlain(headers)) return { from: 0, bytes: response }
-  if (statusCode === 206 && isPlain(headers)) {
-    if (headers['content-range']?.startsWith(`bytes ${from}-`)) return { from, bytes: response }
-    response.destroy()
+  const wanted = from > 0 && { headers: { range: `bytes=${from}-` } }
+  const { status, headers, body } = await request(url, { signal, ...wanted })
+  if (status === 200 && isPlain(headers)) return { from: 0, bytes: body }
+  if (status === 206 && isPlain(headers)) {
+    if (headers['content-range']?.startsWith(`bytes ${from}-`)) return { from, bytes: body }
+    body.destroy()
     return final(`${url} sent another part than the requested one: ${headers['content-range']}`)
   }
-  response.destroy()
-  if ([301, 302, 303, 307, 308].includes(statusCode)) {
+  body.destroy()
+  if ([301, 302, 303, 307, 308].includes(status)) {
     return openUrl(redirected(url, headers.location, redirectsLeft), from, signal, redirectsLeft - 1)
   }
-  if (statusCode === 200 || statusCode === 206)
-    return final(`${url} sent compressed bytes although none were requested`)
-  if (statusCode === 408 || statusCode === 429 || statusCode >= 500) throw new Error(`${url} answered ${statusCode}`)
-  return final(`${url} answered ${statusCode}`)
+  if (status === 200 || status === 206) return final(`${url} sent compressed bytes although none were requested`)
+  if (status === 408 || status === 429 || status >= 500) throw new Error(`${url} answered ${status}`)
+  return final(`${url} answered ${status}`)
 }
 
-const isPlain = ({ 'content-encoding': coding = 'identity' }: IncomingMessage['headers']): boolean =>
-  coding === 'identity'
+const isPlain = ({ 'content-encoding': coding = 'identity' }: Response['headers']): boolean => coding === 'identity'
 
 /** Redirects keep the scheme: one to plain HTTP would lose what TLS promises, and other schemes reach what is not a web server. */
 function redirected(url: URL, location: string | undefined, left: number): URL {
@@ -79,15 +76,6 @@ function redirected(url: URL, location: string | undefined, left: number): URL {
   const to = new URL(location, url)
   if (to.protocol !== url.protocol) return final(`${url} redirects to ${to.protocol}; register the image by that URL`)
   return to
-}
-
-function request(url: URL, from: number, signal: AbortSignal): Promise<IncomingMessage> {
-  const get = url.protocol === 'https:' ? httpsGet : httpGet
-  const headers = { 'accept-encoding': 'identity', ...(from > 0 && { range: `bytes=${from}-` }) }
-  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>()
-  // No agent: the connection ends with the file, and none is kept.
-  get(url, { headers, signal, agent: false }, resolve).on('error', reject)
-  return promise
 }
 
 const final = (why: string): never => refuse('image_not_fetched', why)

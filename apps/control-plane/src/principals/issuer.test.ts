@@ -1,8 +1,10 @@
-// Guarantee: keys come over TLS or from this very machine, and from nowhere else.
+// Guarantee: keys come over TLS or from this very machine, and from nowhere else. An issuer that answers
+// nonsense is an error.
 import { readConfig } from '@dormouse/process'
+import { badAnswers, badBodies, RawServer } from '@dormouse/process/testing/raw-server'
 import { expect, test } from 'vitest'
 import { configSchema } from '../config.ts'
-import { isFetchable } from './issuer.ts'
+import { fetchKeySet, isFetchable } from './issuer.ts'
 
 test.each([
   ['https://login.example', true],
@@ -30,4 +32,22 @@ test.each([
   [{ OIDC_ISSUER: 'http://login.example', OIDC_AUDIENCE: 'dormouse' }, 'OIDC_ISSUER'],
 ])('half an issuer is a configuration that names what is missing: %o', (env, missing) => {
   expect(() => readConfig(configSchema, { DATABASE_URL: 'postgres://x', ...env })).toThrow(missing)
+})
+
+test.each(Object.entries({ ...badAnswers, ...badBodies }))(
+  'an issuer that answers with %s has no keys',
+  async (_, answer) => {
+    await using server = await RawServer.start(answer)
+    await expect(fetchKeySet({ issuer: server.url, jwksUrl: server.url })).rejects.toThrow(Error)
+    await expect(fetchKeySet({ issuer: server.url, jwksUrl: null })).rejects.toThrow(Error)
+    await expect.poll(() => server.open).toBe(0)
+  },
+)
+
+test('an issuer that redirects is not followed', async () => {
+  await using server = await RawServer.start((socket) =>
+    socket.end('HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n'),
+  )
+  await expect(fetchKeySet({ issuer: server.url, jwksUrl: server.url })).rejects.toThrow('302')
+  expect(server.requests).toHaveLength(1)
 })

@@ -1,6 +1,7 @@
 // Fetches the identity provider's key set, from the configured URL or the one in its discovery document. With a short
 // timeout, without redirects, and with a size limit.
 import { createPublicKey, type JsonWebKey } from 'node:crypto'
+import { readBody, request } from '@dormouse/process'
 import type { JSONWebKeySet, JWK } from 'jose'
 import { z } from 'zod'
 
@@ -61,14 +62,8 @@ async function discover(issuer: string, signal: AbortSignal): Promise<string> {
 }
 
 async function fetchJson(url: string, signal: AbortSignal): Promise<unknown> {
-  const response = await fetch(url, { redirect: 'error', signal, headers: { accept: 'application/json' } })
-  const chunks: Uint8Array[] = []
-  let size = 0
-  for await (const chunk of response.body ?? []) {
-    size += chunk.byteLength
-    if (size > maxBytes) throw new Error(`${url} responded with more than ${maxBytes} bytes`)
-    chunks.push(chunk)
-  }
+  const response = await request(new URL(url), { signal, headers: { accept: 'application/json' } })
+  const text = await readBody(response, maxBytes)
   if (response.status !== 200) throw new Error(`${url} responded with ${response.status}`)
-  return JSON.parse(Buffer.concat(chunks).toString())
+  return JSON.parse(text)
 }

@@ -1,6 +1,7 @@
 // Guarantee: one request reaches only addresses that were checked, follows nothing, and costs a bounded time and size.
 import { createServer, type RequestListener, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { badAnswers, RawServer, silentAnswers } from '@dormouse/process/testing/raw-server'
 import { afterEach, expect, test } from 'vitest'
 import { type Outcome, Receiver, type RequestOptions } from './requests.ts'
 
@@ -92,3 +93,27 @@ test('a port that nothing listens on is a failed connection, and a plain server 
   const port = await listening((_, response) => response.end())
   expect(await post(`https://127.0.0.1:${port}/`)).toMatchObject({ status: null, error: 'tls' })
 })
+
+test.each(Object.entries(badAnswers))('a receiver that answers with %s is a failed connection', async (_, answer) => {
+  await using server = await RawServer.start(answer)
+  expect(await post(server.url)).toMatchObject({ status: null, error: 'connection' })
+  await expect.poll(() => server.open).toBe(0)
+})
+
+test.each(Object.entries(silentAnswers))('a receiver that answers with %s costs its deadline', async (_, answer) => {
+  await using server = await RawServer.start(answer)
+  expect(await post(server.url, { timeoutMs: 50 })).toMatchObject({ status: null, error: 'timeout' })
+})
+
+test.each([...Object.entries(badAnswers).slice(0, 2), ...Object.entries(silentAnswers)])(
+  'the end of a term ends a request that got %s',
+  async (_, answer) => {
+    const term = new AbortController()
+    await using server = await RawServer.start((socket, head) => {
+      answer(socket, head)
+      term.abort(new Error('the term has ended'))
+    })
+    using receiver = new Receiver(server.url, 1, { allowPrivate: true })
+    await expect(receiver.post({}, '{}', term.signal)).rejects.toThrow('the term has ended')
+  },
+)

@@ -5,6 +5,7 @@ import http from 'node:http'
 import https from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import type { DeliveryError } from '@dormouse/contract'
+import { request } from '@dormouse/process'
 import { hostOf, isPublic } from './addresses.ts'
 
 export interface RequestOptions {
@@ -71,31 +72,19 @@ export class Receiver implements Disposable {
 
   /** The status. */
   async #post(headers: Record<string, string>, body: string, signal: AbortSignal): Promise<number> {
-    const { promise, resolve, reject } = Promise.withResolvers<number>()
     const host = hostOf(this.#url)
     // Node resolves no address, so `lookup` would not see it.
     if (isIP(host) && !this.#isAllowed(host)) throw new Failed('address_refused')
-    const client = this.#url.protocol === 'https:' ? https : http
-    const request = client.request(this.#url, {
+    const { status, body: response } = await request(this.#url, {
       method: 'POST',
+      headers: { ...headers, 'content-type': 'application/json', 'user-agent': userAgent },
+      body,
       agent: this.#agent,
       lookup: this.#lookup(signal),
       signal,
-      maxHeaderSize: 16_384,
-      headers: {
-        ...headers,
-        'content-type': 'application/json',
-        'content-length': Buffer.byteLength(body),
-        'user-agent': userAgent,
-      },
     })
-    request.on('error', reject)
-    request.on('response', (response) => {
-      resolve(response.statusCode ?? 0)
-      discard(response)
-    })
-    request.end(body)
-    return promise
+    discard(response)
+    return status
   }
 
   #isAllowed(address: string): boolean {
@@ -149,7 +138,6 @@ function discard(response: http.IncomingMessage): void {
     bytes += chunk.length
     if (bytes > responseMax.bytes) cut()
   })
-  response.on('error', () => undefined)
   response.on('close', () => clearTimeout(timer))
 }
 
