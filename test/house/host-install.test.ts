@@ -35,16 +35,14 @@ const atLength = test.skipIf(!isRoot() || process.env.DORMOUSE_TEST_LONG !== '1'
 interface Given {
   clone?: string
   onProgress?: InstallGiven['onProgress']
-  typed?: string[]
-  session?: Partial<InstallGiven['session']>
+  args?: readonly string[]
 }
 
-const work = ({ clone, session, onProgress, typed }: Given = {}) =>
+const work = ({ clone, args, onProgress }: Given = {}) =>
   installWork(house, {
     from: clone ?? machine.clone(),
-    session: { identity: machine.key, hostKey: machine.fingerprint, ...session },
+    session: { args: args ?? machine.sshArgs() },
     ...(onProgress && { onProgress }),
-    ...(typed && { typed }),
   })
 
 const ordinary: InstallOptions = { checkOnly: false, trial: false }
@@ -121,30 +119,26 @@ atLength('an invitation that has expired before the host enrolled is replaced', 
   expect(await count()).toBe(before + 1)
 })
 
-whereRoot(
-  'a machine whose key is unknown, changed or not accepted gets nothing; one that is accepted is remembered',
-  async () => {
-    const knownHosts = [join(machine.folder, 'known_hosts')]
-    const session = { hostKey: undefined, knownHosts }
-    const logins = () => readFileSync(join(machine.folder, 'sshd.log'), 'utf8').split('Accepted').length
-    const before = logins()
-    expect((await failure(run({ session }))).next).toContain(`--host-key ${machine.fingerprint}`)
-    expect((await failure(run({ session, typed: ['no'] }))).message).toContain('was not accepted')
-    const other = `SHA256:${'A'.repeat(43)}`
-    expect((await failure(run({ session: { hostKey: other } }))).message).toContain(machine.fingerprint)
-    expect(logins()).toBe(before)
-    await run({ session, typed: ['yes'] }, { checkOnly: true })
-    await run({ session }, { checkOnly: true })
-    const jumps = [readTarget(machine.target)]
-    const direct = logins()
-    await run({ session: { knownHosts, jumps } }, { checkOnly: true })
-    expect(logins()).toBe(direct + 2)
-    const strange = { knownHosts: [join(machine.folder, 'empty')], jumps }
-    expect((await failure(run({ session: strange }))).next).toContain('--jump')
-    writeFileSync(knownHosts[0]!, `[127.0.0.1]:${machine.port} ssh-ed25519 ${Buffer.alloc(51).toString('base64')}\n`)
-    expect((await failure(run({ session, typed: ['yes'] }))).message).toContain('is not the one in known_hosts')
-  },
-)
+whereRoot('a machine whose key is unknown or changed gets nothing; jump hosts are gone through', async () => {
+  const logins = () => readFileSync(join(machine.folder, 'sshd.log'), 'utf8').split('Accepted').length
+  const before = logins()
+  const unknown = await failure(run({ args: machine.sshArgs({ knownHosts: '' }) }))
+  expect(unknown).toMatchObject({ facts: { code: 'host_key' }, next: expect.stringContaining(`-p ${machine.port}`) })
+  const other = `[127.0.0.1]:${machine.port} ssh-ed25519 ${Buffer.alloc(51).toString('base64')}\n`
+  expect((await failure(run({ args: machine.sshArgs({ knownHosts: other }) }))).facts).toMatchObject({
+    code: 'host_key',
+  })
+  expect(logins()).toBe(before)
+  await run({ args: [...machine.sshArgs(), '-J', 'jump'] }, { checkOnly: true })
+  expect(logins()).toBe(before + 2)
+})
+
+whereRoot('a login that is refused and a machine that does not listen are told apart', async () => {
+  const refused = await failure(run({ args: machine.sshArgs({ key: join(machine.folder, 'host_key') }) }))
+  expect(refused.message).toMatch(/did not accept the login: .*Permission denied/)
+  const absent = await failure(install(await work(), readTarget('root@127.0.0.1:1'), ordinary))
+  expect(absent.message).toMatch(/is unreachable: .*Connection refused/)
+})
 
 atLength(
   'a round of upgrades stops at the first failure and names what is left; nothing is uninstalled while desktops are there',

@@ -1,17 +1,7 @@
 // A Debian machine with systemd as its first process and an SSH server, in a container of systemd-nspawn on the machine's own
 // network. Its root is made by mmdebstrap, from the mirror that this machine uses.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
-import {
-  appendFileSync,
-  chmodSync,
-  closeSync,
-  cpSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { appendFileSync, closeSync, cpSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { endWithUs } from '../../scripts/ground/end-with-us.ts'
@@ -26,7 +16,6 @@ export const password = 'a password of the test'
 export class DebianMachine implements AsyncDisposable {
   readonly port: number
   readonly key: string
-  readonly fingerprint: string
   readonly #folder: string
   readonly #container: ChildProcess
 
@@ -35,8 +24,6 @@ export class DebianMachine implements AsyncDisposable {
     this.port = port
     this.#container = container
     this.key = join(folder, 'key')
-    const own = join(this.root, 'etc/ssh/ssh_host_ed25519_key.pub')
-    this.fingerprint = execFileSync('ssh-keygen', ['-lf', own], { encoding: 'utf8' }).split(' ')[1]!
   }
 
   /** Makes the root below the folder, and boots it. */
@@ -46,11 +33,15 @@ export class DebianMachine implements AsyncDisposable {
     execFileSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-f', join(folder, 'key')])
     const port = await freePort()
     writeFileSync(join(root, 'etc/ssh/sshd_config.d/test.conf'), `ListenAddress 127.0.0.1\nPort ${port}\n`)
-    mkdirSync(join(root, 'root/.ssh'), { recursive: true })
-    chmodSync(join(root, 'root/.ssh'), 0o700)
-    cpSync(join(folder, 'key.pub'), join(root, 'root/.ssh/authorized_keys'))
-    chmodSync(join(root, 'root/.ssh/authorized_keys'), 0o600)
     execFileSync('chroot', [root, 'useradd', '--create-home', '--shell', '/bin/bash', 'op'])
+    for (const [user, home] of [
+      ['root', 'root'],
+      ['op', 'home/op'],
+    ]) {
+      mkdirSync(join(root, home!, '.ssh'), { recursive: true, mode: 0o700 })
+      cpSync(join(folder, 'key.pub'), join(root, home!, '.ssh/authorized_keys'))
+      execFileSync('chroot', [root, 'chown', '-R', `${user}:`, `/${home}/.ssh`])
+    }
     execFileSync('chroot', [root, 'chpasswd'], { input: `op:${password}\n` })
     writeFileSync(join(root, 'etc/sudoers.d/op'), 'op ALL=(ALL) ALL\n', { mode: 0o440 })
     const log = openSync(join(folder, 'boot.log'), 'a')
@@ -74,10 +65,15 @@ export class DebianMachine implements AsyncDisposable {
     appendFileSync(join(this.root, 'etc/libvirt/qemu.conf'), '\ncgroup_controllers = []\n')
   }
 
-  /** Runs a command as root, over the SSH program. */
+  /** Arguments with which `ssh` logs in, and reads nothing of the user's own. */
+  get sshArgs(): string[] {
+    const options = ['StrictHostKeyChecking=no', 'UserKnownHostsFile=/dev/null', 'LogLevel=ERROR']
+    return ['-F', 'none', '-i', this.key, ...options.flatMap((option) => ['-o', option])]
+  }
+
+  /** Runs a command as root. */
   ssh(command: string): Promise<string> {
-    const options = ['-o', 'StrictHostKeyChecking=no', '-o', 'UserKnownHostsFile=/dev/null', '-o', 'LogLevel=ERROR']
-    return run('ssh', ['-i', this.key, '-p', String(this.port), ...options, 'root@127.0.0.1', command])
+    return run('ssh', [...this.sshArgs, '-p', String(this.port), 'root@127.0.0.1', command])
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -39,8 +39,8 @@ afterAll(async () => {
 })
 
 const asRoot = () => readTarget(`root@127.0.0.1:${machine.port}`)
-const work = (session: object = { identity: machine.key }, typed?: string[]) =>
-  installWork(house, { from: root, session: { hostKey: machine.fingerprint, ...session }, ...(typed && { typed }) })
+const work = (typed?: string[]) =>
+  installWork(house, { from: root, session: { args: machine.sshArgs }, ...(typed && { typed }) })
 
 test('a bare machine becomes a host, and a second run changes nothing', async () => {
   const began = performance.now()
@@ -68,10 +68,8 @@ test('a user with sudo and a password does the same; a desktop is tried, and one
   cpSync(dir, join(machine.root, 'var/lib/dormouse-images/mini'), { recursive: true, dereference: true })
   machine.withoutCgroups()
   await machine.ssh('chmod -R a+rX /var/lib/dormouse-images; systemctl restart libvirtd')
-  const typed = [password, password]
   const target = readTarget(`op@127.0.0.1:${machine.port}`)
-  const session = { identity: undefined }
-  const tried = await install(await work(session, typed), target, { checkOnly: false, trial: true, image: 'mini' })
+  const tried = await install(await work([password]), target, { checkOnly: false, trial: true, image: 'mini' })
   expect(tried.steps.find(({ name }) => name === 'trial')?.detail).toMatch(/^a desktop with mini woke in/)
   const desktop = await house.client.createDesktop({ tier: 'small', image_version: 'mini' })
   await house.client.settle('wake', desktop.id)

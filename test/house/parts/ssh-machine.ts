@@ -61,10 +61,6 @@ const shims: Record<string, string> = {
 export class SshMachine implements AsyncDisposable {
   /** A private key that root's account accepts. */
   readonly key: string
-  /** Of the server's own key, as `ssh-keygen -l` prints it. */
-  readonly fingerprint: string
-  /** A line for known_hosts without the name. */
-  readonly publicKey: string
   readonly folder: string
   readonly #host: PrivateHost
   readonly #cable: Cable
@@ -74,10 +70,6 @@ export class SshMachine implements AsyncDisposable {
     this.#host = host
     this.#cable = cable
     this.key = join(folder, 'key')
-    this.publicKey = readFileSync(join(folder, 'host_key.pub'), 'utf8').trim().split(' ').slice(0, 2).join(' ')
-    this.fingerprint = execFileSync('ssh-keygen', ['-lf', join(folder, 'host_key.pub')], { encoding: 'utf8' }).split(
-      ' ',
-    )[1]!
   }
 
   static async start(): Promise<SshMachine> {
@@ -121,6 +113,26 @@ export class SshMachine implements AsyncDisposable {
 
   get port(): number {
     return this.#cable.port
+  }
+
+  /** Arguments with which `ssh` knows this machine, also as the jump host `jump`, and reads nothing of the user's own. */
+  sshArgs({ key = this.key, knownHosts = this.#knownHosts }: { key?: string; knownHosts?: string } = {}): string[] {
+    const folder = mkdtempSync(join(this.folder, 'ssh-'))
+    const [known, config] = [join(folder, 'known_hosts'), join(folder, 'config')]
+    writeFileSync(known, knownHosts)
+    const lines = [
+      `UserKnownHostsFile ${known}`,
+      'GlobalKnownHostsFile none',
+      `IdentityFile ${key}`,
+      'IdentitiesOnly yes',
+    ]
+    const jump = ['Host jump', 'HostName 127.0.0.1', `Port ${this.port}`, 'User root', 'Host *']
+    writeFileSync(config, [...jump, ...lines].join('\n'))
+    return ['-F', config]
+  }
+
+  get #knownHosts(): string {
+    return `[127.0.0.1]:${this.port} ${readFileSync(join(this.folder, 'host_key.pub'), 'utf8')}`
   }
 
   /** Cuts every SSH connection. */

@@ -5,7 +5,7 @@ import { CliError, exitCodes } from '../failures.ts'
 import type { Work } from '../install/machine.ts'
 import type { Report } from '../install/report.ts'
 import type { Target } from '../install/target.ts'
-import { integerFrom, type JsonOption, withJson } from '../options.ts'
+import { type JsonOption, withJson } from '../options.ts'
 
 interface Options extends JsonOption {
   check?: boolean
@@ -19,12 +19,9 @@ interface Options extends JsonOption {
   controlPlane?: string
   allowHttp?: boolean
   from?: string
-  user?: string
-  port?: number
   identity?: string
-  hostKey?: string
-  knownHosts?: string
   jump?: string
+  sshOption?: string[]
 }
 
 const example = `dormouse admin host install root@rack4-2 --check
@@ -35,7 +32,8 @@ dormouse admin host install --uninstall root@rack4-2`
 const notes = `
 Checks the machine first and prints a table; nothing is changed if a check fails. Then it installs packages, libvirt's
 limits, Node, the agent and its unit, enrols the host, and waits until it can be used. Run again, it changes only what is
-missing. Logs in by the SSH agent, a key file, or a password that it asks for; so does sudo where the user is not root.`
+missing. It connects with \`ssh\`, so \`~/.ssh/config\`, the SSH agent and known_hosts count as ever; if the user is not root, it
+uses sudo, and asks for its password if there is one.`
 
 /** Adds the command. */
 export function addHostInstall(command: Command, context: Context): void {
@@ -56,24 +54,24 @@ export function addHostInstall(command: Command, context: Context): void {
     )
     .option('--allow-http', 'the agent may use plain HTTP; only for a network of trusted machines')
     .option('--from <folder>', 'the built clone to install; by default the one of this command')
-    .option('--user <user>', 'user for machines that are named without one')
-    .option('--port <n>', 'port of SSH for machines that are named without one', integerFrom(1))
-    .option('-J, --jump <user@host,…>', 'reach the machines through these, the first one first')
-    .option('--identity <file>', 'private key file; others and the SSH agent are not tried')
-    .option('--host-key <SHA256:…>', 'fingerprint of the machine’s key; known_hosts is not asked')
-    .option('--known-hosts <file>', 'file instead of ~/.ssh/known_hosts')
+    .option('-J, --jump <user@host,…>', 'reach the machines through these, the first one first, as `ssh -J` does')
+    .option('-i, --identity <file>', 'private key file; others are not tried')
+    .option('-o, --ssh-option <Name=value>', 'an option of ssh_config; may be repeated', (each, all: string[] = []) => [
+      ...all,
+      each,
+    ])
     .addHelpText('after', notes)
     .action((targets: string[], options: Options) => run(context, targets, options))
 }
 
 async function run(context: Context, words: string[], options: Options): Promise<void> {
   refuseMixtures(words, options)
-  // Loaded only here: SSH would make every other command start later.
+  // Loaded only here: other commands start without it.
   const { startWork } = await import('../install/start.ts')
   const { readTarget } = await import('../install/target.ts')
   const work = startWork(context, options)
   const names = options.all ? await allHosts(work) : words
-  const targets = names.map((name) => readTarget(name, options))
+  const targets = names.map((name) => readTarget(name))
   const reports = await perform(work, targets, options)
   context.show(options, { hosts: reports }, () => '')
   if (!options.json) for (const report of reports) context.terminal.note(summary(report))
@@ -101,7 +99,7 @@ async function allHosts({ admin, terminal }: Work): Promise<string[]> {
   return present.map(({ name }) => name)
 }
 
-function refuseMixtures(words: string[], { all, upgrade, uninstall, hostKey, name }: Options): void {
+function refuseMixtures(words: string[], { all, upgrade, uninstall, name }: Options): void {
   const usage = (message: string, next: string) => new CliError(message, next, exitCodes.usage)
   const help = 'dormouse admin host install --help'
   if (all && !upgrade) throw usage('--all is for --upgrade', help)
@@ -110,8 +108,6 @@ function refuseMixtures(words: string[], { all, upgrade, uninstall, hostKey, nam
   if (upgrade && uninstall) throw usage('--upgrade and --uninstall exclude each other', help)
   if (words.length > 1 && (uninstall || name))
     throw usage(`${uninstall ? '--uninstall' : '--name'} is for one machine`, 'run it for each')
-  if ((all || words.length > 1) && hostKey)
-    throw usage('--host-key is for one machine', 'put the keys of several into a file for --known-hosts')
 }
 
 function summary({ target, name, host_id, outcome, duration_ms }: Report): string {

@@ -72,7 +72,6 @@ function behind(first: string, rest: string | Readable = ''): string | Readable 
 }
 
 async function passwordOf(session: Session, terminal: Terminal): Promise<string> {
-  if (session.password && (await isAccepted(session, session.password))) return session.password
   if (!terminal.interactive)
     throw notRoot(session, 'and sudo needs a password', 'run this at a terminal, which asks for it, or log in as root')
   for (let attempt = 0; attempt < tries; attempt++) {
@@ -88,4 +87,4 @@ const isAccepted = async (session: Session, password: string): Promise<boolean> 
   (await session.run(`sudo -k -S -p '' true`, { stdin: `${password}\n` })).code === 0
 
 const notRoot = ({ target }: Session, why: string, next: string): CliError =>
-  new CliError(`${target.user} is not root on ${target.host}, ${why}`, next, exitCodes.denied)
+  new CliError(`the login to ${target.label} is not root, ${why}`, next, exitCodes.denied)

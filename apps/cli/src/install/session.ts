@@ -1,30 +1,24 @@
-// One SSH connection to a machine: runs commands within limits, and opens connections from there. Knows no installation.
-import type { Duplex, Readable } from 'node:stream'
-import type { ClientChannel, NextAuthHandler } from 'ssh2'
-import ssh2 from 'ssh2'
+// One connection to a machine, made by the user's own `ssh`: runs commands within limits, and opens connections from there.
+// Knows no installation. Keys, passwords, known hosts, jump hosts and `~/.ssh/config` are ssh's affair.
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Duplex, type Readable } from 'node:stream'
 import { CliError, exitCodes } from '../failures.ts'
 import type { Terminal } from '../terminal.ts'
-import { HostKey, type HostKeyOptions } from './host-key.ts'
-import { Login, type LoginOptions } from './login.ts'
 import type { Target } from './target.ts'
 
-export interface SessionOptions extends HostKeyOptions, LoginOptions {
-  /** Machines that the connection goes through, the nearest first. Their keys must be in known_hosts, or are asked for. */
-  jumps?: readonly Target[]
+export interface SessionOptions {
+  /** Arguments for `ssh` beside the target. */
+  args: readonly string[]
 }
 
 export interface Ended {
-  /** Null where a signal ended the command. */
-  code: number | null
+  /** 255 also if a signal ended the command. */
+  code: number
   stdout: string
   stderr: string
-}
-
-interface SessionParts {
-  target: Target
-  client: ssh2.Client
-  password: string | undefined
-  signal: AbortSignal
 }
 
 export interface RunOptions {
@@ -34,149 +28,144 @@ export interface RunOptions {
   onLine?: (line: string) => void
 }
 
-/** A question at the terminal takes as long as it takes: only the network's part is limited. */
-const dialMs = 15_000
-const keepaliveMs = 10_000
+const dialSecs = 15
+const keepaliveSecs = 10
 const keepaliveMissed = 3
 const defaultTimeoutMs = 60_000
 /** A hostile host can fill no memory. */
 const maxOutputBytes = 256 * 1024
 const maxLineChars = 120
+/** `ssh` exits with it if the connection fails, but a command may do so, too. */
+const sshFailed = 255
+
+/** Printed by the machine once the login has succeeded. Its `cat` ends when this process does, and the connection with it. */
+const ready = 'dormouse-connected'
+const holdOpen = `echo ${ready}; exec cat >/dev/null`
 
 export class Session {
-  /** The password of the login, if one was typed. */
-  readonly password: string | undefined
   readonly target: Target
-  readonly #client: ssh2.Client
+  readonly #folder: string
+  readonly #master: ChildProcessWithoutNullStreams
   readonly #signal: AbortSignal
-  #lost: Error | undefined
+  #masterErrors = ''
 
-  private constructor({ target, client, password, signal }: SessionParts) {
+  private constructor(target: Target, { args }: SessionOptions, terminal: Terminal) {
     this.target = target
-    this.password = password
-    this.#client = client
-    this.#signal = signal
-    client.on('error', (error) => {
-      this.#lost ??= error
+    this.#signal = terminal.signal
+    // A short path: a socket's has 107 bytes at most.
+    this.#folder = mkdtempSync(join(tmpdir(), 'dormouse-ssh-'))
+    const options = [
+      ...['ControlMaster=yes', `ControlPath=${this.#socket}`, 'ControlPersist=no', `ConnectTimeout=${dialSecs}`],
+      ...[`ServerAliveInterval=${keepaliveSecs}`, `ServerAliveCountMax=${keepaliveMissed}`],
+      // ssh asks its questions at the terminal itself, or not at all.
+      `BatchMode=${terminal.interactive ? 'no' : 'yes'}`,
+      // What the user's configuration adds to a login is not for this one.
+      ...['RemoteCommand=none', 'ClearAllForwardings=yes', 'LogLevel=ERROR'],
+    ]
+    this.#master = ssh(['-T', ...asOptions(options), ...args, ...target.words, holdOpen], this.#signal)
+    this.#master.stderr.on('data', (chunk: Buffer) => {
+      this.#masterErrors = (this.#masterErrors + chunk.toString()).slice(-4_096)
     })
-    client.on('close', () => {
-      this.#lost ??= new Error('closed')
-    })
+    this.#master.once('close', () => rmSync(this.#folder, { recursive: true, force: true }))
   }
 
-  /** Connects, checks the host's key, and logs in: first to the machines that it goes through, each from the one before. */
+  get #socket(): string {
+    return join(this.#folder, 'socket')
+  }
+
+  /** Connects and logs in. */
   static async open(target: Target, options: SessionOptions, terminal: Terminal): Promise<Session> {
-    const { jumps = [], hostKey, ...common } = options
-    const [last, before] = [jumps.at(-1), jumps.slice(0, -1)]
-    const through = last && (await Session.open(last, { ...common, jumps: before, isJump: true }, terminal))
+    const session = new Session(target, options, terminal)
     try {
-      return await Session.#openOne(target, { ...common, ...(hostKey !== undefined && { hostKey }) }, terminal, through)
+      await session.#connected()
+      return session
     } catch (error) {
-      through?.[Symbol.dispose]()
+      session[Symbol.dispose]()
+      terminal.signal.throwIfAborted()
       throw error
     }
   }
 
-  static async #openOne(
-    target: Target,
-    options: SessionOptions,
-    terminal: Terminal,
-    through: Session | undefined,
-  ): Promise<Session> {
-    const hostKey = new HostKey(target, options, terminal)
-    const login = new Login(target, options, terminal)
-    const client = new ssh2.Client()
-    const abort = () => client.destroy()
-    const { signal } = terminal
-    signal.addEventListener('abort', abort, { once: true })
-    client.on('close', () => {
-      signal.removeEventListener('abort', abort)
-      through?.[Symbol.dispose]()
+  #connected(): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    let said = ''
+    this.#master.stdout.on('data', (chunk: Buffer) => {
+      said = (said + chunk.toString()).slice(-4_096)
+      if (said.split('\n').includes(ready)) resolve()
     })
-    try {
-      await connect(client, target, hostKey, login, await through?.forward(target.host, target.port))
-      return new Session({ target, client, password: login.password, signal })
-    } catch (error) {
-      client.destroy()
-      signal.throwIfAborted()
-      throw error instanceof CliError ? error : explained(target, error as Error, login.notes, through?.target)
-    }
+    this.#master.once('error', (error) => reject(startFailed(error)))
+    this.#master.once('close', () => reject(explained(this.target, this.#masterErrors)))
+    return promise
   }
 
   /** Runs a command line to its end. Output above a limit ends it. */
-  run(command: string, options: RunOptions = {}): Promise<Ended> {
-    return this.#open(
-      (done) => this.#client.exec(command, done),
-      (channel) => this.#follow(channel, options),
-    )
+  async run(command: string, options: RunOptions = {}): Promise<Ended> {
+    const ended = await this.#follow(this.#through([...this.target.words, command]), options)
+    if (ended.code === sshFailed && !(await this.#isOpen())) throw this.#cut()
+    return ended
   }
 
-  /** A connection from that machine to another, with that machine's resolver and routes. Rejects where nothing answers for long. */
+  /** A connection from that machine to another, with that machine's resolver and routes. Rejects if it is not made in time. */
   async forward(host: string, port: number): Promise<Duplex> {
-    const late = Promise.withResolvers<never>()
-    const error = Object.assign(new Error(`no answer within ${dialMs / 1_000} s`), { code: 'ETIMEDOUT' })
-    const timer = setTimeout(late.reject, dialMs, error)
-    const opened = this.#open(
-      (done) => this.#client.forwardOut('127.0.0.1', 0, host, port, done),
-      async (channel) => channel.on('error', () => undefined),
-    )
-    return Promise.race([opened, late.promise]).finally(() => clearTimeout(timer))
+    const far = host.includes(':') ? `[${host}]` : host
+    const child = this.#through(['-W', `${far}:${port}`, ...this.target.words])
+    const before = this.#masterErrors.length
+    let errors = ''
+    child.stderr.on('data', (chunk: Buffer) => {
+      errors = (errors + chunk.toString()).slice(-4_096)
+    })
+    child.stdin.on('error', () => undefined)
+    const stream = Duplex.from({ readable: child.stdout, writable: child.stdin }).on('error', () => undefined)
+    stream.once('close', () => child.kill())
+    child.once('close', (code) => {
+      const why = lastLine(this.#masterErrors.slice(before)) || lastLine(errors)
+      if (code !== 0) stream.destroy(new Error(why || `no connection to ${far}:${port}`))
+    })
+    return stream
   }
 
   /** Ends the connection. */
   [Symbol.dispose](): void {
-    this.#client.destroy()
+    this.#master.stdin.end()
+    this.#master.kill()
   }
 
-  /** `wrap` gets the channel in the tick in which it opens: a short command's end may come with it. */
-  #open<T>(
-    begin: (done: (error: Error | undefined, channel: ClientChannel) => void) => void,
-    wrap: (channel: ClientChannel) => Promise<T>,
-  ): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const onClose = () => reject(this.#cut())
-      if (this.#lost) return onClose()
-      this.#client.once('close', onClose)
-      const opened = (error: Error | undefined, channel: ClientChannel) => {
-        this.#client.off('close', onClose)
-        if (error) reject(error)
-        else wrap(channel).then(resolve, reject)
-      }
-      try {
-        begin(opened)
-      } catch {
-        // It throws where the connection was lost in this tick.
-        onClose()
-      }
+  /** Over the connection that is open: without it, `ProxyCommand` fails, and no second connection is made. */
+  #through(words: readonly string[]): ChildProcessWithoutNullStreams {
+    const options = [`ControlPath=${this.#socket}`, 'ControlMaster=no', 'BatchMode=yes', 'ProxyCommand=false']
+    return ssh(['-T', ...asOptions(options), ...words], this.#signal)
+  }
+
+  async #isOpen(): Promise<boolean> {
+    const child = this.#through(['-O', 'check', ...this.target.words])
+    return new Promise((resolve) => {
+      child.once('error', () => resolve(false)).once('close', (code) => resolve(code === 0))
     })
   }
 
-  #follow(channel: ClientChannel, { stdin, timeoutMs = defaultTimeoutMs, onLine }: RunOptions): Promise<Ended> {
-    keepUntilExit(channel)
+  #follow(child: ChildProcessWithoutNullStreams, { stdin = '', timeoutMs = defaultTimeoutMs, onLine }: RunOptions) {
     return new Promise<Ended>((resolve, reject) => {
-      // Undefined until the server reports an end: a cut connection closes the channel without one.
-      let code: number | null | undefined
       const output = new Output(onLine)
       const fail = (error: Error) => {
         clearTimeout(timer)
-        channel.close()
+        child.kill()
         reject(error)
       }
       const timer = setTimeout(() => fail(this.#silent(timeoutMs)), timeoutMs)
-      const take = (kind: 'stdout' | 'stderr') => (chunk: Buffer) => {
-        if (!output.add(kind, chunk)) fail(this.#tooMuch())
-      }
-      channel.on('data', take('stdout')).stderr.on('data', take('stderr'))
-      for (const stream of [channel, channel.stderr]) stream.on('error', () => undefined)
-      channel.on('exit', (given: number | null) => {
-        code = given ?? null
-      })
-      channel.on('close', () => {
+      for (const kind of ['stdout', 'stderr'] as const)
+        child[kind].on('data', (chunk: Buffer) => {
+          if (!output.add(kind, chunk)) fail(this.#tooMuch())
+        })
+      child.once('error', (error) => fail(this.#signal.aborted ? this.#cut() : startFailed(error)))
+      child.once('close', (code) => {
         clearTimeout(timer)
-        if (code === undefined) reject(this.#cut())
-        else resolve({ code, ...output.texts() })
+        resolve({ code: code ?? sshFailed, ...output.texts() })
       })
-      feed(channel, stdin, fail)
+      // A command that ends early does not read all of it; its exit code says why.
+      child.stdin.on('error', () => undefined)
+      if (typeof stdin === 'string') return void child.stdin.end(stdin)
+      stdin.on('error', fail).pipe(child.stdin)
+      child.once('close', () => stdin.destroy())
     })
   }
 
@@ -235,95 +224,35 @@ class Output {
   }
 }
 
-/** A command that ends early does not read all of it; its exit code says why. */
-function feed(channel: ClientChannel, stdin: string | Readable = '', fail: (error: Error) => void): void {
-  if (typeof stdin === 'string') return void channel.end(stdin)
-  stdin.on('error', fail).pipe(channel)
-  channel.once('close', () => stdin.destroy())
+const ssh = (words: readonly string[], signal: AbortSignal) => spawn('ssh', words, { stdio: 'pipe', signal })
+const asOptions = (options: readonly string[]): string[] => options.flatMap((option) => ['-o', option])
+const lastLine = (text: string): string => (text.trim().split('\n').at(-1) ?? '').trim().slice(0, 300)
+
+function startFailed(error: Error & { code?: string }): CliError {
+  const why = error.code === 'ENOENT' ? 'it is not installed on this machine' : error.message
+  return new CliError(`\`ssh\` did not start: ${why}`, 'install OpenSSH’s client (openssh-client)', exitCodes.failed)
 }
 
-/** Node would close the channel once both directions have ended. A server that gets this before the command's exit code is
- * known never sends the code. */
-function keepUntilExit(channel: ClientChannel): void {
-  const states = channel as unknown as Record<'_readableState' | '_writableState', { autoDestroy: boolean }>
-  for (const state of [states._readableState, states._writableState]) state.autoDestroy = false
-}
-
-function connect(
-  client: ssh2.Client,
-  target: Target,
-  hostKey: HostKey,
-  login: Login,
-  sock: Duplex | undefined,
-): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let dialling: NodeJS.Timeout | undefined = setTimeout(
-      () => reject(Object.assign(new Error('no answer'), { code: 'ETIMEDOUT' })),
-      dialMs,
-    )
-    const reached = () => {
-      clearTimeout(dialling)
-      dialling = undefined
-    }
-    client.on('ready', resolve)
-    client.on('error', (error) => {
-      reached()
-      reject(error)
-    })
-    client.on('close', () => reject(new Error('the server closed the connection')))
-    client.connect({
-      ...(sock ? { sock } : { host: target.host, port: target.port }),
-      username: target.user,
-      readyTimeout: 0,
-      keepaliveInterval: keepaliveMs,
-      keepaliveCountMax: keepaliveMissed,
-      algorithms: { serverHostKey: hostKey.algorithms() },
-      hostVerifier: (key: Buffer, accept: (isRight: boolean) => void) => {
-        reached()
-        hostKey.check(key).then(
-          () => accept(true),
-          (error: Error) => {
-            reject(error)
-            accept(false)
-          },
-        )
-      },
-      authHandler: (allowed, _partial, next: NextAuthHandler) => {
-        login.next(allowed as string[] | null).then(
-          (method) => next(method ?? (false as never)),
-          (error: Error) => {
-            reject(error)
-            next(false as never)
-          },
-        )
-      },
-    })
-  })
-}
-
-function explained(
-  { label, host, port }: Target,
-  error: Error & { code?: string; level?: string },
-  notes: string[],
-  through: Target | undefined,
-) {
-  if (error.level === 'client-authentication')
+/** By ssh's last words, which name the cause. */
+function explained({ label, words }: Target, errors: string): CliError {
+  const why = lastLine(errors) || 'ssh ended without a message'
+  const command = `ssh ${words.join(' ')}`
+  if (/host key verification failed|host key.*(changed|revoked)/i.test(errors))
     return new CliError(
-      [`${label} did not accept the login`, ...notes].join('; '),
-      'check the user, load the key into the SSH agent, or name a key file with --identity; a password is asked at a terminal',
+      `${label} is not trusted: its key is not the one in known_hosts`,
+      `run \`${command}\` once, compare the key that it shows with the host's, then run the same command again`,
+      exitCodes.denied,
+      { code: 'host_key' },
+    )
+  if (/permission denied|too many authentication failures|no such identity/i.test(errors))
+    return new CliError(
+      `${label} did not accept the login: ${why}`,
+      `\`${command}\` must work first: check the user, load the key into the SSH agent, or name a key file with --identity`,
       exitCodes.denied,
     )
-  const causes: Record<string, string> = {
-    ENOTFOUND: `the name ${host} is not known`,
-    EAI_AGAIN: `the name ${host} could not be looked up`,
-    ECONNREFUSED: `no SSH server listens on port ${port} of ${host}`,
-    ETIMEDOUT: `${host} does not answer on port ${port}`,
-    EHOSTUNREACH: `there is no route to ${host}`,
-    ENETUNREACH: `there is no route to ${host}`,
-  }
   return new CliError(
-    `${label} is unreachable${through ? ` from ${through.label}` : ''}: ${causes[error.code ?? ''] ?? error.message.slice(0, 200)}`,
-    'check the name, the port and the firewall: `ssh` with the same user and host must work',
+    `${label} is unreachable: ${why}`,
+    `check the name, the port and the firewall: \`${command}\` must work`,
     exitCodes.unavailable,
   )
 }

@@ -3,7 +3,6 @@ import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
 import type { Work } from './machine.ts'
 import { type PayloadFile, readInstaller, readPayload } from './payload.ts'
-import { readTarget } from './target.ts'
 
 interface Given {
   json?: boolean
@@ -11,15 +10,13 @@ interface Given {
   allowHttp?: boolean
   from?: string
   identity?: string
-  hostKey?: string
-  knownHosts?: string
   jump?: string
+  sshOption?: string[]
 }
 
 /** Everything that is the same for all machines of a command. */
 export function startWork(context: Context, given: Given): Work {
-  const { identity, hostKey, knownHosts, jump } = given
-  const agent = process.env.SSH_AUTH_SOCK
+  const { identity, jump, sshOption = [] } = given
   let payload: Promise<PayloadFile[]> | undefined
   return {
     terminal: context.terminal,
@@ -31,11 +28,11 @@ export function startWork(context: Context, given: Given): Work {
     },
     installer: () => readInstaller(given.from),
     session: {
-      ...(agent && { agent }),
-      ...(identity && { identity }),
-      ...(hostKey && { hostKey }),
-      ...(knownHosts && { knownHosts: [knownHosts] }),
-      ...(jump && { jumps: jump.split(',').map((text) => readTarget(text.trim())) }),
+      args: [
+        ...(identity ? ['-i', identity, '-o', 'IdentitiesOnly=yes'] : []),
+        ...(jump ? ['-J', jump] : []),
+        ...sshOption.flatMap((option) => ['-o', option]),
+      ],
     },
     controlPlanes: urlsIn(given.controlPlane ?? context.baseUrl()),
     allowHttp: given.allowHttp === true,
