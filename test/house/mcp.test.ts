@@ -33,7 +33,7 @@ test('an agent creates a desktop, uses it and lets it sleep', async () => {
   expect((await agent.call('desktop_run', { desktop_id, command: 'echo here' })).text).toBe(
     'exit code 0\n--- stdout\nhere\n',
   )
-  const acted = await agent.call('desktop_act', { desktop_id, actions: [{ type: 'type', text: 'a' }] })
+  const acted = await agent.call('desktop_act', { desktop_id, actions: [{ action: 'key', text: 'ctrl+a' }] })
   expect([acted.isError, acted.text]).toEqual([false, expect.stringMatching(/^1 of 1 actions done/)])
   const started = await agent.call('desktop_run', { desktop_id, command: 'echo going on', background: true })
   const exec_id = /exec_id (\S+)/.exec(started.text)![1]

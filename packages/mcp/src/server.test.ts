@@ -1,5 +1,5 @@
 import { createClient } from '@dormouse/client'
-import { desktop, desktopId, succeeded } from '@dormouse/client/testing/samples'
+import { desktop, desktopId, operation, succeeded } from '@dormouse/client/testing/samples'
 import { problem, type Script, serve } from '@dormouse/client/testing/scripted-server'
 import { InMemoryTransport, Client as McpClient } from '@modelcontextprotocol/client'
 import { expect, onTestFinished, test } from 'vitest'
@@ -17,8 +17,9 @@ async function connect(script: Script, options: Partial<McpOptions> = {}) {
   await agent.connect(here)
   onTestFinished(() => agent.close())
   const call = async (name: string, args: object = {}) => {
-    const { content, isError } = await agent.callTool({ name, arguments: args as Record<string, unknown> })
-    return { content: content as { type: string; text?: string; data?: string; mimeType?: string }[], isError }
+    const result = await agent.callTool({ name, arguments: args as Record<string, unknown> })
+    const { content, isError, structuredContent: data } = result
+    return { content: content as { type: string; text?: string; data?: string; mimeType?: string }[], isError, data }
   }
   return { agent, call, seen: service.seen }
 }
@@ -84,14 +85,16 @@ test('a command shows its exit code and the end of its output', async () => {
 
 test('a picture comes as a picture, behind a short text', async () => {
   const png = Buffer.alloc(64)
-  png.writeUInt32BE(1_280, 16)
-  png.writeUInt32BE(800, 20)
-  const { call } = await connect(() => ({ headers: { 'content-type': 'image/png' }, body: png }))
-  const { content } = await call('desktop_screen', { desktop_id: desktopId })
+  const headers = { 'content-type': 'image/png', 'dormouse-screen-size': '1280x800' }
+  const { call, seen } = await connect(() => ({ headers, body: png }))
+  const { content, data } = await call('desktop_screen', { desktop_id: desktopId })
+  expect(data).toEqual({ width: 1_280, height: 800 })
   expect(content).toEqual([
     { type: 'text', text: 'The screen is 1280 × 800 pixels.' },
     { type: 'image', mimeType: 'image/png', data: png.toString('base64') },
   ])
+  await call('desktop_screen', { desktop_id: desktopId, region: { x: 0, y: 10, width: 20, height: 30 } })
+  expect(seen[1]!.query.get('region')).toBe('0,10,20,30')
 })
 
 test('actions come with the picture of what they did; a batch whose outcome is unknown says so', async () => {
@@ -142,17 +145,46 @@ test('a failure is a result with the next step, and a wrong argument names itsel
   expect([wrong.isError, wrong.content[0]!.text]).toEqual([true, expect.stringContaining('command')])
 })
 
-test('a created desktop is woken, and its id is said also where that fails', async () => {
+test('a created desktop is woken; one that cannot be is removed again, also by an agent that may not destroy', async () => {
   const script =
-    (wake: () => ReturnType<Script>): Script =>
-    (request) =>
-      request.path.endsWith('wake') ? wake() : { body: desktop() }
-  const { call } = await connect(script(() => ({ body: succeeded() })))
+    (wake: () => ReturnType<Script>, destroy: typeof wake = () => ({ body: succeeded({ kind: 'destroy' }) })): Script =>
+    (request) => {
+      if (request.path.endsWith('destroy')) return destroy()
+      return request.path.endsWith('wake') ? wake() : { body: desktop() }
+    }
+  const { call, seen: first } = await connect(script(() => ({ body: succeeded() })))
   const woken = await call('desktop_create', { tier: 'small' })
   expect(woken.content[0]!.text).toBe(`${desktopId} is awake; its memory was restored`)
-  const full = await connect(script(() => problem(409, 'operation_failed', 'no host has room')))
-  const failed = await full.call('desktop_create')
-  expect([failed.isError, failed.content[0]!.text]).toEqual([true, expect.stringContaining(`created ${desktopId}`)])
+  expect(woken.data).toEqual({ desktop_id: desktopId, state: 'awake', resumed_from: 'memory' })
+  expect(first.some(({ path }) => path.endsWith('destroy'))).toBe(false)
+
+  const full = () => problem(409, 'operation_failed', 'no host has room')
+  const { call: create, seen } = await connect(script(full))
+  const failed = await create('desktop_create')
+  expect([failed.isError, failed.content[0]!.text]).toEqual([
+    true,
+    expect.stringMatching(/no host has room\n.*removed/),
+  ])
+  expect(seen.map(({ path }) => path.split('/').at(-1))).toEqual(['desktops', 'wake', 'destroy'])
+
+  const stuck = await connect(script(full, () => problem(409, 'wrong_state', 'it cannot be destroyed now')))
+  const left = await stuck.call('desktop_create')
+  expect(left.content[0]!.text).toContain(`${desktopId} is left`)
+})
+
+test('a desktop whose agent has left before it was awake is removed again', async () => {
+  const left = new AbortController()
+  const removed = Promise.withResolvers<void>()
+  const { agent } = await connect(({ path }) => {
+    if (path.endsWith('destroy')) removed.resolve()
+    if (path.endsWith('destroy')) return { body: succeeded({ kind: 'destroy' }) }
+    if (!path.endsWith('wake')) return { body: desktop() }
+    left.abort()
+    return { status: 202, body: operation() }
+  })
+  const call = agent.callTool({ name: 'desktop_create', arguments: {} }, { signal: left.signal })
+  await expect(call).rejects.toThrow()
+  await removed.promise
 })
 
 test('a file is read in parts that end between characters', async () => {

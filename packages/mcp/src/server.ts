@@ -5,6 +5,7 @@ import { z } from 'zod'
 import about from '../package.json' with { type: 'json' }
 import { explain } from './failures.ts'
 import { defaultGrants, type Grant } from './grants.ts'
+import { schemaOf } from './schemas.ts'
 import type { Answer, Tool } from './tool.ts'
 import { createDesktop, destroyDesktop, hibernateDesktop, listDesktops, wakeDesktop } from './tools/desktops.ts'
 import { listFiles, readFile, readOutput, runCommand, writeFile } from './tools/guest.ts'
@@ -46,7 +47,8 @@ export function createMcpServer({ client, grants = defaultGrants, desktopId: pin
       title: tool.title,
       description: tool.description,
       // Unknown arguments are refused: a misspelt one would change nothing, silently.
-      inputSchema: z.strictObject(shape),
+      inputSchema: schemaOf(shape, tool.prepare),
+      outputSchema: schemaOf(tool.output),
       annotations: annotationsOf(tool),
     }
     server.registerTool(tool.name, config, async (args, { mcpReq: { signal } }) => {
@@ -72,7 +74,8 @@ const annotationsOf = ({ title, grant, idempotent }: Tool) => ({
   openWorldHint: grant === 'use',
 })
 
-const resultOf = ({ text, pictures = [] }: Answer): CallToolResult => ({
+const resultOf = ({ text, data, pictures = [] }: Answer): CallToolResult => ({
+  structuredContent: { ...data },
   content: [
     { type: 'text', text },
     ...pictures.map(({ mimeType, data }) => ({

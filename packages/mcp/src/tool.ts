@@ -2,10 +2,12 @@
 import type { Client } from '@dormouse/client'
 import type { z } from 'zod'
 import type { Grant } from './grants.ts'
+import type { Prepare } from './schemas.ts'
 
-/** What a tool answers: text, and pictures behind it. */
-export interface Answer {
+/** What a tool answers: text for a model, the same as data for a program, and pictures behind it. */
+export interface Answer<Data = object> {
   text: string
+  data: Data
   pictures?: { mimeType: string; data: Uint8Array }[]
 }
 
@@ -15,19 +17,28 @@ export interface Call {
   signal: AbortSignal
 }
 
-export interface Tool<Shape extends z.ZodRawShape = z.ZodRawShape> {
+export interface Tool<Shape extends z.ZodRawShape = z.ZodRawShape, Output extends z.ZodRawShape = z.ZodRawShape> {
   name: string
   title: string
   description: string
   grant: Grant
   /** Beside `desktop_id`, where the tool works on one desktop. */
   input: Shape
+  /** Turns what models write into what `input` says. */
+  prepare?: Prepare
+  /** Of `data`. What is not known is left out. */
+  output: Output
   /** Whether it works on one desktop: it takes `desktop_id` then. */
   onDesktop: boolean
   /** Whether a repeat with the same arguments changes nothing more. */
   idempotent: boolean
-  run(args: z.infer<z.ZodObject<Shape>> & { desktop_id: string }, call: Call): Promise<Answer>
+  run(
+    args: z.infer<z.ZodObject<Shape>> & { desktop_id: string },
+    call: Call,
+  ): Promise<Answer<z.infer<z.ZodObject<Output>>>>
 }
 
 /** Checks a tool's types, and forgets them: tools stand in one list. */
-export const tool = <Shape extends z.ZodRawShape>(definition: Tool<Shape>): Tool => definition as unknown as Tool
+export const tool = <Shape extends z.ZodRawShape, Output extends z.ZodRawShape>(
+  definition: Tool<Shape, Output>,
+): Tool => definition as unknown as Tool

@@ -1,9 +1,17 @@
 // Tools for desktops as such: which there are, and their lives.
-import type { DesktopJson } from '@dormouse/client'
+import { type Client, type DesktopJson, DormouseError } from '@dormouse/client'
 import { z } from 'zod'
 import { type Call, tool } from '../tool.ts'
 
+const ids = { desktop_id: z.string() }
+const state = z.string().describe('Such as awake, hibernated or stopped')
+const resumed = z.enum(['memory', 'disk', 'image']).optional().describe('What came back')
+
 const lineOf = ({ id, state, tier, image_version }: DesktopJson) => `${id}  ${state}  ${tier}  ${image_version}`
+
+const entryOf = ({ id, state, tier, image_version }: DesktopJson) => ({
+  ...{ desktop_id: id, state, tier, image: image_version },
+})
 
 const from = {
   memory: 'its memory was restored',
@@ -11,10 +19,11 @@ const from = {
   image: 'it booted for the first time',
 }
 
-async function woken(id: string, { client, signal }: Call): Promise<string> {
+async function woken(id: string, { client, signal }: Call) {
   const { result } = await client.settle('wake', id, {}, { signal })
-  const path = from[result?.resumed_from as keyof typeof from]
-  return path ? `${id} is awake; ${path}` : `${id} is awake`
+  const resumed_from = result?.resumed_from
+  const text = resumed_from ? `${id} is awake; ${from[resumed_from]}` : `${id} is awake`
+  return { text, data: { desktop_id: id, state: 'awake', ...(resumed_from && { resumed_from }) } }
 }
 
 export const listDesktops = tool({
@@ -25,10 +34,15 @@ export const listDesktops = tool({
   onDesktop: false,
   idempotent: true,
   input: { limit: z.int().min(1).max(100).default(20).describe('At most so many') },
+  output: {
+    desktops: z.array(z.strictObject({ ...ids, state, tier: z.string(), image: z.string() })),
+    more: z.boolean().describe('Whether there are more than these'),
+  },
   run: async ({ limit }, { client, signal }) => {
     const { desktops, next } = await client.listDesktops({ limit }, { signal })
-    if (desktops.length === 0) return { text: 'There are no desktops. Call desktop_create.' }
-    return { text: [...desktops.map(lineOf), ...(next ? ['There are more; raise limit.'] : [])].join('\n') }
+    const data = { desktops: desktops.map(entryOf), more: next !== undefined }
+    if (desktops.length === 0) return { text: 'There are no desktops. Call desktop_create.', data }
+    return { text: [...desktops.map(lineOf), ...(next ? ['There are more; raise limit.'] : [])].join('\n'), data }
   },
 })
 
@@ -44,18 +58,31 @@ export const createDesktop = tool({
     image: z.string().max(128).optional().describe('Version of the image to start from; the service has a default'),
     wake: z.boolean().default(true).describe('Wake it at once'),
   },
+  output: { ...ids, state, resumed_from: resumed },
   run: async ({ tier, image, wake }, call) => {
     const { id } = await call.client.createDesktop({ tier, image_version: image }, { signal: call.signal })
-    if (!wake) return { text: `Created ${id}. It does not run yet: call desktop_wake.` }
-    // The id is said also where the wake fails: the desktop exists.
-    return woken(id, call).then(
-      (text) => ({ text }),
-      (error: Error) => {
-        throw Object.assign(error, { message: `created ${id}, but it did not wake: ${error.message}` })
-      },
-    )
+    if (!wake)
+      return {
+        text: `Created ${id}. It does not run yet: call desktop_wake.`,
+        data: { desktop_id: id, state: 'created' },
+      }
+    return woken(id, call).catch(async (error: unknown) => {
+      const outcome = await removed(id, call.client)
+      throw error instanceof DormouseError ? Object.assign(error, { message: `${error.message}\n${outcome}` }) : error
+    })
   },
 })
+
+/** What could not be woken is of no use, and whoever made it may not be granted to destroy. Not cut by an agent that has left. */
+async function removed(id: string, client: Client): Promise<string> {
+  try {
+    await client.settle('destroy', id)
+    return 'The new desktop was removed again.'
+  } catch (error) {
+    if (!(error instanceof DormouseError)) throw error
+    return `The new desktop ${id} is left, because it could not be removed: ${error.message}`
+  }
+}
 
 export const wakeDesktop = tool({
   name: 'desktop_wake',
@@ -65,9 +92,11 @@ export const wakeDesktop = tool({
   onDesktop: true,
   idempotent: true,
   input: {},
+  output: { ...ids, state, resumed_from: resumed },
   run: async ({ desktop_id: id }, call) => {
     const { state } = await call.client.getDesktop(id, { signal: call.signal })
-    return { text: state === 'awake' ? `${id} is awake already` : await woken(id, call) }
+    if (state === 'awake') return { text: `${id} is awake already`, data: { desktop_id: id, state } }
+    return woken(id, call)
   },
 })
 
@@ -79,11 +108,13 @@ export const hibernateDesktop = tool({
   onDesktop: true,
   idempotent: true,
   input: {},
+  output: { ...ids, state },
   run: async ({ desktop_id: id }, { client, signal }) => {
     const { state } = await client.getDesktop(id, { signal })
-    if (state === 'hibernated') return { text: `${id} is hibernated already` }
+    const data = { desktop_id: id, state: 'hibernated' }
+    if (state === 'hibernated') return { text: `${id} is hibernated already`, data }
     await client.settle('hibernate', id, {}, { signal })
-    return { text: `${id} is hibernated` }
+    return { text: `${id} is hibernated`, data }
   },
 })
 
@@ -95,8 +126,9 @@ export const destroyDesktop = tool({
   onDesktop: true,
   idempotent: true,
   input: {},
+  output: { ...ids, state },
   run: async ({ desktop_id: id }, { client, signal }) => {
     await client.settle('destroy', id, {}, { signal })
-    return { text: `${id} is destroyed` }
+    return { text: `${id} is destroyed`, data: { desktop_id: id, state: 'destroyed' } }
   },
 })

@@ -29,10 +29,21 @@ export const runCommand = tool({
       .describe('The command is killed then: after 60 s by default; in the background never, unless given'),
     background: z.boolean().default(false).describe('For what takes minutes, or does not end, such as a server'),
   },
+  output: {
+    exit_code: z.int().optional(),
+    signal: z.string().optional().describe('That ended it'),
+    stdout: z.string().optional(),
+    stderr: z.string().optional(),
+    truncated: z.boolean().optional().describe('Whether the output is only a part'),
+    exec_id: z.string().optional().describe('Of a command in the background'),
+  },
   run: async ({ desktop_id: id, background, ...body }, { client, signal }) => {
-    if (!background) return { text: endOf(await client.exec(id, body, { signal })) }
-    const { id: execId } = await client.execs.start(id, body, { signal })
-    return { text: `started; exec_id ${execId}\nNext step: call desktop_output` }
+    if (!background) {
+      const ended = await client.exec(id, body, { signal })
+      return { text: endOf(ended), data: dataOf(ended) }
+    }
+    const { id: exec_id } = await client.execs.start(id, body, { signal })
+    return { text: `started; exec_id ${exec_id}\nNext step: call desktop_output`, data: { exec_id } }
   },
 })
 
@@ -50,6 +61,13 @@ export const readOutput = tool({
     offset: z.int().min(0).default(0).describe('Byte to read on from; the answer before says it'),
     wait_secs: z.int().min(0).max(60).default(10),
   },
+  output: {
+    state: z.string(),
+    exit_code: z.int().optional(),
+    text: z.string(),
+    next_offset: z.int().describe('Offset to read on from'),
+    end: z.int().describe('Bytes that there are so far'),
+  },
   run: async ({ desktop_id: id, exec_id, stream, offset, wait_secs }, { client, signal }) => {
     const given = { stream, offset, waitSecs: wait_secs, signal }
     const output = await client.execs.read(id, exec_id, given)
@@ -58,7 +76,10 @@ export const readOutput = tool({
     const next = output.offset + shown.length
     const dropped = output.offset > offset ? [`${output.offset - offset} bytes before were dropped`] : []
     const head = [stateOf(exec), ...dropped, `${stream} ${output.offset}–${next} of ${exec[stream].end}`]
-    return { text: `${head.join('; ')}; read on with offset ${next}\n${shown.toString()}` }
+    const text = shown.toString()
+    const { state, exit_code } = exec
+    const data = { state, ...(exit_code !== null && { exit_code }), text, next_offset: next, end: exec[stream].end }
+    return { text: `${head.join('; ')}; read on with offset ${next}\n${text}`, data }
   },
 })
 
@@ -66,6 +87,13 @@ function stateOf({ state, exit_code, signal, reason }: ExecStateJson): string {
   if (exit_code !== null) return `exit code ${exit_code}`
   return [state, signal === null ? '' : `by signal ${signal}`, reason ?? ''].filter(Boolean).join(', ')
 }
+
+const dataOf = ({ exit_code, signal, stdout, stderr, ...cut }: ExecJson) => ({
+  ...(exit_code !== null && { exit_code }),
+  ...(signal !== null && { signal: String(signal) }),
+  ...{ stdout: stdout.slice(-shownChars), stderr: stderr.slice(-shownChars) },
+  truncated: cut.stdout_truncated || cut.stderr_truncated || stdout.length > shownChars || stderr.length > shownChars,
+})
 
 function endOf({ exit_code, signal, stdout, stderr, ...cut }: ExecJson): string {
   const how = exit_code === null ? `ended by signal ${signal ?? 'unknown'}` : `exit code ${exit_code}`
@@ -96,6 +124,7 @@ export const readFile = tool({
     path: z.string().min(1).describe('Absolute path'),
     offset: z.int().min(0).default(0).describe('First byte to read'),
   },
+  output: { text: z.string(), end: z.int().describe('Offset to read on from'), size: z.int() },
   run: async ({ desktop_id: id, path, offset }, { client, signal }) => {
     const part = await client.readFilePart(id, path, { offset, length: readMaxBytes, signal })
     const bytes = await buffer(part.stream)
@@ -105,7 +134,8 @@ export const readFile = tool({
     if (text === undefined) throw new InvalidRequestError(`${path} is not text; use desktop_run to look into it`)
     const size = part.size ?? bytes.length
     const end = offset + Buffer.byteLength(text)
-    return { text: end < size ? `${text}\n--- ${end} of ${size} bytes; read on with offset ${end}` : text }
+    const shown = end < size ? `${text}\n--- ${end} of ${size} bytes; read on with offset ${end}` : text
+    return { text: shown, data: { text, end, size } }
   },
 })
 
@@ -131,11 +161,13 @@ export const writeFile = tool({
     mode: z
       .string()
       .regex(/^[0-7]{3,4}$/, 'must be an octal mode such as 0644')
-      .optional(),
+      .optional()
+      .describe('Octal, such as 0644'),
   },
+  output: { path: z.string(), size: z.int() },
   run: async ({ desktop_id: id, path, text, mode }, { client, signal }) => {
     const { size } = await client.writeFile(id, path, text, { mode, signal })
-    return { text: `Wrote ${size} bytes to ${path}` }
+    return { text: `Wrote ${size} bytes to ${path}`, data: { path, size } }
   },
 })
 
@@ -152,12 +184,26 @@ export const listFiles = tool({
     path: z.string().min(1).describe('Absolute path of the folder'),
     depth: z.int().min(1).max(8).default(1).describe('Levels below the folder'),
   },
+  output: {
+    entries: z.array(
+      z.strictObject({ path: z.string(), type: z.string(), size: z.int(), target: z.string().optional() }),
+    ),
+    more: z.boolean().describe('Whether there are more than these'),
+  },
   run: async ({ desktop_id: id, path, depth }, { client, signal }) => {
     const { entries, next_cursor } = await client.listEntries(id, { path, depth, limit: listed }, { signal })
+    const data = {
+      entries: entries.map(({ type, size, path: each, target }) => ({
+        ...{ path: each, type, size },
+        ...(target !== null && { target }),
+      })),
+      more: next_cursor !== null,
+    }
     const lines = entries.map(({ type, size, path: each, target }) =>
       [type.padEnd(9), String(size).padStart(10), target === null ? each : `${each} -> ${target}`].join(' '),
     )
-    if (lines.length === 0) return { text: `${path} is empty` }
-    return { text: [...lines, ...(next_cursor === null ? [] : ['There are more; list a folder below.'])].join('\n') }
+    if (lines.length === 0) return { text: `${path} is empty`, data }
+    const more = data.more ? ['There are more; list a folder below.'] : []
+    return { text: [...lines, ...more].join('\n'), data }
   },
 })
