@@ -1,6 +1,6 @@
 // `npm start`: starts everything on this machine, and stops it again on Ctrl-C. Decides the order; the parts are in start/.
 import { createServer } from 'node:net'
-import { readOrExit } from './arguments.ts'
+import { readOrExit } from '@dormouse/process/arguments'
 import { bringUp, type Service } from './start/bring-up.ts'
 import { endLeftovers } from './start/children.ts'
 import { hibernateAwake } from './start/hibernate-awake.ts'

@@ -1,7 +1,7 @@
 // What `npm start` takes: its options and environment variables. Pure.
 import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import { UsageError } from '../arguments.ts'
+import { UsageError } from '@dormouse/process/arguments'
 import { maxHosts } from './host-places.ts'
 
 export const help = `npm start                     run desktops on this machine with libvirt and QEMU (Debian or Ubuntu). Root installs the

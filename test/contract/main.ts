@@ -1,7 +1,7 @@
 // `npm run conformance`: holds a running service, anywhere, to the contract, with nothing but two keys of two
 // organisations. Makes its own small desktops, destroys them at the end, and touches no other.
 import { parseArgs } from 'node:util'
-import { readOrExit } from '../../scripts/arguments.ts'
+import { readOrExit } from '@dormouse/process/arguments'
 import { Context } from './context.ts'
 import { findPlace, lookAround, Unusable } from './place.ts'
 import { type Outcome, run } from './run.ts'

@@ -2,7 +2,7 @@
 // mode calls a fault, is told with the words that repeat it: the seed repeats a run, the number one input.
 import { readdirSync, readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { readOrExit, UsageError } from '../../scripts/arguments.ts'
+import { readOrExit, UsageError } from '@dormouse/process/arguments'
 import { smallest } from './dice.ts'
 import type { Mode, Subject, Target } from './mode.ts'
 import { modes } from './modes/all.ts'

@@ -1,21 +1,22 @@
 // Starts and stops a control plane: opens the database, makes the rooms, joins them to HTTP and to the agents' links, listens.
 import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
-import { type Failpoints, type Log, openTracing, outsideWork } from '@dormouse/process'
+import { type Failpoints, type Log, openTracing, outsideWork, StartError } from '@dormouse/process'
 import { openGateway } from './agents/gateway.ts'
 import { createApp } from './app.ts'
 import { record } from './audit/store.ts'
 import { type ClientLimits, clientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
-import { explainTls } from './db/certificates.ts'
 import { inLane } from './db/lanes.ts'
 import { migrate } from './db/migrate.ts'
+import { requireFiles, requireVersion, whenAvailable } from './db/opening.ts'
 import { openPool, type Pool } from './db/pool.ts'
 import { installationId } from './hosts/installation.ts'
 import type { App } from './http/app.ts'
 import { AuditTrail } from './http/audit-trail.ts'
 import { InFlightRequests } from './http/in-flight-requests.ts'
 import { sendRawProblem } from './http/raw-responses.ts'
+import { openWaitingRoom, type WaitingRoom } from './http/waiting-room.ts'
 import { reconcile } from './reconcile/reconcilers.ts'
 import { reconcilers } from './reconcilers.ts'
 import { reportHandlers } from './report-handlers.ts'
@@ -35,10 +36,18 @@ export interface ControlPlane extends Rooms, Pick<ClientLimits, 'connections' | 
   close(): Promise<void>
 }
 
-/** Starts a control plane. It contends for leadership once it listens. */
-export async function startControlPlane(config: Config, log: Log, failpoints: Failpoints): Promise<ControlPlane> {
+/**
+ * Starts a control plane. It contends for leadership once it listens. While the database is unavailable it waits, and listens
+ * for health checks; `signal` ends that.
+ */
+export async function startControlPlane(
+  config: Config,
+  log: Log,
+  failpoints: Failpoints,
+  signal?: AbortSignal,
+): Promise<ControlPlane> {
   const logOf = (room: string) => log.child({ room })
-  const pool = await openDatabase(config, logOf('db'))
+  const { pool, installationId, port } = await openDatabase(config, logOf, signal)
   const limits = clientLimits(config, logOf('http'))
   const tracing = await openTracing({
     url: config.otlpUrl,
@@ -49,7 +58,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
     log: logOf('telemetry'),
   })
   const telemetry = new Telemetry(log, logOf, tracing)
-  const foundation = { config, pool, installationId: await installationId(pool), failpoints, telemetry, logOf }
+  const foundation = { config, pool, installationId, failpoints, telemetry, logOf }
   const rooms = openRooms(foundation, limits)
   reconcile(rooms.leadership, reconcilers(rooms), logOf('reconcile'))
   await inLane('care', () => rooms.readiness.start())
@@ -58,7 +67,7 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   telemetry.watch({ ...rooms, ...limits, inFlight })
   const app = await createApp({ ...rooms, ...limits, config, log: logOf('http'), acts, inFlight, telemetry })
   const gateway = acceptAgents({ app, rooms, limits, config, logOf })
-  const url = await listen(app, config)
+  const url = await listen(app, { ...config, port })
   inLane('care', () => rooms.leadership.start(url))
   rooms.removals.watch()
   logOf('http').info({ url }, 'listening')
@@ -74,16 +83,39 @@ export async function startControlPlane(config: Config, log: Log, failpoints: Fa
   }
 }
 
-async function openDatabase(config: Config, log: Log): Promise<Pool> {
+interface Database {
+  pool: Pool
+  installationId: string
+  /** Where to listen: where it has listened while it waited. */
+  port: number
+}
+
+async function openDatabase(config: Config, logOf: (room: string) => Log, signal?: AbortSignal): Promise<Database> {
+  const log = logOf('db')
+  requireFiles(config.databaseUrl)
   const pool = openPool(config.databaseUrl, config.databasePool, (err) =>
     // Of no request, though one may have opened it.
     outsideWork(() => log.warn({ err }, 'an idle database connection was lost')),
   )
-  const applied = await migrate({ databaseUrl: config.databaseUrl, log }).catch((error: unknown) => {
-    throw explainTls(error)
-  })
-  if (applied.length > 0) log.info({ applied }, 'the schema was brought up to date')
-  return pool
+  let waiting: WaitingRoom | undefined
+  const open = async () => {
+    await requireVersion(pool)
+    const applied = await migrate({ databaseUrl: config.databaseUrl, log })
+    if (applied.length > 0) log.info({ applied }, 'the schema was brought up to date')
+    return installationId(pool)
+  }
+  const waits = async () => {
+    waiting = await openWaitingRoom({ ...config, log: logOf('http') }).catch(explainListen(config))
+  }
+  try {
+    const installation = await whenAvailable(open, { log, signal, waits })
+    return { pool, installationId: installation, port: waiting?.port ?? config.port }
+  } catch (error) {
+    void pool.end().catch(() => undefined)
+    throw error
+  } finally {
+    await waiting?.close()
+  }
 }
 
 interface Parts {
@@ -136,11 +168,25 @@ const rulesOf = ({ idle }: Rooms, hostId: string) => idle.rulesOf(hostId).catch(
 
 /** Answers the URL at which agents and other replicas reach this one. */
 async function listen(app: App, { host, port, publicUrl }: Config): Promise<string> {
-  await app.listen({ host, port })
+  await app.listen({ host, port }).catch(explainListen({ host, port }))
   const address = app.server.address()
   const bound = typeof address === 'object' && address ? address.port : port
   return publicUrl?.replace(/\/$/, '') ?? `http://${isIPv6(host) ? `[${host}]` : host}:${bound}`
 }
+
+/** Throws what to correct, if that is known. */
+const explainListen =
+  ({ host, port }: Pick<Config, 'host' | 'port'>) =>
+  (error: NodeJS.ErrnoException): never => {
+    const sentences: Record<string, string> = {
+      EADDRINUSE: `port ${port} of ${host} is in use by another program; end that, or set PORT to a free port`,
+      EACCES: `port ${port} is reserved for root; set PORT to 1024 or above`,
+      EADDRNOTAVAIL: `this machine has no address ${host}; set DORMOUSE_HOST to one that it has`,
+      ENOTFOUND: `${host} is no address of this machine; correct DORMOUSE_HOST`,
+    }
+    const sentence = sentences[error.code ?? '']
+    throw sentence ? new StartError(sentence, { cause: error }) : error
+  }
 
 async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFlightRequests): Promise<void> {
   const { leadership, readiness, waiters, removals, relays, screens, engine, recovery, drains, events, notices, pool } =

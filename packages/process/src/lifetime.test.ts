@@ -17,7 +17,7 @@ function recordedLifetime() {
 /** A real process that runs the given code as its start; collects what it logs and how it ends. */
 function running(start: string, deadlineMs = longMs) {
   const script = `
-    import { ConfigError, runProcess } from '${import.meta.resolve('./index.ts')}'
+    import { ConfigError, runProcess, StartError } from '${import.meta.resolve('./index.ts')}'
     await runProcess({ name: 'test', deadlineMs: ${deadlineMs}, start: async (lifetime) => {
       const alive = setInterval(() => {}, ${longMs})
       lifetime.onClose('timer', () => clearInterval(alive))
@@ -115,19 +115,38 @@ test('an interrupted start closes what it had started', async () => {
   expect(lines.map(({ msg }) => msg)).toContain('late one closed')
 })
 
-test('a failed start closes what it had started and exits with 1', async () => {
+test('a failed start closes what it had started, exits with 1, and says why in its last line', async () => {
   const run = running(
     `lifetime.onClose('half', () => lifetime.log.info('half closed')); throw new Error('no database')`,
   )
   const { code, lines } = await run.ended
   expect(code).toBe(1)
-  expect(lines.map(({ msg }) => msg)).toEqual(['could not start', 'closing', 'half closed', 'closed'])
+  expect(lines.map(({ msg }) => msg)).toEqual(['half closed', 'could not start'])
+  expect(lines.at(-1)).toMatchObject({ err: { message: 'no database', stack: expect.stringContaining('at ') } })
 })
+
+test.each([
+  ['a sentence', `throw new StartError('port 80 is in use; set PORT')`, 'port 80 is in use; set PORT'],
+  [
+    'a file',
+    `(await import('node:fs')).readFileSync('/no/such.pem')`,
+    'cannot use /no/such.pem: there is no such file or folder; create it',
+  ],
+])(
+  '%s that a start failed by is its last line, without a stack, at any level of the log',
+  async (_what, start, why) => {
+    const { code, lines } = await running(`lifetime.log.level = 'silent'; ${start}`).ended
+    expect(code).toBe(1)
+    expect(lines).toMatchObject([{ level: 60, msg: 'could not start', why }])
+    expect(lines[0]).not.toHaveProperty('err')
+  },
+)
 
 test('a wrong configuration is printed as text', async () => {
   const run = running(`throw new ConfigError(['PORT is "x": not a number'])`)
   expect(await run.ended).toMatchObject({
     code: 1,
+    lines: [],
     stderr: 'the configuration is not valid:\n  - PORT is "x": not a number\n',
   })
 })

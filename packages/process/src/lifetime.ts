@@ -1,6 +1,7 @@
 // Starts a process, waits for its end, and closes its parts within a deadline. Does not know the parts.
 import { ConfigError } from './config.ts'
 import { createLog, type Log } from './log.ts'
+import { whyNotStarted } from './start-failures.ts'
 
 export interface ProcessOptions {
   name: string
@@ -18,6 +19,8 @@ interface Closer {
 export class Lifetime {
   /** The log of the process's start and end. The start may replace it by the configured one. */
   log: Log
+  /** Why the start failed. */
+  failure: unknown
   readonly #closers: Closer[] = []
   readonly #closing = new AbortController()
   readonly #ended = Promise.withResolvers<string>()
@@ -78,7 +81,7 @@ export class Lifetime {
 
 /**
  * Runs a process from start to exit. Exit code 0: a clean end by SIGTERM, SIGINT or `lifetime.end`. Exit code 1: a failed
- * start, a failed or late close, or an uncaught error. A second signal exits at once.
+ * start, a failed or late close, or an uncaught error. A second signal exits at once. Why a start failed is the last line.
  */
 export async function runProcess({ name, start, deadlineMs = 10_000 }: ProcessOptions): Promise<never> {
   const lifetime = new Lifetime(createLog({ name }))
@@ -86,12 +89,14 @@ export async function runProcess({ name, start, deadlineMs = 10_000 }: ProcessOp
   exitOnUncaught(lifetime)
   const started = begin(lifetime, start)
   const reason = await lifetime.ended
-  lifetime.log.info({ reason }, 'closing')
+  const failed = lifetime.failure !== undefined
+  if (!failed) lifetime.log.info({ reason }, 'closing')
   const dueAt = performance.now() + deadlineMs
   // An interrupted start may still register parts to close.
   const well = await Promise.race([started, after(deadlineMs)])
   const clean = await lifetime.close(dueAt - performance.now())
-  lifetime.log.info({ clean }, 'closed')
+  if (failed) sayWhy(name, lifetime.failure)
+  else lifetime.log.info({ clean }, 'closed')
   process.exit(well && clean ? 0 : 1)
 }
 
@@ -101,11 +106,17 @@ async function begin(lifetime: Lifetime, start: ProcessOptions['start']): Promis
     return true
   } catch (err) {
     if (lifetime.closing.aborted) return true
-    if (err instanceof ConfigError) process.stderr.write(`${err.message}\n`)
-    else lifetime.log.fatal({ err }, 'could not start')
+    lifetime.failure = err
     lifetime.end('failed start')
     return false
   }
+}
+
+/** Whatever the configured level is. An error that has no sentence of its own is logged with its stack. */
+function sayWhy(name: string, err: unknown): void {
+  if (err instanceof ConfigError) return void process.stderr.write(`${err.message}\n`)
+  const why = whyNotStarted(err, process.env)
+  createLog({ name }).fatal(why === undefined ? { err } : { why }, 'could not start')
 }
 
 function after(delayMs: number): Promise<false> {

@@ -4,13 +4,8 @@ const unknownAuthority =
   /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_(GET_ISSUER|VERIFY_LEAF)_\w+)$/
 const outOfDate = /^(CERT_HAS_EXPIRED|CERT_NOT_YET_VALID)$/
 
-/** The same error where TLS is not its cause; else one that says what to correct. */
-export function explainTls(error: unknown): unknown {
-  const sentence = error instanceof Error && sentenceFor(error as NodeJS.ErrnoException)
-  return sentence ? new Error(sentence, { cause: error }) : error
-}
-
-function sentenceFor({ code = '', message }: NodeJS.ErrnoException): string | undefined {
+/** What to correct; undefined where TLS is not the cause. */
+export function tlsSentence({ code = '', message }: NodeJS.ErrnoException): string | undefined {
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
     return `the database's certificate does not name the host in DATABASE_URL: ${message}; use a host name that it names, or a certificate for this one`
   if (unknownAuthority.test(code))

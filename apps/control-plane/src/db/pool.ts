@@ -140,7 +140,7 @@ export function isDatabaseUnavailable(error: unknown): boolean {
   if (code) return /^(08|57P|25P03|40P01|53300|ECONN|EHOST|ENET|EPIPE|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|ENOENT)/.test(code)
   return (
     error instanceof Error &&
-    /connection terminated|query read timeout|timeout exceeded when trying to connect|Connection terminated|Client has encountered a connection error/i.test(
+    /connection terminated|query read timeout|timeout exceeded when trying to connect|timeout expired|Connection terminated|Client has encountered a connection error/i.test(
       error.message,
     )
   )

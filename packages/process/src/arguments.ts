@@ -1,4 +1,4 @@
-// Command-line arguments of our scripts: a wrong one is reported in one sentence, without a stack. Knows no command.
+// Command-line arguments: a wrong one is reported in one sentence, without a stack. Knows no command.
 
 /** An argument that cannot be used; the message names it. */
 export class UsageError extends Error {}
@@ -10,7 +10,8 @@ export function readOrExit<T>(read: () => T): T {
   } catch (error) {
     if (!(error instanceof Error) || !isUsageError(error)) throw error
     // Node's own message goes on with advice that does not apply here.
-    console.error(`${error.message.split('. ', 1)[0]}; see --help`)
+    const [sentence = ''] = error.message.split('. ', 1)
+    console.error(`${sentence.replace(/^[A-Z](?=[a-z])/, (letter) => letter.toLowerCase())}; see --help`)
     process.exit(2)
   }
 }

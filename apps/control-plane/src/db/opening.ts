@@ -1,0 +1,149 @@
+// The database at the start: which failures a start waits out, and which end it with what to correct. Knows no table.
+import { readFileSync, statSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createSecureContext } from 'node:tls'
+import { type Log, StartError } from '@dormouse/process'
+import { tlsSentence } from './certificates.ts'
+import { type Db, isDatabaseUnavailable, sqlState } from './pool.ts'
+
+const retryMs = 1_000
+const remindEveryMs = 30_000
+
+export interface Waiting {
+  log: Log
+  /** Ends the wait at once. */
+  signal: AbortSignal | undefined
+  /** Called once, when the database could not be opened at the first attempt. */
+  waits(): Promise<void>
+}
+
+/** Opens the database, as often as it takes. Throws a StartError where waiting would not help. */
+export async function whenAvailable<T>(open: () => Promise<T>, { log, signal, waits }: Waiting): Promise<T> {
+  let said: string | undefined
+  let saidAt = 0
+  for (;;) {
+    signal?.throwIfAborted()
+    try {
+      return await unlessAborted(open(), signal)
+    } catch (error) {
+      signal?.throwIfAborted()
+      const why = whyWait(error)
+      if (why === undefined) throw explained(error)
+      if (said === undefined) await waits()
+      const now = performance.now()
+      if (why !== said || now - saidAt >= remindEveryMs) {
+        log.warn({ why }, 'waiting for the database')
+        said = why
+        saidAt = now
+      }
+    }
+    await sleep(retryMs, undefined, { signal })
+  }
+}
+
+/** An attempt that hangs is left behind: the process ends. */
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return work
+  const { promise, reject } = Promise.withResolvers<never>()
+  const abort = () => reject(signal.reason)
+  signal.addEventListener('abort', abort)
+  return Promise.race([work, promise]).finally(() => signal.removeEventListener('abort', abort))
+}
+
+/** Why the database may be usable later; undefined where somebody has to correct something first. */
+function whyWait(failure: unknown): string | undefined {
+  const error = rootOf(failure)
+  if (!error || tlsSentence(error)) return undefined
+  const { code, syscall } = error as NodeJS.ErrnoException
+  // Of a file, not of a socket.
+  if (code === 'ENOENT' && syscall !== 'connect') return undefined
+  // A standby: a failover may be under way, and it becomes the primary.
+  if (code === '25006') return 'the database is a read-only standby; its primary may take over'
+  return isDatabaseUnavailable(error) ? textOf(error) : undefined
+}
+
+/** What made a migration fail; of anything else the error itself. */
+const rootOf = (error: unknown): Error | undefined =>
+  error instanceof Error ? (error.cause instanceof Error ? error.cause : error) : undefined
+
+/** A name with several addresses fails with an error for each, and has no message of its own. */
+const textOf = (error: Error): string =>
+  error.message || (error instanceof AggregateError && error.errors.map(textOf).join(', ')) || String(sqlState(error))
+
+/** The same error, or the one that says what to correct. */
+export function explained(failure: unknown): unknown {
+  const error = rootOf(failure)
+  const sentence = error && (tlsSentence(error) ?? sentenceFor(error))
+  return sentence === undefined ? failure : new StartError(sentence, { cause: failure })
+}
+
+/** The statements need what came with this version. The tests run on the newest. */
+const leastVersion = 14
+
+/** Throws where the server is older than the statements need. */
+export async function requireVersion(db: Db): Promise<void> {
+  const { rows } = await db.query<{ version: string }>(`select current_setting('server_version') as version`)
+  const { version } = rows[0]!
+  if (Number.parseInt(version, 10) < leastVersion)
+    throw new StartError(`the database is Postgres ${version}; upgrade it to Postgres ${leastVersion} or later`)
+}
+
+function sentenceFor(error: Error): string | undefined {
+  const { message } = error
+  const known = sentences[sqlState(error) ?? '']
+  if (known) return known(message)
+  if (/^SASL: .*password/.test(message)) return 'DATABASE_URL has no password, and the database asks for one; add it'
+  if (isDatabaseUnavailable(error))
+    return `the database cannot be reached: ${textOf(error)}; start it, or correct DATABASE_URL`
+  return undefined
+}
+
+const sentences: Readonly<Record<string, (message: string) => string>> = {
+  '28P01': (message) => `the database refused the login: ${message}; correct the user or password in DATABASE_URL`,
+  '28000': (message) =>
+    `the database refused the login: ${message}; correct DATABASE_URL, or pg_hba.conf on the server`,
+  '3D000': (message) => `${message}; create it, or correct DATABASE_URL`,
+  '42501': (message) => `${message}; give that right to the user in DATABASE_URL`,
+  EACCES: (message) =>
+    `the socket of the database may not be opened: ${message}; correct DATABASE_URL, or its permissions`,
+  ERR_INVALID_URL: () =>
+    'DATABASE_URL is not a valid URL; write it as postgres://user:password@host:5432/dormouse, and special characters of the password percent-encoded, such as %40 for @',
+}
+
+/** Files that DATABASE_URL names, checked before any connection: an error of TLS or of a read names no file. */
+export function requireFiles(databaseUrl: string): void {
+  const query = new URLSearchParams(databaseUrl.split('?', 2)[1] ?? '')
+  const read = (name: string, pem: RegExp, what: string) => {
+    const file = query.get(name)
+    if (!file) return undefined
+    const contents = contentsOf(`${name} in DATABASE_URL is ${file}`, file)
+    if (!pem.test(contents))
+      throw new StartError(`${name} in DATABASE_URL is ${file}, but that holds no ${what} in PEM; name the PEM file`)
+    return contents
+  }
+  read('sslrootcert', certificate, 'certificate')
+  const [cert, key] = [read('sslcert', certificate, 'certificate'), read('sslkey', privateKey, 'private key')]
+  try {
+    createSecureContext({ cert, key })
+  } catch (error) {
+    const { message } = error as Error
+    throw new StartError(
+      `sslcert and sslkey in DATABASE_URL cannot be used: ${message}; name a certificate and its own key, without a passphrase`,
+    )
+  }
+}
+
+const certificate = /^-----BEGIN [A-Z0-9 ]*CERTIFICATE-----/m
+const privateKey = /^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/m
+
+function contentsOf(what: string, file: string): string {
+  try {
+    if (statSync(file).isFile()) return readFileSync(file, 'utf8')
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ENOTDIR')
+      throw new StartError(`${what}, but there is no such file; create it, or correct the path`)
+    throw new StartError(`${what}, but it cannot be read (${code}); let the user that this program runs as read it`)
+  }
+  throw new StartError(`${what}, but that is no file; name the PEM file`)
+}
