@@ -62,5 +62,80 @@ test('who has no key, or asks for grants that do not exist, gets no further', as
   expect((await post('', 'svc_sk_wrong')).status).toBe(401)
   const misspelt = await post('?grants=see,destory')
   expect([misspelt.status, misspelt.json.field]).toEqual([400, 'grants'])
-  expect((await house.api('GET', '/mcp')).status).toBe(405)
+})
+
+const standard = 'application/json, text/event-stream'
+const ping = { jsonrpc: '2.0', id: 1, method: 'ping' }
+const pong = { jsonrpc: '2.0', id: 1, result: {} }
+
+function post(body: unknown, headers: Record<string, string> = {}) {
+  return house.api('POST', '/mcp', { body, headers: { accept: standard, ...headers } })
+}
+
+test('what asks for no answer is 202 without a body, whatever the client accepts', async () => {
+  const initialized = { jsonrpc: '2.0', method: 'notifications/initialized' }
+  const cancelled = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 9 } }
+  const response = { jsonrpc: '2.0', id: 7, result: {} }
+  for (const body of [initialized, cancelled, response, [initialized, cancelled]])
+    for (const accept of [standard, '*/*', 'text/html']) {
+      const { status, text, headers } = await post(body, { accept })
+      expect([status, text, headers['content-type']]).toEqual([202, '', undefined])
+    }
+})
+
+test.each([
+  [standard, 'text/event-stream'],
+  ['text/event-stream', 'text/event-stream'],
+  ['application/json', 'application/json'],
+  ['*/*', 'application/json'],
+  ['application/*, text/*', 'application/json'],
+  ['application/json;q=0.2, text/event-stream;q=0.1', 'application/json'],
+])('a client that accepts %s gets %s', async (accept, type) => {
+  const { status, headers, text } = await post(ping, { accept })
+  expect([status, headers['content-type']]).toEqual([200, expect.stringContaining(type)])
+  expect(JSON.parse(text.replace(/^[\s\S]*data: /, ''))).toEqual(pong)
+  const listed = await post({ jsonrpc: '2.0', id: 2, method: 'tools/list' }, { accept })
+  expect(listed.text).toContain('desktop_create')
+})
+
+test('a client that accepts neither form is 406; without the header it gets a document', async () => {
+  const { status, json } = await post(ping, { accept: 'text/html' })
+  expect([status, json.error.message]).toEqual([406, expect.stringContaining('application/json, text/event-stream')])
+  const none = await house.api('POST', '/mcp', { body: ping })
+  expect([none.status, none.json]).toEqual([200, pong])
+})
+
+test('several messages are a batch in the revision that has them, and refused in those that do not', async () => {
+  const two = [ping, { ...ping, id: 2 }]
+  const batch = await post(two, { accept: 'application/json' })
+  expect([batch.status, batch.json.map(({ id }: { id: number }) => id).sort()]).toEqual([200, [1, 2]])
+  expect((await post(two, { 'mcp-protocol-version': '2025-03-26' })).status).toBe(200)
+  for (const version of ['2025-06-18', '2025-11-25'])
+    expect((await post(two, { 'mcp-protocol-version': version })).status).toBe(400)
+  const empty = await post([])
+  expect([empty.status, empty.json.error.code]).toEqual([400, -32_600])
+})
+
+test('what is no message of the protocol, or of a revision that it does not have, is 400', async () => {
+  const unknown = await post(ping, { 'mcp-protocol-version': '1999-01-01' })
+  expect([unknown.status, unknown.json.error.message]).toEqual([400, expect.stringContaining('supported')])
+  for (const body of [{}, { hello: 1 }, 'nonsense', '"text"', '7', { jsonrpc: '1.0', id: 1, method: 'ping' }, [1]])
+    expect([body, (await post(body)).status]).toEqual([body, 400])
+  const method = await post({ jsonrpc: '2.0', id: 3, method: 'no/such' }, { accept: 'application/json' })
+  expect(method.json.error.code).toBe(-32_601)
+})
+
+test.each(['GET', 'DELETE', 'PUT'])('%s is 405: there are no sessions', async (method) => {
+  const { status, headers } = await house.api(method, '/mcp', { headers: { accept: 'text/event-stream' } })
+  expect([status, headers.allow]).toEqual([405, 'POST'])
+})
+
+test('a client of the latest revision is served on one connection as long as it likes', async () => {
+  const warnings: Error[] = []
+  const note = (warning: Error) => void warnings.push(warning)
+  process.on('warning', note)
+  await using agent = await connect()
+  for (let i = 0; i < 15; i++) await agent.call('desktop_list')
+  process.off('warning', note)
+  expect(warnings).toEqual([])
 })

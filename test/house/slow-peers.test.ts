@@ -247,6 +247,30 @@ test('answers that nobody reads are held up to a share, and then 429', async () 
   expect(one.said.length).toBeLessThan((limits.maxHeldMiBPerAddress + 1) * mib)
 })
 
+test('answers of tools that nobody reads are held up to a share; beyond it, each says so, and the next request is 429', async () => {
+  const { id: desktop_id } = await house.desktop('awake')
+  const { heldBytes } = house.replica.parts
+  const path = `/v1/desktops/${desktop_id}/files/srv/big`
+  expect((await house.api('PUT', path, { body: 'x'.repeat(65_536) })).status).toBe(200)
+  const params = { name: 'desktop_read_file', arguments: { desktop_id, path: '/srv/big' } }
+  const batch = Array.from({ length: 100 }, (_, i) => ({ jsonrpc: '2.0', id: i, method: 'tools/call', params }))
+  const body = Buffer.from(JSON.stringify(batch))
+  const head = { ...bearer(house.org.key), accept: 'text/event-stream', 'content-length': body.length }
+  const greedy = await peer()
+  greedy.socket.pause()
+  greedy.ask('POST /mcp', head, body)
+  await waitFor('its share to be used up', () => heldBytes.count > 3.7 * mib)
+  expect(heldBytes.count).toBeLessThanOrEqual(4 * mib)
+  const more = (await peer()).ask('POST /mcp', head, body)
+  await waitFor('the refusal', () => isTold(429)(more))
+  greedy.socket.resume()
+  await waitFor('the end of the answers', () => greedy.said.endsWith('0\r\n\r\n'))
+  const [answers, read, dropped] = [/"jsonrpc":/g, /"size":65536/g, /too many bytes in flight/g].map(
+    (of) => greedy.said.match(of)?.length ?? 0,
+  )
+  expect([answers, read! > 20, dropped! > 20]).toEqual([100, true, true])
+})
+
 test('an answer of which no byte is read is given up with its connection', async () => {
   const { heldBytes, inFlight, connections } = impatient.parts
   const before = connections.count

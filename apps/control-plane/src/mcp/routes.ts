@@ -9,7 +9,10 @@ import { defaultGrants, type Grant, grants, parseGrants } from '@dormouse/mcp/gr
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
+import type { InFlightBytes } from '../http/in-flight-bytes.ts'
 import type { Readiness } from '../leadership/readiness.ts'
+import { countAnswers } from './counted-answers.ts'
+import { answer, requestsIn } from './exchange.ts'
 
 const query = z.object({
   desktop: id.optional().describe('The only desktop that the agent can use'),
@@ -20,24 +23,40 @@ const query = z.object({
     .describe(`What the agent may do: some of ${grants.join(', ')}`),
 })
 
+/** Shorter answers do not count, as those of other routes: the number of requests bounds them. Each message of a batch is one. */
+const uncountedBytes = 16 * 1024
+
+export interface McpParts {
+  readiness: Readiness
+  heldBytes: InFlightBytes
+}
+
 /** In a scope of customers. */
-export function mcpRoutes(app: App, { readiness }: { readiness: Readiness }): void {
+export function mcpRoutes(app: App, { readiness, heldBytes }: McpParts): void {
   app.post('/mcp', { schema: { hide: true, querystring: query, body: z.unknown() } }, async (request, reply) => {
     // Most tools change something. A proxy sends the request to the leader then.
     if (!readiness.leads) refuse('not_leader')
+    heldBytes.hold(request.raw, requestsIn(request.body) * uncountedBytes)
     // Loaded when it is first needed: it would take as long as the rest of a start.
-    const [{ createMcpServer }, { createMcpHandler }] = await Promise.all([
-      import('@dormouse/mcp'),
-      import('@modelcontextprotocol/server'),
-    ])
+    const { createMcpServer } = await import('@dormouse/mcp')
     const client = createClient({ baseUrl: ownAddress(app), apiKey: credentialOf(request) })
     const given = { client, grants: grantsOf(request.query.grants), desktopId: request.query.desktop }
-    const handler = createMcpHandler(() => createMcpServer(given), {
-      onerror: (err) => request.log.debug({ err }, 'an agent’s request was refused'),
+    const left = new AbortController()
+    reply.raw.once('close', () => left.abort())
+    const hold = (bytes: number) => {
+      // Nobody is left to read it, and nothing would release it.
+      if (!left.signal.aborted) heldBytes.hold(request.raw, Math.max(0, bytes - uncountedBytes))
+    }
+    const response = await answer({
+      headers: request.headers,
+      body: request.body,
+      signal: left.signal,
+      makeServer: () => countAnswers(createMcpServer(given), hold),
+      onError: (err) => request.log.debug({ err }, 'an agent’s request was refused'),
     })
-    const response = await handler.fetch(asWebRequest(request), { parsedBody: request.body })
     reply.code(response.status).headers(Object.fromEntries(response.headers))
-    return reply.send(response.body && Readable.fromWeb(response.body as ReadableStream))
+    // An accepted notification has no body, not even `null`.
+    return response.body ? reply.send(Readable.fromWeb(response.body as ReadableStream)) : reply.send()
   })
 }
 
@@ -57,14 +76,4 @@ function ownAddress(app: App): string {
   const isEverywhere = address === '0.0.0.0' || address === '::'
   const host = isEverywhere ? '127.0.0.1' : family === 'IPv6' ? `[${address}]` : address
   return `http://${host}:${port}`
-}
-
-/** Aborted when the agent's connection closes. */
-function asWebRequest({ raw, url }: FastifyRequest): Request {
-  const closed = new AbortController()
-  raw.socket.once('close', () => closed.abort())
-  const headers = new Headers({ accept: 'application/json, text/event-stream', 'content-type': 'application/json' })
-  for (const [name, value] of Object.entries(raw.headers))
-    if (name.startsWith('mcp-') || name === 'accept') headers.set(name, String(value))
-  return new Request(`http://localhost${url}`, { method: 'POST', headers, body: '{}', signal: closed.signal })
 }
