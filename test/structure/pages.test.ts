@@ -1,5 +1,5 @@
-// Guarantee: the files, links, npm scripts and settings that the pages name exist, and each dependency has a reason.
-import { existsSync, globSync, readFileSync } from 'node:fs'
+// Guarantee: the files, symbols, links, npm scripts and settings that the pages name exist, and each dependency has a reason.
+import { existsSync, globSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 
@@ -17,6 +17,16 @@ const source = /^[\w./-]+\.(ts|sql)$/
 test('every file that a page names exists', () => {
   const isPath = (quote: string) => (fromRoot.test(quote) || source.test(quote)) && !placeholder.test(quote)
   expect(missing((text) => quotesIn(text).filter(isPath), isThere)).toEqual([])
+})
+
+test('every symbol that a page names is in the code', () => {
+  const words = new Set(
+    files
+      .filter((path) => /\.(ts|js|c|h|sql|sh|py|ya?ml|json)$/.test(path) || path.startsWith('scripts/'))
+      .filter((path) => statSync(join(root, path)).isFile())
+      .flatMap((path) => textOf(path).match(/#?[A-Za-z_$][\w$]*/g) ?? []),
+  )
+  expect(missing(symbolsIn, (name) => words.has(name))).toEqual([])
 })
 
 test('every link leads to a file', () => {
@@ -55,6 +65,12 @@ function missing(namesIn: (text: string) => string[], exists: (name: string, pag
 }
 
 const settingsIn = (text: string): string[] => text.match(/\bDORMOUSE_[A-Z_]+\b/g) ?? []
+
+/** Names that only code has: `#private`, `camelCase` and `PascalCase`, also with what is called or read of them. */
+const symbolsIn = (text: string): string[] =>
+  quotesIn(text).flatMap((quote) => (/^(#?[a-z]\w*|[A-Z][a-z]+[A-Z]\w*)([.(].*)?$/.test(quote) ? namesIn(quote) : []))
+
+const namesIn = (quote: string): string[] => quote.match(/#[a-z]\w*|\b[A-Za-z][a-z]+[A-Z]\w*/g) ?? []
 
 const quotesIn = (text: string): string[] => [...text.matchAll(/`([^`\n]+)`/g)].map(([, quote]) => quote!)
 
