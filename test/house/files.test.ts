@@ -161,6 +161,19 @@ test('who sends slowly to where it cannot go is told before all is sent', async 
   sent.end('!')
 })
 
+const guestCodes = [
+  'no_space',
+  'quota_exceeded_in_guest',
+  'file_too_large',
+  'busy',
+  'io_error',
+  'not_connected',
+  'file_refused',
+  'read_only',
+  'permission_denied',
+  'symlink_loop',
+] as const
+
 test('what the guest’s file system refuses is 409 with its name', async () => {
   await using house = await House.start()
   const { id } = await house.desktop('awake')
@@ -171,11 +184,17 @@ test('what the guest’s file system refuses is 409 with its name', async () => 
   expect(await put('dev/null')).toBe('not_regular')
   const get = await house.api('GET', fileOf(id, 'srv'))
   expect([get.status, get.json.code]).toEqual([409, 'is_directory'])
-  for (const code of ['no_space', 'read_only', 'permission_denied', 'symlink_loop'] as const) {
+  for (const code of guestCodes) {
     house.host.driver.faults.failNext('writeFile', 1, code)
     const answer = await house.api('PUT', fileOf(id, 'srv/file'), { body: 'new' })
-    expect([answer.status, answer.json.code]).toEqual([409, code])
+    expect([answer.status, answer.json.code, answer.json.detail]).toEqual([
+      409,
+      code,
+      expect.stringMatching(/^\/srv\/file: ./),
+    ])
+    expect(answer.headers['retry-after']).toBeUndefined()
   }
+  expect((await house.api('GET', fileOf(id, 'srv/two%0alines'))).json.detail).toMatch(/^"\/srv\/two\\nlines": /)
   expect(Buffer.from((await read(house, id, 'srv/file')).bytes).toString()).toBe('x\n')
 })
 
@@ -331,4 +350,65 @@ test('twenty transfers at once, both ways, keep to themselves', async () => {
   expect((await Promise.all(puts)).map(({ status }) => status)).toEqual(files.map(() => 200))
   const gets = await Promise.all(files.map(({ path }) => read(house, id, path)))
   expect(gets.map(({ bytes }) => hash(bytes))).toEqual(files.map(({ bytes }) => hash(bytes)))
+})
+
+test('a body that is coded, or a part, is refused on every route, and the file stays', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  await house.api('PUT', fileOf(id, 'srv/x'), { body: 'old' })
+  const at = `/v1/desktops/${id}`
+  const { url } = (await house.api('POST', `${at}/file-urls`, { body: { path: '/srv/x', method: 'PUT' } })).json
+  const upload = (await house.api('POST', `${at}/uploads?path=/srv/x`)).headers.location as string
+  const routes: [method: string, path: string, headers?: Record<string, string>][] = [
+    ['PUT', fileOf(id, 'srv/x')],
+    ['PUT', new URL(url).pathname],
+    ['POST', `${at}/uploads?path=/srv/x`, { 'upload-complete': '?1' }],
+    ['PATCH', upload, { 'upload-offset': '0', 'upload-complete': '?1' }],
+    ['POST', `${at}/exec`],
+    ['POST', `${at}/entries`],
+    ['POST', '/v1/desktops'],
+  ]
+  const kinds: [status: number, headers: Record<string, string>][] = [
+    [415, { 'content-encoding': 'gzip' }],
+    [415, { 'content-encoding': 'Br' }],
+    [415, { 'content-encoding': 'identity, zstd' }],
+    [415, { 'content-transfer-encoding': 'base64' }],
+    [400, { 'content-range': 'bytes 3-5/10' }],
+    [400, { 'content-range': 'lines 1-2/3' }],
+  ]
+  for (const [method, path, more] of routes) {
+    for (const [status, headers] of kinds) {
+      const answer = await house.api(method, path, { body: 'new', headers: { ...more, ...headers } })
+      const field = status === 400 ? 'Content-Range' : undefined
+      expect([method, path, headers, answer.status, answer.json.field]).toEqual([method, path, headers, status, field])
+    }
+  }
+  expect(
+    (await house.api('PUT', fileOf(id, 'srv/x'), { body: 'n', headers: { 'content-encoding': 'gzip' } })).headers,
+  ).toMatchObject({
+    'accept-encoding': 'identity',
+  })
+  expect(Buffer.from((await read(house, id, 'srv/x')).bytes).toString()).toBe('old')
+  const plain = await house.api('PUT', fileOf(id, 'srv/x'), {
+    body: 'new',
+    headers: { 'content-encoding': 'identity' },
+  })
+  expect(plain.status).toBe(200)
+})
+
+test('a file whose size nobody knows before its end has the same bytes by every route', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const path = '/proc/sys/kernel/random/boot_id'
+  const whole = Buffer.from((await read(house, id, path.slice(1))).bytes).toString()
+  expect(whole).toMatch(/^\S{30,}\n$/)
+  const urlOf = async (body: object) =>
+    (await house.api('POST', `/v1/desktops/${id}/file-urls`, { body: { path, method: 'GET', ...body } })).json.url
+  for (const more of [{}, { once: true }, { max_bytes: 100 }])
+    expect(await (await fetch(await urlOf(more))).text()).toBe(whole)
+  expect((await fetch(await urlOf({ max_bytes: 10 }))).status).toBe(413)
+  for (const range of ['bytes=0-4', 'bytes=5-', 'bytes=-3', 'bytes=500-']) {
+    const part = await house.api('GET', fileOf(id, path.slice(1)), { headers: { range } })
+    expect([range, part.status, part.headers['content-range'], part.text]).toEqual([range, 200, undefined, whole])
+  }
 })

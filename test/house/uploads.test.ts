@@ -136,3 +136,46 @@ test('what is wrong with a request has its field, and what the guest refuses its
   expect((await patch(0, 5, true)).json.field).toBe('Upload-Length')
   expect((await house.api('GET', at)).json.offset).toBe(5)
 })
+
+test('an upload that the guest’s file system refuses, or whose client never knew it, leaves nothing', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const entries = async () =>
+    (await house.api('GET', `/v1/desktops/${id}/entries?path=/srv&depth=2`)).json.entries.map(
+      ({ path }: { path: string }) => path,
+    )
+  const { at, patch } = await begin(house, id)
+  expect((await patch(0, 1_000)).status).toBe(200)
+  house.host.driver.faults.failNext('writeFile', 1, 'no_space')
+  const full = await patch(1_000, 2_000)
+  expect([full.status, full.json.code, full.json.detail]).toEqual([
+    409,
+    'no_space',
+    expect.stringMatching(/^\/srv\/in\/big: /),
+  ])
+  expect([(await house.api('HEAD', at)).status, await entries()]).toEqual([404, []])
+  const wrong = { 'upload-length': '3', 'upload-complete': '?1' }
+  expect(
+    (await house.api('POST', uploadsOf(id), { body: 'two', headers: { ...wrong, 'upload-length': '5' } })).status,
+  ).toBe(400)
+  expect(await entries()).toEqual([])
+  expect(await house.database.rows('select * from uploads')).toEqual([])
+  expect((await house.api('POST', uploadsOf(id), { body: 'two', headers: wrong })).status).toBe(201)
+  expect(await entries()).toEqual(['/srv/in', '/srv/in/big'])
+})
+
+test('to whom a file shall belong is checked, and kept for its upload', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  for (const owner of ['dev', '1000', 'dev:www-data', '0:0'])
+    expect((await house.api('POST', `${uploadsOf(id)}&owner=${owner}`)).status).toBe(201)
+  expect(await house.database.rows('select owner from uploads order by id')).toHaveLength(4)
+  expect(await house.database.rows('select owner from uploads order by id limit 1')).toEqual([{ owner: 'dev' }])
+  for (const owner of ['', '-R', 'a b', ':', 'a:', "x';reboot"]) {
+    const field = (answer: { status: number; json: { field?: string } }) => [owner, answer.status, answer.json.field]
+    const encoded = encodeURIComponent(owner)
+    expect(field(await house.api('POST', `${uploadsOf(id)}&owner=${encoded}`))).toEqual([owner, 400, 'owner'])
+    const put = await house.api('PUT', `/v1/desktops/${id}/files/srv/x?owner=${encoded}`, { body: 'x' })
+    expect(field(put)).toEqual([owner, 400, 'owner'])
+  }
+})

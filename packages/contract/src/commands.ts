@@ -84,6 +84,8 @@ const transfer = z.object({
 export const writeFileCommand = transfer.extend({
   /** Null keeps the file's mode; a new file gets 0644. */
   mode: z.int().min(0).max(0o7777).nullable(),
+  /** Agents before this field make files of root. */
+  owner: z.string().nullish(),
 })
 export type WriteFileCommand = z.infer<typeof writeFileCommand>
 export type ReadFileCommand = z.infer<typeof transfer>

@@ -1,6 +1,7 @@
 // Files and folders of a guest as entries: listing and changing them, in the API and over the link.
 import { z } from 'zod'
 import { durationSecs, listOf } from './bounds.ts'
+import { owner, ownerOfNew } from './guest.ts'
 import { id } from './ids.ts'
 
 export const entriesLimitDefault = 200
@@ -61,7 +62,14 @@ const modeBits = z.int().min(0).max(0o7777)
 
 /** One change; paths are absolute. */
 export const entryChange = z.discriminatedUnion('action', [
-  z.object({ action: z.literal('mkdir'), path: z.string(), parents: z.boolean(), mode: modeBits.nullable() }),
+  z.object({
+    action: z.literal('mkdir'),
+    path: z.string(),
+    parents: z.boolean(),
+    mode: modeBits.nullable(),
+    /** Agents before this field make folders of root. */
+    owner: z.string().nullish(),
+  }),
   z.object({ action: z.literal('move'), path: z.string(), to: z.string(), overwrite: z.boolean() }),
   z.object({
     action: z.literal('copy'),
@@ -160,6 +168,7 @@ export const changeEntryBody = z
         .nullish()
         .describe('Create missing parents, and accept a folder that exists. True by default'),
       mode: octal.nullish().describe('Octal mode of the new folder; by default as the guest’s umask has it'),
+      owner: owner.nullish().describe(ownerOfNew),
     }),
     z.object({ action: z.literal('move'), path, to, overwrite }),
     z.object({ action: z.literal('copy'), path, to, overwrite, recursive }),

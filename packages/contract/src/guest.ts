@@ -90,12 +90,22 @@ export const execJson = z
   })
 export type ExecJson = z.infer<typeof execJson>
 
+export const owner = z
+  .string()
+  .regex(
+    /^([a-z_][a-z0-9_.-]{0,31}|\d{1,10})(:([a-z_][a-z0-9_.-]{0,31}|\d{1,10}))?$/i,
+    'must be a user of the guest, by name or number, such as dev, 1000 or dev:www-data',
+  )
+export const ownerOfNew =
+  'A user of the guest, by name or number, with a group behind `:` if it is not the user’s own. By default what is new belongs to the owner of the folder that it is put in'
+
 export const fileQuery = z.object({
   mode: z
     .string()
     .regex(/^[0-7]{3,4}$/, 'must be an octal mode such as 0644')
     .optional()
     .describe('Octal mode, such as `0644`; by default an existing file keeps its mode and a new one gets 0644'),
+  owner: owner.optional().describe(ownerOfNew),
 })
 
 export const fileJson = z

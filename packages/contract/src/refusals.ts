@@ -27,6 +27,8 @@ interface Row {
   )[]
   /** Only the `cause_code` of a failed operation, or an agent's answer; never the code of a response. */
   internalOnly?: true
+  /** The guest's file system refuses with it: the response names the path. */
+  ofFile?: true
 }
 
 const retry = 'retry, and ask the operator if it fails again'
@@ -55,7 +57,7 @@ export const refusals = {
     what: 'not found, or in another organisation',
     next: 'check the path, the id and the credential’s organisation',
   },
-  file_not_found: { status: 404, what: 'there is no such file in the guest', next: 'check the path' },
+  file_not_found: { status: 404, ofFile: true, what: 'there is no such file in the guest', next: 'check the path' },
   method_not_allowed: {
     status: 405,
     what: 'the path does not take this method',
@@ -110,19 +112,72 @@ export const refusals = {
       `${host} has the only disk of ${lost} desktops; confirm with yes_lose`,
   },
   invite_spent: { status: 409, what: 'the invitation was used, or has expired', next: 'create a new one' },
-  not_directory: { status: 409, what: 'part of the path is not a directory in the guest', next: anotherPath },
-  is_directory: { status: 409, what: 'the path is a directory in the guest', next: 'name a file in it' },
-  not_regular: { status: 409, what: 'the path is not a regular file in the guest', next: anotherPath },
-  symlink_loop: { status: 409, what: 'the path leads into a loop of symbolic links in the guest', next: anotherPath },
-  permission_denied: { status: 409, what: 'the guest’s file system denied access', next: anotherPath },
-  read_only: { status: 409, what: 'the guest’s file system is read-only', next: anotherPath },
-  no_space: { status: 409, what: 'the guest’s disk is full', next: 'free space in the guest' },
+  not_directory: {
+    status: 409,
+    ofFile: true,
+    what: 'part of the path is not a directory in the guest',
+    next: anotherPath,
+  },
+  is_directory: { status: 409, ofFile: true, what: 'the path is a directory in the guest', next: 'name a file in it' },
+  not_regular: { status: 409, ofFile: true, what: 'the path is not a regular file in the guest', next: anotherPath },
+  symlink_loop: {
+    status: 409,
+    ofFile: true,
+    what: 'the path leads into a loop of symbolic links in the guest',
+    next: anotherPath,
+  },
+  permission_denied: { status: 409, ofFile: true, what: 'the guest’s file system denied access', next: anotherPath },
+  read_only: { status: 409, ofFile: true, what: 'the guest’s file system is read-only', next: anotherPath },
+  no_space: { status: 409, ofFile: true, what: 'the guest’s disk is full', next: 'free space in the guest' },
+  quota_exceeded_in_guest: {
+    status: 409,
+    ofFile: true,
+    what: 'a quota of the guest’s file system is used up',
+    next: 'remove files of the same owner, or raise the quota in the guest',
+  },
+  file_too_large: {
+    status: 409,
+    ofFile: true,
+    what: 'the guest’s file system does not take a file of this size',
+    next: 'choose a path on another file system, or a smaller file',
+  },
+  busy: {
+    status: 409,
+    ofFile: true,
+    what: 'the file or folder is in use in the guest: it is a mount point, or a program that runs',
+    next: 'unmount it or end the program; a command can write into a mounted file in place',
+  },
+  io_error: {
+    status: 409,
+    ofFile: true,
+    what: 'the guest’s file system reports an input/output error',
+    next: 'check the file system in the guest',
+  },
+  not_connected: {
+    status: 409,
+    ofFile: true,
+    what: 'the guest’s file system at this path has lost its connection',
+    next: 'mount it again in the guest',
+  },
+  file_refused: {
+    status: 409,
+    ofFile: true,
+    what: 'the guest’s file system refused this',
+    next: 'act on its message',
+    detail: ({ error }: { error: string }) => `the guest’s file system refused this: ${error}`,
+  },
   file_exists: {
     status: 409,
+    ofFile: true,
     what: 'the path exists already in the guest',
     next: 'choose another path, or send `overwrite: true`',
   },
-  not_empty: { status: 409, what: 'the folder in the guest is not empty', next: 'send `recursive: true`' },
+  not_empty: {
+    status: 409,
+    ofFile: true,
+    what: 'the folder in the guest is not empty',
+    next: 'send `recursive: true`',
+  },
   upload_offset: {
     status: 409,
     what: 'the guest has another part of the upload than `Upload-Offset` says',
@@ -188,6 +243,11 @@ export const refusals = {
     what: 'the body is too large',
     next: 'send less',
     detail: ({ maxBytes }: { maxBytes: number }) => `the body is too large; this route takes ${maxBytes} bytes`,
+  },
+  unsupported_coding: {
+    status: 415,
+    what: 'the body is compressed or coded, which this service does not undo',
+    next: 'send it as it is, without `Content-Encoding`',
   },
   range_not_satisfiable: {
     status: 416,
@@ -390,3 +450,6 @@ export function messageOf(code: RefusalCode, lost?: string): string {
   const { what, next }: Row = refusals[code] ?? refusals.internal
   return [what, lost, next].filter(Boolean).join('; ')
 }
+
+/** Whether a guest's file system refuses with it. */
+export const isOfFile = (code: RefusalCode): boolean => 'ofFile' in refusals[code]

@@ -1,6 +1,7 @@
 // Uploads that go on after an interruption, by the IETF’s draft of resumable uploads: bodies, limits and commands.
 import { z } from 'zod'
 import { durationSecs } from './bounds.ts'
+import { fileQuery } from './guest.ts'
 import { id } from './ids.ts'
 import { channelToken } from './moves.ts'
 
@@ -29,6 +30,8 @@ export const uploadCommand = target.extend({
   step: z.enum(['prepare', 'measure', 'place', 'drop']),
   size: bytes.nullable(),
   mode: z.int().min(0).max(0o7777).nullable(),
+  /** Agents before this field make files of root. */
+  owner: z.string().nullish(),
 })
 export type UploadCommand = z.infer<typeof uploadCommand>
 export const uploadResult = z.object({
@@ -50,13 +53,8 @@ export type AppendUploadCommand = z.infer<typeof appendUploadCommand>
 /** How many bytes were added. */
 export const appendUploadResult = z.object({ size: bytes })
 
-export const uploadQuery = z.object({
+export const uploadQuery = fileQuery.extend({
   path: z.string().describe('Absolute path of the file in the guest; no `..`, no NUL'),
-  mode: z
-    .string()
-    .regex(/^[0-7]{3,4}$/, 'must be an octal mode such as 0644')
-    .optional()
-    .describe('Octal mode, such as `0644`; by default an existing file keeps its mode and a new one gets 0644'),
 })
 
 export const uploadJson = z

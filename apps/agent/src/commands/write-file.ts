@@ -13,12 +13,14 @@ const abandonSecs = 1
 type WriteRequest = CommandPayload<'guest.writeFile'>
 
 export const writeFile: CommandHandler<'guest.writeFile', TransferDeps> = async (deps, request, given, dialBack) => {
-  const { path, mode, stepTimeoutSecs } = request
+  const { path, mode, owner, stepTimeoutSecs } = request
   const guest = awakeGuest(deps, request)
   using awake = whileAwake(deps, request, given)
   const { signal } = awake
   const transfer = async () => {
-    const upload = await fileStep(guest.createFile(path, mode), stepTimeoutSecs, signal, (late) => late.abandon())
+    const upload = await fileStep(guest.createFile(path, mode, owner), stepTimeoutSecs, signal, (late) =>
+      late.abandon(),
+    )
     try {
       return await receive(upload, request, signal, dialBack)
     } catch (error) {

@@ -20,7 +20,7 @@ export interface GuestTransport {
   /** Starts a script of ours that answers what it is sent; undefined where that cannot be had at once. */
   converse(script: string, listener: ConversationListener): Promise<Conversation | undefined>
   /** Starts writing a file under a temporary name. Throws what the guest's file system refuses already here. */
-  createFile(path: string, mode: number | null): Promise<FileUpload>
+  createFile(path: string, mode: number | null, owner?: string | null): Promise<FileUpload>
   /** Opens a regular file. */
   openFile(path: string): Promise<FileDownload>
   /** Opens part of a regular file. */

@@ -10,6 +10,7 @@ import {
   checkScript,
   commitScript,
   createScript,
+  type NewFile,
   openForReading,
   type Place,
   parsePlace,
@@ -22,12 +23,12 @@ import { asFileRefusal, runFileScript } from './file-script.ts'
 import { openHandle, readBytes, writeBytes } from './handles.ts'
 import { runScript } from './programs.ts'
 
-export async function uploadThroughAgent(call: AgentCall, path: string, mode: number | null): Promise<FileUpload> {
-  const printed = await runFileScript(call, createScript(path, randomBytes(12).toString('hex')))
+export async function uploadThroughAgent(call: AgentCall, file: NewFile): Promise<FileUpload> {
+  const printed = await runFileScript(call, createScript(file, randomBytes(12).toString('hex')))
   const place = parsePlace(printed) ?? refuse('guest_unavailable', 'the guest did not report where it created the file')
   try {
     const handle = await asFileRefusal(openHandle(call, place.temporary, 'w'))
-    return new AgentUpload(call, place, handle, mode)
+    return new AgentUpload(call, place, handle, file)
   } catch (error) {
     await abandon(call, place)
     throw error
@@ -38,15 +39,15 @@ class AgentUpload implements FileUpload {
   readonly #call: AgentCall
   readonly #place: Place
   readonly #handle: number
-  readonly #mode: number | null
+  readonly #file: NewFile
   #size = 0
   #isOpen = true
 
-  constructor(call: AgentCall, place: Place, handle: number, mode: number | null) {
+  constructor(call: AgentCall, place: Place, handle: number, file: NewFile) {
     this.#call = call
     this.#place = place
     this.#handle = handle
-    this.#mode = mode
+    this.#file = file
   }
 
   async write(bytes: Buffer): Promise<void> {
@@ -58,7 +59,7 @@ class AgentUpload implements FileUpload {
     // The agent writes what it has buffered here, so a full disk is reported here.
     await asFileRefusal(this.#call('guest-file-flush', { handle: this.#handle }))
     await this.#close()
-    await runFileScript(this.#call, commitScript(this.#place, this.#size, this.#mode))
+    await runFileScript(this.#call, commitScript(this.#place, this.#size, this.#file))
     return this.#size
   }
 

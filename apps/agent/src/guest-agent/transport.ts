@@ -58,8 +58,8 @@ export class GuestAgentTransport implements GuestTransport {
     return undefined
   }
 
-  createFile(path: string, mode: number | null): Promise<FileUpload> {
-    return uploadThroughAgent(this.#call, path, mode)
+  createFile(path: string, mode: number | null, owner?: string | null): Promise<FileUpload> {
+    return uploadThroughAgent(this.#call, { path, mode, owner })
   }
 
   openFile(path: string): Promise<FileDownload> {

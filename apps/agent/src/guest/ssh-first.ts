@@ -74,9 +74,10 @@ export class SshFirstTransport implements GuestTransport {
     return this.#connection.isReady ? converseOverSsh(this.#connection, script, listener) : undefined
   }
 
-  async createFile(path: string, mode: number | null): Promise<FileUpload> {
+  async createFile(path: string, mode: number | null, owner?: string | null): Promise<FileUpload> {
     const isConnected = await this.#isConnectedSoon()
-    return isConnected ? uploadOverSsh(this.#connection, path, mode) : this.#agent.createFile(path, mode)
+    if (!isConnected) return this.#agent.createFile(path, mode, owner)
+    return uploadOverSsh(this.#connection, path, mode, owner)
   }
 
   async openFile(path: string): Promise<FileDownload> {

@@ -2,7 +2,7 @@
 // it is afterwards, unless it was removed.
 import type { EntryChange } from '@dormouse/contract'
 import { mustExist, printEntry } from './entries.ts'
-import { makeFolder, prologue } from './files.ts'
+import { forget, giveTo, makeFolder, newOwner, noteUnfinished, prologue } from './files.ts'
 import { quote } from './quote.ts'
 import { limitedFunction, wasLimited } from './time-limit.ts'
 
@@ -34,21 +34,25 @@ export function changeScript(change: EntryChange, nonce: string, timeoutSecs: nu
 
 const octal = (mode: number): string => mode.toString(8).padStart(4, '0')
 
-function mkdir({ parents, mode }: Change<'mkdir'>): string {
+function mkdir({ parents, mode, owner }: Change<'mkdir'>): string {
   const chmod = mode === null ? '' : `within chmod ${octal(mode)} "$p"\n`
-  if (!parents) return `{ [ -L "$p" ] || [ -e "$p" ]; } && no 'Exists already'\nwithin mkdir "$p"\n${chmod}`
-  return `if [ ! -d "$p" ]; then
-{ [ -L "$p" ] || [ -e "$p" ]; } && no 'Exists already'
-d=$p
-${makeFolder}${chmod}fi
-`
+  const isThere = `{ [ -L "$p" ] || [ -e "$p" ]; } && no 'Exists already'\n`
+  const start = `d=$p\n${newOwner(owner)}`
+  if (!parents) return `${isThere}${start}within mkdir "$p"\n${giveTo(owner, '"$p"')}${chmod}`
+  return `if [ ! -d "$p" ]; then\n${isThere}${start}${makeFolder(owner)}${chmod}fi\n`
 }
 
 /** `$q` is where the entry goes, `$d` its folder, which is created. */
 const target = ({ to, overwrite }: { to: string; overwrite: boolean }): string => `q=${quote(to)}
 [ -d "$q" ] && [ ! -L "$q" ] && no 'Is a directory'
 ${overwrite ? '' : `{ [ -L "$q" ] || [ -e "$q" ]; } && no 'Exists already'\n`}d=\${q%/*}; [ "$d" ] || d=/
-${makeFolder}`
+${newOwner(null)}${makeFolder(null)}${notInItself}`
+
+/** Also by another name of it. */
+const notInItself = `if [ -d "$p" ] && [ ! -L "$p" ]; then
+  case "$(readlink -f "$d")/" in "$(readlink -f "$p")"/*) no 'In itself';; esac
+fi
+`
 
 /** Without `overwrite`, `mv -n` leaves its source where something has appeared meanwhile. */
 const place = ({ overwrite }: { overwrite: boolean }, from: string): string =>
@@ -58,11 +62,9 @@ const place = ({ overwrite }: { overwrite: boolean }, from: string): string =>
 
 /** Copies under a temporary name first, so that nobody sees half of it. */
 const copy = (change: Change<'copy'>, nonce: string): string => `s=$p
-${change.recursive ? '' : `[ -d "$s" ] && [ ! -L "$s" ] && no 'Is a directory'\n`}${target(change)}if [ -d "$s" ] && [ ! -L "$s" ]; then
-  case "$(readlink -f "$d")/" in "$(readlink -f "$s")"/*) no 'Invalid argument';; esac
-fi
-t=\${d%/}/.dormouse-${nonce}
-trap 'rm -rf "$t"' EXIT
+${change.recursive ? '' : `[ -d "$s" ] && [ ! -L "$s" ] && no 'Is a directory'\n`}${target(change)}t=\${d%/}/.dormouse-${nonce}
+${noteUnfinished(nonce)}trap 'rm -rf "$t"; ${forget(nonce)}' EXIT
+trap 'exit 1' HUP INT TERM PIPE
 within cp -a "$s" "$t"
 ${place(change, '$t')}p=$q
 `

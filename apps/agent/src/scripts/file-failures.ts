@@ -1,46 +1,36 @@
-// Refusals of a guest's file system, by the error messages of the guest's C library. Pure.
+// Refusals of a guest's file system, by the error messages of the guest's C library and of our scripts. Pure.
 import { Refusal, type RefusalCode, refuse } from '@dormouse/contract'
+import { codeByMessage } from './errnos.ts'
 import type { ProgramEnd } from './exec-result.ts'
 
-type Row = [code: RefusalCode, detail: string]
-
-const known: Record<string, Row> = {
-  'No such file or directory': ['file_not_found', 'there is no such file in the guest'],
-  'Is a directory': ['is_directory', 'the path names a directory in the guest'],
-  'Not a directory': ['not_directory', 'a part of the path is not a directory in the guest'],
-  'File exists': ['not_directory', 'a part of the path is not a directory in the guest'],
-  'Exists already': ['file_exists', 'the path exists already in the guest'],
-  'Directory not empty': ['not_empty', 'the folder in the guest is not empty'],
+/** What our scripts say themselves. */
+const own: Record<string, [code: RefusalCode, detail?: string]> = {
+  'Exists already': ['file_exists'],
+  'Not a regular file': ['not_regular'],
   'Timed out': ['guest_deadline', 'the guest’s file system did not finish in time, and the work was ended'],
-  'Not a regular file': ['not_regular', 'the path does not name a regular file in the guest'],
-  'Too many levels of symbolic links': ['symlink_loop', 'the path has a loop of symbolic links in the guest'],
-  'Symbolic link loop': ['symlink_loop', 'the path has a loop of symbolic links in the guest'],
-  'Permission denied': ['permission_denied', 'the guest’s file system refuses access'],
-  'Operation not permitted': ['permission_denied', 'the guest’s file system refuses access'],
-  'Text file busy': ['permission_denied', 'the guest’s file system refuses access: the file is being executed'],
-  'Read-only file system': ['read_only', 'the guest’s file system is read-only'],
-  'No space left on device': ['no_space', 'the guest’s disk is full'],
-  'Disk quota exceeded': ['no_space', 'the guest’s disk quota is exhausted'],
-  'File too large': ['no_space', 'the guest’s file system does not accept a file of this size'],
+  'Gone meanwhile': ['conflict', 'the unfinished file, or its folder, was removed'],
+  'In itself': ['invalid_request', 'to must not be in the folder itself'],
+  'No such user': ['invalid_request', 'owner must be a user of the guest'],
 }
+const tooLong = 'path must not be longer than the guest accepts'
 
-/** The refusal for the error at the end of a message; `guest_unavailable` where that is not a file system's. */
+/** More of a guest's message is not quoted. */
+const quotedMaxLength = 200
+
+/** The refusal for the error at the end of a message. Not `guest_unavailable`: a guest that prints an error is not silent. */
 export function fileRefusal(message: string, cause?: unknown): Refusal {
-  const error = message.trimEnd().split(': ').at(-1) ?? ''
+  const error = message.trimEnd().split(/: |\n/).at(-1)?.trim() ?? ''
   const refusal = refusalOf(error)
   refusal.cause = cause ?? message
   return refusal
 }
 
 function refusalOf(error: string): Refusal {
-  if (error === 'Invalid argument') {
-    return new Refusal('invalid_request', 'to is in the folder itself', { field: 'to' })
-  }
-  if (error === 'File name too long') {
-    return new Refusal('invalid_request', 'path is longer than the guest accepts', { field: 'path' })
-  }
-  const [code, detail] = known[error] ?? ['guest_unavailable', 'the guest could not access the file']
-  return new Refusal(code, detail)
+  const known = Object.hasOwn(own, error) ? own[error] : undefined
+  if (known) return new Refusal(...known)
+  const code = codeByMessage.get(error)
+  if (code === 'invalid_request') return new Refusal(code, tooLong)
+  return code ? new Refusal(code) : new Refusal('file_refused', error.slice(0, quotedMaxLength) || 'no message')
 }
 
 /** What a script that works on files has printed, or the refusal of the guest's file system. */
@@ -53,7 +43,7 @@ export function printedBy({ exitCode, stdout, stderr }: Pick<ProgramEnd, 'exitCo
 /** For a reader, a file below something that is not a directory does not exist. */
 export function asReading(error: unknown): never {
   if (!(error instanceof Refusal) || error.code !== 'not_directory') throw error
-  return refuse('file_not_found', 'there is no such file in the guest')
+  return refuse('file_not_found')
 }
 
 /** Whether the work succeeded; false where the guest refused it or is unreachable. */

@@ -14,6 +14,14 @@ export interface Place {
   watcher: string
 }
 
+/** What is written, and how: null for the mode and owner that it would have by itself. */
+export interface NewFile {
+  path: string
+  mode: number | null
+  /** A user's name or number, or with `:` and a group behind it. */
+  owner?: string | null | undefined
+}
+
 /** The messages in English, so that `file-failures.ts` can tell them apart. */
 export const prologue = `LC_ALL=C; export LC_ALL
 PATH="\${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"; export PATH
@@ -29,57 +37,135 @@ while [ -L "$p" ]; do
 done
 `
 
-/** Creates the folder `$d` where it is missing, with its parents. */
-export const makeFolder = `if [ ! -d "$d" ]; then
+/**
+ * Sets `$o`, to whom new files and folders belong: the given user with its group, or the owner of `$a`. That is the folder `$d`, or
+ * what is there of its parents; `$b` is then the first one that is missing.
+ */
+export function newOwner(owner: string | null | undefined): string {
+  const search = `a=$d; b=
+while [ ! -e "$a" ] && [ ! -L "$a" ]; do b=$a; a=\${a%/*}; a=\${a:-/}; done
+`
+  if (owner == null) return `${search}o=$(stat -L -c %u:%g "$a" 2>/dev/null)\n`
+  const [user, group] = owner.split(':').map(quote)
+  const isKnown = `id -u "$u" >/dev/null 2>&1 || case $u in *[!0-9]*) no 'No such user';; esac`
+  return `${search}u=${user}; ${isKnown}
+g=${group ?? '$(id -g "$u" 2>/dev/null || echo "$u")'}; o=$u:$g
+`
+}
+
+/** Gives the new entries, which are not followed if they are links. Some file systems have no owners. */
+export const giveTo = (owner: string | null | undefined, entries: string): string =>
+  owner == null
+    ? `[ "$o" ] && chown -h "$o" ${entries} 2>/dev/null\n`
+    : `e=$(chown -h "$o" ${entries} 2>&1) || no "\${e##*: }"\n`
+
+/** Creates the folder `$d` where it is missing, with its parents, after `newOwner`. */
+export const makeFolder = (owner: string | null | undefined): string => `if [ ! -d "$d" ]; then
   e=$(mkdir -p "$d" 2>&1) || {
     s=$(ls -d "$d/." 2>&1 >/dev/null)
     case $s in ''|*'No such file or directory') no "\${e##*: }";; *) no "\${s##*: }";; esac
   }
-fi
+  set --; c=$d
+  while [ "$b" ]; do set -- "$c" "$@"; [ "$c" = "$b" ] && break; c=\${c%/*}; done
+  ${giveTo(owner, '"$@"')}fi
 `
 
-/** Longer than a caller may make no progress. */
-const watchSecs = 65
+/** How often the watcher looks, after how many looks a file that has not grown is given up, and one whose writer has ended. */
+const watch = { everySecs: 5, looksWithoutGrowth: 13, looksWithoutWriter: 6 }
+
+/** Names the unfinished files and folders of this boot, so that a later one removes what is left. */
+const ledger = '/var/lib/dormouse/unfinished'
+
+/** Removes what an earlier boot of the guest has left unfinished, wherever it is. */
+const sweep = `read -r k 2>/dev/null </proc/sys/kernel/random/boot_id
+for f in ${ledger}/*; do
+  case $f in ${ledger}/$k-*|"${ledger}/*") continue;; esac
+  u=$(cat "$f")
+  case $u in */.dormouse-*) rm -rf "$u";; esac
+  rm -f "$f"
+done
+`
+
+/** Notes `$t`, as far as the guest's disk allows; `forget` removes the note. */
+export const noteUnfinished = (nonce: string): string =>
+  `${sweep}{ [ -d ${ledger} ] || mkdir -p -m 700 ${ledger}; } 2>/dev/null && { printf %s "$t" >${ledger}/$k-${nonce}; } 2>/dev/null
+`
+export const forget = (nonce: string): string => `rm -f ${ledger}/*-${nonce}`
+
+/** Runs in the folder, which may be renamed. `$1` is the process that writes. */
+const watcher = `s=; i=0; w=0
+while sleep ${watch.everySecs} && [ -e "$0" ]; do
+  kill -0 "$1" 2>/dev/null || w=$((w + 1))
+  [ $w -lt ${watch.looksWithoutWriter} ] || rm -f "$0"
+  i=$((i + 1)); [ $((i % ${watch.looksWithoutGrowth})) -eq 0 ] || continue
+  n=$(wc -c <"$0"); [ "$n" = "$s" ] && rm -f "$0"; s=$n
+done`
+
+/** Continues a `createScript`: writes its input, and leaves nothing where the guest's file system does not take it. */
+export const writeInput = `cat >"$t" || { n=$?; rm -f "$t"; exit $n; }\n`
 
 /**
  * Creates an empty temporary file in the folder of the file to be written, and that folder where it is missing. Prints the
  * three fields of a `Place`. A symbolic link stays: its target is replaced. The watcher removes the temporary file when it
- * stops growing. `next` continues in the same shell, where `$t` is the temporary file.
+ * stops growing, or half a minute after its writer has ended. `next` continues in the same shell, where `$t` is the temporary
+ * file; without it, another process writes.
  */
-export function createScript(path: string, nonce: string, next = ''): string {
+export function createScript({ path, owner }: Omit<NewFile, 'mode'>, nonce: string, next = ''): string {
   return `${prologue}p=${quote(path)}
 ${followLinks}[ -d "$p" ] && no 'Is a directory'
 [ -e "$p" ] && [ ! -f "$p" ] && no 'Not a regular file'
 d=\${p%/*}; [ "$d" ] || d=/
-${makeFolder}t=\${d%/}/.dormouse-${nonce}
-e=$(touch "$t" 2>&1 && chmod 600 "$t" 2>&1) || no "\${e##*: }"
-setsid sh -c 's=; while sleep ${watchSecs} && [ -e "$0" ]; do
-  n=$(wc -c <"$0"); [ "$n" = "$s" ] && rm -f "$0"; s=$n
-done' "$t" </dev/null >/dev/null 2>&1 &
+${newOwner(owner)}${makeFolder(owner)}t=\${d%/}/.dormouse-${nonce}
+${createFor(owner)}${noteUnfinished(nonce)}cd "$d" || no 'Permission denied'
+setsid sh -c '${watcher}
+${forget(nonce)}' .dormouse-${nonce} ${next === '' ? 1 : '$$'} </dev/null >/dev/null 2>&1 &
 printf '%s\\0%s\\0%s\\0' "$p" "$t" $!
+t=.dormouse-${nonce}
 ${next}`
 }
 
-/** Moves the file into place in one step, with the given mode, or the mode and owner of the file that it replaces. */
-export function commitScript({ target, temporary, watcher }: Place, size: number, mode: number | null): string {
-  const own = mode === null ? '$m' : mode.toString(8).padStart(4, '0')
-  return `${prologue}p=${quote(target)}; t=${quote(temporary)}
-kill -KILL -- -${watcher} 2>/dev/null
+/** Creates `$t`, which nobody but its owner reads until it is whole. */
+export const createFor = (owner: string | null | undefined): string =>
+  `e=$(touch "$t" 2>&1 && chmod 600 "$t" 2>&1) || no "\${e##*: }"
 trap 'rm -f "$t"' EXIT
-[ "$(wc -c <"$t")" -eq ${size} ] || no 'Short write'
-[ -d "$p" ] && no 'Is a directory'
-m=0644
-[ -f "$p" ] && m=$(stat -c %a "$p") && chown "$(stat -c %u:%g "$p")" "$t"
+${giveTo(owner, '"$t"')}trap - EXIT
+`
+
+/**
+ * Moves `$t` to `$p` in one step, with the given mode, or with the mode of the file that it replaces, and its owner unless another
+ * is given. Bits that lend a file's owner to who runs it stay only where they are asked for: the contents are others.
+ */
+export function placeFile({ mode, owner }: Omit<NewFile, 'path'>): string {
+  const own = mode === null ? '$m' : mode.toString(8).padStart(4, '0')
+  const keepOwner = owner == null ? ` && chown "$(stat -c %u:%g "$p")" "$t"` : ''
+  return `[ -d "$p" ] && no 'Is a directory'
+m=644
+[ -f "$p" ] && m=$(stat -c %a "$p")${keepOwner}
+case $m in ????) m=\${m#?};; esac
 e=$(chmod ${own} "$t" 2>&1 && mv -f "$t" "$p" 2>&1) || no "\${e##*: }"
 `
 }
 
+const nonceOf = ({ temporary }: Place): string => temporary.slice(temporary.lastIndexOf('-') + 1)
+
+/** `$t` is the temporary file, also where its folder was renamed. It is gone at the end, and its watcher. */
+const atEnd = (place: Place): string => {
+  const inFolder = `/proc/${place.watcher}/cwd/.dormouse-${nonceOf(place)}`
+  return `t=${quote(place.temporary)}; [ -e ${inFolder} ] && t=${inFolder}
+trap 'rm -f "$t"; ${forget(nonceOf(place))}; kill -KILL -- -${place.watcher} 2>/dev/null' EXIT
+`
+}
+
+export const commitScript = (place: Place, size: number, file: Omit<NewFile, 'path'>): string =>
+  `${prologue}p=${quote(place.target)}
+${atEnd(place)}[ -f "$t" ] && [ "$(wc -c <"$t")" -eq ${size} ] || no 'Gone meanwhile'
+${placeFile(file)}`
+
 /** Removes an unfinished file. */
-export const abandonScript = ({ temporary, watcher }: Place): string =>
-  `kill -KILL -- -${watcher} 2>/dev/null; rm -f ${quote(temporary)}\n`
+export const abandonScript = (place: Place): string => `${atEnd(place)}exit 0\n`
 
 /** The same in a guest that may have rebooted: the watcher's process id may now be another process's. */
-export const removeScript = ({ temporary }: Place): string => `rm -f ${quote(temporary)}\n`
+export const removeScript = (place: Place): string => `rm -f ${quote(place.temporary)}; ${forget(nonceOf(place))}\n`
 
 /** Succeeds where the path leads to a regular file: opening anything else could hang. `next` continues; `$p` is the path. */
 export function checkScript(path: string, next = ''): string {
@@ -100,7 +186,7 @@ export const openForReading = `exec 3<"$p"\n`
 
 /** Prints as many bytes as a line of input says, from where it says. */
 export const printRange = `read -r a l
-exec dd bs=256k iflag=skip_bytes,count_bytes skip="$a" count="$l" <&3 2>/dev/null
+exec dd bs=256k iflag=fullblock,skip_bytes,count_bytes skip="$a" count="$l" status=none <&3
 `
 
 /** What `printVersion` has printed. */

@@ -1,7 +1,7 @@
 // The shell scripts for a file that arrives in several parts, inside a guest, over either transport: pure text. Its bytes
 // gather in a file beside its target, whose name is made from the upload's id, so that no step has to remember another.
 import { refuse, type UploadCommand, type UploadResult } from '@dormouse/contract'
-import { followLinks, makeFolder, prologue } from './files.ts'
+import { createFor, followLinks, makeFolder, newOwner, placeFile, prologue } from './files.ts'
 import { quote } from './quote.ts'
 
 export type UploadTarget = Pick<UploadCommand, 'path' | 'uploadId'>
@@ -18,11 +18,12 @@ const mustTakeFile = `[ -d "$p" ] && no 'Is a directory'
 const printSize = `[ -f "$t" ] && exec stat -c %s "$t"\necho none\n`
 
 /** Prints the size of the temporary file or `none`; after a `place` also `now` or `before`. */
-export function uploadScript(command: Pick<UploadCommand, 'path' | 'uploadId' | 'step' | 'size' | 'mode'>): string {
+export function uploadScript(command: Omit<UploadCommand, 'desktopId' | 'generation'>): string {
+  const { owner } = command
   const start = located(command)
   switch (command.step) {
     case 'prepare':
-      return `${start}${mustTakeFile}${makeFolder}e=$(touch "$t" 2>&1 && chmod 600 "$t" 2>&1) || no "\${e##*: }"\n${printSize}`
+      return `${start}${mustTakeFile}${newOwner(owner)}${makeFolder(owner)}${createFor(owner)}${printSize}`
     case 'measure':
       return start + printSize
     case 'drop':
@@ -33,8 +34,7 @@ export function uploadScript(command: Pick<UploadCommand, 'path' | 'uploadId' | 
 }
 
 /** A target of the right size, without a temporary file, is the result of an earlier call whose answer was lost. */
-function place({ size, mode }: Pick<UploadCommand, 'size' | 'mode'>): string {
-  const own = mode === null ? '$m' : mode.toString(8).padStart(4, '0')
+function place({ size, ...file }: Pick<UploadCommand, 'size' | 'mode' | 'owner'>): string {
   return `if [ ! -f "$t" ]; then
   [ -f "$p" ] && [ "$(stat -c %s "$p")" = ${size ?? 0} ] && echo before
   echo none
@@ -42,10 +42,7 @@ function place({ size, mode }: Pick<UploadCommand, 'size' | 'mode'>): string {
 fi
 n=$(stat -c %s "$t")
 [ "$n" = ${size ?? 0} ] || { echo "$n"; exit 0; }
-${mustTakeFile}m=0644
-[ -f "$p" ] && m=$(stat -c %a "$p") && chown "$(stat -c %u:%g "$p")" "$t"
-e=$(chmod ${own} "$t" 2>&1 && mv -f "$t" "$p" 2>&1) || no "\${e##*: }"
-echo now
+${mustTakeFile}${placeFile(file)}echo now
 echo none
 `
 }

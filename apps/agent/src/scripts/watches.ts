@@ -1,5 +1,6 @@
 // A watch of a folder as the supervisor's operations, and the lines that it prints. The program: apps/agent/supervisor/watch.h.
 import { type GuestChange, refuse, watchedFoldersMax } from '@dormouse/contract'
+import { codeByErrno } from './errnos.ts'
 import { programIn, watchesIn } from './supervisor.ts'
 
 interface WatchParams {
@@ -38,15 +39,13 @@ export function watchBegan(printed: string): number | undefined {
   return refuseBy(Number(code))
 }
 
-const [enoent, eacces, enotdir, emfile, enospc] = [2, 13, 20, 24, 28]
+/** EMFILE and ENOSPC: of inotify, not of the disk. */
+const limits = new Set([24, 28])
 
-function refuseBy(code: number): never {
-  if (code === enoent) return refuse('file_not_found', 'there is no such folder in the guest')
-  if (code === enotdir) return refuse('not_directory', 'the path is not a directory in the guest')
-  if (code === eacces) return refuse('permission_denied')
-  if (code === emfile || code === enospc)
-    return refuse('watch_limit', 'the guest’s limit of inotify watches is reached')
-  return refuse('guest_unavailable', 'the guest could not watch the folder')
+function refuseBy(errno: number): never {
+  if (limits.has(errno)) return refuse('watch_limit', 'the guest’s limit of inotify watches is reached')
+  const code = codeByErrno.get(errno)
+  return code ? refuse(code) : refuse('file_refused', `error ${errno}`)
 }
 
 /** The changes in whole lines, and how many bytes these are. A guest may print anything: what is no change is left out. */

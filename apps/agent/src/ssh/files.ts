@@ -10,6 +10,7 @@ import {
   checkScript,
   commitScript,
   createScript,
+  type NewFile,
   openForReading,
   type Place,
   parsePlace,
@@ -17,6 +18,7 @@ import {
   printRange,
   printVersion,
   removeScript,
+  writeInput,
 } from '../scripts/files.ts'
 import { fileLimits } from '../scripts/limits.ts'
 import type { SshConnection } from './connection.ts'
@@ -24,12 +26,18 @@ import { firstLine } from './first-line.ts'
 import { runScript } from './run-script.ts'
 import { ScriptStream } from './script-stream.ts'
 
-export async function uploadOverSsh(connection: SshConnection, path: string, mode: number | null): Promise<FileUpload> {
-  const script = createScript(path, randomBytes(12).toString('hex'), 'exec cat >"$t"')
+export async function uploadOverSsh(
+  connection: SshConnection,
+  path: string,
+  mode: number | null,
+  owner?: string | null,
+): Promise<FileUpload> {
+  const file = { path, mode, owner }
+  const script = createScript(file, randomBytes(12).toString('hex'), writeInput)
   const stream = await ScriptStream.start(connection, script)
   const place = await readPlace(stream)
   stream.discardOutput()
-  return new SshUpload(connection, stream, place, mode)
+  return new SshUpload(connection, stream, place, file)
 }
 
 async function readPlace(stream: ScriptStream): Promise<Place> {
@@ -49,14 +57,14 @@ class SshUpload implements FileUpload {
   readonly #connection: SshConnection
   readonly #stream: ScriptStream
   readonly #place: Place
-  readonly #mode: number | null
+  readonly #file: NewFile
   #size = 0
 
-  constructor(connection: SshConnection, stream: ScriptStream, place: Place, mode: number | null) {
+  constructor(connection: SshConnection, stream: ScriptStream, place: Place, file: NewFile) {
     this.#connection = connection
     this.#stream = stream
     this.#place = place
-    this.#mode = mode
+    this.#file = file
   }
 
   async write(bytes: Buffer): Promise<void> {
@@ -67,7 +75,7 @@ class SshUpload implements FileUpload {
 
   async commit(): Promise<number> {
     await this.#stream.finish()
-    printedBy(await this.#run(commitScript(this.#place, this.#size, this.#mode)))
+    printedBy(await this.#run(commitScript(this.#place, this.#size, this.#file)))
     return this.#size
   }
 
@@ -97,6 +105,7 @@ export async function openRangeOverSsh(
   const stream = await ScriptStream.start(connection, script)
   try {
     const file = parseVersion(await firstLine(stream).catch(asReading))
+    if (file.size <= sureMaxBytes) return await openShort(stream, file.version, choose)
     const sent = choose(file)
     if (sent) await stream.write(Buffer.from(`${sent.first} ${sent.length}\n`))
     else stream.close()
@@ -107,6 +116,28 @@ export async function openRangeOverSsh(
     stream.close()
     throw error
   }
+}
+
+/** Up to this size a file is read before its size is said: what the kernel makes when it is read has another one, or none. */
+const sureMaxBytes = 1024 * 1024
+
+/** A file of which nothing is known but what is read. Above the limit, all of it is sent, since its size stays unknown. */
+async function openShort(stream: ScriptStream, version: string, choose: ChooseRange): Promise<RangeDownload> {
+  await stream.write(Buffer.from(`0 ${Number.MAX_SAFE_INTEGER}\n`))
+  stream.endInput()
+  const pieces: Buffer[] = []
+  let size = 0
+  for (let bytes = await stream.read(); bytes; bytes = await stream.read()) {
+    pieces.push(bytes)
+    size += bytes.length
+    if (size <= sureMaxBytes) continue
+    const read = async () => pieces.shift() ?? stream.read()
+    return { head: { size: 0, version, sent: null, whole: true }, read, close: async () => stream.close() }
+  }
+  const all = Buffer.concat(pieces)
+  const sent = choose({ size, version })
+  const parts = sent ? [all.subarray(sent.first, sent.first + sent.length)] : []
+  return { head: { size, version, sent }, read: async () => parts.shift(), close: async () => stream.close() }
 }
 
 export async function openOverSsh(connection: SshConnection, path: string): Promise<FileDownload> {

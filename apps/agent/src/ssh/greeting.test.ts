@@ -69,7 +69,7 @@ test('a login shell that ends instead is refused', async () => {
   } as never)
   await expect(asked).rejects.toMatchObject({ code: 'command_not_run' })
   await expect(uploadOverSsh(strict.connection, join(folder, 'x'), null)).rejects.toMatchObject({
-    code: 'guest_unavailable',
+    code: 'file_refused',
   })
   strict.close()
 })

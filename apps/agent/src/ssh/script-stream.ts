@@ -5,7 +5,7 @@ import type { ClientChannel } from 'ssh2'
 import { fileRefusal } from '../scripts/file-failures.ts'
 import { fileLimits } from '../scripts/limits.ts'
 import { greetingTooLong, StartLine, withStartLine } from '../scripts/start-line.ts'
-import { closeChannel, discardOutput } from './channels.ts'
+import { closeChannel } from './channels.ts'
 import type { SshConnection } from './connection.ts'
 
 /** One call at a time. */
@@ -73,9 +73,9 @@ export class ScriptStream {
     await this.#ended.promise
   }
 
-  /** Drops what the script still prints. A paused channel would never end. */
+  /** Drops what the script still prints, but for its errors. A paused channel would never end. */
   discardOutput(): void {
-    discardOutput(this.#channel)
+    this.#channel.removeAllListeners('data').resume()
   }
 
   close(): void {

@@ -5,7 +5,9 @@ import {
   type CommandPayload,
   type CommandResult,
   commands,
+  Refusal,
   type RefusalCode,
+  refusals,
   refusalWithCause,
 } from '@dormouse/contract'
 import { CallRefused, CallTimeout, LinkLost, type Peer } from '@dormouse/link'
@@ -131,6 +133,7 @@ export class Links extends EventEmitter<Events> {
 
 /** The codes with which a host may refuse. Leadership, authentication and limits are not for a host to decide. */
 const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
+  'busy',
   'clipboard_unavailable',
   'command_not_run',
   'conflict',
@@ -141,6 +144,8 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'exec_unknown',
   'exec_unsupported',
   'file_not_found',
+  'file_refused',
+  'file_too_large',
   'guest_deadline',
   'guest_silent',
   'guest_unavailable',
@@ -150,6 +155,7 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'image_not_fetched',
   'image_unavailable',
   'invalid_request',
+  'io_error',
   'is_directory',
   'memory_image_damaged',
   'memory_image_missing',
@@ -160,12 +166,14 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'no_room',
   'no_space',
   'not_awake',
+  'not_connected',
   'not_directory',
   'not_empty',
   'not_idle',
   'not_regular',
   'payload_too_large',
   'permission_denied',
+  'quota_exceeded_in_guest',
   'read_only',
   'stale_epoch',
   'stale_turn',
@@ -190,6 +198,9 @@ function asRefusal(name: CommandName, error: unknown): unknown {
     if (!hostsMayRefuse.has(error.code)) {
       return refusalWithCause('hypervisor_failed', `the host refused with an unknown code: ${inShort(error.detail)}`)
     }
+    // What a guest's file system says is its owner's to read.
+    if (error.code === 'file_refused')
+      return new Refusal('file_refused', refusals.file_refused.detail({ error: inShort(error.detail) }))
     return refusalWithCause(error.code as RefusalCode, inShort(error.detail))
   }
   if (error instanceof LinkLost || error instanceof CallTimeout) {

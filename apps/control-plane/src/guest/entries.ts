@@ -43,7 +43,7 @@ export class Entries {
     const payload = { ...target, path, depth, after: cursor, limit, timeoutSecs: entriesTimeoutSecs }
     const options = { timeoutMs: entriesTimeoutSecs * 1_000 + marginMs, requestId }
     const asked = this.#links.command(hostId, 'guest.listEntries', payload, options)
-    const { entries, next } = await asked.catch((error: unknown) => this.#awake.whyNot(id, error))
+    const { entries, next } = await asked.catch((error: unknown) => this.#awake.whyNot(id, error, { path }))
     return { entries: entries.map(entryToJson), next_cursor: next }
   }
 
@@ -54,7 +54,7 @@ export class Entries {
     const timeoutSecs = isQuick(change) ? entriesTimeoutSecs : treeTimeoutSecs
     const options = { timeoutMs: timeoutSecs * 1_000 + marginMs, requestId }
     const asked = this.#links.command(hostId, 'guest.changeEntry', { ...target, change, timeoutSecs }, options)
-    const { entry } = await asked.catch((error: unknown) => this.#awake.whyNot(id, error))
+    const { entry } = await asked.catch((error: unknown) => this.#awake.whyNot(id, error, change))
     return { entry: entry && entryToJson(entry) }
   }
 }
@@ -65,7 +65,8 @@ const isQuick = (change: EntryChange) => change.action === 'mkdir' || (change.ac
 function changeOf(body: ChangeEntryBody): EntryChange {
   const path = entryPath('path', body.path)
   if (body.action === 'mkdir') {
-    return { action: 'mkdir', path, parents: body.parents ?? true, mode: body.mode ? bitsOf(body.mode) : null }
+    const { parents, mode, owner } = body
+    return { action: 'mkdir', path, parents: parents ?? true, mode: mode ? bitsOf(mode) : null, owner: owner ?? null }
   }
   if (path === '/') return refuseField('path', 'must not be the root of the file system')
   switch (body.action) {

@@ -4,7 +4,7 @@ import { type RangeHead, rangeHead, rangeHeadMaxBytes, refusalWithCause } from '
 
 export interface FilePart {
   head: RangeHead
-  /** Fails where fewer or more bytes come than the head says. */
+  /** Fails where fewer or more bytes come than the head says, if it says how many. */
   bytes: Readable
 }
 
@@ -17,7 +17,8 @@ export async function filePart(pieces: AsyncGenerator<Buffer>): Promise<FilePart
     const end = received.length < lengthBytes ? undefined : lengthBytes + received.readUInt16BE()
     if (end !== undefined && received.length >= end) {
       const head = parsed(received.subarray(lengthBytes, end))
-      const content = contentOf(received.subarray(end), pieces, head.sent?.length ?? 0)
+      const rest = received.subarray(end)
+      const content = head.whole ? allOf(rest, pieces) : contentOf(rest, pieces, head.sent?.length ?? 0)
       return { head, bytes: Readable.from(content, { objectMode: false }) }
     }
     if (end !== undefined && end > lengthBytes + rangeHeadMaxBytes) throw invalid()
@@ -44,6 +45,11 @@ async function* contentOf(first: Buffer, pieces: AsyncGenerator<Buffer>, length:
     yield piece
   }
   if (left !== 0) throw refusalWithCause('host_unreachable', 'the host sent another number of bytes than it said')
+}
+
+async function* allOf(first: Buffer, pieces: AsyncGenerator<Buffer>): AsyncGenerator<Buffer> {
+  if (first.length > 0) yield first
+  yield* pieces
 }
 
 const invalid = () => refusalWithCause('host_unreachable', 'the host sent an invalid head of a range')

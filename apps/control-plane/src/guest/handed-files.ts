@@ -1,6 +1,7 @@
 // What a URL opens that was handed on: one file, for a client without a credential. Only HTTP. A guest's file must never run
 // as a page or a script of this origin.
 import { basename } from 'node:path'
+import { Readable } from 'node:stream'
 import { type FileUrlMethod, parseRange, refusals, refuse, uploadMaxBytes } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
@@ -9,6 +10,7 @@ import { BoundedBody } from '../http/bounded-body.ts'
 import { callerGone, whenOver } from '../http/requests.ts'
 import type { UnauthenticatedClients } from '../http/unauthenticated-clients.ts'
 import type { Customer } from '../principals/service.ts'
+import type { FilePart } from './file-part.ts'
 import type { FileUrlRow } from './file-url-store.ts'
 import type { FileUrls } from './file-urls.ts'
 import { sendPart, versionIn } from './part-response.ts'
@@ -81,7 +83,11 @@ async function sendFile(options: HandedFilesOptions, row: FileUrlRow, request: F
       refuse('payload_too_large', `the file has ${size} bytes; this URL sends ${row.maxBytes} at most`)
     await options.fileUrls.spend(row, options.strangers.addressOf(request.raw))
     reply.header('content-disposition', dispositionOf(row.path))
-    return sendPart(reply, part, { ifVersion, isWhole: range === undefined, oneRequest: row.once })
+    return sendPart(reply, atMost(part, row.maxBytes), {
+      ifVersion,
+      isWhole: range === undefined,
+      oneRequest: row.once,
+    })
   } catch (error) {
     part.bytes.destroy()
     throw error
@@ -91,7 +97,7 @@ async function sendFile(options: HandedFilesOptions, row: FileUrlRow, request: F
 async function takeFile(options: HandedFilesOptions, row: FileUrlRow, request: FastifyRequest, reply: FastifyReply) {
   const { guests, fileUrls, strangers, stallMs } = options
   const body = bodyOf(request, row, stallMs)
-  const transfer = { ...beginTransfer(options, row, request, reply), mode: null }
+  const transfer = { ...beginTransfer(options, row, request, reply), mode: null, owner: null }
   const size = await guests.writeFile(makerOf(row), transfer, {
     discard: () => body.discard(),
     into: async (channel) => {
@@ -100,6 +106,20 @@ async function takeFile(options: HandedFilesOptions, row: FileUrlRow, request: F
     },
   })
   return { size }
+}
+
+/** Where the size is known only at the end, what exceeds the limit is cut: the response does not look whole. */
+function atMost(part: FilePart, maxBytes: number | null): FilePart {
+  if (maxBytes === null || !part.head.whole) return part
+  let size = 0
+  const counted = async function* (bytes: AsyncIterable<Buffer>) {
+    for await (const piece of bytes) {
+      size += piece.length
+      if (size > maxBytes) refuse('payload_too_large', `the file has more than ${maxBytes} bytes`)
+      yield piece
+    }
+  }
+  return { ...part, bytes: Readable.from(counted(part.bytes), { objectMode: false }) }
 }
 
 /** The client of a URL has what its maker has, for this one file. */

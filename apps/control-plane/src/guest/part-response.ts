@@ -15,7 +15,9 @@ export function sendPart(
   { head, bytes }: FilePart,
   { ifVersion, isWhole, oneRequest }: { ifVersion: string | null; isWhole?: boolean; oneRequest?: boolean },
 ): FastifyReply {
-  const { size, version, sent } = head
+  const { size, version, sent, whole } = head
+  // A range of what has no known size is ignored.
+  if (whole) return reply.type('application/octet-stream').send(bytes)
   if (!sent && !isWhole) {
     bytes.destroy()
     reply.header('content-range', `bytes */${size}`)

@@ -69,10 +69,11 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
     async (request, reply) => {
       const path = guestPath(request.params['*'])
       const body = new BoundedBody(request.raw, bounds)
-      const { mode } = request.query
+      const { mode, owner } = request.query
       const transfer = {
         ...transferParams(request, reply, path),
         mode: mode === undefined ? null : Number.parseInt(mode, 8),
+        owner: owner ?? null,
       }
       const size = await guests.writeFile(customer(request), transfer, body)
       return { path, size }

@@ -59,11 +59,11 @@ export class Guests {
   /** Writes the body to a file, atomically; returns its size. */
   async writeFile(
     caller: Customer,
-    transfer: TransferParams & { mode: number | null },
+    transfer: TransferParams & { mode: number | null; owner: string | null },
     body: Pick<BoundedBody, 'into' | 'discard'>,
   ): Promise<number> {
     const { channel, done } = await this.#transfers
-      .begin(caller, transfer, 'guest.writeFile', { mode: transfer.mode })
+      .begin(caller, transfer, 'guest.writeFile', { mode: transfer.mode, owner: transfer.owner })
       .catch(async (error: unknown) => {
         await body.discard()
         throw error

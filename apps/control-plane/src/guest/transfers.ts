@@ -58,7 +58,7 @@ export class Transfers {
     const asked = this.#links.command(hostId, name, payload, { signal, timeoutMs: Infinity, requestId })
     const done = asked.catch((error: unknown) => {
       if (signal.aborted) return refuse('invalid_request', 'the client disconnected')
-      return this.#awake.whyNot(id, error)
+      return this.#awake.whyNot(id, error, { path })
     })
     try {
       const channel = await Promise.race([awaited.channel, done.then(() => awaited.channel)])

@@ -140,10 +140,10 @@ export function uploadRoutes(app: App, { uploads, leadership, stallMs }: UploadR
   })
 }
 
-function fileOf({ path: given, mode }: z.infer<typeof uploadQuery>) {
+function fileOf({ path: given, mode, owner }: z.infer<typeof uploadQuery>) {
   const path = entryPath('path', given)
   if (path === '/') refuseField('path', 'must name a file')
-  return { path, mode: mode === undefined ? null : Number.parseInt(mode, 8) }
+  return { path, mode: mode === undefined ? null : Number.parseInt(mode, 8), owner: owner ?? null }
 }
 
 const isChunked = ({ headers }: FastifyRequest) => headers['transfer-encoding'] !== undefined

@@ -7,21 +7,22 @@ export interface UploadRow {
   desktopId: string
   path: string
   mode: number | null
+  owner: string | null
   length: number | null
   state: 'open' | 'placing' | 'complete'
   expiresAt: Date
 }
 
-const columns = `id, desktop_id as "desktopId", path, mode, length, state, expires_at as "expiresAt"`
+const columns = `id, desktop_id as "desktopId", path, mode, owner, length, state, expires_at as "expiresAt"`
 const isLive = 'expires_at > clock_timestamp()'
 
-export type NewUpload = Pick<UploadRow, 'id' | 'desktopId' | 'path' | 'mode' | 'length'> & { orgId: string }
+export type NewUpload = Pick<UploadRow, 'id' | 'desktopId' | 'path' | 'mode' | 'owner' | 'length'> & { orgId: string }
 
 export async function insert(db: Db, upload: NewUpload, forSecs: number): Promise<UploadRow> {
   const { rows } = await db.query<UploadRow>(
-    `insert into uploads (id, org_id, desktop_id, path, mode, length, expires_at)
-     values ($1, $2, $3, $4, $5, $6, clock_timestamp() + $7 * interval '1 second') returning ${columns}`,
-    [upload.id, upload.orgId, upload.desktopId, upload.path, upload.mode, upload.length, forSecs],
+    `insert into uploads (id, org_id, desktop_id, path, mode, owner, length, expires_at)
+     values ($1, $2, $3, $4, $5, $6, $7, clock_timestamp() + $8 * interval '1 second') returning ${columns}`,
+    [upload.id, upload.orgId, upload.desktopId, upload.path, upload.mode, upload.owner, upload.length, forSecs],
   )
   return rows[0]!
 }
@@ -79,7 +80,7 @@ export interface ExpiredUpload extends UploadRow {
 /** Those whose file may have to be removed now: of an awake desktop, or of one that is gone. */
 export async function removable(db: Db, limit: number): Promise<ExpiredUpload[]> {
   const { rows } = await db.query<ExpiredUpload>(
-    `select u.id, u.desktop_id as "desktopId", u.path, u.mode, u.length, u.state, u.expires_at as "expiresAt",
+    `select u.id, u.desktop_id as "desktopId", u.path, u.mode, u.owner, u.length, u.state, u.expires_at as "expiresAt",
        json_build_object('state', d.state, 'generation', d.generation, 'hostId', d.host_id) as desktop
      from uploads u join desktops d on d.id = u.desktop_id
      where (u.expires_at <= clock_timestamp() and (u.state = 'complete' or d.state = 'awake'))

@@ -1,6 +1,7 @@
 // Uploads that go on after an interruption. What has come lies in the guest, beside its target; the table knows which uploads
 // there are, and whether one may already have been placed. So none depends on a replica, an agent or a connection.
 import {
+  isOfFile,
   newId,
   Refusal,
   refuse,
@@ -33,6 +34,8 @@ interface UploadsOptions {
   log: Log
 }
 
+type NewFile = Pick<UploadRow, 'path' | 'mode' | 'owner' | 'length'>
+
 /** Which upload, of whom. */
 export interface UploadRequest {
   caller: Customer
@@ -62,16 +65,19 @@ export class Uploads {
   }
 
   /** Begins an upload: from then on it is in the table, and a file in the guest, with the first part if there is one. */
-  async create(
-    request: UploadRequest,
-    given: Pick<UploadRow, 'path' | 'mode' | 'length'>,
-    first?: Part,
-  ): Promise<UploadJson> {
+  async create(request: UploadRequest, given: NewFile, first?: Part): Promise<UploadJson> {
     const row = await this.#begin(request, given)
-    return first ? this.append(request, row.id, first) : toJson(row, 0, false)
+    if (!first) return toJson(row, 0, false)
+    try {
+      return await this.#append(request, row, first)
+    } catch (error) {
+      // Its client does not know it, so nobody can go on with it.
+      await this.#end(request, row)
+      throw error
+    }
   }
 
-  async #begin(request: UploadRequest, given: Pick<UploadRow, 'path' | 'mode' | 'length'>): Promise<UploadRow> {
+  async #begin(request: UploadRequest, given: NewFile): Promise<UploadRow> {
     const { leadership, awake } = this.#options
     const { caller, desktopId } = request
     await awake.require(caller, desktopId)
@@ -102,12 +108,21 @@ export class Uploads {
     return toJson(row, row.length!, true)
   }
 
-  /** Adds a part, and places the file where it was the last one. */
-  async append(request: UploadRequest, id: string, { offset, complete, body }: Part): Promise<UploadJson> {
+  /** Adds a part, and places the file where it was the last one. What the guest's file system refuses ends the upload. */
+  async append(request: UploadRequest, id: string, part: Part): Promise<UploadJson> {
     const row = await this.#find(request, id)
+    try {
+      return await this.#append(request, row, part)
+    } catch (error) {
+      if (error instanceof Refusal && isOfFile(error.code)) await this.#end(request, row)
+      throw error
+    }
+  }
+
+  async #append(request: UploadRequest, row: UploadRow, { offset, complete, body }: Part): Promise<UploadJson> {
     if (row.state === 'complete') refuse('conflict', 'the upload is complete')
     if (row.state === 'placing') {
-      const now = await this.show(request, id)
+      const now = await this.show(request, row.id)
       if (now.complete) return now
     }
     const size = offset + (await this.#write(request, row, offset, body))
@@ -119,13 +134,16 @@ export class Uploads {
 
   /** Ends it, and removes what has come: at once, or when the desktop is awake again. */
   async remove(request: UploadRequest, id: string): Promise<void> {
+    await this.#end(request, await this.#find(request, id))
+  }
+
+  async #end(request: UploadRequest, row: UploadRow): Promise<void> {
     const { leadership } = this.#options
-    const row = await this.#find(request, id)
-    await leadership.transaction((tx) => store.expire(tx, id))
+    await leadership.transaction((tx) => store.expire(tx, row.id))
     if (row.state === 'complete') return
     try {
       await this.#step(request, row, 'drop')
-      await leadership.transaction((tx) => store.remove(tx, id))
+      await leadership.transaction((tx) => store.remove(tx, row.id))
     } catch (error) {
       if (!(error instanceof Refusal)) throw error
     }
@@ -192,7 +210,7 @@ export class Uploads {
     const { hostId, generation } = await awake.require(request.caller, row.desktopId)
     const options = { timeoutMs: stepTimeoutMs, requestId: request.requestId }
     const asked = links.command(hostId, 'guest.uploadStep', commandOf(row, step, generation), options)
-    return asked.catch((error: unknown) => awake.whyNot(row.desktopId, error))
+    return asked.catch((error: unknown) => awake.whyNot(row.desktopId, error, row))
   }
 }
 
@@ -204,6 +222,7 @@ const commandOf = (row: UploadRow, step: UploadCommand['step'], generation: numb
   step,
   size: row.length,
   mode: row.mode,
+  owner: row.owner,
 })
 
 const toJson = (row: UploadRow, offset: number, complete: boolean): UploadJson => ({

@@ -49,7 +49,7 @@ export class Watches {
   /** Begins: returns the cursor from which on changes are seen. */
   async begin(asking: Asking, watched: Watched): Promise<string> {
     const watchId = newId()
-    const { next } = await this.#ask(asking, 'watch.start', { watchId, ...watched })
+    const { next } = await this.#ask(asking, 'watch.start', { watchId, ...watched }, watched)
     return cursorOf({ watchId, offset: next }, watched)
   }
 
@@ -80,7 +80,7 @@ export class Watches {
     await this.#ask(asking, 'watch.remove', { watchId: parseCursor(cursor, watched).watchId })
   }
 
-  async #ask<N extends WatchName>(asking: Asking, name: N, request: Own<N>): Promise<CommandResult<N>> {
+  async #ask<N extends WatchName>(asking: Asking, name: N, request: Own<N>, at?: Watched): Promise<CommandResult<N>> {
     const { caller, desktopId, requestId, signal } = asking
     const { hostId, generation } = await this.#awake.require(caller, desktopId)
     const payload = { desktopId, generation, ...request } as CommandPayload<N>
@@ -89,7 +89,7 @@ export class Watches {
       return await this.#links.command(hostId, name, payload, options)
     } catch (error) {
       if (signal?.aborted) refuse('invalid_request', 'the client disconnected')
-      return this.#awake.whyNot(desktopId, error)
+      return this.#awake.whyNot(desktopId, error, at)
     }
   }
 }

@@ -2,7 +2,7 @@
 import { STATUS_CODES } from 'node:http'
 import { messageOf, type ProblemJson, type RefusalCode, refusals } from '@dormouse/contract'
 
-export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 410 | 413 | 416 | 426 | 429 | 500 | 501 | 503 | 504
+export type ProblemStatus = 400 | 401 | 403 | 404 | 409 | 410 | 413 | 415 | 416 | 426 | 429 | 500 | 501 | 503 | 504
 
 /** What one success means. */
 export interface Answer {
@@ -43,6 +43,7 @@ export const sharedHeaders = {
   ),
   UploadOffset: header('On `upload_offset`: how many bytes the guest has', 'integer'),
   UnsatisfiedRange: { ...header('The file’s size, as `bytes */11`'), required: true },
+  BodyCodings: { ...header('The codings of a body that are taken: `identity`'), required: true },
   Upgrade: { ...header('The protocol that is needed: `websocket`'), required: true },
   RateLimit: header('Requests a second that one caller may send', 'integer'),
   RateLimitRemaining: header('How many of them are left', 'integer'),
@@ -96,6 +97,12 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     what: 'The body is too large for this route',
     code: 'payload_too_large',
     detail: messageOf('payload_too_large'),
+  },
+  415: {
+    what: 'The body is compressed or coded, which is not undone; send it as it is',
+    code: 'unsupported_coding',
+    detail: messageOf('unsupported_coding'),
+    headers: { 'accept-encoding': headerRef('BodyCodings') },
   },
   416: {
     what: 'The file has none of the bytes of the range',

@@ -173,7 +173,7 @@ function finish(operation: Operation): Operation {
     ...(bytes && { requestBody: bytesBody(bytes) }),
     responses: {
       ...Object.fromEntries(successes),
-      ...problemsOf([...everybodysProblems(rest), ...problems]),
+      ...problemsOf([...everybodysProblems(rest), ...(rest.requestBody || bytes ? [415 as const] : []), ...problems]),
     },
   }
 }

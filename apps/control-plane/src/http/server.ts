@@ -4,6 +4,7 @@ import type { Log } from '@dormouse/process'
 import fastify, { type FastifyBaseLogger, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
 import { type FastifyZodOpenApiTypeProvider, validatorCompiler } from 'fastify-zod-openapi'
 import type { App } from './app.ts'
+import { refuseCodedBodies } from './coded-bodies.ts'
 import { lingers } from './early-responses.ts'
 import { delayContinue } from './expect-continue.ts'
 import { type Hold, readBodies, smallBodyBytes } from './json-bodies.ts'
@@ -76,6 +77,7 @@ export function createServer({ log, stallMs, trustedProxies, hold, unroutable, u
     done()
   })
   readBodies(app as unknown as App, stallMs, hold)
+  refuseCodedBodies(app as unknown as App)
   abortStalledResponses(app as unknown as App, stallMs)
   delayContinue(app as unknown as App)
   return app as unknown as App

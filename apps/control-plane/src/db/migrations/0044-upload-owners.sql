@@ -1,0 +1,2 @@
+-- To whom an uploaded file belongs, if its caller has said so.
+alter table uploads add column owner text;
