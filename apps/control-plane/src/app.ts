@@ -26,6 +26,7 @@ import { publishOpenApi } from './http/openapi.ts'
 import { sendProblem } from './http/problems.ts'
 import { serveReadingPage } from './http/reading-page.ts'
 import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
+import { refuseUnknownFields } from './http/unknown-fields.ts'
 import { idleRoutes } from './idle/routes.ts'
 import { imageAdminRoutes } from './images/routes.ts'
 import { clipboardRoutes } from './input/clipboard-routes.ts'
@@ -114,6 +115,7 @@ interface Scoped {
 function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
   takeBodiesOf(scope, contractBodyBytes)
   scope.addHook('onRequest', authenticate)
+  refuseUnknownFields(scope)
   answerUnknownPaths(scope)
   scope.register(async (files: App) => fileRoutes(files, parts))
   scope.register(async (inputs: App) => execInputRoutes(inputs, parts))
@@ -140,12 +142,14 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
 function agentRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
   takeBodiesOf(scope, contractBodyBytes)
   scope.addHook('onRequest', authenticate)
+  refuseUnknownFields(scope)
   refuseOtherMethods(scope, paths)
   mcpRoutes(scope, parts)
 }
 
 function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
   scope.addHook('onRequest', authenticate)
+  refuseUnknownFields(scope)
   answerUnknownPaths(scope)
   parts.acts.watch(scope, callerOf)
   refuseOtherMethods(scope, paths)

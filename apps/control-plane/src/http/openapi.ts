@@ -2,7 +2,7 @@
 // not in it. A route says in its schema what its successes mean and which problems it has beyond everybody's.
 import { problemJson } from '@dormouse/contract'
 import swagger from '@fastify/swagger'
-import type { FastifySchema } from 'fastify'
+import type { FastifyRequest, FastifySchema } from 'fastify'
 import {
   fastifyZodOpenApiPlugin,
   fastifyZodOpenApiTransform,
@@ -19,6 +19,7 @@ import {
   sharedProblems,
 } from './answers.ts'
 import type { App } from './app.ts'
+import { refuseUnknown } from './unknown-fields.ts'
 
 declare module 'fastify' {
   interface FastifySchema {
@@ -70,10 +71,11 @@ export async function publishOpenApi(app: App): Promise<void> {
   await app.register(fastifyZodOpenApiPlugin, {
     components: { schemas: { Problem: problemJson } },
     documentOpts: {
-      // Answers may grow new fields, and no integer needs to be told that it is one that JSON can carry.
-      override: ({ zodSchema, jsonSchema }) => {
+      // Answers may grow new fields, and requests have no unknown ones; no integer needs to be told that it is one that JSON can carry.
+      override: ({ zodSchema, jsonSchema, io }) => {
         const { def } = zodSchema._zod
-        if (def.type === 'object' && !def.catchall) delete jsonSchema.additionalProperties
+        if (def.type === 'object' && io === 'input') jsonSchema.additionalProperties ??= false
+        if (def.type === 'object' && io === 'output' && !def.catchall) delete jsonSchema.additionalProperties
         if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum
         if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum
       },
@@ -94,7 +96,11 @@ export async function publishOpenApi(app: App): Promise<void> {
     response: { 200: documentJson },
     answers: { 200: 'The OpenAPI 3.1 document of the service' },
   }
-  app.get('/v1/openapi.json', { schema }, async (_request, reply) => {
+  const preValidation = ({ query }: FastifyRequest, _reply: unknown, done: () => void) => {
+    refuseUnknown('query parameter', undefined, query)
+    done()
+  }
+  app.get('/v1/openapi.json', { schema, preValidation }, async (_request, reply) => {
     // A text already: made once, and the same for everybody.
     document ??= JSON.stringify(app.swagger())
     return reply

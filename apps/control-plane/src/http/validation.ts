@@ -7,6 +7,10 @@ interface Issue {
   expected?: string
   values?: unknown[]
   keys?: string[]
+  /** Of a union: the values of its constant field, or what is wrong by each option. */
+  options?: unknown[]
+  errors?: { expected?: string }[][]
+  format?: string
   minimum?: number
   maximum?: number
   origin?: string
@@ -25,7 +29,9 @@ function whyOf(keyword: string | undefined, params: Issue, message = 'is not val
   if (keyword === 'unrecognized_keys') return 'is not a known field; correct its name, or leave it out'
   if (!isOfZod(message)) return message
   if (keyword === 'invalid_value') return `must be ${listed(params.values ?? [])}`
-  if (keyword === 'invalid_type') return `must be ${named[params.expected ?? ''] ?? params.expected}`
+  if (keyword === 'invalid_type') return `must be ${typeNamed(params.expected)}`
+  if (keyword === 'invalid_format') return formats[params.format ?? ''] ?? 'is not valid'
+  if (keyword === 'invalid_union') return whyOfUnion(params)
   if (keyword === 'too_small') return `must be at least ${sized(params.minimum, params.origin)}`
   if (keyword === 'too_big') return `must be at most ${sized(params.maximum, params.origin)}`
   return 'is not valid'
@@ -42,6 +48,20 @@ const named: Record<string, string> = {
   array: 'a list',
   object: 'an object',
   record: 'an object',
+}
+
+const typeNamed = (expected = ''): string => named[expected] ?? expected
+
+const formats: Record<string, string> = {
+  datetime: 'must be an RFC 3339 time, such as 2026-01-01T12:00:00Z',
+  uuid: 'must be a UUID',
+  url: 'must be a URL, such as https://example.com/hook',
+}
+
+function whyOfUnion({ options = [], errors = [] }: Issue): string {
+  if (options.length > 0) return `must be ${listed(options)}`
+  const types = errors.flat().flatMap(({ expected }) => (expected ? [typeNamed(expected)] : []))
+  return types.length > 0 ? `must be ${listed([...new Set(types)])}` : 'is not valid'
 }
 
 const listed = (values: unknown[]): string =>

@@ -12,6 +12,7 @@ import type { Desktops } from '../desktops/service.ts'
 import type { Execs } from '../guest/execs.ts'
 import type { InFlightBytes } from '../http/in-flight-bytes.ts'
 import { rateLimitHeaders } from '../http/problems.ts'
+import { refuseUnknown } from '../http/unknown-fields.ts'
 import type { Principals } from '../principals/service.ts'
 import { hangUp } from '../streams/relay.ts'
 import { type CredentialLimits, customerOf, protocolFor } from './credentials.ts'
@@ -166,7 +167,9 @@ function partsOf({ url = '' }: IncomingMessage) {
   const [desktopId, execId] = [id.safeParse(desktop), id.safeParse(exec)]
   if (!desktopId.success) refuseField('id', 'must be a UUID')
   if (!execId.success) refuseField('exec', 'must be a UUID')
-  const query = attachQuery.safeParse(Object.fromEntries(new URLSearchParams(search)))
+  const given = Object.fromEntries(new URLSearchParams(search))
+  refuseUnknown('query parameter', attachQuery, given)
+  const query = attachQuery.safeParse(given)
   if (query.success) return { desktopId: desktopId.data!, execId: execId.data!, ...query.data }
   const [issue] = query.error.issues
   return refuseField(String(issue?.path[0] ?? 'offset'), issue?.message ?? 'is not valid')
