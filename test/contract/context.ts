@@ -22,6 +22,11 @@ interface Desktop {
   state: string
 }
 
+interface FailedWake {
+  wake: { id: string; desktop_id: string }
+  again(): Promise<ApiAnswer>
+}
+
 export class Context {
   readonly key: string
   readonly otherKey: string
@@ -33,7 +38,7 @@ export class Context {
   #shared: string | undefined
   #idle: string | undefined
   #foreign: string | undefined
-  #failing: string | undefined
+  #failing: Promise<FailedWake> | undefined
 
   constructor({ url, key, otherKey, signal }: Place) {
     this.#url = new URL(url).origin
@@ -83,10 +88,23 @@ export class Context {
     return this.#foreign
   }
 
-  /** The id of a desktop whose wakes fail, because no host can have its image. */
-  async failing(): Promise<string> {
-    this.#failing ??= (await this.fresh({ image_version: `conformance-none-${randomUUID()}` })).id
+  /** A wake that has failed, because its desktop was destroyed meanwhile; `again` repeats its request and waits. */
+  async failing(): Promise<FailedWake> {
+    this.#failing ??= this.#failedWake()
     return this.#failing
+  }
+
+  async #failedWake(): Promise<FailedWake> {
+    // A quick host may be done before the destroy comes.
+    for (let tries = 0; tries < 10; tries++) {
+      const [{ id }, headers] = [await this.fresh(), this.newKey()]
+      const path = `/v1/desktops/${id}/wake`
+      const { json: wake } = status('wake', await this.post(path, undefined, headers), 202)
+      await this.settled(id, 'destroy')
+      const { state } = status('operation', await this.get(`/v1/operations/${wake.id}`), 200).json
+      if (state === 'failed') return { wake, again: () => this.post(`${path}?wait=true`, undefined, headers) }
+    }
+    throw new Error('no wake failed because its desktop was destroyed')
   }
 
   /** The one desktop that rows put to sleep and wake, awake. */

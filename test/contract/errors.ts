@@ -60,8 +60,8 @@ export const errors: Chapter = {
       async check(context) {
         for (const [expected, ask] of refusals)
           same(`operation_id of ${expected}`, (await ask(context)).json.operation_id, undefined)
-        const path = `/v1/desktops/${await context.failing()}/wake?wait=true`
-        const { operation_id } = problem('a failed wake', await context.post(path), 409).json
+        const { again } = await context.failing()
+        const { operation_id } = problem('a failed wake', await again(), 409).json
         status('the operation', await context.get(`/v1/operations/${operation_id}`), 200)
       },
     },

@@ -81,10 +81,12 @@ export const states: Chapter = {
       id: 'states.failed',
       sentence: 'settled `failed` | observed inside a `?wait=true` window | 409 problem body with `operation_id`',
       async check(context) {
-        const id = await context.failing()
-        const { json } = problem('wake', await context.post(`/v1/desktops/${id}/wake?wait=true`), 409)
-        const operation = status('operation', await context.get(`/v1/operations/${json.operation_id}`), 200).json
-        same('the operation', [operation.desktop_id, operation.kind, operation.state], [id, 'wake', 'failed'])
+        const { wake, again } = await context.failing()
+        const { json } = problem('wake', await again(), 409)
+        same('the operation', json.operation_id, wake.id)
+        const operation = status('operation', await context.get(`/v1/operations/${wake.id}`), 200).json
+        const { desktop_id, kind, state } = operation
+        same('its fields', [desktop_id, kind, state], [wake.desktop_id, 'wake', 'failed'])
       },
     },
   ],

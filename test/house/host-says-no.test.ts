@@ -17,15 +17,19 @@ async function refusedWake(house: House, id: string, body: object = {}): Promise
 }
 
 test('no host at all, no room for memory, no such image: each is said, and the desktop is still created and bound to none', async () => {
-  const cases: [HouseOptions, object, told: RegExp, cause: RegExp][] = [
-    [{ hosts: 0 }, {}, /^no host can take this desktop now; nothing was lost/, /^no host is linked/],
-    [{ agent: { memoryMiB: 256 } }, {}, noRoom, /sim-1 has 256 MiB of memory free, 512 are needed/],
-    [{ agent: { diskGiB: 5 } }, {}, noRoom, /sim-1 has 5 GiB of disk free, 10 are needed/],
-    [{}, { image_version: 'windows' }, /^no host has the desktop’s image; nothing/, /“windows”; hosts have: mini/],
+  const cases: [HouseOptions, told: RegExp, cause: RegExp][] = [
+    [{ hosts: 0 }, /^no host can take this desktop now; nothing was lost/, /^no host is linked/],
+    [{ agent: { memoryMiB: 256 } }, noRoom, /sim-1 has 256 MiB of memory free, 512 are needed/],
+    [{ agent: { diskGiB: 5 } }, noRoom, /sim-1 has 5 GiB of disk free, 10 are needed/],
+    [
+      { controlPlane: { defaultImage: 'windows' } },
+      /^no host has the desktop’s image; nothing/,
+      /“windows”; hosts have: mini/,
+    ],
   ]
-  for (const [options, body, told, cause] of cases) {
+  for (const [options, told, cause] of cases) {
     await using house = await House.start(options)
-    const { id } = await house.desktop('created', body)
+    const { id } = await house.desktop()
     expect(await refusedWake(house, id)).toMatch(told)
     expect((await house.causes(id))[0]).toMatch(cause)
     expect(await house.see(id)).toMatchObject({ state: 'created', host_id: null, generation: 1 })

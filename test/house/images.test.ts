@@ -61,23 +61,97 @@ test('a desktop keeps its version when the name means another one; a retired ver
   const young = await house.desktop('awake', { image_version: 'mini' })
   expect([young.image_version, young.resolved_image_version]).toEqual(['mini', 'mini@2'])
   expect((await ask('POST', '/mini@2/retire')).json).toMatchObject({ code: 'conflict' })
+  const { id } = await house.desktop('created', { image_version: 'mini@1' })
   expect((await ask('POST', '/mini@1/retire')).json.retired_at).toEqual(expect.any(String))
 
   await house.ask(old.id, 'hibernate')
   expect((await house.ask(old.id, 'wake')).result?.resumed_from).toBe('memory')
   expect((await house.see(old.id)).resolved_image_version).toBe('mini@1')
-  const { id } = await house.desktop('created', { image_version: 'mini@1' })
   const refused = await house.settled((await house.begin(id, 'wake')).id)
   expect(refused).toMatchObject({ state: 'failed', error_code: 'image_unavailable' })
   expect((await house.causes(id))[0]).toContain('mini@1 is retired')
 })
 
 test('what nobody has registered is looked for in the hosts’ own folders', async () => {
-  await using house = await House.start()
+  await using house = await House.start({ controlPlane: { defaultImage: 'nowhere' } })
   const { resolved_image_version } = await house.desktop('awake', { image_version: 'mini' })
   expect(resolved_image_version).toBeNull()
-  const { id } = await house.desktop('created', { image_version: 'nowhere' })
+  const { id } = await house.desktop()
   expect(await house.settled((await house.begin(id, 'wake')).id)).toMatchObject({ error_code: 'image_unavailable' })
+})
+
+test('customers see with what a desktop can be created, and anything else is 400 with the names that are like it', async () => {
+  await using server = await ImageServer.start(1_000)
+  await using house = await House.start()
+  const { ask, add } = await operatorOf(house)
+  await add(server)
+  const offered = async () => (await house.api('GET', '/v1/images')).json.images
+  const mini = { image_version: 'mini', resolved_image_version: null, is_default: true }
+  const version = { image_version: 'mini@1', resolved_image_version: 'mini@1', is_default: false }
+  expect(await offered()).toEqual([mini, version])
+  await ask('POST', '/mini@1/use')
+  expect(await offered()).toEqual([{ ...mini, resolved_image_version: 'mini@1' }, version])
+
+  const create = (body: object) => house.api('POST', '/v1/desktops', { body: { tier: 'small', ...body } })
+  for (const image of ['mini', 'mini@1', null]) {
+    expect((await create({ image_version: image })).json).toMatchObject({ image_version: image ?? 'mini' })
+    expect((await create({ image })).json).toMatchObject({ image_version: image ?? 'mini' })
+  }
+  expect((await create({ image: 'mini', image_version: 'mini' })).status).toBe(201)
+  expect((await create({ image: 'mini', image_version: 'mini@1' })).json).toMatchObject({ status: 400, field: 'image' })
+  const known = 'known images: mini, mini@1'
+  for (const [image, why] of [
+    ['mimi', `there is no image "mimi"; did you mean "mini"?; ${known}`],
+    ['windows', `there is no image "windows"; ${known}`],
+    ['mini@2', `there is no image "mini@2"; did you mean`],
+    ['mini@', `there is no image "mini@"; did you mean`],
+    ['@1', 'there is no image "@1"'],
+    ['Mini', 'there is no image "Mini"; did you mean "mini"'],
+  ] as const)
+    for (const field of ['image', 'image_version']) {
+      const { json } = await create({ [field]: image })
+      expect(json).toMatchObject({ status: 400, code: 'invalid_request', field, detail: expect.stringContaining(why) })
+    }
+})
+
+test('an image that goes is offered no more; a create with a key that made a desktop of it before gets that desktop', async () => {
+  await using server = await ImageServer.start(1_000)
+  await using house = await House.start()
+  const { ask, add } = await operatorOf(house)
+  await add(server)
+  server.put('mini', '2', 1_000)
+  await add(server)
+  await ask('POST', '/mini@2/use')
+  const keyed = (image_version: string, key: string) =>
+    house.api('POST', '/v1/desktops', { body: { tier: 'small', image_version }, headers: { 'idempotency-key': key } })
+  const made = await keyed('mini@1', 'a')
+  await ask('POST', '/mini@1/retire')
+  const again = await keyed('mini@1', 'a')
+  expect([again.status, again.json.id, again.headers['idempotency-replayed']]).toEqual([200, made.json.id, 'true'])
+  const refused = await keyed('mini@1', 'b')
+  expect(refused.json).toMatchObject({ status: 400, detail: expect.stringContaining('"mini@1" is retired; ') })
+  const { images } = (await house.api('GET', '/v1/images')).json
+  expect(images.map(({ image_version }: { image_version: string }) => image_version)).toEqual(['mini', 'mini@2'])
+})
+
+test('an image that one host has is offered until that host is removed', async () => {
+  await using house = await House.start({ controlPlane: { defaultImage: 'none' } })
+  const { admin } = await operatorOf(house)
+  const create = () => house.api('POST', '/v1/desktops', { body: { tier: 'small', image_version: 'mini' } })
+  expect((await create()).status).toBe(201)
+  await house.host.kill()
+  expect((await create()).status).toBe(201)
+  const removed = await admin('POST', `hosts/${house.host.name}/removal`, { yes_lose: 0 })
+  expect(removed.status).toBe(200)
+  expect((await create()).json).toMatchObject({ status: 400, field: 'image_version' })
+})
+
+test('tiers have the sizes that are configured', async () => {
+  const size = { vcpus: 3, memoryMiB: 700, diskGiB: 11 }
+  await using house = await House.start({ hosts: 0, controlPlane: { tierSmall: size } })
+  const { tiers } = (await house.api('GET', '/v1/tiers')).json
+  expect(tiers[0]).toEqual({ tier: 'small', vcpus: 3, memory_mib: 700, disk_gib: 11 })
+  expect(tiers.map(({ tier }: { tier: string }) => tier)).toEqual(['small', 'default', 'large'])
 })
 
 test('hosts fetch ahead of need where that is requested; one that cannot says why', async () => {

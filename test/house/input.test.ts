@@ -191,7 +191,7 @@ test.each<[string, string, unknown[], object?]>([
     [{ type: 'click' }],
     { screenshot: { region: { x: 300, y: 0, width: 21, height: 1 } } },
   ],
-  ['takeOver', 'is not a known field', [{ type: 'click' }], { takeOver: true }],
+  ['takeOver', 'did you mean "takeover"?', [{ type: 'click' }], { takeOver: true }],
 ])('400 names %s, and nothing is done', async (field, why, actions, more) => {
   const { status, json } = await input(actions, { more: more ?? {}, idempotencyKey: 'refused' })
   expect([status, json.field]).toEqual([400, field])

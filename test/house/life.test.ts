@@ -94,8 +94,8 @@ test('a mutation is answered 202 while pending, 200 once settled, and at once wi
 })
 
 test('a failed operation is 409 with its id to one who waits, and 200 to one who does not', async () => {
-  await using house = await House.start()
-  const { id } = await house.desktop('created', { image_version: 'none-such' })
+  await using house = await House.start({ controlPlane: { defaultImage: 'none-such' } })
+  const { id } = await house.desktop()
   const wish = { headers: { 'idempotency-key': 'w' } }
   const failed = await house.api('POST', `/v1/desktops/${id}/wake?wait=true`, wish)
   expect(failed.status).toBe(409)

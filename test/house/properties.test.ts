@@ -138,13 +138,13 @@ holds(
 /** The contract's word on a body of create: the first field that is wrong, or none. */
 function wrongInCreate(body: unknown): boolean {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return true
-  const { tier, billing_mode, image_version, idle_timeout_secs } = body as Record<string, unknown>
+  const { tier, billing_mode, image_version, idle_timeout_secs, ...unknown } = body as Record<string, unknown>
   const omitted = (value: unknown) => value === undefined || value === null
-  const printable = (text: unknown) => typeof text === 'string' && /^[^\p{Cc}\p{Cs}]{1,128}$/u.test(text)
   return (
+    Object.keys(unknown).length > 0 ||
     !['small', 'default', 'large'].includes(tier as string) ||
     !(omitted(billing_mode) || ['monthly', 'hourly', ''].includes(billing_mode as string)) ||
-    !(omitted(image_version) || printable(image_version)) ||
+    !(omitted(image_version) || image_version === 'mini') ||
     !(omitted(idle_timeout_secs) || (Number.isSafeInteger(idle_timeout_secs) && (idle_timeout_secs as number) >= 0))
   )
 }
@@ -158,7 +158,7 @@ const createBody = fc.oneof(
     {
       tier: mostly(fc.constantFrom('small', 'default', 'large')),
       billing_mode: mostly(fc.constantFrom('monthly', 'hourly', '', null)),
-      image_version: mostly(fc.oneof(fc.constant(null), fc.string({ unit: 'binary', maxLength: 140 }))),
+      image_version: mostly(fc.oneof(fc.constantFrom(null, 'mini'), fc.string({ unit: 'binary', maxLength: 140 }))),
       idle_timeout_secs: mostly(
         fc.oneof(fc.constant(null), fc.nat(), fc.double({ noNaN: true, noDefaultInfinity: true })),
       ),
@@ -173,8 +173,7 @@ holds(
   async (body) => {
     const { status, json } = await house.api('POST', '/v1/desktops', { body: JSON.stringify(body) })
     expect(status).toBe(wrongInCreate(body) ? 400 : 201)
-    if (status === 400)
-      expect(json.field).toMatch(/^(body|tier|billing_mode|image_version|idle_timeout_secs|__proto__)/)
+    if (status === 400) expect(json.field).toEqual(expect.any(String))
   },
   100,
 )

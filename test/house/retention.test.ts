@@ -31,11 +31,11 @@ async function failedWake(house: House, id: string, key?: string): Promise<strin
 }
 
 test('old attempts without a key go; a key, its first answer and what was billed stay, and the desktop goes on', async () => {
-  await using house = await House.start()
+  await using house = await House.start({ controlPlane: { defaultImage: 'none' } })
   const { retention } = house.replica.parts
-  const hopeless = await house.desktop('created', { image_version: 'none' })
+  const hopeless = await house.desktop()
   const [nameless, keyed] = [await failedWake(house, hopeless.id), await failedWake(house, hopeless.id, 'kept')]
-  const { id } = await house.desktop('hibernated')
+  const { id } = await house.desktop('hibernated', { image_version: 'mini' })
   await house.remember((await house.ask(id, 'wake')).desktop_id, 'on')
   const billed = (await house.api('GET', `/v1/desktops/${id}/operations`)).json
   const opened = await openings(house)
@@ -88,9 +88,9 @@ test('of generations only the latest stays, of invitations none that is spent, o
 })
 
 test('a generation that never ran is forgotten like any other, and not before its time is up', async () => {
-  await using house = await House.start()
+  await using house = await House.start({ controlPlane: { defaultImage: 'none' } })
   const { retention } = house.replica.parts
-  const { id } = await house.desktop('created', { image_version: 'none' })
+  const { id } = await house.desktop()
   for (let wakes = 0; wakes < 3; wakes++) await failedWake(house, id)
   await age(house, 89)
   await retention.prune()

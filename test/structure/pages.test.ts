@@ -1,4 +1,5 @@
-// Guarantee: the files, symbols, links, npm scripts and settings that the pages name exist, and each dependency has a reason.
+// Guarantee: the files, symbols, links, npm scripts and settings that the pages name exist, each dependency has a reason, and
+// no paragraph is long.
 import { existsSync, globSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -49,12 +50,30 @@ test('every setting that a page names is read somewhere', () => {
   expect(missing(settingsIn, (name) => read.has(name))).toEqual([])
 })
 
+test('no paragraph has more than 120 words', () => {
+  const long = pages.flatMap((page) =>
+    paragraphsIn(textOf(page))
+      .filter((text) => text.split(/\s+/).length > 120)
+      .map((text) => `${page}: ${text.slice(0, 60)}…`),
+  )
+  expect(long).toEqual([])
+})
+
 test('every dependency has a row in decision 6', () => {
   const page = textOf('docs/decisions/0006-dependencies.md')
   const known = new Set(page.match(/(?<=[ |])@?[\w./-]+(?=[,| ])/g))
   const used = files.filter((path) => path.endsWith('package.json')).flatMap(dependenciesIn)
   expect([...new Set(used)].filter((name) => !known.has(name))).toEqual([])
 })
+
+/** Also each item of a list. Code and tables are none. */
+function paragraphsIn(text: string): string[] {
+  const prose = text.replaceAll(/^ *```.*?^ *```$/gms, '').replaceAll(/^ *\|.*$/gm, '')
+  return prose
+    .split(/\n\s*\n|\n(?= *(?:[-*]|\d+\.) )/)
+    .map((paragraph) => paragraph.trim())
+    .filter(Boolean)
+}
 
 /** What the pages name and is not there, as `page: name`. */
 function missing(namesIn: (text: string) => string[], exists: (name: string, page: string) => boolean): string[] {

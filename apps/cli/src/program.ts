@@ -12,6 +12,7 @@ import { addIdle } from './commands/idle.ts'
 import { addInput } from './commands/input.ts'
 import { addLs } from './commands/ls.ts'
 import { addMcp } from './commands/mcp.ts'
+import { addOffers } from './commands/offers.ts'
 import { addOperations } from './commands/operations.ts'
 import { addResolution } from './commands/resolution.ts'
 import { addScreens } from './commands/screens.ts'
@@ -66,6 +67,7 @@ export function createProgram(context: Context): Command {
     context.about.json = command.opts().json === true
   })
   addDesktops(program, context)
+  addOffers(program, context)
   addTransitions(program, context)
   addExec(program, context)
   addExecs(program, context)

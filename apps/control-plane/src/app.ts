@@ -1,5 +1,5 @@
 // The HTTP application: every scope with its authentication and its routes. Decides nothing.
-import { notFound } from '@dormouse/contract'
+import { notFound, type TierJson } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { onRequestHookHandler } from 'fastify'
 import { Counter, type Registry } from 'prom-client'
@@ -28,7 +28,7 @@ import { serveReadingPage } from './http/reading-page.ts'
 import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
 import { refuseUnknownFields } from './http/unknown-fields.ts'
 import { idleRoutes } from './idle/routes.ts'
-import { imageAdminRoutes } from './images/routes.ts'
+import { imageAdminRoutes, offerRoutes } from './images/routes.ts'
 import { clipboardRoutes } from './input/clipboard-routes.ts'
 import { inputRoutes } from './input/routes.ts'
 import { screenRoutes } from './input/screen-routes.ts'
@@ -84,7 +84,14 @@ export async function createApp(given: AppParts): Promise<App> {
   heldBytes.watch(app)
   given.inFlight.watch(app)
   const scoped = {
-    parts: { ...given, stallMs, origin, maxDesktopsPerOrg, onMismatch: countMismatches(registry) },
+    parts: {
+      ...given,
+      stallMs,
+      origin,
+      maxDesktopsPerOrg,
+      tiers: tiersOf(config),
+      onMismatch: countMismatches(registry),
+    },
     paths: notePaths(app),
   }
   await publishOpenApi(app)
@@ -107,6 +114,7 @@ interface Scoped {
     stallMs: number
     origin: string | undefined
     maxDesktopsPerOrg: number
+    tiers: TierJson[]
     onMismatch(): void
   }
   paths: KnownPaths
@@ -122,6 +130,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   scope.register(async (files: App) => uploadRoutes(files, parts))
   refuseOtherMethods(scope, paths)
   desktopRoutes(scope, parts)
+  offerRoutes(scope, parts)
   guestRoutes(scope, parts)
   entryRoutes(scope, parts)
   fileUrlRoutes(scope, parts)
@@ -201,6 +210,15 @@ function healthRoutes(app: App, readiness: Readiness): void {
       .code(ready ? 200 : 503)
       .send({ status: ready ? 'ready' : 'not ready', database, leader, leads, may_take_over: mayTakeOver })
   })
+}
+
+function tiersOf({ tierSmall, tierDefault, tierLarge }: Config): TierJson[] {
+  return Object.entries({ small: tierSmall, default: tierDefault, large: tierLarge } as const).map(([tier, size]) => ({
+    tier: tier as TierJson['tier'],
+    vcpus: size.vcpus,
+    memory_mib: size.memoryMiB,
+    disk_gib: size.diskGiB,
+  }))
 }
 
 function countMismatches(registry: Registry): () => void {

@@ -35,6 +35,7 @@ import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
 import { WorkLimits } from './hosts/work-limits.ts'
 import { Idle } from './idle/service.ts'
+import { Offers } from './images/offers.ts'
 import { Images } from './images/service.ts'
 import { Clipboards } from './input/clipboards.ts'
 import { Looks } from './input/looks.ts'
@@ -145,6 +146,7 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
       hosts: () => hosts.withImages(),
       log: logOf('images'),
     }),
+    offers: new Offers({ pool, reported: () => hosts.reportedImages(), defaultImage: config.defaultImage }),
     hostProofs: new HostProofs({ pool, installationId, log: logOf('hosts') }),
     hostReports: hostReports(links),
     checkIns: new CheckIns({ pool, hosts, workLimits, replicaId, heartbeatMs, leaseMs }),
@@ -157,11 +159,11 @@ function openRest(
   foundation: Foundation,
   limits: ClientLimits,
   mechanics: Mechanics,
-  { hosts, images, workLimits, principals, hostReports: reports }: ReturnType<typeof openHosts>,
+  { hosts, images, offers, workLimits, principals, hostReports: reports }: ReturnType<typeof openHosts>,
 ) {
   const { config, pool, logOf } = foundation
   const { leadership, links, channels, longReads, events } = mechanics
-  const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, images, workLimits })
+  const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, images, offers, workLimits })
   const issued = new IssuedTokens()
   const { connections } = limits
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
@@ -258,11 +260,16 @@ function hostReports(links: Links): HostReports {
 function openDesktops(
   foundation: Foundation,
   mechanics: Mechanics,
-  { hosts, images, workLimits }: Pick<ReturnType<typeof openHosts>, 'hosts' | 'images' | 'workLimits'>,
+  {
+    hosts,
+    images,
+    offers,
+    workLimits,
+  }: Pick<ReturnType<typeof openHosts>, 'hosts' | 'images' | 'offers' | 'workLimits'>,
 ) {
   const { config, pool, failpoints, telemetry, logOf } = foundation
   const { leadership, links, relays, longReads, waiters } = mechanics
-  const { tierSmall, tierDefault, tierLarge, defaultImage, defaultIdleTimeoutSecs } = config
+  const { tierSmall, tierDefault, tierLarge, defaultIdleTimeoutSecs } = config
   const quota = new Quota({ leadership, read: (orgId) => quotaOf(pool, orgId, config.maxDesktopsPerOrg) })
   const engine = new Engine({
     pool,
@@ -288,7 +295,7 @@ function openDesktops(
     longReads,
     failpoints,
     tiers: { small: tierSmall, default: tierDefault, large: tierLarge },
-    defaultImage,
+    offers,
     defaultIdleTimeoutSecs,
     deadlineMs: {
       wake: config.wakeDeadlineMs,

@@ -43,6 +43,8 @@ test('each call of a customer has its route, method, query and body', async () =
   await client.readClipboard(desktopId)
   await client.writeClipboard(desktopId, { text: 'x' })
   await client.getUsage({ start: 0, end: 1.5 })
+  await client.listImages()
+  await client.listTiers()
   const at = `/v1/desktops/${desktopId}`
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
     'GET /v1/openapi.json? ',
@@ -64,6 +66,8 @@ test('each call of a customer has its route, method, query and body', async () =
     `GET ${at}/clipboard? `,
     `PUT ${at}/clipboard? {"text":"x"}`,
     'GET /v1/usage?start=0&end=1.5 ',
+    'GET /v1/images? ',
+    'GET /v1/tiers? ',
   ])
 })
 

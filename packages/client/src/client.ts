@@ -21,11 +21,13 @@ import type {
   InputBody,
   InputJson,
   MutationBody,
+  OfferedImagesJson,
   OperationJson,
   RequestKind,
   ScreenJson,
   StreamBody,
   StreamJson,
+  TiersJson,
   UsageJson,
   WakeBody,
   WakeLockBody,
@@ -148,6 +150,13 @@ export function createClient(options: ClientOptions) {
         path: '/v1/desktops',
         ...sendJson(body, { 'idempotency-key': idempotencyKey }),
       }),
+
+    /** What desktops can be created with: the default first, then by name. */
+    listImages: async (call: CallOptions = {}) =>
+      http.json<OfferedImagesJson>({ ...call, method: 'GET', path: '/v1/images' }),
+
+    /** The tiers and their sizes, the smallest first. */
+    listTiers: async (call: CallOptions = {}) => http.json<TiersJson>({ ...call, method: 'GET', path: '/v1/tiers' }),
 
     getDesktop: async (id: string, call: CallOptions = {}) =>
       http.json<DesktopJson>({ ...call, method: 'GET', path: path`/v1/desktops/${id}` }),

@@ -77,11 +77,12 @@ export class Desktop extends ScreenHelpers {
   /** Creates a desktop; it does not run before its first `wake()`. */
   static async create(options: CreateOptions): Promise<Desktop> {
     const client = clientOf(options)
-    const { tier, billingMode, imageVersion, idleTimeoutSecs, idempotencyKey, ...call } = options
+    const { tier, billingMode, imageVersion, image, idleTimeoutSecs, idempotencyKey, ...call } = options
     const body = {
       tier,
       billing_mode: billingMode,
       image_version: imageVersion,
+      image,
       idle_timeout_secs: idleTimeoutSecs,
     }
     return new Desktop(client, await client.createDesktop(body, { idempotencyKey, ...callOptions(call) }))

@@ -80,6 +80,13 @@ export type DesktopJson = z.infer<typeof desktopJson>
 
 export const desktopListJson = z.object({ desktops: z.array(desktopJson) }).meta({ id: 'DesktopList' })
 
+/** 1 to 128 printable characters. The pattern is plain: engines of other languages read it in the document. */
+const imageOfNew = z
+  .string()
+  .min(1, 'must be 1 to 128 printable characters')
+  .max(128, 'must be 1 to 128 printable characters')
+  .refine((text) => text.isWellFormed() && !/\p{Cc}/u.test(text), 'must be 1 to 128 printable characters')
+
 /** Null means omitted: the deployment's default applies. */
 export const createDesktopBody = z
   .object({
@@ -89,17 +96,17 @@ export const createDesktopBody = z
       .transform((given): BillingMode | null => given || null)
       .nullish()
       .describe('`hourly` when omitted or empty'),
-    image_version: z
-      .string()
-      .regex(/^[\x20-\x7e\u00a0-\ud7ff\ue000-\u{10ffff}]{1,128}$/u, 'must be 1 to 128 printable characters')
-      .nullish(),
+    image_version: imageOfNew
+      .nullish()
+      .describe('One that `GET /v1/images` lists; when omitted, the service’s default'),
+    image: imageOfNew.nullish().describe('Another name of `image_version`'),
     idle_timeout_secs: z
       .int()
       .min(0)
       .nullish()
       .describe('Idle time-out in seconds, 0 = never: after so long without activity the desktop hibernates'),
   })
-  .meta({ id: 'CreateDesktopBody', examples: [{ tier: 'small' }, { tier: 'large', billing_mode: 'monthly' }] })
+  .meta({ id: 'CreateDesktopBody', examples: [{ tier: 'small', image_version: 'mini', idle_timeout_secs: 1_800 }] })
 export type CreateDesktopBody = z.infer<typeof createDesktopBody>
 
 /** Unknown fields are refused: a misspelt `idle_policy` must not be a silent no-op. */

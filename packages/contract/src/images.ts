@@ -1,6 +1,6 @@
 // Registered images: their names, what a host needs to fetch one, and operators' routes for them.
 import { z } from 'zod'
-import { time } from './desktops.ts'
+import { tier, time } from './desktops.ts'
 import { id } from './ids.ts'
 
 /** Letters, digits and some punctuation, so that a name never becomes a path and never contains an `@`. */
@@ -99,3 +99,42 @@ export const imageJson = z
 export type ImageJson = z.infer<typeof imageJson>
 
 export const imagesJson = z.object({ images: z.array(imageJson) })
+
+/** An image as customers see it: what a desktop can be created with. */
+export const offeredImageJson = z
+  .object({
+    image_version: z.string().describe('Of a create: a name, or `name@version`'),
+    resolved_image_version: z
+      .string()
+      .nullable()
+      .describe('Registered version that it means now, as `name@version`; null where it is not registered'),
+    is_default: z.boolean().describe('Whether desktops that are created without one have it'),
+  })
+  .meta({
+    id: 'OfferedImage',
+    examples: [{ image_version: 'mini', resolved_image_version: 'mini@3f0c5a', is_default: true }],
+  })
+export type OfferedImageJson = z.infer<typeof offeredImageJson>
+
+export const offeredImagesJson = z.object({ images: z.array(offeredImageJson) }).meta({
+  id: 'OfferedImageList',
+  examples: [{ images: [{ image_version: 'mini', resolved_image_version: 'mini@3f0c5a', is_default: true }] }],
+})
+export type OfferedImagesJson = z.infer<typeof offeredImagesJson>
+
+/** The size of a tier. */
+export const tierJson = z
+  .object({
+    tier,
+    vcpus: z.int().min(1).describe('Virtual processors'),
+    memory_mib: z.int().min(1),
+    disk_gib: z.int().min(1),
+  })
+  .meta({ id: 'Tier', examples: [{ tier: 'small', vcpus: 1, memory_mib: 512, disk_gib: 10 }] })
+export type TierJson = z.infer<typeof tierJson>
+
+export const tiersJson = z.object({ tiers: z.array(tierJson) }).meta({
+  id: 'TierList',
+  examples: [{ tiers: [{ tier: 'small', vcpus: 1, memory_mib: 512, disk_gib: 10 }] }],
+})
+export type TiersJson = z.infer<typeof tiersJson>

@@ -8,6 +8,8 @@ import { start } from '../testing/process.ts'
 const house: Script = ({ method, path, query }) => {
   const verb = path.split('/')[4]
   if (method === 'POST' && !verb) return { status: 201, body: desktop() }
+  if (path === '/v1/images') return { body: offered }
+  if (path === '/v1/tiers') return { body: sizes }
   if (path === '/v1/desktops') return { body: { desktops: [desktop(), desktop({ state: 'awake', generation: 7 })] } }
   if (verb === 'operations') return { body: { operations: [succeeded(), operation({ kind: 'destroy' })] } }
   if (path === '/v1/events') return { body: { events: query.has('after') ? [] : [event], cursor: 'c' } }
@@ -16,6 +18,14 @@ const house: Script = ({ method, path, query }) => {
   const kind = verb as 'wake'
   return query.has('wait') ? { body: succeeded({ kind }) } : { status: 202, body: operation({ kind }) }
 }
+
+const offered = {
+  images: [
+    { image_version: 'mini', resolved_image_version: 'mini@1', is_default: true },
+    { image_version: 'desktop', resolved_image_version: null, is_default: false },
+  ],
+}
+const sizes = { tiers: [{ tier: 'small', vcpus: 1, memory_mib: 512, disk_gib: 10 }] }
 
 const event = { id: 'b', type: 'desktop.state', at: '2026-01-02T03:04:05.678Z', desktop_id: desktopId, data: {} }
 
@@ -33,6 +43,8 @@ test.each<[string, string[], object]>([
   ['wake --no-wait', ['wake', desktopId, '--no-wait'], operation()],
   ['operations', ['operations', desktopId], { operations: [succeeded(), operation({ kind: 'destroy' })] }],
   ['operation', ['operation', operationId], succeeded()],
+  ['images', ['images'], offered],
+  ['tiers', ['tiers'], sizes],
   ['events', ['events'], { events: [event], cursor: 'c' }],
   ['operation --wait', ['operation', operationId, '--wait'], succeeded()],
 ])(
@@ -43,6 +55,24 @@ test.each<[string, string[], object]>([
     expect({ code, stderr, document: JSON.parse(stdout) }).toEqual({ code: 0, stderr: '', document })
   },
 )
+
+test('images and tiers are tables for people', async () => {
+  const { dormouse } = await start(house)
+  const lines = async (name: string) =>
+    (await dormouse([name])).stdout
+      .trim()
+      .split('\n')
+      .map((line) => line.trim().split(/ {2,}/))
+  expect(await lines('images')).toEqual([
+    ['IMAGE', 'VERSION', 'DEFAULT'],
+    ['mini', 'mini@1', 'yes'],
+    ['desktop', '-', '-'],
+  ])
+  expect(await lines('tiers')).toEqual([
+    ['TIER', 'VCPUS', 'MEMORY', 'DISK'],
+    ['small', '1', '512 MiB', '10 GiB'],
+  ])
+})
 
 test('create sends what was given and leaves the rest to the service', async () => {
   const { dormouse, seen } = await start(house)

@@ -24,6 +24,7 @@ interface CreateOptions extends JsonOption, KeyOption {
   tier: DesktopJson['tier']
   billingMode?: DesktopJson['billing_mode']
   image?: string
+  imageVersion?: string
   idleTimeoutSecs?: number
   wake?: boolean
 }
@@ -35,9 +36,10 @@ export const stateOption = (): Option => new Option('--state <state>', 'only tho
 export function addDesktops(program: Command, context: Context): void {
   withJson(program.command('create'), 'dormouse create --tier small --wake')
     .description('create a desktop; it does not run before its first wake')
-    .addOption(new Option('--tier <tier>', 'its size (vCPUs, memory, disk)').choices(tiers).default('default'))
+    .addOption(new Option('--tier <tier>', 'its size; `dormouse tiers` shows them').choices(tiers).default('default'))
     .addOption(new Option('--billing-mode <mode>', 'how it is billed (default: hourly)').choices(billingModes))
-    .option('--image <version>', 'image version (default: the service’s)')
+    .option('--image <image>', 'one of `dormouse images` (default: the service’s)')
+    .addOption(new Option('--image-version <image>', 'another name of --image').conflicts('image'))
     .option(
       '--idle-timeout-secs <n>',
       'hibernate it after so long without activity, 0 = never (default: the service’s)',
@@ -61,7 +63,7 @@ export function addDesktops(program: Command, context: Context): void {
 
 async function create(context: Context, options: CreateOptions): Promise<void> {
   const client = context.customer()
-  const { idempotencyKey, tier, billingMode, image, idleTimeoutSecs } = options
+  const { idempotencyKey, tier, billingMode, imageVersion, image = imageVersion, idleTimeoutSecs } = options
   const { signal } = context.terminal
   const desktop = await client.createDesktop(
     { tier, billing_mode: billingMode, image_version: image, idle_timeout_secs: idleTimeoutSecs },

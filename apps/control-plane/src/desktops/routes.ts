@@ -13,6 +13,7 @@ import {
   operationListJson,
   type RequestKind,
   refuse,
+  refuseField,
   refuseNotFound,
   requestKinds,
   wakeBody,
@@ -80,9 +81,18 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
       },
     },
     async (request, reply) => {
+      const { image, ...body } = request.body
+      if (image && body.image_version && image !== body.image_version)
+        refuseField('image', 'is another name of image_version, and both are given and differ; send one of them')
       const key = idempotencyKey(request)
       leadership.require()
-      const { desktop, replay } = await desktops.create(customer(request), request.body, key, fingerprint(request.body))
+      const { desktop, replay } = await desktops.create(
+        customer(request),
+        request.body,
+        key,
+        // By whichever name, the image is the same.
+        fingerprint({ ...body, image_version: image ?? body.image_version }),
+      )
       sayReplay(reply, replay, onMismatch)
       return reply.code(replay === 'no' ? 201 : 200).send(desktopToJson(desktop))
     },

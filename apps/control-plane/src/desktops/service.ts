@@ -12,6 +12,7 @@ import {
   type RequestKind,
   refusals,
   refuse,
+  refuseField,
   refuseNotFound,
   type Tier,
 } from '@dormouse/contract'
@@ -30,6 +31,7 @@ import {
   retryWhileUnavailable,
 } from '../db/pool.ts'
 import type { Tx } from '../db/transactions.ts'
+import type { Offers } from '../images/offers.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import { requireKnownToAll } from '../leadership/store.ts'
 import type { Engine } from '../operations/engine.ts'
@@ -60,7 +62,7 @@ export interface DesktopsOptions {
   longReads: LongReads
   failpoints: Failpoints
   tiers: Record<Tier, TierSize>
-  defaultImage: string
+  offers: Pick<Offers, 'whyNot' | 'defaultImage'>
   defaultIdleTimeoutSecs: number
   deadlineMs: Record<RequestKind, number>
 }
@@ -117,7 +119,8 @@ export class Desktops {
 
   /** Makes a desktop, or answers the one that the organisation has already made with this key. */
   async create(caller: Customer, body: CreateDesktopBody, key: string | null, fingerprint: Buffer): Promise<Created> {
-    const { leadership, tiers, defaultImage, defaultIdleTimeoutSecs } = this.#options
+    const { leadership, tiers, offers, defaultIdleTimeoutSecs } = this.#options
+    const image = body.image ?? body.image_version
     const id = newId()
     const find = async () => {
       const row = await store.find(this.#options.pool, caller.orgId, id)
@@ -131,7 +134,7 @@ export class Desktops {
             orgId: caller.orgId,
             tier: body.tier,
             ...tiers[body.tier],
-            imageVersion: body.image_version ?? defaultImage,
+            imageVersion: image ?? offers.defaultImage,
             idleTimeoutSecs: body.idle_timeout_secs ?? defaultIdleTimeoutSecs,
             billingMode: body.billing_mode ?? 'hourly',
             key,
@@ -142,14 +145,17 @@ export class Desktops {
       )
       return inserted ?? replayed((await this.#earlier(caller, key!))!, fingerprint)
     }
-    return this.#options.quota.within(caller.orgId, make, (limit) => this.#replay(caller, key, fingerprint, limit))
+    const whyNot = image && (await offers.whyNot(image))
+    const replayOr = (otherwise: () => never) => this.#replayOr(caller, key, fingerprint, otherwise)
+    if (whyNot) return replayOr(() => refuseField(body.image ? 'image' : 'image_version', whyNot))
+    const full = (limit: number) => refuse('quota_exceeded', refusals.quota_exceeded.detail({ limit }))
+    return this.#options.quota.within(caller.orgId, make, (limit) => replayOr(() => full(limit)))
   }
 
-  /** Above the quota: answers an earlier desktop with this key, otherwise refuses. */
-  async #replay(caller: Customer, key: string | null, fingerprint: Buffer, limit: number): Promise<Created> {
+  /** Answers an earlier desktop with this key, where no other can be made. */
+  async #replayOr(caller: Customer, key: string | null, fingerprint: Buffer, otherwise: () => never): Promise<Created> {
     const earlier = key === null ? undefined : await this.#earlier(caller, key)
-    if (earlier) return replayed(earlier, fingerprint)
-    return refuse('quota_exceeded', refusals.quota_exceeded.detail({ limit }))
+    return earlier ? replayed(earlier, fingerprint) : otherwise()
   }
 
   /** The desktop that the organisation has made with this key. */

@@ -24,3 +24,12 @@ export async function withImages(db: Db): Promise<HostWithImages[]> {
   )
   return rows
 }
+
+/** The names of the images that any host reports which is not removed. */
+export async function reportedImages(db: Db): Promise<string[]> {
+  const { rows } = await db.query<{ name: string }>({
+    name: 'hosts-reported-images',
+    text: 'select distinct unnest(images) as name from hosts where removed_at is null order by 1',
+  })
+  return rows.map(({ name }) => name)
+}

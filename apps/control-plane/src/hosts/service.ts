@@ -18,7 +18,7 @@ import { type Db, type Note, type Pool, retryWhileUnavailable } from '../db/pool
 import { transaction } from '../db/transactions.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import { FailingHosts } from './failing.ts'
-import { type HostWithImages, withImages } from './image-reports.ts'
+import { type HostWithImages, reportedImages, withImages } from './image-reports.ts'
 import * as invites from './invites.ts'
 import * as losses from './loss-store.ts'
 import { outlook } from './outlook.ts'
@@ -341,6 +341,11 @@ export class Hosts {
   /** What the hosts report of their images. */
   withImages(): Promise<HostWithImages[]> {
     return withImages(this.#options.pool)
+  }
+
+  /** The names of the images that any host reports which is not removed. */
+  reportedImages(): Promise<string[]> {
+    return reportedImages(this.#options.pool)
   }
 
   list(): Promise<HostJson[]> {

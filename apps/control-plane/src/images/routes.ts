@@ -1,9 +1,20 @@
-// Operators' routes for images. Only HTTP.
-import { addImageBody, imageJson, imageName, imageNameParts, imagesJson, imageVersionName } from '@dormouse/contract'
+// Routes for images: what customers can create desktops with, and operators' registry. Only HTTP.
+import {
+  addImageBody,
+  imageJson,
+  imageName,
+  imageNameParts,
+  imagesJson,
+  imageVersionName,
+  offeredImagesJson,
+  type TierJson,
+  tiersJson,
+} from '@dormouse/contract'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { noteOf } from '../http/audit-trail.ts'
 import type { Leadership } from '../leadership/leadership.ts'
+import type { Offers } from './offers.ts'
 import type { Images } from './service.ts'
 
 const fullName = z
@@ -11,6 +22,41 @@ const fullName = z
   .transform(imageNameParts)
   .pipe(z.object({ name: imageName, version: imageVersionName }, 'must be name@version'))
 const params = z.object({ image: fullName.describe('Such as `mini@3f0c5a`') })
+
+export interface OfferRoutesOptions {
+  offers: Offers
+  tiers: TierJson[]
+}
+
+export function offerRoutes(app: App, { offers, tiers }: OfferRoutesOptions): void {
+  app.get(
+    '/images',
+    {
+      schema: {
+        operationId: 'listImages',
+        tags: ['Desktops'],
+        summary: 'List the images that desktops can be created with',
+        response: { 200: offeredImagesJson },
+        answers: { 200: 'The default first, then by name' },
+      },
+    },
+    async () => ({ images: await offers.list() }),
+  )
+
+  app.get(
+    '/tiers',
+    {
+      schema: {
+        operationId: 'listTiers',
+        tags: ['Desktops'],
+        summary: 'List the tiers and their sizes',
+        response: { 200: tiersJson },
+        answers: { 200: 'The smallest first' },
+      },
+    },
+    async () => ({ tiers }),
+  )
+}
 
 export function imageAdminRoutes(app: App, { images, leadership }: { images: Images; leadership: Leadership }): void {
   app.get('/images', { schema: { response: { 200: imagesJson } } }, async () => ({ images: await images.list() }))
