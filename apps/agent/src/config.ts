@@ -1,6 +1,6 @@
 // The agent's settings, each with a default where one works. They are read once, at the start.
 import { hostname } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setting, tracingSettings } from '@dormouse/process'
 import { z } from 'zod'
 import { parseDestination } from './driver/libvirt/allowed-destinations.ts'
@@ -246,16 +246,23 @@ export const configSchema = z.object({
 })
 export type AgentConfig = z.infer<typeof configSchema>
 
+/** A socket's path has at most 107 bytes; the folders of moves have sockets two levels below. */
+const maxMovesPathBytes = 107 - '/012345678901/devices'.length
+
 /** The agent's folders, with the defaults that depend on the state folder. */
 export function foldersOf({ stateDir, memoryDir, disksDir, imagesDir, socketsDir }: AgentConfig) {
+  const disks = disksDir ?? join(stateDir, 'disks')
+  const usual = join(disks, 'moves')
+  const isShort = Buffer.byteLength(usual) <= maxMovesPathBytes
   return {
     state: stateDir,
     memory: memoryDir ?? join(stateDir, 'memory'),
-    disks: disksDir ?? join(stateDir, 'disks'),
-    consoles: join(disksDir ?? join(stateDir, 'disks'), 'consoles'),
+    disks,
+    consoles: join(disks, 'consoles'),
     images: imagesDir,
-    moves: join(socketsDir ?? disksDir ?? join(stateDir, 'disks'), 'moves'),
-    templates: join(disksDir ?? join(stateDir, 'disks'), 'templates'),
+    // Never in the folder of sockets: QEMU's user writes there, and could replace it.
+    moves: isShort || !socketsDir ? usual : join(dirname(socketsDir), 'moves'),
+    templates: join(disks, 'templates'),
     guestKeys: join(stateDir, 'guest-keys'),
   }
 }

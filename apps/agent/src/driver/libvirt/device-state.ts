@@ -2,7 +2,6 @@
 // libvirt cannot ask for that, so QEMU is asked itself, over its monitor. It never runs a program for it: libvirt's sandbox
 // would kill QEMU.
 import { createReadStream, createWriteStream } from 'node:fs'
-import { chmod } from 'node:fs/promises'
 import { createServer, type Socket } from 'node:net'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
@@ -11,6 +10,7 @@ import { Refusal, refuse } from '@dormouse/contract'
 import type { Domain } from '@dormouse/node-libvirt'
 import { before } from '../../mechanics/deadlines.ts'
 import { openSocket } from '../../mechanics/open-socket.ts'
+import { listenForQemu } from './move-sockets.ts'
 
 type Monitored = Pick<Domain, 'monitor'>
 
@@ -98,12 +98,7 @@ async function listen(socketPath: string, path: string): Promise<Arrival> {
       written.reject,
     )
   })
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(socketPath, resolve)
-  })
-  // The folder is closed to all but QEMU's user, who is not always this process's.
-  await chmod(socketPath, 0o666)
+  await listenForQemu(server, socketPath)
   return {
     written: written.promise,
     [Symbol.dispose]: () => {

@@ -57,12 +57,15 @@ export class LibvirtDisks {
     })
   }
 
-  /** The folders of the images that disks stand on. Throws where a disk cannot be read. */
+  /**
+   * The folders of the images that disks stand on. Throws where a disk cannot be read. One that is still arriving stands on none:
+   * its bytes are another host's, which may leave it so. The journal protects the image that it will stand on.
+   */
   async imageFolders(): Promise<Set<string>> {
     const names = (await readdir(this.#folder).catch(unlessMissing)) ?? []
     const backing: string[] = []
     for (const name of names) {
-      if (!name.endsWith(suffix) && !name.endsWith(arriving)) continue
+      if (!name.endsWith(suffix)) continue
       const file = await backingFileIn(join(this.#folder, name)).catch(unlessMissing)
       if (file) backing.push(file)
     }
@@ -93,10 +96,11 @@ export class LibvirtDisks {
       const most = virtualBytesOf(spec, image)
       await requireOverlay(path, { least: furnished ? most : image.virtualBytes, most })
       await rebase(path, image.disk)
+      await syncPath(path)
+      // Only under its name does it protect its image.
+      await rename(path, this.path(desktopId))
+      await this.syncFolder()
     })
-    await syncPath(path)
-    await rename(path, this.path(desktopId))
-    await this.syncFolder()
     await (await this.#pool()).refresh()
   }
 

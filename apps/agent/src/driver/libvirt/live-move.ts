@@ -39,15 +39,19 @@ const routeIn = (folder: MoveFolder, name: string) => {
   return { flags, name, memorySocket: folder.path('memory'), disksSocket: folder.path('disk') }
 }
 
-async function folderOf({ installation, movesDir }: LiveMoveDeps, desktopId: DesktopId): Promise<MoveFolder> {
-  return openMoveFolder(movesDir, desktopId, (await installation.ready()).capabilities.owner)
+async function folderOf(
+  { installation, movesDir }: LiveMoveDeps,
+  desktopId: DesktopId,
+  listener: 'agent' | 'qemu',
+): Promise<MoveFolder> {
+  return openMoveFolder(movesDir, desktopId, (await installation.ready()).capabilities.owner, listener)
 }
 
 /** Holds the domain's job. QEMU before 10.1 cannot move a guest with a clipboard's port, so that is unplugged until it is over. */
 export async function leave(deps: LiveMoveDeps, desktopId: DesktopId): Promise<Leaving> {
   const domain = deps.installation.domain(desktopId)
   const xml = await orRefuse('the desktop could not be read', domain.xml())
-  const folder = await folderOf(deps, desktopId)
+  const folder = await folderOf(deps, desktopId, 'agent')
   let outgoing: OutgoingMigration | undefined
   let letter = ''
   await withoutClipboard(domain, deps.log, async () => {
@@ -167,7 +171,7 @@ export async function enter(
   if (!network && hasInterface(own)) refuse('hypervisor_failed', 'the desktop needs a network and this host has none')
   const attached = network ? await network.attach(mark.desktopId, own) : own
   await disks.makeAgain(mark.desktopId, spec, imageDigest)
-  const folder = await folderOf(deps, mark.desktopId)
+  const folder = await folderOf(deps, mark.desktopId, 'qemu')
   const route = routeIn(folder, installation.domain(mark.desktopId).name)
   const incoming = await orRefuse('the move could not begin', installation.session.host.openIncoming(route))
   try {

@@ -1,9 +1,10 @@
 // The unix sockets over which QEMU and libvirtd send and take a guest's memory and disk. Who can open one can read and write
 // the guest's disk, so the folder of each move is closed to all but QEMU's user.
-import { chown, mkdir, rm } from 'node:fs/promises'
+import { chmod, chown, lstat, mkdir } from 'node:fs/promises'
 import { createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import type { DesktopId } from '@dormouse/contract'
+import { removeForeignFolder } from '../../mechanics/foreign-folder.ts'
 import type { GiveStream } from '../moves.ts'
 
 /** The two streams of a move, as both hosts call them. */
@@ -15,18 +16,30 @@ export interface MoveFolder {
   remove(): Promise<void>
 }
 
-/** Makes the desktop's folder again. */
+/** Who makes the sockets in a folder. */
+type Listener = 'agent' | 'qemu'
+
+/**
+ * Makes the desktop's folder again. QEMU's user can change names in it only where QEMU listens; there this process does nothing by
+ * name but connect, which follows no link.
+ */
 export async function openMoveFolder(
   base: string,
   desktopId: DesktopId,
   owner: { uid: number; gid: number } | undefined,
+  listener: Listener = 'agent',
 ): Promise<MoveFolder> {
   await mkdir(base, { recursive: true, mode: 0o711 })
+  await requireOwn(base)
   const folder = folderIn(base, desktopId)
   await removeMoveFolder(base, desktopId)
   await mkdir(folder, { mode: 0o700 })
-  const isRoot = process.getuid?.() === 0
-  if (owner && isRoot) await chown(folder, owner.uid, owner.gid)
+  if (owner && isRoot() && listener === 'qemu') await chown(folder, owner.uid, owner.gid)
+  if (owner && isRoot() && listener === 'agent') {
+    await chown(folder, 0, owner.gid)
+    // QEMU may pass through to a socket whose name it knows.
+    await chmod(folder, 0o710)
+  }
   return {
     path: (socket) => join(folder, socket),
     remove: () => removeMoveFolder(base, desktopId),
@@ -35,7 +48,26 @@ export async function openMoveFolder(
 
 /** Does nothing where the desktop has none. */
 export function removeMoveFolder(base: string, desktopId: DesktopId): Promise<void> {
-  return rm(folderIn(base, desktopId), { recursive: true, force: true })
+  return removeForeignFolder(folderIn(base, desktopId))
+}
+
+const isRoot = (): boolean => process.geteuid?.() === 0
+
+/** In a folder of another user, the names of moves could be replaced. */
+async function requireOwn(base: string): Promise<void> {
+  const found = await lstat(base)
+  if (!found.isDirectory() || found.uid !== process.geteuid?.()) {
+    throw new Error(`${base} must be a folder of the agent's user; remove it, and the agent makes it again`)
+  }
+}
+
+/** Listens where QEMU's user, who is not always this process's, can connect. The folder must be the agent's. */
+export async function listenForQemu(server: Server, path: string): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(path, resolve)
+  })
+  await chmod(path, 0o666)
 }
 
 /** A socket's path has at most 107 bytes, and ids end at random. */
@@ -51,10 +83,7 @@ export async function listenForStreams(folder: MoveFolder, give: GiveStream): Pr
     for (const stream of moveStreams) {
       const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => give(stream, socket))
       servers.push(server)
-      await new Promise<void>((resolve, reject) => {
-        server.once('error', reject)
-        server.listen(folder.path(stream), resolve)
-      })
+      await listenForQemu(server, folder.path(stream))
     }
   } catch (error) {
     close()

@@ -68,7 +68,7 @@ export class SharedMemory {
       // As libvirt writes it for a host that is to continue with the guest.
       const xml = withoutArguments(await handle.xml(xmlFlag.migratable | xmlFlag.secure))
       await writeFile(join(folder, templateFiles.domain), xml)
-      const sockets = await this.#sockets(makingId)
+      const sockets = await this.#sockets(makingId, 'agent')
       const saving = saveDevices(handle, sockets.path('devices'), join(folder, templateFiles.devices))
       await saving.finally(() => sockets.remove())
       await handle.destroy()
@@ -84,7 +84,7 @@ export class SharedMemory {
       const file = { path: join(folder, templateFiles.memory), access } as const
       const xml = withMappedMemory(await onThisHost(this.#deps, saved, mark), file)
       await installation.session.host.domains.createXml(xml, { paused: true })
-      const sockets = await this.#sockets(mark.desktopId)
+      const sockets = await this.#sockets(mark.desktopId, 'qemu')
       const loading = loadDevices(handle, sockets.path('devices'), join(folder, templateFiles.devices))
       await loading.finally(() => sockets.remove())
     })
@@ -93,9 +93,9 @@ export class SharedMemory {
   }
 
   /** In the configured folder, whose path is short enough for sockets. */
-  async #sockets(id: string): Promise<MoveFolder> {
+  async #sockets(id: string, listener: 'agent' | 'qemu'): Promise<MoveFolder> {
     const { capabilities } = await this.#deps.installation.ready()
-    return openMoveFolder(this.#deps.movesDir, id, capabilities.owner)
+    return openMoveFolder(this.#deps.movesDir, id, capabilities.owner, listener)
   }
 
   /** `modeAlone` is for a QEMU that runs as this user. */

@@ -1,8 +1,8 @@
 // The paths of the sockets of screens and guest ports: in a configured folder with a short name, or chosen by libvirt.
-import { rm } from 'node:fs/promises'
+import { unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DesktopId } from '@dormouse/contract'
-import { privateFolder } from '../../mechanics/durable-file.ts'
+import { privateFolder, unlessMissing } from '../../mechanics/durable-file.ts'
 
 const kinds = ['vnc', 'ssh', 'wake'] as const
 
@@ -22,6 +22,11 @@ export class Sockets {
 
   async remove(desktopId: DesktopId): Promise<void> {
     if (!this.#folder) return
-    for (const kind of kinds) await rm(join(this.#folder, `${desktopId}.${kind}`), { force: true })
+    for (const kind of kinds) {
+      // QEMU's user may have put anything there. A folder stays: nothing is removed by name below a name of another user.
+      await unlink(join(this.#folder, `${desktopId}.${kind}`)).catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'EISDIR') unlessMissing(error)
+      })
+    }
   }
 }
