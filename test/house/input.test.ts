@@ -341,3 +341,57 @@ test('the clipboard is read and written, under the claim of the screen; its text
     faults.keyboard = { ...faults.keyboard, clipboard: false }
   }
 })
+
+const [shift, letterA] = [0x2a, 0x1e]
+/** What is down at the end of what was heard. */
+function down(all = heard()) {
+  const keys = new Set<number>()
+  let buttons = 0
+  for (const one of all) {
+    if (!('key' in one)) buttons = one.mask
+    else if (one.down) keys.add(one.key)
+    else keys.delete(one.key)
+  }
+  return { keys: [...keys], buttons }
+}
+const nothing = { keys: [], buttons: 0 }
+
+/** A person's screen, with Shift and the left button held down. */
+async function holding(key = house.org.key): Promise<RfbClient> {
+  const { json } = await control({}, key)
+  const client = await RfbClient.connect((json as StreamJson).websocket_url)
+  client.key(shift, true)
+  client.point(9, 9, 1)
+  await waitFor('the key and the button to be down', () => down().buttons === 1 && down().keys.includes(shift))
+  return client
+}
+
+test.each([
+  ['the same key', () => house.org.key, {}],
+  ['another key, which takes over', () => otherKey, { takeover: true }],
+])('what a person holds is released before a batch with %s types', async (_what, key, more) => {
+  const client = await holding()
+  const before = heard().length
+  const { json } = await input([{ type: 'type', text: 'a' }], { key: key(), more })
+  expect(json).toMatchObject({ outcome: 'done' })
+  const since = heard()
+  const pressed = since.findIndex((one, i) => i >= before && 'key' in one && one.key === letterA)
+  expect(down(since.slice(0, pressed))).toEqual(nothing)
+  client.close()
+})
+
+test.each([
+  ['the socket closes', async (client: RfbClient) => client.close()],
+  ['another client takes over', async () => void (await control({ takeover: true }, otherKey))],
+  [
+    'the credential is revoked',
+    async (_client: RfbClient, keyId: string) => house.replica.parts.principals.revokeKey(keyId),
+  ],
+  ['the desktop hibernates', async () => void (await house.api('POST', `/v1/desktops/${id}/hibernate?wait=true`))],
+])('what a person holds is released when %s', async (_what, end) => {
+  const { api_key, id: keyId } = await house.replica.parts.principals.createKey(house.org.id, 'a person')
+  const client = await holding(api_key)
+  await end(client, keyId)
+  await waitFor('everything to be released', () => down().keys.length === 0 && down().buttons === 0)
+  client.close()
+})

@@ -1,9 +1,12 @@
-// Guarantee: what takes a minute to prove of a real guest's screen: a link lives 60 s, and a screen that stands still is 504.
+// Guarantee: what takes a minute to prove of a real guest's screen: a link lives 60 s, and a screen that stands still is 504. And
+// what is typed arrives as it was typed, whatever a person has left pressed or locked.
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { RfbClient } from '../house/parts/rfb-client.ts'
 import { waitFor } from '../wait-for.ts'
 import { Browser, says } from './parts/browser.ts'
 import { GuestStage } from './parts/guest-stage.ts'
 import { Instance } from './parts/instance.ts'
+import { guest } from './parts/witness.ts'
 
 let instance: Instance
 let stage: GuestStage
@@ -42,4 +45,40 @@ test('a screenshot of a stopped screen is 504, and works again once QEMU continu
     process.kill(stage.qemu, 'SIGCONT')
   }
   expect((await stage.client.screenshot(stage.desktop.id)).length).toBeGreaterThan(1_000)
+})
+
+/** What the guest's shell made of a text that was typed. */
+async function typed(text: string): Promise<string> {
+  const { client, desktop } = stage
+  const line = `echo ${text} > /run/typed.new; mv /run/typed.new /run/typed\n`
+  const { outcome } = await client.sendInput(desktop.id, { actions: [{ type: 'type', text: line }] })
+  expect(outcome).toBe('done')
+  return await waitFor(() => guest(desktop, 'cat /run/typed 2>/dev/null; rm -f /run/typed'))
+}
+const tap = (...keys: string[]) =>
+  stage.client.sendInput(stage.desktop.id, { actions: keys.map((key) => ({ type: 'key', keys: [key] })) })
+
+test('keys, buttons and Caps Lock that a person has left do not change what is typed, also after a sleep', async () => {
+  const { desktop } = stage
+  const capsIsOn = async () => (await guest(desktop, 'cat /sys/class/leds/*capslock/brightness')).trim() !== '0'
+  const { websocketUrl } = await desktop.stream.getUrl({ claim: 'control' })
+  const person = await RfbClient.connect(websocketUrl)
+  await guest(desktop, '(cat /dev/input/event2 > /run/buttons) < /dev/null > /dev/null 2>&1 &')
+  const buttons = () => guest(desktop, 'od -An -v -tx2 -w24 /run/buttons')
+  const lastOfLeft = async () => (await buttons()).split('\n').findLast((line) => / 0001 0110 /.test(line))
+  person.key(0x2a, true)
+  person.point(9, 9, 1)
+  await waitFor(async () => / 0001 0110 0001 /.test((await lastOfLeft()) ?? ''))
+  expect(await typed('Hello One')).toBe('Hello One\n')
+  person.key(0x2a, false)
+  person.key(0x2a, true)
+  await tap('CapsLock')
+  await waitFor(capsIsOn)
+  await desktop.hibernate()
+  await desktop.wake()
+  expect(/ 0001 0110 0000 /.test((await lastOfLeft()) ?? '')).toBe(true)
+  expect(await typed('Hello Two')).toBe('Hello Two\n')
+  expect(await capsIsOn()).toBe(true)
+  await tap('CapsLock')
+  person.close()
 })

@@ -36,6 +36,7 @@ import { type AnyDriver, guestsOf } from './make-driver.ts'
 import { unlessMissing } from './mechanics/durable-file.ts'
 import { Slots } from './mechanics/locks.ts'
 import type { Held } from './moves/held.ts'
+import { ScreenClients } from './streams/screen-clients.ts'
 
 const mib = 1024 * 1024
 
@@ -97,11 +98,13 @@ export async function makeParts({
   const made = { driver, guests, journal, warm, failpoints, log, folders: new TemplateFolders(folders.templates) }
   const templates: Templates = new Templates({ ...made, ...diskOf(driver) }, { maxMiB })
   const { fetcher, eviction } = imagesOf(driver, journal, templates, shared)
-  const inputs = new Inputs({ driver })
+  const screenClients = new ScreenClients()
+  const inputs = new Inputs({ driver, screenClients })
   const deps = {
     ...shared,
     activity,
     inputs,
+    screenClients,
     fetcher,
     moves,
     driver,

@@ -13,6 +13,7 @@ import { inputAction, inputActionsMax, pictureSpec, region, screenSequence } fro
 import { channelToken, letter, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom, wakePath } from './operations.ts'
 import { readRangeCommand } from './ranges.ts'
+import { streamClaim } from './streams.ts'
 import { appendUploadCommand, appendUploadResult, uploadCommand, uploadResult } from './uploads.ts'
 import { watchCommands } from './watches.ts'
 
@@ -126,6 +127,8 @@ export const inputCommand = z.object({
   settle: settle.nullable(),
   /** Of the picture at the end. Refused as `outside`, without an index, where it goes beyond the screen. */
   region: region.nullish(),
+  /** Another client had the claim until now: screens that are open lose their input. */
+  supersedes: z.boolean().optional(),
 })
 export type InputCommand = z.infer<typeof inputCommand>
 
@@ -240,7 +243,11 @@ export const commands = {
   /** The host has the image, fetched where it lacked it. Its progress reports name the operation. */
   'image.ensure': { payload: z.object({ image: imageRef, desktopId: id, operationId: id }), result: z.object({}) },
   /** The desktop's screen, as RFB, runs over the channel until one side ends it. */
-  'stream.open': { payload: screen, result: z.object({}) },
+  'stream.open': {
+    /** With `control`, screens that were opened with it before lose their input. Control planes before this field send none. */
+    payload: screen.extend({ claim: streamClaim.optional() }),
+    result: z.object({}),
+  },
   /** The screen as it is now, as PNG, comes over the channel. */
   'stream.picture': { payload: screen, result: z.object({}) },
   /**

@@ -12,6 +12,9 @@ export const settleMaxMs = 5_000
 /** No screen is larger. */
 export const screenSideMax = 16_384
 
+/** Pictures and input are for screens of at most so many pixels: 5120 × 2160. QEMU's server shows no more. */
+export const screenPixelsMax = 11_059_200
+
 /** A larger JPEG is made smaller: this is a screen of 3840 × 2160. */
 export const jpegMaxPixels = 8_294_400
 export const jpegQuality = 80

@@ -94,6 +94,11 @@ export const refusals = {
     detail: ({ width, height }: { width: number; height: number }) =>
       `the screen has ${width} × ${height} pixels, not the size in \`expected_screen\`; take a screenshot, then retry with its coordinates`,
   },
+  screen_too_large: {
+    status: 409,
+    what: 'the desktop’s screen has more than 11,059,200 pixels; there are no pictures of it and no input to it',
+    next: 'set a smaller resolution in the desktop, then retry',
+  },
   quota_exceeded: {
     status: 409,
     what: 'the organisation has as many desktops as it may have',
@@ -304,6 +309,12 @@ export const refusals = {
     next: 'send the request again when the host is upgraded',
   },
   guest_unavailable: { status: 503, retryAfterSecs: 2, what: 'the guest does not respond', next: checkState },
+  pictures_busy: {
+    status: 503,
+    retryAfterSecs: 1,
+    what: 'the desktop’s host makes as many pictures of screens as it can',
+    next: 'retry, with fewer requests at once',
+  },
   stopping: { status: 503, retryAfterSecs: 1, what: 'this replica is stopping', next: 'send the request again' },
   guest_deadline: {
     status: 504,

@@ -82,6 +82,11 @@ export class RfbClient {
     this.send(4, 0, 0, 0, ...sym)
   }
 
+  /** A key goes down, or up, by its scancode. */
+  key(scancode: number, isDown: boolean): void {
+    this.send(255, 0, 0, isDown ? 1 : 0, 0, 0, 0, 0, 0, 0, 0, scancode)
+  }
+
   point(x: number, y: number, buttons: number): void {
     this.send(5, buttons, x >> 8, x & 255, y >> 8, y & 255)
   }

@@ -4,13 +4,14 @@ import type { Activity } from '../desktops/activity.ts'
 import { requireAwake } from '../desktops/awake-guest.ts'
 import type { Journal } from '../desktops/journal.ts'
 import type { Driver } from '../driver/driver.ts'
-import { joinScreen } from '../streams/join-screen.ts'
+import type { ScreenClients } from '../streams/screen-clients.ts'
 import type { CommandHandler } from './handler.ts'
 
 interface ScreenDeps {
   activity: Pick<Activity, 'show'>
   journal: Journal
   driver: Pick<Driver, 'screen'>
+  screenClients: ScreenClients
   log: Log
 }
 
@@ -21,7 +22,7 @@ export const openStream: CommandHandler<'stream.open', ScreenDeps> = async (deps
     const channel = await dialBack(request.channel, signal)
     const shown = deps.activity.show(request.desktopId)
     const log = deps.log.child({ desktop: request.desktopId })
-    void joinScreen(screen, channel, log).finally(() => shown[Symbol.dispose]())
+    void deps.screenClients.join(request, screen, channel, log).finally(() => shown[Symbol.dispose]())
   } catch (error) {
     screen.destroy()
     throw error

@@ -17,6 +17,7 @@ import type { ImageFetcher } from '../images/fetcher.ts'
 import type { Inputs } from '../input/inputs.ts'
 import type { JpegEncoder } from '../input/jpeg.ts'
 import type { MoveDeps } from '../moves/held.ts'
+import type { ScreenClients } from '../streams/screen-clients.ts'
 import type { CallsInFlight } from './calls-in-flight.ts'
 import { readClipboard, writeClipboard } from './clipboard.ts'
 import { dropWarmCopies } from './drop-warm-copies.ts'
@@ -67,6 +68,7 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   appends: Appends
   inputs: Inputs
   jpegs: JpegEncoder
+  screenClients: ScreenClients
   warm: WarmCopies
   templates: Templates
   furnishing: Furnishing

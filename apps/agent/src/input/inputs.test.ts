@@ -1,6 +1,6 @@
 // Guarantee: a batch sends its events once and in order, and whatever ends it, nothing stays pressed.
 import { type InputCommand, newId } from '@dormouse/contract'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { HeardInput } from '../driver/simulated/screen.ts'
 import { Bench, fenceOf, until } from '../testing/bench.ts'
 
@@ -163,4 +163,111 @@ test('a screen that ends in the middle fails the batch', async () => {
   await until(() => stillDown().keys.length === 2)
   bench.driver.die(id)
   expect(await done).toMatchObject({ outcome: 'failed', performed: 1, seen: null })
+})
+
+const [capsLock, numLock] = [0x3a, 0x45]
+const taps = (heard: HeardInput[], code: number) =>
+  heard.filter((one) => 'key' in one && one.key === code && one.down).length
+const screen = () => bench.driver.screenOf(id)
+/** The lights of Caps Lock and Num Lock. */
+const lightsWere = (leds: number) => {
+  screen().leds = leds
+}
+
+describe.each([0, 200])('in a guest that takes %d ms to switch a light', (lightMs) => {
+  beforeEach(async () => {
+    screen().lightMs = lightMs
+    screen().leds = 2
+    await reopened()
+  })
+  afterEach(() => {
+    screen().lightMs = 0
+  })
+
+  test.each([
+    ['text', [{ type: 'type', text: 'Ab' }], capsLock, 4],
+    ['a letter with a modifier', [{ type: 'key', keys: ['Control', 'c'] }], capsLock, 4],
+    ['a letter that is held', [{ type: 'click', x: 1, y: 1, hold: ['z'] }], capsLock, 4],
+    ['digits of the keypad', [{ type: 'key', keys: ['Numpad7'] }], numLock, 0],
+    ['the separator of the keypad', [{ type: 'hold', keys: ['kp_decimal'], ms: 1 }], numLock, 0],
+  ] as [string, InputCommand['actions'], number, number][])(
+    'a lock is switched for %s, and back',
+    async (_what, actions, lock, leds) => {
+      lightsWere(leds)
+      await reopened()
+      const since = listening()
+      expect(await perform(actions)).toMatchObject({ outcome: 'done' })
+      await until(() => taps(since(), lock) === 2)
+      const keys = since().flatMap((one) => ('key' in one && one.down ? [one.key] : []))
+      expect([keys[0], keys.at(-1)]).toEqual([lock, lock])
+      await until(() => screen().leds === leds)
+      expect(stillDown().keys).toEqual([])
+    },
+  )
+
+  test('a lock that a batch has pressed is known to the next one, and stays as it was pressed', async () => {
+    await perform([{ type: 'key', keys: ['CapsLock'] }])
+    const since = listening()
+    expect(
+      await perform([
+        { type: 'type', text: 'a' },
+        { type: 'key', keys: ['CapsLock'] },
+        { type: 'type', text: 'a' },
+      ]),
+    ).toMatchObject({ outcome: 'done' })
+    // Off for the first text and on again; then off as asked, which the second text needs.
+    await until(() => taps(since(), capsLock) === 3)
+    await until(() => screen().leds === 2)
+  })
+})
+
+/** The next batch opens a new connection, which is told the lights. */
+const reopened = async () => (await bench.house.inputs.hold(id, 'a test'))[Symbol.dispose]()
+
+test.each([
+  [
+    'keys that a lock does not change',
+    4,
+    [
+      { type: 'key', keys: ['Enter'] },
+      { type: 'key', keys: ['ArrowUp'] },
+    ],
+  ],
+  ['text where no lock is in the way', 2, [{ type: 'type', text: 'Ab' }]],
+  ['operators of the keypad', 0, [{ type: 'key', keys: ['NumpadAdd'] }]],
+] as [string, number, InputCommand['actions']][])('no lock is switched for %s', async (_what, leds, actions) => {
+  lightsWere(leds)
+  await reopened()
+  const since = listening()
+  expect(await perform(actions)).toMatchObject({ outcome: 'done' })
+  await until(() => since().length > 1)
+  expect(taps(since(), capsLock) + taps(since(), numLock)).toBe(0)
+})
+
+test('a lock whose key does not switch it fails the batch before the first letter', async () => {
+  lightsWere(4)
+  screen().deadLocks.add(capsLock)
+  await reopened()
+  const since = listening()
+  const reason = 'Caps Lock is on in the guest, and its key does not switch it off; switch it there'
+  expect(await perform([{ type: 'type', text: 'a' }])).toMatchObject({ outcome: 'failed', performed: 0, reason })
+  expect(since().filter((one) => 'key' in one && one.key !== capsLock)).toEqual([])
+  screen().deadLocks.clear()
+  lightsWere(2)
+  await reopened()
+})
+
+test('an interrupted batch leaves the locks as they were', async () => {
+  lightsWere(6)
+  await reopened()
+  const batchId = newId()
+  const done = perform([{ type: 'hold', keys: ['a'], ms: 50_000 }], { batchId })
+  await until(() => stillDown().keys.includes(0x1e))
+  expect(screen().leds).toBe(2)
+  await bench.ask('input.interrupt', { desktopId: id, batchId })
+  expect(await done).toMatchObject({ outcome: 'interrupted' })
+  await until(() => screen().leds === 6)
+  expect(stillDown()).toEqual(nothingDown)
+  lightsWere(2)
+  await reopened()
 })

@@ -12,6 +12,7 @@ import {
 } from '@dormouse/contract'
 import type { Driver } from '../driver/driver.ts'
 import { KeyedLock } from '../mechanics/locks.ts'
+import type { ScreenClients } from '../streams/screen-clients.ts'
 import { isConnectedInTime, offerTo, readFrom, requireClipboard } from './clipboards.ts'
 import { Damage } from './damage.ts'
 import { layoutNamed } from './layouts.ts'
@@ -20,7 +21,10 @@ import { type Plan, plan } from './plan.ts'
 import { RfbSession } from './rfb-session.ts'
 import { type SettleParams, settle } from './settle.ts'
 
-type Deps = { driver: Pick<Driver, 'screen' | 'keyboard' | 'clipboardConnected'> }
+interface Deps {
+  driver: Pick<Driver, 'screen' | 'keyboard' | 'clipboardConnected'>
+  screenClients: Pick<ScreenClients, 'beginBatch' | 'hold'>
+}
 
 /** A batch that runs, or waits for another one of its desktop. */
 interface Batch {
@@ -53,6 +57,7 @@ const longestWaitMs = 15_000
 
 export class Inputs {
   readonly #driver: Deps['driver']
+  readonly #screenClients: Deps['screenClients']
   readonly #lock = new KeyedLock()
   readonly #open = new Map<DesktopId, Open>()
   readonly #batches = new Set<Batch>()
@@ -60,8 +65,9 @@ export class Inputs {
   /** Desktops whose batches do not begin. */
   readonly #held = new Map<DesktopId, number>()
 
-  constructor({ driver }: Deps) {
+  constructor({ driver, screenClients }: Deps) {
     this.#driver = driver
+    this.#screenClients = screenClients
   }
 
   /** Performs a batch, or refuses it before its first event. `signal`: the caller no longer waits, so that it stops. */
@@ -89,13 +95,15 @@ export class Inputs {
     }
   }
 
-  /** Stops the desktop's batches, releases every key and button, and lets none begin until it is disposed. */
+  /** Stops the desktop's batches, releases every key and button, also a person's, and lets no input pass until it is disposed. */
   async hold(desktopId: DesktopId, why: string): Promise<Disposable> {
     this.#held.set(desktopId, (this.#held.get(desktopId) ?? 0) + 1)
     for (const { stop } of this.#batchesOf(desktopId)) stop.abort(new Error(why))
     await this.#lock.run(desktopId, async () => this.#disconnect(desktopId))
+    const clients = await this.#screenClients.hold(desktopId)
     return {
       [Symbol.dispose]: () => {
+        clients[Symbol.dispose]()
         const left = (this.#held.get(desktopId) ?? 1) - 1
         if (left > 0) this.#held.set(desktopId, left)
         else this.#held.delete(desktopId)
@@ -199,9 +207,10 @@ export class Inputs {
         'the guest’s program for the clipboard is not connected; start `spice-vdagent` in the guest, then retry',
       )
     }
+    using _alone = await this.#screenClients.beginBatch(desktopId, { supersedes: command.supersedes ?? false })
     const damage = new Damage()
     using _watched = session.watch((region) => damage.changed(region))
-    // What has changed before does not count.
+    // What has changed before does not count. Nor does what was released just now: the screen has taken it by then.
     await session.refresh()
     damage.start(this.#pointers.get(desktopId))
     const performed = await perform(session, made.planned, { paceMs, damage, signal })

@@ -1,4 +1,4 @@
-// Sends the events of a batch, at their pace. Whatever ends it, nothing stays pressed.
+// Sends the events of a batch, at their pace. Whatever ends it, nothing stays pressed, and each lock is as the guest had it.
 import { once } from 'node:events'
 import type { Damage } from './damage.ts'
 import { paste } from './paste.ts'
@@ -12,24 +12,29 @@ export interface Performed {
   reason: string | null
 }
 
+interface Means {
+  paceMs: number
+  damage: Damage
+  signal: AbortSignal
+}
+
 /** Stops before the next event when the signal aborts. */
-export async function perform(
-  session: RfbSession,
-  planned: readonly Planned[],
-  { paceMs, damage, signal }: { paceMs: number; damage: Damage; signal: AbortSignal },
-): Promise<Performed> {
+export async function perform(session: RfbSession, planned: readonly Planned[], means: Means): Promise<Performed> {
+  const { signal } = means
   let performed = 0
   let isResized = false
   const resized = () => {
     isResized = true
   }
+  const press = (code: number) => tap(session, code, means)
   session.once('resized', resized)
   try {
     for (const steps of planned) {
+      await session.locks.prepare(steps, press, signal)
       for (const step of steps) {
         if (signal.aborted) return { outcome: 'interrupted', performed, reason: reasonOf(signal) }
         if (isResized) return { outcome: 'failed', performed, reason: 'the screen changed its size' }
-        await send(session, step, paceMs, damage, signal)
+        await send(session, step, means)
       }
       if (signal.aborted && steps.length > 0) return { outcome: 'interrupted', performed, reason: reasonOf(signal) }
       performed++
@@ -40,16 +45,23 @@ export async function perform(
   } finally {
     session.off('resized', resized)
     await session.release()
+    if (!session.isEnded) await session.locks.restore(press)
+    await session.keysArrived()
   }
 }
 
 export const reasonOf = ({ reason }: AbortSignal): string => (reason instanceof Error ? reason.message : String(reason))
 
-async function send(session: RfbSession, step: Step, paceMs: number, damage: Damage, signal: AbortSignal) {
+async function tap(session: RfbSession, code: number, means: Means): Promise<void> {
+  for (const down of [true, false]) if (!session.isEnded) await send(session, { type: 'key', code, down }, means)
+}
+
+async function send(session: RfbSession, step: Step, means: Means): Promise<void> {
+  const { damage, signal, paceMs } = means
   if (step.type === 'pause') return pause(session, step.ms, signal)
   if (step.type === 'paste') {
     const pressKeys = async () => {
-      for (const key of step.keys) await send(session, key, paceMs, damage, signal)
+      for (const key of step.keys) await send(session, key, means)
     }
     return paste(session, step.text, { pressKeys, damage, signal })
   }

@@ -11,6 +11,7 @@ import {
 } from '@dormouse/contract'
 import { dragBetween, onScreen, pathBetween } from './coordinates.ts'
 import { charactersOf, type Layout, type Modifier, type Stroke } from './layouts.ts'
+import { qemuKeyMs } from './rfb-messages.ts'
 
 export type Step =
   | { type: 'key'; code: number; down: boolean }
@@ -92,8 +93,10 @@ const buttonMs = 30
 const allButtons = buttons.left | buttons.middle | buttons.right
 
 /** How long to wait behind an event. `mask`: the buttons that were held before it. */
-export const pauseAfter = (step: Step & { type: 'key' | 'pointer' }, paceMs: number, mask: number): number =>
-  step.type === 'pointer' && ((step.mask ^ mask) & allButtons) !== 0 ? Math.max(paceMs, buttonMs) : paceMs
+export function pauseAfter(step: Step & { type: 'key' | 'pointer' }, paceMs: number, mask: number): number {
+  if (step.type === 'key') return Math.max(paceMs, qemuKeyMs)
+  return ((step.mask ^ mask) & allButtons) !== 0 ? Math.max(paceMs, buttonMs) : paceMs
+}
 
 class Planner {
   readonly #options: PlanOptions

@@ -2,10 +2,14 @@
 import { deflateSync, inflateSync } from 'node:zlib'
 import type { Point } from '@dormouse/contract'
 
+/** QEMU passes keys on to the guest one by one, so long apart. */
+export const qemuKeyMs = 10
+
 export const encodings = {
   raw: 0,
   desktopSize: -223,
   qemuKeys: -258,
+  qemuLeds: -261,
   extendedClipboard: 0xc0a1e5ce | 0,
 } as const
 

@@ -2,14 +2,18 @@
 // It remembers what it holds down, so that it can release it.
 import { EventEmitter, once } from 'node:events'
 import type { Duplex } from 'node:stream'
-import { type Point, type Region, refuse, screenSideMax } from '@dormouse/contract'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Point, type Region, refuse, screenPixelsMax } from '@dormouse/contract'
 import { ByteReader } from '../mechanics/byte-reader.ts'
 import { before } from '../mechanics/deadlines.ts'
 import { Framebuffer } from './framebuffer.ts'
+import { Locks } from './locks.ts'
 import { RfbClipboard } from './rfb-clipboard.ts'
 import * as rfb from './rfb-messages.ts'
 
 interface Events {
+  /** The guest has switched lights of its keyboard. */
+  leds: []
   /** A whole update was read. */
   update: []
   resized: []
@@ -30,12 +34,17 @@ export class RfbSession extends EventEmitter<Events> {
   readonly #held = new Set<number>()
   #pointer: Point | undefined
   #mask = 0
+  /** QEMU passes the keys that were sent on to the guest until then. */
+  #keysUntil = 0
+  #leds: number | undefined
   #hasKeys = false
   /** Pixels that have come since the last whole picture was asked for. */
   #freshPixels = 0
   #refreshing: Promise<void> = Promise.resolve()
   readonly #watchers = new Set<(region: Region) => void>()
   #isAsked = false
+  /** Caps Lock and Num Lock. */
+  readonly locks = new Locks(this)
   /** What the guest's programs paste, and what they have copied. */
   readonly clipboard = new RfbClipboard((message) => this.#send(message), maxCutBytes)
   #isEnded = false
@@ -81,6 +90,10 @@ export class RfbSession extends EventEmitter<Events> {
   get mask(): number {
     return this.#mask
   }
+  /** The lights of the guest's keyboard, as RFB's bits have them; undefined for a screen that reports none. */
+  get leds(): number | undefined {
+    return this.#leds
+  }
   get holdsAnything(): boolean {
     return this.#held.size > 0 || this.#mask !== 0
   }
@@ -88,6 +101,8 @@ export class RfbSession extends EventEmitter<Events> {
   key(code: number, down: boolean): void {
     if (down) this.#held.add(code)
     else this.#held.delete(code)
+    if (down) this.locks.pressed(code)
+    this.#keysUntil = Math.max(this.#keysUntil, performance.now()) + rfb.qemuKeyMs
     this.#send(rfb.keyEvent(code, down))
   }
 
@@ -97,13 +112,19 @@ export class RfbSession extends EventEmitter<Events> {
     this.#send(rfb.pointerEvent(at, mask))
   }
 
-  /** Releases every key and button that this session holds, the last one first. Returns when the screen has taken it. */
+  /** Releases every key and button that this session holds, the last one first. Returns when the guest has got it. */
   async release(): Promise<void> {
     if (this.#isEnded || !this.holdsAnything) return
     for (const code of [...this.#held].toReversed()) this.key(code, false)
     if (this.#mask !== 0) this.point(this.#pointer ?? { x: 0, y: 0 }, 0)
     // The screen takes messages in their order, so that its answer to a later one is proof.
     await before(performance.now() + releaseMs, this.refresh()).catch(() => undefined)
+    await this.keysArrived()
+  }
+
+  /** Returns when QEMU has passed on the keys that were sent. */
+  async keysArrived(): Promise<void> {
+    await sleep(Math.max(0, this.#keysUntil - performance.now()))
   }
 
   /** Calls `changed` for what differs from then on, until it is disposed. */
@@ -155,6 +176,7 @@ export class RfbSession extends EventEmitter<Events> {
     this.#isEnded = true
     this.clipboard.end()
     this.emit('update')
+    this.emit('leds')
     this.emit('ended')
   }
 
@@ -176,12 +198,12 @@ export class RfbSession extends EventEmitter<Events> {
     await this.#reader.take(nameBytes)
     this.#resize(init.readUInt16BE(0), init.readUInt16BE(2))
     this.#socket.write(rfb.pixelFormat)
-    const { raw, desktopSize, qemuKeys, extendedClipboard } = rfb.encodings
-    this.#socket.write(rfb.setEncodings([raw, desktopSize, qemuKeys, extendedClipboard]))
+    const { raw, desktopSize, qemuKeys, qemuLeds, extendedClipboard } = rfb.encodings
+    this.#socket.write(rfb.setEncodings([raw, desktopSize, qemuKeys, qemuLeds, extendedClipboard]))
   }
 
   #resize(width: number, height: number): void {
-    if (width > screenSideMax || height > screenSideMax) throw new Error('the screen is too large')
+    if (width * height > screenPixelsMax) refuse('screen_too_large')
     if (width === this.#frame.width && height === this.#frame.height) return
     this.#frame = new Framebuffer({ width, height })
     this.#freshPixels = 0
@@ -228,6 +250,7 @@ export class RfbSession extends EventEmitter<Events> {
       return true
     }
     if (encoding === rfb.encodings.qemuKeys) this.#hasKeys = true
+    else if (encoding === rfb.encodings.qemuLeds) await this.#lights()
     else if (encoding === rfb.encodings.raw) await this.#pixels(region)
     else throw new Error(`the screen sent the encoding ${encoding}`)
     return false
@@ -239,6 +262,11 @@ export class RfbSession extends EventEmitter<Events> {
     const changed = this.#frame.put(region, pixels)
     this.#freshPixels += region.width * region.height
     if (changed) for (const watcher of this.#watchers) watcher(changed)
+  }
+
+  async #lights(): Promise<void> {
+    this.#leds = (await this.#reader.take(1))[0]!
+    this.emit('leds')
   }
 
   #askForChanges(): void {

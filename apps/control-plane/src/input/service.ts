@@ -222,7 +222,7 @@ const durationOf = ({ settle }: InputBody): number =>
 const pictureOf = ({ screenshot, actions }: InputBody): PictureSpec | undefined =>
   screenshot ?? (actions.at(-1)?.type === 'screenshot' ? {} : undefined)
 
-function commandOf({ id, desktopId, generation }: Batch, body: InputBody): CommandPayload<'input.perform'> {
+function commandOf({ id, desktopId, generation, borrowed }: Batch, body: InputBody): CommandPayload<'input.perform'> {
   const { actions, space, expected_screen, pace_ms, settle } = body
   return {
     ...{ desktopId, generation, batchId: id, actions, space: space ?? null },
@@ -230,5 +230,6 @@ function commandOf({ id, desktopId, generation }: Batch, body: InputBody): Comma
     paceMs: pace_ms ?? inputPaceMs,
     settle: settle ? { quietMs: settle.quiet_ms ?? settleQuietMs, maxMs: settle.max_ms ?? settleMaxMs } : null,
     region: pictureOf(body)?.region,
+    supersedes: borrowed.isHandedOver,
   }
 }

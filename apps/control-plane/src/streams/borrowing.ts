@@ -19,6 +19,8 @@ export interface Borrowed {
   holdId: string
   /** Whether another client held it. */
   lost: boolean
+  /** Whether its holder is another one than before: a screen that the other one has left open may not type any more. */
+  isHandedOver: boolean
   /** Until when it was held before, and since then. As text: a Date has no microseconds. */
   before: string
   until: string
@@ -31,7 +33,13 @@ export async function borrow(tx: Db, params: BorrowParams): Promise<Borrowed> {
   const now = await store.lock(tx, screen)
   if (now.holder === holder) {
     await store.prolong(tx, screen, params)
-    return { desktopId, holdId: now.holdId, lost: false, ...(await store.lend(tx, now, screen, forMs)) }
+    return {
+      desktopId,
+      holdId: now.holdId,
+      lost: false,
+      isHandedOver: false,
+      ...(await store.lend(tx, now, screen, forMs)),
+    }
   }
   const lost = now.isHeld && now.generation === generation
   if (lost && !takeover) await params.refuseHeld({ holder: now.holder, since: now.heldSince, until: now.heldUntil })
@@ -42,7 +50,7 @@ export async function borrow(tx: Db, params: BorrowParams): Promise<Borrowed> {
   const holdId = newId()
   await store.hand(tx, screen, { ...params, holdId })
   // Of a new holder's hold, nothing is left when it ends.
-  return { desktopId, holdId, lost, ...(await store.lend(tx, undefined, screen, forMs)) }
+  return { desktopId, holdId, lost, isHandedOver: true, ...(await store.lend(tx, undefined, screen, forMs)) }
 }
 
 /** The claim is as before, unless it has changed hands or was prolonged meanwhile. */

@@ -1,4 +1,5 @@
 // Opens a channel to a desktop's screen on its host. Knows neither claims nor RFB.
+import type { StreamClaim } from '@dormouse/contract'
 import type { Channel } from '@dormouse/link'
 import type { Channels } from '../agents/channels.ts'
 import type { Links } from '../agents/links.ts'
@@ -9,16 +10,18 @@ export interface ScreenRequest {
   desktopId: string
   generation: number
   requestId: string
+  /** Of a screen that is opened. */
+  claim?: StreamClaim
 }
 
 /** Asks the host to dial back, and returns the channel; refuses where the host is unreachable or refuses. */
 export async function openChannel(
   { links, channels }: { links: Links; channels: Channels },
-  { hostId, name, desktopId, generation, requestId }: ScreenRequest,
+  { hostId, name, requestId, ...screen }: ScreenRequest,
   signal: AbortSignal,
 ): Promise<Channel> {
   const awaited = channels.expect(hostId)
-  const asked = links.command(hostId, name, { desktopId, generation, channel: awaited.token }, { signal, requestId })
+  const asked = links.command(hostId, name, { ...screen, channel: awaited.token }, { signal, requestId })
   try {
     // A host responds to `stream.picture` only after the picture was read: wait for the channel or a refusal.
     return await Promise.race([awaited.channel, asked.then(() => awaited.channel)])

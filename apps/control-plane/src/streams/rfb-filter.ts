@@ -1,45 +1,16 @@
 // Filters what a client sends to a screen, in RFB. A viewer may negotiate and request frames; keys, pointer, clipboard,
 // size and everything else are dropped. Pure: bytes in, bytes out, wherever they are split.
-// RFC 6143, and the extensions that QEMU and noVNC know (github.com/rfbproto/rfbproto).
-import type { StreamClaim } from '@dormouse/contract'
+import { clientMessageLength, clientMessages, type StreamClaim } from '@dormouse/contract'
 import { isFollowed } from './rfb-encodings.ts'
 import { RfbBreach, RfbTerms, type RfbVersion } from './rfb-terms.ts'
 
-interface Message {
-  /** The bytes needed to know its length. */
-  head: number
-  /** Its length. */
-  length: (bytes: Buffer, at: number) => number
-  /** What passes of a viewer's message; absent where it is dropped. */
-  pass?: (message: Buffer, terms: RfbTerms) => Buffer
-}
+/** What passes of a viewer's message. All others are dropped. */
+type Pass = (message: Buffer, terms: RfbTerms) => Buffer
 
-const fixed = (bytes: number): Pick<Message, 'head' | 'length'> => ({ head: 1, length: () => bytes })
-
-/** Messages after the handshake, by their first byte. */
-const messages: Readonly<Record<number, Message>> = {
-  /** SetPixelFormat */
-  0: { ...fixed(20), pass: withPixels },
-  /** SetEncodings */
-  2: { head: 4, length: (bytes, at) => 4 + 4 * bytes.readUInt16BE(at + 2), pass: withFollowedEncodings },
-  /** FramebufferUpdateRequest */
-  3: { ...fixed(10), pass: withPictures },
-  /** KeyEvent */
-  4: fixed(8),
-  /** PointerEvent: never of 7 bytes, since the encoding that makes it so is not let through. */
-  5: fixed(6),
-  /** ClientCutText; an extended one counts its bytes below zero. */
-  6: { head: 8, length: (bytes, at) => 8 + Math.abs(bytes.readInt32BE(at + 4)) },
-  /** EnableContinuousUpdates */
-  150: fixed(10),
-  /** ClientFence */
-  248: { head: 9, length: (bytes, at) => 9 + bytes[at + 8]! },
-  /** xvp: shutdown, reboot, reset */
-  250: fixed(4),
-  /** SetDesktopSize */
-  251: { head: 8, length: (bytes, at) => 8 + 16 * bytes[at + 6]! },
-  /** QEMU: extended keys, audio */
-  255: { head: 4, length: qemuLength },
+const passes: Readonly<Record<number, Pass>> = {
+  [clientMessages.setPixelFormat]: withPixels,
+  [clientMessages.setEncodings]: withFollowedEncodings,
+  [clientMessages.pictureRequest]: withPictures,
 }
 
 /** More encodings than any client has; bounds the buffer. */
@@ -47,9 +18,9 @@ const maxPassedBytes = 4 + 4 * 1_024
 
 /** The length of the message that starts there; undefined where more bytes are needed. Throws RfbBreach on an unknown one. */
 export function messageAt(bytes: Buffer, at: number): number | undefined {
-  const message = messages[bytes[at]!]
-  if (!message) throw new RfbBreach('an unknown message')
-  return bytes.length - at < message.head ? undefined : message.length(bytes, at)
+  const length = clientMessageLength(bytes, at)
+  if (length === 'unknown') throw new RfbBreach('an unknown message')
+  return length === 'more' ? undefined : length
 }
 
 function withPixels(message: Buffer, terms: RfbTerms): Buffer {
@@ -72,13 +43,6 @@ function withFollowedEncodings(message: Buffer, terms: RfbTerms): Buffer {
   passed.writeUInt16BE(kept.length, 2)
   for (const [i, encoding] of kept.entries()) passed.writeInt32BE(encoding, 4 + 4 * i)
   return passed
-}
-
-function qemuLength(bytes: Buffer, at: number): number {
-  const kind = bytes[at + 1]
-  if (kind === 0) return 12
-  if (kind === 1) return bytes[at + 3] === 2 ? 10 : 4
-  throw new RfbBreach('an unknown message of QEMU’s')
 }
 
 type Phase = 'version' | 'security' | 'init' | 'messages'
@@ -165,10 +129,10 @@ export class RfbFilter {
   #message(): Buffer | undefined {
     for (;;) {
       this.#drop()
-      const message = this.#begun()
-      if (!message) return undefined
-      const length = message.length(this.#kept, this.#at)
-      if (message.pass) return this.#whole(length, message.pass)
+      const length = this.#left === 0 ? undefined : messageAt(this.#kept, this.#at)
+      if (length === undefined) return undefined
+      const pass = passes[this.#kept[this.#at]!]
+      if (pass) return this.#whole(length, pass)
       this.#dropping = length
     }
   }
@@ -179,15 +143,7 @@ export class RfbFilter {
     this.#at += here
   }
 
-  /** The message that starts here, once enough bytes are there to know its length. */
-  #begun(): Message | undefined {
-    if (this.#left === 0) return undefined
-    const message = messages[this.#kept[this.#at]!]
-    if (!message) throw new RfbBreach('an unknown message')
-    return this.#left < message.head ? undefined : message
-  }
-
-  #whole(length: number, pass: NonNullable<Message['pass']>): Buffer | undefined {
+  #whole(length: number, pass: Pass): Buffer | undefined {
     if (length > maxPassedBytes) throw new RfbBreach('a message that is too long')
     const message = this.#take(length)
     return message && pass(message, this.terms)

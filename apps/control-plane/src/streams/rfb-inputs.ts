@@ -1,15 +1,11 @@
 // Notices input in what a client sends to a screen that it controls. Changes nothing of it. Pure.
 // Requests for pictures, encodings and sizes are no input; keys, pointer and clipboard are.
+import { clientMessages, extendedMouseButtons } from '@dormouse/contract'
 import { messageAt } from './rfb-filter.ts'
 import { RfbBreach } from './rfb-terms.ts'
 
-const setEncodings = 2
-const pictureRequest = 3
-const pointerEvent = 5
-const qemu = 255
-const inputs: ReadonlySet<number> = new Set([4, pointerEvent, 6, 250])
-/** Makes a pointer message one byte longer where its marker is set. */
-const extendedMouseButtons = -316
+const { setEncodings, pictureRequest, key, pointer, cutText, power, qemu } = clientMessages
+const inputs: ReadonlySet<number> = new Set([key, pointer, cutText, power])
 /** A longer list of encodings is not read. */
 const mostEncodings = 1_024
 
@@ -65,7 +61,7 @@ export class RfbInputs {
     const length = messageAt(bytes, at)
     if (length === undefined) return undefined
     if (bytes[at] === setEncodings) return this.#encodings(bytes, at, length)
-    if (bytes[at] !== pointerEvent || !this.#hasExtendedPointer) return length
+    if (bytes[at] !== pointer || !this.#hasExtendedPointer) return length
     const buttons = bytes[at + 1]
     if (buttons === undefined) return undefined
     return (buttons & 0x80) === 0 ? length : length + 1

@@ -21,10 +21,13 @@ const pastedMax = 100
 const tabletMax = 0x7fff
 
 const qemuKeys = -258
+const qemuLeds = -261
 const extendedClipboard = 0xc0a1e5ce | 0
 const [withText, caps, request, notify, provide] = [1, 1 << 24, 1 << 25, 1 << 27, 1 << 28] as const
 
 const [control, keyV] = [0x1d, 0x2f]
+/** The light that each lock switches, as RFB's bits have them. */
+const lights: Readonly<Record<number, number>> = { 58: 4, 69: 2, 70: 1 }
 
 /** The pixel format that a client requested: by how many bits each colour is shifted in a 32-bit pixel. */
 interface Shifts {
@@ -39,6 +42,10 @@ export class SimulatedScreen {
   readonly #clients = new Set<Duplex>()
   /** Clients that share the clipboard, as QEMU's extension does it. */
   readonly #sharing = new Set<Duplex>()
+  /** Clients that are told the lights of the keyboard. */
+  readonly #lit = new Set<Duplex>()
+  /** The keys that are down, whichever client has pressed them. */
+  readonly #down = new Set<number>()
   readonly #sharesClipboard: () => boolean
   /** What a program in the guest has copied last. */
   #copied = ''
@@ -48,6 +55,12 @@ export class SimulatedScreen {
   offersToDrop = 0
   /** The program that pastes is so slow to ask, draws something, and pastes what it gets when it asks a second time. */
   asksTwiceAfterMs: number | undefined
+  /** The lights of the keyboard: Num Lock is on, as in most guests. */
+  leds = 2
+  /** Keys whose locks the guest has no use for. */
+  readonly deadLocks = new Set<number>()
+  /** How long the guest takes to switch a light. */
+  lightMs = 0
   /** What Control and V have pasted. */
   readonly pasted: string[] = []
   /** What clients have sent, for tests. */
@@ -81,6 +94,7 @@ export class SimulatedScreen {
     } finally {
       this.#clients.delete(client)
       this.#sharing.delete(client)
+      this.#lit.delete(client)
       if (this.#offering === client) this.#offering = undefined
       life.removeEventListener('abort', end)
     }
@@ -99,10 +113,10 @@ export class SimulatedScreen {
   async #obey(reader: ByteReader, client: Duplex, gone: AbortSignal): Promise<void> {
     let shifts: Shifts = { red: 16, green: 8, blue: 0 }
     let shown = -1
-    const pressed = new Set<number>()
-    // As QEMU does: what a client that disconnects still presses is released.
+    // As QEMU does: one that disconnects releases the keys of all, and no button.
     client.once('close', () => {
-      for (const key of pressed) this.#hear({ key, down: false })
+      for (const key of this.#down) this.#hear({ key, down: false })
+      this.#down.clear()
     })
     for (;;) {
       // As QEMU does: a client that does not read is sent nothing more, and its input is not read either.
@@ -118,7 +132,7 @@ export class SimulatedScreen {
         void this.#send(client, shifts, version, gone)
       } else if (type === 4) this.#type(await reader.take(7))
       else if (type === 5) this.#point(await reader.take(5))
-      else if (type === 255) this.#press(await reader.take(11), pressed)
+      else if (type === 255) this.#press(await reader.take(11))
       else if (type === 6) {
         const bytes = (await reader.take(7)).readInt32BE(3)
         if (bytes < 0) this.#share(await reader.take(-bytes), client)
@@ -136,21 +150,30 @@ export class SimulatedScreen {
       this.#sharing.add(client)
       client.write(extended(caps | request | notify | provide | withText, Buffer.alloc(4)))
     }
-    if (!all.includes(qemuKeys)) return
-    const update = Buffer.alloc(16)
-    update.writeUInt16BE(1, 2)
-    update.writeInt32BE(qemuKeys, 12)
-    client.write(update)
+    if (all.includes(qemuKeys)) client.write(notice(qemuKeys))
+    if (!all.includes(qemuLeds)) return
+    this.#lit.add(client)
+    client.write(Buffer.concat([notice(qemuLeds), Buffer.of(this.leds)]))
   }
 
-  #press(message: Buffer, pressed: Set<number>): void {
+  /** As in QEMU, a key that is not down cannot go up. */
+  #press(message: Buffer): void {
     const [down, key] = [message.readUInt16BE(1) !== 0, message.readUInt32BE(7)]
-    if (down) pressed.add(key)
-    else pressed.delete(key)
+    if (!down && !this.#down.delete(key)) return
     this.#hear({ key, down })
     if (!down) return
+    if (!this.#down.has(key)) void this.#light(key)
+    this.#down.add(key)
     this.#paintKey(key)
-    if (key === keyV && pressed.has(control)) void this.#pasteByKeys()
+    if (key === keyV && this.#down.has(control)) void this.#pasteByKeys()
+  }
+
+  async #light(key: number): Promise<void> {
+    const light = this.deadLocks.has(key) ? undefined : lights[key]
+    if (light === undefined) return
+    if (this.lightMs > 0) await sleep(this.lightMs)
+    this.leds ^= light
+    for (const client of this.#lit) client.write(Buffer.concat([notice(qemuLeds), Buffer.of(this.leds)]))
   }
 
   async #pasteByKeys(): Promise<void> {
@@ -243,6 +266,14 @@ export class SimulatedScreen {
 /** Where a guest's pointer is: as QEMU scales a pixel to its tablet, and Linux scales that to the screen. */
 export const throughTablet = (at: number, size: number): number =>
   Math.floor((Math.floor((at * tabletMax) / size) * size) / (tabletMax + 1))
+
+/** An update that consists of one encoding and no pixels. */
+function notice(encoding: number): Buffer {
+  const update = Buffer.alloc(16)
+  update.writeUInt16BE(1, 2)
+  update.writeInt32BE(encoding, 12)
+  return update
+}
 
 /** A message of the extended clipboard counts its bytes below zero. */
 function extended(flags: number, body: Buffer = Buffer.alloc(0)): Buffer {

@@ -340,7 +340,7 @@ export class SimulatedDriver implements Driver {
   }
 
   /** The screen as its user and the guest's programs have it. */
-  screenOf(desktopId: DesktopId): Pick<SimulatedScreen, 'copy' | 'paste' | 'pasted' | 'offersToDrop'> {
+  screenOf(desktopId: DesktopId): SimulatedScreen {
     return this.#screens.of(desktopId)
   }
 
