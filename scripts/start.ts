@@ -4,14 +4,17 @@ import { readOrExit } from '@dormouse/process/arguments'
 import { bringUp, type Service } from './start/bring-up.ts'
 import { endLeftovers } from './start/children.ts'
 import { hibernateAwake } from './start/hibernate-awake.ts'
+import { interruptions } from './start/interruptions.ts'
 import { help, readOptions } from './start/options.ts'
 import { openRun } from './start/run.ts'
 import { serve } from './start/serve.ts'
+import { unknownSettings } from './start/settings.ts'
 
 async function main(): Promise<void> {
   const options = readOrExit(() => readOptions(process.argv.slice(2), process.env, process.cwd()))
   if (options.help) return console.log(help)
   const interrupted = interruptions()
+  for (const sentence of unknownSettings(process.env)) console.error(`warning: ${sentence}`)
   const run = openRun(options)
   let service: Service | undefined
   try {
@@ -22,25 +25,11 @@ async function main(): Promise<void> {
     run.failed.catch(() => {
       service = undefined
     })
-    await Promise.race([serve(run, service), interrupted.promise, run.failed])
+    if (!interrupted.first.aborted) await Promise.race([serve(run, service), interrupted.promise, run.failed])
   } finally {
     if (service) await hibernateAwake(run, service, interrupted.second)
     await run.stopAll()
   }
-}
-
-/** The first signal ends serving. The second skips hibernating. */
-function interruptions() {
-  const first = new AbortController()
-  const second = new AbortController()
-  const { promise, resolve } = Promise.withResolvers<void>()
-  const onSignal = () => {
-    if (first.signal.aborted) second.abort(new Error('skipped'))
-    first.abort(new Error('interrupted'))
-    resolve()
-  }
-  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, onSignal)
-  return { first: first.signal, second: second.signal, promise }
 }
 
 async function requireFree(port: number): Promise<void> {

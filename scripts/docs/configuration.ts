@@ -10,12 +10,13 @@ export function configurationPage(): string {
   return [
     head('Configuration', 'the configuration schemas of the programs'),
     'Settings are environment variables; the programs read no configuration files. An empty variable counts as unset. An',
-    'invalid one stops the program, with an error that names it.\n',
+    'invalid one stops the program, with an error that names it. One that begins with `DORMOUSE_` and is not listed here',
+    'is ignored, with a warning that names what it is like.\n',
     '## The control plane\n',
     `${settings(describeConfig(controlPlane))}\n`,
     '## The agent\n',
     `${settings(describeConfig(agent))}\n`,
-    '## `npm start`\n\n`npm start` passes variables that start with `DORMOUSE_` on to the programs that it starts.\n',
+    '## `npm start`\n\n`npm start` passes the variables above that start with `DORMOUSE_` on to the program that they are of.\n',
     `\`\`\`text\n${startHelp}\n\`\`\`\n`,
   ].join('\n')
 }

@@ -9,6 +9,7 @@ import type { Hypervisor } from './hypervisor.ts'
 import type { Instance } from './instance.ts'
 import { linkHosts, type Place, type StartedHost } from './linking.ts'
 import type { Run } from './run.ts'
+import { ownSettings } from './settings.ts'
 
 export interface HostsOptions {
   urls: string[]
@@ -63,14 +64,14 @@ export async function startHosts(run: Run, { urls, operatorKey, hypervisors }: H
 export const settingsFor = ([hypervisor]: Hypervisor[]): Record<string, string> => ({
   DORMOUSE_WEBHOOK_ALLOW_PRIVATE: 'true',
   ...(hypervisor && !hypervisor.kvm && { DORMOUSE_TIER_SMALL: '1,256,10' }),
-  ...ownSettings('DORMOUSE_'),
+  ...ownSettings('controlPlane'),
 })
 
 const simulatedHosts = (count: number, instance: Instance): Planned[] =>
   Array.from({ length: count }, (_, at) => {
     const name = `simulated-${at + 1}`
     const folder = instance.path(name)
-    return { name, folder, env: { ...simulatedHost(name, folder), ...ownSettings('DORMOUSE_AGENT_') } }
+    return { name, folder, env: { ...simulatedHost(name, folder), ...ownSettings('agent') } }
   })
 
 const simulatedHost = (name: string, folder: string) => ({
@@ -92,7 +93,7 @@ function realHosts({ options, instance }: Run, hypervisors: Hypervisor[]): Plann
     return {
       name: place.agent,
       folder: join(place.dir, 'agent'),
-      env: { ...realHost(hypervisor, `${dir}/agent`, images), ...share, ...ownSettings('DORMOUSE_AGENT_') },
+      env: { ...realHost(hypervisor, `${dir}/agent`, images), ...share, ...ownSettings('agent') },
       ...(network && { within: network.enter }),
     }
   })
@@ -132,9 +133,3 @@ const realHost = (
   DORMOUSE_AGENT_IMAGES_DIR: imagesDir,
   ...(socketsDir && { DORMOUSE_AGENT_SOCKETS_DIR: socketsDir, DORMOUSE_AGENT_NETWORK: 'none' }),
 })
-
-/** Settings from our own environment. They win over the defaults of a run. */
-const ownSettings = (prefix: string): Record<string, string> =>
-  Object.fromEntries(
-    Object.entries(process.env).filter(([name, value]) => name.startsWith(prefix) && value) as [string, string][],
-  )

@@ -19,7 +19,8 @@ Environment
   DATABASE_URL         a Postgres to use instead of one of its own
   DORMOUSE_IMAGES_DIR  folder of guest images, to share them between instances (default images/ in DORMOUSE_DATA)
 
-It runs until Ctrl-C, which hibernates the awake desktops and stops everything. A second Ctrl-C skips hibernating.`
+It runs until Ctrl-C, SIGTERM or the end of its terminal, which hibernate the awake desktops and stop everything. A second
+Ctrl-C, at least a second later, skips hibernating.`
 
 export interface StartOptions {
   help: boolean

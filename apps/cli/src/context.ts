@@ -1,13 +1,15 @@
 // What every command gets: the terminal, and API clients. Created once, in main.ts.
 import { type AdminClient, type Client, createAdminClient, createClient } from '@dormouse/client'
 import { type About, CliError, exitCodes } from './failures.ts'
-import { findService } from './service.ts'
+import { findService, misspelt } from './service.ts'
 import { json, type Terminal } from './terminal.ts'
 
 export interface Context {
   terminal: Terminal
   /** The command that may fail, for explaining failures. */
   about: About
+  /** A sentence for each variable that was meant for this program and is none of its own. */
+  warnings: string[]
   /** Created when first needed: `--help` needs no service. */
   customer(): Client
   /** A customer's client with a key that this program has made itself. */
@@ -24,6 +26,7 @@ export function createContext(terminal: Terminal, env: Record<string, string | u
   return {
     terminal,
     about: {},
+    warnings: misspelt(env),
     customer: () => {
       const { baseUrl, apiKey } = findService(env, folders)
       return createClient({ baseUrl, apiKey: apiKey ?? noKey('DORMOUSE_API_KEY', 'an API key') })

@@ -294,3 +294,15 @@ function writeLocal(data: string, content: object): void {
   mkdirSync(data, { recursive: true })
   writeFileSync(join(data, 'local.json'), JSON.stringify(content), { mode: 0o600 })
 }
+
+test('a misspelt variable is named on stderr, with the nearest one, and changes nothing; --json leaves stderr to failures', async () => {
+  const { dormouse } = await refusing(409, 'wrong_state', 'what happened', { state: 'awake' })
+  const env = { DORMOUSE_API_KYE: 'x', DORMOUSE_AGENT_NAME: 'x', DORMOUSE_IMAGES_DIR: '/x' }
+  const plain = await dormouse(['wake', desktopId], { env })
+  const [warning, ...failure] = plain.stderr.split('\n')
+  expect(warning).toBe(
+    'warning: DORMOUSE_API_KYE is not a setting of this program and is ignored; did you mean "DORMOUSE_API_KEY"?',
+  )
+  expect([plain.code, failure[0]]).toEqual([exitCodes.conflict, 'dormouse: what happened'])
+  expect((await dormouse(['wake', desktopId, '--json'], { env })).stderr.split('\n')).toHaveLength(2)
+})

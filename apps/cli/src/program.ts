@@ -65,6 +65,8 @@ export function createProgram(context: Context): Command {
     context.about.verb = command.name()
     context.about.group = command.parent?.name()
     context.about.json = command.opts().json === true
+    // With --json, nothing but a failure is on stderr.
+    if (!context.about.json) for (const sentence of context.warnings) context.terminal.note(`warning: ${sentence}`)
   })
   addDesktops(program, context)
   addOffers(program, context)

@@ -1,6 +1,7 @@
 // Finds the service's address and keys: in the environment, otherwise in the local.json that `npm start` wrote.
 import { readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { unknownVariables } from '@dormouse/contract'
 import { CliError, exitCodes } from './failures.ts'
 
 export interface Service {
@@ -16,6 +17,17 @@ interface LocalService {
 }
 
 type Env = Record<string, string | undefined>
+
+const variables = ['DORMOUSE_URL', 'DORMOUSE_API_KEY', 'DORMOUSE_OPERATOR_KEY', 'DORMOUSE_DATA']
+/** Of other programs, which people keep in the same shell. Those of an agent all begin with `DORMOUSE_AGENT_`. */
+const ofOthers = ['DORMOUSE_IMAGES_DIR', 'DORMOUSE_CLI']
+
+/** A sentence for each variable that was meant as one of ours. */
+export const misspelt = (env: Env): string[] =>
+  unknownVariables(env, variables, [
+    ...ofOthers,
+    ...Object.keys(env).filter((name) => /^DORMOUSE_(AGENT|TEST)_/.test(name)),
+  ])
 
 /** The service that the environment names; otherwise the local one whose `local.json` is nearest to `folders`. */
 export function findService(env: Env, folders: string[]): Service {
