@@ -1,6 +1,6 @@
 // Guarantee: the SDK's package is whole: a project that has nothing but the packed file installs it, type-checks and runs.
-import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -52,10 +52,27 @@ test('a project outside of the workspace installs the packed SDK, and the compil
     const said = run(
       process.execPath,
       '-e',
-      `import('@dormouse/client').then((sdk) => console.log(typeof sdk.Desktop.create))`,
+      `import('@dormouse/client').then((sdk) => sdk.Desktop.create({ teir: 'small' })).catch((error) => console.log(error.message))`,
     )
-    expect(said).toBe('function\n')
+    expect(said).toBe('Desktop.create has no option "teir"; did you mean "tier"?\n')
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
+})
+
+test('the sources of a workspace are not packed in silence: npm says how a package is made', () => {
+  const workspaces = [
+    ...globSync('packages/*/package.json', { cwd: root }),
+    ...globSync('apps/*/package.json', { cwd: root }),
+  ]
+  for (const file of workspaces)
+    expect([file, JSON.parse(readFileSync(join(root, file), 'utf8')).scripts.prepack]).toEqual([
+      file,
+      expect.stringContaining('exit 1'),
+    ])
+  const { status, stderr } = spawnSync('npm', ['pack', './packages/client', '--dry-run'], {
+    cwd: root,
+    encoding: 'utf8',
+  })
+  expect([status === 0, stderr]).toEqual([false, expect.stringContaining('npm pack ./packages/client/dist')])
 })

@@ -2,6 +2,7 @@
 // and made with zod; whoever installs the SDK gets its types written out, and needs neither.
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { stripTypeScriptTypes } from 'node:module'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -21,9 +22,20 @@ export function buildClient(folder: string): void {
   const texts = new Map(declarations.map((name) => [name, readFileSync(join(folder, name), 'utf8')]))
   for (const [name, text] of texts) writeFileSync(join(folder, name), standingAlone(text))
   writeFileSync(join(folder, 'wire.d.ts'), writtenOut(namesIn([...texts.values()])))
+  takeIn('nearest', folder)
   writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest(), null, 2)}\n`)
   cpSync(join(source, 'README.md'), join(folder, 'README.md'))
   cpSync(join(root, 'LICENSE'), join(folder, 'LICENSE'))
+}
+
+/** The only code of the contract that the SDK runs: a file without imports of its own. */
+function takeIn(name: string, folder: string): void {
+  const text = readFileSync(join(root, `packages/contract/src/${name}.ts`), 'utf8')
+  writeFileSync(join(folder, `${name}.js`), stripTypeScriptTypes(text))
+  for (const file of readdirSync(folder).filter((each) => each.endsWith('.js'))) {
+    const script = readFileSync(join(folder, file), 'utf8')
+    writeFileSync(join(folder, file), script.replaceAll(`'@dormouse/contract/${name}'`, `'./${name}.js'`))
+  }
 }
 
 const standingAlone = (text: string): string =>

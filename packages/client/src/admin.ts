@@ -32,8 +32,9 @@ import type {
 import { readJson, sendJson } from './bodies.ts'
 import { newIdempotencyKey } from './client.ts'
 import { type AdminEventsOptions, followEvents } from './events.ts'
-import { type CallOptions, Http, type HttpCall, type HttpOptions } from './http.ts'
+import { type CallOptions, Http, type HttpCall, type HttpOptions, httpNames } from './http.ts'
 import { pollOperation, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
+import { type NamesOf, refuseUnknown } from './options.ts'
 import { nextCursor } from './pages.ts'
 import { path } from './path.ts'
 
@@ -151,6 +152,8 @@ const desktopChanges = (http: Http) => {
 
 /** The typed client of /admin/v1. Creates are never retried: these routes take no idempotency key. */
 export function createAdminClient(options: AdminClientOptions) {
+  const names: NamesOf<AdminClientOptions> = { ...httpNames, operatorKey: true }
+  refuseUnknown('createAdminClient', options, names)
   const http = new Http(options, options.operatorKey)
   const get = <T>(call: CallOptions, route: string, query?: HttpCall['query']) =>
     http.json<T>({ ...call, method: 'GET', path: route, query })

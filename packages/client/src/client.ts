@@ -46,8 +46,17 @@ import {
 import { type EventPageOptions, type EventsOptions, followEvents, pageOfEvents } from './events.ts'
 import { execCalls } from './execs.ts'
 import { fileUrlCalls } from './file-urls.ts'
-import { type CallOptions, Http, type HttpOptions } from './http.ts'
-import { pollOperation, type SettleOptions, settle, type WaitOptions, waitCallTimeoutMs } from './operations.ts'
+import { type CallOptions, Http, type HttpOptions, httpNames } from './http.ts'
+import {
+  pollOperation,
+  type SettleOptions,
+  settle,
+  settleNames,
+  type WaitOptions,
+  waitCallTimeoutMs,
+  waitNames,
+} from './operations.ts'
+import { type NamesOf, refuseUnknown } from './options.ts'
 import { nextCursor } from './pages.ts'
 import { guestPath, path } from './path.ts'
 import { type Screenshot, type ScreenshotQuery, takeScreenshot } from './screenshots.ts'
@@ -60,6 +69,9 @@ export interface ClientOptions extends HttpOptions {
   /** An API key, or a JWT access token. */
   apiKey: string
 }
+
+/** The API requires a tier; the SDK has a default. */
+export type NewDesktop = Omit<CreateDesktopBody, 'tier'> & Partial<Pick<CreateDesktopBody, 'tier'>>
 
 export interface KeyedOptions extends CallOptions {
   /** Requests with the same key take effect once. One is generated if none is given, so that retries are safe. */
@@ -101,6 +113,7 @@ export interface DesktopPage {
 }
 
 // The SDK takes only types from the contract: these are its values, as the compiler checks.
+const tierDefault: DesktopJson['tier'] = 'default'
 const defaultTimeoutSecs: typeof execTimeoutDefaultSecs = 60
 const maxTimeoutSecs: typeof execTimeoutMaxSecs = 300
 /** A transfer may wait for others of its desktop before it begins. */
@@ -112,16 +125,22 @@ const execSlackMs = 30_000
 
 /** The typed client of /v1: one call per route, each under the retry policy. */
 export function createClient(options: ClientOptions) {
+  refuseUnknown('createClient', options, { ...httpNames, apiKey: true } satisfies NamesOf<ClientOptions>)
   const http = new Http(options, options.apiKey)
 
-  const mutate = async (kind: RequestKind, id: string, body: WakeBody, given: MutationOptions = {}) =>
+  const mutate = async (
+    kind: RequestKind,
+    id: string,
+    body: WakeBody,
+    { wait, idempotencyKey = newIdempotencyKey(), ...call }: MutationOptions = {},
+  ) =>
     http.json<OperationJson>({
-      ...given,
-      timeoutMs: given.timeoutMs ?? (given.wait ? waitCallTimeoutMs : undefined),
+      ...call,
+      timeoutMs: call.timeoutMs ?? (wait ? waitCallTimeoutMs : undefined),
       method: 'POST',
       path: path`/v1/desktops/${id}/${kind}`,
-      query: { wait: given.wait },
-      ...sendJson(body, { 'idempotency-key': given.idempotencyKey ?? newIdempotencyKey() }),
+      query: { wait },
+      ...sendJson(body, { 'idempotency-key': idempotencyKey }),
     })
 
   const getOperation = async (id: string, { wait, ...call }: CallOptions & { wait?: boolean } = {}) =>
@@ -139,16 +158,16 @@ export function createClient(options: ClientOptions) {
         next: nextCursor(response.headers.get('link')),
       })),
 
-    /** A new desktop, in state `created`; the existing one if the key was used before. */
+    /** A new desktop, in state `created`, of the tier `default` if none is given; the existing one if the key was used before. */
     createDesktop: async (
-      body: CreateDesktopBody,
+      body: NewDesktop = {},
       { idempotencyKey = newIdempotencyKey(), ...call }: KeyedOptions = {},
     ) =>
       http.json<DesktopJson>({
         ...call,
         method: 'POST',
         path: '/v1/desktops',
-        ...sendJson(body, { 'idempotency-key': idempotencyKey }),
+        ...sendJson({ ...body, tier: body.tier ?? tierDefault }, { 'idempotency-key': idempotencyKey }),
       }),
 
     /** What desktops can be created with: the default first, then by name. */
@@ -362,12 +381,16 @@ export function createClient(options: ClientOptions) {
       pageOfEvents<EventListJson>(http, '/v1/events', options, call),
 
     /** Requests a transition and waits until it settles; throws OperationFailedError if it failed. */
-    settle: async (kind: RequestKind, id: string, body: WakeBody = {}, given: SettleOptions = {}) =>
-      settle(http, (call) => mutate(kind, id, body, call), given.idempotencyKey ?? newIdempotencyKey(), given),
+    settle: async (kind: RequestKind, id: string, body: WakeBody = {}, given: SettleOptions = {}) => {
+      refuseUnknown(`settle (${kind})`, given, settleNames)
+      return settle(http, (call) => mutate(kind, id, body, call), given.idempotencyKey ?? newIdempotencyKey(), given)
+    },
 
     /** Waits for an operation that was requested before; throws OperationFailedError if it failed. */
-    waitForOperation: async (id: string, given: WaitOptions = {}) =>
-      pollOperation(http, (call) => getOperation(id, call), given),
+    waitForOperation: async (id: string, given: WaitOptions = {}) => {
+      refuseUnknown('waitForOperation', given, waitNames)
+      return pollOperation(http, (call) => getOperation(id, call), given)
+    },
   }
 }
 

@@ -1,4 +1,6 @@
+import { inspect } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
+import { createClient } from './client.ts'
 import { Desktop } from './desktop.ts'
 import { StaleGenerationError } from './errors.ts'
 import { desktop, desktopId, operation, succeeded } from './testing/samples.ts'
@@ -30,6 +32,21 @@ test('create says in snake_case what was given in camelCase, and shows what came
   expect(made).toMatchObject({ id: desktopId, state: 'created', imageVersion: 'mini-1', generation: 0, hostId: null })
   expect(made.createdAt).toEqual(new Date('2026-01-02T03:04:05.678Z'))
   expect(JSON.parse(JSON.stringify(made))).toMatchObject({ orgId: made.orgId, currentGenerationId: null })
+})
+
+test('create without a word makes a desktop of the default tier', async () => {
+  const { at, seen } = await start(house)
+  await Desktop.create(at)
+  await createClient(at).createDesktop()
+  expect(seen.map(({ body }) => JSON.parse(String(body)))).toEqual([{ tier: 'default' }, { tier: 'default' }])
+})
+
+test('a printed desktop shows which it is, and in which state', async () => {
+  const { at } = await start(house)
+  const made = await Desktop.connect(desktopId, at)
+  const shown = `Desktop { id: '${desktopId}', state: 'awake' }`
+  expect(inspect(made).replaceAll(/\s+/g, ' ')).toBe(shown)
+  expect(inspect([made, { made }]).replaceAll(/\s+/g, ' ')).toBe(`[ ${shown}, { made: ${shown} } ]`)
 })
 
 test('connect only looks', async () => {

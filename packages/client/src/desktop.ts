@@ -1,7 +1,6 @@
 // A desktop as an object, in camelCase: its fields as last read, and its methods.
 import type {
   ActivityClass,
-  CreateDesktopBody,
   DesktopJson,
   DesktopState,
   IdleJson,
@@ -12,21 +11,23 @@ import type {
 } from '@dormouse/contract'
 import type { InputAction, InputBatch } from './adapters.ts'
 import { type Camel, camel } from './camel.ts'
-import { type Client, type ClientOptions, createClient, type KeyedOptions } from './client.ts'
+import { type Client, type ClientOptions, createClient, type KeyedOptions, type NewDesktop } from './client.ts'
 import { Clipboard, Commands, Files, Stream } from './guest.ts'
-import type { CallOptions } from './http.ts'
-import { type InputOptions, type InputResult, inputBodyOf } from './input.ts'
-import type { SettleOptions } from './operations.ts'
+import { type CallOptions, callNames, httpNames } from './http.ts'
+import { type InputOptions, type InputResult, inputBodyOf, inputNames } from './input.ts'
+import { type SettleOptions, settleNames } from './operations.ts'
+import { type NamesOf, refuseUnknown } from './options.ts'
 import { type Resolution, setResolution } from './resolution.ts'
 import { ScreenHelpers } from './screen-helpers.ts'
 import type { ScreenshotQuery } from './screenshots.ts'
+import { type Inspect, inspect, showFields } from './shown-fields.ts'
 
 /** An existing client, or the options of a new one. DORMOUSE_URL and DORMOUSE_API_KEY are the defaults. */
 export type Connection = { client?: Client } & Partial<ClientOptions>
 
 export type Operation = Camel<OperationJson>
 
-export type CreateOptions = Connection & KeyedOptions & Camel<CreateDesktopBody>
+export type CreateOptions = Connection & KeyedOptions & Camel<NewDesktop>
 
 export interface TransitionOptions extends Omit<SettleOptions, 'onProgress'> {
   /** Throws StaleGenerationError if the desktop is on another generation. */
@@ -56,6 +57,21 @@ export interface LockOptions extends CallOptions {
   forMs: number
 }
 
+const transitionNames: NamesOf<TransitionOptions> = { ...settleNames, expectedGeneration: true }
+const wakeNames: NamesOf<WakeOptions> = { ...transitionNames, discardMemory: true }
+const connectNames: NamesOf<Connection & CallOptions> = { ...httpNames, ...callNames, client: true, apiKey: true }
+const listNames = { ...connectNames, state: true, pageSize: true } as const
+const createNames: NamesOf<CreateOptions> = {
+  ...{ ...connectNames, tier: true, billingMode: true, imageVersion: true, image: true },
+  ...{ idleTimeoutSecs: true, idempotencyKey: true },
+}
+const idleNames: NamesOf<IdleOptions> = { ...callNames, idleTimeoutSecs: true, idlePolicy: true }
+const lockNames: NamesOf<LockOptions> = { ...callNames, reason: true, forMs: true }
+const screenshotNames: NamesOf<ScreenshotQuery & CallOptions> = {
+  ...{ ...callNames, region: true, fit: true, format: true, quality: true, wait: true, after: true },
+  ...{ quietMs: true, maxMs: true },
+}
+
 export class Desktop extends ScreenHelpers {
   readonly commands: Commands
   readonly files: Files
@@ -74,8 +90,9 @@ export class Desktop extends ScreenHelpers {
     this.clipboard = new Clipboard(client, seen.id)
   }
 
-  /** Creates a desktop; it does not run before its first `wake()`. */
-  static async create(options: CreateOptions): Promise<Desktop> {
+  /** Creates a desktop, of the tier `default` if none is given; it does not run before its first `wake()`. */
+  static async create(options: CreateOptions = {}): Promise<Desktop> {
+    refuseUnknown('Desktop.create', options, createNames)
     const client = clientOf(options)
     const { tier, billingMode, imageVersion, image, idleTimeoutSecs, idempotencyKey, ...call } = options
     const body = {
@@ -90,6 +107,7 @@ export class Desktop extends ScreenHelpers {
 
   /** Reads an existing desktop. Never wakes it, never changes its settings. */
   static async connect(id: string, options: Connection & CallOptions = {}): Promise<Desktop> {
+    refuseUnknown('Desktop.connect', options, connectNames)
     const client = clientOf(options)
     return new Desktop(client, await client.getDesktop(id, callOptions(options)))
   }
@@ -98,6 +116,7 @@ export class Desktop extends ScreenHelpers {
   static async *list(
     options: Connection & CallOptions & { state?: DesktopState; pageSize?: number } = {},
   ): AsyncGenerator<Desktop, void, undefined> {
+    refuseUnknown('Desktop.list', options, listNames)
     const client = clientOf(options)
     let cursor: string | undefined
     do {
@@ -159,6 +178,10 @@ export class Desktop extends ScreenHelpers {
     return camel(this.#seen)
   }
 
+  [inspect](_depth: number, options: unknown, inspectValue?: Inspect) {
+    return showFields('Desktop', { id: this.id, state: this.state }, options, inspectValue)
+  }
+
   /** Reads the desktop again. */
   async refresh(options?: CallOptions): Promise<this> {
     this.#seen = await this.#client.getDesktop(this.id, options)
@@ -198,16 +221,20 @@ export class Desktop extends ScreenHelpers {
   }
 
   /** Changes when the desktop hibernates by itself. Its idle time counts from then on. */
-  async changeIdle({ idleTimeoutSecs, idlePolicy, ...call }: IdleOptions): Promise<this> {
+  async changeIdle(options: IdleOptions): Promise<this> {
+    refuseUnknown('changeIdle', options, idleNames)
+    const { idleTimeoutSecs, idlePolicy, ...call } = options
     const body = { idle_timeout_secs: idleTimeoutSecs, idle_policy: idlePolicy }
-    this.#seen = await this.#client.changeDesktop(this.id, body, callOptions(call))
+    this.#seen = await this.#client.changeDesktop(this.id, body, call)
     return this
   }
 
   /** Keeps the desktop awake for `forMs`, at most 24 h, rounded up to whole seconds. The same name again renews the lock. */
-  async lock(name: string, { reason, forMs, ...call }: LockOptions): Promise<WakeLock> {
+  async lock(name: string, options: LockOptions): Promise<WakeLock> {
+    refuseUnknown('lock', options, lockNames)
+    const { reason, forMs, ...call } = options
     const body = { reason, expires_in_secs: Math.max(1, Math.ceil(forMs / 1000)) }
-    return camel(await this.#client.putWakeLock(this.id, name, body, callOptions(call)))
+    return camel(await this.#client.putWakeLock(this.id, name, body, call))
   }
 
   /** Ends a wake lock, if there is one; returns those that are left. */
@@ -220,6 +247,7 @@ export class Desktop extends ScreenHelpers {
    * again. ConflictError (`claim_held`) while another client controls the screen.
    */
   async input(actions: readonly InputAction[] | InputBatch, options: InputOptions = {}): Promise<InputResult> {
+    refuseUnknown('input', options, inputNames)
     const { idempotencyKey } = options
     const call = { ...callOptions(options), ...(idempotencyKey !== undefined && { idempotencyKey }) }
     return camel(await this.#client.sendInput(this.id, inputBodyOf(actions, options), call))
@@ -231,7 +259,9 @@ export class Desktop extends ScreenHelpers {
   }
 
   /** A picture of the screen, or of a part, as PNG or JPEG, once it is as `wait` says; with its sequence. */
-  takeScreenshot({ signal, timeoutMs, retries, onResponse, ...query }: ScreenshotQuery & CallOptions = {}) {
+  async takeScreenshot(options: ScreenshotQuery & CallOptions = {}) {
+    refuseUnknown('takeScreenshot', options, screenshotNames)
+    const { signal, timeoutMs, retries, onResponse, ...query } = options
     return this.#client.takeScreenshot(this.id, query, { signal, timeoutMs, retries, onResponse })
   }
 
@@ -249,7 +279,8 @@ export class Desktop extends ScreenHelpers {
   }
 
   async #settle(kind: RequestKind, options: TransitionOptions, body: { discard_memory?: boolean } = {}) {
-    const { expectedGeneration, onProgress, ...rest } = options
+    refuseUnknown(kind, options, kind === 'wake' ? wakeNames : transitionNames)
+    const { expectedGeneration, onProgress, discardMemory: _, ...rest }: WakeOptions = options
     const operation = await this.#client.settle(
       kind,
       this.id,
@@ -274,13 +305,14 @@ export class Desktop extends ScreenHelpers {
   }
 }
 
-function clientOf({ client, ...options }: Connection): Client {
+function clientOf({ client, baseUrl, apiKey, ...options }: Connection): Client {
   if (client) return client
   const { env = {} } = (globalThis as { process?: { env?: Record<string, string | undefined> } }).process ?? {}
+  const connection = Object.entries(options).filter(([name]) => name in httpNames)
   return createClient({
-    ...options,
-    baseUrl: options.baseUrl ?? env.DORMOUSE_URL ?? '',
-    apiKey: options.apiKey ?? env.DORMOUSE_API_KEY ?? '',
+    ...Object.fromEntries(connection),
+    baseUrl: baseUrl ?? env.DORMOUSE_URL ?? '',
+    apiKey: apiKey ?? env.DORMOUSE_API_KEY ?? '',
   })
 }
 

@@ -1,8 +1,15 @@
 // The SDK's errors: one class for each kind of failure that a program can act on.
 import type { OperationJson, ProblemJson, RefusalCode } from '@dormouse/contract'
 
+/** The request that failed. */
+export interface FailedRequest {
+  method: string
+  path: string
+}
+
 /** The facts of a failure beside its message. */
 export interface FailureFacts {
+  request?: FailedRequest
   /** The problem body, where the service sent one. */
   problem?: ProblemJson
   status?: number
@@ -17,22 +24,28 @@ export interface FailureFacts {
 /** The base of all errors of the SDK. An aborted call throws its signal's reason instead. */
 export class DormouseError extends Error {
   override name = 'DormouseError'
-  readonly problem?: ProblemJson
+  declare readonly problem?: ProblemJson
   /** HTTP status; undefined if there was no response. */
-  readonly status?: number
+  declare readonly status?: number
   /** Identifies the request in the service's log. */
-  readonly requestId?: string
-  readonly retryAfterMs?: number
+  declare readonly requestId?: string
+  declare readonly retryAfterMs?: number
   /** The operation that the failure concerns, if any. */
-  readonly operationId?: string
+  declare readonly operationId?: string
+  /** The request that failed; undefined if none was sent. */
+  declare readonly method?: string
+  declare readonly path?: string
 
   constructor(message: string, facts: FailureFacts = {}) {
-    super(message, { cause: facts.cause })
-    this.problem = facts.problem
-    this.status = facts.status ?? facts.problem?.status
-    this.requestId = facts.requestId
-    this.retryAfterMs = facts.retryAfterMs
-    this.operationId = facts.operationId ?? facts.operation?.id ?? facts.problem?.operation_id
+    super(message, facts.cause === undefined ? undefined : { cause: facts.cause })
+    setKnown(this, {
+      ...facts.request,
+      problem: facts.problem,
+      status: facts.status ?? facts.problem?.status,
+      requestId: facts.requestId,
+      retryAfterMs: facts.retryAfterMs,
+      operationId: facts.operationId ?? facts.operation?.id ?? facts.problem?.operation_id,
+    })
   }
 
   /** The refusal's code, for programs; undefined if the service sent none. */
@@ -42,9 +55,19 @@ export class DormouseError extends Error {
 
   /** For logs: JSON.stringify leaves out an error's message by default. */
   toJSON() {
-    const { name, code, message, status, operationId } = this
-    return { name, code, message, status, operationId }
+    const { name, code, message, method, path, status, operationId, requestId } = this
+    return { name, code, message, method, path, status, operationId, requestId }
   }
+}
+
+/** What is not known is no property: a log shows what there is. */
+function setKnown(error: DormouseError, facts: object): void {
+  Object.assign(error, Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined)))
+}
+
+/** Names the request, unless the error names one. */
+export function nameRequest(error: DormouseError, { method, path }: FailedRequest): void {
+  if (error.method === undefined) setKnown(error, { method, path })
 }
 
 /** No response: refused, reset or unreachable. Whether the service acted is unknown. */
@@ -91,11 +114,11 @@ export class StaleGenerationError extends ConflictError {
 export class OperationFailedError extends ConflictError {
   override name = 'OperationFailedError'
   /** The operation, where the service sent it. */
-  readonly operation?: OperationJson
+  declare readonly operation?: OperationJson
 
   constructor(message: string, facts: FailureFacts = {}) {
     super(message, facts)
-    this.operation = facts.operation
+    if (facts.operation) this.operation = facts.operation
   }
 
   /** Undefined where the service is of an older release. */

@@ -3,6 +3,7 @@ import type { AdminEventJson, EventJson } from '@dormouse/contract'
 import { readers } from './bodies.ts'
 import { ConnectionError, DormouseError, TimeoutError } from './errors.ts'
 import type { CallOptions, Http } from './http.ts'
+import { type NamesOf, refuseUnknown } from './options.ts'
 import { mayPass, retryAfterMaxMs } from './retry.ts'
 
 export interface EventsOptions {
@@ -23,6 +24,10 @@ export interface AdminEventsOptions extends Omit<EventsOptions, 'types'> {
   hostId?: string
 }
 
+const eventsNames: NamesOf<AdminEventsOptions> = {
+  ...{ after: true, desktopId: true, types: true, signal: true, onCursor: true, orgId: true, hostId: true },
+}
+
 /** The service sends something every 15 s. A connection that is silent for longer is dead. */
 const silentMs = 45_000
 const pause = { leastMs: 100, mostMs: 10_000 }
@@ -37,6 +42,7 @@ export async function* followEvents<E extends EventJson | AdminEventJson>(
   path: string,
   options: AdminEventsOptions,
 ): AsyncGenerator<E, void, undefined> {
+  refuseUnknown('events', options, eventsNames)
   let { after } = options
   const left = new AbortController()
   const signal = options.signal ? AbortSignal.any([options.signal, left.signal]) : left.signal

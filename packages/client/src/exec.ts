@@ -5,6 +5,8 @@ import type { Client } from './client.ts'
 import { DormouseError, InvalidRequestError } from './errors.ts'
 import type { ExecOutput, FollowExecOptions } from './exec-output.ts'
 import type { CallOptions } from './http.ts'
+import { type NamesOf, refuseUnknown } from './options.ts'
+import { type Inspect, inspect, showFields } from './shown-fields.ts'
 import type { AttachOptions, Terminal } from './terminal.ts'
 
 export type ExecState = Camel<ExecStateJson>
@@ -38,6 +40,13 @@ export interface ConnectExecOptions extends Listening {
   offsets?: Partial<Record<ExecStream, number>>
 }
 
+const listeningNames: NamesOf<Listening> = { onStdout: true, onStderr: true, signal: true }
+const connectNames: NamesOf<ConnectExecOptions> = { ...listeningNames, offsets: true }
+const startNames: NamesOf<StartOptions> = {
+  ...{ ...listeningNames, cwd: true, envs: true, stdin: true, tty: true, timeoutMs: true, keepAwake: true },
+  idempotencyKey: true,
+}
+
 export class Exec {
   readonly id: string
   readonly #client: Client
@@ -66,6 +75,7 @@ export class Exec {
     command: string | string[],
     options: StartOptions,
   ): Promise<Exec> {
+    refuseUnknown('start', options, startNames)
     const { cwd, envs, stdin, tty, timeoutMs, keepAwake, idempotencyKey, signal } = options
     const body = {
       ...{ command, cwd, env: envs, stdin, tty, keep_awake: keepAwake },
@@ -75,12 +85,22 @@ export class Exec {
   }
 
   static async connect(client: Client, desktopId: string, execId: string, options: ConnectExecOptions): Promise<Exec> {
+    refuseUnknown('connect', options, connectNames)
     return new Exec(client, await client.execs.get(desktopId, execId, { signal: options.signal }), options)
   }
 
   /** As last read; `refresh()` reads it again. */
   get state(): ExecState {
     return camel(this.#seen)
+  }
+
+  toJSON(): ExecState {
+    return this.state
+  }
+
+  [inspect](_depth: number, options: unknown, inspectValue?: Inspect) {
+    const { state, exitCode } = this.state
+    return showFields('Exec', { id: this.id, state, exitCode }, options, inspectValue)
   }
 
   async refresh(options?: CallOptions): Promise<ExecState> {

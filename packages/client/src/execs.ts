@@ -3,6 +3,7 @@ import type { ExecStateJson, ExecStream, StartExecBody } from '@dormouse/contrac
 import { sendJson } from './bodies.ts'
 import { type ExecOutput, type FollowExecOptions, patiently } from './exec-output.ts'
 import type { CallOptions, Http } from './http.ts'
+import { type NamesOf, refuseUnknown } from './options.ts'
 import { path } from './path.ts'
 import { type AttachOptions, Terminal } from './terminal.ts'
 
@@ -12,6 +13,9 @@ export interface ReadExecOptions extends CallOptions {
   /** Wait so long for a byte, or for the end; at most 60. */
   waitSecs?: number
 }
+
+const followNames: NamesOf<FollowExecOptions> = { stream: true, offset: true, signal: true }
+const attachNames: NamesOf<AttachOptions> = { offset: true, signal: true }
 
 const waitSecs = 30
 const slackMs = 30_000
@@ -72,13 +76,18 @@ export function execCalls(http: Http, newKey: () => string) {
     ended: (desktopId: string, execId: string, { signal }: { signal?: AbortSignal } = {}) =>
       untilEnded(http, one(desktopId, execId), signal),
     /** Yields the output until its end. Goes on from where it was after every failure that may pass, also over a sleep. */
-    follow: (desktopId: string, execId: string, options: FollowExecOptions = {}) =>
-      follow(http, (given) => read(desktopId, execId, given), options),
+    follow: (desktopId: string, execId: string, options: FollowExecOptions = {}) => {
+      refuseUnknown('follow', options, followNames)
+      return follow(http, (given) => read(desktopId, execId, given), options)
+    },
   }
   return {
     ...calls,
     /** Joins the terminal of an exec that was started with `tty`. Goes on after every failure that may pass, also after a sleep. */
-    attach: (exec: ExecStateJson, options: AttachOptions = {}): Terminal => new Terminal(http, calls, exec, options),
+    attach: (exec: ExecStateJson, options: AttachOptions = {}): Terminal => {
+      refuseUnknown('attach', options, attachNames)
+      return new Terminal(http, calls, exec, options)
+    },
   }
 }
 

@@ -17,6 +17,7 @@ import type { Client, PartOptions } from './client.ts'
 import { TimeoutError } from './errors.ts'
 import { type ConnectExecOptions, Exec, type ExecState, type StartOptions } from './exec.ts'
 import type { CallOptions } from './http.ts'
+import { type NamesOf, refuseUnknown } from './options.ts'
 import type { UploadData, UploadOptions } from './uploads.ts'
 import type { WatchOptions } from './watches.ts'
 
@@ -48,6 +49,10 @@ export interface RunOptions {
   onStderr?: (text: string) => void
 }
 
+const runNames: NamesOf<RunOptions> = {
+  ...{ cwd: true, envs: true, stdin: true, timeoutMs: true, signal: true, onStdout: true, onStderr: true },
+}
+
 export class Commands {
   readonly #client: Client
   readonly #id: string
@@ -62,6 +67,7 @@ export class Commands {
    * Throws TimeoutError if the command reached its timeout. Aborting stops the wait, not the command.
    */
   async run(command: string | string[], options: RunOptions = {}): Promise<CommandResult> {
+    refuseUnknown('run', options, runNames)
     if (options.onStdout || options.onStderr) return this.#runOn(command, options)
     const { cwd, envs, stdin, timeoutMs, signal } = options
     const timeout_secs = timeoutMs === undefined ? undefined : Math.max(1, Math.ceil(timeoutMs / 1000))

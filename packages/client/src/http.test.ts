@@ -1,4 +1,5 @@
 import { createServer } from 'node:net'
+import { inspect } from 'node:util'
 import { expect, onTestFinished, test } from 'vitest'
 import { createAdminClient } from './admin.ts'
 import { type Client, type ClientOptions, createClient } from './client.ts'
@@ -222,7 +223,9 @@ test('every request carries the credential, and a redirect is not followed with 
 
 test('what a proxy answers in the service’s place is an error with its status', async () => {
   const { client } = await start(() => ({ status: 502, body: '<html>Bad Gateway</html>' }))
-  await expect(client.getDesktop(desktopId)).rejects.toMatchObject({ status: 502, problem: undefined })
+  const error = await client.getDesktop(desktopId).catch((one: unknown) => one)
+  expect(error).toMatchObject({ status: 502 })
+  expect(error).not.toHaveProperty('problem')
   const { client: lost } = await start(() => ({ status: 200, body: '<html>Welcome</html>' }))
   await expect(lost.getDesktop(desktopId)).rejects.toThrow('not JSON')
 })
@@ -248,8 +251,31 @@ test('an error as JSON says what happened', async () => {
     name: 'ConflictError',
     code: 'wrong_state',
     message: 'the desktop is awake',
+    method: 'GET',
+    path: `/v1/desktops/${desktopId}`,
     status: 409,
   })
+})
+
+test('a printed error names its request, and has no field that is not known', async () => {
+  const { client } = await start(() => problem(409, 'wrong_state', 'the desktop is awake'), { retries: 0 })
+  const refused = await client.wakeDesktop(desktopId).catch((one: unknown) => one)
+  expect(inspect(refused)).toContain("method: 'POST'")
+  expect(inspect(refused)).toContain(`path: '/v1/desktops/${desktopId}/wake'`)
+  const baseUrl = `http://127.0.0.1:${await freePort()}`
+  const closed = createClient({ baseUrl, apiKey: 'k', retries: 0 })
+  const lost = await closed.getUsage().catch((one: unknown) => one)
+  const late = await client.getUsage({}, { timeoutMs: 0 }).catch((one: unknown) => one)
+  expect([lost, late]).toMatchObject([
+    { method: 'GET', path: '/v1/usage' },
+    { method: 'GET', path: '/v1/usage' },
+  ])
+  const local = await client.getDesktop('..').catch((one: unknown) => one)
+  for (const error of [refused, lost, late, local]) {
+    expect(error).toBeInstanceOf(errors.DormouseError)
+    expect(inspect(error)).not.toContain('undefined')
+    expect(Object.values(error as object)).not.toContain(undefined)
+  }
 })
 
 test('each answer’s status and headers can be seen, those of retries included', async () => {

@@ -2,7 +2,8 @@
 import type { attachBearerPrefix, ProblemJson } from '@dormouse/contract'
 import { readJson } from './bodies.ts'
 import { startDeadline } from './deadline.ts'
-import { ConnectionError, DormouseError, errorOf, InvalidRequestError, TimeoutError } from './errors.ts'
+import { ConnectionError, DormouseError, errorOf, InvalidRequestError, nameRequest, TimeoutError } from './errors.ts'
+import { type NamesOf, refuseLeft } from './options.ts'
 import { type Clock, delayMs, isRepeatable, mayPass, parseRetryAfter, retriesDefault, systemClock } from './retry.ts'
 
 const callTimeoutDefaultMs = 60_000
@@ -40,6 +41,15 @@ export interface HttpCall extends CallOptions {
   body?: RequestInit['body']
 }
 
+export const callNames: NamesOf<CallOptions> = { signal: true, timeoutMs: true, retries: true, onResponse: true }
+const httpCallNames: NamesOf<HttpCall> = {
+  ...callNames,
+  ...{ method: true, path: true, query: true, headers: true, body: true },
+}
+export const httpNames: NamesOf<HttpOptions> = {
+  ...{ baseUrl: true, fetch: true, retries: true, timeoutMs: true, clock: true, webSocket: true },
+}
+
 interface Prepared {
   url: URL
   method: string
@@ -73,6 +83,7 @@ export class Http {
 
   /** The response as `read` reads it. Timeout and retries include the reading. */
   async run<T>(call: HttpCall, read: (response: Response) => Promise<T>): Promise<T> {
+    refuseLeft(call, httpCallNames)
     const request = this.#prepare(call)
     const retries = call.retries ?? this.#options.retries ?? retriesDefault
     const timeoutMs = call.timeoutMs ?? this.#options.timeoutMs ?? callTimeoutDefaultMs
@@ -83,6 +94,7 @@ export class Http {
         return await read(await this.#send(request, deadline.signal, call.onResponse)).catch(interrupted)
       } catch (error) {
         deadline.signal.throwIfAborted()
+        if (error instanceof DormouseError) nameRequest(error, requestOf(request))
         if (!(error instanceof DormouseError) || attempt >= retries) throw error
         if (!isRepeatable(request.method, request.headers) || !mayPass(error)) throw error
         await this.clock.sleep(delayMs(attempt, error, this.clock.random), deadline.signal)
@@ -150,8 +162,12 @@ function parseBaseUrl(text: string): URL {
   throw new InvalidRequestError(`baseUrl must be an http or https URL, not ${JSON.stringify(text)}`)
 }
 
-function timedOut({ method, url }: Prepared, timeoutMs: number): TimeoutError {
-  return new TimeoutError(`${method} ${url.pathname} timed out after ${timeoutMs} ms; raise timeoutMs, or retry`)
+const requestOf = ({ method, url }: Prepared) => ({ method, path: url.pathname })
+
+function timedOut(prepared: Prepared, timeoutMs: number): TimeoutError {
+  const request = requestOf(prepared)
+  const what = `${request.method} ${request.path} timed out after ${timeoutMs} ms`
+  return new TimeoutError(`${what}; raise timeoutMs, or retry`, { request })
 }
 
 function interrupted(cause: unknown): never {

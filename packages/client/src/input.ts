@@ -3,6 +3,8 @@ import type { InputBody, InputJson, PictureSpec, Size } from '@dormouse/contract
 import type { InputAction, InputBatch } from './adapters.ts'
 import type { Camel } from './camel.ts'
 import type { KeyedOptions } from './client.ts'
+import { callNames } from './http.ts'
+import type { NamesOf } from './options.ts'
 
 export type InputResult = Camel<InputJson>
 
@@ -21,6 +23,11 @@ export interface InputOptions extends KeyedOptions {
   screenshot?: boolean | PictureSpec
   /** Takes the claim from another client. */
   takeover?: boolean
+}
+
+export const inputNames: NamesOf<InputOptions> = {
+  ...{ ...callNames, idempotencyKey: true, space: true, expectedScreen: true, expectedGeneration: true, paceMs: true },
+  ...{ settle: true, screenshot: true, takeover: true },
 }
 
 export function inputBodyOf(given: readonly InputAction[] | InputBatch, options: InputOptions): InputBody {

@@ -3,6 +3,7 @@ import type { OperationJson } from '@dormouse/contract'
 import { startDeadline } from './deadline.ts'
 import { OperationFailedError, TimeoutError } from './errors.ts'
 import type { CallOptions, Http } from './http.ts'
+import type { NamesOf } from './options.ts'
 
 /** The service holds a waiting request for at most 120 s. */
 export const waitCallTimeoutMs = 150_000
@@ -26,6 +27,9 @@ export interface WaitOptions {
 export interface SettleOptions extends WaitOptions {
   idempotencyKey?: string
 }
+
+export const waitNames: NamesOf<WaitOptions> = { signal: true, timeoutMs: true, onProgress: true, onResponse: true }
+export const settleNames: NamesOf<SettleOptions> = { ...waitNames, idempotencyKey: true }
 
 type Ask = (call: CallOptions & { wait?: boolean; idempotencyKey?: string }) => Promise<OperationJson>
 

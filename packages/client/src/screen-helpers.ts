@@ -1,8 +1,9 @@
 // E2B's names for what `desktop.input` does, and programs that show on the screen. A program written for E2B's desktops needs few
 // changes. What is pressed is released at the end of each call: hold a button with a batch.
 import type { InputAction, InputBatch } from './adapters.ts'
-import type { CallOptions } from './http.ts'
+import { type CallOptions, callNames } from './http.ts'
 import type { InputOptions, InputResult } from './input.ts'
+import { type NamesOf, refuseUnknown } from './options.ts'
 import { shown } from './shown.ts'
 import { typeInPieces } from './typing.ts'
 
@@ -21,6 +22,8 @@ export interface LaunchOptions extends CallOptions {
   /** `:0` by default. */
   display?: string
 }
+
+const launchNames: NamesOf<LaunchOptions> = { ...callNames, user: true, display: true }
 
 export abstract class ScreenHelpers {
   abstract input(actions: readonly InputAction[] | InputBatch, options?: InputOptions): Promise<InputResult>
@@ -107,7 +110,9 @@ export abstract class ScreenHelpers {
     return this.#show(['xdg-open', fileOrUrl.startsWith('-') ? `./${fileOrUrl}` : fileOrUrl], options)
   }
 
-  async #show(words: readonly string[], { user, display, signal }: LaunchOptions = {}): Promise<void> {
+  async #show(words: readonly string[], options: LaunchOptions = {}): Promise<void> {
+    refuseUnknown('launch', options, launchNames)
+    const { user, display, signal } = options
     const { exitCode, stderr } = await this.commands.run(shown(words, { user, display }), { signal })
     if (exitCode !== 0) throw new Error(stderr.trim() || `${words[0]} could not be started; check its name`)
   }

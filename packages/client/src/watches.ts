@@ -2,6 +2,7 @@
 import type { ChangeJson, ChangesJson } from '@dormouse/contract'
 import { patiently } from './exec-output.ts'
 import type { CallOptions, Http } from './http.ts'
+import { type NamesOf, refuseUnknown } from './options.ts'
 import { path } from './path.ts'
 
 export interface WatchQuery {
@@ -23,6 +24,8 @@ export interface WatchOptions {
   /** Ends the iteration without an error. */
   signal?: AbortSignal
 }
+
+const watchNames: NamesOf<WatchOptions> = { recursive: true, cursor: true, onCursor: true, signal: true }
 
 const waitSecs = 30
 const slackMs = 30_000
@@ -63,8 +66,10 @@ async function* follow(
   { read, end }: Pick<ReturnType<typeof watchCalls>, 'read' | 'end'>,
   desktopId: string,
   folder: string,
-  { recursive, cursor: first, onCursor, signal }: WatchOptions,
+  options: WatchOptions,
 ): AsyncGenerator<ChangeJson, void, undefined> {
+  refuseUnknown('watch', options, watchNames)
+  const { recursive, cursor: first, onCursor, signal } = options
   const of = { path: folder, ...(recursive !== undefined && { recursive }) }
   const call = { retries: 0, ...(signal && { signal }) }
   let cursor = first
