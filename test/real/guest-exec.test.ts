@@ -67,6 +67,24 @@ describe.each(allTransports)('over %s', (transport) => {
     expect(await codeOf(exec(['no-such-program']))).toBe('command_not_run')
     expect(await codeOf(exec(['/etc/passwd']))).toBe('command_not_run')
     expect(await codeOf(exec('true', { cwd: '/no/such/folder' }))).toBe('command_not_run')
+    expect(await codeOf(exec('true', { cwd: '-' }))).toBe('command_not_run')
+    for (const own of ['cd', 'export', ':']) expect(await codeOf(exec([own]))).toBe('command_not_run')
+  })
+
+  test('a program is the one that PATH of its own environment leads to', async () => {
+    await stage.run(
+      'mkdir -p /opt/tools /opt/-; cd /opt/tools; printf "#!/bin/sh\necho mine "$@"\n" >-ls; chmod +x ./-ls',
+    )
+    await stage.run('cd /opt/tools; cp ./-ls ls; cp ./-ls mine; cp ./-ls ../-/here')
+    const env = { PATH: '/opt/tools:/usr/bin:/bin', IFS: 'x', ENV: '/no/such' }
+    for (const name of ['mine', 'ls', '-ls']) expect((await exec([name, '-x'], { env })).stdout).toBe('mine -x\n')
+    expect((await exec(['./here'], { cwd: '/opt/-' })).stdout).toBe('mine \n')
+    expect((await exec('pwd', { cwd: '../opt/-' })).stdout).toBe('/opt/-\n')
+    const started = await stage.desktop.commands.start(['ls', '-x'], { envs: env })
+    let printed = ''
+    for await (const { bytes } of started.output()) printed += Buffer.from(bytes).toString()
+    expect(printed).toBe('mine -x\n')
+    await started.delete()
   })
 
   test('64 KiB of arguments and 1 MiB of input arrive whole', async () => {
@@ -74,6 +92,11 @@ describe.each(allTransports)('over %s', (transport) => {
     expect((await exec(['sh', '-c', 'printf %s "$1" | wc -c', 'sh', big])).stdout.trim()).toBe(String(big.length))
     const quotes = "'".repeat(30_000)
     expect((await exec(['sh', '-c', 'printf %s "$1" | wc -c', 'sh', quotes])).stdout.trim()).toBe('30000')
+    const most = 'x'.repeat(131_071)
+    expect((await exec(['printf', '%s', most])).stdout).toHaveLength(most.length)
+    expect((await exec('printf %s "$A"', { env: { A: most.slice(2) } })).stdout).toHaveLength(most.length - 2)
+    const many = Array.from({ length: 14 }, () => 'y'.repeat(100_000))
+    expect((await exec(['sh', '-c', 'echo $#', 'sh', ...many])).stdout).toBe('14\n')
     expect((await exec('wc -c', { stdin: 'y'.repeat(mib) })).stdout.trim()).toBe(String(mib))
     expect(await exec('exit 4', { stdin: 'y'.repeat(mib) })).toMatchObject({ exit_code: 4 })
   })

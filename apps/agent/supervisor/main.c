@@ -170,9 +170,10 @@ static void start(int folder, char **args, char **envp) {
   sys_msync(r->head, 4096);
   sys_fsync(lock);
   sys_close(lock);
-  if (launch(folder, &size, args + 5, envp)) {
+  int error = launch(folder, &size, args + 5, envp);
+  if (error) {
     remove_folder(r->folder);
-    fail("program");
+    fail(error == -E2BIG ? "size" : error == -EACCES ? "permission" : error == -ENOENT || error == -ENOTDIR ? "absent" : "start");
   }
   // The supervisor alone holds the lock on the head: this look is through another opening of the file.
   if (open_record(&earlier, args[0])) say_status(&earlier);

@@ -167,16 +167,19 @@ static void supervise(struct job *j) {
 static int become(char **argv, char **envp) {
   char *name = argv[0], *search = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
   i64 error = -ENOENT;
-  int has_slash = 0;
+  int has_slash = 0, more;
   for (char *at = name; *at; at++) has_slash |= *at == '/';
   for (char **each = envp; *each; each++)
     if ((*each)[0] == 'P' && (*each)[1] == 'A' && (*each)[2] == 'T' && (*each)[3] == 'H' && (*each)[4] == '=') search = *each + 5;
   do {
     static char path[4352];
     u64 n = 0;
+    more = 0;
     if (!has_slash) {
       while (*search && *search != ':' && n < 4000) path[n++] = *search++;
-      if (*search) search++;
+      // An empty part, also the last one, is the present folder.
+      more = *search != 0;
+      if (more) search++;
       if (n) path[n++] = '/';
     }
     if (length(name) + n >= sizeof path) break;
@@ -192,7 +195,7 @@ static int become(char **argv, char **envp) {
       argv[0] = name;
     }
     if (why != -ENOENT && why != -ENOTDIR) error = why;
-  } while (!has_slash && *search);
+  } while (more);
   return (int)error;
 }
 

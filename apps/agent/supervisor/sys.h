@@ -66,7 +66,7 @@ static inline i64 call6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f) {
 
 enum { O_RDONLY = 0, O_WRONLY = 1, O_RDWR = 2, O_CREAT = 0100, O_EXCL = 0200, O_NOCTTY = 0400, O_TRUNC = 01000, O_NONBLOCK = 04000, O_DIRECTORY = 0200000, O_NOFOLLOW = 0400000, O_CLOEXEC = 02000000, O_PATH = 010000000 };
 enum { LOCK_SH = 1, LOCK_EX = 2, LOCK_NB = 4, LOCK_UN = 8 };
-enum { EINTR = 4, ENOEXEC = 8, EAGAIN = 11, ENOMEM = 12, EACCES = 13, EEXIST = 17, ENOENT = 2, ENOTDIR = 20, ENOSPC = 28, EOPNOTSUPP = 95, ENOTEMPTY = 39 };
+enum { EINTR = 4, E2BIG = 7, ENOEXEC = 8, EAGAIN = 11, ENOMEM = 12, EACCES = 13, EEXIST = 17, ENOENT = 2, ENOTDIR = 20, ENOSPC = 28, EOPNOTSUPP = 95, ENOTEMPTY = 39 };
 enum { POLLIN = 1, POLLOUT = 4 };
 
 struct pollfd { int fd; short events; short revents; };

@@ -2,6 +2,8 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import {
+  argumentMaxBytes,
+  commandMaxBytes,
   commands,
   createDesktopBody,
   execBody,
@@ -12,6 +14,7 @@ import {
   newId,
   Refusal,
   refusals,
+  startExecBody,
   wakeBody,
 } from './index.ts'
 
@@ -60,7 +63,7 @@ test('a million bad words or variables cost one message', () => {
   const command = Array(1_000_000).fill(0)
   const env = Object.fromEntries(Array.from({ length: 10_000 }, (_, i) => [`v${i}`, 0]))
   const bodies: [object, (string | number)[]][] = [
-    [{ command }, ['command']],
+    [{ command }, ['command', 0]],
     [{ command: 'true', env }, ['env', 'v0']],
     [{ command: 'true', env: { 'a=b': '' } }, ['env', 'a=b']],
     [{ command: 'true', env: ['a'] }, ['env']],
@@ -69,6 +72,29 @@ test('a million bad words or variables cost one message', () => {
     const issues = execBody.safeParse(body).error!.issues
     expect(issues.map((issue) => issue.path)).toEqual([path])
     expect(JSON.stringify(issues).length).toBeLessThan(1_000)
+  }
+})
+
+test('a command is refused above what Linux takes as one argument, as one variable, and in all', () => {
+  const most = 'é'.repeat(argumentMaxBytes / 2) + 'x'.repeat(argumentMaxBytes % 2)
+  const many = (bytes: number) => Array.from({ length: Math.floor(commandMaxBytes / 109) }, () => 'x'.repeat(bytes))
+  for (const body of [{ command: most }, { command: ['echo', most] }, { command: 'x', env: { A: most.slice(1) } }])
+    for (const schema of [execBody, startExecBody]) expect(schema.safeParse(body).error).toBeUndefined()
+  expect(execBody.safeParse({ command: many(100) }).success).toBe(true)
+  for (const [body, path] of [
+    [{ command: `${most}x` }, 'command'],
+    [{ command: ['echo', `${most}x`] }, 'command.1'],
+    [{ command: 'x', env: { A: most } }, 'env.A'],
+    [{ command: 'x', env: { [most]: '' } }, `env.${most}`],
+    [{ command: many(101) }, 'command'],
+    [{ command: 'x', env: Object.fromEntries(many(90).map((text, at) => [`V${at + 1e6}`, `${text}xxx`])) }, 'command'],
+    [{ command: 'x', cwd: '' }, 'cwd'],
+  ] as const) {
+    for (const schema of [execBody, startExecBody]) {
+      const [issue, ...others] = schema.safeParse(body).error!.issues
+      expect([issue!.path.join('.'), others]).toEqual([path, []])
+      if (path !== 'cwd') expect(issue!.message).toMatch(/^must have at most [\d]+ bytes/)
+    }
   }
 })
 

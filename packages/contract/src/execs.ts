@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { durationMs, durationSecs, listOf } from './bounds.ts'
 import { time } from './desktops.ts'
-import { commandText, variables } from './guest.ts'
+import { commandText, fitsInAll, variables, workingFolder } from './guest.ts'
 import { id } from './ids.ts'
 
 /** The longest input that is sent with a start. More is sent with `stdin`. */
@@ -90,10 +90,7 @@ export const execCommands = {
 export const startExecBody = z
   .strictObject({
     command: commandText,
-    cwd: z
-      .string()
-      .refine((text) => !text.includes('\0'), 'must not contain NUL')
-      .nullish(),
+    cwd: workingFolder.nullish(),
     env: variables.nullish(),
     stdin: z
       .union([z.string(), z.literal(true)], 'must be a string, or true for input that follows')
@@ -110,6 +107,7 @@ export const startExecBody = z
         'The desktop does not hibernate by itself while it runs. Otherwise one without a timeout counts as activity only while bytes move',
       ),
   })
+  .superRefine(fitsInAll)
   .meta({ id: 'StartExecBody', examples: [{ command: 'make -j2', cwd: '/srv/app', timeout_secs: 3_600 }] })
 export type StartExecBody = z.infer<typeof startExecBody>
 

@@ -6,6 +6,13 @@ export const execTimeoutMaxSecs = 300
 /** Kept of each output stream; the result says whether it was cut. */
 export const execOutputMaxBytes = 1024 * 1024
 
+/** What Linux takes as one argument, and as one variable with its name. */
+export const argumentMaxBytes = 128 * 1024 - 1
+/** What a guest takes as a command with its environment: a little less than Linux does, which has variables of its own. */
+export const commandMaxBytes = 1_900_000
+/** Linux counts a pointer and a NUL with each string. */
+const bytesBeside = 9
+
 /** The largest file that one request writes. */
 export const fileWriteMaxBytes = 8 * 1024 * 1024
 /** The guest's timeout for one step of a transfer: opening the file, one chunk, moving it into place. */
@@ -22,19 +29,21 @@ const whyNoText = (given: unknown): string | undefined => {
   if (typeof given !== 'string') return 'must be a string'
   return noNul(given) ? undefined : 'must not contain NUL'
 }
-const isText = (given: unknown): boolean => whyNoText(given) === undefined
-
-/** Validated as a whole, up to the first bad item: a message for each of a million would take seconds. */
-const texts = z
-  .custom<string[]>((given) => Array.isArray(given) && given.length > 0 && given.every(isText))
-  .meta({ type: 'array', minItems: 1, items: { type: 'string' } })
+const bytesOf = (given: string): number => new TextEncoder().encode(given).length
+const whyTooLong = (given: string): string | undefined =>
+  given.length * 3 > argumentMaxBytes && bytesOf(given) > argumentMaxBytes
+    ? `must have at most ${argumentMaxBytes} bytes, which is what Linux takes at once; write more to a file or to \`stdin\``
+    : undefined
+const whyNoArgument = (given: unknown): string | undefined => whyNoText(given) ?? whyTooLong(given as string)
 
 const variableName = /^[^=\0]+$/
 export const variables = z
   .custom<Record<string, string>>(isRecord, 'must be an object')
   .superRefine((given, { addIssue }) => {
     for (const name in given) {
-      const why = variableName.test(name) ? whyNoText(given[name]) : 'must be a variable name'
+      const why = variableName.test(name)
+        ? (whyNoText(given[name]) ?? whyTooLong(`${name}=${given[name]}`))
+        : 'must be a variable name'
       if (why) return addIssue({ code: 'custom', path: [name], message: why })
     }
   })
@@ -44,18 +53,53 @@ export const variables = z
     additionalProperties: { type: 'string' },
   })
 
+const noCommand = 'must be a string or a list of strings, not empty and without NUL'
 export const commandText = z
-  .union([text.min(1), texts], 'must be a string or a list of strings, not empty and without NUL')
-  .describe('A string runs in `/bin/sh -c`; an array runs without a shell')
+  .custom<string | string[]>((given) => typeof given === 'string' || Array.isArray(given), noCommand)
+  .superRefine((given, { addIssue }) => {
+    if (given.length === 0) return addIssue({ code: 'custom', message: noCommand })
+    for (const [at, each] of [given].flat().entries()) {
+      const why = whyNoArgument(each)
+      const path = typeof given === 'string' ? [] : [at]
+      if (why) return addIssue({ code: 'custom', path, message: why })
+    }
+  })
+  .meta({
+    anyOf: [
+      { type: 'string', minLength: 1 },
+      { type: 'array', minItems: 1, items: { type: 'string' } },
+    ],
+  })
+  .describe(
+    'A string runs in `/bin/sh -c`; an array runs without a shell. At most 131,071 bytes each, 1,900,000 in all with `env`',
+  )
+
+/** Refuses what is too long in all: the system would not start it. */
+export function fitsInAll(
+  { command, env }: { command: string | string[]; env?: Record<string, string> | null | undefined },
+  { addIssue }: Pick<z.RefinementCtx, 'addIssue'>,
+): void {
+  const strings = [...[command].flat(), ...Object.entries(env ?? {}).map(([name, value]) => `${name}=${value}`)]
+  // What is wrong by itself is refused already.
+  if (strings.some(whyNoArgument)) return
+  const bytes = strings.reduce((sum, each) => sum + bytesOf(each) + bytesBeside, 0)
+  if (bytes <= commandMaxBytes) return
+  const message = `must have at most ${commandMaxBytes} bytes with \`env\`, ${bytesBeside} of them for each string; write more to a file or to \`stdin\``
+  addIssue({ code: 'custom', path: ['command'], message })
+}
+
+/** A folder of the guest; a relative one begins in the home folder. */
+export const workingFolder = text.min(1, 'must not be empty')
 
 export const execBody = z
   .object({
     command: commandText,
-    cwd: text.nullish(),
+    cwd: workingFolder.nullish(),
     env: variables.nullish(),
     stdin: z.string().nullish(),
     timeout_secs: z.int().min(1).nullish().describe('Default 60; more than 300 counts as 300'),
   })
+  .superRefine(fitsInAll)
   .meta({ id: 'ExecBody', examples: [{ command: 'uname -a' }, { command: ['ls', '-l', '/srv'], timeout_secs: 10 }] })
 export type ExecBody = z.infer<typeof execBody>
 

@@ -5,7 +5,7 @@ import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
 import { before, startedBefore } from '../mechanics/deadlines.ts'
 import { retryFor } from '../mechanics/retries.ts'
 import { collectedScript, watcherScript } from '../scripts/collected-command.ts'
-import { execResultOf, type ProgramEnd, ranTooLong, refuseUnlaunched, startedTooLate } from '../scripts/exec-result.ts'
+import { execResultOf, type ProgramEnd, ranTooLong, startedTooLate } from '../scripts/exec-result.ts'
 import { agentLimits, commandLimits } from '../scripts/limits.ts'
 import { killScript } from '../scripts/processes.ts'
 import { writePrivateFile } from './handles.ts'
@@ -24,8 +24,7 @@ export async function execThroughAgent(call: AgentCall, command: ExecCommand, de
     await kill(call, pid)
     throw ranTooLong(command)
   }
-  refuseUnlaunched(end, command)
-  return execResultOf(end, nonce, Math.round(performance.now() - startedAt))
+  return execResultOf(end, nonce, command, Math.round(performance.now() - startedAt))
 }
 
 /** Starts the command's script. A long script or input goes through a file. */

@@ -90,11 +90,29 @@ test('exit code, signal and both streams are the command’s; the same id again 
   expect(await ended(late)).toMatchObject({ signal: 9, reason: 'timeout' })
 })
 
-test('a program that is not there leaves nothing, and says so', () => {
+test('a program that cannot start leaves nothing, and is named', () => {
   const id = newId()
-  expect(() => answerOf(run('start', [id, 0, 0, 0, 0, '/no/such/program']))).toThrow('the guest has no such program')
-  expect(() => answerOf(run('get', [id]))).toThrow('the desktop keeps no such exec')
-  expect(readdirSync(kept).filter((name) => name.includes(id))).toEqual([])
+  for (const [name, why] of [
+    ['/no/such/program', 'the guest has no program "/no/such/program"'],
+    ['no-such', 'the guest has no program "no-such"'],
+    ['/etc/passwd', 'the guest cannot execute "/etc/passwd"'],
+    ['/tmp', 'the guest cannot execute "/tmp"'],
+  ] as const) {
+    const asked = { command: [name], cwd: null }
+    expect(() => answerOf(run('start', [id, 0, 0, 0, 0, name]), asked)).toThrow(`command_not_run: ${why}`)
+    expect(() => answerOf(run('get', [id]))).toThrow('the desktop keeps no such exec')
+    expect(readdirSync(kept).filter((each) => each.includes(id))).toEqual([])
+  }
+})
+
+test('a program is looked up as the system does: an empty part of PATH is the present folder', async () => {
+  writeFileSync(join(folder, 'here'), '#!/bin/sh\nexit 3\n', { mode: 0o755 })
+  for (const PATH of ['', ':/no/such', '/no/such:', '/no::/such', folder]) {
+    const id = newId()
+    started.push(id)
+    execFileSync(program, [kept, 'start', id, '0', '0', '0', '0', 'here'], { cwd: folder, env: { PATH } })
+    expect([PATH, (await ended(id)).exitCode]).toEqual([PATH, 3])
+  }
 })
 
 test('output that nobody reads never blocks; what no longer fits is counted, and the rest is exact', async () => {

@@ -1,7 +1,14 @@
 // Execs in a guest, over either transport: each operation is a short command of the supervisor, which is installed where it
 // is missing. What may be repeated is asked of one that waits in the guest, if any. Keeps nothing but where the supervisor
 // was, so it survives a restart of this process.
-import { type CommandPayload, type CommandResult, type DesktopId, type ExecReport, Refusal } from '@dormouse/contract'
+import {
+  type CommandPayload,
+  type CommandResult,
+  type DesktopId,
+  type ExecCommand,
+  type ExecReport,
+  Refusal,
+} from '@dormouse/contract'
 import type { GuestTransport } from '../driver/guest-transport.ts'
 import {
   answerOf,
@@ -32,6 +39,8 @@ interface Options {
   env?: Record<string, string>
   stdin?: string
   timeoutSecs?: number
+  /** What is started, for the refusal that names it. */
+  started?: Pick<ExecCommand, 'command' | 'cwd'>
 }
 
 const stepSecs = 30
@@ -47,7 +56,7 @@ export class GuestExecs {
 
   async start(guest: GuestTransport, request: CommandPayload<'exec.start'>): Promise<ExecReport> {
     const { cwd, env } = request
-    const [line] = await this.operate(guest, request, startArgs(request), { cwd, env })
+    const [line] = await this.operate(guest, request, startArgs(request), { cwd, env, started: request })
     return own(parseStatus(line!), request)
   }
 
@@ -201,7 +210,7 @@ async function runIn(
   const { folderIn = execsIn } = options
   const command = operation(place, folderIn(place), typeof args === 'function' ? args(place) : args)
   const { stdout, stdoutTruncated } = await guest.exec(plain(target, command, options))
-  return stdoutTruncated ? badAnswer() : answerOf(stdout)
+  return stdoutTruncated ? badAnswer() : answerOf(stdout, options.started)
 }
 
 /** The last line says that the list is whole. */

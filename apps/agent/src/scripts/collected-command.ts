@@ -1,8 +1,7 @@
 // The shell scripts that run a command through the guest agent: pure text. The agent breaks on large answers, so the output
 // goes through files in the guest, and a bounded part comes back in one reply.
 import { type ExecCommand, execOutputMaxBytes } from '@dormouse/contract'
-import { argvOf, expendable, mustBeProgram, refuseFunction, withVariables } from './command.ts'
-import { quote } from './quote.ts'
+import { argvOf, enterFolder, expendable, launcherOf, mustBeProgram, refuseFunction } from './command.ts'
 
 /** Last line of the collector on stderr: which of the two streams it had to cut. */
 export const trailerPrefix = (nonce: string): string => `\ndormouse-${nonce} kept `
@@ -32,14 +31,12 @@ const temporaryFiles = (nonce: string): string =>
  *   collector to stop waiting; the pipes are read until that child ends.
  */
 export function collectedScript(request: ExecCommand, nonce: string, inputFile: string | undefined): string {
-  const { command, cwd, env } = request
-  const check = Array.isArray(command) ? `${mustBeProgram}\n` : ''
   return `export PATH="\${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}" HOME="\${HOME:-/root}"
 ${temporaryFiles(nonce)}
 ${refuseFunction(nonce)}
 ${inputFile ? `exec <${inputFile} || no input\nrm -f ${inputFile}\n` : ''}cd -- "$HOME" 2>/dev/null || cd /
-${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argvOf(command)}
-${check}mkfifo -m 600 $p.1 $p.2 || no space
+${enterFolder(request)}set -- ${argvOf(request.command)}
+${mustBeProgram(request)}mkfifo -m 600 $p.1 $p.2 || no space
 exec 3<&0
 keep() { umask 077; exec <$p.$1 >/dev/null 2>&1; (ulimit -f ${keptBlocks}; exec cat >$p.$2) || { cat; exit 1; }; }
 (
@@ -55,7 +52,7 @@ keep() { umask 077; exec <$p.$1 >/dev/null 2>&1; (ulimit -f ${keptBlocks}; exec 
   printf '${trailerPrefix(nonce).replace('\n', '\\n')}%s' "$cut" >&2
   exec >/dev/null 2>&1 rm -f $p.1 $p.2 $p.o $p.e $p.c
 ) & echo $! >$p.c
-${expendable}exec setsid ${withVariables(env)}"$@" <&3 3<&- >$p.1 2>$p.2
+${expendable}exec setsid ${launcherOf(request)}"$@" <&3 3<&- >$p.1 2>$p.2
 `
 }
 

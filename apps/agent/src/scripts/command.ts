@@ -17,10 +17,11 @@ export const warmShellScript = (): string => `${expendable}cd /\nexec /bin/sh`
 export const warmShellCommand = (command: ExecCommand, nonce: string): string =>
   `cd -- "$HOME" 2>/dev/null || cd /\n${becomeScript(command, nonce)}`
 
-function becomeScript({ command, cwd, env, stdin }: ExecCommand, nonce: string): string {
+function becomeScript(request: ExecCommand, nonce: string): string {
+  const input = request.stdin === null ? ' </dev/null' : ''
   return `${refuseFunction(nonce)}
-${unsetSsh}${cwd === null ? '' : `cd -- ${quote(cwd)} 2>/dev/null || no folder\n`}set -- ${argvOf(command)}
-${Array.isArray(command) ? `${mustBeProgram}\n` : ''}exec ${withVariables(env)}"$@"${stdin === null ? ' </dev/null' : ''}
+${unsetSsh}${enterFolder(request)}set -- ${argvOf(request.command)}
+${mustBeProgram(request)}exec ${launcherOf(request)}"$@"${input}
 `
 }
 
@@ -34,17 +35,46 @@ const unsetSsh = 'unset SSH_CLIENT SSH_CONNECTION SSH_TTY SHLVL\n'
 export const argvOf = (command: ExecCommand['command']): string =>
   (Array.isArray(command) ? command : ['/bin/sh', '-c', command]).map(quote).join(' ')
 
-/** Not the shell's own `export`: some names are read-only in a shell. */
-export function withVariables(env: ExecCommand['env']): string {
-  const settings = Object.entries(env).map(([name, value]) => quote(`${name}=${value}`))
-  return settings.length > 0 ? `env ${settings.join(' ')} ` : ''
+/** Changes to the command's folder, by its path alone: `-`, and folders named in CDPATH, mean something else to a shell. */
+export function enterFolder({ cwd }: Pick<ExecCommand, 'cwd'>): string {
+  if (cwd === null) return ''
+  const path = quote(cwd.startsWith('/') ? cwd : `./${cwd}`)
+  return `cd -- ${path} 2>/dev/null || { [ -e ${path} ] && no file; no folder; }\n`
 }
 
-/** Shells differ in what they accept as a command: a path must be an executable file. */
-export const mustBeProgram = `case $1 in
-  */*) [ -f "$1" ] && [ -x "$1" ] || no program;;
-  *) command -v -- "$1" >/dev/null 2>&1 || no program;;
-esac`
+/**
+ * What a script puts before the program and its arguments, so that exactly these are executed. Variables are not set by the
+ * shell's own `export`: some names are read-only in a shell.
+ */
+export function launcherOf({ command, env }: Pick<ExecCommand, 'command' | 'env'>): string {
+  const settings = Object.entries(env).map(([name, value]) => `${quote(`${name}=${value}`)} `)
+  const program = Array.isArray(command) ? command[0]! : ''
+  if (settings.length === 0) return program.startsWith('-') ? 'env -- ' : ''
+  // `env` would take such a program for a variable.
+  const apart = program.includes('=') ? `/bin/sh -c 'exec "$@"' sh ` : ''
+  return `env -- ${settings.join('')}${apart}`
+}
+
+/**
+ * Refuses unless the program is a file that can be executed, looked up as the system does: in the PATH that the command gets,
+ * where an empty part is the present folder. A shell's own commands are no programs. BusyBox would run its own `ls` rather
+ * than one that it finds, so it gets the path.
+ */
+export function mustBeProgram({ command, env }: Pick<ExecCommand, 'command' | 'env'>): string {
+  if (!Array.isArray(command)) return ''
+  const path = env.PATH === undefined ? '$PATH' : quote(env.PATH)
+  return `case $1 in
+  */*) [ -f "$1" ] || no program; [ -x "$1" ] || no permission;;
+  *) dormouse_path=${path} dormouse_why=program
+  while :; do
+    dormouse_in=\${dormouse_path%%:*}
+    [ -f "\${dormouse_in:-.}/$1" ] && { [ -x "\${dormouse_in:-.}/$1" ] && break; dormouse_why=permission; }
+    case $dormouse_path in *:*) dormouse_path=\${dormouse_path#*:};; *) no $dormouse_why;; esac
+  done
+  ! PATH= command -v busybox >/dev/null 2>&1 || { dormouse_in=\${dormouse_in:-.}/$1; shift; set -- "$dormouse_in" "$@"; };;
+esac
+`
+}
 
 /** A guest that runs out of memory ends the command, not the server that runs it. */
 export const expendable = '{ echo 0 >/proc/self/oom_score_adj; } 2>/dev/null\n'

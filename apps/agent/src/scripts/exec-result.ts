@@ -1,4 +1,5 @@
 // The answer to a command, from what its script printed. Nothing of it is trusted: everything is bounded.
+import { basename } from 'node:path'
 import { type ExecCommand, type ExecResult, execOutputMaxBytes, Refusal, refuse } from '@dormouse/contract'
 import { trailerPrefix } from './collected-command.ts'
 import { notRunCode, notRunPrefix } from './command.ts'
@@ -12,17 +13,31 @@ export interface ProgramEnd {
   stderr: Buffer
 }
 
-const noProgram = 'the guest has no such program, or it is not executable'
-const notRunReasons: Record<string, string> = {
-  program: noProgram,
-  folder: 'the guest has no such folder to run the command in',
-  space: 'the guest has no space for the command’s output',
-  input: 'the guest has no space for the command’s input',
+const shownLength = 200
+
+const shown = (name: string): string =>
+  JSON.stringify(name.length > shownLength ? `${name.slice(0, shownLength).toWellFormed()}…` : name)
+
+/** Why a command could not start, by the word that its script or the supervisor says. */
+export function notRunReason(word: string, { command, cwd }: Pick<ExecCommand, 'command' | 'cwd'>): string {
+  const program = shown(Array.isArray(command) ? command[0]! : '/bin/sh')
+  const reasons: Record<string, string> = {
+    program: `the guest has no program ${program}; check its name, and PATH`,
+    absent: `the guest has no program ${program}, or not the interpreter that it names; check its name, and PATH`,
+    size: `the guest takes no command with so long arguments and variables as those of ${program}; shorten them`,
+    permission: `the guest cannot execute ${program}; make it executable`,
+    folder: `the guest has no folder ${shown(cwd ?? '')} to run the command in; check \`cwd\``,
+    file: `${shown(cwd ?? '')} is not a folder of the guest that a command can run in; check \`cwd\``,
+    space: 'the guest has no space for the command’s output; free some',
+    input: 'the guest has no space for the command’s input; free some',
+  }
+  return reasons[word] ?? `the guest could not start ${program}`
 }
 
 /** The answer, or the refusal of a script that could not start its command. */
-export function execResultOf(end: ProgramEnd, nonce: string, durationMs: number): ExecResult {
-  refuseNotRun(end, nonce)
+export function execResultOf(end: ProgramEnd, nonce: string, command: ExecCommand, durationMs: number): ExecResult {
+  refuseNotRun(end, nonce, command)
+  refuseUnlaunched(end, command)
   const { stderr, cut } = splitTrailer(end.stderr, nonce)
   const out = asOutput(end.stdout, cut.includes('o'))
   const err = asOutput(stderr, cut.includes('e'))
@@ -40,24 +55,35 @@ export function execResultOf(end: ProgramEnd, nonce: string, durationMs: number)
   }
 }
 
-function refuseNotRun({ exitCode, stderr }: ProgramEnd, nonce: string): void {
+function refuseNotRun({ exitCode, stderr }: ProgramEnd, nonce: string, command: ExecCommand): void {
   const prefix = notRunPrefix(nonce)
   if (exitCode !== notRunCode || stderr.toString('latin1', 0, prefix.length) !== prefix) return
-  const reason = stderr.toString('latin1', prefix.length)
-  refuse('command_not_run', notRunReasons[reason] ?? 'the guest could not start the command')
+  refuse('command_not_run', notRunReason(stderr.toString('latin1', prefix.length), command))
 }
 
-/** What `setsid`, which starts a command for the guest agent, prints when it cannot. */
-const launcherMessages = (program: string) => [
-  `setsid: failed to execute ${program}: `,
-  `setsid: can't execute '${program}': `,
+/**
+ * What a shell, `env` or `setsid` prints when the system does not start the program: its interpreter is missing, or its
+ * arguments are too long for this guest. Nothing else has printed before.
+ */
+const launchFailures = [
+  /^\S+: (?:\d+: )?exec: (?:line \d+: )?(?<name>.+): (?<why>[^:]+)$/,
+  /^\S+: line \d+: (?<name>.+): (?<why>Argument list too long)$/,
+  /^\S+: (?:line \d+: )?(?<name>.+): (?<why>cannot execute: .+)$/,
+  /^env: (?:can't execute )?['‘](?<name>.+)['’]: (?<why>[^:]+)$/,
+  /^setsid: (?:failed to execute |can't execute ')(?<name>.+?)'?: (?<why>[^:]+)$/,
 ]
 
-/** Refuses where `setsid` could not start the program. Where the command is a shell, that shell reports it in its output. */
-export function refuseUnlaunched({ exitCode, stderr }: ProgramEnd, { command }: ExecCommand): void {
-  if (!Array.isArray(command) || (exitCode !== 126 && exitCode !== 127)) return
-  const message = stderr.toString('utf8', 0, commandLimits.launcherMessageMaxBytes)
-  if (launcherMessages(command[0]!).some((start) => message.startsWith(start))) refuse('command_not_run', noProgram)
+function refuseUnlaunched({ exitCode, stdout, stderr }: ProgramEnd, request: ExecCommand): void {
+  if ((exitCode !== 126 && exitCode !== 127) || stdout.length > 0) return
+  const { command } = request
+  const program = Array.isArray(command) ? command[0]! : '/bin/sh'
+  const [line = ''] = stderr.toString('utf8', 0, commandLimits.launcherMessageMaxBytes).split('\n')
+  for (const form of launchFailures) {
+    const { name = '', why = '' } = form.exec(line)?.groups ?? {}
+    // Some shells show the path at which they found it.
+    if (name !== 'env' && basename(name) !== basename(program)) continue
+    refuse('command_not_run', `the guest could not start ${shown(program)}: ${why.slice(0, shownLength)}`)
+  }
 }
 
 /** The refusal of a command that did not start before its deadline. */

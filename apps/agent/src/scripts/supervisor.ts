@@ -1,6 +1,7 @@
 // The supervisor's operations as commands, and its answers. The program's source: apps/agent/supervisor. Pure.
 import { createHash } from 'node:crypto'
-import { type CommandPayload, type ExecReport, refuse } from '@dormouse/contract'
+import { type CommandPayload, type ExecCommand, type ExecReport, refuse } from '@dormouse/contract'
+import { notRunReason } from './exec-result.ts'
 import { supervisorProgram } from './supervisor-program.ts'
 
 /** Where a guest may keep the program and the execs, the first that works. `/run` forgets them when the guest boots. */
@@ -71,17 +72,20 @@ export function parseStatus(line: string): ExecReport {
 }
 
 /** The lines of an answer; the refusal where the supervisor says why it did not do it. */
-export function answerOf(stdout: string): string[] {
+export function answerOf(stdout: string, started?: Pick<ExecCommand, 'command' | 'cwd'>): string[] {
   const lines = stdout.trimEnd().split('\n')
   const [word, why = ''] = lines[0]!.split(' ')
   if (word !== 'no') return lines
+  if (started && notStarted.has(why)) return refuse('command_not_run', notRunReason(why, started))
   const [code, detail] = refusals[why] ?? ['guest_unavailable', 'the guest could not do that']
   return refuse(code, detail)
 }
 
+/** The system did not start the program. */
+const notStarted = new Set(['absent', 'permission', 'size', 'start'])
+
 const refusals: Record<string, Parameters<typeof refuse>> = {
   unknown: ['exec_unknown', 'the desktop keeps no such exec'],
-  program: ['command_not_run', 'the guest has no such program, or it is not executable'],
   terminal: ['command_not_run', 'the guest could not open a terminal'],
   files: ['command_not_run', 'the guest has no file descriptors left'],
   processes: ['command_not_run', 'the guest could not start another process'],

@@ -33,7 +33,7 @@ export async function execOverSsh(
     throw ranTooLong(command)
   }
   await completeOutput(connection, running)
-  return execResultOf(running.takeEnd(), nonce, Math.round(performance.now() - startedAt))
+  return execResultOf(running.takeEnd(), nonce, command, Math.round(performance.now() - startedAt))
 }
 
 /** Where the connection is lost the command may go on: it is then killed at its deadline, over the next connection. */
