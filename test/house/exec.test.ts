@@ -26,6 +26,19 @@ test('a command that passes its deadline is 504, and the desktop is still of use
   const { id } = await house.desktop('awake')
   const late = await house.exec(id, 'sleep 60', { timeout_secs: 1 })
   expect([late.status, late.json.code]).toEqual([504, 'guest_deadline'])
+  const key = { 'idempotency-key': 'late' }
+  const full = 'x'.repeat(80_000)
+  await house.api('PUT', `/v1/desktops/${id}/files/srv/long`, { body: full })
+  for (const headers of [{}, key, key]) {
+    const body = { command: 'echo out; echo err >&2; cat /srv/long; sleep 60', timeout_secs: 1 }
+    const { status, json } = await house.api('POST', `/v1/desktops/${id}/exec`, { body, headers })
+    expect([status, json.code, json.stderr]).toEqual([504, 'guest_deadline', 'err\n'])
+    expect([json.stdout, json.stdout_truncated, json.stderr_truncated]).toEqual([
+      `out\n${full}`.slice(0, 65_536),
+      true,
+      false,
+    ])
+  }
   expect((await house.exec(id, 'echo on')).json.stdout).toBe('on\n')
 })
 
@@ -89,5 +102,109 @@ test('what a host says to us alone is never told to a caller, nor a fault: 503, 
     expect([code, answer.status, answer.json.code]).toEqual([code, 503, 'guest_unavailable'])
     expect(answer.headers['retry-after']).toBe('2')
     expect((await house.exec(id, 'true')).status).toBe(200)
+  }
+})
+
+test('a command that a sleep interrupts is 409 whether it has a key or not, and with its key the first run is answered', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const exec = (command: string, headers = {}) =>
+    house.api('POST', `/v1/desktops/${id}/exec`, { body: { command, timeout_secs: 30 }, headers })
+  const run = (headers: Record<string, string>) => exec('echo x >>/srv/times; sleep 2; echo done; exit 3', headers)
+  const times = async () => (await house.exec(id, 'cat /srv/times')).json.stdout?.length ?? 0
+  const keyed = { 'idempotency-key': 'once' }
+  for (const headers of [{}, keyed]) {
+    const before = await times()
+    const answer = run(headers)
+    await waitFor('the command to begin', async () => (await times()) > before)
+    await house.ask(id, 'hibernate')
+    const { status, json, headers: sent } = await answer
+    expect([status, json.code, sent['retry-after']]).toEqual([409, 'exec_interrupted', undefined])
+    expect(json.detail).toContain('had begun')
+    expect(typeof json.exec_id).toBe(headers === keyed ? 'string' : 'undefined')
+    await house.ask(id, 'wake')
+  }
+  const began = await times()
+  for (const replayed of ['true', 'true']) {
+    const again = await run(keyed)
+    expect([again.status, again.json.exit_code, again.json.stdout]).toEqual([200, 3, 'done\n'])
+    expect(again.headers['idempotency-replayed']).toBe(replayed)
+  }
+  const other = await exec('echo other', keyed)
+  expect([other.headers['idempotency-replayed'], other.json.stdout]).toEqual(['mismatch', 'done\n'])
+  expect(await times()).toBe(began)
+})
+
+test('a command with a key runs once over a lost link, a killed agent and a new leader; without one the answer says that it may have begun', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const run = (headers: Record<string, string>, stdin = '') =>
+    house.api('POST', `/v1/desktops/${id}/exec`, {
+      body: { command: 'cat >>/srv/times; echo ran; echo err >&2', stdin: `x${stdin}` },
+      headers,
+    })
+  const times = async () => (await house.exec(id, 'cat /srv/times')).json.stdout
+  const cut = () => house.replica.parts.links.disconnect(house.host.id, 'cut by the test')
+  house.host.failpoints.set('command.before-reply', cut)
+  const lost = await run({})
+  expect([lost.status, lost.json.code]).toEqual([503, 'host_unreachable'])
+  expect(lost.json.detail).toContain('may have begun')
+  await house.linked(house.host)
+  const keyed = { 'idempotency-key': 'cut' }
+  expect((await run(keyed)).status).toBe(503)
+  house.host.failpoints.set('command.before-reply', undefined)
+  await house.linked(house.host)
+  const again = await run(keyed)
+  expect(again.json).toMatchObject({ exit_code: 0, stdout: 'ran\n', stderr: 'err\n', stdout_truncated: false })
+  await house.killAgent()
+  const away = await run({ 'idempotency-key': 'away' })
+  expect([away.status, away.json.code, /begun/.test(away.json.detail)]).toEqual([503, 'host_unreachable', false])
+  await house.restartAgent()
+  expect((await run(keyed)).json.stdout).toBe('ran\n')
+  expect(await times()).toBe('xx')
+  const long = 'y'.repeat(1_000_000)
+  expect((await run({ 'idempotency-key': 'long' }, long)).json.exit_code).toBe(0)
+  expect((await times()).length).toBe(3 + long.length)
+})
+
+test('a start without a key whose answer is lost names its exec, and is no answer to repeat', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const execs = `/v1/desktops/${id}/execs`
+  house.host.failpoints.set('command.before-reply', () =>
+    house.replica.parts.links.disconnect(house.host.id, 'cut by the test'),
+  )
+  const { status, json } = await house.api('POST', execs, { body: { command: 'echo x >>/srv/times' } })
+  expect([status, json.code]).toEqual([409, 'exec_interrupted'])
+  house.host.failpoints.set('command.before-reply', undefined)
+  await house.linked(house.host)
+  expect((await house.api('GET', `${execs}/${json.exec_id}`)).json.id).toBe(json.exec_id)
+})
+
+test('what is longer than Linux takes is 400 with the limit, for both kinds of commands, and a terminal has a TERM', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const long = 'x'.repeat(131_072)
+  for (const route of ['exec', 'execs']) {
+    for (const [body, field] of [
+      [{ command: long }, 'command'],
+      [{ command: ['echo', long] }, 'command.1'],
+      [{ command: 'true', env: { LONG: long } }, 'env.LONG'],
+      [{ command: Array(200_000).fill('x') }, 'command'],
+    ] as const) {
+      const { status, json } = await house.api('POST', `/v1/desktops/${id}/${route}`, { body })
+      expect([status, json.code, json.field]).toEqual([400, 'invalid_request', field])
+      expect(json.detail).toMatch(/at most [\d]+ bytes/)
+    }
+  }
+  const execs = `/v1/desktops/${id}/execs`
+  for (const [env, term] of [
+    [undefined, 'xterm-256color'],
+    [{ TERM: 'vt100' }, 'vt100'],
+  ]) {
+    const body = { command: 'echo $TERM', tty: { cols: 80, rows: 24 }, env }
+    const { json: exec } = await house.api('POST', execs, { body })
+    await house.api('POST', `${execs}/${exec.id}/stdin?offset=0&eof=true`, { body: '' })
+    expect((await house.api('GET', `${execs}/${exec.id}/output?wait_secs=30`)).text).toBe(`${term}\n`)
   }
 })

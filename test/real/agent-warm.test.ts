@@ -75,7 +75,7 @@ test('a command after a warm wake uses the connection from before, and one that 
   const inFlight = bench.run(desktop.id, 'touch /run/began; sleep 600', 700).catch((error: Error) => error)
   await until(async () => (await bench.run(desktop.id, 'ls /run/began || true')).includes('began'))
   await hibernate()
-  expect(await inFlight).toMatchObject({ code: 'guest_unavailable' })
+  expect(await inFlight).toMatchObject({ code: 'exec_interrupted' })
   await desktop.wake('warm')
   expect(await session()).not.toBe(before)
 })

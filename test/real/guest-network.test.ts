@@ -47,7 +47,7 @@ test('a command in progress ends at once when its desktop sleeps, and the networ
   const running = client.exec(desktop.id, { command: 'sleep 60' }).catch((error) => error.problem?.code)
   const before = await addressOf(desktop)
   await desktop.hibernate()
-  expect(await running).toBe('guest_unavailable')
+  expect(await running).toBe('exec_interrupted')
   await desktop.wake()
   const woken = performance.now()
   await reachedOver(desktop, 'tcp')

@@ -59,13 +59,16 @@ test('a guest’s folders are listed and changed as they are', async () => {
   await worksOnEntries(stage)
 })
 
-test('a guest whose QEMU is stopped answers 503, and works again when QEMU continues', async () => {
+test('a guest whose QEMU is stopped answers with a refusal, and works again when QEMU continues', async () => {
   const running = codeOf(stage.exec('sleep 60'))
   await stage.run('until ps | grep -q "[s]leep 60"; do :; done')
   const { qemu } = stage
   process.kill(qemu, 'SIGSTOP')
   try {
-    expect(await Promise.all([running, codeOf(stage.get('/etc/passwd'))])).toEqual(Array(2).fill('guest_unavailable'))
+    expect(await Promise.all([running, codeOf(stage.get('/etc/passwd'))])).toEqual([
+      'exec_interrupted',
+      'guest_unavailable',
+    ])
   } finally {
     process.kill(qemu, 'SIGCONT')
   }
@@ -75,7 +78,7 @@ test('a guest whose QEMU is stopped answers 503, and works again when QEMU conti
 test('if the SSH server dies, its commands fail at once, and the next command works', async () => {
   const running = codeOf(stage.exec('sleep 60'))
   await stage.exec('(until ps | grep -q "[s]leep 60"; do :; done; killall -9 sshd) >/dev/null 2>&1 </dev/null & :')
-  expect(await running).toBe('guest_unavailable')
+  expect(await running).toBe('exec_interrupted')
   await stage.works()
 })
 

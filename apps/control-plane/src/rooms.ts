@@ -26,6 +26,7 @@ import { prune as pruneExecs } from './guest/exec-store.ts'
 import { Execs } from './guest/execs.ts'
 import { prune as pruneFileUrls } from './guest/file-url-store.ts'
 import { FileUrls } from './guest/file-urls.ts'
+import { KeyedExecs } from './guest/keyed-execs.ts'
 import { Guests } from './guest/service.ts'
 import { Transfers } from './guest/transfers.ts'
 import { Uploads } from './guest/uploads.ts'
@@ -240,12 +241,17 @@ function openGuests(
   const awake = new AwakeDesktops(desktops)
   const transfers = new Transfers(awake, links, channels)
   const log = logOf('guest')
+  const guests = new Guests(awake, links, transfers)
+  const execs = new Execs({ awake, leadership, links })
   return {
-    guests: new Guests(awake, links, transfers),
+    guests,
     uploads: new Uploads({ pool, leadership, links, awake, transfers, log }),
     entries: new Entries(awake, links),
     fileUrls: new FileUrls({ pool, leadership, principals, desktops, failpoints, log }),
-    execs: new Execs({ awake, leadership, links }),
+    execs,
+    keyedExecs: new KeyedExecs(execs, ({ caller, desktopId, requestId }, body) =>
+      guests.exec(caller, desktopId, body, requestId),
+    ),
     watches: new Watches(awake, links),
   }
 }

@@ -56,6 +56,8 @@ export const execCommand = z.object({
   env: z.record(z.string(), z.string()),
   stdin: z.string().nullable(),
   timeoutSecs: durationSecs,
+  /** A command that reaches its timeout is a result, with what it had printed. Control planes before this field get a refusal. */
+  showsTimeout: z.boolean().optional(),
 })
 export type ExecCommand = z.infer<typeof execCommand>
 
@@ -68,6 +70,8 @@ export const execResult = z.object({
   stdoutTruncated: z.boolean(),
   stderrTruncated: z.boolean(),
   durationMs: z.int().min(0),
+  /** It was ended at its timeout. */
+  timedOut: z.literal(true).optional(),
 })
 export type ExecResult = z.infer<typeof execResult>
 

@@ -21,6 +21,14 @@ export const problemJson = z
       .optional()
       .describe('On `claim_held`, to input: whether its holder used the screen in the last 15 s'),
     operation_id: z.string().optional().describe('Where the problem concerns an operation'),
+    exec_id: z.string().optional().describe('The exec that goes on, or may have begun, without this request'),
+    stdout: z
+      .string()
+      .optional()
+      .describe('On `guest_deadline`, of a command: the first 64 KiB of what it had printed before it was ended'),
+    stderr: z.string().optional().describe('The same of its other stream'),
+    stdout_truncated: z.boolean().optional().describe('Whether it had printed more'),
+    stderr_truncated: z.boolean().optional(),
     oldest_cursor: z.string().optional().describe('On `cursor_gone`: the oldest cursor that can be read on from'),
     cause_code: refusalCode.optional().describe('On `operation_failed`: why the operation failed'),
   })

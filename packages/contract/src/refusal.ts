@@ -17,9 +17,18 @@ interface Extra {
   operation_id?: string
   /** The oldest cursor that can be read on from. */
   oldest_cursor?: string
+  /** The exec that goes on without the request. */
+  exec_id?: string
+  /** What a command had printed before its timeout: the beginning of each stream. */
+  stdout?: string
+  stderr?: string
+  stdout_truncated?: boolean
+  stderr_truncated?: boolean
   /** Why that operation failed. */
   cause_code?: RefusalCode
   retryAfterSecs?: number
+  /** The request had been sent to its host when the host was lost: it may have been done. */
+  mayBeDone?: true
   /** Sent as headers. */
   rateLimit?: { limit: number; resetSecs: number }
   /** For operators alone: in the log, never in a customer's response. */
@@ -59,8 +68,8 @@ export function refuseField(field: string, why: string): never {
 }
 
 /** A refusal in the table's words. The cause is for operators: no text of a host, a hypervisor or a database goes further. */
-export const refusalWithCause = (code: RefusalCode, cause: string): Refusal =>
-  new Refusal(code, messageOf(code), { cause })
+export const refusalWithCause = (code: RefusalCode, cause: string, extra: Extra = {}): Refusal =>
+  new Refusal(code, messageOf(code), { ...extra, cause })
 
 /**
  * The 404 of every path. What is missing, what is another organisation's and what never existed get the same bytes. Only

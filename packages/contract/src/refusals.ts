@@ -24,6 +24,11 @@ interface Row {
     | 'holder'
     | 'since'
     | 'human_active'
+    | 'exec_id'
+    | 'stdout'
+    | 'stderr'
+    | 'stdout_truncated'
+    | 'stderr_truncated'
   )[]
   /** Only the `cause_code` of a failed operation, or an agent's answer; never the code of a response. */
   internalOnly?: true
@@ -198,6 +203,14 @@ export const refusals = {
     what: 'the guest could not start the command: no such program or folder, or no permission',
     next: 'check the command’s name and its folder',
   },
+  exec_interrupted: {
+    status: 409,
+    what: 'the command had begun when its desktop went to sleep, moved or stopped, or when its guest fell silent',
+    next: 'it goes on when the desktop wakes from memory; look at what it has done before you run it again',
+    detail: ({ execId }: { execId: string }) =>
+      `the command had begun when its desktop went to sleep, moved or stopped; wake the desktop, then send the request again with the same Idempotency-Key, or read exec ${execId}`,
+    fields: ['exec_id'],
+  },
   exec_unknown: {
     status: 404,
     what: 'the desktop keeps no such exec',
@@ -321,6 +334,7 @@ export const refusals = {
     retryAfterSecs: 1,
     what: 'the guest did not finish this before its deadline, and it was ended',
     next: 'allow more time, or do less at once',
+    fields: ['stdout', 'stderr', 'stdout_truncated', 'stderr_truncated'],
   },
 
   // Why an operation fails.

@@ -1,14 +1,22 @@
 // What a guest can be asked to do, over whatever transport.
-import type {
-  EntryChange,
-  ExecCommand,
-  ExecResult,
-  GuestEntry,
-  ListEntriesResult,
-  RangeHead,
-  UploadCommand,
-  UploadResult,
+import {
+  type EntryChange,
+  type ExecCommand,
+  type ExecResult,
+  type GuestEntry,
+  type ListEntriesResult,
+  type RangeHead,
+  Refusal,
+  type UploadCommand,
+  type UploadResult,
 } from '@dormouse/contract'
+
+/** The guest was lost while a command ran: it may go on there. */
+export class CommandLost extends Refusal {
+  constructor(detail: string) {
+    super('guest_unavailable', detail)
+  }
+}
 
 export interface GuestTransport {
   /** Returns when the guest has answered; throws `guest_unavailable` otherwise, within about a second. */

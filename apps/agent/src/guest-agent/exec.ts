@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { type ExecCommand, type ExecResult, Refusal } from '@dormouse/contract'
 import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
+import { CommandLost } from '../driver/guest-transport.ts'
 import { before, startedBefore } from '../mechanics/deadlines.ts'
 import { retryFor } from '../mechanics/retries.ts'
 import { collectedScript, watcherScript } from '../scripts/collected-command.ts'
@@ -19,12 +20,17 @@ export async function execThroughAgent(call: AgentCall, command: ExecCommand, de
   const nonce = randomBytes(12).toString('hex')
   const pid = await startedBefore(deadline, start(call, command, nonce), (late) => kill(call, late))
   if (pid === undefined) throw startedTooLate()
-  const end = await before(deadline, watchedEnd(call, pid, nonce, command.timeoutSecs, deadline))
+  const watched = watchedEnd(call, pid, nonce, command.timeoutSecs, deadline)
+  const end = await before(deadline, watched).catch(lost)
   if (!end) {
     await kill(call, pid)
     throw ranTooLong(command)
   }
   return execResultOf(end, nonce, command, Math.round(performance.now() - startedAt))
+}
+
+function lost(error: unknown): never {
+  throw error instanceof Refusal && error.code === 'guest_unavailable' ? new CommandLost(error.detail) : error
 }
 
 /** Starts the command's script. A long script or input goes through a file. */

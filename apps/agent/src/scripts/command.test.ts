@@ -23,7 +23,7 @@ beforeAll(() => {
   }
   for (const name of ['tools', '-', '-P', 'a folder']) mkdirSync(join(folder, name))
   for (const name of ['tools/mine', 'tools/-mine', 'tools/my=ne', 'tools/ls', 'here']) {
-    program(name, '#!/bin/sh\nprintf "%s|" "${0##*/}" "$@" "$A"')
+    program(name, '#!/bin/sh\nn=$0; printf "%s|" "$' + '{n##*/}" "$@" "$A"')
   }
   program('tools/uninterpreted', '#!/no/such/interpreter\n')
   writeFileSync(join(folder, 'tools/plain'), 'no program')

@@ -90,6 +90,17 @@ function refuseUnlaunched({ exitCode, stdout, stderr }: ProgramEnd, request: Exe
 export const startedTooLate = () =>
   new Refusal('guest_deadline', 'the guest is busy and did not start the command before its deadline')
 
+/** What a command that was ended at its deadline had printed, for who asks for that; otherwise the refusal. */
+export function timedOutResult(end: ProgramEnd, command: ExecCommand, durationMs: number): ExecResult {
+  if (!command.showsTimeout) throw ranTooLong(command)
+  const [out, err] = [asOutput(end.stdout, false), asOutput(end.stderr, false)]
+  const [stdout, stderr] = [fitted(out, commandLimits.replyMaxBytes / 2), fitted(err, commandLimits.replyMaxBytes / 2)]
+  return {
+    ...{ exitCode: null, signal: null, stdout: stdout.text, stderr: stderr.text, timedOut: true, durationMs },
+    ...{ stdoutTruncated: stdout.truncated, stderrTruncated: stderr.truncated },
+  }
+}
+
 /** The refusal of a command that was ended at its deadline. */
 export const ranTooLong = ({ timeoutSecs }: Pick<ExecCommand, 'timeoutSecs'>) =>
   new Refusal('guest_deadline', `the command ran longer than ${timeoutSecs} s and was ended`)

@@ -5,7 +5,7 @@ import { type ExecCommand, type ExecResult, refuse } from '@dormouse/contract'
 import { deadlineOf } from '../driver/guest-transport.ts'
 import { startedBefore } from '../mechanics/deadlines.ts'
 import { warmShellCommand } from '../scripts/command.ts'
-import { execResultOf, ranTooLong, startedTooLate } from '../scripts/exec-result.ts'
+import { execResultOf, startedTooLate, timedOutResult } from '../scripts/exec-result.ts'
 import { sshCommandLimits } from '../scripts/limits.ts'
 import type { SshConnection } from './connection.ts'
 import { killCommand, killOnNextConnection, releaseOutput } from './end-command.ts'
@@ -30,7 +30,7 @@ export async function execOverSsh(
   if (!running) throw startedTooLate()
   if (!(await exitedBefore(deadline, connection, running, command))) {
     await endAtDeadline(connection, running)
-    throw ranTooLong(command)
+    return timedOutResult(running.takeEnd(), command, Math.round(performance.now() - startedAt))
   }
   await completeOutput(connection, running)
   return execResultOf(running.takeEnd(), nonce, command, Math.round(performance.now() - startedAt))

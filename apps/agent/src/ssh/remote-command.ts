@@ -4,6 +4,7 @@ import { constants } from 'node:os'
 import { execOutputMaxBytes, Refusal } from '@dormouse/contract'
 import { BoundedBuffer } from '@dormouse/process'
 import type { ClientChannel } from 'ssh2'
+import { CommandLost } from '../driver/guest-transport.ts'
 import { before } from '../mechanics/deadlines.ts'
 import type { ProgramEnd } from '../scripts/exec-result.ts'
 import { greetingTooLong, StartLine, withStartLine } from '../scripts/start-line.ts'
@@ -39,9 +40,7 @@ export class RemoteCommand {
     })
     channel.on('close', () => {
       this.#acceptsInput = false
-      this.#exited.reject(
-        new Refusal('guest_unavailable', 'the connection to the guest was lost while the command ran'),
-      )
+      this.#exited.reject(new CommandLost('the connection to the guest was lost while the command ran'))
       this.#closed.resolve(true)
       this.#started.resolve(true)
     })

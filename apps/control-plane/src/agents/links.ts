@@ -122,7 +122,7 @@ export class Links extends EventEmitter<Events> {
     const { success, data, error } = commands[name].result.safeParse(answer)
     if (success) return data as CommandResult<N>
     this.#log?.warn({ host: hostId, why: firstIssue(name, error) }, 'the answer of a host was invalid')
-    throw refusalWithCause('host_unreachable', 'the host sent an invalid answer')
+    throw refusalWithCause('host_unreachable', 'the host sent an invalid answer', { mayBeDone: true })
   }
 
   /** Closes the link of a host that was removed. */
@@ -140,6 +140,7 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'disk_missing',
   'file_exists',
   'exec_input_closed',
+  'exec_interrupted',
   'exec_limit',
   'exec_unknown',
   'exec_unsupported',
@@ -206,7 +207,8 @@ function asRefusal(name: CommandName, error: unknown): unknown {
     return refusalWithCause(error.code as RefusalCode, inShort(error.detail))
   }
   if (error instanceof LinkLost || error instanceof CallTimeout) {
-    return refusalWithCause('host_unreachable', inShort(error.message))
+    const isSent = error instanceof CallTimeout || error.sent
+    return refusalWithCause('host_unreachable', inShort(error.message), isSent ? { mayBeDone: true } : {})
   }
   return error
 }

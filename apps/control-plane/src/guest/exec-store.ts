@@ -34,8 +34,13 @@ export async function insert(db: Db, { id, desktopId, key, fingerprint }: NewExe
   return earlier.rows[0]!
 }
 
-export async function markStarted(db: Db, id: string): Promise<void> {
-  await db.query('update execs set started_at = clock_timestamp() where id = $1 and started_at is null', [id])
+/** False where it was marked before. */
+export async function markStarted(db: Db, id: string): Promise<boolean> {
+  const { rowCount } = await db.query(
+    'update execs set started_at = clock_timestamp() where id = $1 and started_at is null',
+    [id],
+  )
+  return rowCount === 1
 }
 
 export async function markRemoved(db: Db, desktopId: string, id: string): Promise<void> {

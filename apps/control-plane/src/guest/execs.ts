@@ -56,6 +56,13 @@ export interface ExecOutput {
   isEnd: boolean
 }
 
+interface Claim {
+  id: string
+  replay: 'no' | 'same' | 'mismatch'
+  /** Or is so old that its guest may have forgotten it. */
+  hasStarted: boolean
+}
+
 interface Started {
   exec: ExecStateJson
   replay: 'no' | 'same' | 'mismatch'
@@ -67,6 +74,8 @@ const startAgainMs = 15 * 60_000
 const stepMs = 10_000
 const inputWaitMs = 5_000
 const marginMs = 40_000
+/** The terminal that those of the browser and most others are like. */
+const terminalName = 'xterm-256color'
 
 export class Execs {
   readonly #options: ExecsOptions
@@ -81,6 +90,15 @@ export class Execs {
     if (typeof stdin === 'string' && Buffer.byteLength(stdin) > execStdinMaxBytes)
       refuseField('stdin', `must have at most ${execStdinMaxBytes} bytes; send more with /stdin`)
     if (body.tty && typeof stdin === 'string') refuseField('stdin', 'must be left out with tty; send it with /stdin')
+    const claim = await this.claim(asking, key, fingerprint)
+    if (claim.hasStarted) return { exec: await this.get(asking, claim.id), replay: claim.replay }
+    if (key !== null) return { exec: await this.startClaimed(asking, claim.id, body), replay: claim.replay }
+    const exec = await this.#startInGuest(asking, claim.id, body).catch((error) => notAgain(error, claim.id))
+    return { exec, replay: 'no' }
+  }
+
+  /** The exec of this key: a new one, or the one that an earlier request has made. */
+  async claim(asking: Asking, key: string | null, fingerprint: Buffer): Promise<Claim> {
     await this.#options.awake.require(asking.caller, asking.desktopId)
     const id = newId()
     const row = await this.#insert({
@@ -91,10 +109,29 @@ export class Execs {
     })
     const replay = row.id === id ? 'no' : row.fingerprint?.equals(fingerprint) ? 'same' : 'mismatch'
     if (row.removedAt) refuse('exec_unknown', 'the exec that was started with this key was deleted; use another key')
-    if (row.startedAt || row.ageMs > startAgainMs) return { exec: await this.get(asking, row.id), replay }
-    const exec = await this.#startInGuest(asking, row.id, body)
-    if (key !== null) await this.#options.leadership.transactionAtOnce((tx) => store.markStarted(tx, row.id))
-    return { exec, replay }
+    return { id: row.id, replay, hasStarted: row.startedAt !== null || row.ageMs > startAgainMs }
+  }
+
+  async isAwake({ caller, desktopId }: Asking): Promise<boolean> {
+    try {
+      await this.#options.awake.require(caller, desktopId)
+      return true
+    } catch (error) {
+      if (error instanceof Refusal && error.code === 'not_awake') return false
+      throw error
+    }
+  }
+
+  /** Starts it in the guest, once: whatever fails on the way may be repeated with its key. */
+  async startClaimed(asking: Asking, id: string, body: StartExecBody): Promise<ExecStateJson> {
+    const exec = await this.#startInGuest(asking, id, body).catch(mayRepeat)
+    await this.markStarted(id)
+    return exec
+  }
+
+  /** False where another request has marked it before. */
+  markStarted(id: string): Promise<boolean> {
+    return this.#options.leadership.transactionAtOnce((tx) => store.markStarted(tx, id))
   }
 
   async list(asking: Asking): Promise<ExecStateJson[]> {
@@ -173,7 +210,8 @@ export class Execs {
       keep_awake: keepAwake,
     } = body
     const { exec } = await this.#ask(asking, 'exec.start', {
-      ...{ execId, command, cwd, env: env ?? {}, tty, timeoutSecs, keepAwake: keepAwake ?? false },
+      ...{ execId, command, cwd, tty, timeoutSecs, keepAwake: keepAwake ?? false },
+      env: { ...(tty && { TERM: terminalName }), ...env },
       hasInput: tty !== null || (stdin ?? null) !== null,
     })
     if (typeof stdin === 'string') await this.#giveInput(asking, execId, Buffer.from(stdin))
@@ -202,6 +240,22 @@ export class Execs {
       return awake.whyNot(desktopId, error)
     }
   }
+}
+
+/** The start may have happened, and nothing but the exec's own id would tell a repeat: it must not be sent again as it was. */
+function notAgain(error: unknown, execId: string): never {
+  const mayHaveBegun =
+    error instanceof Refusal &&
+    (error.extra.mayBeDone || ['exec_interrupted', 'guest_unavailable', 'guest_deadline'].includes(error.code))
+  if (!mayHaveBegun) throw error
+  const detail = `the guest or its host was lost, and the command may have begun; read exec ${execId} before you start it again, or start it with an Idempotency-Key`
+  throw new Refusal('exec_interrupted', detail, { exec_id: execId, cause: error.message })
+}
+
+/** With a key, the same request finds out what has become of the start. */
+function mayRepeat(error: unknown): never {
+  if (!(error instanceof Refusal) || error.code !== 'exec_interrupted') throw error
+  throw new Refusal('guest_unavailable', undefined, { cause: error.message })
 }
 
 const streamJson = ({ start, end }: { start: number; end: number }) => ({ start, end, dropped_bytes: start })

@@ -4,8 +4,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { App } from '../http/app.ts'
 import { BoundedBody } from '../http/bounded-body.ts'
-import { callerGone } from '../http/requests.ts'
+import { callerGone, fingerprint, idempotencyKey } from '../http/requests.ts'
+import type { Leadership } from '../leadership/leadership.ts'
 import { customer } from '../principals/authentication.ts'
+import type { KeyedExecs } from './keyed-execs.ts'
 import { sendPart, versionIn } from './part-response.ts'
 import { guestPath } from './paths.ts'
 import type { Guests } from './service.ts'
@@ -21,7 +23,14 @@ const fileParams = z.object({
   '*': z.string().describe('Path in the guest without its leading slash; no `..`, no NUL, percent-encoded'),
 })
 
-export function guestRoutes(app: App, { guests }: { guests: Guests }): void {
+interface GuestRoutesOptions {
+  guests: Guests
+  keyedExecs: KeyedExecs
+  leadership: Leadership
+  onMismatch(): void
+}
+
+export function guestRoutes(app: App, { guests, keyedExecs, leadership, onMismatch }: GuestRoutesOptions): void {
   app.post(
     '/desktops/:id/exec',
     {
@@ -29,15 +38,28 @@ export function guestRoutes(app: App, { guests }: { guests: Guests }): void {
         operationId: 'execInDesktop',
         tags: ['Guest'],
         summary: 'Run a command in an awake desktop',
-        description: 'Only its timeout ends it. Its background processes keep running.',
+        description:
+          'Only its timeout ends it. Its background processes keep running. With a key the command runs once, and a repeat answers how that run has ended, for as long as its guest keeps the output: up to 24 hours. Without a key, a 503 `host_unreachable` and a 504 do not say that nothing has run: the command may have begun, and the exact request would run it again.',
         params,
         body: execBody,
+        keyed: 'desktop',
         response: { 200: execJson },
         answers: { 200: 'The command has ended, with any exit code' },
         problems: [404, 409, 504],
       },
     },
-    (request) => guests.exec(customer(request), request.params.id, request.body, request.id),
+    async (request, reply) => {
+      const key = idempotencyKey(request)
+      const caller = customer(request)
+      const { id } = request.params
+      if (key === null) return guests.exec(caller, id, request.body, request.id)
+      leadership.require()
+      const asking = { caller, desktopId: id, requestId: request.id, signal: callerGone(request, reply) }
+      const { result, replay } = await keyedExecs.run(asking, request.body, key, fingerprint(request.body))
+      if (replay !== 'no') reply.header('idempotency-replayed', replay === 'same' ? 'true' : 'mismatch')
+      if (replay === 'mismatch') onMismatch()
+      return result
+    },
   )
 }
 

@@ -1,18 +1,12 @@
 // Commands and files in the guest of an awake desktop. Any replica with a link to the host can serve them.
 import { addAbortSignal, Readable } from 'node:stream'
-import {
-  type ByteRange,
-  type ExecBody,
-  type ExecJson,
-  execTimeoutDefaultSecs,
-  execTimeoutMaxSecs,
-  Refusal,
-} from '@dormouse/contract'
+import { type ByteRange, type ExecBody, type ExecJson, Refusal } from '@dormouse/contract'
 import { type Channel, ChannelLost } from '@dormouse/link'
 import type { Links } from '../agents/links.ts'
 import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Customer } from '../principals/service.ts'
 import type { AwakeDesktops } from './awake.ts'
+import { shortTimeoutSecs, timedOut } from './exec-ends.ts'
 import { type FilePart, filePart } from './file-part.ts'
 import { type TransferParams, type Transfers, throwCause } from './transfers.ts'
 
@@ -32,7 +26,7 @@ export class Guests {
   /** Runs a command. Only its own deadline ends it (504), not the client's disconnect. A lost host is 503. */
   async exec(caller: Customer, id: string, body: ExecBody, requestId: string): Promise<ExecJson> {
     const { hostId, generation } = await this.#awake.require(caller, id)
-    const timeoutSecs = Math.min(body.timeout_secs ?? execTimeoutDefaultSecs, execTimeoutMaxSecs)
+    const timeoutSecs = shortTimeoutSecs(body)
     const payload = {
       desktopId: id,
       generation,
@@ -41,11 +35,12 @@ export class Guests {
       env: body.env ?? {},
       stdin: body.stdin ?? null,
       timeoutSecs,
+      showsTimeout: true,
     }
     const options = { timeoutMs: timeoutSecs * 1_000 + marginMs, requestId }
     const asked = this.#links.command(hostId, 'guest.exec', payload, options)
-    const result = await asked.catch((error: unknown) => this.#awake.whyNot(id, error))
-    return {
+    const result = await asked.catch((error: unknown) => this.#awake.whyNot(id, unlessDone(error)))
+    const ended = {
       exit_code: result.exitCode,
       signal: result.signal,
       stdout: result.stdout,
@@ -54,6 +49,7 @@ export class Guests {
       stderr_truncated: result.stderrTruncated,
       duration_ms: result.durationMs,
     }
+    return result.timedOut ? timedOut(ended, timeoutSecs) : ended
   }
 
   /** Writes the body to a file, atomically; returns its size. */
@@ -104,6 +100,14 @@ export class Guests {
 }
 
 export type { FilePart }
+
+/** Where the host was lost in between, it says so: without a key the exact request would run the command again. */
+function unlessDone(error: unknown): unknown {
+  if (!(error instanceof Refusal) || !error.extra.mayBeDone) return error
+  const detail =
+    'the desktop’s host became unreachable, and the command may have begun; look at what it has done before you run it again, or send commands with an Idempotency-Key'
+  return new Refusal(error.code, detail, error.extra)
+}
 
 async function* bytesOf(channel: Channel, done: Promise<unknown>): AsyncGenerator<Buffer> {
   try {

@@ -134,13 +134,13 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
   },
   501: { what: 'Not implemented', code: 'not_implemented', detail: 'forking is not implemented' },
   503: {
-    what: 'Not possible now: this replica does not lead, or the host, the guest, the identity provider or the database is unavailable. The same request is safe to send again',
+    what: 'Not possible now: this replica does not lead, or the host, the guest, the identity provider or the database is unavailable. The same request is safe to send again; a command without an Idempotency-Key may have begun, as `detail` then says',
     code: 'not_leader',
     detail: messageOf('not_leader'),
     headers: retryAfter,
   },
   504: {
-    what: 'It exceeded its deadline in the guest, and was ended',
+    what: 'It exceeded its deadline in the guest, and was ended. The same request is safe to send again; without an Idempotency-Key it runs a command again',
     code: 'guest_deadline',
     detail: messageOf('guest_deadline'),
   },

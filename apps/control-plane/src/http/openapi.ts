@@ -40,7 +40,7 @@ const info = {
   title: 'Dormouse',
   version: '1.0.0',
   description:
-    'Desktops that sleep and wake: virtual machines that belong to an organisation. Times are RFC 3339 in UTC, ids are UUIDs. Every failure is a problem (RFC 9457) with a `code` for programs. 503 and 504 mean that the exact request is safe to send again.',
+    'Desktops that sleep and wake: virtual machines that belong to an organisation. Times are RFC 3339 in UTC, ids are UUIDs. Every failure is a problem (RFC 9457) with a `code` for programs. 503 and 504 mean that the exact request is safe to send again. A command that was sent without an Idempotency-Key may have begun then, and would run again: send commands with one.',
   license: { name: 'Apache License 2.0', identifier: 'Apache-2.0' },
 }
 

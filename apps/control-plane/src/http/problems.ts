@@ -33,6 +33,7 @@ const outwards = ({ code, detail, extra }: Refusal): Refusal =>
 export function problemOf(refusal: Refusal): ProblemJson {
   const { code, detail, extra, status } = refusal
   const { field, state, claim, holder, since, human_active, operation_id, cause_code, oldest_cursor } = extra
+  const { exec_id, stdout, stderr, stdout_truncated, stderr_truncated } = extra
   return {
     type: 'about:blank',
     title: STATUS_CODES[status] ?? 'Error',
@@ -48,6 +49,11 @@ export function problemOf(refusal: Refusal): ProblemJson {
     operation_id,
     cause_code,
     oldest_cursor,
+    exec_id,
+    stdout,
+    stderr,
+    stdout_truncated,
+    stderr_truncated,
   }
 }
 

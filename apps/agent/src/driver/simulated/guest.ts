@@ -17,6 +17,7 @@ import {
 import type { WakeNews } from '../guest-access.ts'
 import {
   type ChooseRange,
+  CommandLost,
   deadlineOf,
   type EntriesRequest,
   type FileDownload,
@@ -101,10 +102,17 @@ export class SimulatedGuest implements GuestTransport {
     const ended = AbortSignal.any([late, this.#machine.alive(this.#desktopId)])
     const world = this.#world(command, ended, late)
     const { command: words, stdin } = command
-    const result = Array.isArray(words)
-      ? await runArray(world, words, stdin ?? '')
-      : await runShell(world, words, stdin ?? '')
-    return { ...asKept(result), durationMs: Math.round(performance.now() - started) }
+    const out = { stdout: '', stderr: '' }
+    const running = Array.isArray(words)
+      ? runArray(world, words, stdin ?? '', out)
+      : runShell(world, words, stdin ?? '', out)
+    const durationMs = () => Math.round(performance.now() - started)
+    try {
+      return { ...asKept(await running), durationMs: durationMs() }
+    } catch (error) {
+      if (!late.aborted || !command.showsTimeout) throw error
+      return { ...asKept({ exitCode: null, ...out }), durationMs: durationMs(), timedOut: true }
+    }
   }
 
   /** Where it has a port on the network. Returns an exit code. */
@@ -122,10 +130,12 @@ export class SimulatedGuest implements GuestTransport {
     const alive = this.#machine.alive(this.#desktopId)
     const late = AbortSignal.timeout(Math.max(0, Math.round(deadline - performance.now())))
     const ended = AbortSignal.any([late, alive])
-    const [short, long] = [this.#world(command, ended, late), this.#world(command, alive, new AbortController().signal)]
+    const { bootId } = this.#running().memory
+    const short = this.#world(command, ended, late)
     const world = {
-      ...(words[2] === 'start' ? long : short),
-      bootId: this.#running().memory.bootId,
+      ...short,
+      ...(words[2] === 'start' && { sleep: (ms: number) => this.#sleepOn(ms, bootId) }),
+      bootId,
       paths: (folder: string) => this.#files().filter((path) => path.startsWith(folder)),
       // It ends with the guest, whatever it did.
       inBackground: (work: Promise<void>) => void work.catch(() => undefined),
@@ -134,6 +144,18 @@ export class SimulatedGuest implements GuestTransport {
     if (stdout === undefined) return refuse('command_not_run', 'the guest has no such program')
     const none = { signal: null, stderr: '', stdoutTruncated: false, stderrTruncated: false, durationMs: 0 }
     return { ...none, exitCode: 0, stdout }
+  }
+
+  /** Goes on over a sleep of the desktop; rejects once that guest is gone. */
+  async #sleepOn(ms: number, bootId: string): Promise<void> {
+    for (let leftMs = ms; leftMs > 0; ) {
+      const domain = this.#machine.domains.read(this.#desktopId)
+      const isGone = domain ? domain.memory.bootId !== bootId : !this.#machine.disks.read(this.#desktopId)
+      if (isGone) refuse('guest_unavailable', 'the guest is gone')
+      const stepMs = Math.min(leftMs, silenceMs)
+      await new Promise((resolve) => setTimeout(resolve, stepMs).unref())
+      if (domain?.state === 'running') leftMs -= stepMs
+    }
   }
 
   /** Holds the file in memory until it is whole; ignores its mode. */
@@ -285,7 +307,7 @@ function changed(files: Record<string, string>, path: string, text: string | und
 async function sleepIn(ms: number, ended: AbortSignal, deadline: AbortSignal, timeoutSecs: number): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   const late = () => new Refusal('guest_deadline', `the command ran longer than ${timeoutSecs} s and was ended`)
-  const gone = () => new Refusal('guest_unavailable', 'the guest ended while the command ran')
+  const gone = () => new CommandLost('the guest ended while the command ran')
   const stop = () => reject(deadline.aborted ? late() : gone())
   if (ended.aborted) stop()
   ended.addEventListener('abort', stop, { once: true })
@@ -296,7 +318,7 @@ async function sleepIn(ms: number, ended: AbortSignal, deadline: AbortSignal, ti
   })
 }
 
-function asKept({ exitCode, stdout, stderr }: { exitCode: number; stdout: string; stderr: string }) {
+function asKept({ exitCode, stdout, stderr }: { exitCode: number | null; stdout: string; stderr: string }) {
   return {
     exitCode,
     signal: null,

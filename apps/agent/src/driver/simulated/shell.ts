@@ -26,13 +26,18 @@ class Exit {
   }
 }
 
-type Output = { stdout: string; stderr: string }
+export type Output = { stdout: string; stderr: string }
 
-/** Runs a string as `/bin/sh -c` does. */
-export async function runShell(world: ShellWorld, script: string, stdin: string): Promise<ShellResult> {
-  const out: Output = { stdout: '', stderr: '' }
+/** Runs a string as `/bin/sh -c` does. What it prints goes to `out`, also what it has printed where it fails. */
+export async function runShell(
+  world: ShellWorld,
+  script: string,
+  stdin: string,
+  out: Output = { stdout: '', stderr: '' },
+): Promise<ShellResult> {
   try {
-    return { exitCode: await runList(world, tokens(script, world.env), stdin, out), ...out }
+    const exitCode = await runList(world, tokens(script, world.env), stdin, out)
+    return { exitCode, ...out }
   } catch (error) {
     if (error instanceof Exit) return { exitCode: error.code, ...out }
     throw error
@@ -40,12 +45,17 @@ export async function runShell(world: ShellWorld, script: string, stdin: string)
 }
 
 /** Runs an array without a shell; `command_not_run` where there is no such program. */
-export async function runArray(world: ShellWorld, words: string[], stdin: string): Promise<ShellResult> {
+export async function runArray(
+  world: ShellWorld,
+  words: string[],
+  stdin: string,
+  out: Output = { stdout: '', stderr: '' },
+): Promise<ShellResult> {
   const [name = ''] = words
   const program = programOf(name)
   if (!program || name === 'exit') refuse('command_not_run', `the guest has no program "${name}"`)
-  const out: Output = { stdout: '', stderr: '' }
-  return { exitCode: await program(world, words.slice(1), stdin, out), ...out }
+  const exitCode = await program(world, words.slice(1), stdin, out)
+  return { exitCode, ...out }
 }
 
 type Token = { word: string } | { operator: string }
@@ -112,10 +122,13 @@ async function runPipeline(world: ShellWorld, all: Token[], stdin: string, out: 
   let input = stdin
   for (const [index, stage] of stages.entries()) {
     const inner: Output = { stdout: '', stderr: '' }
-    code = await runSimple(world, stage, input, inner)
-    out.stderr += inner.stderr
-    input = inner.stdout
-    if (index === stages.length - 1) out.stdout += inner.stdout
+    try {
+      code = await runSimple(world, stage, input, inner)
+    } finally {
+      out.stderr += inner.stderr
+      input = inner.stdout
+      if (index === stages.length - 1) out.stdout += inner.stdout
+    }
   }
   return code
 }
@@ -136,9 +149,11 @@ async function runSimple(world: ShellWorld, stage: Token[], stdin: string, out: 
     return 1
   }
   const inner: Output = { stdout: '', stderr: '' }
-  const code = await runWords(world, words, input, inner)
-  redirect(world, redirects, inner, out)
-  return code
+  try {
+    return await runWords(world, words, input, inner)
+  } finally {
+    redirect(world, redirects, inner, out)
+  }
 }
 
 const wordOf = (token: Token | undefined) => (token && 'word' in token ? token.word : '')
@@ -248,9 +263,6 @@ const programs: Record<string, Program> = {
     throw new Exit(Number(args[0] ?? 0) & 255)
   },
   sh: async (world, args, stdin, out) => {
-    const inner = await runShell(world, args[0] === '-c' ? (args[1] ?? '') : '', stdin)
-    out.stdout += inner.stdout
-    out.stderr += inner.stderr
-    return inner.exitCode
+    return (await runShell(world, args[0] === '-c' ? (args[1] ?? '') : '', stdin, out)).exitCode
   },
 }

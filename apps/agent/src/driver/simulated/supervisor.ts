@@ -83,12 +83,13 @@ async function run(world: SupervisorWorld, path: string): Promise<void> {
   if (!kept || kept.endedAt > 0) return
   const { argv, stdin, timeoutSecs } = kept
   const input = Buffer.from(stdin, 'base64').toString()
-  const running = argv[1] === '-c' ? runShell(world, argv[2]!, input) : runArray(world, argv, input)
+  const out = { stdout: '', stderr: '' }
+  const running = argv[1] === '-c' ? runShell(world, argv[2]!, input, out) : runArray(world, argv, input, out)
   running.catch(() => undefined)
   const late =
     timeoutSecs > 0 ? world.sleep(timeoutSecs * 1_000).then(() => undefined) : new Promise<undefined>(() => undefined)
   const result = await Promise.race([running, late])
-  if (!result) return end(world, path, { signal: 9, reason: timedOut })
+  if (!result) return end(world, path, { signal: 9, reason: timedOut, ...out })
   const isTerminal = (kept.flags & tty) !== 0
   end(world, path, {
     code: result.exitCode,
