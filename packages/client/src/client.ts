@@ -16,7 +16,6 @@ import type {
   ExecJson,
   execTimeoutDefaultSecs,
   execTimeoutMaxSecs,
-  FileJson,
   IdleJson,
   InputBody,
   InputJson,
@@ -63,6 +62,7 @@ import { type Screenshot, type ScreenshotQuery, takeScreenshot } from './screens
 import { type UploadData, type UploadOptions, upload } from './uploads.ts'
 import { watchCalls } from './watches.ts'
 import { webhookCalls } from './webhooks.ts'
+import { type WriteOptions, writeFile } from './write-file.ts'
 
 /** The service's address and the credential. */
 export interface ClientOptions extends HttpOptions {
@@ -245,22 +245,9 @@ export function createClient(options: ClientOptions) {
         ...sendJson(body),
       }),
 
-    /** Writes a file of at most 8 MiB, atomically; creates parent folders. `mode` is octal text, such as `0644`. */
-    writeFile: async (
-      id: string,
-      file: string,
-      data: FileData,
-      { mode, ...call }: CallOptions & { mode?: string } = {},
-    ) =>
-      http.json<FileJson>({
-        ...call,
-        timeoutMs: call.timeoutMs ?? fileLimitMs,
-        method: 'PUT',
-        path: path`/v1/desktops/${id}/files/` + guestPath(file),
-        query: { mode },
-        headers: { 'content-type': 'application/octet-stream' },
-        body: data,
-      }),
+    /** Writes a file of any size, atomically; creates parent folders. One of more than 8 MiB is sent as an upload. */
+    writeFile: async (id: string, file: string, data: FileData, options?: WriteOptions) =>
+      writeFile(http, id, file, data, options),
 
     /** Reads a file of any size. A `stream` is returned once the headers arrive; the timeout and retries end then. */
     readFile: async <F extends ReadFormat = 'bytes'>(

@@ -20,6 +20,7 @@ import type { CallOptions } from './http.ts'
 import { type NamesOf, refuseUnknown } from './options.ts'
 import type { UploadData, UploadOptions } from './uploads.ts'
 import type { WatchOptions } from './watches.ts'
+import type { WriteOptions } from './write-file.ts'
 
 export type CommandResult = Camel<ExecJson>
 export type Entry = Camel<EntryJson>
@@ -132,8 +133,8 @@ export class Files {
     this.#id = id
   }
 
-  /** Writes a file of at most 8 MiB, atomically; creates parent folders. `mode` is octal text, such as `0644`. */
-  write(file: string, data: FileData, options?: CallOptions & { mode?: string }) {
+  /** Writes a file of any size, atomically; creates parent folders. What is new belongs to the owner of its folder. */
+  write(file: string, data: FileData, options?: WriteOptions) {
     return this.#client.writeFile(this.#id, file, data, options)
   }
 
@@ -206,9 +207,12 @@ export class Files {
   }
 
   /** Creates a folder with its parents; one that exists is left as it is, unless `parents` is false. */
-  mkdir(folder: string, options: CallOptions & { parents?: boolean; mode?: string } = {}): Promise<Entry> {
-    const { parents, mode, ...call } = options
-    return this.#changed({ action: 'mkdir', path: folder, parents, mode }, call)
+  mkdir(
+    folder: string,
+    options: CallOptions & { parents?: boolean; mode?: string; owner?: string } = {},
+  ): Promise<Entry> {
+    const { parents, mode, owner, ...call } = options
+    return this.#changed({ action: 'mkdir', path: folder, parents, mode, owner }, call)
   }
 
   /** Moves or renames. ConflictError (`file_exists`) where something has that name, unless `overwrite` is true. */

@@ -8,7 +8,7 @@ import type { Context } from '../context.ts'
 import { CliError } from '../failures.ts'
 import type { GuestPlace } from '../guest-place.ts'
 import type { Progress } from '../progress.ts'
-import { fewAtOnce, persistently, type Tree } from './copying.ts'
+import { fewAtOnce, permissionsOf, persistently, type Tree } from './copying.ts'
 
 /** As deep as one listing reaches. */
 const depthMax = 32
@@ -38,7 +38,7 @@ export async function copyFolderOut(context: Context, from: GuestPlace, to: stri
     for (const { path } of folders) await mkdir(path, { recursive: true })
     await fewAtOnce(files, (file) => fetchFile(client, from.id, file, { progress, signal }))
     // Last, and the deepest first: a mode may forbid to write there.
-    for (const { entry, path } of folders.reverse()) await chmod(path, Number.parseInt(entry.mode, 8))
+    for (const { entry, path } of folders.reverse()) await chmod(path, permissionsOf(Number.parseInt(entry.mode, 8)))
   } finally {
     progress.end()
   }
@@ -107,7 +107,7 @@ async function fetchFile(client: Client, id: string, { entry, path }: Wanted, { 
   }
   try {
     await persistently(signal, attempt, () => counted)
-    await chmod(part, Number.parseInt(entry.mode, 8))
+    await chmod(part, permissionsOf(Number.parseInt(entry.mode, 8)))
     await rename(part, path)
   } catch (error) {
     await rm(part, { force: true })

@@ -18,7 +18,7 @@ const longestPauseMs = 8_000
 export const amount = (bytes: number): string =>
   bytes < 1024 ? `${bytes} B` : bytes < mib ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / mib).toFixed(1)} MiB`
 
-const rate = (bytes: number, ms: number) => `${(bytes / mib / (Math.max(ms, 1) / 1_000)).toFixed(1)} MiB/s`
+const rate = (bytes: number, ms: number) => `${amount(Math.round((bytes * 1_000) / Math.max(ms, 1)))}/s`
 
 export const told = ({ path, size }: { path: string; size: number }, ms: number) =>
   `${path}  ${amount(size)} in ${seconds(ms)}, ${rate(size, ms)}\n`
@@ -46,7 +46,10 @@ export async function look(file: string): Promise<{ size: number; mode: number; 
 export const unreadable = (file: string, { code }: NodeJS.ErrnoException) =>
   new CliError(`${file} cannot be read (${code})`, 'check its name and its permissions', exitCodes.usage)
 
-export const octalOf = (mode: number): string => `0${(mode & 0o7777).toString(8).padStart(3, '0')}`
+/** Without the bits that lend a file's owner to who runs it: on the other side that is somebody else. */
+export const permissionsOf = (mode: number): number => mode & 0o777
+
+export const octalOf = (mode: number): string => `0${permissionsOf(mode).toString(8).padStart(3, '0')}`
 
 /** Repeats what fails for a reason that passes. `progress` is anything that rises: after that it counts anew. */
 export async function persistently<T>(signal: AbortSignal, work: () => Promise<T>, progress = () => 0): Promise<T> {

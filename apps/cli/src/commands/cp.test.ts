@@ -24,7 +24,7 @@ test('a file goes in as it is, with its mode, under the name it is given or its 
   writeFileSync(file, 'bytes', { mode: 0o750 })
   const copied = await dormouse(['cp', file, `${desktopId}:/srv/a b.txt`])
   expect(copied).toMatchObject({ code: 0, stderr: '' })
-  expect(copied.stdout).toMatch(/^\/srv\/a b\.txt {2}5 B in .* s, .* MiB\/s\n$/)
+  expect(copied.stdout).toMatch(/^\/srv\/a b\.txt {2}5 B in .* s, .* B\/s\n$/)
   await dormouse(['cp', '--mode', '0600', file, `${desktopId}:srv/`])
   expect(seen.map(({ method, path, query, body }) => [method, path, query.get('mode'), String(body)])).toEqual([
     ['PUT', `${files}/srv/a%20b.txt`, '0750', 'bytes'],
@@ -130,12 +130,13 @@ test('one of the two must be in a desktop, and the one here must be a file', asy
   expect((await dormouse(['cp', join(here, 'none'), `${desktopId}:/b`])).code).toBe(2)
 })
 
-test('a folder goes in with its modes and names, and its links are skipped', async () => {
+test('a folder goes in with its modes and names but no set-id bit, and its links are skipped', async () => {
   const { dormouse, seen } = await start(({ path }) => ({ body: path.endsWith('/entries') ? { entry: {} } : written }))
   const here = folder()
   mkdirSync(join(here, 'site/two\nlines'), { recursive: true, mode: 0o755 })
   writeFileSync(join(here, 'site/a b'), 'one', { mode: 0o600 })
   writeFileSync(join(here, 'site/two\nlines/run'), 'two', { mode: 0o755 })
+  chmodSync(join(here, 'site/two\nlines/run'), 0o6755)
   symlinkSync('a b', join(here, 'site/link'))
   const { code, stdout } = await dormouse(['cp', '-r', '--json', join(here, 'site'), `${desktopId}:/srv/site/`])
   expect([code, JSON.parse(stdout)]).toMatchObject([0, { files: 2, folders: 2, size: 6, skipped: ['link'] }])
@@ -156,7 +157,7 @@ test('a folder comes out with its modes, and a file that was cut goes on where i
   const common = { exact_path: true, uid: 0, gid: 0, modified_at: '2026-11-02T09:30:00.000Z', target: null }
   const entries = [
     { ...common, path: '/srv/in', type: 'directory', size: 0, mode: '0500' },
-    { ...common, path: '/srv/in/empty', type: 'file', size: 0, mode: '0644' },
+    { ...common, path: '/srv/in/empty', type: 'file', size: 0, mode: '6755' },
     { ...common, path: '/srv/in/f', type: 'file', size: 10, mode: '0640' },
     { ...common, path: '/srv/link', type: 'link', size: 1, mode: '0777', target: 'in' },
   ]
@@ -179,6 +180,7 @@ test('a folder comes out with its modes, and a file that was cut goes on where i
   expect([statSync(join(here, 'out/in')).mode & 0o777, statSync(join(here, 'out/in/f')).mode & 0o777]).toEqual([
     0o500, 0o640,
   ])
+  expect(statSync(join(here, 'out/in/empty')).mode & 0o7777).toBe(0o755)
   chmodSync(join(here, 'out/in'), 0o700)
 })
 

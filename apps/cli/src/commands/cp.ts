@@ -12,7 +12,7 @@ import { type JsonOption, withJson } from '../options.ts'
 import type { Progress } from '../progress.ts'
 import { copyFolderIn } from './copy-folder-in.ts'
 import { copyFolderOut } from './copy-folder-out.ts'
-import { look, oneRequestMaxBytes, told, toldTree, unreadable } from './copying.ts'
+import { look, octalOf, oneRequestMaxBytes, told, toldTree, unreadable } from './copying.ts'
 
 interface CpOptions extends JsonOption {
   mode?: string
@@ -56,7 +56,7 @@ async function upload(context: Context, from: string, { id, path }: GuestPlace, 
   if (!isFile) throw new CliError(`${from} is not a file`, 'copy another', exitCodes.usage)
   const file = path.endsWith('/') ? path + basename(from) : path
   const progress = context.terminal.progress(basename(from), size)
-  const call = { mode: options.mode ?? `0${(mode & 0o777).toString(8)}`, signal: context.terminal.signal }
+  const call = { mode: options.mode ?? octalOf(mode), signal: context.terminal.signal }
   const sending = size > oneRequestMaxBytes ? sendInParts : sendAtOnce
   const written = await sending(context, { id, path: file }, from, { ...call, progress }).finally(() => progress.end())
   context.show(options, { ...written, duration_ms: progress.elapsedMs() }, () => told(written, progress.elapsedMs()))

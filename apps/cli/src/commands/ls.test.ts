@@ -42,3 +42,9 @@ test('without a folder it lists desktops, and anything else is refused', async (
   expect((await dormouse(['ls'])).stdout).toContain(desktopId)
   expect(await dormouse(['ls', 'srv'])).toMatchObject({ code: 2, stderr: expect.stringContaining('<id>:<path>') })
 })
+
+test.each([desktopId, `${desktopId}:`, `${desktopId}:/`])('%s is the root of its desktop', async (place) => {
+  const { dormouse, seen } = await start(() => ({ body: { entries: [entry('/srv')], next_cursor: null } }))
+  expect((await dormouse(['ls', place])).code).toBe(0)
+  expect(seen.map(({ query }) => query.get('path'))).toEqual(['/'])
+})

@@ -3,7 +3,7 @@ import type { DesktopState, EntryJson } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
-import { type GuestPlace, guestPlace } from '../guest-place.ts'
+import { type GuestPlace, guestFolder } from '../guest-place.ts'
 import { integerFrom, type JsonOption, withJson } from '../options.ts'
 import { table } from '../terminal.ts'
 import { list, stateOption } from './desktops.ts'
@@ -24,7 +24,7 @@ const pageSize = 1_000
 export function addLs(program: Command, context: Context): void {
   withJson(program.command('ls'), example)
     .description('list a folder of an awake desktop; without a folder, list desktops')
-    .argument('[folder]', '<id>:<path>')
+    .argument('[folder]', '<id>:<path>; <id> alone is its root')
     .option('--depth <n>', 'levels below the folder (default: 1; 0: the entry of the path itself)', integerFrom(0))
     .addOption(stateOption())
     .option('--limit <n>', 'at most this many', integerFrom(1))
@@ -32,10 +32,10 @@ export function addLs(program: Command, context: Context): void {
       if (folder === undefined) return list(context, options)
       const notPlace = new CliError(
         `${folder} is not a folder of a desktop`,
-        'write it as <id>:<path>',
+        'write it as <id> or <id>:<path>',
         exitCodes.usage,
       )
-      const place = guestPlace(folder)
+      const place = guestFolder(folder)
       if (!place) throw notPlace
       return listFolder(context, place, options)
     })

@@ -3,7 +3,7 @@ import type { ChangeJson } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
-import { guestPlace } from '../guest-place.ts'
+import { guestFolder } from '../guest-place.ts'
 import { type JsonOption, withJson } from '../options.ts'
 
 interface WatchCliOptions extends JsonOption {
@@ -22,7 +22,7 @@ export function addWatch(program: Command, context: Context): void {
 }
 
 async function watch(context: Context, folder: string, options: WatchCliOptions): Promise<void> {
-  const place = guestPlace(folder)
+  const place = guestFolder(folder)
   if (!place) throw new CliError(`${folder} is not a folder of a desktop`, 'write it as <id>:<path>', exitCodes.usage)
   Object.assign(context.about, { id: place.id, endsByInterrupt: true })
   const { terminal } = context
