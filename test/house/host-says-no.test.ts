@@ -129,7 +129,7 @@ test('a guest that a full disk has paused stays awake, ails its host for operato
   const { id: asleep } = await house.desktop('hibernated')
   await house.remember(id, 'on')
   house.host.driver.faults.diskFull = true
-  house.host.driver.starve(id)
+  house.host.driver.standStill(id, 'space')
   expect(await waitFor('the ailment to be heard', ailment)).toMatch(
     /^the disk is full, and 1 of its desktops are paused/,
   )

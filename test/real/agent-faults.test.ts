@@ -121,7 +121,7 @@ test('on a disk with no free byte, destroys free space, and new work does not us
   await using small = await Bench.over({ folder, makeDriver })
   const [kept, fresh, awake] = [newId(), newId(), newId()]
   await small.awake(fenceOf(awake, 1, 1))
-  small.driver.starve(awake)
+  small.driver.standStill(awake, 'space')
   await small.awake(fenceOf(kept, 1, 1))
   await small.hibernated(fenceOf(kept, 1, 2))
   const filler = fill(folder)

@@ -164,21 +164,18 @@ function openRest(
 ) {
   const { config, pool, logOf } = foundation
   const { leadership, links, channels, longReads, events } = mechanics
-  const { engine, desktops, moves } = openDesktops(foundation, mechanics, { hosts, images, offers, workLimits })
+  const { engine, desktops, moves } = openDesktops(foundation, mechanics, {
+    ...{ hosts, images, offers, workLimits },
+    isPaused: (desktopId) => recovery.isPaused(desktopId),
+  })
+  const recovery = new Recovery({ pool, leadership, links, hosts, desktops, log: logOf('recovery') })
   const issued = new IssuedTokens()
   const { connections } = limits
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
   const inputs = new ScreenInputs(pool, logOf('activity'))
   const inputOf = inputs.of.bind(inputs)
   const screens = new Screens({
-    pool,
-    principals,
-    links,
-    channels,
-    issued,
-    inputOf,
-    count,
-    origin,
+    ...{ pool, principals, links, channels, issued, inputOf, count, origin },
     log: logOf('streams'),
   })
   const looks = new Looks(links, channels)
@@ -203,7 +200,7 @@ function openRest(
     batches,
     clipboards: new Clipboards({ pool, desktops, links, onTakenOver, log: logOf('input') }),
     screenReads: new ScreenReads({ pool, desktops, links, looks }),
-    recovery: new Recovery({ pool, leadership, links, hosts, log: logOf('recovery') }),
+    recovery,
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
     idle: new Idle({
       ...{ pool, leadership, engine, links, desktops, reports, workLimits, log: logOf('idle') },
@@ -271,7 +268,10 @@ function openDesktops(
     images,
     offers,
     workLimits,
-  }: Pick<ReturnType<typeof openHosts>, 'hosts' | 'images' | 'offers' | 'workLimits'>,
+    isPaused,
+  }: Pick<ReturnType<typeof openHosts>, 'hosts' | 'images' | 'offers' | 'workLimits'> & {
+    isPaused: Recovery['isPaused']
+  },
 ) {
   const { config, pool, failpoints, telemetry, logOf } = foundation
   const { leadership, links, relays, longReads, waiters } = mechanics
@@ -308,6 +308,7 @@ function openDesktops(
       hibernate: config.hibernateDeadlineMs,
       destroy: config.destroyDeadlineMs,
     },
+    isPaused,
   })
   const moves = new Moves({ leadership, engine, hosts, deadlineMs: config.moveDeadlineMs })
   return { engine, desktops, moves }

@@ -123,6 +123,12 @@ export const observation = z.object({
   warm: z.boolean().optional(),
   /** While it moves between hosts. Agents before this field move nothing. */
   move: moveState.optional(),
+  /**
+   * What stops the guest of a desktop that should run. `suspended`: it has put itself to sleep; its domain may count as running.
+   * `paused`: something else has paused it. `space`: its disk could not grow; the host resumes it. Absent from agents before this
+   * field.
+   */
+  pause: z.enum(['suspended', 'paused', 'space']).optional(),
 })
 export type Observation = z.infer<typeof observation>
 /** All desktops of a host. */

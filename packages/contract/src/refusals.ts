@@ -78,6 +78,11 @@ export const refusals = {
   },
   wrong_state: { status: 409, what: 'the desktop’s state does not permit this', next: checkState, fields: ['state'] },
   not_awake: { status: 409, what: 'the desktop is not awake', next: 'wake it first', fields: ['state'] },
+  guest_suspended: {
+    status: 409,
+    what: 'the guest has suspended itself, or was paused; the desktop hibernates with its memory',
+    next: 'wake it',
+  },
   operation_failed: {
     status: 409,
     what: 'the operation failed',
@@ -387,7 +392,7 @@ export const refusals = {
     status: 409,
     internalOnly: true,
     what: 'the guest did not respond in time after it started',
-    next: retry,
+    next: 'wake it again; if it stays silent, wake with `discard_memory` to boot from disk',
   },
   hypervisor_failed: { status: 409, internalOnly: true, what: 'the desktop’s host failed to do this', next: retry },
   not_idle: {

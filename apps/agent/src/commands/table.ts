@@ -6,6 +6,7 @@ import type { DestroyDeps } from '../desktops/destroy.ts'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
 import type { Furnishing } from '../desktops/furnishing.ts'
 import type { OrderDeps } from '../desktops/orders.ts'
+import { explainSilence, type SilenceDeps } from '../desktops/silent-guests.ts'
 import type { Templates } from '../desktops/templates.ts'
 import type { WakeDeps } from '../desktops/wake.ts'
 import type { WarmCopies } from '../desktops/warm-copies.ts'
@@ -52,7 +53,9 @@ import { watchHandlers } from './watches.ts'
 import { writeFile } from './write-file.ts'
 
 /** What all commands need together; each handler's own type names its part. */
-export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDeps, MoveDeps {
+export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDeps, MoveDeps, SilenceDeps {
+  turns: OrderDeps['turns']
+  report: SilenceDeps['report']
   driver: WakeDeps['driver']
   moves: MoveDeps['moves']
   memory: WakeDeps['memory']
@@ -152,7 +155,8 @@ function handler<N extends CommandName>(deps: CommandDeps, name: N, { dialBack, 
     const call = { name, desktopId: desktopId ?? fence?.desktopId, operationId, requestId, traceparent }
     // Awaited here: the call counts until it has ended.
     return await observe(call, async () => {
-      const result = await table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack)
+      const work = table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack)
+      const result = await (desktopId ? work.catch((error) => explainSilence(deps, desktopId, error)) : work)
       await deps.failpoints.hit('command.before-reply')
       return result
     })

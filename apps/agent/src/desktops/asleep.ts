@@ -1,15 +1,12 @@
 // Decides how a wake is undone. An unspent image is kept; a guest that has run is saved again. Only where that is
 // impossible is the guest stopped, and the result says what was lost.
 import { type CommandResult, Refusal } from '@dormouse/contract'
-import type { Guests } from '../guest/guests.ts'
 import { emptyUnidentified } from './first-wake.ts'
 import { alreadySaved, type SaveDeps, save } from './hibernate.ts'
 import { holdsMemory, lookAtRest, neverRan, type Situation } from './situation.ts'
 import type { Turn } from './turns.ts'
 
-export interface AsleepDeps extends SaveDeps {
-  guests: Guests
-}
+export type AsleepDeps = SaveDeps
 
 type Result = CommandResult<'desktop.ensureAsleep'>
 

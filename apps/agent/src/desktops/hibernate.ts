@@ -3,6 +3,8 @@
 import { type CommandResult, type IdleCondition, Refusal, refuse } from '@dormouse/contract'
 import { type Failpoints, type Log, together } from '@dormouse/process'
 import type { SaveProgress } from '../driver/driver.ts'
+import type { Guests } from '../guest/guests.ts'
+import { untilAnswers } from '../guest/ready.ts'
 import type { Inputs } from '../input/inputs.ts'
 import type { Slots } from '../mechanics/locks.ts'
 import type { Activity } from './activity.ts'
@@ -29,6 +31,7 @@ export interface SaveDeps extends UnidentifiedDeps {
   installationId: string
   digests: Digests
   activity: Activity
+  guests: Guests
   inputs: Pick<Inputs, 'hold'>
   warm: Pick<WarmCopies, 'mayKeep' | 'keep'>
   /** Limits the boots, restores and saves that run at once. */
@@ -41,6 +44,8 @@ export interface SaveDeps extends UnidentifiedDeps {
 const progressEveryMs = 500
 /** A fast save reports no progress: its result comes as soon. */
 const firstProgressMs = 100
+/** For a guest that has suspended itself. */
+const guestWakesMs = 10_000
 
 /**
  * Saves the memory, so that it belongs to the disk as it is. The process ends, or stays as a warm copy. With a condition, it
@@ -57,8 +62,23 @@ export async function hibernate(
   const now = await lookAtRest(deps, desktopId)
   const runs = holdsMemory(now) && !neverRan(now)
   using _held = runs && ifIdle ? deps.activity.hold(desktopId, ifIdle) : undefined
+  if (now.domain?.pause === 'suspended') await wakeGuest(deps, turn)
   const image = runs ? await save(deps, turn, now, { warm: true }) : await alreadySaved(deps, turn, now)
   return { memoryBytes: image.bytes ?? 0 }
+}
+
+/** A guest that has suspended itself is saved awake, as any other: then it answers at once when it is restored. */
+async function wakeGuest(deps: SaveDeps, turn: Turn): Promise<void> {
+  const { driver, log } = deps
+  const { desktopId } = turn.fence
+  try {
+    await driver.resume(desktopId)
+    await untilAnswers(deps, desktopId, guestWakesMs, turn.signal)
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    turn.signal.throwIfAborted()
+    log.warn({ err: error, desktopId }, 'a guest that has suspended itself did not wake; it is saved as it is')
+  }
 }
 
 /** Nothing has run since the memory was saved, so the saved memory is the result. */

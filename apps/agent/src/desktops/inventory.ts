@@ -1,15 +1,26 @@
 // What this host has of each desktop, as observed.
-import type { DesktopId, Observation } from '@dormouse/contract'
+import { type DesktopId, type Observation, Refusal } from '@dormouse/contract'
+import { before } from '../mechanics/deadlines.ts'
 import type { Entry } from './journal-entry.ts'
 import { isWarm, judge, type LookDeps, look, lookAtAll, type Situation } from './situation.ts'
 
+/** For a guest that may be asleep. QEMU says it at once; one that hangs never does. */
+const asleepMs = 2_000
+
 /** What exists of one desktop now; undefined where nothing does and nothing ever did. */
-export async function observe(
-  deps: LookDeps,
-  desktopId: DesktopId,
-  reason?: string | null,
-): Promise<Observation | undefined> {
-  return toObservation(deps, desktopId, await look(deps, desktopId), reason)
+export async function observe(deps: LookDeps, desktopId: DesktopId): Promise<Observation | undefined> {
+  const seen = toObservation(deps, desktopId, await look(deps, desktopId))
+  if (seen?.domain !== 'running' || !shouldRun(deps.journal.read(desktopId))) return seen
+  return (await isAsleep(deps, desktopId)) ? { ...seen, pause: 'suspended' } : seen
+}
+
+async function isAsleep({ driver }: LookDeps, desktopId: DesktopId): Promise<boolean> {
+  if (driver.frozen(desktopId)) return false
+  const asked = driver.guestSleep.isAsleep(desktopId).catch((error: unknown) => {
+    if (error instanceof Refusal) return false
+    throw error
+  })
+  return (await before(performance.now() + asleepMs, asked)) === true
 }
 
 /** What to report of a desktop that was just looked at. */
@@ -37,8 +48,11 @@ export function toObservation(
     reason: domain?.state === 'running' ? null : (domain?.reason ?? reason ?? entry?.sleptBecause ?? null),
     ...moveOf(entry),
     ...(warm && { warm }),
+    ...(domain?.pause && memory !== 'partial' && shouldRun(entry) && { pause: domain.pause }),
   }
 }
+
+const shouldRun = (entry: Entry | undefined): boolean => Boolean(entry?.running && !entry.move)
 
 const moveOf = (entry: Entry | undefined): Pick<Observation, 'move'> => (entry?.move ? { move: entry.move } : {})
 

@@ -29,7 +29,7 @@ const domain = (state: Domain['state']): Domain => ({
   mark: { ...fence, installationId: newId() },
   state,
   reason: null,
-  outOfSpace: false,
+  pause: null,
 })
 
 test.each(['running', 'paused', 'stopped'] as const)(

@@ -104,7 +104,7 @@ export function neverRan({ domain, memory }: Situation): boolean {
  * of the wake.
  */
 export function isWarm({ domain, memory, images: [newest] }: Pick<Situation, 'domain' | 'memory' | 'images'>): boolean {
-  if (domain?.state !== 'paused' || domain.outOfSpace || memory !== 'complete' || !newest) return false
+  if (domain?.state !== 'paused' || domain.pause === 'space' || memory !== 'complete' || !newest) return false
   const { mark } = domain
   const { generation, turn, operationId } = newest.manifest
   return mark.generation === generation && mark.turn === turn && mark.operationId === operationId

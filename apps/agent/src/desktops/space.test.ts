@@ -47,7 +47,7 @@ test('a guest that was paused for want of space is told once, ails its host, and
   await until(() => watch.running().length === 1)
   bench.said.length = 0
   bench.driver.faults.diskFull = true
-  bench.driver.starve(id)
+  bench.driver.standStill(id, 'space')
   await until(() => space.problem)
   expect(space.problem).toMatch(/1 of its desktops are paused until there is space/)
   for (let i = 0; i < 3; i++) await watch.checkAll()
@@ -68,7 +68,7 @@ test('a guest that is not to run stays paused when there is room again', async (
   await using bench = await Bench.start()
   const id = newId()
   await bench.awake(fenceOf(id, 1, 1))
-  bench.driver.starve(id)
+  bench.driver.standStill(id, 'space')
   await until(() => bench.house.space.problem)
   const order = { desktopId: id, seen: { generation: 1, turn: 1 }, order: 'suspend' as const }
   await bench.ask('host.rejoin', { epoch: 1, orders: [order] })
@@ -80,7 +80,7 @@ test('a wake whose guest was stopped by a full disk says so', async () => {
   await using bench = await Bench.start()
   const id = newId()
   bench.driver.faults.guestsSilent = true
-  bench.failpoints.set('wake.after-resume', () => bench.driver.starve(id))
+  bench.failpoints.set('wake.after-resume', () => bench.driver.standStill(id, 'space'))
   const wake = bench.awake(fenceOf(id, 1, 1, { deadlineMs: 500 }))
   await expect(wake).rejects.toMatchObject({ ...full, detail: expect.stringContaining('guest was paused') })
 })

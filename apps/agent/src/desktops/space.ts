@@ -54,7 +54,7 @@ export class Space {
     const entry = journal.read(desktopId)
     if (!entry?.running) return
     await turns.whileIdle(desktopId, entry, async () => {
-      if (!(await driver.domain(desktopId))?.outOfSpace) return
+      if ((await driver.domain(desktopId))?.pause !== 'space') return
       log.info({ desktopId }, 'the host’s disk has space again; a paused desktop is resumed')
       await driver.resume(desktopId)
     })

@@ -102,7 +102,7 @@ async function isReady(deps: WakeDeps, turn: Turn, resumedFrom: ResumedFrom, dea
 /** A guest that does not answer may be paused by a full disk: then that is the reason. */
 async function explain({ driver }: WakeDeps, turn: Turn, error: unknown): Promise<never> {
   const domain = await driver.domain(turn.fence.desktopId)
-  if (domain?.outOfSpace)
+  if (domain?.pause === 'space')
     refuse('host_disk_full', 'the host’s disk is full, and the guest was paused; nothing was lost')
   throw error
 }

@@ -60,7 +60,7 @@ export class Watch {
     const present = new Set(domains.filter(({ state }) => state === 'running').map(({ desktopId }) => desktopId))
     const started = [...present].filter((id) => !this.#running.has(id))
     const ended = [...this.#running.keys()].filter((id) => !present.has(id))
-    const paused = domains.filter(({ outOfSpace }) => outOfSpace).map(({ desktopId }) => desktopId)
+    const paused = domains.filter(({ pause }) => pause === 'space').map(({ desktopId }) => desktopId)
     const changed = new Set([...started, ...ended, ...paused, ...this.#outOfSpace])
     await Promise.all([...changed].map((id) => this.#check(id, null)))
   }
@@ -99,7 +99,7 @@ export class Watch {
       this.#remember(desktopId, seen)
       const wasOutOfSpace = this.#rememberSpace(desktopId, now)
       if (!seen) return
-      if (now.domain?.outOfSpace) return wasOutOfSpace ? undefined : this.#reportOutOfSpace(seen)
+      if (now.domain?.pause === 'space') return wasOutOfSpace ? undefined : this.#reportOutOfSpace(seen)
       if (!this.#isExpected(seen)) await this.#reportChange(seen)
       if (seen.domain !== 'absent' && seen.memory === 'partial' && !seen.move) await this.#resume(desktopId)
     })
@@ -141,7 +141,7 @@ export class Watch {
   /** Returns whether it was out of space before. */
   #rememberSpace(desktopId: DesktopId, { domain }: Situation): boolean {
     const before = this.#outOfSpace.has(desktopId)
-    if (domain?.outOfSpace) this.#outOfSpace.add(desktopId)
+    if (domain?.pause === 'space') this.#outOfSpace.add(desktopId)
     else this.#outOfSpace.delete(desktopId)
     return before
   }
@@ -165,6 +165,11 @@ export class Watch {
       log.warn({ desktopId: seen.desktopId }, 'a destroyed desktop appeared again; it is removed')
       await turns.whileIdle(seen.desktopId, entry, () => removeAll(this.#deps, seen.desktopId))
       return
+    }
+    if (seen.pause) {
+      // The journal keeps it as running: its guest is to be saved, or resumed.
+      log.warn({ observation: seen }, 'a desktop was paused without a command')
+      return report('desktop.observed', seen)
     }
     log.info({ observation: seen }, 'a desktop changed without a command')
     if (entry && seen.domain === 'running' && seen.memory === 'complete') await this.#spend(seen.desktopId, entry)

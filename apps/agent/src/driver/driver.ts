@@ -1,7 +1,7 @@
 // The only access to the hypervisor. Mechanical: each call does one thing and decides nothing. It knows no journals, turns
 // or fences, only the mark that it writes. What a wake or a hibernation is, is decided in `desktops`.
 import type { Duplex } from 'node:stream'
-import type { Capacity, DesktopId, DesktopSpec, HostFacts } from '@dormouse/contract'
+import type { Capacity, DesktopId, DesktopSpec, HostFacts, Observation } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'
 import type { ImageShelf } from '../images/shelf.ts'
 import type { GuestAddress, GuestEvent } from './guest-access.ts'
@@ -16,8 +16,11 @@ export interface Domain {
   state: 'running' | 'paused' | 'stopped'
   /** As the hypervisor reports it. */
   reason: string | null
-  /** Paused by the hypervisor because its disk could not grow. It continues when it is resumed and there is space. */
-  outOfSpace: boolean
+  /**
+   * What has paused it, where no work of the host is in progress. `space`: its disk could not grow, and it continues when it is
+   * resumed and there is space. `suspended`: its guest has put itself to sleep. Null unless its state is `paused`.
+   */
+  pause: NonNullable<Observation['pause']> | null
 }
 
 export interface DriverFacts {
@@ -29,6 +32,14 @@ export interface DriverFacts {
   freeDiskGiB: number
   images: string[]
   ailment: string | null
+}
+
+/** Guests of running domains that have put themselves to sleep: they answer nothing until they are woken. */
+export interface GuestSleep {
+  /** False where that cannot be seen. */
+  isAsleep(desktopId: DesktopId): Promise<boolean>
+  /** Does nothing to a guest that is not asleep. */
+  wake(desktopId: DesktopId): Promise<void>
 }
 
 /** What can restore a saved memory; recorded in its manifest. */
@@ -93,6 +104,7 @@ export interface Driver {
   /** Makes a paused domain with the memory of `path`; no vCPU has run. */
   restorePaused(desktopId: DesktopId, path: string, mark: Mark): Promise<void>
   savedBy(desktopId: DesktopId): Promise<SavedBy>
+  /** Runs it, whatever has paused it; a guest that has suspended itself wakes. */
   resume(desktopId: DesktopId): Promise<void>
   suspend(desktopId: DesktopId): Promise<void>
   setMark(mark: Mark): Promise<void>
@@ -126,6 +138,8 @@ export interface Driver {
   readiness(desktopId: DesktopId): Promise<Readiness | undefined>
   /** The address that its guest has to request, once: its memory came from a host where it had another one. */
   newAddress(desktopId: DesktopId): Promise<GuestAddress | undefined>
+  readonly guestSleep: GuestSleep
+
   /** Whether its guest makes no progress: it is paused, or its process is stopped. Cheap, because it is called often. */
   frozen(desktopId: DesktopId): boolean
   /** What these running guests have used. A guest that is not there any more is left out. */

@@ -9,7 +9,7 @@ import type { Guests } from './guests.ts'
 import { untilResumed } from './ready.ts'
 
 export interface AddressDeps {
-  driver: Pick<Driver, 'domain' | 'newAddress'>
+  driver: Pick<Driver, 'domain' | 'newAddress' | 'guestSleep' | 'usage' | 'frozen'>
   guests: Guests
   log: Log
 }

@@ -8,13 +8,15 @@ import type { GuestTransport } from '../driver/guest-transport.ts'
 import type { Readiness } from '../images/images.ts'
 import { before, unlessAborted } from '../mechanics/deadlines.ts'
 import type { Guests } from './guests.ts'
+import { type RestoredDeps, RestoredGuest } from './restored.ts'
 
 interface ReadyDeps {
   driver: { domain(id: string): Promise<Pick<Domain, 'state' | 'reason'> | undefined> }
   guests: Pick<Guests, 'guest'>
 }
 
-interface ResumedDeps extends ReadyDeps {
+interface ResumedDeps extends ReadyDeps, RestoredDeps {
+  driver: ReadyDeps['driver'] & RestoredDeps['driver']
   guests: Pick<Guests, 'guest' | 'tell'>
   log: Log
 }
@@ -28,7 +30,13 @@ const firstTryPauseMs = 50
 const longestTryPauseMs = 1_000
 
 /** Returns when the guest answers; `guest_silent` after `timeoutMs`, `hypervisor_failed` when its process ends. */
-export async function untilAnswers(deps: ReadyDeps, desktopId: string, timeoutMs: number, signal: AbortSignal) {
+export async function untilAnswers(
+  deps: ReadyDeps,
+  desktopId: string,
+  timeoutMs: number,
+  signal: AbortSignal,
+  restored?: RestoredGuest,
+) {
   const guest = deps.guests.guest(desktopId)
   const startedAt = performance.now()
   let checkedAt = startedAt
@@ -42,13 +50,14 @@ export async function untilAnswers(deps: ReadyDeps, desktopId: string, timeoutMs
     if (now - checkedAt > checkEveryMs) {
       checkedAt = now
       await requireRunning(deps, desktopId)
+      await restored?.look()
     }
     await sleep(Math.min(Math.max((now - startedAt) * pauseShare, shortestPauseMs), longestPauseMs))
   }
 }
 
 /**
- * The same for a guest that was up when its memory was saved. A program that waits in it for its host answers first, and its
+ * The same for a guest that was up when its memory was saved, and earlier for one that will not answer. A program that waits in it for its host answers first, and its
  * random numbers are new then; a guest without one, or with one that does not answer, is waited for as after a boot.
  */
 export async function untilResumed(deps: ResumedDeps, desktopId: DesktopId, timeoutMs: number, signal: AbortSignal) {
@@ -60,7 +69,8 @@ export async function untilResumed(deps: ResumedDeps, desktopId: DesktopId, time
     if (!(error instanceof Refusal)) throw error
     deps.log.warn({ err: error, desktopId }, 'a guest could not be told that it was woken; its agent sets its clock')
   }
-  await untilAnswers(deps, desktopId, deadline - performance.now(), signal)
+  const restored = new RestoredGuest(deps, desktopId)
+  await untilAnswers(deps, desktopId, deadline - performance.now(), signal, restored)
 }
 
 interface ReadyRequest extends Readiness {

@@ -219,7 +219,8 @@ export async function keep(deps: MoveDeps, turn: Turn): Promise<CommandResult<'m
   const { domain, usable } = await lookAtRest(deps, desktopId)
   const wasAwake = turn.entry().running
   if (domain?.state === 'paused' && wasAwake) await deps.driver.resume(desktopId)
-  const isAwake = domain !== undefined && wasAwake
+  // A process that holds the desktop's only memory counts, whatever else is known of it.
+  const isAwake = domain !== undefined && (wasAwake || (domain.state !== 'stopped' && !usable))
   await deps.driver.moves.forget(desktopId)
   await turn.note({ move: null, running: isAwake })
   if (isAwake) {

@@ -149,6 +149,7 @@ const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
   'file_too_large',
   'guest_deadline',
   'guest_silent',
+  'guest_suspended',
   'guest_unavailable',
   'host_disk_full',
   'host_unreachable',

@@ -1,13 +1,26 @@
 // What a request meets that comes while the service itself moves or hibernates the desktop. Pure.
-import { type RequestKind, refuse } from '@dormouse/contract'
+import { type OperationRequester, Refusal, type RequestKind, refuse } from '@dormouse/contract'
 import type { Line } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
 import { illegalRequest, isLegal, transitions } from './states.ts'
 import type { DesktopRow } from './store.ts'
 
-/** The operation behind which the request waits. A destroy waits for no hibernation: it supersedes it. */
-export const waitsBehind = (kind: RequestKind, { ahead }: Line): OperationRow | undefined =>
-  ahead?.kind === 'hibernate' && kind === 'destroy' ? undefined : ahead
+/**
+ * The operation behind which the request waits. A destroy waits for no hibernation: it supersedes it. What a host's report begins
+ * waits for nothing: what it has found is outdated then.
+ */
+export function waitsBehind(
+  kind: RequestKind,
+  { ahead }: Line,
+  requestedBy?: OperationRequester,
+): OperationRow | undefined {
+  if (ahead && requestedBy === 'host') refuse('conflict', 'another operation of the desktop is in progress')
+  return ahead?.kind === 'hibernate' && kind === 'destroy' ? undefined : ahead
+}
+
+/** Whether a wake was refused because the desktop counts as awake. */
+export const isWakeOfAwake = (kind: RequestKind, error: unknown): boolean =>
+  kind === 'wake' && error instanceof Refusal && error.code === 'wrong_state' && error.extra.state === 'awake'
 
 /**
  * Refuses with `wrong_state` where the desktop's state does not allow the request. It is never the move or the hibernation of the

@@ -41,7 +41,7 @@ import * as operations from '../operations/store.ts'
 import type { Slot } from '../operations/work-queue.ts'
 import type { Customer } from '../principals/service.ts'
 import { change, type IdleSettings } from './idle-settings.ts'
-import { requireLegal, waitsBehind } from './line.ts'
+import { isWakeOfAwake, requireLegal, waitsBehind } from './line.ts'
 import type { Quota } from './quota.ts'
 import { type DesktopKey, findShown, list, listAny, listQuery } from './shown.ts'
 import { begin } from './state-changes.ts'
@@ -65,6 +65,8 @@ export interface DesktopsOptions {
   offers: Pick<Offers, 'whyNot' | 'defaultImage'>
   defaultIdleTimeoutSecs: number
   deadlineMs: Record<RequestKind, number>
+  /** Asks the host of a desktop that counts as awake whether its guest is paused; if so, begins to hibernate it. */
+  isPaused(desktopId: string): Promise<boolean>
 }
 
 /** Whether the answer is an earlier record with the same Idempotency-Key, and whether the request's body was the same. */
@@ -257,7 +259,9 @@ export class Desktops {
         }),
       )
     try {
-      const accepted = await attempt(true).catch((error: unknown) => {
+      const accepted = await attempt(true).catch(async (error: unknown) => {
+        // It hibernates then, and the wake waits behind that.
+        if (isWakeOfAwake(kind, error) && (await this.#options.isPaused(id))) return attempt(true)
         if (!isGuardFailure(error)) throw error
         // Its host cannot take it. The engine tries again, and tells why.
         slots.pop()?.release()
@@ -310,7 +314,7 @@ export class Desktops {
     if (params.onHost && desktop.hostId !== null)
       refuse('wrong_state', 'the desktop has a host already; only the first wake can name one')
     await params.idle?.requireIdle(tx, desktop)
-    const ahead = waitsBehind(kind, line)
+    const ahead = waitsBehind(kind, line, params.requestedBy)
     const generationId = kind === 'wake' && !ahead ? newId() : null
     const request = {
       id: operationId,

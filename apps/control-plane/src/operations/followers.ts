@@ -16,7 +16,7 @@ export async function lineOf(db: Db, desktopId: string): Promise<Line> {
   const { rows } = await db.query<OperationRow>({
     name: 'operations-line',
     text: `select ${columns} from operations where desktop_id = $1 and state in ('pending', 'running')
-             and (kind = 'move' or behind is not null or requested_by in ('idle', 'drain'))`,
+             and (kind = 'move' or behind is not null or requested_by in ('idle', 'drain', 'host'))`,
     values: [desktopId],
   })
   return {
@@ -27,7 +27,7 @@ export async function lineOf(db: Db, desktopId: string): Promise<Line> {
 
 /** A hibernation that nobody outside the service has asked for. */
 export const isOwnHibernation = ({ kind, requestedBy, behind }: OperationRow): boolean =>
-  kind === 'hibernate' && behind === null && (requestedBy === 'idle' || requestedBy === 'drain')
+  kind === 'hibernate' && behind === null && requestedBy !== 'caller' && requestedBy !== 'operator'
 
 /** The request that waits behind this operation, once that has settled. */
 export async function followerOf(db: Db, behind: string): Promise<OperationRow | undefined> {

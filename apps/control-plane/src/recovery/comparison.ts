@@ -16,6 +16,7 @@ import * as operations from '../operations/store.ts'
 import { AtOnce } from './at-once.ts'
 import { Compared } from './compared.ts'
 import { Alarms, guarded } from './guarded.ts'
+import type { PausedGuests } from './paused-guests.ts'
 import { isDrastic, judge, judgeMissing, massLimit } from './rejoin.ts'
 
 export interface ComparisonOptions {
@@ -23,14 +24,16 @@ export interface ComparisonOptions {
   leadership: Leadership
   links: Links
   hosts: Hosts
+  paused: PausedGuests
   log: Log
 }
 
-/** One look at a host: since when its inventory is true, by the database's clock, and where its alarms go. */
+/** One look at a host: since when its inventory is true, by the database's clock, where its alarms go, and whose guests are paused. */
 interface Sight {
   hostId: string
   asOf: Date
   alarms: Alarms
+  paused: DesktopRow[]
 }
 
 interface View {
@@ -77,6 +80,7 @@ export class Comparison {
     )
     const orders = await this.#judging.run(() => this.#judgeAll(sight, latest, buckets, told.digests))
     sight.alarms.close()
+    await this.#hibernate(sight)
     if (this.#isTooMuch(hostId, orders, Math.max(latest.size, sight.count)) || orders.length === 0) return
     await links.command(hostId, 'host.rejoin', { epoch: term.epoch, orders }, { timeoutMs: commandTimeoutMs })
   }
@@ -109,7 +113,7 @@ export class Comparison {
 
   async #sight(hostId: string): Promise<Sight & desktops.Believed> {
     const { pool, log } = this.#options
-    return { hostId, ...(await desktops.believedInShort(pool, hostId)), alarms: new Alarms(log, hostId) }
+    return { hostId, ...(await desktops.believedInShort(pool, hostId)), alarms: new Alarms(log, hostId), paused: [] }
   }
 
   async #lookAt(hostId: string, { desktopId, reason }: Observation): Promise<void> {
@@ -118,6 +122,11 @@ export class Comparison {
     const item = await links.command(hostId, 'desktop.observe', { desktopId }, { timeoutMs: commandTimeoutMs })
     const told = { ...item, desktopId, reason: item.reason ?? reason }
     await leadership.transaction((tx) => this.#correct(tx, sight, desktopId, told))
+    await this.#hibernate(sight)
+  }
+
+  async #hibernate({ paused }: Sight): Promise<void> {
+    for (const row of paused) await guarded(this.#options.log, () => this.#options.paused.hibernate(row))
   }
 
   /** Judges on one snapshot. Only what differs there is judged again under the desktop's lock, which costs a transaction. */
@@ -161,8 +170,8 @@ export class Comparison {
     if (row?.hostId !== sight.hostId) return { agrees: false, order: this.#judgeForeign(sight, item, row, view) }
     const moves = row.updatedAt >= sight.asOf || view.busy.has(row.id) || view.owed.get(row.id) === row.turn
     if (moves) return { agrees: false, order: undefined }
-    const { order, become, alarm } = judge(sight.hostId, item, row)
-    if (order !== 'keep' || become || alarm) return { agrees: false, order: 'differs' }
+    const { order, become, alarm, hibernate } = judge(sight.hostId, item, row)
+    if (order !== 'keep' || become || alarm || hibernate) return { agrees: false, order: 'differs' }
     return { agrees: item.memory === 'none' || item.memory === 'complete', order }
   }
 
@@ -210,7 +219,7 @@ export class Comparison {
    */
   async #correct(
     tx: Db,
-    { hostId, asOf, alarms }: Sight,
+    { hostId, asOf, alarms, paused }: Sight,
     id: string,
     item: Observation | undefined,
   ): Promise<RejoinOrder['order'] | undefined> {
@@ -224,6 +233,7 @@ export class Comparison {
     }
     const verdict = judge(hostId, item, row)
     if (verdict.alarm) alarms.raise({ item, state: row.state }, verdict.alarm)
+    if (verdict.hibernate) paused.push(row)
     await this.become(tx, row, verdict.become, item.reason)
     return verdict.order
   }

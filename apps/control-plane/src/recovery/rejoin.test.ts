@@ -31,6 +31,17 @@ test('an awake desktop that does not run is stopped, or hibernated where its who
   expect(judge('h', seen({ memory: 'spent' }), row('awake'))).toMatchObject({ become: 'stopped' })
 })
 
+test('an awake desktop whose guest stands still is hibernated; one whose disk is full waits; an older agent’s is reported', () => {
+  for (const pause of ['suspended', 'paused'] as const) {
+    const found = { order: 'keep', hibernate: true }
+    expect(judge('h', seen({ domain: 'paused', pause }), row('awake'))).toEqual(found)
+    expect(judge('h', seen({ domain: 'running', pause }), row('awake'))).toEqual(found)
+    expect(judge('h', seen({ domain: 'paused', pause }), row('hibernated'))).toMatchObject({ order: 'suspend' })
+  }
+  expect(judge('h', seen({ domain: 'paused', pause: 'space' }), row('awake'))).toEqual({ order: 'keep' })
+  expect(judge('h', seen({ domain: 'paused' }), row('awake'))).toEqual({ order: 'keep', alarm: expect.any(String) })
+})
+
 test('a hibernated desktop whose memory was used is stopped; one whose memory is missing may get it back', () => {
   expect(judge('h', seen({ memory: 'spent' }), row('hibernated'))).toMatchObject({ order: 'keep', become: 'stopped' })
   for (const memory of ['none', 'partial', 'damaged', 'complete'] as const)

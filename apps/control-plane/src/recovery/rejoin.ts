@@ -8,6 +8,8 @@ export interface Verdict {
   order: RejoinOrder['order']
   /** The state that the database should have; undefined where it is right. */
   become?: DesktopState
+  /** It counts as awake, and only a wake makes its guest run again. */
+  hibernate?: true
   alarm?: string
 }
 
@@ -44,7 +46,9 @@ function judgeBelieved(item: Observation, row: DesktopRow, runs: boolean): Verdi
   const saved = item.memory === 'complete' && !runs
   switch (row.state) {
     case 'awake':
-      if (item.domain === 'running') return keep
+      if (needsWake(item)) return { ...keep, hibernate: true }
+      // A full disk is the host's own problem, which it reports.
+      if (item.domain === 'running' || item.pause === 'space') return keep
       if (item.domain === 'paused') return { ...keep, alarm: 'a desktop that should be awake is paused' }
       return { ...keep, become: saved ? 'hibernated' : 'stopped' }
     case 'hibernated':
@@ -62,6 +66,9 @@ function judgeBelieved(item: Observation, row: DesktopRow, runs: boolean): Verdi
       return keep
   }
 }
+
+/** Whether only a wake makes it run again. One whose disk is full is resumed by its host. */
+export const needsWake = ({ pause }: Pick<Observation, 'pause'>): boolean => pause === 'suspended' || pause === 'paused'
 
 /** An awake desktop that the host does not have has stopped. Anything else that is missing is left alone. */
 export const judgeMissing = (row: DesktopRow): DesktopState | undefined =>

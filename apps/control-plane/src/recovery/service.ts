@@ -10,6 +10,7 @@ import type { DeferredCommand } from '../desktops/deferred.ts'
 import * as deferred from '../desktops/deferred.ts'
 import { type AsleepResult, stateAfterFailure } from '../desktops/operations/failed-wake.ts'
 import { discardsMemory } from '../desktops/operations/input.ts'
+import type { Desktops } from '../desktops/service.ts'
 import type { DesktopRow } from '../desktops/store.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Hosts } from '../hosts/service.ts'
@@ -21,12 +22,14 @@ import { Epochs } from './epochs.ts'
 import { guarded } from './guarded.ts'
 import { Hints } from './hints.ts'
 import { PausedAlarms } from './paused-alarms.ts'
+import { PausedGuests } from './paused-guests.ts'
 
 export interface RecoveryOptions {
   pool: Pool
   leadership: Leadership
   links: Links
   hosts: Hosts
+  desktops: Desktops
   log: Log
 }
 
@@ -45,11 +48,13 @@ export class Recovery {
   readonly #comparison: Comparison
   readonly #hints: Hints
   readonly #pausedAlarms: PausedAlarms
+  readonly #pausedGuests: PausedGuests
 
   constructor(options: RecoveryOptions) {
     this.#options = options
     this.#epochs = new Epochs(options)
-    this.#comparison = new Comparison(options)
+    this.#pausedGuests = new PausedGuests(options)
+    this.#comparison = new Comparison({ ...options, paused: this.#pausedGuests })
     this.#pausedAlarms = new PausedAlarms(options)
     this.#hints = new Hints((hostId, hints) => this.#guarded(() => this.#comparison.hinted(hostId, hints)))
   }
@@ -91,6 +96,11 @@ export class Recovery {
     const trusted = await this.#epochs.trust(idOrName, note)
     void this.compare(trusted.id)
     return trusted
+  }
+
+  /** Whether the guest of a desktop that counts as awake is paused. Then the desktop hibernates, and a wake can wait behind that. */
+  isPaused(desktopId: string): Promise<boolean> {
+    return this.#pausedGuests.isPaused(desktopId)
   }
 
   /** A host reports a change that no command caused. The report may be outdated: it only triggers a new observation. */

@@ -6,6 +6,7 @@ import { markNamespace, readMark } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 import type { Installation } from './installation.ts'
 import type { Pauses } from './pauses.ts'
+import { meaningOf } from './state-table.ts'
 
 export class DomainStates {
   readonly #installation: Installation
@@ -42,23 +43,17 @@ export class DomainStates {
       const [{ state, reason }, metadata] = await Promise.all([handle.state(), handle.metadata(markNamespace)])
       const mark = metadata && readMark(metadata)
       if (!mark || mark.installationId !== this.#installation.id) return undefined
-      answered(stateOf(state) === 'paused')
+      const meaning = meaningOf({ state, reason })
+      answered(meaning.state === 'paused')
       return {
         desktopId: handle.uuid,
         mark,
-        state: stateOf(state),
-        reason: state === 'running' ? null : reason,
-        outOfSpace: state === 'paused' && reason === 'ioerror',
+        ...meaning,
+        reason: state === 'running' ? null : state === 'pmsuspended' ? state : reason,
       }
     } catch (error) {
       if (isLibvirtError(error, 'noDomain')) return undefined
       return orRefuse('the domain could not be read', Promise.reject(error))
     }
   }
-}
-
-/** A guest that powers off still has its process, and its memory, until it is shut off. */
-export function stateOf(state: string): Domain['state'] {
-  if (state === 'paused' || state === 'pmsuspended') return 'paused'
-  return ['shutoff', 'crashed', 'nostate'].includes(state) ? 'stopped' : 'running'
 }

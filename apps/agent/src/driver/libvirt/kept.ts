@@ -1,5 +1,6 @@
 // A domain whose memory was saved and that stays, paused: QEMU then is in a state of its own, `postmigrate`, until it runs again.
 import type { Domain } from '@dormouse/node-libvirt'
+import { wakeSuspended } from './guest-sleep.ts'
 
 /** The only disk of a domain; its content stays as it is. */
 const disks = ['vda']
@@ -10,7 +11,14 @@ const disks = ['vda']
  */
 export async function makeSavable(domain: Domain): Promise<void> {
   const { state } = await domain.state()
-  if (state === 'paused' && (await isKept(domain))) await domain.resume()
+  if (state === 'pmsuspended') await suspendWoken(domain)
+  else if (state === 'paused' && (await isKept(domain))) await domain.resume()
+}
+
+/** QEMU restores a guest that has suspended itself as one that runs, and it never does. So it is woken, and saved as it wakes. */
+async function suspendWoken(domain: Domain): Promise<void> {
+  await wakeSuspended(domain)
+  await domain.suspend()
 }
 
 /** The guest is suspended first: libvirt resumes one that it has paused itself, when its daemon has died meanwhile. */

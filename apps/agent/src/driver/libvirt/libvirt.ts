@@ -14,6 +14,7 @@ import type {
   DriverEvent,
   DriverFacts,
   GuestKeyboard,
+  GuestSleep,
   GuestUsage,
   SavedBy,
   SaveProgress,
@@ -29,6 +30,7 @@ import { DomainStates } from './domain-states.ts'
 import { hasClipboard, isClipboardConnected, machineOf, markKey, markNamespace, markXml } from './domain-xml.ts'
 import { orRefuse, unlessGone } from './failures.ts'
 import { LibvirtGuests } from './guest-access.ts'
+import { guestSleep, run } from './guest-sleep.ts'
 import { Installation } from './installation.ts'
 import { isKept, makeSavable, saveSuspended } from './kept.ts'
 import { LibvirtMoves } from './moves.ts'
@@ -47,6 +49,7 @@ export class LibvirtDriver implements Driver {
   readonly moves: LibvirtMoves
   readonly templates: LibvirtTemplates
   readonly images: ImageShelf
+  readonly guestSleep: GuestSleep
   readonly #settings: LibvirtSettings
   readonly #log: Log
   readonly #session: Session
@@ -72,6 +75,7 @@ export class LibvirtDriver implements Driver {
     this.#disks = new LibvirtDisks(settings.disksDir, this.images, pool)
     this.#states = new DomainStates(this.#installation, this.#pauses)
     this.#guests = new LibvirtGuests(this.#installation, this.#disks)
+    this.guestSleep = guestSleep((desktopId) => this.#installation.domain(desktopId))
     const { movesDir, shareTemplates: share } = settings
     const interrupted = (desktopId: DesktopId) => this.#emitGuest(desktopId, 'interrupted')
     this.templates = new LibvirtTemplates({ ...this.#bootDeps(), images: this.images, movesDir, share })
@@ -171,7 +175,7 @@ export class LibvirtDriver implements Driver {
   }
 
   async resume(desktopId: DesktopId): Promise<void> {
-    await orRefuse('the desktop could not be resumed', this.#installation.domain(desktopId).resume())
+    await orRefuse('the desktop could not be resumed', run(this.#installation.domain(desktopId)))
   }
 
   async suspend(desktopId: DesktopId): Promise<void> {
@@ -284,7 +288,7 @@ export class LibvirtDriver implements Driver {
     if (event.type === 'reboot') this.#emitGuest(event.domain.uuid, 'interrupted')
     if (event.type === 'agent' && event.state === 'disconnected') this.#emitGuest(event.domain.uuid, 'agent-lost')
     if (event.type !== 'lifecycle' || !event.domain.name.startsWith('dormouse-')) return
-    this.#pauses.heard(event.domain.uuid, event.event === 'suspended')
+    this.#pauses.heard(event.domain.uuid, event.event === 'suspended' || event.event === 'pmsuspended')
     // A port closes with its process; a connection over a network would not notice.
     if (event.event === 'stopped') this.#emitGuest(event.domain.uuid, 'interrupted')
     this.#emit({ type: 'domain', desktopId: event.domain.uuid, reason: `${event.event} ${event.detail}` })

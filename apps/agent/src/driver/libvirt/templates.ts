@@ -21,7 +21,6 @@ import {
 } from '../templates.ts'
 import { type BootDeps, cpuModelOf, machineFor, planOf, restoreFromFile, shortenAgentTimeout } from './boot.ts'
 import { virtualBytesOf } from './disks.ts'
-import { stateOf } from './domain-states.ts'
 import { asTemplate, domainName, domainXml, templatePrefix } from './domain-xml.ts'
 import { orRefuse, unlessGone } from './failures.ts'
 import { hasInterface, nicXml } from './network-xml.ts'
@@ -29,6 +28,7 @@ import { virtualBytesIn } from './qcow2.ts'
 import { firstForOom, QemuProcesses } from './qemu-processes.ts'
 import { rename } from './save-head.ts'
 import { type Share, SharedMemory } from './shared-memory.ts'
+import { meaningOf } from './state-table.ts'
 
 const run = promisify(execFile)
 const makeDiskMs = 60_000
@@ -102,7 +102,7 @@ export class LibvirtTemplates implements TemplateDriver {
 
   async domain(buildId: string): Promise<TemplateGuest | undefined> {
     const seen = await this.#handle(buildId).state().catch(unlessGone)
-    return seen && { state: stateOf(seen.state), reason: seen.reason }
+    return seen && { state: meaningOf(seen).state, reason: seen.reason }
   }
 
   async save(buildId: string, folder: string, { memory }: TemplateTraits): Promise<void> {

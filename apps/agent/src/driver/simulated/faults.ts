@@ -31,6 +31,8 @@ export const simulatedOperations = [
   'enter',
   'finishMove',
   'isKept',
+  'isAsleep',
+  'wakeAsleep',
   'bootTemplate',
   'saveTemplate',
   'endTemplate',

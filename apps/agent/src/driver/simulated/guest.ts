@@ -258,7 +258,7 @@ export class SimulatedGuest implements GuestTransport {
 
   #running(): SimulatedDomain {
     const domain = this.#machine.domains.read(this.#desktopId)
-    return domain?.state === 'running' ? domain : refuse('guest_unavailable', 'the guest does not run')
+    return domain?.state === 'running' && !domain.idles ? domain : refuse('guest_unavailable', 'the guest does not run')
   }
 
   #world(command: ExecCommand, ended: AbortSignal, deadline: AbortSignal): ShellWorld {

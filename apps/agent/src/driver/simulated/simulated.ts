@@ -11,13 +11,14 @@ import type {
   DriverEvent,
   DriverFacts,
   GuestKeyboard,
+  GuestSleep,
   GuestUsage,
   SavedBy,
   SaveProgress,
 } from '../driver.ts'
 import type { Mark } from '../mark.ts'
 import { toPng } from '../picture.ts'
-import { booted, paused, toDomain } from './domains.ts'
+import { booted, guestSleep, paused, type Standstill, stoodStill, toDomain } from './domains.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
 import { SimulatedGuest } from './guest.ts'
 import { SimulatedMoves } from './moves.ts'
@@ -48,6 +49,7 @@ export class SimulatedDriver implements Driver {
   readonly moves: SimulatedMoves
   readonly templates: SimulatedTemplates
   readonly images: ImageShelf
+  readonly guestSleep: GuestSleep
   readonly #settings: SimulatedSettings
   readonly #domains: JsonFolder<SimulatedDomain>
   readonly #disks: JsonFolder<SimulatedDisk>
@@ -67,6 +69,7 @@ export class SimulatedDriver implements Driver {
     const host = { folder: settings.folder, domains: this.#domains, disks: this.#disks, faults: this.faults }
     const images = async () => (settings.anyImage ? ['*'] : this.#imageNames())
     const hasImage = async (name: string) => (await images()).some((each) => each === '*' || each === name)
+    this.guestSleep = guestSleep(host)
     this.templates = new SimulatedTemplates({ ...host, hasImage, restorePaused: this.restorePaused.bind(this) })
     this.moves = new SimulatedMoves({
       ...host,
@@ -111,10 +114,10 @@ export class SimulatedDriver implements Driver {
     this.#emit({ type: 'domain', desktopId, reason })
   }
 
-  /** Pauses a guest as if its disk could not grow. */
-  starve(desktopId: DesktopId): void {
-    this.#domains.write(desktopId, { ...paused(this.#require(desktopId)), outOfSpace: true })
-    this.#emit({ type: 'domain', desktopId, reason: 'no space' })
+  /** Stops a guest without a command. */
+  standStill(desktopId: DesktopId, how: Standstill): void {
+    this.#domains.write(desktopId, stoodStill(this.#require(desktopId), how))
+    if (how !== 'idle') this.#emit({ type: 'domain', desktopId, reason: how })
   }
 
   /** Reports that the hypervisor was unreachable for a while. */
@@ -219,7 +222,7 @@ export class SimulatedDriver implements Driver {
     if (domain.outOfSpace && this.faults.diskFull) return
     const lag = domain.runningSince === null ? 0 : Date.now() - domain.runningSince
     const memory = { ...domain.memory, clockOffsetMs: domain.memory.clockOffsetMs - lag }
-    const going = { ...domain, memory, outOfSpace: false, kept: false }
+    const going = { ...domain, memory, outOfSpace: false, suspended: false, kept: false }
     this.#domains.write(desktopId, { ...going, state: 'running', runningSince: Date.now() })
     this.#emit({ type: 'domain', desktopId, reason: 'resumed' })
   }
@@ -292,7 +295,7 @@ export class SimulatedDriver implements Driver {
 
   async newAddress(): Promise<undefined> {}
 
-  readonly frozen = (): boolean => false
+  readonly frozen = (desktopId: DesktopId): boolean => this.#domains.read(desktopId)?.state === 'paused'
 
   /** What guests have used is set here by a test. */
   readonly used = new Map<DesktopId, GuestUsage>()

@@ -30,6 +30,10 @@ export const simulatedDomain = z.object({
   state: z.enum(['running', 'paused']),
   /** Paused because its disk could not grow. */
   outOfSpace: z.boolean().default(false),
+  /** Paused because its guest has suspended itself. */
+  suspended: z.boolean().optional(),
+  /** Its guest waits in suspend-to-idle: it runs, and answers nothing until it is roused. */
+  idles: z.boolean().optional(),
   /** Whether it has a port on the network. */
   nic: z.boolean().default(true),
   /** It has not run since its memory was saved. */

@@ -1,0 +1,139 @@
+// Guarantee: whatever stands an awake desktop's guest still, every request gets the same truth: it hibernates with its memory, and
+// a wake brings it back. docs/decisions/0099 has the table.
+import { createAdminClient } from '@dormouse/client'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
+import type { Host } from './parts/host.ts'
+import { beginMove, movingAgent } from './parts/moved.ts'
+
+let house: House
+let operatorKey: string
+beforeAll(async () => {
+  house = await House.start({ hosts: 2, agent: movingAgent })
+  operatorKey = await house.replica.parts.principals.createOperatorKey('pauses')
+  house.secrets.learn('the operator’s key', operatorKey)
+})
+afterAll(() => house[Symbol.asyncDispose]())
+
+type How = Parameters<Host['driver']['standStill']>[1]
+
+async function still(how: How) {
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'kept')
+  const host = await house.hostOf(id)
+  host.driver.standStill(id, how)
+  return { id, host }
+}
+
+const request = (id: string, verb: string) => house.api('POST', `/v1/desktops/${id}/${verb}?wait=true`)
+
+async function wakesWithMemory(id: string): Promise<void> {
+  const woken = await request(id, 'wake')
+  expect([woken.status, woken.json]).toMatchObject([200, { state: 'succeeded', result: { resumed_from: 'memory' } }])
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+}
+
+/** The service may have let its guest run again. One that only sleeps may have moved asleep. */
+async function isBack(id: string): Promise<void> {
+  expect((await house.see(id)).state).not.toBe('stopped')
+  const { status } = await house.exec(id, 'true')
+  if (status === 200) expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+  else await wakesWithMemory(id)
+}
+
+const requesters = async (id: string) =>
+  (await house.api('GET', `/v1/desktops/${id}/operations`)).json.operations
+    .filter(({ kind }: { kind: string }) => kind === 'hibernate')
+    .map(({ requested_by }: { requested_by: string }) => requested_by)
+
+describe.each(['memory', 'idle', 'paused'] as const)('a guest that stands still: %s', (how) => {
+  test('every call to it is refused, a wake is its way back, and it was never stopped', async () => {
+    const { id } = await still(how)
+    const calls = [
+      ['POST', 'exec', { command: 'true' }],
+      ['POST', 'execs', { command: 'true' }],
+      ['GET', 'files/tmp/word'],
+      ['GET', 'entries?path=/tmp'],
+    ] as const
+    const call = ([method, path, body]: (typeof calls)[number]) =>
+      house.api(method, `/v1/desktops/${id}/${path}`, body && { body })
+    for (const { status, json } of await Promise.all(calls.map(call))) {
+      expect([status, json.detail]).toEqual([409, expect.stringMatching(/; wake it(?: first)?$/)])
+      expect(['guest_suspended', 'not_awake']).toContain(json.code)
+    }
+    await wakesWithMemory(id)
+    expect(await requesters(id)).toEqual(['host'])
+  })
+
+  test('a wake at once brings it back', async () => {
+    const { id } = await still(how)
+    await wakesWithMemory(id)
+  })
+
+  test('a hibernation keeps its memory', async () => {
+    const { id } = await still(how)
+    // Its host may have begun one.
+    expect([200, 409]).toContain((await request(id, 'hibernate')).status)
+    await house.becomes(id, 'hibernated')
+    await wakesWithMemory(id)
+  })
+
+  test('a destroy leaves nothing', async () => {
+    const { id, host } = await still(how)
+    expect((await request(id, 'destroy')).json).toMatchObject({ state: 'succeeded', result: { cleanup: 'done' } })
+    expect(await host.holds(id)).toEqual({ domain: 'absent', disk: false })
+  })
+
+  test('a move never counts it as stopped', async () => {
+    const { id } = await still(how)
+    const operation = await beginMove(house, id).catch(() => undefined)
+    if (operation) await house.settled(operation.id)
+    await house.settle()
+    await isBack(id)
+  })
+
+  test('a drain takes it away with its memory', async () => {
+    const { id, host } = await still(how)
+    const admin = createAdminClient({ baseUrl: house.url, operatorKey })
+    const { id: drainId } = await admin.drainHost(host.id, { grace_secs: 0 })
+    const ended = await waitFor('the drain to end', async () => {
+      const seen = await admin.getDrain(drainId!)
+      return seen.settled_at !== null && seen
+    })
+    await admin.uncordonHost(host.id)
+    expect(ended).toMatchObject({ state: 'drained' })
+    await isBack(id)
+  })
+
+  test.each(['agent', 'control plane'] as const)('a restart of the %s forgets nothing', async (what) => {
+    const { id, host } = await still(how)
+    if (what === 'agent') await host.restart()
+    else await house.restartControlPlane()
+    await house.linked(host)
+    await wakesWithMemory(id)
+  })
+})
+
+test('a host hibernates such a desktop unasked, and a save that fails lets it run on', async () => {
+  const { id, host } = await still('memory')
+  await house.becomes(id, 'hibernated')
+  await wakesWithMemory(id)
+  host.driver.faults.failNext('save', 1)
+  host.driver.standStill(id, 'memory')
+  await waitFor('a hibernation to fail', async () => (await house.causes(id)).some((cause) => cause !== null))
+  expect(await house.becomes(id, 'awake')).toMatchObject({ state: 'awake' })
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+})
+
+test('one whose disk is full stays awake, says so to its caller, and goes on when there is space', async () => {
+  const { id, host } = await still('space')
+  host.driver.faults.diskFull = true
+  const told = await house.exec(id, 'true')
+  expect([told.status, told.json.code]).toEqual([503, 'guest_unavailable'])
+  expect((await request(id, 'wake')).status).toBe(409)
+  expect((await house.see(id)).state).toBe('awake')
+  host.driver.faults.diskFull = false
+  await waitFor('it to go on', async () => (await house.exec(id, 'true')).status === 200)
+  expect(await requesters(id)).toEqual([])
+})
