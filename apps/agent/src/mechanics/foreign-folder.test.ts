@@ -50,3 +50,11 @@ test('folders deeper than any path are removed', async () => {
   await removeForeignFolder(foreign)
   expect(readdirSync(place.path)).toEqual([])
 })
+
+test('it may be removed several times at once', async () => {
+  using place = mkdtempDisposableSync(join(tmpdir(), 'dormouse-foreign-'))
+  const foreign = join(place.path, 'foreign')
+  for (let n = 0; n < 50; n++) mkdirSync(join(foreign, `${n}/a/b`), { recursive: true })
+  await Promise.all(Array.from({ length: 8 }, () => removeForeignFolder(foreign)))
+  expect(readdirSync(place.path)).toEqual([])
+})

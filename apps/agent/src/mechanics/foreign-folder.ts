@@ -14,20 +14,22 @@ const folderItself = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NO
  */
 export async function removeForeignFolder(path: string): Promise<void> {
   if (!(await take(path))) return
-  for (let names = await readdir(path); names.length > 0; names = await readdir(path)) {
+  for (let names = await namesIn(path); names.length > 0; names = await namesIn(path)) {
     for (const name of names) {
       const child = join(path, name)
-      if (await isUnlinked(child)) continue
-      await take(child)
-      for (const below of await readdir(child)) {
+      if ((await isUnlinked(child)) || !(await take(child))) continue
+      for (const below of await namesIn(child)) {
         const from = join(child, below)
-        if (!(await isUnlinked(from))) await rename(from, join(path, randomUUID()))
+        if (!(await isUnlinked(from))) await rename(from, join(path, randomUUID())).catch(unlessMissing)
       }
-      await rmdir(child)
+      await rmdir(child).catch(unlessMissing)
     }
   }
-  await rmdir(path)
+  await rmdir(path).catch(unlessMissing)
 }
+
+/** Of a folder that another call may remove at the same time. */
+const namesIn = async (path: string): Promise<string[]> => (await readdir(path).catch(unlessMissing)) ?? []
 
 /** Only this user can change what is in the folder when this returns; false if there is none. */
 async function take(path: string): Promise<boolean> {
@@ -48,7 +50,8 @@ async function isUnlinked(path: string): Promise<boolean> {
     await unlink(path)
     return true
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EISDIR') throw error
-    return false
+    const { code } = error as NodeJS.ErrnoException
+    if (code !== 'EISDIR' && code !== 'ENOENT') throw error
+    return code === 'ENOENT'
   }
 }
