@@ -62,28 +62,6 @@ test.each(asked)('behind the decision, %s and %s: it goes on on the new host', a
   for (const host of house.hosts) if (then === 'destroyed' || host === from) await house.shows(id, 'nothing', host)
 })
 
-test('while a replica of the release before is alive, no move begins, and nothing waits behind one', async () => {
-  await using house = await House.start({ hosts: 2, agent })
-  const older = { id: newId(), url: 'http://127.0.0.1:1' }
-  const appears = () => house.database.rows('insert into replicas (id, url) values ($1, $2)', [older.id, older.url])
-  const ends = () => house.database.rows('delete from replicas where id = $1', [older.id])
-  const { id, from, move, go } = await movingAt(house, 'hibernated', 'move.send.before')
-  await appears()
-  const refused = await house.api('POST', `/v1/desktops/${id}/wake`)
-  expect([refused.status, refused.json.code, refused.headers['retry-after']]).toEqual([503, 'upgrading', '5'])
-  go()
-  expect(await house.settled(move)).toMatchObject({ state: 'succeeded' })
-
-  const begin = () => house.replica.parts.moves.begin(id, { to: null, requestedBy: 'operator', requestId: newId() })
-  await expect(begin()).rejects.toMatchObject({ code: 'upgrading' })
-  const to = await house.hostOf(id)
-  expect(to.id).not.toBe(from.id)
-  await house.database.rows('update hosts set cordoned_at = now() where id = $1', [to.id])
-  expect((await house.ask(id, 'wake')).result).toMatchObject({ host_id: to.id, resumed_from: 'memory' })
-  await ends()
-  expect(await house.settled((await begin()).id)).toMatchObject({ state: 'succeeded' })
-})
-
 test.each([
   ['awake', 'hibernate'],
   ['hibernated', 'wake'],

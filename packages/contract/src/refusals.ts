@@ -314,12 +314,6 @@ export const refusals = {
   },
   idp_unreachable: { status: 503, retryAfterSecs: 5, what: 'the identity provider does not respond', next: 'retry' },
   host_unreachable: { status: 503, retryAfterSecs: 5, what: 'the desktop’s host is unreachable', next: retryWhenBack },
-  upgrading: {
-    status: 503,
-    retryAfterSecs: 5,
-    what: 'replicas of two releases are running, and the older one does not know this; nothing was changed',
-    next: 'send the request again when all replicas are of the new release',
-  },
   host_outdated: {
     status: 503,
     retryAfterSecs: 30,

@@ -6,7 +6,6 @@ import { expect, test } from 'vitest'
 import { AppendLog } from '../mechanics/append-log.ts'
 import { fenceOf } from '../testing/bench.ts'
 import { Journal } from './journal.ts'
-import { entrySchema, newEntry } from './journal-entry.ts'
 
 async function folder() {
   const path = await mkdtemp(join(tmpdir(), 'dormouse-journal-'))
@@ -123,9 +122,4 @@ test('a lost journal is raised to what domains and images say, never lowered', a
   await journal.raise(id, { generation: 4, turn: 9, operationId: newId() }, { running: true })
   await journal.raise(id, { generation: 3, turn: 99, operationId: newId() }, { running: false })
   expect(journal.read(id)).toMatchObject({ generation: 4, turn: 9, running: true })
-})
-
-test('an entry of the release before, which moved nothing, is read', () => {
-  const { move: _, departedAt: __, ...old } = newEntry(newId())
-  expect(entrySchema.parse(old)).toEqual({ ...old, move: null, departedAt: null })
 })

@@ -9,7 +9,6 @@ import { privateFolder } from '../mechanics/durable-file.ts'
 import { diskFull, isFull, refuseFull } from '../mechanics/full-disk.ts'
 import { KeyedLock } from '../mechanics/locks.ts'
 import { comparePairs, type Entry, entrySchema, type Note, newEntry, ofThisTurn, type Pair } from './journal-entry.ts'
-import { readOldJournal, removeOldJournal } from './old-journal.ts'
 
 export interface WriteOptions {
   /** The work frees space or undoes something, so on a full disk it may use the reserve. */
@@ -65,16 +64,7 @@ export class Journal {
     const path = logPath(stateFolder)
     const content = readLogFile(path)
     for (const record of content?.records ?? []) journal.#load(record, path)
-    const old = await readOldJournal(stateFolder)
-    for (const entry of old.entries) journal.#takeOver(entry, old.takenOver)
-    journal.#epoch = Math.max(journal.#epoch, old.epoch)
     journal.#log = await AppendLog.open({ path, snapshot: () => journal.#records(), hit }, content)
-    try {
-      await removeOldJournal(stateFolder, hit)
-    } catch (error) {
-      await journal.close()
-      throw error
-    }
     return journal
   }
 
@@ -213,13 +203,6 @@ export class Journal {
     if ('epoch' in data) this.#epoch = data.epoch
     else if ('forget' in data) this.#entries.delete(data.forget)
     else this.#entries.set(data.entry.desktopId, data.entry)
-  }
-
-  /** An entry of the release before. Until all were taken over, that release may have changed one in the same turn. */
-  #takeOver(old: Entry, takenOver: boolean): void {
-    const known = this.#entries.get(old.desktopId)
-    const order = known ? comparePairs(old, known) : 1
-    if (order > 0 || (order === 0 && !takenOver)) this.#entries.set(old.desktopId, old)
   }
 
   #change(desktopId: DesktopId, options: WriteOptions, change: (entry: Entry) => Entry): Promise<Entry> {

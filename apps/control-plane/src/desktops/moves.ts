@@ -4,7 +4,6 @@ import { z } from 'zod'
 import type { Db, Note } from '../db/pool.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { Leadership } from '../leadership/leadership.ts'
-import { requireKnownToAll } from '../leadership/store.ts'
 import type { Engine } from '../operations/engine.ts'
 import { lineOf } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
@@ -40,8 +39,7 @@ export class Moves {
 
   /**
    * Begins to move a desktop that is awake or asleep to another host, or answers the same move that is in progress. Refuses with
-   * `wrong_state` in other states, with `conflict` while another operation is in progress or where it is on that host, and with
-   * `upgrading` while a replica is alive that does not know moves.
+   * `wrong_state` in other states, and with `conflict` while another operation is in progress or if it is on that host.
    */
   async begin(desktopId: string, request: MoveRequest): Promise<OperationRow> {
     const { leadership, engine, hosts } = this.#options
@@ -96,5 +94,4 @@ async function requireMovable(tx: Db, row: store.DesktopRow, to: string | null):
   if (!movable.includes(row.state) || row.hostId === null)
     refuse('wrong_state', `the desktop is ${row.state}; a move is possible when it is ${movable.join(', ')}`)
   if (row.hostId === to) refuse('conflict', 'the desktop is on that host already')
-  await requireKnownToAll(tx, 'moves')
 }

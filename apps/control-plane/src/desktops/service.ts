@@ -33,7 +33,6 @@ import {
 import type { Tx } from '../db/transactions.ts'
 import type { Offers } from '../images/offers.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
-import { requireKnownToAll } from '../leadership/store.ts'
 import type { Engine } from '../operations/engine.ts'
 import { lineOf, supersedeOne } from '../operations/followers.ts'
 import type { OperationRow } from '../operations/store.ts'
@@ -341,7 +340,6 @@ export class Desktops {
     }
     const because = { code: 'superseded', detail: 'superseded by destroy', cause: 'superseded by destroy' } as const
     if (ahead) {
-      await requireKnownToAll(tx, ahead.kind === 'move' ? 'moves' : 'idle')
       const superseded = line.next ? [await supersedeOne(tx, line.next.id, because)] : []
       return { operation: await operations.insert(tx, request), replay: 'no' as const, term, superseded }
     }

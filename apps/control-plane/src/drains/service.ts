@@ -2,7 +2,6 @@
 import { type DrainBody, type DrainJson, newId, type Refusal, refusalWithCause, refuse } from '@dormouse/contract'
 import { heldOf } from '../activity/wake-locks.ts'
 import { type Note, retryWhileUnavailable } from '../db/pool.ts'
-import { requireKnownToAll } from '../leadership/store.ts'
 import { durationsLately } from '../operations/durations.ts'
 import { judge, type View } from './judge.ts'
 import { needsOfAll } from './needs.ts'
@@ -34,7 +33,6 @@ export class Drains {
     const id = await leadership.transaction(async (tx) => {
       const host = await hosts.findPresent(tx, nameOrId)
       if (host.lostAt) refuse('conflict', `${host.name} was declared lost; nothing on it can move`)
-      await requireKnownToAll(tx, 'moves')
       await hosts.setCordoned(tx, host.id, true, unnoted)
       const drain = newDrain(host.id, params)
       const earlier = await store.liveOf(tx, host.id)

@@ -10,7 +10,6 @@ import type { Desktops } from '../desktops/service.ts'
 import { restartIdleTime } from '../hosts/installation.ts'
 import type { WorkLimits } from '../hosts/work-limits.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
-import { isKnownToAll, requireKnownToAll } from '../leadership/store.ts'
 import type { Engine } from '../operations/engine.ts'
 import { Failures } from './failures.ts'
 import { conditionOf, judge } from './judge.ts'
@@ -55,8 +54,7 @@ export class IdleRunner {
     const { pool, leadership, enabled } = this.#options
     const { term } = leadership
     if (!term) return
-    // A replica of the release before notes no input on its screens.
-    if (!enabled || !(await isKnownToAll(pool, 'idle'))) return this.#restart()
+    if (!enabled) return this.#restart()
     let left = this.#budget()
     const ids = await settings.dueIds(pool, lookedAtPerBegun * left)
     const free = ids.filter((id) => !this.#followed.has(id))
@@ -152,7 +150,6 @@ export class IdleRunner {
 
   /** Judges once more, under the desktop's lock. Meanwhile, another hibernation may have failed. */
   async #requireIdle(tx: Db, id: string): Promise<void> {
-    await requireKnownToAll(tx, 'idle')
     const [row] = await readIdle(tx, [id])
     if (this.#followed.has(id) || !row?.isDue) refuse('not_idle')
     const { sleepsInMs, because } = judge(factsOf(row, this.#options))

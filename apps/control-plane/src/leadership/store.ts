@@ -1,5 +1,4 @@
 // The leadership row and the table of replicas. Decides nothing.
-import { refuse } from '@dormouse/contract'
 import type pg from 'pg'
 import { type Db, sessionNames } from '../db/pool.ts'
 
@@ -168,34 +167,13 @@ export const fenceStatement = (epoch: number, replicaId: string) => ({
   values: [epoch, replicaId],
 })
 
-/** What a later release than the first can continue as a leader. A replica of a release before it announces nothing. */
-const abilities = ['moves', 'idle'] as const
-export type Ability = (typeof abilities)[number]
-
-/** Notes that the replica is alive, the URL at which it is reached, and what it can continue as a leader. */
+/** Notes that the replica is alive, and the URL at which it is reached. */
 export async function announce(db: Db, replicaId: string, url: string): Promise<void> {
   await db.query(
-    `insert into replicas (id, url, knows) values ($1, $2, $3)
-     on conflict (id) do update set url = excluded.url, knows = excluded.knows, seen_at = now()`,
-    [replicaId, url, abilities],
+    `insert into replicas (id, url) values ($1, $2)
+     on conflict (id) do update set url = excluded.url, seen_at = now()`,
+    [replicaId, url],
   )
-}
-
-/**
- * Refuses while a replica is alive that could not continue this as a leader. One that ended without withdrawing counts as alive
- * for a minute: it may be frozen.
- */
-export async function requireKnownToAll(db: Db, ability: Ability): Promise<void> {
-  if (!(await isKnownToAll(db, ability))) refuse('upgrading')
-}
-
-/** The same as an answer. */
-export async function isKnownToAll(db: Db, ability: Ability): Promise<boolean> {
-  const { rowCount } = await db.query(
-    `select 1 from replicas where seen_at > now() - interval '1 minute' and not knows @> array[$1] limit 1`,
-    [ability],
-  )
-  return rowCount === 0
 }
 
 /** Base URLs of the replicas that announced themselves within the last 15 s. */

@@ -20,7 +20,6 @@ import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Images } from '../../images/service.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
-import { requireKnownToAll } from '../../leadership/store.ts'
 import type { StepContext } from '../../operations/definition.ts'
 import type { Findings } from '../../operations/findings.ts'
 import { hasFollower } from '../../operations/followers.ts'
@@ -121,7 +120,7 @@ export async function placeAway(deps: CarryContext, context: StepContext, destin
         if (misfit !== null) return void misfits.set(host.id, misfit)
         const found: Findings = { to: host.id, kind, imageDigest: traits.imageDigest }
         await deps.leadership.transaction(async (tx) => {
-          await together([lockAny(tx, desktopId), requireKnownToAll(tx, 'moves'), host.confirm(tx)])
+          await together([lockAny(tx, desktopId), host.confirm(tx)])
           await together([host.reserve(tx), context.advance(tx, found)])
         })
         return found
