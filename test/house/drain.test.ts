@@ -208,7 +208,7 @@ test('commands in flight delay it for the grace, and are cut after that', async 
   const begun = await drain(first(house), { grace_secs: 2 })
   await waitFor('the drain to wait', async () => (await seen(begun)).desktops[0]?.reason?.detail.includes('in flight'))
   expect(await ended(begun)).toMatchObject({ state: 'drained', progress: { moved: 1 } })
-  expect((await running).status).toBe(503)
+  expect((await running).json).toMatchObject({ status: 409, code: 'exec_interrupted' })
 })
 
 test('a later leader goes on with it, and so it does when an agent has restarted', async () => {
