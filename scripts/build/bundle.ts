@@ -1,7 +1,7 @@
 // Bundles the app of the current folder into one file that a plain Node 24 runs.
 import { cpSync, existsSync, rmSync } from 'node:fs'
 import { build } from 'esbuild'
-import { withJpegWorker } from './jpeg-worker.ts'
+import { withPictureWorker } from './picture-worker.ts'
 import { ensureViewer } from './viewer.ts'
 
 /** CommonJS parts of the bundle need `require` for Node's own modules. */
@@ -36,7 +36,7 @@ await build({
   define: { __dirname: 'import.meta.dirname' },
   // Optional native parts; their packages work without them.
   external: ['pg-native', 'bufferutil', 'utf-8-validate', 'cpu-features', '*.node'],
-  plugins: [withJpegWorker],
+  plugins: [withPictureWorker],
   logLevel: 'warning',
 })
 for (const [reader, from, to] of beside) if (existsSync(reader)) cpSync(from, to, { recursive: true })

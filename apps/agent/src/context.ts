@@ -200,7 +200,7 @@ function agentOf(
   metrics: MetricsServer,
   life: AbortController,
 ): Agent {
-  const { journal, turns, digests, templates, guests, driver, moves, gate, fetcher, inputs, jpegs } = parts
+  const { journal, turns, digests, templates, guests, driver, moves, gate, fetcher, inputs, pictures } = parts
   const disconnect = async () => {
     moves.close()
     gate.close()
@@ -208,7 +208,7 @@ function agentOf(
     await metrics.close()
     guests.close()
     inputs.close()
-    jpegs.close()
+    pictures.close()
     await driver.close()
   }
   return {

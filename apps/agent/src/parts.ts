@@ -31,7 +31,7 @@ import { ImageEviction } from './images/eviction.ts'
 import { ImageFetcher } from './images/fetcher.ts'
 import type { ProgressLimits } from './images/progress-deadline.ts'
 import { Inputs } from './input/inputs.ts'
-import { JpegEncoder } from './input/jpeg.ts'
+import { PictureEncoder } from './input/picture-encoder.ts'
 import { type AnyDriver, guestsOf } from './make-driver.ts'
 import { unlessMissing } from './mechanics/durable-file.ts'
 import { Slots } from './mechanics/locks.ts'
@@ -136,7 +136,7 @@ export async function makeParts({
     watches: new GuestWatches(execs),
     execActivity: new ExecActivity({ ...deps, watch, execs }),
     appends: new Appends(),
-    jpegs: new JpegEncoder(),
+    pictures: new PictureEncoder(),
   }
 }
 

@@ -113,6 +113,8 @@ const fenced = z.object({ fence })
 const image = imageRef.optional()
 
 const screen = z.object({ desktopId: id, generation: z.int(), channel: channelToken })
+/** Pictures of the same share take turns with those of others. Control planes before this field send none. */
+const share = said(64).optional()
 
 const side = z.int().min(1).max(65_535)
 const sizeOf = z.object({ width: side, height: side })
@@ -253,7 +255,7 @@ export const commands = {
     result: z.object({}),
   },
   /** The screen as it is now, as PNG, comes over the channel. */
-  'stream.picture': { payload: screen, result: z.object({}) },
+  'stream.picture': { payload: screen.extend({ share }), result: z.object({}) },
   /**
    * Keys and pointer, once: a call that is repeated does it again. Nothing is done where it is refused. Agents before this
    * command do not report `input` in their facts.
@@ -270,6 +272,7 @@ export const commands = {
       after: screenSequence.nullable(),
       settle,
       picture: z.object({ spec: pictureSpec, channel: channelToken }).nullable(),
+      share,
     }),
     result: seenScreen,
   },

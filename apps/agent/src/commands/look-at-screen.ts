@@ -3,7 +3,7 @@ import { pipeline } from 'node:stream/promises'
 import { requireAwake } from '../desktops/awake-guest.ts'
 import type { Journal } from '../desktops/journal.ts'
 import type { Inputs } from '../input/inputs.ts'
-import type { JpegEncoder } from '../input/jpeg.ts'
+import type { PictureEncoder } from '../input/picture-encoder.ts'
 import { pictureOf } from '../input/pictures.ts'
 import type { CommandHandler } from './handler.ts'
 import { transferError } from './transfer.ts'
@@ -11,15 +11,19 @@ import { transferError } from './transfer.ts'
 interface LookDeps {
   journal: Journal
   inputs: Inputs
-  jpegs: JpegEncoder
+  pictures: PictureEncoder
 }
 
 export const lookAtScreen: CommandHandler<'screen.look', LookDeps> = async (deps, request, signal, dialBack) => {
   requireAwake(deps.journal, request)
-  const { desktopId, picture, ...look } = request
-  return await deps.inputs.look(desktopId, look, signal, async ({ frame }) => {
+  const { desktopId, picture, share = desktopId, ...look } = request
+  return await deps.inputs.look(desktopId, look, signal, async (session, see) => {
     if (!picture) return
-    const bytes = await pictureOf(frame, picture.spec, deps.jpegs)
+    const bytes = await deps.pictures.make({ share, signal }, () => {
+      // What is reported is what the picture shows.
+      see()
+      return pictureOf(session.frame, picture.spec)
+    })
     const channel = await dialBack(picture.channel, signal)
     channel.resume()
     await pipeline([bytes], channel).catch((error: unknown) => {

@@ -16,7 +16,7 @@ import type { Transfers } from '../guest/transfers.ts'
 import type { GuestWatches } from '../guest/watches.ts'
 import type { ImageFetcher } from '../images/fetcher.ts'
 import type { Inputs } from '../input/inputs.ts'
-import type { JpegEncoder } from '../input/jpeg.ts'
+import type { PictureEncoder } from '../input/picture-encoder.ts'
 import type { MoveDeps } from '../moves/held.ts'
 import type { ScreenClients } from '../streams/screen-clients.ts'
 import type { CallsInFlight } from './calls-in-flight.ts'
@@ -70,7 +70,7 @@ export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDep
   execActivity: ExecActivity
   appends: Appends
   inputs: Inputs
-  jpegs: JpegEncoder
+  pictures: PictureEncoder
   screenClients: ScreenClients
   warm: WarmCopies
   templates: Templates

@@ -7,6 +7,7 @@ import type { ImageShelf } from '../images/shelf.ts'
 import type { GuestAddress, GuestEvent } from './guest-access.ts'
 import type { Mark } from './mark.ts'
 import type { Moves } from './moves.ts'
+import type { ScreenPixels } from './picture.ts'
 import type { TemplateDriver } from './templates.ts'
 
 export interface Domain {
@@ -150,6 +151,6 @@ export interface Driver {
   keyboard(desktopId: DesktopId): Promise<GuestKeyboard>
   /** Whether the guest's program that shares its clipboard is connected. */
   clipboardConnected(desktopId: DesktopId): Promise<boolean>
-  /** The screen as it is now, as PNG. */
-  picture(desktopId: DesktopId): Promise<Buffer>
+  /** The screen as it is now. Refuses one of more than `screenPixelsMax` before it keeps any of it. */
+  picture(desktopId: DesktopId): Promise<ScreenPixels>
 }

@@ -1,37 +1,48 @@
-// Converts a picture of a screen from the hypervisor's format to PNG. Pure.
-import { refuse } from '@dormouse/contract'
-import { PNG } from 'pngjs'
+// The pixels of a screen, and how they are read from the hypervisor's format. Its length is bounded before anything is kept.
+import type { Readable } from 'node:stream'
+import { refuse, screenPixelsMax } from '@dormouse/contract'
 
-export interface Pixels {
+export interface ScreenPixels {
   width: number
   height: number
-  /** Red, green, blue, one byte each. */
-  rgb: Buffer
+  /** Three bytes a pixel, or four of which the last says nothing. */
+  order: 'rgb' | 'bgrx'
+  pixels: ArrayBuffer
 }
 
-const maxSide = 16_384
+const headBytes = 512
 
-/** Reads a binary PPM (`P6`, 8 bits a colour). */
-export function readPpm(bytes: Buffer): Pixels {
-  const header = /^P6\s(?:#.*\n)*(\d+)\s+(\d+)\s+255\s/.exec(bytes.subarray(0, 512).toString('latin1'))
-  const [width, height] = [Number(header?.[1]), Number(header?.[2])]
-  const rgb = bytes.subarray(header?.[0].length)
-  const sound = width > 0 && height > 0 && width <= maxSide && height <= maxSide
-  if (!sound || rgb.length !== width * height * 3) {
-    return refuse('hypervisor_failed', 'the hypervisor’s picture of the screen is not whole')
+/** Reads a binary PPM (`P6`, 8 bits a colour). Refuses one that is too large by its head, and one that is not whole. */
+export async function readPpm(stream: Readable): Promise<ScreenPixels> {
+  let head: Buffer | undefined = Buffer.alloc(0)
+  let picture: ScreenPixels | undefined
+  let at = 0
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    let body = chunk
+    if (head) {
+      head = Buffer.concat([head, chunk])
+      const found = headOf(head)
+      if (!found && head.length > headBytes) return refuseBroken()
+      if (!found) continue
+      const { width, height } = found
+      picture = { width, height, order: 'rgb', pixels: new ArrayBuffer(width * height * 3) }
+      body = head.subarray(found.length)
+      head = undefined
+    }
+    if (!picture || at + body.length > picture.pixels.byteLength) return refuseBroken()
+    new Uint8Array(picture.pixels).set(body, at)
+    at += body.length
   }
-  return { width, height, rgb }
+  return picture && at === picture.pixels.byteLength ? picture : refuseBroken()
 }
 
-/** Encodes pixels as PNG, on zlib's own threads. */
-export async function toPng({ width, height, rgb }: Pixels): Promise<Buffer> {
-  const png = new PNG({ width, height, inputHasAlpha: false, inputColorType: 2, colorType: 2, deflateLevel: 6 })
-  png.data = rgb
-  const { promise, resolve, reject } = Promise.withResolvers<Buffer>()
-  const chunks: Buffer[] = []
-  png.on('data', (chunk: Buffer) => chunks.push(chunk))
-  png.on('end', () => resolve(Buffer.concat(chunks)))
-  png.on('error', reject)
-  png.pack()
-  return promise
+/** Undefined where more bytes are needed. */
+function headOf(bytes: Buffer): { width: number; height: number; length: number } | undefined {
+  const found = /^P6\s(?:#.*\n)*(\d{1,9})\s+(\d{1,9})\s+255\s/.exec(bytes.toString('latin1', 0, headBytes))
+  if (!found) return undefined
+  const [width, height] = [Number(found[1]), Number(found[2])]
+  if (width === 0 || height === 0) return refuseBroken()
+  return width * height > screenPixelsMax ? refuse('screen_too_large') : { width, height, length: found[0].length }
 }
+
+const refuseBroken = (): never => refuse('hypervisor_failed', 'the hypervisor’s picture of the screen is not whole')

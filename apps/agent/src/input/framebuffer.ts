@@ -1,6 +1,7 @@
 // The pixels of a screen as a client of its RFB server has them, and what an update changes of them. Pure.
-import { hash } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import type { Region, Size } from '@dormouse/contract'
+import type { ScreenPixels } from '../driver/picture.ts'
 
 const pixelBytes = 4
 
@@ -9,6 +10,8 @@ export class Framebuffer {
   readonly height: number
   /** Four bytes a pixel: blue, green, red, and one that says nothing. */
   readonly bytes: Buffer
+  /** Of what is shown now; undefined until it is asked for. */
+  #sequence: string | undefined
 
   constructor({ width, height }: Size) {
     this.width = width
@@ -32,6 +35,7 @@ export class Framebuffer {
       next.copy(before)
     }
     if (changed.top < 0) return undefined
+    this.#sequence = undefined
     const { left, right, top, bottom } = changed
     return { x: x + left, y: y + top, width: right - left + 1, height: bottom - top + 1 }
   }
@@ -42,7 +46,22 @@ export class Framebuffer {
 
   /** Another one when the screen shows something else; the same whoever looks. */
   sequence(): string {
-    return hash('sha1', Buffer.concat([Buffer.from(`${this.width}x${this.height} `), this.bytes])).slice(0, 16)
+    this.#sequence ??= createHash('sha1')
+      .update(`${this.width}x${this.height} `)
+      .update(this.bytes)
+      .digest('hex')
+      .slice(0, 16)
+    return this.#sequence
+  }
+
+  copyOf({ x, y, width, height }: Region): ScreenPixels {
+    const pixels = new ArrayBuffer(width * height * pixelBytes)
+    const copy = new Uint8Array(pixels)
+    for (let row = 0; row < height; row++) {
+      const from = ((y + row) * this.width + x) * pixelBytes
+      copy.set(this.bytes.subarray(from, from + width * pixelBytes), row * width * pixelBytes)
+    }
+    return { width, height, order: 'bgrx', pixels }
   }
 }
 

@@ -158,13 +158,6 @@ test('two batches come one after the other, and a queue of them is bounded', asy
   expect(downs).toEqual([0x1e, 0x30, 0x2e, 0x20, 0x12, 0x21, 0x22, 0x23])
 })
 
-test('a screen that ends in the middle fails the batch', async () => {
-  const done = perform(long)
-  await until(() => stillDown().keys.length === 2)
-  bench.driver.die(id)
-  expect(await done).toMatchObject({ outcome: 'failed', performed: 1, seen: null })
-})
-
 const [capsLock, numLock] = [0x3a, 0x45]
 const taps = (heard: HeardInput[], code: number) =>
   heard.filter((one) => 'key' in one && one.key === code && one.down).length
@@ -270,4 +263,11 @@ test('an interrupted batch leaves the locks as they were', async () => {
   expect(stillDown()).toEqual(nothingDown)
   lightsWere(2)
   await reopened()
+})
+
+test('a screen that ends in the middle fails the batch', async () => {
+  const done = perform(long)
+  await until(() => stillDown().keys.length === 2)
+  bench.driver.die(id)
+  expect(await done).toMatchObject({ outcome: 'failed', performed: 1, seen: null })
 })

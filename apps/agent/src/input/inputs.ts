@@ -35,6 +35,8 @@ interface Batch {
 
 interface Open {
   session: Promise<RfbSession>
+  /** Its picture is a large one. */
+  isLarge: boolean
   users: number
   closing: NodeJS.Timeout | undefined
   /** It follows a clipboard, so that it stays open. */
@@ -51,6 +53,9 @@ export interface Look {
 const keptMs = 5_000
 /** Connections that stay open to follow a clipboard. Above this, they close as the others do. */
 const mostKept = 256
+/** What a desktop's video memory has in 32 bits a pixel. Guests set larger screens in fewer bits; only few of those are kept. */
+const largeBytes = 16 * 1024 * 1024
+const mostLarge = 4
 /** More batches than these wait for one desktop: their caller does not wait for outcomes. */
 const mostWaiting = 4
 const longestWaitMs = 15_000
@@ -113,13 +118,14 @@ export class Inputs {
 
   /**
    * The screen as it is now, or as soon as it is as the caller waits for it, within `maxMs` in all. Where `after` is given, both
-   * waits begin with a change from that sequence. `picture` gets the session then.
+   * waits begin with a change from that sequence. `picture` gets the session then. What is returned is the screen as it is when that
+   * calls `see`.
    */
   async look(
     desktopId: DesktopId,
     { wait, after, settle: params }: Look,
     signal: AbortSignal,
-    picture: (session: RfbSession) => Promise<void>,
+    picture: (session: RfbSession, see: () => void) => Promise<void>,
   ): Promise<SeenScreen> {
     return this.#with(desktopId, async (session) => {
       const damage = new Damage()
@@ -134,8 +140,10 @@ export class Inputs {
         (await changedFrom(session, after, params.maxMs, signal))
       const left = { ...params, maxMs: Math.max(1, params.maxMs - sinceStart()) }
       const settled = wait === 'settled' ? await settle(session, damage, left, 'any', signal) : null
-      const seen = this.#seen(desktopId, session)
-      await picture(session)
+      let seen = this.#seen(desktopId, session)
+      await picture(session, () => {
+        seen = this.#seen(desktopId, session)
+      })
       return {
         ...seen,
         settled: settled?.settled ?? null,
@@ -269,14 +277,28 @@ export class Inputs {
   #opened(desktopId: DesktopId): Open {
     const kept = this.#open.get(desktopId)
     if (kept) return kept
-    const session = this.#driver.screen(desktopId).then((socket) => RfbSession.open(socket))
-    const open: Open = { session, users: 0, closing: undefined, isKept: false }
+    const mayKeep = (bytes: number) => this.#mayKeep(open, bytes)
+    const session = this.#driver.screen(desktopId).then((socket) => RfbSession.open(socket, mayKeep))
+    const open: Open = { session, isLarge: false, users: 0, closing: undefined, isKept: false }
     this.#open.set(desktopId, open)
     const forget = () => {
       if (this.#open.get(desktopId) === open) this.#open.delete(desktopId)
     }
     session.then((opened) => (opened.isEnded ? forget() : opened.once('ended', forget)), forget)
     return open
+  }
+
+  /** Large pictures of screens that are not in use make room for others. */
+  #mayKeep(open: Open, bytes: number): boolean {
+    open.isLarge = false
+    const large = [...this.#open].filter(([, { isLarge }]) => isLarge)
+    if (bytes > largeBytes && large.length >= mostLarge) {
+      const unused = large.find(([, { users }]) => users === 0)
+      if (!unused) return false
+      this.#disconnect(unused[0])
+    }
+    open.isLarge = bytes > largeBytes
+    return true
   }
 
   #disconnect(desktopId: DesktopId): void {

@@ -1,9 +1,16 @@
 // Caps Lock and Num Lock of the guest while a batch types: a lock that would change what a key types is switched for so long.
 // The guest reports its locks by the lights of its keyboard.
-import { once } from 'node:events'
+import { type EventEmitter, once } from 'node:events'
 import { keyCodes } from '@dormouse/contract'
 import type { Step } from './plan.ts'
-import type { RfbSession } from './rfb-session.ts'
+
+/** A screen whose guest switches the lights of its keyboard: `leds` says when. */
+interface Screen extends EventEmitter {
+  readonly leds: number | undefined
+  readonly isEnded: boolean
+  /** Reads everything that the screen has sent. */
+  refresh(): Promise<void>
+}
 
 interface Lock {
   name: string
@@ -31,14 +38,14 @@ const lightMs = 3_000
 
 /** The locks of one screen. Knows which of their keys a batch has pressed, which the lights may not show yet. */
 export class Locks {
-  readonly #session: RfbSession
+  readonly #screen: Screen
   /** The lights as they will be when the guest has taken the keys that were pressed, and until when that is awaited. */
   readonly #awaited = new Map<Lock, { isOn: boolean; until: number }>()
   /** Switched for a batch, to be switched back. */
   readonly #switched = new Set<Lock>()
 
-  constructor(session: RfbSession) {
-    this.#session = session
+  constructor(screen: Screen) {
+    this.#screen = screen
   }
 
   /** Makes the locks as these steps need them; throws if one cannot be. A lock that they press is as the guest has it. */
@@ -53,7 +60,7 @@ export class Locks {
   /** A key was pressed, by a batch or for it. */
   pressed(code: number): void {
     const lock = locks.find((one) => one.code === code)
-    if (!lock || this.#session.leds === undefined) return
+    if (!lock || this.#screen.leds === undefined) return
     const before = this.#awaited.get(lock)?.isOn ?? this.#isLit(lock)
     this.#awaited.set(lock, { isOn: !before, until: performance.now() + lightMs })
   }
@@ -65,12 +72,12 @@ export class Locks {
 
   async #require(lock: Lock, press: (code: number) => Promise<void>, signal: AbortSignal): Promise<void> {
     await this.#seen(lock, signal)
-    if (this.#session.leds === undefined || this.#isLit(lock) === lock.isOnFor || signal.aborted) return
+    if (this.#screen.leds === undefined || this.#isLit(lock) === lock.isOnFor || signal.aborted) return
     // Pressed twice, it is as it was.
     if (!this.#switched.delete(lock)) this.#switched.add(lock)
     await press(lock.code)
     await this.#seen(lock, signal)
-    if (this.#isLit(lock) === lock.isOnFor || signal.aborted || this.#session.isEnded) return
+    if (this.#isLit(lock) === lock.isOnFor || signal.aborted || this.#screen.isEnded) return
     this.#switched.delete(lock)
     const [now, wanted] = lock.isOnFor ? ['off', 'on'] : ['on', 'off']
     throw new Error(`${lock.name} is ${now} in the guest, and its key does not switch it ${wanted}; switch it there`)
@@ -88,13 +95,15 @@ export class Locks {
       signal,
       AbortSignal.timeout(Math.max(1, Math.ceil(awaited.until - performance.now()))),
     ])
-    while (this.#isLit(lock) !== awaited.isOn && !either.aborted && !this.#session.isEnded)
-      await once(this.#session, 'leds', { signal: either }).catch(() => undefined)
+    while (this.#isLit(lock) !== awaited.isOn && !either.aborted && !this.#screen.isEnded)
+      await once(this.#screen, 'leds', { signal: either }).catch(() => undefined)
+    // What has come in time may wait to be read.
+    if (either.aborted && !signal.aborted) await this.#screen.refresh().catch(() => undefined)
     this.#awaited.delete(lock)
   }
 
   #isLit({ bit }: Lock): boolean {
-    return ((this.#session.leds ?? 0) & bit) !== 0
+    return ((this.#screen.leds ?? 0) & bit) !== 0
   }
 }
 

@@ -21,6 +21,8 @@ interface Events {
 }
 
 const pixelBytes = 4
+/** So much of a rectangle is kept beside the picture. */
+const bandBytes = 1024 * 1024
 const maxCutBytes = 1024 * 1024
 const maxNameBytes = 64 * 1024
 const greetMs = 10_000
@@ -30,6 +32,8 @@ const releaseMs = 5_000
 export class RfbSession extends EventEmitter<Events> {
   readonly #socket: Duplex
   readonly #reader: ByteReader
+  /** Whether a picture of so many bytes may be kept. */
+  readonly #mayKeep: (bytes: number) => boolean
   #frame = new Framebuffer({ width: 1, height: 1 })
   readonly #held = new Set<number>()
   #pointer: Point | undefined
@@ -41,6 +45,8 @@ export class RfbSession extends EventEmitter<Events> {
   /** Pixels that have come since the last whole picture was asked for. */
   #freshPixels = 0
   #refreshing: Promise<void> = Promise.resolve()
+  /** The refresh that has not begun. */
+  #next: Promise<void> | undefined
   readonly #watchers = new Set<(region: Region) => void>()
   #isAsked = false
   /** Caps Lock and Num Lock. */
@@ -49,8 +55,9 @@ export class RfbSession extends EventEmitter<Events> {
   readonly clipboard = new RfbClipboard((message) => this.#send(message), maxCutBytes)
   #isEnded = false
 
-  private constructor(socket: Duplex) {
+  private constructor(socket: Duplex, mayKeep: (bytes: number) => boolean) {
     super()
+    this.#mayKeep = mayKeep
     this.setMaxListeners(0)
     this.#socket = socket
     this.#reader = new ByteReader(socket)
@@ -58,9 +65,9 @@ export class RfbSession extends EventEmitter<Events> {
     socket.on('close', () => this.#end())
   }
 
-  /** Introduces itself on a connection that greets first, and waits for the first picture and for the keys. */
-  static async open(socket: Duplex): Promise<RfbSession> {
-    const session = new RfbSession(socket)
+  /** Introduces itself on a connection that greets first, and waits for the first picture and for the keys. The picture is bounded. */
+  static async open(socket: Duplex, mayKeep: (bytes: number) => boolean = () => true): Promise<RfbSession> {
+    const session = new RfbSession(socket, mayKeep)
     const timer = setTimeout(() => session.close(), greetMs)
     try {
       await session.#greet()
@@ -136,18 +143,24 @@ export class RfbSession extends EventEmitter<Events> {
     return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) }
   }
 
-  /** Waits for a picture of the whole screen that was taken after this call. One after the other: answers name no request. */
+  /**
+   * Waits for a picture of the whole screen that was taken after this call. One after the other: answers name no request. All who
+   * wait while one comes share the next.
+   */
   refresh(): Promise<void> {
-    const mine = this.#refreshing.then(() => this.#refresh())
-    this.#refreshing = mine.catch(() => undefined)
-    return mine
+    this.#next ??= this.#refreshing.then(() => {
+      this.#next = undefined
+      return this.#refresh()
+    })
+    this.#refreshing = this.#next.catch(() => undefined)
+    return this.#next
   }
 
   async #refresh(): Promise<void> {
     this.#throwIfEnded()
     this.#freshPixels = 0
     this.#send(rfb.pictureRequest(false, this.#frame.width, this.#frame.height))
-    while (!this.#isEnded && this.#freshPixels < this.#frame.width * this.#frame.height) await this.#next('update')
+    while (!this.#isEnded && this.#freshPixels < this.#frame.width * this.#frame.height) await this.#updated()
     this.#throwIfEnded()
   }
 
@@ -180,8 +193,8 @@ export class RfbSession extends EventEmitter<Events> {
     this.emit('ended')
   }
 
-  async #next(event: 'update'): Promise<void> {
-    if (!this.#isEnded) await once(this, event)
+  async #updated(): Promise<void> {
+    if (!this.#isEnded) await once(this, 'update')
   }
 
   async #greet(): Promise<void> {
@@ -205,6 +218,7 @@ export class RfbSession extends EventEmitter<Events> {
   #resize(width: number, height: number): void {
     if (width * height > screenPixelsMax) refuse('screen_too_large')
     if (width === this.#frame.width && height === this.#frame.height) return
+    if (!this.#mayKeep(width * height * pixelBytes)) refuse('pictures_busy', 'too many large screens are in use')
     this.#frame = new Framebuffer({ width, height })
     this.#freshPixels = 0
     this.emit('resized')
@@ -258,10 +272,16 @@ export class RfbSession extends EventEmitter<Events> {
 
   async #pixels(region: Region): Promise<void> {
     if (!this.#frame.holds(region)) throw new Error('the screen sent pixels beyond its edge')
-    const pixels = await this.#reader.take(region.width * region.height * pixelBytes)
-    const changed = this.#frame.put(region, pixels)
+    const frame = this.#frame
+    const rowsAtOnce = Math.max(1, Math.floor(bandBytes / (region.width * pixelBytes)))
+    const changed: Region[] = []
+    for (let row = 0; row < region.height; row += rowsAtOnce) {
+      const band = { ...region, y: region.y + row, height: Math.min(rowsAtOnce, region.height - row) }
+      const pixels = await this.#reader.take(band.width * band.height * pixelBytes)
+      changed.push(...[frame.put(band, pixels)].filter((one) => one !== undefined))
+    }
     this.#freshPixels += region.width * region.height
-    if (changed) for (const watcher of this.#watchers) watcher(changed)
+    if (changed.length > 0) for (const watcher of this.#watchers) watcher(around(changed))
   }
 
   async #lights(): Promise<void> {
@@ -282,4 +302,12 @@ export class RfbSession extends EventEmitter<Events> {
     const body = await this.#reader.take(Math.abs(bytes))
     if (bytes < 0) this.clipboard.heard(body)
   }
+}
+
+/** The smallest region that holds all of these. */
+function around(regions: readonly Region[]): Region {
+  const [x, y] = [Math.min(...regions.map((one) => one.x)), Math.min(...regions.map((one) => one.y))]
+  const right = Math.max(...regions.map((one) => one.x + one.width))
+  const bottom = Math.max(...regions.map((one) => one.y + one.height))
+  return { x, y, width: right - x, height: bottom - y }
 }

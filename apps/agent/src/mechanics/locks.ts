@@ -16,46 +16,73 @@ export class KeyedLock {
   }
 }
 
-/** Runs at most `limit` pieces of work at once; the others queue, and leave the queue when their signal aborts. */
+/**
+ * Runs at most `limit` pieces of work at once; the others queue, and leave the queue when their signal aborts. Work may name a share:
+ * shares take turns, and at most `perShare` pieces of one run at once.
+ */
 export class Slots {
-  #free: number
-  readonly #waiting: (() => void)[] = []
+  readonly #limit: number
+  readonly #perShare: number
+  #running = 0
+  readonly #runningOf = new Map<string, number>()
+  /** By share. The share whose turn is next comes first. */
+  readonly #queues = new Map<string, (() => void)[]>()
 
-  constructor(limit: number) {
-    this.#free = limit
+  constructor(limit: number, perShare = limit) {
+    this.#limit = limit
+    this.#perShare = perShare
   }
 
-  async run<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
-    await this.#take(signal)
+  async run<T>(signal: AbortSignal, work: () => Promise<T>, share = ''): Promise<T> {
+    await this.#take(signal, share)
     try {
       return await work()
     } finally {
-      this.#give()
+      this.#count(share, -1)
+      this.#startNext()
     }
   }
 
-  async #take(signal: AbortSignal): Promise<void> {
+  /** How many of the share wait. */
+  waiting(share: string): number {
+    return this.#queues.get(share)?.length ?? 0
+  }
+
+  async #take(signal: AbortSignal, share: string): Promise<void> {
     signal.throwIfAborted()
-    if (this.#free > 0) {
-      this.#free--
-      return
-    }
     const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const queue = this.#queues.get(share) ?? []
     const leave = () => {
-      const place = this.#waiting.indexOf(resolve)
+      const place = queue.indexOf(resolve)
       if (place < 0) return
-      this.#waiting.splice(place, 1)
+      queue.splice(place, 1)
+      if (queue.length === 0 && this.#queues.get(share) === queue) this.#queues.delete(share)
       reject(signal.reason)
     }
-    this.#waiting.push(resolve)
+    queue.push(resolve)
+    this.#queues.set(share, queue)
     signal.addEventListener('abort', leave, { once: true })
+    this.#startNext()
     await promise
     signal.removeEventListener('abort', leave)
   }
 
-  #give(): void {
-    const next = this.#waiting.shift()
-    if (next) next()
-    else this.#free++
+  #startNext(): void {
+    for (const [share, queue] of [...this.#queues]) {
+      if (this.#running >= this.#limit) return
+      if ((this.#runningOf.get(share) ?? 0) >= this.#perShare) continue
+      this.#count(share, 1)
+      this.#queues.delete(share)
+      const start = queue.shift()!
+      if (queue.length > 0) this.#queues.set(share, queue)
+      start()
+    }
+  }
+
+  #count(share: string, change: 1 | -1): void {
+    this.#running += change
+    const now = (this.#runningOf.get(share) ?? 0) + change
+    if (now > 0) this.#runningOf.set(share, now)
+    else this.#runningOf.delete(share)
   }
 }

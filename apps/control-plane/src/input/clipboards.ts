@@ -23,6 +23,9 @@ export interface ClipboardsOptions {
   log: Log
 }
 
+/** A clipboard has no share in pictures. */
+type Place = Omit<Target, 'orgId'>
+
 /** A write waits for a batch that runs. */
 const [readMs, writeMs] = [20_000, 90_000]
 
@@ -66,14 +69,14 @@ export class Clipboards {
     }
   }
 
-  async #target(caller: Customer, desktopId: string): Promise<Target> {
+  async #target(caller: Customer, desktopId: string): Promise<Place> {
     const { desktops, links } = this.#options
     const target = { desktopId, ...requireAwake(await desktops.get(caller, desktopId)) }
     if (!links.takesCommands(target.hostId)) refuse('host_unreachable')
     return target
   }
 
-  async #borrow({ goodUntil }: Customer, holder: string, target: Target, takeover: boolean): Promise<Borrowed> {
+  async #borrow({ goodUntil }: Customer, holder: string, target: Place, takeover: boolean): Promise<Borrowed> {
     const { pool, onTakenOver } = this.#options
     const { desktopId, generation } = target
     const borrowed = await transaction(pool, (tx) =>

@@ -7,6 +7,8 @@ import type { Links } from '../agents/links.ts'
 
 export interface Target {
   desktopId: string
+  /** Its organisation: the host makes pictures of all in turns. */
+  orgId: string
   hostId: string
   generation: number
 }
@@ -60,12 +62,12 @@ export class Looks {
   }
 
   #ask(
-    { desktopId, hostId, generation }: Target,
+    { desktopId, orgId, hostId, generation }: Target,
     wait: Wait,
     picture: CommandPayload<'screen.look'>['picture'],
     asker: Asker,
   ): Promise<SeenScreen> {
-    const payload = { desktopId, generation, ...wait, picture }
+    const payload = { desktopId, generation, ...wait, picture, share: orgId }
     return this.#links.command(hostId, 'screen.look', payload, {
       timeoutMs: wait.settle.maxMs + marginMs,
       ...asker,

@@ -65,11 +65,11 @@ export function screenRoutes(app: App, { streams, screenReads }: ScreenRoutesOpt
     },
     async (request, reply) => {
       const { query } = request
+      const asker = { requestId: request.id, signal: callerGone(request, reply) }
       if (Object.values(query).every((value) => value === undefined)) {
-        const picture = await streams.picture(customer(request), request.params.id, request.id)
+        const picture = await streams.picture(customer(request), request.params.id, request.id, asker.signal)
         return reply.type('image/png').header('cache-control', 'no-store').send(picture)
       }
-      const asker = { requestId: request.id, signal: callerGone(request, reply) }
       const { seen, picture, mimeType } = await screenReads.screenshot(
         customer(request),
         request.params.id,

@@ -69,7 +69,7 @@ export class ScreenReads {
 
   async #target(caller: Customer, desktopId: string): Promise<Target> {
     const { pool, desktops, links } = this.#options
-    const target = { desktopId, ...requireAwake(await desktops.get(caller, desktopId)) }
+    const target = { desktopId, orgId: caller.orgId, ...requireAwake(await desktops.get(caller, desktopId)) }
     await requireInput(pool, links, target.hostId)
     return target
   }

@@ -93,7 +93,7 @@ export class Inputs {
     const { expected_generation: expected } = body
     if (expected != null && expected !== desktop.generation)
       refuse('stale_generation', refusals.stale_generation.detail({ expected, current: desktop.generation }))
-    const target = { desktopId, ...requireAwake(desktop) }
+    const target = { desktopId, orgId: caller.orgId, ...requireAwake(desktop) }
     await requireInput(pool, this.#options.links, target.hostId)
     const batch = await this.#accept(caller, holder, target, body, request)
     if (!batch) return this.#replay({ desktopId, key: key! }, request.fingerprint)

@@ -12,6 +12,8 @@ export interface ScreenRequest {
   requestId: string
   /** Of a screen that is opened. */
   claim?: StreamClaim
+  /** Whose picture it is: the host makes those of all in turns. */
+  share?: string
 }
 
 /** Asks the host to dial back, and returns the channel; refuses where the host is unreachable or refuses. */

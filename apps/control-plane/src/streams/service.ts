@@ -66,12 +66,14 @@ export class Streams {
     })
   }
 
-  /** The current screen, as PNG. */
-  async picture(caller: Customer, desktopId: string, requestId: string): Promise<Buffer> {
+  /** The current screen, as PNG. `gone`: nobody waits for it any more. */
+  async picture(caller: Customer, desktopId: string, requestId: string, gone: AbortSignal): Promise<Buffer> {
     const { hostId, generation } = requireAwake(await this.#options.desktops.get(caller, desktopId))
-    const signal = AbortSignal.timeout(pictureTimeoutMs)
+    const late = AbortSignal.timeout(pictureTimeoutMs)
+    const signal = AbortSignal.any([gone, late])
+    const { orgId: share } = caller
     try {
-      const request = { hostId, name: 'stream.picture', desktopId, generation, requestId } as const
+      const request = { hostId, name: 'stream.picture', desktopId, generation, share, requestId } as const
       const channel = await openChannel(this.#options, request, signal)
       channel.end()
       const whole = new BoundedBuffer(pictureMaxBytes)
@@ -82,7 +84,7 @@ export class Streams {
       }
       return whole.take()
     } catch (error) {
-      throw asGuestRefusal(error, signal)
+      throw asGuestRefusal(error, late)
     }
   }
 

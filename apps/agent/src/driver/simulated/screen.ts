@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { deflateSync, inflateSync } from 'node:zlib'
 import { ByteReader } from '../../mechanics/byte-reader.ts'
-import type { Pixels } from '../picture.ts'
+import type { ScreenPixels } from '../picture.ts'
 
 const width = 320
 const height = 200
@@ -68,8 +68,8 @@ export class SimulatedScreen {
   #typed = 0
   #version = 0
 
-  pixels(): Pixels {
-    return { width, height, rgb: Buffer.from(this.#rgb) }
+  pixels(): ScreenPixels {
+    return { width, height, order: 'rgb', pixels: new Uint8Array(this.#rgb).buffer }
   }
 
   /** Without a clipboard to share, what a client sends is sent to all in capitals. */

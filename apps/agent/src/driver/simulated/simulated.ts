@@ -17,7 +17,7 @@ import type {
   SaveProgress,
 } from '../driver.ts'
 import type { Mark } from '../mark.ts'
-import { toPng } from '../picture.ts'
+import type { ScreenPixels } from '../picture.ts'
 import { booted, guestSleep, paused, type Standstill, stoodStill, toDomain } from './domains.ts'
 import { type FaultSettings, SimulatedFaults } from './faults.ts'
 import { SimulatedGuest } from './guest.ts'
@@ -331,10 +331,10 @@ export class SimulatedDriver implements Driver {
     return host
   }
 
-  async picture(desktopId: DesktopId): Promise<Buffer> {
+  async picture(desktopId: DesktopId): Promise<ScreenPixels> {
     await this.faults.enter('picture')
     this.#require(desktopId)
-    return toPng(this.#screens.of(desktopId).pixels())
+    return this.#screens.of(desktopId).pixels()
   }
 
   /** What keys and pointer the desktop got, the oldest first. */

@@ -1,4 +1,4 @@
-// Puts the agent's JPEG thread into its bundle, which is one file: as a text to evaluate, with the encoder's machine code in it.
+// Puts the thread that makes the agent's pictures into its bundle, which is one file: as a text to evaluate, with the machine code of the JPEG encoder in it.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { build, type Plugin } from 'esbuild'
@@ -16,10 +16,10 @@ const withWasm: Plugin = {
 }
 
 /** Replaces the file that names the thread's first file. */
-export const withJpegWorker: Plugin = {
-  name: 'jpeg-worker',
+export const withPictureWorker: Plugin = {
+  name: 'picture-worker',
   setup: ({ onLoad }) => {
-    onLoad({ filter: /\/input\/jpeg-worker-start\.ts$/ }, async ({ path }) => {
+    onLoad({ filter: /\/input\/picture-worker-start\.ts$/ }, async ({ path }) => {
       const { outputFiles } = await build({
         entryPoints: [path.replace('-start.ts', '.ts')],
         bundle: true,
@@ -32,7 +32,7 @@ export const withJpegWorker: Plugin = {
         logOverride: { 'empty-import-meta': 'silent' },
         plugins: [withWasm],
       })
-      return { contents: `export const jpegWorker = { start: ${JSON.stringify(outputFiles[0]!.text)}, eval: true }` }
+      return { contents: `export const pictureWorker = { start: ${JSON.stringify(outputFiles[0]!.text)}, eval: true }` }
     })
   },
 }

@@ -1,0 +1,125 @@
+// Makes pictures of screens on one thread of their own: one at a time for the whole host, each for a bounded time, in turns that are
+// fair between customers. The pixels are taken when a picture's turn comes. The thread ends when it is not used.
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import { type PictureFormat, refuse, type Size } from '@dormouse/contract'
+import type { ScreenPixels } from '../driver/picture.ts'
+import { unlessAborted } from '../mechanics/deadlines.ts'
+import { Slots } from '../mechanics/locks.ts'
+import { pictureWorker } from './picture-worker-start.ts'
+
+export interface PictureRequest extends ScreenPixels {
+  /** Of the picture. */
+  size: Size
+  format: PictureFormat
+  quality: number
+}
+
+/** Whose picture it is, and when its caller no longer waits. */
+export interface PictureCaller {
+  /** Those with the same one share their turns. */
+  share: string
+  signal: AbortSignal
+}
+
+/** How long a picture waits for its turn, since its caller does not wait longer, and how long it may take. */
+const patience = { waitMs: 8_000, encodeMs: 8_000 }
+/** More pictures of one share than these wait. */
+const mostWaiting = 64
+const keptMs = 30_000
+/** Pictures that are read from hypervisors at once. One that stands still keeps its place until its caller has gone. */
+const [readsAtOnce, readsOfShare] = [4, 2]
+
+export class PictureEncoder {
+  readonly #turns = new Slots(1)
+  readonly #reads = new Slots(readsAtOnce, readsOfShare)
+  readonly #patience: typeof patience
+  #worker: Worker | undefined
+  #ending: NodeJS.Timeout | undefined
+
+  constructor(given = patience) {
+    this.#patience = given
+  }
+
+  /** The picture of what `take` returns when its turn has come. The pixels must not be used after that. */
+  async make(caller: PictureCaller, take: () => PictureRequest): Promise<Buffer> {
+    return await inTurn(this.#turns, caller, this.#patience, () => this.#encode(take(), caller.signal))
+  }
+
+  /** The same for pixels that have to be read first: only few are read at once, and kept. */
+  async makeRead(caller: PictureCaller, read: () => Promise<PictureRequest>): Promise<Buffer> {
+    return await inTurn(this.#reads, caller, this.#patience, async () => {
+      const request = await unlessAborted(read(), caller.signal)
+      return await this.make(caller, () => request)
+    })
+  }
+
+  /** Ends the thread. */
+  close(): void {
+    clearTimeout(this.#ending)
+    void this.#worker?.terminate()
+    this.#worker = undefined
+  }
+
+  /** A picture whose caller has gone is not finished: that ends the thread, and the next one starts another. */
+  async #encode(request: PictureRequest, signal: AbortSignal): Promise<Buffer> {
+    clearTimeout(this.#ending)
+    const worker = this.#started()
+    const either = AbortSignal.any([signal, AbortSignal.timeout(this.#patience.encodeMs)])
+    try {
+      // Rejects where the worker fails.
+      const answered = once(worker, 'message', { signal: either })
+      worker.postMessage(request, [request.pixels])
+      const [bytes] = (await answered) as [ArrayBuffer]
+      this.#ending = setTimeout(() => this.close(), keptMs).unref()
+      return Buffer.from(bytes)
+    } catch {
+      this.close()
+      signal.throwIfAborted()
+      return refuse('pictures_busy', 'the picture was not made in time')
+    }
+  }
+
+  #started(): Worker {
+    if (this.#worker) return this.#worker
+    const worker = new Worker(pictureWorker.start, {
+      eval: pictureWorker.eval,
+      resourceLimits: { maxOldGenerationSizeMb: 64 },
+    })
+    worker.unref()
+    worker.on('error', () => this.close())
+    worker.on('exit', () => {
+      if (this.#worker === worker) this.#worker = undefined
+    })
+    this.#worker = worker
+    return worker
+  }
+}
+
+/** Waits for a turn while the caller waits, but not for long. */
+async function inTurn<T>(
+  slots: Slots,
+  { share, signal }: PictureCaller,
+  { waitMs }: { waitMs: number },
+  work: () => Promise<T>,
+): Promise<T> {
+  if (slots.waiting(share) >= mostWaiting) refuse('pictures_busy', 'too many pictures of one customer wait')
+  const late = new AbortController()
+  const timer = setTimeout(() => late.abort(), waitMs)
+  try {
+    return await slots.run(
+      AbortSignal.any([signal, late.signal]),
+      () => {
+        clearTimeout(timer)
+        return work()
+      },
+      share,
+    )
+  } catch (error) {
+    signal.throwIfAborted()
+    if (late.signal.aborted) refuse('pictures_busy', 'a picture waited too long for its turn')
+    throw error
+  } finally {
+    clearTimeout(timer)
+  }
+}
