@@ -64,6 +64,12 @@ export class AnswerChecker {
     return this.#compare(where, this.#resolve<Response>(documented), exchange)
   }
 
+  /** What is wrong with a value by a schema of the document. */
+  wrongIn(what: string, schema: object, value: unknown): string[] {
+    const validate = this.#validator(closed(schema) as object)
+    return validate(value) ? [] : (validate.errors ?? []).map((one) => `${what}: ${one.instancePath} ${one.message}`)
+  }
+
   #operation(method: string, path: string): Operation | undefined {
     const name = method.toLowerCase() === 'head' ? 'get' : method.toLowerCase()
     return this.#routes.find(({ pattern, methods }) => pattern.test(path) && methods[name])?.methods[name]

@@ -100,24 +100,29 @@ test('a desktop of another organisation is byte for byte a missing one, on every
   expect((await house.api('GET', '/v1/desktops', { key: other.key })).json.desktops).toEqual([])
 })
 
-test('there is one 404: missing desktops, operations, paths and ways to upgrade are told in the same bytes', async () => {
+test('there is one 404 of what is missing, and one of paths and ways to upgrade that no route takes', async () => {
   await using house = await House.start({ hosts: 0 })
   const asked = [...named.map(([method, path, wish]) => [method, path(newId()), wish] as const)]
-  const others = [`/v1/operations/${newId()}`, '/v1/nothing', '/v1/desktops/a/b/c', '/nothing'].map(
-    (path) => ['GET', path, {}] as const,
-  )
-  const texts = new Set<string>()
-  for (const [method, path, wish] of [...asked, ...others]) {
-    const { status, text } = await house.api(method, path, wish)
-    expect([path, status]).toEqual([path, 404])
-    texts.add(text)
+  const get = (path: string) => ['GET', path, {}] as const
+  const textsOf = async (requests: (typeof asked)[number][]) => {
+    const texts = new Set<string>()
+    for (const [method, path, wish] of requests) {
+      const { status, text } = await house.api(method, path, wish)
+      expect([path, status]).toEqual([path, 404])
+      texts.add(text)
+    }
+    return texts
   }
+  expect((await textsOf([...asked, get(`/v1/operations/${newId()}`)])).size).toBe(1)
+  const texts = await textsOf(['/v1/nothing', '/v1/desktops/a/b/c', '/nothing', '/v2/desktops', '/metric'].map(get))
   const socket = connect(Number(new URL(house.url).port), '127.0.0.1')
   socket.write('GET /nothing HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n')
   const upgrade = Buffer.concat(await socket.toArray()).toString()
   expect(upgrade.slice(0, 12)).toBe('HTTP/1.1 404')
   texts.add(upgrade.slice(upgrade.indexOf('\r\n\r\n') + 4))
-  expect(texts.size).toBe(1)
+  expect([...texts].map((text) => JSON.parse(text))).toMatchObject([
+    { status: 404, code: 'no_such_route', detail: expect.stringMatching(/^no such route; /) },
+  ])
 })
 
 test('without a live credential every route is 401 before anything else, also an unknown one with a broken body', async () => {

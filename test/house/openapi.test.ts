@@ -129,6 +129,86 @@ test('Redocly’s linter has nothing to say about it', async () => {
   }
 })
 
+interface Media {
+  schema: object
+  example?: unknown
+}
+
+/** Every body of JSON, of requests and of successes. */
+const bodiesOf = (document: Described): [name: string, media: Media][] =>
+  operationsOf(document).flatMap(({ name, operation }) => {
+    const { requestBody, responses } = operation as { requestBody?: { content: Record<string, Media> } } & {
+      responses: Record<string, { content?: Record<string, Media> }>
+    }
+    const contents = Object.entries({ body: requestBody ?? {}, ...responses } as typeof responses)
+    return contents.flatMap(([what, { content = {} }]) =>
+      Object.entries(content)
+        .filter(([type]) => type === 'application/json')
+        .map(([, media]): [string, Media] => [`${name} ${what}`, media]),
+    )
+  })
+
+test('every body and every answer has an example, which is valid', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const document = await documentOf(house)
+  const bodies = bodiesOf(document)
+  expect(bodies.length).toBeGreaterThan(60)
+  expect(bodies.filter(([, { example }]) => example === undefined).map(([name]) => name)).toEqual([])
+  const checker = new AnswerChecker(document)
+  expect(bodies.flatMap(([name, { schema, example }]) => checker.wrongIn(name, schema, example))).toEqual([])
+  const [, create] = bodies.find(([name]) => name === 'POST /v1/desktops body')!
+  expect((await house.api('POST', '/v1/desktops', { body: create.example })).status).toBe(201)
+})
+
+/** What engines of every language read alike: no look-around, no named group, no class of Unicode, no code point. */
+const plainPattern = /^(?:[ !-[\]-~]|\\[\\dDwWsSbtrn.\-/()[\]{}*+?^$|])*$/
+
+/** Every schema of the document, at any depth. */
+function* schemasIn(value: unknown): Generator<Record<string, unknown>> {
+  if (typeof value !== 'object' || value === null) return
+  yield value as Record<string, unknown>
+  for (const inner of Object.values(value)) yield* schemasIn(inner)
+}
+
+test('patterns are read alike by engines of every language; numbers and booleans of a query are such', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const document = await documentOf(house)
+  const patterns = [...schemasIn(document)].flatMap(({ pattern }) => (typeof pattern === 'string' ? [pattern] : []))
+  expect(patterns.length).toBeGreaterThan(5)
+  expect(patterns.filter((pattern) => !plainPattern.test(pattern) || /\(\?(?!:)/.test(pattern))).toEqual([])
+  const queries = operationsOf(document).flatMap(({ operation }) => operation.parameters ?? []) as unknown as {
+    name: string
+    schema: { type?: string; pattern?: string; enum?: unknown[] }
+  }[]
+  const types = (name: string) => [
+    ...new Set(queries.filter((one) => one.name === name).map(({ schema }) => schema.type)),
+  ]
+  for (const name of ['eof', 'recursive']) expect([name, types(name)]).toEqual([name, ['boolean']])
+  expect(types('wait')).toEqual(['boolean', 'string'])
+  for (const name of ['offset', 'stderr_offset', 'window', 'wait_secs', 'limit', 'depth', 'fit', 'quiet_ms'])
+    expect([name, types(name)]).toEqual([name, ['integer']])
+  const texts = queries.filter(
+    ({ schema }) => schema.enum?.includes('true') || /^\^\\d[^,]*$/.test(schema.pattern ?? ''),
+  )
+  expect(texts.map(({ name }) => name)).toEqual([])
+})
+
+test('Spectral finds no error, and warns only of what the contract wants otherwise', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const [{ Spectral }, { oas }] = await Promise.all([
+    import('@stoplight/spectral-core'),
+    import('@stoplight/spectral-rulesets'),
+  ])
+  const spectral = new Spectral()
+  spectral.setRuleset({ extends: [[oas as never, 'recommended']] })
+  const found = await spectral.run((await documentOf(house)) as never)
+  const codes = new Set(found.map(({ code }) => String(code)))
+  // No address is fixed, nobody is to be written to, a summary may say all, and fork and attach never answer 2xx.
+  const wanted = ['oas3-api-servers', 'info-contact', 'operation-description', 'operation-success-response']
+  expect([...codes].filter((code) => !wanted.includes(code))).toEqual([])
+  expect(found.filter(({ severity }) => severity === 0)).toEqual([])
+})
+
 test('what routes really answer is what the document says', async () => {
   await using house = await House.start()
   const ask = async (method: string, path: string, wish: ApiWish = {}) => (await house.api(method, path, wish)).status
@@ -194,6 +274,14 @@ test('whoever opens the service’s address in a browser is led to the page to r
   await using house = await House.start({ hosts: 0 })
   const answer = await house.api('GET', '/', { key: null })
   expect([answer.status, answer.headers.location]).toEqual([302, '/docs'])
+})
+
+test('whoever looks for it at the usual places is led to it', async () => {
+  await using house = await House.start({ hosts: 0 })
+  for (const path of ['/openapi.json', '/swagger.json']) {
+    const answer = await house.api('GET', path, { key: null })
+    expect([answer.status, answer.headers.location]).toEqual([302, '/v1/openapi.json'])
+  }
 })
 
 test('the page to read it at comes from here alone, and its policy forbids everything else', async () => {

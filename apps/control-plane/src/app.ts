@@ -1,5 +1,5 @@
 // The HTTP application: every scope with its authentication and its routes. Decides nothing.
-import { notFound, type TierJson } from '@dormouse/contract'
+import { noSuchRoute, type TierJson } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { onRequestHookHandler } from 'fastify'
 import { Counter, type Registry } from 'prom-client'
@@ -196,7 +196,7 @@ function handedRoutes(scope: App, { parts, paths }: Scoped): void {
 
 /** An unknown path needs the credential of its scope, so that unauthenticated clients learn nothing. */
 function answerUnknownPaths(scope: App): void {
-  scope.setNotFoundHandler((_request, reply) => void sendProblem(reply, notFound()))
+  scope.setNotFoundHandler((_request, reply) => void sendProblem(reply, noSuchRoute()))
 }
 
 /** Answered from memory and without any limit: monitoring must not be delayed by other requests. */

@@ -1,6 +1,6 @@
 // What keeps a desktop awake: the classes of activity, what hosts report of them, wake locks, and a desktop's idle view.
 import { z } from 'zod'
-import { durationMs, listOf, recordOf } from './bounds.ts'
+import { durationMs, listOf, printable, recordOf } from './bounds.ts'
 import { desktopState, time } from './desktops.ts'
 import { activityClass } from './idle-policy.ts'
 import { id } from './ids.ts'
@@ -56,10 +56,7 @@ export const wakeLockName = z
 /** Unknown fields are refused: a misspelt `expires_in_secs` must not be a silent no-op. */
 export const wakeLockBody = z
   .strictObject({
-    reason: z
-      .string()
-      .regex(/^[^\p{C}]{1,200}$/u, 'must be 1 to 200 printable characters')
-      .describe('Why the desktop must stay awake; shown in its idle view'),
+    reason: printable(200).describe('Why the desktop must stay awake; shown in its idle view'),
     expires_in_secs: z
       .int()
       .min(1)

@@ -10,6 +10,16 @@ export const said = (mostChars: number) =>
       .replaceAll(/[\p{Cc}\p{Cf}]+/gu, ' '),
   )
 
+/** Text that people read: 1 to `most` characters, none of them invisible. The document has lengths, and no pattern of one engine. */
+export const printable = (most: number) =>
+  z
+    .string()
+    .refine(
+      (text) => text.length <= 2 * most && [...text].length <= most && text !== '' && !/\p{C}/u.test(text),
+      `must be 1 to ${most} printable characters`,
+    )
+    .meta({ minLength: 1, maxLength: most })
+
 /** A list of at most `most` items. Validation stops at the first bad one: a message for each of a million would take seconds. */
 export const listOf = <T extends z.ZodType>(item: T, most: number) =>
   z

@@ -1,5 +1,6 @@
 // A desktop as customers see it, and the body of a create.
 import { z } from 'zod'
+import { printable } from './bounds.ts'
 import { activityClass, defaultIdlePolicy, idlePolicy } from './idle-policy.ts'
 import { id } from './ids.ts'
 
@@ -24,6 +25,9 @@ export const desktopStates = [
 ] as const
 export const desktopState = z.enum(desktopStates)
 export type DesktopState = z.infer<typeof desktopState>
+
+/** In a query: exactly `true` or `false`. */
+export const flag = z.enum(['true', 'false'], 'must be `true` or `false`').meta({ type: 'boolean' })
 
 /** RFC 3339, UTC, with milliseconds. */
 export const time = z.iso.datetime({ precision: 3 }).describe('RFC 3339, UTC, with milliseconds')
@@ -80,12 +84,7 @@ export type DesktopJson = z.infer<typeof desktopJson>
 
 export const desktopListJson = z.object({ desktops: z.array(desktopJson) }).meta({ id: 'DesktopList' })
 
-/** 1 to 128 printable characters. The pattern is plain: engines of other languages read it in the document. */
-const imageOfNew = z
-  .string()
-  .min(1, 'must be 1 to 128 printable characters')
-  .max(128, 'must be 1 to 128 printable characters')
-  .refine((text) => text.isWellFormed() && !/\p{Cc}/u.test(text), 'must be 1 to 128 printable characters')
+const imageOfNew = printable(128)
 
 /** Null means omitted: the deployment's default applies. */
 export const createDesktopBody = z

@@ -47,6 +47,20 @@ const hostEventTypes = [
 export const eventTypes = [...customerEventTypes, ...hostEventTypes] as const
 export type EventType = (typeof eventTypes)[number]
 
+const eventExample = {
+  id: '1f0c7a9e2s8',
+  type: 'desktop.state',
+  at: '2026-01-01T12:02:07.512Z',
+  desktop_id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80',
+  data: {
+    state: 'awake',
+    previous_state: 'waking',
+    generation: 1,
+    host_id: '01980a00-9f8e-7d6c-8b5a-493827160504',
+    failure_code: null,
+  },
+}
+
 export const eventJson = z
   .object({
     id: z.string().describe('Names the event, and is the cursor behind it: pass it as `after` to read on'),
@@ -61,21 +75,7 @@ export const eventJson = z
   })
   .meta({
     id: 'Event',
-    examples: [
-      {
-        id: '1f0c7a9e2s8',
-        type: 'desktop.state',
-        at: '2026-01-01T12:02:07.512Z',
-        desktop_id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80',
-        data: {
-          state: 'awake',
-          previous_state: 'waking',
-          generation: 1,
-          host_id: '01980a00-9f8e-7d6c-8b5a-493827160504',
-          failure_code: null,
-        },
-      },
-    ],
+    examples: [eventExample],
   })
 export type EventJson = z.infer<typeof eventJson>
 
@@ -89,7 +89,7 @@ export const eventListJson = z
         'Whether there may be more behind the cursor by now. With a filter, a page may be empty before the end',
       ),
   })
-  .meta({ id: 'EventList' })
+  .meta({ id: 'EventList', examples: [{ events: [eventExample], cursor: '1f0c7a9e2s8', more: false }] })
 export type EventListJson = z.infer<typeof eventListJson>
 
 /** As operators see it: of every organisation, and of hosts. */

@@ -1,7 +1,7 @@
 // Commands that last: execs as a resource, in the API and between control plane and agent.
 import { z } from 'zod'
 import { durationMs, durationSecs, listOf } from './bounds.ts'
-import { time } from './desktops.ts'
+import { flag, time } from './desktops.ts'
 import { commandText, fitsInAll, variables, workingFolder } from './guest.ts'
 import { id } from './ids.ts'
 
@@ -22,7 +22,9 @@ export type ExecStream = z.infer<typeof execStream>
 
 const offset = z.int().min(0)
 const side = z.int().min(1).max(1_000)
-export const terminalSize = z.object({ cols: side, rows: side }).meta({ id: 'TerminalSize' })
+export const terminalSize = z
+  .object({ cols: side, rows: side })
+  .meta({ id: 'TerminalSize', examples: [{ cols: 80, rows: 24 }] })
 
 /** A guest's report of one exec. The guest is not trusted: everything has its limit. */
 export const execReport = z.object({
@@ -167,6 +169,7 @@ const wholeNumber = (what: string) =>
     .regex(/^\d{1,15}$/, `must be ${what}`)
     .transform(Number)
     .pipe(z.int())
+    .meta({ type: 'integer', minimum: 0 })
 
 export const execOutputQuery = z.object({
   stream: execStream.optional().describe('Default `stdout`. A terminal has no other'),
@@ -175,6 +178,7 @@ export const execOutputQuery = z.object({
     .describe('Of the first byte; default 0. What was dropped is skipped'),
   wait_secs: wholeNumber(`0 to ${execWaitMaxSecs}`)
     .pipe(z.int().max(execWaitMaxSecs, `must be 0 to ${execWaitMaxSecs}`))
+    .meta({ type: 'integer', minimum: 0, maximum: execWaitMaxSecs })
     .optional()
     .describe('Wait so long for a byte, or for the end; at most 60'),
 })
@@ -183,7 +187,7 @@ export const execStdinQuery = z.object({
   offset: wholeNumber('a number of bytes').describe(
     'Of the first byte. Bytes before the end are skipped; beyond it is 409',
   ),
-  eof: z.enum(['true', 'false'], 'must be `true` or `false`').optional().describe('`true`: nothing follows'),
+  eof: flag.optional().describe('`true`: nothing follows'),
 })
 
 export const execStdinJson = z

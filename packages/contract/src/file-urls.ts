@@ -73,7 +73,10 @@ export type FileUrlJson = z.infer<typeof fileUrlJson>
 
 export const createdFileUrlJson = z
   .object({ ...fileUrlFields, url: z.string().describe('Whoever has it can use it; it is shown only here') })
-  .meta({ id: 'CreatedFileUrl' })
+  .meta({
+    id: 'CreatedFileUrl',
+    examples: [{ ...example, url: 'https://dormouse.example.com/files/q3J0V2xkUk1nYzVhZ1Q' }],
+  })
 export type CreatedFileUrlJson = z.infer<typeof createdFileUrlJson>
 
 export const fileUrlsJson = z

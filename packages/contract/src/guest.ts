@@ -49,7 +49,7 @@ export const variables = z
   })
   .meta({
     type: 'object',
-    propertyNames: { type: 'string', pattern: variableName.source },
+    propertyNames: { type: 'string', pattern: '^[^=]+$' },
     additionalProperties: { type: 'string' },
   })
 

@@ -72,12 +72,15 @@ export const refusalWithCause = (code: RefusalCode, cause: string, extra: Extra 
   new Refusal(code, messageOf(code), { ...extra, cause })
 
 /**
- * The 404 of every path. What is missing, what is another organisation's and what never existed get the same bytes. Only
+ * The 404 of every route. What is missing, what is another organisation's and what never existed get the same bytes. Only
  * a missing file of the caller's own desktop has a 404 of its own.
  */
 export const notFound = (): Refusal => new Refusal('not_found')
 
-/** Throws it. Usable as an expression: `row ?? refuseNotFound()`. */
+/** The 404 of a path or method that no route takes. */
+export const noSuchRoute = (): Refusal => new Refusal('no_such_route')
+
+/** Throws the 404 of what is missing. Usable as an expression: `row ?? refuseNotFound()`. */
 export function refuseNotFound(): never {
   throw notFound()
 }

@@ -60,7 +60,12 @@ export const refusals = {
   not_found: {
     status: 404,
     what: 'not found, or in another organisation',
-    next: 'check the path, the id and the credential’s organisation',
+    next: 'check the id and the credential’s organisation',
+  },
+  no_such_route: {
+    status: 404,
+    what: 'no such route',
+    next: 'check the path; `/v1/openapi.json` and `/docs` have the routes of customers',
   },
   file_not_found: { status: 404, ofFile: true, what: 'there is no such file in the guest', next: 'check the path' },
   method_not_allowed: {

@@ -9,7 +9,7 @@ export const streamBody = z
     claim: streamClaim.describe('`view` only sees; `control` also types and points'),
     takeover: z.boolean().nullish().describe('Take the claim from its holder, and close the holder’s socket'),
   })
-  .meta({ id: 'StreamBody' })
+  .meta({ id: 'StreamBody', examples: [{ claim: 'view' }] })
 export type StreamBody = z.infer<typeof streamBody>
 
 export const streamJson = z
@@ -19,5 +19,15 @@ export const streamJson = z
     expires_at: z.string().describe('When the URL expires'),
     claim: streamClaim,
   })
-  .meta({ id: 'Stream' })
+  .meta({
+    id: 'Stream',
+    examples: [
+      {
+        url: 'https://dormouse.example.com/screen#q3J0V2xkUk1nYzVhZ1Q',
+        websocket_url: 'wss://dormouse.example.com/screens/q3J0V2xkUk1nYzVhZ1Q',
+        expires_at: '2026-01-01T12:01:00.000Z',
+        claim: 'view',
+      },
+    ],
+  })
 export type StreamJson = z.infer<typeof streamJson>

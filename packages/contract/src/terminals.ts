@@ -25,6 +25,7 @@ const bytes = z
   .regex(/^\d{1,15}$/, 'must be a number of bytes')
   .transform(Number)
   .pipe(z.int())
+  .meta({ type: 'integer', minimum: 0 })
 
 export const attachQuery = z.object({
   offset: bytes.optional().describe('Of the first byte of stdout; default 0. What was dropped is skipped'),

@@ -1,6 +1,7 @@
 // Changes below a folder of a guest, as they happen: in the API and between control plane and agent.
 import { z } from 'zod'
 import { durationMs, listOf } from './bounds.ts'
+import { flag } from './desktops.ts'
 import { id } from './ids.ts'
 
 /** Of one desktop. One that nobody reads ends ten minutes later. */
@@ -60,8 +61,7 @@ export const watchCursor = z
 
 export const watchQuery = z.object({
   path: z.string().describe('Absolute path of a folder in the guest; no `..`, no NUL'),
-  recursive: z
-    .enum(['true', 'false'], 'must be `true` or `false`')
+  recursive: flag
     .optional()
     .describe(`\`true\`: also everything below it in the same file system, ${watchedFoldersMax} folders at most`),
   cursor: watchCursor.optional().describe('Where the last answer, or event, ended. Without it, from now on'),
@@ -94,5 +94,13 @@ export type ChangeJson = z.infer<typeof changeJson>
 
 export const changesJson = z
   .object({ changes: z.array(changeJson).describe('In their order'), cursor: z.string().describe('Read on from here') })
-  .meta({ id: 'FileChangePage' })
+  .meta({
+    id: 'FileChangePage',
+    examples: [
+      {
+        changes: [{ type: 'written', path: '/srv/report.txt', exact_path: true, folder: false, to: null }],
+        cursor: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80.17.LPMUzhXx',
+      },
+    ],
+  })
 export type ChangesJson = z.infer<typeof changesJson>

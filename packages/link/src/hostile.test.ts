@@ -14,7 +14,7 @@ import { Pace } from './pace.ts'
 import { Peer, type PeerOptions } from './peer.ts'
 import { openDoors } from './testing/doors.ts'
 import { joined, listenOnLoopback, pair } from './testing/pair.ts'
-import { acceptUpgrades } from './upgrades.ts'
+import { acceptUpgrades, UpgradeRefusal } from './upgrades.ts'
 
 const mib = 1024 * 1024
 const long = 'A'.repeat(3 * mib)
@@ -222,7 +222,7 @@ test('an upgrade that cannot be refused is disconnected', async () => {
   const answer = () => {
     throw new Error('no pen')
   }
-  acceptUpgrades(server, { log, answer, nowhere: 'nowhere' })
+  acceptUpgrades(server, { log, answer, nowhere: new UpgradeRefusal(404, 'nowhere') })
   const socket = connect(await listenOnLoopback(server), '127.0.0.1')
   socket.write(`${[...handshake, `Sec-WebSocket-Key: ${key}`].join('\r\n')}\r\n\r\n`)
   await soon(socket, 'close')

@@ -40,8 +40,8 @@ export interface UpgradeOptions {
   admit?: (request: IncomingMessage) => UpgradeRefusal | undefined
   /** Sends the refusal and closes the connection. */
   answer: (socket: Duplex, refusal: UpgradeRefusal) => void
-  /** The detail of the 404 for a path without a route. */
-  nowhere: string
+  /** For a path without a route. */
+  nowhere: UpgradeRefusal
 }
 
 /** Takes over the server's upgrade requests; add routes to it. */
@@ -62,7 +62,7 @@ export class Upgrades {
     this.#log = log
     this.#admit = admit
     this.#answer = answer
-    this.#nowhere = new UpgradeRefusal(404, nowhere)
+    this.#nowhere = nowhere
     this.#webSockets = new WebSocketServer({
       noServer: true,
       maxPayload: maxFrameBytes,

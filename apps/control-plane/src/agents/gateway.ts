@@ -2,7 +2,7 @@
 // passed in.
 import type { IncomingMessage, Server } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { linkSubprotocols, notFound } from '@dormouse/contract'
+import { linkSubprotocols, noSuchRoute } from '@dormouse/contract'
 import { acceptUpgrades, DialRefused, Pace, UpgradeRefusal } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
@@ -67,7 +67,7 @@ export function openGateway({ server, links, hooks, heartbeatMs, log }: GatewayO
     log,
     admit: (request) => hooks.strangers.refusal(request),
     answer: hooks.refuse,
-    nowhere: notFound().detail,
+    nowhere: new UpgradeRefusal(404, noSuchRoute().detail, {}, 'no_such_route'),
   })
   const handshakes = new Handshakes(hooks.proofs, hooks.strangers)
   upgrades.add({

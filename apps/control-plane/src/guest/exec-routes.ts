@@ -26,7 +26,10 @@ import type { Asking, Execs } from './execs.ts'
 const params = z.object({ id })
 const execParams = params.extend({ exec: id.describe('Id of the exec') })
 const listJson = z.object({ execs: z.array(execStateJson) }).meta({ id: 'ExecList' })
-const removedJson = z.object({ id }).meta({ id: 'DeletedExec' })
+const removedJson = z.object({ id }).meta({
+  id: 'DeletedExec',
+  examples: [{ id: '01980f3e-7a5c-7c1e-9d54-1c2f5e6a7b80' }],
+})
 
 interface ExecRoutesOptions {
   execs: Execs

@@ -23,10 +23,12 @@ interface Header {
   schema: { type: 'string' | 'integer' }
 }
 
+export type Content = Record<string, { schema: object; example?: unknown }>
+
 export interface DocumentedResponse {
   description: string
   headers?: Record<string, Header | { $ref: string }>
-  content?: Record<string, { schema: object; example?: unknown }>
+  content?: Content
 }
 
 const header = (description: string, type: 'string' | 'integer' = 'string'): Header => ({

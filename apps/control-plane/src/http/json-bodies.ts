@@ -1,7 +1,7 @@
 // Request bodies: size limits, and JSON parsing. Knows no route and no credential.
 import type { IncomingMessage } from 'node:http'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { notFound, refuseField } from '@dormouse/contract'
+import { noSuchRoute, refuseField } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
 import type { App } from './app.ts'
 import { BoundedBody } from './bounded-body.ts'
@@ -49,7 +49,7 @@ function ignoreContentType(app: App): void {
 /** fastify would read the body of a request without a route. */
 function skipUnroutedBodies(app: App): void {
   app.addHook('preParsing', (request, _reply, payload, done) => {
-    if (request.is404) done(notFound())
+    if (request.is404) done(noSuchRoute())
     else done(null, payload)
   })
 }

@@ -11,6 +11,7 @@ import {
 import { z } from 'zod'
 import {
   type Answers,
+  type Content,
   type DocumentedResponse,
   documented,
   type ProblemStatus,
@@ -19,6 +20,7 @@ import {
   sharedProblems,
 } from './answers.ts'
 import type { App } from './app.ts'
+import { type Examples, examplesOf } from './examples.ts'
 import { refuseUnknown } from './unknown-fields.ts'
 
 declare module 'fastify' {
@@ -100,6 +102,8 @@ export async function publishOpenApi(app: App): Promise<void> {
     refuseUnknown('query parameter', undefined, query)
     done()
   }
+  for (const guess of ['/openapi.json', '/swagger.json'])
+    app.get(guess, { schema: { hide: true } }, (_request, reply) => reply.redirect('/v1/openapi.json', 302))
   app.get('/v1/openapi.json', { schema, preValidation }, async (_request, reply) => {
     // A text already: made once, and the same for everybody.
     document ??= JSON.stringify(app.swagger())
@@ -110,7 +114,7 @@ export async function publishOpenApi(app: App): Promise<void> {
   })
 }
 
-const notes = ['answers', 'problems', 'keyed', 'bodyOptional', 'bytes'] as const
+const notes = ['answers', 'problems', 'keyed', 'bodyOptional', 'bytes', 'examples'] as const
 
 type Route = Parameters<typeof fastifyZodOpenApiTransform>[0]
 
@@ -118,7 +122,8 @@ type Route = Parameters<typeof fastifyZodOpenApiTransform>[0]
 function transform(route: Route): { schema: FastifySchema; url: string } {
   const { schema, url } = route
   if (!url.startsWith('/v1/') || !schema || schema.hide) return { schema: { hide: true }, url }
-  const carried = Object.fromEntries(notes.map((note) => [`x-${note}`, schema[note]]))
+  const said = { ...schema, examples: examplesOf(schema) }
+  const carried = Object.fromEntries(notes.map((note) => [`x-${note}`, said[note]]))
   const left = Object.fromEntries(notes.map((note) => [note, undefined]))
   return fastifyZodOpenApiTransform({ ...route, ...namingRest(url, { ...schema, ...left, ...carried }) } as Route)
 }
@@ -130,9 +135,15 @@ function namingRest(url: string, schema: FastifySchema): { url: string; schema: 
   return { url: `${url.slice(0, -1)}:path`, schema: { ...schema, params: z.object({ ...others, path: path! }) } }
 }
 
+interface Parameter {
+  name: string
+  in: string
+  schema: { type?: string; pattern?: string; enum?: unknown[] }
+}
+
 interface Operation {
-  parameters?: object[]
-  requestBody?: object
+  parameters?: Parameter[]
+  requestBody?: { content?: Content }
   responses: Record<string, DocumentedResponse | { $ref: string }>
   security?: object[]
   'x-answers'?: Answers
@@ -140,6 +151,7 @@ interface Operation {
   'x-keyed'?: 'organisation' | 'desktop'
   'x-bodyOptional'?: boolean
   'x-bytes'?: string
+  'x-examples'?: Examples
 }
 
 export interface OpenApiDocument {
@@ -166,22 +178,47 @@ function finish(operation: Operation): Operation {
     'x-keyed': keyed,
     'x-bodyOptional': bodyOptional = false,
     'x-bytes': bytes,
+    'x-examples': examples = { answers: {} },
     ...rest
   } = operation
+  const body = rest.requestBody && {
+    ...rest.requestBody,
+    ...(bodyOptional && { required: false }),
+    ...(rest.requestBody.content && { content: shown(rest.requestBody.content, examples.body) }),
+  }
   const successes = Object.entries(answers).map(([status, answer]) => {
     const made = rest.responses[status]
-    return [status, documented(made && 'description' in made ? made : undefined, answer, keyed !== undefined)]
+    const response = documented(made && 'description' in made ? made : undefined, answer, keyed !== undefined)
+    return [
+      status,
+      { ...response, ...(response.content && { content: shown(response.content, examples.answers[status]) }) },
+    ]
   })
   return {
     ...rest,
-    ...(keyed && { parameters: [...(rest.parameters ?? []), idempotencyKey(keyed)] }),
-    ...(bodyOptional && { requestBody: { ...rest.requestBody, required: false } }),
+    ...((keyed || rest.parameters) && {
+      parameters: [...(rest.parameters ?? []).map(plain), ...(keyed ? [idempotencyKey(keyed)] : [])],
+    }),
+    ...(body && { requestBody: body }),
     ...(bytes && { requestBody: bytesBody(bytes) }),
     responses: {
       ...Object.fromEntries(successes),
       ...problemsOf([...everybodysProblems(rest), ...(rest.requestBody || bytes ? [415 as const] : []), ...problems]),
     },
   }
+}
+
+/** Each JSON body with its example, which tools show in place of one that they make up. */
+function shown(content: Content, example: unknown): Content {
+  const of = (type: string) => (example !== undefined && type === 'application/json' ? { example } : undefined)
+  return Object.fromEntries(Object.entries(content).map(([type, media]) => [type, { ...media, ...of(type) }]))
+}
+
+/** A number or a boolean of a query is read from text; the pattern and the choices of that text are none of its own. */
+function plain(parameter: Parameter): Parameter {
+  const { pattern, enum: choices, ...schema } = parameter.schema
+  const isText = !['integer', 'number', 'boolean'].includes(schema.type ?? '')
+  return isText ? parameter : { ...parameter, schema }
 }
 
 /** What any route may answer: the document itself asks for no credential and is read from memory; only connections are counted for it. */

@@ -1,6 +1,6 @@
 // Turns every error into an RFC 9457 problem. No other file does.
 import { STATUS_CODES } from 'node:http'
-import { isInternalOnly, messageOf, notFound, type ProblemJson, Refusal, refusals } from '@dormouse/contract'
+import { isInternalOnly, messageOf, noSuchRoute, type ProblemJson, Refusal, refusals } from '@dormouse/contract'
 import { CallFailed } from '@dormouse/link'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { CommitUnknown, isDatabaseUnavailable } from '../db/pool.ts'
@@ -10,7 +10,7 @@ import { invalidRequest } from './validation.ts'
 const ofFastify: Record<string, () => Refusal> = {
   FST_ERR_MAX_PARAM_LENGTH: () => new Refusal('invalid_request', 'part of the path is too long; shorten it'),
   // A method that no route takes.
-  FST_ERR_ROUTE_MISSING_CONTENT_TYPE: notFound,
+  FST_ERR_ROUTE_MISSING_CONTENT_TYPE: noSuchRoute,
   FST_ERR_BAD_URL: () => new Refusal('invalid_request', 'the path is not a valid URL path; percent-encode it'),
 }
 

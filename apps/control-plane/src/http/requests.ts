@@ -1,13 +1,12 @@
 // What routes read from requests besides path and body: idempotency key, `wait`, and whether the client disconnected.
 import { createHash } from 'node:crypto'
-import { refuseField } from '@dormouse/contract'
+import { flag, refuseField } from '@dormouse/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 
 /** `?wait=` is exactly `true` or `false`, once. */
 export const waitQuery = z.object({
-  wait: z
-    .enum(['true', 'false'], 'must be `true` or `false`')
+  wait: flag
     .optional()
     .describe('`true`: respond when the operation settles, or after 120 s with the operation in progress'),
 })

@@ -2,11 +2,11 @@
 import { type Server, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { LinkLog } from '../link-log.ts'
-import { acceptUpgrades, type UpgradeRefusal, type Upgrades } from '../upgrades.ts'
+import { acceptUpgrades, UpgradeRefusal, type Upgrades } from '../upgrades.ts'
 
 /** Takes over the server's upgrade requests; add routes to it. */
 export function openDoors(server: Server, log?: LinkLog): Upgrades {
-  return acceptUpgrades(server, { log, answer: inBrief, nowhere: 'there is no such path' })
+  return acceptUpgrades(server, { log, answer: inBrief, nowhere: new UpgradeRefusal(404, 'there is no such path') })
 }
 
 /** Writes a problem body by hand: an upgrade request has no response object. */
