@@ -88,13 +88,14 @@ test('keyed routes take an Idempotency-Key and say when they replay; their bodie
   expect(keyed.map(({ name }) => name).sort()).toEqual([
     'POST /v1/desktops',
     'POST /v1/desktops/{id}/destroy',
+    'POST /v1/desktops/{id}/exec',
     'POST /v1/desktops/{id}/execs',
     'POST /v1/desktops/{id}/hibernate',
     'POST /v1/desktops/{id}/input',
     'POST /v1/desktops/{id}/wake',
   ])
   for (const { path, operation } of keyed) {
-    const isWhole = path === '/v1/desktops' || path.endsWith('/execs') || path.endsWith('/input')
+    const isWhole = path === '/v1/desktops' || /\/(execs?|input)$/.test(path)
     expect([path, operation.requestBody?.required]).toEqual([path, isWhole])
     expect(operation.responses['200']?.headers).toHaveProperty('idempotency-replayed')
   }
