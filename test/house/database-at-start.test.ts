@@ -14,6 +14,7 @@ import { plainFetch } from '../openapi.ts'
 import { query } from '../setup/postgres.ts'
 import { waitFor } from '../wait-for.ts'
 import { type OwnPostgres, ownPostgres } from './parts/own-postgres.ts'
+import { underUnit } from './parts/restricted.ts'
 
 let own: OwnPostgres
 beforeAll(async () => {
@@ -142,9 +143,29 @@ test('an address or a port that it cannot have ends the start, also while it wai
   )
 })
 
+const root = join(import.meta.dirname, '../..')
+const main = join(root, 'apps/control-plane/src/main.ts')
+
+test('under the sockets that its unit allows, it listens on every address', async () => {
+  const port = await freePort()
+  const env = { DORMOUSE_HOST: '0.0.0.0', PORT: String(port), DORMOUSE_PUBLIC_URL: 'http://127.0.0.1:1' }
+  const unit = join(root, 'infra/systemd/dormouse-control-plane.service')
+  const [command, ...words] = underUnit(unit, [process.execPath, main])
+  const child = spawn(command!, words, { env: { PATH: process.env.PATH!, ...env, DATABASE_URL: own.postgres.url } })
+  const said = text(child.stdout)
+  try {
+    await waitFor('readiness', async () => {
+      if (child.exitCode !== null) throw new Error(await said)
+      return (await ask(`http://127.0.0.1:${port}/readyz`))?.status === 200
+    })
+  } finally {
+    child.kill('SIGTERM')
+    await said
+  }
+})
+
 /** The program itself: how it ends, and what it says. */
 async function ended(words: string[], env: Record<string, string>, then?: (child: ReturnType<typeof spawn>) => void) {
-  const main = join(import.meta.dirname, '../../apps/control-plane/src/main.ts')
   const child = spawn(process.execPath, [main, ...words], { env: { PATH: process.env.PATH!, ...env } })
   then?.(child)
   const [said, erred] = await Promise.all([text(child.stdout), text(child.stderr)])
@@ -169,7 +190,6 @@ test('each way to call the program ends as it should, and a failed start with it
   const nowhere = `postgres://u:p@127.0.0.1:${await freePort()}/d`
   const ways: [string[], number, RegExp][] = [
     [['--version'], 0, /^\d+\.\d+\.\d+$/],
-    [['migrate', 'now'], 2, /^unexpected argument 'now'; see --help$/],
     [
       ['operator-key'],
       1,
