@@ -162,6 +162,28 @@ test('no client can forge its address, or another host or protocol', async () =>
   expect(await answer.json()).toMatchObject({ websocket_url: expect.stringContaining(`${origin}/`) })
 })
 
+test('however the path of the metrics is written, the proxy does not pass it on; over IPv6 as well', async () => {
+  await using server = await startEcho()
+  const address = { address: server.address, name: '127.0.0.9' }
+  const port = await freePort()
+  await using _ = await startHaproxy({ port, plainPort: await freePort(), replicas: [address, address], identity })
+  await waitFor('the proxy to see the server', () => heardBehind(port, {}))
+  const statusOf = async (path: string, host: string = proxy) => {
+    const sent = request({ host, port, path, rejectUnauthorized: host === proxy }).end()
+    const [answer] = (await once(sent, 'response')) as [IncomingMessage]
+    answer.resume()
+    return answer.statusCode
+  }
+  const closed = ['/metrics', '/%6detrics', '/%6D%65trics?x=1', '//metrics', '/./metrics', '/%2e/metrics', '/METRICS']
+  const more = ['/metrics/', '/metrics;x=1', '/%2fmetrics', '/.//./metrics']
+  for (const path of [...closed, ...more]) expect([path, await statusOf(path)]).toEqual([path, 404])
+  for (const path of ['/', '/metricsx', '/v1/desktops/x/files/metrics', '/x?/metrics']) {
+    expect([path, await statusOf(path)]).toEqual([path, 200])
+  }
+  expect(await statusOf('/%6detrics', '::1')).toBe(404)
+  expect(await statusOf('/', '::1')).toBe(200)
+})
+
 test('without any replica, the proxy answers 503 with Retry-After, as a problem', async () => {
   for (const replica of house.replicas) await replica.stop()
   const answer = await waitFor('an answer of the proxy itself', async () => {

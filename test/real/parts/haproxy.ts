@@ -21,7 +21,8 @@ export interface HaproxyOptions {
 }
 
 /** Starts it, and returns when it accepts connections. */
-export async function startHaproxy({ port, plainPort, replicas, identity }: HaproxyOptions): Promise<AsyncDisposable> {
+export async function startHaproxy(options: HaproxyOptions): Promise<AsyncDisposable> {
+  const { port, plainPort, replicas, identity } = options
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-haproxy-'))
   const pem = join(folder, 'dormouse.pem')
   writeFileSync(pem, identity.certificate + identity.key, { mode: 0o600 })
@@ -29,10 +30,10 @@ export async function startHaproxy({ port, plainPort, replicas, identity }: Hapr
   const settings = replaceEach(readFileSync(shipped, 'utf8'), {
     '/etc/haproxy/dormouse.pem': pem,
     '/dev/log': 'stderr',
-    // The limit of open files may be low here.
-    'maxconn 20000': 'maxconn 500',
     'bind :80': `bind :${plainPort}`,
+    'bind :::80': `bind :::${plainPort}`,
     'bind :443': `bind :${port}`,
+    'bind :::443': `bind :::${port}`,
     '10.0.0.11:8080': first.address,
     '10.0.0.12:8080': second.address,
     'cp-1.dormouse.example }': `${first.name} }`,
@@ -41,7 +42,10 @@ export async function startHaproxy({ port, plainPort, replicas, identity }: Hapr
   const file = join(folder, 'haproxy.cfg')
   writeFileSync(file, settings)
   await run('haproxy', ['-c', '-f', file])
-  const child = spawn('haproxy', ['-db', '-f', file], { stdio: ['ignore', 'ignore', 'pipe'] })
+  // As few files as a container may allow.
+  const child = spawn('sh', ['-c', 'ulimit -n 1024 && exec haproxy -db -f "$0"', file], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
   let log = ''
   child.stderr.on('data', (chunk) => {
     log += chunk

@@ -36,7 +36,7 @@ export async function uninstall(work: Work, target: Target): Promise<Report> {
 async function isInstalled({ root }: Machine): Promise<boolean> {
   const places = [
     '/etc/systemd/system/dormouse-agent.service',
-    '/opt/dormouse',
+    '/opt/dormouse/agent',
     '/etc/dormouse/agent.env',
     '/var/lib/dormouse-agent',
   ]
