@@ -29,12 +29,14 @@ export function createContext(terminal: Terminal, env: Record<string, string | u
     warnings: misspelt(env),
     customer: () => {
       const { baseUrl, apiKey } = findService(env, folders)
+      if (apiKey?.startsWith(operatorPrefix)) throw wrongKey('DORMOUSE_API_KEY', 'an operator key')
       return createClient({ baseUrl, apiKey: apiKey ?? noKey('DORMOUSE_API_KEY', 'an API key') })
     },
     customerWith: (apiKey) => createClient({ baseUrl: findService(env, folders).baseUrl, apiKey }),
     baseUrl: () => findService(env, folders).baseUrl,
     operator: () => {
       const { baseUrl, operatorKey } = findService(env, folders)
+      if (operatorKey?.startsWith(customerPrefix)) throw wrongKey('DORMOUSE_OPERATOR_KEY', 'an API key of a customer')
       return createAdminClient({
         baseUrl,
         operatorKey: operatorKey ?? noKey('DORMOUSE_OPERATOR_KEY', 'an operator key'),
@@ -42,6 +44,18 @@ export function createContext(terminal: Terminal, env: Record<string, string | u
     },
     show: (options, document, text) => terminal.write(options.json ? json(document) : text()),
   }
+}
+
+const customerPrefix = 'svc_sk_'
+const operatorPrefix = 'svc_op_'
+
+/** The service would say 401 alone: it knows no key of the other kind. */
+function wrongKey(variable: string, what: string): CliError {
+  const next =
+    variable === 'DORMOUSE_API_KEY'
+      ? `operator keys are for \`dormouse admin\`, in DORMOUSE_OPERATOR_KEY; \`dormouse admin key create --org <id>\` makes an API key`
+      : 'API keys are for the other commands, in DORMOUSE_API_KEY; who runs the service has operator keys'
+  return new CliError(`${variable} is ${what}, which this command does not take`, next, exitCodes.denied)
 }
 
 function noKey(variable: string, what: string): never {

@@ -10,6 +10,7 @@ import {
   OperationFailedError,
   PermissionDeniedError,
   RateLimitError,
+  ServerError,
   TimeoutError,
   UnavailableError,
 } from '@dormouse/client'
@@ -54,6 +55,8 @@ export interface About {
   verb?: string
   /** The command's group: `org`, `key` or `host` below `admin`. */
   group?: string
+  /** As it is typed, such as `admin host list`. */
+  command?: string
   id?: string
   json?: boolean
   /** It runs until Ctrl-C, which is then no failure. */
@@ -107,14 +110,15 @@ function codeOf(error: DormouseError): number {
 }
 
 /** By codes and fields alone. Where an older service leaves a field out, the step is the general one of the code. */
-function nextStep(error: DormouseError, { id = '<id>', verb, group = '' }: About): string | undefined {
+function nextStep(error: DormouseError, about: About): string | undefined {
+  const { id = '<id>', verb, group = '' } = about
   if (isUnknown(error) && lists[group]) return `${lists[group]} lists them`
   if (error.code === 'wrong_state' || error.code === 'not_awake') return fromState(error, id, verb)
   if (error.code === 'guest_deadline' && verb !== 'exec') return `retry; \`dormouse open ${id}\` shows its screen`
   if (error.code === 'claim_held' && verb === 'input') return 'retry later, or run the same command with --takeover'
   if (error.code === 'claim_held') return toTakeOver(error, id)
   if (error instanceof OperationFailedError) return fromCause(error, id)
-  return byCode[error.code ?? '']?.(id) ?? byKind(error)
+  return byCode[error.code ?? '']?.(id) ?? byKind(error, about)
 }
 
 const isUnknown = (error: DormouseError) => error instanceof NotFoundError || isMalformedId(error)
@@ -172,21 +176,51 @@ const byCode: Record<string, (id: string) => string> = {
   permission_denied: folder,
   read_only: (id) => `choose another folder; \`dormouse exec ${id} -- mount\` shows which are writable`,
   no_space: (id) => `free space in it: dormouse exec ${id} -- df -h`,
+  quota_exceeded_in_guest: (id) => `see what uses it: dormouse exec ${id} -- du -xh --max-depth=1 <folder>`,
+  busy: (id) => `see what uses it: dormouse exec ${id} -- mount`,
+  file_exists: folder,
+  exec_unknown: (id) => `\`dormouse execs ${id}\` lists those that are kept`,
+  exec_limit: (id) => `\`dormouse execs ${id}\` lists them; \`dormouse signal ${id} <exec>\` ends one`,
+  clipboard_unavailable: () => '`dormouse images` lists images; one with a desktop has a clipboard, such as `desktop`',
+  screen_too_large: (id) => `dormouse resolution ${id} 1920x1080`,
+  cursor_gone: () => '`dormouse events` without --after begins with the oldest that is kept',
+  url_gone: () => '`dormouse url` makes another one',
+  invite_spent: () => '`dormouse admin host invite` makes another one',
+  upload_lost: () => 'run the same command again',
   guest_unavailable: (id) => `retry in a moment; \`dormouse open ${id}\` shows its screen`,
   guest_deadline: () => 'raise --timeout-secs (at most 300), or start it in the background',
 }
 
-function byKind(error: DormouseError): string | undefined {
+function byKind(error: DormouseError, { command = '<command>' }: About): string | undefined {
   if (error instanceof NotFoundError || isMalformedId(error)) return '`dormouse list` shows the ids of your desktops'
   if (error instanceof AuthenticationError)
-    return 'check DORMOUSE_API_KEY (DORMOUSE_OPERATOR_KEY for admin); `dormouse admin key create` creates a key'
-  if (error instanceof PermissionDeniedError) return 'set DORMOUSE_OPERATOR_KEY to an operator key'
+    return isOperators(command)
+      ? 'check DORMOUSE_OPERATOR_KEY; who runs the service has operator keys'
+      : 'check DORMOUSE_API_KEY; `dormouse admin key create` makes a key, with an operator key'
+  if (error instanceof PermissionDeniedError)
+    return isOperators(command) ? 'set DORMOUSE_OPERATOR_KEY to an operator key' : 'use a key that has the right'
   if (error instanceof TimeoutError && error.operationId)
     return `to keep waiting: dormouse operation ${error.operationId} --wait`
-  if (error instanceof ConnectionError)
-    return 'check that the service runs (`npm start` in the clone starts it) and that DORMOUSE_URL names it'
+  if (error instanceof ConnectionError) return toConnect[error.why]
   if (error instanceof UnavailableError || error instanceof RateLimitError) return 'retry in a moment'
-  if (error instanceof InvalidRequestError)
-    return '`dormouse --help` lists the commands; `dormouse <command> --help` lists its options'
-  return error.requestId && `quote request id ${error.requestId} to the operator`
+  if (error instanceof InvalidRequestError) return `\`dormouse ${command} --help\` shows what it takes`
+  // Every other refusal says itself what to do.
+  return error instanceof ServerError && error.requestId
+    ? `quote request id ${error.requestId} to the operator`
+    : undefined
+}
+
+const isOperators = (command: string) => /^admin\b/.test(command)
+
+const toConnect: Record<ConnectionError['why'], string> = {
+  bad_port: 'set DORMOUSE_URL, and PORT where the service starts, to another port, such as 8080',
+  untrusted:
+    'NODE_EXTRA_CA_CERTS=/path/to/ca.pem dormouse …, or ask who runs the service for a certificate of a public CA',
+  expired: 'tell who runs the service to renew its certificate, if the clock of this machine is right',
+  wrong_name: 'set DORMOUSE_URL to a name that the certificate has',
+  tls: 'correct the scheme or the port in DORMOUSE_URL',
+  unknown_host: 'correct the name in DORMOUSE_URL, or check the DNS of this machine',
+  refused: 'check that the service runs (`npm start` in the clone starts it) and that DORMOUSE_URL names its port',
+  unreachable: 'check that DORMOUSE_URL names the service, and that a firewall lets this machine through',
+  cut: 'check that the service runs (`npm start` in the clone starts it) and that DORMOUSE_URL names it, with https:// if it speaks TLS',
 }

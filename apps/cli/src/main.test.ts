@@ -51,7 +51,9 @@ test.each([
   ['wake', 409, 'operation_failed', { cause_code: 'image_unavailable' }, `dormouse destroy ${desktopId}`],
   ['wake', 409, 'operation_failed', {}, `dormouse operations ${desktopId}`],
   ['wake', 400, 'invalid_request', { field: 'id' }, 'dormouse list'],
-  ['wake', 400, 'invalid_request', { field: 'wait' }, 'dormouse --help'],
+  ['wake', 400, 'invalid_request', { field: 'wait' }, 'dormouse wake --help'],
+  ['clipboard get', 409, 'clipboard_unavailable', {}, 'dormouse images'],
+  ['screenshot', 409, 'screen_too_large', {}, `dormouse resolution ${desktopId}`],
   ['open', 409, 'claim_held', { claim: 'view' }, `dormouse open ${desktopId} --takeover --view`],
   ['open', 409, 'claim_held', { claim: 'control' }, `dormouse open ${desktopId} --takeover`],
   ['open', 409, 'claim_held', {}, 'the same command with --takeover'],
@@ -63,9 +65,52 @@ test.each([
 ])('%s refused with %i %s and %j names the command that helps', async (verb, status, code, fields, next) => {
   const extra = code === 'operation_failed' ? { operation_id: operationId, ...fields } : fields
   const { dormouse } = await refusing(status, code, 'what happened', extra)
-  expect((await dormouse(verb === 'create' ? [verb] : [verb, desktopId])).stderr.split('Next step: ')[1]).toContain(
-    next,
-  )
+  const args = verb === 'create' ? [verb] : [...verb.split(' '), desktopId]
+  expect((await dormouse(args)).stderr.split('Next step: ')[1]).toContain(next)
+})
+
+test('a refusal that says itself what to do has no next step that does not help', async () => {
+  const { dormouse } = await refusing(409, 'watch_limit', 'the desktop watches enough; end some watches')
+  expect((await dormouse(['get', desktopId])).stderr).toBe('dormouse: the desktop watches enough; end some watches\n')
+})
+
+test.each([
+  [
+    ['list'],
+    { DORMOUSE_API_KEY: 'svc_op_x' },
+    /DORMOUSE_API_KEY is an operator key.*\nNext step: .*DORMOUSE_OPERATOR_KEY/,
+  ],
+  [
+    ['admin', 'org', 'list'],
+    { DORMOUSE_OPERATOR_KEY: 'svc_sk_x' },
+    /DORMOUSE_OPERATOR_KEY is an API key of a customer.*\nNext step: .*DORMOUSE_API_KEY/,
+  ],
+])('%j with a key of the other kind says so, and sends nothing', async (args, env, message) => {
+  const { dormouse, seen } = await start(() => ({ body: {} }))
+  const { code, stderr } = await dormouse(args, { env })
+  expect([code, seen]).toEqual([exitCodes.denied, []])
+  expect(stderr).toMatch(message)
+})
+
+test.each([
+  [['wke', desktopId], 'Did you mean wake', '`dormouse --help` lists the commands'],
+  [['wake', desktopId, '--nowait'], 'Did you mean --no-wait', '`dormouse wake --help`'],
+  [['admin', 'host', 'lst'], 'Did you mean list', '`dormouse admin host --help` lists the commands'],
+  [['admin', 'host', 'list', '--jsn'], 'Did you mean --json', '`dormouse admin host list --help`'],
+  [['events', '--type', 'desktop.stat'], 'did you mean "desktop.state"?', '`dormouse events --help`'],
+  [['events', '--type', 'desktop.state', 'operation.faild'], 'did you mean "operation.failed"?', '--help'],
+  [
+    ['webhook', 'add', 'https://example.com', '--type', 'wakelock.taken'],
+    '"wake_lock.taken"',
+    '`dormouse webhook add --help`',
+  ],
+  [['events', '--type', 'nonsense'], 'The types are desktop.state, ', '`dormouse events --help`'],
+])('%j suggests the nearest name, and names the help that lists them', async (args, meant, next) => {
+  const { dormouse, seen } = await start(() => ({ body: {} }))
+  const { code, stderr } = await dormouse(args)
+  expect([code, seen]).toEqual([exitCodes.usage, []])
+  expect(stderr).toContain(meant)
+  expect(stderr).toContain(next)
 })
 
 test('a wait that finds the operation failed acts on its error code', async () => {

@@ -1,4 +1,6 @@
 // Options that several commands share.
+import type { EventJson } from '@dormouse/client'
+import { didYouMean } from '@dormouse/contract/nearest'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Context } from './context.ts'
 
@@ -62,4 +64,26 @@ export function replayNote({ terminal }: Context, { idempotencyKey }: KeyOption)
         'This key was used before for a different request; nothing was done, and this is the earlier result.',
       )
   }
+}
+
+/** The compiler holds them to the SDK's type. */
+const eventTypes: Record<EventJson['type'], true> = {
+  ...{ 'desktop.state': true, 'desktop.moved': true },
+  ...{ 'operation.pending': true, 'operation.running': true, 'operation.succeeded': true, 'operation.failed': true },
+  ...{ 'claim.taken': true, 'claim.connected': true, 'claim.disconnected': true, 'claim.released': true },
+  ...{ 'wake_lock.taken': true, 'wake_lock.renewed': true, 'wake_lock.released': true, 'wake_lock.expired': true },
+  ...{ 'key.created': true, 'key.revoked': true, 'webhook.disabled': true },
+}
+
+/** Chooses events by their types; can be given several times. */
+export function eventTypesOption(): Option {
+  const known = Object.keys(eventTypes)
+  const parse = (type: string, before: string[] | undefined): string[] => {
+    if (!known.includes(type))
+      throw new InvalidArgumentError(
+        `There is no such type${didYouMean(type, known)} The types are ${known.join(', ')}.`,
+      )
+    return [...(before ?? []), type]
+  }
+  return new Option('--type <type...>', 'only events of these types, such as desktop.state').argParser(parse)
 }

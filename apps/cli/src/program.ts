@@ -58,12 +58,12 @@ export function createProgram(context: Context): Command {
       writeOut: (text) => context.terminal.write(text),
       writeErr: (text) => context.terminal.note(text.replace(/\n$/, '')),
     })
-    .showHelpAfterError('Next step: run the command with --help.')
     .configureHelp({ showGlobalOptions: false })
     .addHelpText('after', help)
   program.hook('preAction', (_, command) => {
     context.about.verb = command.name()
     context.about.group = command.parent?.name()
+    context.about.command = pathOf(command)
     context.about.json = command.opts().json === true
     // With --json, nothing but a failure is on stderr.
     if (!context.about.json) for (const sentence of context.warnings) context.terminal.note(`warning: ${sentence}`)
@@ -89,5 +89,20 @@ export function createProgram(context: Context): Command {
   addWebhooks(program, context)
   addMcp(program, context)
   addAdmin(program, context)
+  nameHelp(program)
   return program
 }
+
+/** A usage error names the help of the very command. */
+function nameHelp(command: Command): void {
+  const shows = command.commands.length > 0 ? 'lists the commands' : 'shows what it takes'
+  command.showHelpAfterError(
+    `Next step: \`${['dormouse', pathOf(command), '--help'].filter(Boolean).join(' ')}\` ${shows}`,
+  )
+  // `exec` has words of its own.
+  for (const each of command.commands) if (each.name() !== 'exec') nameHelp(each)
+}
+
+/** Such as `admin host list`; empty for the program itself. */
+const pathOf = (command: Command): string =>
+  command.parent ? [pathOf(command.parent), command.name()].filter(Boolean).join(' ') : ''

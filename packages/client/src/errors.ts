@@ -1,5 +1,6 @@
 // The SDK's errors: one class for each kind of failure that a program can act on.
 import type { OperationJson, ProblemJson, RefusalCode } from '@dormouse/contract'
+import type { Unanswered } from './unanswered.ts'
 
 /** The request that failed. */
 export interface FailedRequest {
@@ -73,6 +74,13 @@ export function nameRequest(error: DormouseError, { method, path }: FailedReques
 /** No response: refused, reset or unreachable. Whether the service acted is unknown. */
 export class ConnectionError extends DormouseError {
   override name = 'ConnectionError'
+  /** `cut` for every reason that has no word of its own. */
+  readonly why: Unanswered
+
+  constructor(message: string, facts: FailureFacts = {}, why: Unanswered = 'cut') {
+    super(message, facts)
+    this.why = why
+  }
 }
 
 /** A timeout: the caller's own or, with status 504, the command's in the guest. */

@@ -5,6 +5,7 @@ import { startDeadline } from './deadline.ts'
 import { ConnectionError, DormouseError, errorOf, InvalidRequestError, nameRequest, TimeoutError } from './errors.ts'
 import { type NamesOf, refuseLeft } from './options.ts'
 import { type Clock, delayMs, isRepeatable, mayPass, parseRetryAfter, retriesDefault, systemClock } from './retry.ts'
+import { isLasting, whyUnanswered } from './unanswered.ts'
 
 const callTimeoutDefaultMs = 60_000
 const bearerPrefix: typeof attachBearerPrefix = 'dormouse.bearer.'
@@ -91,12 +92,13 @@ export class Http {
     for (let attempt = 0; ; attempt++) {
       try {
         deadline.signal.throwIfAborted()
-        return await read(await this.#send(request, deadline.signal, call.onResponse)).catch(interrupted)
+        return await read(await this.#send(request, deadline.signal, call.onResponse)).catch(interruptedBy(request.url))
       } catch (error) {
         deadline.signal.throwIfAborted()
         if (error instanceof DormouseError) nameRequest(error, requestOf(request))
         if (!(error instanceof DormouseError) || attempt >= retries) throw error
         if (!isRepeatable(request.method, request.headers) || !mayPass(error)) throw error
+        if (error instanceof ConnectionError && isLasting(error.why)) throw error
         await this.clock.sleep(delayMs(attempt, error, this.clock.random), deadline.signal)
       }
     }
@@ -132,11 +134,12 @@ export class Http {
     // fetch requires `duplex` for a stream.
     const half = init.body instanceof ReadableStream && { duplex: 'half' as const }
     const response = await send(url, { ...init, ...half, signal, redirect: 'manual' }).catch((cause: unknown) => {
-      throw new ConnectionError(`no response from ${url.origin}: ${reasonOf(cause)}`, { cause })
+      const { kind, text } = whyUnanswered(cause, url)
+      throw new ConnectionError(`no response from ${url.origin}: ${text}`, { cause }, kind)
     })
     onResponse?.({ status: response.status, headers: response.headers })
     if (response.ok) return response
-    throw this.#failure(response, await response.text().catch(interrupted))
+    throw this.#failure(response, await response.text().catch(interruptedBy(url)))
   }
 
   #failure(response: Response, text: string): DormouseError {
@@ -170,10 +173,13 @@ function timedOut(prepared: Prepared, timeoutMs: number): TimeoutError {
   return new TimeoutError(`${what}; raise timeoutMs, or retry`, { request })
 }
 
-function interrupted(cause: unknown): never {
-  if (cause instanceof DormouseError) throw cause
-  throw new ConnectionError(`the response was interrupted: ${reasonOf(cause)}`, { cause })
-}
+/** While the response is read. */
+const interruptedBy =
+  (url: URL) =>
+  (cause: unknown): never => {
+    if (cause instanceof DormouseError) throw cause
+    throw new ConnectionError(`the response was interrupted: ${whyUnanswered(cause, url).text}`, { cause })
+  }
 
 /** Undefined for anything but a problem body, such as a proxy's response. */
 function parseProblem(text: string): ProblemJson | undefined {
@@ -183,12 +189,4 @@ function parseProblem(text: string): ProblemJson | undefined {
   } catch {
     return undefined
   }
-}
-
-/** The system's error (`ECONNREFUSED …`), which fetch hides in causes. */
-function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error)
-  if (error.cause instanceof Error) return reasonOf(error.cause)
-  const code = 'code' in error ? String(error.code) : ''
-  return error.message && !error.message.includes(code) ? `${code} ${error.message}` : error.message || code
 }

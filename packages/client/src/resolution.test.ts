@@ -4,7 +4,7 @@ import { createClient } from './client.ts'
 import { DormouseError, InvalidRequestError } from './errors.ts'
 import { setResolution } from './resolution.ts'
 import { desktopId } from './testing/samples.ts'
-import { serve } from './testing/scripted-server.ts'
+import { problem, serve } from './testing/scripted-server.ts'
 
 async function answering(end: { exit_code: number; stdout?: string; stderr?: string }) {
   const server = await serve(() => ({ body: { stdout: '', stderr: '', ...end } }))
@@ -25,4 +25,13 @@ test.each([
   const error = await answering(end).catch((thrown: unknown) => thrown)
   expect(error).toBeInstanceOf(type)
   expect((error as Error).message).toMatch(message)
+})
+
+test('a guest that has no such program is an image without a screen, however the service says it', async () => {
+  const server = await serve(() => problem(409, 'command_not_run', 'no such program'))
+  onTestFinished(() => server[Symbol.asyncDispose]())
+  const client = createClient({ baseUrl: server.baseUrl, apiKey: 'svc_sk_test' })
+  await expect(setResolution(client, desktopId, { width: 800, height: 600 })).rejects.toThrow(
+    /image cannot change its resolution.*such as `desktop`/,
+  )
 })

@@ -2,7 +2,7 @@
 import type { Client, EventJson } from '@dormouse/client'
 import type { Command } from 'commander'
 import type { Context } from '../context.ts'
-import { type JsonOption, withJson } from '../options.ts'
+import { eventTypesOption, type JsonOption, withJson } from '../options.ts'
 import { printable, table } from '../terminal.ts'
 
 interface EventsCliOptions extends JsonOption {
@@ -22,7 +22,7 @@ export function addEvents(program: Command, context: Context): void {
     )
     .option('--after <cursor>', 'begin behind this event or cursor; without it and without --follow, at the oldest')
     .option('--desktop <id>', 'only events of this desktop')
-    .option('--type <type...>', 'only events of these types, such as desktop.state or operation.failed')
+    .addOption(eventTypesOption())
     .action((options: EventsCliOptions) => (options.follow ? follow : list)(context, options))
 }
 

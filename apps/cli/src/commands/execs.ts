@@ -60,7 +60,7 @@ export function addExecs(program: Command, context: Context): void {
       context.about.id = id
       const { signal } = context.terminal
       const seen = await context.customer().execs.signal(id, exec, number ?? 15, { signal })
-      context.show(options, seen, () => `${seen.id} ${seen.state}`)
+      context.show(options, seen, () => `${seen.id} ${seen.state}\n`)
     })
 }
 
@@ -69,7 +69,7 @@ async function start(context: Context, id: string, command: string[], options: S
   const { cwd, timeoutSecs: timeout_secs, keepAwake: keep_awake } = options
   const body = { command, cwd, timeout_secs, keep_awake }
   const exec = await context.customer().execs.start(id, body, { signal: context.terminal.signal })
-  context.show(options, exec, () => exec.id)
+  context.show(options, exec, () => `${exec.id}\n`)
 }
 
 async function logs(context: Context, id: string, execId: string, options: LogsOptions): Promise<void> {

@@ -3,7 +3,7 @@ import type { CreatedWebhookJson, DeliveryJson, WebhookJson } from '@dormouse/cl
 import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
-import { integerFrom, type JsonOption, withJson } from '../options.ts'
+import { eventTypesOption, integerFrom, type JsonOption, withJson } from '../options.ts'
 import { fields, table } from '../terminal.ts'
 
 interface AddOptions extends JsonOption {
@@ -26,7 +26,6 @@ interface RedeliverOptions extends JsonOption {
 type DeliveriesOptions = JsonOption & { state?: DeliveryJson['state']; limit: number }
 
 const example = '019a9f00-0000-7000-8000-0000000000bb'
-const typeOption = () => new Option('--type <type...>', 'only events of these types, such as desktop.state')
 
 /** Adds the commands. */
 export function addWebhooks(program: Command, context: Context): void {
@@ -34,7 +33,7 @@ export function addWebhooks(program: Command, context: Context): void {
   withJson(webhook.command('add'), 'dormouse webhook add https://example.com/dormouse --type desktop.state')
     .description('send events from now on to a URL; prints the secret, which is shown only once')
     .argument('<url>', 'https URL')
-    .addOption(typeOption())
+    .addOption(eventTypesOption())
     .option('--ed25519', 'sign with a private key of the service, and print its public key')
     .action((url: string, options: AddOptions) => add(context, url, options))
   withJson(webhook.command('list'), 'dormouse webhook list')
@@ -44,7 +43,7 @@ export function addWebhooks(program: Command, context: Context): void {
     .description('change, enable or disable a webhook, or replace its secret')
     .argument('<id>', 'webhook')
     .option('--url <url>', 'another URL')
-    .addOption(typeOption())
+    .addOption(eventTypesOption())
     .addOption(new Option('--all-types', 'events of all types').conflicts('type'))
     .option('--enable', 'continue its deliveries')
     .addOption(new Option('--disable', 'stop its deliveries').conflicts('enable'))
