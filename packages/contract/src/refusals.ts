@@ -56,7 +56,11 @@ export const refusals = {
     what: 'the credential is not valid',
     next: 'check that the API key or access token is complete, current and not revoked',
   },
-  forbidden: { status: 403, what: 'the credential does not allow this', next: 'use a credential that does' },
+  forbidden: {
+    status: 403,
+    what: 'the credential does not allow this',
+    next: 'ask the operator for a credential that does',
+  },
   not_found: {
     status: 404,
     what: 'not found, or in another organisation',
@@ -270,7 +274,8 @@ export const refusals = {
     status: 413,
     what: 'the body is too large',
     next: 'send less',
-    detail: ({ maxBytes }: { maxBytes: number }) => `the body is too large; this route takes ${maxBytes} bytes`,
+    detail: ({ maxBytes, instead }: { maxBytes: number; instead?: string }) =>
+      `the body is too large; this route takes ${maxBytes} bytes at most${instead ? `; ${instead}` : ''}`,
   },
   unsupported_coding: {
     status: 415,
@@ -282,7 +287,7 @@ export const refusals = {
     what: 'the file has none of the bytes of the range',
     next: 'read its size in `Content-Range`, and ask for a range within it',
   },
-  upgrade_required: { status: 426, what: 'this path serves WebSockets only', next: 'open one' },
+  upgrade_required: { status: 426, what: 'this path serves WebSockets only', next: 'connect with a WebSocket client' },
   rate_limited: {
     status: 429,
     retryAfterSecs: 1,
@@ -295,7 +300,8 @@ export const refusals = {
     status: 500,
     what: 'internal error',
     next: retry,
-    detail: ({ requestId }: { requestId: string }) => `internal error; quote request id ${requestId}`,
+    detail: ({ requestId }: { requestId: string }) =>
+      `internal error; ask the operator, and quote request id ${requestId}`,
   },
   not_implemented: { status: 501, what: 'this is not implemented' },
   not_leader: {

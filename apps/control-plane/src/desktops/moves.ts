@@ -90,8 +90,9 @@ function isSame({ input }: OperationRow, { to, mode }: { to: string | null; mode
 }
 
 async function requireMovable(tx: Db, row: store.DesktopRow, to: string | null): Promise<void> {
-  if (await operations.hasLive(tx, row.id)) refuse('conflict', 'the desktop has an operation in progress')
+  if (await operations.hasLive(tx, row.id))
+    refuse('conflict', 'the desktop has an operation in progress; wait until it settles')
   if (!movable.includes(row.state) || row.hostId === null)
     refuse('wrong_state', `the desktop is ${row.state}; a move is possible when it is ${movable.join(', ')}`)
-  if (row.hostId === to) refuse('conflict', 'the desktop is on that host already')
+  if (row.hostId === to) refuse('conflict', 'the desktop is on that host already; name another one')
 }

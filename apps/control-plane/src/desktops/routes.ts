@@ -189,7 +189,7 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
   )
 }
 
-const noFork = () => refuse('not_implemented', 'forking is not implemented')
+const noFork = () => refuse('not_implemented', 'forking is not implemented; create another desktop')
 
 const summaries: Record<RequestKind, string> = {
   wake: 'Wake a desktop: from its saved memory, from its disk, or the first time from its image',

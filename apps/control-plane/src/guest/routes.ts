@@ -65,7 +65,8 @@ export function guestRoutes(app: App, { guests, keyedExecs, leadership, onMismat
 
 /** A scope of its own: bodies are raw bytes here, whatever the Content-Type. */
 export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stallMs: number }): void {
-  const bounds = { maxBytes: fileWriteMaxBytes, stallMs }
+  const instead = 'send a larger file with `POST /v1/desktops/{id}/uploads`'
+  const bounds = { maxBytes: fileWriteMaxBytes, stallMs, instead }
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (_request, _payload, done) => done(null))
 

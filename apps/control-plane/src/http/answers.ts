@@ -134,7 +134,11 @@ const problemTexts: Record<ProblemStatus, ProblemText> = {
     code: 'internal',
     detail: refusals.internal.detail({ requestId: '0b6f1c3e-4d0f-4a35-9d54-1c2f5e6a7b80' }),
   },
-  501: { what: 'Not implemented', code: 'not_implemented', detail: 'forking is not implemented' },
+  501: {
+    what: 'Not implemented',
+    code: 'not_implemented',
+    detail: 'forking is not implemented; create another desktop',
+  },
   503: {
     what: 'Not possible now: this replica does not lead, or the host, the guest, the identity provider or the database is unavailable. The same request is safe to send again; a command without an Idempotency-Key may have begun, as `detail` then says',
     code: 'not_leader',

@@ -11,6 +11,8 @@ export interface BodyBounds {
   maxBytes: number
   /** Abort a body that makes no progress for this long. */
   stallMs: number
+  /** What to do with a larger body. */
+  instead?: string
 }
 
 export class BoundedBody {

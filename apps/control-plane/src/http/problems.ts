@@ -99,7 +99,7 @@ function beforeMutation(error: unknown, { id, routeOptions }: FastifyRequest): R
   if (act && error instanceof CommitUnknown) {
     return new Refusal(
       'internal',
-      `the database connection was lost during the commit; check whether the change was made before you send it again; quote request id ${id}`,
+      `the database connection was lost during the commit; check whether the change was made before you send it again; the operator finds the request by its id, ${id}`,
     )
   }
   return undefined

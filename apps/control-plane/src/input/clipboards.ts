@@ -49,7 +49,8 @@ export class Clipboards {
   /** Borrows the claim `control`: a person who works at the screen must not paste what a program has copied. */
   async write(caller: Customer, desktopId: string, body: ClipboardBody, requestId: string): Promise<{ bytes: number }> {
     const { links, pool, log } = this.#options
-    const holder = caller.subject ?? refuse('forbidden', 'this route needs a token with a `sub` claim')
+    const holder =
+      caller.subject ?? refuse('forbidden', 'this route needs a token with a `sub` claim; get one, or send an API key')
     const target = await this.#target(caller, desktopId)
     const bytes = Buffer.byteLength(body.text)
     const borrowed = await this.#borrow(caller, holder, target, body.takeover ?? false)

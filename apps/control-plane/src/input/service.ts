@@ -85,7 +85,8 @@ export class Inputs {
   /** Performs the batch, or answers what became of the one with this key. */
   async perform(caller: Customer, desktopId: string, body: InputBody, request: InputRequest): Promise<Answer> {
     const { pool, desktops } = this.#options
-    const holder = caller.subject ?? refuse('forbidden', 'this route needs a token with a `sub` claim')
+    const holder =
+      caller.subject ?? refuse('forbidden', 'this route needs a token with a `sub` claim; get one, or send an API key')
     const desktop = await desktops.get(caller, desktopId)
     const { key } = request
     const earlier = key !== null && (await retryWhileUnavailable(() => store.find(pool, { desktopId, key })))

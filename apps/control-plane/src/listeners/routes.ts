@@ -2,6 +2,7 @@
 import {
   adminEventListJson,
   customerEventTypes,
+  didYouMean,
   type EventType,
   eventListJson,
   eventTypes,
@@ -20,9 +21,16 @@ import { eventToAdminJson, eventToJson, type Listeners, type Listening } from '.
 const defaultLimit = 100
 
 const typesOf = (types: readonly EventType[]) => {
-  const type = z.enum(types, `must be ${types.slice(0, -1).join(', ')} or ${types.at(-1)}`)
+  const type = z.enum(types)
+  const isType = (given: unknown) => types.some((one) => one === given)
+  /** With what the first unknown one is like, before all. */
+  const error = ({ input }: { input?: unknown }) => {
+    const given = String([input].flat().find((one) => !isType(one)))
+    const all = `must be ${types.slice(0, -1).join(', ')} or ${types.at(-1)}`
+    return `there is no type "${given.slice(0, 80).toWellFormed()}"${didYouMean(given, types)}; ${all}`
+  }
   return z
-    .union([type, z.array(type)], `must be ${types.slice(0, -1).join(', ')} or ${types.at(-1)}`)
+    .union([type, z.array(type)], { error })
     .optional()
     .describe('Only events of this type; may be repeated')
 }

@@ -56,7 +56,10 @@ export class AccessTokens {
     const { issuer, orgClaim } = this.#options
     const org = Object.hasOwn(payload, orgClaim) ? payload[orgClaim] : undefined
     if (typeof org !== 'string' || !isId(org))
-      return refuse('unauthenticated', 'the access token has no organisation claim')
+      return refuse(
+        'unauthenticated',
+        'the access token names no organisation of this service; ask the operator which claim it needs',
+      )
     const subject = typeof payload.sub === 'string' && payload.sub !== '' ? `jwt:${issuer}:${payload.sub}` : null
     return { orgId: org.toLowerCase(), subject, validMs: (payload.exp! + leewaySecs) * 1_000 - Date.now() }
   }

@@ -27,13 +27,20 @@ export interface AuthenticationOptions {
 /** Requires a customer. An operator key gets 401. */
 export const customersOnly = (options: AuthenticationOptions): onRequestHookHandler =>
   requiring(options, ({ kind }) => {
-    if (kind !== 'customer') refuse('unauthenticated')
+    if (kind !== 'customer') refuseOperator()
   })
+
+/** Its holder may know that the key is good: operators' routes say so too. */
+export const refuseOperator = (): never =>
+  refuse(
+    'unauthenticated',
+    'an operator key is no credential of a customer; send an API key (`svc_sk_…`) or an access token of an organisation',
+  )
 
 /** Requires an operator. A customer gets 403. */
 export const operatorsOnly = (options: AuthenticationOptions): onRequestHookHandler =>
   requiring(options, ({ kind }) => {
-    if (kind !== 'operator') refuse('forbidden', 'this route needs an operator key')
+    if (kind !== 'operator') refuse('forbidden', 'this route is for operators; send an operator key (`svc_op_…`)')
   })
 
 /** A credential that is trusted without a look-up passes in the same turn: at every request, promises cost as much as the rest. */

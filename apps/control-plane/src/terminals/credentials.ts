@@ -1,10 +1,11 @@
 // Authenticates a request for a WebSocket as other requests are: by credential, within the limits of clients.
 import type { IncomingMessage } from 'node:http'
-import { attachBearerPrefix, attachProtocol, refuse } from '@dormouse/contract'
+import { attachBearerPrefix, attachProtocol } from '@dormouse/contract'
 import { retryLimitMs } from '../db/pool.ts'
 import type { Connections } from '../http/connections.ts'
 import type { RateLimit } from '../http/rate-limit.ts'
 import type { UnauthenticatedClients } from '../http/unauthenticated-clients.ts'
+import { refuseOperator } from '../principals/authentication.ts'
 import type { Customer, Principals } from '../principals/service.ts'
 
 export interface CredentialLimits {
@@ -27,7 +28,7 @@ export async function customerOf(
   const options = { withinMs: retryLimitMs.contract, beforeLookUp }
   const principal = await principals.authenticate(authorizationOf(request), options)
   if (isCounted) strangers.forgive(request)
-  if (principal.kind !== 'customer') refuse('unauthenticated')
+  if (principal.kind !== 'customer') return refuseOperator()
   const caller = principal.subject ?? `jwt-of:${principal.orgId}`
   callers.count(caller)
   connections.countByCredential(request, caller)
