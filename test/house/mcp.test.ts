@@ -47,6 +47,22 @@ test('an agent creates a desktop, uses it and lets it sleep', async () => {
   expect([asleep.isError, asleep.text]).toEqual([true, expect.stringContaining('call desktop_wake')])
 })
 
+test('an agent that may not destroy leaves no desktop that it could not use', async () => {
+  const { key } = await house.newOrg('tries')
+  await using agent = await connect('', key)
+  const offers = await agent.call('desktop_images')
+  expect(offers.text).toMatch(/^image \S+ \(the default\)\n(.*\n)*tier small: /)
+  const unknown = await agent.call('desktop_create', { image: 'nothing-like-it' })
+  expect([unknown.isError, unknown.text]).toEqual([true, expect.stringContaining('call desktop_images')])
+  const { faults } = house.host.driver
+  faults.failNext('startCold', 1_000, 'guest_silent')
+  const failed = await agent.call('desktop_create', { tier: 'small' })
+  faults.failNext('startCold', 0)
+  expect([failed.isError, failed.text]).toEqual([true, expect.stringContaining('removed again')])
+  const left = await agent.agent.callTool({ name: 'desktop_list', arguments: {} })
+  expect(left.structuredContent).toEqual({ desktops: [], more: false })
+})
+
 test('another organisation’s desktop is one that does not exist, also where an agent is given it', async () => {
   const { id: desktop_id } = await house.desktop('awake')
   const other = await house.newOrg('agents')

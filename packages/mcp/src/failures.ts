@@ -12,12 +12,24 @@ const nextSteps: Record<string, string> = {
   guest_unavailable: 'retry in a few seconds',
   host_unreachable: 'retry in a few seconds',
   claim_held: 'somebody controls the screen; wait, or ask your user before you act with `takeover: true`',
-  quota_exceeded: 'destroy a desktop that is not needed',
+  quota_exceeded: 'destroy a desktop that is not needed, or ask your user for it',
+  screen_changed: 'call desktop_screen, then act on what it shows',
+  screen_too_large: 'set a smaller resolution in the desktop with desktop_run',
+  rate_limited: 'wait a second, then retry with fewer calls at once',
+}
+
+/** By the field of a 400. */
+const fieldSteps: Record<string, string> = {
+  image: 'call desktop_images to see what there is',
+  image_version: 'call desktop_images to see what there is',
 }
 
 /** One or two sentences. Errors that are no answer of the service are bugs, and thrown. */
 export function explain(error: unknown): string {
   if (!(error instanceof DormouseError)) throw error
-  const next = nextSteps[error.code ?? ''] ?? (error.status === 404 ? nextSteps.not_found : undefined)
+  const next =
+    nextSteps[error.code ?? ''] ??
+    fieldSteps[error.problem?.field ?? ''] ??
+    (error.status === 404 ? nextSteps.not_found : undefined)
   return next ? `${error.message}\nNext step: ${next}` : error.message
 }

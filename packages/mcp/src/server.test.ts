@@ -32,6 +32,7 @@ const names = async (options: Partial<McpOptions>) =>
 test('by default an agent has every tool but the one that destroys', async () => {
   expect(await names({})).toEqual([
     'desktop_list',
+    'desktop_images',
     'desktop_create',
     'desktop_wake',
     'desktop_hibernate',
@@ -170,6 +171,28 @@ test('a created desktop is woken; one that cannot be is removed again, also by a
   const stuck = await connect(script(full, () => problem(409, 'wrong_state', 'it cannot be destroyed now')))
   const left = await stuck.call('desktop_create')
   expect(left.content[0]!.text).toContain(`${desktopId} is left`)
+})
+
+test('what a desktop can be created with is listed; an image that is not there leaves no desktop and names the list', async () => {
+  const images = [{ image_version: 'mini', resolved_image_version: null, is_default: true }]
+  const tiers = [{ tier: 'small', vcpus: 1, memory_mib: 512, disk_gib: 10 }]
+  const { call, seen } = await connect(({ path }) => {
+    if (path === '/v1/images') return { body: { images } }
+    if (path === '/v1/tiers') return { body: { tiers } }
+    return problem(400, 'invalid_request', 'image_version: there is no image "none"', { field: 'image_version' })
+  })
+  const listed = await call('desktop_images')
+  expect(listed.data).toEqual({ images: [{ image: 'mini', is_default: true }], tiers })
+  expect(listed.content[0]!.text).toBe('image mini (the default)\ntier small: 1 CPUs, 512 MiB memory, 10 GiB disk')
+  const created = await call('desktop_create', { image_version: 'none' })
+  expect([created.isError, created.content[0]!.text]).toEqual([true, expect.stringContaining('call desktop_images')])
+  expect(seen.map(({ path }) => path).sort()).toEqual(['/v1/desktops', '/v1/images', '/v1/tiers'])
+  expect(JSON.parse(String(seen.find(({ path }) => path === '/v1/desktops')!.body))).toEqual({
+    tier: 'default',
+    image_version: 'none',
+  })
+  const both = await call('desktop_create', { image: 'a', image_version: 'b' })
+  expect(both.content[0]!.text).toContain('two names of one argument')
 })
 
 test('a desktop whose agent has left before it was awake is removed again', async () => {

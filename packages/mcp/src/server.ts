@@ -7,7 +7,14 @@ import { explain } from './failures.ts'
 import { defaultGrants, type Grant } from './grants.ts'
 import { schemaOf } from './schemas.ts'
 import type { Answer, Tool } from './tool.ts'
-import { createDesktop, destroyDesktop, hibernateDesktop, listDesktops, wakeDesktop } from './tools/desktops.ts'
+import {
+  createDesktop,
+  destroyDesktop,
+  hibernateDesktop,
+  listDesktops,
+  listOffers,
+  wakeDesktop,
+} from './tools/desktops.ts'
 import { listFiles, readFile, readOutput, runCommand, writeFile } from './tools/guest.ts'
 import { act, seeScreen } from './tools/screen.ts'
 
@@ -20,6 +27,7 @@ export interface McpOptions {
 
 const tools: readonly Tool[] = [
   listDesktops,
+  listOffers,
   createDesktop,
   wakeDesktop,
   hibernateDesktop,

@@ -46,6 +46,37 @@ export const listDesktops = tool({
   },
 })
 
+export const listOffers = tool({
+  name: 'desktop_images',
+  title: 'List images and tiers',
+  description: 'Lists the images and the tiers (sizes) that desktop_create takes.',
+  grant: 'see',
+  onDesktop: false,
+  idempotent: true,
+  input: {},
+  output: {
+    images: z.array(z.strictObject({ image: z.string(), version: z.string().optional(), is_default: z.boolean() })),
+    tiers: z.array(z.strictObject({ tier: z.string(), vcpus: z.int(), memory_mib: z.int(), disk_gib: z.int() })),
+  },
+  run: async (_, { client, signal }) => {
+    const [{ images }, { tiers }] = await Promise.all([client.listImages({ signal }), client.listTiers({ signal })])
+    const data = {
+      images: images.map(({ image_version: image, resolved_image_version: version, is_default }) => ({
+        ...{ image, is_default },
+        ...(version !== null && { version }),
+      })),
+      tiers: tiers.map(({ tier, vcpus, memory_mib, disk_gib }) => ({ tier, vcpus, memory_mib, disk_gib })),
+    }
+    const lines = [
+      ...data.images.map(({ image, is_default }) => `image ${image}${is_default ? ' (the default)' : ''}`),
+      ...tiers.map(
+        (one) => `tier ${one.tier}: ${one.vcpus} CPUs, ${one.memory_mib} MiB memory, ${one.disk_gib} GiB disk`,
+      ),
+    ]
+    return { text: lines.join('\n'), data }
+  },
+})
+
 export const createDesktop = tool({
   name: 'desktop_create',
   title: 'Create a desktop',
@@ -55,8 +86,14 @@ export const createDesktop = tool({
   idempotent: false,
   input: {
     tier: z.enum(['small', 'default', 'large']).default('default').describe('Size of the desktop'),
-    image: z.string().max(128).optional().describe('Version of the image to start from; the service has a default'),
+    image: z.string().max(128).optional().describe('One of desktop_images; the service has a default'),
     wake: z.boolean().default(true).describe('Wake it at once'),
+  },
+  // The API has both names.
+  prepare: ({ image_version, image = image_version, ...given }) => {
+    if (image_version !== undefined && image_version !== image)
+      throw new TypeError('image and image_version are two names of one argument; give one of them')
+    return { ...given, ...(image !== undefined && { image }) }
   },
   output: { ...ids, state, resumed_from: resumed },
   run: async ({ tier, image, wake }, call) => {
