@@ -45,6 +45,19 @@ test('installs what the unit starts, and settings that only root can read', () =
   expect(readFileSync(settings, 'utf8')).toContain('DORMOUSE_AGENT_ENROL_TOKEN=an-invitation\n')
 })
 
+test('an agent trusts the private authority whose certificate is there, and one that was set stays', () => {
+  write('etc/dormouse/control-plane-ca.pem')
+  install(['--control-plane', 'https://one.example'], 'first\n')
+  const settings = () => readFileSync(at('etc/dormouse/agent.env'), 'utf8').match(/^NODE_EXTRA_CA_CERTS=.*$/gm)
+  expect(settings()).toEqual(['NODE_EXTRA_CA_CERTS=/etc/dormouse/control-plane-ca.pem'])
+  expect(statSync(at('etc/dormouse/agent.env')).mode & 0o777).toBe(0o600)
+  install([])
+  expect(settings()).toHaveLength(1)
+  write('etc/dormouse/agent.env', 'NODE_EXTRA_CA_CERTS=/etc/ssl/own.pem\n')
+  install([])
+  expect(settings()).toEqual(['NODE_EXTRA_CA_CERTS=/etc/ssl/own.pem'])
+})
+
 test('keeps the settings when it runs again', () => {
   install(['--control-plane', 'https://one.example'], 'first\n')
   install([])

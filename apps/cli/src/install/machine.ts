@@ -5,7 +5,7 @@ import type { Terminal } from '../terminal.ts'
 import { type Check, isBlocked, judge } from './checks.ts'
 import { type Facts, readFacts } from './facts.ts'
 import type { PayloadFile } from './payload.ts'
-import { tryReach } from './reach.ts'
+import { trustOf, tryReach } from './reach.ts'
 import { checksTable, type Report, type Step, shortened, stepLine } from './report.ts'
 import { Root } from './root.ts'
 import { Session, type SessionOptions } from './session.ts'
@@ -59,9 +59,10 @@ export class Machine implements Disposable {
   /** Checks, and prints the table. Rejects where a host could not work. */
   async check(hosts: readonly HostJson[], name: string | undefined, upgrade: boolean): Promise<void> {
     const { terminal, controlPlanes, allowHttp, json } = this.#work
-    const reach = await terminal.during(`Checking ${this.target.label}`, () =>
-      Promise.all(controlPlanes.map((url) => tryReach(this.root.session, url, allowHttp))),
-    )
+    const reach = await terminal.during(`Checking ${this.target.label}`, async () => {
+      const trust = await trustOf(this.root)
+      return Promise.all(controlPlanes.map((url) => tryReach(this.root.session, url, { allowHttp, trust })))
+    })
     this.checks.push(...judge({ facts: this.facts, reach, hosts, name, upgrade }))
     if (!json) terminal.note(`${this.target.label}, as ${this.root.how}\n\n${checksTable(this.checks)}`)
     if (!isBlocked(this.checks)) return

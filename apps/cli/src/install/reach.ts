@@ -1,8 +1,9 @@
 // Whether a machine reaches the control plane: TCP from that machine, with its resolver and routes; TLS and HTTP spoken here
-// on that connection, with the roots that the agent has. Nothing is installed for it.
+// on that connection, with the authorities that an agent there trusts. Nothing is installed for it.
 import { type ClientRequestArgs, request as httpRequest } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { connect as connectTls } from 'node:tls'
+import { connect as connectTls, rootCertificates } from 'node:tls'
+import type { Root } from './root.ts'
 import type { Session } from './session.ts'
 
 export interface Reach {
@@ -18,8 +19,22 @@ const linkPath = '/agent/v1/link'
 const linkSubprotocol = 'dormouse.link.proof'
 const maxCauseChars = 160
 
+/** Where scripts/install-agent looks for the certificate of a private authority. */
+const authorityFile = '/etc/dormouse/control-plane-ca.pem'
+
+/** The certificates that an agent there trusts besides Node's own; empty for none. What this program trusts is another matter. */
+export async function trustOf(root: Root): Promise<string> {
+  const script = `file=$(sed -n 's/^NODE_EXTRA_CA_CERTS=//p' /etc/dormouse/agent.env 2>/dev/null | tail -n 1)
+cat "\${file:-$1}" 2>/dev/null || true`
+  return (await root.run(script, [authorityFile])).stdout
+}
+
 /** Asks for an agent's link, without a credential: what answers must be a control plane, and let WebSockets through. */
-export async function tryReach(session: Session, url: string, allowHttp: boolean): Promise<Reach> {
+export async function tryReach(
+  session: Pick<Session, 'forward'>,
+  url: string,
+  { allowHttp, trust }: { allowHttp: boolean; trust: string },
+): Promise<Reach> {
   const { protocol, hostname, port } = new URL(url)
   const isTls = protocol === 'https:'
   const host = hostname.replace(/^\[|\]$/g, '')
@@ -45,20 +60,26 @@ export async function tryReach(session: Session, url: string, allowHttp: boolean
     return failed(url, `no TCP connection: ${why}`, 'check the name, the route and the firewall from that host')
   }
   try {
-    return await within(answer(isTls ? await secured(raw, host) : raw, url))
+    return await within(answer(isTls ? await secured(raw, host, trust) : raw, url))
   } catch (error) {
     const why = (error as Error).message.slice(0, maxCauseChars)
-    return failed(url, `${isTls ? 'TCP works, and then' : 'HTTP'}: ${why}`, 'check the certificate and the proxy')
+    const next = unknownAuthority.test(String((error as Error).cause))
+      ? `put the certificate of its authority on that host, in ${authorityFile}`
+      : 'check the certificate and the proxy'
+    return failed(url, `${isTls ? 'TCP works, and then' : 'HTTP'}: ${why}`, next)
   } finally {
     raw.destroy()
   }
 }
 
+const unknownAuthority = /SELF_SIGNED|UNABLE_TO_(GET_ISSUER|VERIFY_LEAF)/
+
 const failed = (url: string, found: string, next: string): Reach => ({ url, result: 'failed', found, next })
 
-function secured(raw: Duplex, host: string): Promise<Duplex> {
+function secured(raw: Duplex, host: string, trust: string): Promise<Duplex> {
   return new Promise((resolve, reject) => {
-    const socket = connectTls({ socket: raw, servername: /^[\d.]+$|:/.test(host) ? '' : host, host })
+    const ca = [...rootCertificates, ...(trust ? [trust] : [])]
+    const socket = connectTls({ socket: raw, servername: /^[\d.]+$|:/.test(host) ? '' : host, host, ca })
     socket.once('secureConnect', () => resolve(socket)).once('error', (error) => reject(named('TLS', error)))
   })
 }
@@ -103,7 +124,7 @@ function judged(url: string, status: number, type: string): Reach {
 }
 
 const named = (what: string, error: Error & { code?: string }): Error =>
-  new Error(`${what} fails: ${error.message || error.code}`)
+  new Error(`${what} fails: ${error.message || error.code}`, { cause: error.code })
 
 async function within<T>(work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined
