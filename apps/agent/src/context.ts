@@ -29,6 +29,8 @@ export interface AgentOptions {
   /** Replaces the configured driver, so that a test can reach its knobs. */
   driver?: AnyDriver
   failpoints?: Failpoints
+  /** Ends a start that waits for a control plane. */
+  signal?: AbortSignal
 }
 
 export interface Agent {
@@ -79,7 +81,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
 
 async function start({ config, log, failpoints = noFailpoints, ...given }: AgentOptions): Promise<Agent> {
   const life = new AbortController()
-  const identity = await enrol(config, log, life.signal)
+  const identity = await enrol(config, log, given.signal ? AbortSignal.any([life.signal, given.signal]) : life.signal)
   const guestLog = log.child({ room: 'driver' })
   const tracing = await openTracing({
     url: config.otlpUrl,

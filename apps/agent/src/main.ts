@@ -26,7 +26,8 @@ async function serve(): Promise<void> {
       for (const sentence of unknownVariables(process.env, known)) lifetime.log.warn(sentence)
       const config = readConfig(configSchema, process.env)
       lifetime.log = createLog({ name: 'agent', level: config.logLevel })
-      const agent = await startAgent({ config, log: lifetime.log, failpoints: failpointsFrom(config.failpoints) })
+      const failpoints = failpointsFrom(config.failpoints)
+      const agent = await startAgent({ config, log: lifetime.log, failpoints, signal: lifetime.closing })
       lifetime.onClose('agent', () => agent.close())
     },
   })

@@ -2,7 +2,7 @@
 
 /** A start that failed for a reason that its operator can remove. The message says what happened, and what to do. */
 export class StartError extends Error {
-  override readonly name = 'StartError'
+  override readonly name: string = 'StartError'
 }
 
 /** The sentence; undefined for an error that only its stack explains. */

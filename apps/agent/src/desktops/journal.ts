@@ -3,6 +3,7 @@
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { type DesktopId, type Fence, id, refuse } from '@dormouse/contract'
+import { StartError } from '@dormouse/process'
 import { z } from 'zod'
 import { AppendLog, type AppendOptions, readLogFile } from '../mechanics/append-log.ts'
 import { privateFolder } from '../mechanics/durable-file.ts'
@@ -195,7 +196,7 @@ export class Journal {
     const parsed = recordSchema.safeParse(record)
     if (!parsed.success) {
       const cause = parsed.error
-      throw new Error(`the journal ${path} has a record that this agent cannot read; install a later release`, {
+      throw new StartError(`the journal ${path} has a record that this agent cannot read; install a later release`, {
         cause,
       })
     }

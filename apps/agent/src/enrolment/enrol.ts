@@ -1,7 +1,7 @@
 // Enrols this host at a control plane, once: sends a one-time token and a public key, and gets a host id.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type EnrolBody, type EnrolledJson, enrolledJson } from '@dormouse/contract'
-import { type Log, readBody, request } from '@dormouse/process'
+import { type Log, readBody, request, StartError } from '@dormouse/process'
 import { type Identity, isEnrolled, loadIdentity, publicKeyOf, saveIdentity } from './identity.ts'
 import { requireSafe } from './transport.ts'
 
@@ -27,7 +27,7 @@ export async function enrolled(enrolment: Enrolment): Promise<Identity> {
   requireSafe(enrolment.controlPlanes, { ...enrolment, strict })
   if (isEnrolled(stored)) return stored
   if (!enrolment.token) {
-    throw new Error(
+    throw new StartError(
       'this host is not enrolled; create an invitation with `dormouse admin host invite` and set DORMOUSE_AGENT_ENROL_TOKEN',
     )
   }
@@ -54,9 +54,12 @@ async function ask({ controlPlanes, log, signal }: Enrolment, body: EnrolBody): 
 }
 
 /** The control plane refused the enrolment: a retry would be refused too. */
-class Declined extends Error {
+class Declined extends StartError {
   override readonly name = 'Declined'
 }
+
+const remedy =
+  'create a new invitation with `dormouse admin host invite` and set DORMOUSE_AGENT_ENROL_TOKEN, or correct DORMOUSE_AGENT_CONTROL_PLANES'
 
 async function post(base: string, body: EnrolBody, signal: AbortSignal): Promise<EnrolledJson> {
   const response = await request(new URL(`${base.replace(/\/+$/, '')}/agent/v1/enrol`), {
@@ -71,5 +74,5 @@ async function post(base: string, body: EnrolBody, signal: AbortSignal): Promise
   // The token goes to no other server than the configured one.
   const to = status < 400 && headers.location ? `, which redirects to ${headers.location.slice(0, 200)}` : ''
   const why = `the control plane answered ${status} to the enrolment${to}: ${text.slice(0, 500)}`
-  throw status < 500 && status !== 429 ? new Declined(why) : new Error(why)
+  throw status < 500 && status !== 429 ? new Declined(`${why}; ${remedy}`) : new Error(why)
 }

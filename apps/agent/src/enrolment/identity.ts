@@ -3,6 +3,7 @@
 import { createPrivateKey, generateKeyPairSync, sign } from 'node:crypto'
 import { join } from 'node:path'
 import { id, linkProofText } from '@dormouse/contract'
+import { StartError } from '@dormouse/process'
 import { importJWK, type JWK, SignJWT } from 'jose'
 import { z } from 'zod'
 import { privateFolder, readIfThere, writeDurably } from '../mechanics/durable-file.ts'
@@ -27,8 +28,9 @@ const tokenLifeSecs = 60
 /** The stored identity. A host without one gets a key, which is stored before it is used. */
 export async function loadIdentity(stateDir: string): Promise<Stored> {
   await privateFolder(stateDir)
-  const text = await readIfThere(join(stateDir, 'identity.json'))
-  if (text !== undefined) return identitySchema.parse(JSON.parse(text))
+  const path = join(stateDir, 'identity.json')
+  const text = await readIfThere(path)
+  if (text !== undefined) return parseIdentity(path, text)
   const { privateKey } = generateKeyPairSync('ed25519')
   const fresh: Stored = {
     key: keySchema.parse(privateKey.export({ format: 'jwk' })),
@@ -38,6 +40,17 @@ export async function loadIdentity(stateDir: string): Promise<Stored> {
   }
   await saveIdentity(stateDir, fresh)
   return fresh
+}
+
+function parseIdentity(path: string, text: string): Stored {
+  try {
+    return identitySchema.parse(JSON.parse(text))
+  } catch {
+    // The error quotes what it cannot read, which may be the key.
+    throw new StartError(
+      `${path} is not the identity of a host; restore it, or enrol this machine as a new host in an empty DORMOUSE_AGENT_STATE_DIR`,
+    )
+  }
 }
 
 export async function saveIdentity(stateDir: string, identity: Stored): Promise<void> {

@@ -4,7 +4,7 @@ import { createHmac } from 'node:crypto'
 import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import type { Log } from '@dormouse/process'
+import { type Log, StartError } from '@dormouse/process'
 import { z } from 'zod'
 import { privateFolder, readIfThere, removeDurably, writeDurably } from '../mechanics/durable-file.ts'
 import { isFull } from '../mechanics/full-disk.ts'
@@ -54,8 +54,8 @@ function lockFolder(stateDir: string): DatabaseSync {
   } catch (cause) {
     lock.close()
     if (!isLocked(cause))
-      throw new Error(`the state folder ${stateDir} cannot be locked; keep it on a local disk`, { cause })
-    throw new Error(
+      throw new StartError(`the state folder ${stateDir} cannot be locked; keep it on a local disk`, { cause })
+    throw new StartError(
       `another agent uses the state folder ${stateDir}; stop it first (fuser ${path} names it), or give this one a folder of its own in DORMOUSE_AGENT_STATE_DIR`,
     )
   }
@@ -89,7 +89,7 @@ async function readBinding(path: string): Promise<Binding | undefined> {
   try {
     return bindingSchema.parse(JSON.parse(text))
   } catch (cause) {
-    throw new Error(`${path} cannot be read; remove it if no other machine uses its folder`, {
+    throw new StartError(`${path} cannot be read; remove it if no other machine uses its folder`, {
       cause,
     })
   }
@@ -110,7 +110,7 @@ async function idIn(file: string): Promise<string | undefined> {
 const digestOf = (id: string): string => createHmac('sha256', id).update('dormouse-agent').digest('hex')
 
 function refuseMachine(stateDir: string): never {
-  throw new Error(
+  throw new StartError(
     `the state folder ${stateDir} belongs to another machine, and two machines with one key would harm their desktops. If the disks were moved here and the other machine stays off, start once with DORMOUSE_AGENT_ADOPT=true; otherwise use an empty folder and enrol this machine (\`dormouse admin host invite\`)`,
   )
 }

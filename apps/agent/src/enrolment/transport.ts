@@ -1,7 +1,7 @@
 // Which control planes an agent may connect to: over TLS, or on this machine. Over plain HTTP, another machine on the path
 // could take over the link.
 import { BlockList, isIP } from 'node:net'
-import type { Log } from '@dormouse/process'
+import { type Log, StartError } from '@dormouse/process'
 
 const loopback = new BlockList()
 loopback.addSubnet('127.0.0.0', 8)
@@ -30,7 +30,7 @@ const remedy = 'use https://, or set DORMOUSE_AGENT_ALLOW_HTTP=true if only trus
 export function requireSafe(urls: readonly string[], { allowHttp, strict }: Transport): void {
   const exposed = urls.find(isExposed)
   if (exposed && strict && !allowHttp)
-    throw new Error(`${exposed} is plain HTTP to another machine, and the link could be taken over; ${remedy}`)
+    throw new StartError(`${exposed} is plain HTTP to another machine, and the link could be taken over; ${remedy}`)
 }
 
 /** Whether an address may be dialled. One that may not, or will not in the next release, is logged once. */

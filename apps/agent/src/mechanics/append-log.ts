@@ -4,6 +4,7 @@ import { ftruncateSync, readFileSync, renameSync, statfsSync, writeSync } from '
 import { type FileHandle, open, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { StartError } from '@dormouse/process'
 import { syncData, syncPath } from './durable-file.ts'
 import { isFull } from './full-disk.ts'
 import { emptySpace, frameOf, headOf, type LogContent, readLog } from './log-frames.ts'
@@ -47,7 +48,7 @@ export function readLogFile(path: string): LogContent | undefined {
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
     if (code === 'ENOENT') return undefined
-    throw new Error(`the journal ${path} cannot be read: ${message}; restore it, or move it out of the folder`, {
+    throw new StartError(`the journal ${path} cannot be read: ${message}; restore it, or move it out of the folder`, {
       cause,
     })
   }
