@@ -72,7 +72,13 @@ const eventTypes: Record<EventJson['type'], true> = {
   ...{ 'operation.pending': true, 'operation.running': true, 'operation.succeeded': true, 'operation.failed': true },
   ...{ 'claim.taken': true, 'claim.connected': true, 'claim.disconnected': true, 'claim.released': true },
   ...{ 'wake_lock.taken': true, 'wake_lock.renewed': true, 'wake_lock.released': true, 'wake_lock.expired': true },
-  ...{ 'key.created': true, 'key.revoked': true, 'webhook.disabled': true },
+  ...{
+    'key.created': true,
+    'key.revoked': true,
+    'webhook.disabled': true,
+    'events.left_out': true,
+    'deliveries.left_out': true,
+  },
 }
 
 /** Chooses events by their types; can be given several times. */

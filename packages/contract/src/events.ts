@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { time } from './desktops.ts'
 import { id } from './ids.ts'
 
-/** Of an organisation: its desktops, operations, claims, wake locks, keys and webhooks. */
+/** Of an organisation: its desktops, operations, claims, wake locks, keys and webhooks, and what was left out. */
 export const customerEventTypes = [
   'desktop.state',
   'desktop.moved',
@@ -22,6 +22,8 @@ export const customerEventTypes = [
   'key.created',
   'key.revoked',
   'webhook.disabled',
+  'events.left_out',
+  'deliveries.left_out',
 ] as const
 
 /** For operators only. */
@@ -70,7 +72,7 @@ export const eventJson = z
     data: z
       .record(z.string(), z.unknown())
       .describe(
-        'By type. `desktop.state`: `state`, `previous_state`, `generation`, `host_id`, `failure_code`. `operation.…`: `operation_id`, `kind`, `requested_by`, `state`, `result`, `error`, `error_code`. `claim.…`: `claim`. `wake_lock.…`: `name`, `reason`, `expires_at`. `key.…`: `key_id`, `name`. `webhook.disabled`: `webhook_id`, `url`, `reason`. A later release may add fields',
+        'By type. `desktop.state`: `state`, `previous_state`, `generation`, `host_id`, `failure_code`. `operation.…`: `operation_id`, `kind`, `requested_by`, `state`, `result`, `error`, `error_code`. `claim.…`: `claim`. `wake_lock.…`: `name`, `reason`, `expires_at`. `key.…`: `key_id`, `name`. `webhook.disabled`: `webhook_id`, `url`, `reason`. `events.left_out`: `count`, `since`; so many events of wake locks, claims and keys were above the budget, and are not in the log. `deliveries.left_out`: `webhook_id`, `url`, `count`, `since`; so many events in the log were not sent to that webhook. A later release may add fields',
       ),
   })
   .meta({

@@ -12,6 +12,7 @@ import { isDatabaseUnavailable, type Pool } from '../db/pool.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { CommitNotices } from './commit-notices.ts'
 import type { Position } from './cursors.ts'
+import { noteLeftOut } from './left-out.ts'
 import { Settled } from './settled.ts'
 import type { EventQuery, EventRow } from './store.ts'
 import * as store from './store.ts'
@@ -131,7 +132,10 @@ export class EventFeed {
   async note(): Promise<void> {
     await this.look()
     const { seq } = this.position
-    await this.#options.leadership.transaction((tx) => store.noteSettled(tx, seq))
+    await this.#options.leadership.transaction(async (tx) => {
+      await store.noteSettled(tx, seq)
+      await noteLeftOut(tx)
+    })
     this.#alarm()
   }
 

@@ -8,6 +8,7 @@ import { cursorOf, type Position } from '../events/cursors.ts'
 import { CursorGone, type EventFeed } from '../events/feed.ts'
 import type { EventRow } from '../events/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
+import * as budget from './budget.ts'
 import * as deliveries from './deliveries.ts'
 import { enqueue } from './queue.ts'
 import * as store from './store.ts'
@@ -72,11 +73,14 @@ async function queueEvents(tx: Tx, events: EventRow[], lineage: string): Promise
   const orgIds = [...new Set(events.flatMap(({ orgId }) => orgId ?? []))]
   if (orgIds.length === 0) return
   const webhooks = await store.lockEnabledOf(tx, orgIds)
-  for (const webhook of webhooks) {
-    const wanted = events.filter((event) => wants(webhook, event))
+  if (webhooks.length === 0) return
+  const left = await budget.lock(tx, [...new Set(webhooks.map(({ orgId }) => orgId))].sort())
+  for (const { webhook, wanted, leftOut } of share(webhooks, events, left)) {
+    if (leftOut > 0) await budget.leaveOut(tx, webhook.id, leftOut)
     if (wanted.length === 0) continue
     const made = wanted.map((event, at) => deliveryOf(webhook, event, lineage, webhook.lastSequence + at + 1))
     await deliveries.insert(tx, made)
+    await budget.spend(tx, webhook.orgId, wanted.length)
     await store.countDeliveries(tx, webhook.id, webhook.lastSequence + wanted.length)
     const failing = webhook.failingSince !== null
     // Events must not postpone or hasten the next attempt of one that fails.
@@ -84,8 +88,41 @@ async function queueEvents(tx: Tx, events: EventRow[], lineage: string): Promise
   }
 }
 
-const wants = ({ orgId, types, afterSeq }: store.WebhookRow, event: EventRow): boolean =>
-  event.orgId === orgId && event.seq > afterSeq && (types === null || types.includes(event.type))
+interface Shared {
+  webhook: store.WebhookRow
+  wanted: EventRow[]
+  leftOut: number
+}
+
+/** Event by event, so that each of an organisation's webhooks gets the same ones, as long as its budget lasts. */
+function share(webhooks: store.WebhookRow[], events: EventRow[], budgets: Map<string, number>): Shared[] {
+  const shared = webhooks.map((webhook): Shared => ({ webhook, wanted: [], leftOut: 0 }))
+  for (const event of events) {
+    const takers = shared.filter(({ webhook }) => wants(webhook, event))
+    const left = budgets.get(event.orgId ?? '') ?? 0
+    const isLeftOut = takers.length > left && !saysWhatIsMissing(event)
+    for (const taker of takers) {
+      if (isLeftOut) taker.leftOut++
+      else taker.wanted.push(event)
+    }
+    if (!isLeftOut) budgets.set(event.orgId ?? '', left - takers.length)
+  }
+  return shared
+}
+
+/** Events that may be missing in the log. */
+const budgeted = /^(wake_lock|claim|key)\./
+
+/** These are few. */
+const saysWhatIsMissing = ({ type }: EventRow): boolean => type === 'events.left_out' || type === 'deliveries.left_out'
+
+function wants({ id, orgId, types, afterSeq }: store.WebhookRow, event: EventRow): boolean {
+  if (event.orgId !== orgId || event.seq <= afterSeq) return false
+  // Whatever types it has chosen, it must know that it has missed some.
+  if (event.type === 'deliveries.left_out') return event.data.webhook_id === id
+  if (types === null || types.includes(event.type)) return true
+  return event.type === 'events.left_out' && types.some((type) => budgeted.test(type))
+}
 
 function deliveryOf(
   webhook: store.WebhookRow,

@@ -8,16 +8,19 @@ import {
   type RedeliverBody,
   type RedeliveredJson,
   redeliverMax,
+  refusals,
   refuse,
   refuseNotFound,
   type WebhookJson,
   type WebhookSignature,
 } from '@dormouse/contract'
 import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import type { Tx } from '../db/transactions.ts'
 import type { EventFeed } from '../events/feed.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { Customer } from '../principals/service.ts'
 import { checkUrl } from './addresses.ts'
+import * as budget from './budget.ts'
 import * as deliveries from './deliveries.ts'
 import { deliveryToJson, secretOf, webhookToJson } from './shown.ts'
 import { makeKey, rotated } from './signing.ts'
@@ -113,6 +116,7 @@ export class Webhooks {
     const delivery = testOf(id, new Date())
     const row = await this.#options.leadership.transaction(async (tx) => {
       requireEnabled((await store.lock(tx, orgId, id)) ?? refuseNotFound())
+      await takeOne(tx, orgId)
       await deliveries.insert(tx, [delivery])
       return (await deliveries.find(tx, id, delivery.id))!
     })
@@ -159,6 +163,13 @@ export class Webhooks {
 
 function requireEnabled({ enabled }: store.WebhookRow): void {
   if (!enabled) refuse('conflict', 'the webhook is disabled; enable it first')
+}
+
+/** Events are left out above the budget; a request is refused. */
+async function takeOne(tx: Tx, orgId: string): Promise<void> {
+  const left = (await budget.lock(tx, [orgId])).get(orgId) ?? 0
+  if (left < 1) refuse('rate_limited', refusals.rate_limited.detail({ perSecond: budget.tokensPerSecond }))
+  await budget.spend(tx, orgId, 1)
 }
 
 function testOf(webhookId: string, at: Date): deliveries.NewDelivery {

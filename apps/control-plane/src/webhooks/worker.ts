@@ -5,6 +5,7 @@ import { inLane } from '../db/lanes.ts'
 import { isDatabaseUnavailable, type Pool } from '../db/pool.ts'
 import type { EventFeed } from '../events/feed.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
+import { noteLeftOut } from './budget.ts'
 import * as deliveries from './deliveries.ts'
 import { Dispatcher, requestsPerWebhook } from './dispatcher.ts'
 import { LogReader } from './log-reader.ts'
@@ -92,7 +93,7 @@ export class WebhookWorker {
     if (this.#options.leadership.term) inLane('work', () => this.run()).catch((err: unknown) => this.#failed(err))
   }
 
-  /** Disables what fills the database, queues what has lost its job, and counts what waits. */
+  /** Disables what fills the database, logs what was left out, queues what has lost its job, and counts what waits. */
   async care(): Promise<void> {
     const { pool, leadership, log } = this.#options
     this.waiting = await deliveries.waiting(pool)
@@ -101,6 +102,7 @@ export class WebhookWorker {
       await leadership.transaction((tx) => store.disable(tx, full, 'backlog'))
       log.info({ webhooks: full, backlogMax }, 'webhooks were disabled: too many deliveries wait')
     }
+    await leadership.transaction((tx) => noteLeftOut(tx))
     if (this.#queued) await this.#queueAll()
   }
 

@@ -1,0 +1,110 @@
+// Guarantee: what a customer does in a loop writes a bounded number of events and deliveries, and one row says how many are missing.
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { House } from '../house.ts'
+import { waitFor } from '../wait-for.ts'
+import { WebhookReceiver } from './parts/webhook-receiver.ts'
+
+let house: House
+let receiver: WebhookReceiver
+beforeAll(async () => {
+  receiver = await WebhookReceiver.start()
+  receiver.answer = () => 204
+  house = await House.start({ hosts: 0, controlPlane: { webhookAllowPrivate: true } })
+})
+afterAll(async () => {
+  await house[Symbol.asyncDispose]()
+  await receiver[Symbol.asyncDispose]()
+})
+
+const hook = async (path: string, body: object = {}, key?: string): Promise<string> => {
+  const answer = await house.api('POST', '/v1/webhooks', {
+    body: { url: receiver.url + path, ...body },
+    ...(key && { key }),
+  })
+  expect(answer.status).toBe(201)
+  return answer.json.id
+}
+const deliveries = async (id: string) =>
+  (await house.api('GET', `/v1/webhooks/${id}/deliveries?limit=50`)).json.deliveries
+const events = (where: string) =>
+  house.database.rows<{ type: string; data: Record<string, unknown> }>(
+    `select type, data from events where org_id = '${house.org.id}' and ${where} order by seq`,
+  )
+/** As half a minute later. */
+const later = (table: string, column: string) =>
+  house.database.rows(`update ${table} set ${column} = ${column} - interval '31 seconds' where ${column} is not null`)
+
+test('a loop of renewals makes a bounded number of events; the log and a webhook say how many were left out', async () => {
+  const { id } = await house.desktop()
+  await hook('/all')
+  await hook('/locks', { types: ['wake_lock.taken'] })
+  await hook('/states', { types: ['desktop.state'] })
+  const asked = 60
+  const put = () =>
+    house.api('PUT', `/v1/desktops/${id}/wake-locks/a`, { body: { reason: 'loop', expires_in_secs: 3_600 } })
+  await put()
+  expect(await house.database.rows('select tokens from event_budgets')).toEqual([{ tokens: expect.closeTo(199, 0) }])
+  await house.database.rows('update event_budgets set tokens = 10')
+  const answers = await Promise.all(Array.from({ length: asked - 1 }, put))
+  expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]))
+  const [budget] = await house.database.rows<{ left: string }>('select left_out as left from event_budgets')
+  const logged = await events(`type like 'wake_lock.%'`)
+  expect(logged.length + Number(budget!.left)).toBe(asked)
+  expect(Number(budget!.left)).toBeGreaterThan(0)
+  await later('event_budgets', 'left_out_since')
+  await house.replica.parts.events.note()
+  const said = await events(`type = 'events.left_out'`)
+  expect(said).toMatchObject([{ data: { count: Number(budget!.left), since: expect.any(String) } }])
+  await house.replica.parts.events.note()
+  expect(await events(`type = 'events.left_out'`)).toHaveLength(1)
+  const listed = (await house.api('GET', '/v1/events?limit=10&type=events.left_out')).json.events
+  expect(listed).toMatchObject([{ type: 'events.left_out', data: { count: Number(budget!.left) } }])
+  const isSaid = ({ json }: { json: { type: string } }) => json.type === 'events.left_out'
+  for (const path of ['/all', '/locks'])
+    await waitFor('the webhook to learn of it', () => receiver.at(path).filter(isSaid).length === 1)
+  expect(receiver.at('/states').filter(isSaid)).toEqual([])
+})
+
+test('states and operations are logged above that budget, too: others wait for them', async () => {
+  await house.database.rows('update event_budgets set tokens = -1e6')
+  const { id } = await house.desktop()
+  expect(await events(`desktop_id = '${id}'`)).toMatchObject([{ type: 'desktop.state' }])
+})
+
+test('above their budget deliveries are left out; each webhook that misses some learns how many', async () => {
+  const [one, two] = [await hook('/one'), await hook('/two', { types: ['desktop.state'] })]
+  await house.replica.parts.webhookWorker.run()
+  await house.database.rows('update delivery_budgets set tokens = -1e6')
+  const made = [await house.desktop(), await house.desktop(), await house.desktop()]
+  const ids = made.map(({ id }) => id)
+  const missed = () =>
+    house.database.rows(`select count::int from deliveries_left_out where webhook_id in ('${one}', '${two}')`)
+  await waitFor('three to be left out of each', async () => {
+    await house.replica.parts.webhookWorker.run()
+    return (await missed()).every(({ count }) => count === 3) && (await missed()).length === 2
+  })
+  expect(await events(`desktop_id in ('${ids.join("','")}')`)).toHaveLength(3)
+  expect((await house.api('POST', `/v1/webhooks/${one}/test`, { body: {} })).status).toBe(429)
+  await later('deliveries_left_out', 'since')
+  await house.replica.parts.webhookWorker.care()
+  for (const [id, path] of [
+    [one, '/one'],
+    [two, '/two'],
+  ] as const) {
+    const [said] = await waitFor('the webhook to learn of it', async () => {
+      const found = receiver.at(path).filter(({ json }) => json.type === 'deliveries.left_out')
+      return found.length > 0 && found
+    })
+    expect(said!.json.data).toMatchObject({ webhook_id: id, count: 3 })
+    expect((await deliveries(id))[0]).toMatchObject({ type: 'deliveries.left_out' })
+    expect(receiver.at(path).filter(({ json }) => ids.includes(json.desktop_id))).toEqual([])
+  }
+  expect(await events(`type = 'deliveries.left_out' and data->>'webhook_id' = '${one}'`)).toHaveLength(1)
+})
+
+test('another organisation has its own budgets', async () => {
+  const { key } = await house.otherOrg
+  await house.database.rows('update delivery_budgets set tokens = -1e6')
+  const id = await hook('/other', {}, key)
+  expect((await house.api('POST', `/v1/webhooks/${id}/test`, { body: {}, key })).status).toBe(202)
+})
