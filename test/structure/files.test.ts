@@ -1,4 +1,4 @@
-// Guarantee: each file of ours has a place, a name that says something, a head comment, and at most 400 lines.
+// Guarantee: each file of ours has a place, a name that says something, a head comment, and at most 600 lines.
 import { globSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -6,7 +6,7 @@ import { floorPlans, packageArrows } from './rules.ts'
 
 const root = join(import.meta.dirname, '../..')
 const emptyNames = new Set(['util', 'utils', 'common', 'helper', 'helpers', 'types'])
-const maxLines = 400
+const maxLines = 600
 
 /** From a file to what is wrong with it. */
 type Rule = (path: string, text: string) => string | undefined
@@ -45,8 +45,8 @@ test.each<[rule: Rule, path: string, text: string, complaint: string | undefined
   [namesSaySomething, 'apps/agent/vite.config.ts', '', undefined],
   [startsWithComment, 'scripts/a.ts', `#!/usr/bin/env node\nimport 'a'`, 'does not start with a comment'],
   [startsWithComment, 'scripts/a.ts', '#!/usr/bin/env node\n// Starts.\n', undefined],
-  [shortEnough, 'scripts/a.ts', '\n'.repeat(401), 'has 401 lines'],
-  [shortEnough, 'scripts/a.ts', '\n'.repeat(400), undefined],
+  [shortEnough, 'scripts/a.ts', '\n'.repeat(601), 'has 601 lines'],
+  [shortEnough, 'scripts/a.ts', '\n'.repeat(600), undefined],
 ])('%o of %s', (rule, path, text, complaint) => {
   if (complaint) expect(rule(path, text)).toContain(complaint)
   else expect(rule(path, text)).toBeUndefined()

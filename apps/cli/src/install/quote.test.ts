@@ -12,11 +12,12 @@ test('arguments arrive as they are', () => {
 })
 
 test.each([
-  ['root@hv-1', { user: 'root', host: 'hv-1', port: 22, label: 'root@hv-1' }],
-  ['op@hv-1.example:2222', { user: 'op', host: 'hv-1.example', port: 2222, label: 'op@hv-1.example:2222' }],
-  ['root@[fe80::1]:22', { user: 'root', host: 'fe80::1', port: 22, label: 'root@fe80::1' }],
+  ['hv-1', { words: ['hv-1'], host: 'hv-1' }],
+  ['root@hv-1', { words: ['root@hv-1'], host: 'hv-1' }],
+  ['op@hv-1.example:2222', { words: ['-p', '2222', 'op@hv-1.example'], host: 'hv-1.example' }],
+  ['root@[fe80::1]:22', { words: ['-p', '22', 'root@fe80::1'], host: 'fe80::1' }],
 ])('%s names a machine', (text, target) => {
-  expect(readTarget(text)).toEqual(target)
+  expect(readTarget(text)).toEqual({ ...target, label: text })
 })
 
 test.each(['', 'root@', '-oProxyCommand=x', 'root@-x', 'a b', 'root@hv-1:0', 'root@hv-1:99999', 'x@y@z', "h'x", 'h\n'])(
