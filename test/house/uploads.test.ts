@@ -179,3 +179,21 @@ test('to whom a file shall belong is checked, and kept for its upload', async ()
     expect(field(put)).toEqual([owner, 400, 'owner'])
   }
 })
+
+test('expired uploads of guests that are silent hold up no others', async () => {
+  await using house = await House.start()
+  const silent = [await house.desktop('awake'), await house.desktop('awake')]
+  const answering = await house.desktop('awake')
+  for (const { id } of silent)
+    for (let i = 0; i < 16; i++) expect((await house.api('POST', uploadsOf(id, `/srv/in/${i}`))).status).toBe(201)
+  expect((await house.api('POST', uploadsOf(answering.id))).status).toBe(201)
+  await house.database.rows(`update uploads set expires_at = now() - interval '1 minute'`)
+  await house.database.rows(`update uploads set expires_at = now() - interval '1 second' where desktop_id = $1`, [
+    answering.id,
+  ])
+  for (const { id } of silent) house.host.driver.faults.silentGuests.add(id as never)
+  await house.replica.parts.uploads.prune()
+  const left = await house.database.rows('select desktop_id, count(*)::int from uploads group by 1')
+  expect(left.map(({ desktop_id }) => desktop_id).sort()).toEqual(silent.map(({ id }) => id).sort())
+  expect(left.map(({ count }) => count)).toEqual([16, 16])
+})

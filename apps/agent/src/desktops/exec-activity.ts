@@ -1,7 +1,7 @@
 // What running execs count as activity of their desktop. One with a timeout, or with `keep_awake`, counts as a command in flight.
 // Any other counts while bytes move: each look compares how many there were at the last one.
 import { type DesktopId, type ExecReport, Refusal } from '@dormouse/contract'
-import type { Log } from '@dormouse/process'
+import { eachApart, type Log } from '@dormouse/process'
 import type { GuestExecs } from '../guest/execs.ts'
 import type { Guests } from '../guest/guests.ts'
 import type { Activity } from './activity.ts'
@@ -22,6 +22,8 @@ interface Known {
   /** Of each that runs: how many bytes had moved at the last look. */
   bytes: Map<string, number>
   running: number
+  /** Whether its guest did not answer the last look. */
+  isSilent: boolean
   holds: Disposable | undefined
 }
 
@@ -73,14 +75,15 @@ export class ExecActivity {
       const known = this.#of(target)
       return !known.isLookedAt || known.running > 0
     })
-    const next = async () => {
-      for (let target = due.pop(); target; target = due.pop()) await this.#lookAt(target)
-    }
-    await Promise.all(Array.from({ length: looksAtOnce }, next))
+    // Guests that answer do not wait for those that do not.
+    const silentLast = due.toSorted((a, b) => Number(this.#of(a).isSilent) - Number(this.#of(b).isSilent))
+    const failed = (err: unknown, { desktopId }: Target) =>
+      this.#deps.log.warn({ err, desktopId }, 'the execs of a guest could not be listed')
+    await eachApart(silentLast, { atOnce: looksAtOnce, failed }, (target) => this.#lookAt(target))
   }
 
   async #lookAt(target: Target): Promise<void> {
-    const { guests, execs, log } = this.#deps
+    const { guests, execs } = this.#deps
     const { desktopId } = target
     const known = this.#of(target)
     try {
@@ -88,8 +91,9 @@ export class ExecActivity {
       if (this.#known.get(desktopId) !== known) return
       this.#note(desktopId, known, reports)
     } catch (error) {
-      // A guest that does not answer now is asked again.
-      if (!(error instanceof Refusal)) log.warn({ err: error, desktopId }, 'the execs of a guest could not be listed')
+      // It is asked again.
+      known.isSilent = true
+      if (!(error instanceof Refusal)) throw error
     }
   }
 
@@ -103,7 +107,7 @@ export class ExecActivity {
       known.holds?.[Symbol.dispose]()
       known.holds = undefined
     }
-    Object.assign(known, { isLookedAt: true, bytes, running: alive.length })
+    Object.assign(known, { isLookedAt: true, isSilent: false, bytes, running: alive.length })
   }
 
   /** A desktop that is about to hibernate takes no activity. */
@@ -120,7 +124,14 @@ export class ExecActivity {
     const known = this.#known.get(desktopId)
     if (known?.generation === generation) return known
     known?.holds?.[Symbol.dispose]()
-    const made: Known = { generation, isLookedAt: false, bytes: new Map(), running: 0, holds: undefined }
+    const made: Known = {
+      generation,
+      isLookedAt: false,
+      bytes: new Map(),
+      running: 0,
+      isSilent: false,
+      holds: undefined,
+    }
     this.#known.set(desktopId, made)
     return made
   }

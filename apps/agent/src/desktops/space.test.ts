@@ -84,3 +84,22 @@ test('a wake whose guest was stopped by a full disk says so', async () => {
   const wake = bench.awake(fenceOf(id, 1, 1, { deadlineMs: 500 }))
   await expect(wake).rejects.toMatchObject({ ...full, detail: expect.stringContaining('guest was paused') })
 })
+
+test('a desktop that cannot be resumed holds up no other', async () => {
+  await using bench = await Bench.start()
+  const { watch, space } = bench.house
+  const ids = [newId(), newId(), newId()]
+  for (const id of ids) await bench.awake(fenceOf(id, 1, 1))
+  await until(() => watch.running().length === 3)
+  bench.driver.faults.diskFull = true
+  for (const id of ids) bench.driver.standStill(id, 'space')
+  await until(() => watch.outOfSpace().length === 3)
+  bench.driver.faults.diskFull = false
+  bench.driver.faults.failNext('resume', 1, 'hypervisor_failed')
+  await space.check()
+  const states = async () => Promise.all(ids.map(async (id) => (await bench.observe(id)).domain))
+  expect((await states()).filter((state) => state === 'running')).toHaveLength(2)
+  await watch.checkAll()
+  await space.check()
+  expect(await states()).toEqual(['running', 'running', 'running'])
+})

@@ -1,7 +1,7 @@
 // Resumes what a full disk has stopped: first the journal's reserve is made whole again, then the guests that the hypervisor paused
 // for want of space are resumed. Until then the host reports a problem and takes no desktop.
 import type { DesktopId } from '@dormouse/contract'
-import type { Log } from '@dormouse/process'
+import { eachApart, type Log } from '@dormouse/process'
 import type { Driver } from '../driver/driver.ts'
 import type { Journal } from './journal.ts'
 import type { Turns } from './turns.ts'
@@ -17,6 +17,8 @@ export interface SpaceDeps {
 
 /** With less, a resumed guest would be paused again at once. */
 const minFreeBytes = 64 * 1024 * 1024
+
+const resumedAtOnce = 4
 
 export class Space {
   readonly #deps: SpaceDeps
@@ -38,14 +40,16 @@ export class Space {
 
   /** To be called every few seconds. */
   async check(): Promise<void> {
-    const { driver, journal, watch } = this.#deps
+    const { driver, journal, watch, log } = this.#deps
     const whole = await journal.refillReserve()
     // An agent that has just started knows of no paused desktop yet.
     if (!this.#checked) await watch.checkAll()
     this.#checked = true
     const paused = watch.outOfSpace()
     if (!whole || paused.length === 0 || (await driver.freeDiskBytes()) < minFreeBytes) return
-    for (const desktopId of paused) await this.#resume(desktopId)
+    const failed = (err: unknown, desktopId: DesktopId) =>
+      log.warn({ err, desktopId }, 'a desktop that was paused for want of space could not be resumed; retrying')
+    await eachApart(paused, { atOnce: resumedAtOnce, failed }, (desktopId) => this.#resume(desktopId))
   }
 
   /** Unless a command is in progress for it, or it is not meant to run. */

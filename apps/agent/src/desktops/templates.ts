@@ -83,8 +83,12 @@ export class Templates {
     if (!this.#isCleared && !this.#making) await this.#clear()
     if (!this.#isOpen) await this.#open()
     for (const template of this.#oldestFirst()) {
-      if (!(await this.#deps.driver.templates.hasImage(template.traits.image)))
-        await this.#remove(template, 'its image is gone')
+      try {
+        if (!(await this.#deps.driver.templates.hasImage(template.traits.image)))
+          await this.#remove(template, 'its image is gone')
+      } catch (err) {
+        this.#deps.log.warn({ err, image: template.imageVersion }, 'a template could not be removed; retrying')
+      }
     }
     await this.#keepWithin(this.#maxMiB * mib)
     this.#makeNext()

@@ -1,6 +1,7 @@
 // Hibernates idle desktops while this host hears no leader, by the rules that the last leader sent. Off unless it is configured.
 import type { DesktopId, HeartbeatAnswer, IdleRule } from '@dormouse/contract'
 import { Refusal } from '@dormouse/contract'
+import { eachApart } from '@dormouse/process'
 import { hibernate, type SaveDeps } from './hibernate.ts'
 import type { Turns } from './turns.ts'
 import type { Watch } from './watch.ts'
@@ -18,6 +19,9 @@ interface Options {
 
 const askEveryMs = 30_000
 const because = 'hibernated by its host: it was idle, and the host heard no leader'
+
+/** Hibernations wait for a place among the host's work besides. */
+const hibernatedAtOnce = 4
 
 export class WithoutLeader {
   readonly #deps: Deps
@@ -58,10 +62,13 @@ export class WithoutLeader {
   async check(): Promise<void> {
     const silentMs = () => this.#now() - this.#heardAt
     if (this.#graceMs === undefined || silentMs() <= this.#graceMs) return
-    for (const { desktopId } of this.#deps.watch.running()) {
-      const rule = this.#rules.get(desktopId)
-      if (rule && silentMs() > rule.condition.forMs + this.#graceMs && this.#isFree(rule)) await this.#hibernate(rule)
-    }
+    const grace = this.#graceMs
+    const rules = this.#deps.watch.running().flatMap(({ desktopId }) => this.#rules.get(desktopId) ?? [])
+    const failed = (err: unknown, { desktopId }: IdleRule) =>
+      this.#deps.log.warn({ err, desktopId }, 'an idle desktop could not be hibernated without a leader; retrying')
+    await eachApart(rules, { atOnce: hibernatedAtOnce, failed }, async (rule) => {
+      if (silentMs() > rule.condition.forMs + grace && this.#isFree(rule)) await this.#hibernate(rule)
+    })
   }
 
   /** No wake lock holds it, and nobody sees its screen. */

@@ -77,16 +77,22 @@ export interface ExpiredUpload extends UploadRow {
   desktop: { state: DesktopState; generation: number; hostId: string | null }
 }
 
-/** Those whose file may have to be removed now: of an awake desktop, or of one that is gone. */
-export async function removable(db: Db, limit: number): Promise<ExpiredUpload[]> {
+/**
+ * Those whose file can be removed now: of an awake desktop on one of these hosts, or of one that is gone. In any order, so that what
+ * stays is not always first.
+ */
+export async function removable(
+  db: Db,
+  { limit, able, except }: { limit: number; able: readonly string[]; except: readonly string[] },
+): Promise<ExpiredUpload[]> {
   const { rows } = await db.query<ExpiredUpload>(
     `select u.id, u.desktop_id as "desktopId", u.path, u.mode, u.owner, u.length, u.state, u.expires_at as "expiresAt",
        json_build_object('state', d.state, 'generation', d.generation, 'hostId', d.host_id) as desktop
      from uploads u join desktops d on d.id = u.desktop_id
-     where (u.expires_at <= clock_timestamp() and (u.state = 'complete' or d.state = 'awake'))
-       or d.state in ('destroyed', 'failed')
-     order by u.expires_at limit $1`,
-    [limit],
+     where ((u.expires_at <= clock_timestamp() and (u.state = 'complete' or (d.state = 'awake' and d.host_id = any($2))))
+       or d.state in ('destroyed', 'failed')) and u.desktop_id <> all($3)
+     order by random() limit $1`,
+    [limit, able, except],
   )
   return rows
 }

@@ -13,13 +13,14 @@ import {
   uploadMaxSecs,
   uploadsMax,
 } from '@dormouse/contract'
-import type { Log } from '@dormouse/process'
+import { eachApart, type Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
 import { type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import * as desktops from '../desktops/store.ts'
 import type { BoundedBody } from '../http/bounded-body.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { Customer } from '../principals/service.ts'
+import { Forgetful } from '../reconcile/forgetful.ts'
 import type { AwakeDesktops } from './awake.ts'
 import { type Transfers, throwCause } from './transfers.ts'
 import type { UploadRow } from './upload-store.ts'
@@ -52,13 +53,18 @@ export interface Part {
 }
 
 const stepTimeoutMs = 45_000
-const removedAtOnce = 20
+const removedAtOnce = 200
+const desktopsAtOnce = 20
+/** How long a desktop whose guest did not answer is left alone. */
+const silentMs = 300_000
 /** After these the guest may or may not have done what it was asked. */
 const isUnknown = (error: unknown) =>
   !(error instanceof Refusal) || ['host_unreachable', 'guest_unavailable', 'guest_deadline'].includes(error.code)
 
 export class Uploads {
   readonly #options: UploadsOptions
+  /** Desktops whose guests did not answer lately. */
+  readonly #silent = new Forgetful(silentMs)
 
   constructor(options: UploadsOptions) {
     this.#options = options
@@ -149,22 +155,29 @@ export class Uploads {
     }
   }
 
-  /** Removes expired uploads with their files, and those of desktops that are gone. */
+  /** Removes expired uploads with their files, and those of desktops that are gone. A guest that is silent holds up no other. */
   async prune(): Promise<void> {
-    const { pool, leadership, links, log } = this.#options
-    for (const row of await store.removable(pool, removedAtOnce)) {
-      const { state, hostId, generation } = row.desktop
-      try {
-        if (state === 'awake' && row.state !== 'complete') {
-          if (hostId === null || !links.takesCommands(hostId)) continue
-          const command = commandOf(row, 'drop', generation)
-          await links.command(hostId, 'guest.uploadStep', command, { timeoutMs: stepTimeoutMs })
-        }
-        await leadership.transaction((tx) => store.remove(tx, row.id))
-      } catch (err) {
-        log.info({ err, desktopId: row.desktopId }, 'an expired upload could not be removed; retrying later')
-      }
+    const { pool, links, log } = this.#options
+    const able = links.hostIds().filter((hostId) => links.takesCommands(hostId))
+    const rows = await store.removable(pool, { limit: removedAtOnce, able, except: this.#silent.names() })
+    const failed = (err: unknown, [desktopId]: [string, store.ExpiredUpload[]]) => {
+      this.#silent.add(desktopId)
+      log.info({ err, desktopId }, 'an expired upload could not be removed; retrying later')
     }
+    const byDesktop = Map.groupBy(rows, ({ desktopId }) => desktopId)
+    await eachApart(byDesktop, { atOnce: desktopsAtOnce, failed }, async ([, own]) => {
+      for (const row of own) await this.#prune(row)
+    })
+  }
+
+  async #prune(row: store.ExpiredUpload): Promise<void> {
+    const { leadership, links } = this.#options
+    const { state, hostId, generation } = row.desktop
+    if (state === 'awake' && row.state !== 'complete') {
+      const command = commandOf(row, 'drop', generation)
+      await links.command(hostId!, 'guest.uploadStep', command, { timeoutMs: stepTimeoutMs })
+    }
+    await leadership.transaction((tx) => store.remove(tx, row.id))
   }
 
   async #find({ caller, desktopId }: UploadRequest, id: string): Promise<UploadRow> {

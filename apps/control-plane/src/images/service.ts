@@ -162,12 +162,12 @@ export class Images {
     let left = prefetchAtOnce - all.filter(({ fetches }) => fetches?.some(isGoing)).length
     const now = performance.now()
     for (const [key, at] of this.#asked) if (now - at > askAgainMs) this.#asked.delete(key)
-    const asking = able.map((host) => this.#askForTemplate(host, wanted))
+    const asking: Promise<void>[] = able.map((host) => this.#askForTemplate(host, wanted))
     for (const host of able.filter(({ fetches }) => !fetches?.some(isGoing))) {
       const image = wanted.find((one) => !has(host, one) && !this.#asked.has(askedKey('fetch', host, one)))
       if (!image) continue
       if (left-- <= 0) break
-      await this.#ask('fetch', host, image)
+      asking.push(this.#ask('fetch', host, image))
     }
     await Promise.all(asking)
   }

@@ -11,8 +11,8 @@ export interface AdoptionOptions {
   log: Log
   /** Whether this replica runs it in this term. */
   runs(id: string): boolean
-  /** Resolves once this replica no longer runs it in an earlier term. */
-  left(id: string): Promise<void>
+  /** Resolves once this replica no longer runs it in an earlier term; undefined if it does not. */
+  left(id: string): Promise<void> | undefined
   start(row: OperationRow): void
 }
 
@@ -27,8 +27,10 @@ export async function adopt(term: Term, { pool, log, runs, left, start }: Adopti
       if (ids.length > 0) log.info({ count: ids.length, epoch: term.epoch }, 'resuming operations')
       while (ids.length > 0) {
         for (const row of await store.liveOf(pool, ids.splice(0, readAtOnce))) {
-          await left(row.id)
-          if (!term.signal.aborted) start(row)
+          // One that does not end holds up no other.
+          const ended = left(row.id)
+          if (ended) void ended.then(() => term.signal.aborted || start(row))
+          else if (!term.signal.aborted) start(row)
         }
       }
       return

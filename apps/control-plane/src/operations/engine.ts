@@ -110,7 +110,7 @@ export class Engine {
     return adopt(term, {
       ...this.#options,
       runs: (id) => this.#running.get(id)?.term === term,
-      left: async (id) => this.#running.get(id)?.done,
+      left: (id) => this.#running.get(id)?.done,
       start: (row) => this.#start(row, term, performance.now() + linkGraceMs),
     })
   }

@@ -1,7 +1,7 @@
 // An organisation's usage, and the comparison of the ledger with what hosts report as running. Knows no HTTP.
 import type { Heartbeat, UsageJson } from '@dormouse/contract'
 import { Refusal, refuse } from '@dormouse/contract'
-import type { Log } from '@dormouse/process'
+import { eachApart, type Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
 import { Gathered } from '../db/gathered.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
@@ -12,6 +12,7 @@ import type { Leadership } from '../leadership/leadership.ts'
 import * as ledger from '../ledger/store.ts'
 import * as operations from '../operations/store.ts'
 import type { Customer } from '../principals/service.ts'
+import { Rotation } from '../reconcile/rotation.ts'
 import { type Difference, differences, nameOf } from './differences.ts'
 import { totalsOf } from './totals.ts'
 
@@ -49,6 +50,7 @@ export class Usage {
   readonly #running = new Map<string, ledger.Living[]>()
   /** Differences of the last comparison. */
   #suspected = new Set<string>()
+  readonly #turns = new Rotation()
 
   constructor(options: UsageOptions) {
     this.#options = options
@@ -100,9 +102,14 @@ export class Usage {
    */
   async compare(): Promise<void> {
     const found = await this.#differences()
-    const again = found.filter((one) => this.#suspected.has(nameOf(one))).slice(0, mostConfirmed)
+    const again = found.filter((one) => this.#suspected.has(nameOf(one)))
     this.#suspected = new Set(found.map(nameOf))
-    for (const difference of again) if (await this.#isConfirmed(difference)) this.#tell(difference, this.#options.log)
+    const { log } = this.#options
+    const failed = (err: unknown, { hostId }: Difference) =>
+      log.warn({ err, host: hostId }, 'a difference between the ledger and a host could not be confirmed; retrying')
+    await eachApart(this.#turns.take(again, mostConfirmed, nameOf), { atOnce: mostConfirmed, failed }, async (one) => {
+      if (await this.#isConfirmed(one)) this.#tell(one, log)
+    })
   }
 
   /**

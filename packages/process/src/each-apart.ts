@@ -1,0 +1,20 @@
+// Does the same for each of several things, of which none may hold up another: a few at a time, and whatever becomes of one.
+
+interface Options<T> {
+  atOnce: number
+  /** What the work threw for one of them. */
+  failed(error: unknown, item: T): void
+}
+
+/** Returns when all are done. */
+export async function eachApart<T>(
+  items: Iterable<T>,
+  { atOnce, failed }: Options<T>,
+  work: (item: T) => Promise<unknown>,
+): Promise<void> {
+  const left = [...items].values()
+  const next = async () => {
+    for (const item of left) await work(item).catch((error: unknown) => failed(error, item))
+  }
+  await Promise.all(Array.from({ length: atOnce }, next))
+}
