@@ -83,7 +83,13 @@ describe.each(allTransports)('over %s', (transport) => {
     expect(Buffer.from(await get('/srv/all')).equals(Buffer.from(all))).toBe(true)
     await put('/srv/nothing', '')
     expect(await get('/srv/nothing')).toHaveLength(0)
-    expect(Buffer.from(await get('/proc/version')).toString()).toMatch(/^Linux version/)
+    const version = Buffer.from(await get('/proc/version')).toString()
+    expect(version).toMatch(/^Linux version/)
+    if (transport === 'qga') return
+    const { url } = await stage.desktop.files.url('/proc/version')
+    expect(await (await fetch(url)).text()).toBe(version)
+    const part = await stage.desktop.files.readPart('/proc/version', { offset: 6, length: 7 })
+    expect([part.offset, part.size, await new Response(part.stream).text()]).toEqual([6, version.length, 'version'])
   })
 
   test('a reader in the guest sees the old file or the new one, never a part', async () => {
@@ -130,6 +136,30 @@ describe.each(allTransports)('over %s', (transport) => {
     await put('/srv/odd/link', 'through the link')
     expect(await stage.run('cat /srv/odd/real; readlink /srv/odd/link')).toBe('through the linkreal\n')
     expect(await litter('/srv/odd')).toBe('0')
+  })
+
+  test('a file that is a mount point, and a program that runs, are refused by name, and stay', async () => {
+    await stage.run(
+      'mkdir -p /srv/busy /home/dev; cd /srv/busy; echo in >inner; touch mounted; mount --bind inner mounted',
+    )
+    await expect(put('/srv/busy/mounted', 'new')).rejects.toMatchObject({
+      problem: { status: 409, code: 'busy', detail: expect.stringMatching(/^\/srv\/busy\/mounted: /) },
+    })
+    expect(await codeOf(stage.desktop.files.remove('/srv/busy/mounted'))).toBe('busy')
+    expect(await stage.run('cat /srv/busy/mounted; umount /srv/busy/mounted')).toBe('in\n')
+    expect(await litter('/srv/busy')).toBe('0')
+  })
+
+  test('what is new belongs to the owner of its folder, or to whom was named', async () => {
+    await stage.run('mkdir -p /home/dev && chown 1000:1001 /home/dev')
+    const { files } = stage.desktop
+    await files.write('/home/dev/in/a', 'x')
+    await files.upload('/home/dev/up/b', 'x')
+    await files.mkdir('/home/dev/made/deep')
+    await files.write('/home/dev/c', 'x', { owner: '7:8' })
+    const owners = await stage.run('cd /home/dev && stat -c %u:%g in in/a up up/b made made/deep c')
+    expect(owners.trim().split('\n')).toEqual([...Array(6).fill('1000:1001'), '7:8'])
+    await stage.run('rm -r /home/dev')
   })
 
   test('a path stays in the guest: no link, mount or name in it reaches a file of the host', async () => {

@@ -1,14 +1,19 @@
 // Guarantee: the scripts that list and change entries work in any shell, with BusyBox and with GNU, whatever a name is.
 import { execFile } from 'node:child_process'
 import {
+  closeSync,
   existsSync,
+  ftruncateSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -27,7 +32,9 @@ function busyBox(): string | undefined {
   if (!existsSync('/usr/bin/busybox')) return undefined
   const bin = join(top, 'bin')
   mkdirSync(bin)
-  for (const tool of 'find sort xargs stat head sleep sh mkdir mv cp rm rmdir chmod ls readlink'.split(' '))
+  for (const tool of 'find sort xargs stat head sleep sh mkdir mv cp rm rmdir chmod chown ls readlink cat dd id touch tr truncate wc'.split(
+    ' ',
+  ))
     symlinkSync('/usr/bin/busybox', join(bin, tool))
   return bin
 }
@@ -109,6 +116,32 @@ describe.each(kinds)('with %s', (kind, path) => {
     expect(await codeOf(list(join(dir, 'none')))).toBe('file_not_found')
     expect(await codeOf(list(join(dir, 'none'), 0))).toBe('file_not_found')
     expect(await codeOf(list(join(dir, 'plain')))).toBe('not_directory')
+  })
+
+  test('a copy has the holes of its original, alone and in a folder', async () => {
+    const folder = join(dir, 'holes')
+    mkdirSync(folder)
+    const data = Buffer.alloc(300_000, 'x')
+    const file = openSync(join(folder, 'sparse'), 'w', 0o640)
+    for (const at of [0, 9_000_001, 40_000_000]) writeSync(file, data, 0, data.length, at)
+    ftruncateSync(file, 64 * 1024 * 1024 + 1)
+    closeSync(file)
+    writeFileSync(join(folder, 'plain'), data)
+    const copies = [join(dir, 'alone'), join(dir, 'with/sparse')]
+    await change({ action: 'copy', path: join(folder, 'sparse'), to: copies[0]!, overwrite: false, recursive: false })
+    await change({ action: 'copy', path: folder, to: join(dir, 'with'), overwrite: false, recursive: true })
+    const whole = readFileSync(join(folder, 'sparse'))
+    for (const copy of copies) {
+      const { blocks, mode } = statSync(copy)
+      expect([copy, blocks * 512 < 4_000_000, mode & 0o777, readFileSync(copy).equals(whole)]).toEqual([
+        copy,
+        true,
+        0o640,
+        true,
+      ])
+    }
+    expect(readFileSync(join(dir, 'with/plain')).equals(data)).toBe(true)
+    rmSync(folder, { recursive: true })
   })
 
   test('entries are made, moved, copied, changed and removed, and nothing else is touched', async () => {

@@ -60,13 +60,39 @@ const place = ({ overwrite }: { overwrite: boolean }, from: string): string =>
     ? `within mv -f -T "${from}" "$q"\n`
     : `within mv -n -T "${from}" "$q"\n{ [ -L "${from}" ] || [ -e "${from}" ]; } && no 'Exists already'\n`
 
+/**
+ * For each file after `$1` and `$2` that has holes: copies it again, from below the first to below the second, without them. A piece
+ * that holds something is written whole.
+ */
+const copyWithHoles = `s=$1; t=$2; shift 2
+for f; do
+  set -- $(stat -c "%b %s" "$f"); n=$2
+  [ $(($1 * 512)) -lt $n ] || continue
+  r=$t\${f#"$s"}; i=0
+  rm -f "$r" && : >"$r" && truncate -s $n "$r" || exit 1
+  while [ $((i * 262144)) -lt $n ]; do
+    x=$(dd if="$f" bs=256k skip=$i count=1 status=none | tr -d "\\000" | head -c 1 | wc -c)
+    [ $x -eq 0 ] || dd if="$f" of="$r" bs=256k skip=$i seek=$i count=1 conv=notrunc status=none || exit 1
+    i=$((i + 1))
+  done
+  chown "$(stat -c %u:%g "$f")" "$r"; chmod "$(stat -c %a "$f")" "$r"; touch -r "$f" "$r"
+done`
+
+/** BusyBox's `cp` fills holes. */
+const copyKeepingHoles = `case $(cp --help 2>&1) in
+*--sparse*) within cp -a "$s" "$t";;
+*)
+  [ -f "$s" ] && [ ! -L "$s" ] && b=$(stat -c %b "$s") && n=$(stat -c %s "$s") && [ $((b * 512)) -lt $n ] || within cp -a "$s" "$t"
+  within find "$s" -type f -exec sh -c '${copyWithHoles}' sh "$s" "$t" {} +;;
+esac
+`
+
 /** Copies under a temporary name first, so that nobody sees half of it. */
 const copy = (change: Change<'copy'>, nonce: string): string => `s=$p
 ${change.recursive ? '' : `[ -d "$s" ] && [ ! -L "$s" ] && no 'Is a directory'\n`}${target(change)}t=\${d%/}/.dormouse-${nonce}
 ${noteUnfinished(nonce)}trap 'rm -rf "$t"; ${forget(nonce)}' EXIT
 trap 'exit 1' HUP INT TERM PIPE
-within cp -a "$s" "$t"
-${place(change, '$t')}p=$q
+${copyKeepingHoles}${place(change, '$t')}p=$q
 `
 
 const remove = ({ recursive }: Change<'remove'>): string => `if [ -d "$p" ] && [ ! -L "$p" ]; then
