@@ -8,7 +8,6 @@ import {
   newId,
   type OperationJson,
   type OperationRequester,
-  Refusal,
   type RequestKind,
   refusals,
   refuse,
@@ -20,16 +19,7 @@ import { type Failpoints, together } from '@dormouse/process'
 import { GatheredReads } from '../db/gathered-reads.ts'
 import { isGuardFailure } from '../db/guards.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
-import {
-  CommitUnknown,
-  type Db,
-  hasEnded,
-  isDatabaseUnavailable,
-  type Note,
-  type Pool,
-  retryLimitMs,
-  retryWhileUnavailable,
-} from '../db/pool.ts'
+import { type Db, type Note, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import type { Tx } from '../db/transactions.ts'
 import type { Offers } from '../images/offers.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
@@ -42,6 +32,7 @@ import type { Customer } from '../principals/service.ts'
 import { change, type IdleSettings } from './idle-settings.ts'
 import { isWakeOfAwake, requireLegal, waitsBehind } from './line.ts'
 import type { Quota } from './quota.ts'
+import { readBack } from './read-back.ts'
 import { type DesktopKey, findShown, list, listAny, listQuery } from './shown.ts'
 import { begin } from './state-changes.ts'
 import type { DesktopRow } from './store.ts'
@@ -128,7 +119,7 @@ export class Desktops {
       return row && made(row)
     }
     const make = async () => {
-      const inserted = await this.#readBack(key, find, () =>
+      const inserted = await readBack(this.#options.pool, key, find, () =>
         leadership.transactionAtOnce(async (tx) => {
           const row = await store.insert(tx, {
             id,
@@ -162,7 +153,7 @@ export class Desktops {
   /** The desktop that the organisation has made with this key. */
   #earlier(caller: Customer, key: string): Promise<DesktopRow | undefined> {
     const find = () => this.#options.leadership.transaction((tx) => store.findByKey(tx, caller.orgId, key))
-    return this.#readBack(key, async () => undefined, find)
+    return readBack(this.#options.pool, key, async () => undefined, find)
   }
 
   async get(caller: Customer, id: string): Promise<DesktopRow> {
@@ -242,7 +233,7 @@ export class Desktops {
   ): Promise<{ operation: OperationRow; replay: Replay }> {
     const { leadership, engine, failpoints, pool } = this.#options
     const operationId = newId()
-    const readBack = async () => {
+    const findMade = async () => {
       const operation = await operations.read(pool, operationId)
       // What it has superseded is not known.
       if (operation) engine.supersededBy(operation)
@@ -250,7 +241,7 @@ export class Desktops {
     }
     const slots: Slot[] = []
     const attempt = (mayOpen: boolean) =>
-      this.#readBack(params.key, readBack, () =>
+      readBack(pool, params.key, findMade, () =>
         leadership.transaction(async (tx, term) => {
           const made = await this.#accept(tx, term, caller, { id, kind, params, operationId, mayOpen, note }, slots)
           await note?.(tx, id, { operation_id: made.operation.id })
@@ -356,40 +347,7 @@ export class Desktops {
     ])
     return { operation, replay: 'no' as const, term, superseded }
   }
-
-  /**
-   * Runs a transaction. If the answer to its commit is lost, the outcome is read back by the id that was chosen before. Where
-   * that is impossible too, a request with a key gets 503 and may be retried. One without a key gets 500: it may have taken
-   * effect.
-   */
-  async #readBack<T>(key: string | null, find: () => Promise<T | undefined>, act: () => Promise<T>): Promise<T> {
-    try {
-      return await act()
-    } catch (error) {
-      if (error instanceof Refusal) throw error
-      if (isDatabaseUnavailable(error)) return nothingChanged()
-      if (!(error instanceof CommitUnknown)) throw error
-      const within = key === null ? retryLimitMs.contract : retryLimitMs.brief
-      const found = await retryWhileUnavailable(() => this.#outcome(error, find), within).catch(
-        () => 'unknown' as const,
-      )
-      if (found === undefined) return nothingChanged()
-      if (found !== 'unknown') return found
-      if (key !== null) refuse('database_unavailable', 'the database connection was lost; send the request again')
-      throw error
-    }
-  }
-
-  /** What was committed; undefined once it is certain that nothing was and nothing will be. */
-  async #outcome<T>(lost: CommitUnknown, find: () => Promise<T | undefined>): Promise<T | undefined> {
-    const ended = lost.backendPid !== null && (await hasEnded(this.#options.pool, lost.backendPid))
-    const found = await find()
-    if (found === undefined && !ended) throw lost
-    return found
-  }
 }
-
-const nothingChanged = (): never => refuse('database_unavailable')
 
 const made = (desktop: DesktopRow): Created => ({ desktop, replay: 'no', made: true })
 
