@@ -59,8 +59,12 @@ describe.each(['memory', 'idle', 'paused'] as const)('a guest that stands still:
     const call = ([method, path, body]: (typeof calls)[number]) =>
       house.api(method, `/v1/desktops/${id}/${path}`, body && { body })
     for (const { status, json } of await Promise.all(calls.map(call))) {
-      expect([status, json.detail]).toEqual([409, expect.stringMatching(/; wake it(?: first)?$/)])
-      expect(['guest_suspended', 'not_awake']).toContain(json.code)
+      // A start that its guest may have got says so, and what to read.
+      expect([status, json.code, json.detail]).toEqual(
+        json.code === 'exec_interrupted'
+          ? [409, 'exec_interrupted', expect.stringMatching(/; read exec \S+ before you start it again/)]
+          : [409, expect.stringMatching(/^(guest_suspended|not_awake)$/), expect.stringMatching(/; wake it( first)?$/)],
+      )
     }
     await wakesWithMemory(id)
     expect(await requesters(id)).toEqual(['host'])
@@ -69,6 +73,8 @@ describe.each(['memory', 'idle', 'paused'] as const)('a guest that stands still:
   test('a wake at once brings it back', async () => {
     const { id } = await still(how)
     await wakesWithMemory(id)
+    const { operations } = (await house.api('GET', `/v1/desktops/${id}/operations`)).json
+    expect(operations.map(({ kind }: { kind: string }) => kind)).toEqual(['wake', 'hibernate', 'wake'])
   })
 
   test('a hibernation keeps its memory', async () => {

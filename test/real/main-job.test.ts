@@ -1,10 +1,20 @@
 // Guarantee: the main job, by `npm start` and the SDK, on real QEMU: desktops that sleep and wake, and lose nothing.
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { type ActivityClass, Desktop, type StreamClaim } from '@dormouse/client'
+import { LibvirtHost } from '@dormouse/node-libvirt'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { RfbClient } from '../house/parts/rfb-client.ts'
 import { waitFor } from '../wait-for.ts'
@@ -120,6 +130,44 @@ test(`after ${idleSecs} s a desktop sleeps that is only watched, and not while i
   await hibernatesAfter(desktop, 1_800)
   expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
   await expectKept(desktop, seen)
+  desktops.giveBack(desktop)
+})
+
+/** Pauses the guest from outside, as `virsh suspend` does. */
+async function suspend(desktop: Desktop): Promise<void> {
+  // The path of the socket itself is too long for one.
+  const short = join(mkdtempSync(join(tmpdir(), 'dormouse-')), 'run')
+  symlinkSync(join(instance.dataDir, 'libvirt/run'), short)
+  using host = await LibvirtHost.open({ socketPath: join(short, 'libvirt-sock') })
+  const domains = await host.domains.list()
+  await domains.find(({ uuid }) => uuid === desktop.id)!.suspend()
+  rmSync(dirname(short), { recursive: true })
+}
+
+const suspendsItself = (how: 'mem' | 'freeze') => (desktop: Desktop) =>
+  guest(desktop, `(sleep 0.2; echo ${how} > /sys/power/state) > /dev/null 2>&1 < /dev/null &`)
+const standstills: [string, (desktop: Desktop) => Promise<unknown>][] = [
+  ['suspends itself to memory', suspendsItself('mem')],
+  ['suspends itself to idle', suspendsItself('freeze')],
+  ['is suspended from outside', suspend],
+]
+
+test.each(standstills)('a guest that %s is refused by name, and a wake brings its memory back', async (_, stop) => {
+  const desktop = await desktops.take()
+  const seen = await leaveWitness(desktop, 4)
+  await stop(desktop)
+  const told = await waitFor(async () => {
+    const { code } = await desktop.commands.run('true', { timeoutMs: 5_000 }).then(
+      () => ({ code: null }),
+      (error: { code?: string }) => ({ code: error.code }),
+    )
+    return ['guest_suspended', 'not_awake'].includes(code ?? '') && code
+  })
+  expect(told).toBeTruthy()
+  expect((await desktop.wake()).result?.resumedFrom).toBe('memory')
+  await expectKept(desktop, seen)
+  const { operations } = await instance.client.listOperations(desktop.id)
+  expect(operations[1]).toMatchObject({ kind: 'hibernate', requested_by: 'host', state: 'succeeded' })
   desktops.giveBack(desktop)
 })
 

@@ -6,7 +6,7 @@ import type { DestroyDeps } from '../desktops/destroy.ts'
 import type { ExecActivity } from '../desktops/exec-activity.ts'
 import type { Furnishing } from '../desktops/furnishing.ts'
 import type { OrderDeps } from '../desktops/orders.ts'
-import { explainSilence, type SilenceDeps } from '../desktops/silent-guests.ts'
+import { explainSilence, requireUnpaused, type SilenceDeps } from '../desktops/silent-guests.ts'
 import type { Templates } from '../desktops/templates.ts'
 import type { WakeDeps } from '../desktops/wake.ts'
 import type { WarmCopies } from '../desktops/warm-copies.ts'
@@ -121,6 +121,9 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'clipboard.write': writeClipboard,
 }
 
+/** Where its guest is paused, none of them begins: so it may be repeated. */
+const startsPrograms: ReadonlySet<CommandName> = new Set<CommandName>(['guest.exec', 'exec.start'])
+
 interface Call {
   signal: AbortSignal
   requestId?: string | undefined
@@ -155,8 +158,10 @@ function handler<N extends CommandName>(deps: CommandDeps, name: N, { dialBack, 
     const call = { name, desktopId: desktopId ?? fence?.desktopId, operationId, requestId, traceparent }
     // Awaited here: the call counts until it has ended.
     return await observe(call, async () => {
-      const work = table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack)
-      const result = await (desktopId ? work.catch((error) => explainSilence(deps, desktopId, error)) : work)
+      if (desktopId && startsPrograms.has(name)) await requireUnpaused(deps, desktopId)
+      const result = await table[name](deps, parsed.data as CommandPayload<N>, signal, dialBack).catch((error) =>
+        desktopId ? explainSilence(deps, desktopId, error, name === 'exec.start') : Promise.reject(error),
+      )
       await deps.failpoints.hit('command.before-reply')
       return result
     })

@@ -1,6 +1,8 @@
-// Why a guest did not answer, if its host can see that: it has suspended itself, or something has paused it. The control plane is
+// Why a guest does not answer, if its host can see that: it has suspended itself, or something has paused it. The control plane is
 // told at the same time, and hibernates the desktop.
-import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type DesktopId, type Observation, Refusal, type RefusalCode, refuse } from '@dormouse/contract'
+import { before } from '../mechanics/deadlines.ts'
 import { observe } from './inventory.ts'
 import type { SendReport } from './report.ts'
 import type { LookDeps } from './situation.ts'
@@ -11,14 +13,51 @@ export interface SilenceDeps extends LookDeps {
   report: SendReport
 }
 
-/** Throws the failure of a call to a guest; a guest that is silent because it is paused is refused as that. */
-export async function explainSilence(deps: SilenceDeps, desktopId: DesktopId, failure: unknown): Promise<never> {
-  const isSilence = failure instanceof Refusal && failure.code === 'guest_unavailable'
-  if (!isSilence || !deps.journal.read(desktopId)?.running || deps.turns.busy(desktopId)) throw failure
-  const seen = await observe(deps, desktopId).catch(() => undefined)
-  if (seen?.pause === 'space')
-    refuse('guest_unavailable', 'the desktop is paused because the disk of its host is full; retry later')
-  if (!seen?.pause) throw failure
-  deps.report('desktop.observed', seen)
-  return refuse('guest_suspended')
+/** A move or a save pauses a guest for less. */
+const pausedMs = 750
+const lookMs = 50
+/** For the look itself, where the hypervisor does not answer either. */
+const answerMs = 3_000
+const silences: ReadonlySet<RefusalCode> = new Set<RefusalCode>(['guest_unavailable', 'exec_interrupted'])
+const fullDisk = 'the desktop is paused because the disk of its host is full; retry later'
+
+/** Before anything begins in a guest: one that stays paused is refused as that. */
+export async function requireUnpaused(deps: SilenceDeps, desktopId: DesktopId): Promise<void> {
+  const ends = performance.now() + pausedMs
+  while (deps.driver.frozen(desktopId)) {
+    if (performance.now() > ends) return refusePaused(await pauseOf(deps, desktopId))
+    await sleep(lookMs)
+  }
+}
+
+/**
+ * Throws the failure of a call to a guest; a guest that is silent because it is paused is refused as that. What may have begun
+ * keeps its own refusal.
+ */
+export async function explainSilence(
+  deps: SilenceDeps,
+  desktopId: DesktopId,
+  failure: unknown,
+  mayHaveBegun: boolean,
+): Promise<never> {
+  if (!(failure instanceof Refusal) || !silences.has(failure.code)) throw failure
+  const pause = await pauseOf(deps, desktopId)
+  if (!mayHaveBegun && failure.code === 'guest_unavailable') refusePaused(pause)
+  throw failure
+}
+
+function refusePaused(pause: Observation['pause']): void {
+  if (pause === 'space') refuse('guest_unavailable', fullDisk)
+  if (pause) refuse('guest_suspended')
+}
+
+/** What stands its guest still, unless the host's own work does. The control plane is told what only a wake ends. */
+async function pauseOf(deps: SilenceDeps, desktopId: DesktopId): Promise<Observation['pause']> {
+  if (!deps.journal.read(desktopId)?.running || deps.turns.busy(desktopId)) return undefined
+  const seen = await before(
+    performance.now() + answerMs,
+    observe(deps, desktopId).catch(() => undefined),
+  )
+  if (seen?.pause && seen.pause !== 'space') deps.report('desktop.observed', seen)
+  return seen?.pause
 }

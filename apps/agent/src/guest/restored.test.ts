@@ -40,8 +40,8 @@ async function givenUpAfter({ share, frozen = false, wake = async () => undefine
 
 test.each([
   ['an idle guest', { share: 0.05 }, 10],
-  ['a guest that spins', { share: 1 }, 60],
-  ['a guest that is slow', { share: 0.4 }, undefined],
+  ['a guest that spins', { share: 1 }, 40],
+  ['a guest that is slow', { share: 0.32 }, undefined],
   ['a guest whose process is stopped', { share: 0, frozen: true }, undefined],
   ['a guest of which nothing is known', {}, undefined],
 ] as const)('%s', async (_, given, after) => {

@@ -9,7 +9,7 @@ export interface RestoredDeps {
 /** A guest that wants no processor for so long waits for nothing of its own. */
 const quietMs = 10_000
 /** A guest that has used or waited for a processor for so long is busy with something else. */
-const busyMs = 60_000
+const busyMs = 40_000
 /** The share of one processor's time that an idle guest uses at most. */
 const idleShare = 0.3
 

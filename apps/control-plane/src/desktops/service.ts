@@ -232,7 +232,7 @@ export class Desktops {
     note?: Note,
   ): Promise<{ operation: OperationRow; replay: Replay }> {
     const { leadership, engine, failpoints, pool } = this.#options
-    const operationId = newId()
+    let operationId = newId()
     const findMade = async () => {
       const operation = await operations.read(pool, operationId)
       // What it has superseded is not known.
@@ -250,8 +250,11 @@ export class Desktops {
       )
     try {
       const accepted = await attempt(true).catch(async (error: unknown) => {
-        // It hibernates then, and the wake waits behind that.
-        if (isWakeOfAwake(kind, error) && (await this.#options.isPaused(id))) return attempt(true)
+        if (isWakeOfAwake(kind, error) && (await this.#options.isPaused(id))) {
+          // It hibernates, and the wake waits behind that: it is the later operation.
+          operationId = newId()
+          return attempt(true)
+        }
         if (!isGuardFailure(error)) throw error
         // Its host cannot take it. The engine tries again, and tells why.
         slots.pop()?.release()
