@@ -152,7 +152,7 @@ function endsWithUs(child: ChildProcess): () => void {
   const identity = identify(child.pid!)
   const unbind = identity && endWithUs(identity, 'SIGTERM')
   for (const name of signals) process.on(name, end)
-  // npm hands a signal to its shell, which ends and says nothing to us.
+  // npm passes on SIGINT and SIGTERM, and nothing else that ends it.
   const watch = setInterval(() => process.ppid !== parent && end(), 500)
   return () => {
     clearInterval(watch)
