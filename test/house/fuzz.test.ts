@@ -117,8 +117,8 @@ describe('what was found once', () => {
     ['what is not HTTP', crlf(`NONSENSE ${newId()}`, ''), 400, 'invalid_request'],
     ['headers without end', crlf('GET / HTTP/1.1', `X: ${'y'.repeat(20_000)}`, ''), 431, 'invalid_request'],
     ['a request that names no Host', crlf('GET /healthz HTTP/1.1', ''), 400, 'invalid_request'],
-    ['a method that nothing takes', crlf('QUERY /healthz HTTP/1.1', 'Host: x', ''), 404, 'not_found'],
-    ['an upgrade to nowhere', crlf('GET /nowhere HTTP/1.1', 'Host: x', ...upgrade, ''), 404, 'not_found'],
+    ['a method that nothing takes', crlf('QUERY /healthz HTTP/1.1', 'Host: x', ''), 404, 'no_such_route'],
+    ['an upgrade to nowhere', crlf('GET /nowhere HTTP/1.1', 'Host: x', ...upgrade, ''), 404, 'no_such_route'],
     [
       'an upgrade without a token',
       crlf('GET /agent/v1/link HTTP/1.1', 'Host: x', ...upgrade, ''),
