@@ -253,7 +253,7 @@ test('answers of tools that nobody reads are held up to a share; beyond it, each
   const path = `/v1/desktops/${desktop_id}/files/srv/big`
   expect((await house.api('PUT', path, { body: 'x'.repeat(65_536) })).status).toBe(200)
   const params = { name: 'desktop_read_file', arguments: { desktop_id, path: '/srv/big' } }
-  const batch = Array.from({ length: 100 }, (_, i) => ({ jsonrpc: '2.0', id: i, method: 'tools/call', params }))
+  const batch = Array.from({ length: 40 }, (_, i) => ({ jsonrpc: '2.0', id: i, method: 'tools/call', params }))
   const body = Buffer.from(JSON.stringify(batch))
   const head = { ...bearer(house.org.key), accept: 'text/event-stream', 'content-length': body.length }
   const greedy = await peer()
@@ -268,7 +268,7 @@ test('answers of tools that nobody reads are held up to a share; beyond it, each
   const [answers, read, dropped] = [/"jsonrpc":/g, /"size":65536/g, /too many bytes in flight/g].map(
     (of) => greedy.said.match(of)?.length ?? 0,
   )
-  expect([answers, read! > 20, dropped! > 20]).toEqual([100, true, true])
+  expect([answers, read! > 5, dropped! > 2]).toEqual([40, true, true])
 })
 
 test('an answer of which no byte is read is given up with its connection', async () => {

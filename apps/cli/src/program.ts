@@ -36,6 +36,7 @@ Environment:
   DORMOUSE_API_KEY       your API key
   DORMOUSE_OPERATOR_KEY  operator key, for admin commands
   DORMOUSE_DATA          folder of a local service; its local.json has address and keys
+  NODE_EXTRA_CA_CERTS    file with the certificate of a CA of your own, if the service has one
 Without them, dormouse uses the nearest .dormouse/local.json, which \`npm start\` writes.
 
 With --json, a failure is one line of JSON on stderr. It always has "message"; where they are known, it has "code",

@@ -23,8 +23,11 @@ const query = z.object({
     .describe(`What the agent may do: some of ${grants.join(', ')}`),
 })
 
-/** Shorter answers do not count, as those of other routes: the number of requests bounds them. Each message of a batch is one. */
-const uncountedBytes = 16 * 1024
+/**
+ * What each answer counts from the start on, so that a request is refused before it is carried out. The number of requests bounds
+ * single ones, and most answers are short. A batch is many calls at once, and counts as if each read a file.
+ */
+const reservedBytes = { single: 16 * 1024, inBatch: 64 * 1024 }
 
 export interface McpParts {
   readiness: Readiness
@@ -36,7 +39,8 @@ export function mcpRoutes(app: App, { readiness, heldBytes }: McpParts): void {
   app.post('/mcp', { schema: { hide: true, querystring: query, body: z.unknown() } }, async (request, reply) => {
     // Most tools change something. A proxy sends the request to the leader then.
     if (!readiness.leads) refuse('not_leader')
-    heldBytes.hold(request.raw, requestsIn(request.body) * uncountedBytes)
+    const each = Array.isArray(request.body) ? reservedBytes.inBatch : reservedBytes.single
+    heldBytes.hold(request.raw, requestsIn(request.body) * each)
     // Loaded when it is first needed: it would take as long as the rest of a start.
     const { createMcpServer } = await import('@dormouse/mcp')
     const client = createClient({ baseUrl: ownAddress(app), apiKey: credentialOf(request) })
@@ -45,7 +49,7 @@ export function mcpRoutes(app: App, { readiness, heldBytes }: McpParts): void {
     reply.raw.once('close', () => left.abort())
     const hold = (bytes: number) => {
       // Nobody is left to read it, and nothing would release it.
-      if (!left.signal.aborted) heldBytes.hold(request.raw, Math.max(0, bytes - uncountedBytes))
+      if (!left.signal.aborted) heldBytes.hold(request.raw, Math.max(0, bytes - each))
     }
     const response = await answer({
       headers: request.headers,
