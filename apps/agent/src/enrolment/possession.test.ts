@@ -1,7 +1,7 @@
 // Guarantee: a state folder has one agent at a time, on the machine that it belongs to.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempDisposableSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempDisposableSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -109,4 +109,13 @@ test('a binding that cannot be read stops the agent, and names the file', async 
   ;(await on.take()).release()
   writeFileSync(join(on.stateDir, 'machine.json'), '{')
   await expect(on.take()).rejects.toThrow(/machine\.json cannot be read; remove it/)
+})
+
+test('a folder that cannot be used is named, with what to do', async () => {
+  using folder = stage()
+  // As root may write anywhere, a folder is in the place of the lock.
+  mkdirSync(join(folder.stateDir, 'lock'), { recursive: true })
+  await expect(folder.take()).rejects.toThrow(
+    /state\/lock cannot be written; let the user .*, or correct DORMOUSE_AGENT_STATE_DIR$/,
+  )
 })

@@ -45,7 +45,7 @@ export async function takeFolder(options: PossessionOptions): Promise<Possession
 /** SQLite's lock on an empty database: a kernel lock, which is released when its process ends. */
 function lockFolder(stateDir: string): DatabaseSync {
   const path = join(stateDir, 'lock')
-  const lock = new DatabaseSync(path)
+  const lock = openLock(stateDir, path)
   try {
     lock.exec('begin exclusive')
     // Any user that can open the file could lock it and keep the agent out.
@@ -57,6 +57,18 @@ function lockFolder(stateDir: string): DatabaseSync {
       throw new StartError(`the state folder ${stateDir} cannot be locked; keep it on a local disk`, { cause })
     throw new StartError(
       `another agent uses the state folder ${stateDir}; stop it first (fuser ${path} names it), or give this one a folder of its own in DORMOUSE_AGENT_STATE_DIR`,
+    )
+  }
+}
+
+function openLock(stateDir: string, path: string): DatabaseSync {
+  try {
+    return new DatabaseSync(path)
+  } catch (cause) {
+    // SQLite does not say why.
+    throw new StartError(
+      `${path} cannot be written; let the user that the agent runs as write to ${stateDir}, or correct DORMOUSE_AGENT_STATE_DIR`,
+      { cause },
     )
   }
 }
