@@ -371,7 +371,7 @@ test('what is not HTTP is answered with a problem and a closed connection', asyn
 test('a customer is 403 at an operator’s door, and an operator gets in', async () => {
   await using house = await House.start({ hosts: 0 })
   const operator = await house.replica.parts.principals.createOperatorKey('ops')
-  for (const path of ['/admin/v1/hosts', '/admin/v1/deferred-commands']) {
+  for (const path of ['/admin/v1/hosts', '/admin/v1/deferred-commands', '/admin/v1/alarms']) {
     expect((await house.api('GET', path)).status).toBe(403)
     expect((await house.api('GET', path, { key: null })).status).toBe(401)
     expect((await house.api('GET', path, { key: operator })).status).toBe(200)

@@ -17,7 +17,7 @@ export const floorPlans: readonly FloorPlan[] = [
       ['leadership'],
       // Operations wait for what the log of events says.
       ['events'],
-      ['operations', 'reconcile', 'agents', 'http'],
+      ['operations', 'reconcile', 'agents', 'http', 'alarms'],
       ['hosts', 'images', 'ledger', 'principals', 'audit', 'activity'],
       ['desktops'],
       ['guest', 'streams'],

@@ -6,6 +6,7 @@ import { ScreenInputs } from './activity/screen-inputs.ts'
 import { Channels } from './agents/channels.ts'
 import { Links } from './agents/links.ts'
 import { Relays } from './agents/relays.ts'
+import { StandingAlarms } from './alarms/service.ts'
 import type { ClientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
 import { LongReads } from './db/long-reads.ts'
@@ -168,7 +169,8 @@ function openRest(
     ...{ hosts, images, offers, workLimits },
     isPaused: (desktopId) => recovery.isPaused(desktopId),
   })
-  const recovery = new Recovery({ pool, leadership, links, hosts, desktops, log: logOf('recovery') })
+  const alarms = new StandingAlarms({ pool, leadership })
+  const recovery = new Recovery({ pool, leadership, links, hosts, desktops, alarms, log: logOf('recovery') })
   const issued = new IssuedTokens()
   const { connections } = limits
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
@@ -201,6 +203,7 @@ function openRest(
     clipboards: new Clipboards({ pool, desktops, links, onTakenOver, log: logOf('input') }),
     screenReads: new ScreenReads({ pool, desktops, links, looks }),
     recovery,
+    alarms,
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
     idle: new Idle({
       ...{ pool, leadership, engine, links, desktops, reports, workLimits, log: logOf('idle') },
@@ -208,7 +211,7 @@ function openRest(
       perSecond: config.idlePerSecond,
     }),
     removals: new Removals({ pool, leadership, engine, links, channels, log: logOf('removals') }),
-    usage: new Usage({ pool, leadership, longReads, links, log: logOf('usage') }),
+    usage: new Usage({ pool, leadership, longReads, links, alarms, log: logOf('usage') }),
     listeners: new Listeners({
       ...{ events, principals, perOrg: config.maxEventStreamsPerOrg, log: logOf('events') },
       heartbeatMs: Math.min(eventHeartbeatMs, config.bodyStallMs / 2),

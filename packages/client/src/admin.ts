@@ -3,6 +3,7 @@ import type {
   AddImageBody,
   AdminEventJson,
   AdminOperationJson,
+  AlarmJson,
   AuditEntryJson,
   ChangeOrgBody,
   CreatedKeyJson,
@@ -196,6 +197,8 @@ export function createAdminClient(options: AdminClientOptions) {
     /** Commands that hosts could not carry out yet and that the service retries, oldest first. */
     listDeferred: (call: CallOptions = {}) =>
       get<{ deferred_commands: DeferredJson[] }>(call, '/admin/v1/deferred-commands'),
+    /** What is wrong now, the oldest first, with what to do about it. */
+    listAlarms: (call: CallOptions = {}) => get<{ alarms: AlarmJson[] }>(call, '/admin/v1/alarms'),
     /** Lists the desktops that removing the host, by name or id, would lose: those whose only disk it has. */
     previewRemoval: (host: string, call: CallOptions = {}) =>
       get<RemovalJson>(call, path`/admin/v1/hosts/${host}/removal`),

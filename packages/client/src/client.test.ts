@@ -97,6 +97,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
   await admin.moveDesktop(desktopId, { to: 'hv 3' })
   await admin.getOperation(operationId)
   await admin.listDeferred()
+  await admin.listAlarms()
   await admin.listHosts()
   await admin.listAudit({ subject: desktopId, limit: 5, cursor: '9' })
   expect(seen.map(({ method, path, query, body }) => `${method} ${path}?${query} ${body}`)).toEqual([
@@ -124,6 +125,7 @@ test('each call of an operator has its route, method and body, and the operatorâ
     `POST /admin/v1/desktops/${desktopId}/move? {"to":"hv 3"}`,
     `GET /admin/v1/operations/${operationId}? `,
     'GET /admin/v1/deferred-commands? ',
+    'GET /admin/v1/alarms? ',
     'GET /admin/v1/hosts? ',
     `GET /admin/v1/audit?subject=${desktopId}&limit=5&cursor=9 `,
   ])

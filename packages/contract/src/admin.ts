@@ -145,6 +145,23 @@ export const deferredJson = z
   .meta({ id: 'DeferredCommand' })
 export type DeferredJson = z.infer<typeof deferredJson>
 
+/** Something that is wrong now. */
+export const alarmJson = z
+  .object({
+    kind: z
+      .string()
+      .describe(
+        '`inventory`, `mass_action`, `ledger`, `paused`, or what is wrong with a host, such as `host_unreachable`',
+      ),
+    since: time.nullable().describe('Null if that is not known'),
+    host_id: id.nullable(),
+    desktop_id: id.nullable(),
+    what: z.string(),
+    next: z.string().describe('What to do'),
+  })
+  .meta({ id: 'Alarm' })
+export type AlarmJson = z.infer<typeof alarmJson>
+
 export const moveBody = z.object({
   to: z.string().min(1).max(100).optional().describe('Name or id of the new host; without it the service chooses one'),
   mode: moveMode

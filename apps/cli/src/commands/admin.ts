@@ -24,6 +24,7 @@ export function addAdmin(program: Command, context: Context): void {
   addHosts(admin.command('host').description('hosts that run desktops'), context)
   addImages(admin.command('image').description('images that desktops are made from'), context)
   addAdminDesktop(admin.command('desktop'), context)
+  addAlarms(admin.command('alarms'), context)
   addDeferred(admin.command('deferred'), context)
   addOperationCause(admin.command('operation'), context)
   addAudit(admin.command('audit'), context)
@@ -141,6 +142,19 @@ function addHosts(command: Command, context: Context): void {
         )
     })
 }
+
+function addAlarms(command: Command, { operator, show, terminal }: Context): void {
+  withJson(command, 'dormouse admin alarms')
+    .description('list what is wrong now, since when, and what to do; each is logged once, when it begins')
+    .action(async (options: JsonOption) => {
+      const { alarms } = await operator().listAlarms({ signal: terminal.signal })
+      const rows = alarms.map((one) => [one.since, one.kind, one.host_id, one.desktop_id, one.what, one.next])
+      show(options, { alarms }, () => (rows.length ? table(alarmColumns, rows) : ''))
+      if (!rows.length && !options.json) terminal.note('Nothing is wrong.')
+    })
+}
+
+const alarmColumns = ['SINCE', 'KIND', 'HOST', 'DESKTOP', 'WHAT', 'WHAT TO DO']
 
 function addDeferred(command: Command, { operator, show, terminal }: Context): void {
   withJson(command, 'dormouse admin deferred')

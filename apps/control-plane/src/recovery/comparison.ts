@@ -3,6 +3,7 @@
 import { bucketOf, type Observation, type RejoinOrder } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
+import type { Found, StandingAlarms } from '../alarms/service.ts'
 import type { Db, Pool } from '../db/pool.ts'
 import { snapshot, transaction } from '../db/transactions.ts'
 import * as deferred from '../desktops/deferred.ts'
@@ -15,7 +16,7 @@ import type { Leadership, Term } from '../leadership/leadership.ts'
 import * as operations from '../operations/store.ts'
 import { AtOnce } from './at-once.ts'
 import { Compared } from './compared.ts'
-import { Alarms, guarded } from './guarded.ts'
+import { guarded } from './guarded.ts'
 import type { PausedGuests } from './paused-guests.ts'
 import { isDrastic, judge, judgeMissing, massLimit } from './rejoin.ts'
 
@@ -25,14 +26,15 @@ export interface ComparisonOptions {
   links: Links
   hosts: Hosts
   paused: PausedGuests
+  alarms: StandingAlarms
   log: Log
 }
 
-/** One look at a host: since when its inventory is true, by the database's clock, where its alarms go, and whose guests are paused. */
+/** One look at a host: since when its inventory is true, by the database's clock, what is wrong there, and whose guests are paused. */
 interface Sight {
   hostId: string
   asOf: Date
-  alarms: Alarms
+  wrong: Found[]
   paused: DesktopRow[]
 }
 
@@ -57,6 +59,18 @@ const push = (orders: RejoinOrder[], item: Observation, order: RejoinOrder['orde
   if (order) orders.push({ desktopId, seen: { generation, turn }, order })
 }
 
+const wrongWith = (hostId: string, item: Observation, row: DesktopRow | undefined, what: string): Found => {
+  const { desktopId } = item
+  return { subject: `${desktopId} ${what}`, hostId, desktopId, what, facts: { item, state: row?.state } }
+}
+
+function tooManyOf(hostId: string, orders: RejoinOrder[], items: number): Found[] {
+  const drastic = orders.filter(({ order }) => isDrastic(order)).length
+  if (drastic <= massLimit(items)) return []
+  const what = 'too many desktops would be stopped or removed at once; nothing was done'
+  return [{ subject: hostId, hostId, desktopId: null, what, facts: { drastic, items } }]
+}
+
 export class Comparison {
   readonly #options: ComparisonOptions
   readonly #compared = new Compared()
@@ -73,15 +87,16 @@ export class Comparison {
     const known = this.#compared.known(hostId, sight.digests)
     const told = await links.command(hostId, 'host.inventory', { known }, { timeoutMs: commandTimeoutMs })
     const buckets = [...known.keys()].filter((bucket) => !told.digests || told.digests[bucket] !== known[bucket])
-    if (buckets.length === 0) return
+    if (buckets.length === 0) return this.#alarm(hostId, [], [])
     const asked = new Set(buckets)
     const latest = new Map(
       told.items.filter(({ desktopId }) => asked.has(bucketOf(desktopId))).map((item) => [item.desktopId, item]),
     )
     const orders = await this.#judging.run(() => this.#judgeAll(sight, latest, buckets, told.digests))
-    sight.alarms.close()
+    const tooMuch = tooManyOf(hostId, orders, Math.max(latest.size, sight.count))
+    await this.#alarm(hostId, sight.wrong, tooMuch)
     await this.#hibernate(sight)
-    if (this.#isTooMuch(hostId, orders, Math.max(latest.size, sight.count)) || orders.length === 0) return
+    if (tooMuch.length > 0 || orders.length === 0) return
     await links.command(hostId, 'host.rejoin', { epoch: term.epoch, orders }, { timeoutMs: commandTimeoutMs })
   }
 
@@ -112,16 +127,23 @@ export class Comparison {
   }
 
   async #sight(hostId: string): Promise<Sight & desktops.Believed> {
-    const { pool, log } = this.#options
-    return { hostId, ...(await desktops.believedInShort(pool, hostId)), alarms: new Alarms(log, hostId), paused: [] }
+    return { hostId, ...(await desktops.believedInShort(this.#options.pool, hostId)), wrong: [], paused: [] }
+  }
+
+  /** All that is wrong with what the host has. */
+  async #alarm(hostId: string, wrong: Found[], tooMuch: Found[]): Promise<void> {
+    const { alarms, log } = this.#options
+    await alarms.are('inventory', hostId, wrong, log)
+    await alarms.are('mass_action', hostId, tooMuch, log)
   }
 
   async #lookAt(hostId: string, { desktopId, reason }: Observation): Promise<void> {
-    const { leadership, links } = this.#options
+    const { leadership, links, alarms, log } = this.#options
     const sight = await this.#sight(hostId)
     const item = await links.command(hostId, 'desktop.observe', { desktopId }, { timeoutMs: commandTimeoutMs })
     const told = { ...item, desktopId, reason: item.reason ?? reason }
     await leadership.transaction((tx) => this.#correct(tx, sight, desktopId, told))
+    for (const wrong of sight.wrong) await alarms.is('inventory', hostId, wrong, log)
     await this.#hibernate(sight)
   }
 
@@ -194,23 +216,15 @@ export class Comparison {
 
   /** A desktop that is not the host's own: nothing changes here, and the order goes to that host only. */
   #judgeForeign(
-    { hostId, asOf, alarms }: Sight,
+    { hostId, asOf, wrong }: Sight,
     item: Observation,
     row: DesktopRow | undefined,
     { busy, leaving }: View,
   ): RejoinOrder['order'] | undefined {
     if (row && (row.updatedAt >= asOf || busy.has(row.id) || leaving.has(row.id))) return undefined
     const { order, alarm } = judge(hostId, item, row)
-    if (alarm) alarms.raise({ item, state: row?.state }, alarm)
+    if (alarm) wrong.push(wrongWith(hostId, item, row, alarm))
     return order
-  }
-
-  #isTooMuch(host: string, orders: RejoinOrder[], items: number): boolean {
-    const drastic = orders.filter(({ order }) => isDrastic(order)).length
-    if (drastic <= massLimit(items)) return false
-    const facts = { host, drastic, items, alarm: true, alarmKind: 'mass_action' }
-    this.#options.log.error(facts, 'too many desktops would be stopped or removed at once; nothing was done')
-    return true
   }
 
   /**
@@ -219,7 +233,7 @@ export class Comparison {
    */
   async #correct(
     tx: Db,
-    { hostId, asOf, alarms, paused }: Sight,
+    { hostId, asOf, wrong, paused }: Sight,
     id: string,
     item: Observation | undefined,
   ): Promise<RejoinOrder['order'] | undefined> {
@@ -232,7 +246,7 @@ export class Comparison {
       return undefined
     }
     const verdict = judge(hostId, item, row)
-    if (verdict.alarm) alarms.raise({ item, state: row.state }, verdict.alarm)
+    if (verdict.alarm) wrong.push(wrongWith(hostId, item, row, verdict.alarm))
     if (verdict.hibernate) paused.push(row)
     await this.become(tx, row, verdict.become, item.reason)
     return verdict.order

@@ -15,33 +15,3 @@ export async function guarded(log: Log, work: () => Promise<unknown>): Promise<v
     )
   }
 }
-
-/** Alarms logged in one comparison with a host. Further ones are only counted. */
-const most = 20
-
-/** The alarms of one comparison with a host, limited so that they cannot flood the log. */
-export class Alarms {
-  readonly #log: Log
-  readonly #host: string
-  #raised = 0
-
-  constructor(log: Log, host: string) {
-    this.#log = log
-    this.#host = host
-  }
-
-  raise(facts: object, what: string): void {
-    if (++this.#raised <= most)
-      this.#log.error({ host: this.#host, ...facts, alarm: true, alarmKind: 'inventory' }, what)
-  }
-
-  /** Logs how many were not logged. */
-  close(): void {
-    const left = this.#raised - most
-    if (left > 0)
-      this.#log.error(
-        { host: this.#host, left, alarm: true, alarmKind: 'inventory' },
-        'more alarms were raised for a host than are logged',
-      )
-  }
-}

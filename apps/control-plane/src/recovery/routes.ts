@@ -1,21 +1,27 @@
-// Operators' route to trust a host whose commands are withheld. Only HTTP.
-import { refuseNotFound, trustedHostJson } from '@dormouse/contract'
+// Operators' routes to what is wrong now, and to trust a host whose commands are withheld. Only HTTP.
+import { alarmJson, refuseNotFound, trustedHostJson } from '@dormouse/contract'
 import { z } from 'zod'
+import type { StandingAlarms } from '../alarms/service.ts'
 import type { Hosts } from '../hosts/service.ts'
 import type { App } from '../http/app.ts'
 import { noteOf } from '../http/audit-trail.ts'
 import type { Leadership } from '../leadership/leadership.ts'
 import type { Recovery } from './service.ts'
+import { wrongNow } from './wrong-now.ts'
 
 const params = z.object({ host: z.string().min(1).max(100).describe('Its id or its name') })
 
 export interface RecoveryRoutesOptions {
   recovery: Recovery
+  alarms: StandingAlarms
   hosts: Hosts
   leadership: Leadership
 }
 
-export function recoveryAdminRoutes(app: App, { recovery, hosts, leadership }: RecoveryRoutesOptions): void {
+export function recoveryAdminRoutes(app: App, { recovery, alarms, hosts, leadership }: RecoveryRoutesOptions): void {
+  app.get('/alarms', { schema: { response: { 200: z.object({ alarms: z.array(alarmJson) }) } } }, async () => ({
+    alarms: await wrongNow(alarms, hosts),
+  }))
   app.post(
     '/hosts/:host/trust',
     { schema: { act: 'host.trust', params, response: { 200: trustedHostJson } } },

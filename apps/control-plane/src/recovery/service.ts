@@ -4,6 +4,7 @@ import type { Hello, Observation } from '@dormouse/contract'
 import { newId, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
+import type { StandingAlarms } from '../alarms/service.ts'
 import { inLane } from '../db/lanes.ts'
 import type { Db, Note, Pool } from '../db/pool.ts'
 import type { DeferredCommand } from '../desktops/deferred.ts'
@@ -21,7 +22,7 @@ import { Comparison } from './comparison.ts'
 import { Epochs } from './epochs.ts'
 import { guarded } from './guarded.ts'
 import { Hints } from './hints.ts'
-import { PausedAlarms } from './paused-alarms.ts'
+import { checkPaused } from './paused-alarms.ts'
 import { PausedGuests } from './paused-guests.ts'
 
 export interface RecoveryOptions {
@@ -30,6 +31,7 @@ export interface RecoveryOptions {
   links: Links
   hosts: Hosts
   desktops: Desktops
+  alarms: StandingAlarms
   log: Log
 }
 
@@ -47,7 +49,6 @@ export class Recovery {
   readonly #epochs: Epochs
   readonly #comparison: Comparison
   readonly #hints: Hints
-  readonly #pausedAlarms: PausedAlarms
   readonly #pausedGuests: PausedGuests
 
   constructor(options: RecoveryOptions) {
@@ -55,7 +56,6 @@ export class Recovery {
     this.#epochs = new Epochs(options)
     this.#pausedGuests = new PausedGuests(options)
     this.#comparison = new Comparison({ ...options, paused: this.#pausedGuests })
-    this.#pausedAlarms = new PausedAlarms(options)
     this.#hints = new Hints((hostId, hints) => this.#guarded(() => this.#comparison.hinted(hostId, hints)))
   }
 
@@ -115,7 +115,7 @@ export class Recovery {
   async sendDeferred(): Promise<void> {
     const { leadership, links, pool } = this.#options
     if (!leadership.term) return
-    await this.#pausedAlarms.check()
+    await checkPaused(this.#options)
     const able = links.hostIds().filter((hostId) => links.takesCommands(hostId))
     for (const hostId of await deferred.hostsAmong(pool, able)) void this.#sendDeferred(hostId)
   }

@@ -3,6 +3,7 @@ import type { Heartbeat, UsageJson } from '@dormouse/contract'
 import { Refusal, refuse } from '@dormouse/contract'
 import { eachApart, type Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
+import type { Found, StandingAlarms } from '../alarms/service.ts'
 import { Gathered } from '../db/gathered.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
 import { type Db, type Pool, retryWhileUnavailable } from '../db/pool.ts'
@@ -21,6 +22,7 @@ export interface UsageOptions {
   leadership: Leadership
   longReads: LongReads
   links: Links
+  alarms: StandingAlarms
   log: Log
 }
 
@@ -48,6 +50,8 @@ export class Usage {
   readonly #proofs: Gathered<ledger.Proof, undefined>
   /** What each linked host reported last. */
   readonly #running = new Map<string, ledger.Living[]>()
+  /** Those of them that the hosts themselves have confirmed. */
+  readonly #confirmed = new Map<string, Found>()
   /** Differences of the last comparison. */
   #suspected = new Set<string>()
   readonly #turns = new Rotation()
@@ -104,12 +108,16 @@ export class Usage {
     const found = await this.#differences()
     const again = found.filter((one) => this.#suspected.has(nameOf(one)))
     this.#suspected = new Set(found.map(nameOf))
-    const { log } = this.#options
+    const { log, alarms } = this.#options
+    const left = new Set(again.map(nameOf))
+    for (const name of this.#confirmed.keys()) if (!left.has(name)) this.#confirmed.delete(name)
     const failed = (err: unknown, { hostId }: Difference) =>
       log.warn({ err, host: hostId }, 'a difference between the ledger and a host could not be confirmed; retrying')
     await eachApart(this.#turns.take(again, mostConfirmed, nameOf), { atOnce: mostConfirmed, failed }, async (one) => {
-      if (await this.#isConfirmed(one)) this.#tell(one, log)
+      if (await this.#isConfirmed(one)) this.#confirmed.set(nameOf(one), wrongBy(one))
+      else this.#confirmed.delete(nameOf(one))
     })
+    await alarms.are('ledger', 'all', [...this.#confirmed.values()], log)
   }
 
   /**
@@ -166,16 +174,15 @@ export class Usage {
     }
     return transaction(this.#options.pool, read, { begin: snapshot })
   }
+}
 
-  #tell({ what, ...where }: Difference, log: Log): void {
-    if (what === 'unbooked')
-      log.error({ ...where, alarm: true, alarmKind: 'ledger' }, 'a host runs a desktop that the ledger does not count')
-    else
-      log.error(
-        { ...where, alarm: true, alarmKind: 'ledger' },
-        'the ledger counts a desktop as awake that its host does not run',
-      )
-  }
+function wrongBy(difference: Difference): Found {
+  const { what, desktopId, hostId, ...facts } = difference
+  const text =
+    what === 'unbooked'
+      ? 'a host runs a desktop that the ledger does not count'
+      : 'the ledger counts a desktop as awake that its host does not run'
+  return { subject: nameOf(difference), hostId, desktopId, what: text, facts }
 }
 
 export const usedToJson = (row: ledger.UsedMs) => ({ desktop_id: row.desktopId, ...inSeconds(row) })
