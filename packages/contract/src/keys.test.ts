@@ -74,3 +74,8 @@ describe('a batch is refused by the field that is wrong', () => {
     expect(inputBody.safeParse({ actions: [{ type: 'click', x: 0, y: 0 }] }).success).toBe(true)
   })
 })
+
+test('keys that are pressed together are written one by one, and the message shows how', () => {
+  expect(whyNoKey('ctrl+c')).toBe('"ctrl+c" is several keys; write each by itself: "ctrl", "c"')
+  expect(whyNoKey('ctrl+nonsense')).toContain('is not the name of a key')
+})

@@ -145,6 +145,9 @@ const letterOf = (given: string): string | undefined =>
 
 /** What a 400 says of a name that means no key. */
 export function whyNoKey(given: string): string {
+  const parts = given.split('+', 9)
+  if (parts.length > 1 && parts.length <= 8 && parts.every((part) => keyNamed(part)))
+    return `"${given.slice(0, 40)}" is several keys; write each by itself: ${parts.map((part) => `"${part}"`).join(', ')}`
   const known = new Map([...names, ...Object.entries(aliases)].filter(([, name]) => name in keyCodes))
   const meant = nearest(given, known.keys()).map((name) => known.get(name)!)
   return `"${given.slice(0, 40)}" is not the name of a key${suggestion(meant)}`
