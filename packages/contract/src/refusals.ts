@@ -331,7 +331,12 @@ export const refusals = {
     what: 'the desktop’s host runs an older release that does not know this; nothing was changed',
     next: 'send the request again when the host is upgraded',
   },
-  guest_unavailable: { status: 503, retryAfterSecs: 2, what: 'the guest does not respond', next: checkState },
+  guest_unavailable: {
+    status: 503,
+    retryAfterSecs: 2,
+    what: 'the guest does not respond',
+    next: 'retry; if it stays silent, look at its screen, or hibernate the desktop and wake it',
+  },
   pictures_busy: {
     status: 503,
     retryAfterSecs: 1,

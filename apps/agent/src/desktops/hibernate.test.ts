@@ -179,3 +179,23 @@ test('after a gap in the events what has changed meanwhile is found', async () =
   await until(() => bench.said.some(({ name }) => name === 'desktop.observed'))
   expect(bench.house.watch.running()).toEqual([])
 })
+
+test('a guest that stands still is reported with its cause, and one that has suspended itself is saved awake', async () => {
+  await using bench = await Bench.start()
+  for (const [how, pause] of [
+    ['memory', 'suspended'],
+    ['paused', 'paused'],
+    ['space', 'space'],
+  ] as const) {
+    const { id, bootId } = await awakeDesktop(bench)
+    bench.driver.standStill(id, how)
+    await until(() => bench.said.some(({ report }) => 'pause' in report && report.desktopId === id))
+    const told = bench.said.filter(({ report }) => 'domain' in report && report.desktopId === id)
+    expect(told).toMatchObject([{ report: { domain: 'paused', pause } }])
+    const resumed = bench.driver.faults.counts.resume ?? 0
+    await bench.hibernated(fenceOf(id, 1, 2))
+    expect((bench.driver.faults.counts.resume ?? 0) - resumed, how).toBe(how === 'memory' ? 1 : 0)
+    expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toMatchObject({ resumedFrom: 'memory' })
+    expect(await counter(bench, id)).toBe(bootId)
+  }
+})
