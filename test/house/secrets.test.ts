@@ -96,6 +96,10 @@ test('a house that has made keys, invited, enrolled, opened screens and refused 
     house.api('GET', `/v1/usage?start=${api_key}`),
     house.api('POST', '/v1/desktops', { body: { tier: api_key } }),
     house.api('POST', '/v1/desktops', { body: { [api_key]: 1, tier: 'small' } }),
+    house.api('POST', '/v1/desktops', { body: { image: api_key, tier: 'small' } }),
+    house.api('GET', `/v1/desktops?${api_key}=1`),
+    house.api('GET', `/v1/events?type=${api_key}`),
+    house.api('POST', '/admin/v1/orgs', { key: operatorKey, body: { [api_key]: { [operatorKey]: 1 } } }),
     house.api('GET', `/v1/nothing/${api_key}`),
   ]
   expect((await Promise.all(asked)).map(({ status }) => status)).not.toContain(500)

@@ -2,6 +2,7 @@
 import { STATUS_CODES } from 'node:http'
 import { isInternalOnly, messageOf, noSuchRoute, type ProblemJson, Refusal, refusals } from '@dormouse/contract'
 import { CallFailed } from '@dormouse/link'
+import { scrub } from '@dormouse/process'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { CommitUnknown, isDatabaseUnavailable } from '../db/pool.ts'
 import { invalidRequest } from './validation.ts'
@@ -38,9 +39,10 @@ export function problemOf(refusal: Refusal): ProblemJson {
     type: 'about:blank',
     title: STATUS_CODES[status] ?? 'Error',
     status,
-    detail,
+    // A 400 quotes the caller, who may have put a credential in the wrong place.
+    detail: status === 400 ? scrub(detail) : detail,
     code,
-    field,
+    field: field && scrub(field),
     state,
     claim,
     holder,
