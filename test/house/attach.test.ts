@@ -1,11 +1,13 @@
 // Guarantee: one WebSocket carries an exec's output, input, sizes, signals and end; attaching again from an offset loses and
 // repeats no byte; it lasts no longer than its credential and its desktop's wakefulness; a slow reader costs no memory.
+import type { Socket } from 'node:net'
 import { createClient, Desktop } from '@dormouse/client'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
 import { ExecClient } from './parts/exec-client.ts'
+import { RfbClient } from './parts/rfb-client.ts'
 
 async function started(house: House, id: string, body: object): Promise<string> {
   const { json } = await house.api('POST', `/v1/desktops/${id}/execs`, { body })
@@ -143,4 +145,35 @@ test('the SDK’s terminal pastes and reads over cut sockets, without a lost or 
   expect([terminal.exit?.exit_code, cuts, opened.length]).toEqual([5, 2, 3])
   await waitFor('the last socket to be closed', () => attachments.open === 0)
   expect(heldBytes.count).toBe(0)
+})
+
+test('unfinished messages are counted for the credential, on terminals and screens: above the limit a socket is closed, and the rest works', async () => {
+  await using house = await House.start({ controlPlane: { maxHeldMiBPerCredential: 1 } })
+  const { id } = await house.desktop('awake')
+  const path = await started(house, id, { command: 'cat', stdin: true })
+  const { json } = await house.api('POST', `/v1/desktops/${id}/stream`, { body: { claim: 'control' } })
+  const screen = RfbClient.dial(json.websocket_url)
+  const clients = Array.from({ length: 8 }, () => new ExecClient(`${house.url}${path}/attach`, house.org.key))
+  for (const client of clients) await client.note('attached')
+  const held = () => house.replica.parts.heldBytes.count
+  // All but the end of a message, which is longer than the frame with which a client answers a close.
+  const unfinished = (bytes: number) => {
+    const head = Buffer.from([0x82, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+    head.writeUInt32BE(bytes, 6)
+    return Buffer.concat([head, Buffer.alloc(bytes - 1_000)])
+  }
+  const rawOf = ({ socket }: { socket: object }) => (socket as { _socket: Socket })._socket
+  rawOf(screen).write(unfinished(500_000))
+  await waitFor('the screen’s message to be counted', () => held() > 450_000)
+  for (const client of clients) rawOf(client).write(unfinished(250_000))
+  const codes = await Promise.all(clients.slice(2).map(async (client) => (await client.closed).code))
+  expect(codes.filter((code) => code === 1013).length).toBeGreaterThan(0)
+  expect(held()).toBeLessThanOrEqual(1024 * 1024)
+  for (const client of clients) client.socket.terminate()
+  screen.socket.terminate()
+  await waitFor('everything to be released', () => held() === 0)
+  const long = new ExecClient(`${house.url}${path}/attach`, house.org.key)
+  await long.note('attached')
+  rawOf(long).write(unfinished(4 * 1024 * 1024 - 16).subarray(0, 14))
+  expect((await long.closed).code).toBe(1009)
 })

@@ -172,12 +172,13 @@ function openRest(
   const alarms = new StandingAlarms({ pool, leadership })
   const recovery = new Recovery({ pool, leadership, links, hosts, desktops, alarms, log: logOf('recovery') })
   const issued = new IssuedTokens()
-  const { connections } = limits
+  const { connections, heldBytes } = limits
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
+  const hold = heldBytes.holdFor.bind(heldBytes)
   const inputs = new ScreenInputs(pool, logOf('activity'))
   const inputOf = inputs.of.bind(inputs)
   const screens = new Screens({
-    ...{ pool, principals, links, channels, issued, inputOf, count, origin },
+    ...{ pool, principals, links, channels, issued, inputOf, count, hold, origin },
     log: logOf('streams'),
   })
   const looks = new Looks(links, channels)

@@ -5,7 +5,7 @@ import type { RawData, WebSocket } from 'ws'
 import { asRefusal, CallRefused, ChannelLost } from './errors.ts'
 import { type Heartbeat, heartbeatOf, watchHeartbeat } from './heartbeat.ts'
 import { SmallPieces } from './small-pieces.ts'
-import { closeSocket, type DialTarget, defaultMaxFrameBytes, fitCloseReason, openSocket } from './sockets.ts'
+import { closeSocket, type DialTarget, fitCloseReason, openSocket } from './sockets.ts'
 
 export interface ChannelOptions extends Partial<Heartbeat> {
   /** Bytes that the other side may send ahead of the reader. */
@@ -22,6 +22,8 @@ interface PendingWrite {
 
 const defaultWindowBytes = 1024 * 1024
 const maxPieceBytes = 256 * 1024
+/** No frame is longer: a piece, or what the sides tell each other. */
+export const channelMaxFrameBytes = 1024 * 1024
 /** The other side may send this many notes, and one more for every so many bytes that it receives. */
 const firstNotes = 64
 const bytesPerNote = 1024
@@ -30,7 +32,7 @@ const maxCredit = 1024 * 1024 * 1024
 
 /** Opens a channel. Rejects with DialRefused, or with the signal's reason. */
 export function dialChannel(options: DialTarget & ChannelOptions): Promise<Channel> {
-  return openSocket(options, defaultMaxFrameBytes, (socket) => new Channel(socket, options))
+  return openSocket(options, channelMaxFrameBytes, (socket) => new Channel(socket, options))
 }
 
 /**

@@ -1,6 +1,6 @@
 // What users of the link import: calls, events and byte channels over WebSockets. Knows nothing of desktops.
 
-export { Channel, type ChannelOptions, dialChannel } from './channel.ts'
+export { Channel, type ChannelOptions, channelMaxFrameBytes, dialChannel } from './channel.ts'
 export { type Backoff, type DialOptions, dial, type Line, type LineEvents } from './dial.ts'
 export {
   asRefusal,

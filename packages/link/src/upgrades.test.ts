@@ -1,6 +1,7 @@
 // Guarantee: which upgrade requests are accepted, and what the others get.
 import { once } from 'node:events'
 import { createServer, request } from 'node:http'
+import type { Socket } from 'node:net'
 import { json } from 'node:stream/consumers'
 import { expect, test } from 'vitest'
 import { Channel, dialChannel } from './channel.ts'
@@ -100,4 +101,91 @@ test('a closing server closes open sockets and refuses new ones with 503', async
   await there.upgrades.close(1001, 'going away')
   expect(await broken).toMatchObject([{ closeCode: 1001, reason: 'going away' }])
   expect(await refusalAt(there.url)).toMatchObject({ status: 503 })
+})
+
+/** The head of a frame of so many bytes, masked with zeros. */
+function frameHead(bytes: number): Buffer {
+  const head = Buffer.alloc(14)
+  head.set([0x82, 0x80 | 127])
+  head.writeBigUInt64BE(BigInt(bytes), 2)
+  return head
+}
+
+/** An upgraded connection on which any bytes can be sent, and the code of the close frame that comes. */
+async function rawSocket(port: number) {
+  const headers = { connection: 'Upgrade', upgrade: 'websocket', 'sec-websocket-version': '13' }
+  const asked = request({
+    port,
+    path: '/open',
+    headers: { ...headers, 'sec-websocket-key': 'AAAAAAAAAAAAAAAAAAAAAA==' },
+  })
+  asked.end()
+  const [, socket] = (await once(asked, 'upgrade')) as [unknown, Socket]
+  socket.on('error', () => undefined)
+  const closed = Promise.withResolvers<number>()
+  socket.on('data', (bytes: Buffer) => bytes[0] === 0x88 && closed.resolve(bytes.readUInt16BE(2)))
+  return { socket, closed: closed.promise }
+}
+
+test('a message that is longer than its route allows closes the socket by its head', async () => {
+  await using there = await serve({ maxFrameBytes: 100_000, onSocket: () => undefined })
+  const { socket, closed } = await rawSocket(there.port)
+  socket.write(frameHead(100_001))
+  expect(await closed).toBe(1009)
+  socket.destroy()
+})
+
+test('what is sent of messages that are not whole is counted, until they are, and closes the socket above the limit', async () => {
+  let [held, most, limit] = [0, 0, Infinity]
+  const messages: number[] = []
+  const hold = (_request: unknown, bytes: number): Disposable => {
+    if (held + bytes > limit) throw new Error('above the limit')
+    held += bytes
+    most = Math.max(most, held)
+    const giveBack = () => {
+      held -= bytes
+    }
+    return { [Symbol.dispose]: giveBack }
+  }
+  await using there = await serve({
+    ...{ maxFrameBytes: 4_000_000, hold },
+    onSocket: (socket) => socket.on('message', (data) => messages.push((data as Buffer).length)),
+  })
+  const { socket, closed } = await rawSocket(there.port)
+  socket.write(Buffer.concat([frameHead(1_000_000), Buffer.alloc(999_999)]))
+  await expect.poll(() => held).toBeGreaterThan(950_000)
+  socket.write(Buffer.alloc(1))
+  await expect.poll(() => messages).toEqual([1_000_000])
+  expect(held).toBe(0)
+  // Small whole messages and pongs hold nothing.
+  most = 0
+  for (let i = 0; i < 1_000; i++)
+    socket.write(
+      Buffer.concat([Buffer.from([0x82, 0x84, 0, 0, 0, 0]), Buffer.alloc(4), Buffer.from([0x8a, 0x80, 0, 0, 0, 0])]),
+    )
+  await expect.poll(() => messages.length).toBe(1_001)
+  expect(held).toBe(0)
+  limit = 300_000
+  socket.write(Buffer.concat([frameHead(1_000_000), Buffer.alloc(999_999)]))
+  expect(await closed).toBe(1013)
+  await expect.poll(() => held).toBe(0)
+  expect(most).toBeLessThanOrEqual(limit)
+  socket.destroy()
+})
+
+test('a client that leaves in the middle of a message holds nothing any more', async () => {
+  let held = 0
+  const hold = (_request: unknown, bytes: number): Disposable => {
+    held += bytes
+    const giveBack = () => {
+      held -= bytes
+    }
+    return { [Symbol.dispose]: giveBack }
+  }
+  await using there = await serve({ hold, onSocket: () => undefined })
+  const { socket } = await rawSocket(there.port)
+  socket.write(Buffer.concat([frameHead(1_000_000), Buffer.alloc(500_000)]))
+  await expect.poll(() => held).toBeGreaterThan(450_000)
+  socket.destroy()
+  await expect.poll(() => held).toBe(0)
 })

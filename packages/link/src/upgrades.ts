@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream'
 import { type WebSocket, WebSocketServer } from 'ws'
 import type { LinkLog } from './link-log.ts'
 import { closeSocket, defaultMaxFrameBytes } from './sockets.ts'
+import { countUnfinished } from './unfinished-messages.ts'
 
 /** What `authenticate` returns to refuse a request. The client is shown the detail. */
 export class UpgradeRefusal {
@@ -24,6 +25,10 @@ export class UpgradeRefusal {
 
 export interface UpgradeRoute<Context> {
   path: (pathname: string) => boolean
+  /** Of one message; a longer one closes the socket before it is read. By default that of a link. */
+  maxFrameBytes?: number
+  /** Counts what a client has sent of messages that are not whole; throws above a limit. Absent for hosts. */
+  hold?: (request: IncomingMessage, bytes: number) => Disposable
   /** True exempts a client from the limit on unauthenticated ones: it was admitted lately, or shows that it was. */
   knows?: (request: IncomingMessage) => Promise<boolean> | boolean
   authenticate: (request: IncomingMessage) => Promise<Context | UpgradeRefusal> | Context | UpgradeRefusal
@@ -35,7 +40,6 @@ export interface UpgradeRoute<Context> {
 
 export interface UpgradeOptions {
   log?: LinkLog
-  maxFrameBytes?: number
   /** Counts an unauthenticated client before its credential is checked. Returns a refusal above the limit. */
   admit?: (request: IncomingMessage) => UpgradeRefusal | undefined
   /** Sends the refusal and closes the connection. */
@@ -50,28 +54,19 @@ export function acceptUpgrades(server: Server, options: UpgradeOptions): Upgrade
 }
 
 export class Upgrades {
-  readonly #webSockets: WebSocketServer
-  readonly #routes: UpgradeRoute<unknown>[] = []
+  /** Each route with the server that takes its sockets. */
+  readonly #routes = new Map<UpgradeRoute<unknown>, WebSocketServer>()
   readonly #log: LinkLog | undefined
   readonly #admit: UpgradeOptions['admit']
   readonly #answer: (socket: Duplex, refusal: UpgradeRefusal) => void
   readonly #nowhere: UpgradeRefusal
   #closing = false
 
-  constructor(server: Server, { log, maxFrameBytes = defaultMaxFrameBytes, admit, answer, nowhere }: UpgradeOptions) {
+  constructor(server: Server, { log, admit, answer, nowhere }: UpgradeOptions) {
     this.#log = log
     this.#admit = admit
     this.#answer = answer
     this.#nowhere = nowhere
-    this.#webSockets = new WebSocketServer({
-      noServer: true,
-      maxPayload: maxFrameBytes,
-      perMessageDeflate: false,
-      handleProtocols: (offered, request) => this.#protocolFor(offered, request),
-    })
-    this.#webSockets.on('wsClientError', (error, socket) =>
-      this.#answer(socket, new UpgradeRefusal(400, error.message, { 'sec-websocket-version': '13' })),
-    )
     // Checked in this order: the path, the credential, and whether the request is a WebSocket handshake.
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       socket.on('error', (err) => this.#log?.debug({ err }, 'a socket failed before its upgrade'))
@@ -80,13 +75,26 @@ export class Upgrades {
   }
 
   add<Context>(route: UpgradeRoute<Context>): void {
-    this.#routes.push(route as UpgradeRoute<unknown>)
+    const webSockets = new WebSocketServer({
+      noServer: true,
+      maxPayload: route.maxFrameBytes ?? defaultMaxFrameBytes,
+      perMessageDeflate: false,
+      handleProtocols: (offered) => {
+        const [first = false] = offered
+        return route.protocol?.(offered) ?? first
+      },
+    })
+    webSockets.on('wsClientError', (error, socket) =>
+      this.#answer(socket, new UpgradeRefusal(400, error.message, { 'sec-websocket-version': '13' })),
+    )
+    this.#routes.set(route as UpgradeRoute<unknown>, webSockets)
   }
 
   /** Refuses new requests with 503 and closes every open socket. */
   async close(code = 1001, reason = 'going away'): Promise<void> {
     this.#closing = true
-    await Promise.all([...this.#webSockets.clients].map((socket) => closeSocket(socket, code, reason)))
+    const sockets = [...this.#routes.values()].flatMap(({ clients }) => [...clients])
+    await Promise.all(sockets.map((socket) => closeSocket(socket, code, reason)))
   }
 
   async #enter(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
@@ -117,12 +125,7 @@ export class Upgrades {
 
   #routeAt({ url = '/' }: IncomingMessage): UpgradeRoute<unknown> | undefined {
     const pathname = url.split('?', 1)[0] ?? '/'
-    return this.#routes.find((route) => route.path(pathname))
-  }
-
-  #protocolFor(offered: Set<string>, request: IncomingMessage): string | false {
-    const [first = false] = offered
-    return this.#routeAt(request)?.protocol?.(offered) ?? first
+    return [...this.#routes.keys()].find((route) => route.path(pathname))
   }
 
   #upgrade(
@@ -133,9 +136,11 @@ export class Upgrades {
     head: Buffer,
   ): void {
     if (socket.destroyed) return
-    this.#webSockets.handleUpgrade(request, socket, head, (webSocket) => {
+    this.#routes.get(route)!.handleUpgrade(request, socket, head, (webSocket) => {
       // The route adds its own listener. Without one, a failing socket would end the process.
       webSocket.on('error', (err) => this.#log?.debug({ err }, 'a socket failed'))
+      const { hold } = route
+      if (hold) countUnfinished(webSocket, socket, (bytes) => hold(request, bytes))
       try {
         route.onSocket(webSocket, context, request)
       } catch (err) {

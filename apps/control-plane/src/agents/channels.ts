@@ -2,7 +2,7 @@
 import { hash, randomBytes } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { refusalWithCause } from '@dormouse/contract'
-import { Channel, ChannelLost, UpgradeRefusal, type Upgrades } from '@dormouse/link'
+import { Channel, ChannelLost, channelMaxFrameBytes, UpgradeRefusal, type Upgrades } from '@dormouse/link'
 
 const channelPath = '/agent/v1/channels/'
 /** How long an agent may take to dial back. */
@@ -39,6 +39,7 @@ export class Channels {
   attach(upgrades: Upgrades, prove: (request: IncomingMessage, hostId: string) => void): void {
     upgrades.add({
       path: (pathname) => pathname.startsWith(channelPath),
+      maxFrameBytes: channelMaxFrameBytes,
       knows: ({ url = '' }) => this.#expected.has(nameOf(url.slice(channelPath.length))),
       authenticate: ({ url = '' }) => this.#spend(url.slice(channelPath.length)) ?? notExpected(),
       onSocket: (socket, expected, request) => {

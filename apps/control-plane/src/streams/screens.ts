@@ -35,6 +35,8 @@ export interface ScreensOptions {
   inputOf(desktopId: string): () => void
   /** Counts a socket for its holder; throws a refusal above the limit. */
   count(request: IncomingMessage, holder: string): void
+  /** Counts bytes that are kept for a socket; throws a refusal above the limit. */
+  hold(request: IncomingMessage, bytes: number): Disposable
   /** The service's public origin, accepted beside the one of the request. */
   origin: string | undefined
   log: Log
@@ -48,6 +50,8 @@ interface Session {
 }
 
 const checkEveryMs = 500
+/** QEMU takes texts of a mebibyte. */
+const screenFrameMaxBytes = 1024 * 1024 + 64 * 1024
 const renewEveryMs = 5_000
 const openTimeoutMs = 10_000
 
@@ -68,6 +72,8 @@ export class Screens {
   attach(upgrades: Upgrades): void {
     upgrades.add({
       path: (pathname) => screenOf(pathname) !== undefined,
+      maxFrameBytes: screenFrameMaxBytes,
+      hold: this.#options.hold,
       knows: ({ url = '' }) => this.#options.issued.take(hashOf(screenOf(url)!.token)),
       authenticate: async (request) => {
         if (!this.#isOurs(request))

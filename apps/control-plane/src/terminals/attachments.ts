@@ -2,7 +2,7 @@
 // host serves them.
 import type { IncomingMessage } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { attachQuery, id, Refusal, refusals, refuse, refuseField } from '@dormouse/contract'
+import { attachInputMaxBytes, attachQuery, id, Refusal, refusals, refuse, refuseField } from '@dormouse/contract'
 import { UpgradeRefusal, type Upgrades } from '@dormouse/link'
 import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
@@ -35,6 +35,8 @@ interface Open {
 }
 
 const checkEveryMs = 1_000
+/** A little more than a client may send at once, so that it is told why. */
+const maxFrameBytes = attachInputMaxBytes + 16 * 1024
 
 export class Attachments {
   readonly #options: AttachmentsOptions
@@ -57,6 +59,8 @@ export class Attachments {
   attach(upgrades: Upgrades): void {
     upgrades.add({
       path: (pathname) => attachPath.test(pathname),
+      maxFrameBytes,
+      hold: (request, bytes) => this.#options.limits.heldBytes.holdFor(request, bytes),
       // Counted by its address before its credential is looked up, as other requests are.
       knows: () => true,
       protocol: protocolFor,
