@@ -93,7 +93,7 @@ const texts: Record<PageState, Partial<StateText> & { short: string }> = {
   ended: {
     short: 'Ended',
     title: 'This link no longer works',
-    text: 'It was used, it has expired, or its credential was revoked.',
+    text: 'It is incomplete, it was used, it has expired, or its credential was revoked.',
     todo: 'Request a new link:',
     command: 'dormouse open {id}{view}',
   },
