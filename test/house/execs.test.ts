@@ -146,3 +146,30 @@ test('the SDK starts, listens, sends input, kills and lists; the command line sh
   await endless.delete()
   await expect(endless.refresh()).rejects.toThrow('no such exec')
 })
+
+test('a command that is run to its end goes on over a sleep, takes a long input, and leaves nothing', async () => {
+  await using house = await House.start()
+  const { id } = await house.desktop('awake')
+  const client = createClient({ baseUrl: house.replica.url, apiKey: house.org.key })
+  const desktop = await Desktop.connect(id, { client })
+  const running = desktop.commands.run('echo x >/srv/began; sleep 2; echo done; exit 3', { timeoutMs: 600_000 })
+  await waitFor('the command to begin', async () => (await house.exec(id, 'cat /srv/began')).json.stdout === 'x\n')
+  await house.ask(id, 'hibernate')
+  await house.ask(id, 'wake')
+  expect(await running).toMatchObject({ exitCode: 3, stdout: 'done\n', stdoutTruncated: false })
+  const stdin = 'y'.repeat(1_500_000)
+  const long = await desktop.commands.run('cat; echo THE END', { stdin })
+  expect(long.stdoutTruncated).toBe(true)
+  expect(long.stdout.startsWith('yyy')).toBe(true)
+  expect(long.stdout.endsWith('yTHE END\n')).toBe(true)
+  await expect(desktop.commands.run('echo so far; sleep 60', { timeoutMs: 1_000 })).rejects.toMatchObject({
+    ...{ name: 'TimeoutError', code: 'guest_deadline' },
+    problem: { stdout: 'so far\n' },
+  })
+  const aborted = new AbortController()
+  const killed = desktop.commands.run('echo x >/srv/again; sleep 600', { signal: aborted.signal })
+  await waitFor('it to begin', async () => (await house.exec(id, 'cat /srv/again')).json.stdout === 'x\n')
+  aborted.abort(new Error('enough'))
+  await expect(killed).rejects.toThrow('enough')
+  expect(await desktop.commands.list()).toEqual([])
+})

@@ -35,6 +35,10 @@ test('an agent creates a desktop, uses it and lets it sleep', async () => {
   )
   const acted = await agent.call('desktop_act', { desktop_id, actions: [{ action: 'key', text: 'ctrl+a' }] })
   expect([acted.isError, acted.text]).toEqual([false, expect.stringMatching(/^1 of 1 actions done/)])
+  const long = 'x'.repeat(2_000_000)
+  await agent.call('desktop_write_file', { desktop_id, path: '/srv/long', text: long })
+  const { text } = await agent.call('desktop_run', { desktop_id, command: 'cat /srv/long; echo THE END' })
+  expect([text.length < 17_000, text.endsWith('x\nTHE END\n') || text.endsWith('xTHE END\n')]).toEqual([true, true])
   const started = await agent.call('desktop_run', { desktop_id, command: 'echo going on', background: true })
   const exec_id = /exec_id (\S+)/.exec(started.text)![1]
   await waitFor(async () =>

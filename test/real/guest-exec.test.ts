@@ -78,7 +78,7 @@ describe.each(allTransports)('over %s', (transport) => {
     await stage.run('cd /opt/tools; cp ./-ls ls; cp ./-ls mine; cp ./-ls ../-/here')
     const env = { PATH: '/opt/tools:/usr/bin:/bin', IFS: 'x', ENV: '/no/such' }
     for (const name of ['mine', 'ls', '-ls']) expect((await exec([name, '-x'], { env })).stdout).toBe('mine -x\n')
-    expect((await exec(['./here'], { cwd: '/opt/-' })).stdout).toBe('mine \n')
+    expect((await exec(['./here'], { cwd: '/opt/-' })).stdout).toBe('mine\n')
     expect((await exec('pwd', { cwd: '../opt/-' })).stdout).toBe('/opt/-\n')
     const started = await stage.desktop.commands.start(['ls', '-x'], { envs: env })
     let printed = ''

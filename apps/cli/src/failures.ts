@@ -188,7 +188,7 @@ const byCode: Record<string, (id: string) => string> = {
   invite_spent: () => '`dormouse admin host invite` makes another one',
   upload_lost: () => 'run the same command again',
   guest_unavailable: (id) => `retry in a moment; \`dormouse open ${id}\` shows its screen`,
-  guest_deadline: () => 'raise --timeout-secs (at most 300), or start it in the background',
+  guest_deadline: () => 'raise --timeout-secs, or leave it out',
 }
 
 function byKind(error: DormouseError, { command = '<command>' }: About): string | undefined {

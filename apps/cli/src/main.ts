@@ -33,16 +33,29 @@ function onPipeError(error: Error & { code?: string }): void {
 }
 
 /** Aborted by the first Ctrl-C, so that the command can say what goes on. The second Ctrl-C exits. */
-function interruptible(): AbortSignal {
+function interruptible(): Pick<Terminal, 'signal' | 'takeSignals'> {
   const controller = new AbortController()
-  const stop = (exitCode: number) => () => {
+  let taker: ((name: NodeJS.Signals) => void) | undefined
+  const stop = (exitCode: number) => (name: NodeJS.Signals) => {
+    if (taker) return taker(name)
     if (controller.signal.aborted) process.exit(exitCode)
     controller.abort(new CliError('interrupted', 'run it again', exitCode))
   }
   process.on('SIGINT', stop(exitCodes.interrupted))
   process.on('SIGTERM', stop(exitCodes.terminated))
-  return controller.signal
+  const takeSignals: Terminal['takeSignals'] = (take) => {
+    taker = take
+    for (const name of endingSignals) process.on(name, take)
+    return () => {
+      taker = undefined
+      for (const name of endingSignals) process.off(name, take)
+    }
+  }
+  return { signal: controller.signal, takeSignals }
 }
+
+/** They end a program that does not take them. */
+const endingSignals = ['SIGHUP', 'SIGQUIT'] as const
 
 function fail({ terminal, about }: Context, error: unknown, isExec: boolean): number {
   if (error instanceof CommanderError) {
@@ -55,7 +68,7 @@ function fail({ terminal, about }: Context, error: unknown, isExec: boolean): nu
   const explanation = explain(failure, about)
   if (failure !== reason || !about.endsByInterrupt)
     report(terminal, explanation, about.json ? factsOf(failure) : undefined)
-  return isExec && !aborted ? exitCodes.exec : explanation.exitCode
+  return isExec && explanation.exitCode < exitCodes.interrupted ? exitCodes.exec : explanation.exitCode
 }
 
 /** Two lines for people; with `facts`, one line of JSON for programs. */

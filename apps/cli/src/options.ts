@@ -1,5 +1,6 @@
 // Options that several commands share.
 import type { EventJson } from '@dormouse/client'
+import type { execTimeoutLongestSecs } from '@dormouse/contract'
 import { didYouMean } from '@dormouse/contract/nearest'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import type { Context } from './context.ts'
@@ -31,13 +32,25 @@ export function timeoutOption(): Option {
     .default(600)
 }
 
-/** Parses a whole number of at least `min`. */
-export function integerFrom(min: number): (text: string) => number {
+/** Parses a whole number of at least `min`, and at most `max`. */
+export function integerFrom(min: number, max = Number.MAX_SAFE_INTEGER): (text: string) => number {
+  const limit = max < Number.MAX_SAFE_INTEGER ? `from ${min} to ${max}` : `of at least ${min}`
   return (text) => {
     const value = Number(text)
-    if (/^\d+$/.test(text) && Number.isSafeInteger(value) && value >= min) return value
-    throw new InvalidArgumentError(`It must be a whole number of at least ${min}.`)
+    if (/^\d+$/.test(text) && Number.isSafeInteger(value) && value >= min && value <= max) return value
+    throw new InvalidArgumentError(`It must be a whole number ${limit}.`)
   }
+}
+
+// Only its type: this program starts faster without the contract's schemas.
+const longestSecs: typeof execTimeoutLongestSecs = 31_536_000
+
+/** How long a command may take; what the help says is what is checked. */
+export function execTimeout(): Option {
+  const limit = `at most ${longestSecs}`
+  return new Option('--timeout-secs <n>', `kill it after this long awake (default: never; ${limit})`).argParser(
+    integerFrom(1, longestSecs),
+  )
 }
 
 const units = { s: 1, m: 60, h: 3_600 }

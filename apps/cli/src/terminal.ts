@@ -5,6 +5,8 @@ import { answerTo } from './question.ts'
 export interface Terminal {
   /** Aborted by the first Ctrl-C. */
   readonly signal: AbortSignal
+  /** While it is not ended, signals that would end this program are passed on instead. Returns what ends it. */
+  takeSignals(take: (name: NodeJS.Signals) => void): () => void
   /** Writes to stdout. */
   write(text: string): void
   /** Prints a line to stderr. */
@@ -26,10 +28,11 @@ const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '
 const frameMs = 100
 
 /** The process's own terminal. */
-export function openTerminal(signal: AbortSignal): Terminal {
+export function openTerminal({ signal, takeSignals }: Pick<Terminal, 'signal' | 'takeSignals'>): Terminal {
   const { stdout, stderr } = process
   return {
     signal,
+    takeSignals,
     write: (text) => void stdout.write(text),
     note: (text) => void stderr.write(`${printable(text)}\n`),
     during: async (label, work) => {

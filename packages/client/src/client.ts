@@ -12,10 +12,6 @@ import type {
   EntriesJson,
   EventJson,
   EventListJson,
-  ExecBody,
-  ExecJson,
-  execTimeoutDefaultSecs,
-  execTimeoutMaxSecs,
   IdleJson,
   InputBody,
   InputJson,
@@ -59,6 +55,7 @@ import { type NamesOf, refuseUnknown } from './options.ts'
 import { nextCursor } from './pages.ts'
 import { guestPath, path } from './path.ts'
 import { type Screenshot, type ScreenshotQuery, takeScreenshot } from './screenshots.ts'
+import { execCall } from './short-exec.ts'
 import { type UploadData, type UploadOptions, upload } from './uploads.ts'
 import { watchCalls } from './watches.ts'
 import { webhookCalls } from './webhooks.ts'
@@ -112,16 +109,12 @@ export interface DesktopPage {
   next?: string
 }
 
-// The SDK takes only types from the contract: these are its values, as the compiler checks.
+// The SDK takes only types from the contract: this is its value, as the compiler checks.
 const tierDefault: DesktopJson['tier'] = 'default'
-const defaultTimeoutSecs: typeof execTimeoutDefaultSecs = 60
-const maxTimeoutSecs: typeof execTimeoutMaxSecs = 300
 /** A transfer may wait for others of its desktop before it begins. */
 const fileLimitMs = 300_000
 /** The longest that a batch of input may take, with its settling and its picture. */
 const inputLimitMs = 150_000
-/** Added to the command's own timeout for the response. */
-const execSlackMs = 30_000
 
 /** The typed client of /v1: one call per route, each under the retry policy. */
 export function createClient(options: ClientOptions) {
@@ -145,6 +138,8 @@ export function createClient(options: ClientOptions) {
 
   const getOperation = async (id: string, { wait, ...call }: CallOptions & { wait?: boolean } = {}) =>
     http.json<OperationJson>({ ...call, method: 'GET', path: path`/v1/operations/${id}`, query: { wait } })
+
+  const exec = execCall(http, newIdempotencyKey)
 
   return {
     /** The service's OpenAPI 3.1 document. */
@@ -222,7 +217,7 @@ export function createClient(options: ClientOptions) {
     getOperation,
 
     /** Commands that last. */
-    execs: execCalls(http, newIdempotencyKey),
+    execs: execCalls(http, newIdempotencyKey, exec),
 
     /** Events that are sent to a URL. */
     webhooks: webhookCalls(http),
@@ -235,15 +230,11 @@ export function createClient(options: ClientOptions) {
         path: path`/v1/desktops/${desktopId}/operations`,
       }),
 
-    /** Runs a command in an awake desktop. Never retried. */
-    exec: async (id: string, body: ExecBody, call: CallOptions = {}) =>
-      http.json<ExecJson>({
-        ...call,
-        timeoutMs: call.timeoutMs ?? execLimitMs(body),
-        method: 'POST',
-        path: path`/v1/desktops/${id}/exec`,
-        ...sendJson(body),
-      }),
+    /**
+     * Runs a short command in an awake desktop, once for its key; with the key `null` each request runs it, and none is retried.
+     * `execs.run` streams, and goes on over a sleep.
+     */
+    exec,
 
     /** Writes a file of any size, atomically; creates parent folders. One of more than 8 MiB is sent as an upload. */
     writeFile: async (id: string, file: string, data: FileData, options?: WriteOptions) =>
@@ -386,8 +377,4 @@ export type Client = ReturnType<typeof createClient>
 /** A random key. Works in browsers on plain http too, where randomUUID does not exist. */
 export function newIdempotencyKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
-}
-
-function execLimitMs(body: ExecBody): number {
-  return Math.min(body.timeout_secs ?? defaultTimeoutSecs, maxTimeoutSecs) * 1000 + execSlackMs
 }

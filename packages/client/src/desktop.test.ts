@@ -113,21 +113,6 @@ test('list reads page after page, and no further than it is asked', async () => 
   expect(seen).toHaveLength(4)
 })
 
-test('a command’s result is a result whatever its exit code, and its time is given in whole seconds', async () => {
-  const result = { exit_code: 3, signal: null, stdout: 'out', stderr: '', stdout_truncated: true, duration_ms: 5 }
-  const { at, seen } = await start(({ method }) => ({ body: method === 'GET' ? desktop() : result }))
-  const found = await Desktop.connect(desktopId, at)
-  const ran = await found.commands.run('exit 3', { cwd: '/tmp', envs: { A_B: '1' }, stdin: 'x', timeoutMs: 1500 })
-  expect(ran).toMatchObject({ exitCode: 3, stdout: 'out', stdoutTruncated: true, durationMs: 5 })
-  expect(JSON.parse(String(seen[1]?.body))).toEqual({
-    command: 'exit 3',
-    cwd: '/tmp',
-    env: { A_B: '1' },
-    stdin: 'x',
-    timeout_secs: 2,
-  })
-})
-
 test('files are written from text or bytes and read as text by default', async () => {
   const { at, seen } = await start(({ method, path }) => {
     if (method === 'PUT') return { body: { path: '/tmp/a', size: 3 } }

@@ -1,10 +1,11 @@
 // Commands that last: one typed call for each of their routes, and an iterator over the output that reconnects.
-import type { ExecStateJson, ExecStream, StartExecBody } from '@dormouse/contract'
+import type { ExecBody, ExecJson, ExecStateJson, ExecStream, StartExecBody } from '@dormouse/contract'
 import { sendJson } from './bodies.ts'
 import { type ExecOutput, type FollowExecOptions, patiently } from './exec-output.ts'
 import type { CallOptions, Http } from './http.ts'
 import { type NamesOf, refuseUnknown } from './options.ts'
 import { path } from './path.ts'
+import { type RunBody, type RunIo, runToEnd } from './run.ts'
 import { type AttachOptions, Terminal } from './terminal.ts'
 
 export interface ReadExecOptions extends CallOptions {
@@ -22,7 +23,11 @@ const slackMs = 30_000
 const inputPieceBytes = 256 * 1024
 
 /** The calls of /v1/desktops/{id}/execs. */
-export function execCalls(http: Http, newKey: () => string) {
+export function execCalls(
+  http: Http,
+  newKey: () => string,
+  exec: (desktopId: string, body: ExecBody, call: CallOptions) => Promise<ExecJson>,
+) {
   const one = (desktopId: string, execId: string) => path`/v1/desktops/${desktopId}/execs/${execId}`
 
   const start = async (
@@ -55,6 +60,37 @@ export function execCalls(http: Http, newKey: () => string) {
       bytes: Uint8Array<ArrayBuffer>,
       { eof, ...call }: CallOptions & { eof?: boolean } = {},
     ) => writeAll(http, `${one(desktopId, execId)}/stdin`, { offset, bytes, eof: eof ?? false }, call),
+    ...controlCalls(http, one, newKey),
+    /** Waits for the end, over every failure that may pass, also over a sleep. A state other than `running`. */
+    ended: (desktopId: string, execId: string, { signal }: { signal?: AbortSignal } = {}) =>
+      untilEnded(http, one(desktopId, execId), signal),
+    /** Yields the output until its end. Goes on from where it was after every failure that may pass, also over a sleep. */
+    follow: (desktopId: string, execId: string, options: FollowExecOptions = {}) => {
+      refuseUnknown('follow', options, followNames)
+      return follow(http, (given) => read(desktopId, execId, given), options)
+    },
+  }
+  return {
+    ...calls,
+    /**
+     * Runs a command to its end, over lost connections and sleeps, and leaves nothing in the desktop. Throws TimeoutError where it
+     * reached its timeout.
+     */
+    run: (desktopId: string, body: RunBody, io: RunIo = {}): Promise<ExecJson> =>
+      runToEnd({ ...calls, exec }, desktopId, body, io),
+    /** Joins the terminal of an exec that was started with `tty`. Goes on after every failure that may pass, also after a sleep. */
+    attach: (exec: ExecStateJson, options: AttachOptions = {}): Terminal => {
+      refuseUnknown('attach', options, attachNames)
+      return new Terminal(http, calls, exec, options)
+    },
+  }
+}
+
+type PathOf = (desktopId: string, execId: string) => string
+
+/** Signals, sizes and removal. */
+function controlCalls(http: Http, one: PathOf, newKey: () => string) {
+  return {
     signal: async (desktopId: string, execId: string, signal: number, call: CallOptions = {}) =>
       http.json<ExecStateJson>({
         ...call,
@@ -71,23 +107,13 @@ export function execCalls(http: Http, newKey: () => string) {
       }),
     /** Kills it if it runs, and deletes its output. */
     delete: async (desktopId: string, execId: string, call: CallOptions = {}) =>
-      http.json<{ id: string }>({ ...call, method: 'DELETE', path: one(desktopId, execId) }),
-    /** Waits for the end, over every failure that may pass, also over a sleep. A state other than `running`. */
-    ended: (desktopId: string, execId: string, { signal }: { signal?: AbortSignal } = {}) =>
-      untilEnded(http, one(desktopId, execId), signal),
-    /** Yields the output until its end. Goes on from where it was after every failure that may pass, also over a sleep. */
-    follow: (desktopId: string, execId: string, options: FollowExecOptions = {}) => {
-      refuseUnknown('follow', options, followNames)
-      return follow(http, (given) => read(desktopId, execId, given), options)
-    },
-  }
-  return {
-    ...calls,
-    /** Joins the terminal of an exec that was started with `tty`. Goes on after every failure that may pass, also after a sleep. */
-    attach: (exec: ExecStateJson, options: AttachOptions = {}): Terminal => {
-      refuseUnknown('attach', options, attachNames)
-      return new Terminal(http, calls, exec, options)
-    },
+      http.json<{ id: string }>({
+        ...call,
+        method: 'DELETE',
+        path: one(desktopId, execId),
+        // Twice is the same as once: it may be retried.
+        headers: { 'idempotency-key': newKey() },
+      }),
   }
 }
 

@@ -5,6 +5,7 @@ import type {
   CreatedFileUrlJson,
   EntryJson,
   ExecJson,
+  ExecStream,
   FileUrlJson,
   FileUrlMethod,
   StreamClaim,
@@ -14,7 +15,6 @@ import type {
 import type { FileData, FilePart, ReadFormat, ReadResults } from './bodies.ts'
 import { type Camel, camel } from './camel.ts'
 import type { Client, PartOptions } from './client.ts'
-import { TimeoutError } from './errors.ts'
 import { type ConnectExecOptions, Exec, type ExecState, type StartOptions } from './exec.ts'
 import type { CallOptions } from './http.ts'
 import { type NamesOf, refuseUnknown } from './options.ts'
@@ -42,10 +42,10 @@ export interface RunOptions {
   cwd?: string
   envs?: Record<string, string>
   stdin?: string
-  /** The command's timeout in the guest: 60 s by default, at most 300 s; rounded up to whole seconds. With `onStdout` or `onStderr` as long as you like. */
+  /** It is killed after so long awake: 60 s by default, as long as you like; rounded up to whole seconds. */
   timeoutMs?: number
   signal?: AbortSignal
-  /** Called with the output as it comes. The command then survives lost connections and hibernation. */
+  /** Called with the output as it comes. The result has all of it up to 1 MiB of each stream, above that the beginning and the end. */
   onStdout?: (text: string) => void
   onStderr?: (text: string) => void
 }
@@ -64,15 +64,22 @@ export class Commands {
   }
 
   /**
-   * Runs a command: a string in `/bin/sh -c`, an array without a shell. A non-zero exit code is a result, not an error.
-   * Throws TimeoutError if the command reached its timeout. Aborting stops the wait, not the command.
+   * Runs a command: a string in `/bin/sh -c`, an array without a shell. A non-zero exit code is a result, not an error. Goes on over
+   * lost connections and sleeps. Throws TimeoutError if the command reached its timeout. Aborting kills the command.
    */
   async run(command: string | string[], options: RunOptions = {}): Promise<CommandResult> {
     refuseUnknown('run', options, runNames)
-    if (options.onStdout || options.onStderr) return this.#runOn(command, options)
-    const { cwd, envs, stdin, timeoutMs, signal } = options
-    const timeout_secs = timeoutMs === undefined ? undefined : Math.max(1, Math.ceil(timeoutMs / 1000))
-    return camel(await this.#client.exec(this.#id, { command, cwd, env: envs, stdin, timeout_secs }, { signal }))
+    const { cwd, envs: env, stdin, timeoutMs = defaultTimeoutMs, signal, ...tell } = options
+    const timeout_secs = Math.max(1, Math.ceil(timeoutMs / 1_000))
+    const listeners = {
+      stdout: tell.onStdout && new TextListener(tell.onStdout),
+      stderr: tell.onStderr && new TextListener(tell.onStderr),
+    }
+    const onOutput = (stream: ExecStream, bytes: Uint8Array) => listeners[stream]?.add(bytes)
+    const body = { command, cwd, env, timeout_secs }
+    const ended = await this.#client.execs.run(this.#id, body, { stdin, signal, onOutput })
+    for (const listener of [listeners.stdout, listeners.stderr]) listener?.end()
+    return camel(ended)
   }
 
   /** Starts a command that lasts: it outlives this program, lost connections and hibernation. Starts once, also with retries. */
@@ -89,38 +96,27 @@ export class Commands {
   async list(options?: CallOptions): Promise<ExecState[]> {
     return (await this.#client.execs.list(this.#id, options)).execs.map((exec) => camel(exec))
   }
-
-  async #runOn(command: string | string[], { timeoutMs = defaultTimeoutMs, ...options }: RunOptions) {
-    const startedAt = performance.now()
-    const kept = { stdout: new Kept(), stderr: new Kept() }
-    const exec = await this.start(command, {
-      ...{ ...options, timeoutMs },
-      onStdout: (text) => kept.stdout.add(text, options.onStdout),
-      onStderr: (text) => kept.stderr.add(text, options.onStderr),
-    })
-    const { exitCode, signal, reason } = await exec.wait({ signal: options.signal })
-    if (reason === 'timeout') throw new TimeoutError(`the command ran longer than ${timeoutMs} ms and was ended`)
-    return {
-      ...{ exitCode, signal, stdout: kept.stdout.text, stderr: kept.stderr.text },
-      stdoutTruncated: kept.stdout.isTruncated,
-      stderrTruncated: kept.stderr.isTruncated,
-      durationMs: Math.round(performance.now() - startedAt),
-    }
-  }
 }
 
 const defaultTimeoutMs = 60_000
-const keptLength = 1024 * 1024
 
-/** The first part of what was printed. */
-class Kept {
-  text = ''
-  isTruncated = false
+/** Gets text of whole characters. */
+class TextListener {
+  readonly #decoder = new TextDecoder()
+  readonly #tell: (text: string) => void
 
-  add(text: string, then?: (text: string) => void): void {
-    this.isTruncated ||= this.text.length + text.length > keptLength
-    this.text += text.slice(0, keptLength - this.text.length)
-    then?.(text)
+  constructor(tell: (text: string) => void) {
+    this.#tell = tell
+  }
+
+  add(bytes: Uint8Array): void {
+    const text = this.#decoder.decode(bytes, { stream: true })
+    if (text) this.#tell(text)
+  }
+
+  end(): void {
+    const rest = this.#decoder.decode()
+    if (rest) this.#tell(rest)
   }
 }
 

@@ -38,10 +38,12 @@ const repeatable: [string, (client: Client) => Promise<unknown>][] = [
   ['wake', (client) => client.wakeDesktop(desktopId)],
   ['hibernate', (client) => client.hibernateDesktop(desktopId)],
   ['destroy', (client) => client.destroyDesktop(desktopId)],
+  ['exec', (client) => client.exec(desktopId, { command: 'true' })],
+  ['deleting an exec', (client) => client.execs.delete(desktopId, desktopId)],
 ]
 
 const unrepeatable: [string, (client: Client) => Promise<unknown>][] = [
-  ['exec', (client) => client.exec(desktopId, { command: 'true' })],
+  ['exec without a key', (client) => client.exec(desktopId, { command: 'true' }, { idempotencyKey: null })],
   ['writing a file', (client) => client.writeFile(desktopId, 'a', 'x')],
   ['a stream claim', (client) => client.openStream(desktopId, { claim: 'view' })],
 ]
@@ -157,7 +159,7 @@ test('a refused connection is retried, then named with the system’s word for i
   expect(failure).toBeInstanceOf(errors.ConnectionError)
   expect((failure as Error).message).toContain('ECONNREFUSED')
   expect(slept).toHaveLength(3)
-  await expect(client.exec(desktopId, { command: 'true' })).rejects.toThrow(errors.ConnectionError)
+  await expect(client.openStream(desktopId, { claim: 'view' })).rejects.toThrow(errors.ConnectionError)
   expect(slept).toHaveLength(3)
 })
 

@@ -6,13 +6,16 @@ import { join } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { Desktop } from './desktop.ts'
 import { shown } from './shown.ts'
+import { execScript } from './testing/exec-script.ts'
 import { desktop as sample } from './testing/samples.ts'
 import { serve } from './testing/scripted-server.ts'
 
 async function started(outcomes: string[] = [], longest = Infinity) {
-  const server = await serve(({ path, method, body: sent }) => {
+  const failing = execScript({ exit_code: 127, stderr: 'no such program\n' })
+  const server = await serve((request, turn) => {
+    const { path, method, body: sent } = request
     if (path.endsWith('/screen')) return { body: { width: 1280, height: 800, sequence: 'a', pointer: { x: 1, y: 2 } } }
-    if (path.endsWith('/exec')) return { body: { exit_code: 127, stderr: 'no such program\n' } }
+    if (path.includes('/execs')) return failing(request, turn)
     if (method === 'POST' && JSON.parse(String(sent)).actions[0].text?.length > longest) return tooLong
     return { body: method === 'GET' ? sample() : { outcome: outcomes.shift() ?? 'done' } }
   })

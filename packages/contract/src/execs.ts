@@ -10,6 +10,8 @@ export const execStdinMaxBytes = 256 * 1024
 /** What one request for output returns at most. Its guest sends it as base64, in an answer of 1 MiB. */
 export const execReadMaxBytes = 720 * 1024
 export const execWaitMaxSecs = 60
+/** The longest timeout. */
+export const execTimeoutLongestSecs = 31_536_000
 /** Kept of each stream. */
 export const execStreamMaxBytes = 16 * 1024 * 1024
 /** More than a guest keeps. */
@@ -101,7 +103,12 @@ export const startExecBody = z
         'A string, of at most 256 KiB, is the whole input. `true`: input follows with `/stdin`. Without it there is none',
       ),
     tty: terminalSize.nullish().describe('Runs it in a terminal of this size. Its input is open'),
-    timeout_secs: z.int().min(1).max(31_536_000).nullish().describe('It is killed after so long awake; null: never'),
+    timeout_secs: z
+      .int()
+      .min(1)
+      .max(execTimeoutLongestSecs)
+      .nullish()
+      .describe('It is killed after so long awake; null: never'),
     keep_awake: z
       .boolean()
       .nullish()

@@ -9,6 +9,7 @@ const nextSteps: Record<string, string> = {
   file_not_found: 'call desktop_list_files on its folder',
   is_directory: 'call desktop_list_files to see what is in it',
   guest_deadline: 'raise timeout_secs, or run it with `background: true`',
+  exec_interrupted: 'look at what the command has done before you run it again',
   guest_unavailable: 'retry in a few seconds',
   host_unreachable: 'retry in a few seconds',
   claim_held: 'somebody controls the screen; wait, or ask your user before you act with `takeover: true`',
@@ -31,5 +32,11 @@ export function explain(error: unknown): string {
     nextSteps[error.code ?? ''] ??
     fieldSteps[error.problem?.field ?? ''] ??
     (error.status === 404 ? nextSteps.not_found : undefined)
-  return next ? `${error.message}\nNext step: ${next}` : error.message
+  return [error.message, ...(next ? [`Next step: ${next}`] : []), ...printedBefore(error)].join('\n')
 }
+
+/** What a command had printed before its timeout. */
+const printedBefore = ({ problem }: DormouseError): string[] => [
+  ...(problem?.stdout ? [`--- stdout\n${problem.stdout}`] : []),
+  ...(problem?.stderr ? [`--- stderr\n${problem.stderr}`] : []),
+]

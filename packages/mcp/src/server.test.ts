@@ -1,4 +1,5 @@
 import { createClient } from '@dormouse/client'
+import { execId, execScript, startedWith, wasRemoved } from '@dormouse/client/testing/exec-script'
 import { desktop, desktopId, operation, succeeded } from '@dormouse/client/testing/samples'
 import { problem, type Script, serve } from '@dormouse/client/testing/scripted-server'
 import { InMemoryTransport, Client as McpClient } from '@modelcontextprotocol/client'
@@ -40,6 +41,7 @@ test('by default an agent has every tool but the one that destroys', async () =>
     'desktop_act',
     'desktop_run',
     'desktop_output',
+    'desktop_end_command',
     'desktop_read_file',
     'desktop_write_file',
     'desktop_list_files',
@@ -73,15 +75,29 @@ test('tools say what they do to the world', async () => {
   expect(of('desktop_destroy')).toMatchObject({ readOnlyHint: false, destructiveHint: true })
 })
 
-test('a command shows its exit code and the end of its output', async () => {
-  const ended = { exit_code: 3, signal: null, stdout: `${'x'.repeat(20_000)}end`, stderr: 'oops' }
-  const body = { ...ended, stdout_truncated: false, stderr_truncated: false, duration_ms: 5 }
-  const { call, seen } = await connect(() => ({ body }))
+test('a command shows its exit code, and the beginning and the end of its output', async () => {
+  const stdout = `begin${'x'.repeat(40_000)}end`
+  const { call, seen } = await connect(execScript({ exit_code: 3, stdout, stderr: 'oops' }))
   const { content, isError } = await call('desktop_run', { desktop_id: desktopId, command: 'make' })
   expect(isError).toBeFalsy()
-  expect(content[0]!.text).toMatch(/^exit code 3\n--- stdout \(only its end.*\)\nx+end\n--- stderr\noops$/)
+  expect(content[0]!.text).toMatch(
+    /^exit code 3\n--- stdout \(only its beginning and its end.*\)\nbeginx+\n… 23624 characters left out …\nx+end\n--- stderr\noops$/,
+  )
   expect(content[0]!.text!.length).toBeLessThan(17_000)
-  expect(JSON.parse(seen[0]!.body.toString())).toEqual({ command: 'make' })
+  expect(startedWith(seen)).toEqual({ command: 'make', timeout_secs: 60 })
+  expect(wasRemoved(seen)).toBe(true)
+})
+
+test('a command that reaches its timeout shows what it had printed; one in the background is ended', async () => {
+  const end = { exit_code: null, signal: 9, reason: 'timeout', stdout: 'so far' }
+  const late = await connect(execScript(end))
+  const { content, isError } = await late.call('desktop_run', { desktop_id: desktopId, command: 'make' })
+  expect([isError, content[0]!.text]).toEqual([true, expect.stringMatching(/timeout_secs.*\n--- stdout\nso far$/s)])
+  const { call, seen } = await connect(execScript({ exit_code: null, signal: 15 }))
+  const ended = await call('desktop_end_command', { desktop_id: desktopId, exec_id: execId })
+  expect(ended.content[0]!.text).toBe('exited, by signal 15')
+  const asked = seen.find(({ path }) => path.endsWith('/signal'))
+  expect(JSON.parse(String(asked?.body))).toEqual({ signal: 15 })
 })
 
 test('a picture comes as a picture, behind a short text', async () => {

@@ -15,7 +15,7 @@ import {
   listOffers,
   wakeDesktop,
 } from './tools/desktops.ts'
-import { listFiles, readFile, readOutput, runCommand, writeFile } from './tools/guest.ts'
+import { endCommand, listFiles, readFile, readOutput, runCommand, writeFile } from './tools/guest.ts'
 import { act, seeScreen } from './tools/screen.ts'
 
 export interface McpOptions {
@@ -36,6 +36,7 @@ const tools: readonly Tool[] = [
   act,
   runCommand,
   readOutput,
+  endCommand,
   readFile,
   writeFile,
   listFiles,

@@ -47,6 +47,7 @@ function operatorOf(house: House): Promise<string> {
 function terminalOf({ onProgress, typed }: InstallGiven): Terminal {
   return {
     signal: new AbortController().signal,
+    takeSignals: () => () => undefined,
     interactive: typed !== undefined,
     write: () => undefined,
     note: () => undefined,

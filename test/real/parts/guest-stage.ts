@@ -38,8 +38,9 @@ export class GuestStage {
     return new GuestStage(instance, await desktopOver(instance, transport))
   }
 
+  /** Without a key: what runs is the command alone. */
   exec(command: string | string[], more: Partial<ExecBody> = {}) {
-    return this.client.exec(this.desktop.id, { command, ...more })
+    return this.client.exec(this.desktop.id, { command, ...more }, { idempotencyKey: null })
   }
 
   /** What a command that must succeed prints. */

@@ -1,14 +1,12 @@
-// exec: runs a command in an awake desktop and exits as that command did.
-import { isUtf8 } from 'node:buffer'
-import { addAbortSignal } from 'node:stream'
-import { buffer } from 'node:stream/consumers'
-import type { ExecBody, ExecJson } from '@dormouse/client'
+// exec: run a command in a desktop, and pass on its input, its output, the signals that this program gets, and its exit code.
+import { constants } from 'node:os'
+import type { Client, ExecJson, ExecStateJson } from '@dormouse/client'
 import { type Command, InvalidArgumentError } from 'commander'
 import type { Context } from '../context.ts'
 import { CliError, exitCodes } from '../failures.ts'
-import { integerFrom, type JsonOption, withJson } from '../options.ts'
+import { execTimeout, type JsonOption, withJson } from '../options.ts'
+import type { Terminal } from '../terminal.ts'
 import { openTerminalIn } from './shell.ts'
-import { waiting } from './transitions.ts'
 
 interface ExecOptions extends JsonOption {
   cwd?: string
@@ -16,11 +14,14 @@ interface ExecOptions extends JsonOption {
   stdin?: boolean
   tty?: boolean
   timeoutSecs?: number
+  keepAwake?: boolean
 }
 
 const example = `dormouse exec 019a9f00-0000-7000-8000-000000000001 -- uname -a
 dormouse exec 019a9f00-0000-7000-8000-000000000001 -- sh -c 'echo $HOME | tr a-z A-Z'
+tar c . | dormouse exec -i 019a9f00-0000-7000-8000-000000000001 -- tar x -C /srv
 
+It goes on over a lost connection and a sleep of the desktop. Ctrl-C interrupts the command; the third one kills it.
 Exit code: the command's own; 128 + n if signal n ended it; ${exitCodes.exec} if dormouse itself failed.`
 
 /** Adds the command. */
@@ -35,9 +36,10 @@ export function addExec(program: Command, context: Context): void {
     .argument('<command...>', 'program and arguments, after --')
     .option('--cwd <folder>', 'working folder')
     .option('-e, --env <name=value>', 'environment variable; repeatable', collect)
-    .option('-i, --stdin', 'send standard input to it')
+    .option('-i, --stdin', 'send standard input to it, as it comes')
     .option('-t, --tty', 'in a terminal, joined to this one; Ctrl-] leaves it running')
-    .option('--timeout-secs <n>', 'end it after this long (default: 60, at most 300)', integerFrom(1))
+    .addOption(execTimeout())
+    .option('--keep-awake', 'the desktop does not hibernate by itself while it runs')
     .action((id: string, command: string[], options: ExecOptions) =>
       options.tty ? openTerminalIn(context, id, command, options) : exec(context, id, command, options),
     )
@@ -45,38 +47,83 @@ export function addExec(program: Command, context: Context): void {
 
 async function exec(context: Context, id: string, command: string[], options: ExecOptions): Promise<void> {
   context.about.id = id
-  const { signal } = context.terminal
   const client = context.customer()
-  const body: ExecBody = {
-    command,
-    cwd: options.cwd,
-    env: options.env,
-    stdin: options.stdin ? await input(signal) : undefined,
-    timeout_secs: options.timeoutSecs,
+  const body = {
+    ...{ command, cwd: options.cwd, env: options.env },
+    ...{ timeout_secs: options.timeoutSecs, keep_awake: options.keepAwake },
   }
-  const next = 'the command goes on until it ends or reaches --timeout-secs'
-  const result = await waiting(context, `running ${command[0]}`, next, () => client.exec(id, body, { signal }))
-  show(context, options, result)
-  process.exitCode = result.exit_code ?? 128 + (result.signal ?? 0)
+  const input = options.stdin ? process.stdin : undefined
+  using signals = new Signals(client, context.terminal.takeSignals)
+  try {
+    const ended = await client.execs.run(id, body, {
+      stdin: input as AsyncIterable<Uint8Array<ArrayBuffer>> | undefined,
+      signal: signals.killed,
+      onStarted: (started) => signals.passTo(started),
+      // With --json the output is in the document.
+      ...(options.json ? {} : { onOutput: printTo, keptLength: 0 }),
+    })
+    if (options.json) context.show(options, ended, () => '')
+    process.exitCode = exitCodeOf(ended)
+  } finally {
+    // A command may end before its input does.
+    input?.destroy()
+  }
 }
 
-/** The API takes text: other bytes would change silently. */
-async function input(signal: AbortSignal): Promise<string> {
-  const bytes = await buffer(addAbortSignal(signal, process.stdin))
-  if (isUtf8(bytes)) return bytes.toString()
-  const next = 'copy the data with `dormouse cp` and let the command read the file'
-  throw new CliError('standard input is not text (UTF-8)', next, exitCodes.exec)
+const exitCodeOf = ({ exit_code, signal }: ExecJson): number => exit_code ?? 128 + (signal ?? 0)
+
+/** Returns when there is space for more. */
+async function printTo(stream: 'stdout' | 'stderr', bytes: Uint8Array): Promise<void> {
+  const to = process[stream]
+  if (!to.write(bytes)) await new Promise<void>((resolve) => to.once('drain', resolve))
 }
 
-function show({ terminal, show }: Context, options: ExecOptions, result: ExecJson): void {
-  show(options, result, () => result.stdout)
-  if (options.json) return
-  process.stderr.write(result.stderr)
-  if (result.stdout_truncated || result.stderr_truncated)
-    terminal.note(
-      'dormouse: the output was cut at 1 MiB; redirect it to a file in the guest and copy that with `dormouse cp`',
-    )
+/** Sends the command the signals that this program gets; so many that it does not heed kill it. */
+const mostIgnored = 3
+
+class Signals implements Disposable {
+  readonly #client: Client
+  readonly #end: () => void
+  readonly #killed = new AbortController()
+  #exec: ExecStateJson | undefined
+  #waiting: number[] = []
+  #count = 0
+
+  constructor(client: Client, handOver: Terminal['takeSignals']) {
+    this.#client = client
+    this.#end = handOver((name) => this.#pass(constants.signals[name]))
+  }
+
+  get killed(): AbortSignal {
+    return this.#killed.signal
+  }
+
+  /** It runs: what came before is passed on. */
+  passTo(exec: ExecStateJson): void {
+    this.#exec = exec
+    for (const number of this.#waiting.splice(0)) this.#send(number)
+  }
+
+  #pass(number: number): void {
+    this.#count++
+    if (this.#count >= mostIgnored) this.#killed.abort(killedBy(number))
+    else if (this.#exec) this.#send(number)
+    else this.#waiting.push(number)
+  }
+
+  /** Where it cannot be sent, the next one comes from whoever sent this one. */
+  #send(number: number): void {
+    const { desktop_id, id } = this.#exec!
+    this.#client.execs.signal(desktop_id, id, number).catch(() => undefined)
+  }
+
+  [Symbol.dispose](): void {
+    this.#end()
+  }
 }
+
+const killedBy = (number: number) =>
+  new CliError('interrupted, and the command was killed', 'run it again', 128 + number)
 
 function collect(given: string, before: Record<string, string> = {}): Record<string, string> {
   const at = given.indexOf('=')

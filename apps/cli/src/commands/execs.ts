@@ -2,7 +2,7 @@
 import type { ExecStateJson, ExecStream } from '@dormouse/client'
 import { type Command, Option } from 'commander'
 import type { Context } from '../context.ts'
-import { integerFrom, type JsonOption, withJson } from '../options.ts'
+import { execTimeout, integerFrom, type JsonOption, withJson } from '../options.ts'
 import { table } from '../terminal.ts'
 
 interface StartCliOptions extends JsonOption {
@@ -27,7 +27,7 @@ export function addExecs(program: Command, context: Context): void {
     .argument('<id>', 'desktop')
     .argument('<command...>', 'program and arguments, after --')
     .option('--cwd <folder>', 'working folder')
-    .option('--timeout-secs <n>', 'kill it after this long awake (default: never)', integerFrom(1))
+    .addOption(execTimeout())
     .option('--keep-awake', 'the desktop does not hibernate by itself while it runs')
     .action((id: string, command: string[], options: StartCliOptions) => start(context, id, command, options))
 

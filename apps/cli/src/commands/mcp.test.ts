@@ -22,6 +22,7 @@ test('an agent starts the command, lists desktops, and the command ends with it'
   const { tools } = await agent.listTools()
   expect(tools.map(({ name }) => name)).toEqual([
     'desktop_list',
+    'desktop_images',
     'desktop_screen',
     'desktop_output',
     'desktop_read_file',

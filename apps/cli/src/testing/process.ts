@@ -62,6 +62,7 @@ async function runHere(args: string[], env: Record<string, string | undefined>):
   }
   const terminal: Terminal = {
     signal: new AbortController().signal,
+    takeSignals: () => () => undefined,
     write: (text) => {
       said.stdout += text
     },

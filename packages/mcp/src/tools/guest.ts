@@ -8,12 +8,14 @@ import { tool } from '../tool.ts'
 /** Of each of stdout and stderr: an agent reads all that it is given. */
 const shownChars = 16_384
 const readMaxBytes = 65_536
+const longestSecs = 86_400
+const defaultSecs = 60
 
 export const runCommand = tool({
   name: 'desktop_run',
   title: 'Run a command',
   description:
-    'Runs a shell command in an awake desktop, as root, and waits until it ends. Returns its exit code and output. With `background` it goes on: returns an exec_id for desktop_output.',
+    'Runs a shell command in an awake desktop, as root, and waits until it ends. Returns its exit code and output; of a long output the beginning and the end. With `background` it goes on: returns an exec_id for desktop_output and desktop_end_command.',
   grant: 'use',
   onDesktop: true,
   idempotent: false,
@@ -24,7 +26,7 @@ export const runCommand = tool({
     timeout_secs: z
       .int()
       .min(1)
-      .max(300)
+      .max(longestSecs)
       .optional()
       .describe('The command is killed then: after 60 s by default; in the background never, unless given'),
     background: z.boolean().default(false).describe('For what takes minutes, or does not end, such as a server'),
@@ -39,7 +41,9 @@ export const runCommand = tool({
   },
   run: async ({ desktop_id: id, background, ...body }, { client, signal }) => {
     if (!background) {
-      const ended = await client.exec(id, body, { signal })
+      const { stdin, ...command } = body
+      const timeout_secs = body.timeout_secs ?? defaultSecs
+      const ended = await client.execs.run(id, { ...command, timeout_secs }, { stdin, signal, keptLength: shownChars })
       return { text: endOf(ended), data: dataOf(ended) }
     }
     const { id: exec_id } = await client.execs.start(id, body, { signal })
@@ -83,6 +87,40 @@ export const readOutput = tool({
   },
 })
 
+const signals = { interrupt: 2, terminate: 15, kill: 9 }
+/** So long the answer waits for the end. */
+const endWaitSecs = 5
+
+export const endCommand = tool({
+  name: 'desktop_end_command',
+  title: 'End a command',
+  description:
+    'Ends a command in the background, with all that it started: asks it to terminate, interrupts it as Ctrl-C does, or kills it. Returns how it has ended, or that it still runs. Its output stays for desktop_output.',
+  grant: 'use',
+  onDesktop: true,
+  idempotent: true,
+  input: {
+    exec_id: z.uuid().describe('From desktop_run'),
+    how: z
+      .enum(['terminate', 'interrupt', 'kill'])
+      .default('terminate')
+      .describe('kill cannot be ignored by the command'),
+  },
+  output: { state: z.string(), exit_code: z.int().optional(), signal: z.string().optional() },
+  run: async ({ desktop_id: id, exec_id, how }, { client, signal }) => {
+    const { stdout } = await client.execs.signal(id, exec_id, signals[how], { signal })
+    await client.execs.read(id, exec_id, { offset: stdout.end, waitSecs: endWaitSecs, signal })
+    const exec = await client.execs.get(id, exec_id, { signal })
+    const { state, exit_code } = exec
+    const data = {
+      ...{ state, ...(exit_code !== null && { exit_code }) },
+      ...(exec.signal !== null && { signal: String(exec.signal) }),
+    }
+    const next = state === 'running' ? '\nNext step: call it again with how: kill' : ''
+    return { text: `${stateOf(exec)}${next}`, data }
+  },
+})
+
 function stateOf({ state, exit_code, signal, reason }: ExecStateJson): string {
   if (exit_code !== null) return `exit code ${exit_code}`
   return [state, signal === null ? '' : `by signal ${signal}`, reason ?? ''].filter(Boolean).join(', ')
@@ -91,8 +129,7 @@ function stateOf({ state, exit_code, signal, reason }: ExecStateJson): string {
 const dataOf = ({ exit_code, signal, stdout, stderr, ...cut }: ExecJson) => ({
   ...(exit_code !== null && { exit_code }),
   ...(signal !== null && { signal: String(signal) }),
-  ...{ stdout: stdout.slice(-shownChars), stderr: stderr.slice(-shownChars) },
-  truncated: cut.stdout_truncated || cut.stderr_truncated || stdout.length > shownChars || stderr.length > shownChars,
+  ...{ stdout, stderr, truncated: cut.stdout_truncated || cut.stderr_truncated },
 })
 
 function endOf({ exit_code, signal, stdout, stderr, ...cut }: ExecJson): string {
@@ -105,12 +142,11 @@ function endOf({ exit_code, signal, stdout, stderr, ...cut }: ExecJson): string 
   return parts.filter(Boolean).join('\n')
 }
 
-/** The end of it: the error stands there, and the result. */
+/** Of a long one its beginning and its end: the error stands there, and the result. */
 function outputOf(name: string, text: string, truncated: boolean): string {
   if (text === '') return ''
-  const isCut = truncated || text.length > shownChars
-  const note = isCut ? ' (only its end; write it to a file to read all of it)' : ''
-  return `--- ${name}${note}\n${text.slice(-shownChars)}`
+  const note = truncated ? ' (only its beginning and its end; write it to a file to read all of it)' : ''
+  return `--- ${name}${note}\n${text}`
 }
 
 export const readFile = tool({

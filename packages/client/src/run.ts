@@ -1,0 +1,160 @@
+// Runs a command to its end, for every program that waits for one: as an exec that lasts, so that input and output stream, and go
+// on after a lost connection or a sleep. Leaves nothing in the desktop.
+import type { ExecBody, ExecJson, ExecStateJson, ExecStream, StartExecBody } from '@dormouse/contract'
+import { DormouseError, TimeoutError } from './errors.ts'
+import type { ExecOutput, FollowExecOptions } from './exec-output.ts'
+import type { CallOptions } from './http.ts'
+import { KeptText } from './kept-text.ts'
+
+export type RunBody = Pick<StartExecBody, 'command' | 'cwd' | 'env' | 'timeout_secs' | 'keep_awake'>
+
+export interface RunIo {
+  /** Its whole input, or what comes as it comes. */
+  stdin?: string | AsyncIterable<Uint8Array<ArrayBuffer>> | undefined
+  /** Gets the output as it comes. Nothing more is read before it returns. */
+  onOutput?: (stream: ExecStream, bytes: Uint8Array<ArrayBuffer>) => void | Promise<void>
+  /** Called once it runs, so that it can be sent signals. */
+  onStarted?: (exec: ExecStateJson) => void
+  /** Aborted: the command is killed. */
+  signal?: AbortSignal | undefined
+  /** Of each stream so much is in the result: the beginning and the end. 1 MiB by default. */
+  keptLength?: number
+}
+
+interface Calls {
+  start(desktopId: string, body: StartExecBody, call: CallOptions): Promise<ExecStateJson>
+  write(
+    desktopId: string,
+    execId: string,
+    offset: number,
+    bytes: Uint8Array<ArrayBuffer>,
+    options: CallOptions & { eof?: boolean },
+  ): Promise<number>
+  follow(desktopId: string, execId: string, options: FollowExecOptions): AsyncGenerator<ExecOutput, void, undefined>
+  ended(desktopId: string, execId: string, options: { signal?: AbortSignal }): Promise<ExecStateJson>
+  delete(desktopId: string, execId: string, call: CallOptions): Promise<unknown>
+  exec(desktopId: string, body: ExecBody, call: CallOptions): Promise<ExecJson>
+}
+
+/** What a start may send with it. */
+const stdinMaxLength = 64 * 1024
+const keptLengthDefault = 1024 * 1024
+const removeTimeoutMs = 15_000
+/** The guest can run the command, but not keep its output. */
+const cannotKeep = new Set(['no_space', 'exec_unsupported', 'exec_limit'])
+
+/** How the command has ended. Throws TimeoutError where it reached its timeout, with what is kept of its output. */
+export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, io: RunIo): Promise<ExecJson> {
+  const startedAt = performance.now()
+  const { stdin, signal, keptLength = keptLengthDefault } = io
+  const isShort = typeof stdin === 'string' && stdin.length <= stdinMaxLength
+  const call = signal ? { signal } : {}
+  let exec: ExecStateJson
+  try {
+    const open = stdin === undefined ? {} : { stdin: isShort ? stdin : (true as const) }
+    exec = await calls.start(desktopId, { ...body, ...open }, call)
+  } catch (error) {
+    const isText = stdin === undefined || typeof stdin === 'string'
+    if (!(error instanceof DormouseError) || !cannotKeep.has(error.code ?? '') || !isText) throw error
+    return await runUnkept(calls, desktopId, { ...body, stdin }, io)
+  }
+  const kept = { stdout: new KeptText(keptLength), stderr: new KeptText(keptLength) }
+  const over = new AbortController()
+  try {
+    io.onStarted?.(exec)
+    const input = isShort || stdin === undefined ? [] : [feed(calls, exec, piecesOf(stdin), over.signal)]
+    const output = Promise.all([
+      take(calls, exec, 'stdout', kept.stdout, io),
+      take(calls, exec, 'stderr', kept.stderr, io),
+    ])
+    // A command may end before its input does.
+    await Promise.race([output, ...input.map(onlyFailure)])
+    const ended = await calls.ended(desktopId, exec.id, call)
+    return resultOf(ended, kept, Math.round(performance.now() - startedAt))
+  } finally {
+    over.abort()
+    await remove(calls, exec)
+  }
+}
+
+async function take(calls: Calls, exec: ExecStateJson, stream: ExecStream, kept: KeptText, io: RunIo): Promise<void> {
+  let next = 0
+  const { signal, onOutput } = io
+  for await (const output of calls.follow(exec.desktop_id, exec.id, { stream, ...(signal && { signal }) })) {
+    if (output.offset > next) kept.skip(output.offset - next)
+    next = output.nextOffset
+    kept.add(output.bytes)
+    await onOutput?.(stream, output.bytes)
+  }
+}
+
+/** Sends the input as fast as the command reads it, until that is over. */
+async function feed(
+  calls: Calls,
+  { desktop_id, id }: ExecStateJson,
+  pieces: AsyncIterable<Uint8Array<ArrayBuffer>>,
+  signal: AbortSignal,
+): Promise<void> {
+  let at = 0
+  try {
+    for await (const piece of pieces) at = await calls.write(desktop_id, id, at, piece, { signal })
+    await calls.write(desktop_id, id, at, new Uint8Array(), { signal, eof: true })
+  } catch (error) {
+    // The command has closed its input, or has ended.
+    const isOver = signal.aborted || (error instanceof DormouseError && error.code === 'exec_input_closed')
+    if (!isOver) throw error
+  }
+}
+
+const onlyFailure = (work: Promise<void>): Promise<never> => work.then(() => new Promise<never>(() => undefined))
+
+async function* piecesOf(stdin: string | AsyncIterable<Uint8Array<ArrayBuffer>>) {
+  if (typeof stdin === 'string') yield new TextEncoder().encode(stdin)
+  else yield* stdin
+}
+
+/** Also ends it. A desktop that cannot do that now forgets it within a day. */
+async function remove(calls: Calls, { desktop_id, id }: ExecStateJson): Promise<void> {
+  try {
+    await calls.delete(desktop_id, id, { timeoutMs: removeTimeoutMs })
+  } catch (error) {
+    if (!(error instanceof DormouseError)) throw error
+  }
+}
+
+async function runUnkept(calls: Calls, desktopId: string, body: ExecBody & RunBody, io: RunIo): Promise<ExecJson> {
+  const { command, cwd, env, stdin, timeout_secs } = body
+  const ended = await calls.exec(
+    desktopId,
+    { command, cwd, env, stdin, timeout_secs },
+    io.signal ? { signal: io.signal } : {},
+  )
+  for (const stream of ['stdout', 'stderr'] as const) {
+    if (ended[stream]) await io.onOutput?.(stream, new TextEncoder().encode(ended[stream]))
+  }
+  return ended
+}
+
+function resultOf(exec: ExecStateJson, kept: Record<ExecStream, KeptText>, durationMs: number): ExecJson {
+  const { stdout, stderr } = kept
+  const printed = {
+    ...{ stdout: stdout.end(), stderr: stderr.end() },
+    ...{ stdout_truncated: stdout.isTruncated, stderr_truncated: stderr.isTruncated },
+  }
+  if (exec.state === 'lost')
+    throw new DormouseError(
+      `the command is lost (${exec.reason}): its desktop booted again, or its supervisor died; look at what it has done before you run it again`,
+    )
+  if (exec.reason === 'timeout') {
+    const detail = `the command ran longer than ${exec.timeout_secs} s and was ended`
+    const problem = {
+      type: 'about:blank',
+      title: 'Gateway Timeout',
+      status: 504,
+      detail,
+      code: 'guest_deadline',
+    } as const
+    throw new TimeoutError(detail, { problem: { ...problem, ...printed } })
+  }
+  return { exit_code: exec.exit_code, signal: exec.signal, ...printed, duration_ms: durationMs }
+}
