@@ -47,7 +47,7 @@ export function refuseInput({ why, index, character, screen, takesMs }: InputRef
   if (why === 'outside')
     return refuseField(
       field,
-      `is outside of the screen of ${screen?.width} × ${screen?.height} pixels, or of \`space\``,
+      `is outside of the screen of ${screen?.width} × ${screen?.height} pixels, or of \`space\`; take a screenshot, and send coordinates in it, counted from 0`,
     )
   if (why === 'too_long')
     return refuseField(
@@ -60,7 +60,10 @@ export function refuseInput({ why, index, character, screen, takesMs }: InputRef
 }
 
 export const refuseRegion = (field: string, screen: Size | null): never =>
-  refuseField(field, `goes beyond the screen of ${screen?.width} × ${screen?.height} pixels; send a part of it`)
+  refuseField(
+    field,
+    `goes beyond the screen of ${screen?.width} × ${screen?.height} pixels; x + width may be at most ${screen?.width}, and y + height at most ${screen?.height}`,
+  )
 
 const hint = ', and its image shares no clipboard, or `via` excludes it'
 
