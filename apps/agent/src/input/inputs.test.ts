@@ -173,7 +173,8 @@ describe.each([0, 200])('in a guest that takes %d ms to switch a light', (lightM
     screen().leds = 2
     await reopened()
   })
-  afterEach(() => {
+  afterEach(async () => {
+    await until(() => screen().switching === 0)
     screen().lightMs = 0
   })
 

@@ -61,6 +61,8 @@ export class SimulatedScreen {
   readonly deadLocks = new Set<number>()
   /** How long the guest takes to switch a light. */
   lightMs = 0
+  /** Lights that are being switched. */
+  switching = 0
   /** What Control and V have pasted. */
   readonly pasted: string[] = []
   /** What clients have sent, for tests. */
@@ -171,7 +173,9 @@ export class SimulatedScreen {
   async #light(key: number): Promise<void> {
     const light = this.deadLocks.has(key) ? undefined : lights[key]
     if (light === undefined) return
+    this.switching++
     if (this.lightMs > 0) await sleep(this.lightMs)
+    this.switching--
     this.leds ^= light
     for (const client of this.#lit) client.write(Buffer.concat([notice(qemuLeds), Buffer.of(this.leds)]))
   }
