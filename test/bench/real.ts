@@ -31,7 +31,7 @@ export class RealStage implements AsyncDisposable {
     const desktop = await instance.create()
     await desktop.wake()
     // Its keys are on the disk before that is copied.
-    await reachedOver(desktop, 'ssh')
+    await reachedOver(instance, desktop, 'ssh')
     await desktop.commands.run('while pidof resize2fs; do sleep 0.2; done; sync')
     const short = `/run/dormouse-${readFileSync(join(instance.dataDir, 'short-name'), 'utf8').trim()}`
     const socketPath = `${short}/libvirt/run/libvirt-sock`

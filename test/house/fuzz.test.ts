@@ -58,7 +58,7 @@ test('a hostile host ends no control plane, hangs none, and brings no customer a
   // Alarms are what an operator is told; a host's own failures are told as what they are.
   house.chronicle.foresee(
     /no record in the database/,
-    /runs that should be stopped|runs that was never woken|should be awake is paused/,
+    /runs that should be (stopped|hibernated)|runs that was never woken|should be awake is paused/,
     /later (turn|epoch)/,
     /implausible facts/,
     /interrupted/,

@@ -309,6 +309,7 @@ test('a host whose agent is of the release before is refused clearly', async () 
     return status === 501 && json
   })
   expect(refused).toMatchObject({ code: 'not_implemented', detail: expect.stringContaining('agent is upgraded') })
+  await waitFor('its next heartbeat', async () => (await input([{ type: 'click' }])).status === 200)
 })
 
 test('the clipboard is read and written, under the claim of the screen; its text is nowhere', async () => {

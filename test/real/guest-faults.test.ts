@@ -35,7 +35,7 @@ describe.each(allTransports)('over %s', (transport) => {
     await stage.run('mkdir -p /srv; truncate -s 400M /srv/large')
   })
   // After the test before, the agent may stand in for a while.
-  beforeEach(() => reachedOver(stage.desktop, transport))
+  beforeEach(() => reachedOver(stage.instance, stage.desktop, transport))
   afterEach(async () => {
     await stage.works()
     await stage.run('killall sleep 2>/dev/null; :')
@@ -156,7 +156,7 @@ describe.each(allTransports)('over %s', (transport) => {
     const codes = await under(() => (transport === 'tcp' ? networked.killAgent() : instance.kill('agent')))
     expect(codes).toEqual(['host_unreachable', 'host_unreachable', 'broken off'])
     await stage.works()
-    await reachedOver(stage.desktop, transport)
+    await reachedOver(stage.instance, stage.desktop, transport)
   })
 
   test('a desktop that hibernates', async () => {
@@ -190,7 +190,7 @@ describe.each(allTransports)('over %s', (transport) => {
   test.runIf(transport === 'tcp')('a network that the guest lets go of, and takes again', async () => {
     const codes = await under(() => codeOf(aside('ip link set eth0 down; sleep 8; ip link set eth0 up')))
     expect(codes).toEqual(['exec_interrupted', 'guest_unavailable', 'broken off'])
-    await reachedOver(stage.desktop, transport)
+    await reachedOver(stage.instance, stage.desktop, transport)
   })
 
   test.runIf(!overAgent)('a command that lost its connection is ended at its deadline all the same', async () => {

@@ -36,15 +36,17 @@ export async function desktopOver(instance: Instance, transport: Transport, by =
   const imageVersion = transport === 'ssh' ? 'mini' : basename(copyFor(transport))
   const desktop = await instance.create({ imageVersion })
   await desktop.wake()
-  await reachedOver(desktop, by)
+  await reachedOver(instance, desktop, by)
   return desktop
 }
 
 /** Waits until commands go this way. */
-export async function reachedOver(desktop: Desktop, transport: Transport): Promise<void> {
+export async function reachedOver({ client }: Instance, { id }: Desktop, transport: Transport): Promise<void> {
   await waitFor(async () => {
     // Only one that came over the network left a connection there.
-    const { stdout } = await desktop.commands.run('tr "\\0" " " </proc/$PPID/cmdline; netstat -tn')
+    const command = 'tr "\\0" " " </proc/$PPID/cmdline; netstat -tn'
+    // With a key it would be a child of a supervisor.
+    const { stdout } = await client.exec(id, { command }, { idempotencyKey: null })
     const over = !stdout.includes('sshd') ? 'qga' : /:22\s.*ESTABLISHED/.test(stdout) ? 'tcp' : 'ssh'
     return over === transport
   }, 120_000)

@@ -10,7 +10,43 @@ export interface ScreenPixels {
   pixels: ArrayBuffer
 }
 
+/** A picture that the hypervisor has encoded itself. */
+export interface ScreenPng {
+  png: Buffer
+}
+
 const headBytes = 512
+/** Signature, length and name of the first chunk, width, height. */
+const pngHeadBytes = 24
+const pngSignature = Buffer.from('\x89PNG\r\n\x1a\n', 'latin1')
+const pngEnd = Buffer.from('\0\0\0\0IEND\xae\x42\x60\x82', 'latin1')
+/** No encoder makes a picture larger than its pixels by more than this part. */
+const pngBytesMax = Math.ceil(screenPixelsMax * 4 * 1.01)
+
+/** Reads a PNG. Refuses one that is too large by its head, and one that is not whole. */
+export async function readPng(stream: Readable): Promise<ScreenPng> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  let isChecked = false
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    chunks.push(chunk)
+    bytes += chunk.length
+    if (bytes > pngBytesMax) return refuseBroken()
+    if (isChecked || bytes < pngHeadBytes) continue
+    requirePngHead(Buffer.concat(chunks))
+    isChecked = true
+  }
+  const png = Buffer.concat(chunks)
+  return isChecked && png.subarray(-pngEnd.length).equals(pngEnd) ? { png } : refuseBroken()
+}
+
+function requirePngHead(head: Buffer): void {
+  if (!head.subarray(0, pngSignature.length).equals(pngSignature) || head.toString('latin1', 12, 16) !== 'IHDR')
+    refuseBroken()
+  const [width, height] = [head.readUInt32BE(16), head.readUInt32BE(20)]
+  if (width === 0 || height === 0) refuseBroken()
+  if (width * height > screenPixelsMax) refuse('screen_too_large')
+}
 
 /** Reads a binary PPM (`P6`, 8 bits a colour). Refuses one that is too large by its head, and one that is not whole. */
 export async function readPpm(stream: Readable): Promise<ScreenPixels> {

@@ -46,11 +46,11 @@ export class PictureEncoder {
     return await inTurn(this.#turns, caller, this.#patience, () => this.#encode(take(), caller.signal))
   }
 
-  /** The same for pixels that have to be read first: only few are read at once, and kept. */
-  async makeRead(caller: PictureCaller, read: () => Promise<PictureRequest>): Promise<Buffer> {
+  /** The same for what has to be read first, as pixels or already encoded: only few are read at once, and kept. */
+  async makeRead(caller: PictureCaller, read: () => Promise<PictureRequest | Buffer>): Promise<Buffer> {
     return await inTurn(this.#reads, caller, this.#patience, async () => {
       const request = await unlessAborted(read(), caller.signal)
-      return await this.make(caller, () => request)
+      return Buffer.isBuffer(request) ? request : await this.make(caller, () => request)
     })
   }
 

@@ -202,8 +202,8 @@ function asRefusal(name: CommandName, error: unknown): unknown {
     if (!hostsMayRefuse.has(error.code)) {
       return refusalWithCause('hypervisor_failed', `the host refused with an unknown code: ${inShort(error.detail)}`)
     }
-    // What a guest's file system says is its owner's to read.
-    if (error.code === 'file_refused')
+    // What a guest's file system says is its owner's to read. Anything but plain words is no such message.
+    if (error.code === 'file_refused' && /^[\p{L}\p{N} ,.'’()-]{1,200}$/u.test(error.detail))
       return new Refusal('file_refused', refusals.file_refused.detail({ error: inShort(error.detail) }))
     return refusalWithCause(error.code as RefusalCode, inShort(error.detail))
   }

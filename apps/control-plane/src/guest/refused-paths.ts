@@ -18,8 +18,9 @@ export function withPath(refusal: Refusal, at: RefusedAt): Refusal {
 /** A host says which field is wrong by the first word of its sentence. */
 function asField({ code, detail, extra }: Refusal, { to }: RefusedAt): Refusal {
   const [, field, why] = /^(path|to|owner) (.+)$/.exec(extra.cause ?? '') ?? []
-  if (field === undefined || why === undefined || (field === 'to' && to === undefined)) return new Refusal(code, detail)
-  return new Refusal(code, refusals.invalid_request.detail({ field, why }), { field })
+  if (field === undefined || why === undefined || (field === 'to' && to === undefined))
+    return new Refusal(code, detail, extra)
+  return new Refusal(code, refusals.invalid_request.detail({ field, why }), { ...extra, field })
 }
 
 function named(code: Refusal['code'], { path, to }: RefusedAt): string {

@@ -21,7 +21,7 @@ import type {
 } from '../driver.ts'
 import type { GuestAccess, GuestAddress, GuestEvent } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
-import type { ScreenPixels } from '../picture.ts'
+import type { ScreenPixels, ScreenPng } from '../picture.ts'
 import { bootFromDisk, restoreFromFile } from './boot.ts'
 import { freeBytes } from './capacity.ts'
 import { offerClipboard, withoutClipboard } from './clipboard.ts'
@@ -241,7 +241,7 @@ export class LibvirtDriver implements Driver {
     return this.#screens.keep(desktopId, openScreen(this.#installation.domain(desktopId)))
   }
 
-  picture(desktopId: DesktopId): Promise<ScreenPixels> {
+  picture(desktopId: DesktopId): Promise<ScreenPixels | ScreenPng> {
     return takePicture(this.#installation.domain(desktopId))
   }
 

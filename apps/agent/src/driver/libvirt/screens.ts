@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import type { Domain } from '@dormouse/node-libvirt'
 import { openSocket } from '../../mechanics/open-socket.ts'
-import { readPpm, type ScreenPixels } from '../picture.ts'
+import { readPng, readPpm, type ScreenPixels, type ScreenPng } from '../picture.ts'
 import { vncSocketOf } from './domain-xml.ts'
 import { orRefuse } from './failures.ts'
 
@@ -16,10 +16,11 @@ export async function openScreen(domain: Domain): Promise<Duplex> {
   return openSocket({ path }, dialMs, () => new Refusal('hypervisor_failed', 'the desktop’s screen does not answer'))
 }
 
-/** The domain's screen now. */
-export async function takePicture(domain: Domain): Promise<ScreenPixels> {
-  const { stream } = await orRefuse('the screen could not be captured', domain.screenshot())
-  return await orRefuse('the picture of the screen is incomplete', readPpm(stream))
+/** The domain's screen now, as libvirt gives it: newer ones have QEMU encode it. */
+export async function takePicture(domain: Domain): Promise<ScreenPixels | ScreenPng> {
+  const { mime, stream } = await orRefuse('the screen could not be captured', domain.screenshot())
+  const read: Promise<ScreenPixels | ScreenPng> = mime === 'image/png' ? readPng(stream) : readPpm(stream)
+  return await orRefuse('the picture of the screen is incomplete', read)
 }
 
 /** The connections to screens: a process that stays while its desktop sleeps does not close them. */
