@@ -169,7 +169,7 @@ const byCode: Record<string, (id: string) => string> = {
   quota_exceeded: () => '`dormouse list` shows your desktops; `dormouse destroy <id>` frees one',
   command_not_run: (id) => `check its name and --cwd; to run a shell line: dormouse exec ${id} -- sh -c '…'`,
   file_not_found: (id) => `list the folder: dormouse exec ${id} -- ls -la <folder>`,
-  is_directory: () => 'name a file in it; cp copies one file at a time',
+  is_directory: () => 'name a file in it; `dormouse cp -r` copies a whole folder',
   not_directory: folder,
   not_regular: folder,
   symlink_loop: folder,

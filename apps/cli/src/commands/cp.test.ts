@@ -120,6 +120,12 @@ test.each([
   expect(existsSync(join(here, 'x'))).toBe(false)
 })
 
+test('a folder in the desktop is refused with the command that copies one', async () => {
+  const { dormouse } = await refusing(409, 'is_directory', 'the path is a directory in the guest')
+  const { code, stderr } = await dormouse(['cp', `${desktopId}:/srv`, join(folder(), 'x')])
+  expect([code, stderr]).toEqual([4, expect.stringContaining('`dormouse cp -r` copies a whole folder')])
+})
+
 test('one of the two must be in a desktop, and the one here must be a file', async () => {
   const { dormouse } = await start(() => ({ body: written }))
   const here = folder()
