@@ -239,7 +239,7 @@ async function expectPassedOn(id: string): Promise<void> {
   expect(late).toMatchObject({
     code: 125,
     stdout: '',
-    stderr: expect.stringContaining('its deadline, and it was ended'),
+    stderr: expect.stringContaining('the command ran longer than 1 s and was ended'),
   })
 }
 
