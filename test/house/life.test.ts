@@ -131,6 +131,11 @@ test('lists show the newest first, hide what is destroyed unless asked for, and 
   expect(await list('?state=created')).toEqual(living)
   expect(await list('?state=destroyed')).toEqual([ids[2]])
   expect(await list('?state=awake')).toEqual([])
+  expect(await list('?state=awake&state=created&state=created')).toEqual(living)
+  expect(await list('?state=destroyed&state=created')).toEqual(ids)
+  const { headers } = await house.api('GET', '/v1/desktops?state=destroyed&state=created&limit=3')
+  const next = /\?[^>]*/.exec(String(headers.link))![0]
+  expect(await list(next)).toEqual(ids.slice(3))
   const paged: string[] = []
   for (let cursor: string | undefined, first = true; first || cursor; first = false) {
     const page = await house.client.listDesktops({ limit: 2, cursor })

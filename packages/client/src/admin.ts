@@ -208,8 +208,10 @@ export function createAdminClient(options: AdminClientOptions) {
       post<TrustedHostJson>(call, path`/admin/v1/hosts/${host}/trust`, {}),
     getDrain: (id: string, call: CallOptions = {}) => get<DrainJson>(call, path`/admin/v1/drains/${id}`),
     /** Desktops of all organisations or of one host, oldest first; 1,000 unless `limit` says otherwise. */
-    listDesktops: (query: { state?: DesktopState; host_id?: string; limit?: number } = {}, call: CallOptions = {}) =>
-      get<{ desktops: DesktopJson[] }>(call, '/admin/v1/desktops', query),
+    listDesktops: (
+      query: { state?: DesktopState | readonly DesktopState[]; host_id?: string; limit?: number } = {},
+      call: CallOptions = {},
+    ) => get<{ desktops: DesktopJson[] }>(call, '/admin/v1/desktops', query),
     ...desktopChanges(http),
     listHosts: (call: CallOptions = {}) => get<{ hosts: HostJson[] }>(call, '/admin/v1/hosts'),
   }

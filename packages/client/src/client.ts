@@ -81,7 +81,8 @@ export interface MutationOptions extends KeyedOptions {
 }
 
 export interface DesktopQuery {
-  state?: DesktopState
+  /** Only desktops in this state, or in one of these. */
+  state?: DesktopState | readonly DesktopState[]
   limit?: number
   cursor?: string
 }

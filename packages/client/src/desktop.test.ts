@@ -106,11 +106,13 @@ test('list reads page after page, and no further than it is asked', async () => 
     'state=awake&limit=2&cursor=1',
     'state=awake&limit=2&cursor=2',
   ])
+  await Desktop.list({ ...at, state: ['awake', 'waking'] }).next()
+  expect(seen.at(-1)!.query.toString()).toBe('state=awake&state=waking&limit=100')
   for await (const first of Desktop.list(at)) {
     expect(first.generation).toBe(0)
     break
   }
-  expect(seen).toHaveLength(4)
+  expect(seen).toHaveLength(5)
 })
 
 test('files are written from text or bytes and read as text by default', async () => {

@@ -114,7 +114,7 @@ export class Desktop extends ScreenHelpers {
 
   /** All desktops, newest first, read page by page. */
   static async *list(
-    options: Connection & CallOptions & { state?: DesktopState; pageSize?: number } = {},
+    options: Connection & CallOptions & { state?: DesktopState | readonly DesktopState[]; pageSize?: number } = {},
   ): AsyncGenerator<Desktop, void, undefined> {
     refuseUnknown('Desktop.list', options, listNames)
     const client = clientOf(options)

@@ -24,6 +24,8 @@ export interface HttpOptions {
   webSocket?: typeof WebSocket | false
 }
 
+type QueryValue = string | number | boolean | null | undefined
+
 /** Options of every call. */
 export interface CallOptions {
   signal?: AbortSignal
@@ -37,7 +39,8 @@ export interface CallOptions {
 export interface HttpCall extends CallOptions {
   method: string
   path: string
-  query?: Record<string, string | number | boolean | null | undefined>
+  /** A list repeats its parameter. */
+  query?: Record<string, QueryValue | readonly QueryValue[]>
   headers?: Record<string, string | undefined>
   body?: RequestInit['body']
 }
@@ -118,7 +121,8 @@ export class Http {
   #prepare(call: HttpCall): Prepared {
     const url = new URL(call.path, this.#origin)
     for (const [name, value] of Object.entries(call.query ?? {})) {
-      if (value !== undefined && value !== null) url.searchParams.set(name, String(value))
+      for (const one of [value].flat() as QueryValue[])
+        if (one !== undefined && one !== null) url.searchParams.append(name, String(one))
     }
     const headers = new Headers({ authorization: `Bearer ${this.#credential}`, accept: 'application/json' })
     for (const [name, value] of Object.entries(call.headers ?? {})) {

@@ -30,7 +30,8 @@ interface CreateOptions extends JsonOption, KeyOption {
 }
 
 /** Chooses desktops by their state. */
-export const stateOption = (): Option => new Option('--state <state>', 'only those in this state').choices(states)
+export const stateOption = (): Option =>
+  new Option('--state <states...>', 'only those in this state, or in one of these').choices(states)
 
 /** Adds the commands that create and show desktops. */
 export function addDesktops(program: Command, context: Context): void {
@@ -53,7 +54,7 @@ export function addDesktops(program: Command, context: Context): void {
     .description('list desktops, newest first')
     .addOption(stateOption())
     .option('--limit <n>', 'at most this many', integerFrom(1))
-    .action((options: JsonOption & { state?: DesktopState; limit?: number }) => list(context, options))
+    .action((options: JsonOption & { state?: DesktopState[]; limit?: number }) => list(context, options))
 
   withJson(program.command('get'), 'dormouse get 019a9f00-0000-7000-8000-000000000001')
     .description('show one desktop')
@@ -86,13 +87,15 @@ async function create(context: Context, options: CreateOptions): Promise<void> {
 /** Prints desktops. */
 export async function list(
   context: Context,
-  options: JsonOption & { state?: DesktopState; limit?: number },
+  options: JsonOption & { state?: DesktopState[]; limit?: number },
 ): Promise<void> {
   const { state, limit } = options
   const { desktops } = await context.customer().listDesktops({ state, limit }, { signal: context.terminal.signal })
   context.show(options, { desktops }, () => (desktops.length ? listing(desktops) : ''))
   if (!desktops.length && !options.json)
-    context.terminal.note(state ? `No desktop is ${state}.` : 'No desktops yet. Next step: dormouse create --wake')
+    context.terminal.note(
+      state ? `No desktop is ${state.join(' or ')}.` : 'No desktops yet. Next step: dormouse create --wake',
+    )
 }
 
 async function get(context: Context, id: string, options: JsonOption): Promise<void> {

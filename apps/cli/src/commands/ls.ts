@@ -9,7 +9,7 @@ import { table } from '../terminal.ts'
 import { list, stateOption } from './desktops.ts'
 
 interface LsOptions extends JsonOption {
-  state?: DesktopState
+  state?: DesktopState[]
   limit?: number
   depth?: number
 }

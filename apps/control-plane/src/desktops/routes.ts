@@ -47,8 +47,13 @@ export interface DesktopRoutesOptions {
 const params = z.object({ id })
 /** Longer lists are streamed while they are read. */
 const atOnceMax = 1_000
+const statesQuery = z
+  .union([desktopState, z.array(desktopState)], { error: `must be ${desktopState.options.join(', ')}` })
+  .optional()
+  .describe('Only desktops in this state; may be repeated. Destroyed ones are listed only with `destroyed`')
+const statesOf = (given: z.infer<typeof statesQuery>) => (given === undefined ? null : [...new Set([given].flat())])
 const listQuery = z.object({
-  state: desktopState.optional().describe('Lifecycle-state filter; destroyed ones are listed only with `destroyed`'),
+  state: statesQuery,
   limit: z.coerce.number().int().min(1).max(1_000).optional().describe('Page size; without it, the whole list'),
   cursor: id.optional().describe('From the `next` link of the page before'),
 })
@@ -112,17 +117,20 @@ export function desktopRoutes(app: App, options: DesktopRoutesOptions): void {
       },
     },
     async (request, reply) => {
-      const { state = null, limit = null, cursor = null } = request.query
+      const { limit = null, cursor = null } = request.query
+      const states = statesOf(request.query.state)
       const caller = customer(request)
-      const rows = await desktops.list(caller, { state, before: cursor, limit: (limit ?? atOnceMax) + 1 })
+      const rows = await desktops.list(caller, { states, before: cursor, limit: (limit ?? atOnceMax) + 1 })
       if (limit === null && rows.length > atOnceMax && request.method !== 'HEAD') {
-        const pages = await desktops.listAll(caller, { state, before: cursor }, callerGone(request, reply))
+        const pages = await desktops.listAll(caller, { states, before: cursor }, callerGone(request, reply))
         const list = new JsonList({ head: '{"desktops":[', pages, toJson: shown, tail: () => ']}' })
         return reply.type('application/json; charset=utf-8').send(list as never)
       }
       if (limit !== null && rows.length > limit) {
         rows.length = limit
-        const next = new URLSearchParams({ ...(state && { state }), limit: String(limit), cursor: rows[limit - 1]!.id })
+        const next = new URLSearchParams((states ?? []).map((state): [string, string] => ['state', state]))
+        next.set('limit', String(limit))
+        next.set('cursor', rows[limit - 1]!.id)
         reply.header('link', `</v1/desktops?${next}>; rel="next"`)
       }
       return { desktops: rows }
@@ -261,13 +269,13 @@ export function operationAdminRoutes(app: App, { desktops }: Pick<DesktopRoutesO
 export function desktopAdminRoutes(app: App, options: DesktopRoutesOptions): void {
   const { pool, desktops, leadership, hosts } = options
   const query = z.object({
-    state: desktopState.optional(),
+    state: statesQuery,
     host_id: id.optional(),
     limit: z.coerce.number().int().min(1).max(10_000).default(1_000),
   })
   app.get('/desktops', { schema: { querystring: query, response: { 200: desktopListJson } } }, async (request) => {
-    const { state = null, host_id: hostId = null, limit } = request.query
-    return { desktops: await desktops.listAny({ state, hostId, limit }) }
+    const { state, host_id: hostId = null, limit } = request.query
+    return { desktops: await desktops.listAny({ states: statesOf(state), hostId, limit }) }
   })
 
   app.get(

@@ -172,7 +172,7 @@ export class Desktops {
 
   list(
     caller: Customer,
-    params: { state: DesktopState | null; before: string | null; limit: number | null },
+    params: { states: DesktopState[] | null; before: string | null; limit: number | null },
   ): Promise<DesktopJson[]> {
     return retryWhileUnavailable(() => list(this.#options.pool, { orgId: caller.orgId, ...params }))
   }
@@ -180,7 +180,7 @@ export class Desktops {
   /** The whole list, of any length, as a snapshot. */
   listAll(
     caller: Customer,
-    params: { state: DesktopState | null; before: string | null },
+    params: { states: DesktopState[] | null; before: string | null },
     gone: AbortSignal,
   ): Promise<Pages<DesktopJson>> {
     const query = listQuery({ orgId: caller.orgId, ...params, limit: null })

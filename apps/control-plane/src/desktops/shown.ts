@@ -59,25 +59,26 @@ export async function findShown(db: Db, keys: readonly DesktopKey[]): Promise<(D
 
 export interface ListParams {
   orgId: string
-  state: DesktopState | null
+  /** Null: all that are not destroyed. */
+  states: DesktopState[] | null
   /** Newest first, older than this id. */
   before: string | null
   limit: number | null
 }
 
 export async function list(db: Db, params: ListParams): Promise<DesktopJson[]> {
-  const name = params.state === null ? 'desktops-list-shown' : 'desktops-list-state-shown'
+  const name = params.states === null ? 'desktops-list-shown' : 'desktops-list-state-shown'
   const { rows } = await db.query<DesktopJson>({ name, ...listQuery(params) })
   return rows.map(shown)
 }
 
 /** Two statements, so that each uses its own index and reads no destroyed desktops needlessly. */
-export function listQuery({ orgId, state, before, limit }: ListParams) {
-  const which = state === null ? `d.state <> 'destroyed'` : 'd.state = $4'
+export function listQuery({ orgId, states, before, limit }: ListParams) {
+  const which = states === null ? `d.state <> 'destroyed'` : 'd.state = any($4)'
   return {
     text: `select ${columns} from desktops d where d.org_id = $1 and ($2::uuid is null or d.id < $2) and ${which}
            order by d.id desc limit $3`,
-    values: state === null ? [orgId, before, limit] : [orgId, before, limit, state],
+    values: states === null ? [orgId, before, limit] : [orgId, before, limit, states],
     types: timesAsText,
   }
 }
@@ -85,13 +86,12 @@ export function listQuery({ orgId, state, before, limit }: ListParams) {
 /** For operators: of every organisation, or those bound to one host, oldest first. */
 export async function listAny(
   db: Db,
-  { state, hostId, limit }: { state: DesktopState | null; hostId: string | null; limit: number },
+  { states, hostId, limit }: { states: DesktopState[] | null; hostId: string | null; limit: number },
 ): Promise<DesktopJson[]> {
   const values: unknown[] = [limit]
-  const equal = (column: string, value: string) => `${column} = $${values.push(value)}`
   const which = [
-    state === null ? `d.state <> 'destroyed'` : equal('d.state', state),
-    ...(hostId === null ? [] : [equal('d.host_id', hostId)]),
+    states === null ? `d.state <> 'destroyed'` : `d.state = any($${values.push(states)})`,
+    ...(hostId === null ? [] : [`d.host_id = $${values.push(hostId)}`]),
   ]
   const { rows } = await db.query<DesktopJson>({
     text: `select ${columns} from desktops d where ${which.join(' and ')} order by d.id limit $1`,
