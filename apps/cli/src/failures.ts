@@ -214,6 +214,7 @@ const isOperators = (command: string) => /^admin\b/.test(command)
 
 const toConnect: Record<ConnectionError['why'], string> = {
   bad_port: 'set DORMOUSE_URL, and PORT where the service starts, to another port, such as 8080',
+  not_http: 'check that DORMOUSE_URL is the service’s address',
   untrusted:
     'NODE_EXTRA_CA_CERTS=/path/to/ca.pem dormouse …, or ask who runs the service for a certificate of a public CA',
   expired: 'tell who runs the service to renew its certificate, if the clock of this machine is right',

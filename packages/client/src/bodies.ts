@@ -45,12 +45,45 @@ export function sendJson(body: object, headers: Record<string, string> = {}) {
   return { headers: { ...headers, 'content-type': 'application/json' }, body: JSON.stringify(body) }
 }
 
-/** The response's JSON; undefined where it has no body. */
-export async function readJson<T>(response: Response): Promise<T> {
-  const text = await response.text()
+/** More than the longest list of the service. */
+const jsonMaxBytes = 256 * 1024 * 1024
+/** Whatever answers in the service's place, or is not the service at all. */
+const checkBaseUrl = 'check that baseUrl is the service’s address'
+
+/** The response's object; undefined only if there may be no body, and is none. */
+export async function readJson<T>(response: Response, { mayBeEmpty = false } = {}): Promise<T> {
+  const text = await readText(response, jsonMaxBytes)
+  if (text === '' && mayBeEmpty) return undefined as T
+  const value = parseJson(text)
+  if (typeof value === 'object' && value !== null) return value as T
+  throw new DormouseError(`the response is not a JSON object; ${checkBaseUrl}`)
+}
+
+function parseJson(text: string): unknown {
   try {
-    return (text === '' ? undefined : JSON.parse(text)) as T
+    return JSON.parse(text)
   } catch (cause) {
-    throw new DormouseError('the response is not JSON; check that baseUrl is the service’s address', { cause })
+    throw new DormouseError(`the response is not JSON; ${checkBaseUrl}`, { cause })
   }
+}
+
+/** The body as text. A longer one is an error, and is not read on. */
+export async function readText({ body }: Response, maxBytes: number): Promise<string> {
+  const decoder = new TextDecoder()
+  let [text, left] = ['', maxBytes]
+  // Leaving the loop ends the body.
+  for await (const chunk of body ?? []) {
+    left -= chunk.byteLength
+    if (left < 0) throw new DormouseError(`the response is longer than ${maxBytes} bytes; ${checkBaseUrl}`)
+    text += decoder.decode(chunk, { stream: true })
+  }
+  return text + decoder.decode()
+}
+
+/** No compression is asked for: what a server makes of a few bytes has no limit. */
+export function refuseCoded({ headers }: Response): void {
+  const coding = headers.get('content-encoding')?.trim() || 'identity'
+  if (coding.toLowerCase() === 'identity') return
+  const remedy = 'let no proxy before the service compress what it sends'
+  throw new DormouseError(`the response is compressed (${coding.slice(0, 40)}), which was not asked for; ${remedy}`)
 }

@@ -1,13 +1,15 @@
 // Sends one request with retries and a timeout, and converts failures to errors. Knows no route.
 import type { attachBearerPrefix, ProblemJson } from '@dormouse/contract'
-import { readJson } from './bodies.ts'
-import { startDeadline } from './deadline.ts'
+import { readJson, readText, refuseCoded } from './bodies.ts'
+import { attemptOf, startDeadline } from './deadline.ts'
 import { ConnectionError, DormouseError, errorOf, InvalidRequestError, nameRequest, TimeoutError } from './errors.ts'
 import { type NamesOf, refuseLeft } from './options.ts'
 import { type Clock, delayMs, isRepeatable, mayPass, parseRetryAfter, retriesDefault, systemClock } from './retry.ts'
 import { isLasting, whyUnanswered } from './unanswered.ts'
 
 const callTimeoutDefaultMs = 60_000
+/** A problem is a few lines; a proxy's page may be longer. */
+const problemMaxBytes = 1024 * 1024
 const bearerPrefix: typeof attachBearerPrefix = 'dormouse.bearer.'
 
 /** The service's address, and how to call it. */
@@ -82,7 +84,7 @@ export class Http {
 
   /** The response's JSON body; undefined where it has none. */
   json<T>(call: HttpCall): Promise<T> {
-    return this.run(call, readJson<T>)
+    return this.run(call, (response) => readJson<T>(response, { mayBeEmpty: call.method !== 'GET' }))
   }
 
   /** The response as `read` reads it. Timeout and retries include the reading. */
@@ -125,6 +127,7 @@ export class Http {
         if (one !== undefined && one !== null) url.searchParams.append(name, String(one))
     }
     const headers = new Headers({ authorization: `Bearer ${this.#credential}`, accept: 'application/json' })
+    headers.set('accept-encoding', 'identity')
     for (const [name, value] of Object.entries(call.headers ?? {})) {
       if (value !== undefined) headers.set(name, value)
     }
@@ -137,18 +140,22 @@ export class Http {
     // Redirects are not followed: one could turn a POST into a GET, or send the credential elsewhere.
     // fetch requires `duplex` for a stream.
     const half = init.body instanceof ReadableStream && { duplex: 'half' as const }
-    const response = await send(url, { ...init, ...half, signal, redirect: 'manual' }).catch((cause: unknown) => {
+    const attempt = attemptOf(signal)
+    const sent = send(url, { ...init, ...half, signal: attempt.signal, redirect: 'manual' })
+    const response = await sent.catch((cause: unknown) => {
+      attempt[Symbol.dispose]()
       const { kind, text } = whyUnanswered(cause, url)
       throw new ConnectionError(`no response from ${url.origin}: ${text}`, { cause }, kind)
     })
     onResponse?.({ status: response.status, headers: response.headers })
+    refuseCoded(response)
     if (response.ok) return response
-    throw this.#failure(response, await response.text().catch(interruptedBy(url)))
+    throw this.#failure(response, await readText(response, problemMaxBytes).catch(interruptedBy(url)))
   }
 
   #failure(response: Response, text: string): DormouseError {
     const problem = parseProblem(text)
-    const message = problem?.detail ?? `the service responded with ${response.status} ${response.statusText}`.trim()
+    const message = problem?.detail ?? unexpected(response)
     return errorOf(response.status, message, {
       problem,
       requestId: response.headers.get('x-request-id') ?? undefined,
@@ -175,6 +182,14 @@ function timedOut(prepared: Prepared, timeoutMs: number): TimeoutError {
   const request = requestOf(prepared)
   const what = `${request.method} ${request.path} timed out after ${timeoutMs} ms`
   return new TimeoutError(`${what}; raise timeoutMs, or retry`, { request })
+}
+
+/** What is no problem of the service. */
+function unexpected({ status, statusText, headers }: Response): string {
+  const what = `the service responded with ${status} ${statusText}`.trim()
+  const to = headers.get('location')
+  if (status < 300 || status > 399 || !to) return what
+  return `${what}, to ${to.slice(0, 200)}, which is not followed; set baseUrl to where the service itself is`
 }
 
 /** While the response is read. */

@@ -22,6 +22,7 @@ test.each<[string, Unanswered]>([
   ['ETIMEDOUT', 'unreachable'],
   ['UND_ERR_CONNECT_TIMEOUT', 'unreachable'],
   ['EHOSTUNREACH', 'unreachable'],
+  ['UND_ERR_HEADERS_OVERFLOW', 'not_http'],
   ['ECONNRESET', 'cut'],
   ['UND_ERR_SOCKET', 'cut'],
   ['ENOMEM', 'cut'],

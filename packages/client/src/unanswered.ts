@@ -3,6 +3,7 @@
 /** `tls`: the two ends do not both speak TLS. */
 export type Unanswered =
   | 'bad_port'
+  | 'not_http'
   | 'untrusted'
   | 'expired'
   | 'wrong_name'
@@ -20,10 +21,12 @@ export interface Reason {
 
 const kinds: Record<Exclude<Unanswered, 'cut'>, RegExp> = {
   bad_port: /^bad port$/,
+  // Assertions are of Node's `fetch`, about statuses that no request has asked for.
+  not_http: /^ERR_ASSERTION$|^UND_ERR_HEADERS_OVERFLOW$|^bad upgrade$/,
   untrusted: /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_\w+|CERT_UNTRUSTED|CERT_\w*CHAIN\w*)$/,
   expired: /^CERT_(HAS_EXPIRED|NOT_YET_VALID)$/,
   wrong_name: /^(ERR_TLS_CERT_ALTNAME_INVALID|HOSTNAME_MISMATCH)$/,
-  tls: /^(ERR_SSL_\w+|EPROTO|HPE_INVALID_\w+)$/,
+  tls: /^(ERR_SSL_\w+|EPROTO|HPE_INVALID_\w+)$|^Response does not match the HTTP/,
   unknown_host: /^(ENOTFOUND|EAI_\w+)$/,
   refused: /^ECONNREFUSED$/,
   unreachable: /^(ETIMEDOUT|UND_ERR_CONNECT_TIMEOUT|EHOSTUNREACH|ENETUNREACH|EHOSTDOWN|ENETDOWN)$/,
@@ -32,6 +35,7 @@ const kinds: Record<Exclude<Unanswered, 'cut'>, RegExp> = {
 /** What was found, and what to do. */
 const sentences: Record<Exclude<Unanswered, 'cut'>, (url: URL) => string> = {
   bad_port: ({ port }) => `\`fetch\` never connects to port ${port}, which is another protocol’s; use another port`,
+  not_http: () => 'what it sent is not a response to this request; check that baseUrl is the service’s address',
   untrusted: () =>
     'this machine does not trust its certificate; for a CA of your own, set NODE_EXTRA_CA_CERTS to the file of its certificate',
   expired: () => 'its certificate is not valid at this time; renew it, or set the clock of this machine',
@@ -54,7 +58,8 @@ export function whyUnanswered(error: unknown, url: URL): Reason {
   const { code, message } = deepest(error)
   const words = message && !message.includes(code) ? `${code} ${message}`.trim() : message || code
   for (const [kind, pattern] of Object.entries(kinds) as [Exclude<Unanswered, 'cut'>, RegExp][])
-    if (pattern.test(code || message)) return { kind, text: `${sentences[kind](url)} (${words})` }
+    if (pattern.test(code || message) || pattern.test(message))
+      return { kind, text: `${sentences[kind](url)} (${words})` }
   return { kind: 'cut', text: words }
 }
 
@@ -62,5 +67,7 @@ export function whyUnanswered(error: unknown, url: URL): Reason {
 function deepest(error: unknown): { code: string; message: string } {
   if (!(error instanceof Error)) return { code: '', message: String(error) }
   if (error.cause instanceof Error) return deepest(error.cause)
-  return { code: 'code' in error ? String(error.code) : '', message: error.message }
+  const code = 'code' in error && error.code !== undefined ? String(error.code) : ''
+  // An assertion's message is several lines of source code.
+  return { code, message: code === 'ERR_ASSERTION' ? '' : error.message }
 }
