@@ -1,4 +1,4 @@
-// The timeout of a call, combined with the caller's own signal, and what of it one attempt is told.
+// The timeout of a call, combined with the caller's own signal.
 
 const timerMaxMs = 2 ** 31 - 1
 
@@ -15,16 +15,4 @@ export function startDeadline(timeoutMs: number, caller: AbortSignal | undefined
     signal: caller ? AbortSignal.any([caller, over.signal]) : over.signal,
     [Symbol.dispose]: () => clearTimeout(timer),
   }
-}
-
-/**
- * Aborted with the signal until it is disposed of. An attempt that has failed must hear of no abort: after a response 101 that
- * names no protocol, Node's `fetch` throws where nobody can catch it, and the process ends.
- */
-export function attemptOf(signal: AbortSignal): Disposable & { readonly signal: AbortSignal } {
-  const attempt = new AbortController()
-  const abort = () => attempt.abort(signal.reason)
-  if (signal.aborted) abort()
-  signal.addEventListener('abort', abort, { once: true })
-  return { signal: attempt.signal, [Symbol.dispose]: () => signal.removeEventListener('abort', abort) }
 }

@@ -1,8 +1,5 @@
-// Guarantee: whatever a server sends, a call ends with an error that names its request, holds no more than a bounded response,
-// and ends no process of its caller.
-import { execFile } from 'node:child_process'
+// Guarantee: whatever a server sends, a call ends with an error that names its request, and holds no more than a bounded response.
 import type { Socket } from 'node:net'
-import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import { expect, test } from 'vitest'
 import { createClient } from './client.ts'
@@ -64,22 +61,4 @@ test.each<[string, (socket: Socket) => void, RegExp]>([
     expect(error).toMatchObject({ message: expect.stringMatching(message), method: 'GET' })
     expect(error).toHaveProperty('path', expect.stringMatching(/^\/v1\/desktops/))
   }
-})
-
-/** A process of its own, as the error that this is about is caught by nobody. */
-const aborted = `
-import { createClient } from ${JSON.stringify(new URL('client.ts', import.meta.url).href)}
-const stop = new AbortController()
-const client = createClient({ baseUrl: process.argv[1], apiKey: 'key', retries: 0 })
-const call = () => client.listDesktops({}, { signal: stop.signal }).catch((error) => error.name)
-console.log(await call(), await call())
-stop.abort(new Error('enough'))
-await new Promise(setImmediate)
-console.log(await call())`
-
-test('a call that was answered 101 may be aborted when it is over', async () => {
-  await using server = await serveRaw((socket) => void socket.write('HTTP/1.1 101 x\r\n\r\n'))
-  const words = ['--input-type=module', '--eval', aborted, server.baseUrl]
-  const { stdout } = await promisify(execFile)(process.execPath, words)
-  expect(stdout).toBe('ConnectionError ConnectionError\nError\n')
 })

@@ -1,7 +1,7 @@
 // Sends one request with retries and a timeout, and converts failures to errors. Knows no route.
 import type { attachBearerPrefix, ProblemJson } from '@dormouse/contract'
 import { readJson, readText, refuseCoded } from './bodies.ts'
-import { attemptOf, startDeadline } from './deadline.ts'
+import { startDeadline } from './deadline.ts'
 import { ConnectionError, DormouseError, errorOf, InvalidRequestError, nameRequest, TimeoutError } from './errors.ts'
 import { type NamesOf, refuseLeft } from './options.ts'
 import { type Clock, delayMs, isRepeatable, mayPass, parseRetryAfter, retriesDefault, systemClock } from './retry.ts'
@@ -140,10 +140,8 @@ export class Http {
     // Redirects are not followed: one could turn a POST into a GET, or send the credential elsewhere.
     // fetch requires `duplex` for a stream.
     const half = init.body instanceof ReadableStream && { duplex: 'half' as const }
-    const attempt = attemptOf(signal)
-    const sent = send(url, { ...init, ...half, signal: attempt.signal, redirect: 'manual' })
+    const sent = send(url, { ...init, ...half, signal, redirect: 'manual' })
     const response = await sent.catch((cause: unknown) => {
-      attempt[Symbol.dispose]()
       const { kind, text } = whyUnanswered(cause, url)
       throw new ConnectionError(`no response from ${url.origin}: ${text}`, { cause }, kind)
     })
