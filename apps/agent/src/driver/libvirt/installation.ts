@@ -35,6 +35,7 @@ export class Installation {
   readonly #log: Log
   #id = ''
   #ready: Promise<Ready> | undefined
+  #isFirewallDown = false
 
   constructor(session: Session, settings: LibvirtSettings, images: ImageShelf, log: Log) {
     this.session = session
@@ -73,14 +74,24 @@ export class Installation {
     this.#ready = undefined
   }
 
+  /** Logged once until it works again: facts are asked for with each heartbeat. */
+  #noteFirewall(error: unknown): void {
+    const isDown = error !== undefined
+    if (isDown && !this.#isFirewallDown)
+      this.#log.error({ err: error, alarm: true, alarmKind: 'firewall' }, firewallDown)
+    if (!isDown && this.#isFirewallDown) this.#log.info('the firewall of the guests’ network works again')
+    this.#isFirewallDown = isDown
+  }
+
   async facts(consoles: Consoles): Promise<DriverFacts> {
     const images = await this.#images.list()
     if (this.session.problem) return unusable(images, this.session.problem)
     try {
       const { kvm, versions, network } = await this.ready()
-      await network
-        ?.ensureFirewall()
-        .catch((error: unknown) => this.#log.error({ err: error, alarm: true, alarmKind: 'firewall' }, firewallDown))
+      await network?.ensureFirewall().then(
+        () => this.#noteFirewall(undefined),
+        (error: unknown) => this.#noteFirewall(error),
+      )
       await consoles.truncateLong()
       const { disksDir, capacity } = this.#settings
       return { kvm, versions, ...(await capacityOf(this.session.host, disksDir, capacity)), images, ailment: null }

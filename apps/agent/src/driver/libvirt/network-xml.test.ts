@@ -4,8 +4,6 @@ import {
   addressCount,
   gatewayOf,
   guestAddress,
-  isOn,
-  isOutdated,
   isUnfiltered,
   macOf,
   networkXml,
@@ -86,19 +84,10 @@ test('a cable is pulled out of what is saved, and put in again where it is held'
   expect(withLinkDown('<domain/>')).toBe('<domain/>')
 })
 
-test('which network a domain is on is read from its interfaces alone', () => {
-  const nic = nicXml({ network: 'dormouse-1', mac: macOf(newId()), ip: '10.99.7.9' })
-  expect(isOn(`<domain>${nic}</domain>`, 'dormouse-1')).toBe(true)
-  expect(isOn(`<domain>${nic}</domain>`, 'dormouse-')).toBe(false)
-  expect(isOn(`<domain><name>n</name><source network='dormouse-1'/></domain>`, 'dormouse-1')).toBe(false)
-})
-
-test('a network gives addresses to those alone that it keeps one for, and tells no guest’s name; one that does not is outdated', () => {
+test('a network gives addresses to those alone that it keeps one for, and tells no guest’s name', () => {
   const xml = networkXml('n', 'b', subnetOf('10.99.7'), new Map([['52:00:00:00:00:01', '10.99.7.5']]))
   expect(xml).toContain(`<dnsmasq:option value='dhcp-ignore=tag:!known'/><dnsmasq:option value='dhcp-ignore-names'/>`)
   expect([...readHosts(xml)]).toEqual([['52:00:00:00:00:01', '10.99.7.5']])
-  expect(isOutdated(xml.replaceAll("'", '"'))).toBe(false)
-  expect(isOutdated(xml.replace(/<dnsmasq:options>.*<\/dnsmasq:options>/, ''))).toBe(true)
 })
 
 test('a place without the filter, or with one that does not hold it to an address, is none', () => {

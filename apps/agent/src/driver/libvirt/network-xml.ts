@@ -58,9 +58,6 @@ export function networkXml(name: string, bridge: string, subnet: Subnet, hosts =
   )
 }
 
-/** Whether an earlier release made the network, without the options that this one sets. */
-export const isOutdated = (xml: string): boolean => !dnsmasqOptions.every((option) => xml.includes(option))
-
 /** The addresses in a network's XML; undefined where it has none. */
 export function readSubnet(xml: string): Subnet | undefined {
   const [, gateway, netmask] = /<ip address=['"]([\d.]+)['"] netmask=['"]([\d.]+)['"]/.exec(xml) ?? []
@@ -117,10 +114,6 @@ export function withLinkDown(domainXml: string): string {
     nic.replace(/<link\b[^>]*\/>/g, '').replace('</interface>', `<link state='down'/></interface>`)
   return domainXml.replace(interfaces, setDown)
 }
-
-/** Whether a domain is on that network. */
-export const isOn = (domainXml: string, network: string): boolean =>
-  (domainXml.match(interfaces) ?? []).some((nic) => new RegExp(`<source network=['"]${network}['"]`).test(nic))
 
 const restrictedTo = (ip: string) =>
   `<port isolated='yes'/><filterref filter='${filterName}'><parameter name='IP' value='${ip}'/></filterref>`

@@ -5,17 +5,7 @@ import type { Log } from '@dormouse/process'
 import type { AllowedDestination } from './allowed-destinations.ts'
 import { Firewall } from './firewall.ts'
 import { GuestNetwork } from './guest-network.ts'
-import {
-  filterName,
-  gatewayOf,
-  isOn,
-  isOutdated,
-  networkXml,
-  readHosts,
-  readSubnet,
-  type Subnet,
-  subnetOf,
-} from './network-xml.ts'
+import { filterName, gatewayOf, networkXml, readHosts, readSubnet, type Subnet, subnetOf } from './network-xml.ts'
 import { installationName } from './storage-pool.ts'
 
 export interface Networking {
@@ -79,12 +69,8 @@ async function startFirewall(
 async function startNetwork(host: LibvirtHost, installationId: string, prefix: string | undefined): Promise<Network> {
   const name = installationName(installationId)
   const found = await host.networks.lookup(name)
+  if (found && (await isActive(host, name))) return found
   const xml = found && (await found.xml())
-  const runs = found && (await isActive(host, name))
-  if (found && xml && runs) {
-    if (!isOutdated(xml) || (await isInUse(host, name))) return found
-    await found.destroy()
-  }
   const before = readSubnet(xml ?? '')
   const subnets = prefix ? [subnetOf(prefix)] : [...(before ? [before] : []), ...candidates(installationId)]
   const xmlOn = (subnet: Subnet) => {
@@ -119,12 +105,6 @@ const activeNetworks = 2
 
 async function isActive(host: LibvirtHost, name: string): Promise<boolean> {
   return (await host.networks.list(activeNetworks)).some((network) => network.name === name)
-}
-
-/** A domain that ends meanwhile is on no network. */
-async function isInUse(host: LibvirtHost, name: string): Promise<boolean> {
-  const xmls = (await host.domains.list()).map((domain) => domain.xml().catch(() => ''))
-  return (await Promise.all(xmls)).some((xml) => isOn(xml, name))
 }
 
 const isSame = (a: Subnet, b: Subnet | undefined): boolean => a.first === b?.first && a.bits === b.bits
