@@ -96,6 +96,24 @@ test('two looks at once log it once, and a hundred things are twenty lines and o
   expect(await listed('ledger')).toEqual([])
 })
 
+test('events that are held back for long, and a queue of webhooks that cannot start, are listed until they end', async () => {
+  house.chronicle.foresee(/held events back for long/)
+  const { recovery, webhookWorker } = house.replica.parts
+  for (let n = 0; n < 3; n++) await recovery.checkEvents(31_000)
+  expect(house.chronicle.find(/held events back for long/)).toMatchObject([{ secs: 31, alarmKind: 'events' }])
+  expect(await listed('events')).toMatchObject([{ next: expect.stringContaining('pg_stat_activity') }])
+  await recovery.checkEvents(30_000)
+  expect(await listed('events')).toEqual([])
+
+  // As if an earlier leader could not start it: this one can.
+  const found = { subject: 'queue', hostId: null, desktopId: null, what: 'a test finds that it cannot start' }
+  const log = createLog({ name: 'alarms', destination: house.chronicle })
+  await house.replica.parts.alarms.are('webhooks', 'queue', [found], log)
+  expect(await listed('webhooks')).toMatchObject([{ next: expect.stringContaining('grant') }])
+  await webhookWorker.run()
+  expect(await listed('webhooks')).toEqual([])
+})
+
 test('a host that is not as it should be is listed, with what to do', async () => {
   await house.database.rows(`update hosts set quarantined_until = now() + interval '1 hour', quarantine_reason = 'why'
     where id = '${rogue.id}'`)

@@ -44,7 +44,11 @@ export const reconcilers = ({ drains, engine, recovery, usage, streams, hosts, .
   { name: 'uploads', everyMs: 30_000, run: () => rooms.uploads.prune() },
   { name: 'images', everyMs: 10_000, run: () => rooms.images.prefetch() },
   { name: 'silent-hosts', everyMs: 2_000, run: () => hosts.noteUnreachable() },
-  { name: 'events', everyMs: 10_000, run: () => rooms.events.note() },
+  {
+    name: 'events',
+    everyMs: 10_000,
+    run: () => rooms.events.note().then((heldBackMs) => recovery.checkEvents(heldBackMs)),
+  },
   { name: 'event-partitions', everyMs: 300_000, run: () => rooms.eventPartitions.maintain() },
   { name: 'webhooks', everyMs: 1_000, run: () => rooms.webhookWorker.run() },
   { name: 'webhook-care', everyMs: 15_000, run: () => rooms.webhookWorker.care() },

@@ -118,6 +118,7 @@ function openMechanics({ config, pool, failpoints, telemetry, logOf }: Foundatio
     replicaId,
     pool,
     leadership,
+    alarms: new StandingAlarms({ pool, leadership }),
     notices,
     events,
     eventPartitions: new EventPartitions({ leadership, keepDays, log: logOf('events') }),
@@ -164,12 +165,11 @@ function openRest(
   { hosts, images, offers, workLimits, principals, hostReports: reports }: ReturnType<typeof openHosts>,
 ) {
   const { config, pool, logOf } = foundation
-  const { leadership, links, channels, longReads, events } = mechanics
+  const { leadership, links, channels, longReads, events, alarms } = mechanics
   const { engine, desktops, moves } = openDesktops(foundation, mechanics, {
     ...{ hosts, images, offers, workLimits },
     isPaused: (desktopId) => recovery.isPaused(desktopId),
   })
-  const alarms = new StandingAlarms({ pool, leadership })
   const recovery = new Recovery({ pool, leadership, links, hosts, desktops, alarms, log: logOf('recovery') })
   const issued = new IssuedTokens()
   const { connections, heldBytes } = limits
@@ -204,7 +204,6 @@ function openRest(
     clipboards: new Clipboards({ pool, desktops, links, onTakenOver, log: logOf('input') }),
     screenReads: new ScreenReads({ pool, desktops, links, looks }),
     recovery,
-    alarms,
     drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
     idle: new Idle({
       ...{ pool, leadership, engine, links, desktops, reports, workLimits, log: logOf('idle') },
@@ -320,11 +319,11 @@ function openDesktops(
 
 function openWebhooks(
   { config, pool, failpoints, telemetry, logOf }: Foundation,
-  { leadership, events: feed }: Mechanics,
+  { leadership, events: feed, alarms }: Mechanics,
 ) {
   const { databaseUrl, webhookAllowPrivate: allowPrivate, maxWebhooksPerOrg: perOrg } = config
   const webhookWorker = new WebhookWorker({
-    ...{ pool, databaseUrl, leadership, feed, failpoints, log: logOf('webhooks') },
+    ...{ pool, databaseUrl, leadership, feed, alarms, failpoints, log: logOf('webhooks') },
     request: { allowPrivate },
     retryMs: config.webhookRetryMs,
     requestsInFlight: config.webhookRequestsInFlight,

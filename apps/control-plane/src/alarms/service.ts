@@ -5,7 +5,7 @@ import type { Pool } from '../db/pool.ts'
 import type { Leadership, Term } from '../leadership/leadership.ts'
 import * as store from './store.ts'
 
-export type AlarmKind = 'inventory' | 'mass_action' | 'ledger' | 'paused'
+export type AlarmKind = 'inventory' | 'mass_action' | 'ledger' | 'paused' | 'events' | 'webhooks'
 
 export interface Found {
   /** The same as long as the same thing is wrong. */

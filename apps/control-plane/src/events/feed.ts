@@ -47,7 +47,6 @@ export class CursorGone extends Error {
 const rowsAtOnce = 1_000
 /** The shortest time between two looks. Under load each look then finds several events. */
 const paceMs = 4
-const alarmMs = 30_000
 /** How often to look while a transaction holds events back. */
 const gapMs = { least: 2, most: 100 }
 
@@ -62,7 +61,6 @@ export class EventFeed {
   #timer: NodeJS.Timeout | undefined
   #gapLooks = 0
   #heldSince: number | undefined
-  #alarmed = false
   #closed = false
 
   constructor(options: EventFeedOptions) {
@@ -128,33 +126,24 @@ export class EventFeed {
     return store.oldest(this.#options.pool)
   }
 
-  /** Notes how far the log is complete, so that a replica that starts need not wait for transactions in progress. By the leader. */
-  async note(): Promise<void> {
+  /**
+   * Notes how far the log is complete, so that a replica that starts need not wait for transactions in progress. By the leader.
+   * Returns for how long the oldest event has been held back.
+   */
+  async note(): Promise<number> {
     await this.look()
     const { seq } = this.position
     await this.#options.leadership.transaction(async (tx) => {
       await store.noteSettled(tx, seq)
       await noteLeftOut(tx)
     })
-    this.#alarm()
+    return this.heldBackMs
   }
 
   close(): void {
     this.#closed = true
     this.#followers.clear()
     clearTimeout(this.#timer)
-  }
-
-  /** Once each time. */
-  #alarm(): void {
-    const isLong = this.heldBackMs > alarmMs
-    if (isLong && !this.#alarmed) {
-      this.#options.log.error(
-        { secs: Math.round(this.heldBackMs / 1_000), alarm: true, alarmKind: 'events' },
-        'a transaction has held events back for long; find it in pg_stat_activity by its xact_start, and end it',
-      )
-    }
-    this.#alarmed = isLong
   }
 
   #wake(): void {

@@ -21,6 +21,7 @@ import { RunsByHost } from './coalesced-runs.ts'
 import { Comparison } from './comparison.ts'
 import { Epochs } from './epochs.ts'
 import { guarded } from './guarded.ts'
+import { checkHeldEvents } from './held-events.ts'
 import { Hints } from './hints.ts'
 import { checkPaused } from './paused-alarms.ts'
 import { PausedGuests } from './paused-guests.ts'
@@ -106,6 +107,11 @@ export class Recovery {
   /** A host reports a change that no command caused. The report may be outdated: it only triggers a new observation. */
   observed(hostId: string, hint: Observation): void {
     if (this.#options.leadership.term) this.#hints.take(hostId, hint)
+  }
+
+  /** Raises an alarm while the log of events is held back for long. By the leader. */
+  async checkEvents(heldBackMs: number): Promise<void> {
+    await checkHeldEvents(this.#options, heldBackMs)
   }
 
   /**

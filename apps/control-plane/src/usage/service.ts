@@ -6,7 +6,7 @@ import type { Links } from '../agents/links.ts'
 import type { Found, StandingAlarms } from '../alarms/service.ts'
 import { Gathered } from '../db/gathered.ts'
 import type { LongReads, Pages } from '../db/long-reads.ts'
-import { type Db, type Pool, retryWhileUnavailable } from '../db/pool.ts'
+import { type Db, isDatabaseUnavailable, type Pool, retryWhileUnavailable } from '../db/pool.ts'
 import { snapshot, transaction } from '../db/transactions.ts'
 import * as desktops from '../desktops/store.ts'
 import type { Leadership } from '../leadership/leadership.ts'
@@ -95,9 +95,13 @@ export class Usage {
     // An unhealthy host cannot list what it runs, which is no difference.
     if (facts.ailment === null) this.#running.set(hostId, running)
     else this.#running.delete(hostId)
-    await this.#proofs
-      .add({ hostId, running })
-      .catch((error) => this.#options.log.warn({ err: error, host: hostId }, 'a proof of life could not be stored'))
+    await this.#proofs.add({ hostId, running }).catch((err: unknown) => {
+      const level = isDatabaseUnavailable(err) ? 'debug' : 'warn'
+      this.#options.log[level](
+        { err, host: hostId },
+        'a proof of life could not be stored; the next heartbeat brings another',
+      )
+    })
   }
 
   /**

@@ -1,6 +1,7 @@
 // What the leader does for webhooks: reads the log, keeps the queue running, and looks after what is stuck. Without an enabled
 // webhook it costs one query a second.
 import type { Failpoints, Log } from '@dormouse/process'
+import type { Found, StandingAlarms } from '../alarms/service.ts'
 import { inLane } from '../db/lanes.ts'
 import { isDatabaseUnavailable, type Pool } from '../db/pool.ts'
 import type { EventFeed } from '../events/feed.ts'
@@ -19,6 +20,7 @@ export interface WorkerOptions {
   databaseUrl: string
   leadership: Leadership
   feed: EventFeed
+  alarms: StandingAlarms
   failpoints: Failpoints
   log: Log
   request: RequestOptions
@@ -43,8 +45,6 @@ export class WebhookWorker {
   #again = false
   /** The term whose deliveries are all queued. */
   #queued: Term | undefined
-  /** The term in which the queue could not start. */
-  #complained: Term | undefined
   /** As counted last by this leader. */
   waiting: deliveries.Waiting = { count: 0, oldestSecs: 0 }
 
@@ -124,8 +124,12 @@ export class WebhookWorker {
   async #runOnce(term: Term): Promise<void> {
     const { pool, feed } = this.#options
     const { seq, leastWanted } = await store.readFrom(pool)
-    if (leastWanted === null) return this.#stopFollowing()
+    if (leastWanted === null) {
+      this.#stopFollowing()
+      return this.#noteQueue([])
+    }
     await this.#queue.start(term).catch((err: unknown) => this.#cannotStart(term, err))
+    await this.#noteQueue([])
     if (this.#queued !== term) await this.#queueAll()
     this.#queued = term
     if (!term.signal.aborted) this.#unfollow ??= feed.follow({ saw: () => this.wake(), restarted: () => this.wake() })
@@ -149,15 +153,17 @@ export class WebhookWorker {
     this.waiting = { count: 0, oldestSecs: 0 }
   }
 
-  /** Such as where the database role may not create a schema. Once a term. */
-  #cannotStart(term: Term, err: unknown): never {
-    if (!term.signal.aborted && !isDatabaseUnavailable(err) && this.#complained !== term)
-      this.#options.log.error(
-        { err, alarm: true, alarmKind: 'webhooks' },
-        'the queue of webhooks cannot start, so nothing is sent; the database role needs `create` on the database',
-      )
-    this.#complained = term
+  /** For example, because the database role may not create a schema. */
+  async #cannotStart(term: Term, err: unknown): Promise<never> {
+    const what = 'the queue of webhooks cannot start, so nothing is sent'
+    if (!term.signal.aborted && !isDatabaseUnavailable(err))
+      await this.#noteQueue([{ subject: 'queue', hostId: null, desktopId: null, what, facts: { err } }])
     throw err
+  }
+
+  #noteQueue(found: Found[]): Promise<void> {
+    const { alarms, log } = this.#options
+    return alarms.are('webhooks', 'queue', found, log)
   }
 
   #failed(err: unknown): void {
