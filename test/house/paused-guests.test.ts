@@ -121,6 +121,44 @@ describe.each(['memory', 'idle', 'paused'] as const)('a guest that stands still:
   })
 })
 
+const overtaken = [
+  ['a read of a file', 'readFile', 'GET', 'files/srv/word'],
+  ['a write of a file', 'writeFile', 'PUT', 'files/srv/word'],
+  ['a short exec', 'exec', 'POST', 'exec'],
+  ['an exec', 'supervise', 'POST', 'execs'],
+] as const
+
+test.each(overtaken)('%s that a hibernation overtakes says so', async (_, operation, method, path) => {
+  const { id } = await house.desktop('awake')
+  await house.remember(id, 'word')
+  const { faults } = (await house.hostOf(id)).driver
+  const before = faults.counts[operation] ?? 0
+  const release = faults.hang(operation)
+  const body = method === 'POST' ? { command: 'cat /tmp/word' } : method === 'PUT' ? Buffer.from('word') : undefined
+  const call = house.api(method, `/v1/desktops/${id}/${path}`, body && { body })
+  await waitFor('the call to reach the guest', () => (faults.counts[operation] ?? 0) > before)
+  expect((await request(id, 'hibernate')).status).toBe(200)
+  release()
+  const { status, json } = await call
+  expect([status, json.code, json.detail]).toEqual(
+    json.code === 'exec_interrupted'
+      ? [409, 'exec_interrupted', expect.stringContaining('may have begun')]
+      : [409, 'not_awake', expect.stringMatching(/^the desktop is hibernat(ing|ed); wake it first$/)],
+  )
+})
+
+test('a wake that a hibernation overtakes while its host is asked is carried out', async () => {
+  const { id, host } = await still('idle')
+  const { faults } = host.driver
+  const release = faults.hang('isAsleep')
+  const before = faults.counts.isAsleep ?? 0
+  const woken = request(id, 'wake')
+  await waitFor('its host to be asked', () => (faults.counts.isAsleep ?? 0) > before)
+  expect((await request(id, 'hibernate')).status).toBe(200)
+  release()
+  expect(await woken).toMatchObject({ status: 200, json: { state: 'succeeded', result: { resumed_from: 'memory' } } })
+})
+
 test('a host hibernates such a desktop unasked, and a save that fails lets it run on', async () => {
   const { id, host } = await still('memory')
   await house.becomes(id, 'hibernated')

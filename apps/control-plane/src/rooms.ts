@@ -168,7 +168,7 @@ function openRest(
   const { leadership, links, channels, longReads, events, alarms } = mechanics
   const { engine, desktops, moves } = openDesktops(foundation, mechanics, {
     ...{ hosts, images, offers, workLimits },
-    isPaused: (desktopId) => recovery.isPaused(desktopId),
+    mayWake: (desktopId) => recovery.mayWake(desktopId),
   })
   const recovery = new Recovery({ pool, leadership, links, hosts, desktops, alarms, log: logOf('recovery') })
   const issued = new IssuedTokens()
@@ -271,9 +271,9 @@ function openDesktops(
     images,
     offers,
     workLimits,
-    isPaused,
+    mayWake,
   }: Pick<ReturnType<typeof openHosts>, 'hosts' | 'images' | 'offers' | 'workLimits'> & {
-    isPaused: Recovery['isPaused']
+    mayWake: Recovery['mayWake']
   },
 ) {
   const { config, pool, failpoints, telemetry, logOf } = foundation
@@ -311,7 +311,7 @@ function openDesktops(
       hibernate: config.hibernateDeadlineMs,
       destroy: config.destroyDeadlineMs,
     },
-    isPaused,
+    mayWake,
   })
   const moves = new Moves({ leadership, engine, hosts, deadlineMs: config.moveDeadlineMs })
   return { engine, desktops, moves }

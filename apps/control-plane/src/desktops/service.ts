@@ -33,6 +33,7 @@ import { change, type IdleSettings } from './idle-settings.ts'
 import { isWakeOfAwake, requireLegal, waitsBehind } from './line.ts'
 import type { Quota } from './quota.ts'
 import { readBack } from './read-back.ts'
+import { requireAwake } from './require-awake.ts'
 import { type DesktopKey, findShown, list, listAny, listQuery } from './shown.ts'
 import { begin } from './state-changes.ts'
 import type { DesktopRow } from './store.ts'
@@ -55,8 +56,8 @@ export interface DesktopsOptions {
   offers: Pick<Offers, 'whyNot' | 'defaultImage'>
   defaultIdleTimeoutSecs: number
   deadlineMs: Record<RequestKind, number>
-  /** Asks the host of a desktop that counts as awake whether its guest is paused; if so, begins to hibernate it. */
-  isPaused(desktopId: string): Promise<boolean>
+  /** Whether to try a wake again that was refused because its desktop is awake. */
+  mayWake(desktopId: string): Promise<boolean>
 }
 
 /** Whether the answer is an earlier record with the same Idempotency-Key, and whether the request's body was the same. */
@@ -165,6 +166,12 @@ export class Desktops {
     return (await lineOf(this.#options.pool, id)).ahead?.kind === 'move'
   }
 
+  /** Refuses with `not_awake` if the desktop has left that state. */
+  async requireStillAwake(id: string): Promise<void> {
+    const [desktop] = await store.findMany(this.#options.pool, [id])
+    if (desktop) requireAwake(desktop)
+  }
+
   /** The desktop as the caller sees it. */
   async show(caller: Customer, id: string): Promise<DesktopJson> {
     return (await retryWhileUnavailable(() => this.#reads.find({ orgId: caller.orgId, id }))) ?? refuseNotFound()
@@ -250,7 +257,7 @@ export class Desktops {
       )
     try {
       const accepted = await attempt(true).catch(async (error: unknown) => {
-        if (isWakeOfAwake(kind, error) && (await this.#options.isPaused(id))) {
+        if (isWakeOfAwake(kind, error) && (await this.#options.mayWake(id))) {
           // It hibernates, and the wake waits behind that: it is the later operation.
           operationId = newId()
           return attempt(true)

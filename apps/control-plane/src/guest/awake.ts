@@ -18,13 +18,16 @@ export class AwakeDesktops {
   }
 
   /**
-   * Throws why a command failed, with the path that the guest's file system refused. A desktop that is hibernated for a move does
-   * not run on its host, and soon does again.
+   * Throws why a command failed, with the path that the guest's file system refused. A guest may be silent because its desktop has
+   * left `awake` meanwhile: then the state is the reason. A desktop that is hibernated for a move soon runs again.
    */
   async whyNot(desktopId: string, error: unknown, at?: RefusedAt): Promise<never> {
     if (!(error instanceof Refusal)) throw error
-    if (error.code === 'not_awake' && (await this.#desktops.isMoving(desktopId)))
-      refuse('guest_unavailable', 'the desktop is moving between hosts; retry')
+    if (error.code === 'not_awake' || error.code === 'guest_unavailable') {
+      if (await this.#desktops.isMoving(desktopId))
+        refuse('guest_unavailable', 'the desktop is moving between hosts; retry')
+      await this.#desktops.requireStillAwake(desktopId)
+    }
     throw at ? withPath(error, at) : error
   }
 }

@@ -44,18 +44,24 @@ export class PausedGuests {
     }
   }
 
-  /** For a wake of a desktop that counts as awake: whether its host finds its guest paused. Then it hibernates first. */
-  async isPaused(id: string): Promise<boolean> {
+  /**
+   * For a wake that was refused because its desktop is awake: whether to try it again. It is if the desktop is no longer so, or if
+   * its host finds the guest paused: then it hibernates first.
+   */
+  async mayWake(id: string): Promise<boolean> {
     const { pool, links } = this.#options
     const [row] = await store.findMany(pool, [id])
-    if (row?.state !== 'awake' || row.hostId === null) return false
+    if (row?.state !== 'awake' || row.hostId === null) return true
     const ask = links.command(row.hostId, 'desktop.observe', { desktopId: id }, { timeoutMs: observeTimeoutMs })
     const seen = await ask.catch((error: unknown) => {
       if (!(error instanceof Refusal)) throw error
       return undefined
     })
-    if (!seen || seen.generation !== row.generation || !needsWake(seen)) return false
-    await this.hibernate(row)
-    return true
+    if (seen?.generation === row.generation && needsWake(seen)) {
+      await this.hibernate(row)
+      return true
+    }
+    const [now] = await store.findMany(pool, [id])
+    return now?.state !== 'awake'
   }
 }

@@ -99,9 +99,9 @@ export class Recovery {
     return trusted
   }
 
-  /** Whether the guest of a desktop that counts as awake is paused. Then the desktop hibernates, and a wake can wait behind that. */
-  isPaused(desktopId: string): Promise<boolean> {
-    return this.#pausedGuests.isPaused(desktopId)
+  /** Whether to try a wake again that was refused because its desktop is awake. */
+  mayWake(desktopId: string): Promise<boolean> {
+    return this.#pausedGuests.mayWake(desktopId)
   }
 
   /** A host reports a change that no command caused. The report may be outdated: it only triggers a new observation. */
