@@ -1,7 +1,9 @@
 // Guarantee: what a customer does in a loop writes a bounded number of events and deliveries, and one row says how many are missing.
+import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
+import type { ApiWish } from './parts/api.ts'
 import { WebhookReceiver } from './parts/webhook-receiver.ts'
 
 let house: House
@@ -44,16 +46,16 @@ test('a loop of renewals makes a bounded number of events; the log and a webhook
     house.api('PUT', `/v1/desktops/${id}/wake-locks/a`, { body: { reason: 'loop', expires_in_secs: 3_600 } })
   await put()
   // Each event takes a token; time gives some back.
-  const [{ tokens }] = (await house.database.rows('select tokens from event_budgets')) as [{ tokens: number }]
+  const [{ tokens }] = (await house.database.rows('select tokens from log_budgets')) as [{ tokens: number }]
   expect(tokens).toBeLessThan(200)
-  await house.database.rows('update event_budgets set tokens = 10')
+  await house.database.rows('update log_budgets set tokens = 10')
   const answers = await Promise.all(Array.from({ length: asked - 1 }, put))
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]))
-  const [budget] = await house.database.rows<{ left: string }>('select left_out as left from event_budgets')
+  const [budget] = await house.database.rows<{ left: string }>('select left_out as left from log_budgets')
   const logged = await events(`type like 'wake_lock.%'`)
   expect(logged.length + Number(budget!.left)).toBe(asked)
   expect(Number(budget!.left)).toBeGreaterThan(0)
-  await later('event_budgets', 'left_out_since')
+  await later('log_budgets', 'left_out_since')
   await house.replica.parts.events.note()
   const said = await events(`type = 'events.left_out'`)
   expect(said).toMatchObject([{ data: { count: Number(budget!.left), since: expect.any(String) } }])
@@ -68,7 +70,7 @@ test('a loop of renewals makes a bounded number of events; the log and a webhook
 })
 
 test('states and operations are logged above that budget, too: others wait for them', async () => {
-  await house.database.rows('update event_budgets set tokens = -1e6')
+  await house.database.rows('update log_budgets set tokens = -1e6')
   const { id } = await house.desktop()
   expect(await events(`desktop_id = '${id}'`)).toMatchObject([{ type: 'desktop.state' }])
 })
@@ -109,4 +111,56 @@ test('another organisation has its own budgets', async () => {
   await house.database.rows('update delivery_budgets set tokens = -1e6')
   const id = await hook('/other', {}, key)
   expect((await house.api('POST', `/v1/webhooks/${id}/test`, { body: {}, key })).status).toBe(202)
+})
+
+test('a loop of audited requests writes a bounded number of entries, and one says how many are missing; an operator’s are all there', async () => {
+  const { id } = await house.desktop()
+  const make = () => house.api('POST', `/v1/desktops/${id}/file-urls`, { body: { path: '/tmp/a', method: 'GET' } })
+  const entries = (action: string) =>
+    house.database.rows<{ details: Record<string, unknown> }>(
+      `select details from audit_log where action = '${action}'`,
+    )
+  expect((await make()).status).toBe(201)
+  await house.database.rows(`update log_budgets set tokens = -1e6 where log = 'audit'`)
+  expect([(await make()).status, (await make()).status]).toEqual([201, 201])
+  expect(await entries('file-url.create')).toHaveLength(1)
+  await house.replica.parts.retention.noteLeftOut()
+  expect(await entries('audit.left_out')).toEqual([])
+  await later('log_budgets', 'left_out_since')
+  for (let looks = 0; looks < 2; looks++) await house.replica.parts.retention.noteLeftOut()
+  expect(await entries('audit.left_out')).toMatchObject([{ details: { count: 2, since: expect.any(String) } }])
+  await house.api('POST', '/admin/v1/orgs', {
+    key: await house.replica.parts.principals.createOperatorKey('test'),
+    body: { name: 'audited' },
+  })
+  expect(await entries('org.create')).not.toEqual([])
+})
+
+test('above its budget an organisation makes and wakes nothing; replays and destroys go on, and so do others', async () => {
+  const { id } = await house.desktop()
+  const create = (wish: ApiWish = {}) => house.api('POST', '/v1/desktops', { body: { tier: 'small' }, ...wish })
+  const keyed = { headers: { 'idempotency-key': 'before' } }
+  const { json: made } = await create(keyed)
+  const { lifecycle } = house.replica.parts
+  while (!lifecycle.take(house.org.id, 100));
+  while (!lifecycle.take(house.org.id));
+  const rows = async () => (await house.database.rows('select id from operations')).length
+  const before = await rows()
+  const refused = { status: 429, json: { code: 'rate_limited', detail: expect.stringContaining('creates, wakes') } }
+  expect(await create()).toMatchObject({ ...refused, headers: { 'retry-after': expect.any(String) } })
+  expect(await house.api('POST', `/v1/desktops/${id}/wake`)).toMatchObject(refused)
+  expect(await rows()).toBe(before)
+  expect(await create(keyed)).toMatchObject({ json: { id: made.id }, headers: { 'idempotency-replayed': 'true' } })
+  expect((await house.api('POST', `/v1/desktops/${id}/destroy`)).status).toBe(202)
+  expect((await create({ key: (await house.otherOrg).key })).status).toBe(201)
+})
+
+test('the decision says of each table what bounds it', async () => {
+  const page = readFileSync('docs/decisions/0097-what-is-written-in-a-loop-has-a-budget.md', 'utf8')
+  const rows = page.split('\n').filter((line) => line.startsWith('| `'))
+  const named = rows.flatMap((row) => [...row.split('|')[1]!.matchAll(/`(\w+)`/g)].map(([, name]) => name))
+  const tables = await house.database.rows<{ name: string }>(
+    `select tablename as name from pg_tables where schemaname = 'public' and tablename !~ '^events_\\d+$'`,
+  )
+  expect(named.toSorted()).toEqual(tables.map(({ name }) => name).toSorted())
 })

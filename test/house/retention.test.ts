@@ -148,3 +148,52 @@ test('what is forgotten is looked for, among what may refer to it, by an index',
   )
   expect(unindexed).toEqual([])
 })
+
+test('of more than one batch nothing is left, and one desktop has only its newest rows', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const [{ id }, other] = [await house.desktop(), await house.desktop()]
+  await house.database.rows(
+    `insert into audit_log (at, actor, action, subject)
+     select now() - interval '401 days', 'key:x', 'stream.takeover', 'y' from generate_series(1, 10001)`,
+  )
+  const rows = (desktop: string, most: number) => [
+    `insert into execs (id, desktop_id, created_at)
+     select gen_random_uuid(), '${desktop}', now() - n * interval '1 second' - interval '1 hour' from generate_series(1, ${most}) n`,
+    `insert into input_batches (desktop_id, idempotency_key, id, fingerprint, requested_by, state, alive_until, created_at)
+     select '${desktop}', 'k' || n, gen_random_uuid(), '', 'key:x', case n when ${most} then 'running' else 'done' end, now(),
+       now() - n * interval '1 second' from generate_series(1, ${most}) n`,
+    `insert into file_urls (id, org_id, desktop_id, path, method, once, hash, made_by, created_at, expires_at, revoked_at)
+     select gen_random_uuid(), '${house.org.id}', '${desktop}', '/a', 'GET', true, '', 'key:x', now() - n * interval '1 second',
+       now() + interval '1 hour', case n when ${most} then null else now() end from generate_series(1, ${most}) n`,
+  ]
+  for (const sql of [...rows(id, 10_002), ...rows(other.id, 10)]) await house.database.rows(sql)
+  await house.replica.parts.retention.prune()
+  expect(await count(house, 'audit_log')).toBe(0)
+  for (const [table, most] of [
+    ['execs', 10_000],
+    // The oldest still runs, or is active.
+    ['input_batches', 10_001],
+    ['file_urls', 10_001],
+  ] as const)
+    expect([table, await count(house, table)]).toEqual([table, most + 10])
+})
+
+test('complete uploads that have expired go at once, however many there are, and those of a desktop that is gone', async () => {
+  await using house = await House.start({ hosts: 0 })
+  const [kept, gone] = [await house.desktop(), await house.desktop()]
+  await house.database.rows(
+    `insert into uploads (id, org_id, desktop_id, path, state, expires_at)
+     select gen_random_uuid(), '${house.org.id}', '${kept.id}', '/a', case n % 2 when 0 then 'complete' else 'open' end,
+       now() - interval '1 second' from generate_series(1, 1000) n`,
+  )
+  await house.database.rows(
+    `insert into uploads (id, org_id, desktop_id, path, state, expires_at)
+     values (gen_random_uuid(), '${house.org.id}', '${gone.id}', '/a', 'open', now() + interval '1 day')`,
+  )
+  await house.ask(gone.id, 'destroy')
+  await house.replica.parts.uploads.prune()
+  // Its desktop sleeps: what is in its guest is removed after the next wake.
+  expect(await house.database.rows('select distinct state, count(*)::int from uploads group by 1')).toEqual([
+    { state: 'open', count: 500 },
+  ])
+})

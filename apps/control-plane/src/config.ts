@@ -176,7 +176,7 @@ const settings = z.object({
   keepRecordsDays: whole(
     'DORMOUSE_KEEP_RECORDS_DAYS',
     90,
-    'days for which settled operations and superseded generations are kept whole, and batches of input with their keys; the keys and outcomes of operations, and usage, are kept for good',
+    'days for which settled operations and superseded generations are kept whole, and batches of input with their keys (of one desktop the newest 10,000); the keys and outcomes of operations, and usage, are kept for good',
   ),
   keepEventsDays: whole(
     'DORMOUSE_KEEP_EVENTS_DAYS',

@@ -52,5 +52,6 @@ export const reconcilers = ({ drains, engine, recovery, usage, streams, hosts, .
   { name: 'event-partitions', everyMs: 300_000, run: () => rooms.eventPartitions.maintain() },
   { name: 'webhooks', everyMs: 1_000, run: () => rooms.webhookWorker.run() },
   { name: 'webhook-care', everyMs: 15_000, run: () => rooms.webhookWorker.care() },
+  { name: 'audit', everyMs: 10_000, run: () => rooms.retention.noteLeftOut() },
   { name: 'retention', everyMs: 600_000, run: () => rooms.retention.prune() },
 ]

@@ -12,6 +12,7 @@ import type { Config } from './config.ts'
 import { LongReads } from './db/long-reads.ts'
 import type { Pool } from './db/pool.ts'
 import { beginFollower } from './desktops/followers.ts'
+import { LifecycleBudget } from './desktops/lifecycle-budget.ts'
 import { Moves } from './desktops/moves.ts'
 import { Quota } from './desktops/quota.ts'
 import { Desktops } from './desktops/service.ts'
@@ -166,7 +167,7 @@ function openRest(
 ) {
   const { config, pool, logOf } = foundation
   const { leadership, links, channels, longReads, events, alarms } = mechanics
-  const { engine, desktops, moves } = openDesktops(foundation, mechanics, {
+  const { engine, desktops, moves, lifecycle } = openDesktops(foundation, mechanics, {
     ...{ hosts, images, offers, workLimits },
     mayWake: (desktopId) => recovery.mayWake(desktopId),
   })
@@ -194,6 +195,7 @@ function openRest(
     engine,
     desktops,
     moves,
+    lifecycle,
     screens,
     streams: new Streams({
       ...{ pool, leadership, desktops, links, channels, issued, onTakenOver },
@@ -280,6 +282,7 @@ function openDesktops(
   const { leadership, links, relays, longReads, waiters } = mechanics
   const { tierSmall, tierDefault, tierLarge, defaultIdleTimeoutSecs } = config
   const quota = new Quota({ leadership, read: (orgId) => quotaOf(pool, orgId, config.maxDesktopsPerOrg) })
+  const lifecycle = new LifecycleBudget()
   const engine = new Engine({
     pool,
     leadership,
@@ -301,6 +304,7 @@ function openDesktops(
     leadership,
     engine,
     quota,
+    lifecycle,
     longReads,
     failpoints,
     tiers: { small: tierSmall, default: tierDefault, large: tierLarge },
@@ -314,7 +318,7 @@ function openDesktops(
     mayWake,
   })
   const moves = new Moves({ leadership, engine, hosts, deadlineMs: config.moveDeadlineMs })
-  return { engine, desktops, moves }
+  return { engine, desktops, moves, lifecycle }
 }
 
 function openWebhooks(

@@ -1,5 +1,5 @@
-// The audit log: operators' changes and take-overs of screens. Entries are never changed, and are kept as long as the
-// operator configures. Knows no room that writes to it.
+// The audit log: operators' changes, and what customers do at screens and with URLs of files. Entries are never changed, and are kept
+// as long as the operator configures. Knows no room that writes to it.
 import type { AuditEntryJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
@@ -18,6 +18,31 @@ export async function record(db: Db, { actor, action, subject, details }: AuditE
     subject,
     details,
   ])
+}
+
+/**
+ * Writes an entry about a customer's desktop. Above the organisation's budget it is only counted, and an entry says how many are missing.
+ * To be called behind what writes events: they have a budget, too, whose row stays locked until the transaction ends.
+ */
+export async function recordOfCustomer(db: Db, { actor, action, subject, details }: AuditEntry): Promise<void> {
+  await db.query({
+    name: 'audit-of-customer',
+    text: `insert into audit_log (actor, action, subject, details) select $1, $2, id::text, $4 from desktops
+           where id = $3::uuid and may_log(org_id, 'audit', ${budget.atOnce}, ${budget.perSecond})`,
+    values: [actor, action, subject, details],
+  })
+}
+
+/** Enough for a batch of input every second at a hundred screens, for a while. */
+const budget = { atOnce: 10_000, perSecond: 10 } as const
+
+/** Writes an entry for each organisation of which some were left out. */
+export async function noteLeftOut(db: Db): Promise<void> {
+  await db.query(
+    `insert into audit_log (actor, action, subject, details)
+     select 'service', 'audit.left_out', org_id::text, jsonb_build_object('count', count, 'since', since)
+     from take_left_out('audit')`,
+  )
 }
 
 export interface AuditRow extends AuditEntry {

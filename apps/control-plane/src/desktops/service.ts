@@ -8,6 +8,7 @@ import {
   newId,
   type OperationJson,
   type OperationRequester,
+  type Refusal,
   type RequestKind,
   refusals,
   refuse,
@@ -30,6 +31,7 @@ import * as operations from '../operations/store.ts'
 import type { Slot } from '../operations/work-queue.ts'
 import type { Customer } from '../principals/service.ts'
 import { change, type IdleSettings } from './idle-settings.ts'
+import type { LifecycleBudget } from './lifecycle-budget.ts'
 import { isWakeOfAwake, requireLegal, waitsBehind } from './line.ts'
 import type { Quota } from './quota.ts'
 import { readBack } from './read-back.ts'
@@ -50,6 +52,7 @@ export interface DesktopsOptions {
   leadership: Leadership
   engine: Engine
   quota: Quota
+  lifecycle: LifecycleBudget
   longReads: LongReads
   failpoints: Failpoints
   tiers: Record<Tier, TierSize>
@@ -142,7 +145,14 @@ export class Desktops {
     const replayOr = (otherwise: () => never) => this.#replayOr(caller, key, fingerprint, otherwise)
     if (whyNot) return replayOr(() => refuseField(body.image ? 'image' : 'image_version', whyNot))
     const full = (limit: number) => refuse('quota_exceeded', refusals.quota_exceeded.detail({ limit }))
-    return this.#options.quota.within(caller.orgId, make, (limit) => replayOr(() => full(limit)))
+    const makeWithinBudget = async () => {
+      const over = this.#options.lifecycle.take(caller.orgId)
+      if (over) return replayOr(() => refuseWith(over))
+      const done = await make()
+      if (!done.made) this.#options.lifecycle.giveBack(caller.orgId)
+      return done
+    }
+    return this.#options.quota.within(caller.orgId, makeWithinBudget, (limit) => replayOr(() => full(limit)))
   }
 
   /** Answers an earlier desktop with this key, where no other can be made. */
@@ -314,6 +324,8 @@ export class Desktops {
     if (params.onHost && desktop.hostId !== null)
       refuse('wrong_state', 'the desktop has a host already; only the first wake can name one')
     await params.idle?.requireIdle(tx, desktop)
+    const over = isCounted(kind, params) ? this.#options.lifecycle.take(caller.orgId) : undefined
+    if (over) throw over
     const ahead = waitsBehind(kind, line, params.requestedBy)
     const generationId = kind === 'wake' && !ahead ? newId() : null
     const request = {
@@ -358,6 +370,14 @@ export class Desktops {
     return { operation, replay: 'no' as const, term, superseded }
   }
 }
+
+function refuseWith(refusal: Refusal): never {
+  throw refusal
+}
+
+/** A desktop is destroyed once, and what it costs ends with that. The service's own requests are bounded by those of customers. */
+const isCounted = (kind: RequestKind, { requestedBy = 'caller' }: TransitionRequest): boolean =>
+  kind !== 'destroy' && requestedBy === 'caller'
 
 const made = (desktop: DesktopRow): Created => ({ desktop, replay: 'no', made: true })
 

@@ -1,4 +1,5 @@
 // The table of execs: which ids and keys were used, so that each starts once. Their states are their guests'.
+import { keepNewest } from '../db/newest.ts'
 import type { Db } from '../db/pool.ts'
 
 export interface ExecRow {
@@ -51,13 +52,16 @@ export async function markRemoved(db: Db, desktopId: string, id: string): Promis
 }
 
 const prunedAtOnce = 5_000
+/** Of one desktop: ten times as many as its guest keeps. Of the last hour there may be more: their start may still be repeated. */
+const most = 10_000
 
-/** Deletes old rows; answers how many. A key that is used again after that starts another exec. */
+/** Deletes old rows, and those of a desktop that has too many; returns how many. A key that is used again after that starts another exec. */
 export async function prune(db: Db, days: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from execs where id in (
        select id from execs where created_at < now() - make_interval(days => $1) order by created_at limit ${prunedAtOnce})`,
     [days],
   )
-  return rowCount ?? 0
+  const settled = `created_at < now() - interval '1 hour'`
+  return (rowCount ?? 0) + (await keepNewest(db, { table: 'execs', of: 'desktop_id', most, settled }))
 }

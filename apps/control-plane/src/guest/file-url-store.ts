@@ -1,5 +1,6 @@
 // The table of URLs that are handed on. No other room writes it.
 import type { DesktopState, FileUrlMethod } from '@dormouse/contract'
+import { keepNewest } from '../db/newest.ts'
 import type { Db } from '../db/pool.ts'
 
 export interface FileUrlRow {
@@ -101,12 +102,15 @@ export async function revokedAmong(db: Db, ids: string[]): Promise<string[]> {
 
 const keptDays = 7
 const prunedAtOnce = 5_000
+/** Of one desktop, beside the active ones. */
+const most = 10_000
 
-/** Deletes what expired a week ago; returns how many. */
+/** Deletes what expired a week ago, and of a desktop that has too many, those that have ended; returns how many. */
 export async function prune(db: Db): Promise<number> {
   const { rowCount } = await db.query(
     `delete from file_urls where id in (
        select id from file_urls where expires_at < now() - interval '${keptDays} days' order by expires_at limit ${prunedAtOnce})`,
   )
-  return rowCount ?? 0
+  const settled = 'revoked_at is not null or (once and uses > 0) or expires_at <= clock_timestamp()'
+  return (rowCount ?? 0) + (await keepNewest(db, { table: 'file_urls', of: 'desktop_id', most, settled }))
 }

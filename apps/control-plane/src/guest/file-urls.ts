@@ -80,7 +80,7 @@ export class FileUrls {
         refuse('conflict', `the desktop has ${fileUrlsMax} active URLs, which is the limit; revoke some`)
       const made = await store.insert(tx, url, Math.min(params.expires_in_secs * 1_000, leftMs))
       const details = { id: url.id, method, once: url.once, expires_at: made.expiresAt.toISOString() }
-      await audit.record(tx, { actor: madeBy, action: 'file-url.create', subject: desktopId, details })
+      await audit.recordOfCustomer(tx, { actor: madeBy, action: 'file-url.create', subject: desktopId, details })
       return made
     })
     return { made: toJson(row, new Set()), token }
@@ -102,7 +102,7 @@ export class FileUrls {
       if (!(await desktopStore.lock(tx, caller.orgId, desktopId))) refuseNotFound()
       if (!(await store.revoke(tx, desktopId, id))) refuseNotFound()
       const actor = caller.subject ?? `jwt-of:${caller.orgId}`
-      await audit.record(tx, { actor, action: 'file-url.revoke', subject: desktopId, details: { id } })
+      await audit.recordOfCustomer(tx, { actor, action: 'file-url.revoke', subject: desktopId, details: { id } })
     })
     this.#end([id])
   }
@@ -127,7 +127,12 @@ export class FileUrls {
         if (!(await store.spend(tx, id, fileUrlUsesMax))) gone('was used, revoked or has expired meanwhile')
         if ((await principals.withdrawn([madeBy], tx)).size > 0) gone(endedBy.revoked)
         const details = { id, method, address }
-        await audit.record(tx, { actor: `file-url:${id}`, action: 'file-url.use', subject: desktopId, details })
+        await audit.recordOfCustomer(tx, {
+          actor: `file-url:${id}`,
+          action: 'file-url.use',
+          subject: desktopId,
+          details,
+        })
       })
     } catch (error) {
       if (isDatabaseUnavailable(error) && !(error instanceof CommitUnknown)) refuse('database_unavailable')

@@ -1,5 +1,4 @@
 // The table of uploads. No other room writes it.
-import type { DesktopState } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 
 export interface UploadRow {
@@ -74,23 +73,29 @@ export async function remove(db: Db, id: string): Promise<void> {
 }
 
 export interface ExpiredUpload extends UploadRow {
-  desktop: { state: DesktopState; generation: number; hostId: string | null }
+  generation: number
+  hostId: string
 }
 
-/**
- * Those whose file can be removed now: of an awake desktop on one of these hosts, or of one that is gone. In any order, so that what
- * stays is not always first.
- */
+/** Deletes those that leave nothing in a guest: complete ones that have expired, and all of desktops that are gone. */
+export async function removeSettled(db: Db): Promise<void> {
+  await db.query(
+    `delete from uploads u using desktops d where d.id = u.desktop_id
+       and ((u.expires_at <= clock_timestamp() and u.state = 'complete') or d.state in ('destroyed', 'failed'))`,
+  )
+}
+
+/** Unfinished ones whose file can be removed now: of an awake desktop on one of these hosts. In any order, so that what stays is not always first. */
 export async function removable(
   db: Db,
   { limit, able, except }: { limit: number; able: readonly string[]; except: readonly string[] },
 ): Promise<ExpiredUpload[]> {
   const { rows } = await db.query<ExpiredUpload>(
     `select u.id, u.desktop_id as "desktopId", u.path, u.mode, u.owner, u.length, u.state, u.expires_at as "expiresAt",
-       json_build_object('state', d.state, 'generation', d.generation, 'hostId', d.host_id) as desktop
+       d.generation, d.host_id as "hostId"
      from uploads u join desktops d on d.id = u.desktop_id
-     where ((u.expires_at <= clock_timestamp() and (u.state = 'complete' or (d.state = 'awake' and d.host_id = any($2))))
-       or d.state in ('destroyed', 'failed')) and u.desktop_id <> all($3)
+     where u.expires_at <= clock_timestamp() and u.state <> 'complete' and d.state = 'awake' and d.host_id = any($2)
+       and u.desktop_id <> all($3)
      order by random() limit $1`,
     [limit, able, except],
   )

@@ -157,7 +157,8 @@ export class Uploads {
 
   /** Removes expired uploads with their files, and those of desktops that are gone. A guest that is silent holds up no other. */
   async prune(): Promise<void> {
-    const { pool, links, log } = this.#options
+    const { pool, leadership, links, log } = this.#options
+    await leadership.transaction((tx) => store.removeSettled(tx))
     const able = links.hostIds().filter((hostId) => links.takesCommands(hostId))
     const rows = await store.removable(pool, { limit: removedAtOnce, able, except: this.#silent.names() })
     const failed = (err: unknown, [desktopId]: [string, store.ExpiredUpload[]]) => {
@@ -172,11 +173,8 @@ export class Uploads {
 
   async #prune(row: store.ExpiredUpload): Promise<void> {
     const { leadership, links } = this.#options
-    const { state, hostId, generation } = row.desktop
-    if (state === 'awake' && row.state !== 'complete') {
-      const command = commandOf(row, 'drop', generation)
-      await links.command(hostId!, 'guest.uploadStep', command, { timeoutMs: stepTimeoutMs })
-    }
+    const command = commandOf(row, 'drop', row.generation)
+    await links.command(row.hostId, 'guest.uploadStep', command, { timeoutMs: stepTimeoutMs })
     await leadership.transaction((tx) => store.remove(tx, row.id))
   }
 

@@ -59,7 +59,12 @@ export class Clipboards {
       const payload = { ...of, text: body.text }
       await links.command(hostId, 'clipboard.write', payload, { timeoutMs: writeMs, requestId })
       await transaction(pool, async (tx) => {
-        await audit.record(tx, { actor: holder, action: 'clipboard.write', subject: desktopId, details: { bytes } })
+        await audit.recordOfCustomer(tx, {
+          actor: holder,
+          action: 'clipboard.write',
+          subject: desktopId,
+          details: { bytes },
+        })
         await activity.note(tx, [{ desktopId, class: 'input', ageMs: 0 }])
       })
       return { bytes }

@@ -172,7 +172,7 @@ export class Inputs {
     const write = () =>
       transaction(pool, async (tx) => {
         if (key !== null) await store.settle(tx, id, { desktopId, key }, json)
-        await audit.record(tx, { ...entry, details: { actions: actions.length, performed, outcome } })
+        await audit.recordOfCustomer(tx, { ...entry, details: { actions: actions.length, performed, outcome } })
         await activity.note(tx, [{ desktopId, class: 'input', ageMs: 0 }])
       })
     // Without it the batch is unknown to those who ask again; the events were sent all the same.

@@ -1,5 +1,6 @@
 // The table of batches that have an Idempotency-Key. No other room writes it.
 import type { InputJson } from '@dormouse/contract'
+import { keepNewest } from '../db/newest.ts'
 import type { Db } from '../db/pool.ts'
 
 export type BatchState = 'running' | InputJson['outcome']
@@ -77,7 +78,10 @@ export async function renew(db: Db, ids: readonly string[]): Promise<void> {
   await db.query(`update input_batches set alive_until = ${aliveFrom} where id = any($1) and state = 'running'`, [ids])
 }
 
-/** Deletes old batches; answers how many. Their keys can be used again from then on. */
+/** Of one desktop. */
+const most = 10_000
+
+/** Deletes old batches, and those of a desktop that has too many; returns how many. Their keys can be used again from then on. */
 export async function prune(db: Db, days: number): Promise<number> {
   const { rowCount } = await db.query(
     `delete from input_batches where (desktop_id, idempotency_key) in (
@@ -85,5 +89,6 @@ export async function prune(db: Db, days: number): Promise<number> {
        where created_at < now() - $1 * interval '1 day' order by created_at limit 5000)`,
     [days],
   )
-  return rowCount ?? 0
+  const settled = `state <> 'running'`
+  return (rowCount ?? 0) + (await keepNewest(db, { table: 'input_batches', of: 'desktop_id', most, settled }))
 }

@@ -1,4 +1,5 @@
-// Prunes old records: each room deletes its own, in batches, and nothing that the API promises to keep.
+// Prunes old records: each room deletes its own, in batches, and nothing that the API promises to keep. It goes on until nothing is
+// left to delete, so that no client makes records faster than they go.
 import type { Log } from '@dormouse/process'
 import * as activity from '../activity/store.ts'
 import * as audit from '../audit/store.ts'
@@ -23,6 +24,9 @@ export interface RetentionOptions {
   pruneFileUrls(db: Db): Promise<number>
 }
 
+/** Of batches of thousands: the next run goes on. */
+const mostRounds = 200
+
 export class Retention {
   readonly #options: RetentionOptions
 
@@ -30,7 +34,12 @@ export class Retention {
     this.#options = options
   }
 
-  /** Deletes a batch of old records of each room. An error in one room does not stop the others. Idempotent. */
+  /** Writes how many entries of the audit log were left out. */
+  async noteLeftOut(): Promise<void> {
+    await audit.noteLeftOut(this.#options.db)
+  }
+
+  /** Deletes old records of each room, a batch of each in turn. An error in one room does not stop the others. Idempotent. */
   async prune(): Promise<void> {
     const { db, log, recordsDays, auditDays } = this.#options
     const rooms: Record<string, () => Promise<number>> = {
@@ -48,13 +57,20 @@ export class Retention {
       'URLs of files': () => this.#options.pruneFileUrls(db),
       audit: () => audit.prune(db, auditDays),
     }
-    for (const [what, forget] of Object.entries(rooms)) {
-      try {
-        const count = await forget()
-        if (count > 0) log.info({ what, count }, 'old records were pruned')
-      } catch (err) {
-        log.warn({ what, err }, 'old records could not be pruned; retrying later')
+    const counts = new Map<string, number>()
+    let left = Object.entries(rooms)
+    for (let round = 0; left.length > 0 && round < mostRounds; round++) {
+      const again: typeof left = []
+      for (const [what, forget] of left) {
+        const count = await forget().catch((err: unknown) => {
+          log.warn({ what, err }, 'old records could not be pruned; retrying later')
+          return 0
+        })
+        counts.set(what, (counts.get(what) ?? 0) + count)
+        if (count > 0) again.push([what, forget])
       }
+      left = again
     }
+    for (const [what, count] of counts) if (count > 0) log.info({ what, count }, 'old records were pruned')
   }
 }

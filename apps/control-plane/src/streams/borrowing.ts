@@ -43,14 +43,15 @@ export async function borrow(tx: Db, params: BorrowParams): Promise<Borrowed> {
   }
   const lost = now.isHeld && now.generation === generation
   if (lost && !takeover) await params.refuseHeld({ holder: now.holder, since: now.heldSince, until: now.heldUntil })
-  if (lost) {
-    const details = { claim: 'control', from: now.holder }
-    await audit.record(tx, { actor: holder, action: 'stream.takeover', subject: desktopId, details })
-  }
   const holdId = newId()
   await store.hand(tx, screen, { ...params, holdId })
   // Of a new holder's hold, nothing is left when it ends.
-  return { desktopId, holdId, lost, isHandedOver: true, ...(await store.lend(tx, undefined, screen, forMs)) }
+  const lent = await store.lend(tx, undefined, screen, forMs)
+  if (lost) {
+    const details = { claim: 'control', from: now.holder }
+    await audit.recordOfCustomer(tx, { actor: holder, action: 'stream.takeover', subject: desktopId, details })
+  }
+  return { desktopId, holdId, lost, isHandedOver: true, ...lent }
 }
 
 /** The claim is as before, unless it has changed hands or was prolonged meanwhile. */

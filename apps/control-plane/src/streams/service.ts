@@ -115,12 +115,17 @@ async function hold(
     const { claim } = screen
     refuse('claim_held', refusals.claim_held.detail({ claim, until: now.heldUntil.toISOString() }), { claim })
   }
-  if (lost) {
-    const details = { claim: screen.claim, from: now.holder }
-    await audit.record(tx, { actor: params.holder, action: 'stream.takeover', subject: screen.desktopId, details })
-  }
   const holdId = newId()
   await store.hand(tx, screen, { ...params, holdId })
+  if (lost) {
+    const details = { claim: screen.claim, from: now.holder }
+    await audit.recordOfCustomer(tx, {
+      actor: params.holder,
+      action: 'stream.takeover',
+      subject: screen.desktopId,
+      details,
+    })
+  }
   return { holdId, lost }
 }
 

@@ -1,0 +1,26 @@
+// Bounds how many rows of a table belong to one and the same thing. Knows no table.
+import type { Db } from './pool.ts'
+
+interface Bounded {
+  table: string
+  /** The column that names the thing. */
+  of: string
+  most: number
+  /** SQL: which rows may go. */
+  settled: string
+}
+
+const deletedAtOnce = 5_000
+
+/** Deletes the oldest rows of each thing that has more than so many; returns how many it deleted. To be repeated while it deletes any. */
+export async function keepNewest(db: Db, { table, of, most, settled }: Bounded): Promise<number> {
+  const { rowCount } = await db.query(
+    `with crowded as (select ${of} as name from ${table} group by 1 having count(*) > ${most}),
+     old as (
+       select surplus.ctid from crowded, lateral (
+         select ctid, ${table}.* from ${table} where ${of} = crowded.name order by created_at desc offset ${most}) surplus
+       where ${settled} limit ${deletedAtOnce})
+     delete from ${table} where ctid in (select ctid from old)`,
+  )
+  return rowCount ?? 0
+}

@@ -1,0 +1,58 @@
+// How many creates, wakes and hibernations an organisation may ask for: many at once, and a steady number after that. Each leaves rows
+// that are kept for months, or for good. The leader counts in memory, since it alone accepts them; the next one begins with full budgets.
+import { Refusal } from '@dormouse/contract'
+
+/** Enough to create, wake and hibernate ten thousand desktops at once, and for 400,000 requests a day after that. */
+const budget = { atOnce: 50_000, perSecond: 5 } as const
+/** Of so many organisations, those with a full budget are forgotten. */
+const remembered = 10_000
+
+interface Account {
+  tokens: number
+  countedAt: number
+}
+
+export class LifecycleBudget {
+  readonly #accounts = new Map<string, Account>()
+  readonly #now: () => number
+
+  /** `now` in milliseconds. */
+  constructor(now = () => performance.now()) {
+    this.#now = now
+  }
+
+  /** Takes from the organisation's budget. Returns the refusal where too little is left; then nothing is taken. */
+  take(orgId: string, count = 1): Refusal | undefined {
+    const tokens = this.#left(orgId)
+    if (tokens < count) return tooMany(Math.ceil((count - tokens) / budget.perSecond))
+    this.#store(orgId, tokens - count)
+    return undefined
+  }
+
+  /** What was taken was not used. */
+  giveBack(orgId: string): void {
+    this.#store(orgId, Math.min(budget.atOnce, this.#left(orgId) + 1))
+  }
+
+  #left(orgId: string): number {
+    const account = this.#accounts.get(orgId)
+    if (!account) return budget.atOnce
+    const passedSecs = (this.#now() - account.countedAt) / 1_000
+    return Math.min(budget.atOnce, account.tokens + passedSecs * budget.perSecond)
+  }
+
+  #store(orgId: string, tokens: number): void {
+    if (this.#accounts.size >= remembered)
+      for (const id of this.#accounts.keys()) if (this.#left(id) >= budget.atOnce) this.#accounts.delete(id)
+    this.#accounts.set(orgId, { tokens, countedAt: this.#now() })
+  }
+}
+
+function tooMany(resetSecs: number): Refusal {
+  const { perSecond } = budget
+  const detail = `this organisation asks for more than ${perSecond} creates, wakes and hibernations a second; slow down, then retry`
+  return new Refusal('rate_limited', detail, {
+    retryAfterSecs: resetSecs,
+    rateLimit: { limit: perSecond, resetSecs },
+  })
+}
