@@ -1,22 +1,12 @@
 // The page of refusals, from the contract's table.
 import { STATUS_CODES } from 'node:http'
-import { type RefusalCode, refusals } from '@dormouse/contract'
+import { factsOf, refusalCode } from '@dormouse/contract'
 import { code, head, table } from './markdown.ts'
-
-type Row = {
-  status: number
-  retryAfterSecs?: number
-  spreads?: true
-  what: string
-  next?: string
-  fields?: readonly string[]
-  internalOnly?: true
-}
 
 const columns = ['code', 'status', 'Retry-After', 'what happened', 'what to do', 'fields']
 
 export function refusalsPage(): string {
-  const rows = Object.entries(refusals) as [RefusalCode, Row][]
+  const rows = refusalCode.options.map((name) => [name, factsOf(name)] as const)
   const direct = rows
     .filter(([, row]) => !row.internalOnly)
     .map(([name, row]) => [

@@ -1,5 +1,5 @@
 // Guarantee: a command's answer is the command's, and where there can be none, the status says why.
-import { isInternalOnly, refusalCode } from '@dormouse/contract'
+import { factsOf, refusalCode } from '@dormouse/contract'
 import { expect, test } from 'vitest'
 import { House } from '../house.ts'
 import { waitFor } from '../wait-for.ts'
@@ -90,7 +90,7 @@ test('more than 300 s is 300 to the guest, nothing is 60, and neither is refused
   }
 })
 
-const inner = refusalCode.options.filter(isInternalOnly)
+const inner = refusalCode.options.filter((code) => factsOf(code).internalOnly)
 
 test('what a host says to us alone is never told to a caller, nor a fault: 503, and the next try is as good', async () => {
   await using house = await House.start()

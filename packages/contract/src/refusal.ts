@@ -1,6 +1,6 @@
 // A refusal: a failure that was foreseen. Everything else that is thrown is a bug.
 import type { DesktopState } from './desktops.ts'
-import { messageOf, type RefusalCode, refusals } from './refusals.ts'
+import { factsOf, messageOf, type RefusalCode, refusals } from './refusals.ts'
 import type { StreamClaim } from './streams.ts'
 
 interface Extra {
@@ -56,6 +56,10 @@ export class Refusal extends Error {
     return refusals[this.code].status
   }
 }
+
+/** Whether another replica leads since, or a later request for the desktop was accepted. */
+export const isOvertaken = (error: unknown, by: 'leader' | 'request'): boolean =>
+  error instanceof Refusal && factsOf(error.code).overtakenBy === by
 
 /** Throws a refusal, by default in the table's words. Usable as an expression: `row ?? refuse('not_found')`. */
 export function refuse(code: RefusalCode, detail?: string, extra?: Extra): never {

@@ -5,6 +5,7 @@ import {
   type CommandPayload,
   type CommandResult,
   commands,
+  factsOf,
   Refusal,
   type RefusalCode,
   refusals,
@@ -131,64 +132,9 @@ export class Links extends EventEmitter<Events> {
   }
 }
 
-/** The codes with which a host may refuse. Leadership, authentication and limits are not for a host to decide. */
-const hostsMayRefuse: ReadonlySet<string> = new Set<RefusalCode>([
-  'busy',
-  'clipboard_unavailable',
-  'command_not_run',
-  'conflict',
-  'disk_missing',
-  'file_exists',
-  'exec_input_closed',
-  'exec_interrupted',
-  'exec_limit',
-  'exec_unknown',
-  'exec_unsupported',
-  'file_not_found',
-  'file_refused',
-  'file_too_large',
-  'guest_deadline',
-  'guest_silent',
-  'guest_suspended',
-  'guest_unavailable',
-  'host_disk_full',
-  'host_unreachable',
-  'hypervisor_failed',
-  'image_not_fetched',
-  'image_unavailable',
-  'invalid_request',
-  'io_error',
-  'is_directory',
-  'memory_image_damaged',
-  'memory_image_missing',
-  'memory_lost',
-  'move_not_converging',
-  'move_unreachable',
-  'moving',
-  'no_room',
-  'no_space',
-  'not_awake',
-  'not_connected',
-  'not_directory',
-  'not_empty',
-  'not_idle',
-  'not_regular',
-  'payload_too_large',
-  'permission_denied',
-  'quota_exceeded_in_guest',
-  'pictures_busy',
-  'read_only',
-  'screen_too_large',
-  'stale_epoch',
-  'stale_turn',
-  'superseded',
-  'symlink_loop',
-  'too_many_moves',
-  'unknown_desktop',
-  'upload_lost',
-  'upload_offset',
-  'watch_limit',
-])
+/** Whether a host may refuse with it. The code may be any text. */
+const isOfHosts = (code: string): code is RefusalCode =>
+  Object.hasOwn(refusals, code) && factsOf(code as RefusalCode).from !== undefined
 
 function asRefusal(name: CommandName, error: unknown): unknown {
   if (error instanceof CallRefused) {
@@ -199,13 +145,13 @@ function asRefusal(name: CommandName, error: unknown): unknown {
     // An agent of an older release: it has done nothing. The commands of operations have refusals of their own.
     if (error.code === 'unknown_call' && /^(guest|exec)\./.test(name))
       return refusalWithCause('host_outdated', inShort(error.detail))
-    if (!hostsMayRefuse.has(error.code)) {
+    if (!isOfHosts(error.code)) {
       return refusalWithCause('hypervisor_failed', `the host refused with an unknown code: ${inShort(error.detail)}`)
     }
     // What a guest's file system says is its owner's to read. Anything but plain words is no such message.
     if (error.code === 'file_refused' && /^[\p{L}\p{N} ,.'’()-]{1,200}$/u.test(error.detail))
       return new Refusal('file_refused', refusals.file_refused.detail({ error: inShort(error.detail) }))
-    return refusalWithCause(error.code as RefusalCode, inShort(error.detail))
+    return refusalWithCause(error.code, inShort(error.detail))
   }
   if (error instanceof LinkLost || error instanceof CallTimeout) {
     const isSent = error instanceof CallTimeout || error.sent

@@ -1,5 +1,13 @@
 // What a drain does next with one desktop. Pure: a function of the desktop's state and of what was tried.
-import type { DesktopState, DrainAction, DrainAwake, DrainReason, DrainSleeping, RefusalCode } from '@dormouse/contract'
+import {
+  type DesktopState,
+  type DrainAction,
+  type DrainAwake,
+  type DrainReason,
+  type DrainSleeping,
+  factsOf,
+  type RefusalCode,
+} from '@dormouse/contract'
 
 /** What became of the drain's tries with one desktop. */
 export interface Tried {
@@ -21,8 +29,6 @@ export interface Mode {
 /** After so many failures in one way, the drain goes another way, or gives up. */
 const mostFailures = 3
 const mostLiveFailures = 2
-/** What another target may do better. */
-const elsewhere: ReadonlySet<RefusalCode> = new Set(['host_unreachable', 'no_host', 'no_room', 'image_unavailable'])
 /** Requests of its owner may end a try again and again. */
 const mostTries = 10
 
@@ -67,6 +73,10 @@ export function after(before: Tried, { kind, errorCode, from }: Outcome): Tried 
   const failures = tried.failures + 1
   const live = kind === 'move' && from === 'awake' && !tried.cold
   // Its guest may write faster than the carrier carries. A host that cannot be reached, or has no room, is another matter.
-  const givesUpLive = live && !elsewhere.has(errorCode) && failures >= mostLiveFailures
+  const givesUpLive = live && !isForWantOfHost(errorCode) && failures >= mostLiveFailures
   return givesUpLive ? { ...tried, failures: 0, cold: true } : { ...tried, failures }
 }
+
+/** No host could be reached that has room: this says nothing of whether the desktop moves live. */
+const isForWantOfHost = (code: RefusalCode): boolean =>
+  code === 'host_unreachable' || factsOf(code).retried === 'while_hosts_return'

@@ -1,5 +1,5 @@
 // Names the path in what a guest's file system refuses: hosts send codes. Pure.
-import { isOfFile, Refusal, refusals } from '@dormouse/contract'
+import { factsOf, Refusal, refusals } from '@dormouse/contract'
 
 /** Where the guest refused: the path, and where it was to go. */
 export interface RefusedAt {
@@ -12,7 +12,7 @@ const shownMaxLength = 300
 export function withPath(refusal: Refusal, at: RefusedAt): Refusal {
   const { code, detail, extra } = refusal
   if (code === 'invalid_request') return asField(refusal, at)
-  return isOfFile(code) ? new Refusal(code, `${named(code, at)}: ${detail}`, extra) : refusal
+  return factsOf(code).from === 'guest_files' ? new Refusal(code, `${named(code, at)}: ${detail}`, extra) : refusal
 }
 
 /** A host says which field is wrong by the first word of its sentence. */

@@ -1,7 +1,7 @@
 // Uploads that go on after an interruption. What has come lies in the guest, beside its target; the table knows which uploads
 // there are, and whether one may already have been placed. So none depends on a replica, an agent or a connection.
 import {
-  isOfFile,
+  factsOf,
   newId,
   Refusal,
   refuse,
@@ -120,7 +120,7 @@ export class Uploads {
     try {
       return await this.#append(request, row, part)
     } catch (error) {
-      if (error instanceof Refusal && isOfFile(error.code)) await this.#end(request, row)
+      if (error instanceof Refusal && factsOf(error.code).from === 'guest_files') await this.#end(request, row)
       throw error
     }
   }

@@ -1,6 +1,6 @@
 // Turns every error into an RFC 9457 problem. No other file does.
 import { STATUS_CODES } from 'node:http'
-import { isInternalOnly, messageOf, noSuchRoute, type ProblemJson, Refusal, refusals } from '@dormouse/contract'
+import { factsOf, messageOf, noSuchRoute, type ProblemJson, Refusal, refusals } from '@dormouse/contract'
 import { CallFailed } from '@dormouse/link'
 import { scrub } from '@dormouse/process'
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
@@ -17,7 +17,7 @@ const ofFastify: Record<string, () => Refusal> = {
 
 /** The refusal that an error stands for; undefined for a bug. */
 export function asRefusal(error: unknown): Refusal | undefined {
-  if (error instanceof Refusal) return isInternalOnly(error.code) ? outwards(error) : error
+  if (error instanceof Refusal) return factsOf(error.code).internalOnly ? outwards(error) : error
   // The host's log has the whole cause.
   if (error instanceof CallFailed) {
     return new Refusal('guest_unavailable', messageOf('hypervisor_failed'), { cause: error.message })

@@ -1,5 +1,5 @@
 // How recovery of a host fails: errors are logged and the next run retries. Knows nothing of what is recovered.
-import { Refusal } from '@dormouse/contract'
+import { isOvertaken, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import { isDatabaseUnavailable } from '../db/pool.ts'
 
@@ -8,7 +8,7 @@ export async function guarded(log: Log, work: () => Promise<unknown>): Promise<v
   try {
     await work()
   } catch (error) {
-    const passing = error instanceof Refusal && (error.code === 'not_leader' || error.code === 'host_unreachable')
+    const passing = isOvertaken(error, 'leader') || (error instanceof Refusal && error.code === 'host_unreachable')
     log[passing || isDatabaseUnavailable(error) ? 'info' : 'error'](
       { err: error },
       'recovery was interrupted; it will run again',

@@ -1,7 +1,7 @@
 // Reconciles the database with the hosts: when a host links, when it reports a change, and when it was unreachable.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Hello, Observation } from '@dormouse/contract'
-import { newId, Refusal } from '@dormouse/contract'
+import { isOvertaken, newId, Refusal } from '@dormouse/contract'
 import type { Log } from '@dormouse/process'
 import type { Links } from '../agents/links.ts'
 import type { StandingAlarms } from '../alarms/service.ts'
@@ -176,7 +176,7 @@ export class Recovery {
         return await this.#options.links.command(hostId, command.command, { fence, letter: null }, asked)
       return await this.#options.links.command(hostId, command.command, { fence }, asked)
     } catch (error) {
-      if (isObsolete(error)) return {}
+      if (isOvertaken(error, 'request')) return {}
       await this.#noteFailure(command, error)
       return undefined
     }
@@ -214,10 +214,6 @@ export class Recovery {
     return stateAfterFailure({ from, discardMemory: operation !== undefined && discardsMemory(operation) }, answer)
   }
 }
-
-/** The host has executed a later request for the desktop. */
-const isObsolete = (error: unknown): boolean =>
-  error instanceof Refusal && (error.code === 'stale_turn' || error.code === 'superseded')
 
 /** A host's text goes into the database: limits its length, and replaces control characters. */
 const inOneLine = (error: unknown): string =>

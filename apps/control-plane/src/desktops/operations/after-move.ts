@@ -1,6 +1,6 @@
 // Sends a command to a host on which an earlier move of the desktop has not ended, because its last command is deferred: that one
 // is sent first. So a customer's request never waits for the next attempt.
-import { Refusal } from '@dormouse/contract'
+import { isOvertaken, Refusal } from '@dormouse/contract'
 import type { Links } from '../../agents/links.ts'
 import type { Leadership } from '../../leadership/leadership.ts'
 import type { StepContext } from '../../operations/definition.ts'
@@ -44,7 +44,7 @@ async function end(
   const fence = { desktopId, generation, turn, operationId, epoch, deadlineMs: Math.ceil(remainingMs) }
   await links.command(hostId, command, { fence, letter: null }, commandOptions(context)).catch((error: unknown) => {
     // It has been done meanwhile.
-    if (!(error instanceof Refusal) || !['stale_turn', 'superseded'].includes(error.code)) throw error
+    if (!isOvertaken(error, 'request')) throw error
   })
   await leadership.transaction((tx) => done(tx, owed))
 }

@@ -1,6 +1,6 @@
 // A first wake that fails by the fault of its host goes on at another one: a disk that was never booted with success holds
 // nothing. The host that failed gets an order to remove what it has. And the count of the hosts whose wakes keep failing.
-import { imageFolderName, imageRef, Refusal, type RefusalCode } from '@dormouse/contract'
+import { factsOf, imageFolderName, imageRef, isOvertaken, Refusal } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Db } from '../../db/pool.ts'
@@ -29,16 +29,6 @@ const maxHosts = 3
 /** With less time left, another host could not boot it either. */
 const minLeftMs = 1_000
 
-/** A host that refuses with one of these cannot make or boot this desktop now. Neither its guest nor its caller is at fault. */
-const faultsOfHost: ReadonlySet<RefusalCode> = new Set([
-  'hypervisor_failed',
-  'host_disk_full',
-  'no_room',
-  'disk_missing',
-])
-/** With these, another host may help, but this one need not be at fault: the web server may be unavailable. */
-const faultsOfImage: ReadonlySet<RefusalCode> = new Set(['image_unavailable', 'image_not_fetched'])
-
 /** Whether the wake has left a host that failed. */
 export const wasElsewhere = ({ findings: stored }: Pick<Position, 'findings'>): boolean =>
   findings.parse(stored).tried.length > 0
@@ -65,7 +55,7 @@ export async function onSomeHost<T>(
 
 async function noteFault({ hosts }: AnotherHostContext, context: StepContext, error: Refusal): Promise<void> {
   const { hostId } = findings.parse(context.findings)
-  if (!hostId || !faultsOfHost.has(error.code)) return
+  if (!hostId || factsOf(error.code).fault !== 'host') return
   await hosts.wakeFailed(hostId, context.operation.desktopId, error.extra.cause ?? error.detail)
 }
 
@@ -74,7 +64,7 @@ async function isWorthLeaving({ hosts }: AnotherHostContext, context: StepContex
   const { hostId, tried } = findings.parse(context.findings)
   if (input.from !== 'created' || input.hostId !== null || input.onHost || !hostId || tried.length + 1 >= maxHosts)
     return false
-  if (faultsOfHost.has(error.code) || faultsOfImage.has(error.code)) return true
+  if (factsOf(error.code).fault) return true
   // A link that is lost for a moment comes back.
   return error.code === 'host_unreachable' && (await hosts.isSilent(hostId))
 }
@@ -101,7 +91,7 @@ async function leave(deps: AnotherHostContext, context: StepContext, because: Re
     Object.assign(context.findings, await hosts.place(null, request, move))
     return true
   } catch (error) {
-    if (error instanceof Refusal && !['not_leader', 'stale_epoch'].includes(error.code)) return false
+    if (error instanceof Refusal && !isOvertaken(error, 'leader')) return false
     // It is not known whether that was committed: what is stored counts.
     Object.assign(context.findings, await storedFindings(deps, context))
     if (findings.parse(context.findings).hostId === from) throw error

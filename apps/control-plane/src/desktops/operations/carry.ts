@@ -6,6 +6,7 @@ import {
   type CommandResult,
   type DesktopState,
   type ImageRef,
+  isOvertaken,
   type MoveKind,
   type MoveTraits,
   Refusal,
@@ -142,7 +143,7 @@ async function stillOwing(deps: CarryContext, context: StepContext, to: string |
   const remainingMs = Math.min(context.remainingMs, checkMs)
   for (const hostId of able)
     await endMove(deps, { ...context, remainingMs }, hostId).catch((error: unknown) => {
-      if (!(error instanceof Refusal) || ['not_leader', 'stale_epoch'].includes(error.code)) throw error
+      if (!(error instanceof Refusal) || isOvertaken(error, 'leader')) throw error
     })
   return able.length === 0 ? owing : read()
 }
@@ -338,7 +339,7 @@ async function afterDecision<T extends object>(
   try {
     return await ask(commandOptions({ ...context, remainingMs: Math.max(context.remainingMs, decidedMs) }))
   } catch (error) {
-    if (context.signal.aborted || !(error instanceof Refusal) || error.code === 'stale_epoch') throw error
+    if (context.signal.aborted || !(error instanceof Refusal) || isOvertaken(error, 'leader')) throw error
     const leftMs = context.remainingMs - (performance.now() - began)
     if (error.code === 'host_unreachable' && leftMs > lastMs) throw error
     return { why: error.extra.cause ?? error.detail }

@@ -1,5 +1,5 @@
 // Destroy: always converges. An unreachable host removes what is left as soon as it is back.
-import { Refusal, refusalWithCause } from '@dormouse/contract'
+import { isOvertaken, Refusal, refusalWithCause } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
@@ -106,7 +106,7 @@ async function remove({ hosts, links, graceMs }: DestroyContext, context: StepCo
     return { cleanup: 'done' }
   } catch (error) {
     // Another leader has taken over and resumes this operation.
-    if (signal.aborted || (error instanceof Refusal && error.code === 'stale_epoch')) throw error
+    if (signal.aborted || isOvertaken(error, 'leader')) throw error
     const why = (error as Error).message
     if (await hosts.isGone(hostId)) return { cleanup: 'deferred', why }
     if (context.ageMs < graceMs) throw refusalWithCause('host_unreachable', `the host has not removed it yet: ${why}`)

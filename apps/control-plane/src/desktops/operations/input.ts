@@ -1,5 +1,5 @@
 // What an operation on a desktop knows of the moment it was accepted, and the fence that its commands carry.
-import { desktopSpec, desktopState, type Fence, id, idleCondition, Refusal } from '@dormouse/contract'
+import { desktopSpec, desktopState, type Fence, id, idleCondition, isOvertaken, Refusal } from '@dormouse/contract'
 import { z } from 'zod'
 import type { StepContext } from '../../operations/definition.ts'
 import type { OperationRow } from '../../operations/store.ts'
@@ -45,4 +45,4 @@ export const commandOptions = ({ operation, signal, remainingMs }: StepContext) 
 
 /** An undo is deferred at once where the host is unreachable or has already executed a later turn. */
 export const cannotBeDoneNow = (error: unknown): boolean =>
-  error instanceof Refusal && ['host_unreachable', 'stale_turn', 'superseded'].includes(error.code)
+  isOvertaken(error, 'request') || (error instanceof Refusal && error.code === 'host_unreachable')

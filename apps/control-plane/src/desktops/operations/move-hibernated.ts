@@ -1,6 +1,6 @@
 // A move of an awake desktop as files: it is hibernated on its old host and woken on the new one. A live move that does not
 // converge goes on like this. The desktop counts as awake all the while; the ledger knows when it was hibernated.
-import { type Fence, moveMode, Refusal, refusalWithCause, refuse } from '@dormouse/contract'
+import { type Fence, isOvertaken, moveMode, Refusal, refusalWithCause, refuse } from '@dormouse/contract'
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { UsageKind } from '../../ledger/store.ts'
@@ -168,7 +168,7 @@ export async function keep(deps: Deps, context: StepContext, from: string): Prom
   try {
     await wake(deps, waking, from, fenceOf(waking))
   } catch (error) {
-    if (!(error instanceof Refusal) || ['not_leader', 'stale_epoch'].includes(error.code)) throw error
+    if (!(error instanceof Refusal) || isOvertaken(error, 'leader')) throw error
     const asleep = await sleepOn(deps, context, from, fenceOf(context))
     return { kept: asleep === 'deferred' ? kept : stateOf(asleep), asleep, why: error.extra.cause ?? error.detail }
   }

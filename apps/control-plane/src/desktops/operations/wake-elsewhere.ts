@@ -1,6 +1,6 @@
 // A wake whose desktop sleeps on a host that is cordoned or full: it moves first, and then wakes on the new host. The move is
 // part of the wake, and its decision takes the turn after the wake's own.
-import { Refusal } from '@dormouse/contract'
+import { isOvertaken, Refusal } from '@dormouse/contract'
 import type { Db } from '../../db/pool.ts'
 import type { Position, SettleContext, StepContext } from '../../operations/definition.ts'
 import type { Findings } from '../../operations/findings.ts'
@@ -29,7 +29,7 @@ export async function placeElsewhere(
   try {
     return await carry.placeAway(deps, context, { from, to: null, kind: 'cold', vcpus, memoryMiB, mayRelay })
   } catch (error) {
-    if (!(error instanceof Refusal) || ['not_leader', 'stale_epoch'].includes(error.code)) throw error
+    if (!(error instanceof Refusal) || isOvertaken(error, 'leader')) throw error
     return undefined
   }
 }
