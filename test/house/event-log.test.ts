@@ -196,6 +196,28 @@ test('partitions are made ahead and dropped with their days, and what has none i
   expect(await log.database.rows('select 1 from events')).toEqual([])
 })
 
+test('a partition that cannot be dropped holds up no other', async () => {
+  await using log = await ownLog(inject('databaseUrl'))
+  await using own = openFeed(log.database.url)
+  const partitions = partitionsOf(own.pool, 7)
+  const day = 86_400_000
+  for (const ahead of [0, 1]) await partitions.maintain(Date.now() + ahead * day)
+  const names = async () => {
+    const rows = await log.database.rows<{ name: string }>(
+      `select inhrelid::regclass::text as name from pg_inherits
+       where inhparent = 'events'::regclass and inhrelid::regclass::text <> 'events_unplaced' order by 1`,
+    )
+    return rows.map(({ name }) => name)
+  }
+  const [oldest] = await names()
+  await log.database.rows(`create view looked_at as select * from ${oldest}`)
+  await partitions.maintain(Date.now() + 30 * day)
+  const [stuck, next] = await names()
+  expect(stuck).toBe(oldest)
+  // Today's, a month later.
+  expect(next).toBe(`events_${new Date(Date.now() + 30 * day).toISOString().slice(0, 10).replaceAll('-', '')}`)
+})
+
 /** The position before everything. */
 const feedPosition = async (feed: EventFeed): Promise<Position> => ({ ...(await feed.now()), seq: 0 })
 

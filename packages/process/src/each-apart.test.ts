@@ -1,6 +1,6 @@
 // Guarantee: none of several things holds up another, whether its work fails or does not end.
 import { expect, test } from 'vitest'
-import { eachApart } from './each-apart.ts'
+import { eachApart, eachDone } from './each-apart.ts'
 
 test('what fails is told, and all others are done', async () => {
   const [done, failed]: [number[], number[]] = [[], []]
@@ -29,4 +29,14 @@ test('one that hangs delays none behind it, and no more than so many run at once
   end.resolve()
   await all
   expect([done.at(-1), most]).toEqual([1, 3])
+})
+
+test('all are done in order, and then the first failure is told', async () => {
+  const done: number[] = []
+  const all = eachDone([1, 2, 3, 4], async (item) => {
+    if (item % 2) throw new Error(`not ${item}`)
+    done.push(item)
+  })
+  await expect(all).rejects.toThrow('not 1')
+  expect(done).toEqual([2, 4])
 })

@@ -1,4 +1,4 @@
-// Does the same for each of several things, of which none may hold up another: a few at a time, and whatever becomes of one.
+// Does the same for each of several things, of which none may hold up another, whatever becomes of one.
 
 interface Options<T> {
   atOnce: number
@@ -17,4 +17,11 @@ export async function eachApart<T>(
     for (const item of left) await work(item).catch((error: unknown) => failed(error, item))
   }
   await Promise.all(Array.from({ length: atOnce }, next))
+}
+
+/** One after the other. Throws what was thrown first, once all are done. */
+export async function eachDone<T>(items: Iterable<T>, work: (item: T) => Promise<unknown>): Promise<void> {
+  const errors: unknown[] = []
+  await eachApart(items, { atOnce: 1, failed: (error) => errors.push(error) }, work)
+  if (errors.length > 0) throw errors[0]
 }

@@ -4,7 +4,8 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { chmod, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { id } from '@dormouse/contract'
+import { id, newId } from '@dormouse/contract'
+import { eachDone } from '@dormouse/process'
 import { z } from 'zod'
 import { type TemplateTraits, templateFiles, templateMemory } from '../driver/templates.ts'
 import { privateFolder, syncPath, unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
@@ -91,9 +92,9 @@ export class TemplateFolders {
   async builds(): Promise<string[]> {
     const names = (await readdir(this.#root).catch(unlessMissing)) ?? []
     const making = names.filter((name) => name.endsWith(makingSuffix))
-    const ids = await Promise.all(
-      making.map((name) => readFile(join(this.#path(name), buildName), 'utf8').catch(unlessMissing)),
-    )
+    // A guest whose file cannot be read is found by its name.
+    const read = (name: string) => readFile(join(this.#path(name), buildName), 'utf8').catch(() => undefined)
+    const ids = await Promise.all(making.map(read))
     // A file that was cut short holds no id: its guest was never booted.
     return ids.flatMap((buildId) => id.safeParse(buildId).data ?? [])
   }
@@ -124,8 +125,8 @@ export class TemplateFolders {
 
   /** It is no template any more before its files go. */
   async remove(key: string): Promise<void> {
-    const gone = this.#path(`${key}${goneSuffix}`)
-    await rm(gone, { recursive: true, force: true })
+    // What an earlier removal has left must not be in the way.
+    const gone = this.#path(`${key}.${newId()}${goneSuffix}`)
     await rename(this.#path(key), gone).catch(unlessMissing)
     await syncPath(this.#root)
     await rm(gone, { recursive: true, force: true })
@@ -134,9 +135,9 @@ export class TemplateFolders {
   /** Removes what was being made or removed, and what cannot be read. */
   async clearLeftovers(): Promise<void> {
     const templates = new Set((await this.list()).map(({ key }) => key))
-    for (const name of (await readdir(this.#root).catch(unlessMissing)) ?? []) {
-      if (!templates.has(name)) await rm(this.#path(name), { recursive: true, force: true })
-    }
+    const names = (await readdir(this.#root).catch(unlessMissing)) ?? []
+    const left = names.filter((name) => !templates.has(name))
+    await eachDone(left, (name) => rm(this.#path(name), { recursive: true, force: true }))
   }
 
   /** Whether what is removed here frees space for that folder. */
@@ -145,10 +146,10 @@ export class TemplateFolders {
     return ours !== undefined && ours.dev === theirs?.dev
   }
 
-  /** Whether its files are what they were when it was made. */
+  /** Whether its files are what they were when it was made. What cannot be read is not. */
   async isWhole(template: Template): Promise<boolean> {
     for (const name of filesOf(template)) {
-      const found = await digestOf(join(template.path, templateFiles[name])).catch(unlessMissing)
+      const found = await digestOf(join(template.path, templateFiles[name])).catch(() => undefined)
       if (found !== template[name]?.sha256) return false
     }
     return true
@@ -161,7 +162,7 @@ export class TemplateFolders {
 
   async #read(key: string): Promise<Template | undefined> {
     const path = this.#path(key)
-    const text = await readFile(join(path, manifestName), 'utf8').catch(unlessMissing)
+    const text = await readFile(join(path, manifestName), 'utf8').catch(() => undefined)
     const manifest = text === undefined ? undefined : manifestSchema.safeParse(parseJson(text)).data
     if (!manifest) return undefined
     const { mtimeMs: usedAt } = await stat(path)

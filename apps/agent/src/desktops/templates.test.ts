@@ -1,9 +1,11 @@
 // Guarantee: a desktop that begins with a template is a desktop like any other, with an identity of its own. Whatever fails or dies
 // on the way, and at which step, nobody reaches a guest without one, and the desktop begins again as if it had never been woken.
-import { readdir } from 'node:fs/promises'
+import { mkdtempDisposable, readdir } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { newId } from '@dormouse/contract'
 import { expect, test } from 'vitest'
+import { SimulatedDriver } from '../driver/simulated/simulated.ts'
 import { Bench, fenceOf, spec, until } from '../testing/bench.ts'
 import { TestMove } from '../testing/move.ts'
 import { expectNoTemplate, foldersOf, made, path } from '../testing/template-making.ts'
@@ -72,6 +74,25 @@ test.each(['template.after-boot', 'template.after-seal', 'template.after-save', 
     expect(await path(bench)).toBe('template')
   },
 )
+
+test('a guest of a template that cannot be ended holds up no template that is there, and is ended later', async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), 'dormouse-agent-'))
+  let faults: { fail?: string[] } = {}
+  const makeDriver = () => new SimulatedDriver({ folder: join(folder.path, 'simulated'), faults })
+  await using bench = await Bench.over({ folder: folder.path, makeDriver, templatesMiB: 1_000 })
+  await made(bench)
+  const other = { ...spec, memoryMiB: 32 }
+  faults = { fail: ['endTemplate:hypervisor_failed:1000000'] }
+  await bench.crashAt('template.after-boot', async () => {
+    await path(bench, newId(), other)
+    await bench.house.templates.settled()
+  })
+  expect(bench.driver.templates.running()).toHaveLength(1)
+  expect(await path(bench)).toBe('template')
+  bench.driver.faults.failNext('endTemplate', 0)
+  await bench.house.templates.check()
+  expect([bench.driver.templates.running(), (await foldersOf(bench)).length]).toEqual([[], 1])
+})
 
 test('an agent that dies when a template is made has it when it starts again', async () => {
   await using bench = await start()
@@ -272,11 +293,11 @@ test.each(['bootTemplate', 'saveTemplate'] as const)('where %s fails there is no
 test('what could not be ended when a template failed is ended a minute later, and templates are made again', async () => {
   await using bench = await start()
   bench.driver.faults.failNext('saveTemplate')
-  bench.driver.faults.failNext('endTemplate')
+  // By its folder, and by its name.
+  bench.driver.faults.failNext('endTemplate', 2)
   expect(await path(bench)).toBe('boot')
   await bench.house.templates.settled()
   expect(bench.driver.templates.running()).toHaveLength(1)
-  expect(await foldersOf(bench)).toHaveLength(1)
   await bench.house.templates.check()
   await expectNoTemplate(bench)
   await made(bench, { ...spec, memoryMiB: 32 })

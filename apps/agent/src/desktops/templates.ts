@@ -1,7 +1,7 @@
 // The templates of this host: which there are, which is to be made next, and which are removed. They are made in the background, one
 // at a time. Losing one costs a first wake some time, and nothing else.
 import { type DesktopId, type DesktopSpec, type HostFacts, newId } from '@dormouse/contract'
-import type { Log } from '@dormouse/process'
+import { eachApart, eachDone, type Log } from '@dormouse/process'
 import type { TemplateTraits } from '../driver/templates.ts'
 import { SharedLock } from '../mechanics/shared-lock.ts'
 import type { Journal } from './journal.ts'
@@ -60,6 +60,7 @@ export class Templates {
   #capacityMiB = Infinity
   /** Whether nothing is left of one that was being made, by this agent or one before it. */
   #isCleared = false
+  #isClearing = false
   #isOpen = false
 
   constructor(deps: TemplatesDeps, { maxMiB }: TemplateOptions) {
@@ -82,40 +83,46 @@ export class Templates {
   async check(): Promise<void> {
     if (!this.#isCleared && !this.#making) await this.#clear()
     if (!this.#isOpen) await this.#open()
-    for (const template of this.#oldestFirst()) {
-      try {
-        if (!(await this.#deps.driver.templates.hasImage(template.traits.image)))
-          await this.#remove(template, 'its image is gone')
-      } catch (err) {
-        this.#deps.log.warn({ err, image: template.imageVersion }, 'a template could not be removed; retrying')
-      }
-    }
+    const failed = (err: unknown, { imageVersion: image }: Template) =>
+      this.#deps.log.warn({ err, image }, 'the image of a template could not be looked for; retrying')
+    await eachApart(this.#oldestFirst(), { atOnce: 1, failed }, async (template) => {
+      if (!(await this.#deps.driver.templates.hasImage(template.traits.image)))
+        await this.#remove(template, 'its image is gone')
+    })
     await this.#keepWithin(this.#maxMiB * mib)
     this.#makeNext()
   }
 
-  /** Ends and removes what the making of a template has left. Where libvirt does not answer, that is done later. */
+  /** Ends and removes what the making of a template has left. What cannot be is tried again later, and holds up no other. Never throws. */
   async #clear(): Promise<void> {
-    const { driver, folders } = this.#deps
-    for (const buildId of await folders.builds()) await driver.templates.end(buildId)
-    await driver.templates.endAll()
-    await folders.clearLeftovers()
-    this.#isCleared = true
+    const { driver, folders, log } = this.#deps
+    this.#isClearing = true
+    const end = async () => eachDone(await folders.builds(), (buildId) => driver.templates.end(buildId))
+    const works = [end, () => driver.templates.endAll(), () => folders.clearLeftovers()]
+    try {
+      await eachDone(works, (work) => work())
+      this.#isCleared = true
+    } catch (err) {
+      log.warn({ err }, 'what a template has left is still there; retrying')
+    }
+    this.#isClearing = false
   }
 
   /** What an agent before this one has made counts only once its digests are those of its manifest, and where any is to be used. */
   async #open(): Promise<void> {
     const { folders, log } = this.#deps
-    for (const template of await folders.list()) {
+    const failed = (err: unknown, { imageVersion: image }: Template) =>
+      log.warn({ err, image }, 'a template that is not used could not be removed')
+    await eachApart(await folders.list(), { atOnce: 1, failed }, async (template) => {
       const { key, imageVersion: image } = template
       if (this.#maxMiB > 0 && (await folders.isWhole(template))) {
         this.#usable.set(key, template)
-        continue
+        return
       }
       await folders.remove(key)
       const why = this.#maxMiB > 0 ? 'it was damaged; another is made when it is wanted' : 'this host is to have none'
       log.warn({ image, why }, 'a template was removed')
-    }
+    })
     this.#isOpen = true
   }
 
@@ -178,7 +185,7 @@ export class Templates {
   #makeNext(): void {
     for (const key of this.#wishes.keys()) if (this.#isGivenUp(key)) this.#wishes.delete(key)
     const [next] = [...this.#wishes].filter(([key]) => this.#mayTry(key))
-    const isOpen = this.#isOpen && this.#isCleared && !this.#closing.signal.aborted
+    const isOpen = this.#isOpen && !this.#isClearing && !this.#closing.signal.aborted
     if (!next || this.#making || !isOpen) return
     const [key, wish] = next
     this.#wishes.delete(key)
@@ -213,9 +220,7 @@ export class Templates {
       this.#countFailure(key)
       log.warn({ err, image, memoryMiB, vcpus }, 'a template could not be made; desktops boot from their image')
     } finally {
-      await this.#clear().catch((err: unknown) =>
-        log.warn({ err }, 'what a template has left is still there; retrying'),
-      )
+      await this.#clear()
     }
   }
 
@@ -325,15 +330,22 @@ export class Templates {
     return [...this.#usable.values()].sort((a, b) => a.usedAt - b.usedAt)
   }
 
+  /** Never throws: nobody uses it any more, and one that leaves something holds up no other. */
   async #remove(template: Template, why: string): Promise<void> {
     const { folders, log } = this.#deps
     if (this.#usable.get(template.key) !== template) return
     this.#usable.delete(template.key)
-    await this.#use.alone(async () => {
-      // Another one may have taken its place.
-      if (!this.#usable.has(template.key)) await folders.remove(template.key)
-    })
-    log.info({ image: template.imageVersion, why }, 'a template was removed')
+    const { key, imageVersion: image } = template
+    try {
+      await this.#use.alone(async () => {
+        // Another one may have taken its place.
+        if (!this.#usable.has(key)) await folders.remove(key)
+      })
+      log.info({ image, why }, 'a template was removed')
+    } catch (err) {
+      this.#isCleared = false
+      log.warn({ err, image, why }, 'a template is not used any more, but not all of it could be removed; retrying')
+    }
   }
 
   #isGivenUp(key: string): boolean {

@@ -2,7 +2,7 @@
 // on is looked up, never guessed: where it cannot be found out, nothing is removed.
 import { readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import type { Failpoints, Log } from '@dormouse/process'
+import { eachDone, type Failpoints, type Log } from '@dormouse/process'
 import { privateFolder, syncPath, unlessMissing } from '../mechanics/durable-file.ts'
 import { freeBytes, lowWaterBytes } from './disk-space.ts'
 import { partialPrefix } from './fetcher.ts'
@@ -42,20 +42,24 @@ export class ImageEviction {
   async check(): Promise<void> {
     // A host that has never fetched an image may have templates.
     const folder = await privateFolder(this.#options.shelf.fetchedDir, 0o711)
-    await this.#removeHidden((name) => name.startsWith(removingPrefix))
-    await this.makeSpace(await lowWaterBytes(folder))
+    const removeHidden = () => this.#removeHidden((name) => name.startsWith(removingPrefix))
+    const makeSpace = async () => this.makeSpace(await lowWaterBytes(folder))
+    await eachDone([removeHidden, makeSpace], (work) => work())
   }
 
-  /** Removes unused images until so many bytes are free; answers whether they are. */
+  /** Removes unused images until so many bytes are free; returns whether they are. What cannot be removed holds up nothing else. */
   async makeSpace(bytes: number): Promise<boolean> {
-    const { shelf, free = freeBytes } = this.#options
+    const { shelf, log, free = freeBytes } = this.#options
     const isEnough = async () => (await free(shelf.fetchedDir)) >= bytes
     if (await isEnough()) return true
-    await this.#removeOldPartials()
-    await this.#options.templates.removeWhile(async () => !(await isEnough()))
-    for (const name of await this.#oldestFirst()) {
-      if (await isEnough()) return true
-      await this.#remove(name)
+    const removeImages = async () =>
+      eachDone(await this.#oldestFirst(), async (name) => (await isEnough()) || this.#remove(name))
+    const removeTemplates = () => this.#options.templates.removeWhile(async () => !(await isEnough()))
+    try {
+      await eachDone([() => this.#removeOldPartials(), removeTemplates, removeImages], (work) => work())
+    } catch (err) {
+      if (!(await isEnough())) throw err
+      log.warn({ err }, 'an unused image, or a part of one, could not be removed; retrying')
     }
     return isEnough()
   }
@@ -104,9 +108,9 @@ export class ImageEviction {
 
   async #removeHidden(which: (name: string) => boolean | Promise<boolean>): Promise<void> {
     const { fetchedDir } = this.#options.shelf
-    for (const name of (await readdir(fetchedDir).catch(unlessMissing)) ?? []) {
+    await eachDone((await readdir(fetchedDir).catch(unlessMissing)) ?? [], async (name) => {
       if (await which(name)) await rm(join(fetchedDir, name), { recursive: true, force: true })
-    }
+    })
   }
 }
 

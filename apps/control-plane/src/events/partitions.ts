@@ -44,13 +44,17 @@ export class EventPartitions {
     if (old.length + count > 0) log.info({ partitions: old, rows: count }, 'old events were dropped')
   }
 
+  /** Never throws: one that cannot be changed holds up no other. */
   async #change(work: () => Promise<void>, partition: string): Promise<void> {
     try {
       await work()
     } catch (err) {
       // A lock that was not free, or a day of which the partition for unplaced rows already has events: they stay there.
-      if (sqlState(err) !== '55P03' && sqlState(err) !== '23514') throw err
-      this.#options.log.info({ err, partition }, 'a partition of the events cannot be changed now')
+      const isKnown = sqlState(err) === '55P03' || sqlState(err) === '23514'
+      this.#options.log[isKnown ? 'info' : 'warn'](
+        { err, partition },
+        'a partition of the events cannot be changed now',
+      )
     }
   }
 }

@@ -121,9 +121,9 @@ export class Recovery {
   async sendDeferred(): Promise<void> {
     const { leadership, links, pool } = this.#options
     if (!leadership.term) return
-    await checkPaused(this.#options)
     const able = links.hostIds().filter((hostId) => links.takesCommands(hostId))
     for (const hostId of await deferred.hostsAmong(pool, able)) void this.#sendDeferred(hostId)
+    await checkPaused(this.#options)
   }
 
   /** Sends a few at a time, so that one that hangs until its deadline delays few others of its host. */

@@ -1,6 +1,6 @@
 // What the leader does for webhooks: reads the log, keeps the queue running, and looks after what is stuck. Without an enabled
 // webhook it costs one query a second.
-import type { Failpoints, Log } from '@dormouse/process'
+import { eachDone, type Failpoints, type Log } from '@dormouse/process'
 import type { Found, StandingAlarms } from '../alarms/service.ts'
 import { inLane } from '../db/lanes.ts'
 import { isDatabaseUnavailable, type Pool } from '../db/pool.ts'
@@ -95,15 +95,21 @@ export class WebhookWorker {
 
   /** Disables what fills the database, logs what was left out, queues what has lost its job, and counts what waits. */
   async care(): Promise<void> {
-    const { pool, leadership, log } = this.#options
-    this.waiting = await deliveries.waiting(pool)
-    const full = await deliveries.overloaded(pool, backlogMax)
-    if (full.length > 0) {
-      await leadership.transaction((tx) => store.disable(tx, full, 'backlog'))
-      log.info({ webhooks: full, backlogMax }, 'webhooks were disabled: too many deliveries wait')
+    const { pool, leadership } = this.#options
+    const count = async () => {
+      this.waiting = await deliveries.waiting(pool)
     }
-    await leadership.transaction((tx) => noteLeftOut(tx))
-    if (this.#queued) await this.#queueAll()
+    const note = () => leadership.transaction((tx) => noteLeftOut(tx))
+    const queue = async () => this.#queued && this.#queueAll()
+    await eachDone([count, () => this.#disableFull(), note, queue], (work) => work())
+  }
+
+  async #disableFull(): Promise<void> {
+    const { pool, leadership, log } = this.#options
+    const full = await deliveries.overloaded(pool, backlogMax)
+    if (full.length === 0) return
+    await leadership.transaction((tx) => store.disable(tx, full, 'backlog'))
+    log.info({ webhooks: full, backlogMax }, 'webhooks were disabled: too many deliveries wait')
   }
 
   /** Resolves once nothing is sent any more. */

@@ -2,6 +2,7 @@
 import { open, readdir, rm, stat, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DesktopId } from '@dormouse/contract'
+import { eachDone } from '@dormouse/process'
 import { privateFolder, unlessMissing } from '../../mechanics/durable-file.ts'
 
 const maxBytes = 1024 * 1024
@@ -25,13 +26,13 @@ export class Consoles {
     await rm(this.#path(desktopId), { force: true })
   }
 
-  /** Empties each file above 1 MiB. QEMU appends, so it continues at the file's start. */
+  /** Empties each file above 1 MiB. QEMU appends, so it continues at the file's start. Throws what failed, once all others are done. */
   async truncateLong(): Promise<void> {
-    for (const name of (await readdir(this.#folder).catch(unlessMissing)) ?? []) {
+    await eachDone((await readdir(this.#folder).catch(unlessMissing)) ?? [], async (name) => {
       const path = join(this.#folder, name)
       const size = (await stat(path).catch(unlessMissing))?.size ?? 0
       if (size > maxBytes) await truncate(path, 0)
-    }
+    })
   }
 
   #path(desktopId: DesktopId): string {

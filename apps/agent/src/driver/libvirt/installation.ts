@@ -36,6 +36,7 @@ export class Installation {
   #id = ''
   #ready: Promise<Ready> | undefined
   #isFirewallDown = false
+  #isConsoleFull = false
 
   constructor(session: Session, settings: LibvirtSettings, images: ImageShelf, log: Log) {
     this.session = session
@@ -83,6 +84,12 @@ export class Installation {
     this.#isFirewallDown = isDown
   }
 
+  /** The same. */
+  #noteConsole(err: unknown): void {
+    if (!this.#isConsoleFull) this.#log.warn({ err }, 'the log of a guest’s console could not be emptied; retrying')
+    this.#isConsoleFull = true
+  }
+
   async facts(consoles: Consoles): Promise<DriverFacts> {
     const images = await this.#images.list()
     if (this.session.problem) return unusable(images, this.session.problem)
@@ -92,7 +99,12 @@ export class Installation {
         () => this.#noteFirewall(undefined),
         (error: unknown) => this.#noteFirewall(error),
       )
-      await consoles.truncateLong()
+      await consoles.truncateLong().then(
+        () => {
+          this.#isConsoleFull = false
+        },
+        (error: unknown) => this.#noteConsole(error),
+      )
       const { disksDir, capacity } = this.#settings
       return { kvm, versions, ...(await capacityOf(this.session.host, disksDir, capacity)), images, ailment: null }
     } catch (error) {

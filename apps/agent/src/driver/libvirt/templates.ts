@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
 import type { Domain as Handle } from '@dormouse/node-libvirt'
-import { together } from '@dormouse/process'
+import { eachDone, together } from '@dormouse/process'
 import type { Image, Readiness } from '../../images/images.ts'
 import type { ImageShelf } from '../../images/shelf.ts'
 import { syncPath } from '../../mechanics/durable-file.ts'
@@ -123,7 +123,8 @@ export class LibvirtTemplates implements TemplateDriver {
     const { installation } = this.#deps
     const prefix = templatePrefix(installation.id)
     const found = await orRefuse('the domains could not be listed', installation.session.host.domains.list())
-    for (const { uuid } of found.filter(({ name }) => name.startsWith(prefix))) await this.end(uuid)
+    const guests = found.filter(({ name }) => name.startsWith(prefix))
+    await eachDone(guests, ({ uuid }) => this.end(uuid))
   }
 
   async copy({ path: folder, traits }: MadeTemplate, mark: Mark, memoryPath: string): Promise<void> {

@@ -3,6 +3,7 @@
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
+import { eachDone } from '@dormouse/process'
 import type { Readiness } from '../../images/images.ts'
 import type { GuestAddress } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
@@ -114,7 +115,7 @@ export class SimulatedTemplates implements TemplateDriver {
 
   async endAll(): Promise<void> {
     await this.#host.faults.enter('list')
-    for (const buildId of this.#domains.list()) await this.end(buildId)
+    await eachDone(this.#domains.list(), (buildId) => this.end(buildId))
   }
 
   /** The guests of templates that are being made. */
