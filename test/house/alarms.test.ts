@@ -98,7 +98,8 @@ test('two looks at once log it once, and a hundred things are twenty lines and o
 
 test('events that are held back for long, and a queue of webhooks that cannot start, are listed until they end', async () => {
   house.chronicle.foresee(/held events back for long/)
-  const { recovery, webhookWorker } = house.replica.parts
+  const { recovery, wings } = house.replica.parts
+  const { worker: webhookWorker } = wings.webhooks
   for (let n = 0; n < 3; n++) await recovery.checkEvents(31_000)
   expect(house.chronicle.find(/held events back for long/)).toMatchObject([{ secs: 31, alarmKind: 'events' }])
   expect(await listed('events')).toMatchObject([{ next: expect.stringContaining('pg_stat_activity') }])

@@ -130,7 +130,7 @@ test('the SDK’s terminal pastes and reads over cut sockets, without a lost or 
     .then(() => client.execs.write(id, exec.id, paste.length, new Uint8Array(), { eof: true }))
   let said = ''
   let cuts = 0
-  const { attachments, heldBytes } = house.replica.parts
+  const { wings, heldBytes } = house.replica.parts
   for await (const { bytes, offset } of terminal.output) {
     expect(offset).toBe(said.length)
     said += new TextDecoder().decode(bytes)
@@ -138,12 +138,12 @@ test('the SDK’s terminal pastes and reads over cut sockets, without a lost or 
     // What comes while the reader pauses and nothing is attached is kept by the guest.
     cuts++
     opened.at(-1)!.close()
-    await waitFor('the socket to be cut', () => attachments.open === 0)
+    await waitFor('the socket to be cut', () => wings.terminals.attachments.open === 0)
   }
   await pasted
   expect(said).toBe(paste)
   expect([terminal.exit?.exit_code, cuts, opened.length]).toEqual([5, 2, 3])
-  await waitFor('the last socket to be closed', () => attachments.open === 0)
+  await waitFor('the last socket to be closed', () => wings.terminals.attachments.open === 0)
   expect(heldBytes.count).toBe(0)
 })
 

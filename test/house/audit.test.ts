@@ -65,7 +65,7 @@ const walks: Record<string, (walk: Walk) => Promise<string>> = {
        values (gen_random_uuid(), gen_random_uuid(), $1, 0, 0, 0)`,
       [host.id],
     )
-    const { id } = await house.replica.parts.drains.start(host.id, {}, async () => undefined)
+    const { id } = await house.replica.parts.wings.drains.drains.start(host.id, {}, async () => undefined)
     await ask(id!)
     return id!
   },

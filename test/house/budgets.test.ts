@@ -77,20 +77,20 @@ test('states and operations are logged above that budget, too: others wait for t
 
 test('above their budget deliveries are left out; each webhook that misses some learns how many', async () => {
   const [one, two] = [await hook('/one'), await hook('/two', { types: ['desktop.state'] })]
-  await house.replica.parts.webhookWorker.run()
+  await house.replica.parts.wings.webhooks.worker.run()
   await house.database.rows('update delivery_budgets set tokens = -1e6')
   const made = [await house.desktop(), await house.desktop(), await house.desktop()]
   const ids = made.map(({ id }) => id)
   const missed = () =>
     house.database.rows(`select count::int from deliveries_left_out where webhook_id in ('${one}', '${two}')`)
   await waitFor('three to be left out of each', async () => {
-    await house.replica.parts.webhookWorker.run()
+    await house.replica.parts.wings.webhooks.worker.run()
     return (await missed()).every(({ count }) => count === 3) && (await missed()).length === 2
   })
   expect(await events(`desktop_id in ('${ids.join("','")}')`)).toHaveLength(3)
   expect((await house.api('POST', `/v1/webhooks/${one}/test`, { body: {} })).status).toBe(429)
   await later('deliveries_left_out', 'since')
-  await house.replica.parts.webhookWorker.care()
+  await house.replica.parts.wings.webhooks.worker.care()
   for (const [id, path] of [
     [one, '/one'],
     [two, '/two'],

@@ -37,7 +37,7 @@ async function keptBy(house: House, id: string, ...reasons: string[]): Promise<v
 
 async function look(house: House, ...ids: string[]): Promise<void> {
   for (const id of ids) await house.database.rows('update desktops set idle_look_at = now() where id = $1', [id])
-  await house.replica.parts.idle.runner.look()
+  await house.replica.parts.wings.idle.idle.runner.look()
 }
 
 /** The leader looks until the desktop has fallen asleep, after a second. */
@@ -215,7 +215,7 @@ test('a wake lock holds off idle alone until it ends, and is listed, bounded and
   const { id } = await house.desktop('awake')
   expect((await lock(house, id, 'build')).json).toMatchObject({ name: 'build', reason: 'a build' })
   await keptBy(house, id, 'wake_lock')
-  const [rule] = await house.replica.parts.idle.rulesOf(house.host.id)
+  const [rule] = await house.replica.parts.wings.idle.idle.rulesOf(house.host.id)
   expect(rule).toMatchObject({ desktopId: id, condition: { forMs: 1_000, classes: ['command', 'transfer'] } })
   expect(rule!.heldMs).toBeGreaterThan(3_000_000)
   const { awake_because: because, wake_locks: locks } = await idleOf(house, id)
@@ -239,7 +239,7 @@ test('a wake lock holds off idle alone until it ends, and is listed, bounded and
   )
   await lock(house, id, 'short', 1)
   await sleeps(house, id)
-  await house.replica.parts.idle.pruneLocks()
+  await house.replica.parts.wings.idle.idle.pruneLocks()
   const logged = await house.database.rows<{ type: string; name: string }>(
     `select type, data->>'name' as name from events where type like 'wake_lock.%' and data->>'name' in ('build', 'short') order by seq`,
   )
@@ -316,7 +316,7 @@ test('a new leader goes on with what has begun, and a desktop whose save fails i
   house.host.driver.faults.failNext('save', 1, 'host_disk_full')
   await setTimeoutOf(house, 1, id)
   await waitFor('a failure', async () => {
-    await house.replica.parts.idle.runner.look()
+    await house.replica.parts.wings.idle.idle.runner.look()
     return (await operationsOf(house, id)).some(([, , state]) => state === 'failed')
   })
   await house.settle()

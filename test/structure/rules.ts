@@ -40,6 +40,7 @@ export const floorPlans: readonly FloorPlan[] = [
         'config',
         'context',
         'rooms',
+        'wings',
         'client-limits',
         'app',
         'operation-kinds',

@@ -8,7 +8,6 @@ import type { ClientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
 import { moveAdminRoutes } from './desktops/move-routes.ts'
 import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './desktops/routes.ts'
-import { drainRoutes } from './drains/routes.ts'
 import { entryRoutes } from './guest/entry-routes.ts'
 import { execInputRoutes, execRoutes } from './guest/exec-routes.ts'
 import { fileUrlRoutes } from './guest/file-url-routes.ts'
@@ -27,14 +26,9 @@ import { sendProblem } from './http/problems.ts'
 import { serveReadingPage } from './http/reading-page.ts'
 import { type AuthenticateUnroutable, createServer, pathOf } from './http/server.ts'
 import { refuseUnknownFields } from './http/unknown-fields.ts'
-import { idleRoutes } from './idle/routes.ts'
 import { imageAdminRoutes, offerRoutes } from './images/routes.ts'
-import { clipboardRoutes } from './input/clipboard-routes.ts'
-import { inputRoutes } from './input/routes.ts'
-import { screenRoutes } from './input/screen-routes.ts'
 import type { Readiness } from './leadership/readiness.ts'
 import { eventAdminRoutes, eventRoutes } from './listeners/routes.ts'
-import { mcpRoutes } from './mcp/routes.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/authentication.ts'
 import { principalRoutes } from './principals/routes.ts'
 import { recoveryAdminRoutes } from './recovery/routes.ts'
@@ -45,10 +39,7 @@ import { streamRoutes } from './streams/routes.ts'
 import { watchRequests } from './telemetry/requests.ts'
 import { metricsRoutes } from './telemetry/routes.ts'
 import type { Telemetry } from './telemetry/telemetry.ts'
-import { takesUpgrades } from './terminals/attachments.ts'
-import { attachRoutes } from './terminals/routes.ts'
 import { usageRoutes } from './usage/routes.ts'
-import { webhookRoutes } from './webhooks/routes.ts'
 
 export interface AppParts extends Rooms, ClientLimits {
   config: Config
@@ -76,7 +67,7 @@ export async function createApp(given: AppParts): Promise<App> {
     trustedProxies,
     hold: (...bytes) => heldBytes.hold(...bytes),
     unroutable,
-    upgrades: takesUpgrades,
+    upgrades: given.wings.takesUpgrades,
   })
   const { registry, tracing } = given.telemetry
   watchRequests(app, { registry, log, tracing })
@@ -136,15 +127,10 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   fileUrlRoutes(scope, parts)
   watchRoutes(scope, parts)
   execRoutes(scope, parts)
-  attachRoutes(scope, parts)
   streamRoutes(scope, parts)
-  inputRoutes(scope, parts)
-  screenRoutes(scope, parts)
-  clipboardRoutes(scope, parts)
-  idleRoutes(scope, parts)
   usageRoutes(scope, parts)
   eventRoutes(scope, parts)
-  webhookRoutes(scope, parts)
+  parts.wings.customerRoutes(scope, parts)
 }
 
 /** For agents that speak the Model Context Protocol: customers, with a protocol of their own. */
@@ -153,7 +139,7 @@ function agentRoutes(scope: App, authenticate: onRequestHookHandler, { parts, pa
   scope.addHook('onRequest', authenticate)
   refuseUnknownFields(scope)
   refuseOtherMethods(scope, paths)
-  mcpRoutes(scope, parts)
+  parts.wings.agentRoutes(scope)
 }
 
 function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
@@ -166,13 +152,13 @@ function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   hostAdminRoutes(scope, parts)
   imageAdminRoutes(scope, parts)
   removalRoutes(scope, parts)
-  drainRoutes(scope, parts)
   recoveryAdminRoutes(scope, parts)
   auditRoutes(scope, parts)
   desktopAdminRoutes(scope, parts)
   moveAdminRoutes(scope, parts)
   operationAdminRoutes(scope, parts)
   eventAdminRoutes(scope, parts)
+  parts.wings.operatorRoutes(scope)
 }
 
 /** Routes without a credential: pages, and the enrolment of hosts. Requests are counted by their address. */

@@ -3,7 +3,12 @@ import { setting, tracingSettings } from '@dormouse/process'
 import { z } from 'zod'
 import { areProxies } from './http/addresses.ts'
 import { isFetchable } from './principals/issuer.ts'
-import { defaultRetrySecs } from './webhooks/retries.ts'
+
+/** Pauses between the attempts of a delivery to a webhook: 15 attempts in three days. */
+export const defaultRetrySecs = [
+  ...[5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800],
+  ...[43_200, 43_200, 43_200, 43_200, 28_800],
+]
 
 const ms = (env: string, fallbackSecs: number, what: string) =>
   setting(

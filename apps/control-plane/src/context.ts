@@ -130,7 +130,7 @@ type Gateway = ReturnType<typeof acceptAgents>
 
 /** Joins agents' links, the channels that they dial back and viewers' sockets to the HTTP server. */
 function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Parts) {
-  const { links, channels, screens, attachments, checkIns, usage, recovery, hostProofs, hostReports } = rooms
+  const { links, channels, screens, wings, checkIns, usage, recovery, hostProofs, hostReports } = rooms
   const handlers = reportHandlers(rooms)
   const gateway = openGateway({
     server: app.server,
@@ -148,7 +148,7 @@ function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Part
           const leads = rooms.leadership.term !== undefined
           const [answer, idleRules] = await Promise.all([
             checkIns.heartbeat(hostId, heartbeat.facts),
-            leads && heartbeat.wantsIdleRules ? rulesOf(rooms, hostId) : undefined,
+            leads && heartbeat.wantsIdleRules ? wings.idleRules(hostId) : undefined,
             usage.heard(hostId, heartbeat),
           ])
           return { ...answer, leads, ...(idleRules && { idleRules }) }
@@ -159,12 +159,9 @@ function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Part
   })
   channels.attach(gateway.upgrades, (request, hostId) => strangers.prove(request, hostId))
   screens.attach(gateway.upgrades)
-  attachments.attach(gateway.upgrades)
+  wings.attach(gateway.upgrades)
   return gateway
 }
-
-/** Undefined where they cannot be read now: the host keeps the rules that it has. */
-const rulesOf = ({ idle }: Rooms, hostId: string) => idle.rulesOf(hostId).catch(() => undefined)
 
 /** Answers the URL at which agents and other replicas reach this one. */
 async function listen(app: App, { host, port, publicUrl }: Config): Promise<string> {
@@ -189,7 +186,7 @@ const explainListen =
   }
 
 async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFlightRequests): Promise<void> {
-  const { leadership, readiness, waiters, removals, relays, screens, engine, recovery, drains, events, notices, pool } =
+  const { leadership, readiness, waiters, removals, relays, screens, engine, recovery, wings, events, notices, pool } =
     rooms
   await leadership.stop()
   readiness.stop()
@@ -202,12 +199,11 @@ async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFligh
   await gateway.answered()
   await removals.close()
   await screens.close()
-  await rooms.attachments.close()
+  await wings.close()
   await app.close()
   await engine.idle()
   await recovery.idle()
-  await drains.runner.idle()
-  await rooms.webhookWorker.idle()
+  await wings.settled()
   await notices.close()
   await pool.end()
 }

@@ -1,10 +1,8 @@
-// The list of reconcilers, each with its interval.
-import type { Drains } from './drains/service.ts'
+// The list of reconcilers, each with its interval. Those of wings come from `wings.ts`.
 import type { EventFeed } from './events/feed.ts'
 import type { EventPartitions } from './events/partitions.ts'
 import type { Uploads } from './guest/uploads.ts'
 import type { Hosts } from './hosts/service.ts'
-import type { Idle } from './idle/service.ts'
 import type { Images } from './images/service.ts'
 import type { Engine } from './operations/engine.ts'
 import type { Reconciler } from './reconcile/reconcilers.ts'
@@ -12,10 +10,8 @@ import type { Recovery } from './recovery/service.ts'
 import type { Retention } from './retention/service.ts'
 import type { Streams } from './streams/service.ts'
 import type { Usage } from './usage/service.ts'
-import type { WebhookWorker } from './webhooks/worker.ts'
 
 interface Rooms {
-  drains: Drains
   engine: Engine
   recovery: Recovery
   usage: Usage
@@ -24,20 +20,15 @@ interface Rooms {
   images: Images
   hosts: Hosts
   events: EventFeed
-  webhookWorker: WebhookWorker
   eventPartitions: EventPartitions
-  idle: Idle
   uploads: Uploads
+  wings: { reconcilers: Reconciler[] }
 }
 
-export const reconcilers = ({ drains, engine, recovery, usage, streams, hosts, ...rooms }: Rooms): Reconciler[] => [
+export const reconcilers = ({ engine, recovery, usage, streams, hosts, ...rooms }: Rooms): Reconciler[] => [
   { name: 'operations', everyMs: 5_000, run: () => engine.adoptUnstarted() },
   { name: 'rejoin', everyMs: 60_000, run: () => recovery.compareAll() },
   { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.sendDeferred() },
-  { name: 'drains', everyMs: 1_000, run: () => drains.runner.lookAtAll() },
-  { name: 'idle', everyMs: 500, run: () => rooms.idle.runner.look() },
-  { name: 'activity', everyMs: 60_000, run: () => rooms.idle.storeReports() },
-  { name: 'wake-locks', everyMs: 5_000, run: () => rooms.idle.pruneLocks() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },
   { name: 'expired-claims', everyMs: 5_000, run: () => streams.noteExpired() },
@@ -50,8 +41,7 @@ export const reconcilers = ({ drains, engine, recovery, usage, streams, hosts, .
     run: () => rooms.events.note().then((heldBackMs) => recovery.checkEvents(heldBackMs)),
   },
   { name: 'event-partitions', everyMs: 300_000, run: () => rooms.eventPartitions.maintain() },
-  { name: 'webhooks', everyMs: 1_000, run: () => rooms.webhookWorker.run() },
-  { name: 'webhook-care', everyMs: 15_000, run: () => rooms.webhookWorker.care() },
   { name: 'audit', everyMs: 10_000, run: () => rooms.retention.noteLeftOut() },
   { name: 'retention', everyMs: 600_000, run: () => rooms.retention.prune() },
+  ...rooms.wings.reconcilers,
 ]

@@ -17,8 +17,6 @@ import { Moves } from './desktops/moves.ts'
 import { Quota } from './desktops/quota.ts'
 import { Desktops } from './desktops/service.ts'
 import { quotaOf } from './desktops/store.ts'
-import { Drains } from './drains/service.ts'
-import { prune as pruneDrains } from './drains/store.ts'
 import { CommitNotices } from './events/commit-notices.ts'
 import { EventFeed } from './events/feed.ts'
 import { EventPartitions } from './events/partitions.ts'
@@ -37,14 +35,8 @@ import { CheckIns } from './hosts/check-ins.ts'
 import { HostProofs } from './hosts/proofs.ts'
 import { Hosts } from './hosts/service.ts'
 import { WorkLimits } from './hosts/work-limits.ts'
-import { Idle } from './idle/service.ts'
 import { Offers } from './images/offers.ts'
 import { Images } from './images/service.ts'
-import { Clipboards } from './input/clipboards.ts'
-import { Looks } from './input/looks.ts'
-import { ScreenReads } from './input/screens.ts'
-import { Inputs } from './input/service.ts'
-import { prune as pruneInput } from './input/store.ts'
 import { Leadership } from './leadership/leadership.ts'
 import { Readiness } from './leadership/readiness.ts'
 import { Listeners } from './listeners/service.ts'
@@ -63,11 +55,8 @@ import { IssuedTokens } from './streams/issued-tokens.ts'
 import { Screens } from './streams/screens.ts'
 import { Streams } from './streams/service.ts'
 import type { Telemetry } from './telemetry/telemetry.ts'
-import { Attachments } from './terminals/attachments.ts'
 import { Usage } from './usage/service.ts'
-import { prune as pruneWebhooks } from './webhooks/retention.ts'
-import { Webhooks } from './webhooks/service.ts'
-import { WebhookWorker } from './webhooks/worker.ts'
+import { openWings, type Wings } from './wings.ts'
 
 /** Proxies close connections without traffic, often after 30 s. */
 const eventHeartbeatMs = 15_000
@@ -77,14 +66,11 @@ export interface Foundation {
   pool: Pool
   installationId: string
   failpoints: Failpoints
-  telemetry: Pick<Telemetry, 'operations' | 'commands' | 'webhooks'>
+  telemetry: Pick<Telemetry, 'operations' | 'commands' | 'registry'>
   logOf(room: string): Log
 }
 
-export type Rooms = Mechanics &
-  ReturnType<typeof openHosts> &
-  ReturnType<typeof openRest> &
-  ReturnType<typeof openWebhooks>
+export type Rooms = Mechanics & ReturnType<typeof openHosts> & ReturnType<typeof openRest>
 
 /** Makes the rooms floor by floor, from the mechanics up. None of them runs yet but the watches of its own state. */
 export function openRooms(foundation: Foundation, limits: ClientLimits): Rooms {
@@ -94,7 +80,6 @@ export function openRooms(foundation: Foundation, limits: ClientLimits): Rooms {
     ...mechanics,
     ...hosts,
     ...openRest(foundation, limits, mechanics, hosts),
-    ...openWebhooks(foundation, mechanics),
   }
 }
 
@@ -158,14 +143,15 @@ function openHosts({ config, pool, installationId, logOf }: Foundation, mechanic
   }
 }
 
-/** Desktops, what belongs to an awake one, and the rooms that look across others. */
+/** Desktops, what belongs to an awake one, the rooms that look across others, and the wings. */
 function openRest(
   foundation: Foundation,
   limits: ClientLimits,
   mechanics: Mechanics,
-  { hosts, images, offers, workLimits, principals, hostReports: reports }: ReturnType<typeof openHosts>,
+  openedHosts: ReturnType<typeof openHosts>,
 ) {
   const { config, pool, logOf } = foundation
+  const { hosts, images, offers, workLimits, principals } = openedHosts
   const { leadership, links, channels, longReads, events, alarms } = mechanics
   const { engine, desktops, moves, lifecycle } = openDesktops(foundation, mechanics, {
     ...{ hosts, images, offers, workLimits },
@@ -176,42 +162,25 @@ function openRest(
   const { connections, heldBytes } = limits
   const [origin, count] = [config.pageUrl, connections.countByCredential.bind(connections)]
   const hold = heldBytes.holdFor.bind(heldBytes)
-  const inputs = new ScreenInputs(pool, logOf('activity'))
-  const inputOf = inputs.of.bind(inputs)
+  const screenInputs = new ScreenInputs(pool, logOf('activity'))
+  const inputOf = screenInputs.of.bind(screenInputs)
   const screens = new Screens({
     ...{ pool, principals, links, channels, issued, inputOf, count, hold, origin },
     log: logOf('streams'),
   })
-  const looks = new Looks(links, channels)
-  const guests = openGuests(foundation, mechanics, { desktops, principals })
-  // Another client has the claim: its holder's socket closes, and its batches stop.
+  // Another client has the claim: its holder's socket closes, and its batches of input stop.
   const onTakenOver = () => {
     void screens.check()
-    batches.checkClaims()
+    wings.onTakenOver()
   }
-  const batches = new Inputs({ pool, desktops, links, looks, onTakenOver, log: logOf('input') })
+  const streams = new Streams({ pool, leadership, desktops, links, channels, issued, onTakenOver })
+  const guests = openGuests(foundation, mechanics, { desktops, principals })
+  const rest = { engine, desktops, moves, lifecycle, screens, streams, ...guests, recovery }
+  const wings: Wings = openWings({ ...foundation, ...mechanics, ...openedHosts, ...rest, limits, onTakenOver })
   const { keepRecordsDays: recordsDays, keepAuditDays: auditDays } = config
   return {
-    engine,
-    desktops,
-    moves,
-    lifecycle,
-    screens,
-    streams: new Streams({
-      ...{ pool, leadership, desktops, links, channels, issued, onTakenOver },
-    }),
-    ...guests,
-    attachments: new Attachments({ principals, desktops, execs: guests.execs, limits, log: logOf('terminals') }),
-    batches,
-    clipboards: new Clipboards({ pool, desktops, links, onTakenOver, log: logOf('input') }),
-    screenReads: new ScreenReads({ pool, desktops, links, looks }),
-    recovery,
-    drains: new Drains({ pool, leadership, engine, links, hosts, images, desktops, moves, log: logOf('drains') }),
-    idle: new Idle({
-      ...{ pool, leadership, engine, links, desktops, reports, workLimits, log: logOf('idle') },
-      enabled: config.idle === 'on',
-      perSecond: config.idlePerSecond,
-    }),
+    ...rest,
+    wings,
     removals: new Removals({ pool, leadership, engine, links, channels, log: logOf('removals') }),
     usage: new Usage({ pool, leadership, longReads, links, alarms, log: logOf('usage') }),
     listeners: new Listeners({
@@ -219,17 +188,8 @@ function openRest(
       heartbeatMs: Math.min(eventHeartbeatMs, config.bodyStallMs / 2),
     }),
     retention: new Retention({
-      ...{
-        db: pool,
-        log: logOf('retention'),
-        recordsDays,
-        auditDays,
-        pruneDrains,
-        pruneExecs,
-        pruneInput,
-        pruneFileUrls,
-      },
-      pruneWebhooks: (db) => pruneWebhooks(db, config.keepDeliveriesDays),
+      ...{ db: pool, log: logOf('retention'), recordsDays, auditDays, pruneExecs, pruneFileUrls },
+      pruneMore: wings.prune,
     }),
   }
 }
@@ -319,24 +279,6 @@ function openDesktops(
   })
   const moves = new Moves({ leadership, engine, hosts, deadlineMs: config.moveDeadlineMs })
   return { engine, desktops, moves, lifecycle }
-}
-
-function openWebhooks(
-  { config, pool, failpoints, telemetry, logOf }: Foundation,
-  { leadership, events: feed, alarms }: Mechanics,
-) {
-  const { databaseUrl, webhookAllowPrivate: allowPrivate, maxWebhooksPerOrg: perOrg } = config
-  const webhookWorker = new WebhookWorker({
-    ...{ pool, databaseUrl, leadership, feed, alarms, failpoints, log: logOf('webhooks') },
-    request: { allowPrivate },
-    retryMs: config.webhookRetryMs,
-    requestsInFlight: config.webhookRequestsInFlight,
-    tried: telemetry.webhooks,
-  })
-  return {
-    webhookWorker,
-    webhooks: new Webhooks({ pool, leadership, feed, worker: webhookWorker, allowPrivate, perOrg }),
-  }
 }
 
 /** The access tokens of the configured issuer; undefined where there is none. */

@@ -9,12 +9,12 @@ import type { Inputs } from './service.ts'
 const params = z.object({ id })
 
 export interface InputRoutesOptions {
-  batches: Inputs
+  inputs: Inputs
   /** Counts replays with another body. */
   onMismatch(): void
 }
 
-export function inputRoutes(app: App, { batches, onMismatch }: InputRoutesOptions): void {
+export function inputRoutes(app: App, { inputs, onMismatch }: InputRoutesOptions): void {
   app.post(
     '/desktops/:id/input',
     {
@@ -35,7 +35,7 @@ export function inputRoutes(app: App, { batches, onMismatch }: InputRoutesOption
     async (request, reply) => {
       const key = idempotencyKey(request)
       const given = { key, fingerprint: fingerprint(request.body), requestId: request.id }
-      const { json, replay } = await batches.perform(customer(request), request.params.id, request.body, given)
+      const { json, replay } = await inputs.perform(customer(request), request.params.id, request.body, given)
       if (replay !== 'no') reply.header('idempotency-replayed', replay === 'same' ? 'true' : 'mismatch')
       if (replay === 'mismatch') onMismatch()
       return json

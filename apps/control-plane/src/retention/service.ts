@@ -16,12 +16,10 @@ export interface RetentionOptions {
   log: Log
   recordsDays: number
   auditDays: number
-  /** Of rooms beside this one. */
-  pruneDrains(db: Db, days: number): Promise<number>
   pruneExecs(db: Db, days: number): Promise<number>
-  pruneWebhooks(db: Db): Promise<number>
-  pruneInput(db: Db, days: number): Promise<number>
   pruneFileUrls(db: Db): Promise<number>
+  /** What wings delete of theirs. */
+  pruneMore: Record<string, (db: Db) => Promise<number>>
 }
 
 /** Of batches of thousands: the next run goes on. */
@@ -41,28 +39,26 @@ export class Retention {
 
   /** Deletes old records of each room, a batch of each in turn. An error in one room does not stop the others. Idempotent. */
   async prune(): Promise<void> {
-    const { db, log, recordsDays, auditDays } = this.#options
-    const rooms: Record<string, () => Promise<number>> = {
+    const { db, log, recordsDays, auditDays, pruneMore } = this.#options
+    const rooms: Record<string, (db: Db) => Promise<number>> = {
       operations: () => operations.prune(db, recordsDays),
       generations: () => pruneGenerations(db, recordsDays),
       invitations: () => invites.pruneInvites(db),
       'tokens of hosts': () => pruneTokens(db),
       arrivals: () => pruneArrivals(db),
       replicas: () => leadership.pruneReplicas(db),
-      drains: () => this.#options.pruneDrains(db, recordsDays),
       execs: () => this.#options.pruneExecs(db, recordsDays),
       activity: () => activity.prune(db),
-      'webhook deliveries': () => this.#options.pruneWebhooks(db),
-      'batches of input': () => this.#options.pruneInput(db, recordsDays),
       'URLs of files': () => this.#options.pruneFileUrls(db),
       audit: () => audit.prune(db, auditDays),
+      ...pruneMore,
     }
     const counts = new Map<string, number>()
     let left = Object.entries(rooms)
     for (let round = 0; left.length > 0 && round < mostRounds; round++) {
       const again: typeof left = []
       for (const [what, forget] of left) {
-        const count = await forget().catch((err: unknown) => {
+        const count = await forget(db).catch((err: unknown) => {
           log.warn({ what, err }, 'old records could not be pruned; retrying later')
           return 0
         })

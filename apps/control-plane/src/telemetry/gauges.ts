@@ -13,17 +13,21 @@ export interface Held {
   channels: { open: number }
   relays: { open: number; bytes: number }
   screens: { open: number }
-  attachments: { open: number }
   events: { heldBackMs: number }
   listeners: { count: number; onEnd(ended: (reason: string) => void): void }
   pool: Pool
   leadership: Leadership
 }
 
-/** Shows what this replica holds. */
-export function showHeld(registry: Registry, held: Held): void {
-  const { connections, heldBytes, inFlight, links, channels, relays, screens, attachments, pool } = held
-  const show = (name: string, help: string, count: () => number) =>
+/** A figure that is counted when it is asked for. */
+export interface Gauged {
+  name: string
+  help: string
+  count(): number
+}
+
+export function showGauges(registry: Registry, gauges: Gauged[]): void {
+  for (const { name, help, count } of gauges) {
     new Gauge({
       name,
       help,
@@ -32,6 +36,13 @@ export function showHeld(registry: Registry, held: Held): void {
         this.set(count())
       },
     })
+  }
+}
+
+/** Shows what this replica holds. */
+export function showHeld(registry: Registry, held: Held): void {
+  const { connections, heldBytes, inFlight, links, channels, relays, screens, pool } = held
+  const show = (name: string, help: string, count: () => number) => showGauges(registry, [{ name, help, count }])
   show('dormouse_connections', 'Open connections', () => connections.count)
   show('dormouse_held_bytes', 'Bytes of incomplete request bodies and unread responses', () => heldBytes.count)
   show('dormouse_http_requests_in_flight', 'Requests without a response', () => inFlight.count)
@@ -40,7 +51,6 @@ export function showHeld(registry: Registry, held: Held): void {
   show('dormouse_move_relays', 'Moves that pass through this replica', () => relays.open)
   showRelayed(registry, relays)
   show('dormouse_screens', 'Open screens', () => screens.open)
-  show('dormouse_exec_sockets', 'Open WebSockets of execs', () => attachments.open)
   showListeners(registry, held)
   new Gauge({
     name: 'dormouse_db_pool_connections',

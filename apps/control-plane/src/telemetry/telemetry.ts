@@ -1,14 +1,13 @@
 // The metrics and the lines of operations and requests. Made before the rooms, which get only the observers in it, and then
-// shown what they hold. No other room knows the format of metrics.
+// shown what they hold. Few other rooms know the format of metrics.
 import { type Log, onAlarm, type Tracing } from '@dormouse/process'
 import { processMetrics } from '@dormouse/process/metrics'
 import { Counter, Registry } from 'prom-client'
 import type { CommandObserver } from '../agents/links.ts'
 import { observeCommands } from './commands.ts'
 import { Fleet, type FleetOptions } from './fleet.ts'
-import { type Held, showHeld, showLeadership } from './gauges.ts'
+import { type Gauged, type Held, showGauges, showHeld, showLeadership } from './gauges.ts'
 import { OperationTelemetry } from './operations.ts'
-import { observeWebhooks, showWaiting } from './webhooks.ts'
 
 const alarmKinds = [
   'ledger',
@@ -28,7 +27,6 @@ export class Telemetry {
   readonly registry = new Registry()
   readonly operations: OperationTelemetry
   readonly commands: CommandObserver
-  readonly webhooks: ReturnType<typeof observeWebhooks>
   readonly tracing: Tracing | undefined
   readonly #logOf: (room: string) => Log
   readonly #stopAlarms: () => void
@@ -38,7 +36,6 @@ export class Telemetry {
     this.#logOf = logOf
     this.tracing = tracing
     this.commands = observeCommands(this.registry, tracing)
-    this.webhooks = observeWebhooks(this.registry)
     this.operations = new OperationTelemetry({ registry: this.registry, log: logOf('operations'), tracing })
     const alarms = new Counter({
       name: 'dormouse_alarms_total',
@@ -55,12 +52,12 @@ export class Telemetry {
   watch(
     rooms: Held & {
       hosts: { list: FleetOptions['list'] }
-      webhookWorker: Parameters<typeof showWaiting>[1]
+      wings: { gauges: Gauged[] }
     },
   ): void {
     showHeld(this.registry, rooms)
     showLeadership(this.registry, rooms.leadership)
-    showWaiting(this.registry, rooms.webhookWorker)
+    showGauges(this.registry, rooms.wings.gauges)
     this.#fleet = new Fleet({ registry: this.registry, list: () => rooms.hosts.list(), log: this.#logOf('telemetry') })
   }
 

@@ -1,6 +1,7 @@
 // Guarantee: a failed delivery is tried again within ten seconds, and then for three days.
 import { expect, test } from 'vitest'
-import { defaultRetrySecs, Retries } from './retries.ts'
+import { defaultRetrySecs } from '../config.ts'
+import { Retries } from './retries.ts'
 
 const day = 86_400_000
 const retries = new Retries(

@@ -1,11 +1,5 @@
 // When a failed delivery is tried again, and when it is given up. Pure.
 
-/** Pauses between the attempts: 15 attempts in three days. */
-export const defaultRetrySecs = [
-  ...[5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800],
-  ...[43_200, 43_200, 43_200, 43_200, 28_800],
-]
-
 /** Many deliveries fail together, and must not return together. */
 const jitter = 0.1
 /** While a receiver fails, it gets one request at a time, at least this often. */

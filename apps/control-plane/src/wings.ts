@@ -1,0 +1,89 @@
+// The wings: capabilities that no other room needs. Each is a folder with a `wing.ts`, and here an import and a line. Without
+// them the rest works as before.
+import type { IdleRule } from '@dormouse/contract'
+import type { Upgrades } from '@dormouse/link'
+import type { Db } from './db/pool.ts'
+import { openDrains } from './drains/wing.ts'
+import type { App } from './http/app.ts'
+import { openIdle } from './idle/wing.ts'
+import { openInput } from './input/wing.ts'
+import { openMcp } from './mcp/wing.ts'
+import type { Reconciler } from './reconcile/reconcilers.ts'
+import type { Gauged } from './telemetry/gauges.ts'
+import { openTerminals } from './terminals/wing.ts'
+import { openWebhooks } from './webhooks/wing.ts'
+
+const openers = {
+  drains: openDrains,
+  idle: openIdle,
+  input: openInput,
+  mcp: openMcp,
+  terminals: openTerminals,
+  webhooks: openWebhooks,
+}
+
+/** What a wing may bring. */
+export interface Wing {
+  /** Below `/v1`. */
+  customerRoutes?(scope: App, watch: { onMismatch(): void }): void
+  /** For customers, outside `/v1`. */
+  agentRoutes?(scope: App): void
+  /** Below `/admin/v1`. */
+  operatorRoutes?(scope: App): void
+  /** Whether it authenticates upgrades of this URL below `/v1`. */
+  takesUpgrades?(url: string): boolean
+  attach?(upgrades: Upgrades): void
+  reconcilers?: Reconciler[]
+  /** Deletes old records, by what they are. */
+  prune?: Record<string, (db: Db) => Promise<number>>
+  gauges?: Gauged[]
+  /** The claim on a screen has gone from one client to another. */
+  onTakenOver?(): void
+  /** What a host needs to hibernate its idle desktops while it hears no leader. */
+  idleRules?(hostId: string): Promise<IdleRule[] | undefined>
+  /** Resolves when nothing of it is in progress. */
+  settled?(): Promise<void>
+  close?(): Promise<void>
+}
+
+type Openers = typeof openers
+type Opener = Openers[keyof Openers]
+type Joined<Union> = (Union extends unknown ? (one: Union) => void : never) extends (all: infer All) => void
+  ? All
+  : never
+/** What all of them need. */
+export type WingNeeds = Joined<Parameters<Opener>[0]>
+export type Wings = ReturnType<typeof openWings>
+
+/** Opens each wing, and joins what they bring. */
+export function openWings(needs: WingNeeds) {
+  const entries = Object.entries(openers).map(([name, open]) => [name, (open as (needs: WingNeeds) => Wing)(needs)])
+  const own = Object.fromEntries(entries) as { [N in keyof Openers]: ReturnType<Openers[N]> }
+  const all: Wing[] = Object.values(own)
+  return {
+    ...own,
+    reconcilers: all.flatMap(({ reconcilers }) => reconcilers ?? []),
+    prune: Object.assign({}, ...all.map(({ prune }) => prune)) as NonNullable<Wing['prune']>,
+    gauges: all.flatMap(({ gauges }) => gauges ?? []),
+    customerRoutes: (...given: Parameters<NonNullable<Wing['customerRoutes']>>) => {
+      for (const wing of all) wing.customerRoutes?.(...given)
+    },
+    agentRoutes: (scope: App) => {
+      for (const wing of all) wing.agentRoutes?.(scope)
+    },
+    operatorRoutes: (scope: App) => {
+      for (const wing of all) wing.operatorRoutes?.(scope)
+    },
+    takesUpgrades: (url: string) => all.some((wing) => wing.takesUpgrades?.(url)),
+    attach: (upgrades: Upgrades) => {
+      for (const wing of all) wing.attach?.(upgrades)
+    },
+    onTakenOver: () => {
+      for (const wing of all) wing.onTakenOver?.()
+    },
+    idleRules: async (hostId: string) =>
+      (await Promise.all(all.map((wing) => wing.idleRules?.(hostId)))).find((rules) => rules !== undefined),
+    settled: async () => void (await Promise.all(all.map((wing) => wing.settled?.()))),
+    close: async () => void (await Promise.all(all.map((wing) => wing.close?.()))),
+  }
+}
