@@ -11,6 +11,8 @@ const agent = { moveAddress: { host: '127.0.0.1', port: 0 } }
 const cordon = (house: House, host: Host, cordoned = true) =>
   house.database.rows(`update hosts set cordoned_at = ${cordoned ? 'now()' : 'null'} where id = $1`, [host.id])
 
+const isOfControlPlane = (point: string) => /^(wake|move)\.\w+\.(before|after)$/.test(point)
+
 async function asleepOn(house: House): Promise<{ id: string; from: Host; to: Host }> {
   const { id } = await house.desktop('awake')
   await house.remember(id, 'kept')
@@ -24,7 +26,7 @@ test('it wakes elsewhere while its host is cordoned, as a wake, with its memory'
   const { id, from, to } = await asleepOn(house)
   await cordon(house, from)
   const woken = await house.ask(id, 'wake')
-  expect(woken).toMatchObject({ kind: 'wake', result: { host_id: to.id, resumed_from: 'memory' } })
+  expect(woken).toMatchObject({ kind: 'wake', result: { generation: 2, host_id: to.id, resumed_from: 'memory' } })
   expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
   await house.replica.parts.recovery.sendDeferred()
   await house.shows(id, 'nothing', from)
@@ -36,6 +38,8 @@ test('it wakes in place where no other host has room, or lets it in', async () =
   const { id, from } = await asleepOn(house)
   await cordon(house, from)
   expect((await house.ask(id, 'wake')).result).toMatchObject({ host_id: from.id, resumed_from: 'memory' })
+  // Nothing is left of the move that found no host.
+  expect(await house.database.rows(`select 1 from operations where desktop_id = '${id}' and kind = 'move'`)).toEqual([])
 })
 
 test.each([{ agent }, {}])('it wakes elsewhere where its host is full, also through a relay: %j', async (options) => {
@@ -48,6 +52,28 @@ test.each([{ agent }, {}])('it wakes elsewhere where its host is full, also thro
   expect((await house.ask(id, 'wake')).result).toMatchObject({ host_id: to.id, resumed_from: 'memory' })
 })
 
+test('it goes on behind its move under another leader, and shows what that does', async () => {
+  await using house = await House.start({ hosts: 2, agent })
+  const { id, from, to } = await asleepOn(house)
+  await cordon(house, from)
+  const [reached, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  house.failpoints.set('move.arrive.before', () => {
+    reached.resolve()
+    return go.promise
+  })
+  const wake = await house.begin(id, 'wake')
+  await reached.promise
+  expect(await house.see(id)).toMatchObject({ state: 'waking', generation: 2 })
+  const shown = await house.api('GET', `/v1/operations/${wake.id}`)
+  expect(shown.json).toMatchObject({ state: 'pending', progress: { phase: 'moving' } })
+  house.failpoints.set('move.arrive.before', undefined)
+  const ended = house.endTerm()
+  go.resolve()
+  await ended
+  expect(await house.settled(wake.id)).toMatchObject({ result: { generation: 2, host_id: to.id } })
+  expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+})
+
 describe('a failure', () => {
   let house: House
   beforeAll(async () => {
@@ -55,16 +81,30 @@ describe('a failure', () => {
   })
   afterAll(() => house[Symbol.asyncDispose]())
 
-  test.each(['wake.place.after', 'wake.disk.before', 'wake.disk.after', 'wake.run.before'])(
-    'at "%s" leaves it hibernated and whole, and the next wake works',
+  test.each(['move.place.after', 'move.send.before', 'move.arrive.after', 'move.decide.before'])(
+    'of the move at "%s" lets it wake in place',
     async (point) => {
       const { id, from } = await asleepOn(house)
+      await cordon(house, from)
+      house.failpoints.set(point, 'throw')
+      const woken = await house.ask(id, 'wake')
+      house.failpoints.set(point, undefined)
+      expect(woken.result).toMatchObject({ host_id: from.id, resumed_from: 'memory' })
+      expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
+      await cordon(house, from, false)
+    },
+  )
+
+  test.each(['wake.place.after', 'wake.run.before'])(
+    'at "%s", behind the move, leaves it hibernated on the new host, and the next wake works',
+    async (point) => {
+      const { id, from, to } = await asleepOn(house)
       await cordon(house, from)
       house.failpoints.set(point, 'throw')
       const failed = await house.settled((await house.begin(id, 'wake')).id)
       house.failpoints.set(point, undefined)
       expect(failed.state).toBe('failed')
-      expect((await house.see(id)).state).toBe('hibernated')
+      expect(await house.see(id)).toMatchObject({ state: 'hibernated', host_id: to.id })
       await house.replica.parts.recovery.sendDeferred()
       await house.ask(id, 'wake')
       expect(await house.recall(id)).toEqual({ memory: 'kept', disk: 'kept' })
@@ -85,7 +125,7 @@ describe('a destroy while a wake moves it first', () => {
     const { id, from, to } = await asleepOn(house)
     await cordon(house, from)
     const [reached, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
-    const { failpoints } = point.startsWith('wake') ? house : to
+    const { failpoints } = isOfControlPlane(point) ? house : to
     failpoints.set(point, () => {
       reached.resolve()
       return go.promise
@@ -108,7 +148,7 @@ describe('a destroy while a wake moves it first', () => {
     await cordon(house, from, false)
   }
 
-  const points = ['wake.place.after', 'move.prepare.after-note', 'move.arrive.before-note', 'wake.disk.after']
+  const points = ['move.place.after', 'move.prepare.after-note', 'move.arrive.before-note', 'move.decide.after']
   test.each(points)('at "%s" leaves no part of it on any host', async (point) => {
     const { id, from, to, go } = await wakingAt(point)
     const destroy = await house.begin(id, 'destroy')

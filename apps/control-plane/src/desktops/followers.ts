@@ -4,8 +4,9 @@ import { messageOf, newId } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 import { followerOf, startFollower } from '../operations/followers.ts'
 import * as operations from '../operations/store.ts'
+import { wasFutile } from './operations/carry.ts'
 import { inputOf } from './operations/input.ts'
-import { begin } from './state-changes.ts'
+import { begin, takeTurn } from './state-changes.ts'
 import { illegalRequest, isLegal } from './states.ts'
 import { type DesktopRow, lockAny, specOf } from './store.ts'
 
@@ -28,6 +29,7 @@ async function beginWaiting(tx: Db, behind: string): Promise<operations.Operatio
   const { kind } = next
   const done = await succeedAtOnce(tx, behind, next, row)
   if (done) return done
+  if (kind === 'wake' && row.state === 'waking') return resume(tx, next, row)
   if (!isLegal(kind, row.state)) {
     const cause = illegalRequest(kind, row.state, row.failureCode)
     return operations.settleFailed(tx, next.id, { code: 'wrong_state', detail: messageOf('wrong_state'), cause }, {})
@@ -41,6 +43,18 @@ async function beginWaiting(tx: Db, behind: string): Promise<operations.Operatio
     turn: row.turn + 1,
     input: { from: row.state, discardMemory, hostId: row.hostId, spec: specOf(row) },
   })
+}
+
+/** A wake that had begun when a move went first. It wakes where the desktop now is, in the turn behind that of the move. */
+async function resume(
+  tx: Db,
+  { id, input }: operations.OperationRow,
+  row: DesktopRow,
+): Promise<operations.OperationRow> {
+  const { generation, currentGenerationId: generationId, turn, hostId } = row
+  await takeTurn(tx, row.id)
+  const begun = { generation, generationId, turn: turn + 1, input: { ...input, hostId, staysThere: true } }
+  return startFollower(tx, id, begun)
 }
 
 /**
@@ -66,5 +80,7 @@ async function succeedAtOnce(
 /** What was kept for the request that waited behind it. */
 async function removeVanished(tx: Db, id: string): Promise<void> {
   const settled = await operations.read(tx, id)
-  if (settled?.requestedBy === 'idle' && settled.errorCode === 'not_idle') await operations.removeUnlessAwaited(tx, id)
+  if (!settled) return
+  const wasInUse = settled.requestedBy === 'idle' && settled.errorCode === 'not_idle'
+  if (wasInUse || wasFutile(settled)) await operations.removeUnlessAwaited(tx, id)
 }

@@ -279,7 +279,7 @@ export class Desktops {
       })
       await failpoints.hit('operation.accepted')
       for (const row of accepted.superseded) engine.superseded(row)
-      if (accepted.operation.behind !== null) engine.giveWay(accepted.operation.behind)
+      if (accepted.operation.behind !== null) engine.giveWay(accepted.operation.behind, accepted.operation.id)
       if (!accepted.term) return accepted
       // Its caller sees it as it was accepted, whether or not it begins at once.
       const { state } = accepted.operation

@@ -1,7 +1,7 @@
 // What an operation consists of: steps, each with an undo or a stated reason for having none. Knows no desktop.
 import type { OperationPhase as Phase } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
-import type { Failure, Findings } from './findings.ts'
+import { Abandoned, type Failure, type Findings } from './findings.ts'
 import type { NewOperation, OperationRow } from './store.ts'
 
 export interface StepContext {
@@ -81,6 +81,8 @@ export interface OperationDefinition {
   precedes?(operation: OperationRow): boolean
   /** Whether it can still be undone for a request that waits behind it. It then fails with `superseded`. */
   givesWay?(operation: Position): boolean
+  /** The operation for which it was begun, which waits behind it. It does not give way to that one. */
+  begunFor?(operation: Position): string | undefined
   /** Whether nothing is left of it after this failure: its requester is part of the service, and tries again. */
   vanishes?(operation: OperationRow, failure: Failure): boolean
   /** The last step: writes the new state in the transaction that settles the operation. */
@@ -107,6 +109,16 @@ export interface OperationDefinition {
  */
 export class StateMismatch extends Error {
   override readonly name = 'StateMismatch'
+}
+
+/** A step has stored that its operation waits behind another one, which is to run first. Nothing else is written. */
+export class WaitsBehind extends Abandoned {
+  readonly first: OperationRow
+
+  constructor(first: OperationRow) {
+    super(`it waits behind ${first.kind} ${first.id}`)
+    this.first = first
+  }
 }
 
 type Undo = Required<Pick<Step, 'undo' | 'deferred'>>

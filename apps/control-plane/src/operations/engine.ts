@@ -7,7 +7,14 @@ import type { Term } from '../leadership/leadership.ts'
 import { adopt } from './adoption.ts'
 import { advance, note } from './advancing.ts'
 import { beginNext } from './begin-next.ts'
-import { nextStep, type OperationDefinition, StateMismatch, type Step, type StepContext } from './definition.ts'
+import {
+  nextStep,
+  type OperationDefinition,
+  StateMismatch,
+  type Step,
+  type StepContext,
+  WaitsBehind,
+} from './definition.ts'
 import type { EngineOptions } from './engine-options.ts'
 import { Abandoned, type Failure, type Findings, failureFrom } from './findings.ts'
 import { type Opened, open } from './opening.ts'
@@ -62,16 +69,19 @@ export class Engine {
     this.#options.observer.settled(row)
   }
 
-  /** A request waits behind this operation: it is undone where that is possible still. */
-  giveWay(id: string): void {
+  /** A request waits behind this operation, or it is no longer wanted: it is undone where that is possible still. */
+  giveWay(id: string, follower?: string): void {
     const running = this.#running.get(id)
-    if (running && this.#definition(running.row).givesWay?.(running.row))
+    if (!running) return
+    const { givesWay, begunFor } = this.#definition(running.row)
+    if (follower !== undefined && begunFor?.(running.row) === follower) return
+    if (givesWay?.(running.row))
       running.yields.abort(new Refusal('superseded', 'a request of the customer came before the move was decided'))
   }
 
   /** Stops what else runs for the desktop of an operation whose acceptance was read back: that may have settled it. */
   supersededBy({ id, desktopId, behind }: OperationRow): void {
-    if (behind !== null) this.giveWay(behind)
+    if (behind !== null) this.giveWay(behind, id)
     for (const { row, abort } of this.#running.values())
       if (behind === null && row.desktopId === desktopId && row.id !== id) abort.abort(new Abandoned('superseded'))
   }
@@ -88,7 +98,9 @@ export class Engine {
 
   /** How far an operation has come; null once it has settled. */
   progressOf(row: OperationRow): OperationProgress | null {
-    return this.#progress.of(row, this.#running.get(row.id)?.row)
+    const first = row.behind === null ? undefined : this.#running.get(row.behind)?.row
+    const isForIt = first && this.#definition(first).begunFor?.(first) === row.id
+    return isForIt ? this.#progress.of(first, first) : this.#progress.of(row, this.#running.get(row.id)?.row)
   }
 
   /** Resolves when no operation is running: for an orderly stop, and for tests. */
@@ -117,7 +129,7 @@ export class Engine {
 
   #start(row: OperationRow, term: Term, hostsDueAt = 0, slot?: Slot): void {
     if (this.#running.has(row.id)) return
-    if (row.behind !== null) this.#waitsBehind(row.behind, term)
+    if (row.behind !== null) this.#waitsBehind(row.id, row.behind, term)
     else this.#startNow(row, term, hostsDueAt, slot)
   }
 
@@ -126,9 +138,10 @@ export class Engine {
     const running = runningOf(row, term, hostsDueAt, slot)
     this.#running.set(row.id, running)
     running.done = inLane('work', () => this.#runInTurn(running))
-      .catch((error) =>
-        this.#options.log.info({ operation: row.id, why: error.message }, 'operation stopped; it is no longer ours'),
-      )
+      .catch((error) => {
+        if (error instanceof WaitsBehind) return error.first
+        this.#options.log.info({ operation: row.id, why: error.message }, 'operation stopped; it is no longer ours')
+      })
       .finally(() => {
         running.slot?.release()
         this.#progress.forget(row.id)
@@ -136,12 +149,13 @@ export class Engine {
         if (!running.hasSettled) this.#options.waiters.left(row.id)
         this.#options.observer.left(row)
       })
+      .then((first) => first && this.accept(first, term))
   }
 
   /** Of an earlier leader: what it waits behind runs here and begins it, or has settled. */
-  #waitsBehind(id: string, term: Term): void {
-    if (this.#running.has(id)) this.giveWay(id)
-    else void this.#beginNext(id, term)
+  #waitsBehind(id: string, behind: string, term: Term): void {
+    if (this.#running.has(behind)) this.giveWay(behind, id)
+    else void this.#beginNext(behind, term)
   }
 
   #beginNext(behind: string, term: Term): Promise<void> {

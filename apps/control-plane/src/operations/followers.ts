@@ -1,7 +1,7 @@
 // The rows of the table of operations that wait behind another one, and those behind which they wait.
 import type { Db } from '../db/pool.ts'
 import type { Failure } from './findings.ts'
-import { columns, type OperationRow } from './store.ts'
+import { columns, type OperationRow, settledMeanwhile } from './store.ts'
 
 /** Which of a desktop's live operations a request meets. */
 export interface Line {
@@ -55,6 +55,17 @@ export async function startFollower(
   return rows[0]!
 }
 
+/** A live operation that has done nothing yet waits behind another one, and keeps what is left of its time. */
+export async function goBehind(db: Db, id: string, behind: string, leftMs: number): Promise<void> {
+  const { rowCount } = await db.query(
+    `update operations set behind = $2, state = 'pending', step = -1, findings = '{}', updated_at = clock_timestamp(),
+       deadline_at = created_at + $3 * interval '1 millisecond'
+     where id = $1 and state in ('pending', 'running') and behind is null`,
+    [id, behind, leftMs],
+  )
+  if (rowCount !== 1) throw settledMeanwhile()
+}
+
 /** Settles a request that waits as superseded. The desktop's lock keeps it waiting. */
 export async function supersedeOne(db: Db, id: string, failure: Failure): Promise<OperationRow> {
   const { rows } = await db.query<OperationRow>(
@@ -66,22 +77,12 @@ export async function supersedeOne(db: Db, id: string, failure: Failure): Promis
   return rows[0]!
 }
 
-/** Whether a request waits behind the operation. */
-export async function hasFollower(db: Db, id: string): Promise<boolean> {
+/** Whether a request waits behind the operation, other than the one for which it was begun. */
+export async function hasFollower(db: Db, id: string, begunFor: string | undefined): Promise<boolean> {
   const { rowCount } = await db.query(
     `select 1 from operations o join operations f on f.desktop_id = o.desktop_id and f.behind = o.id
-     where o.id = $1 and f.state in ('pending', 'running')`,
-    [id],
-  )
-  return rowCount !== 0
-}
-
-/** Whether a wake of the desktop failed lately while or after it moved to another host. */
-export async function failedAway(db: Db, desktopId: string): Promise<boolean> {
-  const { rowCount } = await db.query(
-    `select 1 from operations where desktop_id = $1 and kind = 'wake' and state = 'failed' and findings ? 'to'
-       and settled_at > now() - interval '10 minutes' limit 1`,
-    [desktopId],
+     where o.id = $1 and f.state in ('pending', 'running') and f.id is distinct from $2`,
+    [id, begunFor],
   )
   return rowCount !== 0
 }

@@ -140,15 +140,6 @@ export async function read(db: Db, id: string): Promise<OperationRow | undefined
   return rows[0]
 }
 
-/** The operation that has taken that turn of the desktop. */
-export async function ofTurn(db: Db, desktopId: string, turn: number): Promise<OperationRow | undefined> {
-  const { rows } = await db.query<OperationRow>(
-    `select ${columns} from operations where desktop_id = $1 and turn = $2 and behind is null`,
-    [desktopId, turn],
-  )
-  return rows[0]
-}
-
 export async function readMany(db: Db, ids: string[]): Promise<OperationRow[]> {
   const { rows } = await db.query<OperationRow>(`select ${columns} from operations where id = any($1)`, [ids])
   return rows

@@ -79,6 +79,15 @@ export const carried = z.object({
 })
 export type Carried = z.infer<typeof carried>
 
+const wakeBehind = z.object({ forWake: z.string().optional() })
+
+/** The wake that waits behind the move because its host cannot take it. */
+export const begunFor = ({ input }: Pick<OperationRow, 'input'>): string | undefined => wakeBehind.parse(input).forWake
+
+/** Whether it was begun for a wake and has found no host: nothing was done, and nothing of it is kept. */
+export const wasFutile = (operation: Pick<OperationRow, 'input' | 'findings'>): boolean =>
+  begunFor(operation) !== undefined && carried.parse(operation.findings).to === undefined
+
 /** The findings of a step that comes behind `placeAway`. */
 const placed = (context: Pick<StepContext, 'findings'>) =>
   carried.required({ to: true, kind: true, imageDigest: true }).parse(context.findings)
@@ -281,7 +290,8 @@ export async function decide(
     if (row?.hostId === to) return advance(tx, {})
     if (row?.hostId !== from || row.turn !== turn || ended.includes(row.state))
       refuse('superseded', 'a later request came before the move was decided')
-    if (await hasFollower(tx, id)) refuse('superseded', 'a request of the customer came before the move was decided')
+    if (await hasFollower(tx, id, begunFor(operation)))
+      refuse('superseded', 'a request of the customer came before the move was decided')
     if (!(await hosts.arrive(tx, desktopId, to)))
       throw refusalWithCause('no_host', 'the new host was removed, or is lost')
     await together([

@@ -1,25 +1,19 @@
 // Destroy: always converges. An unreachable host removes what is left as soon as it is back.
-import { isOvertaken, Refusal, refusalWithCause } from '@dormouse/contract'
-import { together } from '@dormouse/process'
+import { isOvertaken, refusalWithCause } from '@dormouse/contract'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
 import type { Hosts } from '../../hosts/service.ts'
-import type { Leadership } from '../../leadership/leadership.ts'
 import { type OperationDefinition, type StepContext, step } from '../../operations/definition.ts'
 import type { Findings } from '../../operations/findings.ts'
-import * as operations from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration } from '../generations.ts'
 import type { Quota } from '../quota.ts'
 import { settle } from '../state-changes.ts'
 import { inProgress } from '../states.ts'
 import { lockAny } from '../store.ts'
-import { endMove } from './after-move.ts'
-import { carried, later } from './carry.ts'
 import { fenceOf, inputOf } from './input.ts'
 
 export interface DestroyContext {
-  leadership: Leadership
   hosts: Hosts
   links: Links
   /** How long to wait for an unreachable host. */
@@ -34,9 +28,6 @@ const findings = z.object({
   why: z.string().optional(),
 })
 
-/** How long it waits for the host of a superseded move. What that cannot remove now is deferred. */
-const endingMs = 10_000
-
 export const destroy = (deps: DestroyContext): OperationDefinition => ({
   kind: 'destroy',
   overtakes: true,
@@ -45,10 +36,7 @@ export const destroy = (deps: DestroyContext): OperationDefinition => ({
     step({
       name: 'remove',
       phase: 'removing',
-      run: async (context) => {
-        const [removed] = await together([remove(deps, context), endArrival(deps, context)])
-        return removed
-      },
+      run: (context) => remove(deps, context),
       noUndo: 'a destroy cannot be undone',
     }),
   ],
@@ -112,26 +100,4 @@ async function remove({ hosts, links, graceMs }: DestroyContext, context: StepCo
     if (context.ageMs < graceMs) throw refusalWithCause('host_unreachable', `the host has not removed it yet: ${why}`)
     return { cleanup: 'deferred', why }
   }
-}
-
-/** The wake that this destroy has superseded was moving the desktop first: the other host gives up what has arrived. */
-async function endArrival(deps: DestroyContext, context: StepContext): Promise<void> {
-  const { leadership, hosts } = deps
-  const { desktopId, turn } = context.operation
-  if (inputOf(context).from !== 'waking') return
-  const to = await leadership.transaction(async (tx) => {
-    // A move that was decided has taken the turn between the two.
-    const wake = await operations.ofTurn(tx, desktopId, turn - 1)
-    const { to } = carried.parse(wake?.findings ?? {})
-    if (!wake || to === undefined) return undefined
-    await later(deps, tx, wake, to, 'move.abandon', wake.turn)
-    await hosts.dropArrival(tx, desktopId)
-    return to
-  })
-  if (to === undefined) return
-  const remainingMs = Math.min(context.remainingMs, endingMs)
-  await endMove(deps, { ...context, remainingMs }, to).catch((error: unknown) => {
-    // It stays deferred, and recovery retries it.
-    if (context.signal.aborted || !(error instanceof Refusal)) throw error
-  })
 }

@@ -11,6 +11,8 @@ const input = z.object({
   spec: desktopSpec,
   /** The host that an operator has named for the first wake. */
   onHost: id.optional(),
+  /** Of a wake: a move went first, and it wakes where the desktop now is. */
+  staysThere: z.boolean().optional(),
   /** Of a hibernation by idle: its host checks this once more. */
   ifIdle: idleCondition.optional(),
 })

@@ -24,20 +24,21 @@ import * as saved from './move-hibernated.ts'
 /** The position of the step `decide`. */
 const decideAt = 4
 
-const target = z.object({ to: z.string().nullable() })
+const target = z.object({ to: z.string().nullable(), mayRelay: z.boolean().default(true) })
 
 const fromOf = (context: { operation: Position }): string => inputOf(context).hostId!
 
-/** Where it sleeps it needs no processor and no memory on the new host. */
+/** If it sleeps there, it needs no processor and no memory on the new host. */
 function destinationOf({ operation }: Pick<StepContext, 'operation'>): carry.Destination {
   const { from: state, spec } = inputOf({ operation })
   const isAwake = state === 'awake'
-  const needs = isAwake ? spec : { vcpus: 0, memoryMiB: 0 }
-  const { to } = target.parse(operation.input)
+  const isToRun = isAwake || carry.begunFor(operation) !== undefined
+  const needs = isToRun ? spec : { vcpus: 0, memoryMiB: 0 }
+  const { to, mayRelay } = target.parse(operation.input)
   const { vcpus, memoryMiB } = needs
   const hibernates = saved.hibernates(operation)
   const kind = isAwake && !hibernates ? 'live' : 'cold'
-  return { from: fromOf({ operation }), to, kind, hibernates, vcpus, memoryMiB, mayRelay: true }
+  return { from: fromOf({ operation }), to, kind, hibernates, vcpus, memoryMiB, mayRelay }
 }
 
 const phase = (operation: Position): OperationPhase => (saved.isToBeSaved(operation) ? 'saving' : 'moving')
@@ -100,6 +101,8 @@ export const move = (deps: CarryContext): OperationDefinition => ({
   steps: stepsOf(deps),
   precedes: () => true,
   givesWay: ({ step }) => step < decideAt,
+  begunFor: carry.begunFor,
+  vanishes: carry.wasFutile,
   lock: (tx, { desktopId }) => lockAny(tx, desktopId),
   succeeded: (tx, context) => settleMoved(deps, tx, context),
 

@@ -1,5 +1,5 @@
-// Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept. A desktop whose host is
-// cordoned or full moves to another one in the step `disk`.
+// Wake: place, disk, run. Wherever it fails, it holds no memory on a host, and the saved work is kept. If the desktop's host is
+// cordoned or full, a move to another one goes first.
 
 import {
   imageFolderName,
@@ -13,7 +13,6 @@ import {
 import { together } from '@dormouse/process'
 import { z } from 'zod'
 import type { Links } from '../../agents/links.ts'
-import type { Relays } from '../../agents/relays.ts'
 import type { Db } from '../../db/pool.ts'
 import type { Hosts } from '../../hosts/service.ts'
 import type { Images } from '../../images/service.ts'
@@ -27,7 +26,6 @@ import {
   step,
 } from '../../operations/definition.ts'
 import type { Failure } from '../../operations/findings.ts'
-import { failedAway } from '../../operations/followers.ts'
 import type { NewOperation } from '../../operations/store.ts'
 import { defer } from '../deferred.ts'
 import { endGeneration, startGeneration } from '../generations.ts'
@@ -35,19 +33,10 @@ import { settle } from '../state-changes.ts'
 import { bind, lockAny, unbind } from '../store.ts'
 import { afterMove } from './after-move.ts'
 import { onSomeHost, wasElsewhere } from './another-host.ts'
-import { fetchesOn } from './carry.ts'
 import { asleepResult, leftNothing, lossOf, stateAfterFailure } from './failed-wake.ts'
 import { diskRequest, imageOf } from './image-of-wake.ts'
 import { cannotBeDoneNow, commandOptions, fenceOf, type Input, inputOf } from './input.ts'
-import {
-  bring,
-  fenceThere,
-  movesFirst,
-  placeElsewhere,
-  sendBack,
-  settleFailedMove,
-  settleThere,
-} from './wake-elsewhere.ts'
+import { moveFirst } from './wake-elsewhere.ts'
 
 const tidyMs = 30_000
 
@@ -56,13 +45,10 @@ export interface WakeContext {
   hosts: Hosts
   images: Images
   links: Links
-  relays: Relays
 }
 
 const findings = z.object({
   hostId: z.string().optional(),
-  /** The host to which it moves first. */
-  to: z.string().optional(),
   resumedFrom: resumedFrom.optional(),
   /** Absent where the host cannot tell. */
   ready: z.boolean().optional(),
@@ -81,12 +67,7 @@ function sourceOf({ from, discardMemory }: Input): WakeSource {
 }
 
 const hostOf = (context: Pick<StepContext, 'findings'>): string =>
-  hostIn(context.findings) ?? refuse('no_host', 'the desktop has no host')
-
-const hostIn = (stored: Findings | StepContext['findings']): string | undefined => {
-  const { to, hostId } = findings.parse(stored)
-  return to ?? hostId
-}
+  findings.parse(context.findings).hostId ?? refuse('no_host', 'the desktop has no host')
 
 /**
  * What sleeps on a cordoned host wakes elsewhere if it can do so soon, otherwise in place. What sleeps on a full one can only
@@ -113,22 +94,14 @@ function placing(deps: WakeContext) {
   }
 
   return async (context: StepContext) => {
-    const { hostId, from } = inputOf(context)
-    const elsewhere = async (mayRelay: boolean) => {
-      if (hostId === null || from === 'created') return undefined
-      const { desktopId } = context.operation
-      // One that failed on the way to another host lately is retried where its disk is.
-      if (await leadership.transaction((tx) => failedAway(tx, desktopId))) return undefined
-      return placeElsewhere(deps, context, { from: hostId, mayRelay })
-    }
-    const soon = hostId !== null && (await hosts.isCordoned(hostId)) ? await elsewhere(false) : undefined
-    if (soon) return soon
+    const { hostId, from, staysThere } = inputOf(context)
+    const mayLeave = hostId !== null && from !== 'created' && !staysThere && (await hosts.knowsMoves(hostId))
+    if (mayLeave && (await hosts.isCordoned(hostId))) return moveFirst(deps, context, { from: hostId, mayRelay: false })
     try {
       return await placeHere(context)
     } catch (error) {
-      const found = error instanceof Refusal && error.code === 'no_room' ? await elsewhere(true) : undefined
-      if (!found) throw error
-      return found
+      if (!mayLeave || !(error instanceof Refusal) || error.code !== 'no_room') throw error
+      return moveFirst(deps, context, { from: hostId, mayRelay: true })
     }
   }
 }
@@ -138,9 +111,7 @@ function sleepingAgain(deps: WakeContext) {
   return async (context: StepContext) => {
     if (findings.parse(context.findings).asleep) return {}
     try {
-      // A desktop that has moved first sleeps on its new host.
-      Object.assign(context.findings, await settleThere(deps, context))
-      const payload = { fence: fenceThere(context) }
+      const payload = { fence: fenceOf(context) }
       return {
         asleep: await deps.links.command(hostOf(context), 'desktop.ensureAsleep', payload, commandOptions(context)),
       }
@@ -157,7 +128,6 @@ export function wake(deps: WakeContext): OperationDefinition {
   const place = placing(deps)
 
   const makeDisk = async (context: StepContext) => {
-    if (movesFirst(context)) return bring(deps, context)
     if (hasDisk(context.operation)) return undefined
     await onSomeHost(deps, context, (now) => {
       const payload = { fence: fenceOf(now), ...diskRequest(now), disk: 'make' as const }
@@ -168,10 +138,9 @@ export function wake(deps: WakeContext): OperationDefinition {
 
   const run = async (context: StepContext): Promise<Findings> => {
     const input = inputOf(context)
-    Object.assign(context.findings, await settleThere(deps, context))
     const woken = await onSomeHost(deps, context, (now) => {
       const hostId = hostOf(now)
-      const payload = { fence: fenceThere(now), ...diskRequest(now), source: sourceOf(input) }
+      const payload = { fence: fenceOf(now), ...diskRequest(now), source: sourceOf(input) }
       const ask = () => links.command(hostId, 'desktop.ensureAwake', payload, commandOptions(now))
       return afterMove(deps, now, hostId, ask)
     })
@@ -182,9 +151,6 @@ export function wake(deps: WakeContext): OperationDefinition {
   }
 
   const sleepAgain = sleepingAgain(deps)
-
-  const undoDisk = async (context: StepContext) =>
-    (movesFirst(context) ? await sendBack(deps, context) : undefined) ?? sleepAgain(context)
 
   return {
     kind: 'wake',
@@ -199,16 +165,15 @@ export function wake(deps: WakeContext): OperationDefinition {
       // The undo never removes the disk, which may hold its owner’s work. It only finds out what is there.
       step({
         name: 'disk',
-        phase: (operation) => (movesFirst(operation) ? 'moving' : elsewhereOr(operation, 'making_disk')),
-        idle: (operation) => hasDisk(operation) && !movesFirst(operation),
+        phase: (operation) => elsewhereOr(operation, 'making_disk'),
+        idle: hasDisk,
         run: makeDisk,
-        undo: undoDisk,
+        undo: sleepAgain,
         deferred,
       }),
       step({ name: 'run', phase: (operation) => elsewhereOr(operation, 'starting'), run, undo: sleepAgain, deferred }),
     ],
-    hostOf: (operation) => hostIn(operation.findings) ?? inputOf({ operation }).hostId,
-    helperOf: (operation) => (movesFirst(operation) ? inputOf({ operation }).hostId : fetchesOn(operation)),
+    hostOf: (operation) => findings.parse(operation.findings).hostId ?? inputOf({ operation }).hostId,
     opens: (operation) => placeBound(hosts, operation),
     lock: (tx, { desktopId }) => lockAny(tx, desktopId),
     succeeded: (tx, context) => settleAwake(tx, context, false),
@@ -243,10 +208,8 @@ async function settleAwake(tx: Db, { operation, findings: stored }: SettleContex
   await together([settled, startGeneration(tx, generationId!, hostId)])
 }
 
-const wokenOn = (stored: Findings | SettleContext['findings']) => {
-  const found = findings.required({ resumedFrom: true }).parse(stored)
-  return { ...found, hostId: found.to ?? z.string().parse(found.hostId) }
-}
+const wokenOn = (stored: SettleContext['findings']) =>
+  findings.required({ resumedFrom: true, hostId: true }).parse(stored)
 
 function resultOf({ operation, findings: stored }: SettleContext) {
   const { generation, generationId } = operation
@@ -264,29 +227,24 @@ function resultOf({ operation, findings: stored }: SettleContext) {
 
 /** Lets the host remove the spent memory image. If this command is lost, the next inventory removes it. */
 async function tidy(links: Links, { operation, findings: stored, epoch }: SettleContext): Promise<void> {
-  const { resumedFrom } = findings.parse(stored)
+  const { resumedFrom, hostId } = wokenOn(stored)
   if (resumedFrom !== 'memory' && !inputOf({ operation }).discardMemory) return
-  const fence = fenceThere({ operation, epoch, remainingMs: tidyMs, findings: stored })
-  await links.command(hostIn(stored)!, 'desktop.tidy', { fence }, { timeoutMs: tidyMs })
+  const fence = fenceOf({ operation, epoch, remainingMs: tidyMs })
+  await links.command(hostId, 'desktop.tidy', { fence }, { timeoutMs: tidyMs })
 }
 
 async function settleFailed(
-  deps: WakeContext,
+  { hosts }: WakeContext,
   tx: Db,
-  context: SettleContext,
+  { operation, findings: stored }: SettleContext,
   failure: Failure,
 ): Promise<string | undefined> {
-  const { hosts } = deps
-  const { operation, findings: stored } = context
-  const { desktopId, generation, generationId, turn: accepted, id: operationId } = operation
-  const { asleep } = findings.parse(stored)
-  const hostId = hostIn(stored)
-  const move = await settleFailedMove(deps, tx, context, asleep !== 'deferred')
-  const turn = accepted + (move === 'decided' ? 1 : 0)
+  const { desktopId, generation, generationId, turn, id: operationId } = operation
+  const { asleep, hostId } = findings.parse(stored)
   const input = inputOf({ operation })
   await settle(tx, desktopId, stateAfterFailure(input, asleep), { by: 'wake', operationId })
   await endGeneration(tx, generationId!, 'wake failed')
-  if (asleep === 'deferred' && move !== 'taken back') {
+  if (asleep === 'deferred') {
     const undo = { desktopId, hostId: hostId!, command: 'desktop.ensureAsleep', generation, turn, operationId } as const
     await defer(tx, undo)
   }
