@@ -1,6 +1,7 @@
 // The data folder of an instance: which run has it, its keys, and `local.json`, by which others find it.
-import { accessSync, chmodSync, constants, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { accessSync, chmodSync, constants, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { makeFolder, whyNotStarted } from '@dormouse/process'
 import { alive, type Identity, identify } from '../ground/processes.ts'
 
 export interface Keys {
@@ -46,12 +47,11 @@ export function openInstance(dir: string): Instance {
 
 function makeOwn(dir: string): void {
   try {
-    mkdirSync(dir, { recursive: true, mode: 0o711 })
+    makeFolder(dir, 0o711)
     accessSync(dir, constants.W_OK)
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code !== 'EACCES' && code !== 'EPERM') throw error
-    throw new Error(`${dir} is not writable; set DORMOUSE_DATA to a folder that is`)
+    const why = whyNotStarted(error, { DORMOUSE_DATA: dir })
+    throw why ? new Error(why) : error
   }
 }
 

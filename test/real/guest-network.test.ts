@@ -65,7 +65,7 @@ test('a desktop that is gone has left its address; without the filter guests hav
   await networked.libvirtd.restartDaemon()
   const admin = createAdminClient({ baseUrl: instance.local.base_url, operatorKey: instance.local.operator_key })
   const said = async () => JSON.stringify((await admin.listHosts()).hosts.find(({ name }) => name === networked.name))
-  await waitFor(async () => (await said()).includes('no filter'), 30_000)
+  await waitFor(async () => (await said()).includes('does not have the filter'), 30_000)
   const plain = await desktopOver(instance, 'tcp', 'qga')
   expect(await guest(plain, 'ls /sys/class/net')).toBe('lo\n')
   await plain.destroy()

@@ -1,6 +1,6 @@
 // The agent's settings, each with a default where one works. They are read once, at the start.
 import { hostname } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, isAbsolute, join } from 'node:path'
 import { setting, tracingSettings } from '@dormouse/process'
 import { z } from 'zod'
 import { parseDestination } from './driver/libvirt/allowed-destinations.ts'
@@ -11,6 +11,8 @@ const list = z.string().transform((text) =>
     .map((part) => part.trim())
     .filter(Boolean),
 )
+/** Programs with other working directories, such as QEMU, get it. */
+const path = z.string().refine(isAbsolute, 'must be an absolute path, such as /var/lib/dormouse-agent')
 const yes = z.enum(['true', 'false']).transform((text) => text === 'true')
 
 function destinations(texts: string[], context: z.RefinementCtx) {
@@ -62,7 +64,7 @@ export const configSchema = z.object({
   stateDir: setting(
     'DORMOUSE_AGENT_STATE_DIR',
     'folder of the journal and the host’s key',
-    z.string().default('/var/lib/dormouse-agent'),
+    path.default('/var/lib/dormouse-agent'),
   ),
   adopt: setting(
     'DORMOUSE_AGENT_ADOPT',
@@ -72,22 +74,22 @@ export const configSchema = z.object({
   memoryDir: setting(
     'DORMOUSE_AGENT_MEMORY_DIR',
     'folder of saved memories; the default is in the state folder',
-    z.string().optional(),
+    path.optional(),
   ),
   disksDir: setting(
     'DORMOUSE_AGENT_DISKS_DIR',
     'folder of the desktops’ disks; QEMU’s user must be able to enter it; the default is in the state folder',
-    z.string().optional(),
+    path.optional(),
   ),
   imagesDir: setting(
     'DORMOUSE_AGENT_IMAGES_DIR',
     'folder with one folder per image; QEMU’s user must be able to enter it',
-    z.string().default('/var/lib/dormouse-images'),
+    path.default('/var/lib/dormouse-images'),
   ),
   socketsDir: setting(
     'DORMOUSE_AGENT_SOCKETS_DIR',
     'folder for the sockets of screens and guest ports; its path must be short, and QEMU’s user must be able to write to it; by default libvirt chooses',
-    z.string().optional(),
+    path.optional(),
   ),
   driver: setting(
     'DORMOUSE_AGENT_DRIVER',
@@ -97,7 +99,7 @@ export const configSchema = z.object({
   libvirtSocket: setting(
     'DORMOUSE_AGENT_LIBVIRT_SOCKET',
     'Unix socket of libvirt’s daemon',
-    z.string().default('/run/libvirt/libvirt-sock'),
+    path.default('/run/libvirt/libvirt-sock'),
   ),
   libvirtUri: setting(
     'DORMOUSE_AGENT_LIBVIRT_URI',

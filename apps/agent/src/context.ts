@@ -1,4 +1,5 @@
 // Makes each long-lived part of an agent once and joins them; decides nothing.
+import { accessSync, constants } from 'node:fs'
 import { availableParallelism, totalmem } from 'node:os'
 import { type Failpoints, type Log, noFailpoints, openTracing } from '@dormouse/process'
 import { Care } from './care.ts'
@@ -19,6 +20,7 @@ import { sayHeartbeat, sayHello } from './hello.ts'
 import { ImageFacts } from './image-facts.ts'
 import { type AnyDriver, makeDriver } from './make-driver.ts'
 import { before } from './mechanics/deadlines.ts'
+import { privateFolder } from './mechanics/durable-file.ts'
 import { makeParts, type Parts, type PartsOptions } from './parts.ts'
 import { type MetricsServer, serveMetrics } from './telemetry/serve.ts'
 import { Telemetry } from './telemetry/telemetry.ts'
@@ -65,6 +67,7 @@ const withoutLeaderEveryMs = 2_000
 /** Takes its state folder, enrols where needed, opens the hypervisor, connects to the control plane. */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { stateDir, adopt } = options.config
+  openFolders(options.config)
   const folder = await takeFolder({ stateDir, adopt, log: options.log.child({ room: 'enrolment' }) })
   try {
     const agent = await start(options)
@@ -77,6 +80,16 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     folder.release()
     throw error
   }
+}
+
+/** Makes what is missing. One that cannot be used ends the start, before anything depends on it. */
+function openFolders(config: AgentConfig): void {
+  const { state, memory, disks } = foldersOf(config)
+  privateFolder(state)
+  privateFolder(memory)
+  // Others may pass through, none may list: QEMU's user must reach the disks below.
+  privateFolder(disks, 0o711)
+  for (const path of [state, memory, disks]) accessSync(path, constants.W_OK | constants.X_OK)
 }
 
 async function start({ config, log, failpoints = noFailpoints, ...given }: AgentOptions): Promise<Agent> {

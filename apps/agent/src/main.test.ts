@@ -4,7 +4,10 @@ import { mkdirSync, mkdtempDisposableSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { createLog, readConfig, whyNotStarted } from '@dormouse/process'
 import { expect, test } from 'vitest'
+import { configSchema } from './config.ts'
+import { startAgent } from './context.ts'
 
 /** SIGTERM is sent when it logs `until`. */
 async function ended(words: string[], env: Record<string, string>, until?: string) {
@@ -41,4 +44,39 @@ test('a version, an argument and an identity that are wrong, and the end of a wa
   expect(wait.first).toContain('DORMOUSE_AGENT_STATEDIR is not a setting of this program')
   expect(wait.first).toContain('DORMOUSE_AGENT_STATE_DIR')
   expect([wait.code, wait.last]).toEqual([0, expect.stringContaining('"closed"')])
+})
+
+test('a folder that cannot be used ends the start, with which, why, and the setting', async () => {
+  using folder = mkdtempDisposableSync(join(tmpdir(), 'dormouse-agent-'))
+  const file = join(folder.path, 'file')
+  writeFileSync(file, '')
+  const state = { DORMOUSE_AGENT_STATE_DIR: join(folder.path, 'state') }
+  const cases: [Record<string, string>, string][] = [
+    [{ DORMOUSE_AGENT_STATE_DIR: '/proc/x' }, 'cannot use /proc/x: its file system takes no folders; choose'],
+    [{ DORMOUSE_AGENT_STATE_DIR: '/proc/x/y' }, 'cannot use /proc/x: its file system takes no folders; choose'],
+    [{ DORMOUSE_AGENT_STATE_DIR: '/proc' }, 'cannot use /proc/'],
+    [{ DORMOUSE_AGENT_STATE_DIR: '/dev/null/x' }, 'cannot use /dev/null/x: a part of the path is not a folder'],
+    [{ DORMOUSE_AGENT_STATE_DIR: file }, `cannot use ${file}: a file is in the place of a folder`],
+    [{ DORMOUSE_AGENT_STATE_DIR: `${file}/x` }, `cannot use ${file}/x: a part of the path is not a folder`],
+    [{ DORMOUSE_AGENT_STATE_DIR: 'state' }, 'must be an absolute path'],
+    [
+      { ...state, DORMOUSE_AGENT_MEMORY_DIR: '/proc/x' },
+      'cannot use /proc/x: its file system takes no folders; choose',
+    ],
+    [{ ...state, DORMOUSE_AGENT_DISKS_DIR: file }, `cannot use ${file}: a file is in the place of a folder`],
+    [{ ...state, DORMOUSE_AGENT_DISKS_DIR: './disks' }, 'must be an absolute path'],
+  ]
+  const why = async (env: Record<string, string>) => {
+    try {
+      const config = readConfig(configSchema, { DORMOUSE_AGENT_CONTROL_PLANES: 'http://127.0.0.1:9', ...env })
+      return await startAgent({ config, log: createLog({ name: 'test', level: 'silent' }) })
+    } catch (error) {
+      return whyNotStarted(error, env) ?? (error as Error).message
+    }
+  }
+  for (const [env, expected] of cases) {
+    const said = await why(env)
+    expect(said).toContain(expected)
+    expect(said).toContain(Object.keys(env).at(-1))
+  }
 })

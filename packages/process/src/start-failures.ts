@@ -10,7 +10,8 @@ export function whyNotStarted(error: unknown, env: Readonly<Record<string, strin
   if (error instanceof StartError) return error.message
   if (!(error instanceof Error)) return undefined
   const { code = '', path, syscall } = error as NodeJS.ErrnoException
-  const found = path?.startsWith('/') && syscall !== 'connect' ? files[code] : undefined
+  const known = code === 'ENOENT' && syscall === 'mkdir' ? noFolders : files[code]
+  const found = path?.startsWith('/') && syscall !== 'connect' ? known : undefined
   if (!found || path === undefined) return undefined
   const names = namesOf(path, env)
   return `cannot use ${path}: ${found.what}; ${found.remedy}${names ? `, or correct ${names}` : ''}`
@@ -33,11 +34,16 @@ const files: Readonly<Record<string, { what: string; remedy: string }>> = {
   EMFILE: { what: 'too many files are open', remedy: 'raise the limit of open files (LimitNOFILE in the unit)' },
 }
 
-/** The settings that lead to this path: one contains it, or names a folder above it. */
+/** The folder above it is there, as /proc is. */
+const noFolders = { what: 'its file system takes no folders', remedy: 'choose a folder elsewhere' }
+
+const isBelow = (path: string, folder: string): boolean => path.startsWith(folder.endsWith('/') ? folder : `${folder}/`)
+
+/** The settings that lead to this path: one contains it, or names something above or below it. */
 function namesOf(path: string, env: Readonly<Record<string, string | undefined>>): string | undefined {
   const leads = (value: string) =>
     value.startsWith('/')
-      ? path === value || path.startsWith(value.endsWith('/') ? value : `${value}/`)
+      ? path === value || isBelow(path, value) || isBelow(value, path)
       : value.includes(path) || value.includes(encodeURIComponent(path))
   const isSetting = (name: string) => /^(DORMOUSE_|OIDC_|DATABASE_URL$|NODE_EXTRA_CA_CERTS$)/.test(name)
   const names = Object.keys(env).filter((name) => isSetting(name) && env[name] && leads(env[name]))

@@ -60,7 +60,7 @@ export class Journal {
     stateFolder: string,
     hit: (name: string) => Promise<void> = async () => undefined,
   ): Promise<Journal> {
-    await privateFolder(stateFolder)
+    privateFolder(stateFolder)
     const journal = new Journal(hit)
     const path = logPath(stateFolder)
     const content = readLogFile(path)

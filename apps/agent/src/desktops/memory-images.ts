@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { type DesktopId, type Fence, isId, refuse } from '@dormouse/contract'
 import type { SavedBy } from '../driver/driver.ts'
 import { wholeMagic } from '../driver/saved-file.ts'
-import { privateFolderSync, syncPath, unlessMissing } from '../mechanics/durable-file.ts'
+import { privateFolder, syncPath, unlessMissing } from '../mechanics/durable-file.ts'
 import { Slots } from '../mechanics/locks.ts'
 import { ImageFolders, type ImageHead, readHead } from './image-folders.ts'
 import { changeManifest, createManifest, type Manifest } from './manifests.ts'
@@ -64,7 +64,7 @@ export class MemoryImages {
 
   /** Records that an image is about to be written, and where. A power cut may undo it: it ends the save, too. */
   async intend(fence: Fence, by: SavedBy, imageVersion: string | null): Promise<MemoryImage> {
-    privateFolderSync(join(this.#folder, fence.desktopId))
+    privateFolder(join(this.#folder, fence.desktopId))
     const { desktopId, generation, turn, operationId } = fence
     const files = this.#filesOf(desktopId, `${generation}-${turn}-${operationId}`)
     const of = { installationId: this.#installationId, desktopId, generation, turn, operationId, imageVersion }
@@ -91,7 +91,7 @@ export class MemoryImages {
   /** Where the copy of a template's memory is that a new desktop begins with. It is none of its saved memories. */
   copyPath(desktopId: DesktopId): string {
     const folder = join(this.#folder, desktopId)
-    privateFolderSync(folder)
+    privateFolder(folder)
     return join(folder, 'template')
   }
 
@@ -102,7 +102,7 @@ export class MemoryImages {
   /** Where a saved memory from another host is written until it is whole. */
   arrivingPath(desktopId: DesktopId): string {
     const folder = join(this.#folder, desktopId)
-    privateFolderSync(folder)
+    privateFolder(folder)
     return join(folder, 'arriving')
   }
 
@@ -178,7 +178,7 @@ export class MemoryImages {
   /** Runs `save` with `memoryMiB` of disk reserved for it; `host_disk_full` where there is not that much free. */
   async withSpaceFor<T>(memoryMiB: number, save: () => Promise<T>): Promise<T> {
     const need = memoryMiB * mib
-    privateFolderSync(this.#folder)
+    privateFolder(this.#folder)
     if (this.#freeBytes() < need) await this.#makeSpace(() => this.#freeBytes() < need)
     const free = this.#freeBytes()
     if (free < need) {

@@ -80,7 +80,7 @@ export class TemplateFolders {
 
   /** A folder in which one is made, with nothing but the id of its guest. */
   async begin(key: string, buildId: string): Promise<string> {
-    await privateFolder(this.#root, 0o711)
+    privateFolder(this.#root, 0o711)
     const path = this.#path(`${key}${makingSuffix}`)
     await rm(path, { recursive: true, force: true })
     await mkdir(path, { mode: 0o711 })

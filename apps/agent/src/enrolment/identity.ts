@@ -27,7 +27,7 @@ const tokenLifeSecs = 60
 
 /** The stored identity. A host without one gets a key, which is stored before it is used. */
 export async function loadIdentity(stateDir: string): Promise<Stored> {
-  await privateFolder(stateDir)
+  privateFolder(stateDir)
   const path = join(stateDir, 'identity.json')
   const text = await readIfThere(path)
   if (text !== undefined) return parseIdentity(path, text)

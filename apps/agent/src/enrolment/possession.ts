@@ -1,7 +1,7 @@
 // Ensures that one agent at a time uses a state folder, on the machine that the folder belongs to. Two agents with one key
 // and one journal would each undo what the other has done. Knows nothing of the folder's content.
 import { createHmac } from 'node:crypto'
-import { chmodSync } from 'node:fs'
+import { chmodSync, closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { type Log, StartError } from '@dormouse/process'
@@ -29,9 +29,9 @@ export interface Possession {
   release(): void
 }
 
-/** Locks the folder. Throws a sentence that says what to do where another agent or another machine has it. */
+/** Locks the folder, which is made where it is missing. Throws a sentence that says what to do where another agent or another machine has it. */
 export async function takeFolder(options: PossessionOptions): Promise<Possession> {
-  await privateFolder(options.stateDir)
+  privateFolder(options.stateDir)
   const lock = lockFolder(options.stateDir)
   try {
     await bindToMachine(options)
@@ -45,7 +45,9 @@ export async function takeFolder(options: PossessionOptions): Promise<Possession
 /** SQLite's lock on an empty database: a kernel lock, which is released when its process ends. */
 function lockFolder(stateDir: string): DatabaseSync {
   const path = join(stateDir, 'lock')
-  const lock = openLock(stateDir, path)
+  // SQLite does not say why it cannot.
+  closeSync(openSync(path, 'a', 0o600))
+  const lock = new DatabaseSync(path)
   try {
     lock.exec('begin exclusive')
     // Any user that can open the file could lock it and keep the agent out.
@@ -53,7 +55,9 @@ function lockFolder(stateDir: string): DatabaseSync {
     return lock
   } catch (cause) {
     lock.close()
-    if (!isLocked(cause))
+    if (hasCode(cause, full))
+      throw new StartError(`no space is left for the state folder ${stateDir}; free some`, { cause })
+    if (!hasCode(cause, busy))
       throw new StartError(`the state folder ${stateDir} cannot be locked; keep it on a local disk`, { cause })
     throw new StartError(
       `another agent uses the state folder ${stateDir}; stop it first (fuser ${path} names it), or give this one a folder of its own in DORMOUSE_AGENT_STATE_DIR`,
@@ -61,20 +65,10 @@ function lockFolder(stateDir: string): DatabaseSync {
   }
 }
 
-function openLock(stateDir: string, path: string): DatabaseSync {
-  try {
-    return new DatabaseSync(path)
-  } catch (cause) {
-    // SQLite does not say why.
-    throw new StartError(
-      `${path} cannot be written; let the user that the agent runs as write to ${stateDir}, or correct DORMOUSE_AGENT_STATE_DIR`,
-      { cause },
-    )
-  }
-}
-
-const busy = 5
-const isLocked = (error: unknown): boolean => error instanceof Error && 'errcode' in error && error.errcode === busy
+/** Of SQLite. */
+const [busy, full] = [5, 13]
+const hasCode = (error: unknown, code: number): boolean =>
+  error instanceof Error && 'errcode' in error && error.errcode === code
 
 async function bindToMachine({ stateDir, adopt, log, machineIdFiles: files = machineIdFiles }: PossessionOptions) {
   const path = join(stateDir, 'machine.json')

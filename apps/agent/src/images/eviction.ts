@@ -41,7 +41,7 @@ export class ImageEviction {
   /** To be called every minute or so: removes templates, then unused images, while the disk is nearly full. */
   async check(): Promise<void> {
     // A host that has never fetched an image may have templates.
-    const folder = await privateFolder(this.#options.shelf.fetchedDir, 0o711)
+    const folder = privateFolder(this.#options.shelf.fetchedDir, 0o711)
     const removeHidden = () => this.#removeHidden((name) => name.startsWith(removingPrefix))
     const makeSpace = async () => this.makeSpace(await lowWaterBytes(folder))
     await eachDone([removeHidden, makeSpace], (work) => work())

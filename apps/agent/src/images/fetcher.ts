@@ -1,9 +1,9 @@
 // Fetches registered images into the agent's own folder. An image is there whole and verified, or not at all: its files are
 // written to a hidden folder, which is renamed once all of them are on the disk. What a cut or a crash leaves is continued.
-import { chmod, mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
+import { chmod, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type ImageFetch, type ImageRef, imageFolderName, Refusal, refuse } from '@dormouse/contract'
-import type { Failpoints, Log } from '@dormouse/process'
+import { type Failpoints, type Log, makeFolder } from '@dormouse/process'
 import { unlessAborted } from '../mechanics/deadlines.ts'
 import { syncPath, unlessMissing, writeDurably } from '../mechanics/durable-file.ts'
 import { diskFull } from '../mechanics/full-disk.ts'
@@ -166,7 +166,7 @@ export class ImageFetcher {
     fetch.state = 'fetching'
     log.info({ image: name, source: ref.source }, 'an image is fetched')
     const partial = join(shelf.fetchedDir, partialOf(ref))
-    await mkdir(shelf.fetchedDir, { recursive: true, mode: 0o711 })
+    makeFolder(shelf.fetchedDir, 0o711)
     await this.#requireSpace(fetch, partial)
     const found = await unlessAborted(fetchManifest(sourceOf(ref.source), signal, manifestTimeoutMs), signal)
     if (found.digest !== ref.digest) {
@@ -178,7 +178,7 @@ export class ImageFetcher {
     const image = parseFetchable(found.text)
     if (image.bytes !== ref.bytes) refuse('image_not_fetched', `${name} was registered with another size; add it again`)
     await failpoints.hit('image.after-manifest')
-    await mkdir(partial, { recursive: true })
+    makeFolder(partial)
     await chmod(partial, 0o755)
     await this.#fetchFiles(fetch, image, partial)
     await writeDurably(join(partial, manifestName), found.text).catch(diskFull)

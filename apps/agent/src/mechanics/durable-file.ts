@@ -1,8 +1,9 @@
 // Small files that are written whole or not at all, even after a power cut. Knows nothing of their content.
-import { closeSync, fdatasync, fsync, mkdirSync, openSync } from 'node:fs'
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
+import { closeSync, fdatasync, fsync, openSync } from 'node:fs'
+import { open, readFile, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
+import { makeFolder } from '@dormouse/process'
 
 let counter = 0
 
@@ -20,7 +21,8 @@ export async function writeDurably(path: string, text: string): Promise<void> {
     await rename(temporary, path)
   } catch (error) {
     await rm(temporary, { force: true })
-    throw error
+    // A failed write names no file.
+    throw Object.assign(error as Error, { path })
   }
   await syncPath(dirname(path))
 }
@@ -52,14 +54,9 @@ export async function readIfThere(path: string): Promise<string | undefined> {
 }
 
 /** Makes a folder that only its owner may enter; with 0711 others may reach what they know the name of. */
-export async function privateFolder(path: string, mode = 0o700): Promise<string> {
-  await mkdir(path, { recursive: true, mode })
+export function privateFolder(path: string, mode = 0o700): string {
+  makeFolder(path, mode)
   return path
-}
-
-/** For a folder on which a command waits: that takes a few microseconds, a turn of the thread pool a hundred times that. */
-export function privateFolderSync(path: string): void {
-  mkdirSync(path, { recursive: true, mode: 0o700 })
 }
 
 /** For `.catch`: ignores "no such file". */

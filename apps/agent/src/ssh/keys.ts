@@ -44,7 +44,7 @@ export class SshKeys {
     const hostKey = exitCode === 0 ? parseHostKey(stdout) : undefined
     if (!hostKey) return refuse('guest_unavailable', 'the guest could not exchange SSH keys with this host')
     const keys = { privateKey: pair.private, hostKey }
-    await privateFolder(this.#folder)
+    privateFolder(this.#folder)
     await writeDurably(this.#path(desktopId), JSON.stringify(keys))
     return keys
   }
@@ -53,7 +53,7 @@ export class SshKeys {
   async introduce(desktopId: DesktopId): Promise<WakeNews['files']> {
     const [ours, theirs] = [newPair(), newPair()]
     const hostKey = theirs.public.split(' ')[1]!
-    await privateFolder(this.#folder)
+    privateFolder(this.#folder)
     await writeDurably(this.#path(desktopId), JSON.stringify({ privateKey: ours.private, hostKey } satisfies GuestKeys))
     return [
       { path: hostKeyPath, mode: 0o600, bytes: Buffer.from(theirs.private) },

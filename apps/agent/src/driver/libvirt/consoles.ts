@@ -16,7 +16,7 @@ export class Consoles {
 
   /** Makes the desktop's file, which must exist before QEMU's user writes to it; returns its path. */
   async ready(desktopId: DesktopId): Promise<string> {
-    await privateFolder(this.#folder, 0o711)
+    privateFolder(this.#folder, 0o711)
     const path = this.#path(desktopId)
     await (await open(path, 'a', 0o600)).close()
     return path

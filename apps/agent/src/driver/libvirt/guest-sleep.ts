@@ -10,6 +10,8 @@ import { orRefuse } from './failures.ts'
 const wakesMs = 15_000
 const lookMs = 20
 
+/** What reads where nothing answers: the machine has been reset, and its firmware has not placed the registers yet. */
+const unmapped = 0xffff
 /** The power button's bit among the fixed ACPI events that the guest has enabled. */
 const powerButton = 0x100
 const fixedEvents = 0x602
@@ -48,7 +50,8 @@ async function waitsForButton(domain: Domain): Promise<boolean> {
   const { machine } = machineOf(await domain.xml())
   const [, general] = Object.entries(generalEvents).find(([name]) => machine.startsWith(name)) ?? []
   if (general === undefined) return false
-  return ((await readPort(domain, fixedEvents)) & powerButton) !== 0 && (await readPort(domain, general)) === 0
+  const fixed = await readPort(domain, fixedEvents)
+  return fixed !== unmapped && (fixed & powerButton) !== 0 && (await readPort(domain, general)) === 0
 }
 
 /** A guest that sleeps takes the power button for the event that wakes it. One that works would power off, so it is asked first. */

@@ -4,6 +4,7 @@ import { chmod, chown, lstat, mkdir } from 'node:fs/promises'
 import { createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import type { DesktopId } from '@dormouse/contract'
+import { makeFolder } from '@dormouse/process'
 import { removeForeignFolder } from '../../mechanics/foreign-folder.ts'
 import type { GiveStream } from '../moves.ts'
 
@@ -29,7 +30,7 @@ export async function openMoveFolder(
   owner: { uid: number; gid: number } | undefined,
   listener: Listener = 'agent',
 ): Promise<MoveFolder> {
-  await mkdir(base, { recursive: true, mode: 0o711 })
+  makeFolder(base, 0o711)
   await requireOwn(base)
   const folder = folderIn(base, desktopId)
   await removeMoveFolder(base, desktopId)

@@ -16,7 +16,7 @@ export class Sockets {
   /** The socket's path, in a folder that exists; null where libvirt chooses. */
   async ready(desktopId: DesktopId, kind: (typeof kinds)[number]): Promise<string | null> {
     if (!this.#folder) return null
-    await privateFolder(this.#folder, 0o711)
+    privateFolder(this.#folder, 0o711)
     return join(this.#folder, `${desktopId}.${kind}`)
   }
 

@@ -1,6 +1,6 @@
 // The storage pool of an installation's disks. Its name contains the installation's id; no other pool is touched.
-import { mkdir } from 'node:fs/promises'
 import { isLibvirtError, type LibvirtHost, type Pool } from '@dormouse/node-libvirt'
+import { makeFolder } from '@dormouse/process'
 import { poolFolderOf, poolXml } from './domain-xml.ts'
 
 /** What the installation's pool and network are called. */
@@ -10,7 +10,7 @@ export const installationName = (installationId: string): string => `dormouse-${
 export async function ensurePool(host: LibvirtHost, installationId: string, folder: string): Promise<Pool> {
   const name = installationName(installationId)
   // Others may pass through, none may list: QEMU's user must reach the disks below.
-  await mkdir(folder, { recursive: true, mode: 0o711 })
+  makeFolder(folder, 0o711)
   const found = await host.storage.pools.lookup(name)
   const pool = found ?? (await host.storage.pools.define(poolXml(name, folder)))
   const poolFolder = poolFolderOf(await pool.xml())
