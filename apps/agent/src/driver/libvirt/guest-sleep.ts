@@ -15,6 +15,8 @@ const unmapped = 0xffff
 /** The power button's bit among the fixed ACPI events that the guest has enabled. */
 const powerButton = 0x100
 const fixedEvents = 0x602
+/** What QEMU reads before the firmware has placed a device's registers. */
+const absent = 0xffff
 /** The other ACPI events that the guest has enabled, by the beginning of the machine's name. */
 const generalEvents: Record<string, number> = { 'pc-i440fx': 0xafe2, 'pc-q35': 0x628 }
 
@@ -43,9 +45,14 @@ export async function wakeSuspended(domain: Domain): Promise<void> {
 }
 
 /**
- * Whether the guest waits in suspend-to-idle: it has then disabled every ACPI event but those that wake it. While it works, it has
- * those of hotplug enabled; before its system has begun, it has none. False for a machine whose registers are not known.
+ * Whether a guest with these registers waits in suspend-to-idle: it has then disabled every ACPI event but those that wake it.
+ * While it works, it has those of hotplug enabled; before its system has begun, it has none or no registers at all.
  */
+export function isSuspendedToIdle(fixed: number, general: number): boolean {
+  return fixed !== absent && (fixed & powerButton) !== 0 && general === 0
+}
+
+/** False for a machine whose registers are not known. */
 async function waitsForButton(domain: Domain): Promise<boolean> {
   const { machine } = machineOf(await domain.xml())
   const [, general] = Object.entries(generalEvents).find(([name]) => machine.startsWith(name)) ?? []
