@@ -198,6 +198,28 @@ test('an address without a token says what to do, and sends no request', async (
   await page.close()
 })
 
+test('a link that was cut or changed on its way says so, whatever of it is missing', async () => {
+  const { url } = await desktop.stream.getUrl({ claim: 'view', takeover: true })
+  const [path, token] = url.split('#') as [string, string]
+  const links = [
+    url.slice(0, -1),
+    `${url}.`,
+    `${path.slice(0, -1)}#${token}`,
+    `${path}/#${token}`,
+    `${path}/${token}`,
+    url.replace(desktop.id, desktop.id.slice(0, -1)),
+    path.replace(/[^/]+\/view$/, ''),
+  ]
+  for (const link of links) {
+    const page = await browser.open(link)
+    await says(page, 'ended')
+    expect(await page.textContent('#notice'), link).toMatch(
+      /This link no longer works.*dormouse open (<id>|[\w-]{36}) --view/s,
+    )
+    await page.close()
+  }
+})
+
 test('a page of another origin opens no screen, and does not spend the link that it used', async () => {
   const { url, websocketUrl } = await desktop.stream.getUrl({ claim: 'view', takeover: true })
   const stranger = await browser.open('about:blank')

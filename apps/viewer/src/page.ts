@@ -6,13 +6,14 @@ import { onDeadConnection } from './dead-connection.ts'
 import { offerFullScreen } from './full-screen.ts'
 import { bindKeyboardExit } from './keyboard-exit.ts'
 import { Keyring } from './keyring.ts'
+import { linkOf } from './link.ts'
 import { pasteAsWritten, whenAble } from './paste.ts'
 import { type PageState, stateAfter, textOf } from './states.ts'
 
 const find = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T
 
-const claim = location.pathname.endsWith('/control') ? 'control' : 'view'
-const desktopId = location.pathname.split('/')[2] ?? ''
+const link = linkOf(location.pathname)
+const { desktopId, claim } = link ?? { desktopId: '<id>', claim: 'view' }
 const keyring = new Keyring(location, history, sessionStorage)
 /** The browser's close code for a connection that was lost. */
 const connectionLost = 1006
@@ -45,7 +46,7 @@ open()
 
 function open(): void {
   const key = keyring.key
-  if (key === undefined) {
+  if (!link || key === undefined) {
     show('ended')
     return
   }
@@ -107,7 +108,7 @@ function closed({ code }: Pick<CloseEvent, 'code'>): void {
 function show(state: PageState, why?: string): void {
   const { short, title, text, todo, command } = textOf(state, { desktopId, claim, why })
   document.body.dataset.state = state
-  document.title = `${short} · desktop ${desktopId}`
+  document.title = link ? `${short} · desktop ${desktopId}` : short
   find('state').textContent = short
   find('notice').hidden = title === ''
   clipboard?.enable(state === 'live')

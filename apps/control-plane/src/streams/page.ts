@@ -33,6 +33,9 @@ const policy = (host: string): string =>
     `frame-ancestors 'none'`,
   ].join('; ')
 
+/** A person's browser gets the page also for a link that was cut or changed on its way: it says so, and what to do. */
+const isForPeople = ({ headers }: FastifyRequest): boolean => headers.accept?.includes('text/html') ?? false
+
 /** Serves the page at every screen's URL, and its files. */
 export function serveScreenPage(app: App): void {
   const page = (request: FastifyRequest, reply: FastifyReply) =>
@@ -41,7 +44,13 @@ export function serveScreenPage(app: App): void {
       'cross-origin-opener-policy': 'same-origin',
       'cache-control': 'no-store',
     })
-  app.get('/screens/:id/:claim', { schema: { hide: true, params } }, page)
+  app.get('/screens/:id/:claim', { schema: { hide: true } }, (request, reply) =>
+    params.safeParse(request.params).success || isForPeople(request) ? page(request, reply) : refuseNotFound(),
+  )
+  for (const path of ['/screens', '/screens/*'])
+    app.get(path, { schema: { hide: true } }, (request, reply) =>
+      isForPeople(request) ? page(request, reply) : refuse('no_such_route'),
+    )
   app.get('/screens/icon.svg', { schema: { hide: true } }, (_request, reply) => send(reply, 'icon.svg'))
   app.get(
     '/screens/assets/:name',
