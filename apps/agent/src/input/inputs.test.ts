@@ -251,6 +251,28 @@ test('a lock whose key does not switch it fails the batch before the first lette
   await reopened()
 })
 
+test.each([
+  ['a text', capsLock, [{ type: 'type', text: 'a'.repeat(500) }], 'Caps Lock', 2, 6],
+  ['a text for which it was switched off', capsLock, [{ type: 'type', text: 'a'.repeat(500) }], 'Caps Lock', 6, 6],
+  ['a digit that is held', numLock, [{ type: 'hold', keys: ['Numpad7'], ms: 1_000 }], 'Num Lock', 2, 0],
+] as [string, number, InputCommand['actions'], string, number, number][])(
+  'a lock that a person switches during %s fails the batch, and stays as that person left it',
+  async (_what, lock, actions, name, leds, after) => {
+    lightsWere(leds)
+    await reopened()
+    const since = listening()
+    const done = perform(actions)
+    await until(() => since().some((one) => 'key' in one && one.down && one.key !== capsLock))
+    await until(() => screen().switching === 0)
+    await screen().switchLight(lock)
+    const reason = `${name} was switched in the guest while the batch typed; check what has been typed`
+    expect(await done).toMatchObject({ outcome: 'failed', performed: 0, reason })
+    expect([screen().leds, stillDown()]).toEqual([after, nothingDown])
+    lightsWere(2)
+    await reopened()
+  },
+)
+
 test('an interrupted batch leaves the locks as they were', async () => {
   lightsWere(6)
   await reopened()

@@ -48,12 +48,34 @@ export class Locks {
     this.#screen = screen
   }
 
-  /** Makes the locks as these steps need them; throws if one cannot be. A lock that they press is as the guest has it. */
-  async prepare(steps: readonly Step[], press: (code: number) => Promise<void>, signal: AbortSignal): Promise<void> {
+  /**
+   * Makes the locks as these steps need them, and returns those that must stay so; throws if one cannot be. A lock that they press
+   * is as the guest has it.
+   */
+  async prepare(
+    steps: readonly Step[],
+    press: (code: number) => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<readonly Lock[]> {
     const pressed = pressedBy(steps)
+    const needed: Lock[] = []
     for (const lock of locks) {
       if (pressed.has(lock.code)) await this.#switchBack(lock, press)
-      else if ([...lock.keys].some((code) => pressed.has(code))) await this.#require(lock, press, signal)
+      else if ([...lock.keys].some((code) => pressed.has(code))) {
+        await this.#require(lock, press, signal)
+        needed.push(lock)
+      }
+    }
+    return needed
+  }
+
+  /** Throws if something else has switched one of these meanwhile: what was typed since may be wrong. */
+  requireUnchanged(needed: readonly Lock[]): void {
+    if (this.#screen.leds === undefined) return
+    for (const lock of needed) {
+      if (this.#awaited.has(lock) || this.#isLit(lock) === lock.isOnFor) continue
+      this.#switched.delete(lock)
+      throw new Error(`${lock.name} was switched in the guest while the batch typed; check what has been typed`)
     }
   }
 

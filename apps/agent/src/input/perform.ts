@@ -30,11 +30,12 @@ export async function perform(session: RfbSession, planned: readonly Planned[], 
   session.once('resized', resized)
   try {
     for (const steps of planned) {
-      await session.locks.prepare(steps, press, signal)
+      const needed = await session.locks.prepare(steps, press, signal)
       for (const step of steps) {
         if (signal.aborted) return { outcome: 'interrupted', performed, reason: reasonOf(signal) }
         if (isResized) return { outcome: 'failed', performed, reason: 'the screen changed its size' }
         await send(session, step, means)
+        session.locks.requireUnchanged(needed)
       }
       if (signal.aborted && steps.length > 0) return { outcome: 'interrupted', performed, reason: reasonOf(signal) }
       performed++

@@ -164,13 +164,14 @@ export class SimulatedScreen {
     if (!down && !this.#down.delete(key)) return
     this.#hear({ key, down })
     if (!down) return
-    if (!this.#down.has(key)) void this.#light(key)
+    if (!this.#down.has(key)) void this.switchLight(key)
     this.#down.add(key)
     this.#paintKey(key)
     if (key === keyV && this.#down.has(control)) void this.#pasteByKeys()
   }
 
-  async #light(key: number): Promise<void> {
+  /** A lock key is pressed, by a client or otherwise. */
+  async switchLight(key: number): Promise<void> {
     const light = this.deadLocks.has(key) ? undefined : lights[key]
     if (light === undefined) return
     this.switching++
