@@ -24,17 +24,19 @@ interface Sending {
   version?: '1.0' | '1.1'
   headers?: string[]
   bytes?: number
+  /** By default the length. */
+  framing?: string[]
 }
 
 /** Sends everything, and only then reads until the end: the status, or what cut the sending. */
 async function sendAll(request: string, { url = house.url, key = house.org.key, ...more }: Sending = {}) {
-  const { version = '1.1', headers = [], bytes = size } = more
+  const { version = '1.1', headers = [], bytes = size, framing = [`content-length: ${bytes}`] } = more
   const { hostname, port } = new URL(url)
   const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true })
   const failed = once(socket, 'error').then(([error]: unknown[]) => (error as { code: string }).code)
   const sent = async () => {
     const credential = key ? [`authorization: Bearer ${key}`] : []
-    const lines = [`${request} HTTP/${version}`, 'host: x', `content-length: ${bytes}`, ...credential, ...headers]
+    const lines = [`${request} HTTP/${version}`, 'host: x', ...framing, ...credential, ...headers]
     socket.write(`${lines.join('\r\n')}\r\n\r\n`)
     for (let left = bytes; left > 0; left -= 50_000) {
       const piece = Buffer.alloc(Math.min(left, 50_000), 'z')
@@ -46,6 +48,7 @@ async function sendAll(request: string, { url = house.url, key = house.org.key, 
       if (received.includes('"code"')) socket.destroy()
     })
     await once(socket, 'close')
+    expect(received.match(/^HTTP\/1\.1 [2-5]/gm) ?? []).toHaveLength(1)
     return received.replace('HTTP/1.1 100 Continue\r\n\r\n', '').split(' ')[1] ?? 'no response'
   }
   try {
@@ -95,5 +98,21 @@ test.each(closings)('the client gets the reason: %s', async (_how, how) => {
   for (const [status, request, more = {}] of refused()) {
     const headers = [...(how.headers ?? []), ...(more.headers ?? [])]
     expect([request, await sendAll(request, { ...how, ...more, headers })]).toEqual([request, status])
+  }
+})
+
+test.each([
+  ['gzip', '415', ['transfer-encoding: gzip']],
+  ['an unknown coding', '415', ['transfer-encoding: x']],
+  ['identity', '415', ['transfer-encoding: identity']],
+  ['chunked, then gzip', '400', ['transfer-encoding: chunked, gzip']],
+  ['chunked and a length', '400', ['transfer-encoding: chunked', 'content-length: 5']],
+  ['a length and chunked', '400', ['content-length: 5', 'transfer-encoding: chunked']],
+  ['chunks that are none', '400', ['transfer-encoding: chunked']],
+])('a body in a coding that is not known gets one response, with the reason: %s', async (_what, status, framing) => {
+  for (const headers of [[], ['connection: close']]) {
+    expect(await sendAll('POST /v1/desktops', { framing, headers })).toBe(status)
+    const unknown = await sendAll('POST /v1/desktops', { framing, headers, key: null })
+    expect(unknown).toMatch(status === '400' ? /^40[01]$/ : /^401$/)
   }
 })

@@ -20,7 +20,7 @@ export function refuseCodedBodies(app: App): void {
 const plain = {
   'content-encoding': new Set(['', 'identity']),
   'content-transfer-encoding': new Set(['', 'identity', 'binary', '8bit', '7bit']),
-  'transfer-encoding': new Set(['chunked', 'identity']),
+  'transfer-encoding': new Set(['chunked']),
 }
 
 const isCoded = (headers: IncomingHttpHeaders): boolean =>

@@ -57,25 +57,43 @@ function rawProblem(problem: RawProblem, log: Log): string {
   return `HTTP/1.1 ${status} ${title}\r\n${lines.join('')}\r\n${body}`
 }
 
+const transferEncoding = 'HPE_INVALID_TRANSFER_ENCODING'
 const problems: Readonly<Record<string, RawProblem>> = {
   HPE_HEADER_OVERFLOW: { status: 431, detail: 'the request headers are too large; send fewer or shorter ones' },
   ERR_HTTP_REQUEST_TIMEOUT: {
     status: 408,
     detail: 'timed out waiting for the request headers; send the request again',
   },
+  [transferEncoding]: {
+    status: 400,
+    detail: 'Transfer-Encoding must be chunked, or left out with Content-Length; send the body as it is',
+  },
 }
 
-/** Responds to bytes that are not valid HTTP and so never become a request. */
+/** Responds to bytes that are not valid HTTP and so never become a request, or end one before its body has come. */
 export function respondToBrokenRequest(error: Error & { code?: string }, socket: Socket, log: Log): void {
   if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) return void socket.destroy()
+  const response = responseOf(socket)
+  if (response && error.code === transferEncoding) {
+    // Its headers were valid, and the response to them is on its way: no body in that coding is ever read.
+    response.shouldKeepAlive = false
+    const close = () => socket.destroySoon()
+    drainSocket(socket, () => (response.writableFinished ? close() : response.once('finish', close)))
+    return
+  }
   const problem = problems[error.code ?? ''] ?? { status: 400, detail: 'the request is not valid HTTP' }
-  socket.write(rawProblem(problem, log))
+  // The end of what is written: whatever its request would be answered would be a second response.
+  socket.end(rawProblem(problem, log))
   // Without a parser, only its silence tells that the client has sent everything.
   drainSocket(socket, () => socket.destroySoon())
 }
 
+/** Node's own mark of the request whose response is due on the socket. */
+const responseOf = (socket: Socket & { _httpMessage?: ServerResponse<IncomingMessage> | null }) =>
+  socket._httpMessage ?? undefined
+
 /** Whether an earlier request on the socket still gets its response: a problem now would be read as part of it. */
-function isAnswering(socket: Socket & { _httpMessage?: ServerResponse<IncomingMessage> }): boolean {
-  const response = socket._httpMessage
-  return response !== undefined && response !== null && (response.headersSent || response.req.complete)
+function isAnswering(socket: Socket): boolean {
+  const response = responseOf(socket)
+  return response !== undefined && (response.headersSent || response.req.complete)
 }
