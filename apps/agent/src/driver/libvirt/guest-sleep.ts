@@ -10,8 +10,6 @@ import { orRefuse } from './failures.ts'
 const wakesMs = 15_000
 const lookMs = 20
 
-/** What reads where nothing answers: the machine has been reset, and its firmware has not placed the registers yet. */
-const unmapped = 0xffff
 /** The power button's bit among the fixed ACPI events that the guest has enabled. */
 const powerButton = 0x100
 const fixedEvents = 0x602
@@ -57,8 +55,7 @@ async function waitsForButton(domain: Domain): Promise<boolean> {
   const { machine } = machineOf(await domain.xml())
   const [, general] = Object.entries(generalEvents).find(([name]) => machine.startsWith(name)) ?? []
   if (general === undefined) return false
-  const fixed = await readPort(domain, fixedEvents)
-  return fixed !== unmapped && (fixed & powerButton) !== 0 && (await readPort(domain, general)) === 0
+  return isSuspendedToIdle(await readPort(domain, fixedEvents), await readPort(domain, general))
 }
 
 /** A guest that sleeps takes the power button for the event that wakes it. One that works would power off, so it is asked first. */
