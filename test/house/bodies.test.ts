@@ -121,3 +121,40 @@ test('a caller’s own words come back to him in short', async () => {
     expect(answer.text.length).toBeLessThan(2_000)
   }
 })
+
+test('null is what was left out, and half of a character is nothing that a guest could get', async () => {
+  const { id } = await house.desktop('awake')
+  const change = await house.api('PATCH', `/v1/desktops/${id}`, {
+    body: { idle_timeout_secs: null, idle_policy: null },
+  })
+  expect([change.status, change.json.idle_timeout_secs]).toEqual([200, 1_800])
+  const file = { path: '/srv/x', method: 'GET', expires_in_secs: null }
+  expect((await house.api('POST', `/v1/desktops/${id}/file-urls`, { body: file })).status).toBe(201)
+  const actions = [
+    { type: 'wait', ms: 1 },
+    { type: 'click', x: null, y: null, button: null, hold: null },
+  ]
+  expect((await house.api('POST', `/v1/desktops/${id}/input`, { body: { actions } })).json.outcome).toBe('done')
+  for (const body of [
+    '{"command":"echo \\ud800"}',
+    '{"command":["echo","\\udc00x"]}',
+    '{"command":"x","cwd":"/\\ud800"}',
+  ])
+    expect((await house.api('POST', `/v1/desktops/${id}/exec`, { body })).json).toMatchObject({
+      status: 400,
+      detail: expect.stringContaining('half of a surrogate pair'),
+    })
+})
+
+test.each(['%ff', '%E0%A4', '100%', '%zz', '%ED%A0%80'])('a query that says no text is refused: %s', async (said) => {
+  for (const path of ['entries', 'uploads', 'watch']) {
+    const at = `/v1/desktops/${newId()}/${path}?path=/tmp/${said}`
+    const { status, json } = await house.api(path === 'uploads' ? 'POST' : 'GET', at)
+    expect([path, status, json.field]).toEqual([path, 400, 'query'])
+  }
+})
+
+test('what is missing of a query is said', async () => {
+  const upload = await house.api('POST', `/v1/desktops/${newId()}/uploads`, { body: '' })
+  expect(upload.json.detail).toBe('path: must be sent, as a query parameter')
+})

@@ -1,4 +1,6 @@
 // Guarantee: an agent uses desktops by the reference client of its protocol, with its own credential and nothing beyond it.
+import net from 'node:net'
+import { text as wholeText } from 'node:stream/consumers'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { House } from '../house.ts'
@@ -116,6 +118,18 @@ test.each([
   expect(JSON.parse(text.replace(/^[\s\S]*data: /, ''))).toEqual(pong)
   const listed = await post({ jsonrpc: '2.0', id: 2, method: 'tools/list' }, { accept })
   expect(listed.text).toContain('desktop_create')
+})
+
+test('a stream ends the connection of a client that asks for it', async () => {
+  const { hostname, port } = new URL(house.url)
+  const body = JSON.stringify(ping)
+  const head = `POST /mcp HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${house.org.key}\r\naccept: ${standard}\r\n`
+  const socket = net.connect(Number(port), hostname)
+  socket.write(`${head}connection: close\r\ncontent-length: ${body.length}\r\n\r\n${body}`)
+  // Until the service closes it.
+  const answer = await wholeText(socket)
+  expect(answer).toMatch(/\r\nconnection: close\r\n/i)
+  expect(answer).toContain('event: message')
 })
 
 test('a client that accepts neither form is 406; without the header it gets a document', async () => {

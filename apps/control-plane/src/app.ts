@@ -21,6 +21,7 @@ import type { AuditTrail } from './http/audit-trail.ts'
 import type { InFlightRequests } from './http/in-flight-requests.ts'
 import { contractBodyBytes, takeBodiesOf } from './http/json-bodies.ts'
 import { type KnownPaths, notePaths, refuseOtherMethods } from './http/methods.ts'
+import { omitNullFields } from './http/null-fields.ts'
 import { publishOpenApi } from './http/openapi.ts'
 import { sendProblem } from './http/problems.ts'
 import { serveReadingPage } from './http/reading-page.ts'
@@ -115,6 +116,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   takeBodiesOf(scope, contractBodyBytes)
   scope.addHook('onRequest', authenticate)
   refuseUnknownFields(scope)
+  omitNullFields(scope)
   answerUnknownPaths(scope)
   scope.register(async (files: App) => fileRoutes(files, parts))
   scope.register(async (inputs: App) => execInputRoutes(inputs, parts))
@@ -138,6 +140,7 @@ function agentRoutes(scope: App, authenticate: onRequestHookHandler, { parts, pa
   takeBodiesOf(scope, contractBodyBytes)
   scope.addHook('onRequest', authenticate)
   refuseUnknownFields(scope)
+  omitNullFields(scope)
   refuseOtherMethods(scope, paths)
   parts.wings.agentRoutes(scope)
 }
@@ -145,6 +148,7 @@ function agentRoutes(scope: App, authenticate: onRequestHookHandler, { parts, pa
 function operatorRoutes(scope: App, authenticate: onRequestHookHandler, { parts, paths }: Scoped): void {
   scope.addHook('onRequest', authenticate)
   refuseUnknownFields(scope)
+  omitNullFields(scope)
   answerUnknownPaths(scope)
   parts.acts.watch(scope, callerOf)
   refuseOtherMethods(scope, paths)

@@ -17,3 +17,26 @@ test('large bodies are parsed one at a turn of the event loop, and small ones at
   expect(await parsedAt(Buffer.from('{"tier":"small"}'))).toBe(before)
   counting = false
 })
+
+test.each([
+  ['{"a":"\\ud800"}', 'a'],
+  ['{"a":[{"b":"x\\uDFFFy"}]}', 'a.0.b'],
+  ['{"a":"\\udc00\\ud800"}', 'a'],
+  ['"\\uD800"', 'body'],
+  ['{"\\ud83d":1}', '\u{fffd}'],
+])('half of a character is refused: %s', async (body, field) => {
+  await expect(parseInTurn(Buffer.from(body))).rejects.toMatchObject({ code: 'invalid_request', extra: { field } })
+})
+
+test.each(['{"a":"\\ud83d\\ude00"}', '{"a":"\\\\ud800"}', '{"a":"\u{1f600}"}'])(
+  'whole characters are taken: %s',
+  async (body) => {
+    expect(await parseInTurn(Buffer.from(body))).toEqual(JSON.parse(body))
+  },
+)
+
+test('a body is looked through however deep it is', async () => {
+  const nested = (text: string) => Buffer.from(`${'['.repeat(100_000)}"${text}"${']'.repeat(100_000)}`)
+  await expect(parseInTurn(nested('\\ud83d\\ude00'))).resolves.toHaveLength(1)
+  await expect(parseInTurn(nested('\\ud83d'))).rejects.toMatchObject({ code: 'invalid_request' })
+})

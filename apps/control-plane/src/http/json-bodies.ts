@@ -96,7 +96,24 @@ function parseJson(body: Buffer): unknown {
   const { text, value } = parsed(body)
   // No schema has such a field, and it could become the prototype of an object that it is copied into.
   if (polluting.test(text)) refuseField('__proto__', 'is not allowed as a field')
+  if (surrogate.test(text)) refuseHalfCharacters(value)
   return value
+}
+
+/** What JSON can say and UTF-8 cannot: it would reach a guest, and the database, as another character. */
+const surrogate = /\\u[dD][89a-fA-F]/
+
+const isHalf = (text: unknown): boolean => typeof text === 'string' && !text.isWellFormed()
+
+function refuseHalfCharacters(body: unknown): void {
+  // Neither recursion nor a list for each path: bodies may be nested a million times.
+  const left: [value: unknown, path: string][] = [[body, '']]
+  for (const [value, path] of left) {
+    if (isHalf(value))
+      refuseField(path.slice(1, 200).toWellFormed() || 'body', 'must not contain half of a surrogate pair')
+    if (typeof value !== 'object' || value === null) continue
+    for (const [name, inner] of Object.entries(value)) left.push([isHalf(name) ? name : inner, `${path}.${name}`])
+  }
 }
 
 function parsed(body: Buffer): { text: string; value: unknown } {

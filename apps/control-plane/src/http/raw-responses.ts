@@ -59,7 +59,10 @@ function rawProblem(problem: RawProblem, log: Log): string {
 
 const transferEncoding = 'HPE_INVALID_TRANSFER_ENCODING'
 const problems: Readonly<Record<string, RawProblem>> = {
-  HPE_HEADER_OVERFLOW: { status: 431, detail: 'the request headers are too large; send fewer or shorter ones' },
+  HPE_HEADER_OVERFLOW: {
+    status: 431,
+    detail: 'the URL or the request headers are too large; send shorter or fewer ones',
+  },
   ERR_HTTP_REQUEST_TIMEOUT: {
     status: 408,
     detail: 'timed out waiting for the request headers; send the request again',

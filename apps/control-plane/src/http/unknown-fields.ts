@@ -1,6 +1,6 @@
 // Refuses fields and query parameters that a route does not know: a misspelt one must not be ignored. Reads the very schemas
 // that validate, before them. Knows no route.
-import { didYouMean, Refusal } from '@dormouse/contract'
+import { didYouMean, Refusal, refuseField } from '@dormouse/contract'
 import type { FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import type { App } from './app.ts'
@@ -8,11 +8,23 @@ import type { App } from './app.ts'
 /** For every route of the scope that is registered after this. */
 export function refuseUnknownFields(scope: App): void {
   scope.addHook('preValidation', (request: FastifyRequest, _reply, done) => {
+    refuseMalformedQuery(request.raw.url)
     const { querystring, body } = request.routeOptions.schema ?? {}
     refuseUnknown('query parameter', querystring as z.core.$ZodType | undefined, request.query)
     refuseUnknown('field', body as z.core.$ZodType | undefined, request.body)
     done()
   })
+}
+
+/** The parser would take what it cannot decode as it is written: another file's name. */
+function refuseMalformedQuery(url = ''): void {
+  const from = url.indexOf('?')
+  if (from < 0 || !url.includes('%', from)) return
+  try {
+    decodeURIComponent(url.slice(from))
+  } catch {
+    refuseField('query', 'must be percent-encoded UTF-8; write a percent sign as `%25`')
+  }
 }
 
 /** Throws a 400 for the first name that the schema does not know, with the known ones that are like it. */

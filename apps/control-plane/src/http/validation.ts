@@ -21,7 +21,8 @@ export function invalidRequest(issue: FastifySchemaValidationError | undefined, 
   const { issue: params = {} } = (issue?.params ?? {}) as { issue?: Issue }
   const path = (issue?.instancePath ?? '').split('/').filter(Boolean)
   const field = inShort([...path, ...(params.keys?.slice(0, 1) ?? [])].join('.') || context || 'request')
-  const why = inShort(whyOf(issue?.keyword, params, issue?.message))
+  const isMissing = context === 'querystring' && / received undefined$/.test(issue?.message ?? '')
+  const why = isMissing ? 'must be sent, as a query parameter' : inShort(whyOf(issue?.keyword, params, issue?.message))
   return new Refusal('invalid_request', refusals.invalid_request.detail({ field, why }), { field })
 }
 

@@ -58,7 +58,9 @@ export function mcpRoutes(app: App, { readiness, heldBytes }: McpParts): void {
       makeServer: () => countAnswers(createMcpServer(given), hold),
       onError: (err) => request.log.debug({ err }, 'an agent’s request was refused'),
     })
-    reply.code(response.status).headers(Object.fromEntries(response.headers))
+    const headers = Object.entries(Object.fromEntries(response.headers)).filter(([name]) => name !== 'connection')
+    // Whether the connection stays open is the server's and the client's to decide: `Connection: close` must end it.
+    reply.code(response.status).headers(Object.fromEntries(headers))
     // An accepted notification has no body, not even `null`.
     return response.body ? reply.send(Readable.fromWeb(response.body as ReadableStream)) : reply.send()
   })
