@@ -153,6 +153,7 @@ const desktopChanges = (http: Http) => {
 
 /** The typed client of /admin/v1. Creates are never retried: these routes take no idempotency key. */
 export function createAdminClient(options: AdminClientOptions) {
+  options ??= {} as AdminClientOptions
   const names: NamesOf<AdminClientOptions> = { ...httpNames, operatorKey: true }
   refuseUnknown('createAdminClient', options, names)
   const http = new Http(options, options.operatorKey)

@@ -1,5 +1,5 @@
 // Request and response bodies. Errors while reading are the platform's own; http.ts converts them.
-import { DormouseError } from './errors.ts'
+import { DormouseError, InvalidRequestError } from './errors.ts'
 
 /** What a file can be written from. */
 export type FileData = string | Uint8Array<ArrayBuffer> | ArrayBuffer | Blob | ReadableStream<Uint8Array>
@@ -11,6 +11,20 @@ export interface ReadResults {
   bytes: Uint8Array<ArrayBuffer>
   blob: Blob
   stream: ReadableStream<Uint8Array>
+}
+
+/** Throws InvalidRequestError on what no file can be written from: `undefined` would be an empty file, an object its name. */
+export function checkData(data: unknown): void {
+  const kinds = [ArrayBuffer, Blob, ReadableStream]
+  if (typeof data === 'string' || ArrayBuffer.isView(data) || kinds.some((kind) => data instanceof kind)) return
+  const given = data === null ? 'null' : typeof data
+  throw new InvalidRequestError(`the data of a file must be text, bytes, a Blob or a stream, not ${given}`)
+}
+
+/** Throws InvalidRequestError on a format that there is not. */
+export function readerOf<F extends ReadFormat>(format: F): (typeof readers)[F] {
+  if (Object.hasOwn(readers, format)) return readers[format]
+  throw new InvalidRequestError(`format must be ${Object.keys(readers).join(', ')}, not ${JSON.stringify(format)}`)
 }
 
 /** Reads a response in each format; a stream is returned unread. */

@@ -34,6 +34,7 @@ import {
   partOf,
   type ReadFormat,
   type ReadResults,
+  readerOf,
   readers,
   readJson,
   sendJson,
@@ -119,6 +120,8 @@ const inputLimitMs = 150_000
 
 /** The typed client of /v1: one call per route, each under the retry policy. */
 export function createClient(options: ClientOptions) {
+  // In JavaScript, there may be none: `Http` says what is missing.
+  options ??= {} as ClientOptions
   refuseUnknown('createClient', options, { ...httpNames, apiKey: true } satisfies NamesOf<ClientOptions>)
   const http = new Http(options, options.apiKey)
 
@@ -254,7 +257,7 @@ export function createClient(options: ClientOptions) {
           method: 'GET',
           path: path`/v1/desktops/${id}/files/` + guestPath(file),
         },
-        readers[format] as (response: Response) => Promise<ReadResults[F]>,
+        readerOf(format) as (response: Response) => Promise<ReadResults[F]>,
       ),
 
     /**

@@ -16,7 +16,7 @@ import { Clipboard, Commands, Files, Stream } from './guest.ts'
 import { type CallOptions, callNames, httpNames } from './http.ts'
 import { type InputOptions, type InputResult, inputBodyOf, inputNames } from './input.ts'
 import { type SettleOptions, settleNames } from './operations.ts'
-import { type NamesOf, refuseUnknown } from './options.ts'
+import { type NamesOf, refuseUnknown, wholeSeconds } from './options.ts'
 import { type Resolution, setResolution } from './resolution.ts'
 import { ScreenHelpers } from './screen-helpers.ts'
 import type { ScreenshotQuery } from './screenshots.ts'
@@ -233,7 +233,7 @@ export class Desktop extends ScreenHelpers {
   async lock(name: string, options: LockOptions): Promise<WakeLock> {
     refuseUnknown('lock', options, lockNames)
     const { reason, forMs, ...call } = options
-    const body = { reason, expires_in_secs: Math.max(1, Math.ceil(forMs / 1000)) }
+    const body = { reason, expires_in_secs: wholeSeconds('forMs', forMs) }
     return camel(await this.#client.putWakeLock(this.id, name, body, call))
   }
 

@@ -5,7 +5,7 @@ import type { Client } from './client.ts'
 import { DormouseError, InvalidRequestError } from './errors.ts'
 import type { ExecOutput, FollowExecOptions } from './exec-output.ts'
 import type { CallOptions } from './http.ts'
-import { type NamesOf, refuseUnknown } from './options.ts'
+import { type NamesOf, refuseUnknown, wholeSeconds } from './options.ts'
 import { type Inspect, inspect, showFields } from './shown-fields.ts'
 import type { AttachOptions, Terminal } from './terminal.ts'
 
@@ -79,7 +79,7 @@ export class Exec {
     const { cwd, envs, stdin, tty, timeoutMs, keepAwake, idempotencyKey, signal } = options
     const body = {
       ...{ command, cwd, env: envs, stdin, tty, keep_awake: keepAwake },
-      timeout_secs: timeoutMs === undefined ? undefined : Math.max(1, Math.ceil(timeoutMs / 1_000)),
+      timeout_secs: wholeSeconds('timeoutMs', timeoutMs),
     }
     return new Exec(client, await client.execs.start(desktopId, body, { idempotencyKey, signal }), options)
   }

@@ -17,7 +17,7 @@ import { type Camel, camel } from './camel.ts'
 import type { Client, PartOptions } from './client.ts'
 import { type ConnectExecOptions, Exec, type ExecState, type StartOptions } from './exec.ts'
 import type { CallOptions } from './http.ts'
-import { type NamesOf, refuseUnknown } from './options.ts'
+import { checkMode, type NamesOf, refuseUnknown, wholeSeconds } from './options.ts'
 import type { UploadData, UploadOptions } from './uploads.ts'
 import type { WatchOptions } from './watches.ts'
 import type { WriteOptions } from './write-file.ts'
@@ -70,7 +70,7 @@ export class Commands {
   async run(command: string | string[], options: RunOptions = {}): Promise<CommandResult> {
     refuseUnknown('run', options, runNames)
     const { cwd, envs: env, stdin, timeoutMs = defaultTimeoutMs, signal, ...tell } = options
-    const timeout_secs = Math.max(1, Math.ceil(timeoutMs / 1_000))
+    const timeout_secs = wholeSeconds('timeoutMs', timeoutMs)
     const listeners = {
       stdout: tell.onStdout && new TextListener(tell.onStdout),
       stderr: tell.onStderr && new TextListener(tell.onStderr),
@@ -178,7 +178,7 @@ export class Files {
   /** A URL that reads the file, or writes it, without a credential: to hand on. Whoever has it can use it. */
   async url(file: string, options: FileUrlOptions = {}): Promise<Camel<CreatedFileUrlJson>> {
     const { method = 'GET', maxBytes: max_bytes, once, expiresMs, ...call } = options
-    const expires_in_secs = expiresMs === undefined ? undefined : Math.max(1, Math.ceil(expiresMs / 1000))
+    const expires_in_secs = wholeSeconds('expiresMs', expiresMs)
     return camel(
       await this.#client.fileUrls.create(this.#id, { path: file, method, max_bytes, once, expires_in_secs }, call),
     )
@@ -208,6 +208,7 @@ export class Files {
     options: CallOptions & { parents?: boolean; mode?: string; owner?: string } = {},
   ): Promise<Entry> {
     const { parents, mode, owner, ...call } = options
+    checkMode(mode)
     return this.#changed({ action: 'mkdir', path: folder, parents, mode, owner }, call)
   }
 
@@ -236,6 +237,7 @@ export class Files {
   /** Changes the mode, octal text such as `0755`; with `recursive` of everything below, too. */
   chmod(file: string, mode: string, options: CallOptions & { recursive?: boolean } = {}): Promise<Entry> {
     const { recursive, ...call } = options
+    checkMode(mode)
     return this.#changed({ action: 'chmod', path: file, mode, recursive }, call)
   }
 

@@ -124,7 +124,7 @@ export class Http {
     const url = new URL(call.path, this.#origin)
     for (const [name, value] of Object.entries(call.query ?? {})) {
       for (const one of [value].flat() as QueryValue[])
-        if (one !== undefined && one !== null) url.searchParams.append(name, String(one))
+        if (one !== undefined && one !== null) url.searchParams.append(name, wellFormed(name, String(one)))
     }
     const headers = new Headers({ authorization: `Bearer ${this.#credential}`, accept: 'application/json' })
     headers.set('accept-encoding', 'identity')
@@ -206,4 +206,10 @@ function parseProblem(text: string): ProblemJson | undefined {
   } catch {
     return undefined
   }
+}
+
+/** A URL would have another character in its place: another file. */
+function wellFormed(name: string, value: string): string {
+  if (value.isWellFormed()) return value
+  throw new InvalidRequestError(`${name} must not contain half of a surrogate pair: ${JSON.stringify(value)}`)
 }

@@ -102,3 +102,43 @@ test('what is like an option of the method is suggested', async () => {
   await expect(made.commands.run('true', { env: {} })).rejects.toThrow('did you mean "envs"?')
   await expect(made.commands.run('true', { timeout: 1 })).rejects.toThrow('did you mean "timeoutMs"?')
 })
+
+test.each<[string, (made: Unchecked) => Promise<unknown>, string]>([
+  ['no data', (made) => made.files.write('/a', undefined), 'must be text, bytes, a Blob or a stream, not undefined'],
+  ['null', (made) => made.files.write('/a', null), 'not null'],
+  ['an object', (made) => made.files.write('/a', { a: 1 }), 'not object'],
+  ['a number', (made) => made.files.upload('/a', 5), 'not number'],
+  ['a mode as a number', (made) => made.files.write('/a', 'x', { mode: 0o644 }), "octal text, such as '0644'"],
+  ['the same of an upload', (made) => made.files.upload('/a', 'x', { mode: 0o644 }), 'the number 420'],
+  ['the same of chmod', (made) => made.files.chmod('/a', 0o755), 'octal text'],
+  ['the same of a folder', async (made) => made.files.mkdir('/a', { mode: 0o755 }), 'octal text'],
+  [
+    'another format',
+    async (made) => made.files.read('/a', { format: 'json' }),
+    'format must be text, bytes, blob, stream',
+  ],
+  ['no number', (made) => made.commands.run('x', { timeoutMs: Number.NaN }), 'timeoutMs must be a number'],
+  ['no end', (made) => made.commands.start('x', { timeoutMs: Infinity }), 'not Infinity'],
+  ['text', (made) => made.commands.run('x', { timeoutMs: '1000' }), 'above 0, not 1000'],
+  ['the past', (made) => made.files.url('/a', { expiresMs: -1 }), 'expiresMs must be'],
+  ['a reason', (made) => made.lock('a', { reason: 'b', forMs: '1h' }), 'forMs must be'],
+  ['half of a character', async (made) => made.files.read('/\ud800'), 'half of a surrogate pair'],
+  ['the same in a query', (made) => made.files.stat('/\ud800'), 'half of a surrogate pair'],
+  ['options that are none', (made) => made.wake('now'), 'the options of wake must be an object, not "now"'],
+  ['null for options', (made) => made.commands.run('x', null), 'the options of run must be an object, not null'],
+])('a value that would mean something else is refused before a request: %s', async (_, call, message) => {
+  const { made, seen } = await awake()
+  const before = seen.length
+  const done = (async () => call(made))()
+  await expect(done).rejects.toThrow(InvalidRequestError)
+  await expect(done).rejects.toThrow(message)
+  expect(seen.length).toBe(before)
+})
+
+test('without options, what is missing is named', async () => {
+  for (const make of [createClient, createAdminClient] as Unchecked[])
+    expect(() => make()).toThrow('baseUrl is missing')
+  await expect(Desktop.create(null as Unchecked)).rejects.toThrow(
+    'the options of Desktop.create must be an object, not null',
+  )
+})

@@ -17,5 +17,7 @@ export function guestPath(file: string): string {
   const segments = file.replace(/^\/+/, '').split('/')
   if (segments.includes('..') || ['', '.'].includes(segments.at(-1)!))
     throw new InvalidRequestError(`${JSON.stringify(file)} is not the path of a file; it needs a name and no ".."`)
+  if (!file.isWellFormed())
+    throw new InvalidRequestError(`${JSON.stringify(file)} contains half of a surrogate pair, which no file name can`)
   return segments.map(encodeURIComponent).join('/')
 }

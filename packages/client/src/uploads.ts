@@ -1,8 +1,9 @@
 // Uploads of any size: sent in pieces, and continued after an interruption from where the guest is.
 import type { UploadJson } from '@dormouse/contract'
-import type { FileData } from './bodies.ts'
+import { checkData, type FileData } from './bodies.ts'
 import { DormouseError } from './errors.ts'
 import type { CallOptions, Http } from './http.ts'
+import { checkMode } from './options.ts'
 import { path } from './path.ts'
 import { delayMs, mayPass, retriesDefault } from './retry.ts'
 
@@ -34,6 +35,8 @@ export async function upload(
 ): Promise<UploadJson> {
   const { mode, owner, pieceBytes = pieceBytesDefault, onProgress, ...given } = options
   const call = { ...given, timeoutMs: given.timeoutMs ?? pieceLimitMs }
+  checkData(data)
+  checkMode(mode)
   const source = sourceOf(data)
   const begun = await http.json<UploadJson>({
     ...call,

@@ -1,7 +1,8 @@
 // Writing a file of any size: in one request, or as an upload where it is larger than one takes.
 import type { FileJson } from '@dormouse/contract'
-import type { FileData } from './bodies.ts'
+import { checkData, type FileData } from './bodies.ts'
 import type { CallOptions, Http } from './http.ts'
+import { checkMode } from './options.ts'
 import { guestPath, path } from './path.ts'
 import { upload } from './uploads.ts'
 
@@ -23,6 +24,8 @@ export async function writeFile(
   data: FileData,
   { mode, owner, onResponse, ...call }: WriteOptions = {},
 ): Promise<FileJson> {
+  checkData(data)
+  checkMode(mode)
   const { bytes, rest } = await begun(data)
   if (rest) {
     const done = await upload(http, id, file, rest, { ...call, mode, owner })
