@@ -38,6 +38,8 @@ const named: [method: string, path: (id: string) => string, wish: ApiWish][] = [
     { body: 'x', headers: { 'upload-offset': '0', 'upload-complete': '?1' } },
   ],
   ['DELETE', (id) => `/v1/desktops/${id}/uploads/${id}`, {}],
+  ['GET', (id) => `/v1/desktops/${id}/archives/srv`, {}],
+  ['PUT', (id) => `/v1/desktops/${id}/archives/srv`, { body: 'x' }],
   ['GET', (id) => `/v1/desktops/${id}/watch?path=/srv`, {}],
   ['DELETE', (id) => `/v1/desktops/${id}/watch?path=/srv&cursor=${id}.0.LPMUzhXx`, {}],
   ['POST', (id) => `/v1/desktops/${id}/file-urls`, { body: { path: '/srv/x', method: 'GET' } }],

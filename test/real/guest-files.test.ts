@@ -1,8 +1,9 @@
 // Guarantee: on real guests, over SSH and over the guest agent, a file arrives byte for byte, whole or not at all, whatever
 // it is called, and what the guest's file system refuses has its name and leaves nothing behind.
+import { execFileSync } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -188,6 +189,36 @@ describe.each(allTransports)('over %s', (transport) => {
     expect(await stage.run('cat /mnt/ro/x /mnt/full/x')).toBe('old\nold\n')
     expect(await litter('/mnt/full')).toBe('0')
     await stage.run('umount /mnt/ro /mnt/full')
+  })
+
+  test('a folder goes in and out as one archive, and nothing stays of one that was cut', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'dormouse-folder-'))
+    mkdirSync(join(folder, 'deep/er'), { recursive: true })
+    mkdirSync(join(folder, 'empty'), { mode: 0o750 })
+    for (let i = 0; i < 100; i++) writeFileSync(join(folder, 'deep', `many-${i}`), String(i))
+    writeFileSync(join(folder, 'deep/er', 'Grüße\n'.repeat(15)), 'text', { mode: 0o755 })
+    writeFileSync(join(folder, 'large'), randomBytes(10 * mib))
+    const archive = execFileSync('tar', ['-cf', '-', '-C', folder, '.'], { maxBuffer: 64 * mib })
+    const { files } = stage.desktop
+    if (transport === 'qga') {
+      expect(await codeOf(files.writeArchive('/srv/folder', archive))).toBe('guest_unavailable')
+      return
+    }
+    await stage.run('mkdir -p /srv/folder/deep && echo old >/srv/folder/deep/many-7 && echo kept >/srv/folder/kept')
+    await files.writeArchive('/srv/folder', archive)
+    expect(await stage.run('cat /srv/folder/kept; rm /srv/folder/kept')).toBe('kept\n')
+    const back = mkdtempSync(join(tmpdir(), 'dormouse-back-'))
+    const out = Buffer.from(await new Response(await files.readArchive('/srv/folder')).arrayBuffer())
+    execFileSync('tar', ['-xf', '-', '-C', back], { input: out })
+    expect(execFileSync('diff', ['-r', folder, back]).toString()).toBe('')
+    expect(await stage.run('stat -c %a /srv/folder/empty /srv/folder/large')).toBe('750\n644\n')
+    const sent = stage.open('PUT', '/srv/cut', { 'content-length': String(archive.length) }, 'archives')
+    sent.write(archive.subarray(0, 4 * mib))
+    await waitFor(async () => (await litter('/srv')) === '1', 10_000)
+    sent.destroy()
+    await waitFor(async () => (await litter('/srv')) === '0', 10_000)
+    expect(await stage.run('ls -d /srv/cut 2>&1 || :')).toContain('No such file')
+    for (const each of [folder, back]) rmSync(each, { recursive: true })
   })
 
   test('a client that disconnects during a write leaves the old file and no temporary one', async () => {

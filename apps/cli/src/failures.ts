@@ -186,6 +186,7 @@ const byCode: Record<string, (id: string) => string> = {
   cursor_gone: () => '`dormouse events` without --after begins with the oldest that is kept',
   url_gone: () => '`dormouse url` makes another one',
   invite_spent: () => '`dormouse admin host invite` makes another one',
+  archive_unsupported: () => 'install tar in the guest, or copy single files without -r',
   upload_lost: () => 'run the same command again',
   guest_unavailable: (id) => `retry in a moment; \`dormouse open ${id}\` shows its screen`,
   guest_deadline: () => 'raise --timeout-secs, or leave it out',

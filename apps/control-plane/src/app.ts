@@ -8,6 +8,7 @@ import type { ClientLimits } from './client-limits.ts'
 import type { Config } from './config.ts'
 import { moveAdminRoutes } from './desktops/move-routes.ts'
 import { desktopAdminRoutes, desktopRoutes, operationAdminRoutes } from './desktops/routes.ts'
+import { archiveRoutes } from './guest/archive-routes.ts'
 import { entryRoutes } from './guest/entry-routes.ts'
 import { execInputRoutes, execRoutes } from './guest/exec-routes.ts'
 import { fileUrlRoutes } from './guest/file-url-routes.ts'
@@ -121,6 +122,7 @@ function customerRoutes(scope: App, authenticate: onRequestHookHandler, { parts,
   scope.register(async (files: App) => fileRoutes(files, parts))
   scope.register(async (inputs: App) => execInputRoutes(inputs, parts))
   scope.register(async (files: App) => uploadRoutes(files, parts))
+  scope.register(async (archives: App) => archiveRoutes(archives, parts))
   refuseOtherMethods(scope, paths)
   desktopRoutes(scope, parts)
   offerRoutes(scope, parts)

@@ -28,6 +28,7 @@ import type {
   WakeLockBody,
   WakeLockJson,
 } from '@dormouse/contract'
+import { type ArchiveOptions, readArchive, writeArchive } from './archives.ts'
 import {
   type FileData,
   type FilePart,
@@ -286,6 +287,19 @@ export function createClient(options: ClientOptions) {
     /** Writes a file of any size: in pieces, continued after interruptions, and placed whole at the end. */
     upload: async (id: string, file: string, data: UploadData, options?: UploadOptions) =>
       upload(http, id, file, data, options),
+
+    /**
+     * A folder as a tar archive, which the guest packs as it is read: a stream, which fails where not all of it has come. Its headers
+     * end the timeout and the retries.
+     */
+    readArchive: async (id: string, folder: string, call?: CallOptions) => readArchive(http, id, folder, call),
+
+    /**
+     * Unpacks a tar archive into a folder, with its parents. Nothing is in its place before all of it has come. In a folder that is
+     * there, entries are added or replaced, each file whole. By default it may last as long as it takes.
+     */
+    writeArchive: async (id: string, folder: string, archive: FileData, options?: ArchiveOptions) =>
+      writeArchive(http, id, folder, archive, options),
 
     /** Changes of a folder, as they happen. */
     watches: watchCalls(http),

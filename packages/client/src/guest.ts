@@ -12,6 +12,7 @@ import type {
   StreamJson,
   UploadJson,
 } from '@dormouse/contract'
+import type { ArchiveOptions } from './archives.ts'
 import type { FileData, FilePart, ReadFormat, ReadResults } from './bodies.ts'
 import { type Camel, camel } from './camel.ts'
 import type { Client, PartOptions } from './client.ts'
@@ -153,6 +154,16 @@ export class Files {
   /** Reads part of a file as a stream: see `FilePart`. */
   readPart(file: string, options: PartOptions): Promise<FilePart> {
     return this.#client.readFilePart(this.#id, file, options)
+  }
+
+  /** A folder as a tar archive: a stream, which fails where not all of it has come. */
+  readArchive(folder: string, options?: CallOptions): Promise<ReadableStream<Uint8Array>> {
+    return this.#client.readArchive(this.#id, folder, options)
+  }
+
+  /** Unpacks a tar archive into a folder, once all of it has come. In a folder that is there, entries are added or replaced. */
+  writeArchive(folder: string, archive: FileData, options?: ArchiveOptions) {
+    return this.#client.writeArchive(this.#id, folder, archive, options)
   }
 
   /** The entries below a folder, in byte order of their paths, read page by page; `depth` levels of them, 1 by default. */

@@ -21,3 +21,7 @@ export function guestPath(file: string): string {
     throw new InvalidRequestError(`${JSON.stringify(file)} contains half of a surrogate pair, which no file name can`)
   return segments.map(encodeURIComponent).join('/')
 }
+
+/** A folder's path for the archives' route; the root is empty. */
+export const folderPath = (folder: string): string =>
+  /^\/*$/.test(folder) ? '' : guestPath(folder.replace(/\/+$/, ''))

@@ -94,6 +94,7 @@ export const writeFileCommand = transfer.extend({
 })
 export type WriteFileCommand = z.infer<typeof writeFileCommand>
 export type ReadFileCommand = z.infer<typeof transfer>
+export const writeArchiveCommand = transfer.extend({ owner: z.string().nullable() })
 
 /** The leader's decision on an inventory item. The agent obeys only while its journal still has `seen`. */
 export const rejoinOrder = z.object({
@@ -341,6 +342,10 @@ export const commands = {
   'move.keep': { payload: fenced, result: z.object({ state: z.enum(['awake', 'hibernated', 'stopped']) }) },
   /** The file's bytes went over the channel. It is dialled only once the file is open. */
   'guest.readFile': { payload: transfer, result: z.object({ size: z.int().min(0) }) },
+  /** A tar archive of the folder went over the channel, which is dialled only once the folder is open. */
+  'guest.readArchive': { payload: transfer, result: z.object({ size: z.int().min(0) }) },
+  /** What the channel's archive holds is in the folder; nothing is, unless all of it has come. */
+  'guest.writeArchive': { payload: writeArchiveCommand, result: z.object({ size: z.int().min(0) }) },
   ...execCommands,
   ...watchCommands,
   ...clipboardCommands,

@@ -156,3 +156,13 @@ export const fileJson = z
   .object({ path: z.string().describe('Absolute path in the guest'), size: z.int().describe('Bytes') })
   .meta({ id: 'WrittenFile', examples: [{ path: '/srv/report.txt', size: 11 }] })
 export type FileJson = z.infer<typeof fileJson>
+
+export const archiveQuery = z.object({ owner: owner.optional().describe(ownerOfNew) })
+
+export const archiveJson = z
+  .object({
+    path: z.string().describe('Absolute path of the folder in the guest'),
+    size: z.int().describe('Bytes of the archive'),
+  })
+  .meta({ id: 'WrittenArchive', examples: [{ path: '/srv/site', size: 10240 }] })
+export type ArchiveJson = z.infer<typeof archiveJson>

@@ -197,6 +197,12 @@ export const refusals = {
     what: 'the guest has another part of the upload than `Upload-Offset` says',
     next: 'go on from the `Upload-Offset` of this response, or ask for it with HEAD',
   },
+  archive_unsupported: {
+    status: 409,
+    from: 'host',
+    what: 'the guest has no tar, which packs and unpacks folders',
+    next: 'install tar in the guest, or copy single files',
+  },
   upload_lost: {
     status: 409,
     from: 'host',

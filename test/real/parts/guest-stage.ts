@@ -59,9 +59,14 @@ export class GuestStage {
   }
 
   /** A transfer whose bytes the test sends, or takes, itself. */
-  open(method: 'PUT' | 'GET', path: string, headers: Record<string, string> = {}): ClientRequest {
+  open(
+    method: 'PUT' | 'GET',
+    path: string,
+    headers: Record<string, string> = {},
+    route: 'files' | 'archives' = 'files',
+  ): ClientRequest {
     const { base_url, api_key } = this.instance.local
-    const url = new URL(`/v1/desktops/${this.desktop.id}/files${path}`, base_url)
+    const url = new URL(`/v1/desktops/${this.desktop.id}/${route}${path}`, base_url)
     const opened = request(url, { method, agent: false, headers: { authorization: `Bearer ${api_key}`, ...headers } })
     return opened.on('error', () => undefined)
   }

@@ -13,6 +13,8 @@ const lanes: Partial<Record<CommandName, typeof guest>> = {
   'guest.readRange': guest,
   'guest.uploadStep': guest,
   'guest.appendUpload': guest,
+  'guest.readArchive': guest,
+  'guest.writeArchive': guest,
   'guest.listEntries': guest,
   'guest.changeEntry': guest,
   'exec.start': execs,

@@ -1,5 +1,5 @@
-// Reads a file, or part of one, in the guest of an awake desktop. Its bytes go over a channel of their own, as fast as they
-// are taken.
+// Reads a file, part of one, or the archive of a folder in the guest of an awake desktop. The bytes go over a channel of their
+// own, as fast as they are taken.
 import { pipeline } from 'node:stream/promises'
 import { type RangeHead, type ReadFileCommand, rangeHeadMaxBytes, resolveRange } from '@dormouse/contract'
 import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
@@ -20,6 +20,9 @@ export const readRange: CommandHandler<'guest.readRange', TransferDeps> = (deps,
     }),
   )
 }
+
+export const readArchive: CommandHandler<'guest.readArchive', TransferDeps> = (deps, request, given, dialBack) =>
+  transfer(deps, request, given, dialBack, (guest) => guest.openArchive(request.path))
 
 type Download = FileDownload & { head?: RangeHead }
 

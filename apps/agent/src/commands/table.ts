@@ -44,13 +44,13 @@ import { moveTraits } from './move-traits.ts'
 import { observe } from './observe.ts'
 import { openStream } from './open-stream.ts'
 import { interruptInput, performInput } from './perform-input.ts'
-import { readFile, readRange } from './read-file.ts'
+import { readArchive, readFile, readRange } from './read-file.ts'
 import { rejoin } from './rejoin.ts'
 import { takePicture } from './take-picture.ts'
 import { tidy } from './tidy.ts'
 import { appendUpload, uploadStep } from './upload.ts'
 import { watchHandlers } from './watches.ts'
-import { writeFile } from './write-file.ts'
+import { writeArchive, writeFile } from './write-file.ts'
 
 /** What all commands need together; each handler's own type names its part. */
 export interface CommandDeps extends WakeDeps, AsleepDeps, DestroyDeps, OrderDeps, MoveDeps, SilenceDeps {
@@ -104,6 +104,8 @@ const table: { [N in CommandName]: CommandHandler<N, CommandDeps> } = {
   'guest.readRange': readRange,
   'guest.uploadStep': uploadStep,
   'guest.appendUpload': appendUpload,
+  'guest.readArchive': readArchive,
+  'guest.writeArchive': writeArchive,
   'guest.listEntries': listEntries,
   'guest.changeEntry': changeEntry,
   'host.dropWarmCopies': dropWarmCopies,

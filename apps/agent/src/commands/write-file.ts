@@ -1,8 +1,9 @@
-// Writes a file in the guest of an awake desktop. Its bytes come over a channel of their own.
+// Writes a file, or a folder from its archive, in the guest of an awake desktop. The bytes come over a channel of their own.
 import { addAbortSignal } from 'node:stream'
-import { type CommandPayload, Refusal } from '@dormouse/contract'
+import { type CommandPayload, type ReadFileCommand, Refusal } from '@dormouse/contract'
 import { awakeGuest, whileAwake } from '../desktops/awake-guest.ts'
-import type { FileUpload } from '../driver/guest-transport.ts'
+import type { FileUpload, GuestTransport } from '../driver/guest-transport.ts'
+import { checkedArchive } from '../guest/archive-end.ts'
 import { fileStep } from '../guest/file-step.ts'
 import type { CommandHandler, DialBack } from './handler.ts'
 import { type TransferDeps, transferError } from './transfer.ts'
@@ -10,17 +11,29 @@ import { type TransferDeps, transferError } from './transfer.ts'
 /** How long removing an unfinished file may take. A guest that is unreachable removes it by itself. */
 const abandonSecs = 1
 
-type WriteRequest = CommandPayload<'guest.writeFile'>
+type WriteRequest = Pick<CommandPayload<'guest.writeFile'>, keyof ReadFileCommand>
 
-export const writeFile: CommandHandler<'guest.writeFile', TransferDeps> = async (deps, request, given, dialBack) => {
-  const { path, mode, owner, stepTimeoutSecs } = request
+export const writeFile: CommandHandler<'guest.writeFile', TransferDeps> = (deps, request, given, dialBack) =>
+  transfer(deps, request, given, dialBack, (guest) => guest.createFile(request.path, request.mode, request.owner))
+
+export const writeArchive: CommandHandler<'guest.writeArchive', TransferDeps> = (deps, request, given, dialBack) =>
+  transfer(deps, request, given, dialBack, async (guest) =>
+    checkedArchive(await guest.createArchive(request.path, request.owner)),
+  )
+
+async function transfer(
+  deps: TransferDeps,
+  request: WriteRequest,
+  given: AbortSignal,
+  dialBack: DialBack,
+  create: (guest: GuestTransport) => Promise<FileUpload>,
+) {
+  const { stepTimeoutSecs } = request
   const guest = awakeGuest(deps, request)
   using awake = whileAwake(deps, request, given)
   const { signal } = awake
-  const transfer = async () => {
-    const upload = await fileStep(guest.createFile(path, mode, owner), stepTimeoutSecs, signal, (late) =>
-      late.abandon(),
-    )
+  const move = async () => {
+    const upload = await fileStep(create(guest), stepTimeoutSecs, signal, (late) => late.abandon())
     try {
       return await receive(upload, request, signal, dialBack)
     } catch (error) {
@@ -31,7 +44,7 @@ export const writeFile: CommandHandler<'guest.writeFile', TransferDeps> = async 
     }
   }
   try {
-    return await deps.transfers.run(request.desktopId, request.queueTimeoutSecs, signal, transfer)
+    return await deps.transfers.run(request.desktopId, request.queueTimeoutSecs, signal, move)
   } catch (error) {
     throw transferError(error)
   }

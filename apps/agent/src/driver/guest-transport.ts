@@ -33,6 +33,10 @@ export interface GuestTransport {
   openFile(path: string): Promise<FileDownload>
   /** Opens part of a regular file. */
   openRange(path: string, choose: ChooseRange): Promise<RangeDownload>
+  /** Opens a tar archive of a folder, which the guest makes as it is read. */
+  openArchive(path: string): Promise<FileDownload>
+  /** Starts unpacking a tar archive that becomes the folder, or is merged into it. Nothing is in its place before the end. */
+  createArchive(path: string, owner: string | null): Promise<FileUpload>
   /** Prepares, measures, places or drops an upload. */
   uploadStep(command: UploadCommand): Promise<UploadResult>
   /** Opens an upload's temporary file at its end; `upload_offset` where that is not the offset. */
@@ -73,12 +77,12 @@ export interface EntriesRequest {
   limit: number
 }
 
-/** A file that is visible under its name only once it is whole. One call at a time. */
+/** A file, or a folder from an archive, that is visible under its name only once it is whole. One call at a time. */
 export interface FileUpload {
   write(bytes: Buffer): Promise<void>
-  /** Moves the file into place and returns its size, which is that of all that was written. */
+  /** Moves it into place and returns the size of all that was written. */
   commit(): Promise<number>
-  /** Removes the unfinished file. A guest that is unreachable removes it by itself, later. */
+  /** Removes what is unfinished. A guest that is unreachable removes it by itself, later. */
   abandon(): Promise<void>
 }
 

@@ -1,13 +1,14 @@
 // A guest through QEMU's guest agent, which takes one call at a time. It is the only transport of images that have no SSH
 // server, and stands in for SSH where there is no connection.
-import type {
-  EntryChange,
-  ExecCommand,
-  ExecResult,
-  GuestEntry,
-  ListEntriesResult,
-  UploadCommand,
-  UploadResult,
+import {
+  type EntryChange,
+  type ExecCommand,
+  type ExecResult,
+  type GuestEntry,
+  type ListEntriesResult,
+  refuse,
+  type UploadCommand,
+  type UploadResult,
 } from '@dormouse/contract'
 import { z } from 'zod'
 import { type AgentCall, AgentRefused } from '../driver/guest-access.ts'
@@ -68,6 +69,15 @@ export class GuestAgentTransport implements GuestTransport {
 
   openRange(path: string, choose: ChooseRange): Promise<RangeDownload> {
     return openRangeThroughAgent(this.#call, path, choose)
+  }
+
+  /** The guest agent has no streams. */
+  async openArchive(): Promise<never> {
+    return refuse('guest_unavailable', 'folders are copied over SSH, which the guest does not answer')
+  }
+
+  createArchive(): Promise<never> {
+    return this.openArchive()
   }
 
   uploadStep(command: UploadCommand): Promise<UploadResult> {

@@ -24,6 +24,7 @@ import {
 import { before } from '../mechanics/deadlines.ts'
 import { startedTooLate } from '../scripts/exec-result.ts'
 import { sshLimits } from '../scripts/limits.ts'
+import { openArchiveOverSsh, unpackOverSsh } from '../ssh/archives.ts'
 import type { SshConnection } from '../ssh/connection.ts'
 import { converseOverSsh } from '../ssh/conversation.ts'
 import { changeOverSsh, listOverSsh } from '../ssh/entries.ts'
@@ -87,6 +88,16 @@ export class SshFirstTransport implements GuestTransport {
   async openRange(path: string, choose: ChooseRange): Promise<RangeDownload> {
     const isConnected = await this.#isConnectedSoon()
     return isConnected ? openRangeOverSsh(this.#connection, path, choose) : this.#agent.openRange(path, choose)
+  }
+
+  async openArchive(path: string): Promise<FileDownload> {
+    const isConnected = await this.#isConnectedSoon()
+    return isConnected ? openArchiveOverSsh(this.#connection, path) : this.#agent.openArchive(path)
+  }
+
+  async createArchive(path: string, owner: string | null): Promise<FileUpload> {
+    const isConnected = await this.#isConnectedSoon()
+    return isConnected ? unpackOverSsh(this.#connection, { path, owner }) : this.#agent.createArchive(path, owner)
   }
 
   async uploadStep(command: UploadCommand): Promise<UploadResult> {

@@ -3,6 +3,9 @@ import { Refusal, type RefusalCode, refuse } from '@dormouse/contract'
 import { codeByMessage } from './errnos.ts'
 import type { ProgramEnd } from './exec-result.ts'
 
+/** A body that is no archive; by its first word the control plane knows the field. */
+export const noArchive = 'body must be a whole tar archive, and not compressed'
+
 /** What our scripts say themselves. */
 const own: Record<string, [code: RefusalCode, detail?: string]> = {
   'Exists already': ['file_exists'],
@@ -10,6 +13,8 @@ const own: Record<string, [code: RefusalCode, detail?: string]> = {
   'Timed out': ['guest_deadline', 'the guest’s file system did not finish in time, and the work was ended'],
   'Gone meanwhile': ['conflict', 'the unfinished file, or its folder, was removed'],
   'In itself': ['invalid_request', 'to must not be in the folder itself'],
+  'No tar': ['archive_unsupported'],
+  'Not an archive': ['invalid_request', noArchive],
   'No such user': ['invalid_request', 'owner must be a user of the guest'],
 }
 const tooLong = 'path must not be longer than the guest accepts'

@@ -54,10 +54,10 @@ g=${group ?? '$(id -g "$u" 2>/dev/null || echo "$u")'}; o=$u:$g
 }
 
 /** Gives the new entries, which are not followed if they are links. Some file systems have no owners. */
-export const giveTo = (owner: string | null | undefined, entries: string): string =>
+export const giveTo = (owner: string | null | undefined, entries: string, flags = '-h'): string =>
   owner == null
-    ? `[ "$o" ] && chown -h "$o" ${entries} 2>/dev/null\n`
-    : `e=$(chown -h "$o" ${entries} 2>&1) || no "\${e##*: }"\n`
+    ? `[ "$o" ] && chown ${flags} "$o" ${entries} 2>/dev/null\n`
+    : `e=$(chown ${flags} "$o" ${entries} 2>&1) || no "\${e##*: }"\n`
 
 /** Creates the folder `$d` where it is missing, with its parents, after `newOwner`. */
 export const makeFolder = (owner: string | null | undefined): string => `if [ ! -d "$d" ]; then
@@ -92,14 +92,29 @@ export const noteUnfinished = (nonce: string): string =>
 `
 export const forget = (nonce: string): string => `rm -f ${ledger}/*-${nonce}`
 
-/** Runs in the folder, which may be renamed. `$1` is the process that writes. */
-const watcher = `s=; i=0; w=0
+/** How what is unfinished is measured and removed. */
+interface Unfinished {
+  measure: string
+  /** One command, without single quotes. */
+  remove(entry: string): string
+}
+const file: Unfinished = { measure: 'wc -c <"$0"', remove: (entry) => `rm -f ${entry}` }
+
+/**
+ * Starts the watcher in the folder `$d`, which may be renamed; its process is then `$!`. `writer` is the process that writes. Removes
+ * `$d`'s entry of that nonce where it stops growing, or half a minute after its writer has ended.
+ */
+export const watchUnfinished = (nonce: string, writer: string, { measure, remove } = file): string =>
+  `cd "$d" || no 'Permission denied'
+setsid sh -c 's=; i=0; w=0
 while sleep ${watch.everySecs} && [ -e "$0" ]; do
   kill -0 "$1" 2>/dev/null || w=$((w + 1))
-  [ $w -lt ${watch.looksWithoutWriter} ] || rm -f "$0"
+  [ $w -lt ${watch.looksWithoutWriter} ] || ${remove('"$0"')}
   i=$((i + 1)); [ $((i % ${watch.looksWithoutGrowth})) -eq 0 ] || continue
-  n=$(wc -c <"$0"); [ "$n" = "$s" ] && rm -f "$0"; s=$n
-done`
+  n=$(${measure}); [ "$n" = "$s" ] && ${remove('"$0"')}; s=$n
+done
+${forget(nonce)}' .dormouse-${nonce} ${writer} </dev/null >/dev/null 2>&1 &
+`
 
 /** Continues a `createScript`: writes its input, and leaves nothing where the guest's file system does not take it. */
 export const writeInput = `cat >"$t" || { n=$?; rm -f "$t"; exit $n; }\n`
@@ -116,10 +131,7 @@ ${followLinks}[ -d "$p" ] && no 'Is a directory'
 [ -e "$p" ] && [ ! -f "$p" ] && no 'Not a regular file'
 d=\${p%/*}; [ "$d" ] || d=/
 ${newOwner(owner)}${makeFolder(owner)}t=\${d%/}/.dormouse-${nonce}
-${createFor(owner)}${noteUnfinished(nonce)}cd "$d" || no 'Permission denied'
-setsid sh -c '${watcher}
-${forget(nonce)}' .dormouse-${nonce} ${next === '' ? 1 : '$$'} </dev/null >/dev/null 2>&1 &
-printf '%s\\0%s\\0%s\\0' "$p" "$t" $!
+${createFor(owner)}${noteUnfinished(nonce)}${watchUnfinished(nonce, next === '' ? '1' : '$$')}printf '%s\\0%s\\0%s\\0' "$p" "$t" $!
 t=.dormouse-${nonce}
 ${next}`
 }
@@ -148,11 +160,11 @@ e=$(chmod ${own} "$t" 2>&1 && mv -f "$t" "$p" 2>&1) || no "\${e##*: }"
 
 const nonceOf = ({ temporary }: Place): string => temporary.slice(temporary.lastIndexOf('-') + 1)
 
-/** `$t` is the temporary file, also where its folder was renamed. It is gone at the end, and its watcher. */
-const atEnd = (place: Place): string => {
+/** `$t` is what is unfinished, also where its folder was renamed. It is gone at the end, and its watcher. */
+export const atEnd = (place: Place, { remove } = file): string => {
   const inFolder = `/proc/${place.watcher}/cwd/.dormouse-${nonceOf(place)}`
   return `t=${quote(place.temporary)}; [ -e ${inFolder} ] && t=${inFolder}
-trap 'rm -f "$t"; ${forget(nonceOf(place))}; kill -KILL -- -${place.watcher} 2>/dev/null' EXIT
+trap '${remove('"$t"')}; ${forget(nonceOf(place))}; kill -KILL -${place.watcher} 2>/dev/null' EXIT
 `
 }
 
@@ -161,11 +173,12 @@ export const commitScript = (place: Place, size: number, file: Omit<NewFile, 'pa
 ${atEnd(place)}[ -f "$t" ] && [ "$(wc -c <"$t")" -eq ${size} ] || no 'Gone meanwhile'
 ${placeFile(file)}`
 
-/** Removes an unfinished file. */
-export const abandonScript = (place: Place): string => `${atEnd(place)}exit 0\n`
+/** Removes what is unfinished. */
+export const abandonScript = (place: Place, how = file): string => `${atEnd(place, how)}exit 0\n`
 
 /** The same in a guest that may have rebooted: the watcher's process id may now be another process's. */
-export const removeScript = (place: Place): string => `rm -f ${quote(place.temporary)}; ${forget(nonceOf(place))}\n`
+export const removeScript = (place: Place, { remove } = file): string =>
+  `${remove(quote(place.temporary))}; ${forget(nonceOf(place))}\n`
 
 /** Succeeds where the path leads to a regular file: opening anything else could hang. `next` continues; `$p` is the path. */
 export function checkScript(path: string, next = ''): string {

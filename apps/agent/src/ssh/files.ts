@@ -10,7 +10,6 @@ import {
   checkScript,
   commitScript,
   createScript,
-  type NewFile,
   openForReading,
   type Place,
   parsePlace,
@@ -34,10 +33,18 @@ export async function uploadOverSsh(
 ): Promise<FileUpload> {
   const file = { path, mode, owner }
   const script = createScript(file, randomBytes(12).toString('hex'), writeInput)
-  const stream = await ScriptStream.start(connection, script)
-  const place = await readPlace(stream)
-  stream.discardOutput()
-  return new SshUpload(connection, stream, place, file)
+  return SshUpload.start(connection, script, (place) => ({
+    commit: (size) => commitScript(place, size, file),
+    abandon: abandonScript(place),
+    remove: removeScript(place),
+  }))
+}
+
+/** The scripts that end an upload, once its place in the guest is known. */
+export interface UploadEnd {
+  commit(size: number): string
+  abandon: string
+  remove: string
 }
 
 async function readPlace(stream: ScriptStream): Promise<Place> {
@@ -53,18 +60,28 @@ async function readPlace(stream: ScriptStream): Promise<Place> {
   return refuse('guest_unavailable', 'the guest did not report where it created the file')
 }
 
-class SshUpload implements FileUpload {
+export class SshUpload implements FileUpload {
   readonly #connection: SshConnection
   readonly #stream: ScriptStream
-  readonly #place: Place
-  readonly #file: NewFile
+  readonly #end: UploadEnd
   #size = 0
 
-  constructor(connection: SshConnection, stream: ScriptStream, place: Place, file: NewFile) {
+  /** Starts the script, which prints its place and then takes the bytes. */
+  static async start(
+    connection: SshConnection,
+    script: string,
+    endOf: (place: Place) => UploadEnd,
+  ): Promise<SshUpload> {
+    const stream = await ScriptStream.start(connection, script)
+    const place = await readPlace(stream)
+    stream.discardOutput()
+    return new SshUpload(connection, stream, endOf(place))
+  }
+
+  private constructor(connection: SshConnection, stream: ScriptStream, end: UploadEnd) {
     this.#connection = connection
     this.#stream = stream
-    this.#place = place
-    this.#file = file
+    this.#end = end
   }
 
   async write(bytes: Buffer): Promise<void> {
@@ -75,20 +92,20 @@ class SshUpload implements FileUpload {
 
   async commit(): Promise<number> {
     await this.#stream.finish()
-    printedBy(await this.#run(commitScript(this.#place, this.#size, this.#file)))
+    printedBy(await this.#run(this.#end.commit(this.#size)))
     return this.#size
   }
 
   async abandon(): Promise<void> {
     this.#stream.close()
-    if (await unlessRefused(this.#run(abandonScript(this.#place)))) return
+    if (await unlessRefused(this.#run(this.#end.abandon))) return
     const remove = () => unlessRefused(this.#remove())
     void retryInBackground(fileLimits.removeTries, fileLimits.removeEveryMs, remove)
   }
 
   async #remove(): Promise<void> {
     await this.#connection.connect()
-    await this.#run(removeScript(this.#place))
+    await this.#run(this.#end.remove)
   }
 
   #run(script: string) {
@@ -140,11 +157,14 @@ async function openShort(stream: ScriptStream, version: string, choose: ChooseRa
   return { head: { size, version, sent }, read: async () => parts.shift(), close: async () => stream.close() }
 }
 
-export async function openOverSsh(connection: SshConnection, path: string): Promise<FileDownload> {
-  // The first byte means that the file is open.
-  const stream = await ScriptStream.start(connection, checkScript(path, 'echo\nexec cat "$p"'))
+export const openOverSsh = (connection: SshConnection, path: string): Promise<FileDownload> =>
+  downloadOf(connection, checkScript(path, 'echo\nexec cat "$p"')).catch(asReading)
+
+/** What a script prints after its first byte, which means that what it reads is open. */
+export async function downloadOf(connection: SshConnection, script: string): Promise<FileDownload> {
+  const stream = await ScriptStream.start(connection, script)
   stream.endInput()
-  let first = (await stream.read().catch(asReading))?.subarray(1)
+  let first = (await stream.read())?.subarray(1)
   return {
     read: async () => {
       const received = first

@@ -34,6 +34,8 @@ function waysIn(desktopId: string, generation: number): { [N in WayIn]: CommandP
     'guest.readRange': { ...file, range: { first: 0, last: null }, ifVersion: null },
     'guest.uploadStep': { ...to, path, uploadId: newId(), step: 'measure', size: null, mode: null },
     'guest.appendUpload': { ...file, uploadId: newId(), offset: 0 },
+    'guest.readArchive': { ...file, path: '/tmp' },
+    'guest.writeArchive': { ...file, path: '/tmp/way-in-too', owner: null },
     'guest.listEntries': { ...to, path: '/tmp', depth: 1, after: null, limit: 1, timeoutSecs },
     'guest.changeEntry': { ...to, change: { action: 'remove', path, recursive: false }, timeoutSecs },
     'exec.start': { ...exec, ...started, hasInput: false, tty: null, timeoutSecs, keepAwake: false },

@@ -1,12 +1,11 @@
-// cp -r into a desktop: every file and folder with its mode, and on after an interruption.
-import { openAsBlob } from 'node:fs'
-import { readdir, readFile } from 'node:fs/promises'
+// cp -r into a desktop: every file and folder with its mode, as one tar archive.
+import { type FileHandle, open, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Client } from '@dormouse/client'
 import type { Context } from '../context.ts'
+import { CliError } from '../failures.ts'
 import type { GuestPlace } from '../guest-place.ts'
-import type { Progress } from '../progress.ts'
-import { fewAtOnce, look, octalOf, oneRequestMaxBytes, persistently, type Tree, unreadable } from './copying.ts'
+import { archiveEnd, padding, tarHeader } from '../tar-header.ts'
+import { look, permissionsOf, persistently, type Tree, unreadable } from './copying.ts'
 
 interface Found {
   /** With slashes, below the folder; empty for the folder itself. */
@@ -21,6 +20,11 @@ interface Local {
   skipped: string[]
 }
 
+/** A file up to this size is read whole, since some have another one than they say. */
+const wholeMaxBytes = 1024 * 1024
+/** Small pieces are sent together. */
+const pieceBytes = 256 * 1024
+
 /** `to.path` becomes the folder, whether or not it exists. */
 export async function copyFolderIn(context: Context, from: string, to: GuestPlace): Promise<Tree> {
   const local: Local = { folders: [], files: [], skipped: [] }
@@ -29,49 +33,83 @@ export async function copyFolderIn(context: Context, from: string, to: GuestPlac
   const target = `/${to.path.replace(/^\/+|\/+$/g, '')}`
   const progress = context.terminal.progress(from, size)
   const [client, { signal }] = [context.customer(), context.terminal]
-  try {
-    for (const { name, mode } of local.folders) {
-      const body = { action: 'mkdir' as const, path: guestPath(target, name), mode: octalOf(mode) }
-      await persistently(signal, () => client.changeEntry(to.id, body, { signal }))
+  const attempt = async () => {
+    let [sent, failure]: [number, unknown] = [0, undefined]
+    const add = (bytes: number) => {
+      sent += bytes
+      progress.add(bytes)
     }
-    await fewAtOnce(local.files, (file) =>
-      send(client, to.id, join(from, file.name), guestPath(target, file.name), file),
-    )
+    const archive = together(archiveOf(from, local, add), (error) => {
+      failure = error
+    })
+    const written = client.writeArchive(to.id, target, ReadableStream.from(archive), { signal })
+    await written.catch((error: unknown) => {
+      progress.add(-sent)
+      throw failure ?? error
+    })
+  }
+  try {
+    await persistently(signal, attempt)
   } finally {
     progress.end()
   }
   const { folders, files, skipped } = local
-  return { path: target, files: files.length, folders: folders.length, size, skipped }
-
-  async function send(client: Client, id: string, source: string, path: string, { size, mode }: Found): Promise<void> {
-    if (size > oneRequestMaxBytes) return sendInParts(client, id, source, path, mode, progress, signal)
-    const bytes = await readFile(source).catch((error: NodeJS.ErrnoException) => {
-      throw unreadable(source, error)
-    })
-    await persistently(signal, () => client.writeFile(id, path, bytes, { mode: octalOf(mode), signal }))
-    progress.add(size)
-  }
+  return { path: target, files: files.length, folders: folders.length, size, skipped, skippedCount: skipped.length }
 }
 
-async function sendInParts(
-  client: Client,
-  id: string,
-  source: string,
-  path: string,
-  mode: number,
-  progress: Progress,
-  signal: AbortSignal,
-): Promise<void> {
-  const blob = await openAsBlob(source)
-  let sent = 0
-  const onProgress = (offset: number) => {
-    progress.add(offset - sent)
-    sent = offset
+/** Folders come before what is in them. */
+async function* archiveOf(root: string, { folders, files }: Local, add: (bytes: number) => void) {
+  const mtime = new Date()
+  for (const { name, mode } of folders)
+    yield tarHeader({ name: name === '' ? './' : `./${name}/`, mode: permissionsOf(mode), size: 0, mtime })
+  for (const { name } of files) {
+    const path = join(root, name)
+    try {
+      await using file = await open(path)
+      const { size, mode } = await file.stat()
+      const whole = size <= wholeMaxBytes ? await file.readFile() : undefined
+      const length = whole?.length ?? size
+      yield tarHeader({ name: `./${name}`, mode: permissionsOf(mode), size: length, mtime })
+      for await (const bytes of whole ? [whole] : contentOf(file, path, size)) {
+        add(bytes.length)
+        yield bytes
+      }
+      yield padding(length)
+    } catch (error) {
+      throw error instanceof CliError ? error : unreadable(path, error as NodeJS.ErrnoException)
+    }
   }
-  await client.upload(id, path, blob, { mode: octalOf(mode), retries: 10, onProgress, signal })
+  yield archiveEnd
 }
 
-const guestPath = (folder: string, name: string) => (name === '' ? folder : `${folder === '/' ? '' : folder}/${name}`)
+/** As many bytes as were announced. */
+async function* contentOf(file: FileHandle, path: string, size: number): AsyncGenerator<Buffer> {
+  let left = size
+  for await (const bytes of file.createReadStream({ end: size - 1, autoClose: false, highWaterMark: pieceBytes })) {
+    left -= bytes.length
+    yield bytes
+  }
+  if (left > 0) throw new CliError(`${path} got shorter while it was read`, 'nothing was copied; retry')
+}
+
+/** Joins small pieces, and tells of a failure: its stream's reader gets another error. */
+async function* together(pieces: AsyncGenerator<Buffer>, failed: (error: unknown) => void): AsyncGenerator<Uint8Array> {
+  let [held, size]: [Buffer[], number] = [[], 0]
+  try {
+    for await (const piece of pieces) {
+      held.push(piece)
+      size += piece.length
+      if (size < pieceBytes) continue
+      yield Buffer.concat(held)
+      held = []
+      size = 0
+    }
+    yield Buffer.concat(held)
+  } catch (error) {
+    failed(error)
+    throw error
+  }
+}
 
 /** Folders come before what is in them. Links are not followed. */
 async function walk(root: string, name: string, found: Local): Promise<void> {

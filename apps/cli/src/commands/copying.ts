@@ -8,9 +8,7 @@ import { seconds } from '../terminal.ts'
 const mib = 1024 * 1024
 /** A larger file goes in parts. */
 export const oneRequestMaxBytes = 8 * mib
-/** As many transfers as a desktop runs at once. */
-const filesAtOnce = 4
-/** Pauses of a second and more between them: about a minute without any progress. */
+/** Pauses of a second and more between them: about a minute. */
 const triesMax = 10
 const longestPauseMs = 8_000
 
@@ -29,12 +27,13 @@ export interface Tree {
   files: number
   folders: number
   size: number
-  /** What is neither file nor folder, or has a name that is not text. */
+  /** What is neither file nor folder, or has a name that is not text; the first thousand. */
   skipped: string[]
+  skippedCount: number
 }
 
-export const toldTree = ({ path, files, folders, size, skipped }: Tree, ms: number) =>
-  `${path}  ${files} files, ${folders} folders, ${amount(size)} in ${seconds(ms)}, ${rate(size, ms)}${skipped.length > 0 ? `; ${skipped.length} skipped` : ''}\n`
+export const toldTree = ({ path, files, folders, size, skippedCount }: Tree, ms: number) =>
+  `${path}  ${files} files, ${folders} folders, ${amount(size)} in ${seconds(ms)}, ${rate(size, ms)}${skippedCount > 0 ? `; ${skippedCount} skipped` : ''}\n`
 
 export async function look(file: string): Promise<{ size: number; mode: number; isFile: boolean; isFolder: boolean }> {
   const found = await stat(file).catch((error: NodeJS.ErrnoException) => {
@@ -51,15 +50,14 @@ export const permissionsOf = (mode: number): number => mode & 0o777
 
 export const octalOf = (mode: number): string => `0${permissionsOf(mode).toString(8).padStart(3, '0')}`
 
-/** Repeats what fails for a reason that passes. `progress` is anything that rises: after that it counts anew. */
-export async function persistently<T>(signal: AbortSignal, work: () => Promise<T>, progress = () => 0): Promise<T> {
-  for (let [tries, seen] = [1, progress()]; ; tries++) {
+/** Repeats what fails for a reason that passes. */
+export async function persistently<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
     try {
       return await work()
     } catch (error) {
       signal.throwIfAborted()
       if (!passes(error)) throw error
-      if (progress() > seen) [tries, seen] = [1, progress()]
       if (tries >= triesMax) throw error
       await sleep(Math.min(500 * 2 ** tries, longestPauseMs), undefined, { signal })
     }
@@ -70,12 +68,8 @@ export async function persistently<T>(signal: AbortSignal, work: () => Promise<T
 const passes = (error: unknown) =>
   [ConnectionError, UnavailableError, TimeoutError, RateLimitError, TypeError].some((kind) => error instanceof kind)
 
-/** Runs the work for each item, a few at a time. After the first failure no other is begun. */
-export async function fewAtOnce<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
-  const rest = items.values()
-  await Promise.all(
-    Array.from({ length: filesAtOnce }, async () => {
-      for (const item of rest) await work(item)
-    }),
-  )
+/** A failure of the disk or the folder here, which has a code. */
+export function localFailure(error: unknown): unknown {
+  const { code, message, syscall } = error as NodeJS.ErrnoException
+  return code && syscall ? new CliError(message, 'free space, or name another folder; then copy again') : error
 }

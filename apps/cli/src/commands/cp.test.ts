@@ -10,8 +10,10 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
 import { desktopId } from '@dormouse/client/testing/samples'
 import { problem } from '@dormouse/client/testing/scripted-server'
+import { type Header, pack } from 'tar-stream'
 import { expect, test } from 'vitest'
 import { door, folder, pinnedNode, refusing, run, start } from '../testing/process.ts'
 
@@ -136,64 +138,111 @@ test('one of the two must be in a desktop, and the one here must be a file', asy
   expect((await dormouse(['cp', join(here, 'none'), `${desktopId}:/b`])).code).toBe(2)
 })
 
-test('a folder goes in with its modes and names but no set-id bit, and its links are skipped', async () => {
-  const { dormouse, seen } = await start(({ path }) => ({ body: path.endsWith('/entries') ? { entry: {} } : written }))
+/** What an archive has, as the tar of this machine reads it. */
+async function listed(archive: Buffer): Promise<string[]> {
+  const file = join(folder(), 'archive.tar')
+  writeFileSync(file, archive)
+  const { stdout } = await run('tar', ['--quoting-style=escape', '--numeric-owner', '-tvf', file])
+  return stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.replace(/^(\S+) \S+ +(\d+) \S+ \S+ /, '$1 $2 '))
+    .sort()
+}
+
+test('a folder goes in as one archive, with its modes and names but no set-id bit, and its links are skipped', async () => {
+  const { dormouse, seen } = await start(() => ({ body: { path: '/srv/site', size: 10_240 } }))
   const here = folder()
+  const long = 'ü'.repeat(100)
   mkdirSync(join(here, 'site/two\nlines'), { recursive: true, mode: 0o755 })
   writeFileSync(join(here, 'site/a b'), 'one', { mode: 0o600 })
+  writeFileSync(join(here, 'site/none'), '')
+  chmodSync(join(here, 'site/none'), 0)
+  writeFileSync(join(here, 'site', long), Buffer.alloc(3 * 1024 * 1024))
   writeFileSync(join(here, 'site/two\nlines/run'), 'two', { mode: 0o755 })
   chmodSync(join(here, 'site/two\nlines/run'), 0o6755)
   symlinkSync('a b', join(here, 'site/link'))
   const { code, stdout } = await dormouse(['cp', '-r', '--json', join(here, 'site'), `${desktopId}:/srv/site/`])
-  expect([code, JSON.parse(stdout)]).toMatchObject([0, { files: 2, folders: 2, size: 6, skipped: ['link'] }])
-  const folders = seen.filter(({ method }) => method === 'POST').map(({ body }) => JSON.parse(String(body)))
-  expect(folders).toEqual([
-    { action: 'mkdir', path: '/srv/site', mode: '0755' },
-    { action: 'mkdir', path: '/srv/site/two\nlines', mode: '0755' },
+  const size = 3 * 1024 * 1024 + 6
+  expect([code, JSON.parse(stdout)]).toMatchObject([
+    0,
+    { files: 4, folders: 2, size, skipped: ['link'], skipped_count: 1 },
   ])
-  const puts = seen.filter(({ method }) => method === 'PUT')
-  expect(puts.map(({ path, query, body }) => [path, query.get('mode'), String(body)]).sort()).toEqual([
-    [`${files}/srv/site/a%20b`, '0600', 'one'],
-    [`${files}/srv/site/two%0Alines/run`, '0755', 'two'],
+  expect(seen.map(({ method, path }) => [method, path])).toEqual([
+    ['PUT', `/v1/desktops/${desktopId}/archives/srv/site`],
+  ])
+  expect(await listed(seen[0]!.body)).toEqual([
+    '---------- 0 ./none',
+    '-rw------- 3 ./a b',
+    `-rw-r--r-- ${3 * 1024 * 1024} ./${[...Buffer.from(long)].map((byte) => `\\${byte.toString(8)}`).join('')}`,
+    '-rwxr-xr-x 3 ./two\\nlines/run',
+    'drwxr-xr-x 0 ./',
+    'drwxr-xr-x 0 ./two\\nlines/',
   ])
 })
 
-test('a folder comes out with its modes, and a file that was cut goes on where it was', async () => {
-  const bytes = Buffer.from('0123456789')
-  const common = { exact_path: true, uid: 0, gid: 0, modified_at: '2026-11-02T09:30:00.000Z', target: null }
-  const entries = [
-    { ...common, path: '/srv/in', type: 'directory', size: 0, mode: '0500' },
-    { ...common, path: '/srv/in/empty', type: 'file', size: 0, mode: '6755' },
-    { ...common, path: '/srv/in/f', type: 'file', size: 10, mode: '0640' },
-    { ...common, path: '/srv/link', type: 'link', size: 1, mode: '0777', target: 'in' },
-  ]
-  const asked: (string | undefined)[] = []
-  const { dormouse } = await start(({ path, headers }) => {
-    if (path.endsWith('/entries')) return { body: { entries, next_cursor: null } }
-    if (path.endsWith('/empty')) return problem(416, 'range_not_satisfiable', 'empty')
-    asked.push(headers.range, String(headers['if-range']))
-    const from = Number(/\d+/.exec(headers.range!)![0])
-    const range = { 'content-range': `bytes ${from}-9/10`, etag: '"v1"' }
-    return asked.length === 2
-      ? problem(503, 'guest_unavailable', 'away')
-      : { status: 206, headers: range, body: bytes.subarray(from) }
-  })
+test('a folder that is interrupted on its way in is sent again from its beginning', async () => {
+  let tries = 0
+  const { dormouse, seen } = await start(() =>
+    tries++ === 0 ? problem(503, 'guest_unavailable', 'away') : { body: { path: '/srv/x', size: 1 } },
+  )
   const here = folder()
-  const { code, stdout } = await dormouse(['cp', '-r', `${desktopId}:/srv`, join(here, 'out')])
-  expect([code, stdout]).toEqual([0, expect.stringContaining('2 files, 2 folders')])
-  expect(readFileSync(join(here, 'out/in/f'), 'utf8')).toBe('0123456789')
-  expect(readdirSync(join(here, 'out/in')).sort()).toEqual(['empty', 'f'])
-  expect([statSync(join(here, 'out/in')).mode & 0o777, statSync(join(here, 'out/in/f')).mode & 0o777]).toEqual([
-    0o500, 0o640,
-  ])
-  expect(statSync(join(here, 'out/in/empty')).mode & 0o7777).toBe(0o755)
-  chmodSync(join(here, 'out/in'), 0o700)
+  writeFileSync(join(here, 'a'), 'x')
+  expect(await dormouse(['cp', '-r', here, `${desktopId}:/srv/x`])).toMatchObject({ code: 0 })
+  expect(seen[1]!.body.length).toBe(seen[0]!.body.length)
 })
 
-test('a path that leads out of the folder is not written', async () => {
-  const entry = { path: '/srv/../../etc/x', exact_path: true, type: 'file', size: 1, mode: '0644', uid: 0, gid: 0 }
-  const shown = { ...entry, modified_at: '2026-11-02T09:30:00.000Z', target: null }
-  const { dormouse } = await start(() => ({ body: { entries: [shown], next_cursor: null } }))
-  const { code, stderr } = await dormouse(['cp', '-r', `${desktopId}:/srv`, join(folder(), 'out')])
-  expect([code, stderr]).toEqual([1, expect.stringContaining('not in the folder')])
+type Given = Partial<Header> & Pick<Header, 'name'> & { body?: string }
+
+async function archiveOf(...entries: Given[]): Promise<Buffer> {
+  const archive = pack()
+  for (const { body, ...header } of entries) archive.entry(header, body ?? '')
+  archive.finalize()
+  return buffer(archive)
+}
+
+const served = (archive: Buffer) => start(() => ({ body: archive }))
+const modeOf = (...parts: string[]) => (statSync(join(...parts)).mode & 0o7777).toString(8)
+
+test('a folder comes out with its modes, and what is no file or folder is skipped', async () => {
+  const long = `${'ü'.repeat(60)}/${'y'.repeat(200)}`
+  const { dormouse, seen } = await served(
+    await archiveOf(
+      { name: './', type: 'directory' },
+      { name: './in/', type: 'directory', mode: 0o500 },
+      { name: './in/f', mode: 0o640, body: '0123456789' },
+      { name: './in/empty', mode: 0o6755 },
+      { name: './in/again', type: 'link', linkname: './in/f' },
+      { name: long, body: 'long' },
+      { name: './link', type: 'symlink', linkname: 'in' },
+      { name: './fifo', type: 'fifo' },
+      { name: './device', type: 'character-device' },
+    ),
+  )
+  const to = join(folder(), 'out')
+  const { code, stdout } = await dormouse(['cp', '-r', '--json', `${desktopId}:/srv`, to])
+  const skipped = ['link', 'fifo', 'device']
+  expect([code, JSON.parse(stdout)]).toMatchObject([0, { files: 4, folders: 2, size: 24, skipped, skipped_count: 3 }])
+  expect(seen.map(({ method, path }) => [method, path])).toEqual([['GET', `/v1/desktops/${desktopId}/archives/srv`]])
+  expect(readdirSync(to, { recursive: true }).sort()).toEqual(
+    ['in', 'in/again', 'in/empty', 'in/f', long.split('/')[0], long].sort(),
+  )
+  for (const file of ['f', 'again']) expect(readFileSync(join(to, 'in', file), 'utf8')).toBe('0123456789')
+  expect([modeOf(to, 'in'), modeOf(to, 'in/f'), modeOf(to, 'in/again'), modeOf(to, 'in/empty')]).toEqual([
+    '500',
+    '640',
+    '640',
+    '755',
+  ])
+  chmodSync(join(to, 'in'), 0o700)
+})
+
+test('a folder that is cut on its way out is copied again, and leaves no part of a file', async () => {
+  const archive = await archiveOf({ name: './one', body: 'one' }, { name: './two', body: 'x'.repeat(100_000) })
+  let tries = 0
+  const { dormouse } = await start(() => (tries++ === 0 ? 'truncate' : { body: archive }))
+  const out = join(folder(), 'out')
+  const { code, stdout } = await dormouse(['cp', '-r', `${desktopId}:/srv`, out])
+  expect([code, stdout, tries]).toEqual([0, expect.stringContaining('2 files'), 2])
+  expect(readdirSync(out).sort()).toEqual(['one', 'two'])
 })

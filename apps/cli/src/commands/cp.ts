@@ -105,8 +105,11 @@ async function tree(context: Context, options: CpOptions, from: string | GuestPl
       ? await copyFolderIn(context, from, to as GuestPlace)
       : await copyFolderOut(context, from, to as string)
   const ms = performance.now() - started
-  context.show(options, { ...copied, duration_ms: Math.round(ms) }, () => toldTree(copied, ms))
-  if (copied.skipped.length > 0 && !options.json)
+  const { skippedCount, ...shown } = copied
+  context.show(options, { ...shown, skipped_count: skippedCount, duration_ms: Math.round(ms) }, () =>
+    toldTree(copied, ms),
+  )
+  if (skippedCount > 0 && !options.json)
     context.terminal.note('Skipped: links, devices and names that are not UTF-8. --json lists them.')
 }
 

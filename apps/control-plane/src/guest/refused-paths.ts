@@ -17,7 +17,7 @@ export function withPath(refusal: Refusal, at: RefusedAt): Refusal {
 
 /** A host says which field is wrong by the first word of its sentence. */
 function asField({ code, detail, extra }: Refusal, { to }: RefusedAt): Refusal {
-  const [, field, why] = /^(path|to|owner) (.+)$/.exec(extra.cause ?? '') ?? []
+  const [, field, why] = /^(path|to|owner|body) (.+)$/.exec(extra.cause ?? '') ?? []
   if (field === undefined || why === undefined || (field === 'to' && to === undefined))
     return new Refusal(code, detail, extra)
   return new Refusal(code, refusals.invalid_request.detail({ field, why }), { ...extra, field })

@@ -139,7 +139,7 @@ export function fileRoutes(app: App, { guests, stallMs }: { guests: Guests; stal
   )
 }
 
-function transferParams(request: FastifyRequest, reply: FastifyReply, path: string) {
+export function transferParams(request: FastifyRequest, reply: FastifyReply, path: string) {
   const { id } = request.params as z.infer<typeof fileParams>
   return { id, path, signal: callerGone(request, reply), requestId: request.id }
 }

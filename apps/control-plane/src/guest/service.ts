@@ -58,12 +58,28 @@ export class Guests {
     transfer: TransferParams & { mode: number | null; owner: string | null },
     body: Pick<BoundedBody, 'into' | 'discard'>,
   ): Promise<number> {
-    const { channel, done } = await this.#transfers
-      .begin(caller, transfer, 'guest.writeFile', { mode: transfer.mode, owner: transfer.owner })
-      .catch(async (error: unknown) => {
-        await body.discard()
-        throw error
-      })
+    const { mode, owner } = transfer
+    return this.#send(this.#transfers.begin(caller, transfer, 'guest.writeFile', { mode, owner }), body)
+  }
+
+  /** Unpacks the body into a folder, once all of it has come; returns its size. */
+  async writeArchive(
+    caller: Customer,
+    transfer: TransferParams & { owner: string | null },
+    body: Pick<BoundedBody, 'into' | 'discard'>,
+  ): Promise<number> {
+    const { owner } = transfer
+    return this.#send(this.#transfers.begin(caller, transfer, 'guest.writeArchive', { owner }), body)
+  }
+
+  async #send(
+    begun: Promise<{ channel: Channel; done: Promise<{ size: number }> }>,
+    body: Pick<BoundedBody, 'into' | 'discard'>,
+  ): Promise<number> {
+    const { channel, done } = await begun.catch(async (error: unknown) => {
+      await body.discard()
+      throw error
+    })
     const sent = body.into(channel).catch((error: unknown) => throwCause(error, done))
     try {
       return (await Promise.race([sent.then(() => done), done])).size
@@ -74,7 +90,20 @@ export class Guests {
 
   /** The bytes of a file, once it is open. The stream fails where the transfer does. */
   async readFile(caller: Customer, transfer: TransferParams): Promise<Readable> {
-    const { channel, done } = await this.#transfers.begin(caller, transfer, 'guest.readFile', {})
+    return this.#receive(caller, transfer, 'guest.readFile')
+  }
+
+  /** A tar archive of a folder, once that is open. The stream fails where the transfer does. */
+  async readArchive(caller: Customer, transfer: TransferParams): Promise<Readable> {
+    return this.#receive(caller, transfer, 'guest.readArchive')
+  }
+
+  async #receive(
+    caller: Customer,
+    transfer: TransferParams,
+    name: 'guest.readFile' | 'guest.readArchive',
+  ): Promise<Readable> {
+    const { channel, done } = await this.#transfers.begin(caller, transfer, name, {})
     channel.end()
     done.catch(() => channel.destroy(new ChannelLost(1000, 'the host refused')))
     return Readable.from(bytesOf(addAbortSignal(transfer.signal, channel), done), { objectMode: false })

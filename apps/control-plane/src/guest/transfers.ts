@@ -30,7 +30,12 @@ export interface TransferParams {
 
 type TransferName = Extract<
   CommandName,
-  'guest.writeFile' | 'guest.readFile' | 'guest.readRange' | 'guest.appendUpload'
+  | 'guest.writeFile'
+  | 'guest.readFile'
+  | 'guest.readRange'
+  | 'guest.appendUpload'
+  | 'guest.readArchive'
+  | 'guest.writeArchive'
 >
 
 export class Transfers {

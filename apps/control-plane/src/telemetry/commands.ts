@@ -8,8 +8,10 @@ import type { CommandObserver } from '../agents/links.ts'
 const directions: Partial<Record<CommandName, 'to_guest' | 'from_guest'>> = {
   'guest.writeFile': 'to_guest',
   'guest.appendUpload': 'to_guest',
+  'guest.writeArchive': 'to_guest',
   'guest.readFile': 'from_guest',
   'guest.readRange': 'from_guest',
+  'guest.readArchive': 'from_guest',
 }
 
 /** Measures each command under its name and outcome: `succeeded`, the code of a refusal, or `failed`. */

@@ -26,10 +26,11 @@ import {
   type RangeDownload,
   type UploadAppend,
 } from '../guest-transport.ts'
+import { packSimulated, unpackSimulated } from './archives.ts'
 import { simulatedAddress, simulatedAddressFile } from './domains.ts'
 import { changeSimulated, type FileStore, listSimulated } from './entries.ts'
 import type { SimulatedFaults } from './faults.ts'
-import { asBytes, asText, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
+import { asBytes, asText, isFolder, piecesOf, refuseUnread, refuseUnwritable } from './files.ts'
 import { asksForAddress, sealing } from './known-scripts.ts'
 import { runArray, runShell, type ShellWorld } from './shell.ts'
 import type { JsonFolder, SimulatedDisk, SimulatedDomain } from './store.ts'
@@ -158,14 +159,31 @@ export class SimulatedGuest implements GuestTransport {
     }
   }
 
-  /** Holds the file in memory until it is whole; ignores its mode. */
   async converse(): Promise<undefined> {
     return undefined
   }
 
+  /** Ignores its mode. */
   async createFile(path: string): Promise<FileUpload> {
     await this.ping()
     refuseUnwritable(this.#files(), path)
+    return this.#upload(async (whole) => this.#write(path, asText(whole)))
+  }
+
+  async createArchive(path: string): Promise<FileUpload> {
+    await this.ping()
+    if (this.#read(path) !== undefined) refuse('not_directory', 'the path is not a directory in the guest')
+    if (!isFolder(this.#files(), path)) refuseUnwritable(this.#files(), path)
+    return this.#upload((whole) => unpackSimulated(this.#store(), path, whole))
+  }
+
+  async openArchive(path: string): Promise<FileDownload> {
+    await this.ping()
+    return this.#download(await packSimulated(this.#store(), path))
+  }
+
+  /** Holds the bytes in memory until they are whole. */
+  #upload(place: (whole: Buffer) => Promise<void>): FileUpload {
     const life = this.#machine.alive(this.#desktopId)
     const parts: Buffer[] = []
     return {
@@ -176,7 +194,7 @@ export class SimulatedGuest implements GuestTransport {
       commit: async () => {
         await this.#step('writeFile', life)
         const whole = Buffer.concat(parts)
-        this.#write(path, asText(whole))
+        await place(whole)
         return whole.length
       },
       abandon: async () => void parts.splice(0),

@@ -1,0 +1,141 @@
+// The shell scripts that pack a folder of a guest, and unpack one into it: pure text, for the tar of GNU and of BusyBox. An archive
+// is unpacked beside its target, so that nothing is in its place before all of it has come.
+import {
+  atEnd,
+  followLinks,
+  forget,
+  giveTo,
+  makeFolder,
+  newOwner,
+  noteUnfinished,
+  type Place,
+  prologue,
+  watchUnfinished,
+} from './files.ts'
+import { quote } from './quote.ts'
+
+/** Where an archive goes, and to whom its entries belong: null for the owner of the folder that each is put in. */
+export interface UnpackTarget {
+  path: string
+  owner: string | null
+}
+
+const needsTar = `command -v tar >/dev/null || no 'No tar'\n`
+
+/** Sets `$w` to the first line that tar has printed, in `$e`, of those that mean more than that something has changed meanwhile. */
+const firstError = `w=$(printf '%s\n' "$e" | grep -v -e ': file changed as we read it$' -e ': File removed before we read it$' \
+  -e 'socket ignored$' -e ' in the future$' -e 'implausibly old' -e ': Wrote only ' -e 'Exiting with failure status' -e 'previous errors$' | head -n 1)\n`
+
+/**
+ * Prints a newline once the folder is open, then its archive. GNU's tar ends with 1 where something has changed meanwhile, which is
+ * no failure.
+ */
+export const packScript = (path: string): string => `${prologue}${needsTar}p=${quote(path)}
+[ -d "$p" ] || { e=$(ls -dL "$p" 2>&1 >/dev/null) && no 'Not a directory'; no "\${e##*: }"; }
+cd "$p" 2>/dev/null || no 'Permission denied'
+echo
+exec 3>&1
+e=$(tar -cf - . 2>&1 >&3 3>&-); c=$?
+[ $c -eq 0 ] && exit 0
+${firstError}[ $c -eq 1 ] && [ -z "$w" ] && exit 0
+no "\${w##*: }"
+`
+
+/** While tar still unpacks, it may put something into a folder that is being removed. */
+export const unpacked = {
+  measure: 'du -s "$0"',
+  remove: (folder: string) => `{ for k in 1 2 3 4 5; do rm -rf ${folder} 2>/dev/null && break; sleep 1; done; }`,
+}
+
+/**
+ * Unpacks its input into a folder of its own, in the target or, where that is missing, in the last of its parents that is there. Prints
+ * the three fields of a `Place`, and leaves nothing where it fails.
+ */
+export const unpackScript = (
+  { path, owner }: UnpackTarget,
+  nonce: string,
+): string => `${prologue}${needsTar}p=${quote(path)}
+${followLinks}d=$p
+${newOwner(owner)}[ -d "$a" ] || no 'Not a directory'
+d=$a; t=\${d%/}/.dormouse-${nonce}
+${noteUnfinished(nonce)}e=$(mkdir -m 700 "$t" 2>&1 && mkdir -m 755 "$t/c" 2>&1) || no "\${e##*: }"
+v=
+trap 'rm -rf "$t"; ${forget(nonce)}; [ -z "$v" ] || kill -KILL -$v 2>/dev/null' EXIT
+trap 'exit 1' HUP INT TERM PIPE
+${watchUnfinished(nonce, '$$', unpacked)}v=$!
+printf '%s\\0%s\\0%s\\0' "$p" "$t" $v
+e=$(tar -xof - -C "$t/c" 2>&1) || {
+  ${firstError}  case $w in
+  *'not look like a tar'*|*'nvalid tar'*|*'nexpected '*|*'short read'*|*orrupted*|*' is compressed'*|*'kipping to next header'*) no 'Not an archive';;
+  esac
+  [ "$w" ] || case $e in *': Wrote only '*) no 'No space left on device';; esac
+  no "\${w##*: }"
+}
+trap - EXIT
+cat >/dev/null
+`
+
+/** Places what was unpacked: in one step if the folder is new, else entry by entry, of which each is whole. */
+export const placeScript = (place: Place, owner: string | null): string => `${prologue}p=${quote(place.target)}
+${atEnd(place, unpacked)}[ -d "$t/c" ] || no 'Gone meanwhile'
+if [ ! -d "$p" ]; then
+  { [ -L "$p" ] || [ -e "$p" ]; } && no 'Not a directory'
+  d=\${p%/*}; [ "$d" ] || d=/
+  ${newOwner(owner)}${makeFolder(owner)}${giveAll(owner, '"$t/c"')}e=$(mv -T "$t/c" "$p" 2>&1) || no "\${e##*: }"
+  exit 0
+fi
+prologue=${quote(prologue)}; files=${quote(placeFiles)}; owners=${quote(owner === null ? keepOwners : '')}
+export prologue files owners
+e=$(find "$t/c" -type d -print0 2>&1 >"$t/folders") || no "\${e##*: }"
+e=$(xargs -0 sh -c ${quote(placeFolders(owner))} "$p" "$t/c" <"$t/folders" 2>&1) && [ -z "$e" ] || no "\${e##*: }"
+`
+
+/** As `giveTo`, with all that is in a folder. */
+const giveAll = (owner: string | null, folder: string): string => giveTo(owner, folder, '-hR')
+
+/**
+ * For each folder that was unpacked, parents first: `$0` is the target, `$1` the folder that was unpacked. One that is missing in the
+ * target is moved with everything in it.
+ */
+const placeFolders = (owner: string | null): string => `eval "$prologue"
+q=$0; s=$1; shift
+for f; do
+  [ -d "$f" ] || continue
+  r=$q\${f#"$s"}; d=$r
+  if [ -d "$r" ]; then
+    ${newOwner(owner)}find "$f" -mindepth 1 -maxdepth 1 ! -type d -exec sh -c "$files" "$r" "$o" {} +
+  else
+    { [ -L "$r" ] || [ -e "$r" ]; } && no 'Not a directory'
+    d=\${r%/*}
+    ${newOwner(owner)}${giveAll(owner, '"$f"')}e=$(mv -T "$f" "$r" 2>&1) || no "\${e##*: }"
+  fi
+done
+`
+
+/** Moves files into the folder `$0`, given to `$1`. A symbolic link stays, and its target is replaced, unless by another link. */
+const placeFiles = `eval "$prologue"
+r=$0; o=$1; shift
+[ "$o" ] && chown -h "$o" "$@" 2>/dev/null
+[ -z "$owners" ] || [ -z "$o" ] || sh -c "$owners" "$r" "$o" "$1"
+k=$#
+for f; do
+  p=$r/\${f##*/}
+  if [ ! -L "$f" ]; then
+    ${followLinks}  fi
+  if [ ! -L "$p" ]; then
+    [ -d "$p" ] && no 'Is a directory'
+    [ -e "$p" ] && [ ! -f "$p" ] && no 'Not a regular file'
+  fi
+  if [ "$p" = "$r/\${f##*/}" ]; then set -- "$@" "$f"; else e=$(mv -f -T "$f" "$p" 2>&1) || no "\${e##*: }"; fi
+done
+shift $k
+[ $# -eq 0 ] || e=$(mv -f "$@" "$r/" 2>&1) || no "\${e##*: }"
+`
+
+/** Gives a file the owner of the one in the folder `$0` that it replaces, if that is another than `$1`. `$2` is one of the files. */
+const keepOwners = `find "$0" -mindepth 1 -maxdepth 1 -type f '(' ! -user "\${1%:*}" -o ! -group "\${1#*:}" ')' -exec sh -c '
+  for x; do
+    f=$0/\${x##*/}
+    [ -f "$f" ] && [ ! -L "$f" ] && chown "$(stat -c %u:%g "$x")" "$f"
+  done' "\${2%/*}" {} +
+`
