@@ -163,7 +163,8 @@ test.each(standstills)('a guest that %s is refused by name, and a wake brings it
   const seen = await leaveWitness(desktop, 4)
   await stop(desktop)
   const told = await waitFor(async () => {
-    const { code } = await desktop.commands.run('true', { timeoutMs: 5_000 }).then(
+    // Not one that lasts: if it starts just before the hibernation, it is followed until the desktop wakes.
+    const { code } = await instance.client.exec(desktop.id, { command: 'true', timeout_secs: 5 }).then(
       () => ({ code: null }),
       (error: { code?: string }) => ({ code: error.code }),
     )
