@@ -85,7 +85,9 @@ test('a folder that is not writable is named, with what to do', () => {
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-theirs-'))
   chmodSync(folder, 0o500)
   const dataDir = join(folder, 'data')
-  expect(refused({ DORMOUSE_DATA: dataDir })).toContain(`${dataDir} is not writable; set DORMOUSE_DATA`)
+  expect(refused({ DORMOUSE_DATA: dataDir })).toContain(
+    `cannot use ${dataDir}: permission denied; let the user that this program runs as read and write it, or correct DORMOUSE_DATA`,
+  )
   rmSync(folder, { recursive: true })
 })
 

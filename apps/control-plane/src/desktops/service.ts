@@ -35,7 +35,6 @@ import type { LifecycleBudget } from './lifecycle-budget.ts'
 import { isWakeOfAwake, requireLegal, waitsBehind } from './line.ts'
 import type { Quota } from './quota.ts'
 import { readBack } from './read-back.ts'
-import { requireAwake } from './require-awake.ts'
 import { type DesktopKey, findShown, list, listAny, listQuery } from './shown.ts'
 import { begin } from './state-changes.ts'
 import type { DesktopRow } from './store.ts'
@@ -176,10 +175,10 @@ export class Desktops {
     return (await lineOf(this.#options.pool, id)).ahead?.kind === 'move'
   }
 
-  /** Refuses with `not_awake` if the desktop has left that state. */
-  async requireStillAwake(id: string): Promise<void> {
+  /** The state now; undefined if the desktop is gone. */
+  async stateOf(id: string): Promise<DesktopState | undefined> {
     const [desktop] = await store.findMany(this.#options.pool, [id])
-    if (desktop) requireAwake(desktop)
+    return desktop?.state
   }
 
   /** The desktop as the caller sees it. */
