@@ -82,7 +82,7 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
   }
 }
 
-/** Makes what is missing. One that cannot be used ends the start, before anything depends on it. */
+/** Makes the folders that are missing. If one cannot be used, the start ends before anything depends on it. */
 function openFolders(config: AgentConfig): void {
   const { state, memory, disks } = foldersOf(config)
   privateFolder(state)

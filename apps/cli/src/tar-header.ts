@@ -1,5 +1,5 @@
-// Headers of a tar archive in GNU's format, which the tar of BusyBox reads, too: that one ignores the headers of POSIX, by which other
-// libraries write names that are long or not ASCII. Pure.
+// Headers of a tar archive in GNU's format, which BusyBox reads, too. BusyBox ignores the headers of POSIX, with which libraries write
+// names that are long or not ASCII. Pure.
 
 const blockBytes = 512
 const nameBytes = 100

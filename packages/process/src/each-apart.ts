@@ -1,4 +1,4 @@
-// Does the same for each of several things, of which none may hold up another, whatever becomes of one.
+// Does the same work for several things. None holds up another, whatever becomes of it.
 
 interface Options<T> {
   atOnce: number

@@ -1,9 +1,9 @@
-// Makes folders with all that are missing above them. Node's own `recursive` never returns where a file system makes none and says that
-// something is missing, as /proc does.
+// Makes folders, with the missing ones above them. Node's own `recursive` never returns if a file system takes no folders and says
+// that something is missing, as /proc does.
 import { existsSync, mkdirSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
-/** Does nothing where it is there. A folder takes microseconds; a turn of the thread pool takes a hundred times that. */
+/** Does nothing if it exists. It is synchronous because a folder takes microseconds, and a turn of the thread pool 100 times that. */
 export function makeFolder(path: string, mode = 0o777): void {
   try {
     mkdirSync(path, { mode })

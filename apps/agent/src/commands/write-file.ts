@@ -32,7 +32,7 @@ async function transfer(
   const guest = awakeGuest(deps, request)
   using awake = whileAwake(deps, request, given)
   const { signal } = awake
-  const move = async () => {
+  const write = async () => {
     const upload = await fileStep(create(guest), stepTimeoutSecs, signal, (late) => late.abandon())
     try {
       return await receive(upload, request, signal, dialBack)
@@ -44,7 +44,7 @@ async function transfer(
     }
   }
   try {
-    return await deps.transfers.run(request.desktopId, request.queueTimeoutSecs, signal, move)
+    return await deps.transfers.run(request.desktopId, request.queueTimeoutSecs, signal, write)
   } catch (error) {
     throw transferError(error)
   }

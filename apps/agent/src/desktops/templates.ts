@@ -93,7 +93,7 @@ export class Templates {
     this.#makeNext()
   }
 
-  /** Ends and removes what the making of a template has left. What cannot be is tried again later, and holds up no other. Never throws. */
+  /** Ends and removes what the making of a template has left. What fails is tried again later, and holds up nothing else. Never throws. */
   async #clear(): Promise<void> {
     const { driver, folders, log } = this.#deps
     this.#isClearing = true

@@ -29,7 +29,10 @@ export interface Possession {
   release(): void
 }
 
-/** Locks the folder, which is made where it is missing. Throws a sentence that says what to do where another agent or another machine has it. */
+/**
+ * Makes the folder if it is missing, and locks it. If another agent or another machine has it, throws a sentence that says what
+ * to do.
+ */
 export async function takeFolder(options: PossessionOptions): Promise<Possession> {
   privateFolder(options.stateDir)
   const lock = lockFolder(options.stateDir)
@@ -65,7 +68,7 @@ function lockFolder(stateDir: string): DatabaseSync {
   }
 }
 
-/** Of SQLite. */
+/** SQLite's codes for a locked database and a full disk. */
 const [busy, full] = [5, 13]
 const hasCode = (error: unknown, code: number): boolean =>
   error instanceof Error && 'errcode' in error && error.errcode === code

@@ -14,7 +14,7 @@ import {
 } from './files.ts'
 import { quote } from './quote.ts'
 
-/** Where an archive goes, and to whom its entries belong: null for the owner of the folder that each is put in. */
+/** Where an archive goes, and who owns its entries: null for the owner of the folder that each is put in. */
 export interface UnpackTarget {
   path: string
   owner: string | null
@@ -22,12 +22,12 @@ export interface UnpackTarget {
 
 const needsTar = `command -v tar >/dev/null || no 'No tar'\n`
 
-/** Sets `$w` to the first line that tar has printed, in `$e`, of those that mean more than that something has changed meanwhile. */
+/** Sets `$w` to the first line of tar's messages, in `$e`, that means more than a change meanwhile. */
 const firstError = `w=$(printf '%s\n' "$e" | grep -v -e ': file changed as we read it$' -e ': File removed before we read it$' \
   -e 'socket ignored$' -e ' in the future$' -e 'implausibly old' -e ': Wrote only ' -e 'Exiting with failure status' -e 'previous errors$' | head -n 1)\n`
 
 /**
- * Prints a newline once the folder is open, then its archive. GNU's tar ends with 1 where something has changed meanwhile, which is
+ * Prints a newline once the folder is open, then its archive. GNU's tar ends with 1 if something has changed meanwhile, which is
  * no failure.
  */
 export const packScript = (path: string): string => `${prologue}${needsTar}p=${quote(path)}
@@ -48,8 +48,8 @@ export const unpacked = {
 }
 
 /**
- * Unpacks its input into a folder of its own, in the target or, where that is missing, in the last of its parents that is there. Prints
- * the three fields of a `Place`, and leaves nothing where it fails.
+ * Unpacks its input into a folder of its own: in the target or, if that is missing, in its nearest parent. Prints the three fields
+ * of a `Place`, and leaves nothing if it fails.
  */
 export const unpackScript = (
   { path, owner }: UnpackTarget,
@@ -75,7 +75,7 @@ trap - EXIT
 cat >/dev/null
 `
 
-/** Places what was unpacked: in one step if the folder is new, else entry by entry, of which each is whole. */
+/** Places what was unpacked: in one step if the folder is new, else entry by entry, each of them whole. */
 export const placeScript = (place: Place, owner: string | null): string => `${prologue}p=${quote(place.target)}
 ${atEnd(place, unpacked)}[ -d "$t/c" ] || no 'Gone meanwhile'
 if [ ! -d "$p" ]; then

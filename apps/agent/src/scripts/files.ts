@@ -101,8 +101,8 @@ interface Unfinished {
 const file: Unfinished = { measure: 'wc -c <"$0"', remove: (entry) => `rm -f ${entry}` }
 
 /**
- * Starts the watcher in the folder `$d`, which may be renamed; its process is then `$!`. `writer` is the process that writes. Removes
- * `$d`'s entry of that nonce where it stops growing, or half a minute after its writer has ended.
+ * Starts the watcher in the folder `$d`, which may be renamed; its process is then `$!`. `writer` is the process that writes. The
+ * watcher removes the entry of that nonce if it stops growing, and half a minute after its writer has ended.
  */
 export const watchUnfinished = (nonce: string, writer: string, { measure, remove } = file): string =>
   `cd "$d" || no 'Permission denied'

@@ -10,11 +10,10 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { buffer } from 'node:stream/consumers'
 import { desktopId } from '@dormouse/client/testing/samples'
 import { problem } from '@dormouse/client/testing/scripted-server'
-import { type Header, pack } from 'tar-stream'
 import { expect, test } from 'vitest'
+import { archiveOf } from '../testing/archives.ts'
 import { door, folder, pinnedNode, refusing, run, start } from '../testing/process.ts'
 
 const written = { path: '/srv/a b.txt', size: 5 }
@@ -191,15 +190,6 @@ test('a folder that is interrupted on its way in is sent again from its beginnin
   expect(await dormouse(['cp', '-r', here, `${desktopId}:/srv/x`])).toMatchObject({ code: 0 })
   expect(seen[1]!.body.length).toBe(seen[0]!.body.length)
 })
-
-type Given = Partial<Header> & Pick<Header, 'name'> & { body?: string }
-
-async function archiveOf(...entries: Given[]): Promise<Buffer> {
-  const archive = pack()
-  for (const { body, ...header } of entries) archive.entry(header, body ?? '')
-  archive.finalize()
-  return buffer(archive)
-}
 
 const served = (archive: Buffer) => start(() => ({ body: archive }))
 const modeOf = (...parts: string[]) => (statSync(join(...parts)).mode & 0o7777).toString(8)

@@ -1,20 +1,10 @@
 // Guarantee: whatever archive a desktop sends, nothing outside the folder is written or read, and it is told.
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { buffer } from 'node:stream/consumers'
-import { type Header, pack } from 'tar-stream'
 import { expect, test } from 'vitest'
+import { archiveOf, type Given } from '../testing/archives.ts'
 import { folder } from '../testing/process.ts'
 import { unpack } from './unpack.ts'
-
-type Given = Partial<Header> & Pick<Header, 'name'> & { body?: string }
-
-async function archiveOf(...entries: Given[]): Promise<Buffer> {
-  const archive = pack()
-  for (const { body, ...header } of entries) archive.entry(header, body ?? '')
-  archive.finalize()
-  return buffer(archive)
-}
 
 /** In pieces that no header fits into. */
 async function* inPieces(archive: Buffer): AsyncGenerator<Buffer> {

@@ -21,8 +21,8 @@ export async function record(db: Db, { actor, action, subject, details }: AuditE
 }
 
 /**
- * Writes an entry about a customer's desktop. Above the organisation's budget it is only counted, and an entry says how many are missing.
- * To be called behind what writes events: they have a budget, too, whose row stays locked until the transaction ends.
+ * Writes an entry about a customer's desktop. Above the organisation's budget it is only counted; another entry says how many are
+ * missing. Call it after what writes events: their budget is a row, too, and stays locked until the transaction ends.
  */
 export async function recordOfCustomer(db: Db, { actor, action, subject, details }: AuditEntry): Promise<void> {
   await db.query({
@@ -36,7 +36,7 @@ export async function recordOfCustomer(db: Db, { actor, action, subject, details
 /** Enough for a batch of input every second at a hundred screens, for a while. */
 const budget = { atOnce: 10_000, perSecond: 10 } as const
 
-/** Writes an entry for each organisation of which some were left out. */
+/** Writes how many entries were left out, for each organisation. */
 export async function noteLeftOut(db: Db): Promise<void> {
   await db.query(
     `insert into audit_log (actor, action, subject, details)

@@ -12,7 +12,7 @@ interface Bounded {
 
 const deletedAtOnce = 5_000
 
-/** Deletes the oldest rows of each thing that has more than so many; returns how many it deleted. To be repeated while it deletes any. */
+/** Deletes the oldest rows of each thing that has too many; returns how many it deleted. Repeat it until that is 0. */
 export async function keepNewest(db: Db, { table, of, most, settled }: Bounded): Promise<number> {
   const { rowCount } = await db.query(
     `with crowded as (select ${of} as name from ${table} group by 1 having count(*) > ${most}),

@@ -1,10 +1,11 @@
-// How many creates, wakes and hibernations an organisation may ask for: many at once, and a steady number after that. Each leaves rows
-// that are kept for months, or for good. The leader counts in memory, since it alone accepts them; the next one begins with full budgets.
+// How many creates, wakes and hibernations an organisation may ask for: many at once, and a steady number after that. Each leaves
+// rows that are kept for months, or for good. The leader counts in memory, since only it accepts them. The next leader begins with
+// full budgets.
 import { Refusal } from '@dormouse/contract'
 
 /** Enough to create, wake and hibernate ten thousand desktops at once, and for 400,000 requests a day after that. */
 const budget = { atOnce: 50_000, perSecond: 5 } as const
-/** Of so many organisations, those with a full budget are forgotten. */
+/** Above so many organisations, those with a full budget are forgotten. */
 const remembered = 10_000
 
 interface Account {
@@ -21,7 +22,7 @@ export class LifecycleBudget {
     this.#now = now
   }
 
-  /** Takes from the organisation's budget. Returns the refusal where too little is left; then nothing is taken. */
+  /** Takes from the organisation's budget. Returns the refusal if too little is left; then nothing is taken. */
   take(orgId: string, count = 1): Refusal | undefined {
     const tokens = this.#left(orgId)
     if (tokens < count) return tooMany(Math.ceil((count - tokens) / budget.perSecond))

@@ -35,5 +35,5 @@ export class AwakeDesktops {
 
 const leftAwake = (state: DesktopState | undefined): string =>
   state === 'hibernating' || state === 'hibernated'
-    ? `the desktop is ${state} since the request began; wake it, then repeat the request`
+    ? `the desktop is ${state}; wake it, then repeat the request`
     : 'the desktop is no longer awake; check its state, then repeat the request'

@@ -52,7 +52,7 @@ export async function markRemoved(db: Db, desktopId: string, id: string): Promis
 }
 
 const prunedAtOnce = 5_000
-/** Of one desktop: ten times as many as its guest keeps. Of the last hour there may be more: their start may still be repeated. */
+/** Kept for each desktop: ten times as many as its guest keeps, and all of the last hour, whose start may still be repeated. */
 const most = 10_000
 
 /** Deletes old rows, and those of a desktop that has too many; returns how many. A key that is used again after that starts another exec. */

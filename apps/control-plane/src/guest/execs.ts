@@ -237,7 +237,7 @@ export class Execs {
       return await links.command(hostId, name, payload, { timeoutMs: marginMs, requestId, ...(signal && { signal }) })
     } catch (error) {
       if (signal?.aborted) refuse('invalid_request', 'the client disconnected')
-      // Of a start that met silence, nobody knows whether it has begun.
+      // A start that met silence may have begun.
       if (name === 'exec.start' && error instanceof Refusal && error.code === 'guest_unavailable') throw error
       return awake.whyNot(desktopId, error)
     }

@@ -102,7 +102,7 @@ export async function revokedAmong(db: Db, ids: string[]): Promise<string[]> {
 
 const keptDays = 7
 const prunedAtOnce = 5_000
-/** Of one desktop, beside the active ones. */
+/** Kept for each desktop, beside the active ones. */
 const most = 10_000
 
 /** Deletes what expired a week ago, and of a desktop that has too many, those that have ended; returns how many. */

@@ -85,7 +85,10 @@ export async function removeSettled(db: Db): Promise<void> {
   )
 }
 
-/** Unfinished ones whose file can be removed now: of an awake desktop on one of these hosts. In any order, so that what stays is not always first. */
+/**
+ * Unfinished uploads whose file can be removed now: their desktops are awake on one of these hosts. In random order, so that what
+ * stays is not always first.
+ */
 export async function removable(
   db: Db,
   { limit, able, except }: { limit: number; able: readonly string[]; except: readonly string[] },

@@ -78,7 +78,7 @@ export async function renew(db: Db, ids: readonly string[]): Promise<void> {
   await db.query(`update input_batches set alive_until = ${aliveFrom} where id = any($1) and state = 'running'`, [ids])
 }
 
-/** Of one desktop. */
+/** Kept for each desktop. */
 const most = 10_000
 
 /** Deletes old batches, and those of a desktop that has too many; returns how many. Their keys can be used again from then on. */

@@ -58,7 +58,7 @@ export function mcpRoutes(app: App, { readiness, heldBytes }: McpParts): void {
       makeServer: () => countAnswers(createMcpServer(given), hold),
       onError: (err) => request.log.debug({ err }, 'an agent’s request was refused'),
     })
-    const headers = Object.entries(Object.fromEntries(response.headers)).filter(([name]) => name !== 'connection')
+    const headers = [...response.headers].filter(([name]) => name !== 'connection')
     // Whether the connection stays open is the server's and the client's to decide: `Connection: close` must end it.
     reply.code(response.status).headers(Object.fromEntries(headers))
     // An accepted notification has no body, not even `null`.

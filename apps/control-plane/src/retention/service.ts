@@ -22,7 +22,7 @@ export interface RetentionOptions {
   pruneMore: Record<string, (db: Db) => Promise<number>>
 }
 
-/** Of batches of thousands: the next run goes on. */
+/** How many batches one run deletes of each kind. The next run goes on. */
 const mostRounds = 200
 
 export class Retention {

@@ -1,5 +1,5 @@
 // The metrics and the lines of operations and requests. Made before the rooms, which get only the observers in it, and then
-// shown what they hold. Few other rooms know the format of metrics.
+// shown what they hold. Of the other rooms, only webhooks makes metrics of its own.
 import { type Log, onAlarm, type Tracing } from '@dormouse/process'
 import { processMetrics } from '@dormouse/process/metrics'
 import { Counter, Registry } from 'prom-client'

@@ -26,7 +26,7 @@ export class Consoles {
     await rm(this.#path(desktopId), { force: true })
   }
 
-  /** Empties each file above 1 MiB. QEMU appends, so it continues at the file's start. Throws what failed, once all others are done. */
+  /** Empties each file above 1 MiB. QEMU appends, so it continues at the file's start. Throws what failed, after all others. */
   async truncateLong(): Promise<void> {
     await eachDone((await readdir(this.#folder).catch(unlessMissing)) ?? [], async (name) => {
       const path = join(this.#folder, name)

@@ -11,7 +11,7 @@ const input = z.object({
   spec: desktopSpec,
   /** The host that an operator has named for the first wake. */
   onHost: id.optional(),
-  /** Of a wake: a move went first, and it wakes where the desktop now is. */
+  /** A wake behind a move that it has begun: it wakes on the host that the desktop then has. */
   staysThere: z.boolean().optional(),
   /** Of a hibernation by idle: its host checks this once more. */
   ifIdle: idleCondition.optional(),

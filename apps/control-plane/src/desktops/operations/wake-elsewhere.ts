@@ -10,7 +10,7 @@ import { takeTurn } from '../state-changes.ts'
 import { lockAny } from '../store.ts'
 import { inputOf } from './input.ts'
 
-/** Where it sleeps, and whether it may go to a host that only a relay reaches, which takes longer. */
+/** The host on which it sleeps, and whether a host that only a relay reaches will do, which takes longer. */
 interface Leaving {
   from: string
   mayRelay: boolean
