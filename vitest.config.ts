@@ -19,7 +19,7 @@ const notAtLength = long
       'test/real/agent-warm.test.ts',
       'test/real/agent-warm-deaths.test.ts',
       'test/real/warm-pressure.test.ts',
-      // Its short form are the same cases on simulated hosts (test/house/contract.test.ts).
+      // Its short form are the same cases on simulated hosts (test/integration/contract.test.ts).
       'test/real/contract.test.ts',
       'test/real/guest-*.test.ts',
       'test/real/interrupted.test.ts',
@@ -42,7 +42,7 @@ const oneProcess = { isolate: false }
 
 const everyFailure = 'test/setup/every-failure.ts'
 
-/** Three grounds: nothing at all (unit), Postgres with simulated hosts (house, scale), real libvirt and QEMU (the others). */
+/** Three testbeds: nothing at all (unit), Postgres with simulated hosts (integration, scale), real libvirt and QEMU (the others). */
 export default defineConfig({
   test: {
     // Twice the two processors of CI: a file waits for guests, leases and timeouts for a third of its time.
@@ -68,8 +68,8 @@ export default defineConfig({
         test: {
           ...patient,
           ...oneProcess,
-          name: 'house',
-          include: ['test/house/**/*.test.ts'],
+          name: 'integration',
+          include: ['test/integration/**/*.test.ts'],
           env: { TMPDIR: fastFolder() },
           globalSetup: 'test/setup/postgres.ts',
           setupFiles: [everyFailure, 'test/setup/every-answer.ts'],
@@ -122,7 +122,7 @@ export default defineConfig({
           ...patient,
           retry,
           name: 'install',
-          include: ['test/install/**/*.test.ts', 'test/house/host-install.test.ts'],
+          include: ['test/install/**/*.test.ts', 'test/integration/host-install.test.ts'],
           globalSetup: 'test/setup/postgres.ts',
           setupFiles: [everyFailure, 'test/setup/every-answer.ts'],
           testTimeout: 900_000,

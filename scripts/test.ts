@@ -6,12 +6,12 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { readOrExit } from '@dormouse/process/arguments'
-import { endWithUs } from './ground/end-with-us.ts'
-import { ensurePackages } from './ground/packages.ts'
-import { identify } from './ground/processes.ts'
+import { endWithUs } from './testbed/end-with-us.ts'
+import { ensurePackages } from './testbed/packages.ts'
+import { identify } from './testbed/processes.ts'
 
-const help = `npm test                   checks, unit, house (simulated hosts), real libvirt and QEMU
-npm test -- --project unit   only these tests (unit, house, real); may be given more than once
+const help = `npm test                   checks, unit, stack (simulated hosts), real libvirt and QEMU
+npm test -- --project unit   only these tests (unit, stack, real); may be given more than once
 npm run test:long          the real tests at full length: ten sleeps each, and the hostile guests
 npm run test:crash         kill -9 in the middle of accepted operations: 20 trials simulated, 3 on real QEMU
 npm run test:scale         what needs a million rows or thousands of desktops: migrations, lists, restarts of Postgres
@@ -23,7 +23,7 @@ Further words are handed to vitest, such as a part of a file's name.`
 
 const root = fileURLToPath(new URL('../', import.meta.url))
 const parent = process.ppid
-const withoutLibvirt = new Set(['unit', 'house', 'scale'])
+const withoutLibvirt = new Set(['unit', 'integration', 'scale'])
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 const began = performance.now()
 const lap = (what: string) => console.log(`[${((performance.now() - began) / 1_000).toFixed(1).padStart(5)} s] ${what}`)
@@ -71,7 +71,7 @@ function chosenProjects(): string[] {
   if (values.install) return ['install']
   if (values.kernels) return ['kernels']
   if (values.scale) return ['scale']
-  return values.long ? ['real'] : ['unit', 'house', 'real']
+  return values.long ? ['real'] : ['unit', 'integration', 'real']
 }
 
 async function crash(): Promise<number> {

@@ -1,4 +1,4 @@
-// Every answer that a test has seen, by the origin that gave it, until the house it came from asks for them.
+// Every answer that a test has seen, by the origin that gave it, until the stack it came from asks for them.
 import type { Answered } from './secrets.ts'
 
 const kept = new Map<string, Answered[]>()

@@ -2,8 +2,8 @@
 
 import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { isRoot, quote } from '../../scripts/ground/namespaces.ts'
-import { finish, run, type Say } from '../../scripts/ground/processes.ts'
+import { isRoot, quote } from '../../scripts/testbed/namespaces.ts'
+import { finish, run, type Say } from '../../scripts/testbed/processes.ts'
 import { distribution } from './recipe.ts'
 
 /** A downloaded package file with its name and version. */

@@ -2,8 +2,8 @@
 
 import { copyFileSync, cpSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { quote } from '../../scripts/ground/namespaces.ts'
-import { run } from '../../scripts/ground/processes.ts'
+import { quote } from '../../scripts/testbed/namespaces.ts'
+import { run } from '../../scripts/testbed/processes.ts'
 import type { Module } from './modules.ts'
 
 const here = import.meta.dirname

@@ -13,13 +13,13 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { run, type Say } from '../../scripts/ground/processes.ts'
+import { run, type Say } from '../../scripts/testbed/processes.ts'
 import { type Deb, fetchDebs, kernelFor, unpack } from './debs.ts'
 import { writeInitrd, writeModules } from './initrd.ts'
 import { fetchKernelOf } from './mini/kernel-of.ts'
 import { loadOrder, type Module } from './modules.ts'
 import { copyPrograms } from './programs.ts'
-import { ensureImage, type Facts, type Image, type ImageRequest, type Maker } from './shelf.ts'
+import { ensureImage, type Facts, type Image, type ImageRequest, type Maker } from './store.ts'
 import { systemTree } from './system-tree.ts'
 import { wakePortProgram } from './wake-port/program.ts'
 

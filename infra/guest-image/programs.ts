@@ -3,7 +3,7 @@
 
 import { chmodSync, copyFileSync, mkdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { run } from '../../scripts/ground/processes.ts'
+import { run } from '../../scripts/testbed/processes.ts'
 
 const libraries = 'usr/lib/x86_64-linux-gnu'
 const loader = 'ld-linux-x86-64.so.2'

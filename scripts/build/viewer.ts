@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { run, type Say } from '../ground/processes.ts'
+import { run, type Say } from '../testbed/processes.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const viewer = join(root, 'apps/viewer')

@@ -4,7 +4,7 @@ import { closeSync, mkdirSync, openSync, readdirSync, rmSync, writeFileSync } fr
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { alive, type Identity, identify, type Say, signal, waitGone } from '../ground/processes.ts'
+import { alive, type Identity, identify, type Say, signal, waitGone } from '../testbed/processes.ts'
 import { readJson } from './instance.ts'
 
 export interface ChildOptions {

@@ -1,5 +1,5 @@
 // Before the parts stop: hibernates every awake desktop, prints a line for each, and ends warm copies.
-import type { Say } from '../ground/processes.ts'
+import type { Say } from '../testbed/processes.ts'
 import { type Operators, operators } from './api.ts'
 import type { Service } from './bring-up.ts'
 import { leaderOf } from './lead.ts'

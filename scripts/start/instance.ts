@@ -2,7 +2,7 @@
 import { accessSync, chmodSync, constants, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeFolder, whyNotStarted } from '@dormouse/process'
-import { alive, type Identity, identify } from '../ground/processes.ts'
+import { alive, type Identity, identify } from '../testbed/processes.ts'
 
 export interface Keys {
   operatorKey: string

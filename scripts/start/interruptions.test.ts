@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { waitFor } from '../../test/wait-for.ts'
-import { identify } from '../ground/processes.ts'
+import { identify } from '../testbed/processes.ts'
 
 /** A program with our signals, started by the real npm script and the real with-node.sh. It saves when it is told to. */
 const program = `

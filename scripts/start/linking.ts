@@ -2,7 +2,7 @@
 // its reason.
 import { join } from 'node:path'
 import type { HostJson } from '@dormouse/client'
-import { type Say, waitFor } from '../ground/processes.ts'
+import { type Say, waitFor } from '../testbed/processes.ts'
 import { apiPollMs } from './api.ts'
 import { readJson } from './instance.ts'
 import { lastWarning } from './last-warning.ts'

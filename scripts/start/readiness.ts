@@ -1,6 +1,6 @@
 // Waits until a control plane is ready. While its log reports a running migration, the wait goes on.
 import { readFileSync } from 'node:fs'
-import { type Say, waitFor } from '../ground/processes.ts'
+import { type Say, waitFor } from '../testbed/processes.ts'
 import { apiPollMs } from './api.ts'
 import { lastWarning } from './last-warning.ts'
 

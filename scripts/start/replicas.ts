@@ -1,7 +1,7 @@
 // The control planes of a run: processes on one database, each with its own address.
 import { fileURLToPath } from 'node:url'
-import { controlPlaneOptions } from '../ground/control-plane-options.ts'
-import type { Say } from '../ground/processes.ts'
+import { controlPlaneOptions } from '../testbed/control-plane-options.ts'
+import type { Say } from '../testbed/processes.ts'
 import { isReady } from './api.ts'
 import { type Child, keepRunning } from './children.ts'
 import { waitUntilReady } from './readiness.ts'

@@ -1,5 +1,5 @@
 // One run of `npm start`: its options, its data folder, what it prints, and what it must stop.
-import type { Say } from '../ground/processes.ts'
+import type { Say } from '../testbed/processes.ts'
 import { type Instance, openInstance } from './instance.ts'
 import type { StartOptions } from './options.ts'
 

@@ -1,7 +1,7 @@
 // The tour's end where there are several hosts: one is emptied while its desktop works, and takes desktops again.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AdminClient, Desktop, DrainJson } from '@dormouse/client'
-import type { Say } from '../ground/processes.ts'
+import type { Say } from '../testbed/processes.ts'
 import { seen, stepper } from './tour.ts'
 
 const pollMs = 100

@@ -1,6 +1,6 @@
 // The tour: create, wake, work, hibernate, wake, and check that nothing was lost.
 import { type Client, Desktop } from '@dormouse/client'
-import type { Say } from '../ground/processes.ts'
+import type { Say } from '../testbed/processes.ts'
 
 /** Read before and after the sleep. */
 const counterStart =

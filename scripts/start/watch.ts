@@ -1,5 +1,5 @@
 // Restarts a daemon that ends unexpectedly, with growing pauses. Knows no daemon.
-import type { Say } from '../ground/processes.ts'
+import type { Say } from '../testbed/processes.ts'
 
 export interface Watched {
   name: string

@@ -1,6 +1,6 @@
 // CPU time and memory of processes, read from /proc.
 import { readdirSync, readFileSync } from 'node:fs'
-import { processesIn, readLive } from '../../scripts/ground/processes.ts'
+import { processesIn, readLive } from '../../scripts/testbed/processes.ts'
 
 /** Ticks per second of the times in /proc; it is 100 on every Linux that Node runs on. */
 const ticksPerSecond = 100

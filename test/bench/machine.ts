@@ -1,7 +1,7 @@
 // What a run was measured on: facts about the machine and its programs that make figures comparable. No names, no paths.
 import { cpus, release, totalmem } from 'node:os'
 import pg from 'pg'
-import { finish, run } from '../../scripts/ground/processes.ts'
+import { finish, run } from '../../scripts/testbed/processes.ts'
 
 export interface Machine {
   cores: number

@@ -1,6 +1,6 @@
 // Counts the statements that Postgres runs, by its extension pg_stat_statements.
 import type pg from 'pg'
-import type { Postgres } from '../../scripts/ground/postgres.ts'
+import type { Postgres } from '../../scripts/testbed/postgres.ts'
 import { query } from '../setup/postgres.ts'
 
 /** Loads the extension into a server that nothing uses yet: it restarts. */

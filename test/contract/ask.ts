@@ -3,7 +3,7 @@
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ApiAnswer, ApiWish } from '../house/parts/api.ts'
+import type { ApiAnswer, ApiWish } from '../integration/parts/api.ts'
 
 const attempts = 5
 const longestPauseSecs = 30

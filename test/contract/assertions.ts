@@ -1,6 +1,6 @@
 // How a row of the table says what it expected and what it got. Knows no route.
 import { isDeepStrictEqual } from 'node:util'
-import type { ApiAnswer } from '../house/parts/api.ts'
+import type { ApiAnswer } from '../integration/parts/api.ts'
 
 /** Holds what came to what was expected. */
 export function same(what: string, came: unknown, expected: unknown): void {

@@ -1,6 +1,6 @@
 // The chapter "Authentication".
 import { newId } from '@dormouse/contract'
-import type { ApiWish } from '../house/parts/api.ts'
+import type { ApiWish } from '../integration/parts/api.ts'
 import { holds, problem, same, status } from './assertions.ts'
 import type { Chapter } from './row.ts'
 
@@ -36,7 +36,7 @@ export const authentication: Chapter = {
       sentence: 'or a JWT access token (`<ACCESS_TOKEN>`) issued by an identity provider',
       needs: 'an identity provider',
       provedBy: [
-        'test/house/authentication.test.ts',
+        'test/integration/authentication.test.ts',
         'a token of the provider is its client’s organisation, and no other',
       ],
     },
@@ -74,7 +74,7 @@ export const authentication: Chapter = {
       id: 'authentication.503',
       sentence: 'When the identity provider is unreachable the service answers 503.',
       needs: 'an identity provider that can be cut off',
-      provedBy: ['test/house/authentication.test.ts', 'with the provider down and no key, a token is 503'],
+      provedBy: ['test/integration/authentication.test.ts', 'with the provider down and no key, a token is 503'],
     },
   ],
 }

@@ -1,7 +1,7 @@
 // What the rows share: the two organisations, the desktops made for this run, and every exchange there was. Touches no
 // desktop that it has not made, and destroys those it has.
 import { randomUUID } from 'node:crypto'
-import type { ApiAnswer, ApiWish } from '../house/parts/api.ts'
+import type { ApiAnswer, ApiWish } from '../integration/parts/api.ts'
 import { AnswerChecker, type Exchange, type OpenApi } from '../openapi.ts'
 import type { Answered } from '../secrets.ts'
 import { ask } from './ask.ts'

@@ -182,7 +182,7 @@ const mutating: Chapter['rows'] = [
     id: `${verb}.503`,
     sentence: '503 | The receiving node is not the leader',
     needs: 'second replica',
-    provedBy: ['test/house/leadership.test.ts', 'a replica that does not lead answers 503'] as [string, string],
+    provedBy: ['test/integration/leadership.test.ts', 'a replica that does not lead answers 503'] as [string, string],
   })),
   ...ofEach(
     'repeat',

@@ -1,6 +1,6 @@
 // The chapter "Errors", and how its statuses may be retried.
 import { newId } from '@dormouse/contract'
-import type { ApiAnswer } from '../house/parts/api.ts'
+import type { ApiAnswer } from '../integration/parts/api.ts'
 import { problem, same, status } from './assertions.ts'
 import type { Context } from './context.ts'
 import type { Chapter } from './row.ts'
@@ -86,14 +86,17 @@ export const errors: Chapter = {
       id: 'errors.500',
       sentence: '500 | Any other failure; the body never carries the real error text',
       needs: 'a database that is away',
-      provedBy: ['test/house/postgres.test.ts', 'a Postgres that is restarted, then killed, while operations run'],
+      provedBy: [
+        'test/integration/postgres.test.ts',
+        'a Postgres that is restarted, then killed, while operations run',
+      ],
     },
     {
       id: 'errors.safe',
       sentence: '503 and 504 mean the exact request is safe to retry.',
       needs: 'a leader that goes to and fro',
       provedBy: [
-        'test/house/leadership.test.ts',
+        'test/integration/leadership.test.ts',
         'requests sent to two replicas while the lead goes to and fro make each thing once',
       ],
     },

@@ -60,13 +60,13 @@ const files: Chapter['rows'] = [
     id: 'files.503',
     sentence: 'A host that is unreachable gives 503.',
     needs: 'a host that can be cut off',
-    provedBy: ['test/house/files.test.ts', 'a desktop that is not awake is 409, a host that is away 503'],
+    provedBy: ['test/integration/files.test.ts', 'a desktop that is not awake is 409, a host that is away 503'],
   },
   {
     id: 'files.504',
     sentence: 'A guest deadline overrun gives 504.',
     needs: 'a guest that stands still',
-    provedBy: ['test/house/files.test.ts', 'a guest that stands still is 504'],
+    provedBy: ['test/integration/files.test.ts', 'a guest that stands still is 504'],
   },
   unauthenticated('files.401', 'PUT', (id) => `/v1/desktops/${id}/files/tmp/x`),
 ]
@@ -94,7 +94,7 @@ const exec: Chapter['rows'] = [
     id: 'exec.clamp',
     sentence: 'values above 300 are clamped to 300',
     needs: 'five minutes',
-    provedBy: ['test/house/exec.test.ts', 'more than 300 s is 300 to the guest'],
+    provedBy: ['test/integration/exec.test.ts', 'more than 300 s is 300 to the guest'],
   },
   {
     id: 'exec.409',
@@ -107,7 +107,7 @@ const exec: Chapter['rows'] = [
     id: 'exec.503',
     sentence: '503 when its host is unreachable',
     needs: 'a host that can be cut off',
-    provedBy: ['test/house/exec.test.ts', 'a host that is away is 503 with Retry-After'],
+    provedBy: ['test/integration/exec.test.ts', 'a host that is away is 503 with Retry-After'],
   },
   {
     id: 'exec.504',
@@ -139,13 +139,13 @@ const stream: Chapter['rows'] = [
     id: 'stream.409',
     sentence: 'A claim already held by another client gives 409.',
     needs: 'a second key of the same organisation',
-    provedBy: ['test/house/streams.test.ts', 'each claim has one holder: another gets 409'],
+    provedBy: ['test/integration/streams.test.ts', 'each claim has one holder: another gets 409'],
   },
   {
     id: 'stream.takeover',
     sentence: 'The request carries a claim … and a takeover flag',
     needs: 'a second key of the same organisation',
-    provedBy: ['test/house/streams.test.ts', 'a takeover ends the old holder’s socket with 4001'],
+    provedBy: ['test/integration/streams.test.ts', 'a takeover ends the old holder’s socket with 4001'],
   },
   unauthenticated('stream.401', 'POST', (id) => `/v1/desktops/${id}/stream`),
 ]

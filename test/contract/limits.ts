@@ -1,5 +1,5 @@
 // The chapters "Limits" and "Versioning".
-import type { ApiWish } from '../house/parts/api.ts'
+import type { ApiWish } from '../integration/parts/api.ts'
 import { holds, problem, same, status } from './assertions.ts'
 import type { Context } from './context.ts'
 import type { Chapter } from './row.ts'
@@ -42,7 +42,7 @@ export const limits: Chapter = {
     },
     {
       id: 'limits.exec.default',
-      slow: { provedBy: ['test/house/exec.test.ts', 'more than 300 s is 300 to the guest, nothing is 60'] },
+      slow: { provedBy: ['test/integration/exec.test.ts', 'more than 300 s is 300 to the guest, nothing is 60'] },
       sentence: 'exec time-out default | 60 s',
       async check(context) {
         const path = `/v1/desktops/${await context.awake()}/exec`
@@ -81,7 +81,7 @@ export const limits: Chapter = {
       sentence:
         '`?wait=true` cap | 120 s; on reaching it the in-progress operation is returned with 200, never a time-out error',
       needs: 'an operation that hangs',
-      provedBy: ['test/house/contract.test.ts', 'a wait that reaches its cap answers the operation as it is'],
+      provedBy: ['test/integration/contract.test.ts', 'a wait that reaches its cap answers the operation as it is'],
     },
     {
       id: 'limits.keys.organisations',

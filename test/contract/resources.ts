@@ -1,5 +1,5 @@
 // The chapter "Resources and their fields".
-import type { ApiAnswer } from '../house/parts/api.ts'
+import type { ApiAnswer } from '../integration/parts/api.ts'
 import { holds, problem, same, status } from './assertions.ts'
 import type { Context } from './context.ts'
 import type { Chapter, Checked } from './row.ts'

@@ -115,7 +115,7 @@ export const service: Chapter = {
       sentence: 'Mutations are accepted only by the leader replica. A non-leader answers 503.',
       needs: 'second replica',
       provedBy: [
-        'test/house/leadership.test.ts',
+        'test/integration/leadership.test.ts',
         'a replica that does not lead answers 503 with Retry-After on every mutation',
       ],
     },

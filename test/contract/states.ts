@@ -75,7 +75,7 @@ export const states: Chapter = {
       id: 'states.cap',
       sentence: '`?wait=true` cap (120 s) reached | still unsettled | In-progress operation returned with 200',
       needs: 'an operation that hangs',
-      provedBy: ['test/house/contract.test.ts', 'a wait that reaches its cap answers the operation as it is'],
+      provedBy: ['test/integration/contract.test.ts', 'a wait that reaches its cap answers the operation as it is'],
     },
     {
       id: 'states.failed',

@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { endWithUs } from '../../scripts/ground/end-with-us.ts'
-import { alive, type Identity, identify, signal, waitGone } from '../../scripts/ground/processes.ts'
+import { endWithUs } from '../../scripts/testbed/end-with-us.ts'
+import { alive, type Identity, identify, signal, waitGone } from '../../scripts/testbed/processes.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const stopMs = 20_000

@@ -33,7 +33,7 @@ export async function killInFetch(stage: Stage, failpoints: readonly [string, ..
   const wake = (await stage.api('POST', `/v1/desktops/${id}/wake`)).json as OperationJson
   const faults: string[] = []
   for (const [at, failpoint] of failpoints.entries()) {
-    await waitFor(`the agent to die at ${failpoint}`, () => !stage.alive('agent'), stage.ground.patienceMs)
+    await waitFor(`the agent to die at ${failpoint}`, () => !stage.alive('agent'), stage.testbed.patienceMs)
     await stage.kill('agent')
     if ((await copyOf(stage, folder, server)) === 'half') faults.push(`${folder} is half there after ${failpoint}`)
     stage.launch('agent', others[at])
@@ -44,7 +44,7 @@ export async function killInFetch(stage: Stage, failpoints: readonly [string, ..
       const operation = await stage.operation(wake.id)
       return operation && operation.settled_at !== null && operation
     },
-    stage.ground.patienceMs,
+    stage.testbed.patienceMs,
   )
   if (settled.state !== 'succeeded') faults.push(`the wake ${settled.state}: ${settled.error}`)
   if ((await copyOf(stage, folder, server)) !== 'whole') faults.push(`${folder} is not whole in the end`)

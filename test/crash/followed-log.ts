@@ -17,7 +17,7 @@ export async function followLog(stage: Stage): Promise<FollowedLog> {
   const following = (async () => {
     for await (const { id } of client.events(options)) seen.push(id)
   })()
-  await waitFor('the stream of events', () => cursors.length > 0, stage.ground.patienceMs)
+  await waitFor('the stream of events', () => cursors.length > 0, stage.testbed.patienceMs)
   return {
     faults: async () => {
       const all: EventJson[] = []
@@ -28,7 +28,7 @@ export async function followLog(stage: Stage): Promise<FollowedLog> {
         after = page.cursor
       }
       const isWhole = () => seen.at(-1) === all.at(-1)?.id
-      await waitFor('the last event', isWhole, stage.ground.patienceMs).catch(() => undefined)
+      await waitFor('the last event', isWhole, stage.testbed.patienceMs).catch(() => undefined)
       stop.abort()
       await following
       const same = seen.length === all.length && all.every(({ id }, i) => seen[i] === id)

@@ -1,10 +1,10 @@
 // `npm run test:crash`: kill -9 in the middle of accepted operations, and what must hold afterwards. Prints a table.
 import { parseArgs } from 'node:util'
 import { fetchFailpoints, killInFetch } from './fetches.ts'
-import { realGround, simulatedGround } from './grounds.ts'
 import { killInMoves, type MoveOutcome, moveFailpoints } from './moves.ts'
 import { plansAt, plansOf } from './plan.ts'
 import { runTrials } from './run.ts'
+import { realTestbed, simulatedTestbed } from './testbeds.ts'
 import type { Outcome } from './trial.ts'
 
 const help = `node test/crash/main.ts [--simulated | --real [--share]] [--trials N] [--seed N]
@@ -35,7 +35,7 @@ else process.exitCode = await main()
 
 async function main(): Promise<number> {
   const [trials, seed] = [Number(values.trials), Number(values.seed)]
-  const ground = values.real ? (folder: string) => realGround(folder, values.share) : simulatedGround
+  const testbed = values.real ? (folder: string) => realTestbed(folder, values.share) : simulatedTestbed
   const say = values.json ? console.error : console.log
   const { at } = values
   const what = at === undefined ? `${trials} crash trials, seed ${seed}` : `crash trials at ${at || 'every failpoint'}`
@@ -46,7 +46,7 @@ async function main(): Promise<number> {
   const moveFaults: string[] = []
   const outcomes = await runTrials({
     plans: (spanMs) => (at === undefined ? plansOf(trials, seed, spanMs) : plansAt(at)),
-    ground,
+    testbed,
     tell: (outcome) => say(lineOf(outcome)),
     keep: (folder) => say(`logs: ${folder}`),
     afterwards: async (stage) => {
@@ -69,7 +69,7 @@ async function main(): Promise<number> {
   if (hasMore)
     say(`the agent killed ${fetchFailpoints.length} times in a fetch: ${fetchFaults.join('; ') || 'no fault'}`)
   if (hasMore) say(`moves between two hosts: ${moveFaults.join('; ') || 'no fault'}`)
-  if (values.json) console.log(JSON.stringify({ seed, ground: values.real ? 'real' : 'simulated', outcomes }))
+  if (values.json) console.log(JSON.stringify({ seed, testbed: values.real ? 'real' : 'simulated', outcomes }))
   const isClean = fetchFaults.length === 0 && moveFaults.length === 0
   return isClean && outcomes.every(({ faults }) => faults.length === 0) ? 0 : 1
 }

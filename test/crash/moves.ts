@@ -32,7 +32,7 @@ export interface MoveOutcome {
   faults: string[]
 }
 
-/** The ground must have a second host. */
+/** The testbed must have a second host. */
 export async function killInMoves(
   stage: Stage,
   failpoints: readonly (readonly [Party, string])[],
@@ -54,7 +54,7 @@ export async function killInMoves(
 
 async function killInMove(stage: Stage, given: Omit<MoveOutcome, 'moved' | 'faults'>): Promise<MoveOutcome> {
   const { victim: party, failpoint, from } = given
-  const { patienceMs } = stage.ground
+  const { patienceMs } = stage.testbed
   const { id } = await prepare(stage, from)
   const [old, next] = await stage.agentsOf(id)
   const victim: Victim = party === 'control-plane' ? party : party === 'old' ? old : next

@@ -1,21 +1,21 @@
-// A run of crash trials on one ground: Postgres, stage, trials one after another. Says each outcome as it comes.
+// A run of crash trials on one testbed: Postgres, stage, trials one after another. Says each outcome as it comes.
 import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { startPostgres } from '../../scripts/ground/postgres.ts'
+import { startPostgres } from '../../scripts/testbed/postgres.ts'
 import { Secrets } from '../secrets.ts'
 import { databaseNamed, query } from '../setup/postgres.ts'
-import type { HostGround } from './grounds.ts'
 import type { Plan } from './plan.ts'
 import { Stage } from './stage.ts'
+import type { HostTestbed } from './testbeds.ts'
 import { type Outcome, runTrial, type Sabotage } from './trial.ts'
 
 export interface RunOptions {
-  /** For the ground's span of moments. */
+  /** For the testbed's span of moments. */
   plans: (spanMs: number) => Plan[]
-  /** Makes the host's ground below the folder of the run. */
-  ground: (folder: string) => HostGround | Promise<HostGround>
+  /** Makes the host's testbed below the folder of the run. */
+  testbed: (folder: string) => HostTestbed | Promise<HostTestbed>
   /** A Postgres that is there; by default one of the run's own. */
   databaseServer?: string
   tell?: (outcome: Outcome) => void
@@ -29,7 +29,7 @@ export interface RunOptions {
 
 export async function runTrials({
   plans: planned,
-  ground,
+  testbed,
   databaseServer,
   tell,
   sabotages = [],
@@ -54,7 +54,7 @@ export async function runTrials({
   const secrets = new Secrets()
   secrets.learn('the database’s password', new URL(server).password)
   try {
-    const host = await ground(join(folder, 'host'))
+    const host = await testbed(join(folder, 'host'))
     const stage = await Stage.start(host, databaseNamed(server, name), folder)
     try {
       const plans = planned(host.spanMs)

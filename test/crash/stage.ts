@@ -6,7 +6,7 @@ import { configSchema, foldersOf } from '@dormouse/agent/config.ts'
 import { inventory } from '@dormouse/agent/desktops/inventory.ts'
 import { Journal } from '@dormouse/agent/desktops/journal.ts'
 import { MemoryImages } from '@dormouse/agent/desktops/memory-images.ts'
-import type { ImageShelf } from '@dormouse/agent/images/shelf.ts'
+import type { ImageStore } from '@dormouse/agent/images/store.ts'
 import { makeDriver } from '@dormouse/agent/make-driver.ts'
 import type { DesktopJson, HostJson, Observation, OperationJson } from '@dormouse/contract'
 import { Links } from '@dormouse/control-plane/agents/links.ts'
@@ -16,10 +16,10 @@ import { Hosts } from '@dormouse/control-plane/hosts/service.ts'
 import { Principals } from '@dormouse/control-plane/principals/service.ts'
 import { createLog, readConfig } from '@dormouse/process'
 import { freePort } from '../free-port.ts'
-import { type ApiAnswer, type ApiWish, send } from '../house/parts/api.ts'
+import { type ApiAnswer, type ApiWish, send } from '../integration/parts/api.ts'
 import { waitFor } from '../wait-for.ts'
 import { Child } from './child.ts'
-import type { HostGround } from './grounds.ts'
+import type { HostTestbed } from './testbeds.ts'
 
 export type AgentName = 'agent' | 'other-agent'
 export type Victim = 'control-plane' | AgentName
@@ -33,7 +33,7 @@ const failpointVariable: Record<Victim, string> = {
 const hostOf: Record<AgentName, string> = { agent: 'host', 'other-agent': 'other-host' }
 
 export class Stage {
-  readonly ground: HostGround
+  readonly testbed: HostTestbed
   readonly pool: Pool
   readonly #children: Partial<Record<Victim, Child>>
   readonly #folder: string
@@ -44,7 +44,7 @@ export class Stage {
   readonly #paths = new Map<string, string>()
 
   private constructor(given: {
-    ground: HostGround
+    testbed: HostTestbed
     pool: Pool
     children: Partial<Record<Victim, Child>>
     folder: string
@@ -52,7 +52,7 @@ export class Stage {
     keys: { customer: string; operator: string }
     installationId: string
   }) {
-    this.ground = given.ground
+    this.testbed = given.testbed
     this.pool = given.pool
     this.#children = given.children
     this.#folder = given.folder
@@ -62,7 +62,7 @@ export class Stage {
   }
 
   /** Both processes up, the host linked. `databaseUrl` is an empty database. */
-  static async start(ground: HostGround, databaseUrl: string, folder: string): Promise<Stage> {
+  static async start(testbed: HostTestbed, databaseUrl: string, folder: string): Promise<Stage> {
     mkdirSync(folder, { recursive: true })
     const pool = openPool(databaseUrl, 2, () => undefined)
     const log = createLog({ name: 'crash', level: 'silent' })
@@ -90,7 +90,7 @@ export class Stage {
         logFile: join(folder, 'control-plane.log'),
       }),
     }
-    const stage = new Stage({ ground, pool, children, folder, url, keys, installationId })
+    const stage = new Stage({ testbed, pool, children, folder, url, keys, installationId })
     children['control-plane'].start()
     await stage.addHost('agent')
     return stage
@@ -121,15 +121,15 @@ export class Stage {
   }
 
   #envOf(agent: AgentName): Record<string, string> {
-    const { agentEnv, otherAgentEnv } = this.ground
+    const { agentEnv, otherAgentEnv } = this.testbed
     if (agent === 'agent') return agentEnv
-    if (!otherAgentEnv) throw new Error(`the ground "${this.ground.name}" has one host`)
+    if (!otherAgentEnv) throw new Error(`the testbed "${this.testbed.name}" has one host`)
     return otherAgentEnv
   }
 
   /** Waits until the control plane leads and its hosts are linked and heard of. Throws at once when a process has ended. */
   async ready(): Promise<void> {
-    const { patienceMs } = this.ground
+    const { patienceMs } = this.testbed
     const expectAlive = () => {
       for (const child of Object.values(this.#children)) child.expectAlive()
     }
@@ -239,7 +239,7 @@ export class Stage {
   }
 
   /** The images that the host truly has. */
-  get images(): ImageShelf {
+  get images(): ImageStore {
     return this.#secondDriver('agent').driver.images
   }
 
@@ -262,7 +262,7 @@ export class Stage {
     const namesIn = (folder: string) => readdir(folder, { recursive: true }).catch((): string[] => [])
     const isHalf = (name: string) => /^[^/]*\.(new|gone)$/.test(name)
     return [
-      ...(await this.ground.templateGuests()),
+      ...(await this.testbed.templateGuests()),
       ...(await namesIn(templates)).filter(isHalf),
       ...(await namesIn(memory)).filter((name) => name.endsWith('/template')),
     ]
@@ -275,7 +275,7 @@ export class Stage {
       const host = (json.hosts as HostJson[]).find(({ name }) => name === hostOf.agent)
       return (host?.templates?.length ?? 0) > 0
     }
-    await waitFor('a template', isMade, this.ground.patienceMs)
+    await waitFor('a template', isMade, this.testbed.patienceMs)
   }
 
   /** Asks for the end of all warm copies, and does not wait for it: the agent may die of it. */
@@ -337,7 +337,7 @@ export class Stage {
     for (const victim of ['other-agent', 'agent', 'control-plane'] as const)
       await this.#children[victim]?.kill('SIGTERM')
     await this.pool.end()
-    await this.ground.close()
+    await this.testbed.close()
   }
 }
 

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { DesktopJson, DesktopState, OperationJson, RequestKind } from '@dormouse/contract'
-import type { ApiAnswer } from '../house/parts/api.ts'
+import type { ApiAnswer } from '../integration/parts/api.ts'
 import { waitFor } from '../wait-for.ts'
 import { followLog } from './followed-log.ts'
 import { type Asked, type Facts, type Judgement, judge } from './judge.ts'
@@ -16,7 +16,7 @@ export interface Outcome extends Judgement {
   tookMs: number
 }
 
-/** What a test of the harness does to the ground between crash and judgement; then the judge must complain in these words. */
+/** What a test of the harness does to the testbed between crash and judgement; then the judge must complain in these words. */
 export interface Sabotage {
   act(stage: Stage, asked: Asked[]): Promise<void>
   found: RegExp
@@ -64,7 +64,7 @@ export async function runTrial(stage: Stage, plan: Plan, sabotage?: Sabotage): P
 
 /** A desktop in that state, with its own id as a word in memory and on disk. */
 export async function prepare(stage: Stage, from: DesktopState): Promise<DesktopJson> {
-  const made = await stage.api('POST', '/v1/desktops', { body: { tier: 'small', image_version: stage.ground.image } })
+  const made = await stage.api('POST', '/v1/desktops', { body: { tier: 'small', image_version: stage.testbed.image } })
   if (made.status !== 201) throw new Error(`create: ${made.status} ${made.text}`)
   const { id } = made.json as DesktopJson
   if (from !== 'created') {
@@ -115,7 +115,7 @@ async function settledFacts(
       operations.set(desktopId, id === undefined ? undefined : await stage.operation(id))
     return [...operations.values()].every((operation) => !operation || operation.settled_at !== null)
   }
-  await waitFor('everything to settle', settled, stage.ground.patienceMs).catch(() => undefined)
+  await waitFor('everything to settle', settled, stage.testbed.patienceMs).catch(() => undefined)
   let judgement: Judgement | undefined
   const agreed = async () => {
     await settled()
@@ -134,7 +134,7 @@ async function settledFacts(
     const { faults } = judgement
     return sabotage ? faults.some((fault) => sabotage.found.test(fault)) : faults.length === 0
   }
-  await waitFor('host and database to agree', agreed, stage.ground.patienceMs).catch((error: Error) => {
+  await waitFor('host and database to agree', agreed, stage.testbed.patienceMs).catch((error: Error) => {
     if (!judgement) throw error
   })
   return judgement!

@@ -8,11 +8,11 @@ import { Instance } from '../real/parts/instance.ts'
 import { guest } from '../real/parts/witness.ts'
 import { waitFor } from '../wait-for.ts'
 
-const ground = join(import.meta.dirname, '../../.dormouse-test')
+const testbed = join(import.meta.dirname, '../../.dormouse-test')
 let instance: Instance
 let desktop: Desktop
 beforeAll(async () => {
-  await ensureDesktopImage({ imagesDir: join(ground, 'images'), say: console.log })
+  await ensureDesktopImage({ imagesDir: join(testbed, 'images'), say: console.log })
   instance = await Instance.start({ DORMOUSE_TIER_DEFAULT: '2,1024,10', DORMOUSE_WAKE_DEADLINE_SECS: '900' })
   desktop = await instance.create({ tier: 'default', imageVersion: 'desktop' })
   await desktop.wake()

@@ -9,13 +9,13 @@ import type { Page } from 'playwright-core'
 import { PNG } from 'pngjs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ensureDesktopImage } from '../../infra/guest-image/desktop.ts'
-import { RfbClient } from '../house/parts/rfb-client.ts'
+import { RfbClient } from '../integration/parts/rfb-client.ts'
 import { Browser, says } from '../real/parts/browser.ts'
 import { Instance } from '../real/parts/instance.ts'
 import { guest } from '../real/parts/witness.ts'
 import { waitFor } from '../wait-for.ts'
 
-const ground = join(import.meta.dirname, '../../.dormouse-test')
+const testbed = join(import.meta.dirname, '../../.dormouse-test')
 const unit = 'dormouse-ssh-port.service'
 
 let instance: Instance
@@ -23,7 +23,7 @@ let browser: Browser
 let desktop: Desktop
 let woken: Operation['result']
 beforeAll(async () => {
-  await ensureDesktopImage({ imagesDir: join(ground, 'images'), say: console.log })
+  await ensureDesktopImage({ imagesDir: join(testbed, 'images'), say: console.log })
   instance = await Instance.start({ DORMOUSE_TIER_DEFAULT: '2,2048,10', DORMOUSE_WAKE_DEADLINE_SECS: '900' })
   browser = await Browser.start()
   desktop = await instance.create({ tier: 'default', imageVersion: 'desktop' })
@@ -79,8 +79,8 @@ const seen = (name: string, shows: (picture: PNG) => boolean): Promise<PNG> =>
   }, 60_000)
 
 function keep(name: string, picture: Uint8Array): void {
-  mkdirSync(join(ground, 'pictures'), { recursive: true })
-  writeFileSync(join(ground, 'pictures', `desktop-${name}.png`), picture)
+  mkdirSync(join(testbed, 'pictures'), { recursive: true })
+  writeFileSync(join(testbed, 'pictures', `desktop-${name}.png`), picture)
 }
 
 /** How many of its pixels have this colour. */

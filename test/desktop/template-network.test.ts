@@ -6,7 +6,7 @@ import { gatewayOf, macOf, readHosts, readSubnet } from '@dormouse/agent/driver/
 import { createAdminClient, type Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { ensureDesktopImage } from '../../infra/guest-image/desktop.ts'
-import { run } from '../../scripts/ground/processes.ts'
+import { run } from '../../scripts/testbed/processes.ts'
 import { Instance } from '../real/parts/instance.ts'
 import { NetworkedHost } from '../real/parts/networked-host.ts'
 import { guest } from '../real/parts/witness.ts'

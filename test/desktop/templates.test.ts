@@ -24,8 +24,8 @@ beforeAll(async () => {
   bench = await stage.bench('desktops', settings, undefined, undefined, undefined, 8_000)
   const id = newId()
   await bench.ask('desktop.ensureDisk', { fence: fenceOf(id, 1, 1), spec, disk: 'make' })
-  bench.house.templates.want(id, spec)
-  await bench.house.templates.settled()
+  bench.parts.templates.want(id, spec)
+  await bench.parts.templates.settled()
 }, 1_200_000)
 afterAll(async () => {
   await bench?.driver.close()

@@ -10,11 +10,11 @@ import { BrowserPage } from './parts/browser-page.ts'
 import { Terminal } from './parts/terminal.ts'
 import { texts } from './parts/texts.ts'
 
-const ground = join(import.meta.dirname, '../../.dormouse-test')
+const testbed = join(import.meta.dirname, '../../.dormouse-test')
 let instance: Instance
 let desktop: Desktop
 beforeAll(async () => {
-  await ensureDesktopImage({ imagesDir: join(ground, 'images'), say: console.log })
+  await ensureDesktopImage({ imagesDir: join(testbed, 'images'), say: console.log })
   instance = await Instance.start({ DORMOUSE_TIER_DEFAULT: '2,2048,10', DORMOUSE_WAKE_DEADLINE_SECS: '900' })
   desktop = await instance.create({ tier: 'default', imageVersion: 'desktop' })
   await desktop.wake()

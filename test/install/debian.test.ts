@@ -11,9 +11,9 @@ import { readTarget } from '../../apps/cli/src/install/target.ts'
 import { uninstall } from '../../apps/cli/src/install/uninstall.ts'
 import { upgradeAll } from '../../apps/cli/src/install/upgrade.ts'
 import { ensureMiniImage } from '../../infra/guest-image/mini.ts'
-import { run } from '../../scripts/ground/processes.ts'
-import { installWork } from '../house/parts/install-work.ts'
-import { House } from '../house.ts'
+import { run } from '../../scripts/testbed/processes.ts'
+import { installWork } from '../integration/parts/install-work.ts'
+import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
 import { DebianMachine, password } from './debian-machine.ts'
 
@@ -24,23 +24,23 @@ const bundle = join(root, 'apps/agent/dist/main.js')
 const templateMs = 300_000
 
 let folder: string
-let house: House
+let stack: Stack
 let machine: DebianMachine
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'dormouse-install-'))
   await run(process.execPath, [join(root, 'scripts/build/bundle.ts')], { cwd: join(root, 'apps/agent') })
-  house = await House.start({ hosts: 0 })
+  stack = await Stack.start({ hosts: 0 })
   machine = await DebianMachine.boot(folder)
 })
 afterAll(async () => {
   await machine?.[Symbol.asyncDispose]()
-  await house?.[Symbol.asyncDispose]()
+  await stack?.[Symbol.asyncDispose]()
   rmSync(folder, { recursive: true, force: true })
 })
 
 const asRoot = () => readTarget(`root@127.0.0.1:${machine.port}`)
 const work = (typed?: string[]) =>
-  installWork(house, { from: root, session: { args: machine.sshArgs }, ...(typed && { typed }) })
+  installWork(stack, { from: root, session: { args: machine.sshArgs }, ...(typed && { typed }) })
 
 test('a bare machine becomes a host, and a second run changes nothing', async () => {
   const began = performance.now()
@@ -71,8 +71,8 @@ test('a user with sudo and a password does the same; a desktop is tried, and one
   const target = readTarget(`op@127.0.0.1:${machine.port}`)
   const tried = await install(await work([password]), target, { checkOnly: false, trial: true, image: 'mini' })
   expect(tried.steps.find(({ name }) => name === 'trial')?.detail).toMatch(/^a desktop with mini woke in/)
-  const desktop = await house.client.createDesktop({ tier: 'small', image_version: 'mini' })
-  await house.client.settle('wake', desktop.id)
+  const desktop = await stack.client.createDesktop({ tier: 'small', image_version: 'mini' })
+  await stack.client.settle('wake', desktop.id)
   await expectFirstWakeByTemplate()
   appendFileSync(bundle, '// a new release\n')
   const [upgraded] = await upgradeAll(await work(), [asRoot()])
@@ -80,25 +80,25 @@ test('a user with sudo and a password does the same; a desktop is tried, and one
     outcome: 'installed',
     steps: [{ detail: '/opt/dormouse/agent/main.js' }, {}, { detail: '1 awake' }],
   })
-  expect((await house.client.getDesktop(desktop.id)).state).toBe('awake')
+  expect((await stack.client.getDesktop(desktop.id)).state).toBe('awake')
   const refused = await uninstall(await work(), asRoot()).catch((error: unknown) => error)
   expect(refused).toBeInstanceOf(CliError)
   expect((refused as CliError).facts).toMatchObject({ code: 'has_desktops', desktops: [desktop.id] })
-  await house.client.settle('destroy', desktop.id)
+  await stack.client.settle('destroy', desktop.id)
 })
 
 /** The agent of the package makes a template of what it has booted, and a new desktop begins with that. */
 async function expectFirstWakeByTemplate(): Promise<void> {
-  const templates = async () => (await house.replica.parts.hosts.list())[0]?.templates ?? []
+  const templates = async () => (await stack.replica.parts.hosts.list())[0]?.templates ?? []
   await waitFor('a template', async () => (await templates()).length > 0, templateMs).catch(async (error: Error) => {
     throw new Error(`${error.message}\n${await machine.ssh('journalctl -u dormouse-agent -n 40 --no-pager -o cat')}`)
   })
-  const { id } = await house.client.createDesktop({ tier: 'small', image_version: 'mini' })
-  expect((await house.client.settle('wake', id)).result).toMatchObject({ resumed_from: 'image', path: 'template' })
-  expect((await house.client.exec(id, { command: 'hostname' })).stdout.trim()).toBe(`mini-${id.slice(-12)}`)
-  await house.client.settle('hibernate', id)
-  expect((await house.client.settle('wake', id)).result).toMatchObject({ resumed_from: 'memory' })
-  await house.client.settle('destroy', id)
+  const { id } = await stack.client.createDesktop({ tier: 'small', image_version: 'mini' })
+  expect((await stack.client.settle('wake', id)).result).toMatchObject({ resumed_from: 'image', path: 'template' })
+  expect((await stack.client.exec(id, { command: 'hostname' })).stdout.trim()).toBe(`mini-${id.slice(-12)}`)
+  await stack.client.settle('hibernate', id)
+  expect((await stack.client.settle('wake', id)).result).toMatchObject({ resumed_from: 'memory' })
+  await stack.client.settle('destroy', id)
   expect(await machine.ssh('find /var/lib -name "*.new" -path "*/templates/*"')).toBe('')
 }
 

@@ -125,7 +125,7 @@ test('a sleep that fails half-way leaves the guest awake, with its port', async 
   const filler = join(stage.smallFolder, 'filler')
   writeFileSync(filler, Buffer.alloc((smallMiB - 40) * 2 ** 20))
   // Believed to be small, it is begun, and meets the end of the disk half-way.
-  await bench.house.journal.note(fenceOf(id, 2, 3), { spec: { ...guestSpec, memoryMiB: 16 } })
+  await bench.parts.journal.note(fenceOf(id, 2, 3), { spec: { ...guestSpec, memoryMiB: 16 } })
   await expect(bench.hibernated(fenceOf(id, 2, 4))).rejects.toMatchObject({ code: 'host_disk_full' })
   rmSync(filler)
   expect(await ports()).toContain('com.redhat.spice.0')

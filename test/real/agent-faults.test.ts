@@ -129,10 +129,10 @@ test('on a disk with no free byte, destroys free space, and new work does not us
   await expect(small.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(refused)
   // Destroys that free nothing: what they have written stands where the reserve was, in the place of nothing else.
   for (let i = 0; i < 5; i++) await small.destroyed(fenceOf(newId(), 1, 1))
-  await small.house.space.check()
+  await small.parts.space.check()
   // Nor does a guest that is paused: it would take it at once.
   expect(await small.observe(awake)).toMatchObject({ domain: 'paused' })
-  expect(small.house.space.problem).toMatch(/1 of its desktops are paused/)
+  expect(small.parts.space.problem).toMatch(/1 of its desktops are paused/)
   await expect(small.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(refused)
   await expect(small.awake(fenceOf(kept, 2, 3))).rejects.toMatchObject(refused)
   // A little room is the reserve's before it is anybody else's.
@@ -140,14 +140,14 @@ test('on a disk with no free byte, destroys free space, and new work does not us
   await expect(small.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(refused)
   // An agent that dies with a full disk comes back to it.
   await small.crash()
-  expect(small.house.space.problem).toMatch(/state folder is full/)
-  await small.house.space.check()
+  expect(small.parts.space.problem).toMatch(/state folder is full/)
+  await small.parts.space.check()
   await small.destroyed(fenceOf(kept, 2, 4))
   expect(existsSync(join(small.memoryFolder, kept))).toBe(false)
   filler.free()
-  await small.house.space.check()
-  await waitFor(() => small.house.watch.running().some(({ desktopId }) => desktopId === awake))
-  expect(small.house.space.problem).toBeNull()
+  await small.parts.space.check()
+  await waitFor(() => small.parts.watch.running().some(({ desktopId }) => desktopId === awake))
+  expect(small.parts.space.problem).toBeNull()
   await small.awake(fenceOf(fresh, 1, 1))
 })
 
@@ -155,7 +155,7 @@ test('a desktop sleeps on a disk that templates have filled: they give way', asy
   const folder = mkdtempSync(join(stage.smallFolder, 'agent-'))
   const makeDriver = () => new SimulatedDriver({ folder: join(folder, 'simulated') })
   await using small = await Bench.over({ folder, makeDriver, templatesMiB: 1_000 })
-  const { templates } = small.house
+  const { templates } = small.parts
   await small.awake(fenceOf(newId(), 1, 1))
   await templates.settled()
   const [first] = readdirSync(join(folder, 'templates'))
@@ -234,12 +234,12 @@ test.runIf(long)(
   async () => {
     const desktop = await desktops.take()
     const { bench, id } = desktop
-    await waitFor(() => bench.house.watch.running().length === 1)
+    await waitFor(() => bench.parts.watch.running().length === 1)
     bench.said.length = 0
     await stage.libvirtd.killDaemon('SIGKILL')
     await stage.libvirtd.restartDaemon()
     await insist(() => bench.observe(id))
-    await insist(() => bench.house.watch.checkAll())
+    await insist(() => bench.parts.watch.checkAll())
     expect(bench.said).toEqual([])
     await giveBackWhole(desktop)
   },
@@ -255,12 +255,12 @@ test.runIf(long)(
     writeFileSync(filler, Buffer.alloc((smallMiB - 100) * 2 ** 20))
     await expect(bench.hibernated(desktop.nextTurn())).rejects.toMatchObject(refused)
     // With a small size in the journal the save begins, and fails where the disk ends.
-    await bench.house.journal.note(desktop.fence, { spec: { ...guestSpec, memoryMiB: 64 } })
+    await bench.parts.journal.note(desktop.fence, { spec: { ...guestSpec, memoryMiB: 64 } })
     await expect(bench.hibernated(desktop.nextTurn())).rejects.toMatchObject(refused)
     expect(saveFile(bench, id)).toBeUndefined()
     await desktop.expectKept()
     rmSync(filler)
-    await bench.house.journal.note(desktop.fence, { spec: guestSpec })
+    await bench.parts.journal.note(desktop.fence, { spec: guestSpec })
     expect(await bench.hibernated(desktop.nextTurn())).toMatchObject({ memoryBytes: expect.any(Number) })
     await wake(desktop, desktop.nextLife())
     await giveBackWhole(desktop)
@@ -276,19 +276,19 @@ test.runIf(long)(
     const write = 'dd if=/dev/urandom of=/root/data bs=1M count=16 2>/dev/null; sync; echo $? > /run/ended'
     // The guest may be paused before its agent answers.
     await bench.run(id, `(${write}) > /dev/null 2>&1 < /dev/null &`).catch(() => undefined)
-    await waitFor(() => bench.house.space.problem, 60_000)
-    expect(bench.house.space.problem).toMatch(/1 of its desktops are paused/)
+    await waitFor(() => bench.parts.space.problem, 60_000)
+    expect(bench.parts.space.problem).toMatch(/1 of its desktops are paused/)
     expect(await bench.observe(id)).toMatchObject({ domain: 'paused', reason: 'ioerror' })
     // Neither an agent nor a libvirtd that starts again takes it for a guest that somebody has suspended.
     await stage.libvirtd.killDaemon('SIGKILL')
     await stage.libvirtd.restartDaemon()
     await bench.crash()
-    await insist(() => bench.house.space.check())
+    await insist(() => bench.parts.space.check())
     expect(await insist(() => bench.observe(id))).toMatchObject({ domain: 'paused', reason: 'ioerror' })
     filler.free()
-    await bench.house.space.check()
-    await waitFor(() => bench.house.watch.running().length === 1)
-    expect(bench.house.space.problem).toBeNull()
+    await bench.parts.space.check()
+    await waitFor(() => bench.parts.watch.running().length === 1)
+    expect(bench.parts.space.problem).toBeNull()
     await waitFor(async () => (await insist(() => bench.run(id, 'cat /run/ended'))) === '0', 120_000)
     expect(await bench.run(id, 'stat -c %s /root/data')).toBe(String(16 * 2 ** 20))
     await giveBackWhole(desktop)
@@ -301,7 +301,7 @@ test.runIf(long)(
   async () => {
     const desktop = await desktops.take()
     const { bench, id } = desktop
-    await waitFor(() => bench.house.watch.running().length === 1)
+    await waitFor(() => bench.parts.watch.running().length === 1)
     bench.said.length = 0
     await bench.run(id, 'echo off > /root/note; sync; poweroff', 10).catch(() => undefined)
     await waitFor(() => bench.said.some(({ name }) => name === 'desktop.observed'))

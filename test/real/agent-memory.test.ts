@@ -64,7 +64,7 @@ test.runIf(long)(
 )
 
 // Guarantee: on either side of the mark memory and disk stay as they belong together; the old image never meets a newer disk.
-// At length only: the same code does it in the simulated house, and `test/crash` kills there.
+// At length only: the same code does it in the simulated stack, and `test/crash` kills there.
 for (const how of ['dies', 'fails'] as const) {
   test.runIf(long).each(['wake.before-mark', 'wake.after-mark', 'wake.after-resume'])(
     `a wake whose agent ${how} at %s keeps memory and disk whole`,
@@ -137,23 +137,23 @@ test.runIf(long)(
     const imagesDir = join(stage.libvirtd.shortDir, 'images-ready')
     imageReady(imagesDir, 'late', 'echo >>/run/tries; [ "$(wc -l </run/tries)" -gt 3 ]')
     imageReady(imagesDir, 'never', 'false')
-    const house = await stage.bench('ready', { imagesDir })
+    const stack = await stage.bench('ready', { imagesDir })
     const wake = (id: string, turn: number, image: string, deadlineMs = 300_000) => {
       const of = { ...guestSpec, imageVersion: image }
-      return house.awake(fenceOf(id, turn, 2 * turn - 1, { deadlineMs }), 'allow', 'make', of)
+      return stack.awake(fenceOf(id, turn, 2 * turn - 1, { deadlineMs }), 'allow', 'make', of)
     }
     const [late, never] = [newId(), newId()]
     const began = performance.now()
     expect(await wake(late, 1, 'late')).toEqual({ resumedFrom: 'image', ready: true, path: 'boot' })
     const tookMs = performance.now() - began
-    expect(await house.run(late, 'wc -l </run/tries')).toBe('4')
-    await house.hibernated(fenceOf(late, 1, 2))
+    expect(await stack.run(late, 'wc -l </run/tries')).toBe('4')
+    await stack.hibernated(fenceOf(late, 1, 2))
     expect(await wake(late, 2, 'late')).toEqual({ resumedFrom: 'memory', ready: true, path: 'restore' })
-    expect(await house.run(late, 'wc -l </run/tries')).toBe('4')
-    await house.destroyed(fenceOf(late, 2, 4))
+    expect(await stack.run(late, 'wc -l </run/tries')).toBe('4')
+    await stack.destroyed(fenceOf(late, 2, 4))
     expect(await wake(never, 1, 'never', Math.round(3 * tookMs))).toMatchObject({ path: 'boot', ready: false })
-    expect(await house.run(never, 'echo it answers')).toBe('it answers')
-    await house.destroyed(fenceOf(never, 1, 2))
-    await house.driver.close()
+    expect(await stack.run(never, 'echo it answers')).toBe('it answers')
+    await stack.destroyed(fenceOf(never, 1, 2))
+    await stack.driver.close()
   },
 )

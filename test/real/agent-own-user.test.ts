@@ -8,7 +8,7 @@ import type { Share } from '@dormouse/agent/driver/libvirt/shared-memory.ts'
 import { fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { qemuUser } from '../../scripts/ground/libvirtd.ts'
+import { qemuUser } from '../../scripts/testbed/libvirtd.ts'
 import { AgentProcess } from './parts/agent-process.ts'
 import { guestSpec, leaveWitness, lookAt, Stage } from './parts/agent-stage.ts'
 

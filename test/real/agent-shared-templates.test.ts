@@ -38,10 +38,10 @@ async function begin(path: WakePath, id = newId()): Promise<string> {
 
 /** The template is there when this returns; its folder. */
 async function ensureTemplate(): Promise<string> {
-  if (bench.house.templates.facts.length === 0) {
+  if (bench.parts.templates.facts.length === 0) {
     await end(await begin('boot'))
-    await bench.house.templates.settled()
-    expect(bench.house.templates.facts).toHaveLength(1)
+    await bench.parts.templates.settled()
+    expect(bench.parts.templates.facts).toHaveLength(1)
   }
   const [key] = readdirSync(templatesDir())
   return join(templatesDir(), key!)
@@ -89,7 +89,7 @@ test('desktops that map one template’s memory share nothing that should be the
   await Promise.all(ids.map(end))
   await bench.crash()
   // The agent has compared the files with their digests.
-  expect(bench.house.templates.facts).toHaveLength(1)
+  expect(bench.parts.templates.facts).toHaveLength(1)
   expect(readFileSync(join(template, 'manifest.json'), 'utf8')).toBe(before)
 })
 
@@ -99,10 +99,10 @@ test('the host holds once what they have not changed', async () => {
   const others = [await begin('template'), await begin('template'), await begin('template')]
   const shared = memoryOf(mapped)
   await Promise.all([mapped, ...others].map(end))
-  await bench.house.templates.removeWhile(async () => true)
+  await bench.parts.templates.removeWhile(async () => true)
   const booted = await begin('boot')
   const own = memoryOf(booted)
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await end(booted)
   console.info(`MiB: booted ${JSON.stringify(own)}, one of four that map a template ${JSON.stringify(shared)}`)
   expect(shared.privateMiB).toBeLessThan(own.privateMiB / 2)
@@ -116,13 +116,13 @@ test('it sleeps warm and cold without the template, again and again, while other
   const expectKept = async (desktopId: string, { bootId, memoryHash }: typeof before) =>
     expect(await lookAt(bench, desktopId)).toMatchObject({ bootId, memoryHash })
   await bench.hibernated(fenceOf(id, 1, 2))
-  await bench.house.templates.removeWhile(async () => true)
+  await bench.parts.templates.removeWhile(async () => true)
   expect(readdirSync(templatesDir())).toEqual([])
   expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require', guestSpec)).toMatchObject({ path: 'warm' })
   await expectKept(id, before)
   for (let n = 0; n < sleeps; n++) {
     await bench.hibernated(fenceOf(id, 2, 4 + 2 * n))
-    await bench.house.warm.dropAll()
+    await bench.parts.warm.dropAll()
     const woken = await bench.awake(fenceOf(id, 2, 5 + 2 * n), 'require', 'require', guestSpec)
     expect(woken).toMatchObject({ path: 'restore' })
     expect(mapsTemplate(id)).toBe(false)
@@ -131,7 +131,7 @@ test('it sleeps warm and cold without the template, again and again, while other
   expect(mapsTemplate(other)).toBe(true)
   await expectKept(other, beforeOther)
   await bench.hibernated(fenceOf(id, 2, 80))
-  await bench.house.warm.dropAll()
+  await bench.parts.warm.dropAll()
   await stage.checkDisk(bench, id)
   await Promise.all([id, other].map(end))
 })
@@ -147,11 +147,11 @@ test('where QEMU cannot read the devices, the desktop boots from its image; in t
   await end(await begin('template'))
   truncateSync(devices, 100_000)
   const ids = [first, await begin('boot'), await begin('boot')]
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   const copied = await begin('template')
   expect(mapsTemplate(copied)).toBe(false)
   await Promise.all([...ids, copied].map(end))
-  await bench.house.templates.removeWhile(async () => true)
+  await bench.parts.templates.removeWhile(async () => true)
   await bench.crash()
 })
 
@@ -160,19 +160,19 @@ test('files that were damaged are noticed before they are used', async () => {
   chmodSync(join(template, 'domain.xml'), 0o600)
   writeFileSync(join(template, 'domain.xml'), '<domain/>')
   await bench.crash()
-  expect(bench.house.templates.facts).toEqual([])
+  expect(bench.parts.templates.facts).toEqual([])
   await end(await begin('boot'))
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
 })
 
 test('it moves awake, and back asleep, and has memory of its own on both hosts', async () => {
   const hosts = await TwoHosts.start({ memoryMiB: 8, settings: { shareTemplates: 'on' }, templatesMiB })
   await using _closing = hosts
   const { home, away } = hosts
-  await home.house.templates.settled()
+  await home.parts.templates.settled()
   await hosts.end()
   await hosts.boot(home, 8)
-  expect(home.house.journal.read(hosts.id)).toMatchObject({ wokeBy: 'template' })
+  expect(home.parts.journal.read(hosts.id)).toMatchObject({ wokeBy: 'template' })
   const live = hosts.move('live')
   expect(await live.check()).toBeNull()
   expect(live.traits).toMatchObject({ namedMemory: true })
@@ -185,10 +185,10 @@ test('it moves awake, and back asleep, and has memory of its own on both hosts',
   await hosts.end()
 
   await hosts.boot(home, 8)
-  expect(home.house.journal.read(hosts.id)).toMatchObject({ wokeBy: 'template' })
+  expect(home.parts.journal.read(hosts.id)).toMatchObject({ wokeBy: 'template' })
   await hosts.hibernate(home)
   expect(await hosts.move('cold').whole()).toBe('hibernated')
   await hosts.wake(away)
   await hosts.expectAt(away)
-  expect(await until(() => home.house.templates.facts)).toHaveLength(1)
+  expect(await until(() => home.parts.templates.facts)).toHaveLength(1)
 })

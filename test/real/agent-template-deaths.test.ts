@@ -50,11 +50,11 @@ describe.each(Object.keys(forms) as Form[])('memory that is %s', (form) => {
   const byBoot = { resumedFrom: 'image', ready: true, path: 'boot' }
 
   async function ensureTemplate(): Promise<void> {
-    if (bench.house.templates.facts.length === 0) {
+    if (bench.parts.templates.facts.length === 0) {
       const id = newId()
       expect(await begin(id)).toEqual(byBoot)
       await end(id)
-      await bench.house.templates.settled()
+      await bench.parts.templates.settled()
     }
     expect(templates()).toHaveLength(1)
   }
@@ -71,7 +71,7 @@ describe.each(Object.keys(forms) as Form[])('memory that is %s', (form) => {
     bench.said.some(
       ({ name, report }) => name === 'desktop.observed' && report.desktopId === id && report.domain === 'absent',
     )
-  const isFurnished = (id: string) => bench.house.journal.read(id)?.furnished !== false
+  const isFurnished = (id: string) => bench.parts.journal.read(id)?.furnished !== false
   const nameOf = (id: string) => `mini-${id.slice(-12)}`
   const copyOf = (id: string) => join(bench.memoryFolder, id, 'template')
 
@@ -100,7 +100,7 @@ describe.each(Object.keys(forms) as Form[])('memory that is %s', (form) => {
       const { result, code } = await deaths.during({ victim, at: `first-wake.${point}` }, (agent) => begin(id, agent))
       console.info(`${form}, ${victim}, ${point}: ${code ?? JSON.stringify(result)}`)
       if (result === undefined && beforeIdentity.includes(point)) {
-        await bench.house.watch.checkAll()
+        await bench.parts.watch.checkAll()
         await expect(bench.run(id, 'true')).rejects.toMatchObject({ code: 'not_awake' })
       }
       // An answer is true when it is given. What follows is reported.
@@ -113,7 +113,7 @@ describe.each(Object.keys(forms) as Form[])('memory that is %s', (form) => {
       expect(names[woken.path as keyof typeof names]).toContain(await bench.run(id, 'hostname'))
       expect(await stage.domains(bench)).toHaveLength(1)
       await until(async () => {
-        await bench.house.furnishing.check()
+        await bench.parts.furnishing.check()
         return isFurnished(id) && !existsSync(copyOf(id))
       })
       expect(templates()).toHaveLength(1)
@@ -130,18 +130,18 @@ describe.each(Object.keys(forms) as Form[])('memory that is %s', (form) => {
     )
 
     test.each(strikes)('$victim dies at $point: there is a whole template or none', async ({ victim, point }) => {
-      await bench.house.templates.removeWhile(async () => true)
+      await bench.parts.templates.removeWhile(async () => true)
       const id = newId()
       await deaths.during({ victim, at: `template.${point}`, domain: /-template-/ }, async (agent) => {
         expect(await begin(id, agent)).toEqual(byBoot)
         // Another process dies of it.
-        if (agent === bench) await bench.house.templates.settled()
+        if (agent === bench) await bench.parts.templates.settled()
       })
-      await bench.house.templates.check()
+      await bench.parts.templates.check()
       expect((await stage.domains(bench)).filter((name) => name.includes('-template-'))).toEqual([])
       const isMade = made.includes(point) || (victim === 'libvirtd' && ['after-save', 'before-rename'].includes(point))
       expect(templates()).toHaveLength(isMade ? 1 : 0)
-      expect(bench.house.templates.facts).toHaveLength(isMade ? 1 : 0)
+      expect(bench.parts.templates.facts).toHaveLength(isMade ? 1 : 0)
       await end(id)
       for (const folder of ['consoles', 'disks']) expect(readdirSync(join(bench.folder, folder))).toEqual([])
       // What failed is not tried again at once, but by the next agent.

@@ -44,10 +44,10 @@ async function expectPath(path: WakePath, id = newId(), of: DesktopSpec = guestS
 
 /** The template is there when this returns. */
 async function ensureTemplate(): Promise<void> {
-  if (bench.house.templates.facts.length > 0) return
+  if (bench.parts.templates.facts.length > 0) return
   await end(await expectPath('boot'))
-  await bench.house.templates.settled()
-  expect(bench.house.templates.facts).toHaveLength(1)
+  await bench.parts.templates.settled()
+  expect(bench.parts.templates.facts).toHaveLength(1)
 }
 
 /** Each line must be another one in each guest. */
@@ -64,7 +64,7 @@ hostname; tail -n 1 /etc/hosts`
 /** A template is made again; the work begins when that has come to the step. */
 async function makeAgain(step: string, work: () => Promise<void>): Promise<void> {
   await ensureTemplate()
-  await bench.house.templates.removeWhile(async () => true)
+  await bench.parts.templates.removeWhile(async () => true)
   const begun = Promise.withResolvers<void>()
   bench.failpoints.set(step, async () => {
     bench.failpoints.set(step, undefined)
@@ -72,8 +72,8 @@ async function makeAgain(step: string, work: () => Promise<void>): Promise<void>
   })
   await end(await expectPath('boot'))
   await begun.promise
-  await bench.house.templates.settled()
-  await bench.house.templates.check()
+  await bench.parts.templates.settled()
+  await bench.parts.templates.check()
 }
 
 /** Less than a tenth of the host's memory is available while the work runs. */
@@ -105,7 +105,7 @@ test('a template’s guest ends in the middle of its save where the memory becom
   const memories = () => readdirSync(templatesDir()).map((key) => join(templatesDir(), key, 'memory'))
   await makeAgain('template.after-seal', async () => {
     await until(() => memories().some((file) => existsSync(file)))
-    await whileScarce(() => bench.house.templates.giveWay())
+    await whileScarce(() => bench.parts.templates.giveWay())
     expect(await templateDomains()).toEqual([])
   })
   expect(readdirSync(templatesDir())).toEqual([])
@@ -143,7 +143,7 @@ test('it sleeps warm and cold with what it has, boots from its disk, and its dis
   expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require', guestSpec)).toMatchObject({ path: 'warm' })
   await expectKept()
   await bench.hibernated(fenceOf(id, 2, 4))
-  await bench.house.warm.dropAll()
+  await bench.parts.warm.dropAll()
   expect(await bench.awake(fenceOf(id, 3, 5), 'require', 'require', guestSpec)).toMatchObject({ path: 'restore' })
   await expectKept()
   await bench.hibernated(fenceOf(id, 3, 6))
@@ -153,7 +153,7 @@ test('it sleeps warm and cold with what it has, boots from its disk, and its dis
   })
   expect(await bench.run(id, 'cat /root/note; hostname')).toBe(`kept\n${name}`)
   await bench.hibernated(fenceOf(id, 4, 8))
-  await bench.house.warm.dropAll()
+  await bench.parts.warm.dropAll()
   await stage.checkDisk(bench, id)
   await end(id)
 })
@@ -181,8 +181,8 @@ test.each([
   const of = { ...guestSpec, imageVersion: 'running' }
   expect(await other.awake(fenceOf(id, 1, 1), 'allow', 'make', of)).toMatchObject({ path: 'boot', ready: true })
   expect(await other.run(id, `pidof ${program}`)).toMatch(/^\d+$/)
-  await other.house.templates.settled()
-  expect(other.house.templates.facts).toHaveLength(templates)
+  await other.parts.templates.settled()
+  expect(other.parts.templates.facts).toHaveLength(templates)
   await other.destroyed(fenceOf(id, 1, 2))
 })
 
@@ -218,6 +218,6 @@ test('a damaged template is noticed before it is used', async () => {
   chmodSync(memory, 0o600)
   appendFileSync(memory, 'x')
   await bench.crash()
-  expect(bench.house.templates.facts).toEqual([])
+  expect(bench.parts.templates.facts).toEqual([])
   await end(await expectPath('boot'))
 })

@@ -132,6 +132,6 @@ test.each(victims)('%s dies while the desktop is warm', async (victim) => {
 
 test('the disk of a desktop that went through all of this is without a fault', async () => {
   await hibernate(desktop.nextTurn())
-  await bench.house.warm.dropAll()
+  await bench.parts.warm.dropAll()
   await stage.checkDisk(bench, desktop.id)
 })

@@ -9,7 +9,7 @@ import { domainName } from '@dormouse/agent/driver/libvirt/domain-xml.ts'
 import type { LibvirtDriver } from '@dormouse/agent/driver/libvirt/libvirt.ts'
 import { type Bench, until } from '@dormouse/agent/testing/bench.ts'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
-import { run } from '../../scripts/ground/processes.ts'
+import { run } from '../../scripts/testbed/processes.ts'
 import { guestSpec, Stage } from './parts/agent-stage.ts'
 import { KeptDesktop } from './parts/kept-desktop.ts'
 
@@ -95,7 +95,7 @@ test('a warm guest uses no processor, is the first that the kernel ends, and its
 test('ending a copy changes nothing on its disk, and its image is restored', async () => {
   await hibernate()
   const before = digest()
-  expect(await bench.house.warm.dropAll()).toBe(1)
+  expect(await bench.parts.warm.dropAll()).toBe(1)
   expect(digest()).toBe(before)
   await run('qemu-img', ['check', diskPath()])
   expect(await state()).toEqual({ ...asleep, warm: false })
@@ -109,7 +109,7 @@ test('what something else resumed is the memory, and its image is never restored
   await until(async () => (await state()).memory === 'spent')
   await virsh('suspend', named())
   await until(async () => (await bench.driver.domain(desktop.id))?.state === 'paused')
-  expect(await bench.house.warm.dropAll()).toBe(0)
+  expect(await bench.parts.warm.dropAll()).toBe(0)
   expect(await bench.awake(desktop.nextLife(), 'require', 'require', guestSpec)).toMatchObject({
     resumedFrom: 'memory',
   })
@@ -122,7 +122,7 @@ test('one that ran while no agent looked is not ended as a copy', async () => {
   await virsh('resume', named())
   await virsh('suspend', named())
   await bench.up()
-  expect(await bench.house.warm.dropAll()).toBe(0)
+  expect(await bench.parts.warm.dropAll()).toBe(0)
   expect((await bench.driver.domain(desktop.id))?.state).toBe('paused')
   expect((await state()).memory).toBe('spent')
   expect(await bench.awake(desktop.nextLife(), 'require', 'require', guestSpec)).toMatchObject({
@@ -165,7 +165,7 @@ test('a host that dies in the middle of its message leaves nothing of it, and th
   await new Promise<void>((sent) => dying.write(cut, () => sent()))
   dying.destroy()
   const files = [{ path: '/etc/third', mode: 0o600, bytes: Buffer.from('x') }]
-  expect(await bench.house.guests.tell(desktop.id, { files, hostName: 'told' })).toBe(true)
+  expect(await bench.parts.guests.tell(desktop.id, { files, hostName: 'told' })).toBe(true)
   expect(await bench.run(desktop.id, 'ls /etc/first /etc/second 2>/dev/null; stat -c %a /etc/third; hostname')).toBe(
     '600\ntold',
   )
@@ -179,10 +179,10 @@ test('a guest of an image without the program sleeps and wakes as before', async
   writeFileSync(manifest, JSON.stringify({ ...JSON.parse(readFileSync(manifest, 'utf8')), wake_port: false }))
   const other = await stage.bench('portless', { imagesDir, socketsDir: socketsDir() }, undefined, undefined, warm)
   const portless = await KeptDesktop.boot(other, 16)
-  expect(await other.house.guests.tell(portless.id)).toBe(false)
+  expect(await other.parts.guests.tell(portless.id)).toBe(false)
   for (const path of ['warm', 'restore'] as const) {
     await other.hibernated(portless.nextTurn())
-    if (path === 'restore') await other.house.warm.dropAll()
+    if (path === 'restore') await other.parts.warm.dropAll()
     await portless.wake(path)
     expect(await other.clockError(portless.id)).toBeLessThan(1)
     await portless.expectKept()
@@ -202,7 +202,7 @@ test('memory that the guest has freed is neither the host’s cost nor in its im
   await desktop.wake('warm')
   expect(await genid()).toBe(before)
   await hibernate()
-  await bench.house.warm.dropAll()
+  await bench.parts.warm.dropAll()
   await desktop.wake('restore')
   expect(await genid()).toMatch(/^[0-9a-f-]{36}$/)
   expect(await genid()).not.toBe(before)
@@ -211,6 +211,6 @@ test('memory that the guest has freed is neither the host’s cost nor in its im
 
 test('the disk of a desktop that slept and woke in all these ways is without a fault', async () => {
   await hibernate()
-  await bench.house.warm.dropAll()
+  await bench.parts.warm.dropAll()
   await stage.checkDisk(bench, desktop.id)
 })

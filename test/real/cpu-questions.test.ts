@@ -44,7 +44,7 @@ test.runIf(long)('a memory that was saved with all questions is restored with fe
   const [cpu, xml] = [await cpuOf(), await domain.xml()]
   expect(xml).toContain("<qemu:del capability='cpu-unavailable-features'/>")
   await bench.hibernated(fenceOf(id, 1, 2))
-  const [image] = bench.house.memory.list(id)
+  const [image] = bench.parts.memory.list(id)
   // As the release before had saved it: without the line.
   const long = (await host.domains.saveImageXml(image!.path)).replace(
     /<qemu:capabilities>[\s\S]*<\/qemu:capabilities>/,
@@ -59,7 +59,7 @@ test.runIf(long)('a memory that was saved with all questions is restored with fe
   expect(await domain.xml()).toContain('qemu:del')
   expect(await cpuOf()).toBe(cpu)
   await domain.resume()
-  await bench.house.journal.note(fenceOf(id, 1, 2), { running: true })
+  await bench.parts.journal.note(fenceOf(id, 1, 2), { running: true })
   expect(await bench.run(id, 'echo on')).toBe('on')
   await bench.destroyed(fenceOf(id, 1, 3))
 })

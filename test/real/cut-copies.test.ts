@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
-import { isRoot } from '../../scripts/ground/namespaces.ts'
-import { run } from '../../scripts/ground/processes.ts'
+import { isRoot } from '../../scripts/testbed/namespaces.ts'
+import { run } from '../../scripts/testbed/processes.ts'
 
 const driver = join(import.meta.dirname, '../../apps/agent/src/driver/libvirt')
 const images = join(import.meta.dirname, '../../apps/agent/src/images')
@@ -42,8 +42,8 @@ test('the disk of a desktop whose first wake was killed is emptied', async () =>
   const script = `
     import { LibvirtDisks } from '${driver}/disks.ts'
     import { LibvirtTemplates } from '${driver}/templates.ts'
-    import { ImageShelf } from '${images}/shelf.ts'
-    const images = new ImageShelf({ given: '${at.path}', fetched: '${disks}/images' })
+    import { ImageStore } from '${images}/store.ts'
+    const images = new ImageStore({ given: '${at.path}', fetched: '${disks}/images' })
     const templates = new LibvirtTemplates({ disks: new LibvirtDisks('${disks}', images, () => undefined) })
     await templates.emptyDisk('${id}', ${JSON.stringify(spec)})`
   const [program, ...words] = [...nobody, process.execPath, '--input-type=module', '-e', script]

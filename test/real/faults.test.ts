@@ -5,9 +5,9 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import type { Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { startPrivateLibvirtd } from '../../scripts/ground/libvirtd.ts'
-import { pids, readLive } from '../../scripts/ground/processes.ts'
-import { requireQemu } from '../../scripts/ground/system-libvirtd.ts'
+import { startPrivateLibvirtd } from '../../scripts/testbed/libvirtd.ts'
+import { pids, readLive } from '../../scripts/testbed/processes.ts'
+import { requireQemu } from '../../scripts/testbed/system-libvirtd.ts'
 import { waitFor } from '../wait-for.ts'
 import { HandedOn } from './parts/handed-on.ts'
 import { Instance } from './parts/instance.ts'
@@ -23,7 +23,7 @@ afterAll(async () => {
   await instance?.[Symbol.asyncDispose]()
 })
 
-/** Each part of the house, and how it is killed; whoever keeps it running has put it back when this is over. */
+/** Each part of the stack, and how it is killed; whoever keeps it running has put it back when this is over. */
 const parts: Record<string, () => Promise<void>> = {
   'the agent': () => instance.kill('agent'),
   'the control plane': async () => {

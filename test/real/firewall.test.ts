@@ -8,7 +8,7 @@ import { parseDestination } from '@dormouse/agent/driver/libvirt/allowed-destina
 import { Firewall } from '@dormouse/agent/driver/libvirt/firewall.ts'
 import { createLog } from '@dormouse/process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { openPrivateHost, type PrivateHost } from '../../scripts/ground/private-host.ts'
+import { openPrivateHost, type PrivateHost } from '../../scripts/testbed/private-host.ts'
 
 const closed = [
   '10.200.0.2',

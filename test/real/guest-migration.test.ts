@@ -17,7 +17,7 @@ import { newId } from '@dormouse/contract'
 import { type Domain, LibvirtHost, migrateFlag, xmlFlag } from '@dormouse/node-libvirt'
 import { createLog } from '@dormouse/process'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { run } from '../../scripts/ground/processes.ts'
+import { run } from '../../scripts/testbed/processes.ts'
 import { waitFor } from '../wait-for.ts'
 import { guestSpec, Stage } from './parts/agent-stage.ts'
 

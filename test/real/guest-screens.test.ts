@@ -1,7 +1,7 @@
 // Guarantee: what takes a minute to prove of a real guest's screen: a link lives 60 s, and a screen that stands still is 504. And
 // what is typed arrives as it was typed, whatever a person has left pressed or locked.
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { RfbClient } from '../house/parts/rfb-client.ts'
+import { RfbClient } from '../integration/parts/rfb-client.ts'
 import { waitFor } from '../wait-for.ts'
 import { Browser, says } from './parts/browser.ts'
 import { GuestStage } from './parts/guest-stage.ts'

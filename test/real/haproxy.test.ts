@@ -16,11 +16,11 @@ import { listenOnLoopback } from '@dormouse/link/testing'
 import { ArmedFailpoints, createLog, readConfig } from '@dormouse/process'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { freePort } from '../free-port.ts'
-import { type OwnPostgres, ownPostgres } from '../house/parts/own-postgres.ts'
-import { RfbClient } from '../house/parts/rfb-client.ts'
-import { House } from '../house.ts'
+import { type OwnPostgres, ownPostgres } from '../integration/parts/own-postgres.ts'
+import { RfbClient } from '../integration/parts/rfb-client.ts'
 import { plainFetch } from '../openapi.ts'
 import { query } from '../setup/postgres.ts'
+import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
 import { Authority, type Identity } from './parts/authority.ts'
 import { startHaproxy } from './parts/haproxy.ts'
@@ -31,7 +31,7 @@ const [proxy, ...replicaNames] = ['127.0.0.1', '127.0.0.2', '127.0.0.3'] as cons
 let authority: Authority
 let own: OwnPostgres
 let databaseServer: string
-let house: House
+let stack: Stack
 let haproxy: AsyncDisposable
 let identity: Identity
 let url: string
@@ -43,23 +43,23 @@ beforeAll(async () => {
   databaseServer = secured({})
   const port = await freePort()
   url = `https://${proxy}:${port}`
-  house = await House.start({ databaseServer, hosts: 0, controlPlane: { trustedProxies: [proxy] } })
+  stack = await Stack.start({ databaseServer, hosts: 0, controlPlane: { trustedProxies: [proxy] } })
   const publicUrls = replicaNames.map((name) => `https://${name}:${port}`)
-  await house.replica.stop()
-  await house.replica.start({ publicUrl: publicUrls[0] })
-  await house.addReplica(undefined, { publicUrl: publicUrls[1], port: await freePort() })
-  const [first, second] = house.replicas.map((replica, at) => ({
+  await stack.replica.stop()
+  await stack.replica.start({ publicUrl: publicUrls[0] })
+  await stack.addReplica(undefined, { publicUrl: publicUrls[1], port: await freePort() })
+  const [first, second] = stack.replicas.map((replica, at) => ({
     address: new URL(replica.url).host,
     name: replicaNames[at]!,
   }))
   const names = [proxy, ...replicaNames].map((address) => `IP:${address}`)
   identity = await authority.issue(...names)
   haproxy = await startHaproxy({ port, plainPort: await freePort(), replicas: [first!, second!], identity })
-  await house.replica.leading()
-  await house.addHost({ controlPlanes: [url] })
+  await stack.replica.leading()
+  await stack.addHost({ controlPlanes: [url] })
 })
 afterAll(async () => {
-  await house?.[Symbol.asyncDispose]()
+  await stack?.[Symbol.asyncDispose]()
   await haproxy?.[Symbol.asyncDispose]()
   await own?.[Symbol.asyncDispose]()
   authority?.[Symbol.dispose]()
@@ -91,10 +91,10 @@ function secured({ host = 'localhost', ca = authority.file }): string {
   return secured.href
 }
 
-const client = () => createClient({ baseUrl: url, apiKey: house.org.key })
+const client = () => createClient({ baseUrl: url, apiKey: stack.org.key })
 
 test('every session of the replicas is encrypted', async () => {
-  const sessions = await house.database.rows<{ ssl: boolean }>(
+  const sessions = await stack.database.rows<{ ssl: boolean }>(
     `select ssl from pg_stat_ssl join pg_stat_activity using (pid)
       where datname = current_database() and application_name like 'dormouse%'`,
   )
@@ -103,7 +103,7 @@ test('every session of the replicas is encrypted', async () => {
 })
 
 test('an agent has a link to each replica through the proxy, and serves a desktop and its screen', async () => {
-  await house.linked(house.host)
+  await stack.linked(stack.host)
   const desktop = await Desktop.create({ client: client(), tier: 'small' })
   await desktop.wake()
   expect((await desktop.commands.run('echo through')).stdout).toBe('through\n')
@@ -118,7 +118,7 @@ test('an agent has a link to each replica through the proxy, and serves a deskto
 test('mutations go to the leader; while it changes, clients are told to retry, and none fails', async () => {
   const create = () => Desktop.create({ client: client(), tier: 'small' })
   await Promise.all(Array.from({ length: 4 }, create))
-  const [leader, other] = house.replicas as [House['replica'], House['replica']]
+  const [leader, other] = stack.replicas as [Stack['replica'], Stack['replica']]
   const during = Array.from({ length: 8 }, create)
   await leader.stop()
   expect((await Promise.all([...during, create()])).length).toBe(9)
@@ -152,7 +152,7 @@ test('no client can forge its address, or another host or protocol', async () =>
   const answer = await plainFetch(`${url}/v1/desktops/${desktop.id}/stream`, {
     method: 'POST',
     headers: {
-      authorization: `Bearer ${house.org.key}`,
+      authorization: `Bearer ${stack.org.key}`,
       'content-type': 'application/json',
       'x-forwarded-host': 'evil.example',
     },
@@ -185,15 +185,15 @@ test('however the path of the metrics is written, the proxy does not pass it on;
 })
 
 test('without any replica, the proxy answers 503 with Retry-After, as a problem', async () => {
-  for (const replica of house.replicas) await replica.stop()
+  for (const replica of stack.replicas) await replica.stop()
   const answer = await waitFor('an answer of the proxy itself', async () => {
-    const got = await plainFetch(`${url}/v1/desktops`, { headers: { authorization: `Bearer ${house.org.key}` } })
+    const got = await plainFetch(`${url}/v1/desktops`, { headers: { authorization: `Bearer ${stack.org.key}` } })
     return got.status === 503 && got.headers.has('retry-after') && got
   })
   expect(answer.headers.get('content-type')).toBe('application/problem+json')
   expect(await answer.json()).toMatchObject({ status: 503, code: 'not_leader' })
-  await house.replica.start()
-  await house.replica.leading()
+  await stack.replica.start()
+  await stack.replica.leading()
 })
 
 describe('a control plane does not start, and says what to correct, on a database', () => {

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, lstatSync, readFileSync, realpathSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { pids, readLive, waitFor } from '../../scripts/ground/processes.ts'
+import { pids, readLive, waitFor } from '../../scripts/testbed/processes.ts'
 
 const instanceCode = `import { Instance } from '${import.meta.dirname}/parts/instance.ts'
 const { dataDir } = await Instance.start({}, ['--simulated', '1', '--no-tour'])

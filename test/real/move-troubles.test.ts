@@ -7,7 +7,7 @@ import { fenceOf } from '@dormouse/agent/testing/bench.ts'
 import { TestMove } from '@dormouse/agent/testing/move.ts'
 import { type MoveKind, newId } from '@dormouse/contract'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { type CabledHost, cableAddress, cutCable, layCables, mendCable } from '../../scripts/ground/cables.ts'
+import { type CabledHost, cableAddress, cutCable, layCables, mendCable } from '../../scripts/testbed/cables.ts'
 import { waitFor } from '../wait-for.ts'
 import { AgentProcess } from './parts/agent-process.ts'
 import { guestSpec, type Stage, smallMiB } from './parts/agent-stage.ts'
@@ -201,7 +201,7 @@ describe.each<MoveKind>(['live', 'cold'])('%s', (kind) => {
   )
 })
 
-test('a slow carrier only delays the move', async () => {
+test('a slow transfer only delays the move', async () => {
   await old.agent.pace(8)
   await hosts.move('live', old.agent, next.agent).whole()
   await old.agent.pace(normalPace)

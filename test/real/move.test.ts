@@ -53,14 +53,14 @@ test('without a connection between the hosts it moves through a relay', async ()
   await hosts.expectAt(home)
 })
 
-test('a carrier that is cut while memory is sent leaves it running where it was', () =>
+test('a transfer that is cut while memory is sent leaves it running where it was', () =>
   hosts.failsInMidMemory(async () => {
     // Without KVM, QEMU loses what a guest writes meanwhile (decision 64).
     expect(await hosts.home.driver.domain(hosts.id)).toMatchObject({ state: 'paused' })
-    hosts.away.house.gate.close()
+    hosts.away.parts.listener.close()
   }))
 
-test.runIf(long)('a carrier that falls silent is given up', async () => {
+test.runIf(long)('a transfer that falls silent is given up', async () => {
   const normal = { beatMs: 1_000, silentMs: 60_000, stallMs: 60_000 }
   // The other side's beats are too rare for this one.
   hosts.home.moves = { ...hosts.home.moves, times: { ...normal, silentMs: 4_000 } }

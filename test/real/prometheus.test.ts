@@ -7,10 +7,10 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from '
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { endWithUs } from '../../scripts/ground/end-with-us.ts'
-import { identify, run } from '../../scripts/ground/processes.ts'
-import { ownPostgres } from '../house/parts/own-postgres.ts'
-import { House } from '../house.ts'
+import { endWithUs } from '../../scripts/testbed/end-with-us.ts'
+import { identify, run } from '../../scripts/testbed/processes.ts'
+import { ownPostgres } from '../integration/parts/own-postgres.ts'
+import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
 
 const long = process.env.DORMOUSE_TEST_LONG === '1'
@@ -64,10 +64,10 @@ async function startPrometheus(key: string, controlPlane: string, agent: string)
 test.runIf(long)('it scrapes a control plane and an agent, and answers what they did', async () => {
   await using server = await ownPostgres()
   const agent = { metricsListen: { host: '127.0.0.1', port: 0 } }
-  await using house = await House.start({ databaseServer: server.postgres.url, agent })
-  await house.desktop('awake')
-  const key = await house.replica.parts.principals.createOperatorKey('prometheus')
-  await using prometheus = await startPrometheus(key, house.url, house.host.metricsUrl!)
+  await using stack = await Stack.start({ databaseServer: server.postgres.url, agent })
+  await stack.desktop('awake')
+  const key = await stack.replica.parts.principals.createOperatorKey('prometheus')
+  await using prometheus = await startPrometheus(key, stack.url, stack.host.metricsUrl!)
   const value = async (query: string): Promise<number | undefined> => {
     const { data } = await prometheus.get(`query?query=${encodeURIComponent(query)}`).catch(() => ({ data: undefined }))
     const [first] = (data as { result: { value: [number, string] }[] } | undefined)?.result ?? []

@@ -6,9 +6,9 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { newId } from '@dormouse/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { finish, run } from '../../scripts/ground/processes.ts'
-import { House } from '../house.ts'
+import { finish, run } from '../../scripts/testbed/processes.ts'
 import { databaseNamed, makeTemplate, query } from '../setup/postgres.ts'
+import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
 import { type PackagedPostgres, packagedPostgres } from './parts/packaged-postgres.ts'
 
@@ -34,50 +34,50 @@ const restore = (file: string, databaseUrl: string) =>
 
 test('after a restore of an older backup, hosts report what they have, and nothing runs twice', async () => {
   const agent = { moveAddress: { host: '127.0.0.1', port: 0 } }
-  await using house = await House.start({ databaseServer: postgres.url, hosts: 2, agent })
-  house.chronicle.foresee(
+  await using stack = await Stack.start({ databaseServer: postgres.url, hosts: 2, agent })
+  stack.chronicle.foresee(
     /another host than the database names|restored from a backup|later turn|no record in the database|should be hibernated/,
   )
-  const kept = (await house.desktop('awake')).id
-  const slept = (await house.desktop('hibernated')).id
-  const woken = (await house.desktop('hibernated')).id
-  const destroyed = (await house.desktop('awake')).id
-  const moved = (await house.desktop('awake')).id
-  const file = await backup(house.database.url)
+  const kept = (await stack.desktop('awake')).id
+  const slept = (await stack.desktop('hibernated')).id
+  const woken = (await stack.desktop('hibernated')).id
+  const destroyed = (await stack.desktop('awake')).id
+  const moved = (await stack.desktop('awake')).id
+  const file = await backup(stack.database.url)
 
   const request = { to: null, requestedBy: 'operator', requestId: newId() } as const
-  const move = await house.replica.parts.moves.begin(moved, request)
-  expect((await house.settled(move.id)).state).toBe('succeeded')
-  const arrived = await house.hostOf(moved)
-  await house.ask(woken, 'wake')
-  await house.ask(destroyed, 'destroy')
-  const made = (await house.desktop('awake')).id
-  await house.remember(kept, 'kept')
+  const move = await stack.replica.parts.moves.begin(moved, request)
+  expect((await stack.settled(move.id)).state).toBe('succeeded')
+  const arrived = await stack.hostOf(moved)
+  await stack.ask(woken, 'wake')
+  await stack.ask(destroyed, 'destroy')
+  const made = (await stack.desktop('awake')).id
+  await stack.remember(kept, 'kept')
 
   const holderOf = async (id: string) =>
-    (await Promise.all(house.hosts.map((host) => host.holds(id)))).find(({ disk }) => disk)
+    (await Promise.all(stack.hosts.map((host) => host.holds(id)))).find(({ disk }) => disk)
   const restored = databaseNamed(postgres.url, 'restored')
   await query(postgres.url, 'create database restored')
   expect(await restore(file, restored)).toMatchObject({ code: 0 })
-  await house.replica.stop()
-  await house.replica.start({ databaseUrl: restored })
-  await house.replica.leading()
-  for (const host of house.hosts) await house.linked(host)
+  await stack.replica.stop()
+  await stack.replica.start({ databaseUrl: restored })
+  await stack.replica.leading()
+  for (const host of stack.hosts) await stack.linked(host)
 
-  await waitFor('what the host does not have', async () => (await house.see(destroyed)).state === 'stopped')
-  expect((await house.see(kept)).state).toBe('awake')
-  expect(await house.recall(kept)).toEqual({ memory: 'kept', disk: 'kept' })
+  await waitFor('what the host does not have', async () => (await stack.see(destroyed)).state === 'stopped')
+  expect((await stack.see(kept)).state).toBe('awake')
+  expect(await stack.recall(kept)).toEqual({ memory: 'kept', disk: 'kept' })
   // Moved since: its one whole copy is paused.
   await waitFor('the moved guest', async () => (await arrived.holds(moved)).domain === 'paused')
-  await house.becomes(moved, 'stopped')
+  await stack.becomes(moved, 'stopped')
   // Woken since: it is reported, and left as it is, until an operator has corrected its record.
-  await waitFor('the report', () => house.chronicle.find(/later turn/).length > 0)
+  await waitFor('the report', () => stack.chronicle.find(/later turn/).length > 0)
   expect((await holderOf(woken))?.domain).toBe('running')
-  expect((await house.see(woken)).state).toBe('hibernated')
-  expect((await house.ask(slept, 'wake')).result).toMatchObject({ resumed_from: 'memory' })
+  expect((await stack.see(woken)).state).toBe('hibernated')
+  expect((await stack.ask(slept, 'wake')).result).toMatchObject({ resumed_from: 'memory' })
   // Made since: its disk and its memory stay on the host.
   expect(await holderOf(made)).toMatchObject({ disk: true })
-  expect((await house.ask(destroyed, 'destroy')).state).toBe('succeeded')
+  expect((await stack.ask(destroyed, 'destroy')).state).toBe('succeeded')
 })
 
 test('only the newest backups are kept; a database that is in use is not restored into; half a backup restores nothing', async () => {

@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { createAdminClient, type Desktop } from '@dormouse/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { RfbClient } from '../house/parts/rfb-client.ts'
+import { RfbClient } from '../integration/parts/rfb-client.ts'
 import { waitFor } from '../wait-for.ts'
 import { Instance } from './parts/instance.ts'
 import { guest } from './parts/witness.ts'

@@ -15,7 +15,7 @@ import {
 import type { Page } from 'playwright-core'
 import { PNG } from 'pngjs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { signal } from '../../scripts/ground/processes.ts'
+import { signal } from '../../scripts/testbed/processes.ts'
 import { waitFor } from '../wait-for.ts'
 import { Browser, history, keep, says } from './parts/browser.ts'
 import { Cable } from './parts/cable.ts'

@@ -14,7 +14,7 @@ test.each(['live', 'cold'] as const)('a disk larger than its template’s moves 
   const hosts = await TwoHosts.start({ memoryMiB: 8, templatesMiB: 4_000 })
   await using _closing = hosts
   const { home, away } = hosts
-  await home.house.templates.settled()
+  await home.parts.templates.settled()
   await hosts.end()
   const spec = { ...guestSpec, diskGiB: 3 }
   const id = newId()

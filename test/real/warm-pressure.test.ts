@@ -42,7 +42,7 @@ test('under memory pressure copies end, the desktop that is awake goes on, and t
   const awake = newId()
   expect(await wake(awake, 1, 1)).toBe('boot')
   const seen = await leaveWitness(bench, awake, 32)
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
 
   const ids = Array.from({ length: many }, () => newId())
   await forEach(ids, async (id) => {
@@ -50,12 +50,12 @@ test('under memory pressure copies end, the desktop that is awake goes on, and t
     await bench.run(id, `echo ${id} >/run/kept`)
     await bench.hibernated(fenceOf(id, 1, 2))
   })
-  expect(bench.house.warm.facts.copies).toBe(many)
+  expect(bench.parts.warm.facts.copies).toBe(many)
   {
     await using _hog = await MemoryHog.start(leftShare)
     await waitFor('copies to end', async () => {
-      await bench.house.warm.check()
-      return bench.house.warm.facts.copies === 0
+      await bench.parts.warm.check()
+      return bench.parts.warm.facts.copies === 0
     })
     const now = await lookAt(bench, awake)
     expect(now).toMatchObject({ bootId: seen.bootId, memoryHash: seen.memoryHash })

@@ -1,15 +1,15 @@
 // Every route once, and every operation from its beginning to its end, so that each of their statements runs. Returns the
 // routes of the contract that were used.
 import { newId } from '@dormouse/contract'
-import type { House } from '../house.ts'
+import type { Stack } from '../stack.ts'
 
 const json = { 'content-type': 'application/json' }
 
 /** As a customer with desktops; the routes of the OpenAPI document that this used, as `GET /v1/desktops/{id}`. */
-export async function exerciseCustomer(house: House): Promise<Set<string>> {
+export async function exerciseCustomer(stack: Stack): Promise<Set<string>> {
   const used = new Set<string>()
   const ask = async (method: string, path: string, body?: object, headers: Record<string, string> = {}) => {
-    const answer = await house.api(method, path, { ...(body && { body }), headers })
+    const answer = await stack.api(method, path, { ...(body && { body }), headers })
     // What is not implemented answers 501.
     if (answer.status >= 500 && answer.status !== 501)
       throw new Error(`${method} ${path}: ${answer.status} ${answer.text}`)
@@ -51,9 +51,9 @@ export async function exerciseCustomer(house: House): Promise<Set<string>> {
 }
 
 /** As an operator. */
-export async function exerciseAdmin(house: House, operatorKey: string): Promise<void> {
+export async function exerciseAdmin(stack: Stack, operatorKey: string): Promise<void> {
   const ask = async (method: string, path: string, body?: object) => {
-    const answer = await house.api(method, `/admin/v1${path}`, { key: operatorKey, ...(body && { body }) })
+    const answer = await stack.api(method, `/admin/v1${path}`, { key: operatorKey, ...(body && { body }) })
     if (answer.status >= 500) throw new Error(`${method} ${path}: ${answer.status} ${answer.text}`)
     return answer.json
   }
@@ -65,15 +65,15 @@ export async function exerciseAdmin(house: House, operatorKey: string): Promise<
   await ask('DELETE', `/keys/${key}`)
   await ask('POST', '/hosts/invites', {})
   await ask('GET', '/hosts')
-  await ask('GET', `/hosts/${house.host.name}/removal`)
+  await ask('GET', `/hosts/${stack.host.name}/removal`)
   await ask('GET', '/audit')
   await ask('GET', `/audit?subject=${org}`)
   await ask('GET', '/deferred-commands')
   await ask('GET', '/desktops?limit=100')
   await ask('GET', '/desktops?limit=100&state=awake')
-  const { id: desktop } = await house.desktop('awake')
-  const { json: operation } = await house.api('GET', `/v1/desktops/${desktop}/operations`)
+  const { id: desktop } = await stack.desktop('awake')
+  const { json: operation } = await stack.api('GET', `/v1/desktops/${desktop}/operations`)
   await ask('GET', `/operations/${operation.operations[0].id}`)
   await ask('POST', `/desktops/${desktop}/hibernate?wait=true`, {})
-  await house.ask(desktop, 'destroy')
+  await stack.ask(desktop, 'destroy')
 }

@@ -1,13 +1,13 @@
 // Guarantee: a table of a million rows is changed while the service runs: nobody is refused, nobody loses the lead, and a
-// migrator that is killed in the middle is followed by one that goes on. In short: `test/house/migrate.test.ts`.
+// migrator that is killed in the middle is followed by one that goes on. In short: `test/integration/migrate.test.ts`.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { beginTraffic } from '../house/parts/traffic.ts'
-import { House } from '../house.ts'
+import { beginTraffic } from '../integration/parts/traffic.ts'
+import { Stack } from '../stack.ts'
 import { waitFor } from '../wait-for.ts'
 
 const rows = 1_000_000
@@ -38,29 +38,29 @@ const migrations = {
 }
 
 test('a million rows, under traffic', async () => {
-  await using house = await House.start({ replicas: 2 })
+  await using stack = await Stack.start({ replicas: 2 })
   const folder = mkdtempSync(join(tmpdir(), 'dormouse-scale-'))
-  const other = await house.otherOrg
-  await house.database.rows(
+  const other = await stack.otherOrg
+  await stack.database.rows(
     `insert into desktops (id, org_id, tier, state, image_version, vcpus, memory_mib, disk_gib, idle_timeout_secs,
        billing_mode, created_at, updated_at)
      select gen_random_uuid(), $1, 'small', 'created', 'mini', 1, 512, 10, 1800, 'hourly', now(), now() + n * interval '1 s'
      from generate_series(1, ${rows}) n`,
     [other.id],
   )
-  const epoch = house.replica.parts.leadership.term?.epoch
-  await using traffic = beginTraffic(house)
+  const epoch = stack.replica.parts.leadership.term?.epoch
+  await using traffic = beginTraffic(stack)
   const took: Record<string, number> = {}
   const run = async () => {
     const began = performance.now()
-    const child = spawn(process.execPath, [join(import.meta.dirname, 'migrator.ts'), house.database.url, folder], {
+    const child = spawn(process.execPath, [join(import.meta.dirname, 'migrator.ts'), stack.database.url, folder], {
       stdio: ['ignore', 'inherit', 'inherit'],
     })
     const exit = once(child, 'exit') as Promise<[number | null]>
     return { child, ended: exit.then(([code]) => ({ code, ms: Math.round(performance.now() - began) })) }
   }
   const building = () =>
-    house.database.rows(`select 1 from pg_stat_progress_create_index where datname = current_database()`)
+    stack.database.rows(`select 1 from pg_stat_progress_create_index where datname = current_database()`)
   for (const [name, sql] of Object.entries(migrations)) {
     writeFileSync(join(folder, name), sql)
     if (name === '9002-index.sql') {
@@ -69,7 +69,7 @@ test('a million rows, under traffic', async () => {
       child.kill('SIGKILL')
       await ended
       await waitFor('its end', async () => (await building()).length === 0)
-      const half = await house.database.rows(
+      const half = await stack.database.rows(
         `select indisvalid as valid from pg_index where indexrelid = to_regclass('desktops_scale')`,
       )
       expect(half).toEqual([{ valid: false }])
@@ -83,13 +83,13 @@ test('a million rows, under traffic', async () => {
   console.log('ms by migration, start of its process included', took)
   console.log(`${noted.length} answers meanwhile; the slowest`, noted.slice(0, 5))
   expect(noted.filter(({ status }) => status >= 400)).toEqual([])
-  expect(house.replica.parts.leadership.term?.epoch).toBe(epoch)
+  expect(stack.replica.parts.leadership.term?.epoch).toBe(epoch)
   expect(
-    await house.database.rows(
+    await stack.database.rows(
       `select indisvalid as valid from pg_index where indexrelid = to_regclass('desktops_scale')`,
     ),
   ).toEqual([{ valid: true }])
-  const [left] = await house.database.rows<{ count: number }>(
+  const [left] = await stack.database.rows<{ count: number }>(
     'select count(*)::int as count from desktops where scale_note is null',
   )
   expect(left).toEqual({ count: 0 })

@@ -1,6 +1,6 @@
 // Guarantee: 1,000 first wakes at once on 50 hosts overbook none, are refused nowhere while there is room, and are spread.
 import { expect, test } from 'vitest'
-import { fillFleet, spreadOver } from '../house/parts/full-fleet.ts'
+import { fillFleet, spreadOver } from '../integration/parts/full-fleet.ts'
 
 test('1,000 first wakes fill 50 hosts to the last place', async () => {
   const { tookMs } = await fillFleet(50, 20)

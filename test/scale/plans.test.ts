@@ -3,9 +3,9 @@
 import { statSync } from 'node:fs'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { fill } from '../bench/scale/fill.ts'
-import { ownPostgres } from '../house/parts/own-postgres.ts'
-import { House } from '../house.ts'
+import { ownPostgres } from '../integration/parts/own-postgres.ts'
 import { query } from '../setup/postgres.ts'
+import { Stack } from '../stack.ts'
 import { exerciseAdmin, exerciseCustomer } from './exercises.ts'
 import { explainEverything, nodesOf, type Plan, type PlanNode, plansIn, rowsRead } from './plan-log.ts'
 
@@ -27,42 +27,42 @@ const mayReadAll: Record<string, string> = {
 const canary = `select count(*) as canary from operations where error = 'none'`
 
 let own: Awaited<ReturnType<typeof ownPostgres>>
-let house: House
+let stack: Stack
 let plans: Plan[]
 let large: Set<string>
 let used: Set<string>
 
 beforeAll(async () => {
   own = await ownPostgres()
-  house = await House.start({ databaseServer: own.postgres.url, controlPlane: { maxDesktopsPerOrg: 1_000_000 } })
-  await fill((text, values) => house.database.rows(text, values), house.org.id, { desktops, operationsEach })
+  stack = await Stack.start({ databaseServer: own.postgres.url, controlPlane: { maxDesktopsPerOrg: 1_000_000 } })
+  await fill((text, values) => stack.database.rows(text, values), stack.org.id, { desktops, operationsEach })
   large = new Set(
     (
-      await house.database.rows<{ name: string }>(
+      await stack.database.rows<{ name: string }>(
         `select relname as name from pg_class where relkind = 'r' and reltuples >= ${largeRows}`,
       )
     ).map(({ name }) => name),
   )
   for (const [name, value] of Object.entries(explainEverything))
-    await house.database.rows(`alter system set ${name} = '${value}'`)
-  await house.database.rows('select pg_reload_conf()')
+    await stack.database.rows(`alter system set ${name} = '${value}'`)
+  await stack.database.rows('select pg_reload_conf()')
   const from = statSync(own.postgres.logFile).size
   // Its sessions are new ones; a new term runs every reconciler.
-  await house.restartControlPlane()
-  const operatorKey = await house.replica.parts.principals.createOperatorKey('exercises')
+  await stack.restartControlPlane()
+  const operatorKey = await stack.replica.parts.principals.createOperatorKey('exercises')
   for (let time = 0; time < times; time++) {
-    used = await exerciseCustomer(house)
-    await exerciseAdmin(house, operatorKey)
+    used = await exerciseCustomer(stack)
+    await exerciseAdmin(stack, operatorKey)
   }
-  await house.restartAgent()
-  await house.endTerm()
-  await house.settle()
-  await query(house.database.url, canary)
+  await stack.restartAgent()
+  await stack.endTerm()
+  await stack.settle()
+  await query(stack.database.url, canary)
   plans = plansIn(own.postgres.logFile, from)
 }, 600_000)
 
 afterAll(async () => {
-  await house?.[Symbol.asyncDispose]()
+  await stack?.[Symbol.asyncDispose]()
   await own?.[Symbol.asyncDispose]()
 })
 
@@ -73,7 +73,7 @@ test('the tables that grow with desktops and operations are large', () => {
 })
 
 test('every customer route is exercised', async () => {
-  const { paths } = (await house.api('GET', '/v1/openapi.json')).json as { paths: Record<string, object> }
+  const { paths } = (await stack.api('GET', '/v1/openapi.json')).json as { paths: Record<string, object> }
   const routes = Object.entries(paths).flatMap(([path, methods]) =>
     Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
   )

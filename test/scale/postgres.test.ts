@@ -1,19 +1,19 @@
-// Guarantee: under fifteen kills of Postgres in four minutes nobody sees a 500. In short: `test/house/postgres.test.ts`.
+// Guarantee: under fifteen kills of Postgres in four minutes nobody sees a 500. In short: `test/integration/postgres.test.ts`.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { ownPostgres } from '../house/parts/own-postgres.ts'
-import { beginTraffic, countsOf } from '../house/parts/traffic.ts'
-import { House } from '../house.ts'
+import { ownPostgres } from '../integration/parts/own-postgres.ts'
+import { beginTraffic, countsOf } from '../integration/parts/traffic.ts'
+import { Stack } from '../stack.ts'
 
 const kills = 15
 const spanMs = 240_000
 
 test('fifteen kills of Postgres in four minutes', async () => {
   await using own = await ownPostgres()
-  await using house = await House.start({ databaseServer: own.postgres.url })
-  house.chronicle.foresee(/./)
-  const { id: awake } = await house.desktop('awake')
-  await using traffic = beginTraffic(house, { awake })
+  await using stack = await Stack.start({ databaseServer: own.postgres.url })
+  stack.chronicle.foresee(/./)
+  const { id: awake } = await stack.desktop('awake')
+  await using traffic = beginTraffic(stack, { awake })
   for (let kill = 0; kill < kills; kill++) {
     await sleep((spanMs / kills) * (0.5 + Math.random()))
     await own.postgres.kill()

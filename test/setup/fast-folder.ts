@@ -1,4 +1,4 @@
-// Where the short-lived files of the house tests lie: databases, state folders of hosts.
+// Where the short-lived files of the stack tests lie: databases, state folders of hosts.
 import { existsSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 
@@ -6,7 +6,7 @@ const inMemory = '/dev/shm'
 const enoughBytes = 4 * 1024 ** 3
 
 /**
- * A folder in memory, where the machine has one that is large enough. A house copies the 300 files of a database and
+ * A folder in memory, where the machine has one that is large enough. A stack copies the 300 files of a database and
  * removes them, and its hosts write journals: on a disk that takes half of the processor time of a start.
  */
 export function fastFolder(): string {

@@ -1,4 +1,4 @@
-// One real Postgres for the run, with a migrated template that each house copies.
+// One real Postgres for the run, with a migrated template that each stack copies.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,9 +6,9 @@ import { migrate } from '@dormouse/control-plane/db/migrate.ts'
 import { openPool } from '@dormouse/control-plane/db/pool.ts'
 import { createLog } from '@dormouse/process'
 import type { TestProject } from 'vitest/node'
-import { endWithUs } from '../../scripts/ground/end-with-us.ts'
-import { startPostgres } from '../../scripts/ground/postgres.ts'
-import { identify } from '../../scripts/ground/processes.ts'
+import { endWithUs } from '../../scripts/testbed/end-with-us.ts'
+import { startPostgres } from '../../scripts/testbed/postgres.ts'
+import { identify } from '../../scripts/testbed/processes.ts'
 import { Secrets } from '../secrets.ts'
 import { fastFolder } from './fast-folder.ts'
 
@@ -22,7 +22,7 @@ export const templateName = 'dormouse_template'
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   // A million rows stay on the disk.
-  const folder = mkdtempSync(join(project.name === 'house' ? fastFolder() : tmpdir(), 'dormouse-test-'))
+  const folder = mkdtempSync(join(project.name === 'integration' ? fastFolder() : tmpdir(), 'dormouse-test-'))
   const postgres = await startPostgres({
     dataDir: join(folder, 'pg'),
     runtimeDir: folder,
@@ -44,10 +44,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
   }
 }
 
-/** The migrated database that each house copies. */
+/** The migrated database that each stack copies. */
 export async function makeTemplate(url: string): Promise<void> {
   await query(url, `create database ${templateName}`)
-  await migrate({ databaseUrl: databaseNamed(url, templateName), log: createLog({ name: 'ground', level: 'warn' }) })
+  await migrate({ databaseUrl: databaseNamed(url, templateName), log: createLog({ name: 'testbed', level: 'warn' }) })
 }
 
 /** The same server, another database. */

@@ -1,4 +1,4 @@
-// Guarantee: nobody imports what the house forbids, not even a type, and each rule notices what it is for.
+// Guarantee: nobody imports what the rules forbid, not even a type, and each rule notices what it is for.
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -39,7 +39,7 @@ const allowed = {
   'apps/agent/src/index.ts': 'export const a = 1',
 }
 
-const floor = (number: number) => `what floor ${number} of apps/control-plane/src may import`
+const layer = (number: number) => `what layer ${number} of apps/control-plane/src may import`
 
 const wrong: [path: string, text: string, rule: string][] = [
   ['apps/cli/src/a.ts', `import { a } from '../../agent/src/index.ts'`, 'apps stand alone'],
@@ -49,13 +49,13 @@ const wrong: [path: string, text: string, rule: string][] = [
   ['packages/client/src/a.ts', `const a = await import('@dormouse/link')`, 'what client may import'],
   ['apps/agent/src/a.ts', `import '../../../packages/link/src/index.ts'`, 'packages are imported by name'],
   ['packages/contract/src/a.ts', `import { readFile } from 'node:fs'`, 'the contract imports only zod'],
-  ['apps/control-plane/src/desktops/a.ts', `import '../guest/a.ts'`, floor(5)],
-  ['apps/control-plane/src/desktops/b.ts', `export type A = import('../guest/a.ts').A`, floor(5)],
-  ['apps/control-plane/src/hosts/a.ts', `import '../ledger/a.ts'`, floor(4)],
-  ['apps/control-plane/src/ledger/a.ts', `import '../config.ts'`, floor(4)],
-  ['apps/control-plane/src/db/a.ts', `import '../attic/a.ts'`, floor(0)],
+  ['apps/control-plane/src/desktops/a.ts', `import '../guest/a.ts'`, layer(5)],
+  ['apps/control-plane/src/desktops/b.ts', `export type A = import('../guest/a.ts').A`, layer(5)],
+  ['apps/control-plane/src/hosts/a.ts', `import '../ledger/a.ts'`, layer(4)],
+  ['apps/control-plane/src/ledger/a.ts', `import '../config.ts'`, layer(4)],
+  ['apps/control-plane/src/db/a.ts', `import '../attic/a.ts'`, layer(0)],
   ['apps/control-plane/src/attic/a.ts', `import './nothing.ts'`, 'imports resolve'],
-  ['apps/agent/src/driver/a.ts', `import type { B } from '../guest/b.ts'`, 'what floor 2 of apps/agent/src may import'],
+  ['apps/agent/src/driver/a.ts', `import type { B } from '../guest/b.ts'`, 'what layer 2 of apps/agent/src may import'],
   ['apps/agent/src/guest-agent/a.ts', `import { a } from '@dormouse/node-libvirt'`, 'one door to libvirt'],
   // One circle is reported once.
   ['scripts/a.ts', `import type { B } from './b.ts'`, 'no circles'],

@@ -2,7 +2,7 @@
 import { globSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { floorPlans, packageArrows } from './rules.ts'
+import { layerPlans, packageArrows } from './rules.ts'
 
 const root = join(import.meta.dirname, '../..')
 const emptyNames = new Set(['util', 'utils', 'common', 'helper', 'helpers', 'types'])
@@ -52,9 +52,9 @@ test.each<[rule: Rule, path: string, text: string, complaint: string | undefined
   else expect(rule(path, text)).toBeUndefined()
 })
 
-test.each(floorPlans)('every room of $src has one floor', ({ src, floors }) => {
-  const rooms = readdirSync(join(root, src)).map((name) => name.replace(/(\.test)?\.ts$/, ''))
-  expect(floors.flat().toSorted()).toEqual([...new Set(rooms)].toSorted())
+test.each(layerPlans)('every module of $src has one layer', ({ src, layers }) => {
+  const modules = readdirSync(join(root, src)).map((name) => name.replace(/(\.test)?\.ts$/, ''))
+  expect(layers.flat().toSorted()).toEqual([...new Set(modules)].toSorted())
 })
 
 test('every package has a place', () => {

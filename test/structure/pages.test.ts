@@ -10,7 +10,7 @@ const files = globSync('**/*', { cwd: root, exclude })
 const pages = files.filter((path) => path.endsWith('.md'))
 const textOf = (path: string) => readFileSync(join(root, path), 'utf8')
 
-/** Placeholders such as `<room>/routes.ts`, `*.test.ts` or `NNNN-what.sql`, and paths that exist only after a build or an install. */
+/** Placeholders such as `<module>/routes.ts`, `*.test.ts` or `NNNN-what.sql`, and paths that exist only after a build or an install. */
 const placeholder = /[<*…]|NNNN|(^|\/)(dist|node_modules)(\/|$)/
 const fromRoot = /^(apps|packages|docs|scripts|test|infra)\/\S+$/
 const source = /^[\w./-]+\.(ts|sql)$/

@@ -1,17 +1,17 @@
-// Who may import whom: the floors of the programs, the order of the packages, and no circles. Data for dependency-cruiser;
-// a new room is entered in the floors below, and in ARCHITECTURE.md.
+// Who may import whom: the layers of the programs, the order of the packages, and no circles. Data for dependency-cruiser;
+// a new module is entered in the layers below, and in ARCHITECTURE.md.
 import type { IRegularForbiddenRuleType } from 'dependency-cruiser'
 
-/** The rooms in the `src` folder of one program, from the bottom up. The topmost floor, the roof, may import anything. */
-export interface FloorPlan {
+/** The modules in the `src` folder of one program, from the bottom up. The topmost layer, the wiring, may import anything. */
+export interface LayerPlan {
   src: string
-  floors: readonly (readonly string[])[]
+  layers: readonly (readonly string[])[]
 }
 
-export const floorPlans: readonly FloorPlan[] = [
+export const layerPlans: readonly LayerPlan[] = [
   {
     src: 'apps/control-plane/src',
-    floors: [
+    layers: [
       ['db'],
       // Every write begins with the leader's fence, so leadership lies below all that writes.
       ['leadership'],
@@ -39,7 +39,7 @@ export const floorPlans: readonly FloorPlan[] = [
         'main',
         'config',
         'context',
-        'rooms',
+        'modules',
         'wings',
         'client-limits',
         'app',
@@ -51,9 +51,9 @@ export const floorPlans: readonly FloorPlan[] = [
   },
   {
     src: 'apps/agent/src',
-    floors: [
+    layers: [
       ['mechanics'],
-      ['images', 'enrolment', 'streams', 'carrier'],
+      ['images', 'enrolment', 'streams', 'transfer'],
       ['driver'],
       ['scripts'],
       ['ssh', 'guest-agent'],
@@ -72,7 +72,7 @@ export const floorPlans: readonly FloorPlan[] = [
         'hello',
         'facts',
         'image-facts',
-        'care',
+        'periodic',
         'testing',
       ],
     ],
@@ -140,12 +140,12 @@ const arrows: Omit<IRegularForbiddenRuleType, 'severity'>[] = [
     from: { path: `^packages/${name}/` },
     to: { path: '^packages/', pathNot: `^packages/(${[name, ...allowed].join('|')})/` },
   })),
-  ...floorPlans.flatMap(({ src, floors }) =>
-    floors.slice(0, -1).map((rooms, floor) => ({
-      name: `what floor ${floor} of ${src} may import`,
-      comment: `${rooms.join(', ')} may import lower floors only; move what both need to a room below, what they do together to a room above, or let the roof pass a function in`,
-      from: { path: `^${src}/(${rooms.join('|')})[/.]`, pathNot: tests },
-      to: { path: `^${src}/`, pathNot: `^${src}/(${['$1', ...floors.slice(0, floor).flat()].join('|')})[/.]` },
+  ...layerPlans.flatMap(({ src, layers }) =>
+    layers.slice(0, -1).map((modules, layer) => ({
+      name: `what layer ${layer} of ${src} may import`,
+      comment: `${modules.join(', ')} may import lower layers only; move what both need to a module below, what they do together to a module above, or let the wiring pass a function in`,
+      from: { path: `^${src}/(${modules.join('|')})[/.]`, pathNot: tests },
+      to: { path: `^${src}/`, pathNot: `^${src}/(${['$1', ...layers.slice(0, layer).flat()].join('|')})[/.]` },
     })),
   ),
 ]

@@ -2,7 +2,6 @@
 import { accessSync, constants } from 'node:fs'
 import { availableParallelism, totalmem } from 'node:os'
 import { type Failpoints, type Log, noFailpoints, openTracing } from '@dormouse/process'
-import { Care } from './care.ts'
 import { linkHandlers } from './commands/table.ts'
 import { type AgentConfig, foldersOf } from './config.ts'
 import { Control } from './control.ts'
@@ -22,6 +21,7 @@ import { type AnyDriver, makeDriver } from './make-driver.ts'
 import { before } from './mechanics/deadlines.ts'
 import { privateFolder } from './mechanics/durable-file.ts'
 import { makeParts, type Parts, type PartsOptions } from './parts.ts'
+import { PeriodicWork } from './periodic.ts'
 import { type MetricsServer, serveMetrics } from './telemetry/serve.ts'
 import { Telemetry } from './telemetry/telemetry.ts'
 
@@ -68,7 +68,7 @@ const withoutLeaderEveryMs = 2_000
 export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { stateDir, adopt } = options.config
   openFolders(options.config)
-  const folder = await takeFolder({ stateDir, adopt, log: options.log.child({ room: 'enrolment' }) })
+  const folder = await takeFolder({ stateDir, adopt, log: options.log.child({ module: 'enrolment' }) })
   try {
     const agent = await start(options)
     return {
@@ -95,14 +95,14 @@ function openFolders(config: AgentConfig): void {
 async function start({ config, log, failpoints = noFailpoints, ...given }: AgentOptions): Promise<Agent> {
   const life = new AbortController()
   const identity = await enrol(config, log, given.signal ? AbortSignal.any([life.signal, given.signal]) : life.signal)
-  const guestLog = log.child({ room: 'driver' })
+  const guestLog = log.child({ module: 'driver' })
   const tracing = await openTracing({
     url: config.otlpUrl,
     service: 'dormouse-agent',
     instance: config.name,
     share: config.traceShare,
     foreignParents: false,
-    log: log.child({ room: 'telemetry' }),
+    log: log.child({ module: 'telemetry' }),
   })
   const telemetry = new Telemetry(log, tracing)
   const driver = given.driver ?? makeDriver(config, guestLog, telemetry.libvirtCall)
@@ -126,10 +126,10 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
       telemetry.report(name, report)
       phases.send(name, report)
     },
-    log: log.child({ room: 'desktops' }),
+    log: log.child({ module: 'desktops' }),
     guestLog,
   })
-  startCare(new Care(log.child({ room: 'care' }), life.signal), parts, config.activityEveryMs)
+  startPeriodicWork(new PeriodicWork(log.child({ module: 'periodic' }), life.signal), parts, config.activityEveryMs)
   control = connect(config, identity, parts, telemetry, log)
   const metrics = await showMetrics(config, telemetry, control, log)
   return agentOf(identity, { ...parts, driver }, control, metrics, life)
@@ -137,7 +137,7 @@ async function start({ config, log, failpoints = noFailpoints, ...given }: Agent
 
 function enrol(config: AgentConfig, log: Log, signal: AbortSignal): Promise<Identity> {
   const { stateDir, controlPlanes, enrolToken: token, name, allowHttp } = config
-  return enrolled({ stateDir, controlPlanes, token, name, allowHttp, log: log.child({ room: 'enrolment' }), signal })
+  return enrolled({ stateDir, controlPlanes, token, name, allowHttp, log: log.child({ module: 'enrolment' }), signal })
 }
 
 const workAtOnceOf = ({ workAtOnce }: AgentConfig): number => workAtOnce ?? 2 * availableParallelism()
@@ -147,17 +147,17 @@ function warmOf({ memoryMiB, warmPercent, warmSecs }: AgentConfig): PartsOptions
   return { maxMiB, maxAgeMs: warmSecs * 1_000 }
 }
 
-function startCare(care: Care, parts: Parts, activityEveryMs: number): void {
+function startPeriodicWork(periodic: PeriodicWork, parts: Parts, activityEveryMs: number): void {
   const { journal, space, warm, templates, furnishing, eviction, samples, withoutLeader, execActivity } = parts
-  care.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
-  care.every(spaceEveryMs, 'disk space', () => space.check())
-  care.every(memoryEveryMs, 'memory for desktops', () => templates.giveWay().then(() => warm.check()))
-  care.every(furnishEveryMs, 'networks of new desktops', () => furnishing.check())
-  care.every(templatesEveryMs, 'templates', () => templates.check())
-  care.every(imagesEveryMs, 'unused images', () => eviction.check())
-  care.every(withoutLeaderEveryMs, 'idle desktops without a leader', () => withoutLeader.check())
-  care.every(activityEveryMs, 'activity of guests', () => samples.sample())
-  care.every(activityEveryMs, 'running execs', () => execActivity.look())
+  periodic.every(dayMs, 'old tombstones', () => journal.prune(Date.now() - tombstoneDays * dayMs))
+  periodic.every(spaceEveryMs, 'disk space', () => space.check())
+  periodic.every(memoryEveryMs, 'memory for desktops', () => templates.giveWay().then(() => warm.check()))
+  periodic.every(furnishEveryMs, 'networks of new desktops', () => furnishing.check())
+  periodic.every(templatesEveryMs, 'templates', () => templates.check())
+  periodic.every(imagesEveryMs, 'unused images', () => eviction.check())
+  periodic.every(withoutLeaderEveryMs, 'idle desktops without a leader', () => withoutLeader.check())
+  periodic.every(activityEveryMs, 'activity of guests', () => samples.sample())
+  periodic.every(activityEveryMs, 'running execs', () => execActivity.look())
 }
 
 function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetry: Telemetry, log: Log): Control {
@@ -188,7 +188,7 @@ function connect(config: AgentConfig, identity: Identity, parts: Parts, telemetr
     welcomed: ({ warmCopies = false }) => parts.warm.welcomed(warmCopies),
     heard: (answer) => parts.withoutLeader.heard(answer),
     heartbeat: (link) => sayHeartbeat({ ...parts, facts, reports }, link),
-    log: log.child({ room: 'control' }),
+    log: log.child({ module: 'control' }),
   })
 }
 
@@ -200,7 +200,7 @@ async function showMetrics(
 ): Promise<MetricsServer> {
   telemetry.show('dormouse_agent_links', 'Replicas that have welcomed this host', () => control.welcomed)
   telemetry.show('dormouse_agent_channels', 'Open byte channels, for files and screens', () => control.channels)
-  const server = await serveMetrics(metricsListen, () => telemetry.text(), log.child({ room: 'telemetry' }))
+  const server = await serveMetrics(metricsListen, () => telemetry.text(), log.child({ module: 'telemetry' }))
   const close = async () => {
     server.close()
     await telemetry.close()
@@ -215,10 +215,10 @@ function agentOf(
   metrics: MetricsServer,
   life: AbortController,
 ): Agent {
-  const { journal, turns, digests, templates, guests, driver, moves, gate, fetcher, inputs, pictures } = parts
+  const { journal, turns, digests, templates, guests, driver, moves, listener, fetcher, inputs, pictures } = parts
   const disconnect = async () => {
     moves.close()
-    gate.close()
+    listener.close()
     await fetcher.close()
     await metrics.close()
     guests.close()

@@ -2,7 +2,7 @@
 // used.
 import type { HostFacts } from '@dormouse/contract'
 import type { ImageFetcher } from './images/fetcher.ts'
-import type { ImageShelf } from './images/shelf.ts'
+import type { ImageStore } from './images/store.ts'
 import { before } from './mechanics/deadlines.ts'
 
 type Digests = NonNullable<HostFacts['imageDigests']>
@@ -10,13 +10,13 @@ type Digests = NonNullable<HostFacts['imageDigests']>
 const waitMs = 300
 
 export class ImageFacts {
-  readonly #shelf: ImageShelf
+  readonly #store: ImageStore
   readonly #fetcher: Pick<ImageFetcher, 'states'>
   #known: Digests = []
   #reading: Promise<Digests> | undefined
 
-  constructor(shelf: ImageShelf, fetcher: Pick<ImageFetcher, 'states'>) {
-    this.#shelf = shelf
+  constructor(store: ImageStore, fetcher: Pick<ImageFetcher, 'states'>) {
+    this.#store = store
     this.#fetcher = fetcher
   }
 
@@ -29,7 +29,7 @@ export class ImageFacts {
   }
 
   async #read(): Promise<Digests> {
-    const images = await this.#shelf.all()
+    const images = await this.#store.all()
     this.#known = images.map(({ name, image }) => ({ image: name, digest: image.manifestDigest }))
     return this.#known
   }

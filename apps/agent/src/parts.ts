@@ -1,9 +1,6 @@
 // Makes the long-lived parts that commands and periodic work share, over one state folder and one driver.
 import { freemem, totalmem } from 'node:os'
 import { BytePace, type Failpoints, type Log } from '@dormouse/process'
-import type { CarrierTimes } from './carrier/carrier.ts'
-import { Gate } from './carrier/gate.ts'
-import type { MoveAddress } from './carrier/secret.ts'
 import { CallsInFlight } from './commands/calls-in-flight.ts'
 import type { CommandDeps } from './commands/table.ts'
 import { Activity } from './desktops/activity.ts'
@@ -37,6 +34,9 @@ import { unlessMissing } from './mechanics/durable-file.ts'
 import { Slots } from './mechanics/locks.ts'
 import type { Held } from './moves/held.ts'
 import { ScreenClients } from './streams/screen-clients.ts'
+import { MoveListener } from './transfer/listener.ts'
+import type { MoveAddress } from './transfer/secret.ts'
+import type { TransferTimes } from './transfer/transfer.ts'
 
 const mib = 1024 * 1024
 
@@ -47,7 +47,7 @@ export interface PartsOptions {
   /** How many boots, restores and saves run at once. */
   workAtOnce: number
   /** Where moves to this host are accepted, undefined for nowhere, and how many MiB a second they may use in each direction. */
-  moves?: { listen?: MoveAddress | undefined; mibPerSec?: number | undefined; times?: CarrierTimes }
+  moves?: { listen?: MoveAddress | undefined; mibPerSec?: number | undefined; times?: TransferTimes }
   /** How much memory warm copies of sleeping desktops may hold, and how long each is kept; none by default. */
   warm?: { maxMiB: number; maxAgeMs: number; hostMemory?: () => HostMemory } | undefined
   /** How much of the disk templates of images may fill; 0, which is the default, makes none. */
@@ -91,7 +91,7 @@ export async function makeParts({
   await driver.open(installationId)
   const turns: Turns = new Turns(journal, (desktopId) => watch.idle(desktopId))
   const moves = new HeldMoves<Held>()
-  const gate = new Gate({ listen, pace: new BytePace(mibPerSec), log, ...(times && { times }) })
+  const listener = new MoveListener({ listen, pace: new BytePace(mibPerSec), log, ...(times && { times }) })
   const activity = new Activity()
   const slots = new Slots(workAtOnce)
   const warm = warmCopiesOf({ driver, journal, memory, turns, failpoints, log }, shared.warm)
@@ -122,9 +122,9 @@ export async function makeParts({
   const execs = new GuestExecs()
   return {
     ...deps,
-    gate,
+    listener,
     pace: new BytePace(mibPerSec),
-    carrierTimes: times,
+    transferTimes: times,
     watch,
     space: new Space({ ...deps, watch }),
     eviction,
@@ -165,9 +165,9 @@ function imagesOf(
   templates: Templates,
   { failpoints, log, fetchLimits: limits }: ImageOptions,
 ) {
-  const shelf = driver.images
+  const store = driver.images
   const eviction: ImageEviction = new ImageEviction({
-    shelf,
+    store,
     foldersInUse: () => driver.imageFoldersInUse(),
     namesInUse: () =>
       new Set([
@@ -181,6 +181,6 @@ function imagesOf(
     log,
   })
   const makeSpace = (bytes: number) => eviction.makeSpace(bytes)
-  const fetcher: ImageFetcher = new ImageFetcher({ shelf, makeSpace, failpoints, log, ...(limits && { limits }) })
+  const fetcher: ImageFetcher = new ImageFetcher({ store, makeSpace, failpoints, log, ...(limits && { limits }) })
   return { fetcher, eviction }
 }

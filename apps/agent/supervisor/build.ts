@@ -1,6 +1,6 @@
 // Compiles the supervisor, and writes it as text into the agent's scripts: `node apps/agent/supervisor/build.ts`.
 import { join } from 'node:path'
-import { keepAsText } from '../../../scripts/ground/static-program.ts'
+import { keepAsText } from '../../../scripts/testbed/static-program.ts'
 
 const here = import.meta.dirname
 

@@ -31,11 +31,11 @@ import { refuseUnknownFields } from './http/unknown-fields.ts'
 import { imageAdminRoutes, offerRoutes } from './images/routes.ts'
 import type { Readiness } from './leadership/readiness.ts'
 import { eventAdminRoutes, eventRoutes } from './listeners/routes.ts'
+import type { Modules } from './modules.ts'
 import { callerOf, customersOnly, operatorsOnly } from './principals/authentication.ts'
 import { principalRoutes } from './principals/routes.ts'
 import { recoveryAdminRoutes } from './recovery/routes.ts'
 import { removalRoutes } from './removals/routes.ts'
-import type { Rooms } from './rooms.ts'
 import { serveScreenPage } from './streams/page.ts'
 import { streamRoutes } from './streams/routes.ts'
 import { watchRequests } from './telemetry/requests.ts'
@@ -43,7 +43,7 @@ import { metricsRoutes } from './telemetry/routes.ts'
 import type { Telemetry } from './telemetry/telemetry.ts'
 import { usageRoutes } from './usage/routes.ts'
 
-export interface AppParts extends Rooms, ClientLimits {
+export interface AppParts extends Modules, ClientLimits {
   config: Config
   log: Log
   acts: AuditTrail
@@ -51,7 +51,7 @@ export interface AppParts extends Rooms, ClientLimits {
   telemetry: Telemetry
 }
 
-/** The application, ready to listen. The routes of a room take of the parts what they name, and see no other. */
+/** The application, ready to listen. The routes of a module take of the parts what they name, and see no other. */
 export async function createApp(given: AppParts): Promise<App> {
   const { log, config, principals, strangers, connections, callers, heldBytes } = given
   const authentication = { principals, strangers, connections, callers }

@@ -1,4 +1,4 @@
-// Starts and stops a control plane: opens the database, makes the rooms, joins them to HTTP and to the agents' links, listens.
+// Starts and stops a control plane: opens the database, makes the modules, joins them to HTTP and to the agents' links, listens.
 import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
 import { type Failpoints, type Log, openTracing, outsideWork, StartError } from '@dormouse/process'
@@ -17,16 +17,16 @@ import { AuditTrail } from './http/audit-trail.ts'
 import { InFlightRequests } from './http/in-flight-requests.ts'
 import { sendRawProblem } from './http/raw-responses.ts'
 import { openWaitingRoom, type WaitingRoom } from './http/waiting-room.ts'
+import { type Modules, openModules } from './modules.ts'
 import { reconcile } from './reconcile/reconcilers.ts'
 import { reconcilers } from './reconcilers.ts'
 import { reportHandlers } from './report-handlers.ts'
-import { openRooms, type Rooms } from './rooms.ts'
 import { Telemetry } from './telemetry/telemetry.ts'
 
 /** How long a stop waits for requests in flight. One that takes longer, such as an exec, is aborted. */
 const drainMs = 3_000
 
-export interface ControlPlane extends Rooms, Pick<ClientLimits, 'connections' | 'heldBytes'> {
+export interface ControlPlane extends Modules, Pick<ClientLimits, 'connections' | 'heldBytes'> {
   /** Where it listens, also when the port was left to the system. */
   url: string
   acts: AuditTrail
@@ -46,7 +46,7 @@ export async function startControlPlane(
   failpoints: Failpoints,
   signal?: AbortSignal,
 ): Promise<ControlPlane> {
-  const logOf = (room: string) => log.child({ room })
+  const logOf = (module: string) => log.child({ module })
   const { pool, installationId, port } = await openDatabase(config, logOf, signal)
   const limits = clientLimits(config, logOf('http'))
   const tracing = await openTracing({
@@ -59,27 +59,27 @@ export async function startControlPlane(
   })
   const telemetry = new Telemetry(log, logOf, tracing)
   const foundation = { config, pool, installationId, failpoints, telemetry, logOf }
-  const rooms = openRooms(foundation, limits)
-  reconcile(rooms.leadership, reconcilers(rooms), logOf('reconcile'))
-  await inLane('care', () => rooms.readiness.start())
+  const modules = openModules(foundation, limits)
+  reconcile(modules.leadership, reconcilers(modules), logOf('reconcile'))
+  await inLane('control', () => modules.readiness.start())
   const inFlight = new InFlightRequests()
   const acts = new AuditTrail(record)
-  telemetry.watch({ ...rooms, ...limits, inFlight })
-  const app = await createApp({ ...rooms, ...limits, config, log: logOf('http'), acts, inFlight, telemetry })
-  const gateway = acceptAgents({ app, rooms, limits, config, logOf })
+  telemetry.watch({ ...modules, ...limits, inFlight })
+  const app = await createApp({ ...modules, ...limits, config, log: logOf('http'), acts, inFlight, telemetry })
+  const gateway = acceptAgents({ app, modules, limits, config, logOf })
   const url = await listen(app, { ...config, port })
-  inLane('care', () => rooms.leadership.start(url))
-  rooms.removals.watch()
+  inLane('control', () => modules.leadership.start(url))
+  modules.removals.watch()
   logOf('http').info({ url }, 'listening')
   const { connections, heldBytes } = limits
   return {
-    ...rooms,
+    ...modules,
     url,
     acts,
     inFlight,
     connections,
     heldBytes,
-    close: () => close(rooms, app, gateway, inFlight).finally(() => telemetry.close()),
+    close: () => close(modules, app, gateway, inFlight).finally(() => telemetry.close()),
   }
 }
 
@@ -90,7 +90,7 @@ interface Database {
   port: number
 }
 
-async function openDatabase(config: Config, logOf: (room: string) => Log, signal?: AbortSignal): Promise<Database> {
+async function openDatabase(config: Config, logOf: (module: string) => Log, signal?: AbortSignal): Promise<Database> {
   const log = logOf('db')
   requireFiles(config.databaseUrl)
   const pool = openPool(config.databaseUrl, config.databasePool, (err) =>
@@ -120,18 +120,18 @@ async function openDatabase(config: Config, logOf: (room: string) => Log, signal
 
 interface Parts {
   app: App
-  rooms: Rooms
+  modules: Modules
   limits: ClientLimits
   config: Config
-  logOf(room: string): Log
+  logOf(module: string): Log
 }
 
 type Gateway = ReturnType<typeof acceptAgents>
 
 /** Joins agents' links, the channels that they dial back and viewers' sockets to the HTTP server. */
-function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Parts) {
-  const { links, channels, screens, wings, checkIns, usage, recovery, hostProofs, hostReports } = rooms
-  const handlers = reportHandlers(rooms)
+function acceptAgents({ app, modules, limits: { strangers }, config, logOf }: Parts) {
+  const { links, channels, screens, wings, checkIns, usage, recovery, hostProofs, hostReports } = modules
+  const handlers = reportHandlers(modules)
   const gateway = openGateway({
     server: app.server,
     links,
@@ -140,12 +140,12 @@ function acceptAgents({ app, rooms, limits: { strangers }, config, logOf }: Part
     hooks: {
       proofs: hostProofs,
       strangers,
-      hello: (hostId, { facts }) => inLane('care', () => checkIns.hello(hostId, facts)),
+      hello: (hostId, { facts }) => inLane('control', () => checkIns.hello(hostId, facts)),
       joined: (hostId, hello) => recovery.joined(hostId, hello),
       heartbeat: (hostId, heartbeat) =>
-        inLane('care', async () => {
+        inLane('control', async () => {
           hostReports.heard(hostId, heartbeat)
-          const leads = rooms.leadership.term !== undefined
+          const leads = modules.leadership.term !== undefined
           const [answer, idleRules] = await Promise.all([
             checkIns.heartbeat(hostId, heartbeat.facts),
             leads && heartbeat.wantsIdleRules ? wings.idleRules(hostId) : undefined,
@@ -185,13 +185,13 @@ const explainListen =
     throw sentence ? new StartError(sentence, { cause: error }) : error
   }
 
-async function close(rooms: Rooms, app: App, gateway: Gateway, inFlight: InFlightRequests): Promise<void> {
+async function close(modules: Modules, app: App, gateway: Gateway, inFlight: InFlightRequests): Promise<void> {
   const { leadership, readiness, waiters, removals, relays, screens, engine, recovery, wings, events, notices, pool } =
-    rooms
+    modules
   await leadership.stop()
   readiness.stop()
   waiters.release()
-  rooms.listeners.close()
+  modules.listeners.close()
   events.close()
   await inFlight.drained(drainMs)
   relays.closeAll()

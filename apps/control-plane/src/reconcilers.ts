@@ -11,7 +11,7 @@ import type { Retention } from './retention/service.ts'
 import type { Streams } from './streams/service.ts'
 import type { Usage } from './usage/service.ts'
 
-interface Rooms {
+interface Modules {
   engine: Engine
   recovery: Recovery
   usage: Usage
@@ -25,23 +25,23 @@ interface Rooms {
   wings: { reconcilers: Reconciler[] }
 }
 
-export const reconcilers = ({ engine, recovery, usage, streams, hosts, ...rooms }: Rooms): Reconciler[] => [
+export const reconcilers = ({ engine, recovery, usage, streams, hosts, ...modules }: Modules): Reconciler[] => [
   { name: 'operations', everyMs: 5_000, run: () => engine.adoptUnstarted() },
   { name: 'rejoin', everyMs: 60_000, run: () => recovery.compareAll() },
   { name: 'deferred-commands', everyMs: 5_000, run: () => recovery.sendDeferred() },
   { name: 'usage-ledger', everyMs: 60_000, run: () => usage.compare() },
   { name: 'stream-claims', everyMs: 60_000, run: () => streams.prune() },
   { name: 'expired-claims', everyMs: 5_000, run: () => streams.noteExpired() },
-  { name: 'uploads', everyMs: 30_000, run: () => rooms.uploads.prune() },
-  { name: 'images', everyMs: 10_000, run: () => rooms.images.prefetch() },
+  { name: 'uploads', everyMs: 30_000, run: () => modules.uploads.prune() },
+  { name: 'images', everyMs: 10_000, run: () => modules.images.prefetch() },
   { name: 'silent-hosts', everyMs: 2_000, run: () => hosts.noteUnreachable() },
   {
     name: 'events',
     everyMs: 10_000,
-    run: () => rooms.events.note().then((heldBackMs) => recovery.checkEvents(heldBackMs)),
+    run: () => modules.events.note().then((heldBackMs) => recovery.checkEvents(heldBackMs)),
   },
-  { name: 'event-partitions', everyMs: 300_000, run: () => rooms.eventPartitions.maintain() },
-  { name: 'audit', everyMs: 10_000, run: () => rooms.retention.noteLeftOut() },
-  { name: 'retention', everyMs: 600_000, run: () => rooms.retention.prune() },
-  ...rooms.wings.reconcilers,
+  { name: 'event-partitions', everyMs: 300_000, run: () => modules.eventPartitions.maintain() },
+  { name: 'audit', everyMs: 10_000, run: () => modules.retention.noteLeftOut() },
+  { name: 'retention', everyMs: 600_000, run: () => modules.retention.prune() },
+  ...modules.wings.reconcilers,
 ]

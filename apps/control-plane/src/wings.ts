@@ -1,4 +1,4 @@
-// The wings: capabilities that no other room needs. Each is a folder with a `wing.ts`, and here an import and a line. Without
+// The wings: capabilities that no other module needs. Each is a folder with a `wing.ts`, and here an import and a line. Without
 // them the rest works as before.
 import type { IdleRule } from '@dormouse/contract'
 import type { Upgrades } from '@dormouse/link'

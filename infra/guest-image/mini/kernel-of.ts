@@ -2,7 +2,7 @@
 // those of the machine.
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { run, type Say } from '../../../scripts/ground/processes.ts'
+import { run, type Say } from '../../../scripts/testbed/processes.ts'
 import { type Deb, kernelFor, needed } from '../debs.ts'
 import { distribution } from '../recipe.ts'
 

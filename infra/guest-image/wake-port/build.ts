@@ -1,6 +1,6 @@
 // Compiles the guest's end of the wake port, and writes it as text beside it: `node infra/guest-image/wake-port/build.ts`.
 import { join } from 'node:path'
-import { keepAsText } from '../../../scripts/ground/static-program.ts'
+import { keepAsText } from '../../../scripts/testbed/static-program.ts'
 
 const here = import.meta.dirname
 

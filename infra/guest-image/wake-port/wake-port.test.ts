@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { tellGuest } from '@dormouse/agent/guest/wake-port.ts'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { compile, compiler } from '../../../scripts/ground/static-program.ts'
+import { compile, compiler } from '../../../scripts/testbed/static-program.ts'
 import { wakePortSource } from './build.ts'
 import { wakePortCompiler, wakePortProgram } from './program.ts'
 

@@ -13,7 +13,7 @@ async function start(script: Script) {
 }
 
 /** A service with one desktop, which does all it is asked. */
-const house: Script = ({ method, path, query }) => {
+const service: Script = ({ method, path, query }) => {
   const verb = path.split('/')[4]
   if (method === 'POST' && !verb) return { status: 201, body: desktop() }
   if (method === 'GET') return { body: desktop({ state: 'awake' }) }
@@ -25,7 +25,7 @@ const house: Script = ({ method, path, query }) => {
 }
 
 test('create says in snake_case what was given in camelCase, and shows what came of it', async () => {
-  const { at, seen } = await start(house)
+  const { at, seen } = await start(service)
   const made = await Desktop.create({ ...at, tier: 'small', billingMode: 'monthly', idleTimeoutSecs: 60 })
   expect(JSON.parse(String(seen[0]?.body))).toEqual({ tier: 'small', billing_mode: 'monthly', idle_timeout_secs: 60 })
   expect(seen[0]?.headers['idempotency-key']).toBeDefined()
@@ -35,14 +35,14 @@ test('create says in snake_case what was given in camelCase, and shows what came
 })
 
 test('create without a word makes a desktop of the default tier', async () => {
-  const { at, seen } = await start(house)
+  const { at, seen } = await start(service)
   await Desktop.create(at)
   await createClient(at).createDesktop()
   expect(seen.map(({ body }) => JSON.parse(String(body)))).toEqual([{ tier: 'default' }, { tier: 'default' }])
 })
 
 test('a printed desktop shows which it is, and in which state', async () => {
-  const { at } = await start(house)
+  const { at } = await start(service)
   const made = await Desktop.connect(desktopId, at)
   const shown = `Desktop { id: '${desktopId}', state: 'awake' }`
   expect(inspect(made).replaceAll(/\s+/g, ' ')).toBe(shown)
@@ -50,7 +50,7 @@ test('a printed desktop shows which it is, and in which state', async () => {
 })
 
 test('connect only looks', async () => {
-  const { at, seen } = await start(house)
+  const { at, seen } = await start(service)
   const found = await Desktop.connect(desktopId, at)
   expect(found.state).toBe('awake')
   expect(seen.map(({ method }) => method)).toEqual(['GET'])
@@ -61,7 +61,7 @@ test.each([
   ['hibernate', 'pause', 'hibernated'],
   ['destroy', 'kill', 'destroyed'],
 ] as const)('%s, also called %s, ends with what the desktop has become', async (verb, alias, state) => {
-  const { at, seen } = await start(house)
+  const { at, seen } = await start(service)
   const made = await Desktop.create({ ...at, tier: 'small' })
   const operations: string[] = []
   const done = await made[verb]({ expectedGeneration: 0, onProgress: ({ kind }) => operations.push(kind) })
@@ -74,7 +74,7 @@ test.each([
 })
 
 test('memory is given up only when the caller says so', async () => {
-  const { at, seen } = await start(house)
+  const { at, seen } = await start(service)
   const made = await Desktop.create({ ...at, tier: 'small' })
   await made.wake()
   expect(String(seen[1]?.body)).toBe('{}')
@@ -141,7 +141,7 @@ test('the picture’s URL comes with its claim, a look by default', async () => 
 })
 
 test('the environment stands in for what is left out, read at the call', async () => {
-  const { at } = await start(house)
+  const { at } = await start(service)
   process.env.DORMOUSE_URL = at.baseUrl
   process.env.DORMOUSE_API_KEY = at.apiKey
   onTestFinished(() => {
@@ -156,7 +156,7 @@ test('idle, its settings and wake locks speak in milliseconds and camelCase', as
   const { at, seen } = await start((request, ...rest) => {
     if (request.path.endsWith('/idle')) return { body: { sleeps_at: null, awake_because: [], wake_locks: [lock] } }
     if (request.method === 'PUT') return { body: lock }
-    return request.method === 'DELETE' ? { body: { wake_locks: [lock] } } : house(request, ...rest)
+    return request.method === 'DELETE' ? { body: { wake_locks: [lock] } } : service(request, ...rest)
   })
   const found = await Desktop.connect(desktopId, at)
   expect(await found.idle()).toMatchObject({ sleepsAt: null, wakeLocks: [{ createdAt: 'then', expiresAt: 'later' }] })

@@ -22,7 +22,7 @@ const done = {
   ...{ settled: true, changed: true, settle_ms: 1, screenshot: picture },
 }
 
-const house: Script = ({ method, path, query }) => {
+const script: Script = ({ method, path, query }) => {
   if (path.endsWith('/input')) return { body: done }
   if (path === '/v1/desktops') return { status: 201, body: desktop() }
   if (method === 'GET') return { body: desktop({ state: 'awake' }) }
@@ -53,9 +53,9 @@ test.each([
   ['openai', openai, 'OPENAI_BASE_URL', 3],
 ] as const)(
   'the loop with a model of %s’s shows it what its actions did, until it is done',
-  async (name, script, url, asked) => {
-    await using model = await serve(script)
-    await using service = await serve(house)
+  async (name, answers, url, asked) => {
+    await using model = await serve(answers)
+    await using service = await serve(script)
     const env = { DORMOUSE_URL: service.baseUrl, DORMOUSE_API_KEY: 'svc_sk_x', [url]: model.baseUrl }
     const { stdout, stderr } = await promisify(execFile)(pinnedNode, [join(root, `examples/${name}.ts`), 'Do it.'], {
       env,

@@ -20,7 +20,7 @@ const terminal: Script = ({ path, body }) => {
   return { headers: { 'dormouse-next-offset': '0', 'dormouse-output-end': 'true' }, body: '' }
 }
 
-const house: Script = (request, turn) => {
+const service: Script = (request, turn) => {
   const { method, path } = request
   if (path.includes('/execs')) return terminal(request, turn)
   if (path.endsWith('/orgs')) return { status: 201, body: { id: desktopId, name: 'acme' } }
@@ -34,7 +34,7 @@ const house: Script = (request, turn) => {
 }
 
 // The wakes are replayed as settled once they are waited for.
-const settling: Script = (request, turn) => (request.query.has('wait') ? { body: succeeded() } : house(request, turn))
+const settling: Script = (request, turn) => (request.query.has('wait') ? { body: succeeded() } : service(request, turn))
 
 test.each(examples)('the README’s example runs as it stands: %#', async (code) => {
   await using server = await serve(settling)

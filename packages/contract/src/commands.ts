@@ -10,7 +10,7 @@ import { execOutputMaxBytes } from './guest.ts'
 import { id } from './ids.ts'
 import { imageRef, imageSource } from './images.ts'
 import { inputAction, inputActionsMax, pictureSpec, region, screenSequence } from './input.ts'
-import { channelToken, letter, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
+import { channelToken, handoff, moveAddress, moveKey, moveKind, moveTraits, relay } from './moves.ts'
 import { resumedFrom, wakePath } from './operations.ts'
 import { readRangeCommand } from './ranges.ts'
 import { streamClaim } from './streams.ts'
@@ -306,7 +306,7 @@ export const commands = {
     }),
   },
   /** Old host: the desktop is held for the move, and nothing has changed for its guest. */
-  'move.begin': { payload: fenced.extend({ kind: moveKind }), result: z.object({ letter }) },
+  'move.begin': { payload: fenced.extend({ kind: moveKind }), result: z.object({ handoff }) },
   /**
    * New host: it is ready to receive, and listens for a host that has the key. The address is null where it listens nowhere; the
    * move can then only be relayed. With `relay`, it has dialled the channels back, and listens there, too.
@@ -317,25 +317,25 @@ export const commands = {
       spec: desktopSpec,
       imageDigest: said(64),
       key: moveKey,
-      letter,
+      handoff,
       relay: relay.optional(),
     }),
-    result: z.object({ letter, address: moveAddress.nullable() }),
+    result: z.object({ handoff, address: moveAddress.nullable() }),
   },
   /**
    * Old host: everything was sent, to the address, or over a relay where the address is null. From then on a live desktop is
    * paused on both hosts.
    */
   'move.send': {
-    payload: fenced.extend({ key: moveKey, address: moveAddress.nullable(), letter, relay: relay.optional() }),
-    result: z.object({ letter }),
+    payload: fenced.extend({ key: moveKey, address: moveAddress.nullable(), handoff, relay: relay.optional() }),
+    result: z.object({ handoff }),
   },
   /** New host: everything is whole and on its disk, and nothing runs. */
-  'move.arrive': { payload: fenced.extend({ letter }), result: z.object({ letter }) },
+  'move.arrive': { payload: fenced.extend({ handoff }), result: z.object({ handoff }) },
   /** New host, after the decision, in its turn: the desktop is its own. Returns the state that is then true. */
   'move.settle': { payload: fenced, result: z.object({ state: z.enum(['awake', 'hibernated', 'stopped']) }) },
   /** Old host, after the decision, in its turn: nothing of the desktop is left here. */
-  'move.release': { payload: fenced.extend({ letter: letter.nullable() }), result: z.object({}) },
+  'move.release': { payload: fenced.extend({ handoff: handoff.nullable() }), result: z.object({}) },
   /** New host, the undo of `prepare`: nothing of the desktop is left here. */
   'move.abandon': { payload: fenced, result: z.object({}) },
   /** Old host, the undo of `begin` and `send`: the desktop goes on here as it was. Returns the state that is then true. */

@@ -1,5 +1,5 @@
 // A move of a desktop between two hosts: what the control plane asks of each of them. The hosts' own texts for each other
-// (`letter`) pass through the control plane, which does not read them.
+// (`handoff`) pass through the control plane, which does not read them.
 import { z } from 'zod'
 import { listOf, said } from './bounds.ts'
 import { id } from './ids.ts'
@@ -13,7 +13,7 @@ export const moveMode = z.enum(['live', 'hibernate'])
 export type MoveMode = z.infer<typeof moveMode>
 
 /** An opaque text of one host for the other: libvirt's cookies and XML, or what files there are. */
-export const letter = z.string().max(1024 * 1024)
+export const handoff = z.string().max(1024 * 1024)
 
 /** Where a host lets moves in. */
 export const moveAddress = z.object({ host: z.string().min(1).max(255), port: z.int().min(1).max(65_535) })

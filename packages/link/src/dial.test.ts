@@ -14,7 +14,9 @@ const backoff = { minMs: 1, maxMs: 20 }
 const handlers = { echo: async (value: unknown) => value }
 
 /** A server that accepts the links whose credential `admit` accepts, behind a fault proxy. */
-async function answeringHouse(admit: (credential: string | undefined) => undefined | UpgradeRefusal = () => undefined) {
+async function answeringServer(
+  admit: (credential: string | undefined) => undefined | UpgradeRefusal = () => undefined,
+) {
   const server = createServer()
   const upgrades = openDoors(server)
   const peers: Peer[] = []
@@ -33,13 +35,13 @@ async function answeringHouse(admit: (credential: string | undefined) => undefin
 }
 
 test('comes up, and comes back after every cut', async () => {
-  await using house = await answeringHouse()
-  const line = dial({ url: house.url, backoff })
+  await using server = await answeringServer()
+  const line = dial({ url: server.url, backoff })
   for (let round = 0; round < 5; round++) {
     const peer = await line.connected()
     expect(await peer.call('echo', round)).toBe(round)
     const lost = once(line, 'lost')
-    house.proxy.cut()
+    server.proxy.cut()
     await lost
     expect(line.peer).toBeUndefined()
   }
@@ -47,26 +49,26 @@ test('comes up, and comes back after every cut', async () => {
 })
 
 test('comes back from a half-open link', async () => {
-  await using house = await answeringHouse()
-  const line = dial({ url: house.url, backoff, pingIntervalMs: 10, pingTimeoutMs: 20, handshakeTimeoutMs: 50 })
+  await using server = await answeringServer()
+  const line = dial({ url: server.url, backoff, pingIntervalMs: 10, pingTimeoutMs: 20, handshakeTimeoutMs: 50 })
   await line.connected()
   const lost = once(line, 'lost')
-  house.proxy.halfOpen()
+  server.proxy.halfOpen()
   await lost
   await once(line, 'refused')
-  house.proxy.heal()
+  server.proxy.heal()
   expect(await (await line.connected()).call('echo', 1)).toBe(1)
   await line.close()
 })
 
 test('sends a fresh credential with each attempt, and reports why it was refused', async () => {
   const shown: (string | undefined)[] = []
-  await using house = await answeringHouse((credential) => {
+  await using server = await answeringServer((credential) => {
     shown.push(credential)
     return credential === 'token 3' ? undefined : new UpgradeRefusal(401, 'the token is stale')
   })
   let signed = 0
-  const line = dial({ url: house.url, backoff, headers: async () => ({ authorization: `token ${++signed}` }) })
+  const line = dial({ url: server.url, backoff, headers: async () => ({ authorization: `token ${++signed}` }) })
   const refusals: object[] = []
   line.on('refused', ({ status, detail }) => refusals.push({ status, detail }))
   await line.connected()
@@ -76,13 +78,13 @@ test('sends a fresh credential with each attempt, and reports why it was refused
 })
 
 test('keeps trying if a credential cannot be made', async () => {
-  await using house = await answeringHouse()
+  await using server = await answeringServer()
   let tries = 0
   const headers = () => {
     if (++tries < 3) throw new Error('the key file is away')
     return {}
   }
-  const line = dial({ url: house.url, backoff, headers })
+  const line = dial({ url: server.url, backoff, headers })
   await line.connected()
   expect(tries).toBe(3)
   await line.close()
@@ -105,9 +107,9 @@ test('a closed line stops dialling, and rejects its waiters', async () => {
 })
 
 test('closing does not wait for a handshake that never ends', async () => {
-  await using house = await answeringHouse()
-  house.proxy.halfOpen()
-  const line = dial({ url: house.url, backoff })
+  await using server = await answeringServer()
+  server.proxy.halfOpen()
+  const line = dial({ url: server.url, backoff })
   await Promise.resolve()
   await line.close()
 })

@@ -11,13 +11,13 @@ function recorded(level?: string) {
 
 const jwt = 'eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJob3N0In0.c2lnbmF0dXJl'
 
-test('a line is JSON with time, level, process, room and fields', () => {
+test('a line is JSON with time, level, process, module and fields', () => {
   const { log, lines } = recorded()
-  log.child({ room: 'desktops' }).info({ desktopId: 'd-1' }, 'wake accepted')
+  log.child({ module: 'desktops' }).info({ desktopId: 'd-1' }, 'wake accepted')
   expect(JSON.parse(lines[0] ?? '')).toMatchObject({
     level: 30,
     name: 'api',
-    room: 'desktops',
+    module: 'desktops',
     desktopId: 'd-1',
     msg: 'wake accepted',
     time: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
@@ -32,9 +32,9 @@ test.each<[string, object]>([
   ['many long texts', { a: Array(20).fill(Array(20).fill('D'.repeat(3_000))) }],
 ])('a line that quotes %s of megabytes is cut, and stays valid', (_what, facts) => {
   const { log, lines } = recorded()
-  log.child({ room: 'agents' }).warn(facts, 'what was said')
+  log.child({ module: 'agents' }).warn(facts, 'what was said')
   expect(lines[0]!.length).toBeLessThan(40_000)
-  expect(JSON.parse(lines[0]!)).toMatchObject({ level: 40, name: 'api', room: 'agents', msg: 'what was said' })
+  expect(JSON.parse(lines[0]!)).toMatchObject({ level: 40, name: 'api', module: 'agents', msg: 'what was said' })
 })
 
 test('respects the level', () => {
@@ -89,15 +89,15 @@ test('keeps ordinary fields', () => {
 })
 
 test('every line of a piece of work has its fields, also after an await, and no other line has them', async () => {
-  const { log, lines } = recorded()
-  const room = log.child({ room: 'desktops' })
+  const { log: root, lines } = recorded()
+  const log = root.child({ module: 'desktops' })
   await withLogFields({ request: 'r-1' }, async () => {
     await Promise.resolve()
-    withLogFields({ operation: 'o-1' }, () => room.info({ desktop: 'd-1' }, 'inner'))
-    room.debug('not at this level')
-    outsideWork(() => room.info('a connection'))
+    withLogFields({ operation: 'o-1' }, () => log.info({ desktop: 'd-1' }, 'inner'))
+    log.debug('not at this level')
+    outsideWork(() => log.info('a connection'))
   })
-  room.info('later')
+  log.info('later')
   const parsed = lines.map((line) => JSON.parse(line))
   expect(parsed.map(({ request, operation }) => [request, operation])).toEqual([
     ['r-1', 'o-1'],
@@ -111,7 +111,7 @@ test('alarms of a log and its children are noticed by their kind, until the list
   const { log, lines } = recorded()
   const kinds: string[] = []
   const leave = onAlarm(log, (kind) => kinds.push(kind))
-  log.child({ room: 'usage' }).child({ host: 'h' }).error({ alarm: true, alarmKind: 'ledger' }, 'one')
+  log.child({ module: 'usage' }).child({ host: 'h' }).error({ alarm: true, alarmKind: 'ledger' }, 'one')
   log.error({ alarm: true }, 'two')
   log.error({ err: new Error('none') }, 'three')
   leave()
@@ -122,11 +122,11 @@ test('alarms of a log and its children are noticed by their kind, until the list
 
 test('lines in bulk have the form of the others, whatever their texts contain, and the level of the log', () => {
   const { log, lines } = recorded()
-  const write = bulkLog(log, { room: 'http' })
+  const write = bulkLog(log, { module: 'http' })
   write('debug', { route: '/healthz' }, 'request')
   const fields = { route: '/v1/desktops/:id', caller: 'a"b\\c\n\u2028é\ud800', status: 200, aborted: true }
   write('info', { ...fields, org: undefined }, 'request')
-  log.child({ room: 'http' }).info({ ...fields }, 'request')
+  log.child({ module: 'http' }).info({ ...fields }, 'request')
   const [bulk, usual] = lines.map((line) => JSON.parse(line))
   expect(lines).toHaveLength(2)
   expect(bulk).toEqual({ ...usual, time: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/) })

@@ -1,4 +1,4 @@
-// The log of every process: JSON lines with ISO times and without secrets. A room uses `log.child({ room })`.
+// The log of every process: JSON lines with ISO times and without secrets. A module uses `log.child({ module })`.
 import { hostname } from 'node:os'
 import { type DestinationStream, type LogFn, type Logger, pino, stdTimeFunctions } from 'pino'
 import { type BulkFields, inBulk, lineWriter } from './bulk-lines.ts'
@@ -108,8 +108,8 @@ function bounded(line: string): string {
   if (line.length <= maxLineChars) return line
   const cut = `${JSON.stringify(shortened(JSON.parse(line)))}\n`
   if (cut.length <= maxLineChars) return cut
-  const { level, time, pid, name, room, msg } = JSON.parse(line) as Record<string, unknown>
-  return `${JSON.stringify(shortened({ level, time, pid, name, room, msg, cutChars: line.length }))}\n`
+  const { level, time, pid, name, module, msg } = JSON.parse(line) as Record<string, unknown>
+  return `${JSON.stringify(shortened({ level, time, pid, name, module, msg, cutChars: line.length }))}\n`
 }
 
 function shortened(value: unknown, depth = 0): unknown {

@@ -19,7 +19,7 @@ interface WorkContext {
 
 const current = new AsyncLocalStorage<WorkContext>()
 
-/** Every line that the work logs, in any room, has these fields besides those around it. */
+/** Every line that the work logs, in any module, has these fields besides those around it. */
 export function withLogFields<T>(fields: LogFields, work: () => T): T {
   const around = current.getStore()
   return current.run({ fields: around ? { ...around.fields, ...fields } : fields, span: around?.span }, work)

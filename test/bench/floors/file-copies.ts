@@ -7,13 +7,13 @@ import { appendFileSync, copyFileSync, mkdirSync, mkdtempSync, rmSync, statSync,
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { DialledCarrier } from '@dormouse/agent/carrier/dial.ts'
-import { Gate } from '@dormouse/agent/carrier/gate.ts'
 import { receiveFiles } from '@dormouse/agent/moves/copy-in.ts'
 import { sendFiles } from '@dormouse/agent/moves/copy-out.ts'
+import { DialledTransfer } from '@dormouse/agent/transfer/dial.ts'
+import { MoveListener } from '@dormouse/agent/transfer/listener.ts'
 import { BytePace, createLog } from '@dormouse/process'
-import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
-import { identify, run } from '../../../scripts/ground/processes.ts'
+import { endWithUs } from '../../../scripts/testbed/end-with-us.ts'
+import { identify, run } from '../../../scripts/testbed/processes.ts'
 import { waitFor } from '../../wait-for.ts'
 import { cpuMs } from '../cpu.ts'
 import type { Measured } from '../subject.ts'
@@ -80,20 +80,20 @@ export class FileCopies implements AsyncDisposable {
   async agents(): Promise<Measured> {
     const log = createLog({ name: 'copies', level: 'silent' })
     const common = { moveId: 'copy', key: randomBytes(32), pace: new BytePace(undefined), log }
-    const gate = new Gate({ ...common, listen: { host: '127.0.0.1', port: 0 } })
+    const listener = new MoveListener({ ...common, listen: { host: '127.0.0.1', port: 0 } })
     const bytes = statSync(this.#path('from')).size
-    const { address } = await gate.expect({
+    const { address } = await listener.expect({
       ...common,
-      onStream: (_name, stream, carrier) =>
-        void receiveFiles(carrier, stream, { disk: { path: this.#path('to'), bytes } }).catch(() => undefined),
+      onStream: (_name, stream, transfer) =>
+        void receiveFiles(transfer, stream, { disk: { path: this.#path('to'), bytes } }).catch(() => undefined),
     })
     const measured = await this.#measured('agents', async () => {
-      const carrier = await DialledCarrier.open({ ...common, route: address!, signal: AbortSignal.timeout(600_000) })
+      const transfer = await DialledTransfer.open({ ...common, route: address!, signal: AbortSignal.timeout(600_000) })
       const file = { name: 'disk', path: this.#path('from'), bytes }
-      await sendFiles(carrier, await carrier.open('files'), [file], () => undefined)
-      carrier.end()
+      await sendFiles(transfer, await transfer.open('files'), [file], () => undefined)
+      transfer.end()
     })
-    gate.close()
+    listener.close()
     return measured
   }
 

@@ -4,11 +4,11 @@ import { createHash, randomBytes } from 'node:crypto'
 import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ImageFetcher } from '@dormouse/agent/images/fetcher.ts'
-import { ImageShelf } from '@dormouse/agent/images/shelf.ts'
+import { ImageStore } from '@dormouse/agent/images/store.ts'
 import type { ImageRef } from '@dormouse/contract'
 import { createLog, noFailpoints } from '@dormouse/process'
-import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
-import { identify, run } from '../../../scripts/ground/processes.ts'
+import { endWithUs } from '../../../scripts/testbed/end-with-us.ts'
+import { identify, run } from '../../../scripts/testbed/processes.ts'
 import { freePort } from '../../free-port.ts'
 import { waitFor } from '../../wait-for.ts'
 import { cpuMs } from '../cpu.ts'
@@ -60,9 +60,9 @@ export class ImageFetches implements AsyncDisposable {
   }
 
   agent(): Promise<Measured> {
-    const shelf = new ImageShelf({ given: undefined, fetched: this.#to })
+    const store = new ImageStore({ given: undefined, fetched: this.#to })
     const log = createLog({ name: 'images', level: 'silent' })
-    const fetcher = new ImageFetcher({ shelf, makeSpace: async () => false, failpoints: noFailpoints, log })
+    const fetcher = new ImageFetcher({ store, makeSpace: async () => false, failpoints: noFailpoints, log })
     return this.#measured('agent', () => fetcher.ensure(this.#ref, new AbortController().signal))
   }
 

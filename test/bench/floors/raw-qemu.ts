@@ -4,8 +4,8 @@ import { once } from 'node:events'
 import { copyFileSync, rmSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LibvirtHost } from '@dormouse/node-libvirt'
-import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
-import { identify } from '../../../scripts/ground/processes.ts'
+import { endWithUs } from '../../../scripts/testbed/end-with-us.ts'
+import { identify } from '../../../scripts/testbed/processes.ts'
 import { JsonSocket } from './json-socket.ts'
 
 export interface RawQemu {

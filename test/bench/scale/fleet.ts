@@ -1,8 +1,8 @@
 // The hosts of a large installation, many to a process.
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
-import { identify } from '../../../scripts/ground/processes.ts'
+import { endWithUs } from '../../../scripts/testbed/end-with-us.ts'
+import { identify } from '../../../scripts/testbed/processes.ts'
 import { Child } from '../../crash/child.ts'
 import { fastFolder } from '../../setup/fast-folder.ts'
 import { waitFor } from '../../wait-for.ts'

@@ -1,8 +1,8 @@
 // How long no mutation is accepted after the leader was killed, stopped or frozen, while callers go on sending keyed creates
 // to both replicas; and whether any of those was done twice.
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Identity, signal } from '../../../scripts/ground/processes.ts'
-import { send } from '../../house/parts/api.ts'
+import { type Identity, signal } from '../../../scripts/testbed/processes.ts'
+import { send } from '../../integration/parts/api.ts'
 import { Instance } from '../../real/parts/instance.ts'
 import { waitFor } from '../../wait-for.ts'
 import { spreadOf } from '../statistics.ts'

@@ -1,4 +1,4 @@
-// The ground of the modes in which a guest is hostile: a control plane, a real agent in a process of its own, a libvirtd that
+// The testbed of the modes in which a guest is hostile: a control plane, a real agent in a process of its own, a libvirtd that
 // is ours, and a few desktops that are awake there. Knows no way to be hostile.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createAdminClient, createClient } from '@dormouse/client'
-import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
-import { identify } from '../../../scripts/ground/processes.ts'
+import { endWithUs } from '../../../scripts/testbed/end-with-us.ts'
+import { identify } from '../../../scripts/testbed/processes.ts'
 import type { Target } from '../mode.ts'
 import { Service } from '../service.ts'
 import { Actor, type Manner } from './actor.ts'

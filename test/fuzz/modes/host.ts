@@ -4,7 +4,7 @@
 import { answerTo } from '@dormouse/agent/enrolment/identity.ts'
 import { linkSubprotocols, newId } from '@dormouse/contract'
 import { WebSocket } from 'ws'
-import { modestFacts, RogueHost } from '../../house/parts/rogue-host.ts'
+import { modestFacts, RogueHost } from '../../integration/parts/rogue-host.ts'
 import type { Dice } from '../dice.ts'
 import { value } from '../http/words.ts'
 import { answerOf } from '../link/answers.ts'

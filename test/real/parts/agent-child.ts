@@ -42,7 +42,7 @@ for (const [name, action] of Object.entries(options.failpoints ?? {})) bench.fai
 
 /** How much of the desktop's move was carried. */
 const carried = (desktopId: string): number =>
-  (bench.house.moves.of(desktopId) as { carrier?: { bytes: number } } | undefined)?.carrier?.bytes ?? 0
+  (bench.parts.moves.of(desktopId) as { transfer?: { bytes: number } } | undefined)?.transfer?.bytes ?? 0
 
 process.on('message', ({ number, name, payload }: Command) => {
   if (name === 'carried') return process.send!({ number, result: carried(payload as string) })

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { CommandName, CommandPayload, CommandResult } from '@dormouse/contract'
 import { Refusal, type RefusalCode } from '@dormouse/contract'
-import { insideNetwork } from '../../../scripts/ground/private-host.ts'
+import { insideNetwork } from '../../../scripts/testbed/private-host.ts'
 import type { ChildOptions, Command, Outcome } from './agent-child.ts'
 import type { Asked } from './two-hosts.ts'
 

@@ -12,9 +12,9 @@ import { Bench, type BenchOptions } from '@dormouse/agent/testing/bench.ts'
 import type { DesktopSpec } from '@dormouse/contract'
 import { createLog, type Log } from '@dormouse/process'
 import { ensureMiniImage } from '../../../infra/guest-image/mini.ts'
-import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
-import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../../scripts/ground/libvirtd.ts'
-import { identify, run } from '../../../scripts/ground/processes.ts'
+import { endWithUs } from '../../../scripts/testbed/end-with-us.ts'
+import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../../scripts/testbed/libvirtd.ts'
+import { identify, run } from '../../../scripts/testbed/processes.ts'
 import { Secrets } from '../../secrets.ts'
 
 export const guestSpec: DesktopSpec = { vcpus: 1, memoryMiB: 256, diskGiB: 1, imageVersion: 'mini' }

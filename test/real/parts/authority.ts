@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { run } from '../../../scripts/ground/processes.ts'
+import { run } from '../../../scripts/testbed/processes.ts'
 
 /** Certificate and key, PEM. */
 export interface Identity {

@@ -1,8 +1,8 @@
 // A process that takes the host's memory until little is left, and holds it.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { endWithUs } from '../../../scripts/ground/end-with-us.ts'
-import { identify } from '../../../scripts/ground/processes.ts'
+import { endWithUs } from '../../../scripts/testbed/end-with-us.ts'
+import { identify } from '../../../scripts/testbed/processes.ts'
 
 /** Touches each page: memory that is only reserved costs nothing. Ends with its standard input. */
 const hog = `

@@ -3,9 +3,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createAdminClient, type HostJson } from '@dormouse/client'
-import { type CabledHost, cutCable, mendCable } from '../../../scripts/ground/cables.ts'
-import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../../scripts/ground/libvirtd.ts'
-import { run } from '../../../scripts/ground/processes.ts'
+import { type CabledHost, cutCable, mendCable } from '../../../scripts/testbed/cables.ts'
+import { type PrivateLibvirtd, startPrivateLibvirtd } from '../../../scripts/testbed/libvirtd.ts'
+import { run } from '../../../scripts/testbed/processes.ts'
 import type { Instance } from './instance.ts'
 
 export interface RealHost extends CabledHost {

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { ImageServer } from '@dormouse/agent/testing/image-server.ts'
-import { openDoorway } from '../../../scripts/ground/doorway.ts'
+import { openDoorway } from '../../../scripts/testbed/doorway.ts'
 import type { RealHost } from './real-hosts.ts'
 
 const mini = fileURLToPath(new URL('../../../.dormouse-test/images/mini', import.meta.url))

@@ -167,7 +167,7 @@ export class TwoHosts {
 
   /** How much of the move has arrived at the new host. */
   carriedBytes(): number {
-    return (this.away.house.moves.of(this.id) as { carrier?: { bytes: number } } | undefined)?.carrier?.bytes ?? 0
+    return (this.away.parts.moves.of(this.id) as { transfer?: { bytes: number } } | undefined)?.transfer?.bytes ?? 0
   }
 
   /** Sends slowly, and does something when some of the memory is there; the move fails, and the guest runs on by itself. */
@@ -198,10 +198,10 @@ export class TwoHosts {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const { house, driver } of [this.home, this.away]) {
-      house.moves.close()
+    for (const { parts, driver } of [this.home, this.away]) {
+      parts.moves.close()
       await driver.close()
-      await house.journal.close()
+      await parts.journal.close()
     }
     for (const stage of this.stages) await stage[Symbol.asyncDispose]()
   }

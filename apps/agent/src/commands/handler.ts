@@ -29,7 +29,7 @@ export interface CommandCall {
   traceparent: string | undefined
 }
 
-/** Wraps every command. Passed in by the roof: metrics and traces are no matter of a command. */
+/** Wraps every command. Passed in by the wiring: metrics and traces are no matter of a command. */
 export type CommandObserver = <T>(call: CommandCall, work: () => Promise<T>) => Promise<T>
 
 /** For a command that takes its desktop's turn. */

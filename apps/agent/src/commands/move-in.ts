@@ -21,8 +21,8 @@ export const movePrepare: CommandHandler<'move.prepare', Deps> = (
     { moves: true },
   )
 
-export const moveArrive: CommandHandler<'move.arrive', Deps> = (deps, { fence, letter }) =>
-  deps.turns.run(fence, 'move.arrive', (turn) => arrive(deps, turn, letter), { moves: true })
+export const moveArrive: CommandHandler<'move.arrive', Deps> = (deps, { fence, handoff }) =>
+  deps.turns.run(fence, 'move.arrive', (turn) => arrive(deps, turn, handoff), { moves: true })
 
 export const moveSettle: CommandHandler<'move.settle', Deps & { furnishing: Furnishing }> = async (deps, { fence }) => {
   const settled = await deps.turns.run(fence, 'move.settle', (turn) => settle(deps, turn), { moves: true })

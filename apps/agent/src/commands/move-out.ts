@@ -15,8 +15,8 @@ export const moveSend: CommandHandler<'move.send', Deps> = (deps, { fence, relay
     moves: true,
   })
 
-export const moveRelease: CommandHandler<'move.release', Deps> = (deps, { fence, letter }) =>
-  deps.turns.run(fence, 'move.release', (turn) => release(deps, turn, letter), { moves: true, freesSpace: true })
+export const moveRelease: CommandHandler<'move.release', Deps> = (deps, { fence, handoff }) =>
+  deps.turns.run(fence, 'move.release', (turn) => release(deps, turn, handoff), { moves: true, freesSpace: true })
 
 export const moveKeep: CommandHandler<'move.keep', Deps> = (deps, { fence }) =>
   deps.turns.run(fence, 'move.keep', (turn) => keep(deps, turn), { moves: true, undoes: true, freesSpace: true })

@@ -10,7 +10,7 @@ test.each(['before-resume', 'after-resume', 'after-identity'])(
     await using bench = await Bench.start({ templatesMiB: 1_000 })
     const path = async (id: string) => (await bench.awake(fenceOf(id, 1, 1))).path
     expect(await path(newId())).toBe('boot')
-    await bench.house.templates.settled()
+    await bench.parts.templates.settled()
     const id = newId()
     let early: unknown
     bench.failpoints.set(`first-wake.${name}`, async () => {

@@ -161,10 +161,10 @@ test('rejoin keep removes what is spent, and nothing that could still be used', 
 test('what changes without a command is reported once, with the hypervisor’s reason', async () => {
   await using bench = await Bench.start()
   const { id } = await awakeDesktop(bench)
-  await until(() => bench.house.watch.running().length === 1)
+  await until(() => bench.parts.watch.running().length === 1)
   bench.driver.die(id, 'guest powered off')
   await until(() => bench.said.some(({ name }) => name === 'desktop.observed'))
-  await bench.house.watch.checkAll()
+  await bench.parts.watch.checkAll()
   const reports = bench.said.filter(({ name }) => name === 'desktop.observed')
   expect(reports).toMatchObject([{ report: { desktopId: id, domain: 'absent', reason: 'guest powered off' } }])
 })
@@ -172,12 +172,12 @@ test('what changes without a command is reported once, with the hypervisor’s r
 test('after a gap in the events what has changed meanwhile is found', async () => {
   await using bench = await Bench.start()
   const { id } = await awakeDesktop(bench)
-  await until(() => bench.house.watch.running().length === 1)
+  await until(() => bench.parts.watch.running().length === 1)
   const { rm } = await import('node:fs/promises')
   await rm(join(bench.folder, 'simulated', 'domains', `${id}.json`))
   bench.driver.gap()
   await until(() => bench.said.some(({ name }) => name === 'desktop.observed'))
-  expect(bench.house.watch.running()).toEqual([])
+  expect(bench.parts.watch.running()).toEqual([])
 })
 
 test('a guest that stands still is reported with its cause, and one that has suspended itself is saved awake', async () => {

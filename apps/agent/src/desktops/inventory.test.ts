@@ -36,7 +36,7 @@ test('an inventory asks the hypervisor once, however many desktops there are and
   }
   await bury(bench, 1_000)
   await bench.crash()
-  expect(bench.house.journal.all()).toHaveLength(1_003)
+  expect(bench.parts.journal.all()).toHaveLength(1_003)
   expect(await inventoried(bench)).toEqual(before)
 })
 

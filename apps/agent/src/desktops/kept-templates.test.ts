@@ -16,11 +16,11 @@ test('an agent that is to make none ends and removes what one before it has left
   bench.templatesMiB = 0
   await bench.crashAt('template.after-boot', async () => {
     expect(await path(bench, newId(), { ...spec, memoryMiB: 32 })).toBe('boot')
-    await bench.house.templates.settled()
+    await bench.parts.templates.settled()
   })
   await expectNoTemplate(bench)
   expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await expectNoTemplate(bench)
 })
 
@@ -66,7 +66,7 @@ test('a template is replaced only when no first wake is in the middle of it', as
   expect(await path(bench)).toBe('boot')
   expect(await waking).toBe('template')
   expect(found).toEqual([2])
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   expect(await foldersOf(bench)).toEqual([key])
   expect(await path(bench)).toBe('template')
   expect(found).toEqual([2, 1])
@@ -84,18 +84,18 @@ test('templates give way before a desktop cannot sleep for want of space', async
 test('templates on another disk do not give way', async () => {
   await using bench = await start()
   await made(bench)
-  await bench.house.templates.makeSpaceOn('/proc', async () => true)
-  expect(bench.house.templates.facts).toHaveLength(1)
-  await bench.house.templates.makeSpaceOn(bench.folder, async () => true)
+  await bench.parts.templates.makeSpaceOn('/proc', async () => true)
+  expect(bench.parts.templates.facts).toHaveLength(1)
+  await bench.parts.templates.makeSpaceOn(bench.folder, async () => true)
   await expectNoTemplate(bench)
 })
 
 test('none is made that would be removed at once, because the disk is short', async () => {
   await using bench = await start()
-  await bench.house.eviction.check()
+  await bench.parts.eviction.check()
   const low = await lowWaterBytes(bench.driver.images.fetchedDir)
   bench.driver.freeDiskBytes = async () => low - 1
   expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await expectNoTemplate(bench)
 })

@@ -16,16 +16,16 @@ test('a destroy and an undo are obeyed where nothing can be written any more; ne
   bench.failpoints.set('journal.before-write', noSpace)
   await expect(bench.awake(fenceOf(fresh, 1, 1))).rejects.toMatchObject(full)
   await expect(bench.hibernated(fenceOf(awake, 1, 2))).rejects.toMatchObject(full)
-  expect(bench.house.space.problem).toBeNull()
+  expect(bench.parts.space.problem).toBeNull()
   await bench.destroyed(fenceOf(awake, 1, 2, { epoch: 2 }))
   expect(await bench.asleep(fenceOf(undone, 1, 1, { epoch: 2 }))).toEqual({ state: 'hibernated', memoryLost: false })
-  expect(bench.house.space.problem).toMatch(/state folder is full; destroy/)
+  expect(bench.parts.space.problem).toMatch(/state folder is full; destroy/)
   bench.failpoints.set('journal.before-write', undefined)
   await bench.crash()
-  expect(bench.house.journal.highestEpoch).toBe(2)
-  expect(bench.house.journal.read(awake)).toMatchObject({ state: 'done', destroyedAt: expect.any(String) })
-  expect(bench.house.journal.read(undone)).toMatchObject({ state: 'done', takenBack: true })
-  expect(bench.house.space.problem).toBeNull()
+  expect(bench.parts.journal.highestEpoch).toBe(2)
+  expect(bench.parts.journal.read(awake)).toMatchObject({ state: 'done', destroyedAt: expect.any(String) })
+  expect(bench.parts.journal.read(undone)).toMatchObject({ state: 'done', takenBack: true })
+  expect(bench.parts.space.problem).toBeNull()
   await bench.awake(fenceOf(fresh, 1, 1, { epoch: 2 }))
 })
 
@@ -33,15 +33,15 @@ test('a reserve that was half used when the agent died is whole again', async ()
   await using bench = await Bench.start()
   bench.failpoints.set('journal.before-write', noSpace)
   await bench.destroyed(fenceOf(newId(), 1, 1))
-  expect(bench.house.journal.hasReserve).toBe(false)
+  expect(bench.parts.journal.hasReserve).toBe(false)
   bench.failpoints.set('journal.before-write', undefined)
   await bench.crash()
-  expect(bench.house.journal.hasReserve).toBe(true)
+  expect(bench.parts.journal.hasReserve).toBe(true)
 })
 
 test('a guest that was paused for want of space is told once, ails its host, and goes on when there is room', async () => {
   await using bench = await Bench.start()
-  const { watch, space, journal } = bench.house
+  const { watch, space, journal } = bench.parts
   const id = newId()
   await bench.awake(fenceOf(id, 1, 1))
   await until(() => watch.running().length === 1)
@@ -58,9 +58,9 @@ test('a guest that was paused for want of space is told once, ails its host, and
   bench.driver.faults.diskFull = false
   // Also by an agent that has just started, which has heard of no pause.
   await bench.crash()
-  await bench.house.space.check()
-  await until(() => bench.house.watch.running().length === 1)
-  expect(bench.house.space.problem).toBeNull()
+  await bench.parts.space.check()
+  await until(() => bench.parts.watch.running().length === 1)
+  expect(bench.parts.space.problem).toBeNull()
   expect(await bench.run(id, 'echo on')).toBe('on')
 })
 
@@ -69,10 +69,10 @@ test('a guest that is not to run stays paused when there is room again', async (
   const id = newId()
   await bench.awake(fenceOf(id, 1, 1))
   bench.driver.standStill(id, 'space')
-  await until(() => bench.house.space.problem)
+  await until(() => bench.parts.space.problem)
   const order = { desktopId: id, seen: { generation: 1, turn: 1 }, order: 'suspend' as const }
   await bench.ask('host.rejoin', { epoch: 1, orders: [order] })
-  await bench.house.space.check()
+  await bench.parts.space.check()
   expect(await bench.observe(id)).toMatchObject({ domain: 'paused' })
 })
 
@@ -87,7 +87,7 @@ test('a wake whose guest was stopped by a full disk says so', async () => {
 
 test('a desktop that cannot be resumed holds up no other', async () => {
   await using bench = await Bench.start()
-  const { watch, space } = bench.house
+  const { watch, space } = bench.parts
   const ids = [newId(), newId(), newId()]
   for (const id of ids) await bench.awake(fenceOf(id, 1, 1))
   await until(() => watch.running().length === 3)

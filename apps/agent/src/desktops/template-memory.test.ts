@@ -21,7 +21,7 @@ test('no template is made while memory is scarce, however often one is wanted; l
   })
   for (let n = 0; n < 5; n++) {
     expect(await path(bench)).toBe('boot')
-    await bench.house.templates.settled()
+    await bench.parts.templates.settled()
     await expectNoTemplate(bench)
   }
   memory.availableMiB = 1_000
@@ -37,7 +37,7 @@ async function askedAhead(bench: Bench, server: ImageServer): Promise<DesktopSpe
   await ask()
   await until(() => bench.driver.images.find(imageFolderName(ref)))
   await ask()
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   return { ...spec, imageVersion: imageFolderName(ref) }
 }
 
@@ -45,7 +45,7 @@ test('where a template is made ahead of need, the first desktop of the image beg
   await using server = await ImageServer.start(1_000)
   await using bench = await start()
   const of = await askedAhead(bench, server)
-  expect(bench.house.templates.facts).toEqual([{ image: 'mini@1', memoryMiB: 16, vcpus: 1, mib: 1 }])
+  expect(bench.parts.templates.facts).toEqual([{ image: 'mini@1', memoryMiB: 16, vcpus: 1, mib: 1 }])
   await askedAhead(bench, server)
   expect(bench.driver.faults.counts.bootTemplate).toBe(1)
   expect(await path(bench, newId(), of)).toBe('template')
@@ -60,7 +60,7 @@ test('a host without space for templates, or with an old control plane, makes no
   await bench.ask('image.fetch', server.ref())
   await until(() => bench.driver.images.find('mini@1'))
   await bench.ask('image.fetch', server.ref())
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await expectNoTemplate(bench)
 })
 
@@ -105,10 +105,10 @@ test.each(makingSteps)(
       expect(await path(bench, id)).toBe('boot')
       expect(bench.driver.templates.running()).toEqual([])
       goOn()
-      await bench.house.templates.settled()
+      await bench.parts.templates.settled()
       await expectNoTemplate(bench)
       await bench.destroyed(fenceOf(id, 1, 2))
-      await bench.house.templates.check()
+      await bench.parts.templates.check()
     }
     memory.availableMiB = 1_000
     await made(bench)
@@ -121,14 +121,14 @@ test('a template’s guest counts as a desktop: with a desktop that is placed be
   const goOn = await makingAt(bench, 'template.after-boot')
   const [first, second] = [newId(), newId()]
   await path(bench, first)
-  await bench.house.templates.giveWay()
+  await bench.parts.templates.giveWay()
   expect(bench.driver.templates.running()).toHaveLength(1)
   await path(bench, second)
   expect(bench.driver.templates.running()).toEqual([])
   goOn()
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await expectNoTemplate(bench)
 })
 
@@ -138,13 +138,13 @@ test('a template that is being saved ends where desktops come to need its memory
   const goOn = bench.driver.faults.hang('saveTemplate')
   expect(await path(bench)).toBe('boot')
   await until(() => bench.driver.faults.counts.saveTemplate)
-  await bench.house.templates.giveWay()
+  await bench.parts.templates.giveWay()
   expect(bench.driver.templates.running()).toHaveLength(1)
   memory.availableMiB = 90
-  await bench.house.templates.giveWay()
+  await bench.parts.templates.giveWay()
   expect(bench.driver.templates.running()).toEqual([])
   goOn()
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await expectNoTemplate(bench)
 })
 
@@ -156,8 +156,8 @@ test('a template whose guest was saved and ended already is finished, however li
     expect(await path(bench)).toBe('boot')
   })
   expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
-  expect(bench.house.templates.facts).toHaveLength(1)
+  await bench.parts.templates.settled()
+  expect(bench.parts.templates.facts).toHaveLength(1)
 })
 
 test('a desktop that arrives awake ends the template that is in its way', async () => {
@@ -190,7 +190,7 @@ test('a wake does not fail where the guest of a template cannot be ended', async
   expect(await path(bench)).toBe('boot')
   templates.end = end
   goOn()
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await expectNoTemplate(bench)
 })
 
@@ -199,10 +199,10 @@ test('what is made ahead of need removes no other template', async () => {
   await using bench = await Bench.start({ templatesMiB: spec.memoryMiB })
   await made(bench)
   const of = await askedAhead(bench, server)
-  expect(bench.house.templates.facts).toMatchObject([{ image: 'mini' }])
+  expect(bench.parts.templates.facts).toMatchObject([{ image: 'mini' }])
   expect(await path(bench)).toBe('template')
   expect(await path(bench, newId(), of)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   expect(await path(bench, newId(), of)).toBe('template')
 })
 
@@ -220,6 +220,6 @@ test('what is made ahead of need ends no warm copy for its memory', async () => 
   await bench.hibernated(fenceOf(id, 1, 2))
   memory.availableMiB = 110
   await askedAhead(bench, server)
-  expect(bench.house.templates.facts).toHaveLength(1)
+  expect(bench.parts.templates.facts).toHaveLength(1)
   expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toMatchObject({ path: 'warm' })
 })

@@ -25,7 +25,7 @@ async function identity(bench: Bench, id: string) {
 test('after the first boot of an image desktops begin with its template, each with an identity of its own', async () => {
   await using bench = await start()
   await made(bench)
-  expect(bench.house.templates.facts).toEqual([{ image: 'mini', memoryMiB: 16, vcpus: 1, mib: 1 }])
+  expect(bench.parts.templates.facts).toEqual([{ image: 'mini', memoryMiB: 16, vcpus: 1, mib: 1 }])
   const ids = [newId(), newId(), newId()]
   for (const id of ids) {
     const woken = await bench.awake(fenceOf(id, 1, 1))
@@ -49,7 +49,7 @@ test('a desktop that began with a template sleeps, wakes, boots again and ends a
   await bench.awake(fenceOf(id, 1, 1))
   await bench.run(id, 'echo kept > /root/kept')
   await bench.hibernated(fenceOf(id, 1, 2))
-  await bench.house.templates.removeWhile(async () => true)
+  await bench.parts.templates.removeWhile(async () => true)
   expect(await bench.awake(fenceOf(id, 2, 3), 'require', 'require')).toMatchObject({ path: 'restore' })
   await bench.hibernated(fenceOf(id, 2, 4))
   expect(await bench.awake(fenceOf(id, 3, 5), 'discard', 'require')).toMatchObject({
@@ -67,7 +67,7 @@ test.each(['template.after-boot', 'template.after-seal', 'template.after-save', 
     await using bench = await start()
     await bench.crashAt(name, async () => {
       await path(bench)
-      await bench.house.templates.settled()
+      await bench.parts.templates.settled()
     })
     await expectNoTemplate(bench)
     await made(bench)
@@ -85,12 +85,12 @@ test('a guest of a template that cannot be ended holds up no template that is th
   faults = { fail: ['endTemplate:hypervisor_failed:1000000'] }
   await bench.crashAt('template.after-boot', async () => {
     await path(bench, newId(), other)
-    await bench.house.templates.settled()
+    await bench.parts.templates.settled()
   })
   expect(bench.driver.templates.running()).toHaveLength(1)
   expect(await path(bench)).toBe('template')
   bench.driver.faults.failNext('endTemplate', 0)
-  await bench.house.templates.check()
+  await bench.parts.templates.check()
   expect([bench.driver.templates.running(), (await foldersOf(bench)).length]).toEqual([[], 1])
 })
 
@@ -98,7 +98,7 @@ test('an agent that dies when a template is made has it when it starts again', a
   await using bench = await start()
   await bench.crashAt('template.after-rename', async () => {
     await path(bench)
-    await bench.house.templates.settled()
+    await bench.parts.templates.settled()
   })
   expect(await path(bench)).toBe('template')
 })
@@ -110,8 +110,8 @@ test.each(steps)('a first wake cut off at %s begins again, and nobody has reache
   await made(bench)
   const id = newId()
   await bench.crashAt(`first-wake.${name}`, () => path(bench, id))
-  await bench.house.watch.checkAll()
-  expect(bench.house.watch.running().map(({ desktopId }) => desktopId)).not.toContain(id)
+  await bench.parts.watch.checkAll()
+  expect(bench.parts.watch.running().map(({ desktopId }) => desktopId)).not.toContain(id)
   await expect(bench.run(id, 'true')).rejects.toMatchObject({ code: 'not_awake' })
   expect(await path(bench, id)).toBe('template')
   expect((await identity(bench, id)).machineId).toMatch(/^[\da-f]{32}$/)
@@ -124,7 +124,7 @@ test.each(steps)('a first wake cut off at %s boots where the template is gone', 
   await made(bench)
   const id = newId()
   await bench.crashAt(`first-wake.${name}`, () => path(bench, id))
-  await bench.house.templates.removeWhile(async () => true)
+  await bench.parts.templates.removeWhile(async () => true)
   expect(await path(bench, id)).toBe('boot')
   await expect(bench.run(id, 'cat /etc/machine-id /var/log/boot')).resolves.toBe('')
 })
@@ -199,7 +199,7 @@ test('where one step of a first wake fails, the desktop boots only when no other
     await copy(...of)
     isCopied = true
   }
-  bench.house.guests.introduce = () => Promise.reject(new Error('no keys could be made'))
+  bench.parts.guests.introduce = () => Promise.reject(new Error('no keys could be made'))
   const waking = path(bench)
   // Where nothing held it back, it would be awake by now.
   for (let n = 0; n < 200; n++) await foldersOf(bench)
@@ -209,7 +209,7 @@ test('where one step of a first wake fails, the desktop boots only when no other
   expect(isCopied).toBe(true)
 })
 
-const isFurnished = (bench: Bench, id: string) => bench.house.journal.read(id)?.furnished
+const isFurnished = (bench: Bench, id: string) => bench.parts.journal.read(id)?.furnished
 
 test('a desktop that is awake gets its network soon after, however often that fails', async () => {
   await using bench = await start()
@@ -218,7 +218,7 @@ test('a desktop that is awake gets its network soon after, however often that fa
   const id = newId()
   expect(await path(bench, id)).toBe('template')
   await until(async () => {
-    await bench.house.furnishing.check()
+    await bench.parts.furnishing.check()
     return isFurnished(bench, id)
   })
 })
@@ -234,7 +234,7 @@ test('a desktop that has a port counts as furnished only when its guest has its 
   await until(() => bench.failpoints.hits.includes('furnish.after-plug'))
   bench.failpoints.set('furnish.after-plug', undefined)
   await until(async () => {
-    await bench.house.furnishing.check()
+    await bench.parts.furnishing.check()
     return isFurnished(bench, id)
   })
   expect(await addressOf(bench, id)).not.toBe('')
@@ -251,7 +251,7 @@ test.each(['first-wake.after-done', 'furnish.before-plug', 'furnish.after-plug',
       await new Promise(() => undefined)
     })
     expect(isFurnished(bench, id)).toBe(false)
-    await bench.house.furnishing.check()
+    await bench.parts.furnishing.check()
     await until(() => isFurnished(bench, id))
     expect(await addressOf(bench, id)).not.toBe('')
     expect(await memoryOf(bench, id)).toEqual([])
@@ -266,7 +266,7 @@ test('a desktop that sleeps before it has a network gets it when it wakes', asyn
   await path(bench, id)
   await bench.hibernated(fenceOf(id, 1, 2))
   expect(isFurnished(bench, id)).toBe(false)
-  await bench.house.furnishing.check()
+  await bench.parts.furnishing.check()
   expect(isFurnished(bench, id)).toBe(false)
   await bench.awake(fenceOf(id, 2, 3), 'require', 'require')
   await until(() => isFurnished(bench, id))
@@ -277,7 +277,7 @@ test('a template whose copies fail three times in a row is removed, and is not m
   await made(bench)
   bench.driver.faults.failNext('restorePaused', 3)
   for (let n = 0; n < 4; n++) expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await expectNoTemplate(bench)
 })
 
@@ -285,7 +285,7 @@ test.each(['bootTemplate', 'saveTemplate'] as const)('where %s fails there is no
   await using bench = await start()
   bench.driver.faults.failNext(operation)
   expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await expectNoTemplate(bench)
   expect(await path(bench)).toBe('boot')
 })
@@ -296,9 +296,9 @@ test('what could not be ended when a template failed is ended a minute later, an
   // By its folder, and by its name.
   bench.driver.faults.failNext('endTemplate', 2)
   expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   expect(bench.driver.templates.running()).toHaveLength(1)
-  await bench.house.templates.check()
+  await bench.parts.templates.check()
   await expectNoTemplate(bench)
   await made(bench, { ...spec, memoryMiB: 32 })
 })
@@ -307,14 +307,14 @@ test('an image without a program that takes an identity gets no template', async
   await using bench = await start()
   bench.driver.faults.wakePort = false
   expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await expectNoTemplate(bench)
 })
 
 test('without space for templates none is made, and none is used', async () => {
   await using bench = await Bench.start()
   expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   await expectNoTemplate(bench)
   expect(await path(bench)).toBe('boot')
 })
@@ -324,12 +324,12 @@ test('each size of memory has a template; a smaller disk boots, and gets one', a
   await made(bench, { ...spec, diskGiB: 2 })
   expect(await path(bench, newId(), { ...spec, diskGiB: 4 })).toBe('template')
   expect(await path(bench, newId(), { ...spec, memoryMiB: 32 })).toBe('boot')
-  await bench.house.templates.settled()
-  expect(bench.house.templates.facts).toHaveLength(2)
+  await bench.parts.templates.settled()
+  expect(bench.parts.templates.facts).toHaveLength(2)
   expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   expect(await path(bench)).toBe('template')
-  expect(bench.house.templates.facts).toHaveLength(2)
+  expect(bench.parts.templates.facts).toHaveLength(2)
 })
 
 test('a template of another version of the hypervisor is not used, and is removed when there is a new one', async () => {
@@ -339,7 +339,7 @@ test('a template of another version of the hypervisor is not used, and is remove
   const traits = templates.traits.bind(templates)
   templates.traits = async (id, of) => ({ ...(await traits(id, of))!, emulator: '2' })
   expect(await path(bench)).toBe('boot')
-  await bench.house.templates.settled()
+  await bench.parts.templates.settled()
   expect(await foldersOf(bench)).toHaveLength(1)
   expect(await path(bench)).toBe('template')
 })
@@ -348,6 +348,6 @@ test('a template goes with its image', async () => {
   await using bench = await start()
   await made(bench)
   bench.driver.templates.hasImage = async () => false
-  await bench.house.templates.check()
+  await bench.parts.templates.check()
   await expectNoTemplate(bench)
 })

@@ -76,7 +76,7 @@ test.each(['startCold', 'save', 'restorePaused', 'makeDisk'] as const)(
     const release = bench.driver.faults.hang(operation)
     const work = operation === 'save' ? bench.hibernated(fenceOf(id, 1, 3)) : bench.awake(fenceOf(id, 2, 3))
     const superseded = expect(work).rejects.toMatchObject({ code: 'superseded' })
-    await until(() => bench.house.turns.busy(id))
+    await until(() => bench.parts.turns.busy(id))
     const destroying = bench.destroyed(fenceOf(id, 2, 4))
     if (operation === 'makeDisk') release()
     expect(await destroying).toEqual({})

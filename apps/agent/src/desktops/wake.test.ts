@@ -69,7 +69,7 @@ test('a truncated image fails the wake with a sentence and its remedy, and nothi
 test('an image whose content changed is refused by its digest, before a vCPU has run', async () => {
   await using bench = await Bench.start()
   const { id } = await hibernatedDesktop(bench)
-  await bench.house.digests.settled()
+  await bench.parts.digests.settled()
   const path = join(bench.memoryFolder, id, (await images(bench, id))[0]!)
   const { writeFile } = await import('node:fs/promises')
   await writeFile(path, (await readFile(path, 'latin1')).replace('in-memory', 'IN-MEMORY'), 'latin1')

@@ -36,11 +36,11 @@ test('a hibernated desktop keeps its process, sleeps in every other sense, and g
   expect(await state(bench, id)).toEqual({ ...sleeping, warm: true })
   expect(await domainOf(bench, id)).toBe('paused')
   await expect(bench.run(id, 'true')).rejects.toMatchObject({ code: 'not_awake' })
-  expect(bench.house.warm.facts).toEqual({ copies: 1, memoryMiB: 16, maxMiB: 1_000 })
+  expect(bench.parts.warm.facts).toEqual({ copies: 1, memoryMiB: 16, maxMiB: 1_000 })
   expect(await bench.hibernated(fenceOf(id, 1, 2))).toEqual({ memoryBytes: expect.any(Number) })
   expect(await wake(bench, id)).toEqual({ resumedFrom: 'memory', ready: true, path: 'warm' })
   expect(await bootOf(bench, id)).toBe(bootId)
-  expect(bench.house.warm.facts.copies).toBe(0)
+  expect(bench.parts.warm.facts.copies).toBe(0)
   expect(await state(bench, id)).toEqual({ domain: 'running', memory: 'spent', warm: false })
 })
 
@@ -59,7 +59,7 @@ test('a copy whose process ends costs the memory nothing, and the desktop does n
   const { id, bootId } = await asleep(bench)
   bench.said.length = 0
   bench.driver.die(id, 'killed')
-  await until(() => !bench.house.turns.busy(id))
+  await until(() => !bench.parts.turns.busy(id))
   expect(await state(bench, id)).toEqual({ ...sleeping, warm: false })
   expect(bench.said.filter(({ name }) => name === 'desktop.observed')).toEqual([])
   expect(await wake(bench, id)).toEqual({ resumedFrom: 'memory', ready: true, path: 'restore' })
@@ -70,8 +70,8 @@ test('an agent that starts again knows the copies of the one before it', async (
   await using bench = await start()
   const { id } = await asleep(bench)
   await bench.crash()
-  await bench.house.warm.check()
-  expect(bench.house.warm.facts.copies).toBe(1)
+  await bench.parts.warm.check()
+  expect(bench.parts.warm.facts.copies).toBe(1)
   expect(await state(bench, id)).toEqual({ ...sleeping, warm: true })
   expect(await wake(bench, id)).toMatchObject({ path: 'warm' })
 })
@@ -117,7 +117,7 @@ test.each(['wake.before-mark', 'wake.after-mark', 'wake.after-resume'])(
 test.each(['warm.before-drop', 'warm.after-drop'])('an agent that dies at %s loses nothing', async (name) => {
   await using bench = await start()
   const { id, bootId } = await asleep(bench)
-  await bench.crashAt(name, () => bench.house.warm.dropAll())
+  await bench.crashAt(name, () => bench.parts.warm.dropAll())
   expect(await wake(bench, id)).toMatchObject({ path: name === 'warm.before-drop' ? 'warm' : 'restore' })
   expect(await bootOf(bench, id)).toBe(bootId)
 })
@@ -136,7 +136,7 @@ test('while nobody can tell whether a copy has run, it is not ended; the wake is
   bench.driver.faults.failNext('isKept', 1, 'host_unreachable')
   await expect(wake(bench, id)).rejects.toMatchObject({ code: 'host_unreachable' })
   expect(await domainOf(bench, id)).toBe('paused')
-  expect(bench.house.warm.facts.copies).toBe(1)
+  expect(bench.parts.warm.facts.copies).toBe(1)
   expect(await wake(bench, id)).toMatchObject({ path: 'warm' })
   expect(await bootOf(bench, id)).toBe(bootId)
 })
@@ -194,7 +194,7 @@ test('a copy that something else resumed is the desktop’s memory, and its imag
   await bench.driver.resume(id)
   await until(async () => (await state(bench, id)).memory === 'spent')
   await bench.driver.suspend(id)
-  expect(await bench.house.warm.dropAll()).toBe(0)
+  expect(await bench.parts.warm.dropAll()).toBe(0)
   expect(await domainOf(bench, id)).toBe('paused')
   expect(await wake(bench, id)).toMatchObject({ resumedFrom: 'memory' })
   expect(await bootOf(bench, id)).toBe(bootId)
@@ -209,8 +209,8 @@ test('one that ran while no agent looked is not ended as a copy', async () => {
   bench.driver.listen = () => undefined
   const domain = bench.driver.domain.bind(bench.driver)
   bench.driver.isKept = async () => false
-  await bench.house.warm.check()
-  await bench.house.warm.dropAll()
+  await bench.parts.warm.check()
+  await bench.parts.warm.dropAll()
   expect((await domain(id))?.state).toBe('paused')
   expect((await state(bench, id)).memory).toBe('spent')
   expect(await wake(bench, id)).toMatchObject({ resumedFrom: 'memory' })
@@ -222,10 +222,10 @@ test('copies end with the oldest first: what is too old, more than allowed, or n
   await using bench = await start({ maxMiB: 40, hostMemory: () => memory })
   const [first, second, third] = [await asleep(bench), await asleep(bench), await asleep(bench)]
   const warm = async () => Promise.all([first, second, third].map(async ({ id }) => (await state(bench, id)).warm))
-  await bench.house.warm.check()
+  await bench.parts.warm.check()
   expect(await warm()).toEqual([false, true, true])
   memory = { totalMiB: 10_000, availableMiB: 1_010 }
-  await bench.house.warm.check()
+  await bench.parts.warm.check()
   expect(await warm()).toEqual([false, true, true])
   const makesSpace = bench.awake(fenceOf(newId(), 1, 1))
   await until(async () => !(await state(bench, second.id)).warm)
@@ -243,7 +243,7 @@ test('a copy that cannot be ended holds up no guest that needs its memory, and i
   await bench.awake(fenceOf(newId(), 1, 1))
   expect((await state(bench, id)).warm).toBe(true)
   memory = { totalMiB: 10_000, availableMiB: 900 }
-  await bench.house.warm.check()
+  await bench.parts.warm.check()
   expect((await state(bench, id)).warm).toBe(false)
   memory = plenty
   expect(await wake(bench, id)).toMatchObject({ path: 'restore' })
@@ -253,14 +253,14 @@ test('a copy that cannot be ended holds up no guest that needs its memory, and i
 test('all domains are listed only when copies may have changed by themselves', async () => {
   await using bench = await start()
   const { id } = await asleep(bench)
-  await bench.house.warm.check()
+  await bench.parts.warm.check()
   const { counts } = bench.driver.faults
   const before = counts.list
-  for (let n = 0; n < 3; n++) await bench.house.warm.check()
+  for (let n = 0; n < 3; n++) await bench.parts.warm.check()
   expect(counts.list).toBe(before)
   bench.driver.die(id)
-  await bench.house.warm.check()
-  expect(bench.house.warm.facts.copies).toBe(0)
+  await bench.parts.warm.check()
+  expect(bench.parts.warm.facts.copies).toBe(0)
 })
 
 test.each([
@@ -277,7 +277,7 @@ test.each([
 test('copies are ended under a control plane that does not know them', async () => {
   await using bench = await start()
   const { id } = await asleep(bench)
-  bench.house.warm.welcomed(false)
+  bench.parts.warm.welcomed(false)
   await until(async () => (await domainOf(bench, id)) === undefined)
   const other = await asleep(bench)
   expect(await domainOf(bench, other.id)).toBeUndefined()

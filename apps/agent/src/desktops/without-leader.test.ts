@@ -12,7 +12,7 @@ async function stage(options: { graceMs?: number; heldMs?: number } = { graceMs 
   const desktopId = newId()
   await bench.awake(fenceOf(desktopId, 1, 1))
   const clock = { now: 0 }
-  const alone = new WithoutLeader(bench.house, { graceMs: options.graceMs, now: () => clock.now })
+  const alone = new WithoutLeader(bench.parts, { graceMs: options.graceMs, now: () => clock.now })
   // Its own clock: the time for which the desktop was watched is real.
   const watchedSince = performance.now()
   const condition = { forMs: 1, classes: ['command' as const] }
@@ -47,8 +47,8 @@ test('it waits for the timeout and the grace, and the saved memory wakes by the 
 test.each([
   ['switched off', {}, () => undefined],
   ['held by a wake lock', { graceMs, heldMs: 2 * graceMs }, () => undefined],
-  ['in use', { graceMs }, ({ bench, desktopId }) => bench.house.activity.begin(desktopId, 'command')],
-  ['shown', { graceMs }, ({ bench, desktopId }) => bench.house.activity.show(desktopId)],
+  ['in use', { graceMs }, ({ bench, desktopId }) => bench.parts.activity.begin(desktopId, 'command')],
+  ['shown', { graceMs }, ({ bench, desktopId }) => bench.parts.activity.show(desktopId)],
 ] as [string, { graceMs?: number }, (on: Awaited<ReturnType<typeof stage>>) => unknown][])(
   'nothing that is %s',
   async (_what, options, use) => {
@@ -62,7 +62,7 @@ test.each([
   },
 )
 
-test('nothing for which no leader has sent a rule, and everything else in the house stays as it is', async () => {
+test('nothing for which no leader has sent a rule, and everything else in the parts stays as it is', async () => {
   const { bench, clock, alone, state } = await stage()
   await using _ = bench
   alone.heard({ leads: true, idleRules: [] })

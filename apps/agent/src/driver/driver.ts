@@ -3,7 +3,7 @@
 import type { Duplex } from 'node:stream'
 import type { Capacity, DesktopId, DesktopSpec, HostFacts, Observation } from '@dormouse/contract'
 import type { Readiness } from '../images/images.ts'
-import type { ImageShelf } from '../images/shelf.ts'
+import type { ImageStore } from '../images/store.ts'
 import type { GuestAddress, GuestEvent } from './guest-access.ts'
 import type { Mark } from './mark.ts'
 import type { Moves } from './moves.ts'
@@ -125,7 +125,7 @@ export interface Driver {
   removeDisk(desktopId: DesktopId): Promise<void>
 
   /** The images of this host. */
-  readonly images: ImageShelf
+  readonly images: ImageStore
   /** The folders of the images that disks stand on. Throws where one cannot be read. */
   imageFoldersInUse(): Promise<Set<string>>
 

@@ -1,5 +1,5 @@
 // How guests are reached from their host: the raw connections that a hypervisor gives. What is sent over them, and which
-// of them is used, is decided in the rooms above.
+// of them is used, is decided in the modules above.
 import type { DesktopId } from '@dormouse/contract'
 import type { GuestActivity } from './guest-activity.ts'
 

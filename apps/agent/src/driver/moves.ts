@@ -17,16 +17,16 @@ export interface MoveProgress {
 /** A running desktop that is about to leave. Its guest runs on until `send`. */
 export interface Leaving {
   /** For the new host's `enter`. */
-  readonly letter: string
+  readonly handoff: string
   /**
    * Sends disks and memory. When it returns, the guest is paused here with all that it has. Where it fails, and when `signal`
    * aborts, the guest runs on by itself, and this is of no use any more.
    */
-  send(letter: string, give: GiveStream, signal: AbortSignal): Promise<string>
+  send(handoff: string, give: GiveStream, signal: AbortSignal): Promise<string>
   /** How far `send` has come; undefined where that is not known. */
   progress(): Promise<MoveProgress | undefined>
   /** Ends the desktop here. */
-  confirm(letter: string): Promise<void>
+  confirm(handoff: string): Promise<void>
   /** The guest goes on here. */
   cancel(): Promise<void>
   /** Releases the hypervisor's job. A guest that is paused by `send` stays so. */
@@ -36,11 +36,11 @@ export interface Leaving {
 /** A desktop that is about to arrive with its memory. Nothing of it runs. */
 export interface Entering {
   /** For the old host's `send`. */
-  readonly letter: string
+  readonly handoff: string
   /** The end that takes the bytes of that stream. */
   open(name: string): Promise<Duplex>
   /** All is here, and the disk is synced: the domain exists, paused. */
-  finish(letter: string): Promise<string>
+  finish(handoff: string): Promise<string>
   /** Ends what waits. One that has finished stays, paused. */
   close(): void
 }
@@ -54,7 +54,7 @@ export interface Moves {
   misfit(traits: MoveTraits): Promise<string | null>
   leave(desktopId: DesktopId): Promise<Leaving>
   /** Makes a new disk on this host's copy of the image, and a domain that waits for disk and memory. */
-  enter(arrival: Arrival, letter: string): Promise<Entering>
+  enter(arrival: Arrival, handoff: string): Promise<Entering>
   /** What a desktop that has arrived can get while it runs already. A failure is logged: it works without. */
   furnish(desktopId: DesktopId): Promise<void>
   /** The desktop's move has ended: removes what a process that has died may have left of it. */

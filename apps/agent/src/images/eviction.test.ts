@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { ArmedFailpoints, createLog } from '@dormouse/process'
 import { expect, test } from 'vitest'
 import { ImageEviction } from './eviction.ts'
-import { ImageShelf } from './shelf.ts'
+import { ImageStore } from './store.ts'
 
 const manifest = {
   name: 'mini',
@@ -20,7 +20,7 @@ const manifest = {
 /** Three images of the age of their number in days; each frees one byte of a disk that has none free. */
 async function host() {
   const folder = await mkdtemp(join(tmpdir(), 'dormouse-eviction-'))
-  const shelf = new ImageShelf({ given: undefined, fetched: folder })
+  const store = new ImageStore({ given: undefined, fetched: folder })
   for (const version of [1, 2, 3]) {
     const image = join(folder, `mini@${version}`)
     await mkdir(image)
@@ -32,7 +32,7 @@ async function host() {
   const at = { disks: new Set<string>(), names: new Set<string>(), partials: new Set<string>(), readable: true }
   const images = async () => (await readdir(folder)).sort()
   const eviction = new ImageEviction({
-    shelf,
+    store,
     foldersInUse: async () => {
       if (!at.readable) throw new Error('a disk cannot be read')
       return at.disks
@@ -45,7 +45,7 @@ async function host() {
     free: async () => 3 - (await readdir(folder)).filter((name) => name.startsWith('mini')).length,
   })
   const dispose = () => rm(folder, { recursive: true, force: true })
-  return { ...at, at, folder, shelf, eviction, failpoints, images, [Symbol.asyncDispose]: dispose }
+  return { ...at, at, folder, store, eviction, failpoints, images, [Symbol.asyncDispose]: dispose }
 }
 
 test('the image that was used longest ago goes first, and no more than needed', async () => {
@@ -54,7 +54,7 @@ test('the image that was used longest ago goes first, and no more than needed', 
   expect(await host1.images()).toHaveLength(3)
   expect(await host1.eviction.makeSpace(1)).toBe(true)
   expect(await host1.images()).toEqual(['mini@1', 'mini@2'])
-  await host1.shelf.noteUse({ disk: join(host1.folder, 'mini@2', 'disk.qcow2') } as never)
+  await host1.store.noteUse({ disk: join(host1.folder, 'mini@2', 'disk.qcow2') } as never)
   expect(await host1.eviction.makeSpace(2)).toBe(true)
   expect(await host1.images()).toEqual(['mini@2'])
 })
@@ -77,7 +77,7 @@ test('where it is not known what disks stand on, nothing is removed', async () =
 test('while a disk is being made nothing is removed', async () => {
   await using host1 = await host()
   const { promise: made, resolve } = Promise.withResolvers<void>()
-  const making = host1.shelf.using(async () => {
+  const making = host1.store.using(async () => {
     await made
     host1.disks.add(join(host1.folder, 'mini@3'))
   })
@@ -91,7 +91,7 @@ test('what an agent has left that died while it removed an image goes later; no 
   await using host1 = await host()
   host1.failpoints.set('image.after-hide', 'throw')
   expect(await host1.eviction.makeSpace(1)).toBe(true)
-  expect(await host1.shelf.list()).not.toContain('mini@3')
+  expect(await host1.store.list()).not.toContain('mini@3')
   host1.failpoints.set('image.after-hide', undefined)
   host1.disks.add(join(host1.folder, 'mini@1')).add(join(host1.folder, 'mini@2'))
   await host1.eviction.check()
@@ -121,7 +121,7 @@ test('templates give way on a host that has fetched no image', async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), 'dormouse-eviction-'))
   const left = ['a template', 'another']
   const eviction = new ImageEviction({
-    shelf: new ImageShelf({ given: undefined, fetched: join(folder.path, 'images') }),
+    store: new ImageStore({ given: undefined, fetched: join(folder.path, 'images') }),
     foldersInUse: async () => new Set(),
     namesInUse: () => new Set(),
     templates: {

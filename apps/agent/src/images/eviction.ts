@@ -7,10 +7,10 @@ import { privateFolder, syncPath, unlessMissing } from '../mechanics/durable-fil
 import { freeBytes, lowWaterBytes } from './disk-space.ts'
 import { partialPrefix } from './fetcher.ts'
 import { findImage, listImages } from './images.ts'
-import type { ImageShelf } from './shelf.ts'
+import type { ImageStore } from './store.ts'
 
 export interface EvictionOptions {
-  shelf: ImageShelf
+  store: ImageStore
   /** The folders of the images that disks on this host stand on. Throws where that is not known. */
   foldersInUse(): Promise<Set<string>>
   /** The names of images for which a disk is being made, also by an agent that has died meanwhile. */
@@ -41,7 +41,7 @@ export class ImageEviction {
   /** To be called every minute or so: removes templates, then unused images, while the disk is nearly full. */
   async check(): Promise<void> {
     // A host that has never fetched an image may have templates.
-    const folder = privateFolder(this.#options.shelf.fetchedDir, 0o711)
+    const folder = privateFolder(this.#options.store.fetchedDir, 0o711)
     const removeHidden = () => this.#removeHidden((name) => name.startsWith(removingPrefix))
     const makeSpace = async () => this.makeSpace(await lowWaterBytes(folder))
     await eachDone([removeHidden, makeSpace], (work) => work())
@@ -49,8 +49,8 @@ export class ImageEviction {
 
   /** Removes unused images until so many bytes are free; returns whether they are. What cannot be removed holds up nothing else. */
   async makeSpace(bytes: number): Promise<boolean> {
-    const { shelf, log, free = freeBytes } = this.#options
-    const isEnough = async () => (await free(shelf.fetchedDir)) >= bytes
+    const { store, log, free = freeBytes } = this.#options
+    const isEnough = async () => (await free(store.fetchedDir)) >= bytes
     if (await isEnough()) return true
     const removeImages = async () =>
       eachDone(await this.#oldestFirst(), async (name) => (await isEnough()) || this.#remove(name))
@@ -66,7 +66,7 @@ export class ImageEviction {
 
   /** By when a disk was made of it last, or it was fetched. */
   async #oldestFirst(): Promise<string[]> {
-    const { fetchedDir } = this.#options.shelf
+    const { fetchedDir } = this.#options.store
     const names = await listImages(fetchedDir)
     const times = await Promise.all(names.map(async (name) => ({ name, at: await usedAt(join(fetchedDir, name)) })))
     return times.sort((a, b) => a.at - b.at).map(({ name }) => name)
@@ -74,16 +74,16 @@ export class ImageEviction {
 
   /** Removes the image unless it is used. It is out of reach of new disks before the files go. */
   async #remove(name: string): Promise<void> {
-    const { shelf, templates, failpoints, log } = this.#options
-    const [path, hidden] = [shelf.pathOfFetched(name), join(shelf.fetchedDir, `${removingPrefix}${name}`)]
-    const isHidden = await shelf.removing(async () => {
+    const { store, templates, failpoints, log } = this.#options
+    const [path, hidden] = [store.pathOfFetched(name), join(store.fetchedDir, `${removingPrefix}${name}`)]
+    const isHidden = await store.removing(async () => {
       if (await this.#isUsed(path)) return false
       await failpoints.hit('image.before-remove')
-      const image = await findImage(shelf.fetchedDir, name)
+      const image = await findImage(store.fetchedDir, name)
       if (image) await templates.removeOn(image.manifestDigest)
       await rm(hidden, { recursive: true, force: true })
       await rename(path, hidden)
-      await syncPath(shelf.fetchedDir)
+      await syncPath(store.fetchedDir)
       return true
     })
     if (!isHidden) return
@@ -98,16 +98,16 @@ export class ImageEviction {
   }
 
   async #removeOldPartials(): Promise<void> {
-    const { shelf, partials } = this.#options
+    const { store, partials } = this.#options
     const since = Date.now() - partialKeptMs
     await this.#removeHidden(async (name) => {
       if (!name.startsWith(partialPrefix) || partials().has(name)) return false
-      return (await usedAt(join(shelf.fetchedDir, name))) < since
+      return (await usedAt(join(store.fetchedDir, name))) < since
     })
   }
 
   async #removeHidden(which: (name: string) => boolean | Promise<boolean>): Promise<void> {
-    const { fetchedDir } = this.#options.shelf
+    const { fetchedDir } = this.#options.store
     await eachDone((await readdir(fetchedDir).catch(unlessMissing)) ?? [], async (name) => {
       if (await which(name)) await rm(join(fetchedDir, name), { recursive: true, force: true })
     })

@@ -9,7 +9,7 @@ import { expect, test } from 'vitest'
 import { ImageServer } from '../testing/image-server.ts'
 import { ImageFetcher } from './fetcher.ts'
 import type { ProgressLimits } from './progress-deadline.ts'
-import { ImageShelf } from './shelf.ts'
+import { ImageStore } from './store.ts'
 
 const patient: ProgressLimits = { silenceMs: 60_000, windowMs: 60_000, minBytesPerWindow: 1, maxPauseMs: 1 }
 const soonSilent: ProgressLimits = { ...patient, silenceMs: 50 }
@@ -19,16 +19,16 @@ const log = createLog({ name: 'images', level: 'silent' })
 
 async function host() {
   const folder = await mkdtemp(join(tmpdir(), 'dormouse-fetch-'))
-  const shelf = new ImageShelf({ given: undefined, fetched: join(folder, 'images') })
+  const store = new ImageStore({ given: undefined, fetched: join(folder, 'images') })
   const failpoints = new ArmedFailpoints()
   const makeFetcher = (limits: ProgressLimits = patient) =>
-    new ImageFetcher({ shelf, makeSpace: async () => false, failpoints, log, limits })
+    new ImageFetcher({ store, makeSpace: async () => false, failpoints, log, limits })
   return {
-    shelf,
+    store,
     failpoints,
     folder,
     makeFetcher,
-    names: async () => (await readdir(shelf.fetchedDir).catch(() => [])).sort(),
+    names: async () => (await readdir(store.fetchedDir).catch(() => [])).sort(),
     [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
   }
 }
@@ -58,7 +58,7 @@ test('an image comes from a folder on the host as well, but not through a link o
   for (const [name, bytes] of server.files) await writeFile(join(shared, name), bytes)
   await at.makeFetcher().ensure(server.ref({ source: shared }), never)
   expect(await at.names()).toEqual(['mini@1'])
-  await rm(at.shelf.fetchedDir, { recursive: true })
+  await rm(at.store.fetchedDir, { recursive: true })
   await rm(join(shared, 'initrd'))
   await symlink('/etc/passwd', join(shared, 'initrd'))
   await expect(at.makeFetcher().ensure(server.ref({ source: shared }), never)).rejects.toThrow(/initrd/)
@@ -94,7 +94,7 @@ test.each([
   at.failpoints.set(point, 'throw')
   await expect(at.makeFetcher().ensure(server.ref(), never)).rejects.toThrow(point)
   const before = point === 'image.after-rename' ? ['mini@1'] : []
-  expect(await at.shelf.list()).toEqual(before)
+  expect(await at.store.list()).toEqual(before)
   at.failpoints.set(point, undefined)
   server.requests.length = 0
   const image = await at.makeFetcher().ensure(server.ref(), never)
@@ -110,7 +110,7 @@ test('bytes that an earlier try has left damaged are fetched again', async () =>
   at.failpoints.set('image.during-file', 'throw@3')
   await expect(at.makeFetcher().ensure(server.ref(), never)).rejects.toThrow('failpoint')
   const [partial] = await at.names()
-  await writeFile(join(at.shelf.fetchedDir, partial!, 'disk.qcow2'), Buffer.alloc(10_000))
+  await writeFile(join(at.store.fetchedDir, partial!, 'disk.qcow2'), Buffer.alloc(10_000))
   const image = await at.makeFetcher().ensure(server.ref(), never)
   expect(await readFile(image.disk)).toEqual(server.files.get('disk.qcow2'))
 })
@@ -159,7 +159,7 @@ test.each<[what: string, instead: NonNullable<ImageServer['instead']>, why: RegE
   server.instead = instead
   const fetcher = at.makeFetcher(soonSilent)
   await expect(fetcher.ensure(server.ref(), never)).rejects.toThrow(why)
-  expect(await at.shelf.list()).toEqual([])
+  expect(await at.store.list()).toEqual([])
   expect(fetcher.states()).toMatchObject([{ image: 'mini@1', state: 'failed', why: expect.stringMatching(why) }])
 })
 

@@ -14,8 +14,8 @@ import { type FetchableImage, manifestName, parseFetchable } from './fetchable.t
 import type { Image } from './images.ts'
 import { type ProgressLimits, usualLimits } from './progress-deadline.ts'
 import { fetchManifest } from './read-manifest.ts'
-import type { ImageShelf } from './shelf.ts'
 import { sourceOf } from './sources.ts'
+import type { ImageStore } from './store.ts'
 
 export const partialPrefix = '.fetching-'
 /** How many images are fetched at once: a file system that hangs occupies a thread for each. */
@@ -27,7 +27,7 @@ const maxRemembered = 50
 export type FetchProgress = (doneBytes: number, totalBytes: number) => void
 
 export interface FetcherOptions {
-  shelf: ImageShelf
+  store: ImageStore
   /** Removes unused images until so many bytes are free; answers whether they are. */
   makeSpace(bytes: number): Promise<boolean>
   failpoints: Failpoints
@@ -100,7 +100,7 @@ export class ImageFetcher {
    * `image_not_fetched` or `host_disk_full`.
    */
   async ensure(ref: ImageRef, signal: AbortSignal, progress: FetchProgress = () => undefined): Promise<Image> {
-    const here = await this.#options.shelf.find(imageFolderName(ref), ref.digest)
+    const here = await this.#options.store.find(imageFolderName(ref), ref.digest)
     if (here) return here
     const fetch = this.#begin(ref)
     fetch.needed = true
@@ -115,7 +115,7 @@ export class ImageFetcher {
 
   /** Begins to fetch the image ahead of need, unless it is here. */
   async begin(ref: ImageRef): Promise<void> {
-    if (!(await this.#options.shelf.find(imageFolderName(ref), ref.digest))) this.#begin(ref)
+    if (!(await this.#options.store.find(imageFolderName(ref), ref.digest))) this.#begin(ref)
   }
 
   /** What is fetched stops; the next agent continues it. */
@@ -160,13 +160,13 @@ export class ImageFetcher {
   }
 
   async #run(fetch: Fetch): Promise<Image> {
-    const { shelf, failpoints, log } = this.#options
+    const { store, failpoints, log } = this.#options
     const { ref } = fetch
     const [name, signal] = [imageFolderName(ref), this.#life.signal]
     fetch.state = 'fetching'
     log.info({ image: name, source: ref.source }, 'an image is fetched')
-    const partial = join(shelf.fetchedDir, partialOf(ref))
-    makeFolder(shelf.fetchedDir, 0o711)
+    const partial = join(store.fetchedDir, partialOf(ref))
+    makeFolder(store.fetchedDir, 0o711)
     await this.#requireSpace(fetch, partial)
     const found = await unlessAborted(fetchManifest(sourceOf(ref.source), signal, manifestTimeoutMs), signal)
     if (found.digest !== ref.digest) {
@@ -185,8 +185,8 @@ export class ImageFetcher {
     await failpoints.hit('image.before-rename')
     await this.#place(partial, name, ref)
     await failpoints.hit('image.after-rename')
-    await syncPath(shelf.fetchedDir)
-    return (await shelf.find(name, ref.digest)) ?? refuse('image_not_fetched', `${name} was removed meanwhile`)
+    await syncPath(store.fetchedDir)
+    return (await store.find(name, ref.digest)) ?? refuse('image_not_fetched', `${name} was removed meanwhile`)
   }
 
   async #fetchFiles(fetch: Fetch, image: FetchableImage, partial: string): Promise<void> {
@@ -204,10 +204,10 @@ export class ImageFetcher {
   }
 
   async #requireSpace({ ref, needed }: Fetch, partial: string): Promise<void> {
-    const { shelf, makeSpace } = this.#options
-    const spared = needed ? reserveBytes : await lowWaterBytes(shelf.fetchedDir)
+    const { store, makeSpace } = this.#options
+    const spared = needed ? reserveBytes : await lowWaterBytes(store.fetchedDir)
     const wanted = Math.max(0, ref.bytes - (await sizeOf(partial))) + spared
-    if ((await freeBytes(shelf.fetchedDir)) >= wanted || (needed && (await makeSpace(wanted)))) return
+    if ((await freeBytes(store.fetchedDir)) >= wanted || (needed && (await makeSpace(wanted)))) return
     refuse(
       'host_disk_full',
       `the host needs ${wanted} free bytes to fetch the image, and has no unused image to remove`,
@@ -216,13 +216,13 @@ export class ImageFetcher {
 
   /** A version never changes, so a folder of that name with another image stays as it is. */
   async #place(partial: string, name: string, { digest }: ImageRef): Promise<void> {
-    const { shelf } = this.#options
-    const there = await shelf.isFetched(name)
+    const { store } = this.#options
+    const there = await store.isFetched(name)
     if (there && there.manifestDigest !== digest) {
       refuse('image_not_fetched', `the host has fetched another image as ${name}; register this one as another version`)
     }
     if (there) await rm(partial, { recursive: true, force: true })
-    else await rename(partial, shelf.pathOfFetched(name))
+    else await rename(partial, store.pathOfFetched(name))
   }
 }
 

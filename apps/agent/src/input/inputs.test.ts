@@ -13,7 +13,7 @@ beforeAll(async () => {
 })
 afterAll(() => bench[Symbol.asyncDispose]())
 beforeEach(async () => {
-  if (bench.house.journal.read(id)?.running) return
+  if (bench.parts.journal.read(id)?.running) return
   await bench.awake(fenceOf(id, ++generation, ++turn))
 })
 
@@ -216,7 +216,7 @@ describe.each([0, 200])('in a guest that takes %d ms to switch a light', (lightM
 })
 
 /** The next batch opens a new connection, which is told the lights. */
-const reopened = async () => (await bench.house.inputs.hold(id, 'a test'))[Symbol.dispose]()
+const reopened = async () => (await bench.parts.inputs.hold(id, 'a test'))[Symbol.dispose]()
 
 test.each([
   [

@@ -1,5 +1,5 @@
 // Memory of what a socket has read. Node allocates each chunk outside of V8's heap, and V8 runs a full collection after every
-// few megabytes of them: that cost a carrier two fifths of its processor time.
+// few megabytes of them: that cost a transfer two fifths of its processor time.
 
 /** Frees a chunk that nothing uses any more. One that shares its memory with others is left to the collector. */
 export function freeChunk({ buffer, byteOffset, length }: Buffer): void {

@@ -2,22 +2,22 @@
 // its disk. Nothing of the desktop runs here yet.
 import type { Duplex } from 'node:stream'
 import { type CommandPayload, type CommandResult, refuse } from '@dormouse/contract'
-import type { Carrier } from '../carrier/carrier.ts'
 import { nothingHere } from '../desktops/journal-entry.ts'
 import { look, markOf } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
 import type { Arrival, Entering } from '../driver/moves.ts'
+import type { MoveTransfer } from '../transfer/transfer.ts'
 import { receiveFiles } from './copy-in.ts'
-import { type HeldIn, heldIn, journalled, type MoveDeps, type OpenRelay, refuseInterrupted } from './held.ts'
 import {
   type Arriving,
-  filesLetter,
-  liveLetter,
-  readLetter,
+  filesHandoff,
+  liveHandoff,
+  readHandoff,
   requireOwn,
   requirePlausible,
-  rootsLetter,
-} from './letters.ts'
+  rootsHandoff,
+} from './handoff.ts'
+import { type HeldIn, heldIn, journalled, type MoveDeps, type OpenRelay, refuseInterrupted } from './held.ts'
 
 type Preparation = Omit<CommandPayload<'move.prepare'>, 'fence' | 'relay'>
 
@@ -29,16 +29,16 @@ export async function prepare(
   openRelay: OpenRelay,
 ): Promise<CommandResult<'move.prepare'>> {
   const held = await makeReady(deps, turn, request)
-  deps.gate.relay(held.moveId, await openRelay())
-  return { letter: held.entering?.letter ?? '', address: held.address }
+  deps.listener.relay(held.moveId, await openRelay())
+  return { handoff: held.entering?.handoff ?? '', address: held.address }
 }
 
 async function makeReady(deps: MoveDeps, turn: Turn, request: Preparation): Promise<HeldIn> {
   const { desktopId, operationId: moveId } = turn.fence
   const move = journalled(turn, 'in')
   const held = heldIn(deps, turn)
-  if (held && !held.carrier.ended.aborted) {
-    deps.gate.rekey(moveId, keyOf(request))
+  if (held && !held.transfer.ended.aborted) {
+    deps.listener.rekey(moveId, keyOf(request))
     return held
   }
   if (move?.phase === 'arrived') return refuse('hypervisor_failed', 'the desktop has arrived on this host already')
@@ -81,13 +81,13 @@ async function listen(
 ): Promise<HeldIn> {
   const { desktopId, operationId: moveId } = turn.fence
   let held: HeldIn | undefined
-  const onStream = (name: string, stream: Duplex, carrier: Carrier) => {
-    if (entering) joinEntering(entering, name, stream, carrier)
+  const onStream = (name: string, stream: Duplex, transfer: MoveTransfer) => {
+    if (entering) joinEntering(entering, name, stream, transfer)
     else if (held && name === 'files' && !held.received)
-      held.received = received(deps, desktopId, receive(deps, desktopId, arriving, stream, carrier))
-    else carrier.end(new Error(`the other host opened a stream "${name}" that is not expected`))
+      held.received = received(deps, desktopId, receive(deps, desktopId, arriving, stream, transfer))
+    else transfer.end(new Error(`the other host opened a stream "${name}" that is not expected`))
   }
-  const expected = await deps.gate.expect({ moveId, key: keyOf(request), onStream })
+  const expected = await deps.listener.expect({ moveId, key: keyOf(request), onStream })
   held = {
     moveId,
     direction: 'in',
@@ -97,17 +97,17 @@ async function listen(
     received: undefined,
     arrived: undefined,
     close: () => {
-      expected.carrier.end()
+      expected.transfer.end()
       entering?.close()
     },
   }
   return held
 }
 
-function joinEntering(entering: Entering, name: string, stream: Duplex, carrier: Carrier): void {
+function joinEntering(entering: Entering, name: string, stream: Duplex, transfer: MoveTransfer): void {
   entering.open(name).then(
-    (near) => carrier.join(near, stream),
-    (error: Error) => carrier.end(error),
+    (near) => transfer.join(near, stream),
+    (error: Error) => transfer.end(error),
   )
 }
 
@@ -116,12 +116,12 @@ async function receive(
   desktopId: string,
   { files }: Arriving,
   stream: Duplex,
-  carrier: Carrier,
+  transfer: MoveTransfer,
 ): Promise<Record<string, string>> {
   const { diskBytes, memory } = files!
   const disk = { path: await deps.driver.moves.arrivingDiskPath(desktopId), bytes: diskBytes }
   const memoryFile = memory && { path: deps.memory.arrivingPath(desktopId), bytes: memory.bytes }
-  return receiveFiles(carrier, stream, { disk, ...(memoryFile && { memory: memoryFile }) })
+  return receiveFiles(transfer, stream, { disk, ...(memoryFile && { memory: memoryFile }) })
 }
 
 /** A copy that was cut is no unhandled error, which would end the agent: `arrive` reports it, if it comes so far. */
@@ -131,14 +131,14 @@ function received<T>({ log }: MoveDeps, desktopId: string, receiving: Promise<T>
 }
 
 const keyOf = ({ key }: Preparation): Buffer => Buffer.from(key, 'base64url')
-const hypervisorOf = ({ letter }: Preparation): string => readLetter(liveLetter, letter).hypervisor
+const hypervisorOf = ({ handoff }: Preparation): string => readHandoff(liveHandoff, handoff).hypervisor
 
 function readArriving({ installationId }: MoveDeps, { fence }: Turn, request: Preparation): Arriving {
-  const { kind, spec, imageDigest, letter } = request
-  const files = kind === 'cold' ? readLetter(filesLetter, letter) : undefined
+  const { kind, spec, imageDigest, handoff } = request
+  const files = kind === 'cold' ? readHandoff(filesHandoff, handoff) : undefined
   if (files) requirePlausible(files, spec)
   if (files?.memory) requireOwn(files.memory.manifest, fence.desktopId, installationId)
-  const { ready, furnished } = files ?? readLetter(liveLetter, letter)
+  const { ready, furnished } = files ?? readHandoff(liveHandoff, handoff)
   return { spec, imageDigest, ready, furnished, files }
 }
 
@@ -159,44 +159,44 @@ const arrivalOf = (deps: MoveDeps, { fence }: Turn, { spec, imageDigest, furnish
 }
 
 /** All is here, whole and on the disk. Only from here on can the control plane decide for this host. */
-export async function arrive(deps: MoveDeps, turn: Turn, letter: string): Promise<CommandResult<'move.arrive'>> {
+export async function arrive(deps: MoveDeps, turn: Turn, handoff: string): Promise<CommandResult<'move.arrive'>> {
   const held = heldIn(deps, turn)
-  if (held?.arrived !== undefined) return { letter: held.arrived }
+  if (held?.arrived !== undefined) return { handoff: held.arrived }
   const move = journalled(turn, 'in')
-  // After a restart: the answer was lost, and only the source's confirmation needs the letter.
-  if (move?.phase === 'arrived') return { letter: '' }
+  // After a restart: the answer was lost, and only the source's confirmation needs the handoff.
+  if (move?.phase === 'arrived') return { handoff: '' }
   if (!held || !move) return refuseInterrupted()
   // The hypervisor may wait for bytes that never come: an undo closes what it waits for.
   const stop = () => deps.moves.end(turn.fence.desktopId)
   turn.signal.addEventListener('abort', stop, { once: true })
   try {
     const arrived = held.entering
-      ? await finish(deps, turn, held.entering, letter)
-      : await arriveAsleep(deps, turn, held, letter)
+      ? await finish(deps, turn, held.entering, handoff)
+      : await arriveAsleep(deps, turn, held, handoff)
     await deps.failpoints.hit('move.arrive.before-note')
     turn.signal.throwIfAborted()
     await turn.note({ disk: 'used', move: { ...move, phase: 'arrived' } })
     held.arrived = arrived
-    return { letter: arrived }
+    return { handoff: arrived }
   } finally {
     turn.signal.removeEventListener('abort', stop)
   }
 }
 
 /** A failure ends the hypervisor's part. A retry then fails for good, so that the paused guest goes on at its old host soon. */
-async function finish(deps: MoveDeps, turn: Turn, entering: Entering, letter: string): Promise<string> {
+async function finish(deps: MoveDeps, turn: Turn, entering: Entering, handoff: string): Promise<string> {
   try {
-    return await entering.finish(letter)
+    return await entering.finish(handoff)
   } catch (error) {
     deps.moves.end(turn.fence.desktopId)
     throw error
   }
 }
 
-async function arriveAsleep(deps: MoveDeps, turn: Turn, held: HeldIn, letter: string): Promise<string> {
+async function arriveAsleep(deps: MoveDeps, turn: Turn, held: HeldIn, handoff: string): Promise<string> {
   const { desktopId } = turn.fence
   const { moves } = deps.driver
-  const sent = readLetter(rootsLetter, letter)
+  const sent = readHandoff(rootsHandoff, handoff)
   const stored = held.received ? await held.received : refuseInterrupted()
   for (const [name, root] of Object.entries(stored)) {
     if (sent[name] !== root) refuse('hypervisor_failed', 'what has arrived is not what the other host sent')

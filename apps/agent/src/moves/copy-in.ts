@@ -3,8 +3,8 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import type { Duplex } from 'node:stream'
 import { z } from 'zod'
-import type { Carrier } from '../carrier/carrier.ts'
 import { diskFull, isFull } from '../mechanics/full-disk.ts'
+import type { MoveTransfer } from '../transfer/transfer.ts'
 import { FrameReader, type FrameType, frameHeader, frameType, numberBytes, pieceBytes } from './frames.ts'
 import { digestBytes, digestOf, digestsOf, pieceCount, rootOf } from './pieces.ts'
 
@@ -19,20 +19,20 @@ const mostDigests = pieceBytes / digestBytes
 
 /** Receives each of the files once; returns their digests. What goes wrong is thrown, and the other host learns of it. */
 export async function receiveFiles(
-  carrier: Carrier,
+  transfer: MoveTransfer,
   stream: Duplex,
   files: Record<string, FileToReceive>,
 ): Promise<Record<string, string>> {
-  const reader = new FrameReader(stream, carrier.ended)
+  const reader = new FrameReader(stream, transfer.ended)
   const send = (type: FrameType, payload: Uint8Array) =>
-    carrier.send(stream, Buffer.concat([frameHeader(type, payload.length), payload]))
+    transfer.send(stream, Buffer.concat([frameHeader(type, payload.length), payload]))
   const roots: Record<string, string> = {}
   try {
     while (Object.keys(roots).length < Object.keys(files).length) {
       const { name, bytes } = announced.parse(JSON.parse(String(await reader.expect(frameType.file))))
       const file = Object.hasOwn(files, name) && !(name in roots) ? files[name] : undefined
       if (!file || file.bytes !== bytes) throw new Error(`a file "${name}" of ${bytes} bytes is not expected`)
-      roots[name] = await receiveFile(reader, send, file, carrier)
+      roots[name] = await receiveFile(reader, send, file, transfer)
       await send(frameType.stored, Buffer.alloc(0))
     }
     stream.end()
@@ -50,14 +50,14 @@ async function receiveFile(
   reader: FrameReader,
   send: Send,
   { path, bytes }: FileToReceive,
-  carrier: Carrier,
+  transfer: MoveTransfer,
 ): Promise<string> {
   const file = await openAny(path)
   try {
     await file.truncate(bytes)
-    const digests = await digestsOf(file, bytes, carrier.ended)
+    const digests = await digestsOf(file, bytes, transfer.ended)
     await sendHave(send, digests)
-    const root = await writePieces(reader, { file, bytes, digests }, carrier)
+    const root = await writePieces(reader, { file, bytes, digests }, transfer)
     await file.sync()
     if (rootOf(digests) !== root) throw new Error('what was stored is not what was sent')
     return root
@@ -91,7 +91,7 @@ interface Receiving {
 async function writePieces(
   reader: FrameReader,
   { file, bytes, digests }: Receiving,
-  carrier: Carrier,
+  transfer: MoveTransfer,
 ): Promise<string> {
   for (;;) {
     const frame = await reader.next()
@@ -105,7 +105,7 @@ async function writePieces(
     }
     digestOf(piece).copy(digests, index * digestBytes)
     await writeAll(file, piece, at)
-    await carrier.pause(piece.length)
+    await transfer.pause(piece.length)
   }
 }
 

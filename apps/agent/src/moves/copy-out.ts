@@ -1,7 +1,7 @@
 // Sends files to the other host: only the pieces that it does not have yet, so a copy that was cut goes on where it was.
 import { open } from 'node:fs/promises'
 import type { Duplex } from 'node:stream'
-import type { Carrier } from '../carrier/carrier.ts'
+import type { MoveTransfer } from '../transfer/transfer.ts'
 import { FrameReader, type FrameType, frameHeader, frameType, headerBytes, numberBytes, pieceBytes } from './frames.ts'
 import { digestBytes, digestOf, pieceCount, readPiece, rootOf } from './pieces.ts'
 
@@ -13,13 +13,13 @@ export interface FileToSend {
 
 /** Sends the files one after the other; returns the digest of each when the other host has stored and verified it. */
 export async function sendFiles(
-  carrier: Carrier,
+  transfer: MoveTransfer,
   stream: Duplex,
   files: FileToSend[],
   count: (doneBytes: number) => void,
 ): Promise<Record<string, string>> {
-  const reader = new FrameReader(stream, carrier.ended)
-  const sender = new Sender(carrier, stream)
+  const reader = new FrameReader(stream, transfer.ended)
+  const sender = new Sender(transfer, stream)
   const roots: Record<string, string> = {}
   let before = 0
   for (const file of files) {
@@ -36,24 +36,24 @@ const headBytes = headerBytes + numberBytes
 
 /** Its buffers are used again: a new one for each piece would cost as much as the encryption. */
 class Sender {
-  readonly #carrier: Carrier
+  readonly #transfer: MoveTransfer
   readonly #stream: Duplex
   readonly #slots = Array.from({ length: aheadPieces }, () => {
     return { buffer: Buffer.allocUnsafeSlow(headBytes + pieceBytes), sent: Promise.resolve() }
   })
   #next = 0
 
-  constructor(carrier: Carrier, stream: Duplex) {
-    this.#carrier = carrier
+  constructor(transfer: MoveTransfer, stream: Duplex) {
+    this.#transfer = transfer
     this.#stream = stream
   }
 
   end(error: Error): void {
-    this.#carrier.end(error)
+    this.#transfer.end(error)
   }
 
   async send(type: FrameType, payload: Uint8Array): Promise<void> {
-    await this.#carrier.send(this.#stream, Buffer.concat([frameHeader(type, payload.length), payload]))
+    await this.#transfer.send(this.#stream, Buffer.concat([frameHeader(type, payload.length), payload]))
   }
 
   /** Where the next piece is to be read to, once the stream has taken what was there. */
@@ -69,7 +69,7 @@ class Sender {
     this.#next = (this.#next + 1) % aheadPieces
     frameHeader(frameType.piece, numberBytes + bytes).copy(slot.buffer)
     slot.buffer.writeUInt32BE(index, headerBytes)
-    slot.sent = this.#carrier.send(this.#stream, slot.buffer.subarray(0, headBytes + bytes))
+    slot.sent = this.#transfer.send(this.#stream, slot.buffer.subarray(0, headBytes + bytes))
     // `buffer` and `flushed` throw it.
     slot.sent.catch(() => undefined)
   }

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
 import { BytePace, createLog } from '@dormouse/process'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { Carrier } from '../carrier/carrier.ts'
+import { MoveTransfer } from '../transfer/transfer.ts'
 import { receiveFiles } from './copy-in.ts'
 import { sendFiles } from './copy-out.ts'
 import { frameHeader, frameType } from './frames.ts'
@@ -15,17 +15,17 @@ import { digestBytes } from './pieces.ts'
 
 const mib = 1024 * 1024
 let folder: string
-let here: Carrier
-let there: Carrier
+let here: MoveTransfer
+let there: MoveTransfer
 let near: Duplex
 let far: Duplex
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'dormouse-copy-'))
   const log = createLog({ name: 'copy', level: 'silent' })
-  const carrier = () => new Carrier({ moveId: 'move', pace: new BytePace(undefined), log })
-  here = carrier()
-  there = carrier()
+  const transfer = () => new MoveTransfer({ moveId: 'move', pace: new BytePace(undefined), log })
+  here = transfer()
+  there = transfer()
   ;[near, far] = duplexPair()
   here.keep(near)
   there.keep(far)

@@ -48,7 +48,7 @@ async function end({ moves, driver }: MoveDeps, turn: Turn, running: boolean): P
 export async function release(
   deps: MoveDeps,
   turn: Turn,
-  letter: string | null,
+  handoff: string | null,
 ): Promise<CommandResult<'move.release'>> {
   const { desktopId } = turn.fence
   const move = journalled(turn, 'out')
@@ -59,8 +59,8 @@ export async function release(
   // From here on nothing resumes it here, also after a restart of the agent.
   if (move) await turn.note({ running: false, move: { ...move, phase: 'left' } })
   await deps.failpoints.hit('move.release.before-remove')
-  if (held?.leaving && letter) {
-    await held.leaving.confirm(letter).catch((error: unknown) => {
+  if (held?.leaving && handoff) {
+    await held.leaving.confirm(handoff).catch((error: unknown) => {
       deps.log.info({ err: error, desktopId }, 'a move could not be confirmed; its guest is ended here')
     })
   }

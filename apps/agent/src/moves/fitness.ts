@@ -15,10 +15,10 @@ export async function traits(deps: MoveDeps, desktopId: DesktopId): Promise<Comm
 
 /** Whether this host can take it, and whether it must fetch the registered image before. */
 export async function check(
-  { driver, gate }: MoveDeps,
+  { driver, listener }: MoveDeps,
   { spec, traits, image, mayRelay }: CommandPayload<'move.check'>,
 ): Promise<CommandResult<'move.check'>> {
-  if (!gate.isOpen && !mayRelay) return { misfit: 'the host accepts no moves; set DORMOUSE_AGENT_MOVE_ADDRESS' }
+  if (!listener.isOpen && !mayRelay) return { misfit: 'the host accepts no moves; set DORMOUSE_AGENT_MOVE_ADDRESS' }
   if (traits.driver !== driver.kind) return { misfit: `the host’s hypervisor is ${driver.kind}, not ${traits.driver}` }
   const fetches = !(await driver.moves.hasImage(traits.imageDigest))
   if (fetches && !image) return { misfit: `the host does not have the same image "${spec.imageVersion}"` }

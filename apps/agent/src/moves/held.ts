@@ -1,9 +1,7 @@
-// What the agent's rooms of moves share: the parts that they need, and the moves that are open in this process.
+// What the agent's modules of moves share: the parts that they need, and the moves that are open in this process.
 import type { Duplex } from 'node:stream'
 import { refuse } from '@dormouse/contract'
 import type { BytePace, Failpoints, Log } from '@dormouse/process'
-import type { Carrier, CarrierTimes } from '../carrier/carrier.ts'
-import type { Gate } from '../carrier/gate.ts'
 import type { RemoveDeps } from '../desktops/destroy.ts'
 import type { Digests } from '../desktops/digests.ts'
 import type { HeldMove, HeldMoves } from '../desktops/held-moves.ts'
@@ -13,20 +11,22 @@ import type { Templates } from '../desktops/templates.ts'
 import type { Turn } from '../desktops/turns.ts'
 import type { Entering, Leaving } from '../driver/moves.ts'
 import type { Inputs } from '../input/inputs.ts'
-import type { Arriving, FilesLetter } from './letters.ts'
+import type { MoveListener } from '../transfer/listener.ts'
+import type { MoveTransfer, TransferTimes } from '../transfer/transfer.ts'
+import type { Arriving, FilesHandoff } from './handoff.ts'
 
 /** A desktop of this host that is about to leave. */
 export interface HeldOut extends HeldMove {
   direction: 'out'
-  letter: string
+  handoff: string
   /** Of a desktop that runs. */
   leaving: Leaving | undefined
   /** Of one that sleeps. */
-  files: FilesLetter | undefined
+  files: FilesHandoff | undefined
   /** The saved memory that moves along. */
   memoryPath: string | undefined
-  carrier: Carrier | undefined
-  /** The letter of `send`, once all is sent. */
+  transfer: MoveTransfer | undefined
+  /** The handoff of `send`, once all is sent. */
   sent: string | undefined
 }
 
@@ -35,12 +35,12 @@ export interface HeldIn extends HeldMove {
   direction: 'in'
   entering: Entering | undefined
   arriving: Arriving
-  carrier: Carrier
+  transfer: MoveTransfer
   /** Where this host listens for it, null for nowhere. */
   address: { host: string; port: number } | null
   /** The digests of the copied files, once they are stored. */
   received: Promise<Record<string, string>> | undefined
-  /** The letter of `arrive`, once all is here. */
+  /** The handoff of `arrive`, once all is here. */
   arrived: string | undefined
 }
 
@@ -57,11 +57,11 @@ export interface MoveDeps extends LookDeps, RemoveDeps {
   templates: Pick<Templates, 'giveWay'>
   moves: HeldMoves<Held>
   inputs: Pick<Inputs, 'hold'>
-  gate: Gate
+  listener: MoveListener
   /** Of what this host sends. */
   pace: BytePace
-  /** Of carriers that this host dials; undefined for the usual ones. */
-  carrierTimes?: CarrierTimes | undefined
+  /** Of transfers that this host dials; undefined for the usual ones. */
+  transferTimes?: TransferTimes | undefined
   report: SendReport
   failpoints: Failpoints
   log: Log

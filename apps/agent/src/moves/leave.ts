@@ -8,17 +8,17 @@ import {
   type Report,
   refuse,
 } from '@dormouse/contract'
-import type { Carrier } from '../carrier/carrier.ts'
-import { DialledCarrier } from '../carrier/dial.ts'
 import { emptyUnidentified } from '../desktops/first-wake.ts'
 import { growDisk } from '../desktops/furnishing.ts'
 import { finished, lookAtRest, type Situation } from '../desktops/situation.ts'
 import type { Turn } from '../desktops/turns.ts'
 import { dropWarmCopy } from '../desktops/warm-copies.ts'
 import { setClock } from '../guest/after-move.ts'
+import { DialledTransfer } from '../transfer/dial.ts'
+import type { MoveTransfer } from '../transfer/transfer.ts'
 import { sendFiles } from './copy-out.ts'
+import type { FilesHandoff } from './handoff.ts'
 import { type HeldOut, heldOut, journalled, type MoveDeps, type OpenRelay, refuseInterrupted } from './held.ts'
-import type { FilesLetter } from './letters.ts'
 
 const progressEveryMs = 500
 /** A guest whose memory, or all of it with its disk, was sent so often changes faster than it can be moved. */
@@ -30,7 +30,7 @@ const slackBytes = 64 * 1024 * 1024
 export async function begin(deps: MoveDeps, turn: Turn, kind: MoveKind): Promise<CommandResult<'move.begin'>> {
   const { desktopId, operationId: moveId } = turn.fence
   const held = heldOut(deps, turn)
-  if (held) return { letter: held.letter }
+  if (held) return { handoff: held.handoff }
   journalled(turn, 'out')
   deps.moves.end(desktopId)
   deps.moves.requireSpace()
@@ -50,23 +50,23 @@ export async function begin(deps: MoveDeps, turn: Turn, kind: MoveKind): Promise
   await deps.failpoints.hit('move.begin.after-note')
   const leaving = kind === 'live' ? await deps.driver.moves.leave(desktopId) : undefined
   const { ready, furnished } = turn.entry()
-  const letter = leaving ? { hypervisor: leaving.letter, ready, furnished } : files
+  const handoff = leaving ? { hypervisor: leaving.handoff, ready, furnished } : files
   const out: HeldOut = {
     moveId,
     direction: 'out',
-    letter: JSON.stringify(letter),
+    handoff: JSON.stringify(handoff),
     leaving,
     files,
     memoryPath,
-    carrier: undefined,
+    transfer: undefined,
     sent: undefined,
     close: () => {
-      out.carrier?.end()
+      out.transfer?.end()
       leaving?.close()
     },
   }
   deps.moves.hold(desktopId, out)
-  return { letter: out.letter }
+  return { handoff: out.handoff }
 }
 
 function requireRunning({ domain }: Situation): void {
@@ -78,7 +78,7 @@ async function filesOf(
   deps: MoveDeps,
   turn: Turn,
   now: Situation,
-): Promise<{ files: FilesLetter; memoryPath?: string }> {
+): Promise<{ files: FilesHandoff; memoryPath?: string }> {
   if (now.domain && now.domain.state !== 'stopped') refuse('hypervisor_failed', 'the desktop is awake; move it live')
   const { ready, furnished } = turn.entry()
   const diskBytes = await deps.driver.moves.diskBytes(turn.fence.desktopId)
@@ -95,42 +95,42 @@ async function filesOf(
 export async function send(
   deps: MoveDeps,
   turn: Turn,
-  { key, address, letter }: Omit<CommandPayload<'move.send'>, 'fence' | 'relay'>,
+  { key, address, handoff }: Omit<CommandPayload<'move.send'>, 'fence' | 'relay'>,
   openRelay: OpenRelay,
 ): Promise<CommandResult<'move.send'>> {
   const held = heldOut(deps, turn) ?? refuseInterrupted()
-  if (held.sent !== undefined) return { letter: held.sent }
+  if (held.sent !== undefined) return { handoff: held.sent }
   // The connection to the screen does not move with the guest.
   using _released = await deps.inputs.hold(turn.fence.desktopId, 'the desktop is moving to another host')
-  const carrier = await DialledCarrier.open({
+  const transfer = await DialledTransfer.open({
     moveId: held.moveId,
     route: address ?? (await openRelay()),
     key: Buffer.from(key, 'base64url'),
     pace: deps.pace,
     log: deps.log,
     signal: turn.signal,
-    ...(deps.carrierTimes && { times: deps.carrierTimes }),
+    ...(deps.transferTimes && { times: deps.transferTimes }),
   })
-  held.carrier = carrier
-  reportBytes(deps, turn, carrier, { doneBytes: null, totalBytes: null })
+  held.transfer = transfer
+  reportBytes(deps, turn, transfer, { doneBytes: null, totalBytes: null })
   await deps.failpoints.hit('move.send.after-dial')
   try {
     held.sent = held.leaving
-      ? await sendRunning(deps, turn, held, carrier, letter)
-      : await sendAsleep(deps, turn, held, carrier)
+      ? await sendRunning(deps, turn, held, transfer, handoff)
+      : await sendAsleep(deps, turn, held, transfer)
   } catch (error) {
-    carrier.end(error as Error)
+    transfer.end(error as Error)
     // libvirt's job is over; a copy can go on where it was.
     if (held.leaving) deps.moves.end(turn.fence.desktopId)
     turn.signal.throwIfAborted()
-    throw refusalOf(error, carrier)
+    throw refusalOf(error, transfer)
   }
   await deps.failpoints.hit('move.send.after-send')
-  return { letter: held.sent }
+  return { handoff: held.sent }
 }
 
-/** The carrier's end is the cause of what fails after it. */
-function refusalOf(error: unknown, { ended }: Carrier): Refusal {
+/** The transfer's end is the cause of what fails after it. */
+function refusalOf(error: unknown, { ended }: MoveTransfer): Refusal {
   const cause: unknown = ended.reason ?? error
   if (cause instanceof Refusal) return cause
   if (error instanceof Refusal) return error
@@ -142,30 +142,30 @@ async function sendRunning(
   deps: MoveDeps,
   turn: Turn,
   { leaving }: HeldOut,
-  carrier: DialledCarrier,
-  letter: string,
+  transfer: DialledTransfer,
+  handoff: string,
 ): Promise<string> {
   const wholeBytes = await wholeOf(deps, turn)
   const check = async () => {
     const progress = await leaving!.progress()
-    if (progress) reportBytes(deps, turn, carrier, { doneBytes: progress.doneBytes, totalBytes: progress.totalBytes })
-    const rounds = Math.max(progress?.memoryRounds ?? 0, carrier.bytes / wholeBytes)
-    if (rounds > mostRounds) carrier.end(new Refusal('move_not_converging'))
+    if (progress) reportBytes(deps, turn, transfer, { doneBytes: progress.doneBytes, totalBytes: progress.totalBytes })
+    const rounds = Math.max(progress?.memoryRounds ?? 0, transfer.bytes / wholeBytes)
+    if (rounds > mostRounds) transfer.end(new Refusal('move_not_converging'))
   }
   const timer = setInterval(() => {
     check().catch((error: unknown) => deps.log.debug({ err: error }, 'the progress of a move could not be read'))
   }, progressEveryMs)
   try {
     return await leaving!.send(
-      letter,
+      handoff,
       (name, near) => {
-        carrier.keep(near)
-        carrier.open(name).then(
-          (far) => carrier.join(near, far),
-          (error: Error) => carrier.end(error),
+        transfer.keep(near)
+        transfer.open(name).then(
+          (far) => transfer.join(near, far),
+          (error: Error) => transfer.end(error),
         )
       },
-      carrier.ended,
+      transfer.ended,
     )
   } finally {
     clearInterval(timer)
@@ -182,7 +182,7 @@ async function sendAsleep(
   deps: MoveDeps,
   turn: Turn,
   { files, memoryPath }: HeldOut,
-  carrier: DialledCarrier,
+  transfer: DialledTransfer,
 ): Promise<string> {
   const { desktopId } = turn.fence
   const { diskBytes, memory } = files!
@@ -190,17 +190,17 @@ async function sendAsleep(
   const all = memory && memoryPath ? [disk, { name: 'memory', path: memoryPath, bytes: memory.bytes }] : [disk]
   const totalBytes = diskBytes + (memory?.bytes ?? 0)
   let reportedAt = 0
-  const roots = await sendFiles(carrier, await carrier.open('files'), all, (doneBytes) => {
+  const roots = await sendFiles(transfer, await transfer.open('files'), all, (doneBytes) => {
     if (performance.now() - reportedAt < progressEveryMs) return
     reportedAt = performance.now()
-    reportBytes(deps, turn, carrier, { doneBytes, totalBytes })
+    reportBytes(deps, turn, transfer, { doneBytes, totalBytes })
   })
   return JSON.stringify(roots)
 }
 
 type Bytes = Pick<Report<'operation.progress'>, 'doneBytes' | 'totalBytes'>
 
-function reportBytes({ report }: MoveDeps, { fence }: Turn, { isRelayed }: DialledCarrier, bytes: Bytes): void {
+function reportBytes({ report }: MoveDeps, { fence }: Turn, { isRelayed }: DialledTransfer, bytes: Bytes): void {
   const { desktopId, operationId } = fence
   const phase = isRelayed ? 'relaying' : 'moving'
   report('operation.progress', { desktopId, operationId, phase, ...bytes })

@@ -57,7 +57,7 @@ async function expectNothing(bench: Bench): Promise<void> {
   expect(await items(bench)).toEqual([])
   expect(await bench.driver.hasDisk(id)).toBe(false)
   expect(await bench.driver.domain(id)).toBeUndefined()
-  expect(bench.house.memory.list(id)).toEqual([])
+  expect(bench.parts.memory.list(id)).toEqual([])
 }
 
 describe.each(kinds)('%s', (kind) => {
@@ -128,7 +128,7 @@ describe.each(kinds)('%s', (kind) => {
     const bench = host === 'old' ? home : away
     await bench.crash()
     // What has only moved in parts runs nowhere by itself, and is not changed by a check of everything.
-    await bench.house.watch.checkAll()
+    await bench.parts.watch.checkAll()
     const { move: known } = (await items(bench))[0] ?? {}
     if (host === 'old' || step !== 'begin') expect(known).toMatchObject({ moveId: move.fence.operationId, kind })
     expect(await move.back()).toBe(kind === 'live' ? 'awake' : 'hibernated')
@@ -184,7 +184,7 @@ describe.each(kinds)('%s', (kind) => {
     } else {
       await move.settle()
       await home.crashAt(point, () => move.release())
-      await home.house.watch.checkAll()
+      await home.parts.watch.checkAll()
       await move.release()
     }
     await expectNothing(home)
@@ -239,7 +239,7 @@ test('a guest whose memory did not arrive runs on by itself', async () => {
   const release = home.driver.faults.hang('sendMove')
   const sending = move.send().catch((error) => error)
   await until(() => home.driver.faults.counts.sendMove)
-  away.house.gate.close()
+  away.parts.listener.close()
   expect(await sending).toMatchObject({ code: 'hypervisor_failed' })
   release()
   expect(await home.run(id, 'cat /run/note')).toBe('memory')
@@ -290,13 +290,13 @@ test('a guest that ends while it is paused for the move is stopped on the new ho
 
 test('a copy that was cut goes on where it was, also over a file that a power cut has spoiled', async () => {
   await ready('cold')
-  const [image] = home.house.memory.list(id)
+  const [image] = home.parts.memory.list(id)
   const move = moveOf('cold')
   await move.begin()
   await move.prepare()
   await move.send()
   // As if neither had been told: the new host has a damaged part of the memory, and the agents begin again.
-  const partial = away.house.memory.arrivingPath(id)
+  const partial = away.parts.memory.arrivingPath(id)
   truncateSync(partial, 40)
   writeFileSync(partial, 'spoiled', { flag: 'r+' })
   await home.crash()
@@ -307,7 +307,7 @@ test('a copy that was cut goes on where it was, also over a file that a power cu
   await move.arrive()
   expect(await move.settle()).toBe('hibernated')
   await move.release()
-  expect(away.house.memory.list(id)[0]!.bytes).toBe(image!.bytes)
+  expect(away.parts.memory.list(id)[0]!.bytes).toBe(image!.bytes)
   expect(readdirSync(join(away.memoryFolder, id))).toHaveLength(2)
   expect(await whole(away)).toBe('memory\ndisk')
 })
@@ -315,7 +315,7 @@ test('a copy that was cut goes on where it was, also over a file that a power cu
 test('a copy that is cut ends no agent, and can be undone', async () => {
   const move = await prepared('cold')
   // The old host cannot read it any more, in the middle of the copy.
-  const [image] = home.house.memory.list(id)
+  const [image] = home.parts.memory.list(id)
   truncateSync(image!.path, 4)
   const unhandled: unknown[] = []
   const note = (error: unknown) => unhandled.push(error)
@@ -355,8 +355,8 @@ test('files that are larger than the desktop may be are refused before anything 
   await ready('cold')
   const { spec, fence } = moveOf('cold')
   const key = 'A'.repeat(43)
-  const prepare = (letter: object) =>
-    away.ask('move.prepare', { fence, kind: 'cold', spec, imageDigest: '', key, letter: JSON.stringify(letter) })
+  const prepare = (handoff: object) =>
+    away.ask('move.prepare', { fence, kind: 'cold', spec, imageDigest: '', key, handoff: JSON.stringify(handoff) })
   const huge = { diskBytes: 2 ** 50, ready: false, memory: null }
   await expect(prepare(huge)).rejects.toMatchObject({ detail: expect.stringMatching(/larger/) })
   expect((await items(away))[0]).not.toHaveProperty('move')
@@ -368,7 +368,7 @@ test('a removal of a destroyed desktop removes it in the middle of a move, and o
   const move = moveOf('live')
   await move.across()
   for (const bench of [home, away]) {
-    const { generation, turn } = bench.house.journal.read(id)!
+    const { generation, turn } = bench.parts.journal.read(id)!
     // What a host has of a desktop that lives on another one is not removed by an order, as it may be the only copy.
     for (const order of ['stop', 'suspend'] as const)
       await bench.ask('host.rejoin', { epoch: 1, orders: [{ desktopId: id, seen: { generation, turn }, order }] })
@@ -385,9 +385,9 @@ test('a removal of a destroyed desktop removes it in the middle of a move, and o
 
 test('a released host keeps a guest that runs there without having moved', async () => {
   await ready('live')
-  const release = away.ask('move.release', { fence: fenceOf(id, 1, 40), letter: null })
+  const release = away.ask('move.release', { fence: fenceOf(id, 1, 40), handoff: null })
   expect(await release).toEqual({})
-  const wrong = home.ask('move.release', { fence: fenceOf(id, 1, 40), letter: null })
+  const wrong = home.ask('move.release', { fence: fenceOf(id, 1, 40), handoff: null })
   await expect(wrong).rejects.toMatchObject({ detail: expect.stringMatching(/has not left/) })
   expect(await home.run(id, 'cat /run/note')).toBe('memory')
 })

@@ -18,7 +18,7 @@ beforeEach(async () => {
   away = await Bench.start({ installationId })
   id = newId()
   await home.awake(fenceOf(newId(), 1, 1))
-  await home.house.templates.settled()
+  await home.parts.templates.settled()
 })
 afterEach(async () => {
   await home[Symbol.asyncDispose]()
@@ -33,7 +33,7 @@ const troubles = {
     home.driver.faults.failNext('plug', ever)
     await wake()
     await until(() => home.driver.faults.counts.plug)
-    await home.house.turns.settled()
+    await home.parts.turns.settled()
   },
   'its host’s agent has died': () => home.crashAt('first-wake.after-done', wake),
 }
@@ -58,16 +58,16 @@ describe.each(Object.keys(troubles) as (keyof typeof troubles)[])('where %s', (t
     const move = new TestMove({ from: home, to: away, desktopId: id, kind: 'live', generation: 1, turn: 2, spec })
     await move.across()
     await move.back()
-    expect(home.house.journal.read(id)).toMatchObject({ running: true, furnished: false })
+    expect(home.parts.journal.read(id)).toMatchObject({ running: true, furnished: false })
     home.driver.faults.failNext('plug', 0)
-    await home.house.furnishing.check()
-    await until(() => home.house.journal.read(id)?.furnished)
+    await home.parts.furnishing.check()
+    await until(() => home.parts.journal.read(id)?.furnished)
     expect(await home.run(id, 'cat /run/address')).not.toBe('')
   })
 })
 
 async function expectFurnished(): Promise<void> {
-  await until(() => away.house.journal.read(id)?.furnished)
+  await until(() => away.parts.journal.read(id)?.furnished)
   expect(await away.run(id, 'cat /run/address')).not.toBe('')
   expect(await away.run(id, 'cat /sys/block/vda/size')).toBe(sectors)
 }

@@ -1,4 +1,4 @@
-// The agent's metrics, and the fields of its log lines. The parts get only the observers in it; no other room knows the
+// The agent's metrics, and the fields of its log lines. The parts get only the observers in it; no other module knows the
 // format of metrics.
 import { Refusal, type Report, type ReportName } from '@dormouse/contract'
 import { currentSpan, type Log, onAlarm, type Tracing, traced, withLogFields } from '@dormouse/process'
@@ -22,7 +22,7 @@ export class Telemetry {
 
   constructor(log: Log, tracing: Tracing | undefined) {
     this.#tracing = tracing
-    this.#log = log.child({ room: 'commands' })
+    this.#log = log.child({ module: 'commands' })
     const registers = [this.#registry]
     this.#commands = new Histogram({
       name: 'dormouse_agent_command_duration_seconds',

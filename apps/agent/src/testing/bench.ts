@@ -37,7 +37,7 @@ export const fenceOf = (desktopId: string, generation: number, turn: number, mor
 
 const noDialBack: DialBack = () => Promise.reject(new Error('there is no control plane to dial back'))
 
-interface House<D extends AnyDriver> extends Omit<Parts, 'driver'> {
+interface BenchParts<D extends AnyDriver> extends Omit<Parts, 'driver'> {
   driver: D
   handlers: ReturnType<typeof linkHandlers>
 }
@@ -70,7 +70,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   templatesMiB: number | undefined
   /** Opens the channels that a command names. */
   dialBack = noDialBack
-  #house: House<D> | undefined
+  #parts: BenchParts<D> | undefined
   #life = new AbortController()
 
   private constructor(options: BenchOptions<D>) {
@@ -99,13 +99,13 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     return bench
   }
 
-  get house(): House<D> {
-    if (!this.#house) throw new Error('the bench is down')
-    return this.#house
+  get parts(): BenchParts<D> {
+    if (!this.#parts) throw new Error('the bench is down')
+    return this.#parts
   }
 
   get driver(): D {
-    return this.house.driver
+    return this.parts.driver
   }
 
   async up(): Promise<void> {
@@ -142,7 +142,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
     })
     if (this.#warm) parts.warm.welcomed(true)
     await parts.templates.check()
-    this.#house = {
+    this.#parts = {
       ...parts,
       driver,
       handlers: linkHandlers(parts, {
@@ -161,14 +161,14 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   /** The agent dies; another process can have its folder. */
   async down(): Promise<void> {
     this.#life.abort(new Error('the agent died'))
-    this.house.moves.close()
-    this.house.gate.close()
-    this.house.guests.close()
+    this.parts.moves.close()
+    this.parts.listener.close()
+    this.parts.guests.close()
     await this.driver.close()
-    void this.house.templates.close()
-    await this.house.digests.close()
-    await this.house.journal.close()
-    this.#house = undefined
+    void this.parts.templates.close()
+    await this.parts.digests.close()
+    await this.parts.journal.close()
+    this.#parts = undefined
   }
 
   /** Starts the work, and crashes the agent where it reaches the failpoint. */
@@ -185,7 +185,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   }
 
   ask<N extends CommandName>(name: N, payload: CommandPayload<N>, signal = new AbortController().signal) {
-    return this.house.handlers[name](payload, { signal }) as Promise<CommandResult<N>>
+    return this.parts.handlers[name](payload, { signal }) as Promise<CommandResult<N>>
   }
 
   awake(fence: Fence, memory: WakeSource['memory'] = 'allow', disk: WakeSource['disk'] = 'make', of = spec) {
@@ -210,7 +210,7 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
 
   /** A command in the guest, in the generation the journal has; its stdout without the last newline. */
   async run(desktopId: string, command: string, timeoutSecs = 60): Promise<string> {
-    const generation = this.house.journal.read(desktopId)?.generation ?? 0
+    const generation = this.parts.journal.read(desktopId)?.generation ?? 0
     const request = { desktopId, generation, command, cwd: null, env: {}, stdin: null, timeoutSecs }
     return (await this.ask('guest.exec', request)).stdout.trimEnd()
   }
@@ -228,14 +228,14 @@ export class Bench<D extends AnyDriver = SimulatedDriver> {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.house.moves.close()
-    this.house.gate.close()
-    await this.house.turns.settled()
-    await this.house.templates.close()
-    await this.house.digests.close()
-    this.house.guests.close()
+    this.parts.moves.close()
+    this.parts.listener.close()
+    await this.parts.turns.settled()
+    await this.parts.templates.close()
+    await this.parts.digests.close()
+    this.parts.guests.close()
     await this.driver.close()
-    await this.house.journal.close()
+    await this.parts.journal.close()
     await rm(this.folder, { recursive: true, force: true })
   }
 }

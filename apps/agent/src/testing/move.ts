@@ -26,7 +26,7 @@ export class TestMove {
   readonly decision: Fence
   key = randomBytes(32).toString('base64url')
   traits: MoveTraits | undefined
-  #letter = ''
+  #handoff = ''
   #address: CommandResult<'move.prepare'>['address'] | undefined
 
   constructor(options: MoveOptions) {
@@ -55,29 +55,29 @@ export class TestMove {
   async begin(): Promise<void> {
     this.traits ??= await this.from.ask('move.traits', { desktopId: this.#options.desktopId })
     const { fence } = this
-    this.#letter = (await this.from.ask('move.begin', { fence, kind: this.#options.kind })).letter
+    this.#handoff = (await this.from.ask('move.begin', { fence, kind: this.#options.kind })).handoff
   }
 
   async prepare(key = this.key): Promise<void> {
     const { fence, spec, traits } = this
     const { kind, relay } = this.#options
     const imageDigest = traits?.imageDigest ?? 'unknown'
-    const request: CommandPayload<'move.prepare'> = { fence, kind, spec, imageDigest, key, letter: this.#letter }
+    const request: CommandPayload<'move.prepare'> = { fence, kind, spec, imageDigest, key, handoff: this.#handoff }
     const prepared = await this.to.ask('move.prepare', { ...request, relay: relay?.expect('new') })
     this.#address = prepared.address
-    if (kind === 'live') this.#letter = prepared.letter
+    if (kind === 'live') this.#handoff = prepared.handoff
   }
 
   async send(key = this.key): Promise<void> {
     const { fence } = this
     const { relay } = this.#options
     const route = relay ? { address: null, relay: relay.expect('old') } : { address: this.#address! }
-    const sent = await this.from.ask('move.send', { fence, key, letter: this.#letter, ...route })
-    this.#letter = sent.letter
+    const sent = await this.from.ask('move.send', { fence, key, handoff: this.#handoff, ...route })
+    this.#handoff = sent.handoff
   }
 
   async arrive(): Promise<void> {
-    this.#letter = (await this.to.ask('move.arrive', { fence: this.fence, letter: this.#letter })).letter
+    this.#handoff = (await this.to.ask('move.arrive', { fence: this.fence, handoff: this.#handoff })).handoff
   }
 
   async settle() {
@@ -85,7 +85,7 @@ export class TestMove {
   }
 
   async release(): Promise<void> {
-    await this.from.ask('move.release', { fence: this.decision, letter: this.#letter || null })
+    await this.from.ask('move.release', { fence: this.decision, handoff: this.#handoff || null })
   }
 
   async abandon(): Promise<void> {

@@ -12,8 +12,8 @@ export const path = async (bench: Bench, id = newId(), of: DesktopSpec = spec): 
 /** The image has been booted, and its template is made. */
 export async function made(bench: Bench, of: DesktopSpec = spec): Promise<void> {
   expect(await path(bench, newId(), of)).toBe('boot')
-  await bench.house.templates.settled()
-  expect(bench.house.templates.facts).toHaveLength(1)
+  await bench.parts.templates.settled()
+  expect(bench.parts.templates.facts).toHaveLength(1)
 }
 
 export const foldersOf = (bench: Bench): Promise<string[]> => readdir(join(bench.folder, 'templates')).catch(() => [])
@@ -21,5 +21,5 @@ export const foldersOf = (bench: Bench): Promise<string[]> => readdir(join(bench
 export async function expectNoTemplate(bench: Bench): Promise<void> {
   expect(await foldersOf(bench)).toEqual([])
   expect(bench.driver.templates.running()).toEqual([])
-  expect(bench.house.templates.facts).toEqual([])
+  expect(bench.parts.templates.facts).toEqual([])
 }

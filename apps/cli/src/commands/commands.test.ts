@@ -5,7 +5,7 @@ import { exitCodes } from '../failures.ts'
 import { start } from '../testing/process.ts'
 
 /** A service with one desktop, which does all it is asked. */
-const house: Script = ({ method, path, query }) => {
+const service: Script = ({ method, path, query }) => {
   const verb = path.split('/')[4]
   if (method === 'POST' && !verb) return { status: 201, body: desktop() }
   if (path === '/v1/images') return { body: offered }
@@ -50,14 +50,14 @@ test.each<[string, string[], object]>([
 ])(
   '%s --json puts the one document, in the wire’s words, on stdout and nothing on stderr',
   async (_, args, document) => {
-    const { dormouse } = await start(house)
+    const { dormouse } = await start(service)
     const { code, stdout, stderr } = await dormouse([...args, '--json'])
     expect({ code, stderr, document: JSON.parse(stdout) }).toEqual({ code: 0, stderr: '', document })
   },
 )
 
 test('images and tiers are tables for people', async () => {
-  const { dormouse } = await start(house)
+  const { dormouse } = await start(service)
   const lines = async (name: string) =>
     (await dormouse([name])).stdout
       .trim()
@@ -75,7 +75,7 @@ test('images and tiers are tables for people', async () => {
 })
 
 test('create sends what was given and leaves the rest to the service', async () => {
-  const { dormouse, seen } = await start(house)
+  const { dormouse, seen } = await start(service)
   await dormouse(['create'])
   const given = ['--tier', 'large', '--billing-mode', 'monthly', '--image', 'x-2', '--idle-timeout-secs', '0']
   await dormouse(['create', ...given, '--idempotency-key', 'k 1', '--wake'])
@@ -107,7 +107,7 @@ test.each([
   ['hibernate', ['--expected-generation', '0'], '{"expected_generation":0}'],
   ['destroy', [], '{}'],
 ])('%s sends its options, and its key on every repeat', async (verb, options, body) => {
-  const { dormouse, seen } = await start(house)
+  const { dormouse, seen } = await start(service)
   const { code } = await dormouse([verb, desktopId, '--idempotency-key', 'k', ...options])
   expect(code).toBe(0)
   expect(asked(seen)).toEqual([
@@ -126,7 +126,7 @@ test('a key used before is said so, also when it was for something else', async 
 })
 
 test('people read tables and sentences', async () => {
-  const { dormouse } = await start(house)
+  const { dormouse } = await start(service)
   const listing = await dormouse(['list'])
   expect(listing.stdout.split('\n')[0]).toMatch(/^ID +STATE +TIER +IMAGE +GENERATION +CREATED$/)
   expect(listing.stdout.split('\n')[2]).toContain('awake')

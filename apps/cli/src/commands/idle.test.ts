@@ -28,7 +28,7 @@ const usage = {
   totals: [{ tier: 'small', billing_mode: 'hourly', awake_seconds: 5_400, hibernated_seconds: 0 }],
 }
 
-const house: Script = ({ method, path }) => {
+const service: Script = ({ method, path }) => {
   if (path === '/v1/usage') return { body: usage }
   if (method === 'PATCH') return { body: desktop() }
   if (method === 'PUT') return { body: lock }
@@ -39,7 +39,7 @@ const asked = (seen: { method: string; path: string; body: Buffer }[]) =>
   seen.map(({ method, path, body }) => `${method} ${path} ${body}`)
 
 test('idle says what keeps a desktop awake, and until when', async () => {
-  const { dormouse, seen } = await start(house)
+  const { dormouse, seen } = await start(service)
   const { stdout, code } = await dormouse(['idle', desktopId])
   expect(code).toBe(0)
   expect(stdout).toMatch(/sleeps +not known/)
@@ -49,7 +49,7 @@ test('idle says what keeps a desktop awake, and until when', async () => {
 })
 
 test('idle changes what it is given, and then shows it', async () => {
-  const { dormouse, seen } = await start(house)
+  const { dormouse, seen } = await start(service)
   await dormouse(['idle', desktopId, '--timeout-secs', '0', '--policy', 'cpu,command'])
   await dormouse(['idle', desktopId, '--policy', 'default'])
   expect(asked(seen).filter((line) => line.startsWith('PATCH'))).toEqual([
@@ -59,7 +59,7 @@ test('idle changes what it is given, and then shows it', async () => {
 })
 
 test('lock and unlock take a name, and a time with its unit', async () => {
-  const { dormouse, seen } = await start(house)
+  const { dormouse, seen } = await start(service)
   expect((await dormouse(['lock', desktopId, 'build', '--for', '2h', '--reason', 'a build'])).stdout).toContain(time)
   expect((await dormouse(['unlock', desktopId, 'build'])).stdout).toContain('no wake lock')
   expect(asked(seen)).toEqual([
@@ -75,13 +75,13 @@ test.each([
   [['idle', desktopId, '--policy', 'mouse']],
   [['usage', '--start', 'yesterday']],
 ])('wrong usage: %j', async (args) => {
-  const { dormouse, seen } = await start(house)
+  const { dormouse, seen } = await start(service)
   expect((await dormouse(args)).code).toBe(exitCodes.usage)
   expect(seen).toEqual([])
 })
 
 test('usage shows hours, and takes dates in UTC', async () => {
-  const { dormouse, seen } = await start(house)
+  const { dormouse, seen } = await start(service)
   const { stdout } = await dormouse(['usage', '--start', '2026-01-01', '--end', '2026-01-01T01:00:00'])
   expect(stdout).toContain(`${desktopId}  small  hourly   1.50 h`)
   expect([...seen[0]!.query]).toEqual([

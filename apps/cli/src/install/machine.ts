@@ -13,7 +13,7 @@ import type { Target } from './target.ts'
 
 export type Show = ((text: string) => void) | undefined
 
-/** What all commands of this room get. */
+/** What all commands of this module get. */
 export interface Work {
   terminal: Terminal
   admin: AdminClient

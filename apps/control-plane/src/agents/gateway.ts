@@ -17,7 +17,7 @@ interface Host {
   name: string
 }
 
-/** Passed in by the roof: the gateway itself knows neither hosts nor desktops. */
+/** Passed in by the wiring: the gateway itself knows neither hosts nor desktops. */
 export interface GatewayHooks extends HostHooks {
   proofs: Proving<Host> & {
     /** For agents of the previous release: answers the host that made this token; throws a refusal otherwise. */

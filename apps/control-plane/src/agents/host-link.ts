@@ -18,7 +18,7 @@ import type { Log } from '@dormouse/process'
 import type { WebSocket } from 'ws'
 import { validated } from './validation.ts'
 
-/** Passed in by the roof: a link itself knows neither hosts nor desktops. */
+/** Passed in by the wiring: a link itself knows neither hosts nor desktops. */
 export interface HostHooks {
   /** The host's first message. The result is sent back as the welcome. */
   hello(hostId: string, hello: Hello): Promise<Welcome>

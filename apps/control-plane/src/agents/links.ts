@@ -30,7 +30,7 @@ interface Events {
   unlinked: [hostId: string, reason: string]
 }
 
-/** Wraps every command. Passed in by the roof: metrics and traces are no matter of a link. */
+/** Wraps every command. Passed in by the wiring: metrics and traces are no matter of a link. */
 export type CommandObserver = <N extends CommandName>(
   name: N,
   work: () => Promise<CommandResult<N>>,

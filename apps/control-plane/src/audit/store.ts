@@ -1,5 +1,5 @@
 // The audit log: operators' changes, and what customers do at screens and with URLs of files. Entries are never changed, and are kept
-// as long as the operator configures. Knows no room that writes to it.
+// as long as the operator configures. Knows no module that writes to it.
 import type { AuditEntryJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 

@@ -1,4 +1,4 @@
-// Guarantee: who waits for a connection waits as long as the database makes progress; care goes first; work and requests take
+// Guarantee: who waits for a connection waits as long as the database makes progress; control goes first; work and requests take
 // turns; a crowd that would wait for minutes is refused, each with another Retry-After.
 import type { Refusal } from '@dormouse/contract'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
@@ -14,16 +14,16 @@ function oneConnection() {
   return { lanes, served, enter }
 }
 
-test('care goes first, work and requests take turns', async () => {
+test('control goes first, work and requests take turns', async () => {
   const { lanes, served, enter } = oneConnection()
   await enter('requests')
-  const all = (['requests', 'requests', 'work', 'work', 'care'] as const).map(enter)
+  const all = (['requests', 'requests', 'work', 'work', 'control'] as const).map(enter)
   for (let i = 0; i < 5; i++) {
     lanes.leave(true)
     await Promise.resolve()
   }
   await Promise.all(all)
-  expect(served.slice(1)).toEqual(['care', 'work', 'requests', 'work', 'requests'])
+  expect(served.slice(1)).toEqual(['control', 'work', 'requests', 'work', 'requests'])
 })
 
 test('a database that returns no connection fails those who wait', async () => {
@@ -38,9 +38,9 @@ test('those who wait go on waiting while connections return', async () => {
   const { lanes, served, enter } = oneConnection()
   await enter('work')
   void enter('requests')
-  // Longer than the patience with a stalled database. The care that enters first takes each connection that returns.
+  // Longer than the patience with a stalled database. The control work that enters first takes each connection that returns.
   for (let waitedMs = 0; waitedMs < 10_000; waitedMs += 500) {
-    void enter('care')
+    void enter('control')
     lanes.leave(true)
     await vi.advanceTimersByTimeAsync(500)
   }

@@ -7,8 +7,8 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { Refusal } from '@dormouse/contract'
 import pg from 'pg'
 
-/** `care` is for heartbeats, health checks and leadership; `work` for operations and recovery, which are bounded. */
-export type Lane = 'care' | 'work' | 'requests'
+/** `control` is for heartbeats, health checks and leadership; `work` for operations and recovery, which are bounded. */
+export type Lane = 'control' | 'work' | 'requests'
 
 const current = new AsyncLocalStorage<Lane>()
 
@@ -28,7 +28,7 @@ interface Waiting {
 }
 
 export class Lanes {
-  readonly #waiting: Record<Lane, Waiting[]> = { care: [], work: [], requests: [] }
+  readonly #waiting: Record<Lane, Waiting[]> = { control: [], work: [], requests: [] }
   #free: number
   #turn: 'work' | 'requests' = 'work'
   /** When a connection was last returned intact. */
@@ -73,8 +73,8 @@ export class Lanes {
   }
 
   #next(): Waiting | undefined {
-    const { care, work, requests } = this.#waiting
-    if (care.length > 0) return care.shift()
+    const { control, work, requests } = this.#waiting
+    if (control.length > 0) return control.shift()
     const first = this.#turn === 'work' ? work : requests
     const second = first === work ? requests : work
     const from = first.length > 0 ? first : second

@@ -72,7 +72,7 @@ export function after(before: Tried, { kind, errorCode, from }: Outcome): Tried 
   if (errorCode === 'superseded') return tried
   const failures = tried.failures + 1
   const live = kind === 'move' && from === 'awake' && !tried.cold
-  // Its guest may write faster than the carrier carries. A host that cannot be reached, or has no room, is another matter.
+  // Its guest may write faster than the transfer carries. A host that cannot be reached, or has no room, is another matter.
   const givesUpLive = live && !isForWantOfHost(errorCode) && failures >= mostLiveFailures
   return givesUpLive ? { ...tried, failures: 0, cold: true } : { ...tried, failures }
 }

@@ -9,7 +9,7 @@ import { prune } from './store.ts'
 
 export interface DrainsNeeds extends Omit<RunnerOptions, 'log'> {
   config: { keepRecordsDays: number }
-  logOf(room: string): Log
+  logOf(module: string): Log
 }
 
 export function openDrains(needs: DrainsNeeds) {

@@ -1,4 +1,4 @@
-// The table of URLs that are handed on. No other room writes it.
+// The table of URLs that are handed on. No other module writes it.
 import type { DesktopState, FileUrlMethod } from '@dormouse/contract'
 import { keepNewest } from '../db/newest.ts'
 import type { Db } from '../db/pool.ts'

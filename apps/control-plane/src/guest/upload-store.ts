@@ -1,4 +1,4 @@
-// The table of uploads. No other room writes it.
+// The table of uploads. No other module writes it.
 import type { Db } from '../db/pool.ts'
 
 export interface UploadRow {

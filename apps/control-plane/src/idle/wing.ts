@@ -8,7 +8,7 @@ import { Idle, type IdleOptions } from './service.ts'
 export interface IdleNeeds extends Omit<IdleOptions, 'reports' | 'enabled' | 'perSecond' | 'log'> {
   hostReports: IdleOptions['reports']
   config: { idle: 'on' | 'off'; idlePerSecond: number }
-  logOf(room: string): Log
+  logOf(module: string): Log
 }
 
 export function openIdle({ hostReports, config, logOf, ...needs }: IdleNeeds) {

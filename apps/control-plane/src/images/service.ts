@@ -1,4 +1,4 @@
-// The registry of images: what a name means, and where hosts fetch it. Knows hosts only by what the roof hands it.
+// The registry of images: what a name means, and where hosts fetch it. Knows hosts only by what the wiring hands it.
 import {
   type AddImageBody,
   type HostImageJson,

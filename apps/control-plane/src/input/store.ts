@@ -1,4 +1,4 @@
-// The table of batches that have an Idempotency-Key. No other room writes it.
+// The table of batches that have an Idempotency-Key. No other module writes it.
 import type { InputJson } from '@dormouse/contract'
 import { keepNewest } from '../db/newest.ts'
 import type { Db } from '../db/pool.ts'

@@ -17,7 +17,7 @@ export interface InputNeeds extends Omit<InputsOptions, 'looks' | 'log'> {
   channels: Channels
   streams: Streams
   config: { keepRecordsDays: number }
-  logOf(room: string): Log
+  logOf(module: string): Log
 }
 
 export function openInput({ channels, streams, config, logOf, ...needs }: InputNeeds) {

@@ -92,7 +92,7 @@ export class Principals {
     if (!isRecent) beforeLookUp?.()
     if (!kindOf(credential)) return this.#verify(credential, name, withinMs)
     const lookUp = () => this.#lookUpOnce(credential, name, withinMs)
-    const found = isRecent ? inLane('care', lookUp) : lookUp()
+    const found = isRecent ? inLane('control', lookUp) : lookUp()
     if (!isRecent || !trustsLately) return found
     return found.catch((error) => {
       if (!isDatabaseUnavailable(error)) throw error

@@ -1,4 +1,4 @@
-// Organisations and keys: the tables. The only room that writes them.
+// Organisations and keys: the tables. The only module that writes them.
 import type { KeyJson, OrgJson } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 

@@ -171,9 +171,9 @@ export class Recovery {
     const fence = { desktopId, generation, turn, operationId, epoch: term.epoch, deadlineMs: commandTimeoutMs }
     const asked = { timeoutMs: commandTimeoutMs, requestId: newId() }
     try {
-      // Without a letter the old host ends what is left of the guest.
+      // Without a handoff the old host ends what is left of the guest.
       if (command.command === 'move.release')
-        return await this.#options.links.command(hostId, command.command, { fence, letter: null }, asked)
+        return await this.#options.links.command(hostId, command.command, { fence, handoff: null }, asked)
       return await this.#options.links.command(hostId, command.command, { fence }, asked)
     } catch (error) {
       if (isOvertaken(error, 'request')) return {}

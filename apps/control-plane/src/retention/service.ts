@@ -1,4 +1,4 @@
-// Prunes old records: each room deletes its own, in batches, and nothing that the API promises to keep. It goes on until nothing is
+// Prunes old records: each module deletes its own, in batches, and nothing that the API promises to keep. It goes on until nothing is
 // left to delete, so that no client makes records faster than they go.
 import type { Log } from '@dormouse/process'
 import * as activity from '../activity/store.ts'
@@ -37,10 +37,10 @@ export class Retention {
     await audit.noteLeftOut(this.#options.db)
   }
 
-  /** Deletes old records of each room, a batch of each in turn. An error in one room does not stop the others. Idempotent. */
+  /** Deletes old records of each module, a batch of each in turn. An error in one module does not stop the others. Idempotent. */
   async prune(): Promise<void> {
     const { db, log, recordsDays, auditDays, pruneMore } = this.#options
-    const rooms: Record<string, (db: Db) => Promise<number>> = {
+    const modules: Record<string, (db: Db) => Promise<number>> = {
       operations: () => operations.prune(db, recordsDays),
       generations: () => pruneGenerations(db, recordsDays),
       invitations: () => invites.pruneInvites(db),
@@ -54,7 +54,7 @@ export class Retention {
       ...pruneMore,
     }
     const counts = new Map<string, number>()
-    let left = Object.entries(rooms)
+    let left = Object.entries(modules)
     for (let round = 0; left.length > 0 && round < mostRounds; round++) {
       const again: typeof left = []
       for (const [what, forget] of left) {

@@ -1,4 +1,4 @@
-// The tables of claims on screens and of the tokens that open them. No other room writes them.
+// The tables of claims on screens and of the tokens that open them. No other module writes them.
 import type { DesktopState, StreamClaim } from '@dormouse/contract'
 import type { Db } from '../db/pool.ts'
 

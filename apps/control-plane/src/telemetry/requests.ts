@@ -93,7 +93,7 @@ function append<N extends 'preValidation' | 'onResponse'>(route: RouteOptions, n
 }
 
 function reporterOfRoute(durations: Durations, log: Log, method: string, route: string): onResponseHookHandler {
-  const write = bulkLog(log, { room: 'http', method, route })
+  const write = bulkLog(log, { module: 'http', method, route })
   const level = quietRoutes.has(route) ? 'debug' : 'info'
   const byStatus = new Map<number, Series>()
   const begin = (status: number) => {

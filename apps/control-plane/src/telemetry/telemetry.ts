@@ -1,5 +1,5 @@
-// The metrics and the lines of operations and requests. Made before the rooms, which get only the observers in it, and then
-// shown what they hold. Of the other rooms, only webhooks makes metrics of its own.
+// The metrics and the lines of operations and requests. Made before the modules, which get only the observers in it, and then
+// shown what they hold. Of the other modules, only webhooks makes metrics of its own.
 import { type Log, onAlarm, type Tracing } from '@dormouse/process'
 import { processMetrics } from '@dormouse/process/metrics'
 import { Counter, Registry } from 'prom-client'
@@ -28,11 +28,11 @@ export class Telemetry {
   readonly operations: OperationTelemetry
   readonly commands: CommandObserver
   readonly tracing: Tracing | undefined
-  readonly #logOf: (room: string) => Log
+  readonly #logOf: (module: string) => Log
   readonly #stopAlarms: () => void
   #fleet: Fleet | undefined
 
-  constructor(log: Log, logOf: (room: string) => Log, tracing: Tracing | undefined) {
+  constructor(log: Log, logOf: (module: string) => Log, tracing: Tracing | undefined) {
     this.#logOf = logOf
     this.tracing = tracing
     this.commands = observeCommands(this.registry, tracing)
@@ -48,17 +48,21 @@ export class Telemetry {
     this.#stopAlarms = onAlarm(log, (kind) => alarms.inc({ kind }))
   }
 
-  /** Shows what the rooms hold whenever the metrics are read. */
+  /** Shows what the modules hold whenever the metrics are read. */
   watch(
-    rooms: Held & {
+    modules: Held & {
       hosts: { list: FleetOptions['list'] }
       wings: { gauges: Gauged[] }
     },
   ): void {
-    showHeld(this.registry, rooms)
-    showLeadership(this.registry, rooms.leadership)
-    showGauges(this.registry, rooms.wings.gauges)
-    this.#fleet = new Fleet({ registry: this.registry, list: () => rooms.hosts.list(), log: this.#logOf('telemetry') })
+    showHeld(this.registry, modules)
+    showLeadership(this.registry, modules.leadership)
+    showGauges(this.registry, modules.wings.gauges)
+    this.#fleet = new Fleet({
+      registry: this.registry,
+      list: () => modules.hosts.list(),
+      log: this.#logOf('telemetry'),
+    })
   }
 
   /** All metrics, as Prometheus reads them. */

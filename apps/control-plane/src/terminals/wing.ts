@@ -6,7 +6,7 @@ import { Attachments, type AttachmentsOptions, takesUpgrades } from './attachmen
 import { attachRoutes } from './routes.ts'
 
 export interface TerminalsNeeds extends Omit<AttachmentsOptions, 'log'> {
-  logOf(room: string): Log
+  logOf(module: string): Log
 }
 
 export function openTerminals({ logOf, ...needs }: TerminalsNeeds) {

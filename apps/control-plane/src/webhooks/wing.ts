@@ -21,7 +21,7 @@ export interface WebhooksNeeds extends Pick<WorkerOptions, 'pool' | 'leadership'
     webhookRequestsInFlight: number
     keepDeliveriesDays: number
   }
-  logOf(room: string): Log
+  logOf(module: string): Log
 }
 
 export function openWebhooks({
@@ -49,7 +49,7 @@ export function openWebhooks({
     customerRoutes: (scope: App) => webhookRoutes(scope, { webhooks, leadership }),
     reconcilers: [
       { name: 'webhooks', everyMs: 1_000, run: () => worker.run() },
-      { name: 'webhook-care', everyMs: 15_000, run: () => worker.care() },
+      { name: 'webhook-maintenance', everyMs: 15_000, run: () => worker.maintain() },
     ],
     prune: { 'webhook deliveries': (db: Db) => prune(db, config.keepDeliveriesDays) },
     gauges: waitingGauges(worker),

@@ -84,7 +84,7 @@ export class WebhookWorker {
     await this.#dispatcher.queueNext(webhookId)
   }
 
-  /** The same; what fails is found by `care`. */
+  /** The same; what fails is found by `maintain`. */
   nudgeLater(webhookId: string): void {
     inLane('work', () => this.nudge(webhookId)).catch((err: unknown) => this.#failed(err))
   }
@@ -94,7 +94,7 @@ export class WebhookWorker {
   }
 
   /** Disables what fills the database, logs what was left out, queues what has lost its job, and counts what waits. */
-  async care(): Promise<void> {
+  async maintain(): Promise<void> {
     const { pool, leadership } = this.#options
     const count = async () => {
       this.waiting = await deliveries.waiting(pool)

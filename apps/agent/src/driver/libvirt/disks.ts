@@ -6,7 +6,7 @@ import { type DesktopId, type DesktopSpec, isId, Refusal, refuse } from '@dormou
 import type { Pool } from '@dormouse/node-libvirt'
 import { foldersOf } from '../../images/eviction.ts'
 import { type Image, imageOfDisk, type Readiness } from '../../images/images.ts'
-import type { ImageShelf } from '../../images/shelf.ts'
+import type { ImageStore } from '../../images/store.ts'
 import { syncPath, unlessMissing } from '../../mechanics/durable-file.ts'
 import type { Arrival } from '../moves.ts'
 import { overlayXml } from './domain-xml.ts'
@@ -22,10 +22,10 @@ export const virtualBytesOf = ({ diskGiB }: DesktopSpec, image: Image): number =
 
 export class LibvirtDisks {
   readonly #folder: string
-  readonly #images: ImageShelf
+  readonly #images: ImageStore
   readonly #pool: () => Promise<Pool>
 
-  constructor(folder: string, images: ImageShelf, pool: () => Promise<Pool>) {
+  constructor(folder: string, images: ImageStore, pool: () => Promise<Pool>) {
     this.#folder = folder
     this.#images = images
     this.#pool = pool

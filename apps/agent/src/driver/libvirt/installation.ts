@@ -3,7 +3,7 @@
 import { type DesktopId, Refusal, refuse } from '@dormouse/contract'
 import { type Domain as Handle, type Pool, versionText } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
-import type { ImageShelf } from '../../images/shelf.ts'
+import type { ImageStore } from '../../images/store.ts'
 import type { DriverFacts } from '../driver.ts'
 import { type Capabilities, kvmOpens, readCapabilities } from './capabilities.ts'
 import { capacityOf } from './capacity.ts'
@@ -31,14 +31,14 @@ export class Installation {
   readonly session: Session
   readonly cpu: CpuQuestions
   readonly #settings: LibvirtSettings
-  readonly #images: ImageShelf
+  readonly #images: ImageStore
   readonly #log: Log
   #id = ''
   #ready: Promise<Ready> | undefined
   #isFirewallDown = false
   #isConsoleFull = false
 
-  constructor(session: Session, settings: LibvirtSettings, images: ImageShelf, log: Log) {
+  constructor(session: Session, settings: LibvirtSettings, images: ImageStore, log: Log) {
     this.session = session
     this.cpu = new CpuQuestions(log)
     this.#settings = settings

@@ -7,7 +7,7 @@ import type { DesktopId, DesktopSpec } from '@dormouse/contract'
 import type { Domain as Handle, HostEvent } from '@dormouse/node-libvirt'
 import type { Log } from '@dormouse/process'
 import type { Readiness } from '../../images/images.ts'
-import { ImageShelf } from '../../images/shelf.ts'
+import { ImageStore } from '../../images/store.ts'
 import type {
   Domain,
   Driver,
@@ -49,7 +49,7 @@ export class LibvirtDriver implements Driver {
   readonly kind = 'libvirt'
   readonly moves: LibvirtMoves
   readonly templates: LibvirtTemplates
-  readonly images: ImageShelf
+  readonly images: ImageStore
   readonly guestSleep: GuestSleep
   readonly #settings: LibvirtSettings
   readonly #log: Log
@@ -68,7 +68,7 @@ export class LibvirtDriver implements Driver {
     this.#settings = settings
     this.#log = log
     this.#session = new Session(settings, log, (event) => this.#heard(event))
-    this.images = new ImageShelf({ given: settings.imagesDir, fetched: join(settings.disksDir, 'images') })
+    this.images = new ImageStore({ given: settings.imagesDir, fetched: join(settings.disksDir, 'images') })
     this.#installation = new Installation(this.#session, settings, this.images, log)
     this.#consoles = new Consoles(settings.consolesDir)
     this.#sockets = new Sockets(settings.socketsDir)

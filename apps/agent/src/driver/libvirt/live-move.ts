@@ -22,16 +22,16 @@ export interface LiveMoveDeps extends BootDeps {
   interrupted: (desktopId: DesktopId) => void
 }
 
-const letterSchema = z.object({ cookie: z.base64(), xml: z.string().optional() })
+const handoffSchema = z.object({ cookie: z.base64(), xml: z.string().optional() })
 const flags = migrateFlag.live | migrateFlag.paused | migrateFlag.nonSharedInc
 const dialMs = 5_000
 
 const write = (cookie: Uint8Array, xml?: string): string =>
   JSON.stringify({ cookie: Buffer.from(cookie).toString('base64'), ...(xml && { xml }) })
 
-function read(letter: string): { cookie: Uint8Array; xml?: string | undefined } {
-  const parsed = letterSchema.safeParse(JSON.parse(letter))
-  if (!parsed.success) return refuse('hypervisor_failed', 'the other host’s letter cannot be read')
+function read(handoff: string): { cookie: Uint8Array; xml?: string | undefined } {
+  const parsed = handoffSchema.safeParse(JSON.parse(handoff))
+  if (!parsed.success) return refuse('hypervisor_failed', 'the other host’s handoff cannot be read')
   return { cookie: Buffer.from(parsed.data.cookie, 'base64'), xml: parsed.data.xml }
 }
 
@@ -53,13 +53,13 @@ export async function leave(deps: LiveMoveDeps, desktopId: DesktopId): Promise<L
   const xml = await orRefuse('the desktop could not be read', domain.xml())
   const folder = await folderOf(deps, desktopId, 'agent')
   let outgoing: OutgoingMigration | undefined
-  let letter = ''
+  let handoff = ''
   await withoutClipboard(domain, deps.log, async () => {
     const { host } = deps.installation.session
     const opened = await orRefuse('the move could not begin', host.openOutgoing(domain, routeIn(folder, domain.name)))
     try {
       const begun = await orRefuse('the move could not begin', opened.begin())
-      letter = write(begun.cookie, begun.xml)
+      handoff = write(begun.cookie, begun.xml)
       outgoing = opened
     } catch (error) {
       opened.close()
@@ -67,13 +67,13 @@ export async function leave(deps: LiveMoveDeps, desktopId: DesktopId): Promise<L
     }
   })
   const guest = { hadClipboard: hasClipboard(xml), isEmulated: isEmulated(xml) }
-  return new LibvirtLeaving(deps, { desktopId, folder, letter, outgoing: outgoing!, ...guest })
+  return new LibvirtLeaving(deps, { desktopId, folder, handoff, outgoing: outgoing!, ...guest })
 }
 
 interface LeavingParts {
   desktopId: DesktopId
   folder: MoveFolder
-  letter: string
+  handoff: string
   hadClipboard: boolean
   isEmulated: boolean
   outgoing: OutgoingMigration
@@ -88,11 +88,11 @@ class LibvirtLeaving implements Leaving {
     this.#parts = parts
   }
 
-  get letter(): string {
-    return this.#parts.letter
+  get handoff(): string {
+    return this.#parts.handoff
   }
 
-  async send(letter: string, give: GiveStream, signal: AbortSignal): Promise<string> {
+  async send(handoff: string, give: GiveStream, signal: AbortSignal): Promise<string> {
     const { outgoing, folder, desktopId } = this.#parts
     signal.throwIfAborted()
     using _listening = await listenForStreams(folder, give)
@@ -101,7 +101,7 @@ class LibvirtLeaving implements Leaving {
     signal.addEventListener('abort', abort, { once: true })
     try {
       if (this.#parts.isEmulated) await this.#pause()
-      const sent = await orRefuse('the desktop could not be sent', outgoing.perform(read(letter).cookie))
+      const sent = await orRefuse('the desktop could not be sent', outgoing.perform(read(handoff).cookie))
       this.#deps.interrupted(desktopId)
       return write(sent)
     } catch (error) {
@@ -128,8 +128,8 @@ class LibvirtLeaving implements Leaving {
     return { doneBytes: dataProcessedBytes, totalBytes: dataTotalBytes, memoryRounds }
   }
 
-  async confirm(letter: string): Promise<void> {
-    await orRefuse('the move could not be confirmed', this.#parts.outgoing.confirm(read(letter).cookie))
+  async confirm(handoff: string): Promise<void> {
+    await orRefuse('the move could not be confirmed', this.#parts.outgoing.confirm(read(handoff).cookie))
     this.close()
   }
 
@@ -160,10 +160,10 @@ class LibvirtLeaving implements Leaving {
 export async function enter(
   deps: LiveMoveDeps,
   { spec, mark, imageDigest }: Arrival,
-  letter: string,
+  handoff: string,
 ): Promise<Entering> {
   const { installation, disks } = deps
-  const { cookie, xml } = read(letter)
+  const { cookie, xml } = read(handoff)
   const { kvm, network } = await installation.ready()
   const image = await disks.imageOfDigest(imageDigest)
   const parts = await hostPartsOf(deps, image, mark)
@@ -177,7 +177,7 @@ export async function enter(
   try {
     const shortened = installation.cpu.shorten(attached, kvm)
     const prepared = await orRefuse('this host cannot take the desktop', incoming.prepare(shortened, cookie))
-    return new LibvirtEntering(deps, { mark, folder, incoming, letter: write(prepared) })
+    return new LibvirtEntering(deps, { mark, folder, incoming, handoff: write(prepared) })
   } catch (error) {
     incoming.close()
     await folder.remove()
@@ -199,7 +199,7 @@ interface EnteringParts {
   mark: Mark
   folder: MoveFolder
   incoming: IncomingMigration
-  letter: string
+  handoff: string
 }
 
 class LibvirtEntering implements Entering {
@@ -211,8 +211,8 @@ class LibvirtEntering implements Entering {
     this.#parts = parts
   }
 
-  get letter(): string {
-    return this.#parts.letter
+  get handoff(): string {
+    return this.#parts.handoff
   }
 
   async open(name: string): Promise<Duplex> {
@@ -222,9 +222,9 @@ class LibvirtEntering implements Entering {
     return openSocket(to, dialMs, () => new Refusal('hypervisor_failed', 'QEMU does not take the move any more'))
   }
 
-  async finish(letter: string): Promise<string> {
+  async finish(handoff: string): Promise<string> {
     const { incoming, mark } = this.#parts
-    const finished = await orRefuse('the desktop did not arrive', incoming.finish(read(letter).cookie))
+    const finished = await orRefuse('the desktop did not arrive', incoming.finish(read(handoff).cookie))
     await syncPath(this.#deps.disks.path(mark.desktopId))
     return write(finished)
   }

@@ -3,7 +3,7 @@
 import { stat } from 'node:fs/promises'
 import { type DesktopId, type MoveTraits, refuse } from '@dormouse/contract'
 import { isLibvirtError } from '@dormouse/node-libvirt'
-import type { ImageShelf } from '../../images/shelf.ts'
+import type { ImageStore } from '../../images/store.ts'
 import type { Arrival, Entering, Leaving, Moves } from '../moves.ts'
 import { shortenAgentTimeout } from './boot.ts'
 import { offerClipboard } from './clipboard.ts'
@@ -17,7 +17,7 @@ import { cpuOf, savedCpu } from './saved-cpu.ts'
 import { isOlder } from './versions.ts'
 
 interface LibvirtMovesDeps extends LiveMoveDeps {
-  images: ImageShelf
+  images: ImageStore
 }
 
 interface GuestKind {
@@ -111,8 +111,8 @@ export class LibvirtMoves implements Moves {
     return leave(this.#deps, desktopId)
   }
 
-  enter(arrival: Arrival, letter: string): Promise<Entering> {
-    return enter(this.#deps, arrival, letter)
+  enter(arrival: Arrival, handoff: string): Promise<Entering> {
+    return enter(this.#deps, arrival, handoff)
   }
 
   async furnish(desktopId: DesktopId): Promise<void> {

@@ -2,7 +2,7 @@
 import type { AllowedDestination } from './allowed-destinations.ts'
 import type { CapacitySettings } from './capacity.ts'
 
-/** Wraps each call to libvirt. Passed in by the roof: metrics and traces are no matter of the driver. */
+/** Wraps each call to libvirt. Passed in by the wiring: metrics and traces are no matter of the driver. */
 export type CallObserver = <T>(procedure: string, work: () => Promise<T>) => Promise<T>
 
 export interface LibvirtSettings {

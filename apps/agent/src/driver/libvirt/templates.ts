@@ -8,7 +8,7 @@ import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
 import type { Domain as Handle } from '@dormouse/node-libvirt'
 import { eachDone, together } from '@dormouse/process'
 import type { Image, Readiness } from '../../images/images.ts'
-import type { ImageShelf } from '../../images/shelf.ts'
+import type { ImageStore } from '../../images/store.ts'
 import { syncPath } from '../../mechanics/durable-file.ts'
 import type { GuestAddress } from '../guest-access.ts'
 import type { Mark } from '../mark.ts'
@@ -36,7 +36,7 @@ const makeDiskMs = 60_000
 const plugMs = 15_000
 
 interface TemplateDeps extends BootDeps {
-  images: ImageShelf
+  images: ImageStore
   movesDir: string
   share: Share
 }

@@ -95,11 +95,11 @@ export class SimulatedFaults {
 
   /** Calls of the operation hang until the returned function is called. */
   hang(operation: SimulatedOperation): () => void {
-    const gate = Promise.withResolvers<void>()
-    this.#hanging.set(operation, gate)
+    const listener = Promise.withResolvers<void>()
+    this.#hanging.set(operation, listener)
     return () => {
       this.#hanging.delete(operation)
-      gate.resolve()
+      listener.resolve()
     }
   }
 
@@ -121,13 +121,13 @@ export class SimulatedFaults {
   }
 
   async #hang(operation: SimulatedOperation, signal?: AbortSignal): Promise<void> {
-    const gate = this.#hanging.get(operation)
-    if (!gate) return
-    if (!signal) return gate.promise
+    const listener = this.#hanging.get(operation)
+    if (!listener) return
+    if (!signal) return listener.promise
     const { promise, reject } = Promise.withResolvers<void>()
     const stop = () => reject(signal.reason)
     signal.addEventListener('abort', stop, { once: true })
-    await Promise.race([gate.promise, promise]).finally(() => signal.removeEventListener('abort', stop))
+    await Promise.race([listener.promise, promise]).finally(() => signal.removeEventListener('abort', stop))
   }
 
   #plan(text: string): void {

@@ -67,8 +67,8 @@ export class SimulatedMoves implements Moves {
     const { domains } = this.#host
     if (domains.read(desktopId)?.state !== 'running') refuse('hypervisor_failed', 'the simulated guest does not run')
     return {
-      letter: 'simulated',
-      send: (_letter, give, signal) => this.#send(desktopId, give, signal),
+      handoff: 'simulated',
+      send: (_handoff, give, signal) => this.#send(desktopId, give, signal),
       progress: async () => undefined,
       confirm: async () => this.#host.end(desktopId, 'migrated'),
       cancel: () => this.#host.resume(desktopId),
@@ -118,7 +118,7 @@ export class SimulatedMoves implements Moves {
     const parts: { disk?: SimulatedDisk; memory?: SimulatedDomain } = {}
     const closing = new AbortController()
     return {
-      letter: 'simulated',
+      handoff: 'simulated',
       open: async (name) => {
         if (name === 'disk') return take((content) => (parts.disk = simulatedDisk.parse(content)))
         if (name === 'memory') return take((content) => (parts.memory = simulatedDomain.parse(content)))

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
 import { type DesktopId, type DesktopSpec, refuse } from '@dormouse/contract'
 import type { Readiness } from '../../images/images.ts'
-import { ImageShelf } from '../../images/shelf.ts'
+import { ImageStore } from '../../images/store.ts'
 import type {
   Domain,
   Driver,
@@ -48,7 +48,7 @@ export class SimulatedDriver implements Driver {
   readonly faults: SimulatedFaults
   readonly moves: SimulatedMoves
   readonly templates: SimulatedTemplates
-  readonly images: ImageShelf
+  readonly images: ImageStore
   readonly guestSleep: GuestSleep
   readonly #settings: SimulatedSettings
   readonly #domains: JsonFolder<SimulatedDomain>
@@ -63,7 +63,7 @@ export class SimulatedDriver implements Driver {
   constructor(settings: SimulatedSettings) {
     this.#settings = settings
     this.faults = new SimulatedFaults(settings.faults)
-    this.images = new ImageShelf({ given: undefined, fetched: join(settings.folder, 'images') })
+    this.images = new ImageStore({ given: undefined, fetched: join(settings.folder, 'images') })
     this.#domains = new JsonFolder(join(settings.folder, 'domains'), simulatedDomain)
     this.#disks = new JsonFolder(join(settings.folder, 'disks'), simulatedDisk)
     const host = { folder: settings.folder, domains: this.#domains, disks: this.#disks, faults: this.faults }

@@ -42,7 +42,7 @@ async function end(
   const { desktopId, hostId, command, generation, turn, operationId } = owed
   const { epoch, remainingMs } = context
   const fence = { desktopId, generation, turn, operationId, epoch, deadlineMs: Math.ceil(remainingMs) }
-  await links.command(hostId, command, { fence, letter: null }, commandOptions(context)).catch((error: unknown) => {
+  await links.command(hostId, command, { fence, handoff: null }, commandOptions(context)).catch((error: unknown) => {
     // It has been done meanwhile.
     if (!isOvertaken(error, 'request')) throw error
   })

@@ -58,7 +58,7 @@ const state = z.enum(['awake', 'hibernated', 'stopped'])
 const whetherDone = z.enum(['done', 'deferred'])
 
 /**
- * What the steps find. The hosts' letters to each other are kept, so that a new leader goes on where the last one was; the
+ * What the steps find. The hosts' handoffs to each other are kept, so that a new leader goes on where the last one was; the
  * move's key never is.
  */
 export const carried = z.object({
@@ -206,7 +206,7 @@ export async function begin(deps: CarryContext, context: StepContext, from: stri
   const payload = { fence: fenceOf(context), kind }
   // In this move's turn the host would no longer take the commands of an earlier one.
   await endMove(deps, context, from)
-  return { begun: (await links.command(from, 'move.begin', payload, commandOptions(context))).letter }
+  return { begun: (await links.command(from, 'move.begin', payload, commandOptions(context))).handoff }
 }
 
 /**
@@ -234,10 +234,10 @@ const mayBeRelayed = async ({ hosts }: CarryContext, from: string, to: string): 
 async function sendDirectly({ links }: CarryContext, context: StepContext, from: string): Promise<Findings> {
   const { to, preparation, options } = preparationOf(context)
   const { fence, key } = preparation
-  const { letter, address } = await links.command(to, 'move.prepare', preparation, options)
+  const { handoff, address } = await links.command(to, 'move.prepare', preparation, options)
   if (!address)
     return refuse('move_unreachable', 'the new host has no address for moves; set DORMOUSE_AGENT_MOVE_ADDRESS')
-  const { letter: sent } = await links.command(from, 'move.send', { fence, key, address, letter }, options)
+  const { handoff: sent } = await links.command(from, 'move.send', { fence, key, address, handoff }, options)
   return { sent }
 }
 
@@ -248,9 +248,9 @@ async function sendRelayed({ links, relays }: CarryContext, context: StepContext
   const { operation, signal } = context
   const relay = relays.between({ operationId: operation.id, hostIds: [from, to], signal })
   try {
-    const { letter } = await links.command(to, 'move.prepare', { ...preparation, relay: relay.expect(to) }, options)
-    const sending = { fence, key, address: null, letter, relay: relay.expect(from) }
-    const { letter: sent } = await links.command(from, 'move.send', sending, options)
+    const { handoff } = await links.command(to, 'move.prepare', { ...preparation, relay: relay.expect(to) }, options)
+    const sending = { fence, key, address: null, handoff, relay: relay.expect(from) }
+    const { handoff: sent } = await links.command(from, 'move.send', sending, options)
     // The last bytes may not have arrived: `arrive` closes it.
     return { sent }
   } catch (error) {
@@ -264,14 +264,14 @@ function preparationOf(context: StepContext) {
   const { spec } = inputOf(context)
   const [fence, options] = [fenceOf(context), commandOptions(context)]
   const key = randomBytes(32).toString('base64url')
-  return { to, options, preparation: { fence, kind, spec, imageDigest, key, letter: begun } }
+  return { to, options, preparation: { fence, kind, spec, imageDigest, key, handoff: begun } }
 }
 
 /** Everything is whole on the new host, and nothing runs there. */
 export async function arrive({ links, relays }: CarryContext, context: StepContext): Promise<Findings> {
   const { to, sent = '' } = placed(context)
-  const payload = { fence: fenceOf(context), letter: sent }
-  const { letter: arrived } = await links.command(to, 'move.arrive', payload, commandOptions(context))
+  const payload = { fence: fenceOf(context), handoff: sent }
+  const { handoff: arrived } = await links.command(to, 'move.arrive', payload, commandOptions(context))
   relays.close(context.operation.id)
   return { arrived }
 }
@@ -323,9 +323,9 @@ export async function settle(
 /** The old host removes everything, or does so as soon as it is back. */
 export async function release({ links }: CarryContext, context: StepContext, from: string): Promise<Findings> {
   const { arrived } = placed(context)
-  const letter = arrived || null
+  const handoff = arrived || null
   const ask = (options: Options) =>
-    links.command(from, 'move.release', { fence: decidedFence(context), letter }, options)
+    links.command(from, 'move.release', { fence: decidedFence(context), handoff }, options)
   // Nothing waits for it but the operation: an unreachable host gets it when it is back.
   const answer = await afterDecision(context, ask, Number.POSITIVE_INFINITY)
   return 'why' in answer ? { released: 'deferred', why: answer.why } : { released: 'done' }

@@ -81,7 +81,7 @@ export async function send(deps: Deps, context: StepContext, from: string): Prom
     }
   }
   if (isLive()) await takeLiveBack(deps, context, from)
-  // The letter of a live move is none of these files.
+  // The handoff of a live move is none of these files.
   const gaveUp = foundOf(context).gaveUpLive !== undefined
   if (gaveUp) Object.assign(context.findings, await begin(deps, context, from))
   return carry.send(deps, context, from)
