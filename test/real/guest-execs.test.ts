@@ -1,6 +1,7 @@
 // Guarantee: on real guests, over SSH and over the guest agent, an exec starts once, outlives the deaths of agent and control
 // plane and the sleeps of its desktop, and what is kept of its output is exact. At full length only: hostile.test.ts has the short form.
 import { createHash } from 'node:crypto'
+import { setTimeout } from 'node:timers/promises'
 import type { Exec } from '@dormouse/client'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { waitFor } from '../wait-for.ts'
@@ -60,6 +61,31 @@ describe.each(['ssh', 'qga'] as const)('over %s', (transport) => {
     expect(kept.bytes).toBeGreaterThanOrEqual(12 * MiB)
   }, 3_600_000)
 
+  test('64 MiB to a slow reader, over a death and a sleep: none is dropped; a command whose reader has gone goes on', {
+    timeout: 1_800_000,
+  }, async () => {
+    const { commands } = stage.desktop
+    const command = `yes 0123456789abcde | head -c ${64 * MiB}; exit 7`
+    const read = await commands.start(command, { waitForReader: true })
+    const left = await commands.start(command, { waitForReader: true })
+    await left.output()[Symbol.asyncIterator]().next()
+    const reader = { offset: 0, pauseMs: 100 }
+    const following = exactOutput(read, reader)
+    for (const trouble of ['agent', 'sleep']) {
+      const enough = reader.offset + 16 * MiB
+      await waitFor('more output', () => reader.offset >= enough, 600_000)
+      if (trouble === 'sleep') await sleepAndWake()
+      else await instance.kill(trouble)
+      await stage.works()
+    }
+    expect(await following).toEqual({ bytes: 64 * MiB, dropped: 0 })
+    expect(await read.wait()).toMatchObject({ exitCode: 7 })
+    await waitFor('the other to end', async () => (await left.refresh()).state === 'exited', 300_000)
+    expect(left.state).toMatchObject({ exitCode: 7, stdout: { end: 64 * MiB } })
+    const kept = await exactOutput(left)
+    expect(kept).toEqual({ bytes: 64 * MiB - left.state.stdout.droppedBytes, dropped: left.state.stdout.droppedBytes })
+  })
+
   // Over the guest agent, each start takes a fifth of a second where the guest is emulated.
   test('200 at once and 2,000 in a row all end as they should, and leave nothing running in the guest', {
     timeout: 1_800_000,
@@ -114,7 +140,10 @@ async function textOf(exec: Exec): Promise<string> {
 }
 
 /** Reads to the end, and keeps how far it is. Fails at the first byte that is not the one of its offset. */
-async function exactOutput(exec: Exec, reader = { offset: 0 }): Promise<{ bytes: number; dropped: number }> {
+async function exactOutput(
+  exec: Exec,
+  reader: { offset: number; pauseMs?: number } = { offset: 0 },
+): Promise<{ bytes: number; dropped: number }> {
   const pattern = Buffer.from(line.repeat(65_536))
   let dropped = 0
   for await (const { bytes, offset, nextOffset } of exec.output()) {
@@ -122,6 +151,7 @@ async function exactOutput(exec: Exec, reader = { offset: 0 }): Promise<{ bytes:
     const phase = offset % line.length
     expect(Buffer.compare(Buffer.from(bytes), pattern.subarray(phase, phase + bytes.length))).toBe(0)
     reader.offset = nextOffset
+    if (reader.pauseMs) await setTimeout(reader.pauseMs)
   }
   return { bytes: reader.offset - dropped, dropped }
 }

@@ -52,6 +52,7 @@ static int prepare(struct record *r, u32 flags, u64 timeout_secs, char **argv) {
     r->data[i] = write_new(path_in(r->folder, files[i]));
     if (r->data[i] < 0 || (size && !reserve(r->data[i], size))) return 0;
     h->streams[i].capacity = size ? size : 1;
+    h->streams[i].read_at = (u32)seconds(1);
   }
   if (!(flags & HAS_INPUT)) h->streams[IN].flags = INPUT_CLOSED;
   return sys_mkfifo(path_in(r->folder, "bell")) >= 0;
@@ -186,6 +187,18 @@ static void ring_bell(struct record *r, struct bell rung) {
   sys_close(bell);
 }
 
+/** A reader asks for what begins at the offset. */
+static void note_read(struct record *r, int which, u64 offset) {
+  struct head *h = r->head;
+  struct stream *s = &h->streams[which];
+  s->read_at = (u32)seconds(1);
+  if (!(h->flags & WAITS_FOR_READER)) return;
+  u64 reached = offset < s->end ? offset : s->end;
+  if (reached > h->read_to[which]) h->read_to[which] = reached;
+  __sync_synchronize();
+  if (h->held[which]) ring_bell(r, (struct bell){.what = 'o'});
+}
+
 /** read ID STREAM OFFSET MOST WAIT_MS: the status, then `data OFFSET COUNT` and the bytes. */
 static void read_output(struct record *r, char **args) {
   int which = same(args[1], "err") ? ERR : OUT;
@@ -193,7 +206,7 @@ static void read_output(struct record *r, char **args) {
   u64 offset = number(args[2]), most = number(args[3]), until = milliseconds() + number(args[4]);
   if (most > MOST_READ) most = MOST_READ;
   u64 start, end, n, from;
-  s->read_at = (u32)seconds(1);
+  note_read(r, which, offset);
   for (;;) {
     u32 seen = s->changes;
     __sync_synchronize();

@@ -2,10 +2,10 @@
 // and `err`, and the pipe `bell` that calls the supervisor. A head that is locked has a supervisor that lives.
 enum { KiB = 1024, MiB = 1024 * 1024 };
 enum { IN = 0, OUT = 1, ERR = 2 };
-enum { TTY = 1, HAS_INPUT = 2, KEEPS_AWAKE = 4, IS_WATCH = 8 };
+enum { TTY = 1, HAS_INPUT = 2, KEEPS_AWAKE = 4, IS_WATCH = 8, WAITS_FOR_READER = 16 };
 enum { INPUT_ENDS = 1, INPUT_CLOSED = 2 };
 enum { FIRST_BYTES = 64 * KiB, INPUT_BYTES = 256 * KiB, STREAM_BYTES = 16 * MiB, DESKTOP_BYTES = 256 * MiB, WATCH_BYTES = 1 * MiB };
-enum { MOST_KEPT = 1000, MOST_RUNNING = 256, MOST_WATCHES = 16, KEPT_SECS = 86400, GARBAGE_SECS = 3600 };
+enum { MOST_KEPT = 1000, MOST_RUNNING = 256, MOST_WATCHES = 16, KEPT_SECS = 86400, GARBAGE_SECS = 3600, READER_SECS = 60 };
 #define EXITED (1ul << 63)
 #define TIMED_OUT (1ul << 62)
 #define REMOVED (1ul << 61)
@@ -35,6 +35,10 @@ struct head {
   struct stream streams[3];
   u32 title_bytes;
   char title[508];
+  /** Of each stream: a reader has asked for what begins here, so it has what is before. */
+  volatile u64 read_to[3];
+  /** Of each stream: the command waits until somebody reads. */
+  volatile u32 held[3];
 };
 
 static const char magic[8] = "DORMEX1";

@@ -57,11 +57,28 @@ static void sync_stream(struct record *r, int which) {
   sys_msync(r->head, 4096);
 }
 
+/** Rings that cannot grow: at a limit, or the disk is full. */
+static u8 is_full[3];
+
+/**
+ * True while the command has to wait for a reader of this stream: half of the ring has not been read, and the ring cannot grow. The
+ * other half is for what a reader that lost its connection asks for again. Without a reader for READER_SECS, nothing waits.
+ */
+static int waits_for_reader(struct head *h, int which) {
+  struct stream *s = &h->streams[which];
+  if (!(h->flags & WAITS_FOR_READER)) return 0;
+  h->held[which] = 1;
+  __sync_synchronize();
+  int may_grow = !is_full[which] && s->end <= s->capacity && s->capacity < STREAM_BYTES;
+  int waits = !may_grow && s->end - h->read_to[which] >= s->capacity / 2 && (u32)seconds(1) - s->read_at < READER_SECS;
+  if (!waits) h->held[which] = 0;
+  return waits;
+}
+
 /** Appends bytes. What no longer fits is dropped from the beginning, and counted by `start`. */
 static void append(struct record *r, int which, u8 *bytes, u64 n) {
   struct stream *s = &r->head->streams[which];
   int fd = r->data[which];
-  static u8 is_full[3];
   while (n > 0) {
     if (s->end + n > s->capacity && s->end <= s->capacity && !is_full[which]) {
       int is_most = r->head->flags & IS_WATCH && s->capacity >= WATCH_BYTES;

@@ -134,8 +134,8 @@ static void supervise(struct job *j) {
     struct pollfd polled[5] = {
         {j->signals, POLLIN, 0},
         {j->bell, POLLIN, 0},
-        {hung_up ? -1 : j->from[OUT], POLLIN, 0},
-        {j->from[ERR], POLLIN, 0},
+        {hung_up || waits_for_reader(j->r.head, OUT) ? -1 : j->from[OUT], POLLIN, 0},
+        {waits_for_reader(j->r.head, ERR) ? -1 : j->from[ERR], POLLIN, 0},
         {j->to >= 0 && in->start < in->end ? j->to : -1, POLLOUT, 0},
     };
     u64 now = milliseconds();

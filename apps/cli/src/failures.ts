@@ -28,9 +28,12 @@ export const exitCodes = {
   /** Of `admin host drain`. */
   blocked: 9,
   cancelled: 10,
+  /** Of `exec`: the command ended, but a part of its output was dropped. */
+  incomplete: 124,
   /** Of `exec` alone, for every failure that is not the guest's own exit code. */
   exec: 125,
   interrupted: 130,
+  brokenPipe: 141,
   terminated: 143,
 } as const
 

@@ -1,5 +1,6 @@
 import { chmodSync, chownSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { execScript, wasRemoved } from '@dormouse/client/testing/exec-script'
 import { desktop, desktopId, operation, operationId } from '@dormouse/client/testing/samples'
 import { expect, test } from 'vitest'
 import { exitCodes } from './failures.ts'
@@ -268,6 +269,13 @@ test('a reader that goes away ends it without a word', async () => {
   const ended = await run('bash', ['--norc', '-c', line], { env })
   expect(ended.stderr).toBe('')
   expect(ended.stdout).toMatch(/^ID .*\n(141|0)\n$/)
+})
+
+test('a reader of `exec` that goes away ends the command', async () => {
+  const { env, seen } = await start(execScript({ stdout: 'x\n'.repeat(4_000_000) }))
+  const line = `"${pinnedNode}" "${door}" exec ${desktopId} -- yes | head -n 1; echo "\${PIPESTATUS[0]}"`
+  expect(await run('bash', ['--norc', '-c', line], { env })).toMatchObject({ stdout: 'x\n141\n', stderr: '' })
+  expect(wasRemoved(seen)).toBe(true)
 })
 
 test('the elapsed time runs on a terminal’s stderr, and is gone when it is over', async () => {

@@ -5,12 +5,11 @@ import { CliError, type Explanation, exitCodes, explain, factsOf } from './failu
 import { createProgram } from './program.ts'
 import { openTerminal, type Terminal } from './terminal.ts'
 
-const brokenPipeExit = 141
-
 /** Runs the command in the process's arguments and sets the process's exit code. */
 export async function main(): Promise<void> {
-  for (const stream of [process.stdout, process.stderr]) stream.on('error', onPipeError)
-  const terminal = openTerminal(interruptible())
+  const signals = interruptible()
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', signals.onPipeError)
+  const terminal = openTerminal(signals)
   const context = createContext(terminal, process.env, [process.cwd(), import.meta.dirname])
   const failed = await runProgram(context, process.argv.slice(2))
   if (failed !== undefined) process.exitCode = failed
@@ -26,14 +25,13 @@ export async function runProgram(context: Context, args: string[]): Promise<numb
   }
 }
 
-/** Exits silently when the reader of a pipe has closed it, as other programs do. */
-function onPipeError(error: Error & { code?: string }): void {
-  if (error.code === 'EPIPE') process.exit(brokenPipeExit)
-  throw error
+interface Interruptible extends Pick<Terminal, 'signal' | 'takeSignals'> {
+  /** Exits silently when the reader of a pipe has closed it, as other programs do; who takes the signals gets SIGPIPE. */
+  onPipeError(error: Error & { code?: string }): void
 }
 
 /** Aborted by the first Ctrl-C, so that the command can say what goes on. The second Ctrl-C exits. */
-function interruptible(): Pick<Terminal, 'signal' | 'takeSignals'> {
+function interruptible(): Interruptible {
   const controller = new AbortController()
   let taker: ((name: NodeJS.Signals) => void) | undefined
   const stop = (exitCode: number) => (name: NodeJS.Signals) => {
@@ -51,7 +49,12 @@ function interruptible(): Pick<Terminal, 'signal' | 'takeSignals'> {
       for (const name of endingSignals) process.off(name, take)
     }
   }
-  return { signal: controller.signal, takeSignals }
+  const onPipeError: Interruptible['onPipeError'] = (error) => {
+    if (error.code !== 'EPIPE') throw error
+    if (!taker) process.exit(exitCodes.brokenPipe)
+    taker('SIGPIPE')
+  }
+  return { signal: controller.signal, takeSignals, onPipeError }
 }
 
 /** They end a program that does not take them. */
@@ -68,7 +71,7 @@ function fail({ terminal, about }: Context, error: unknown, isExec: boolean): nu
   const explanation = explain(failure, about)
   if (failure !== reason || !about.endsByInterrupt)
     report(terminal, explanation, about.json ? factsOf(failure) : undefined)
-  return isExec && explanation.exitCode < exitCodes.interrupted ? exitCodes.exec : explanation.exitCode
+  return isExec && explanation.exitCode < exitCodes.incomplete ? exitCodes.exec : explanation.exitCode
 }
 
 /** Two lines for people; with `facts`, one line of JSON for programs. */

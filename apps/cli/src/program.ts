@@ -44,10 +44,11 @@ With --json, a failure is one line of JSON on stderr. It always has "message"; w
 
 Exit codes:
   0  success           5  the operation failed           10  the drain was cancelled
-  1  failed            6  service unavailable            125  exec: dormouse itself failed
-  2  wrong usage       7  missing or invalid credential  130  Ctrl-C
-  3  not found         8  timed out waiting              143  SIGTERM
-  4  conflict          9  desktops block the drain`
+  1  failed            6  service unavailable            124  exec: output was dropped
+  2  wrong usage       7  missing or invalid credential  125  exec: dormouse itself failed
+  3  not found         8  timed out waiting              130  Ctrl-C
+  4  conflict          9  desktops block the drain       141  the output's reader has gone
+                                                         143  SIGTERM`
 
 /** The whole program; throws instead of ending the process. */
 export function createProgram(context: Context): Command {

@@ -32,6 +32,11 @@ export interface StartOptions extends Listening {
   timeoutMs?: number
   /** The desktop does not hibernate by itself while it runs. */
   keepAwake?: boolean
+  /**
+   * While its output is read, none is dropped: the command waits for the reader. By default so if `onStdout` or `onStderr` is given.
+   * Otherwise it never waits, and the last 16 MiB of each stream are kept.
+   */
+  waitForReader?: boolean
   idempotencyKey?: string
 }
 
@@ -44,7 +49,7 @@ const listeningNames: NamesOf<Listening> = { onStdout: true, onStderr: true, sig
 const connectNames: NamesOf<ConnectExecOptions> = { ...listeningNames, offsets: true }
 const startNames: NamesOf<StartOptions> = {
   ...{ ...listeningNames, cwd: true, envs: true, stdin: true, tty: true, timeoutMs: true, keepAwake: true },
-  idempotencyKey: true,
+  ...{ waitForReader: true, idempotencyKey: true },
 }
 
 export class Exec {
@@ -77,8 +82,10 @@ export class Exec {
   ): Promise<Exec> {
     refuseUnknown('start', options, startNames)
     const { cwd, envs, stdin, tty, timeoutMs, keepAwake, idempotencyKey, signal } = options
+    const listens = options.onStdout !== undefined || options.onStderr !== undefined
     const body = {
       ...{ command, cwd, env: envs, stdin, tty, keep_awake: keepAwake },
+      wait_for_reader: options.waitForReader ?? (listens || undefined),
       timeout_secs: wholeSeconds('timeoutMs', timeoutMs),
     }
     return new Exec(client, await client.execs.start(desktopId, body, { idempotencyKey, signal }), options)

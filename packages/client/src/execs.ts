@@ -5,7 +5,7 @@ import { type ExecOutput, type FollowExecOptions, patiently } from './exec-outpu
 import type { CallOptions, Http } from './http.ts'
 import { type NamesOf, refuseUnknown } from './options.ts'
 import { path } from './path.ts'
-import { type RunBody, type RunIo, runToEnd } from './run.ts'
+import { type RunBody, type RunIo, type RunJson, runToEnd } from './run.ts'
 import { type AttachOptions, Terminal } from './terminal.ts'
 
 export interface ReadExecOptions extends CallOptions {
@@ -76,7 +76,7 @@ export function execCalls(
      * Runs a command to its end, over lost connections and sleeps, and leaves nothing in the desktop. Throws TimeoutError where it
      * reached its timeout.
      */
-    run: (desktopId: string, body: RunBody, io: RunIo = {}): Promise<ExecJson> =>
+    run: (desktopId: string, body: RunBody, io: RunIo = {}): Promise<RunJson> =>
       runToEnd({ ...calls, exec }, desktopId, body, io),
     /** Joins the terminal of an exec that was started with `tty`. Goes on after every failure that may pass, also after a sleep. */
     attach: (exec: ExecStateJson, options: AttachOptions = {}): Terminal => {

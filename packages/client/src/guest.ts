@@ -4,7 +4,6 @@ import type {
   ChangeJson,
   CreatedFileUrlJson,
   EntryJson,
-  ExecJson,
   ExecStream,
   FileUrlJson,
   FileUrlMethod,
@@ -19,11 +18,12 @@ import type { Client, PartOptions } from './client.ts'
 import { type ConnectExecOptions, Exec, type ExecState, type StartOptions } from './exec.ts'
 import type { CallOptions } from './http.ts'
 import { checkMode, type NamesOf, refuseUnknown, wholeSeconds } from './options.ts'
+import type { RunJson } from './run.ts'
 import type { UploadData, UploadOptions } from './uploads.ts'
 import type { WatchOptions } from './watches.ts'
 import type { WriteOptions } from './write-file.ts'
 
-export type CommandResult = Camel<ExecJson>
+export type CommandResult = Camel<RunJson>
 export type Entry = Camel<EntryJson>
 export type FileChange = Camel<ChangeJson>
 export type FileUrl = Camel<FileUrlJson>

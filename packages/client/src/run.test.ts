@@ -24,9 +24,16 @@ test('a command’s result is a result whatever its exit code, its time is in wh
   })
   expect(ran).toMatchObject({ exitCode: 3, signal: null, stdout: 'out', stderr: 'err', stdoutTruncated: false })
   expect(heard.sort()).toEqual(['err', 'out'])
-  const body = { command: 'exit 3', cwd: '/tmp', env: { A_B: '1' }, stdin: 'x', timeout_secs: 2 }
+  const body = { command: 'exit 3', cwd: '/tmp', env: { A_B: '1' }, stdin: 'x', timeout_secs: 2, wait_for_reader: true }
   expect(startedWith(seen)).toEqual(body)
   expect(wasRemoved(seen)).toBe(true)
+})
+
+test('output that the guest dropped is told', async () => {
+  const { found } = await start(execScript({ stdout: 'the end', dropped: 9 }))
+  const ran = await found.commands.run('yes')
+  expect(ran).toMatchObject({ stdout: '\n… 9 characters left out …\nthe end', stdoutTruncated: true, exitCode: 0 })
+  expect(ran.droppedBytes).toEqual({ stdout: 9, stderr: 0 })
 })
 
 test('a long input is sent in pieces, whole', async () => {

@@ -13,12 +13,19 @@ export interface RunIo {
   stdin?: string | AsyncIterable<Uint8Array<ArrayBuffer>> | undefined
   /** Gets the output as it comes. Nothing more is read before it returns. */
   onOutput?: (stream: ExecStream, bytes: Uint8Array<ArrayBuffer>) => void | Promise<void>
+  /** Called before the output that follows a gap: the guest dropped so many bytes from this offset on. */
+  onDropped?: (stream: ExecStream, gap: { offset: number; bytes: number }) => void
   /** Called once it runs, so that it can be sent signals. */
   onStarted?: (exec: ExecStateJson) => void
   /** Aborted: the command is killed. */
   signal?: AbortSignal | undefined
   /** Of each stream so much is in the result: the beginning and the end. 1 MiB by default. */
   keptLength?: number
+}
+
+/** How a command ended, and how much of its output is missing because the guest dropped it. */
+export interface RunJson extends ExecJson {
+  dropped_bytes: Record<ExecStream, number>
 }
 
 interface Calls {
@@ -30,6 +37,7 @@ interface Calls {
     bytes: Uint8Array<ArrayBuffer>,
     options: CallOptions & { eof?: boolean },
   ): Promise<number>
+  read(desktopId: string, execId: string, options: FollowExecOptions): Promise<ExecOutput>
   follow(desktopId: string, execId: string, options: FollowExecOptions): AsyncGenerator<ExecOutput, void, undefined>
   ended(desktopId: string, execId: string, options: { signal?: AbortSignal }): Promise<ExecStateJson>
   delete(desktopId: string, execId: string, call: CallOptions): Promise<unknown>
@@ -40,11 +48,13 @@ interface Calls {
 const stdinMaxLength = 64 * 1024
 const keptLengthDefault = 1024 * 1024
 const removeTimeoutMs = 15_000
+/** While a listener is busy, the guest is told so often that somebody reads: it waits for a minute. */
+const stillReadsEveryMs = 20_000
 /** The guest can run the command, but not keep its output. */
 const cannotKeep = new Set(['no_space', 'exec_unsupported', 'exec_limit'])
 
 /** How the command has ended. Throws TimeoutError where it reached its timeout, with what is kept of its output. */
-export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, io: RunIo): Promise<ExecJson> {
+export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, io: RunIo): Promise<RunJson> {
   const startedAt = performance.now()
   const { stdin, signal, keptLength = keptLengthDefault } = io
   const isShort = typeof stdin === 'string' && stdin.length <= stdinMaxLength
@@ -52,11 +62,11 @@ export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, i
   let exec: ExecStateJson
   try {
     const open = stdin === undefined ? {} : { stdin: isShort ? stdin : (true as const) }
-    exec = await calls.start(desktopId, { ...body, ...open }, call)
+    exec = await calls.start(desktopId, { ...body, ...open, wait_for_reader: true }, call)
   } catch (error) {
     const isText = stdin === undefined || typeof stdin === 'string'
     if (!(error instanceof DormouseError) || !cannotKeep.has(error.code ?? '') || !isText) throw error
-    return await runUnkept(calls, desktopId, { ...body, stdin }, io)
+    return { ...(await runUnkept(calls, desktopId, { ...body, stdin }, io)), dropped_bytes: { stdout: 0, stderr: 0 } }
   }
   const kept = { stdout: new KeptText(keptLength), stderr: new KeptText(keptLength) }
   const over = new AbortController()
@@ -68,24 +78,43 @@ export async function runToEnd(calls: Calls, desktopId: string, body: RunBody, i
       take(calls, exec, 'stderr', kept.stderr, io),
     ])
     // A command may end before its input does.
-    await Promise.race([output, ...input.map(onlyFailure)])
+    const [stdout, stderr] = await Promise.race([output, ...input.map(onlyFailure)])
     const ended = await calls.ended(desktopId, exec.id, call)
-    return resultOf(ended, kept, Math.round(performance.now() - startedAt))
+    return {
+      ...resultOf(ended, kept, Math.round(performance.now() - startedAt)),
+      dropped_bytes: { stdout, stderr },
+    }
   } finally {
     over.abort()
     await remove(calls, exec)
   }
 }
 
-async function take(calls: Calls, exec: ExecStateJson, stream: ExecStream, kept: KeptText, io: RunIo): Promise<void> {
+/** Returns how many bytes are missing. */
+async function take(calls: Calls, exec: ExecStateJson, stream: ExecStream, kept: KeptText, io: RunIo): Promise<number> {
   let next = 0
-  const { signal, onOutput } = io
-  for await (const output of calls.follow(exec.desktop_id, exec.id, { stream, ...(signal && { signal }) })) {
-    if (output.offset > next) kept.skip(output.offset - next)
-    next = output.nextOffset
-    kept.add(output.bytes)
-    await onOutput?.(stream, output.bytes)
+  let dropped = 0
+  const { desktop_id, id } = exec
+  const { signal, onOutput, onDropped } = io
+  const call = signal ? { signal } : {}
+  const stillReads = () => void calls.read(desktop_id, id, { ...call, stream, offset: next }).catch(() => undefined)
+  for await (const output of calls.follow(desktop_id, id, { ...call, stream })) {
+    const { offset, nextOffset, bytes } = output
+    if (offset > next) {
+      kept.skip(offset - next)
+      dropped += offset - next
+      onDropped?.(stream, { offset: next, bytes: offset - next })
+    }
+    next = nextOffset
+    kept.add(bytes)
+    const timer = setInterval(stillReads, stillReadsEveryMs)
+    try {
+      await onOutput?.(stream, bytes)
+    } finally {
+      clearInterval(timer)
+    }
   }
+  return dropped
 }
 
 /** Sends the input as fast as the command reads it, until that is over. */

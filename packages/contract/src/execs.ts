@@ -14,6 +14,8 @@ export const execWaitMaxSecs = 60
 export const execTimeoutLongestSecs = 31_536_000
 /** Kept of each stream. */
 export const execStreamMaxBytes = 16 * 1024 * 1024
+/** A command that waits for its reader goes on after so long without one. */
+export const execReaderSecs = 60
 /** More than a guest keeps. */
 const mostExecs = 2_000
 
@@ -65,6 +67,7 @@ export const execCommands = {
       tty: terminalSize.nullable(),
       timeoutSecs: durationSecs.nullable(),
       keepAwake: z.boolean(),
+      waitForReader: z.boolean(),
     }),
     result: z.object({ exec: execReport }),
   },
@@ -114,6 +117,12 @@ export const startExecBody = z
       .nullish()
       .describe(
         'The desktop does not hibernate by itself while it runs. Otherwise one without a timeout counts as activity only while bytes move',
+      ),
+    wait_for_reader: z
+      .boolean()
+      .nullish()
+      .describe(
+        `While its output is read, none is dropped: above ${execStreamMaxBytes / 2 / 1024 / 1024} MiB that nobody has read, the command waits, as at a pipe. If nothing has been read for ${execReaderSecs} s awake, it goes on, and the oldest bytes are dropped`,
       ),
   })
   .superRefine(fitsInAll)

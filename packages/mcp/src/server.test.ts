@@ -84,7 +84,7 @@ test('a command shows its exit code, and the beginning and the end of its output
     /^exit code 3\n--- stdout \(only its beginning and its end.*\)\nbeginx+\n… 23624 characters left out …\nx+end\n--- stderr\noops$/,
   )
   expect(content[0]!.text!.length).toBeLessThan(17_000)
-  expect(startedWith(seen)).toEqual({ command: 'make', timeout_secs: 60 })
+  expect(startedWith(seen)).toEqual({ command: 'make', timeout_secs: 60, wait_for_reader: true })
   expect(wasRemoved(seen)).toBe(true)
 })
 

@@ -5,13 +5,17 @@ import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import {
   chmodSync,
+  closeSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
+  readSync,
   rmSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -59,7 +63,7 @@ function read(id: string, offset = 0, { stream = 'out', most = 720 * 1_024, wait
 }
 const write = (id: string, offset: number, text: string, ends = false) =>
   run('write', [id, offset, ends ? 1 : 0, 2_000], Buffer.from(text).toString('base64')).trim()
-const [tty, input] = [1, 2]
+const [tty, input, waits] = [1, 2, 16]
 
 /** Of this folder, by their arguments. */
 const supervisors = (): string[] =>
@@ -240,4 +244,52 @@ test('many at once and one after another leave no process', async () => {
   await Promise.all(ids.map(ended))
   await waitFor('the supervisors to end', () => supervisors().length === 0)
   expect(answerOf(run('list', [])).at(-1)).toBe('all')
+})
+
+const big = 40 * 2 ** 20
+/** As long as it says, and the same each time. */
+const printing = `yes 0123456789abcdef | head -c ${big}`
+
+test('a command that waits for its reader loses no byte of it, however slow the reader is, and how often it asks again', async () => {
+  const id = start(`${printing}; echo end >&2`, { flags: waits })
+  await waitFor('it to wait', () => (get(id).stdout.end >= 8 * 2 ** 20 ? true : undefined))
+  const seen = createHash('sha256')
+  let at = 0
+  for (let i = 0; ; i++) {
+    const piece = read(id, at, { waitMs: 5_000 })
+    expect(piece.from).toBe(at)
+    // The answer was lost on its way.
+    if (i % 7 === 3) continue
+    seen.update(piece.bytes)
+    at = piece.next
+    expect(piece.exec.stdout.end - at).toBeLessThanOrEqual(9 * 2 ** 20)
+    if (piece.bytes.length === 0 && piece.exec.state === 'exited') break
+  }
+  expect(at).toBe(big)
+  expect(seen.digest('hex')).toBe(
+    createHash('sha256')
+      .update(execFileSync('sh', ['-c', printing], { maxBuffer: 2 * big }))
+      .digest('hex'),
+  )
+  expect(read(id, 0, { stream: 'err' }).bytes.toString()).toBe('end\n')
+})
+
+test('a command whose reader has gone goes on, and says what was dropped; a timeout and a signal end one that waits', async () => {
+  const id = start(printing, { flags: waits })
+  const [late, killed] = [start(printing, { flags: waits, timeoutSecs: 1 }), start(printing, { flags: waits })]
+  await waitFor('it to wait', () => (get(id).stdout.end >= 8 * 2 ** 20 ? true : undefined))
+  expect(await ended(late)).toMatchObject({ reason: 'timeout' })
+  run('signal', [killed, 9])
+  expect(await ended(killed)).toMatchObject({ signal: 9 })
+  expect(get(id).state).toBe('running')
+  // Its reader has been away for a minute: `read_at` of the stream, by the clock of the guest.
+  const head = openSync(join(kept, id, 'head'), 'r+')
+  const readAt = Buffer.alloc(4)
+  readSync(head, readAt, 0, 4, 180)
+  readAt.writeUInt32LE(readAt.readUInt32LE() - 60)
+  writeSync(head, readAt, 0, 4, 180)
+  closeSync(head)
+  const { stdout, exitCode } = await ended(id)
+  expect([exitCode, stdout.end, stdout.start]).toEqual([0, big, big - 16 * 2 ** 20])
+  expect(read(id).from).toBe(stdout.start)
 })

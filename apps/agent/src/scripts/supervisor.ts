@@ -28,11 +28,15 @@ export const makePlaceScript = (place: string): string => `umask 077; mkdir -p $
 /** Succeeds where some release has kept execs. */
 export const hasExecsScript = supervisorPlaces.map((place) => `[ -d ${execsIn(place)} ]`).join(' || ')
 
-const flag = { tty: 1, hasInput: 2, keepAwake: 4 }
+const flag = { tty: 1, hasInput: 2, keepAwake: 4, waitForReader: 16 }
 
 export function startArgs(request: CommandPayload<'exec.start'>): (string | number)[] {
-  const { tty, hasInput, keepAwake, command, timeoutSecs, execId } = request
-  const flags = (tty ? flag.tty : 0) | (hasInput || tty ? flag.hasInput : 0) | (keepAwake ? flag.keepAwake : 0)
+  const { tty, hasInput, keepAwake, waitForReader, command, timeoutSecs, execId } = request
+  const flags =
+    (tty ? flag.tty : 0) |
+    (hasInput || tty ? flag.hasInput : 0) |
+    (keepAwake ? flag.keepAwake : 0) |
+    (waitForReader ? flag.waitForReader : 0)
   const argv = Array.isArray(command) ? command : ['/bin/sh', '-c', command]
   return ['start', execId, flags, timeoutSecs ?? 0, tty?.cols ?? 0, tty?.rows ?? 0, ...argv]
 }

@@ -13,7 +13,7 @@ test('the guest’s output comes out where it belongs, as it is, and nothing is 
     stdout: 'out\n',
     stderr: 'err\n',
   })
-  expect(startedWith(seen)).toEqual({ command: ['ls', '-l', '--', 'a b'] })
+  expect(startedWith(seen)).toEqual({ command: ['ls', '-l', '--', 'a b'], wait_for_reader: true })
   expect(wasRemoved(seen)).toBe(true)
   const long = 'x'.repeat(3_000_000)
   const other = await start(execScript({ stdout: long }))
@@ -32,6 +32,13 @@ test.each([
   expect(JSON.parse(stdout)).toMatchObject({ signal: null, ...end, ...printing, stdout_truncated: false })
 })
 
+test('output that was dropped is told, with an exit code of its own', async () => {
+  const { dormouse } = await start(execScript({ ...printing, exit_code: 3, dropped: 9 }))
+  const { code, stdout, stderr } = await dormouse(['exec', desktopId, '--', 'x'])
+  expect([code, stdout]).toEqual([124, 'out\n'])
+  expect(stderr).toContain('ended with exit code 3, but 9 bytes of its stdout and 0 of its stderr were dropped')
+})
+
 test('folder, variables, input and limits are sent; bytes that are no text arrive as they are', async () => {
   const taken = Promise.withResolvers<void>()
   const answers = execScript()
@@ -44,6 +51,7 @@ test('folder, variables, input and limits are sent; bytes that are no text arriv
   const stdin = Buffer.concat([Buffer.of(0x66, 0xff, 0), Buffer.alloc(1_000_000, 'x')])
   await dormouse(['exec', desktopId, ...options, '--', 'cat'], { stdin })
   expect(startedWith(seen)).toEqual({
+    wait_for_reader: true,
     ...{ command: ['cat'], cwd: '/tmp', env: { A: '1', B: 'x=y' }, stdin: true, timeout_secs: 900, keep_awake: true },
   })
   expect(inputOf(seen).equals(stdin)).toBe(true)

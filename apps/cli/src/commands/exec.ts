@@ -1,4 +1,5 @@
 // exec: run a command in a desktop, and pass on its input, its output, the signals that this program gets, and its exit code.
+import { once } from 'node:events'
 import { constants } from 'node:os'
 import type { Client, ExecJson, ExecStateJson } from '@dormouse/client'
 import { type Command, InvalidArgumentError } from 'commander'
@@ -22,7 +23,8 @@ dormouse exec 019a9f00-0000-7000-8000-000000000001 -- sh -c 'echo $HOME | tr a-z
 tar c . | dormouse exec -i 019a9f00-0000-7000-8000-000000000001 -- tar x -C /srv
 
 It goes on over a lost connection and a sleep of the desktop. Ctrl-C interrupts the command; the third one kills it.
-Exit code: the command's own; 128 + n if signal n ended it; ${exitCodes.exec} if dormouse itself failed.`
+Exit code: the command's own; 128 + n if signal n ended it; ${exitCodes.incomplete} if a part of its output was dropped;
+${exitCodes.exec} if dormouse itself failed.`
 
 /** Adds the command. */
 export function addExec(program: Command, context: Context): void {
@@ -63,7 +65,18 @@ async function exec(context: Context, id: string, command: string[], options: Ex
       ...(options.json ? {} : { onOutput: printTo, keptLength: 0 }),
     })
     if (options.json) context.show(options, ended, () => '')
+    const { stdout, stderr } = ended.dropped_bytes
+    if (stdout + stderr > 0)
+      throw new CliError(
+        `the command ended with exit code ${exitCodeOf(ended)}, but ${stdout} bytes of its stdout and ${stderr} of its stderr were dropped while nothing read them`,
+        'run it again if that is safe, with its output in a file of the desktop: `dormouse cp` fetches it whole',
+        exitCodes.incomplete,
+        { exit_code: ended.exit_code, signal: ended.signal, dropped_bytes: ended.dropped_bytes },
+      )
     process.exitCode = exitCodeOf(ended)
+  } catch (error) {
+    if (signals.killed.reason !== pipeClosed) throw error
+    process.exitCode = exitCodes.brokenPipe
   } finally {
     // A command may end before its input does.
     input?.destroy()
@@ -75,7 +88,7 @@ const exitCodeOf = ({ exit_code, signal }: ExecJson): number => exit_code ?? 128
 /** Returns when there is space for more. */
 async function printTo(stream: 'stdout' | 'stderr', bytes: Uint8Array): Promise<void> {
   const to = process[stream]
-  if (!to.write(bytes)) await new Promise<void>((resolve) => to.once('drain', resolve))
+  if (!to.write(bytes)) await once(to, 'drain')
 }
 
 /** Sends the command the signals that this program gets; so many that it does not heed kill it. */
@@ -105,6 +118,8 @@ class Signals implements Disposable {
   }
 
   #pass(number: number): void {
+    // Nobody reads the output any more: the command ends, as one of this machine would.
+    if (number === constants.signals.SIGPIPE) this.#killed.abort(pipeClosed)
     this.#count++
     if (this.#count >= mostIgnored) this.#killed.abort(killedBy(number))
     else if (this.#exec) this.#send(number)
@@ -121,6 +136,8 @@ class Signals implements Disposable {
     this.#end()
   }
 }
+
+const pipeClosed = new CliError('the reader of the output has closed it', 'keep it open', exitCodes.brokenPipe)
 
 const killedBy = (number: number) =>
   new CliError('interrupted, and the command was killed', 'run it again', 128 + number)

@@ -54,6 +54,7 @@ export async function openTerminalIn(
     env: { TERM: process.env.TERM ?? 'xterm', ...env },
     tty: local.size(),
     timeout_secs: timeoutSecs,
+    wait_for_reader: true,
   }
   const exec = await client.execs.start(id, body, { signal: context.terminal.signal })
   await join(context, client, exec, local, 0)

@@ -208,9 +208,11 @@ export class Execs {
       tty = null,
       timeout_secs: timeoutSecs = null,
       keep_awake: keepAwake,
+      wait_for_reader: waitForReader,
     } = body
     const { exec } = await this.#ask(asking, 'exec.start', {
       ...{ execId, command, cwd, tty, timeoutSecs, keepAwake: keepAwake ?? false },
+      waitForReader: waitForReader ?? false,
       env: { ...(tty && { TERM: terminalName }), ...env },
       hasInput: tty !== null || (stdin ?? null) !== null,
     })

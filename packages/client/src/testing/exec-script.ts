@@ -11,14 +11,17 @@ interface ScriptedEnd {
   signal?: number | null
   reason?: string | null
   state?: 'exited' | 'lost'
+  /** So many bytes of stdout were dropped before what is printed. */
+  dropped?: number
 }
 
 /** Answers the requests of a command that ends so; it takes all input. */
-export function execScript({ stdout = '', stderr = '', ...end }: ScriptedEnd = {}): Script {
+export function execScript({ stdout = '', stderr = '', dropped = 0, ...end }: ScriptedEnd = {}): Script {
   const printed = { stdout, stderr }
   return ({ path, query, body, method }) => {
     const stream = query.get('stream') === 'stderr' ? 'stderr' : 'stdout'
-    if (path.endsWith('/output')) return outputOf(printed[stream], Number(query.get('offset') ?? 0))
+    if (path.endsWith('/output'))
+      return outputOf(printed[stream], Number(query.get('offset') ?? 0), stream === 'stdout' ? dropped : 0)
     if (path.endsWith('/stdin')) return { body: { next_offset: Number(query.get('offset')) + body.length } }
     if (path.includes('/execs')) return { status: 200, body: { ...ended, ...(method === 'DELETE' ? {} : end) } }
     return { body: desktop({ state: 'awake' }) }
@@ -31,10 +34,10 @@ const ended = {
   ...{ stdin: { end: 0, open: true }, stdout: nothing, stderr: nothing, ended_at: '2026-01-01T12:00:00.000Z' },
 }
 
-function outputOf(text: string, offset: number) {
-  const rest = Buffer.from(text).subarray(offset)
+function outputOf(text: string, offset: number, dropped: number) {
+  const rest = Buffer.from(text).subarray(Math.max(0, offset - dropped))
   const headers = {
-    'dormouse-next-offset': String(offset + rest.length),
+    'dormouse-next-offset': String(Math.max(offset, dropped) + rest.length),
     'dormouse-exec-state': 'exited',
     'dormouse-output-end': 'true',
   }

@@ -1,7 +1,7 @@
 // Tools that work in an awake desktop: commands and files.
 import { isUtf8 } from 'node:buffer'
 import { buffer } from 'node:stream/consumers'
-import { type ExecJson, type ExecStateJson, InvalidRequestError } from '@dormouse/client'
+import { type ExecStateJson, InvalidRequestError, type RunJson } from '@dormouse/client'
 import { z } from 'zod'
 import { tool } from '../tool.ts'
 
@@ -126,18 +126,20 @@ function stateOf({ state, exit_code, signal, reason }: ExecStateJson): string {
   return [state, signal === null ? '' : `by signal ${signal}`, reason ?? ''].filter(Boolean).join(', ')
 }
 
-const dataOf = ({ exit_code, signal, stdout, stderr, ...cut }: ExecJson) => ({
+const dataOf = ({ exit_code, signal, stdout, stderr, ...cut }: RunJson) => ({
   ...(exit_code !== null && { exit_code }),
   ...(signal !== null && { signal: String(signal) }),
   ...{ stdout, stderr, truncated: cut.stdout_truncated || cut.stderr_truncated },
 })
 
-function endOf({ exit_code, signal, stdout, stderr, ...cut }: ExecJson): string {
+function endOf({ exit_code, signal, stdout, stderr, dropped_bytes: dropped, ...cut }: RunJson): string {
   const how = exit_code === null ? `ended by signal ${signal ?? 'unknown'}` : `exit code ${exit_code}`
   const parts = [
     how,
     outputOf('stdout', stdout, cut.stdout_truncated),
     outputOf('stderr', stderr, cut.stderr_truncated),
+    dropped.stdout + dropped.stderr > 0 &&
+      `${dropped.stdout} bytes of stdout and ${dropped.stderr} of stderr were dropped while nothing read them`,
   ]
   return parts.filter(Boolean).join('\n')
 }
